@@ -1,4 +1,5 @@
-//! The descriptions of all commands, by number: for what knows commands and does not run them.
+//! The descriptions of all commands, by number. Modules that need descriptions but run no commands
+//! use it.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -7,17 +8,17 @@ use pando_net::stats::{Counted, Kind};
 
 use crate::spec::{Spec, flags};
 
-/// A command or a subcommand, with what it is a part of.
+/// A command or subcommand, with its parent.
 #[derive(Clone, Copy)]
 pub(crate) struct Listed {
-    /// It.
+    /// The command.
     pub command: &'static Spec,
-    /// The command whose subcommand it is.
+    /// The parent of a subcommand.
     pub parent: Option<&'static Spec>,
 }
 
 impl Listed {
-    /// Its name, `client|id` for a subcommand.
+    /// The name, as `client|id` for a subcommand.
     pub(crate) fn name(self) -> String {
         match self.parent {
             Some(parent) => format!("{}|{}", parent.name, self.command.name),
@@ -26,7 +27,7 @@ impl Listed {
     }
 }
 
-/// What a command's time is counted as.
+/// The kind under which the command's time is counted.
 #[inline]
 pub(crate) fn kind_of(command: &Spec) -> Kind {
     if command.flags.has(flags::WRITE) {
@@ -38,11 +39,11 @@ pub(crate) fn kind_of(command: &Spec) -> Kind {
     }
 }
 
-/// The commands that there are. The number of one is its place.
+/// All commands. The number of a command is its index.
 pub(crate) struct Catalog {
     listed: Vec<Listed>,
     counted: Vec<Counted>,
-    /// A description is known by its place in memory: it is static.
+    /// The number of each command, by the address of its static description.
     by_address: HashMap<usize, usize, BuildHasherDefault<AddressHasher>>,
 }
 
@@ -53,7 +54,7 @@ impl std::fmt::Debug for Catalog {
 }
 
 impl Catalog {
-    /// Of these commands, each followed by its subcommands.
+    /// The catalog of these commands, each followed by its subcommands.
     pub(crate) fn new(listed: Vec<Listed>) -> Self {
         let addresses = listed.iter().map(|one| std::ptr::from_ref(one.command).addr());
         let by_address = addresses.zip(0..).collect();
@@ -64,53 +65,51 @@ impl Catalog {
         Self { listed, counted, by_address }
     }
 
-    /// Every command, each followed by its subcommands.
+    /// All commands, each followed by its subcommands.
     pub(crate) fn listed(&self) -> impl Iterator<Item = Listed> {
         self.listed.iter().copied()
     }
 
-    /// The commands that are no subcommands.
+    /// The commands without the subcommands.
     pub(crate) fn commands(&self) -> impl Iterator<Item = &'static Spec> {
         self.listed().filter(|listed| listed.parent.is_none()).map(|listed| listed.command)
     }
 
-    /// The subcommands of a command.
     pub(crate) fn subcommands(&self, of: &Spec) -> impl Iterator<Item = &'static Spec> {
         let is =
             move |listed: &Listed| listed.parent.is_some_and(|parent| std::ptr::eq(parent, of));
         self.listed().filter(is).map(|listed| listed.command)
     }
 
-    /// The command of that name, in any case.
+    /// Finds a command by its name, in any case.
     pub(crate) fn find(&self, name: &[u8]) -> Option<&'static Spec> {
         self.commands().find(|command| name.eq_ignore_ascii_case(command.name.as_bytes()))
     }
 
-    /// The subcommand of that name, in any case.
+    /// Finds a subcommand by its name, in any case.
     pub(crate) fn find_subcommand(&self, of: &Spec, name: &[u8]) -> Option<&'static Spec> {
         self.subcommands(of).find(|one| name.eq_ignore_ascii_case(one.name.as_bytes()))
     }
 
-    /// As they are counted.
+    /// The commands in the form that the statistics need.
     pub(crate) fn counted(&self) -> &[Counted] {
         &self.counted
     }
 
-    /// The number of a command.
     #[inline]
     pub(crate) fn number_of(&self, command: &'static Spec) -> usize {
         let address = std::ptr::from_ref(command).addr();
         self.by_address.get(&address).copied().unwrap_or(usize::MAX)
     }
 
-    /// The name of a command, or subcommand.
+    /// The full name of a command or subcommand.
     pub(crate) fn full_name(&self, command: &'static Spec) -> String {
         let counted = self.counted.get(self.number_of(command));
         counted.map_or_else(|| command.name.to_owned(), |counted| counted.name.clone())
     }
 }
 
-/// Spreads addresses, which nobody chooses to do harm.
+/// Hashes addresses of static data. Clients cannot choose them, so weak mixing is enough.
 #[derive(Default)]
 struct AddressHasher(u64);
 
@@ -122,7 +121,7 @@ impl Hasher for AddressHasher {
     }
 
     fn write_usize(&mut self, address: usize) {
-        // Multiplied by the golden ratio, the upper bits hang on all of the lower ones.
+        // After the multiplication by the golden ratio, the upper bits depend on all lower ones.
         let mixed = (self.0 ^ address as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         self.0 = mixed ^ mixed >> 32;
     }

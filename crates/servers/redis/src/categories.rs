@@ -1,12 +1,13 @@
-//! What follows from a command's flags and group: the words of COMMAND, and the categories of ACL.
+//! Facts that follow from a command's flags and group: the flags of COMMAND, and the categories of
+//! ACL.
 
 use crate::catalog::Listed;
 use crate::spec::{Flags, Keys, Spec, flags};
 
-/// The words that COMMAND has for a command's flags.
+/// The flags of a command in the reply of COMMAND.
 pub(crate) fn flag_words(command: &Spec) -> Vec<&'static str> {
     if command.has_subcommands && command.arity == -2 {
-        // What the subcommands are, theirs say.
+        // The subcommands have their own flags.
         return Vec::new();
     }
     let table: &[(Flags, &[&'static str])] = &[
@@ -32,25 +33,25 @@ pub(crate) fn flag_words(command: &Spec) -> Vec<&'static str> {
     words
 }
 
-/// The first key's place, the last key's (negative: from the end), and the step between two; zeros
-/// for what has no keys at fixed places.
+/// The indexes of the first key and of the last key (negative: from the end), and the step. All are
+/// zero without keys at fixed places.
 pub(crate) fn key_range(command: &Spec) -> (i32, i32, i32) {
     match command.keys {
         Keys::None => (0, 0, 0),
         Keys::Range(first, last, step) => (first, last, step),
-        // Where the result goes is at a fixed place.
+        // Only the key of the destination is at a fixed place.
         Keys::Numbered(_, extra) if extra > 0 => (extra as i32, extra as i32, 1),
         Keys::Numbered(..) => (0, 0, 0),
     }
 }
 
-/// Whether a flag says how we lock and not what the command does.
+/// Whether a flag describes our locks instead of the command.
 fn is_only_ours(command: &Spec, flag: Flags) -> bool {
-    // WATCH registers with the keys, for which it must hold them alone.
+    // WATCH registers itself in the stripes, so it locks them exclusively.
     command.name == "watch" && flag == flags::WRITE
 }
 
-/// The categories, in the order in which ACL CAT tells them.
+/// The categories, in the order of the reply of ACL CAT.
 pub(crate) const CATEGORIES: [&str; 21] = [
     "keyspace",
     "read",
@@ -84,7 +85,7 @@ pub(crate) fn is_in(listed: Listed, category: &str) -> bool {
         "generic" => "keyspace",
         "sorted-set" | "sorted_set" => "sortedset",
         "transactions" => "transaction",
-        // Memory, CONFIG and their like have no category but what their flags give them.
+        // MEMORY, CONFIG and similar commands have only the categories of their flags.
         "server" => match command.name {
             "dbsize" | "flushall" | "flushdb" | "swapdb" => "keyspace",
             "command" => "connection",

@@ -1,8 +1,9 @@
-//! The clients that are connected: who they are, what they do, and how to end them.
+//! The connected clients: their names, addresses and state, and how to end them.
 //!
-//! Each connection has an entry that others may read at any time. Its own event loop writes it by
-//! relaxed stores on lines that nobody else writes, so to keep it up costs a request next to
-//! nothing. A client is ended by aborting the task that serves it, wherever that waits.
+//! Each connection has an entry that other threads may read at any time. Only its own event loop
+//! writes the entry, by relaxed stores to cache lines without other writers. So the entry costs a
+//! request almost nothing. A client is ended by aborting the task that serves it, at any of its
+//! waits.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -17,38 +18,38 @@ use tokio::task::AbortHandle;
 use crate::catalog::{Catalog, Listed};
 use crate::spec::Spec;
 
-/// Where a client is and where it came in.
+/// The addresses of a connection.
 #[derive(Clone, Debug, Default)]
 pub struct Address {
-    /// Its own, as CLIENT LIST shows it.
+    /// The address of the client, in the form of CLIENT LIST.
     pub peer: String,
-    /// Ours.
+    /// The address of the server.
     pub local: String,
-    /// The number of its descriptor.
+    /// The number of the socket's descriptor.
     pub descriptor: i32,
-    /// Whether it came through a socket in the file system.
+    /// Whether the socket is in the file system.
     pub is_unix: bool,
-    /// Whether it is surely on this machine.
+    /// Whether the client is certainly on this machine.
     pub is_here: bool,
-    /// Whether it is let go when it was silent for long.
+    /// Whether the parameter `timeout` applies to it.
     pub is_timed: bool,
 }
 
-/// What others may know of a client.
+/// The state of a client that other threads may read.
 #[derive(Debug)]
 pub struct Client {
-    /// Its number; no other client of this server has had it.
+    /// The number of the client. The server never uses it again.
     pub id: u64,
-    /// Where it is.
+    /// The addresses.
     pub address: Address,
     connected_at: Instant,
-    /// When it was last heard of, by [`Clients::now_ms`].
+    /// The time of its last input, by [`Clients::now_ms`].
     seen_ms: AtomicU64,
-    /// The command that it sent last: its place in memory, since all are static.
+    /// The address of the last command's static description.
     last: AtomicUsize,
     database: AtomicU8,
     version: AtomicU8,
-    /// Commands queued since MULTI; negative if it has not said MULTI.
+    /// The number of commands queued since MULTI; negative outside MULTI.
     queued: AtomicI64,
     queued_bytes: AtomicUsize,
     watched_bytes: AtomicUsize,
@@ -90,13 +91,13 @@ impl Client {
         }
     }
 
-    /// It sends `command`.
+    /// Notes the last command.
     #[inline]
     pub(crate) fn note_command(&self, command: &'static Spec) {
         self.last.store(std::ptr::from_ref(command).addr(), Relaxed);
     }
 
-    /// It was heard of; so many bytes of it wait, in a buffer with so many free.
+    /// Notes the time of the last input, the buffered bytes and the free bytes of the buffer.
     #[inline]
     pub(crate) fn note_input(&self, now_ms: u64, bytes: usize, free: usize) {
         self.seen_ms.store(now_ms, Relaxed);
@@ -104,19 +105,19 @@ impl Client {
         self.input_free_bytes.store(free, Relaxed);
     }
 
-    /// Its buffer for replies is so large.
+    /// Notes the capacity of the buffer for replies.
     #[inline]
     pub(crate) fn note_reply_capacity(&self, bytes: usize) {
         self.reply_capacity.store(bytes, Relaxed);
     }
 
-    /// So many commands with so many bytes wait for EXEC; none if it has not said MULTI.
+    /// Notes the number and the bytes of commands that are queued for EXEC; `None` outside MULTI.
     pub(crate) fn note_queued(&self, queued: Option<(usize, usize)>) {
         self.queued.store(queued.map_or(-1, |(commands, _)| commands as i64), Relaxed);
         self.queued_bytes.store(queued.map_or(0, |(_, bytes)| bytes), Relaxed);
     }
 
-    /// It watches keys that take so much more; 0 if it watches none any more.
+    /// Adds to the memory of watched keys; 0 resets it.
     pub(crate) fn note_watched(&self, more_bytes: usize) {
         match more_bytes {
             0 => self.watched_bytes.store(0, Relaxed),
@@ -124,60 +125,59 @@ impl Client {
         }
     }
 
-    /// Bytes of the commands that wait for EXEC, and of the keys that it watches.
+    /// The bytes of commands that are queued for EXEC, and of watched keys.
     #[inline]
     pub(crate) fn queued_bytes(&self) -> usize {
         self.queued_bytes.load(Relaxed) + self.watched_bytes.load(Relaxed)
     }
 
-    /// It has selected a database.
+    /// Notes the selected database.
     pub(crate) fn set_database(&self, database: u8) {
         self.database.store(database, Relaxed);
     }
 
-    /// It speaks this version of the protocol.
+    /// Notes the version of the protocol.
     pub(crate) fn set_version(&self, version: u8) {
         self.version.store(version, Relaxed);
     }
 
-    /// Whether it is spared when clients are ended for their memory; none ever is.
+    /// Notes whether the client must never be ended because of its memory. No client ever is.
     pub(crate) fn set_never_evicted(&self, is: bool) {
         self.is_never_evicted.store(is, Relaxed);
     }
 
-    /// The name that it has given itself.
+    /// The name that the client has set.
     pub(crate) fn name(&self) -> String {
         self.name.lock().clone()
     }
 
-    /// It gives itself a name.
     pub(crate) fn set_name(&self, name: String) {
         *self.name.lock() = name;
     }
 
-    /// The user that it is.
+    /// The name of the client's user.
     pub(crate) fn user(&self) -> String {
         self.user.lock().clone()
     }
 
-    /// It has said who it is.
+    /// Notes that the client has authenticated as this user.
     pub(crate) fn set_user(&self, name: &str) {
         name.clone_into(&mut self.user.lock());
     }
 
-    /// The task that serves it.
+    /// Notes the task that serves the client.
     pub fn set_task(&self, task: AbortHandle) {
         let _ = self.task.set(task);
     }
 
-    /// Ends its connection, at the latest when its event loop gets to it.
+    /// Ends the connection, at the latest when its event loop runs the task again.
     pub(crate) fn end(&self) {
         if let Some(task) = self.task.get() {
             task.abort();
         }
     }
 
-    /// A line about it, as CLIENT LIST has it.
+    /// The client's line of CLIENT LIST.
     pub(crate) fn describe(&self, now_ms: u64, catalog: &Catalog) -> String {
         let get = |of: &AtomicUsize| of.load(Relaxed);
         let queued = self.queued.load(Relaxed);
@@ -227,14 +227,14 @@ impl Client {
     }
 }
 
-/// Which requests wait.
+/// The requests that a pause delays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pause {
-    /// None.
+    /// No request.
     None = 0,
-    /// Those that write.
+    /// Requests that write.
     Writes = 1,
-    /// All.
+    /// All requests.
     All = 2,
 }
 
@@ -242,17 +242,17 @@ pub(crate) enum Pause {
 #[derive(Debug)]
 pub struct Clients {
     started_at: Instant,
-    /// Kept up by [`tick`](Self::tick).
+    /// Updated by [`tick`](Self::tick).
     now_ms: AtomicU64,
     next_id: AtomicU64,
     entries: Mutex<BTreeMap<u64, Arc<Client>>>,
     pause: AtomicU8,
     paused_until_ms: AtomicU64,
-    /// Clients whose next request waits for the end of a pause.
+    /// The number of clients that wait for the end of a pause.
     waiting: AtomicUsize,
 }
 
-/// A client that waits, until it is dropped.
+/// Counts a waiting client until it is dropped.
 pub(crate) struct Waiting<'clients>(&'clients AtomicUsize);
 
 impl Drop for Waiting<'_> {
@@ -276,13 +276,13 @@ impl Default for Clients {
 }
 
 impl Clients {
-    /// Lets a client in; none if there are `most` already.
+    /// Adds a client; `None` if there are already `most`.
     pub fn add(&self, address: Address, user: &str, most: usize) -> Option<Arc<Client>> {
         let mut entries = self.entries.lock();
         if entries.len() >= most {
             return None;
         }
-        // Relaxed: only its being new matters.
+        // Relaxed: the number must only be unique.
         let id = self.next_id.fetch_add(1, Relaxed);
         let client = Arc::new(Client::new(id, address, user));
         client.seen_ms.store(self.now_ms(), Relaxed);
@@ -290,29 +290,29 @@ impl Clients {
         Some(client)
     }
 
-    /// A client has gone.
+    /// Removes a client whose connection has ended.
     pub fn remove(&self, id: u64) {
         self.entries.lock().remove(&id);
     }
 
-    /// How many there are.
+    /// The number of clients.
     pub(crate) fn count(&self) -> usize {
         self.entries.lock().len()
     }
 
-    /// All of them, the oldest first.
+    /// All clients, the oldest first.
     pub(crate) fn all(&self) -> Vec<Arc<Client>> {
         self.entries.lock().values().cloned().collect()
     }
 
-    /// Milliseconds since the server started, as of the last tick.
+    /// Milliseconds from the server's start to the last tick.
     #[inline]
     pub(crate) fn now_ms(&self) -> u64 {
         self.now_ms.load(Relaxed)
     }
 
-    /// To be called ten times a second or so: keeps the time, ends clients that were silent for
-    /// longer than `timeout_s` (0 for never), and a pause whose time is over.
+    /// Updates the time, ends clients that were silent for longer than `timeout_s` (0 for never),
+    /// and ends a pause at its time. The server calls it about ten times a second.
     pub fn tick(&self, timeout_s: u64) {
         let now_ms = self.elapsed_ms();
         self.now_ms.store(now_ms, Relaxed);
@@ -330,31 +330,30 @@ impl Clients {
         self.started_at.elapsed().as_millis() as u64
     }
 
-    /// Lets requests wait for so long. A pause that is there is not shortened, nor made milder.
+    /// Starts a pause. A running pause is neither shortened nor weakened.
     pub(crate) fn pause(&self, what: Pause, for_ms: u64) {
         let until = self.elapsed_ms().saturating_add(for_ms);
         self.paused_until_ms.fetch_max(until, Relaxed);
         self.pause.fetch_max(what as u8, Relaxed);
     }
 
-    /// A client's next request waits from now on.
+    /// Counts a client that waits for the end of a pause.
     pub(crate) fn wait(&self) -> Waiting<'_> {
         self.waiting.fetch_add(1, Relaxed);
         Waiting(&self.waiting)
     }
 
-    /// How many clients wait.
+    /// The number of waiting clients.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Relaxed)
     }
 
-    /// Ends a pause.
     pub(crate) fn unpause(&self) {
         self.pause.store(Pause::None as u8, Relaxed);
         self.paused_until_ms.store(0, Relaxed);
     }
 
-    /// What waits now.
+    /// The requests that wait at present.
     #[inline]
     pub(crate) fn paused(&self) -> Pause {
         match self.pause.load(Relaxed) {

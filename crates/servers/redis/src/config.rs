@@ -1,9 +1,9 @@
-//! The server's parameters: one table, from which follow CONFIG GET and SET, and what each may be.
+//! The config parameters: one table, with the allowed values of each. CONFIG GET and CONFIG SET
+//! follow from it.
 //!
-//! A parameter's number is an atomic, so that to ask for one in the way of a request costs a load.
-//! The names are Redis's, where Redis has the parameter; those that clients and tools ask for on
-//! connecting, and that say nothing here, answer with what is true here and refuse to be anything
-//! else.
+//! The number of a parameter is an atomic, so a request reads it by one load. Parameters that Redis
+//! also has are named as in Redis. Some parameters have no meaning here, but clients and tools read
+//! them when they connect. They have the true value, and cannot be changed.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -11,35 +11,35 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use pando_keyspace::memory::EvictionPolicy;
 use parking_lot::Mutex;
 
-/// What a parameter may be.
+/// The allowed values of a parameter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     /// A number from the first to the last.
     Number(i64, i64),
-    /// A number of bytes, which may be said as `64mb`, from the first to the last.
+    /// A number of bytes, from the first to the last. A text such as `64mb` is allowed.
     Bytes(i64, i64),
-    /// `yes` or `no`, a number 1 or 0.
+    /// `yes` or `no`; its number is 1 or 0.
     Switch,
-    /// One of these, a number by its place.
+    /// One of these texts; its number is the index.
     Choice(&'static [&'static str]),
-    /// Any text of so many bytes at most.
+    /// A text of at most this number of bytes.
     Text(usize),
-    /// This alone, for a reason.
+    /// Only the default, for this reason.
     Only(&'static str),
 }
 
-/// A parameter.
+/// A config parameter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Parameter {
     /// Its name.
     pub name: &'static str,
-    /// What it may be.
+    /// The allowed values.
     pub kind: Kind,
-    /// What it is unless something else is said, as CONFIG GET tells it.
+    /// The default, in the form of CONFIG GET.
     pub default: &'static str,
     /// Whether CONFIG SET may change it.
     pub is_settable: bool,
-    /// The option of `pando serve` that alone sets it, if one does.
+    /// The option of `pando serve` that sets it, if only an option does.
     pub option: Option<&'static str>,
 }
 
@@ -47,8 +47,8 @@ const fn at_any_time(name: &'static str, kind: Kind, default: &'static str) -> P
     Parameter { name, kind, default, is_settable: true, option: None }
 }
 
-/// A parameter of Redis's that clients and tools set, and that changes nothing here: it is checked
-/// and told.
+/// A parameter of Redis that clients and tools set, and that has no effect here. Its value is
+/// checked and kept.
 const fn without_effect(name: &'static str, kind: Kind, default: &'static str) -> Parameter {
     at_any_time(name, kind, default)
 }
@@ -62,12 +62,12 @@ const fn by_option(name: &'static str, kind: Kind, option: &'static str) -> Para
 }
 
 const NO_LOG: Kind =
-    Kind::Only("each write is durable when it is acknowledged; no log is written beside the store");
+    Kind::Only("each acknowledged write is already durable, so there is no append-only file");
 const NO_DUMP: Kind =
-    Kind::Only("each write is durable when it is acknowledged; nothing is dumped by the clock");
+    Kind::Only("each acknowledged write is already durable, whatever happens to snapshots");
 const GIB: i64 = 1 << 30;
 
-/// All parameters, by name.
+/// All parameters, in order of their names.
 pub(crate) static PARAMETERS: &[Parameter] = &[
     by_option("aclfile", Kind::Text(4096), "--acl-file"),
     at_any_time("acllog-max-len", Kind::Number(0, 1 << 20), "128"),
@@ -78,7 +78,7 @@ pub(crate) static PARAMETERS: &[Parameter] = &[
     by_option("bind", Kind::Text(4096), "--bind"),
     at_any_time("client-output-buffer-limit", NO_BUFFER_CLASSES, OUTPUT_LIMITS),
     at_any_time("client-query-buffer-limit", Kind::Bytes(1 << 20, i64::MAX), "1073741824"),
-    at_start("databases", Kind::Only("the store has so many"), "16"),
+    at_start("databases", Kind::Only("the number of databases is fixed"), "16"),
     at_start("enable-debug-command", Kind::Choice(&["no", "yes", "local"]), "no"),
     without_effect("hash-max-listpack-entries", ANY_NUMBER, "512"),
     without_effect("hash-max-listpack-value", ANY_NUMBER, "64"),
@@ -87,7 +87,7 @@ pub(crate) static PARAMETERS: &[Parameter] = &[
     without_effect("hll-sparse-max-bytes", ANY_NUMBER, "3000"),
     without_effect("hz", Kind::Number(1, 500), "10"),
     at_any_time("latency-monitor-threshold", Kind::Only("latency is not sampled by event"), "0"),
-    at_any_time("latency-tracking", Kind::Only("latency is always counted"), "yes"),
+    at_any_time("latency-tracking", Kind::Only("latency is always tracked"), "yes"),
     at_any_time("lazyfree-lazy-expire", Kind::Only(ALWAYS_LAZY), "yes"),
     at_any_time("lazyfree-lazy-user-del", Kind::Only(ALWAYS_LAZY), "yes"),
     at_any_time("lazyfree-lazy-user-flush", Kind::Only(ALWAYS_LAZY), "yes"),
@@ -114,7 +114,7 @@ pub(crate) static PARAMETERS: &[Parameter] = &[
     at_any_time("stop-writes-on-bgsave-error", NO_DUMP, "no"),
     without_effect("stream-node-max-bytes", ANY_NUMBER, "4096"),
     without_effect("stream-node-max-entries", ANY_NUMBER, "100"),
-    at_start("tcp-backlog", Kind::Only("the server asks for so many"), "1024"),
+    at_start("tcp-backlog", Kind::Only("the backlog of connections is fixed"), "1024"),
     at_any_time("tcp-keepalive", Kind::Number(0, i32::MAX as i64), "300"),
     at_any_time("timeout", Kind::Number(0, i32::MAX as i64), "0"),
     by_option("tls-port", Kind::Number(0, 65_535), "--tls-port"),
@@ -127,18 +127,17 @@ pub(crate) static PARAMETERS: &[Parameter] = &[
 
 const ANY_NUMBER: Kind = Kind::Number(0, i64::MAX);
 
-const ALWAYS_LAZY: &str = "what was dropped is always removed in the background";
+const ALWAYS_LAZY: &str = "dropped values are always removed in the background";
 const OUTPUT_LIMITS: &str = "normal 0 0 0 slave 0 0 0 pubsub 0 0 0";
 const NO_BUFFER_CLASSES: Kind = Kind::Only(
-    "replies wait in the socket: the next request is carried out when the last reply was taken",
+    "there is no limit per class: a client's next request waits until its replies are sent",
 );
 
-/// A parameter's place in the table.
+/// The index of a parameter in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParameterId(usize);
 
-/// The place of the parameter of that name; there must be one, which is found out as this is
-/// compiled.
+/// The ID of the parameter with this name. A missing name is an error at compile time.
 const fn id_of(name: &str) -> ParameterId {
     let mut at = 0;
     while at < PARAMETERS.len() {
@@ -158,45 +157,44 @@ const fn is_equal(one: &[u8], other: &[u8]) -> bool {
     at == one.len() && at == other.len()
 }
 
-/// Entries of the ACL's log that are kept.
+/// The number of entries that the log of the ACL keeps.
 pub(crate) const ACL_LOG_MAX_LEN: ParameterId = id_of("acllog-max-len");
-/// The file that the users are in.
+/// The file of users.
 pub(crate) const ACL_FILE: ParameterId = id_of("aclfile");
-/// Bytes of requests that may wait for one client.
+/// The bytes of requests that may wait for one client.
 pub(crate) const QUERY_BUFFER_LIMIT: ParameterId = id_of("client-query-buffer-limit");
-/// Whether DEBUG is there: 0 for no, 1 for yes, 2 for clients on this machine.
+/// Whether DEBUG is allowed: 0 is no, 1 is yes, 2 is only for clients on this machine.
 pub(crate) const ENABLE_DEBUG: ParameterId = id_of("enable-debug-command");
-/// Clients at a time.
+/// The most clients at a time.
 pub const MAX_CLIENTS: ParameterId = id_of("maxclients");
-/// Bytes that clients' data may take; 0 for as many as the pool has.
+/// The memory limit in bytes; 0 is the pool's size.
 pub(crate) const MAX_MEMORY: ParameterId = id_of("maxmemory");
-/// What happens when they are taken: a place in [`EvictionPolicy::NAMES`].
+/// The policy at the memory limit: an index of [`EvictionPolicy::NAMES`].
 pub(crate) const MAX_MEMORY_POLICY: ParameterId = id_of("maxmemory-policy");
-/// Keys that are looked at for one that is evicted.
+/// The number of sampled keys for each eviction.
 pub(crate) const MAX_MEMORY_SAMPLES: ParameterId = id_of("maxmemory-samples");
 /// The port of the Redis protocol.
 pub(crate) const PORT: ParameterId = id_of("port");
-/// Longest argument.
+/// The longest argument, in bytes.
 pub(crate) const MAX_BULK_BYTES: ParameterId = id_of("proto-max-bulk-len");
-/// Whether only this machine's clients are let in as long as there is no password.
+/// Whether only clients on this machine are accepted while there is no password.
 pub const PROTECTED_MODE: ParameterId = id_of("protected-mode");
-/// The default user's password. It is kept by the ACL alone, hashed; what is here is what CONFIG
-/// GET tells.
+/// The default user's password. Only the ACL keeps it, as a hash; this is the text for CONFIG GET.
 pub const REQUIRE_PASS: ParameterId = id_of("requirepass");
-/// Microseconds from which on a command is in the slow log; negative: none is.
+/// The least microseconds of a command in the slow log. Negative: the log is off.
 pub(crate) const SLOW_LOG_SLOWER_THAN: ParameterId = id_of("slowlog-log-slower-than");
-/// Seconds between two snapshots that are written by the clock; 0 for none.
+/// The seconds between two periodic snapshots; 0 for none.
 pub(crate) const SNAPSHOT_EVERY: ParameterId = id_of("snapshot-every");
-/// Snapshots that are kept.
+/// The number of snapshots that are kept.
 pub(crate) const SNAPSHOTS: ParameterId = id_of("snapshots");
-/// Entries of the slow log.
+/// The number of entries that the slow log keeps.
 pub(crate) const SLOW_LOG_MAX_LEN: ParameterId = id_of("slowlog-max-len");
-/// Seconds between two probes of a silent connection; 0 for none.
+/// The seconds between two probes of a silent connection; 0 for none.
 pub const TCP_KEEPALIVE: ParameterId = id_of("tcp-keepalive");
-/// Seconds after which a silent client is let go; 0 for never.
+/// The seconds after which a silent client is disconnected; 0 for never.
 pub const TIMEOUT: ParameterId = id_of("timeout");
 
-/// The parameters' values.
+/// The values of the parameters.
 #[derive(Debug)]
 pub struct Config {
     numbers: Box<[AtomicI64]>,
@@ -215,16 +213,16 @@ impl Default for Config {
     }
 }
 
-/// A value that a parameter may have.
+/// An allowed value of a parameter.
 #[derive(Clone, Debug)]
 pub(crate) struct Parsed {
     number: i64,
-    /// As CONFIG GET tells it.
+    /// In the form of CONFIG GET.
     text: String,
 }
 
 impl Parsed {
-    /// As CONFIG GET tells it.
+    /// In the form of CONFIG GET.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
@@ -234,11 +232,11 @@ impl Config {
     /// A parameter's number.
     #[inline]
     pub fn number(&self, id: ParameterId) -> i64 {
-        // Relaxed: each stands for itself.
+        // Relaxed: each number is independent of the others.
         self.numbers[id.0].load(Ordering::Relaxed)
     }
 
-    /// A parameter's number of things or bytes.
+    /// A parameter's number, as a count or a size.
     #[inline]
     pub fn size(&self, id: ParameterId) -> usize {
         usize::try_from(self.number(id)).unwrap_or(0)
@@ -249,7 +247,7 @@ impl Config {
         self.texts.lock()[id.0].clone()
     }
 
-    /// The parameters that `is_wanted`, with their values.
+    /// The parameters that `is_wanted` selects, with their values.
     pub(crate) fn select(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<(&'static str, String)> {
         let texts = self.texts.lock();
         let all = PARAMETERS.iter().zip(texts.iter());
@@ -257,61 +255,61 @@ impl Config {
         wanted.map(|(parameter, text)| (parameter.name, text.clone())).collect()
     }
 
-    /// Sets what was parsed.
+    /// Sets a parsed value.
     pub(crate) fn set(&self, id: ParameterId, parsed: Parsed) {
         self.numbers[id.0].store(parsed.number, Ordering::Relaxed);
         self.texts.lock()[id.0] = parsed.text;
     }
 
-    /// Sets a parameter as somebody who starts the server says.
+    /// Sets a parameter at the start of the server, from `--config`.
     ///
     /// # Errors
     ///
-    /// There is none of that name, another option sets it, or it may not be this: why, and what is
-    /// allowed.
+    /// There is no such parameter, another option sets it, or the value is not allowed: the reason
+    /// and the allowed values.
     pub fn set_at_start(&self, name: &str, value: &str) -> Result<(), String> {
-        let id = find(name).ok_or_else(|| "there is no such parameter".to_owned())?;
+        let id = find(name).ok_or_else(|| "there is no such config parameter".to_owned())?;
         let Parameter { kind, default, option, .. } = *id.parameter();
         if let Some(option) = option {
-            return Err(format!("{option} says what it is"));
+            return Err(format!("only the option {option} sets it"));
         }
         if let (Kind::Only(reason), true) = (kind, value != default) {
-            return Err(format!("{reason}; it may only be '{default}'"));
+            return Err(format!("{reason}; only the value '{default}' is allowed"));
         }
         self.set(id, parse(kind, value)?);
         Ok(())
     }
 
-    /// Sets what another option says, or what the pool does.
+    /// Sets the value that another option or the pool determines.
     ///
     /// # Errors
     ///
-    /// It may not be this: why.
+    /// The reason why the value is not allowed.
     pub fn set_by_option(&self, name: &str, value: &str) -> Result<(), String> {
-        let id = find(name).ok_or_else(|| "there is no such parameter".to_owned())?;
+        let id = find(name).ok_or_else(|| "there is no such config parameter".to_owned())?;
         self.set(id, parse(id.parameter().kind, value)?);
         Ok(())
     }
 }
 
 impl ParameterId {
-    /// The parameter there.
+    /// The parameter with this ID.
     pub(crate) fn parameter(self) -> &'static Parameter {
         &PARAMETERS[self.0]
     }
 }
 
-/// The place of the parameter of that name, in any case.
+/// Finds a parameter by its name, in any case.
 pub(crate) fn find(name: &str) -> Option<ParameterId> {
     let at = PARAMETERS.iter().position(|parameter| parameter.name.eq_ignore_ascii_case(name));
     at.map(ParameterId)
 }
 
-/// A value for a parameter of `kind`.
+/// Parses a value for a parameter of `kind`.
 ///
 /// # Errors
 ///
-/// Why it is none, in Redis's words.
+/// The reason, in Redis's words, why the value is not allowed.
 pub(crate) fn parse(kind: Kind, value: &str) -> Result<Parsed, String> {
     let number = |number: i64| Parsed { number, text: number.to_string() };
     let within = |value: i64, low: i64, high: i64| match (low..=high).contains(&value) {
@@ -352,7 +350,7 @@ pub(crate) fn parse(kind: Kind, value: &str) -> Result<Parsed, String> {
     }
 }
 
-/// A number of bytes, perhaps with a unit: 1k is 1,000 and 1kb is 1,024.
+/// Parses a number of bytes with an optional unit: 1k is 1,000 and 1kb is 1,024.
 fn parse_bytes(value: &str) -> Option<i64> {
     let end = value.find(|digit: char| !digit.is_ascii_digit()).unwrap_or(value.len());
     let (digits, unit) = value.split_at(end);
@@ -377,7 +375,7 @@ mod tests {
     fn each_default_is_what_its_setting_may_be() {
         for parameter in PARAMETERS {
             let parsed = parse(parameter.kind, parameter.default);
-            // What an option says is said at each start.
+            // Options are given again at each start.
             if parameter.option.is_none() {
                 let parsed = parsed.unwrap_or_else(|error| panic!("{}: {error}", parameter.name));
                 assert_eq!(parsed.text, parameter.default);
@@ -413,15 +411,15 @@ mod tests {
         assert!(config.set_at_start("maxclients", "0").is_err());
         assert!(config.set_at_start("nosuch", "0").is_err());
         for (name, value, why) in [
-            ("bind", "1.2.3.4", "--bind says what it is"),
-            ("port", "1", "--port says what it is"),
-            ("databases", "17", "the store has so many; it may only be '16'"),
+            ("bind", "1.2.3.4", "only the option --bind sets it"),
+            ("port", "1", "only the option --port sets it"),
+            ("databases", "17", "the number of databases is fixed; only the value '16' is allowed"),
         ] {
             assert_eq!(config.set_at_start(name, value), Err(why.to_owned()));
         }
         for (name, value) in [("appendonly", "yes"), ("appendfsync", "always"), ("save", "1 1")] {
             let why = config.set_at_start(name, value).unwrap_err();
-            assert!(why.contains("it may only be"), "{name}: {why}");
+            assert!(why.contains("only the value"), "{name}: {why}");
             assert!(!config.select(|one| one == name).iter().any(|(_, told)| told == value));
         }
         config.set_at_start("databases", "16").unwrap();

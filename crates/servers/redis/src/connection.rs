@@ -1,7 +1,7 @@
-//! One client's connection: bytes in, requests, replies, bytes out.
+//! The connection of one client: reads bytes, parses requests, executes them, sends replies.
 //!
-//! What is kept for a client is bounded: requests wait in the socket while replies wait to be
-//! taken. Between requests nothing of the store is held, so a slow client holds up nobody.
+//! The memory of a client is bounded: while replies wait to be sent, requests wait in the socket.
+//! Between requests nothing of the store is locked, so a slow client delays no other client.
 
 use std::io;
 use std::sync::Arc;
@@ -20,24 +20,24 @@ use crate::session::Session;
 use crate::spec::Arguments;
 use crate::{clients, config};
 
-/// Between two looks whether a pause is over.
+/// The time between two checks for the end of a pause.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Where a client's requests stand.
+/// The progress of a client's requests.
 enum Progress {
-    /// All that came was carried out.
+    /// All received requests were executed.
     Done,
-    /// There are enough replies to send before the next.
+    /// There are enough replies to send now.
     Full,
-    /// The next has to wait.
+    /// The next request must wait.
     Paused,
 }
 
-/// Serves a client until either side ends it.
+/// Serves a client until the client or the server ends the connection.
 ///
 /// # Errors
 ///
-/// Of the connection.
+/// An error of the connection.
 pub async fn converse(
     server: &Server,
     entry: &Arc<clients::Client>,
@@ -62,7 +62,7 @@ pub async fn converse(
         match progress {
             Progress::Done => {}
             Progress::Full => {
-                // Others on this loop get their turn.
+                // Other clients of this loop get their turn.
                 tokio::task::yield_now().await;
                 continue;
             }
@@ -74,7 +74,10 @@ pub async fn converse(
         }
         drop_done(&mut input, &mut begin);
         if input.len() + entry.queued_bytes() > server.config.size(config::QUERY_BUFFER_LIMIT) {
-            tracing::warn!(client = entry.id, "what a client sends is too long; it is let go");
+            tracing::warn!(
+                client = entry.id,
+                "the requests of a client exceed client-query-buffer-limit; it is disconnected"
+            );
             return Ok(());
         }
         let missing = parser.missing_bytes(input.len());
@@ -88,19 +91,19 @@ pub async fn converse(
     }
 }
 
-/// Requests that came one after the other and are to be carried out together.
+/// Consecutive requests that will be executed together.
 #[derive(Default)]
 struct Waiting<'input> {
-    /// What they have in common.
+    /// Their common kind.
     what: Option<Together>,
-    /// Their words, and where each begins.
+    /// The words of each request, and the offset of its begin.
     requests: SmallVec<[(Words<'input>, usize); dispatch::MAX_TOGETHER]>,
 }
 
 /// The words of a request.
 type Words<'input> = SmallVec<[&'input [u8]; 8]>;
 
-/// Carries out the requests in `input` from `begin` on, as far as it may.
+/// Executes the requests in `input` from `begin` on, as far as possible.
 fn carry_out(
     server: &Server,
     session: &mut Session,
@@ -171,8 +174,8 @@ fn carry_out(
 }
 
 impl Waiting<'_> {
-    /// Carries them out, until there are enough replies; whether all of them were. If not, `begin`
-    /// is moved back to the first that was not.
+    /// Executes the requests until there are enough replies, and returns whether all were executed.
+    /// If not, `begin` is moved back to the first remaining request.
     #[inline]
     fn carry_out(
         &mut self,
@@ -201,7 +204,7 @@ impl Waiting<'_> {
     }
 }
 
-/// The replies to `input`, which comes so many bytes at a time.
+/// The replies to `input`, which arrives in pieces of `piece_bytes` bytes.
 #[cfg(any(test, feature = "testing"))]
 pub fn converse_without_socket(server: &Server, input: &[u8], piece_bytes: usize) -> Vec<u8> {
     let mut session = Session::new(server, Arc::default());

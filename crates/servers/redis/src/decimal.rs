@@ -1,6 +1,6 @@
-//! Numbers as Redis reads and writes them.
+//! Parses and formats numbers as Redis does.
 
-/// An integer: digits, perhaps a minus, no leading zeros or spaces or plus.
+/// Parses an integer: digits with an optional minus; no leading zeros, spaces or plus.
 #[inline]
 pub(crate) fn parse_i64(text: &[u8]) -> Option<i64> {
     let (digits, is_negative) = match text {
@@ -17,7 +17,7 @@ pub(crate) fn parse_i64(text: &[u8]) -> Option<i64> {
         if !byte.is_ascii_digit() {
             return None;
         }
-        // Nineteen digits fit.
+        // Nineteen digits fit into 64 bits.
         magnitude = magnitude * 10 + u64::from(byte - b'0');
     }
     if is_negative { 0i64.checked_sub_unsigned(magnitude) } else { i64::try_from(magnitude).ok() }
@@ -30,7 +30,7 @@ pub(crate) fn push_i64(buffer: &mut Vec<u8>, value: i64) {
     buffer.extend_from_slice(text.format(value).as_bytes());
 }
 
-/// A double, with infinity by its name; no NaN, and nothing before or behind it.
+/// Parses a double or an infinity; NaN and surrounding spaces are refused.
 pub(crate) fn parse_f64(text: &[u8]) -> Option<f64> {
     let text = std::str::from_utf8(text).ok()?;
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -41,7 +41,7 @@ pub(crate) fn parse_f64(text: &[u8]) -> Option<f64> {
     text.parse::<f64>().ok().filter(|value| !value.is_nan())
 }
 
-/// A double with seventeen significant digits at most, as `%.17g` prints it.
+/// Formats a double with at most seventeen significant digits, as `%.17g` does.
 pub(crate) fn format_double(value: f64) -> String {
     if value.is_nan() {
         return "nan".to_owned();

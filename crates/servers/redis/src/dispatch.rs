@@ -20,10 +20,10 @@ use crate::server::Server;
 use crate::session::{Replies, Session};
 use crate::spec::{Arguments, Keys, Spec, flags};
 
-/// Longest replies of the commands of a transaction, together.
+/// The longest reply of a transaction, in bytes.
 const MAX_TRANSACTION_REPLY_BYTES: usize = 1 << 30;
 
-/// Carries out a request; the reply is in `reply` when it returns, and what it says is durable.
+/// Executes a request. When it returns, `reply` has the reply, and the effects are durable.
 pub(crate) fn execute(
     server: &Server,
     session: &mut Session,
@@ -34,7 +34,7 @@ pub(crate) fn execute(
         return;
     }
     let begin = reply.len();
-    // Of requests that come together, one begins when the one before it is done.
+    // If requests are executed together, each begins when the one before it ends.
     let begun_at = session.done_at.unwrap_or_else(Instant::now);
     session.running = None;
     let tried = try_execute(server, session, arguments, reply);
@@ -61,10 +61,10 @@ pub(crate) fn execute(
     }
 }
 
-/// Requests that are carried out together at most.
+/// The most requests that are executed together.
 pub(crate) const MAX_TOGETHER: usize = 16;
 
-/// What requests have in common that are carried out together.
+/// A kind of requests that can be executed together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Together {
     /// Each is a GET.
@@ -73,8 +73,8 @@ pub(crate) enum Together {
     Writes,
 }
 
-/// Whether a request may be carried out together with its like: a simple one, from a client that
-/// may send it and that waits for its reply.
+/// The kind of a request that can be executed together with others of its kind. The request must be
+/// simple, its client must be allowed to send it, and replies must be on.
 #[inline]
 pub(crate) fn together(
     server: &Server,
@@ -101,7 +101,8 @@ pub(crate) fn together(
     is_simple.then_some(Together::Writes)
 }
 
-/// Carries out requests that came together, until `reply` has `send_bytes`; how many.
+/// Executes requests that arrived together until `reply` has `send_bytes`, and returns their
+/// number.
 pub(crate) fn execute_together(
     server: &Server,
     session: &mut Session,
@@ -133,8 +134,8 @@ pub(crate) fn execute_together(
     }
 }
 
-/// Carries out gets, so that their waits for memory overlap; how many. Each is a command of its
-/// own, at one moment with the others.
+/// Executes several GET, so that their cache misses overlap, and returns their number. Each is a
+/// separate command; all see the same state.
 fn execute_gets(
     server: &Server,
     session: &mut Session,
@@ -189,7 +190,7 @@ fn execute_gets(
     done
 }
 
-/// Whether a request waits, since a client has asked for a pause.
+/// Whether a request must wait for the end of a pause.
 #[inline]
 pub(crate) fn must_wait(server: &Server, session: &Session, arguments: &Arguments<'_>) -> bool {
     match server.clients.paused() {
@@ -208,14 +209,14 @@ pub(crate) fn must_wait(server: &Server, session: &Session, arguments: &Argument
     }
 }
 
-/// Counts a command that was carried out, or failed trying.
+/// Counts a command that was executed or failed.
 #[inline]
 fn note_call(server: &Server, command: &'static Spec, took: Duration, has_failed: bool) {
     let (number, kind) = (server.catalog.number_of(command), kind_of(command));
     server.stats.note_call(number, kind, took, has_failed);
 }
 
-/// Puts a command that took long into the slow log.
+/// Adds a slow command to the slow log.
 #[inline]
 fn note_if_slow(
     server: &Server,
@@ -235,7 +236,7 @@ fn note_if_slow(
     }
 }
 
-/// Refuses what the client may not do.
+/// Refuses a command that the client may not run.
 #[inline]
 fn admit(
     server: &Server,
@@ -252,7 +253,7 @@ fn admit(
     commands::admit(server, session, command, arguments, false)
 }
 
-/// Counts what a command that reads has found.
+/// Counts the hits and misses of a command that reads.
 #[inline]
 fn note_lookups(server: &Server, command: &Spec, transaction: &Transaction<'_>) {
     let lookups = transaction.take_lookups();
@@ -296,7 +297,7 @@ fn try_execute(
             multi.is_refused = true;
             return Err(fail("ERR Command not allowed inside a transaction"));
         }
-        // What is queued takes memory, whatever it is. (SLOWLOG RESET is queued; RESET is not.)
+        // Queued commands take memory. (SLOWLOG RESET is queued; RESET is not.)
         let may_end = command.flags.has(flags::NOT_QUEUED)
             && matches!(command.name, "exec" | "discard" | "quit" | "reset");
         if !may_end && !server.store.make_room()? {
@@ -333,8 +334,8 @@ fn try_execute(
     transaction.commit()
 }
 
-/// What a client is told whose command is refused before it runs. A transaction will not be carried
-/// out then; one whose EXEC is refused is over.
+/// The error reply for a command that is refused before it runs. EXEC of its transaction will then
+/// fail. A refused EXEC ends the transaction.
 fn refuse(session: &mut Session, command: Option<&Spec>, failure: Failure) -> Failure {
     if command.is_none_or(|command| command.name != "exec") {
         if let Some(multi) = &mut session.multi {
@@ -348,7 +349,7 @@ fn refuse(session: &mut Session, command: Option<&Spec>, failure: Failure) -> Fa
     fail_with(format!("EXECABORT Transaction discarded because of: {why}"))
 }
 
-/// The command, or its subcommand, that `arguments` names and has the right number of.
+/// Finds the command or subcommand that `arguments` names, and checks the number of arguments.
 fn find(arguments: &Arguments<'_>) -> Result<&'static Command> {
     let shown = |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(128)]).into_owned();
     let Some(command) = commands::find(arguments[0]) else {
@@ -390,7 +391,8 @@ fn find(arguments: &Arguments<'_>) -> Result<&'static Command> {
     Ok(command)
 }
 
-/// What is to be locked for a command, besides what `stripes` has; `None` for nothing.
+/// Adds the stripes that a command must lock to `stripes`, and returns how to lock them; `None`
+/// without stripes.
 fn note_stripes(
     command: &Spec,
     arguments: &Arguments<'_>,
@@ -400,7 +402,7 @@ fn note_stripes(
         let key = arguments[place];
         if key.len() > MAX_NAME_BYTES {
             return Err(fail_with(format!(
-                "ERR a key of {} bytes is longer than the {MAX_NAME_BYTES} bytes that keys may have",
+                "ERR a key has {} bytes; at most {MAX_NAME_BYTES} are allowed",
                 key.len()
             )));
         }
@@ -417,7 +419,7 @@ fn note_stripes(
     })
 }
 
-/// Waits for stripes, and for writes that are owed.
+/// Locks stripes. Pending writes are executed first.
 pub(crate) fn lock(
     server: &Server,
     access: Option<Access>,
@@ -427,7 +429,7 @@ pub(crate) fn lock(
     server.store.lock(stripes, access)
 }
 
-/// EXEC: what was queued, in one transaction.
+/// EXEC: executes the queued commands in one transaction.
 fn execute_queued(server: &Server, session: &mut Session, reply: &mut Reply) -> Result<()> {
     let multi = session.multi.take().unwrap_or_default();
     session.client.note_queued(None);
@@ -444,7 +446,7 @@ fn execute_queued(server: &Server, session: &mut Session, reply: &mut Reply) -> 
             found => access = access.or(found),
         }
     }
-    // What is watched is looked at under its locks.
+    // Watched keys are checked while they are locked.
     stripes.extend(watched.iter().map(|(_, key)| Store::stripe_of_key(key)));
     if access.is_none() && !stripes.is_empty() {
         access = Some(Access::Shared);
@@ -456,10 +458,10 @@ fn execute_queued(server: &Server, session: &mut Session, reply: &mut Reply) -> 
     let held = lock(server, access, stripes)?;
     let mut transaction = server.store.begin(held, server.store.clock().now_ms());
     transaction.gather_commands();
-    // Relaxed: set under the locks that are held.
+    // Relaxed: the flag is set by threads that hold locks of these stripes.
     let mut is_changed = changed.is_some_and(|changed| changed.load(Ordering::Relaxed));
     for (database, key) in &watched {
-        // What was there and has expired since has changed, swept or not.
+        // A watched key that has expired since counts as changed, whether it was swept or not.
         is_changed = is_changed || transaction.is_overdue(transaction.space(*database), key)?;
     }
     if is_changed {
@@ -472,7 +474,9 @@ fn execute_queued(server: &Server, session: &mut Session, reply: &mut Reply) -> 
         let arguments: SmallVec<[&[u8]; 8]> = words.iter().map(Vec::as_slice).collect();
         let begin = reply.len();
         if begin > MAX_TRANSACTION_REPLY_BYTES {
-            return Err(fail("ERR the replies of the transaction are too long; it was undone"));
+            return Err(fail(
+                "ERR the replies of the transaction are longer than 1 GiB; the transaction was undone",
+            ));
         }
         if !session.user.is_unrestricted()
             && let Err(failure) = commands::admit(server, session, command, &arguments, true)
@@ -497,7 +501,7 @@ fn execute_queued(server: &Server, session: &mut Session, reply: &mut Reply) -> 
                 reply.truncate(begin);
                 reply.error(&words);
             }
-            // What the store refuses undoes all.
+            // An error of the store undoes the whole transaction.
             Err(failure) => return Err(failure),
         }
     }

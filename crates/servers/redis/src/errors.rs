@@ -1,14 +1,14 @@
-//! Errors that many commands answer with, in Redis's words.
+//! Error replies of many commands, in Redis's words.
 
 use pando_keyspace::failure::{Failure, fail};
 
-/// Options that do not fit each other, or are none.
+/// Incompatible or unknown options.
 pub(crate) const SYNTAX: Failure = fail("ERR syntax error");
-/// An argument is no integer of 64 bits.
+/// An argument is not an integer of 64 bits.
 pub(crate) const NOT_AN_INTEGER: Failure = fail("ERR value is not an integer or out of range");
-/// An argument is no floating-point number.
+/// An argument is not a floating-point number.
 pub(crate) const NOT_A_FLOAT: Failure = fail("ERR value is not a valid float");
-/// A sum has more than 64 bits.
+/// A sum does not fit into 64 bits.
 pub(crate) const OUT_OF_RANGE: Failure = fail("ERR increment or decrement would overflow");
-/// A key that must be there is not.
+/// A required key does not exist.
 pub(crate) const NO_SUCH_KEY: Failure = fail("ERR no such key");

@@ -1,14 +1,14 @@
 //! The Redis protocol over a keyspace. Replies and errors are those of Redis 7.0.15.
 //!
-//! A request's way: `connection.rs` reads it, `resp` parses it, `dispatch.rs` finds the command,
-//! locks its keys and runs it, `commands` does what it says in a transaction of the store, the
-//! transaction commits, and only then does `connection.rs` send the reply.
+//! `connection.rs` reads a request, and `resp` parses it. `dispatch.rs` finds the command, locks
+//! its keys and runs it. `commands` executes it in a transaction of the store. The transaction
+//! commits. Only then does `connection.rs` send the reply.
 //!
 //! * `acl`: users and their rules.
-//! * `config.rs`: config parameters. `server.rs`: what connections share.
-//! * `clients.rs`: the clients that are connected. `session.rs`: what is kept of one.
+//! * `config.rs`: config parameters. `server.rs`: the state that connections share.
+//! * `clients.rs`: the connected clients. `session.rs`: the state of one client.
 //! * `slow_log.rs`: commands that took long.
-//! * `decimal.rs`, `long_double.rs`: numbers as Redis reads them.
+//! * `decimal.rs`, `long_double.rs`: numbers in Redis's forms.
 
 mod acl;
 mod catalog;
@@ -36,7 +36,7 @@ pub use self::server::Server;
 
 use pando_keyspace::Store;
 
-/// A server of `store` with `loops` event loops; its config parameters have their defaults.
+/// A server of `store` with `loops` event loops. Its config parameters have their defaults.
 #[must_use]
 pub fn server(store: Store, loops: usize) -> Server {
     Server::new(store, loops, &commands::CATALOG)

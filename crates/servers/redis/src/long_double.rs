@@ -1,19 +1,20 @@
-//! The numbers that INCRBYFLOAT computes with: C's `long double` on x86-64, whose significands have
-//! 64 bits. Redis reads them by `strtold`, adds them, and writes them with seventeen digits behind
-//! the point at most; clients see every bit of it, so it is done here to the bit, in integers.
+//! The arithmetic of INCRBYFLOAT: C's `long double` on x86-64, whose significands have 64 bits.
+//! Redis reads numbers by `strtold`, adds them, and writes them with at most seventeen digits after
+//! the point. Clients can see every bit, so this module computes exactly, with integers.
 
 use num_bigint::{BigInt, BigUint, Sign};
 
-/// Redis reads no longer number.
+/// Redis refuses longer numbers.
 const MAX_TEXT_BYTES: usize = 5 * 1024 - 1;
-/// Bits of a significand.
+/// The bits of a significand.
 const BITS: u64 = 64;
-/// The exponents of a significand's last bit.
+/// The range of exponents of a significand's last bit.
 const MIN_EXPONENT: i64 = -16_445;
 const MAX_EXPONENT: i64 = 16_320;
-/// No number that is not zero and not infinite has its first decimal digit further from the point.
+/// In each number that is neither zero nor infinite, the distance of the first decimal digit to the
+/// point is at most this.
 const MAX_DECIMAL_EXPONENT: i64 = 4_960;
-/// Digits behind the point.
+/// The number of digits after the point.
 const DECIMALS: usize = 17;
 
 /// A number, or infinity; never NaN.
@@ -21,17 +22,16 @@ const DECIMALS: usize = 17;
 pub(crate) enum LongDouble {
     /// The significand times two to the power of the exponent.
     Finite(BigInt, i64),
-    /// Of either sign.
+    /// Infinity with this sign.
     Infinite,
 }
 
 impl LongDouble {
-    /// Zero.
     pub(crate) fn zero() -> Self {
         Self::Finite(BigInt::ZERO, 0)
     }
 
-    /// The number that `text` says; `None` if it says none, or one that is too large or too small.
+    /// Parses `text`; `None` if it is not a number, or too large, or too small.
     pub(crate) fn parse(text: &[u8]) -> Option<Self> {
         if text.len() > MAX_TEXT_BYTES {
             return None;
@@ -70,7 +70,7 @@ impl LongDouble {
                 false => round(sign, digits, &power, 0),
             }
         };
-        // It is not zero, so it must not have become zero.
+        // The text is not zero, so a result of zero is an underflow.
         match rounded {
             Self::Finite(significand, _) if significand == BigInt::ZERO => None,
             Self::Infinite => None,
@@ -78,7 +78,7 @@ impl LongDouble {
         }
     }
 
-    /// The sum; `None` if it is infinite, or none.
+    /// The sum; `None` if it is infinite or not defined.
     pub(crate) fn plus(self, other: Self) -> Option<Self> {
         let (Self::Finite(one, one_exponent), Self::Finite(two, two_exponent)) = (self, other)
         else {
@@ -94,7 +94,7 @@ impl LongDouble {
             .filter(|sum| *sum != Self::Infinite)
     }
 
-    /// As Redis writes it for people: `%.17Lf` without zeros at the end.
+    /// Formats as Redis does for people: `%.17Lf` without zeros at the end.
     pub(crate) fn format(&self) -> String {
         let Self::Finite(significand, exponent) = self else { return "inf".to_owned() };
         let scaled = significand.magnitude() * BigUint::from(10u8).pow(DECIMALS as u32);
@@ -111,8 +111,8 @@ impl LongDouble {
     }
 }
 
-/// The digits without the point, how many stand behind it, and the exponent, which stands behind
-/// `mark`; exponents that decide everything are cut to what still does.
+/// Splits a number into its digits without the point, the number of digits after the point, and the
+/// exponent after `mark`. Very large exponents are cut to a bound with the same effect.
 fn split(text: &[u8], mark: u8, is_digit: impl Fn(&u8) -> bool) -> Option<(Vec<u8>, i64, i64)> {
     let end = text.iter().position(|byte| byte.to_ascii_lowercase() == mark);
     let (number, exponent) = match end {
@@ -148,10 +148,10 @@ fn split(text: &[u8], mark: u8, is_digit: impl Fn(&u8) -> bool) -> Option<(Vec<u
     Some((digits, fraction.len() as i64, exponent))
 }
 
-/// The number nearest to `numerator / denominator * 2^exponent`, of two that are as near the even
+/// The number nearest to `numerator / denominator * 2^exponent`; of two equally near ones, the even
 /// one.
 fn round(sign: Sign, numerator: BigUint, denominator: &BigUint, exponent: i64) -> LongDouble {
-    // Shifted so that the quotient has two bits more than a significand, or three.
+    // After this shift the quotient has two or three bits more than a significand.
     let shift = BITS as i64 + 2 - (numerator.bits() as i64 - denominator.bits() as i64);
     let (quotient, rest) = match shift {
         0.. => {
@@ -174,8 +174,8 @@ fn round(sign: Sign, numerator: BigUint, denominator: &BigUint, exponent: i64) -
     LongDouble::Finite(BigInt::from_biguint(sign, significand), exponent)
 }
 
-/// `value / 2^bits`, rounded to the nearest, of two that are as near to the even one; `is_more`
-/// says that a little more than `value` is meant.
+/// `value / 2^bits`, rounded to the nearest; of two equally near ones, the even one. `is_more` says
+/// that the exact value is a little larger than `value`.
 fn shift_right(value: BigUint, bits: u64, is_more: bool) -> BigUint {
     if bits == 0 {
         return value;
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn sums_are_those_of_redis() {
-        // As redis-server 7.0.15 on x86-64 answers.
+        // The results of redis-server 7.0.15 on x86-64.
         for (one, other, expected) in [
             ("10.50", "0.1", Some("10.6")),
             ("5.0e3", "2.0e2", Some("5200")),

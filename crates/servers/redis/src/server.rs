@@ -1,4 +1,4 @@
-//! What all connections share.
+//! The state that all connections share.
 
 use std::io;
 use std::path::PathBuf;
@@ -24,13 +24,13 @@ use crate::config::{self, Config};
 use crate::slow_log::SlowLog;
 
 impl Server {
-    /// Does `work` in a thread of its own, which the server waits for when it ends.
+    /// Runs `work` in its own thread. The server waits for the thread when it stops.
     pub fn begin_task(
         &self,
         name: &str,
         work: impl FnOnce(&Self) + Send + 'static,
     ) -> io::Result<()> {
-        let server = self.myself.upgrade().ok_or(io::Error::other("the server is being ended"))?;
+        let server = self.myself.upgrade().ok_or(io::Error::other("the server is stopping"))?;
         let mut tasks = self.tasks.lock();
         tasks.retain(|task| !task.is_finished());
         let thread = std::thread::Builder::new().name(name.to_owned());
@@ -38,7 +38,7 @@ impl Server {
         Ok(())
     }
 
-    /// Writes a snapshot, and says so in the log.
+    /// Writes a snapshot, and logs the result.
     pub(crate) fn save(&self) -> Result<()> {
         *self.saved_at.lock() = Instant::now();
         let (begun, changes) = (Instant::now(), self.stats.figures().changes());
@@ -46,23 +46,23 @@ impl Server {
         let (path, saved) = (self.snapshot.display(), self.store.save(&self.snapshot, kept));
         match &saved {
             Ok(keys) => {
-                // Relaxed: a figure for INFO.
+                // Relaxed: INFO reports it.
                 self.changes_at_save.store(changes, Ordering::Relaxed);
                 let took_ms = begun.elapsed().as_millis() as u64;
                 tracing::info!(%path, keys, took_ms, kept, "snapshot written");
             }
-            Err(error) => tracing::error!(%path, %error, "no snapshot was written"),
+            Err(error) => tracing::error!(%path, %error, "the snapshot was not written"),
         }
         saved.map(|_| ())
     }
 
-    /// Changes since the last snapshot, or since the server started.
+    /// The number of changes since the last snapshot, or since the server's start.
     pub(crate) fn changes_since_save(&self) -> u64 {
         let changes = self.stats.figures().changes();
         changes.saturating_sub(self.changes_at_save.load(Ordering::Relaxed))
     }
 
-    /// Begins a snapshot if it is time for one, and something has changed since the last.
+    /// Begins a snapshot if its time has come and there were changes since the last one.
     pub fn save_if_due(&self) {
         let every = Duration::from_secs(self.config.size(config::SNAPSHOT_EVERY) as u64);
         if every.is_zero() || self.saved_at.lock().elapsed() < every {
@@ -74,13 +74,13 @@ impl Server {
         {
             return;
         }
-        // Errors are in the log.
+        // The task logs errors.
         if let Err(error) = self.begin_task("snapshot", |server| drop(server.save())) {
-            tracing::error!(%error, "no thread for the snapshot");
+            tracing::error!(%error, "cannot start a thread for the snapshot");
         }
     }
 
-    /// Waits for the threads that were begun by requests, when there are no more of those.
+    /// Waits for the threads of requests, when no more requests arrive.
     pub fn end_tasks(&self) {
         self.store.end_long_work();
         let tasks = std::mem::take(&mut *self.tasks.lock());
@@ -89,31 +89,32 @@ impl Server {
         }
     }
 
-    /// Whether a client must authenticate before it may do anything.
+    /// Whether a client must authenticate first.
     pub fn needs_password(&self) -> bool {
         self.acl.needs_password()
     }
 
-    /// Makes `password` the default user's only one; with an empty one, it needs none.
+    /// Makes `password` the only password of the default user. An empty password means that none is
+    /// needed.
     pub fn set_default_password(&self, password: &[u8]) {
         self.acl.set_default_password(password);
     }
 
-    /// Puts the users of a file's text in place of all others.
+    /// Replaces all users by those of a file's text.
     ///
     /// # Errors
     ///
-    /// What is wrong, with the numbers of the lines; then nothing has changed.
+    /// The wrong lines with their numbers; then nothing has changed.
     pub fn load_users(&self, text: &str) -> std::result::Result<(), String> {
         acl::load(&self.acl, self.catalog, text)
     }
 
-    /// Shares it.
+    /// Moves the server into an `Arc`, for [`begin_task`](Self::begin_task).
     pub fn shared_by_all(self) -> Arc<Self> {
         Arc::new_cyclic(|myself| Self { myself: Weak::clone(myself), ..self })
     }
 
-    /// Applies the settings about memory, and asks how much is in use.
+    /// Applies the parameters about memory, and measures the used memory.
     pub fn limit_memory(&self) {
         let place = self.config.size(config::MAX_MEMORY_POLICY);
         let policy = EvictionPolicy::at(place).unwrap_or_default();
@@ -129,10 +130,10 @@ impl Server {
         self.store.limit_memory(MemoryLimit { bytes, policy, samples });
     }
 
-    /// A server of `store` with `loops` event loops; its settings are the defaults.
+    /// A server of `store` with `loops` event loops. Its config parameters have their defaults.
     pub(crate) fn new(store: Store, loops: usize, catalog: &'static Catalog) -> Self {
         let promise = store.pool().promise();
-        // Forty hexadecimal digits, as tools expect; it need not be hard to guess.
+        // Tools expect forty hexadecimal digits. The ID is not a secret.
         let begun = format!("{} {}", pando_keyspace::clock::system_ms(), std::process::id());
         let run_id = pando_net::access::hash(begun.as_bytes())[..40].to_owned();
         Self {
@@ -161,42 +162,39 @@ impl Server {
 
 /// The server.
 pub struct Server {
-    /// The commands that there are.
     pub(crate) catalog: &'static Catalog,
-    /// Clients' keys.
+    /// The keys of clients.
     pub store: Store,
-    /// What is counted.
+    /// Statistics.
     pub stats: Stats,
-    /// Who may do what.
     pub(crate) acl: Acl,
-    /// Who is connected.
+    /// The connected clients.
     pub clients: Clients,
-    /// The settings.
+    /// The config parameters.
     pub config: Config,
-    /// Commands that took long.
     pub(crate) slow_log: SlowLog,
-    /// Says that HTTP requests come where none belong.
+    /// Raised by HTTP requests on a port of another protocol.
     pub web_request_alarm: Alarm,
-    /// What the pool lies on, and what that means for what was acknowledged.
+    /// The pool's medium, and its durability guarantees.
     pub promise: Promise,
-    /// Different for every start.
+    /// An ID of this start.
     pub(crate) run_id: String,
-    /// Where snapshots are written.
+    /// The path of snapshots.
     pub snapshot: PathBuf,
-    /// When the last snapshot began, or the last look whether one is due.
+    /// When the last snapshot began, or the last check for a due snapshot.
     saved_at: Mutex<Instant>,
-    /// Changes that had been made when the last snapshot began.
+    /// The number of changes at the begin of the last snapshot.
     changes_at_save: AtomicU64,
-    /// Keys that expire, as of when they were last counted.
+    /// The last count of keys that expire, and its time.
     pub(crate) expiries: Mutex<Option<(Instant, Expiries)>>,
-    /// Threads that were begun by requests and may outlive them.
+    /// Threads that requests have started and that may outlive them.
     tasks: Mutex<Vec<JoinHandle<()>>>,
     /// Whether a thread counts the keys for INFO.
     pub(crate) is_counting: AtomicBool,
-    /// When it started, in milliseconds of the system's clock.
+    /// The time of the start, in milliseconds of the system's clock.
     pub(crate) started_system_ms: u64,
-    /// The server itself, once it is shared.
+    /// The server itself, after [`shared_by_all`](Self::shared_by_all).
     pub(crate) myself: Weak<Self>,
-    /// Told when a client asks the server to end.
+    /// Notified when a client sends SHUTDOWN.
     pub stop: Notify,
 }

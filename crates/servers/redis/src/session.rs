@@ -1,4 +1,4 @@
-//! What the server keeps of a client.
+//! The state of one client.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use crate::clients::Client;
 use crate::server::Server;
 use crate::spec::Spec;
 
-/// Which replies a client gets.
+/// The replies that a client gets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Replies {
-    /// All.
+    /// All replies.
     #[default]
     On,
-    /// None until it asks for them again.
+    /// None until the client turns them on.
     Off,
     /// Neither this one nor the next.
     SkipThisAndNext,
@@ -27,34 +27,32 @@ pub(crate) enum Replies {
 /// Keys, with their databases.
 pub(crate) type Watched = HashSet<(u8, Vec<u8>)>;
 
-/// A client's state.
+/// The state of one client.
 pub(crate) struct Session {
-    /// The database that it has selected.
+    /// The selected database.
     pub database: u8,
-    /// Whether it has said who it is, as far as it must.
+    /// Whether it has authenticated, or need not.
     pub is_known: bool,
-    /// Whether the connection is to be closed once the reply is out.
+    /// Whether the connection ends after the reply is sent.
     pub is_closing: bool,
-    /// What it has queued since MULTI.
+    /// The commands queued since MULTI.
     pub multi: Option<Multi>,
-    /// The keys that it watches.
+    /// The watched keys.
     pub watched: Watched,
-    /// Set when one of them changes; nobody sets it any more once it is dropped here.
+    /// Set when a watched key changes. When it is dropped here, it is no longer set.
     pub changed: Option<Arc<AtomicBool>>,
-    /// The command that is being carried out, if its time counts.
+    /// The running command, if its time counts.
     pub running: Option<&'static Spec>,
-    /// When the request before this one was done, if nothing was waited for since.
+    /// The time when the previous request ended, if the connection has not waited since.
     pub done_at: Option<Instant>,
-    /// What others may know of it.
+    /// The state that other threads may read.
     pub client: Arc<Client>,
-    /// The user that it is.
     pub user: Arc<User>,
-    /// Which replies it gets.
     pub replies: Replies,
 }
 
 impl Session {
-    /// That of a client that has just come.
+    /// The state of a new client.
     pub(crate) fn new(server: &Server, client: Arc<Client>) -> Self {
         Self {
             database: 0,
@@ -71,7 +69,7 @@ impl Session {
         }
     }
 
-    /// Forgets what was queued, and what is watched.
+    /// Drops queued commands and watched keys.
     pub(crate) fn end_transaction(&mut self) {
         if self.multi.take().is_some() {
             self.client.note_queued(None);
@@ -79,7 +77,7 @@ impl Session {
         self.take_watched();
     }
 
-    /// Watches nothing any more: what was watched, and whether any of it has changed.
+    /// Ends all watches, and returns the watched keys and the flag of changes.
     pub(crate) fn take_watched(&mut self) -> (Watched, Option<Arc<AtomicBool>>) {
         self.client.note_watched(0);
         (std::mem::take(&mut self.watched), self.changed.take())
@@ -91,8 +89,8 @@ impl Session {
 pub(crate) struct Multi {
     /// In order, with their words.
     pub commands: Vec<(&'static Spec, Vec<Vec<u8>>)>,
-    /// What they take, in bytes.
+    /// Their memory, in bytes.
     pub bytes: usize,
-    /// Whether one was refused, so that EXEC will be.
+    /// Whether a command was refused; then EXEC fails.
     pub is_refused: bool,
 }

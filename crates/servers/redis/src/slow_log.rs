@@ -1,5 +1,5 @@
-//! Commands that took long, the latest first, for SLOWLOG. Bounded in entries and in what each
-//! keeps.
+//! Commands that took long, the latest first, for SLOWLOG. The number of entries and the size of
+//! each entry are bounded.
 
 use std::collections::VecDeque;
 
@@ -7,36 +7,36 @@ use parking_lot::Mutex;
 
 use crate::spec::Arguments;
 
-/// Most arguments of a command that are kept.
+/// The most arguments of an entry.
 const MAX_ARGUMENTS: usize = 32;
-/// Most bytes of an argument that are kept.
+/// The most bytes of an argument in an entry.
 const MAX_ARGUMENT_BYTES: usize = 128;
 
 /// A command that took long.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    /// Counted from 0.
+    /// The number of the entry, from 0.
     pub id: u64,
-    /// When it was done, in seconds since 1970.
+    /// The time when the command ended, in seconds since 1970.
     pub at_s: u64,
-    /// What it took, in microseconds.
+    /// The duration in microseconds.
     pub microseconds: u64,
-    /// It, shortened.
+    /// The words of the command, shortened.
     pub arguments: Vec<Vec<u8>>,
-    /// Where the client is.
+    /// The address of the client.
     pub address: String,
-    /// The name that it has given itself.
+    /// The name that the client has set.
     pub name: String,
 }
 
-/// The log.
+/// The slow log.
 #[derive(Debug, Default)]
 pub(crate) struct SlowLog {
     log: Mutex<(u64, VecDeque<Entry>)>,
 }
 
 impl SlowLog {
-    /// Notes a command; the log keeps `most`.
+    /// Adds a command. The log keeps `most` entries.
     pub(crate) fn note(
         &self,
         arguments: &Arguments<'_>,
@@ -58,12 +58,10 @@ impl SlowLog {
         self.log.lock().1.iter().take(count).cloned().collect()
     }
 
-    /// How many entries there are.
     pub(crate) fn len(&self) -> usize {
         self.log.lock().1.len()
     }
 
-    /// Forgets all entries.
     pub(crate) fn clear(&self) {
         self.log.lock().1.clear();
     }

@@ -1,4 +1,4 @@
-//! The description of a command: what is known of it before it runs.
+//! The description of a command: the facts that are known before it runs.
 
 use crate::decimal;
 
@@ -7,13 +7,13 @@ use crate::decimal;
 pub(crate) struct Flags(u32);
 
 impl Flags {
-    /// Whether it has all of `flags`.
+    /// Whether all of `flags` are set.
     #[inline]
     pub(crate) const fn has(self, flags: Flags) -> bool {
         self.0 & flags.0 == flags.0
     }
 
-    /// All of `list`.
+    /// The union of `list`.
     pub(crate) const fn all_of(list: &[Flags]) -> Flags {
         let (mut all, mut at) = (0, 0);
         while at < list.len() {
@@ -24,66 +24,66 @@ impl Flags {
     }
 }
 
-/// The properties that there are.
+/// The properties of commands.
 pub(crate) mod flags {
     pub(crate) use super::Flags;
 
     /// None.
     pub(crate) const NONE: Flags = Flags(0);
-    /// Reads its keys.
+    /// It reads its keys.
     pub(crate) const READ: Flags = Flags(1);
-    /// Writes its keys.
+    /// It writes its keys.
     pub(crate) const WRITE: Flags = Flags(1 << 1);
-    /// May need more memory: refused when there is none.
+    /// It may need more memory, so it is refused at the memory limit.
     pub(crate) const DENYOOM: Flags = Flags(1 << 2);
-    /// Takes a time that does not depend on the data.
+    /// Its time does not depend on the size of the data.
     pub(crate) const FAST: Flags = Flags(1 << 3);
-    /// Not for everyone.
+    /// Only for administrators.
     pub(crate) const ADMIN: Flags = Flags(1 << 4);
-    /// Before a client has said who it is.
+    /// Allowed before the client has authenticated.
     pub(crate) const NO_AUTH: Flags = Flags(1 << 5);
-    /// Not between MULTI and EXEC.
+    /// Not allowed between MULTI and EXEC.
     pub(crate) const NO_MULTI: Flags = Flags(1 << 6);
-    /// Writes whatever there is: locks everything.
+    /// It may write any key, so it locks all stripes.
     pub(crate) const WHOLE: Flags = Flags(1 << 7);
-    /// Run at once, not queued, between MULTI and EXEC.
+    /// Executed at once between MULTI and EXEC instead of being queued.
     pub(crate) const NOT_QUEUED: Flags = Flags(1 << 8);
-    /// Dangerous, as ACL categories have it.
+    /// Dangerous: the ACL category.
     pub(crate) const DANGEROUS: Flags = Flags(1 << 9);
-    /// Shows of its keys whether they exist, their kind, their size or when they were used, and
-    /// nothing of what they hold.
+    /// It shows only the existence, type, size or last use of its keys, and nothing of their
+    /// contents.
     pub(crate) const ONLY_ABOUT: Flags = Flags(1 << 10);
-    /// Changes its keys and shows nothing of what they hold.
+    /// It changes its keys and shows nothing of their contents.
     pub(crate) const ONLY_CHANGES: Flags = Flags(1 << 11);
-    /// Whatever state the server is in; COMMAND says `loading` and `stale`.
+    /// Allowed in each state of the server; COMMAND replies `loading` and `stale`.
     pub(crate) const ANYTIME: Flags = Flags(1 << 16);
-    /// Not in scripts, which we have none of; only COMMAND says so.
+    /// Not allowed in scripts, which do not exist here. Only COMMAND uses it.
     pub(crate) const NO_SCRIPT: Flags = Flags(1 << 17);
-    /// While a script is busy; only COMMAND says so.
+    /// Allowed while a script is busy. Only COMMAND uses it.
     pub(crate) const ALLOW_BUSY: Flags = Flags(1 << 18);
-    /// Not in the slow log: what it runs is there itself.
+    /// Not in the slow log, because the commands that it runs are there.
     pub(crate) const SKIP_SLOWLOG: Flags = Flags(1 << 19);
-    /// Not while a copy is loaded beside the data; only COMMAND says so.
+    /// Not allowed while a replica loads data. Only COMMAND uses it.
     pub(crate) const NO_ASYNC_LOADING: Flags = Flags(1 << 20);
-    /// Not one of the ACL category of its group.
+    /// Not in the ACL category of its group.
     pub(crate) const NO_GROUP: Flags = Flags(1 << 21);
 }
 
-/// Which arguments are keys.
+/// The arguments that are keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keys {
     /// None.
     None,
-    /// From the first to the last, counted from the command's name, in steps; a negative last
-    /// counts from the end.
+    /// From the first to the last, in steps. The command's name has index 0. A negative last counts
+    /// from the end.
     Range(i32, i32, i32),
-    /// As many as the argument at the place says, behind it; and the argument at the other place,
-    /// if it is not zero.
+    /// A number of keys at the first index, then the keys; and a key at the second index, if it is
+    /// not zero.
     Numbered(usize, usize),
 }
 
 impl Keys {
-    /// The places of the keys.
+    /// The indexes of the keys.
     pub(crate) fn places(self, arguments: &Arguments<'_>) -> impl Iterator<Item = usize> {
         let count = arguments.len();
         let (first, end, step, extra) = match self {
@@ -103,7 +103,7 @@ impl Keys {
     }
 }
 
-/// The ways in which commands have keys.
+/// The common forms of keys.
 pub(crate) mod keys {
     use super::Keys;
 
@@ -115,45 +115,44 @@ pub(crate) mod keys {
     pub(crate) const TWO: Keys = Keys::Range(1, 2, 1);
     /// All arguments.
     pub(crate) const ALL: Keys = Keys::Range(1, -1, 1);
-    /// Every other argument, from the first on.
+    /// Every second argument, from the first on.
     pub(crate) const PAIRS: Keys = Keys::Range(1, -1, 2);
-    /// The second argument: a subcommand's first.
+    /// The second argument: the first of a subcommand.
     pub(crate) const SECOND: Keys = Keys::Range(2, 2, 1);
-    /// All arguments behind the first.
+    /// All arguments after the first.
     pub(crate) const FROM_SECOND: Keys = Keys::Range(2, -1, 1);
-    /// As many as the first argument says.
+    /// A number, then that number of keys.
     pub(crate) const NUMBERED: Keys = Keys::Numbered(1, 0);
-    /// The first argument, and as many as the second says.
+    /// A key, a number, then that number of keys.
     pub(crate) const STORED_NUMBERED: Keys = Keys::Numbered(2, 1);
 }
 
-/// A command's words: its name first, a subcommand's name second.
+/// The words of a command, with its name and the name of its subcommand.
 pub(crate) type Arguments<'request> = [&'request [u8]];
 
 /// The description of a command.
 pub(crate) struct Spec {
     /// Its name, in lower case.
     pub name: &'static str,
-    /// How many arguments it takes, its name included; negative: so many at least.
+    /// The number of arguments, with the name; negative: the least number.
     pub arity: i32,
-    /// Its properties.
     pub flags: Flags,
-    /// Which arguments are keys.
+    /// The arguments that are keys.
     pub keys: Keys,
-    /// What it belongs to, as `COMMAND DOCS` says it: string, generic, connection, ...
+    /// The group in `COMMAND DOCS`: string, generic, connection, ...
     pub group: &'static str,
-    /// Since which version of Redis, or of Pando, it is there.
+    /// The first version of Redis, or of Pando, that has it.
     pub since: &'static str,
-    /// What it does, in a line.
+    /// A summary in one line.
     pub summary: &'static str,
-    /// Whether it has subcommands; then it is none by itself.
+    /// Whether it has subcommands. Then it cannot be executed without one.
     pub has_subcommands: bool,
     /// The lines of its HELP, if it has one.
     pub help: &'static str,
 }
 
 impl Spec {
-    /// Whether so many arguments are right.
+    /// Whether this number of arguments is allowed.
     #[inline]
     pub(crate) fn takes(&self, arguments: usize) -> bool {
         let arity = self.arity.unsigned_abs() as usize;

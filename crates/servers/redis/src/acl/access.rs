@@ -1,6 +1,6 @@
-//! What a command does with each of its keys, as rules with `%R~` and `%W~` tell apart: whether it
-//! shows what is in the key, and whether it changes it. The tables follow Redis 7.0's key
-//! specifications.
+//! The access of commands to their keys: whether a command shows the contents of a key, and whether
+//! it changes them. Rules with `%R~` and `%W~` need the difference. The tables follow Redis 7.0's
+//! key specifications.
 
 use pando_net::access::Access;
 
@@ -11,7 +11,7 @@ pub(crate) const WRITES: Access = Access { reads: false, writes: true };
 pub(crate) const BOTH: Access = Access { reads: true, writes: true };
 const NEITHER: Access = Access { reads: false, writes: false };
 
-/// What `command` does with the key at `place`.
+/// The access of `command` to the key at index `place` of its arguments.
 pub(crate) fn of(command: &Spec, arguments: &Arguments<'_>, place: usize) -> Access {
     let is_first = command.keys.places(arguments).min() == Some(place);
     let first_and_others = |first, others| if is_first { first } else { others };
@@ -31,7 +31,7 @@ pub(crate) fn of(command: &Spec, arguments: &Arguments<'_>, place: usize) -> Acc
     }
 }
 
-/// The words that `COMMAND GETKEYSANDFLAGS` has for it.
+/// The flags that `COMMAND GETKEYSANDFLAGS` replies for this key.
 pub(crate) fn words(command: &Spec, arguments: &Arguments<'_>, place: usize) -> Vec<&'static str> {
     let Access { reads, writes } = of(command, arguments, place);
     let first = match (reads, writes) {

@@ -1,7 +1,8 @@
-//! Users with the rules of Redis's ACL, above `pando_net::access`, which knows no command by name.
+//! Users with the rules of Redis's ACL. The layer below, `pando_net::access`, does not know the
+//! names of commands.
 //!
 //! * `rules.rs`: the words of rules, and the check of a command.
-//! * `access.rs`: what a command does with each of its keys.
+//! * `access.rs`: the access of a command to each of its keys.
 
 pub(crate) mod access;
 pub(crate) mod rules;
@@ -13,11 +14,9 @@ use pando_net::access::{Rights, Users};
 pub(crate) use self::access::words as access_words;
 use crate::catalog::Catalog;
 
-/// The users of a server.
 pub(crate) type Acl = Users<rules::Words>;
-/// A user.
 pub(crate) type User = pando_net::access::User<rules::Words>;
-/// What one user may do.
+/// The rights of one user.
 pub(crate) type Rules = Rights<rules::Words>;
 
 /// Why a command may not run.
@@ -25,20 +24,20 @@ pub(crate) type Rules = Rights<rules::Words>;
 pub(crate) enum Denied {
     /// The command itself.
     Command,
-    /// The key at this place among its arguments.
+    /// The key at this index of its arguments.
     Key(usize),
 }
 
-/// The users of a new server: the default user, who may do everything.
+/// The users of a new server: only the default user, who may do everything.
 pub(crate) fn new(catalog: &Catalog) -> Acl {
     Users::new(rules::everything(catalog))
 }
 
-/// Changes a user, or creates one: by all rules or by none.
+/// Changes a user, or creates one. Applies all rules or none.
 ///
 /// # Errors
 ///
-/// The rule that is wrong, and why.
+/// The wrong rule, and the reason.
 pub(crate) fn set_user(
     acl: &Acl,
     catalog: &Catalog,
@@ -53,11 +52,11 @@ pub(crate) fn set_user(
     })
 }
 
-/// Puts the users of a file's text in place of all others.
+/// Replaces all users by those of a file's text.
 ///
 /// # Errors
 ///
-/// What is wrong, with the numbers of the lines; then nothing has changed.
+/// The wrong lines with their numbers; then nothing has changed.
 pub(crate) fn load(acl: &Acl, catalog: &Catalog, text: &str) -> Result<(), String> {
     let (mut loaded, mut errors) = (BTreeMap::new(), Vec::new());
     for (number, line) in text.lines().enumerate() {
@@ -85,7 +84,7 @@ pub(crate) fn load(acl: &Acl, catalog: &Catalog, text: &str) -> Result<(), Strin
 fn parse_line(line: &str, catalog: &Catalog) -> Result<(String, Rules), String> {
     let mut words = line.split_ascii_whitespace();
     if words.next() != Some("user") {
-        return Err("a line begins with the word 'user' and a name".into());
+        return Err("each line must begin with 'user' and a name".into());
     }
     let name = words.next().ok_or("the user's name is missing")?;
     let mut rules = Rules::default();
@@ -96,7 +95,7 @@ fn parse_line(line: &str, catalog: &Catalog) -> Result<(String, Rules), String> 
     Ok((name.to_owned(), rules))
 }
 
-/// All users, a line each, as ACL LIST has them and [`load`] reads them.
+/// All users, one line each, in the form of ACL LIST and [`load`].
 pub(crate) fn lines(acl: &Acl) -> Vec<String> {
     let users = acl.all();
     let line = |user: &std::sync::Arc<User>| {

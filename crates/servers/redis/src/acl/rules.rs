@@ -1,7 +1,7 @@
-//! The rules of one user in the words of Redis's ACL: `on >password ~cached:* +@read -get`.
+//! The rules of one user, as Redis's ACL writes them: `on >password ~cached:* +@read -get`.
 //!
-//! Rules about commands are kept in their order, because a later one counts more, beside the
-//! commands that they allow. A rule that a later one makes meaningless is dropped, so that the list
+//! Rules about commands are kept in their order beside the set of allowed commands, because a later
+//! rule overrides an earlier one. A rule that a later one makes meaningless is dropped, so the list
 //! stays short.
 
 use std::fmt::Write;
@@ -13,17 +13,18 @@ use crate::catalog::{Catalog, Listed};
 use crate::categories::{CATEGORIES, is_in};
 use crate::spec::{Arguments, Spec, flags};
 
-/// Most rules of one kind, so that the rules of a user take bounded memory.
+/// The most rules of one kind. It bounds the memory of a user's rules.
 const MOST: usize = 4096;
 const WRONG_SYNTAX: &str = "Syntax error";
 const UNKNOWN: &str = "Unknown command or category name in ACL";
 
-/// What ACL LIST and the file of users need besides the rights.
+/// The data that ACL LIST and the file of users need in addition to the rights.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Words {
-    /// Whether RESTORE checks its argument closely; kept only for the file of users.
+    /// Whether RESTORE checks its argument closely. It has no effect; it is kept for the file of
+    /// users.
     sanitize: Option<bool>,
-    /// Whether commands that no rule names are allowed.
+    /// Whether commands without a rule are allowed.
     allows_rest: bool,
     /// The rules about commands, with their signs.
     commands: Vec<String>,
@@ -31,7 +32,7 @@ pub(crate) struct Words {
     channels: Vec<Vec<u8>>,
 }
 
-/// The rules of the default user of a new server: everything, without a password.
+/// The rules of the default user of a new server: everything is allowed, without a password.
 pub(crate) fn everything(catalog: &Catalog) -> Rules {
     let mut rules = Rules { is_on: true, ..Rules::default() };
     rules.passwords.clear(true);
@@ -51,7 +52,7 @@ fn set_all_commands(rules: &mut Rules, catalog: &Catalog, is_allowed: bool) {
 ///
 /// # Errors
 ///
-/// Why it is no rule, in Redis's words.
+/// The reason in Redis's words, if it is not a rule.
 pub(crate) fn apply(rules: &mut Rules, catalog: &Catalog, rule: &[u8]) -> Result<(), String> {
     let is = |word: &str| rule.eq_ignore_ascii_case(word.as_bytes());
     let Rights { is_on, passwords, grants, words } = rules;
@@ -91,8 +92,8 @@ pub(crate) fn apply(rules: &mut Rules, catalog: &Catalog, rule: &[u8]) -> Result
         [b'+', name @ ..] => add_command(rules, catalog, name, true)?,
         [b'-', name @ ..] => add_command(rules, catalog, name, false)?,
         [b'(', ..] => {
-            return Err("selectors are not supported: state what is allowed in one set of rules, \
-                        or for a user of its own"
+            return Err("selectors are not supported; write the rules without parentheses, or \
+                        create another user"
                 .into());
         }
         _ => return Err(WRONG_SYNTAX.into()),
@@ -181,7 +182,7 @@ fn add_command(
             rules.words.commands.retain(|known| !known.starts_with(&parts));
         }
     }
-    // An earlier rule about the same commands, or a part of them, means nothing any more.
+    // The new rule overrides earlier rules about the same command or its subcommands.
     let (commands, parts) = (&mut rules.words.commands, format!("{name}|"));
     commands.retain(|known| known[1..] != name && !known[1..].starts_with(&parts));
     check_room(commands)?;
@@ -189,7 +190,7 @@ fn add_command(
     Ok(())
 }
 
-/// Applies `+command|argument`, for a command without subcommands: it may run with that first
+/// Applies `+command|argument` for a command without subcommands: it may run with that first
 /// argument.
 fn add_first_argument(
     rules: &mut Rules,
@@ -210,7 +211,7 @@ fn add_first_argument(
     if argument.is_empty() {
         return Err(WRONG_SYNTAX.into());
     }
-    // A command that may run with any arguments needs no such rule.
+    // A command that may run with all arguments needs no such rule.
     if rules.grants.add_first_argument(catalog.number_of(listed.command), argument) {
         check_room(&rules.words.commands)?;
         rules.words.commands.push(format!("+{name}|{argument}"));
@@ -249,7 +250,7 @@ pub(crate) fn check(
     })
 }
 
-/// The flags of ACL GETUSER.
+/// The flags in the reply of ACL GETUSER.
 pub(crate) fn marks(rules: &Rules) -> Vec<&'static str> {
     let mut marks = vec![if rules.is_on { "on" } else { "off" }];
     if rules.passwords.is_none_needed() {
@@ -297,7 +298,7 @@ pub(crate) fn describe_channels(rules: &Rules) -> Vec<u8> {
     each.collect::<Vec<_>>().join(&b' ')
 }
 
-/// All rules, as ACL LIST has them.
+/// All rules, in the form of ACL LIST.
 pub(crate) fn describe(rules: &Rules) -> String {
     let mut text = marks(rules).join(" ");
     for password in rules.passwords.hashes() {
@@ -317,11 +318,11 @@ pub(crate) fn describe(rules: &Rules) -> String {
     text
 }
 
-/// Rules with those in parentheses, which may have come as several words, as one each.
+/// Joins the words of each rule in parentheses, which clients may send as several words.
 ///
 /// # Errors
 ///
-/// A parenthesis that does not end, and why.
+/// A parenthesis without its end, and the error text.
 pub(super) fn join_selectors(rules: &[&[u8]]) -> Result<Vec<Vec<u8>>, (Vec<u8>, String)> {
     let mut joined: Vec<Vec<u8>> = Vec::new();
     let mut open: Option<Vec<u8>> = None;
@@ -345,7 +346,11 @@ pub(super) fn join_selectors(rules: &[&[u8]]) -> Result<Vec<Vec<u8>>, (Vec<u8>, 
 }
 
 fn check_room<Rule>(rules: &[Rule]) -> Result<(), String> {
-    if rules.len() < MOST { Ok(()) } else { Err(format!("A user has at most {MOST} of these")) }
+    if rules.len() < MOST {
+        Ok(())
+    } else {
+        Err(format!("a user has at most {MOST} rules of one kind"))
+    }
 }
 
 fn check_pattern(pattern: &[u8]) -> Result<(), String> {

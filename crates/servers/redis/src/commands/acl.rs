@@ -1,4 +1,4 @@
-//! ACL: users and their rules, at run time.
+//! ACL: changes users and their rules at run time.
 
 use std::io::Read;
 use std::time::Instant;
@@ -15,10 +15,9 @@ use crate::session::Session;
 use crate::spec::{Arguments, Spec};
 use crate::{categories, config, decimal};
 
-/// Most bits of a password that is made up.
+/// The most bits of a generated password.
 const MAX_PASSWORD_BITS: i64 = 4096;
 
-/// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
     ["server": (NONE), NONE]
     "acl", -2, "6.0.0", reply_help,
@@ -75,7 +74,7 @@ static SUBCOMMANDS: &[Command] = commands! {
 };
 
 /// Refuses a command that the client may not run with these arguments, and logs the refusal. A
-/// command that `was_queued` was allowed when the transaction was queued.
+/// command that `was_queued` was allowed when it was queued.
 pub(crate) fn admit(
     server: &Server,
     session: &Session,
@@ -218,7 +217,7 @@ fn generate_password(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -
     let mut random = vec![0; digits.div_ceil(2)];
     std::fs::File::open("/dev/urandom")
         .and_then(|mut source| source.read_exact(&mut random))
-        .map_err(|error| fail_with(format!("ERR no random numbers are to be had: {error}")))?;
+        .map_err(|error| fail_with(format!("ERR no random numbers are available: {error}")))?;
     let mut text = hex::encode(random);
     text.truncate(digits);
     context.reply.bulk(text.as_bytes());
@@ -326,7 +325,7 @@ fn log(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The file of the users, if the server has one.
+/// The path of the file of users, if the server has one.
 fn file(context: &Context<'_, '_>) -> Result<String> {
     let path = context.server.config.text(config::ACL_FILE);
     if path.is_empty() {

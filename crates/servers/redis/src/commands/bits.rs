@@ -1,5 +1,5 @@
-//! Strings as rows of bits, the highest bit of each byte first: SETBIT, GETBIT, BITCOUNT, BITPOS,
-//! BITOP.
+//! Bits of strings: SETBIT, GETBIT, BITCOUNT, BITPOS, BITOP. The highest bit of each byte is its
+//! first.
 
 use std::ops::{ControlFlow, Range};
 
@@ -13,7 +13,6 @@ use crate::decimal;
 use crate::errors::{NOT_AN_INTEGER, SYNTAX};
 use crate::spec::Arguments;
 
-/// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
     ["bitmap": (WRITE | DENYOOM), ONE]
     "setbit", 4, "2.2.0", setbit,
@@ -28,7 +27,7 @@ pub(super) static COMMANDS: &[Command] = commands! {
     "bitop", -4, "2.6.0", bitop, "Perform bitwise operations between strings";
 };
 
-/// A bit's byte, and its mask there.
+/// The index of the bit's byte, and the mask of the bit in it.
 fn read_offset(text: &[u8]) -> Result<(usize, u8)> {
     let offset = decimal::parse_i64(text).and_then(|offset| u64::try_from(offset).ok());
     let offset = offset.filter(|offset| offset >> 3 < MAX_STRING_BYTES);
@@ -77,7 +76,7 @@ fn getbit(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()
     Ok(())
 }
 
-/// Whether a range counts bits.
+/// Whether the unit of a range is bits.
 fn read_unit(word: &[u8]) -> Result<bool> {
     match word.to_ascii_lowercase().as_slice() {
         b"bit" => Ok(true),
@@ -86,7 +85,7 @@ fn read_unit(word: &[u8]) -> Result<bool> {
     }
 }
 
-/// The bits from the first to the last of `length` bytes; `None` if there are none.
+/// The bits of the range in a string of `length` bytes; `None` if the range is empty.
 fn bits_of(start: i64, end: i64, is_bits: bool, length: usize) -> Option<(u64, u64)> {
     if is_bits {
         return clamp(start, end, length * 8).map(|(start, end)| (start as u64, end as u64));
@@ -94,16 +93,15 @@ fn bits_of(start: i64, end: i64, is_bits: bool, length: usize) -> Option<(u64, u
     clamp(start, end, length).map(|(start, end)| (start as u64 * 8, end as u64 * 8 + 7))
 }
 
-/// Bits from the first to the last of a string, each included.
+/// The first and the last bit of a range in a string, both included.
 type Bits = (u64, u64);
 
-/// The bytes that have them.
+/// The bytes that contain these bits.
 fn bytes_of((first, last): Bits) -> Range<u64> {
     first >> 3..(last >> 3) + 1
 }
 
-/// A byte that is at `index` in its string, without the bits that are not wanted; those become as
-/// `rest`.
+/// Replaces the unwanted bits of a byte by `rest`. The byte is at `index` in its string.
 fn cut(byte: u8, index: u64, (first, last): Bits, rest: bool) -> u8 {
     let mut inside = 0xFF;
     if index == first >> 3 {
@@ -117,7 +115,7 @@ fn cut(byte: u8, index: u64, (first, last): Bits, rest: bool) -> u8 {
 
 fn bitcount(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     let choose = |(wanted, _): &mut (Option<Bits>, u64), length: Option<u64>| {
-        // As Redis, which looks at the rest only then.
+        // Redis checks the other arguments only if the key exists.
         let Some(length) = length else { return Ok(0..0) };
         let length = length as usize;
         *wanted = match arguments {
@@ -138,7 +136,7 @@ fn bitcount(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<
     };
     let look = |(wanted, count): &mut (Option<Bits>, u64), at: u64, bytes: &[u8]| {
         *count += bytes.iter().map(|byte| u64::from(byte.count_ones())).sum::<u64>();
-        // The ends may be cut.
+        // The first and the last byte may have unwanted bits.
         let (first, last) = wanted.unwrap_or_default();
         let is_same = first >> 3 == last >> 3;
         for end in [Some(first >> 3), (!is_same).then_some(last >> 3)].into_iter().flatten() {
@@ -155,11 +153,11 @@ fn bitcount(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<
     Ok(())
 }
 
-/// What BITPOS knows so far.
+/// The state of BITPOS.
 #[derive(Default)]
 struct Search {
     wanted: Option<Bits>,
-    /// The string's length, if it is there.
+    /// The string's length, if the key exists.
     length: Option<u64>,
     found: Option<u64>,
 }
@@ -199,7 +197,7 @@ fn bitpos(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()
     let mut search = Search::default();
     let Context { transaction, space, .. } = context;
     transaction.visit_string(*space, arguments[1], &mut search, choose, look)?;
-    // Behind a string whose end nobody named there are zeros.
+    // Without an end in the arguments, zeros follow the string.
     let is_open = !is_one && arguments.len() <= 4;
     let position = match search {
         Search { length: None, .. } if is_one => -1,

@@ -1,4 +1,4 @@
-//! CLIENT: what a client is told and tells of itself, and what it may do to others.
+//! CLIENT: information for a client about itself, its own options, and the ending of other clients.
 
 use pando_keyspace::failure::{Result, fail, fail_with};
 
@@ -10,7 +10,6 @@ use crate::errors::{NOT_AN_INTEGER, SYNTAX};
 use crate::session::Replies;
 use crate::spec::Arguments;
 
-/// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
     ["connection": (NONE), NONE]
     "client", -2, "2.4.0", reply_help,
@@ -124,7 +123,7 @@ fn info(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Whether clients of a type are ours; all are normal ones.
+/// Whether clients of a type exist here. All clients are normal ones.
 fn is_our_type(name: &[u8]) -> Result<bool> {
     if is(name, "normal") {
         Ok(true)
@@ -164,7 +163,7 @@ fn list(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> 
     Ok(())
 }
 
-/// Which clients CLIENT KILL ends.
+/// The clients that CLIENT KILL ends.
 struct Filter<'words> {
     id: Option<u64>,
     address: Option<&'words [u8]>,
@@ -241,7 +240,7 @@ fn end(context: &mut Context<'_, '_>, filter: &Filter<'_>) -> u64 {
         } else if filter.skips_me {
             continue;
         } else {
-            // It is told first.
+            // The client gets the reply first.
             context.session.is_closing = true;
         }
         ended += 1;
@@ -302,7 +301,7 @@ fn unblock(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<(
         _ => return Err(fail("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")),
     }
     decimal::parse_i64(arguments[2]).ok_or(NOT_AN_INTEGER)?;
-    // No command of ours waits.
+    // No command of this server blocks, so there is nothing to unblock.
     context.reply.integer(0);
     Ok(())
 }
@@ -313,7 +312,7 @@ fn tracking(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<
             context.reply.ok();
             Ok(())
         }
-        mode if is(mode, "on") => Err(fail("ERR this server does not track what clients cache")),
+        mode if is(mode, "on") => Err(fail("ERR this server does not track the caches of clients")),
         _ => Err(SYNTAX),
     }
 }

@@ -1,4 +1,4 @@
-//! A command that can be run, and what it works with.
+//! A command with its function, and the data that the function works with.
 
 use std::ops::Deref;
 
@@ -10,30 +10,27 @@ use crate::server::Server;
 use crate::session::Session;
 use crate::spec::{Arguments, Flags, Keys, Spec};
 
-/// What a command works with.
+/// The data that a command works with.
 pub(crate) struct Context<'run, 'store> {
-    /// The server.
     pub server: &'run Server,
-    /// The client that asks.
+    /// The client that sent the command.
     pub session: &'run mut Session,
-    /// The store, with the command's keys locked as its flags say.
+    /// A transaction of the store. The command's keys are locked as its flags require.
     pub transaction: &'run mut Transaction<'store>,
-    /// Where the reply goes.
+    /// The buffer for the reply.
     pub reply: &'run mut Reply,
     /// The space of the client's database.
     pub space: u8,
 }
 
-/// Does what a command says.
+/// The function that executes a command.
 pub(crate) type Run = fn(&mut Context<'_, '_>, &Arguments<'_>) -> Result<()>;
 
 /// A command.
 pub(crate) struct Command {
-    /// Its description.
     pub spec: Spec,
-    /// Its subcommands, if it has any; then `run` is for none of them.
+    /// The subcommands. If there are any, only they are executed, and `run` refuses.
     pub subcommands: &'static [Command],
-    /// Does it.
     pub run: Run,
 }
 
@@ -46,8 +43,7 @@ impl Deref for Command {
 }
 
 impl Command {
-    /// A command of that name and [arity](Spec::arity), of a group of `COMMAND DOCS` and since a
-    /// version.
+    /// A command with this name and [arity](Spec::arity), in a group of `COMMAND DOCS`.
     pub(crate) const fn new(
         name: &'static str,
         arity: i32,
@@ -77,9 +73,10 @@ impl Command {
     }
 }
 
-/// A table of commands. What the commands of a section share is above them, in brackets: the group,
-/// [`flags`](crate::spec::flags), [`keys`](crate::spec::keys). A row has the name, the arity, the
-/// version, the function and the summary; then the lines of its HELP and its subcommands, if any.
+/// A table of commands. A section begins with the properties that its commands share, in brackets:
+/// the group, [`flags`](crate::spec::flags), [`keys`](crate::spec::keys). A row has the name, the
+/// arity, the version, the function and the summary, then the lines of its HELP and its
+/// subcommands, if any.
 macro_rules! commands {
     ($([$group:literal: $flags:tt, $keys:ident] $(
         $name:literal, $arity:literal, $since:literal, $run:expr, $summary:literal
@@ -101,7 +98,7 @@ macro_rules! commands {
 }
 pub(crate) use commands;
 
-/// Replies the help of the command that the first argument names, in Redis's form.
+/// Replies the help of the command in the first argument, in Redis's form.
 pub(crate) fn reply_help(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     let command = context.server.catalog.find(arguments[0]);
     let lines = command.map_or("", |command| command.help).lines();

@@ -1,4 +1,4 @@
-//! CONFIG: the server's config parameters, read and changed at run time.
+//! CONFIG: reads and changes config parameters at run time.
 
 use pando_keyspace::failure::{Failure, Result, fail, fail_with};
 use pando_net::glob;
@@ -8,7 +8,6 @@ use crate::config::{self, Kind, ParameterId, Parsed};
 use crate::errors::SYNTAX;
 use crate::spec::Arguments;
 
-/// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
     ["server": (NONE), NONE]
     "config", -2, "2.0.0", reply_help,

@@ -1,5 +1,4 @@
-//! Commands about the connection itself: who the client is, which protocol it speaks, which
-//! database.
+//! Commands about the connection itself: its user, its version of the protocol, its database.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,10 +16,9 @@ use crate::session::{Replies, Session};
 use crate::spec::Arguments;
 use crate::{config, decimal};
 
-/// The version of Redis whose commands and replies these are; stock clients look at it.
+/// The version of Redis that this server follows. Standard clients check it.
 pub(crate) const REDIS_VERSION: &str = "7.0.15";
 
-/// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
     ["connection": (FAST), NONE]
     "ping", -1, "1.0.0", ping, "Returns the server's liveliness response.";
@@ -106,7 +104,8 @@ fn auth(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> 
     Ok(())
 }
 
-/// Makes the client another user, as it asks for by `command`, which the log has as it was sent.
+/// Authenticates the client as another user, for `command`. The log has the words of the command as
+/// they were sent.
 fn become_user(
     context: &mut Context<'_, '_>,
     command: &[u8],
@@ -126,7 +125,7 @@ fn become_user(
     }
 }
 
-/// Notes in the log of the ACL that something was denied.
+/// Notes a refusal in the log of the ACL.
 pub(crate) fn note_denied(
     server: &Server,
     session: &Session,
@@ -147,7 +146,7 @@ pub(crate) fn note_denied(
     server.acl.refusals.lock().note(refusal, server.config.size(config::ACL_LOG_MAX_LEN));
 }
 
-/// Whether a name is one that a client may give itself.
+/// Returns a name that a client may set, or refuses it.
 pub(super) fn checked_name(name: &[u8]) -> Result<String> {
     let is_plain = name.iter().all(|byte| (b'!'..=b'~').contains(byte));
     if !is_plain {
@@ -230,20 +229,20 @@ fn hello(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()>
 }
 
 impl Session {
-    /// The client is a user from now on.
+    /// Makes this user the client's user.
     pub(crate) fn become_user(&mut self, user: Arc<User>) {
         self.client.set_user(&user.name);
         self.user = user;
         self.is_known = true;
     }
 
-    /// The client is whoever a new one is.
+    /// Gives the client the user of a new connection.
     pub(crate) fn become_default(&mut self, server: &Server) {
         self.become_user(server.acl.default_user());
         self.is_known = !server.acl.needs_password();
     }
 
-    /// Whether the client has said who it is, as far as it must.
+    /// Whether the client has authenticated, or need not.
     #[inline]
     pub(crate) fn may_speak(&self, server: &Server) -> bool {
         self.is_known || !server.acl.needs_password()

@@ -1,5 +1,5 @@
-//! Commands about the server as a whole: SHUTDOWN, ROLE, WAIT, DEBUG; and what it has noted:
-//! SLOWLOG, LATENCY.
+//! Commands about the whole server: SHUTDOWN, ROLE, WAIT, DEBUG; and about its records: SLOWLOG,
+//! LATENCY.
 
 use std::time::Duration;
 
@@ -10,10 +10,9 @@ use crate::errors::{NOT_AN_INTEGER, SYNTAX};
 use crate::spec::Arguments;
 use crate::{config, decimal};
 
-/// Longest time that DEBUG SLEEP stops its event loop.
+/// The longest time for which DEBUG SLEEP stops its event loop.
 const MAX_SLEEP_S: f64 = 60.0;
 
-/// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
     ["server": (ADMIN | NO_SCRIPT | ANYTIME | NO_MULTI | ALLOW_BUSY), NONE]
     "shutdown", -1, "1.0.0", shutdown,
@@ -105,7 +104,7 @@ fn shutdown(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<
         }
         return Err(fail("ERR No shutdown in progress."));
     }
-    tracing::info!("a client asked the server to end");
+    tracing::info!("a client sent SHUTDOWN; the server stops");
     context.session.is_closing = true;
     context.server.stop.notify_one();
     Ok(())
@@ -125,7 +124,7 @@ fn wait(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> 
     match timeout.ok_or(fail("ERR timeout is not an integer or out of range"))? {
         ..0 => Err(fail("ERR timeout is negative")),
         _ => {
-            // There are no replicas, and waiting would bring none.
+            // There are no replicas, so waiting is useless.
             context.reply.integer(0);
             Ok(())
         }
@@ -222,8 +221,8 @@ fn latency_graph(_: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<(
 
 fn latency_doctor(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
     context.reply.verbatim(
-        "Latency is not sampled by event here. SLOWLOG has the commands that took long, and INFO \
-         commandstats what each command takes.\n",
+        "This server does not sample latency by event. SLOWLOG has slow commands, and INFO \
+         commandstats has the time of each command.\n",
     );
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Strings that are numbers: INCR, DECR and their kind.
+//! Strings that contain numbers: INCR, DECR and similar commands.
 
 use pando_keyspace::failure::{Result, WRONG_TYPE, fail};
 use pando_keyspace::layout::{Content, Head};
@@ -10,7 +10,6 @@ use crate::errors::{NOT_A_FLOAT, NOT_AN_INTEGER, OUT_OF_RANGE};
 use crate::long_double::LongDouble;
 use crate::spec::Arguments;
 
-/// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
     ["string": (WRITE | DENYOOM | FAST), ONE]
     "incr", 2, "1.0.0", |context, arguments| add(context, arguments[1], 1),

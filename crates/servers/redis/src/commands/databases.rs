@@ -8,7 +8,6 @@ use crate::decimal;
 use crate::errors::{NOT_AN_INTEGER, SYNTAX};
 use crate::spec::Arguments;
 
-/// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
     ["server": (WRITE | WHOLE | DANGEROUS), NONE]
     "flushdb", -1, "1.0.0", flushdb, "Remove all keys from the current database";
@@ -33,7 +32,7 @@ fn flush(
     arguments: &Arguments<'_>,
     databases: std::ops::RangeInclusive<u8>,
 ) -> Result<()> {
-    // Either way it takes no longer for more keys.
+    // ASYNC and SYNC do the same, because the time does not depend on the number of keys.
     match arguments {
         [_] => {}
         [_, how] if how.eq_ignore_ascii_case(b"async") || how.eq_ignore_ascii_case(b"sync") => {}
@@ -57,7 +56,7 @@ fn swapdb(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()
     Ok(())
 }
 
-/// The database that `text` names.
+/// Parses the number of a database.
 pub(super) fn read_database(text: &[u8]) -> Result<u8> {
     let index = decimal::parse_i64(text).ok_or(NOT_AN_INTEGER)?;
     if i32::try_from(index).is_err() {

@@ -1,8 +1,9 @@
-//! HSCAN, SSCAN, ZSCAN: a part of a collection's fields, and where to go on.
+//! HSCAN, SSCAN, ZSCAN: a part of a collection's fields, and the cursor for the next part.
 //!
-//! Fields stand in order of their hashes, and a cursor is the hash of the next. So what is there
-//! throughout is returned exactly once, whatever comes and goes meanwhile. Fields of one hash come
-//! together. As in Redis, a small collection comes whole, and COUNT counts fields before MATCH.
+//! Fields are in order of their hashes, and the cursor is the hash of the next field. So a field
+//! that exists during the whole scan is returned exactly once, despite concurrent changes. Fields
+//! of one hash are returned together. As in Redis, a small collection is returned completely, and
+//! COUNT counts fields before MATCH.
 
 use std::ops::Bound;
 
@@ -18,13 +19,13 @@ use crate::errors::SYNTAX;
 use crate::resp::reply::Reply;
 use crate::spec::Arguments;
 
-/// A collection of no more fields comes whole.
+/// The largest collection that is returned completely.
 const WHOLE: u64 = 128;
-/// Fields at once, if the client says no number.
+/// The default of COUNT.
 const COUNT: i64 = 10;
 
-/// Replies to a scan of the collection under the first key; `write_value` writes what stands with a
-/// field and says how many words that is.
+/// Replies to a scan of the collection at the first key. `write_value` writes the value of a field
+/// and returns its number of words.
 pub(super) fn scan(
     context: &mut Context<'_, '_>,
     arguments: &Arguments<'_>,

@@ -1,4 +1,4 @@
-//! What hashes, sets and sorted sets have in common.
+//! Operations that hashes, sets and sorted sets share.
 
 use pando_keyspace::collection::Collection;
 use pando_keyspace::failure::Result;
@@ -16,7 +16,7 @@ pub(super) fn find<'key>(
     Collection::find(context.transaction, context.space, arguments[1], kind)
 }
 
-/// HLEN, SCARD and ZCARD: how many fields the collection has.
+/// HLEN, SCARD and ZCARD: replies the number of fields.
 pub(super) fn count(
     context: &mut Context<'_, '_>,
     arguments: &Arguments<'_>,

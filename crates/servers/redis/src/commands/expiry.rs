@@ -1,6 +1,7 @@
-//! Time: when keys expire, and what time it is.
+//! Expiry times and the current time.
 //!
-//! Keys expire by the store's clock. Moments that clients name, and ask for, are of the system's.
+//! Keys expire by the store's clock. Points in time in requests and replies are of the system's
+//! clock.
 
 use pando_keyspace::failure::{Result, fail, fail_with};
 
@@ -9,7 +10,6 @@ use crate::decimal;
 use crate::errors::NOT_AN_INTEGER;
 use crate::spec::Arguments;
 
-/// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
     ["generic": (WRITE | FAST | ONLY_CHANGES), ONE]
     "expire", -3, "1.0.0", expire::<1000, true>, "Set a key's time to live in seconds";
@@ -29,7 +29,7 @@ pub(super) static COMMANDS: &[Command] = commands! {
     "time", 1, "2.6.0", time, "Return the current server time";
 };
 
-/// When EXPIRE and its kind do what they say.
+/// The conditions of EXPIRE and similar commands.
 #[derive(Clone, Copy, Debug, Default)]
 struct Conditions {
     is_nx: bool,
@@ -65,7 +65,7 @@ impl Conditions {
         Ok(conditions)
     }
 
-    /// Whether a key that expires then may expire at `at_ms` instead.
+    /// Whether the expiry time `former` may become `at_ms`.
     fn hold(self, former: Option<u64>, at_ms: i64) -> bool {
         let former = former.map(|former| former as i64);
         !(self.is_nx && former.is_some()
@@ -134,7 +134,7 @@ fn pexpiretime(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Resu
     })
 }
 
-/// What `time` makes of the moment; -1 for a key that never expires, -2 for none.
+/// Replies the result of `time` on the expiry time; -1 for a key without one, -2 without a key.
 fn reply_time(
     context: &mut Context<'_, '_>,
     arguments: &Arguments<'_>,

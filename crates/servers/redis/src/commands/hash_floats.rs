@@ -9,7 +9,6 @@ use crate::errors::NOT_A_FLOAT;
 use crate::long_double::LongDouble;
 use crate::spec::Arguments;
 
-/// The command.
 pub(super) static COMMANDS: &[Command] = commands! {
     ["hash": (WRITE | DENYOOM | FAST), ONE]
     "hincrbyfloat", 4, "2.6.0", hincrbyfloat,

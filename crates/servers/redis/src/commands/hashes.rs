@@ -1,5 +1,4 @@
-//! Hashes: fields with a value each, found by the fields' hashes. HINCRBYFLOAT is in
-//! `hash_floats.rs`.
+//! Hashes: fields with values. HINCRBYFLOAT is in `hash_floats.rs`.
 
 use pando::Order;
 use pando_keyspace::collection::{ALL, Collection, ON, check_name, name_of};
@@ -14,7 +13,6 @@ use crate::errors::OUT_OF_RANGE;
 use crate::resp::reply::Reply;
 use crate::spec::Arguments;
 
-/// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
     ["hash": (WRITE | DENYOOM | FAST | ONLY_CHANGES), ONE]
     "hset", -4, "2.0.0", hset, "Set the string value of a hash field";
@@ -49,7 +47,7 @@ fn find_or_begin<'key>(
     Collection::find_or_begin(context.transaction, context.space, arguments[1], Kind::Hash)
 }
 
-/// Puts the fields of HSET and HMSET; how many are new.
+/// Puts the fields of HSET and HMSET, and returns the number of new ones.
 fn put_all(context: &mut Context<'_, '_>, arguments: &Arguments<'_>, name: &str) -> Result<u64> {
     let (pairs, rest) = arguments[2..].as_chunks::<2>();
     if !rest.is_empty() {
@@ -117,7 +115,7 @@ fn hmget(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()>
     Ok(())
 }
 
-/// The length of a field's value.
+/// HSTRLEN: replies the length of a field's value.
 fn length(context: &Context<'_, '_>, arguments: &Arguments<'_>) -> Result<Option<usize>> {
     match find(context, arguments, Kind::Hash)? {
         Some(hash) => hash

@@ -1,4 +1,4 @@
-//! INFO: what the server is, what it promises and what it has done, by section.
+//! INFO: facts, durability and statistics of the server, by section.
 
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
@@ -17,21 +17,20 @@ use crate::config;
 use crate::server::Server;
 use crate::spec::Arguments;
 
-/// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
     ["server": (ANYTIME | DANGEROUS), NONE]
     "info", -1, "1.0.0", info, "Returns information and statistics about the server.";
 };
 
-/// The keys of a pool in which less is used are counted as soon as somebody asks.
+/// In a pool with fewer used bytes, INFO counts the keys before it replies.
 const COUNTED_AT_ONCE_BYTES: u64 = 64 << 20;
 
-/// So many keys that expire are counted as soon as somebody asks.
+/// Up to this number of expiring keys, INFO counts them before it replies.
 const EXPIRIES_AT_ONCE: u64 = 10_000;
-/// A count of more of them holds for so long.
+/// The time for which a count of more keys is used again.
 const EXPIRIES_AGE: Duration = Duration::from_secs(10);
 
-/// A section: its name, whether it is told without being asked for, and what it says.
+/// A section: its name, whether INFO has it by default, and the function that writes it.
 type Section = (&'static str, bool, fn(&Context<'_, '_>, &mut String) -> Result<()>);
 
 const SECTIONS: &[Section] = &[
@@ -60,7 +59,8 @@ fn info(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> 
         let default = |word: &&[u8]| word.eq_ignore_ascii_case(b"default");
         asked.iter().any(|word| names(word) || all(word) || is_default && default(word))
     };
-    // Who asks for the keys by name waits for their count; who asks for everything does not.
+    // INFO with the section's name waits for the count of the keys. INFO of everything does not
+    // wait.
     let is_asked_for_keys = asked.iter().any(|word| word.eq_ignore_ascii_case(b"keyspace"));
     let tells_keys = asked.is_empty() || is_asked("Keyspace", true);
     let passes_over_keys = tells_keys && !is_asked_for_keys && counts_first(context);
@@ -82,7 +82,6 @@ fn info(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> 
     Ok(())
 }
 
-/// A line of a section.
 fn line(text: &mut String, name: &str, value: impl std::fmt::Display) {
     let _ = write!(text, "{name}:{value}\r\n");
 }
@@ -124,7 +123,7 @@ fn clients(context: &Context<'_, '_>, text: &mut String) -> Result<()> {
     Ok(())
 }
 
-/// Bytes as a person reads them.
+/// Bytes in a form for people.
 fn human(bytes: u64) -> String {
     let units = [(1u64 << 40, "T"), (1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K")];
     match units.into_iter().find(|(unit, _)| bytes >= *unit) {
@@ -152,7 +151,7 @@ fn memory(context: &Context<'_, '_>, text: &mut String) -> Result<()> {
     Ok(())
 }
 
-/// Bytes of the process in memory, the pool's mapped pages among them.
+/// Resident bytes of the process, including mapped pages of the pool.
 fn resident_bytes() -> u64 {
     let memory = Process::myself().and_then(|process| process.statm());
     memory.map_or(0, |memory| memory.resident * procfs::page_size())
@@ -166,8 +165,8 @@ fn persistence(context: &Context<'_, '_>, text: &mut String) -> Result<()> {
     for name in ["loading", "async_loading"] {
         line(text, name, 0);
     }
-    // Each write is durable when its reply goes out, whatever is counted here; snapshots are
-    // copies.
+    // This counts changes since the last snapshot. It is not about durability: each write is
+    // durable when its reply is sent.
     line(text, "rdb_changes_since_last_save", context.server.changes_since_save());
     let snapshot = context.server.store.snapshot_state();
     let saved_ms = match snapshot.finished_system_ms {
@@ -221,7 +220,7 @@ fn cpu(_: &Context<'_, '_>, text: &mut String) -> Result<()> {
     Ok(())
 }
 
-/// What the process has used of the processors, in the system's name and in its own.
+/// Processor time of the process: in the kernel, and in user mode.
 fn processor_seconds() -> (f64, f64) {
     let used = Process::myself().and_then(|process| process.stat());
     let seconds = |ticks: u64| ticks as f64 / procfs::ticks_per_second() as f64;
@@ -282,8 +281,8 @@ fn keyspace(context: &Context<'_, '_>, text: &mut String) -> Result<()> {
     Ok(())
 }
 
-/// Keys that expire: all, if they are few; else as they were counted lately, in a thread of its
-/// own, and before that the first of them.
+/// Keys that expire. Few keys are all counted. Otherwise this is the last count of a background
+/// thread, or, before the first count, a part of the keys.
 fn expiries(server: &Server) -> Result<Expiries> {
     let first = server.store.expiries(EXPIRIES_AT_ONCE)?;
     if first.are_all {
@@ -291,7 +290,7 @@ fn expiries(server: &Server) -> Result<Expiries> {
     }
     let known = *server.expiries.lock();
     let is_fresh = known.is_some_and(|(at, _)| at.elapsed() < EXPIRIES_AGE);
-    // Relaxed: who sees it late counts once more.
+    // Relaxed: a stale value only causes a second count.
     if !is_fresh && !server.is_counting.swap(true, Ordering::Relaxed) {
         let count = |server: &Server| {
             match server.store.expiries(u64::MAX) {
@@ -302,23 +301,24 @@ fn expiries(server: &Server) -> Result<Expiries> {
         };
         if let Err(error) = server.begin_task("count", count) {
             server.is_counting.store(false, Ordering::Relaxed);
-            tracing::warn!(%error, "no thread to count the keys that expire");
+            tracing::warn!(%error, "cannot start a thread to count the keys that expire");
         }
     }
     Ok(known.map_or(first, |(_, expiries)| expiries))
 }
 
-/// Whether keys are to be counted first, which takes long; then that begins in a thread of its own.
+/// Whether the keys must be counted first, which takes long; then a background thread starts to
+/// count.
 fn counts_first(context: &mut Context<'_, '_>) -> bool {
     let server = context.server;
-    // In a transaction stripes are held, and to look at others' is not allowed.
+    // A transaction holds stripes, so it must not lock others.
     if !context.transaction.held().is_none()
         || server.store.pool().used_bytes() < COUNTED_AT_ONCE_BYTES
         || server.store.known_count().is_some()
     {
         return false;
     }
-    // Relaxed: who sees it late counts once more.
+    // Relaxed: a stale value only causes a second count.
     if !server.is_counting.swap(true, Ordering::Relaxed) {
         let count = |server: &Server| {
             if let Err(error) = server.store.count(0) {
@@ -328,18 +328,18 @@ fn counts_first(context: &mut Context<'_, '_>) -> bool {
         };
         if let Err(error) = server.begin_task("count", count) {
             server.is_counting.store(false, Ordering::Relaxed);
-            tracing::warn!(%error, "no thread to count the keys");
+            tracing::warn!(%error, "cannot start a thread to count the keys");
         }
     }
     true
 }
 
-/// What a reply's having come means.
+/// What a reply guarantees.
 fn pando(context: &Context<'_, '_>, text: &mut String) -> Result<()> {
     let Server { promise, .. } = context.server;
     line(text, "pando_version", env!("CARGO_PKG_VERSION"));
     line(text, "domain", promise.domain);
-    // Clients take a value with a comma for a list.
+    // Some clients parse a value with a comma as a list.
     line(text, "medium", promise.medium.replace(',', ";"));
     line(text, "guarantee", promise.guarantee.replace(',', ";"));
     Ok(())

@@ -10,7 +10,6 @@ use crate::resp::reply::Reply;
 use crate::spec::{Arguments, Keys, Spec, flags};
 use crate::{acl, categories};
 
-/// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
     ["server": (ANYTIME), NONE]
     "command", -1, "2.8.13", all,
@@ -64,7 +63,7 @@ fn count(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The command or the subcommand, `client|id`, of that name.
+/// Finds a command, or a subcommand by a name such as `client|id`.
 fn find_listed(catalog: &Catalog, name: &[u8]) -> Option<Listed> {
     let lower = name.to_ascii_lowercase();
     catalog.listed().find(|listed| {
@@ -93,7 +92,8 @@ fn simples<'word>(reply: &mut Reply, words: impl ExactSizeIterator<Item = &'word
     words.for_each(|word| reply.simple(word));
 }
 
-/// Ten things: name, arity, flags, first key, last key, step, categories, tips, keys, subcommands.
+/// Writes ten elements: name, arity, flags, first key, last key, step, categories, tips, keys,
+/// subcommands.
 fn write(reply: &mut Reply, catalog: &Catalog, listed: Listed) {
     let Listed { command, .. } = listed;
     reply.array(10);
@@ -122,7 +122,7 @@ fn write(reply: &mut Reply, catalog: &Catalog, listed: Listed) {
     }
 }
 
-/// Where a command's keys begin, and how they go on.
+/// Writes the place of the first key and the way to find the others.
 fn write_keys(reply: &mut Reply, command: &Spec) {
     let word = |reply: &mut Reply, word: &str| reply.bulk(word.as_bytes());
     let pair = |reply: &mut Reply, name: &str, value: i64| {
@@ -160,7 +160,7 @@ fn write_keys(reply: &mut Reply, command: &Spec) {
         pair(reply, "keystep", 1);
     } else {
         let (first, last, step) = categories::key_range(command);
-        // From the first key on; a negative one is from the end.
+        // The last key is relative to the first key. A negative one counts from the end.
         pair(reply, "lastkey", i64::from(if last < 0 { last } else { last - first }));
         pair(reply, "keystep", i64::from(step));
         pair(reply, "limit", 0);
@@ -232,7 +232,7 @@ fn list(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> 
     Ok(())
 }
 
-/// The command that is asked about, and the places of its keys in its own arguments.
+/// The command in the arguments, and the places of its keys in its own arguments.
 fn keys_of<'words, 'bytes>(
     catalog: &Catalog,
     arguments: &'words Arguments<'bytes>,

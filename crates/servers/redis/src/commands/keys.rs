@@ -1,4 +1,4 @@
-//! Keys, whatever they hold: whether they are there, what they are, and how they go.
+//! Commands for keys of any type: their existence, their type, their removal.
 
 use pando_keyspace::failure::Result;
 
@@ -6,14 +6,13 @@ use super::strings::exists;
 use crate::commands::command::{Command, Context, commands};
 use crate::spec::Arguments;
 
-/// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
     ["generic": (READ | FAST | ONLY_ABOUT), ONE]
     "type", 2, "1.0.0", kind, "Determine the type stored at key";
     ["generic": (WRITE | ONLY_CHANGES), ALL]
     "del", -2, "1.0.0", remove, "Delete a key";
     ["generic": (WRITE | FAST | ONLY_CHANGES), ALL]
-    // What a key held is removed in the background in either case.
+    // In both cases the elements are removed in the background.
     "unlink", -2, "4.0.0", remove,
         "Delete a key asynchronously in another thread. Otherwise it is just as DEL, but non blocking.";
     ["generic": (READ | FAST | ONLY_ABOUT), ALL]

@@ -1,7 +1,8 @@
 //! All keys of a database: KEYS, SCAN, RANDOMKEY.
 //!
-//! They take no lock, so others write meanwhile. What is there from begin to end is found; a key
-//! that comes, goes or is renamed meanwhile may be.
+//! These commands lock nothing, so other clients write meanwhile. A key that exists from the begin
+//! of the scan to its end is found. A key that is created, removed or renamed meanwhile may be
+//! found.
 
 use std::ops::ControlFlow;
 
@@ -15,7 +16,6 @@ use crate::decimal;
 use crate::errors::{NOT_AN_INTEGER, SYNTAX};
 use crate::spec::Arguments;
 
-/// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
     ["generic": (READ | DANGEROUS), NONE]
     "keys", 2, "1.0.0", keys, "Find all keys matching the given pattern";
@@ -24,12 +24,12 @@ pub(super) static COMMANDS: &[Command] = commands! {
     "randomkey", 1, "1.0.0", randomkey, "Return a random key from the keyspace";
 };
 
-/// Heads that SCAN looks at if it is not told how many.
+/// The default of SCAN's COUNT: the number of heads to visit.
 const DEFAULT_COUNT: i64 = 10;
 
-/// Which names are wanted.
+/// A filter of names.
 struct Wanted<'request> {
-    /// None for all.
+    /// `None` selects all.
     pattern: Option<&'request [u8]>,
 }
 
@@ -62,7 +62,7 @@ fn keys(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> 
     )
 }
 
-/// What SCAN and its kind are told.
+/// The options of SCAN.
 struct ScanOptions<'request> {
     wanted: Wanted<'request>,
     count: u64,
@@ -100,7 +100,7 @@ fn scan(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> 
     let (mut next, mut looked, mut last) = (0, 0, None);
     let mut found = Vec::new();
     transaction.visit_heads(space, cursor.saturating_sub(1), |hash, key, head| {
-        // Keys of the same hash cannot be told by a cursor, so they come together.
+        // A cursor cannot separate keys of the same hash, so they are returned together.
         if looked >= options.count && last != Some(hash) {
             next = hash + 1;
             return ControlFlow::Break(());

@@ -8,16 +8,15 @@ use crate::decimal;
 use crate::errors::{NOT_AN_INTEGER, SYNTAX};
 use crate::spec::Arguments;
 
-/// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
     ["string": (READ), TWO]
     "lcs", -3, "7.0.0", lcs, "Find longest common substring";
 };
 
-/// Most memory that one LCS may take, in bytes: as much as the longest string.
+/// The most memory of one LCS, in bytes: the size of the longest string.
 const MAX_TABLE_BYTES: usize = 512 << 20;
 
-/// What is wanted.
+/// The options of LCS.
 #[derive(Clone, Copy, Debug, Default)]
 struct Options {
     is_length: bool,
@@ -50,7 +49,7 @@ impl Options {
     }
 }
 
-/// A match of bytes in a row: where it ends, and how long it is, in each string.
+/// A match of consecutive bytes: its end in each string, and its length.
 #[derive(Clone, Copy, Debug)]
 struct Match {
     one_end: usize,
@@ -105,7 +104,7 @@ fn lcs(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The length of the longest common subsequence of any two beginnings.
+/// The lengths of the longest common subsequences of all pairs of prefixes.
 struct Table {
     lengths: Vec<u32>,
     width: usize,
@@ -141,7 +140,7 @@ impl Table {
         self.lengths[row * self.width + column]
     }
 
-    /// The matches that the subsequence consists of, from the last to the first.
+    /// The matches of the subsequence, from the last to the first.
     fn matches(&self, one: &[u8], other: &[u8]) -> Vec<Match> {
         let (mut row, mut column) = (one.len(), other.len());
         let mut matches: Vec<Match> = Vec::new();

@@ -1,4 +1,4 @@
-//! MEMORY: what a key takes, about.
+//! MEMORY: the approximate memory of a key.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -14,12 +14,12 @@ use crate::errors::{NOT_AN_INTEGER, SYNTAX};
 use crate::server::Server;
 use crate::spec::Arguments;
 
-/// What a record takes besides its key and value: its place in a leaf, and its share of the leaf.
+/// The overhead of a record in addition to key and value: its slot in a leaf, and its share of the
+/// leaf.
 const RECORD_BYTES: u64 = 24;
-/// Elements that are looked at unless it is said how many.
+/// The default number of sampled elements.
 const SAMPLES: u64 = 5;
 
-/// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
     ["server": (NONE), NONE]
     "memory", -2, "4.0.0", reply_help,
@@ -43,11 +43,11 @@ static SUBCOMMANDS: &[Command] = commands! {
 };
 
 fn purge(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
-    // In a thread of its own: to return some GiB takes longer than other clients should wait.
+    // A background thread does it: to return some GiB takes longer than other clients should wait.
     let purge = |server: &Server| {
         match server.store.return_all_room() {
-            Ok(bytes) => tracing::info!(bytes, "room that was not used went back to the system"),
-            Err(error) => tracing::warn!(%error, "room that is not used cannot be returned"),
+            Ok(bytes) => tracing::info!(bytes, "unused memory was returned to the system"),
+            Err(error) => tracing::warn!(%error, "unused memory cannot be returned to the system"),
         }
         server.store.end_return_of_all_room();
     };
@@ -56,7 +56,7 @@ fn purge(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
         && let Err(error) = server.begin_task("purge", purge)
     {
         server.store.end_return_of_all_room();
-        return Err(fail_with(format!("ERR there is no thread to return memory: {error}")));
+        return Err(fail_with(format!("ERR cannot start a thread to return memory: {error}")));
     }
     context.reply.ok();
     Ok(())
@@ -83,7 +83,7 @@ fn usage(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()>
     let found = context.transaction.head(context.space, key, |head| {
         head.map(|head| match head.content {
             Content::String(bytes) => (own_bytes + 1 + bytes.len() as u64, None),
-            // As if all pieces had records; one of zeros has none.
+            // This counts all pieces, although a piece of zeros has no record.
             Content::Long(long) => {
                 let pieces = long.bytes.div_ceil(PIECE_BYTES as u64);
                 (own_bytes + 17 + pieces * (RECORD_BYTES + 13) + long.bytes, None)
@@ -103,7 +103,7 @@ fn usage(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()>
     Ok(())
 }
 
-/// What a collection's elements take, by what the first of them do.
+/// Estimates the memory of a collection's elements from the first ones.
 fn elements_bytes(
     context: &Context<'_, '_>,
     kind: Kind,
@@ -113,7 +113,7 @@ fn elements_bytes(
 ) -> Result<u64> {
     let (section, records) = match kind {
         Kind::RangeIndex => (Section::Ordered, 1),
-        // Each member has a record by its score and one by its name.
+        // Each member has two records: one by score, and one by name.
         Kind::SortedSet => (Section::Fields, 2),
         _ => (Section::Fields, 1),
     };

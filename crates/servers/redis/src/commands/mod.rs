@@ -1,8 +1,8 @@
-//! Commands: one table, from which follow parsing of names and arity, which keys are locked, who
-//! may run what, COMMAND, help and the compatibility page.
+//! Commands: one table. Name lookup, arity, locked keys, access rules, COMMAND, help and the page
+//! about compatibility follow from it.
 //!
-//! A command looks first, and writes only when nothing can go wrong any more but the store: a
-//! command that fails must not have put anything into its transaction.
+//! A command first checks everything, and writes only when only the store can still fail. So a
+//! command that fails has put nothing into its transaction.
 
 mod acl;
 mod bits;
@@ -52,7 +52,7 @@ pub(crate) use self::command::{Command, Context};
 pub(crate) use self::strings::reply_long;
 use pando_keyspace::failure::Result;
 
-/// The tables of all commands, a group each.
+/// The tables of all commands, one for each group.
 static GROUPS: &[&[Command]] = &[
     acl::COMMANDS,
     bits::COMMANDS,
@@ -86,7 +86,6 @@ static GROUPS: &[&[Command]] = &[
     transactions::COMMANDS,
 ];
 
-/// The descriptions of all commands.
 pub(crate) static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
     let listed = |command: &'static Command| {
         let parent = Some(&command.spec);
@@ -97,16 +96,16 @@ pub(crate) static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
     Catalog::new(all().flat_map(listed).collect())
 });
 
-/// All commands, by their numbers.
+/// All commands, by number.
 static BY_NUMBER: LazyLock<Vec<&'static Command>> = LazyLock::new(|| {
     all().flat_map(|command| std::iter::once(command).chain(command.subcommands)).collect()
 });
 
-/// The command of that description.
+/// The command with this description.
 ///
 /// # Panics
 ///
-/// If it is of no command.
+/// If no command has it.
 pub(crate) fn described(spec: &'static Spec) -> &'static Command {
     BY_NUMBER[CATALOG.number_of(spec)]
 }
@@ -116,7 +115,8 @@ type ByName = HashMap<&'static [u8], &'static Command, BuildHasherDefault<NameHa
 static BY_NAME: LazyLock<ByName> =
     LazyLock::new(|| all().map(|command| (command.name.as_bytes(), command)).collect());
 
-/// Quick on short names. The names in the table are ours, so nobody can make them collide.
+/// A fast hash for short names. Only names of the table are inserted, so clients cannot cause
+/// collisions.
 #[derive(Default)]
 struct NameHasher(u64);
 
@@ -134,15 +134,15 @@ impl Hasher for NameHasher {
     }
 }
 
-/// Every command.
+/// All commands.
 pub(crate) fn all() -> impl Iterator<Item = &'static Command> {
     GROUPS.iter().copied().flatten()
 }
 
-/// Longest name of a command, in bytes.
+/// The longest name of a command, in bytes.
 const MAX_NAME_BYTES: usize = 32;
 
-/// The command of that name, in any case.
+/// Finds a command by name, in any case.
 #[inline]
 pub(crate) fn find(name: &[u8]) -> Option<&'static Command> {
     let mut lower = [0; MAX_NAME_BYTES];
@@ -167,14 +167,14 @@ mod tests {
 
     use super::*;
 
-    /// Where the page is that lists all commands, from the table.
+    /// The path of the page that lists all commands.
     const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/commands.md");
 
-    /// All commands of Redis 7.0.15, each behind its group; `oracle` compares them with its own
-    /// list.
+    /// All commands of Redis 7.0.15, each after its group. The test `oracle` compares them with the
+    /// real server's list.
     const REDIS: &str = include_str!("redis_7_0.txt");
 
-    /// The commands of Redis that are not in the table, by group.
+    /// Commands of Redis that this server does not have, by group.
     fn absent() -> BTreeMap<&'static str, Vec<String>> {
         let mut absent = BTreeMap::<_, Vec<String>>::new();
         for (group, name) in REDIS.lines().filter_map(|line| line.split_once(' ')) {
@@ -191,14 +191,14 @@ mod tests {
         groups.dedup();
         let mut page = String::from(
             "# Commands of the Redis protocol\n\n\
-             Made from the server's table of commands (`PANDO_BLESS=1 cargo test -p pando-redis --lib the_page`\n\
-             makes it anew). Replies and errors are those of Redis 7.0.15; what differs is in\n\
-             [serve.md](serve.md). A command that is not here answers as Redis does to one that it does not\n\
-             know; the last section lists them.\n",
+             This page is generated from the server's table of commands, by\n\
+             `PANDO_BLESS=1 cargo test -p pando-redis --lib the_page`. Replies and errors are those of\n\
+             Redis 7.0.15; [serve.md](serve.md) lists the differences. Commands that are not here are unknown\n\
+             commands for the server; the last section lists them.\n",
         );
         for group in groups {
             page.push_str(&format!(
-                "\n## {group}\n\n| command | since | what it does |\n| --- | --- | --- |\n"
+                "\n## {group}\n\n| command | since | summary |\n| --- | --- | --- |\n"
             ));
             let mut commands: Vec<_> = all().filter(|command| command.group == group).collect();
             commands.sort_by_key(|command| command.name);
@@ -216,7 +216,7 @@ mod tests {
             }
         }
         page.push_str(
-            "\n## Commands of Redis 7.0 that are not here\n\n| group | commands |\n| --- | --- |\n",
+            "\n## Missing commands of Redis 7.0\n\n| group | commands |\n| --- | --- |\n",
         );
         for (group, names) in absent() {
             page.push_str(&format!("| {group} | {} |\n", names.join(", ")));
@@ -232,7 +232,7 @@ mod tests {
         let found = std::fs::read_to_string(PAGE).unwrap_or_default();
         assert!(
             found == page(),
-            "docs/commands.md is not what the table says; see its first lines"
+            "docs/commands.md does not match the table; its first lines say how to generate it"
         );
     }
 

@@ -1,5 +1,5 @@
-//! OBJECT: what Redis says of how it keeps a value. Ours are kept otherwise, so the answers are
-//! those that Redis gives of a value that was just written.
+//! OBJECT: Redis's description of its internal representation of a value. Ours are different. So
+//! the replies are those that Redis gives for a value that was just written.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -11,7 +11,6 @@ use crate::commands::command::{Command, Context, commands, reply_help};
 use crate::decimal;
 use crate::spec::Arguments;
 
-/// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
     ["generic": (NONE), NONE]
     "object", -2, "2.2.3", reply_help,
@@ -42,29 +41,30 @@ REFCOUNT <key>
     Return the number of references of the value associated with the specified
     <key>.";
 
-/// Longest string that Redis keeps beside its header.
+/// Redis stores strings up to this length with their header.
 const EMBEDDED_BYTES: usize = 44;
-/// Small integers are one object for all that have it.
+/// Redis shares the objects of these integers.
 const SHARED_INTEGERS: std::ops::Range<i64> = 0..10_000;
-/// What it has as its number of references.
+/// The reference count that Redis reports for a shared object.
 const SHARED_REFERENCES: i64 = i32::MAX as i64;
-/// Most entries, and longest one, of a collection in one piece of memory.
+/// Redis stores a collection in one piece of memory up to this number of entries and this length of
+/// an entry.
 const PACKED_ENTRIES: u64 = 128;
 const PACKED_BYTES: usize = 64;
-/// Most members of a set of integers in one piece of memory.
+/// Redis stores a set of integers in one piece of memory up to this number of members.
 const PACKED_INTEGERS: u64 = 512;
 
-/// What is to be known of a value.
+/// The properties of a value that these commands need.
 enum Kept {
     String {
         integer: Option<i64>,
         bytes: usize,
     },
-    /// As its head says, and how many fields it has.
+    /// Kind, number, count in the head, and number of fields.
     Collection(Kind, CollectionId, Count, u64),
 }
 
-/// What is at the key; if there is nothing, that is replied.
+/// The value at the key. If the key does not exist, this replies that.
 fn kept(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<Option<Kept>> {
     let key = arguments[2];
     let mut found = context.transaction.head(context.space, key, |head| {
@@ -146,7 +146,7 @@ fn frequency(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result
 }
 
 fn idle_time(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
-    // Asked first: to look at the key is a use of it.
+    // This must be first: a lookup of the key counts as a use of it.
     let idle_s = context.server.store.idle_s(arguments[2]);
     if kept(context, arguments)?.is_some() {
         context.reply.count(idle_s);

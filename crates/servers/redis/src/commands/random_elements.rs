@@ -1,10 +1,10 @@
 //! Random picks among the fields of a collection: HRANDFIELD, SRANDMEMBER, SPOP, ZRANDMEMBER.
 //!
-//! Fields stand in order of their hashes. In a small collection, and where many are picked, all are
-//! read and each is as likely as any other. In a larger one a pick begins at a random hash and
-//! takes one of the sixteen fields that follow, which costs the same whatever the size; a field's
-//! likelihood then depends on how far the sixteen before it lie apart, and is mostly within a half
-//! of what it should be.
+//! Fields are in order of their hashes. In a small collection, and for many picks, all fields are
+//! read, and all have the same probability. In a larger one a pick begins at a random hash and
+//! takes one of the next sixteen fields, which takes the same time for each size. The probability
+//! of a field then depends on the distances of the sixteen fields before it. It mostly differs from
+//! the exact one by at most a half.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -24,18 +24,19 @@ use crate::spec::Arguments;
 /// A field and its value.
 pub(super) type Pick = (Vec<u8>, Vec<u8>);
 
-/// Up to so many fields are read for one pick.
+/// The largest collection of which each pick reads all fields.
 const SMALL: u64 = 64;
-/// Fields that follow a random hash, of which one is taken.
+/// The number of fields after a random hash, of which one is picked.
 const NEIGHBOURS: usize = 16;
-/// Up to so many fields are kept in memory for picks that may repeat.
+/// The largest collection that is copied to memory for repeated picks.
 const KEPT: u64 = 4096;
-/// More repeated picks are refused.
+/// The most repeated picks; more are refused.
 const MOST_REPEATED: u64 = 1 << 24;
-/// Longest reply of repeated picks, in bytes; what they repeat need not be as long.
+/// The longest reply of repeated picks, in bytes. Repetition can make a reply much longer than the
+/// collection.
 const MOST_REPLY_BYTES: usize = 512 << 20;
 
-/// One field.
+/// Picks one field.
 pub(super) fn one(transaction: &Transaction<'_>, from: &Collection<'_>) -> Result<Option<Pick>> {
     if from.count() == 0 {
         return Ok(None);
@@ -74,7 +75,7 @@ pub(super) fn one(transaction: &Transaction<'_>, from: &Collection<'_>) -> Resul
     Ok(pick)
 }
 
-/// So many fields, none of them twice; all, if there are no more.
+/// Picks up to `most` different fields; all, if there are no more.
 pub(super) fn distinct(
     transaction: &Transaction<'_>,
     from: &Collection<'_>,
@@ -92,7 +93,7 @@ pub(super) fn distinct(
         }
         return Ok(picks);
     }
-    // Each is taken with the likelihood that those still wanted are of those still to come.
+    // The probability of each is the number still wanted, divided by the number still to come.
     let mut to_come = from.count();
     from.visit(transaction, Section::Fields, ALL, Order::Ascending, |element, value| {
         if wanted == 0 {
@@ -108,7 +109,7 @@ pub(super) fn distinct(
     Ok(picks)
 }
 
-/// So many fields, some of them perhaps again and again.
+/// Picks `count` fields, possibly the same ones several times.
 fn repeated(
     transaction: &Transaction<'_>,
     from: &Collection<'_>,
@@ -132,7 +133,8 @@ fn repeated(
     Ok(())
 }
 
-/// HRANDFIELD, ZRANDMEMBER, SRANDMEMBER; `with_word` asks for values, which `write_value` writes.
+/// HRANDFIELD, ZRANDMEMBER, SRANDMEMBER. The option `with_word` requests values, which
+/// `write_value` writes.
 pub(super) fn random(
     context: &mut Context<'_, '_>,
     arguments: &Arguments<'_>,

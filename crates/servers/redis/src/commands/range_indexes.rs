@@ -1,34 +1,33 @@
-//! Range indexes: ordered maps of fields to values, which Redis lacks, under the names of Microsoft
-//! Garnet's Range Index commands (its page `website/docs/commands/range-index.md`, and its handlers
-//! for the errors).
+//! Range indexes: ordered maps of fields to values. Redis does not have them. The commands are the
+//! Range Index commands of Microsoft Garnet (its page `website/docs/commands/range-index.md`, and
+//! its handlers for the errors).
 //!
-//! As Garnet has them: RI.CREATE, RI.SET, RI.GET, RI.DEL, RI.SCAN, RI.RANGE, RI.EXISTS, RI.METRICS;
-//! a range index is created by a command of its own, stays when its last field goes, and ends by
-//! DEL.
+//! As in Garnet: RI.CREATE, RI.SET, RI.GET, RI.DEL, RI.SCAN, RI.RANGE, RI.EXISTS, RI.METRICS.
+//! RI.CREATE creates a range index. It still exists after the removal of its last field, and is
+//! removed by DEL.
 //!
-//! What differs from Garnet:
+//! Differences from Garnet:
 //!
-//! * RI.CREATE reads Garnet's options and refuses what Garnet refuses, but none has an effect:
-//!   there is one kind of storage, fields may have 32,000 bytes, and MEMORY is no less durable and
-//!   no less scanned. What Garnet says to a key that is there already could not be found out; here
-//!   it is Redis's BUSYKEY.
-//! * RI.DEL of a field that is not there replies 0, as Garnet's page says.
-//! * RI.METRICS replies with what there is to tell here: `entries`.
-//! * Unknown words behind FIELDS and unknown options are syntax errors, where Garnet passes over
-//!   them.
-//! * RI.RANGE with a start behind its end is empty. An empty start is the first field.
-//! * RI.CONFIG is not there.
+//! * RI.CREATE parses Garnet's options and refuses the same ones as Garnet, but the options have no
+//!   effect. There is one kind of storage, fields may have 32,000 bytes, and MEMORY is as durable
+//!   and allows the same scans. Garnet's reply for an existing key is not known; here it is Redis's
+//!   BUSYKEY.
+//! * RI.DEL of a missing field replies 0, as Garnet's page says.
+//! * RI.METRICS replies the metrics of this server: `entries`.
+//! * Unknown words after FIELDS and unknown options are syntax errors. Garnet ignores them.
+//! * RI.RANGE with a start after its end is empty. An empty start is the first field.
+//! * There is no RI.CONFIG.
 //!
-//! Ours, with replies in the same forms:
+//! Additional commands, with replies of the same forms:
 //!
-//! * `RI.RANGE` takes `COUNT n`, too.
-//! * `RI.REVRANGE key high low [COUNT n] [FIELDS ..]`: the same closed range from its end.
-//! * `RI.PREFIX key prefix [REV] [COUNT n] [FIELDS ..]`: fields that begin with it.
-//! * `RI.DELRANGE key start end`: removes a closed range; how many fields it had.
-//! * `RI.CAS key field old new`: puts `new` if the value is `old`; `RI.CAS key field new`: if there
-//!   is none. 1 if it did, 0 if not.
-//! * `RI.LEN key`: how many fields; `RI.COUNT key start end`: how many in a closed range, one by
-//!   one.
+//! * `RI.RANGE` also takes `COUNT n`.
+//! * `RI.REVRANGE key high low [COUNT n] [FIELDS ..]`: the same closed range in descending order.
+//! * `RI.PREFIX key prefix [REV] [COUNT n] [FIELDS ..]`: the fields with this prefix.
+//! * `RI.DELRANGE key start end`: removes a closed range, and replies the number of removed fields.
+//! * `RI.CAS key field old new`: puts `new` if the value is `old`. `RI.CAS key field new`: puts
+//!   `new` if the field does not exist. The reply is 1 after a change, otherwise 0.
+//! * `RI.LEN key`: the number of fields. `RI.COUNT key start end`: the number of fields in a closed
+//!   range, counted one by one.
 
 use std::ops::Bound;
 
@@ -45,7 +44,6 @@ use crate::errors::SYNTAX;
 use crate::resp::reply::Reply;
 use crate::spec::Arguments;
 
-/// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
     ["range-index": (WRITE | DENYOOM | FAST), ONE]
     "ri.create", -2, "0.1.0", create, "Creates an empty range index";
@@ -70,7 +68,7 @@ pub(super) static COMMANDS: &[Command] = commands! {
 
 const NOT_FOUND: Failure = fail("ERR range index not found");
 
-/// The range index under the key, which must be there.
+/// The range index at the key, which must exist.
 fn find<'key>(context: &Context<'_, '_>, arguments: &Arguments<'key>) -> Result<Collection<'key>> {
     let (space, key) = (context.space, arguments[1]);
     let found = Collection::find(context.transaction, space, key, Kind::RangeIndex)?;
@@ -158,7 +156,7 @@ fn cas(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What of an entry is returned.
+/// The parts of an entry that are returned.
 #[derive(Clone, Copy, Debug)]
 enum Parts {
     Field,
@@ -166,7 +164,7 @@ enum Parts {
     Both,
 }
 
-/// What follows a range.
+/// The options after a range.
 #[derive(Clone, Copy, Debug)]
 struct Options {
     parts: Parts,
@@ -210,7 +208,7 @@ fn between<'name>(start: &'name [u8], end: &'name [u8]) -> Bounds<'name> {
     (bound_of_name(Bound::Included(start), true), bound_of_name(Bound::Included(end), false))
 }
 
-/// Replies with what is between.
+/// Replies with the entries of the range.
 fn write(
     context: &mut Context<'_, '_>,
     arguments: &Arguments<'_>,

@@ -1,4 +1,4 @@
-//! Keys that go elsewhere: RENAME, COPY, MOVE.
+//! Commands that move or copy a key: RENAME, COPY, MOVE.
 
 use pando_keyspace::failure::{Failure, Result, fail};
 
@@ -10,7 +10,6 @@ use crate::spec::Arguments;
 
 const SAME_PLACE: Failure = fail("ERR source and destination objects are the same");
 
-/// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
     ["generic": (WRITE), TWO]
     "rename", 3, "1.0.0", rename, "Rename a key";
@@ -19,7 +18,7 @@ pub(super) static COMMANDS: &[Command] = commands! {
     ["generic": (WRITE | DENYOOM), TWO]
     "copy", -3, "6.2.0", copy, "Copy a key";
     ["generic": (WRITE | FAST), ONE]
-    // In the other database the key has the same hash, so it is locked, too.
+    // The key has the same hash in the other database, so it is locked there, too.
     "move", 3, "1.0.0", move_key, "Move a key to another database";
 };
 

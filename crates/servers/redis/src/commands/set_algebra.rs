@@ -1,7 +1,7 @@
-//! What is made of several sets: SINTER, SUNION, SDIFF, what stores them, SINTERCARD.
+//! Operations on several sets: SINTER, SUNION, SDIFF, their forms that store the result,
+//! SINTERCARD.
 //!
-//! What is stored is first put together in memory, since the set that it replaces may be one of
-//! those that it is made of.
+//! A result to store is first built in memory, because its destination may be one of the sources.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,6 @@ use crate::errors::SYNTAX;
 use crate::resp::reply::Reply;
 use crate::spec::Arguments;
 
-/// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
     ["set": (READ), ALL]
     "sinter", -2, "1.0.0", reply_with, "Intersect multiple sets";
@@ -33,7 +32,7 @@ pub(super) static COMMANDS: &[Command] = commands! {
         "Intersect multiple sets and return the cardinality of the result";
 };
 
-/// What is made of sets.
+/// A set operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     Intersection,
@@ -42,7 +41,7 @@ pub(super) enum Operation {
 }
 
 impl Operation {
-    /// The operation that a command's name says: SINTER, ZUNIONSTORE and so on.
+    /// The operation in a command's name: SINTER, ZUNIONSTORE and so on.
     pub(super) fn of(name: &[u8]) -> Self {
         match name.get(1).map(u8::to_ascii_lowercase) {
             Some(b'u') => Self::Union,
@@ -54,14 +53,14 @@ impl Operation {
 
 type Sets<'key> = Vec<Option<Collection<'key>>>;
 
-/// The sets under these keys, all of which must be sets if they are there.
+/// The sets at these keys. An existing key of another type is an error.
 fn find_all<'key>(context: &Context<'_, '_>, keys: &[&'key [u8]]) -> Result<Sets<'key>> {
     keys.iter()
         .map(|key| Collection::find(context.transaction, context.space, key, Kind::Set))
         .collect()
 }
 
-/// Visits the members of the result, at most so many, each once.
+/// Visits each member of the result once, up to `most` members.
 fn visit(
     transaction: &Transaction<'_>,
     operation: Operation,

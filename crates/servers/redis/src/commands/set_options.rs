@@ -1,4 +1,4 @@
-//! The options of SET and GETEX, and the moments that they and SETEX name.
+//! The options of SET and GETEX, and the expiry times in them and in SETEX.
 
 use pando_keyspace::Transaction;
 use pando_keyspace::failure::{Result, fail_with};
@@ -6,7 +6,7 @@ use pando_keyspace::failure::{Result, fail_with};
 use crate::decimal;
 use crate::errors::{NOT_AN_INTEGER, SYNTAX};
 
-/// How a form is given.
+/// The form of an expiry time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExpiryForm {
     /// Seconds from now.
@@ -19,30 +19,30 @@ pub(super) enum ExpiryForm {
     AtMillisecond,
 }
 
-/// What stands behind the key and the value.
+/// The options after the key and the value.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Options<'request> {
-    /// Only if the key is not there.
+    /// NX: only if the key does not exist.
     pub is_nx: bool,
-    /// Only if the key is there.
+    /// XX: only if the key exists.
     pub is_xx: bool,
-    /// The old value is the reply.
+    /// GET: the old value is the reply.
     pub is_get: bool,
-    /// It expires when it did before.
+    /// KEEPTTL: the expiry time does not change.
     pub keeps_ttl: bool,
-    /// It no longer expires.
+    /// PERSIST: the expiry time is removed.
     pub persists: bool,
-    /// When it expires.
+    /// The expiry time.
     pub expires: Option<(ExpiryForm, &'request [u8])>,
 }
 
 impl<'request> Options<'request> {
-    /// Reads the options of SET.
+    /// Parses the options of SET.
     pub(super) fn of_set(words: &[&'request [u8]]) -> Result<Self> {
         Self::read(words, true)
     }
 
-    /// Reads the options of GETEX.
+    /// Parses the options of GETEX.
     pub(super) fn of_getex(words: &[&'request [u8]]) -> Result<Self> {
         Self::read(words, false)
     }
@@ -66,7 +66,7 @@ impl<'request> Options<'request> {
                         b"pxat" => ExpiryForm::AtMillisecond,
                         _ => return Err(SYNTAX),
                     };
-                    // The same may stand twice; then the last holds.
+                    // The same form is allowed twice; the last one applies.
                     let is_other = options.expires.is_some_and(|(former, _)| former != form);
                     let [time, behind @ ..] = words else { return Err(SYNTAX) };
                     if is_other || options.keeps_ttl || options.persists {
@@ -81,7 +81,7 @@ impl<'request> Options<'request> {
     }
 }
 
-/// The form, by the store's clock, that a value of `command` expires at. It may be over.
+/// The expiry time by the store's clock, for a value of `command`. It may be in the past.
 pub(super) fn expiry(
     transaction: &Transaction<'_>,
     command: &str,

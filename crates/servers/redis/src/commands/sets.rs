@@ -1,4 +1,4 @@
-//! Sets: members, found by their hashes. What is made of several sets is in `set_algebra.rs`.
+//! Sets. Operations on several sets are in `set_algebra.rs`.
 
 use pando::Order;
 use pando_keyspace::collection::{ALL, Collection, ON, check_name, name_of};
@@ -12,7 +12,6 @@ use crate::errors::SYNTAX;
 use crate::resp::reply::Reply;
 use crate::spec::Arguments;
 
-/// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
     ["set": (WRITE | DENYOOM | FAST | ONLY_CHANGES), ONE]
     "sadd", -3, "1.0.0", sadd, "Add one or more members to a set";

@@ -6,7 +6,6 @@ use crate::commands::command::{Command, Context, commands};
 use crate::errors::SYNTAX;
 use crate::spec::Arguments;
 
-/// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
     ["server": (ADMIN | NO_MULTI | NO_SCRIPT | NO_ASYNC_LOADING), NONE]
     "save", 1, "1.0.0", save, "Synchronously saves the database(s) to disk.";
@@ -32,9 +31,11 @@ fn save_in_background(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) 
     if context.server.store.snapshot_state().is_writing {
         return Err(fail("ERR Background save already in progress"));
     }
-    // Errors are in the log.
+    // The task logs errors.
     let begun = context.server.begin_task("snapshot", |server| drop(server.save()));
-    begun.map_err(|error| fail_with(format!("ERR no thread for the snapshot: {error}")))?;
+    begun.map_err(|error| {
+        fail_with(format!("ERR cannot start a thread for the snapshot: {error}"))
+    })?;
     context.reply.simple("Background saving started");
     Ok(())
 }

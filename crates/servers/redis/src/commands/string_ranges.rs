@@ -11,10 +11,9 @@ use crate::errors::NOT_AN_INTEGER;
 use crate::resp::reply::Reply;
 use crate::spec::Arguments;
 
-/// Longest string, in bytes.
+/// The longest string, in bytes.
 pub(super) const MAX_STRING_BYTES: u64 = 512 << 20;
 
-/// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
     ["string": (WRITE | DENYOOM | FAST | ONLY_CHANGES), ONE]
     "append", 3, "2.0.0", append, "Append a value to a key";
@@ -28,7 +27,7 @@ pub(super) static COMMANDS: &[Command] = commands! {
         "Overwrite part of a string at key starting at the specified offset";
 };
 
-/// An error if a string of `bytes` bytes with `more` behind them is too long.
+/// Refuses a string of `bytes + more` bytes if it is too long.
 fn check_length(bytes: u64, more: usize) -> Result<()> {
     match bytes.checked_add(more as u64) {
         Some(..=MAX_STRING_BYTES) => Ok(()),
@@ -36,8 +35,8 @@ fn check_length(bytes: u64, more: usize) -> Result<()> {
     }
 }
 
-/// From `start` to `end`, each included and perhaps counted from the end, of `length`; `None` if
-/// there is nothing.
+/// The range from `start` to `end` in `length` bytes; `None` if it is empty. Both ends are
+/// included, and negative ones count from the end.
 pub(super) fn clamp(start: i64, end: i64, length: usize) -> Option<(usize, usize)> {
     let length = length as i64;
     let from_begin = |index: i64| if index < 0 { (length + index).max(0) } else { index };
@@ -45,7 +44,7 @@ pub(super) fn clamp(start: i64, end: i64, length: usize) -> Option<(usize, usize
     (start <= end).then_some((start as usize, end as usize))
 }
 
-/// Changes `bytes` bytes of the string at `key`, from where `place` says; see
+/// Changes `bytes` bytes of the string at `key`, at the offset that `place` returns; see
 /// [`Transaction::edit_string`](pando_keyspace::Transaction::edit_string).
 pub(super) fn edit(
     context: &mut Context<'_, '_>,
@@ -59,7 +58,7 @@ pub(super) fn edit(
     context.transaction.edit_string(context.space, key, bytes, place, renew, edit)
 }
 
-/// The length of the string at `key`; none if nothing is there.
+/// The length of the string at `key`; `None` if the key does not exist.
 fn length_of(context: &Context<'_, '_>, key: &[u8]) -> Result<Option<u64>> {
     let mut found = None;
     let choose = |found: &mut Option<u64>, length: Option<u64>| {
@@ -73,7 +72,7 @@ fn length_of(context: &Context<'_, '_>, key: &[u8]) -> Result<Option<u64>> {
 
 fn append(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     let (key, more) = (arguments[1], arguments[2]);
-    // What is alone may be longer.
+    // As in Redis, the limit applies only to an existing value.
     let place = |length: u64| match length {
         0 => Ok(0),
         length => check_length(length, more.len()).map(|()| length),
@@ -96,7 +95,8 @@ fn getrange(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<
     let end = decimal::parse_i64(arguments[3]).ok_or(NOT_AN_INTEGER)?;
     let Context { transaction, reply, space, .. } = context;
     let choose = |reply: &mut &mut Reply, length: Option<u64>| {
-        // Both before the begin, in the wrong order, are not both cut to the begin.
+        // If both ends are before the begin of the string, in the wrong order, the range is empty,
+        // although both would become the begin.
         let is_reversed = start < 0 && end < 0 && start > end;
         let wanted = clamp(start, end, length.unwrap_or(0) as usize).filter(|_| !is_reversed);
         let range = wanted.map_or(0..0, |(start, end)| start as u64..end as u64 + 1);

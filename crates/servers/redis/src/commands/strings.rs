@@ -1,4 +1,4 @@
-//! Strings as wholes: GET and SET with all that is of their kind.
+//! Whole strings: GET, SET and similar commands.
 
 use std::ops::ControlFlow;
 
@@ -11,7 +11,6 @@ use crate::commands::command::{Command, Context, commands};
 use crate::resp::reply::Reply;
 use crate::spec::Arguments;
 
-/// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
     ["string": (READ | FAST), ONE]
     "get", 2, "1.0.0", get, "Get the value of a key";
@@ -35,19 +34,19 @@ pub(super) static COMMANDS: &[Command] = commands! {
     "set", -3, "1.0.0", set, "Set the string value of a key";
 };
 
-/// A string that is to be changed, and what stays with it.
+/// A string to change, and its properties that stay.
 #[derive(Debug, Default)]
 pub(super) struct Changing {
     /// Its bytes.
     pub bytes: Vec<u8>,
-    /// When it expires.
+    /// Its expiry time.
     pub expires_at: Option<u64>,
-    /// Memcached's.
+    /// The data of memcached.
     pub memcached: Option<Memcached>,
 }
 
 impl Changing {
-    /// A copy of the string at `key`.
+    /// Copies the string at `key`.
     pub(super) fn find(context: &Context<'_, '_>, key: &[u8]) -> Result<Option<Self>> {
         let found = context.transaction.head(context.space, key, |head| {
             let Some(head) = head else { return Ok(None) };
@@ -66,14 +65,14 @@ impl Changing {
         Ok(Some(found))
     }
 
-    /// Puts it, changed.
+    /// Puts the changed string.
     pub(super) fn put(&self, context: &mut Context<'_, '_>, key: &[u8]) -> Result<()> {
         let Self { ref bytes, expires_at, memcached } = *self;
         put_changed(context, key, bytes, expires_at, memcached)
     }
 }
 
-/// Puts a string in place of one that expired then, and that memcached had this of.
+/// Puts a changed string with this expiry time and this former data of memcached.
 pub(super) fn put_changed(
     context: &mut Context<'_, '_>,
     key: &[u8],
@@ -86,7 +85,7 @@ pub(super) fn put_changed(
     context.transaction.put_head(context.space, key, &head)
 }
 
-/// What memcached keeps with a string that is changed.
+/// The data of memcached for a changed string.
 pub(super) fn renewed(store: &Store, former: Memcached) -> Memcached {
     Memcached { cas: store.new_cas(), ..former }
 }
@@ -95,7 +94,7 @@ fn get(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     reply_value(context, arguments[1]).map(|_| ())
 }
 
-/// The value of `key` becomes the reply; whether it is there.
+/// Replies the value of `key`, and returns whether it exists.
 fn reply_value(context: &mut Context<'_, '_>, key: &[u8]) -> Result<bool> {
     let reply = &mut *context.reply;
     let found = context.transaction.head(context.space, key, |head| {
@@ -119,7 +118,7 @@ fn reply_value(context: &mut Context<'_, '_>, key: &[u8]) -> Result<bool> {
     Ok(is_there)
 }
 
-/// A long string becomes the reply.
+/// Replies a long string.
 pub(crate) fn reply_long(
     transaction: &Transaction<'_>,
     reply: &mut Reply,
@@ -215,7 +214,7 @@ fn set_with(
         return Ok(());
     }
     if expires_at.is_some_and(|at_ms| at_ms <= context.transaction.now_ms()) {
-        // It was there, for no time.
+        // The new expiry time is in the past, so the key is removed.
         context.transaction.remove_head(context.space, key)?;
     } else {
         let kept = former.flatten().filter(|_| options.keeps_ttl);
@@ -249,7 +248,7 @@ fn setnx(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()>
     Ok(())
 }
 
-/// Whether there is anything at `key`.
+/// Whether `key` exists.
 pub(super) fn exists(context: &Context<'_, '_>, key: &[u8]) -> Result<bool> {
     context.transaction.head(context.space, key, |head| head.is_some())
 }

@@ -1,5 +1,5 @@
-//! MULTI, EXEC, DISCARD, WATCH, UNWATCH. EXEC itself is carried out by `dispatch.rs`, which locks
-//! the keys of all queued commands first.
+//! MULTI, EXEC, DISCARD, WATCH, UNWATCH. `dispatch.rs` executes EXEC itself, because it first locks
+//! the keys of all queued commands.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -11,10 +11,9 @@ use crate::commands::command::{Command, Context, commands};
 use crate::session::Multi;
 use crate::spec::Arguments;
 
-/// What a key that is watched takes besides its bytes, twice, about.
+/// The approximate memory of a watched key, in addition to twice its bytes.
 const WATCHED_BYTES: usize = 100;
 
-/// The commands of this group.
 pub(super) static COMMANDS: &[Command] = commands! {
     ["transactions": (NO_SCRIPT | ANYTIME | FAST | ALLOW_BUSY | NOT_QUEUED), NONE]
     "multi", 1, "1.2.0", multi, "Starts a transaction.";
@@ -61,7 +60,7 @@ fn watch(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()>
             continue;
         }
         context.session.client.note_watched(2 * key.len() + WATCHED_BYTES);
-        // What has expired goes now: that the sweep removes it later is to be no change.
+        // A key that has expired is removed now. So its later removal by the sweep is not a change.
         if context.transaction.is_overdue(context.space, key)? {
             context.transaction.remove_head(context.space, key)?;
         }

@@ -1,10 +1,10 @@
-//! Redis's serialization protocol: requests as clients send them, replies as they expect them.
+//! Redis's serialization protocol: requests and replies.
 //!
-//! * `request.rs`: reads requests, arrays of bulk strings or inline; the same in RESP2 and RESP3.
-//!   Our own, because requests need three things that the parsers at hand do not give together:
-//!   inline commands, limits that hold before anything is allocated, and Redis's words for each
-//!   error.
-//! * `reply.rs`: writes replies in either version.
+//! * `request.rs`: parses requests, which are arrays of bulk strings or inline; RESP2 and RESP3
+//!   have the same requests. We have our own parser because requests need three properties that no
+//!   available parser combines: inline commands, limits that apply before an allocation, and
+//!   Redis's words for each error.
+//! * `reply.rs`: writes replies in both versions.
 
 pub(crate) mod reply;
 pub(crate) mod request;

@@ -5,15 +5,14 @@ use crate::decimal;
 /// A version of the protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Version {
-    /// What every client starts with.
+    /// The version of a new connection.
     #[default]
     Resp2,
-    /// What HELLO 3 asks for.
+    /// The version after HELLO 3.
     Resp3,
 }
 
 impl Version {
-    /// Its number.
     pub(crate) fn number(self) -> u8 {
         match self {
             Self::Resp2 => 2,
@@ -22,32 +21,32 @@ impl Version {
     }
 }
 
-/// Where replies are written.
+/// A buffer for replies.
 #[derive(Debug, Default)]
 pub(crate) struct Reply {
     buffer: Vec<u8>,
-    /// In which version.
+    /// The version of the protocol.
     pub version: Version,
 }
 
 impl Reply {
-    /// Where the next reply will begin; for [`truncate`](Self::truncate).
+    /// The current length, for [`truncate`](Self::truncate).
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.buffer.len()
     }
 
-    /// Takes back what was written since.
+    /// Removes everything after `len`.
     pub(crate) fn truncate(&mut self, len: usize) {
         self.buffer.truncate(len);
     }
 
-    /// What was written.
+    /// The written bytes.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.buffer
     }
 
-    /// The buffer itself, to be emptied.
+    /// The buffer itself, for emptying.
     pub(crate) fn buffer_mut(&mut self) -> &mut Vec<u8> {
         &mut self.buffer
     }
@@ -70,7 +69,7 @@ impl Reply {
         self.buffer.extend_from_slice(b"\r\n");
     }
 
-    /// A word that is no data, such as OK.
+    /// Writes a status word, such as OK.
     #[inline]
     pub(crate) fn simple(&mut self, words: &str) {
         self.line(b'+', words.as_bytes());
@@ -82,7 +81,7 @@ impl Reply {
         self.buffer.extend_from_slice(b"+OK\r\n");
     }
 
-    /// An error: its code, a space, and words. Line ends in it become spaces.
+    /// Writes an error: its code, a space, and words. Line ends in it become spaces.
     pub(crate) fn error(&mut self, words: &str) {
         let words = words.replace(['\r', '\n'], " ");
         self.line(b'-', words.as_bytes());
@@ -108,23 +107,23 @@ impl Reply {
         self.buffer.extend_from_slice(b"\r\n");
     }
 
-    /// Begins a bulk of so many bytes, which come in parts.
+    /// Begins a bulk of `bytes` bytes, which are written in parts.
     pub(crate) fn begin_bulk(&mut self, bytes: u64) {
         self.header(b'$', i64::try_from(bytes).unwrap_or(i64::MAX));
         self.buffer.reserve(bytes as usize + 2);
     }
 
-    /// Bytes of a bulk that was begun.
+    /// Writes a part of a bulk.
     pub(crate) fn part_of_bulk(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// Ends a bulk of which all bytes have come.
+    /// Ends a bulk after all its bytes.
     pub(crate) fn end_bulk(&mut self) {
         self.buffer.extend_from_slice(b"\r\n");
     }
 
-    /// Bytes, or nothing.
+    /// Writes a bulk, or null.
     pub(crate) fn bulk_or_null(&mut self, bytes: Option<&[u8]>) {
         match bytes {
             Some(bytes) => self.bulk(bytes),
@@ -132,7 +131,7 @@ impl Reply {
         }
     }
 
-    /// Text for people; in RESP3 said to be that.
+    /// Writes text for people; RESP3 has its own type for it.
     pub(crate) fn verbatim(&mut self, text: &str) {
         if self.is_resp3() {
             self.header(b'=', text.len() as i64 + 4);
@@ -144,18 +143,18 @@ impl Reply {
         }
     }
 
-    /// Nothing, where a bulk could stand.
+    /// Writes null in the place of a bulk.
     #[inline]
     pub(crate) fn null(&mut self) {
         self.buffer.extend_from_slice(if self.is_resp3() { b"_\r\n" } else { b"$-1\r\n" });
     }
 
-    /// Nothing, where an array could stand.
+    /// Writes null in the place of an array.
     pub(crate) fn null_array(&mut self) {
         self.buffer.extend_from_slice(if self.is_resp3() { b"_\r\n" } else { b"*-1\r\n" });
     }
 
-    /// A double; in RESP2 as a bulk.
+    /// Writes a double; a bulk in RESP2.
     pub(crate) fn double(&mut self, value: f64) {
         let text = decimal::format_double(value);
         if self.is_resp3() {
@@ -165,13 +164,13 @@ impl Reply {
         }
     }
 
-    /// Begins an array of so many elements, which are written next.
+    /// Begins an array; its `count` elements must follow.
     #[inline]
     pub(crate) fn array(&mut self, count: usize) {
         self.header(b'*', count as i64);
     }
 
-    /// Begins a map of so many pairs; in RESP2 an array of keys and values in turn.
+    /// Begins a map; its `pairs` must follow. RESP2 has an array of alternating keys and values.
     pub(crate) fn map(&mut self, pairs: usize) {
         if self.is_resp3() {
             self.header(b'%', pairs as i64);
@@ -180,7 +179,7 @@ impl Reply {
         }
     }
 
-    /// Begins a set of so many elements; in RESP2 an array.
+    /// Begins a set; its `count` elements must follow. RESP2 has an array.
     pub(crate) fn set(&mut self, count: usize) {
         if self.is_resp3() {
             self.header(b'~', count as i64);
@@ -189,8 +188,8 @@ impl Reply {
         }
     }
 
-    /// Begins an array, map or set whose size is known only after its elements were written by
-    /// `write`, which says how many (pairs) they were.
+    /// Writes an array, map or set whose size is known only after its elements. `write` writes them
+    /// and returns their number (of pairs).
     pub(crate) fn sized<E>(
         &mut self,
         begin: impl FnOnce(&mut Self, usize),

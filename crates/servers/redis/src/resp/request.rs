@@ -1,71 +1,71 @@
 //! Requests: arrays of bulk strings, or inline.
 //!
-//! What has come is parsed once, in whatever pieces it comes; a length that is not allowed is
-//! refused before anything is kept for it. Nothing is copied: a request is ranges of the buffer it
-//! came in.
+//! Received bytes are parsed once, in pieces of any size. A length that is not allowed is refused
+//! before memory is allocated for it. Nothing is copied: the arguments are ranges of the input
+//! buffer.
 
 use std::ops::Range;
 
 use smallvec::SmallVec;
 
-/// Longest inline request, and longest line with a length, in bytes.
+/// The longest inline request, and the longest line with a length, in bytes.
 const MAX_LINE_BYTES: usize = 64 * 1024;
-/// Most arguments of a request.
+/// The most arguments of a request.
 const MAX_ARGUMENTS: i64 = 1024 * 1024;
-/// Before a client has said who it is.
+/// The most arguments of a client that has not authenticated.
 const MAX_ARGUMENTS_UNKNOWN: i64 = 10;
 const MAX_BULK_BYTES_UNKNOWN: i64 = 16 * 1024;
 
-/// The arguments of a request, in the buffer that it came in.
+/// The arguments of a request, as ranges of its buffer.
 pub(crate) type Arguments = SmallVec<[Range<usize>; 8]>;
 
-/// What a client may send.
+/// The limits of a client's requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestLimits {
-    /// Longest argument, in bytes.
+    /// The longest argument, in bytes.
     pub max_bulk_bytes: i64,
-    /// Whether it has said who it is, as far as it must.
+    /// Whether it has authenticated, or need not.
     pub is_known: bool,
 }
 
-/// What stands at the beginning of a buffer.
+/// The result of parsing the begin of a buffer.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Parsed {
-    /// Not a whole request yet.
+    /// The request is not complete.
     Incomplete,
-    /// A request of so many bytes. It may be empty, and then asks for nothing.
+    /// A request. Without arguments it is ignored.
     Request {
         /// Its arguments.
         arguments: Arguments,
         /// Its length, in bytes.
         bytes: usize,
     },
-    /// An inline request of so many bytes, with arguments that are not as they stand there.
+    /// An inline request. Its arguments are copies, because of quotes and escapes.
     Inline {
         /// Its arguments.
         arguments: Vec<Vec<u8>>,
         /// Its length, in bytes.
         bytes: usize,
     },
-    /// No request. The rest of what comes cannot be understood.
+    /// A protocol error. The input after it cannot be parsed.
     Wrong(String),
 }
 
-/// How far the request at the beginning of a buffer was read.
+/// The state of parsing the request at the begin of a buffer.
 #[derive(Debug, Default)]
 pub(crate) struct Parser {
-    /// Bytes that were read.
+    /// The number of parsed bytes.
     at: usize,
-    /// Arguments that are still to come; none if the array has not begun.
+    /// The number of missing arguments; `None` before the array's header.
     missing: Option<i64>,
-    /// Length of the argument that has begun.
+    /// The length of the current argument.
     bulk_bytes: Option<usize>,
     arguments: Arguments,
 }
 
 impl Parser {
-    /// Reads on in `input`, which begins where it began in the calls before. After anything but
-    /// [`Parsed::Incomplete`] the next call is for what follows.
+    /// Continues in `input`, which must begin at the same byte as in the calls before. After each
+    /// result other than [`Parsed::Incomplete`] the next call is for the next request.
     #[inline]
     pub(crate) fn parse(&mut self, input: &[u8], limits: RequestLimits) -> Parsed {
         match self.read_on(input, limits) {
@@ -141,13 +141,13 @@ impl Parser {
         Ok(Some(Parsed::Request { arguments, bytes: self.at }))
     }
 
-    /// The number on the line that begins behind the byte at hand, if the line is there;
-    /// `Some(None)` if it is no number.
+    /// Parses the number in the line after the current byte; `None` if the line is not complete,
+    /// `Some(None)` if it is not a number.
     #[inline]
     fn number(&mut self, input: &[u8], too_long: &str) -> Result<Option<Option<i64>>, String> {
         let line = &input[self.at + 1..];
         let searched = &line[..line.len().min(MAX_LINE_BYTES)];
-        // Lengths are short: their end is found by looking at each byte.
+        // Lengths are short, so a byte-by-byte search for the line end is fast.
         let Some(end) = searched.iter().position(|&byte| byte == b'\r') else {
             let is_too_long = line.len() > MAX_LINE_BYTES;
             return if is_too_long { Err(too_long.into()) } else { Ok(None) };
@@ -159,7 +159,7 @@ impl Parser {
         Ok(Some(crate::decimal::parse_i64(&line[..end])))
     }
 
-    /// Bytes that are to come at least before the request is whole, as far as is known.
+    /// The least number of bytes that complete the request, as far as is known.
     pub(crate) fn missing_bytes(&self, input_bytes: usize) -> usize {
         self.bulk_bytes.map_or(0, |bytes| (self.at + bytes + 2).saturating_sub(input_bytes))
     }
@@ -180,8 +180,8 @@ fn inline(input: &[u8]) -> Result<Option<Parsed>, String> {
     }
 }
 
-/// The words of a line; some may stand in quotes, with escapes in double ones. `None` if a quote
-/// does not end, or ends within a word.
+/// Splits a line into words. Words may be in quotes, and escapes are allowed in double quotes.
+/// `None` if a quote does not end, or ends within a word.
 pub(crate) fn split_line(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut words = Vec::new();
     // As in Redis, a zero byte ends the line.
@@ -197,7 +197,7 @@ pub(crate) fn split_line(line: &[u8]) -> Option<Vec<Vec<u8>>> {
 
 fn split_word(mut rest: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let mut word = Vec::new();
-    // The quote within which the next byte stands.
+    // The quote that is open at the next byte.
     let mut open = None;
     loop {
         match (open, rest) {
@@ -249,7 +249,7 @@ mod tests {
 
     const LIMITS: RequestLimits = RequestLimits { max_bulk_bytes: 1000, is_known: true };
 
-    /// All requests in `input`, which comes in pieces of `piece` bytes.
+    /// Parses all requests in `input`, which arrives in pieces of `piece` bytes.
     fn parse_all(input: &[u8], piece: usize) -> Result<Vec<Vec<Vec<u8>>>, String> {
         let (mut parser, mut requests) = (Parser::default(), Vec::new());
         let (mut begin, mut end) = (0, 0);

@@ -1,4 +1,4 @@
-//! What commands do with each of their keys.
+//! The access of commands to each of their keys.
 
 use crate::acl::access::{BOTH, READS, WRITES, of};
 use crate::commands::find;

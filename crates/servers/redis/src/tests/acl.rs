@@ -1,4 +1,4 @@
-//! Users: what they may do, their passwords, and the file that keeps them.
+//! Users: their rights, their passwords, and the file of users.
 
 use crate::acl::{Acl, Denied, lines, load, new, rules, set_user};
 use crate::commands::{CATALOG, find};

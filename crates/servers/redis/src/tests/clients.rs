@@ -1,4 +1,4 @@
-//! What CLIENT LIST says of a client.
+//! The lines of CLIENT LIST.
 
 use crate::clients::Client;
 use crate::commands::{CATALOG, find};

@@ -1,6 +1,6 @@
-//! Tests of files below `commands` that need the table of commands.
+//! Tests of files that `commands` uses, if the tests need the table of commands.
 //!
-//! They stand here because a file uses only files below it.
+//! They are here because of the rule that files must not use each other in a cycle.
 
 mod access;
 mod acl;

@@ -1,4 +1,4 @@
-//! The words of rules, and what they come to.
+//! Rules and their effects.
 
 use pando_net::access::hash;
 

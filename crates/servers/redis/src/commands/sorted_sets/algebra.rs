@@ -1,8 +1,8 @@
-//! What is made of several sorted sets, or sets, whose members count as having the score 1: ZUNION,
-//! ZINTER, ZDIFF, what stores them, ZINTERCARD.
+//! Operations on several sorted sets, or sets, whose members have the score 1: ZUNION, ZINTER,
+//! ZDIFF, their forms that store the result, ZINTERCARD.
 //!
-//! The result is put together in memory. Scores are added in Redis's order, from the smallest set
-//! on, so that they round as Redis's do.
+//! The result is built in memory. Scores are added in Redis's order, beginning with the smallest
+//! set, so that the rounding is the same.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,6 @@ use crate::commands::command::{Command, Context, commands};
 use crate::errors::SYNTAX;
 use crate::spec::Arguments;
 
-/// These commands.
 pub(in super::super) static COMMANDS: &[Command] = commands! {
     ["sorted-set": (READ), NUMBERED]
     "zunion", -3, "6.2.0", run, "Add multiple sorted sets";
@@ -36,7 +35,7 @@ pub(in super::super) static COMMANDS: &[Command] = commands! {
         "Subtract multiple sorted sets and store the resulting sorted set in a new key";
 };
 
-/// What becomes of the scores of one member.
+/// The way to combine the scores of one member.
 #[derive(Clone, Copy, Debug)]
 enum Aggregate {
     Sum,
@@ -55,12 +54,12 @@ impl Aggregate {
     }
 }
 
-/// Of both infinities Redis makes zero.
+/// Redis replaces the sum of both infinities by zero.
 fn zero_if_none(score: f64) -> f64 {
     if score.is_nan() { 0.0 } else { score }
 }
 
-/// A set that something is made of.
+/// A source of the operation.
 struct Source<'key> {
     set: Option<Collection<'key>>,
     weight: f64,
@@ -71,7 +70,7 @@ impl Source<'_> {
         self.set.as_ref().map_or(0, Collection::count)
     }
 
-    /// A member's score, without its weight.
+    /// The score of a member, without its weight.
     fn score_of(&self, transaction: &Transaction<'_>, name: &[u8]) -> Result<Option<f64>> {
         let Some(set) = &self.set else { return Ok(None) };
         match set.kind() {
@@ -93,7 +92,7 @@ impl Source<'_> {
     }
 }
 
-/// What a command's words ask for.
+/// The arguments of a command.
 struct Request<'key> {
     operation: Operation,
     sources: Vec<Source<'key>>,
@@ -102,7 +101,7 @@ struct Request<'key> {
     limit: u64,
 }
 
-/// What a command does with the result.
+/// The use of the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
     Reply,
@@ -111,7 +110,7 @@ enum Purpose {
 }
 
 impl<'key> Request<'key> {
-    /// Reads the number of keys, the keys, and what follows.
+    /// Parses the number of keys, the keys, and the options.
     fn parse(
         context: &Context<'_, '_>,
         words: &[&'key [u8]],
@@ -168,7 +167,7 @@ impl<'key> Request<'key> {
         Ok(Self { operation, sources, aggregate, with_scores, limit })
     }
 
-    /// The members of the result with their scores, in order of these.
+    /// The members of the result with their scores, in order of the scores.
     fn carry_out(&self, transaction: &Transaction<'_>) -> Result<Vec<(Vec<u8>, f64)>> {
         let Some((first, others)) = self.sources.split_first() else { return Ok(Vec::new()) };
         let mut members = BTreeMap::new();
@@ -205,7 +204,7 @@ impl<'key> Request<'key> {
             })?,
         }
         let mut members: Vec<(Vec<u8>, f64)> = members.into_iter().collect();
-        // Stable, so that members of one score keep their own order.
+        // The sort is stable, so members with equal scores keep their order.
         members.sort_by_key(|(_, score)| ordered_bits(*score));
         Ok(members)
     }

@@ -12,7 +12,6 @@ use crate::errors::SYNTAX;
 use crate::resp::reply::{Reply, Version};
 use crate::spec::Arguments;
 
-/// These commands.
 pub(in super::super) static COMMANDS: &[Command] = commands! {
     ["sorted-set": (WRITE | DENYOOM | FAST | ONLY_CHANGES), ONE]
     "zadd", -4, "1.2.0", zadd,
@@ -28,7 +27,7 @@ pub(in super::super) static COMMANDS: &[Command] = commands! {
         "Remove and return members with the highest scores in a sorted set";
 };
 
-/// ZADD's options.
+/// The options of ZADD.
 #[derive(Clone, Copy, Debug, Default)]
 struct Options {
     only_new: bool,
@@ -182,7 +181,7 @@ fn pop<const FROM_END: bool>(
     }
     set.finish(transaction)?;
     if count.is_none() && reply.version == Version::Resp3 {
-        // One is no list of pairs.
+        // ZPOPMIN and ZPOPMAX without a count reply one flat pair, also in RESP3.
         reply.array(2 * members.len());
         for (name, score) in &members {
             reply.bulk(name);

@@ -1,4 +1,4 @@
-//! What is asked of single members of a sorted set, how many there are, picks, and ZSCAN.
+//! Lookups of single members of a sorted set, counts, random picks, and ZSCAN.
 
 use std::ops::Bound;
 
@@ -15,7 +15,6 @@ use crate::decimal;
 use crate::resp::reply::Reply;
 use crate::spec::Arguments;
 
-/// These commands.
 pub(in super::super) static COMMANDS: &[Command] = commands! {
     ["sorted-set": (READ | FAST | ONLY_ABOUT), ONE]
     "zcard", 2, "1.2.0", |context, arguments| elements::count(context, arguments, Kind::SortedSet),
@@ -66,7 +65,7 @@ fn zmscore(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<(
     Ok(())
 }
 
-/// The place of a member, and how many there are.
+/// The rank of a member, and the number of members.
 fn rank(context: &Context<'_, '_>, arguments: &Arguments<'_>) -> Result<Option<(u64, u64)>> {
     let Some(set) = find(context, arguments)? else { return Ok(None) };
     let name = arguments[2];
@@ -115,7 +114,7 @@ fn zrandmember(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Resu
 
 fn zscan(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     element_scan::scan(context, arguments, Kind::SortedSet, |reply, score| {
-        // A string in RESP3, too; and large integers have all their digits, as in Redis's small
+        // It is a string in RESP3, too. Large integers have all their digits, as in Redis's small
         // sorted sets.
         let score = member::decode(score).unwrap_or(0.0);
         if score.trunc() == score && score.abs() < (1u64 << 62) as f64 {

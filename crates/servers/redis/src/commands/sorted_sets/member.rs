@@ -1,5 +1,5 @@
-//! Members of a sorted set: each is an element by its hash, whose value is the score, and an
-//! element by its score, so that both ways of asking are short.
+//! Members of a sorted set. Each is two elements: one by hash, whose value is the score, and one by
+//! score. So lookups by member and by score are both fast.
 
 use std::ops::ControlFlow;
 
@@ -9,7 +9,7 @@ use pando_keyspace::collection::{Bounds, Collection};
 use pando_keyspace::failure::{Failure, Result};
 use pando_keyspace::layout::{Element, Section};
 
-/// The score that a value says.
+/// Decodes a score from the value of an element.
 pub(super) fn decode(value: &[u8]) -> Result<f64> {
     value.try_into().map(f64::from_le_bytes).map_err(|_| Failure::Damaged)
 }

@@ -1,18 +1,18 @@
-//! Sorted sets: members with a score each.
+//! Sorted sets: members with scores.
 //!
-//! * `member.rs`: the two elements that a member is.
-//! * `score.rs`: scores as clients write them.
-//! * `range.rs`: ranges by rank, by score, by the members' own order.
+//! * `member.rs`: the two elements of a member.
+//! * `score.rs`: parses scores.
+//! * `range.rs`: ranges by rank, by score, and by member.
 //! * `changes.rs`: ZADD, ZINCRBY, ZREM, ZPOPMIN, ZPOPMAX.
-//! * `lookups.rs`: what is asked of single members, and counts.
+//! * `lookups.rs`: lookups of single members, and counts.
 //! * `ranges.rs`: commands that return, store or remove a range.
-//! * `algebra.rs`: what is made of several sorted sets, or sets.
+//! * `algebra.rs`: operations on several sorted sets, or sets.
 //!
-//! # What takes how long
+//! # Times of operations
 //!
-//! Everything finds a member or a score at once. But the map below keeps no counts, so a rank is
-//! counted member by member: ZRANK and ZREVRANK from the lowest score on, ranges of ranks from the
-//! nearer end, ZCOUNT and ZLEXCOUNT through all they count. Redis takes logarithmic time for these.
+//! A member or a score is found at once. But the map keeps no counts, so ranks are counted member
+//! by member: ZRANK and ZREVRANK from the lowest score, ranges of ranks from the nearer end, ZCOUNT
+//! and ZLEXCOUNT over all members in the range. Redis takes logarithmic time for these.
 
 mod algebra;
 mod changes;
@@ -43,7 +43,7 @@ fn find<'key>(
     elements::find(context, arguments, Kind::SortedSet)
 }
 
-/// Puts a sorted set with these members at the first key, and replies how many there are.
+/// Puts a sorted set with these members at the first key, and replies their number.
 fn store_members(
     context: &mut Context<'_, '_>,
     arguments: &Arguments<'_>,
@@ -59,7 +59,7 @@ fn store_members(
     Ok(())
 }
 
-/// Replies with members, and with their scores if these are asked for; in RESP3 in pairs.
+/// Replies with members and, if requested, their scores; in RESP3 as pairs.
 fn write_members<Name: AsRef<[u8]>>(
     reply: &mut Reply,
     members: impl ExactSizeIterator<Item = (Name, f64)>,
@@ -72,7 +72,7 @@ fn write_members<Name: AsRef<[u8]>>(
     }
 }
 
-/// One of the members of such a reply.
+/// Writes one member of such a reply.
 fn write_member(reply: &mut Reply, name: &[u8], score: f64, with_scores: bool) {
     if with_scores && reply.version == Version::Resp3 {
         reply.array(2);

@@ -1,10 +1,9 @@
-//! Ranges of a sorted set: by rank, by score, by the members' own order; and visits to what is in
-//! one.
+//! Ranges of a sorted set by rank, by score, and by member; visits of the members of a range.
 //!
-//! Members stand by score. A range of scores begins where it begins, at once; a rank is counted
-//! from the nearer end, member by member, since the map below keeps no counts. The members' own
-//! order is that of the set if all scores are equal, as Redis asks for; else all members are looked
-//! at.
+//! Members are in order of their scores. The begin of a range of scores is found at once. A rank is
+//! counted from the nearer end, member by member, because the map keeps no counts. In a range by
+//! member, members are in their own order if all scores are equal, as Redis requires. Otherwise all
+//! members are visited.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -17,7 +16,7 @@ use pando_keyspace::layout::ordered_bits;
 use super::super::integers;
 use super::{member, score};
 
-/// How the ends of a range are to be read.
+/// The meaning of the ends of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {
     Rank,
@@ -26,7 +25,7 @@ pub(super) enum By {
 }
 
 impl By {
-    /// What the end of a command's name says, in lower case; by rank if it says nothing.
+    /// The kind in the suffix of a command's name, in lower case; by rank without a suffix.
     pub(super) fn named(command: &[u8]) -> Self {
         match command {
             _ if command.ends_with(b"byscore") => Self::Score,
@@ -39,30 +38,30 @@ impl By {
 /// A range.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Range<'text> {
-    /// From one rank to another; negative ones count from the end.
+    /// From one rank to another. Negative ranks count from the end.
     Rank(i64, i64),
     /// From one score to another.
     Score(Bound<f64>, Bound<f64>),
-    /// From one member to another; `None` is no member at all.
+    /// From one member to another; `None` is an empty range.
     Lex(Option<Bounds<'text>>),
 }
 
-/// The most that a visit shows.
+/// The option LIMIT.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limit {
-    /// How many to pass over; if negative, all.
+    /// The number of members to skip; a negative one skips all.
     pub offset: i64,
-    /// How many then; if negative, all.
+    /// The number of members after that; a negative one means all.
     pub count: i64,
 }
 
 impl Limit {
-    /// All.
+    /// No limit.
     pub(super) const NONE: Self = Self { offset: 0, count: -1 };
 }
 
 impl<'text> Range<'text> {
-    /// The range from `low` to `high`.
+    /// Parses the range from `low` to `high`.
     pub(super) fn parse(by: By, low: &'text [u8], high: &'text [u8]) -> Result<Self> {
         match by {
             By::Rank => Ok(Self::Rank(integers::integer(low)?, integers::integer(high)?)),
@@ -95,7 +94,8 @@ impl<'text> Range<'text> {
         }
     }
 
-    /// Visits what is in it, in order or in the order reversed; then ranks count from the end, too.
+    /// Visits the members of the range, in ascending or descending order. In descending order,
+    /// ranks count from the end, too.
     pub(super) fn visit(
         self,
         transaction: &Transaction<'_>,
@@ -172,7 +172,7 @@ impl<'text> Range<'text> {
         }
     }
 
-    /// What is in it.
+    /// The members of the range with their scores.
     pub(super) fn collect(
         self,
         transaction: &Transaction<'_>,
@@ -188,7 +188,7 @@ impl<'text> Range<'text> {
         Ok(members)
     }
 
-    /// How many are in it.
+    /// The number of members in the range.
     pub(super) fn count(self, transaction: &Transaction<'_>, set: &Collection<'_>) -> Result<u64> {
         let mut members = 0;
         self.visit(transaction, set, false, Limit::NONE, |_, _| {
@@ -199,7 +199,7 @@ impl<'text> Range<'text> {
     }
 }
 
-/// The score of all members, if it is one.
+/// The score of all members, if they have the same score.
 fn only_score(transaction: &Transaction<'_>, set: &Collection<'_>) -> Result<Option<f64>> {
     let mut ends = [None; 2];
     for (end, order) in ends.iter_mut().zip([Order::Ascending, Order::Descending]) {

@@ -12,7 +12,6 @@ use crate::errors::SYNTAX;
 use crate::resp::reply::{Reply, Version};
 use crate::spec::Arguments;
 
-/// These commands.
 pub(in super::super) static COMMANDS: &[Command] = commands! {
     ["sorted-set": (READ), ONE]
     "zrange", -4, "1.2.0", reply_with, "Return a range of members in a sorted set";
@@ -37,7 +36,7 @@ pub(in super::super) static COMMANDS: &[Command] = commands! {
         "Remove all members in a sorted set between the given lexicographical range";
 };
 
-/// What a command's words ask for.
+/// The arguments of a command.
 #[derive(Clone, Copy, Debug)]
 struct Request<'text> {
     range: Range<'text>,
@@ -46,7 +45,7 @@ struct Request<'text> {
     with_scores: bool,
 }
 
-/// What the command's name does not leave to its words.
+/// The properties that the command's name fixes.
 #[derive(Clone, Copy, Debug)]
 struct Fixed {
     by: Option<By>,
@@ -55,7 +54,7 @@ struct Fixed {
 }
 
 impl<'text> Request<'text> {
-    /// Reads the ends of the range and what follows.
+    /// Parses the ends of the range and the options.
     fn parse(words: &[&'text [u8]], fixed: Fixed) -> Result<Self> {
         let mut by = fixed.by;
         let mut is_reverse = fixed.is_reverse;

@@ -1,28 +1,27 @@
-//! Scores as clients write them: C's `strtod`, which reads decimal and hexadecimal numbers and
-//! infinities.
+//! Parses scores as C's `strtod` does: decimal and hexadecimal numbers, and infinities.
 
 use pando_keyspace::failure::{Result, fail};
 
 use crate::errors::NOT_A_FLOAT;
 
-/// A score that is to be stored.
+/// Parses a score to store.
 pub(super) fn parse(text: &[u8]) -> Result<f64> {
     parse_strictly(text).ok_or(NOT_A_FLOAT)
 }
 
-/// A weight.
+/// Parses a weight.
 pub(super) fn parse_weight(text: &[u8]) -> Result<f64> {
     parse_strictly(text).ok_or(fail("ERR weight value is not a float"))
 }
 
-/// A number that a double can hold, more or less exactly.
+/// Parses a number in the range of a double. It may be rounded.
 fn parse_strictly(text: &[u8]) -> Option<f64> {
     let (value, is_out_of_range) = read(text)?;
     (!is_out_of_range).then_some(value)
 }
 
-/// The end of a range of scores: what is too large is infinite, nothing is zero, spaces may stand
-/// before it.
+/// Parses the end of a range of scores: a number that is too large is infinite, an empty text is
+/// zero, leading spaces are allowed.
 pub(super) fn parse_end(text: &[u8]) -> Option<f64> {
     let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
     if text.is_empty() {
@@ -59,7 +58,8 @@ fn read(text: &[u8]) -> Option<(f64, bool)> {
     Some((if is_negative { -magnitude } else { magnitude }, is_out_of_range))
 }
 
-/// Digits with a point perhaps, and a power of two perhaps; and whether it is zero.
+/// Parses hexadecimal digits, with an optional point and an optional power of two; also returns
+/// whether it is zero.
 fn read_hexadecimal(text: &[u8]) -> Option<(f64, bool)> {
     let end = text.iter().position(|byte| byte.eq_ignore_ascii_case(&b'p')).unwrap_or(text.len());
     let mut exponent = match text.get(end + 1..) {
@@ -70,7 +70,7 @@ fn read_hexadecimal(text: &[u8]) -> Option<(f64, bool)> {
             if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
                 return None;
             }
-            // What has more digits decides everything.
+            // A longer exponent has the same effect as this bound.
             let magnitude = digits.parse::<i64>().unwrap_or(i64::MAX).min(1 << 40);
             if exponent.starts_with('-') { -magnitude } else { magnitude }
         }
@@ -87,7 +87,7 @@ fn read_hexadecimal(text: &[u8]) -> Option<(f64, bool)> {
             significand = significand << 4 | digit;
             exponent -= if is_behind_point { 4 } else { 0 };
         } else {
-            // The last bit says that something follows, which is all that rounding asks for.
+            // The last bit says that a nonzero digit follows. Rounding needs no more.
             significand |= u64::from(digit != 0);
             exponent += if is_behind_point { 0 } else { 4 };
         }
