@@ -1,7 +1,7 @@
-//! Keys in base64, for the meta commands.
+//! Base64 for keys of the meta commands.
 //!
-//! Memcached passes over bytes that are no base64 at all, and lets a key end at its first padding;
-//! clients may lean on that. Crates for base64 are strict, so it is written here.
+//! Memcached ignores bytes that are not base64, and ends a key at its first padding. Clients may
+//! depend on that. Crates for base64 are strict, so we have our own code.
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -32,7 +32,7 @@ fn digit(byte: u8) -> Option<u32> {
     Some(u32::from(value))
 }
 
-/// What `text` says; `None` if it says nothing, or is cut off.
+/// Decodes `text`; `None` if the result is empty or the text is incomplete.
 pub(crate) fn decode(text: &[u8]) -> Option<Vec<u8>> {
     let digits: Vec<(u8, u32)> =
         text.iter().filter_map(|&byte| Some((byte, digit(byte)?))).collect();

@@ -1,4 +1,4 @@
-//! A connection: what it waits for, and what it counts.
+//! The state of a connection, and its counters.
 
 use pando_net::stats::{Count, Kind};
 
@@ -11,7 +11,7 @@ use crate::storage::Write;
 /// A connection, without its socket.
 pub struct Connection<'server> {
     pub(crate) server: Server<'server>,
-    /// Where the client is.
+    /// The address of the client.
     pub(crate) peer: String,
     pub(crate) step: Step,
     pub(crate) has_begun: bool,
@@ -19,21 +19,21 @@ pub struct Connection<'server> {
     counting: Counting,
 }
 
-/// What is to come next.
+/// The expected input.
 pub(crate) enum Step {
-    /// A line.
+    /// A command line.
     Line,
     /// The data of a value.
     Block(Box<Block>),
-    /// So many bytes that are passed over.
-    Swallow(usize),
-    /// Keys of a get.
+    /// This number of bytes, which are ignored.
+    Skip(usize),
+    /// The keys of a get.
     Keys(Keys),
 }
 
 impl Step {
-    /// What a request is counted as that ends with this step, of which `input` begins with; none if
-    /// none does.
+    /// The kind of the request whose last part is this step. `input` begins with that part. `None`
+    /// if the step ends no request.
     pub(crate) fn kind(&self, input: &[u8]) -> Option<Kind> {
         match self {
             Self::Line => Some(match input {
@@ -45,85 +45,85 @@ impl Step {
             }),
             Self::Block(_) => Some(Kind::Write),
             Self::Keys(_) => Some(Kind::Read),
-            Self::Swallow(_) => None,
+            Self::Skip(_) => None,
         }
     }
 }
 
-/// A value whose data are to come.
+/// A value whose data is expected.
 pub(crate) struct Block {
     pub write: Write,
     pub(crate) bytes: usize,
     pub answer: Answer,
 }
 
-/// How it is answered.
+/// The form of the reply.
 pub(crate) enum Answer {
-    /// In the text protocol; with noreply, not at all.
+    /// A reply of the text protocol; with noreply, no reply.
     Text { is_quiet: bool },
-    /// To a meta command.
+    /// A reply to a meta command.
     Meta(MetaAnswer),
 }
 
-/// Keys that are still to be answered.
+/// Keys of a get that remain.
 #[derive(Clone, Copy)]
 pub(crate) struct Keys {
-    /// Bytes of the line in which they stand.
+    /// The bytes of the remaining keys in the line.
     pub(crate) bytes: usize,
-    /// Bytes from there to the next line.
+    /// The bytes from there to the next line.
     pub(crate) tail_bytes: usize,
-    /// Whether the cas is told.
+    /// Whether the reply has the cas.
     pub(crate) has_cas: bool,
-    /// When they expire from now on, if that changes.
+    /// The new expiry time, if the command changes it.
     pub(crate) touch: Option<Option<u64>>,
 }
 
-/// What a line leads to.
+/// The next step after a command line.
 pub(crate) enum Next {
-    /// The next line.
+    /// Another line.
     Line,
-    /// A value's data.
+    /// The data of a value.
     Block(Box<Block>),
-    /// Data that are passed over.
-    Swallow(usize),
-    /// The keys that begin at this byte of the line.
+    /// Data that is ignored.
+    Skip(usize),
+    /// The keys, which begin at this byte of the line.
     Keys(usize, Keys),
-    /// Nothing.
+    /// The connection is closed.
     Close,
 }
 
 impl Next {
-    /// The next line, after an answer of one line.
+    /// Writes a reply of one line; the next line follows.
     pub(crate) fn answered(reply: &mut Vec<u8>, words: &str) -> Self {
         say(reply, words);
         Self::Line
     }
 }
 
-/// A line that is being carried out.
+/// A command line that is executed.
 pub(crate) struct Line<'run, 'server> {
     pub connection: &'run Connection<'server>,
     pub words: &'run [&'run [u8]],
     pub reply: &'run mut Vec<u8>,
 }
 
-/// How far the input was carried out.
+/// The reason why the execution of the input stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// More input is needed, so many bytes at least, as far as is known.
+    /// More input is needed: at least this number of bytes, as far as is known.
     Incomplete(usize),
-    /// Replies are to be sent first.
+    /// The replies must be sent first.
     Full,
 }
 
 impl<'server> Connection<'server> {
-    /// A new one, of a client that is at `peer`.
+    /// A new connection of the client at `peer`.
     pub fn new(server: Server<'server>, peer: String) -> Self {
         let counting = server.state.counters.connect();
         Self { server, peer, step: Step::Line, has_begun: false, is_closing: false, counting }
     }
 
-    /// Whether it is to be closed once the replies are out.
+    /// Whether the connection ends after the replies are sent.
     pub fn is_closing(&self) -> bool {
         self.is_closing
     }
@@ -147,7 +147,7 @@ impl<'server> Connection<'server> {
         self.count(if is_hit { hit } else { miss });
     }
 
-    /// Notes what came and went.
+    /// Counts received and sent bytes.
     pub(crate) fn count_bytes(&self, read: usize, written: usize) {
         let counters = &self.server.state.counters;
         counters.add(self.counting, Counter::BytesRead, read as u64);

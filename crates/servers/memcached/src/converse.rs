@@ -1,7 +1,7 @@
-//! One client's connection that speaks memcached: bytes in, requests, replies, bytes out.
+//! The connection of one memcached client: reads bytes, executes requests, sends replies.
 //!
-//! As with Redis's, what is kept for a client is bounded, and between requests nothing of the store
-//! is held.
+//! As in the Redis protocol, the memory of a client is bounded, and between requests nothing of the
+//! store is locked.
 
 use std::io;
 
@@ -11,11 +11,11 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use crate::connection::{Connection, Progress};
 use crate::state::Server;
 
-/// Serves a client until either side ends it.
+/// Serves a client until the client or the server ends the connection.
 ///
 /// # Errors
 ///
-/// Of the connection.
+/// An error of the connection.
 pub async fn converse(
     server: Server<'_>,
     peer: String,
@@ -36,7 +36,7 @@ pub async fn converse(
         }
         let missing = match progress {
             Progress::Full => {
-                // Others on this loop get their turn.
+                // Other clients of this loop get their turn.
                 tokio::task::yield_now().await;
                 continue;
             }

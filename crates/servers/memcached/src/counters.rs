@@ -1,12 +1,11 @@
-//! What is counted for memcached's `stats`. Each connection counts into one of a few sets of
-//! counters, so that event loops do not wait for each other's; a reader adds them up.
+//! The counters of memcached's `stats`. There are a few sets of counters, and each connection uses
+//! one of them, so event loops do not contend. A reader adds them.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 const SETS: usize = 16;
 
-/// What is counted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Counter {
     Get,
@@ -33,7 +32,7 @@ pub(crate) enum Counter {
     TotalItems,
 }
 
-/// Names of the counters, in their order.
+/// The names of the counters, in their order.
 pub(crate) const NAMES: [&str; 22] = [
     "cmd_get",
     "cmd_set",
@@ -59,12 +58,11 @@ pub(crate) const NAMES: [&str; 22] = [
     "total_items",
 ];
 
-/// On lines of its own.
+/// Has its own cache lines.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Set([AtomicU64; NAMES.len()]);
 
-/// All counters.
 #[derive(Debug)]
 pub(crate) struct Counters {
     sets: [Set; SETS],
@@ -90,33 +88,32 @@ impl Default for Counters {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counting(usize);
 
-// Relaxed throughout: counters say how many, and order nothing.
+// Relaxed throughout: counters order nothing.
 impl Counters {
-    /// Notes a new connection.
     pub(crate) fn connect(&self) -> Counting {
         self.connections.fetch_add(1, Ordering::Relaxed);
         self.total_connections.fetch_add(1, Ordering::Relaxed);
         Counting(self.next.fetch_add(1, Ordering::Relaxed) % SETS)
     }
 
-    /// Notes the end of one.
+    /// Notes the end of a connection.
     pub(crate) fn disconnect(&self) {
         self.connections.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Counts one.
+    /// Counts one event.
     #[inline]
     pub(crate) fn count(&self, counting: Counting, counter: Counter) {
         self.add(counting, counter, 1);
     }
 
-    /// Counts so many.
+    /// Adds `more` to a counter.
     #[inline]
     pub(crate) fn add(&self, Counting(set): Counting, counter: Counter, count: u64) {
         self.sets[set].0[counter as usize].fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Begins anew.
+    /// Sets the counters to zero.
     pub(crate) fn reset(&self) {
         for counter in self.sets.iter().flat_map(|set| &set.0) {
             counter.store(0, Ordering::Relaxed);
@@ -128,7 +125,7 @@ impl Counters {
     }
 }
 
-/// What a count is counted as.
+/// The counter for the result of incr or decr.
 pub(crate) fn counter_of(is_up: bool, is_hit: bool) -> Counter {
     match (is_up, is_hit) {
         (true, true) => Counter::IncrementHits,

@@ -1,15 +1,15 @@
-//! When a value expires, by memcached's rules: 0 for never, a negative time for at once, up to 30
-//! days counted from now, and beyond that a time of the system's clock, in seconds since 1970.
+//! Expiry times by memcached's rules: 0 is never, a negative time is at once, up to 30 days is
+//! relative to now, and a larger number is a time of the system's clock, in seconds since 1970.
 //!
-//! Memcached's clock ticks once a second; the store's in milliseconds, so that a second is one
-//! here.
+//! Memcached's clock has a resolution of one second. The store's has milliseconds, so a second is
+//! exact here.
 
 use pando_keyspace::clock::Clock;
 
-/// Longer times are of the system's clock, in seconds.
+/// Larger times are of the system's clock, in seconds.
 const MAX_RELATIVE_SECONDS: i64 = 60 * 60 * 24 * 30;
 
-/// When, in milliseconds of the store's clock; `Some(0)` for at once.
+/// The expiry time in milliseconds of the store's clock; `Some(0)` for at once.
 pub(crate) fn expires_at(clock: &Clock, now_ms: u64, seconds: i32) -> Option<u64> {
     match i64::from(seconds) {
         0 => None,
@@ -19,7 +19,7 @@ pub(crate) fn expires_at(clock: &Clock, now_ms: u64, seconds: i32) -> Option<u64
     }
 }
 
-/// How many seconds are left, of those that began.
+/// The remaining seconds, rounded up.
 pub(crate) fn seconds_left(expires_at: u64, now_ms: u64) -> u64 {
     expires_at.saturating_sub(now_ms).div_ceil(1000)
 }

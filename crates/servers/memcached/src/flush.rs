@@ -1,8 +1,8 @@
-//! `flush_all`, now or later.
+//! `flush_all`, at once or with a delay.
 //!
-//! It empties database 0, at once whatever its size. A flush that was told to wait is kept in
-//! memory, as memcached keeps it: one at most, the last one told. It is carried out when its moment
-//! comes, and is forgotten when the server ends before.
+//! It empties database 0; its time does not depend on the number of keys. A delayed flush is kept
+//! in memory, as in memcached. There is at most one; a later one replaces it. It is forgotten when
+//! the server stops.
 
 use std::sync::atomic::Ordering;
 
@@ -12,7 +12,7 @@ use pando_keyspace::stripes::{Access, STRIPES, StripeIndex};
 use crate::item;
 use crate::state::Server;
 
-/// Empties the database now; a flush that waits is forgotten.
+/// Empties the database now, and drops the delayed flush.
 pub(crate) fn flush(server: Server<'_>) -> Result<()> {
     let waiting = &server.state.waiting;
     let _turn = waiting.turn.lock();
@@ -21,7 +21,7 @@ pub(crate) fn flush(server: Server<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Carries out the flush that waits, if its moment has come.
+/// Executes the delayed flush, if its time has come.
 #[inline]
 pub fn flush_if_due(server: Server<'_>) -> Result<()> {
     let waiting = &server.state.waiting;

@@ -1,15 +1,16 @@
-//! A value with what memcached keeps about it, in the head of its key.
+//! A value with the data of memcached about it, in the head of its key.
 //!
-//! The keys are those of Redis's database 0. A value that Redis wrote has flags 0, and as its cas a
-//! hash of its content with the top bit set, so that `cas` works against it. To memcached's clients
-//! a key that holds a collection is not there; `set` replaces it, nothing else touches it.
+//! The keys are those of Redis's database 0. A value that Redis wrote has flags 0. Its cas is a
+//! hash of its content with the top bit set, so that `cas` works for it. A key with a collection
+//! does not exist for memcached's clients; `set` replaces it, and no other command changes it.
 //!
-//! Memcached's marks stand in three bits of the cas that is kept, which clients never see: that the
-//! value is *stale*, that somebody *won* the right to renew it, and that its key came in base64. A
-//! cas is the number of starts of the server above bit 40, which reaches those bits after a million
-//! starts.
+//! Memcached's marks are three bits of the stored cas. Clients never see them. They say that the
+//! value is *stale*, that a client has *won* the right to renew it, and that its key arrived in
+//! base64. In a cas, the number of starts of the server begins at bit 40, so it reaches the marks
+//! after a million starts.
 //!
-//! When a value was last read, and whether it ever was, is not kept: a read would be a write.
+//! The time of the last read is not kept, because then a read would be a write. Neither is whether
+//! the value was ever read.
 
 use pando_keyspace::failure::Result;
 use pando_keyspace::layout::{Content, Head, Memcached};
@@ -18,60 +19,60 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// Set in the cas of a value that Redis wrote.
 const FROM_REDIS: u64 = 1 << 63;
-/// What memcached's own records take beside key and value, in bytes: its limit counts them.
+/// The overhead of a record in memcached, in bytes, in addition to key and value. Memcached's limit
+/// includes it.
 const ITEM_BYTES: usize = 48 + 8 + 1 + 2;
-/// Database whose keys memcached's clients see.
+/// The database of memcached's clients.
 pub(crate) const DATABASE: u8 = 0;
 
-/// What is noted about a value, in bits of the cas that is kept.
+/// The marks of a value, as bits of the stored cas.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Marks(u64);
 
 impl Marks {
-    /// It is to be renewed.
+    /// It should be renewed.
     pub(crate) const STALE: Self = Self(1 << 62);
-    /// Somebody was told to renew it.
+    /// A client was told to renew it.
     pub(crate) const WON: Self = Self(1 << 61);
-    /// Its key came in base64.
+    /// Its key arrived in base64.
     pub(crate) const BINARY_KEY: Self = Self(1 << 60);
     const ALL: u64 = Self::STALE.0 | Self::WON.0 | Self::BINARY_KEY.0;
 
-    /// Whether `mark` is set.
     pub(crate) fn has(self, mark: Self) -> bool {
         self.0 & mark.0 != 0
     }
 
-    /// With `mark`.
+    /// Sets `mark`.
     pub(crate) fn with(self, mark: Self) -> Self {
         Self(self.0 | mark.0)
     }
 
-    /// Without `mark`.
+    /// Clears `mark`.
     pub(crate) fn without(self, mark: Self) -> Self {
         Self(self.0 & !mark.0)
     }
 }
 
-/// All but a value's bytes.
+/// The properties of a value, without its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct About {
-    /// The client's own.
+    /// The client's flags.
     pub flags: u32,
-    /// Changes with every write.
+    /// A number that changes with each write.
     pub cas: u64,
-    /// What is noted.
+    /// The marks.
     pub marks: Marks,
-    /// When it expires, in milliseconds of the store's clock.
+    /// The expiry time, in milliseconds of the store's clock.
     pub expires_at: Option<u64>,
 }
 
 impl About {
-    /// That of a value that a command makes by itself.
+    /// The properties of a value that a command creates by itself.
     pub(crate) fn fresh(store: &Store) -> Self {
         Self { flags: 0, cas: new_cas(store), marks: Marks::default(), expires_at: None }
     }
 
-    /// What a head says of the string that it holds.
+    /// The properties of a string, from its head.
     #[inline]
     fn of(head: &Head<'_>, bytes: &[u8]) -> Self {
         let expires_at = head.expires_at;
@@ -88,23 +89,23 @@ impl About {
     }
 }
 
-/// What is at a key.
+/// The content of a key.
 #[derive(Debug)]
 pub(crate) enum Found {
-    /// Nothing.
+    /// The key does not exist.
     Nothing,
-    /// What memcached cannot show.
+    /// A collection, which memcached cannot show.
     Collection,
     /// A value.
     Item(About, Vec<u8>),
 }
 
-/// What is at a key, lent.
+/// The content of a key, lent.
 #[derive(Debug)]
 pub(crate) enum Lent<'value> {
-    /// Nothing.
+    /// The key does not exist.
     Nothing,
-    /// What memcached cannot show.
+    /// A collection, which memcached cannot show.
     Collection,
     /// A value.
     Item(About, &'value [u8]),
@@ -121,7 +122,7 @@ impl<'value> Lent<'value> {
     }
 }
 
-/// Lends what is at a key.
+/// Lends the content of a key.
 #[inline]
 pub(crate) fn look<Answer>(
     transaction: &Transaction<'_>,
@@ -150,7 +151,7 @@ pub(crate) fn look<Answer>(
     }
 }
 
-/// Finds what is at a key.
+/// Copies the content of a key.
 pub(crate) fn find(transaction: &Transaction<'_>, key: &[u8]) -> Result<Found> {
     look(transaction, key, |lent| match lent {
         Lent::Nothing => Found::Nothing,
@@ -159,8 +160,8 @@ pub(crate) fn find(transaction: &Transaction<'_>, key: &[u8]) -> Result<Found> {
     })
 }
 
-/// Puts a value, for a command that changes nothing else; one that has expired already goes at
-/// once.
+/// Puts a value, for a command that puts nothing else. If the value has already expired, the key is
+/// removed.
 pub(crate) fn put(
     transaction: &mut Transaction<'_>,
     key: &[u8],
@@ -173,7 +174,8 @@ pub(crate) fn put(
         return Ok(());
     }
     let cas = about.cas & !Marks::ALL | about.marks.0;
-    // What only Redis has written stays Redis's: its cas follows from its content.
+    // A value that only Redis has written remains without data of memcached; its cas follows from
+    // its content.
     let is_redis = about.cas & FROM_REDIS != 0 && about.marks == Marks::default();
     let head = Head {
         expires_at: about.expires_at,
@@ -191,7 +193,7 @@ pub(crate) fn new_cas(store: &Store) -> u64 {
     store.new_cas() & !(Marks::ALL | FROM_REDIS)
 }
 
-/// How long memcached would say a value is, with its key and what it keeps of it.
+/// The length of a value by memcached's rules, with its key and overhead.
 pub(crate) fn item_bytes(key: &[u8], flags: u32, value_bytes: usize) -> usize {
     let flags_bytes = if flags == 0 { 0 } else { 4 };
     value_bytes.saturating_add(ITEM_BYTES + key.len() + flags_bytes)

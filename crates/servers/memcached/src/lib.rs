@@ -1,37 +1,40 @@
-//! The memcached protocol: text and meta commands, as memcached 1.6.18 answers them.
+//! The memcached protocol: text and meta commands, with the replies of memcached 1.6.18.
 //!
-//! * `converse.rs`: a connection and its socket. `connection.rs`: what it waits for.
-//!   `serve.rs`: carries out what came.
-//! * `parse.rs`, `base64.rs`, `expiry.rs`: words, numbers, keys and times as memcached reads them.
-//! * `text.rs`: get, set, incr and their kin. `meta.rs`: mg, ms, md, ma, me, mn.
-//! * `storage.rs`: what both do to a value. `item.rs`: what is kept of one.
-//! * `flush.rs`: flush_all. `stats.rs`: stats. `counters.rs`: what these tell.
-//! * `state.rs`: what connections share. `reply.rs`, `meta_answer.rs`: words of replies.
+//! * `converse.rs`: a connection with its socket. `connection.rs`: its state. `serve.rs`: executes
+//!   the input.
+//! * `parse.rs`, `base64.rs`, `expiry.rs`: words, numbers, keys and times by memcached's rules.
+//! * `text.rs`: get, set, incr and so on. `meta.rs`: mg, ms, md, ma, me, mn.
+//! * `storage.rs`: operations on a value, for both. `item.rs`: the data of a value.
+//! * `flush.rs`: flush_all. `stats.rs`: stats. `counters.rs`: its counters.
+//! * `state.rs`: the state that connections share. `reply.rs`, `meta_answer.rs`: words of replies.
 //!
-//! Here is what a connection goes through: a line; for a storage command the block of data behind
-//! it; for a get of many keys, some keys at a time, so that the replies that wait stay few. What
-//! clients send is kept only as far as the limits go: a block no longer than a value may be (a
-//! longer one is passed over as it comes), a line of 2 KiB, one of a get of
-//! 1 MiB.
+//! A connection expects a line. After the line of a storage command it expects the block of data. A
+//! get of many keys answers some keys at a time, so that few replies are buffered. Buffered input
+//! is bounded: a block has at most the length of a value (a longer one is discarded as it arrives),
+//! a line 2 KiB, and the line of a get 1 MiB.
 //!
-//! The parser is our own: those on crates.io are for clients, or read neither the meta commands nor
-//! numbers as memcached does, and replies to malformed lines are to be the same to the byte.
+//! We have our own parser. The parsers on crates.io are for clients, or they lack the meta commands
+//! or memcached's parsing of numbers. Replies to malformed lines must be equal to memcached's byte
+//! by byte.
 //!
-//! Differences from memcached, each with its reason where it is:
+//! Differences from memcached; the reason of each is at its code:
 //!
-//! * the binary protocol is not spoken (memcached has deprecated it): a connection that begins with
-//!   its first byte is closed;
-//! * a line of a get is bounded, and an error ends the connection beyond; memcached knows no bound;
-//! * last access and whether a value was read are not kept: `l` is 0, `h` is 0 (`item.rs`);
-//! * `gat` with a key that is too long touches none; memcached has touched those before it;
-//! * `ma` with T gives the value its time also where it becomes longer; memcached 1.6.18 then
-//!   forgets it;
-//! * a number ends with its value; memcached reads on into memory that has held others, where a
-//!   value is whitespace alone, and looks there for a minus if a number is 2⁶³ or more;
-//! * a flush that waits is forgotten at a restart (`flush.rs`);
-//! * `watch`, `lru`, `lru_crawler`, `slabs`, `cache_memlimit` and `stats` of what is not here are
-//!   `ERROR`;
-//! * there is no authentication in this protocol: who reaches the port reads and writes database 0.
+//! * There is no binary protocol (memcached has deprecated it). A connection that begins with its
+//!   first byte is closed.
+//! * The line of a get is bounded. A longer one gets an error, and the connection is closed.
+//!   Memcached has no bound.
+//! * The last access of a value, and whether it was read, are not kept: `l` is 0, `h` is 0
+//!   (`item.rs`).
+//! * `gat` with a key that is too long changes no key. Memcached changes the keys before it.
+//! * `ma` with T sets the expiry time also if the value becomes longer. Memcached 1.6.18 then
+//!   forgets it.
+//! * A number ends with its value. Memcached reads on into memory of former values, if a value has
+//!   only whitespace. It also searches there for a minus, if a number is 2⁶³ or more.
+//! * A delayed flush is forgotten at a restart (`flush.rs`).
+//! * `watch`, `lru`, `lru_crawler`, `slabs`, `cache_memlimit` and `stats` about missing parts reply
+//!   `ERROR`.
+//! * There is no authentication in this protocol: each client that can connect reads and writes
+//!   database 0.
 
 mod base64;
 mod connection;

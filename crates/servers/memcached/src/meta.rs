@@ -1,7 +1,8 @@
 //! The meta commands: mg, ms, md, ma, me.
 //!
-//! A command has a key and then flags, a letter each, some with a word behind it. All flags are
-//! read before anything is done; those that ask for something are answered in their order.
+//! A command has a key and flags. A flag is a letter, and some have a value after the letter. All
+//! flags are parsed before the command is executed. Flags that request data are answered in their
+//! order.
 
 use std::borrow::Cow;
 
@@ -22,16 +23,16 @@ const BAD_FORMAT: &str = "CLIENT_ERROR bad command line format";
 const BAD_TOKEN: &str = "CLIENT_ERROR bad token in command line format";
 const BAD_FLAG: &str = "CLIENT_ERROR invalid or duplicate flag";
 const TOO_LONG_OPAQUE: &str = "CLIENT_ERROR opaque token too long";
-/// Words of a command are fewer.
+/// A command has fewer words than this.
 const MAX_WORDS: usize = 20;
-/// Longest opaque word, with its letter.
+/// The longest opaque word, with its letter.
 const MAX_OPAQUE_BYTES: usize = 32;
 
-/// What a command's flags say.
+/// The flags of a command.
 struct Request<'line> {
     key: Cow<'line, [u8]>,
     is_binary_key: bool,
-    /// The flags, as they stand.
+    /// The flags as they were sent.
     words: &'line [&'line [u8]],
     is_quiet: bool,
     has_value: bool,
@@ -54,18 +55,18 @@ struct Request<'line> {
     initial: u64,
 }
 
-/// Why a flag cannot be read.
+/// The reason why a flag is wrong.
 enum Wrong {
-    /// There is no such flag.
+    /// Unknown flag.
     Letter,
-    /// What stands behind it, in these words.
+    /// Its value is wrong; the error in memcached's words.
     Token(&'static str),
-    /// What stands behind F, for which memcached has no words of its own.
+    /// The value of F is wrong. Memcached has no error of its own for it.
     ClientFlags,
 }
 
 impl<'line> Request<'line> {
-    /// Reads the flags; an error is in memcached's words.
+    /// Parses the flags. An error is in memcached's words.
     fn read(key: &'line [u8], words: &'line [&'line [u8]]) -> Result<Self, &'static str> {
         let mut request = Self {
             key: Cow::Borrowed(key),
@@ -93,7 +94,7 @@ impl<'line> Request<'line> {
             seen |= 1 << letter;
             match request.read_one(letter, token) {
                 Ok(()) => {}
-                // The last one is told.
+                // Memcached reports the last error.
                 Err(Wrong::Token(why)) => wrong = Some(why),
                 Err(Wrong::ClientFlags) => wrong = wrong.or(Some(BAD_FORMAT)),
                 Err(Wrong::Letter) => return Err("CLIENT_ERROR invalid flag"),
@@ -105,7 +106,6 @@ impl<'line> Request<'line> {
         }
     }
 
-    /// Reads a flag.
     fn read_one(&mut self, letter: u8, token: &[u8]) -> Result<(), Wrong> {
         let seconds = || parse::parse_i32(token).ok_or(Wrong::Token(BAD_TOKEN));
         let number = |why| parse::parse_u64(token).ok_or(Wrong::Token(why));
@@ -151,7 +151,7 @@ impl<'line> Request<'line> {
                 self.has_value = true;
                 Ok(())
             }
-            // Answered, or, like u, P and L, without meaning here.
+            // These are answered later, or, like u, P and L, have no effect here.
             b'O' | b'P' | b'L' | b'k' | b's' | b't' | b'c' | b'f' | b'l' | b'h' | b'u' => Ok(()),
             _ => Err(Wrong::Letter),
         }
@@ -161,7 +161,7 @@ impl<'line> Request<'line> {
         self.words.iter().any(|word| word[0] == b'O' && word.len() > MAX_OPAQUE_BYTES)
     }
 
-    /// Answers the flags that all commands answer alike.
+    /// Answers the flags that all commands answer in the same way.
     fn say_common(&self, reply: &mut Vec<u8>) {
         for word in self.words {
             self.say_one(word, self.is_binary_key, reply);
@@ -178,7 +178,8 @@ impl<'line> Request<'line> {
     }
 }
 
-/// What is common to mg, md and ma: the key's and the flags' limits. In `reply` is why not, if not.
+/// Parses the key and the flags of mg, md and ma, and checks their limits. After an error the reply
+/// is in `reply`.
 fn read<'line>(
     words: &'line [&'line [u8]],
     too_many: &str,
@@ -225,7 +226,7 @@ pub(crate) fn get(Line { connection, words, reply }: Line<'_, '_>) -> Result<()>
                 show(&request, &mut about, bytes, false, clock, transaction.now_ms(), reply);
             (!is_won).then_some(true)
         })?;
-        // A stale value that nobody renews yet: that somebody does now is to be noted.
+        // The value is stale and no client renews it. That this client does so must be written.
         is_writing = is_hit.is_none();
     }
     if is_writing {
@@ -262,7 +263,7 @@ pub(crate) fn get(Line { connection, words, reply }: Line<'_, '_>) -> Result<()>
     Ok(())
 }
 
-/// Answers mg with a value, and makes of what is kept about it what the flags say; whether the
+/// Answers mg with a value, and changes its properties as the flags require. Returns whether the
 /// client won the right to renew it.
 fn show(
     request: &Request<'_>,
@@ -300,7 +301,7 @@ fn show(
             b't' => push_time(reply, about.expires_at, now_ms),
             b'c' => push_flag(reply, b'c', about.cas),
             b'f' => push_flag(reply, b'f', u64::from(about.flags)),
-            // Not kept: as for a value that nobody has read.
+            // Not kept, so the reply is that of a value that was never read.
             letter @ (b'l' | b'h') => push_flag(reply, letter, 0),
             _ => request.say_one(word, about.marks.has(Marks::BINARY_KEY), reply),
         }
@@ -325,7 +326,7 @@ fn show(
     is_won
 }
 
-/// ms, up to the data.
+/// ms, up to its data.
 pub(crate) fn set(Line { connection, words, reply }: Line<'_, '_>) -> Next {
     let server = connection.server;
     let [_, key, bytes, flags @ ..] = words else {
@@ -340,14 +341,14 @@ pub(crate) fn set(Line { connection, words, reply }: Line<'_, '_>) -> Next {
     let Some(bytes) = parse::block_bytes(bytes) else {
         return Next::answered(reply, BAD_FORMAT);
     };
-    // From here on the data are known to come.
-    let swallow = |reply: &mut Vec<u8>, why: &str| {
+    // From here on the length of the data is known.
+    let skip = |reply: &mut Vec<u8>, why: &str| {
         say(reply, why);
-        Next::Swallow(bytes + 2)
+        Next::Skip(bytes + 2)
     };
     let request = match Request::read(key, flags) {
         Ok(request) => request,
-        Err(why) => return swallow(reply, why),
+        Err(why) => return skip(reply, why),
     };
     let mode = match (request.mode, request.cas) {
         (0 | b'S' | b'R', Some(_)) => Mode::Compare,
@@ -356,19 +357,19 @@ pub(crate) fn set(Line { connection, words, reply }: Line<'_, '_>) -> Next {
         (b'E', _) => Mode::Add,
         (b'A', _) => Mode::Append,
         (b'P', _) => Mode::Prepend,
-        _ => return swallow(reply, "CLIENT_ERROR invalid mode for ms M token"),
+        _ => return skip(reply, "CLIENT_ERROR invalid mode for ms M token"),
     };
     if request.has_too_long_opaque() {
-        return swallow(reply, TOO_LONG_OPAQUE);
+        return skip(reply, TOO_LONG_OPAQUE);
     }
     if item::item_bytes(&request.key, request.flags, bytes) > server.state.max_item_bytes {
         connection.count(Counter::TooLarge);
-        // What was there is not what the client means to be there.
+        // The client wants to replace the old value, so it must not remain.
         if let Err(failure) = storage::delete(server, &request.key) {
             server_error(reply, &failure);
-            return Next::Swallow(bytes + 2);
+            return Next::Skip(bytes + 2);
         }
-        return swallow(reply, "SERVER_ERROR object too large for cache");
+        return skip(reply, "SERVER_ERROR object too large for cache");
     }
     let clock = server.store.clock();
     let answered = flags.iter().filter(|word| matches!(word[0], b'O' | b'k' | b'c'));
@@ -499,7 +500,7 @@ pub(crate) fn count(Line { connection, words, reply }: Line<'_, '_>) -> Result<(
     Ok(())
 }
 
-/// me: what is kept about a value. There are no slabs: its class is always 1.
+/// me: the properties of a value. There are no slabs, so its class is always 1.
 pub(crate) fn debug(Line { connection, words, reply }: Line<'_, '_>) -> Result<()> {
     let key = match words {
         [_, key, ..] if key.len() > MAX_KEY_BYTES => None,

@@ -1,19 +1,19 @@
-//! What meta commands are answered.
+//! Replies to meta commands.
 
 use crate::parse::Rest;
 use crate::reply::{push_number, say};
 use crate::storage::{Outcome, Write};
 use crate::{base64, expiry};
 
-/// How ms is answered.
+/// The parts of a reply to ms.
 pub(crate) struct MetaAnswer {
     pub is_quiet: bool,
-    /// Flags that are answered.
+    /// The flags in the reply.
     pub words: Vec<u8>,
 }
 
 impl MetaAnswer {
-    /// Says what became of a value.
+    /// Writes the reply for the result of a write.
     pub(crate) fn say(&self, write: &Write, outcome: Outcome, reply: &mut Vec<u8>) {
         let (status, cas) = match outcome {
             Outcome::Done(_) if self.is_quiet => return,

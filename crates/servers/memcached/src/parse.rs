@@ -1,22 +1,21 @@
-//! Words of a line, and numbers, as memcached reads them.
+//! Words of a line, and numbers, by memcached's rules.
 //!
-//! Only spaces part words. Numbers are read as C's `strtoull` and `strtoll` do: whitespace before
-//! them is passed over, a sign may stand there, and behind them the word may end or go on after
-//! whitespace (a tab: `1\tx` is 1). Memcached then cuts them to 32 bits where that is what it
-//! keeps, so that 4294967297 is
-//! 1. It is odd, but what clients see.
+//! Only spaces separate words. Numbers are parsed as C's `strtoull` and `strtoll` do: leading
+//! whitespace is ignored, a sign is allowed, and whitespace ends the number (with a tab, `1\tx` is
+//! 1). Memcached then truncates numbers to 32 bits where it stores 32 bits, so 4294967297 becomes
+//! 1. Clients can see this, so it is the same here.
 
 use smallvec::SmallVec;
 
-/// Words of a line that are looked at; what follows is one more, if anything does.
+/// The most words of a line that are split, except for the keys of a get.
 const MAX_WORDS: usize = 23;
-/// Longest key, in bytes.
+/// The longest key, in bytes.
 pub(crate) const MAX_KEY_BYTES: usize = 250;
 
 /// The words of a line.
 pub(crate) type Words<'line> = SmallVec<[&'line [u8]; MAX_WORDS]>;
 
-/// What is left of a line.
+/// The remaining words of a line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rest<'line>(pub &'line [u8]);
 
@@ -40,7 +39,7 @@ pub(crate) fn words(line: &[u8]) -> Words<'_> {
     Rest(line).take(MAX_WORDS).collect()
 }
 
-/// A line as memcached has it, a string of C: up to the first zero byte.
+/// The line up to its first zero byte. Memcached has it as a string of C.
 pub(crate) fn until_zero(line: &[u8]) -> &[u8] {
     let end = line.iter().position(|&byte| byte == 0).unwrap_or(line.len());
     &line[..end]
@@ -50,7 +49,8 @@ fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }
 
-/// Whether it is negative, and the magnitude; `None` if it is no number, or one beyond 64 bits.
+/// The sign (whether it is negative) and the magnitude; `None` if it is not a number, or larger
+/// than 64 bits.
 #[inline]
 fn number(text: &[u8]) -> Option<(bool, u64)> {
     let begin = text.iter().position(|&byte| !is_space(byte))?;
@@ -75,8 +75,8 @@ fn number(text: &[u8]) -> Option<(bool, u64)> {
     Some((is_negative, magnitude))
 }
 
-/// A number of 64 bits without a sign. A minus counts backwards from 2⁶⁴; one whose upper bit is
-/// set is refused if there is a minus anywhere.
+/// An unsigned number of 64 bits. A minus subtracts it from 2⁶⁴. If its upper bit is set, it is
+/// refused if the text contains a minus anywhere.
 #[inline]
 pub(crate) fn parse_u64(text: &[u8]) -> Option<u64> {
     let (is_negative, magnitude) = number(text)?;
@@ -84,12 +84,12 @@ pub(crate) fn parse_u64(text: &[u8]) -> Option<u64> {
     (value as i64 >= 0 || !text.contains(&b'-')).then_some(value)
 }
 
-/// The low 32 bits of a number of 64 bits without a sign.
+/// The low 32 bits of an unsigned number of 64 bits.
 pub(crate) fn parse_u32(text: &[u8]) -> Option<u32> {
     parse_u64(text).map(|value| value as u32)
 }
 
-/// The low 32 bits of a number of 64 bits with a sign.
+/// The low 32 bits of a signed number of 64 bits.
 pub(crate) fn parse_i32(text: &[u8]) -> Option<i32> {
     let (is_negative, magnitude) = number(text)?;
     let value = if is_negative {
@@ -100,7 +100,7 @@ pub(crate) fn parse_i32(text: &[u8]) -> Option<i32> {
     Some(value as i32)
 }
 
-/// How many bytes a block of data is said to have.
+/// The length of a block of data, in bytes.
 pub(crate) fn block_bytes(word: &[u8]) -> Option<usize> {
     let bytes = parse_i32(word)?;
     usize::try_from(bytes).ok().filter(|_| bytes <= i32::MAX - 2)

@@ -2,7 +2,7 @@
 
 use pando_keyspace::failure::Failure;
 
-/// The answer to a count of a value that is no number.
+/// The reply to incr and decr of a value that is not a number.
 pub(crate) const NOT_A_NUMBER: &str =
     "CLIENT_ERROR cannot increment or decrement non-numeric value";
 
@@ -17,7 +17,7 @@ pub(crate) fn push_number(reply: &mut Vec<u8>, number: u64) {
     reply.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
-/// Says what the store refused.
+/// Appends the reply for a failure of the store.
 pub(crate) fn server_error(reply: &mut Vec<u8>, failure: &Failure) {
     match failure {
         other if other.is_no_memory() => say(reply, "SERVER_ERROR out of memory storing object"),

@@ -1,4 +1,4 @@
-//! Carries out what a client sends: a line, a value's data, keys of a get.
+//! Executes the input of a client: a line, the data of a value, keys of a get.
 
 use std::time::Instant;
 
@@ -8,17 +8,17 @@ use crate::reply::{say, server_error};
 use crate::storage::{self, Outcome};
 use crate::{flush, parse, text};
 
-/// Bytes of a line that is not known to end.
+/// The longest line without an end, in bytes.
 const MAX_LINE_BYTES: usize = 2048;
-/// The same of a get, which may name many keys.
+/// The longest line of a get without an end, in bytes. It may have many keys.
 const MAX_KEYS_LINE_BYTES: usize = 1 << 20;
-/// Spaces before a get's name, in a line that is not known to end.
+/// The most spaces before the name of a get in a line without an end.
 const MAX_LEADING_SPACES: usize = 100;
-/// First byte of the binary protocol.
+/// The first byte of the binary protocol.
 const BINARY: u8 = 0x80;
 impl Connection<'_> {
-    /// Carries out what stands in `input` from `begin` on, and moves `begin` behind it. Stops once
-    /// `reply` has `send_bytes`. What it says is durable.
+    /// Executes the requests in `input` from `begin` on, and moves `begin` after them. Stops when
+    /// `reply` has `send_bytes`. The effects of its replies are durable.
     pub fn carry_out(
         &mut self,
         input: &[u8],
@@ -48,10 +48,10 @@ impl Connection<'_> {
                     }
                     *begin += bytes;
                 }
-                Step::Swallow(left) => {
-                    let swallowed = rest.len().min(*left);
-                    *begin += swallowed;
-                    *left -= swallowed;
+                Step::Skip(left) => {
+                    let skipped = rest.len().min(*left);
+                    *begin += skipped;
+                    *left -= skipped;
                     if *left > 0 {
                         return Progress::Incomplete(0);
                     }
@@ -70,13 +70,11 @@ impl Connection<'_> {
         Progress::Incomplete(0)
     }
 
-    /// Carries out the line at the beginning of `input`; how many bytes it had, up to what the next
-    /// step is about.
+    /// Executes the line at the begin of `input`. Returns the number of its bytes up to the begin
+    /// of the next step's input.
     fn line(&mut self, input: &[u8], reply: &mut Vec<u8>) -> Option<usize> {
         if !self.has_begun && input.first() == Some(&BINARY) {
-            tracing::debug!(
-                "a client speaks memcached's binary protocol, which is not spoken here"
-            );
+            tracing::debug!("a client uses memcached's binary protocol; its connection is closed");
             self.is_closing = true;
             return None;
         }
@@ -94,7 +92,7 @@ impl Connection<'_> {
         self.step = match text::command(self, line, reply) {
             Next::Line => Step::Line,
             Next::Block(block) => Step::Block(block),
-            Next::Swallow(bytes) => Step::Swallow(bytes),
+            Next::Skip(bytes) => Step::Skip(bytes),
             Next::Keys(at, keys) => {
                 let bytes = line.len() - at;
                 self.step = Step::Keys(Keys { bytes, tail_bytes: end + 1 - line.len(), ..keys });
@@ -108,7 +106,7 @@ impl Connection<'_> {
         Some(end + 1)
     }
 
-    /// Closes the connection if a line has no end within its limit.
+    /// Closes the connection if a line without an end exceeds its limit.
     fn check_unended(&mut self, input: &[u8], reply: &mut Vec<u8>) {
         if input.len() <= MAX_LINE_BYTES {
             return;
@@ -124,7 +122,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Stores a value whose data have come, with the end of a line behind them.
+    /// Stores a value; `data` has its bytes and a line end.
     fn block(&self, block: &Block, data: &[u8], reply: &mut Vec<u8>) {
         let Block { write, answer, .. } = block;
         self.count(Counter::Set);
@@ -138,7 +136,7 @@ impl Connection<'_> {
         let outcome = match storage::store(self.server, write, bytes, max_item_bytes) {
             Ok(outcome) => outcome,
             Err(failure) => {
-                // What was there is not what the client means to be there.
+                // The client wants to replace the old value, so it must not remain.
                 if write.mode == storage::Mode::Set && failure.is_no_memory() {
                     let _ = storage::delete(self.server, &write.key);
                 }

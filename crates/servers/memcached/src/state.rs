@@ -1,4 +1,4 @@
-//! What all connections of this protocol share.
+//! The state that all connections of this protocol share.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,14 +9,14 @@ use parking_lot::Mutex;
 
 use crate::counters::Counters;
 
-/// The version that clients are told: whose protocol it is.
+/// The version of memcached that this server follows.
 pub(crate) const VERSION: &str = "1.6.18";
-/// A value, with its key and what memcached keeps of it, is no longer than this unless it is set.
+/// The default limit of a value, with its key and overhead.
 const DEFAULT_MAX_ITEM_BYTES: usize = 1 << 20;
-/// And it is set to no more than this, which is memcached's own limit.
+/// The largest limit, which is memcached's.
 const LARGEST_MAX_ITEM_BYTES: usize = 1 << 30;
 
-/// What all connections of this protocol share.
+/// The state that all connections of this protocol share.
 #[derive(Debug)]
 pub struct State {
     pub(crate) counters: Counters,
@@ -25,8 +25,7 @@ pub struct State {
 }
 
 impl State {
-    /// A value may be so long, with its key and what memcached keeps of it; none for memcached's
-    /// limit.
+    /// `max_item_bytes` limits a value with its key and overhead; `None` for memcached's default.
     pub fn new(max_item_bytes: Option<u64>) -> Self {
         let max_item_bytes = max_item_bytes.map_or(DEFAULT_MAX_ITEM_BYTES, |bytes| {
             usize::try_from(bytes).unwrap_or(usize::MAX).min(LARGEST_MAX_ITEM_BYTES)
@@ -35,25 +34,25 @@ impl State {
     }
 }
 
-/// What a connection works with.
+/// The parts of the server that a connection uses.
 #[derive(Clone, Copy)]
 pub struct Server<'run> {
-    /// Clients' keys.
+    /// The keys of clients.
     pub store: &'run Store,
-    /// What servers of all protocols count.
+    /// The statistics of all protocols.
     pub stats: &'run Stats,
-    /// Says that HTTP requests come where none belong.
+    /// Raised by HTTP requests on a port of another protocol.
     pub web_request_alarm: &'run Alarm,
-    /// What connections of this protocol share.
+    /// The state that connections of this protocol share.
     pub state: &'run State,
 }
 
-/// When the flush that waits is due, in milliseconds of the store's clock; `u64::MAX` if none
-/// waits.
+/// The time of the delayed flush, in milliseconds of the store's clock; `u64::MAX` if there is
+/// none.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     pub(crate) due_at: AtomicU64,
-    /// Held by who flushes.
+    /// Held during a flush.
     pub(crate) turn: Mutex<()>,
 }
 
@@ -64,10 +63,10 @@ impl Default for Waiting {
 }
 
 impl Waiting {
-    /// In place of what waits already.
+    /// Sets the time, and replaces an earlier one.
     pub(crate) fn wait_until(&self, due_at: u64) {
         let _turn = self.turn.lock();
-        // Relaxed: only the moment itself matters, and who finds that it has come takes the lock.
+        // Relaxed: only the time matters, and a thread that finds that it has come takes the lock.
         self.due_at.store(due_at, Ordering::Relaxed);
     }
 }

@@ -1,7 +1,7 @@
-//! What memcached's clients are told by `stats`, and the counters behind it.
+//! The replies to `stats`.
 //!
-//! Only what means something here is told: there are no slabs, no recency list and no eviction of
-//! memcached's kind.
+//! Only figures with a meaning here are sent: there are no slabs, no recency list and no eviction
+//! of memcached's kind.
 
 use std::sync::atomic::Ordering;
 
@@ -12,32 +12,36 @@ use pando_net::stats::Count;
 use crate::counters;
 use crate::state::{Server, State, VERSION};
 
-/// Tells in `reply` what `stats` with this word, or without one, tells; `false` if nobody knows the
-/// word.
-pub(crate) fn tell(server: Server<'_>, about: Option<&[u8]>, reply: &mut Vec<u8>) -> Result<bool> {
+/// Writes the reply to `stats` with this argument, or without one; `false` if the argument is
+/// unknown.
+pub(crate) fn reply_to(
+    server: Server<'_>,
+    about: Option<&[u8]>,
+    reply: &mut Vec<u8>,
+) -> Result<bool> {
     let state = server.state;
-    let mut tell = |name: &str, value: &str| {
+    let mut line = |name: &str, value: &str| {
         reply.extend_from_slice(format!("STAT {name} {value}\r\n").as_bytes());
     };
     match about {
-        None => general(server, &mut tell)?,
-        Some(b"settings") => settings(state, &mut tell),
-        // There are none; this is what memcached tells before it has any.
+        None => general(server, &mut line)?,
+        Some(b"settings") => settings(state, &mut line),
+        // There are no slabs. This is memcached's reply before it has any.
         Some(b"items") => {}
         Some(b"slabs") => {
-            tell("active_slabs", "0");
-            tell("total_malloced", "0");
+            line("active_slabs", "0");
+            line("total_malloced", "0");
         }
-        Some(b"sizes") => tell("sizes_status", "disabled"),
+        Some(b"sizes") => line("sizes_status", "disabled"),
         Some(_) => return Ok(false),
     }
     reply.extend_from_slice(b"END\r\n");
     Ok(true)
 }
 
-fn general(server: Server<'_>, tell: &mut impl FnMut(&str, &str)) -> Result<()> {
+fn general(server: Server<'_>, line: &mut impl FnMut(&str, &str)) -> Result<()> {
     let counters = &server.state.counters;
-    // Relaxed: as above.
+    // Relaxed: figures order nothing.
     let connections = counters.connections.load(Ordering::Relaxed);
     let total_connections = counters.total_connections.load(Ordering::Relaxed);
     let usage = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
@@ -52,18 +56,18 @@ fn general(server: Server<'_>, tell: &mut impl FnMut(&str, &str)) -> Result<()> 
         ("curr_connections", connections.to_string()),
         ("total_connections", total_connections.to_string()),
     ] {
-        tell(name, &value);
+        line(name, &value);
     }
     for (at, name) in counters::NAMES.iter().enumerate() {
-        tell(name, &counters.sum(at).to_string());
+        line(name, &counters.sum(at).to_string());
     }
-    tell("bytes", &server.store.pool().used_bytes().to_string());
-    tell("curr_items", &server.store.count(crate::item::DATABASE)?.to_string());
-    tell("evictions", &server.stats.since_reset().get(Count::Evicted).to_string());
+    line("bytes", &server.store.pool().used_bytes().to_string());
+    line("curr_items", &server.store.count(crate::item::DATABASE)?.to_string());
+    line("evictions", &server.stats.since_reset().get(Count::Evicted).to_string());
     Ok(())
 }
 
-fn settings(state: &State, tell: &mut impl FnMut(&str, &str)) {
+fn settings(state: &State, line: &mut impl FnMut(&str, &str)) {
     for (name, value) in [
         ("evictions", "off".to_owned()),
         ("cas_enabled", "yes".to_owned()),
@@ -75,6 +79,6 @@ fn settings(state: &State, tell: &mut impl FnMut(&str, &str)) {
         ("binding_protocol", "ascii".to_owned()),
         ("item_size_max", state.max_item_bytes.to_string()),
     ] {
-        tell(name, &value);
+        line(name, &value);
     }
 }

@@ -1,5 +1,4 @@
-//! What the storage and counting commands do to a value, in the text protocol and by meta commands
-//! alike.
+//! The storage and counting operations on a value, for the text protocol and the meta commands.
 
 use pando_keyspace::failure::{NO_MEMORY, Result};
 use pando_keyspace::layout::Kind;
@@ -10,52 +9,52 @@ use crate::item::{self, About, Found, Marks};
 use crate::parse;
 use crate::state::Server;
 
-/// Under which condition a value is stored, and how.
+/// The condition and the way of storing a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Whatever is there.
+    /// Always.
     Set,
-    /// If nothing is there.
+    /// If there is no value.
     Add,
-    /// If a value is there.
+    /// If there is a value.
     Replace,
-    /// Behind the value that is there.
+    /// After the existing value.
     Append,
-    /// Before the value that is there.
+    /// Before the existing value.
     Prepend,
-    /// If the value that is there has the cas that was named.
+    /// If the existing value has the given cas.
     Compare,
 }
 
 /// A value to be stored.
 #[derive(Debug)]
 pub(crate) struct Write {
-    /// Where.
+    /// Its key.
     pub key: Vec<u8>,
-    /// How.
+    /// The condition and the way.
     pub mode: Mode,
     /// The client's flags.
     pub flags: u32,
-    /// When it expires, in milliseconds of the store's clock.
+    /// The expiry time, in milliseconds of the store's clock.
     pub expires_at: Option<u64>,
-    /// The cas that the value there must have; 0 for none.
+    /// The required cas of the existing value; 0 for none.
     pub cas: u64,
-    /// Whether an older cas will do, for a value that is stale at once.
+    /// Whether an older cas is allowed; then the new value is stale at once.
     pub may_be_stale: bool,
-    /// Whether the key came in base64.
+    /// Whether the key arrived in base64.
     pub is_binary_key: bool,
 }
 
-/// What became of it.
+/// The result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It is there, with this cas.
+    /// The value is stored with this cas.
     Done(u64),
-    /// The condition did not hold.
+    /// The condition is false.
     Refused,
-    /// The value there has another cas.
+    /// The existing value has another cas.
     OtherCas,
-    /// There is no value whose cas could match.
+    /// There is no value to compare with.
     Missing,
 }
 
@@ -70,7 +69,8 @@ pub(crate) fn begin<'server>(
     Ok(server.store.begin(held, server.store.clock().now_ms()))
 }
 
-/// As [`begin`], of one that may write: if there is no more memory, keys go or it is refused.
+/// As [`begin`], for a command that may need memory. At the memory limit keys are evicted, or the
+/// command is refused.
 pub(crate) fn begin_storing<'server>(
     server: Server<'server>,
     key: &[u8],
@@ -81,7 +81,7 @@ pub(crate) fn begin_storing<'server>(
     }
 }
 
-/// Stores a value, if its condition holds. A value may be so long as `max_item_bytes` says.
+/// Stores a value if its condition holds. `max_item_bytes` limits its length.
 pub(crate) fn store(
     server: Server<'_>,
     write: &Write,
@@ -89,7 +89,7 @@ pub(crate) fn store(
     max_item_bytes: usize,
 ) -> Result<Outcome> {
     let mut transaction = begin_storing(server, &write.key)?;
-    // A value that is set whatever is there needs no look.
+    // `set` does not depend on the existing value.
     let found = match write.mode {
         Mode::Set => Found::Nothing,
         _ => item::find(&transaction, &write.key)?,
@@ -141,7 +141,7 @@ pub(crate) fn store(
     Ok(Outcome::Done(about.cas))
 }
 
-/// Removes the value at a key, if memcached's clients can see one; whether they could.
+/// Removes the value at a key if memcached's clients can see one, and returns whether they could.
 pub(crate) fn delete(server: Server<'_>, key: &[u8]) -> Result<bool> {
     let mut transaction = begin(server, key, Access::Exclusive)?;
     let space = transaction.space(item::DATABASE);
@@ -154,21 +154,21 @@ pub(crate) fn delete(server: Server<'_>, key: &[u8]) -> Result<bool> {
     Ok(is_there)
 }
 
-/// What became of a count.
+/// The result of a count.
 #[derive(Debug)]
 pub(crate) enum Counted {
-    /// The number, and the value that now is to be put.
+    /// The number, and the new value, which must be put.
     Number(u64, About, Vec<u8>),
-    /// The value there is no number.
+    /// The existing value is not a number.
     NotANumber,
-    /// The value there has another cas.
+    /// The existing value has another cas.
     Exists,
-    /// There is no value; what there is, if that is anything.
+    /// There is no value. The key's content may be a collection.
     NotFound(Found),
 }
 
-/// Counts up or down; `cas` as in [`Write`]. Up goes round at 2⁶⁴, down stops at 0. The value keeps
-/// its length if the number is shorter: spaces follow it.
+/// Counts up or down; `cas` as in [`Write`]. Counting up wraps at 2⁶⁴, and counting down stops at
+/// 0. If the number is shorter than the value, spaces after it keep the length.
 pub(crate) fn count(
     transaction: &Transaction<'_>,
     key: &[u8],
@@ -180,7 +180,7 @@ pub(crate) fn count(
         Found::Item(about, bytes) => (about, bytes),
         other => return Ok(Counted::NotFound(other)),
     };
-    // In memcached's order: the cas of an empty value is not looked at.
+    // In memcached's order: an empty value is refused before its cas is compared.
     if bytes.is_empty() {
         return Ok(Counted::NotANumber);
     }
@@ -195,7 +195,7 @@ pub(crate) fn count(
         bytes.fill(b' ');
         bytes[..digits.len()].copy_from_slice(digits);
     } else {
-        // Memcached makes a new value then.
+        // Memcached creates a new value then.
         bytes = digits.to_vec();
         about.marks = Marks::default();
     }
@@ -203,7 +203,7 @@ pub(crate) fn count(
     Ok(Counted::Number(number, about, bytes))
 }
 
-/// Gives the value at a key another time to expire; whether there is one.
+/// Changes the expiry time of the value at a key, and returns whether there is one.
 pub(crate) fn touch(server: Server<'_>, key: &[u8], expires_at: Option<u64>) -> Result<bool> {
     let mut transaction = begin(server, key, Access::Exclusive)?;
     let Found::Item(about, bytes) = item::find(&transaction, key)? else { return Ok(false) };

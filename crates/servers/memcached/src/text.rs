@@ -17,7 +17,7 @@ const BAD_FORMAT: &str = "CLIENT_ERROR bad command line format";
 const BAD_TIME: &str = "CLIENT_ERROR invalid exptime argument";
 const ERROR: &str = "ERROR";
 
-/// Carries out a line.
+/// Executes a line.
 pub(crate) fn command(connection: &mut Connection<'_>, line: &[u8], reply: &mut Vec<u8>) -> Next {
     let words = parse::words(line);
     let Some(&name) = words.first().filter(|name| name.len() >= 2) else {
@@ -25,7 +25,7 @@ pub(crate) fn command(connection: &mut Connection<'_>, line: &[u8], reply: &mut 
     };
     let begin = reply.len();
     let mut is_quiet = words.last() == Some(&&b"noreply"[..]);
-    // There it may be the key.
+    // There "noreply" may be the key.
     is_quiet &= name != b"delete" || words.len() > 2;
     let takes = |least: usize, most: usize| (least..=most).contains(&words.len());
     let storing = match name {
@@ -42,7 +42,7 @@ pub(crate) fn command(connection: &mut Connection<'_>, line: &[u8], reply: &mut 
     {
         return update(connection, &words, mode, is_quiet, reply);
     }
-    let said = match name {
+    let answer = match name {
         b"get" | b"bget" if takes(2, usize::MAX) => {
             return keys(connection, line, false, false, reply);
         }
@@ -57,7 +57,7 @@ pub(crate) fn command(connection: &mut Connection<'_>, line: &[u8], reply: &mut 
                 b"md" => meta::delete(line),
                 b"ma" => meta::count(line),
                 b"me" => meta::debug(line),
-                _ => tell(line),
+                _ => stats(line),
             };
             if let Err(failure) = done {
                 reply.truncate(begin);
@@ -74,10 +74,10 @@ pub(crate) fn command(connection: &mut Connection<'_>, line: &[u8], reply: &mut 
         b"delete" if takes(2, 4) => delete(connection, &words, is_quiet),
         b"touch" if takes(3, 4) => touch(connection, &words),
         b"flush_all" if takes(1, 3) => flush_all(connection, &words, is_quiet),
-        // What is written down is set where the server is started.
+        // The server's log level is set by its options, so this has no effect.
         b"verbosity" if takes(2, 3) => {
             let is_number = parse::parse_u32(words[1]).is_some();
-            Ok(Said::Words(if is_number { "OK" } else { BAD_FORMAT }))
+            Ok(Reply::Words(if is_number { "OK" } else { BAD_FORMAT }))
         }
         _ if words.last().is_some_and(|word| web_request::is_version(word)) => {
             connection.server.web_request_alarm.raise(&connection.peer);
@@ -85,10 +85,10 @@ pub(crate) fn command(connection: &mut Connection<'_>, line: &[u8], reply: &mut 
         }
         _ => return Next::answered(reply, ERROR),
     };
-    match said {
+    match answer {
         _ if is_quiet => {}
-        Ok(Said::Words(words)) => say(reply, words),
-        Ok(Said::Number(number)) => {
+        Ok(Reply::Words(words)) => say(reply, words),
+        Ok(Reply::Number(number)) => {
             push_number(reply, number);
             say(reply, "");
         }
@@ -97,13 +97,13 @@ pub(crate) fn command(connection: &mut Connection<'_>, line: &[u8], reply: &mut 
     Next::Line
 }
 
-/// The line that answers a command.
-enum Said {
+/// The reply line of a command.
+enum Reply {
     Words(&'static str),
     Number(u64),
 }
 
-/// Where the keys of a get begin, if all are keys.
+/// The position of a get's keys, after checking that all are keys.
 fn keys(
     connection: &Connection<'_>,
     line: &[u8],
@@ -128,8 +128,8 @@ fn keys(
     Next::Keys(line.len() - rest.0.len(), Keys { bytes: 0, tail_bytes: 0, has_cas, touch })
 }
 
-/// Answers keys that stand in `input`, until there are `send_bytes` of replies; how many bytes of
-/// it are done with.
+/// Answers the keys in `input` until there are `send_bytes` of replies, and returns the number of
+/// bytes that are done.
 pub(crate) fn retrieve(
     connection: &mut Connection<'_>,
     keys: Keys,
@@ -233,17 +233,17 @@ fn update(
     let server = connection.server;
     if item::item_bytes(key, flags, bytes) > server.state.max_item_bytes {
         connection.count(Counter::TooLarge);
-        // What was there is not what the client means to be there.
+        // The client wants to replace the old value, so it must not remain.
         if mode == Mode::Set
             && let Err(failure) = storage::delete(server, key)
         {
             if !is_quiet {
                 server_error(reply, &failure);
             }
-            return Next::Swallow(bytes + 2);
+            return Next::Skip(bytes + 2);
         }
         let why = "SERVER_ERROR object too large for cache";
-        return refuse(reply, why, Next::Swallow(bytes + 2));
+        return refuse(reply, why, Next::Skip(bytes + 2));
     }
     let clock = server.store.clock();
     let write = Write {
@@ -258,69 +258,69 @@ fn update(
     Next::Block(Box::new(Block { write, bytes, answer: Answer::Text { is_quiet } }))
 }
 
-fn count(connection: &Connection<'_>, words: &Words<'_>, is_up: bool) -> Result<Said> {
+fn count(connection: &Connection<'_>, words: &Words<'_>, is_up: bool) -> Result<Reply> {
     let key = words[1];
     if key.len() > MAX_KEY_BYTES {
-        return Ok(Said::Words(BAD_FORMAT));
+        return Ok(Reply::Words(BAD_FORMAT));
     }
     let Some(delta) = parse::parse_u64(words[2]) else {
-        return Ok(Said::Words("CLIENT_ERROR invalid numeric delta argument"));
+        return Ok(Reply::Words("CLIENT_ERROR invalid numeric delta argument"));
     };
     let mut transaction = storage::begin_storing(connection.server, key)?;
     let (number, about, bytes) = match storage::count(&transaction, key, is_up, delta, 0)? {
         Counted::Number(number, about, bytes) => (number, about, bytes),
-        Counted::NotANumber => return Ok(Said::Words(NOT_A_NUMBER)),
+        Counted::NotANumber => return Ok(Reply::Words(NOT_A_NUMBER)),
         Counted::NotFound(_) | Counted::Exists => {
             connection.count(counter_of(is_up, false));
-            return Ok(Said::Words("NOT_FOUND"));
+            return Ok(Reply::Words("NOT_FOUND"));
         }
     };
     item::put(&mut transaction, key, &about, &bytes)?;
     transaction.commit()?;
     connection.count(counter_of(is_up, true));
-    Ok(Said::Number(number))
+    Ok(Reply::Number(number))
 }
 
-fn delete(connection: &Connection<'_>, words: &Words<'_>, is_quiet: bool) -> Result<Said> {
-    // A time that had to be 0 stood behind the key once.
+fn delete(connection: &Connection<'_>, words: &Words<'_>, is_quiet: bool) -> Result<Reply> {
+    // In old versions a time of 0 followed the key.
     let is_valid = match &words[2..] {
         [] => true,
         [word] => *word == b"0" || is_quiet,
         [word, ..] => *word == b"0" && is_quiet,
     };
     if !is_valid {
-        return Ok(Said::Words(
+        return Ok(Reply::Words(
             "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]",
         ));
     }
     if words[1].len() > MAX_KEY_BYTES {
-        return Ok(Said::Words(BAD_FORMAT));
+        return Ok(Reply::Words(BAD_FORMAT));
     }
     let is_deleted = storage::delete(connection.server, words[1])?;
     connection.count(if is_deleted { Counter::DeleteHits } else { Counter::DeleteMisses });
-    Ok(Said::Words(if is_deleted { "DELETED" } else { "NOT_FOUND" }))
+    Ok(Reply::Words(if is_deleted { "DELETED" } else { "NOT_FOUND" }))
 }
 
-fn touch(connection: &Connection<'_>, words: &Words<'_>) -> Result<Said> {
+fn touch(connection: &Connection<'_>, words: &Words<'_>) -> Result<Reply> {
     if words[1].len() > MAX_KEY_BYTES {
-        return Ok(Said::Words(BAD_FORMAT));
+        return Ok(Reply::Words(BAD_FORMAT));
     }
-    let Some(seconds) = parse::parse_i32(words[2]) else { return Ok(Said::Words(BAD_TIME)) };
+    let Some(seconds) = parse::parse_i32(words[2]) else { return Ok(Reply::Words(BAD_TIME)) };
     let clock = connection.server.store.clock();
     let expires_at = expiry::expires_at(clock, clock.now_ms(), seconds);
     let is_touched = storage::touch(connection.server, words[1], expires_at)?;
     connection.count(Counter::Touch);
     connection.count(if is_touched { Counter::TouchHits } else { Counter::TouchMisses });
-    Ok(Said::Words(if is_touched { "TOUCHED" } else { "NOT_FOUND" }))
+    Ok(Reply::Words(if is_touched { "TOUCHED" } else { "NOT_FOUND" }))
 }
 
-fn flush_all(connection: &Connection<'_>, words: &Words<'_>, is_quiet: bool) -> Result<Said> {
+fn flush_all(connection: &Connection<'_>, words: &Words<'_>, is_quiet: bool) -> Result<Reply> {
     connection.count(Counter::Flush);
     let seconds = match words.len() - usize::from(is_quiet) {
         1 => Some(0),
         _ => parse::parse_i32(words[1]),
     };
-    let Some(seconds) = seconds else { return Ok(Said::Words(BAD_TIME)) };
+    let Some(seconds) = seconds else { return Ok(Reply::Words(BAD_TIME)) };
     let clock = connection.server.store.clock();
     match expiry::expires_at(clock, clock.now_ms(), seconds) {
         Some(due_at) if due_at > clock.now_ms() => {
@@ -328,17 +328,17 @@ fn flush_all(connection: &Connection<'_>, words: &Words<'_>, is_quiet: bool) -> 
         }
         _ => flush::flush(connection.server)?,
     }
-    Ok(Said::Words("OK"))
+    Ok(Reply::Words("OK"))
 }
 
-fn tell(Line { connection, words, reply }: Line<'_, '_>) -> Result<()> {
+fn stats(Line { connection, words, reply }: Line<'_, '_>) -> Result<()> {
     match words.get(1) {
         Some(&b"reset") => {
             connection.server.state.counters.reset();
             say(reply, "RESET");
         }
         about => {
-            if !stats::tell(connection.server, about.copied(), reply)? {
+            if !stats::reply_to(connection.server, about.copied(), reply)? {
                 say(reply, ERROR);
             }
         }
