@@ -10,7 +10,7 @@
 //! byte      0      1 .. 7                     8     9 .. 16               ..
 //! element   0x80   collection (56 bits)       0     hash of the field     field        Field
 //!                                             1     field                              Ordered
-//!                                             2     score, in its order   member       Scored
+//!                                             2     ordered bits of score member       Scored
 //! piece     0x80   string (56 bits)           3     index (9 .. 12)                    (no more)
 //! ```
 //!

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! byte   0             8          12         16
-//! 0      "PANDOSNP"    version    0          moment, ms of the system's clock
+//! 0      "PANDOSNP"    version    0          time, ms of the system's clock
 //! 24     blocks
 //!
 //! block  bytes (4)  crc32 of them (4)  entries

@@ -103,12 +103,12 @@ impl Stripe {
     /// Notifies watchers and removes them, and removes those whose clients are gone.
     fn notify(&mut self, is_meant: impl Fn(&Watcher) -> bool) {
         self.watchers.retain(|watcher| {
-            let is_told = is_meant(watcher);
-            if is_told {
+            let is_notified = is_meant(watcher);
+            if is_notified {
                 // Relaxed: it is read under the same lock.
                 watcher.changed.store(true, Ordering::Relaxed);
             }
-            !is_told && watcher.is_wanted()
+            !is_notified && watcher.is_wanted()
         });
     }
 

@@ -165,8 +165,8 @@ mod tests {
         histogram.add_to(&mut latencies);
         assert_eq!(latencies.count(), 10_001);
         for (share, exact) in [(0.0, 100), (0.5, 500_000), (0.99, 990_000), (0.999, 999_000)] {
-            let told = latencies.quantile(share).unwrap();
-            assert!(told >= exact && told <= exact + exact / 8, "{share}: {told}");
+            let found = latencies.quantile(share).unwrap();
+            assert!(found >= exact && found <= exact + exact / 8, "{share}: {found}");
         }
         assert_eq!(latencies.quantile(1.0), Some(MOST));
         assert_eq!(latencies.below_power(10), 10);

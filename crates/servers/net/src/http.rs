@@ -132,6 +132,6 @@ async fn converse(stream: TcpStream, site: Arc<impl Site>, is_private: bool) {
         .serve_connection(TokioIo::new(stream), service);
     let ended = tokio::time::timeout(CONNECTION_PATIENCE, connection).await;
     if let Ok(Err(error)) = ended {
-        tracing::debug!(%error, "an HTTP connection broke");
+        tracing::debug!(%error, "an HTTP connection failed");
     }
 }

@@ -420,7 +420,7 @@ mod tests {
         for (name, value) in [("appendonly", "yes"), ("appendfsync", "always"), ("save", "1 1")] {
             let why = config.set_at_start(name, value).unwrap_err();
             assert!(why.contains("only the value"), "{name}: {why}");
-            assert!(!config.select(|one| one == name).iter().any(|(_, told)| told == value));
+            assert!(!config.select(|one| one == name).iter().any(|(_, text)| text == value));
         }
         config.set_at_start("databases", "16").unwrap();
         assert_eq!(config.number(MAX_CLIENTS), 10_000);

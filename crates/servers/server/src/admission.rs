@@ -1,5 +1,4 @@
-//! Who is let in: no more clients than may be, and nobody from elsewhere while there is no
-//! password.
+//! Admission of clients: at most `maxclients`, and without a password only clients on this machine.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,10 +24,10 @@ the '--protected-mode no' option. 4) Setup a an authentication password for the 
 You only need to do one of the above things in order for the server to start accepting connections \
 from the outside.\r\n";
 
-/// Lets a client in, or tells it why not.
+/// Accepts a client, or refuses it with an error.
 pub(crate) fn admit(server: &Server, client: &Client) -> Option<Arc<clients::Client>> {
     let is_protected = server.config.number(config::PROTECTED_MODE) != 0;
-    // Clients of memcached are never asked for a password, so none protects from them.
+    // Clients of memcached need no password, so a password does not protect from them.
     let is_open = server.needs_password() && client.dialect() != Dialect::Memcached;
     if is_protected && !is_open && !client.address().is_here {
         client.refuse(PROTECTED);
@@ -48,11 +47,11 @@ fn refused(server: &Server) -> Option<Arc<clients::Client>> {
     None
 }
 
-/// A client that was let in; dropped, it has gone, in whatever way.
+/// An accepted client. The drop ends its accounting, however the connection ended.
 pub(crate) struct Admitted {
-    /// What event loops share.
+    /// The state that event loops share.
     pub shared: Arc<Shared>,
-    /// What others may know of it.
+    /// The entry that other threads may read.
     pub client: Arc<clients::Client>,
     connections: Arc<AtomicUsize>,
 }

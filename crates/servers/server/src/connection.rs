@@ -1,4 +1,4 @@
-//! A connection of any protocol, from its accept on.
+//! The connections of all protocols, from accept on.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -12,21 +12,21 @@ use tokio::net::{TcpStream, UnixStream};
 
 use crate::shared::Shared;
 
-/// A connection that was accepted, on no event loop yet.
+/// An accepted connection that is not on an event loop yet.
 pub(crate) struct Client {
     stream: Stream,
     dialect: Dialect,
     address: Address,
 }
 
-/// What a client speaks.
+/// The protocol of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
-    /// Redis's.
+    /// Redis's protocol.
     Redis,
-    /// Redis's, over TLS.
+    /// Redis's protocol over TLS.
     RedisOverTls,
-    /// Memcached's, the text one.
+    /// Memcached's text protocol.
     Memcached,
 }
 
@@ -71,12 +71,12 @@ impl Client {
         &self.address
     }
 
-    /// Tells it why it is not let in, if that can be said at once and it would understand.
+    /// Sends an error, if this needs no wait and the client would understand it.
     pub(crate) fn refuse(&self, words: &[u8]) {
         if self.dialect != Dialect::Redis {
             return;
         }
-        // It is let go whether it heard or not.
+        // The connection is closed in both cases.
         let _ = match &self.stream {
             Stream::Tcp(stream) => (&*stream).write(words),
             Stream::Unix(stream) => (&*stream).write(words),
@@ -84,7 +84,7 @@ impl Client {
     }
 }
 
-/// Serves a client until either side ends it.
+/// Serves a client until the client or the server ends the connection.
 pub(crate) async fn serve(shared: &Shared, entry: &Arc<clients::Client>, client: Client) {
     let redis = &shared.redis;
     let served = match client.stream {
@@ -109,6 +109,6 @@ pub(crate) async fn serve(shared: &Shared, entry: &Arc<clients::Client>, client:
         },
     };
     if let Err(error) = served {
-        tracing::debug!(%error, client = entry.id, "a connection broke");
+        tracing::debug!(%error, client = entry.id, "a connection failed");
     }
 }

@@ -1,10 +1,10 @@
-//! Serves ordered maps over the Redis and memcached protocols. What is acknowledged survives the
-//! death of the process, and the next one has it all at once, whatever its size.
+//! Serves ordered maps over the Redis and memcached protocols. Acknowledged writes survive the end
+//! of the process. The next process has them at once, whatever the size of the pool.
 //!
-//! The protocols are crates of their own (`pando-redis`, `pando-memcached`), over what is stored
-//! (`pando-keyspace`) and what servers share (`pando-net`). This one ties them together: `run.rs`
-//! starts and ends it, `connection.rs` and `admission.rs` let clients in, `site` tells of it over
-//! HTTP.
+//! Other crates have the protocols (`pando-redis`, `pando-memcached`), the stored data
+//! (`pando-keyspace`) and the parts that servers share (`pando-net`). This crate combines them:
+//! `run.rs` starts and stops the server, `connection.rs` and `admission.rs` accept clients, `site`
+//! reports over HTTP.
 
 mod admission;
 mod connection;
@@ -25,13 +25,13 @@ pub use pando_net::tls::TlsOptions;
 pub use self::options::Options;
 pub use self::serve_error::ServeError;
 
-/// Serves until it is told to stop by SIGTERM, SIGINT or a client's SHUTDOWN, then closes the pool.
-/// On SIGUSR2 the process becomes the program that is at its path by then, which goes on with the
-/// same sockets, so this does not return.
+/// Serves until SIGTERM, SIGINT or a client's SHUTDOWN, then closes the pool. On SIGUSR2 the
+/// process executes the program that is then at its path. That program continues with the same
+/// sockets, so this function does not return.
 ///
 /// # Errors
 ///
-/// [`ServeError`]: what cannot be opened, listened at or set, and why.
+/// [`ServeError`]: the part that cannot be opened, bound or set, and the reason.
 pub fn serve(options: &Options) -> Result<(), ServeError> {
     run::serve(options)
 }

@@ -1,4 +1,4 @@
-//! How the server is run.
+//! The options of the server.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -6,41 +6,40 @@ use std::path::PathBuf;
 use pando::PoolOptions;
 use pando_net::tls::TlsOptions;
 
-/// How the server is run.
+/// The options of the server.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The pool's file; none for anonymous memory, which ends with the server.
+    /// The path of the pool; `None` for anonymous memory, which ends with the server.
     pub pool: Option<PathBuf>,
-    /// How the pool is opened or created.
+    /// The options for opening or creating the pool.
     pub pool_options: PoolOptions,
     /// The index of a new store; `pando indexes` lists them.
     pub index: Option<String>,
-    /// Where clients of the Redis protocol connect.
+    /// Addresses for the Redis protocol.
     pub redis: Vec<SocketAddr>,
-    /// Where clients of the memcached protocol connect: they read and write database 0, and none is
-    /// asked who it is.
+    /// Addresses for the memcached protocol. Its clients use database 0 without authentication.
     pub memcached: Vec<SocketAddr>,
-    /// How long a value may be that a client of the memcached protocol sends, in bytes, with its
-    /// key and the 60 bytes or so that memcached counts besides; none for memcached's 1 MiB.
+    /// The longest value of the memcached protocol, in bytes, with its key and memcached's overhead
+    /// of about 60 bytes; `None` for memcached's default of 1 MiB.
     pub memcached_max_item_bytes: Option<u64>,
-    /// A socket in the file system for the Redis protocol.
+    /// The path of a socket for the Redis protocol.
     pub unix: Option<PathBuf>,
-    /// Where the page, the metrics and the status are served over HTTP, to whoever comes.
+    /// Addresses for the page, the metrics and the status over HTTP, without authentication.
     pub http: Vec<SocketAddr>,
-    /// Where SAVE and BGSAVE write; the pool's name with `.snapshot` behind it, unless it is said.
+    /// The path of snapshots; by default the pool's path with `.snapshot` appended.
     pub snapshot: Option<PathBuf>,
-    /// A snapshot that a new store begins with.
+    /// A snapshot to load into a new store.
     pub restore: Option<PathBuf>,
-    /// Whether a pool that cannot be trusted, or is damaged, is put aside under another name and a
-    /// new one begun from the newest snapshot that is whole; without one, from what can be read of
-    /// the old pool.
+    /// Whether to replace a damaged or untrusted pool. The old pool is kept under another name. The
+    /// new one is built from the newest complete snapshot, or, without one, from the readable part
+    /// of the old pool.
     pub recover: bool,
-    /// Event loops, a thread each; 0 for one a processor.
+    /// The number of event loops, each in its own thread; 0 for one for each processor.
     pub threads: usize,
-    /// Where and how clients of the Redis protocol connect over TLS.
+    /// Addresses and certificates for the Redis protocol over TLS.
     pub tls: Option<TlsOptions>,
-    /// Config parameters, as CONFIG SET names them, with what they are at first.
+    /// The names and initial values of config parameters.
     pub config: Vec<(String, String)>,
-    /// The file of the users, in the format of Redis's `aclfile`.
+    /// The file of users, in the format of Redis's `aclfile`.
     pub acl_file: Option<PathBuf>,
 }

@@ -1,8 +1,8 @@
-//! The main loop: who listens, which thread serves whom, how the server starts and ends.
+//! The start, the main loop and the end of the server.
 //!
-//! One event loop a thread. The first accepts, and hands each connection to the loop that has the
-//! fewest; there it stays, and its requests are carried out on that loop's thread, one after the
-//! other. Loops share the store and nothing else that a request waits for.
+//! Each event loop has its own thread. The first one accepts connections, and gives each to the
+//! loop with the fewest connections. The connection stays there, and its requests are executed on
+//! that thread in order. A request waits for other loops only in the store.
 
 use std::io;
 use std::num::NonZero;
@@ -31,11 +31,11 @@ use crate::serve_error::ServeError;
 use crate::shared::Shared;
 use crate::site::Observer;
 
-/// Between two looks for what has expired.
+/// The time between two sweeps for expired keys.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
-/// What a sweep may take of that; the processor's other work has the rest.
+/// The longest time of a sweep. The rest of the interval is free for other work.
 const SWEEP_TIME: Duration = Duration::from_millis(25);
-/// Records that a sweep removes before it looks at the time.
+/// The number of records that a sweep removes between two checks of the time.
 const SWEEP_BUDGET: usize = 256;
 
 /// A loop that serves connections.
@@ -44,25 +44,25 @@ struct Loop {
     connections: Arc<AtomicUsize>,
 }
 
-/// Event loops at most.
+/// The most event loops.
 const MAX_THREADS: usize = 1024;
 
-/// Why the server ends.
+/// The reason for the end of the server.
 enum End {
-    /// It was told to.
+    /// A signal or a command.
     Stopped,
-    /// It gives way to a new program.
+    /// Another program takes over.
     HandOver,
 }
 
 /// See [`crate::serve`].
 pub(crate) fn serve(options: &Options) -> Result<(), ServeError> {
     let mut listeners = Listeners::inherited();
-    // Who takes over goes on with what there is.
+    // The next program continues with the existing data.
     let mut restore = options.restore.as_deref().filter(|_| !listeners::is_successor());
     while let End::HandOver = run(options, &mut listeners, restore.take())? {
         let error = listeners.hand_over();
-        tracing::error!(%error, "no new program took over; going on");
+        tracing::error!(%error, "no new program took over; this one continues");
     }
     if let Some(path) = options.unix.as_deref().filter(|_| listeners.owns_unix()) {
         let _ = std::fs::remove_file(path);
@@ -70,7 +70,7 @@ pub(crate) fn serve(options: &Options) -> Result<(), ServeError> {
     Ok(())
 }
 
-/// Opens the store, loads a snapshot into it if one is named, serves, and closes it.
+/// Opens the store, loads a snapshot if the options have one, serves, and closes the store.
 fn run(
     options: &Options,
     listeners: &mut Listeners,
@@ -131,8 +131,8 @@ fn run(
         handles.push(handle);
     }
     let runtime = runtime()?;
-    let served = runtime.block_on(accept_until_told(options, listeners, &shared, &loops));
-    // Nobody is accepted any more; each loop ends when its connections have.
+    let served = runtime.block_on(accept_until_stopped(options, listeners, &shared, &loops));
+    // No more connections are accepted. Each loop ends when its connections have ended.
     let _ = stop.send(true);
     drop(loops);
     for handle in handles.into_iter().chain(http) {
@@ -146,12 +146,12 @@ fn run(
             server.store.close()?;
             tracing::info!("the pool is closed");
         }
-        None => tracing::error!("a thread still uses the pool; it is not closed in order"),
+        None => tracing::error!("a thread still uses the pool, so the pool is not closed"),
     }
     Ok(end)
 }
 
-/// Opens the store. One that cannot be trusted is recovered first, if that was asked for.
+/// Opens the store. With `--recover`, a store that cannot be trusted is recovered first.
 fn open(
     options: &Options,
     store_options: &StoreOptions,
@@ -167,29 +167,30 @@ fn open(
     if !options.recover {
         return Err(ServeError::Store(recover::advice(&failure, pool, snapshot)));
     }
-    tracing::warn!(error = %failure, "the pool cannot be used; recovering");
+    tracing::warn!(error = %failure, "the pool cannot be used; it is recovered");
     let Recovered { source, keys, kept } = recover::recover(pool, snapshot, store_options)?;
     let kept = kept.display();
     match source {
         Source::Snapshot(path, time_ms) => tracing::warn!(
             keys,
             snapshot = %path.display(),
-            moment = %recover::date(time_ms / 1000),
+            time = %recover::date(time_ms / 1000),
             %kept,
-            "recovered from a snapshot: what was written after its moment is lost. The old pool is kept"
+            "recovered from a snapshot. Writes after its time are lost. The old pool is kept"
         ),
         Source::Salvage(problems) => tracing::warn!(
             keys,
             problems,
             %kept,
-            "recovered from what could be read of the old pool, since there was no snapshot: keys may be missing, or \
-             have older values, and commands that were under way may be there in part. The old pool is kept"
+            "recovered from the readable part of the old pool, because there was no snapshot. Keys may be missing or \
+             have older values, and commands that were running may be incomplete. The old pool is kept"
         ),
     }
     Ok(Store::open(Some(pool), store_options)?)
 }
 
-/// Beside the pool, unless said otherwise; in memory there is no place that would do for all.
+/// By default the path is beside the pool. In memory there is no such place, so it is in the
+/// current directory.
 fn snapshot_path(options: &Options) -> PathBuf {
     match (&options.snapshot, &options.pool) {
         (Some(path), _) => path.clone(),
@@ -202,38 +203,38 @@ fn snapshot_path(options: &Options) -> PathBuf {
     }
 }
 
-/// Takes over what the options say of config parameters and users.
+/// Sets the config parameters and users that the options contain.
 fn configure(server: &Server, options: &Options) -> Result<(), ServeError> {
     let refused = |name: &str, value: &str, reason: String| ServeError::Config {
         name: name.to_owned(),
         value: value.to_owned(),
         reason,
     };
-    let begin = |name: &str, value: &str| {
+    let set_at_start = |name: &str, value: &str| {
         server.config.set_at_start(name, value).map_err(|reason| refused(name, value, reason))
     };
-    let tell = |name: &str, value: &str| {
+    let set = |name: &str, value: &str| {
         server.config.set_by_option(name, value).map_err(|reason| refused(name, value, reason))
     };
     let port = |addresses: &[std::net::SocketAddr]| addresses.first().map_or(0, |at| at.port());
-    tell("port", &port(&options.redis).to_string())?;
+    set("port", &port(&options.redis).to_string())?;
     let secured = options.tls.as_ref().map_or(0, |tls| port(&tls.addresses));
-    tell("tls-port", &secured.to_string())?;
+    set("tls-port", &secured.to_string())?;
     let bind: Vec<_> = options.redis.iter().map(|address| address.ip().to_string()).collect();
-    tell("bind", &bind.join(" "))?;
+    set("bind", &bind.join(" "))?;
     if let Some(path) = &options.unix {
-        tell("unixsocket", &path.to_string_lossy())?;
+        set("unixsocket", &path.to_string_lossy())?;
     }
-    // What returns is as durable as the medium makes it: `no` is Redis's word for a write that the
-    // death of the machine may take.
-    tell("appendfsync", if server.promise.survives_power { "always" } else { "no" })?;
+    // An acknowledged write is as durable as the medium allows. Redis's value `no` means that a
+    // failure of the machine may lose it.
+    set("appendfsync", if server.promise.survives_power { "always" } else { "no" })?;
     for (name, value) in &options.config {
-        begin(name, value)?;
+        set_at_start(name, value)?;
     }
     server.set_default_password(server.config.text(config::REQUIRE_PASS).as_bytes());
     if let Some(path) = &options.acl_file {
         let failed = |reason| ServeError::Users { path: path.display().to_string(), reason };
-        tell("aclfile", &path.to_string_lossy())?;
+        set("aclfile", &path.to_string_lossy())?;
         let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
         server.load_users(&text).map_err(failed)?;
     }
@@ -247,8 +248,8 @@ fn runtime() -> Result<tokio::runtime::Runtime, pando_net::Error> {
         .map_err(pando_net::Error::Start)
 }
 
-/// Accepts connections, and sweeps, until a signal says that it is enough.
-async fn accept_until_told(
+/// Accepts connections and sweeps until a signal ends the server.
+async fn accept_until_stopped(
     options: &Options,
     listeners: &mut Listeners,
     shared: &Shared,
@@ -278,7 +279,7 @@ async fn accept_until_told(
     let mut interrupt = signal(tokio::signal::unix::SignalKind::interrupt())?;
     tracing::info!("ready");
     let ending = |why: &str| {
-        tracing::info!(why, "ending: connections are closed, then the pool");
+        tracing::info!(why, "the server stops: connections are closed, then the pool");
         Ok(End::Stopped)
     };
     let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
@@ -289,8 +290,9 @@ async fn accept_until_told(
             client = accept_any(keepalive, &tcp, unix.as_ref()) => match client {
                 Ok(client) => hand_over(client, loops),
                 Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    // Out of descriptors, most likely: others may end meanwhile.
+                    tracing::warn!(%error, "a connection cannot be accepted");
+                    // The likely reason is a lack of descriptors. Other connections may end
+                    // meanwhile.
                     tokio::time::sleep(Duration::from_millis(10)).await;
                 }
             },
@@ -300,7 +302,7 @@ async fn accept_until_told(
             _ = interrupt.recv() => return ending("SIGINT"),
             _ = hand_over_signal.recv() => match listeners::can_hand_over() {
                 Ok(()) => return Ok(End::HandOver),
-                Err(error) => tracing::error!(%error, "the new program cannot be run; going on"),
+                Err(error) => tracing::error!(%error, "the new program cannot be executed; this one continues"),
             },
         }
     }
@@ -332,14 +334,14 @@ fn sweep_once(shared: &Shared) {
         }
     };
     if let Err(error) = sweep() {
-        tracing::warn!(%error, "the sweep was cut short");
+        tracing::warn!(%error, "the sweep was interrupted");
     }
     if let Err(error) = server.store.return_some_room() {
-        tracing::warn!(%error, "room that is not used cannot be returned");
+        tracing::warn!(%error, "unused space cannot be returned to the file system");
     }
 }
 
-/// Has the system ask a silent client every so many seconds whether it is there.
+/// Enables TCP keepalive, with a probe of a silent client each `every_s` seconds.
 fn keep_alive(stream: &tokio::net::TcpStream, every_s: u64) -> io::Result<()> {
     if every_s == 0 {
         return Ok(());
@@ -376,7 +378,7 @@ async fn accept_any(
 }
 
 fn hand_over(client: Client, loops: &[Loop]) {
-    // Relaxed: a wrong guess costs a little balance.
+    // Relaxed: a stale count only costs some balance.
     let least = loops.iter().min_by_key(|one| one.connections.load(Ordering::Relaxed));
     if let Some(least) = least {
         least.connections.fetch_add(1, Ordering::Relaxed);
@@ -384,7 +386,7 @@ fn hand_over(client: Client, loops: &[Loop]) {
     }
 }
 
-/// Serves what is handed over, until the loop is told to stop.
+/// Serves new connections of this loop until it is stopped.
 async fn serve_clients(
     shared: Arc<Shared>,
     mut clients: mpsc::UnboundedReceiver<Client>,

@@ -1,33 +1,33 @@
-//! Why the server does not run.
+//! The errors of the server.
 
 use pando_keyspace::failure::Failure;
 
-/// Why the server does not run.
+/// The reason why the server does not run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// The pool cannot be opened, or closed.
+    /// The store cannot be opened or closed.
     #[error("{0}")]
     Store(String),
-    /// Nobody can be listened to, or served.
+    /// A socket, TLS or a thread cannot be set up.
     #[error(transparent)]
     Net(#[from] pando_net::Error),
-    /// A config parameter cannot be what it is to be.
+    /// A value of a config parameter is not allowed.
     #[error("{name} cannot be '{value}': {reason}")]
     Config {
         /// Its name.
         name: String,
-        /// What it was to be.
+        /// The refused value.
         value: String,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// The users' file cannot be read.
-    #[error("the users cannot be loaded from {path}: {reason}")]
+    /// The file of users cannot be read.
+    #[error("the file of users {path} cannot be loaded: {reason}")]
     Users {
         /// The file.
         path: String,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
 }

@@ -1,4 +1,4 @@
-//! What the event loops of a server share.
+//! The state that the event loops share.
 
 use std::sync::Arc;
 
@@ -6,18 +6,18 @@ use pando_memcached::State;
 use pando_redis::Server;
 use tokio_rustls::TlsAcceptor;
 
-/// What the event loops share.
+/// The state that the event loops share.
 pub(crate) struct Shared {
-    /// The store, and what connections of Redis's protocol share.
+    /// The store, and the state that connections of Redis's protocol share.
     pub redis: Arc<Server>,
-    /// What connections of memcached's protocol share.
+    /// The state that connections of memcached's protocol share.
     pub memcached: State,
-    /// Who speaks TLS to clients, if anybody does.
+    /// The acceptor of TLS, if it is enabled.
     pub tls: Option<TlsAcceptor>,
 }
 
 impl Shared {
-    /// What a connection of memcached's protocol works with.
+    /// The parts that a connection of memcached's protocol uses.
     pub(crate) fn memcached(&self) -> pando_memcached::Server<'_> {
         pando_memcached::Server {
             store: &self.redis.store,

@@ -1,111 +1,111 @@
-//! What the server tells of itself as `/status.json`: the page and `pando top` show nothing else.
+//! The status of the server as `/status.json` has it. The page and `pando top` show only this.
 //!
-//! Fields may be added in later versions, and none changes its meaning.
+//! Later versions may add fields. No field changes its meaning.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The server at some moment.
+/// The status of the server at one point in time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Status {
-    /// The server's version.
+    /// The version of the server.
     pub version: String,
-    /// The number of its process.
+    /// The ID of its process.
     pub process_id: u32,
-    /// How long it has run, in seconds.
+    /// The time since its start, in seconds.
     pub uptime_seconds: u64,
-    /// How often its store has been opened, this time included.
+    /// The number of times that its store was opened, including this one.
     pub starts: u64,
-    /// What is durable when a reply goes out.
+    /// The durability of acknowledged writes.
     pub durability: Durability,
-    /// The pool's memory.
+    /// The memory of the pool.
     pub memory: Memory,
-    /// Keys of all databases, expired ones that were not removed yet among them; none until they
-    /// were counted.
+    /// The number of keys in all databases, including expired ones that are not removed yet; `None`
+    /// before the first count.
     pub keys: Option<u64>,
-    /// Clients that are connected.
+    /// The number of connected clients.
     pub connected_clients: u64,
-    /// What was counted since the server started, by name: `commands`, `hits`, `misses`, ...
+    /// Counters since the server's start, by name: `commands`, `hits`, `misses`, ...
     pub totals: BTreeMap<String, u64>,
-    /// The last seconds, at most [`SECONDS`], the latest last.
+    /// The last seconds, at most [`SECONDS`], in order of time.
     pub seconds: Vec<Second>,
-    /// The commands that took most time since the server started, at most [`COMMANDS`], the most
-    /// first.
+    /// The commands with the largest total time since the server's start, at most [`COMMANDS`], in
+    /// descending order.
     pub commands: Vec<CommandStatus>,
-    /// What was found when the tree was last walked.
+    /// The result of the last walk over the tree.
     pub shape: Shape,
 }
 
-/// Seconds that are kept.
+/// The number of seconds that are kept.
 pub const SECONDS: usize = 120;
-/// Commands that are told about.
+/// The number of commands in the status.
 pub const COMMANDS: usize = 16;
 
-/// What a reply promises.
+/// The durability of acknowledged writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Durability {
-    /// What the pool lies on.
+    /// The medium of the pool.
     pub medium: String,
     /// The persistence domain.
     pub domain: String,
-    /// What an acknowledged write survives, in words.
+    /// The failures that an acknowledged write survives, in words.
     pub guarantee: String,
 }
 
-/// The pool's memory.
+/// The memory of the pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Memory {
-    /// Bytes in blocks that are allocated, nearly.
+    /// The approximate number of allocated bytes.
     pub used_bytes: u64,
-    /// The pool's present size in bytes.
+    /// The current size of the pool, in bytes.
     pub pool_bytes: u64,
-    /// Bytes that the pool takes of its file system, or of memory.
+    /// The bytes of the file system, or of memory, that the pool occupies.
     #[serde(default)]
     pub occupied_bytes: u64,
-    /// How far the pool may grow, in bytes.
+    /// The largest size of the pool, in bytes.
     pub max_bytes: u64,
 }
 
-/// What happened within a second.
+/// The events of one second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Second {
-    /// How long it really was, in seconds. All other figures are for so long, not by the second.
+    /// The exact length, in seconds. All other figures are totals for this time.
     pub seconds: f64,
-    /// Commands that were carried out, or failed trying.
+    /// The number of executed commands, including failed ones.
     pub commands: u64,
-    /// Replies that were errors.
+    /// The number of error replies.
     pub errors: u64,
-    /// Keys that reading commands found.
+    /// The number of keys that reading commands found.
     pub hits: u64,
-    /// Keys that they did not find.
+    /// The number of keys that they did not find.
     pub misses: u64,
-    /// Keys removed since their time had come.
+    /// The number of keys that were removed after their expiry.
     pub expired: u64,
-    /// Keys removed to make room.
+    /// The number of evicted keys.
     pub evicted: u64,
-    /// Bytes that came from clients.
+    /// Bytes received from clients.
     pub bytes_in: u64,
-    /// Bytes that went to clients.
+    /// Bytes sent to clients.
     pub bytes_out: u64,
-    /// What commands took.
+    /// The times of all commands.
     pub all: Times,
-    /// What commands took that read.
+    /// The times of commands that read.
     pub reads: Times,
-    /// What commands took that write.
+    /// The times of commands that write.
     pub writes: Times,
-    /// Bytes in blocks that are allocated, nearly, at its end.
+    /// The approximate number of allocated bytes at its end.
     pub used_bytes: u64,
-    /// Clients at its end.
+    /// The number of clients at its end.
     pub connected_clients: u64,
 }
 
 impl Second {
-    /// Commands by the second.
+    /// Commands per second.
     pub fn throughput(&self) -> f64 {
         if self.seconds > 0.0 { self.commands as f64 / self.seconds } else { 0.0 }
     }
@@ -117,47 +117,46 @@ impl Second {
     }
 }
 
-/// How long commands took in the server, from the request's being read to the reply's being written
-/// down, in nanoseconds; at most an eighth too much. None if there were none.
+/// The times of commands in nanoseconds, from the end of parsing the request to the end of writing
+/// the reply to its buffer. They are at most an eighth too large; `None` without commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Times {
-    /// How many.
+    /// The number of commands.
     pub count: u64,
-    /// Half took no longer.
+    /// The 50th percentile.
     pub p50_ns: Option<u64>,
-    /// Of a hundred 99 took no longer.
+    /// The 99th percentile.
     pub p99_ns: Option<u64>,
-    /// Of a thousand 999 took no longer.
+    /// The 99.9th percentile.
     pub p999_ns: Option<u64>,
 }
 
-/// A command's share.
+/// The figures of one command.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CommandStatus {
-    /// Its name, a subcommand's as `config|get`.
+    /// Its name; `config|get` for a subcommand.
     pub name: String,
-    /// How often it was carried out, or failed trying.
+    /// The number of calls, including failed ones.
     pub calls: u64,
-    /// How often it answered with an error.
+    /// The number of error replies.
     pub failed: u64,
-    /// What all of it took, in nanoseconds.
+    /// The total time, in nanoseconds.
     pub nanoseconds: u64,
 }
 
-/// What a walk over the pool's maps found. It is made when somebody asks for it, at most once a
-/// minute.
+/// The result of a walk over the pool's maps. A walk is made on request, at most once a minute.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Shape {
-    /// Whether one is being made.
+    /// Whether a walk is running.
     pub is_walking: bool,
-    /// How many seconds ago the last one ended; none if none did.
+    /// The seconds since the end of the last walk; `None` before the first one.
     pub age_seconds: Option<u64>,
-    /// How long it took, in milliseconds.
+    /// The duration of the last walk, in milliseconds.
     pub took_ms: u64,
-    /// Why it could not be made.
+    /// The error of the last walk.
     pub error: Option<String>,
     /// The maps, by name.
     pub maps: Vec<MapShape>,
@@ -171,16 +170,16 @@ pub struct MapShape {
     pub name: String,
     /// Its index.
     pub index: String,
-    /// Levels from the root to a leaf, both counted.
+    /// The number of levels, including the root and the leaves.
     pub height: u32,
-    /// Inner nodes.
+    /// The number of inner nodes.
     pub inner_nodes: u64,
-    /// Leaves.
+    /// The number of leaves.
     pub leaves: u64,
-    /// Records: keys, elements of collections and what the server keeps for itself.
+    /// The number of records: keys, elements of collections, and the server's own data.
     pub records: u64,
-    /// Live bytes in leaves by the bytes of leaves, 0 to 1.
+    /// The live bytes in leaves, divided by the bytes of leaves: 0 to 1.
     pub leaf_fill: f64,
-    /// Bytes of the pool by record.
+    /// Bytes of the pool per record.
     pub bytes_a_record: f64,
 }

@@ -1,4 +1,4 @@
-//! Conversations without sockets, and a store to restore into, for the fuzzer; ports that are free.
+//! Conversations without sockets and a restore, for the fuzzer; free ports for tests.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -11,64 +11,65 @@ use socket2::{Domain, Socket, Type};
 
 use crate::shared::Shared;
 
-/// So much a store may take; more is refused.
+/// The memory limit of such a store.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// A port of loopback that nobody listens at.
+/// A free port of the loopback interface.
 ///
-/// It is not listened at to find it, either: a child that another thread starts meanwhile has a
-/// copy of the socket until it runs its program, and whoever connected to that would be cut off.
+/// To find it, this function must not listen: a child process that another thread starts meanwhile
+/// has a copy of the socket until it executes its program. A client that connects to that copy
+/// would lose its connection.
 ///
 /// # Panics
 ///
-/// If the system has no port left.
+/// If there is no free port.
 #[must_use]
 pub fn free_port() -> u16 {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
-    // The copy does not keep the server from the port.
+    // With this option a copy of the socket does not block the port for the server.
     socket.set_reuse_address(true).expect("it may be shared");
     socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).expect("a port");
     let address = socket.local_addr().expect("its address");
     address.as_socket().expect("an address of TCP").port()
 }
 
-/// A server whose store takes little.
+/// A server whose store is small.
 pub(crate) fn server() -> Shared {
     let options = StoreOptions { pool: PoolOptions::new().max_bytes(MAX_BYTES), index: None };
     let store = Store::open(None, &options).expect("a store in memory");
     let mut redis = pando_redis::server(store, 1);
-    // Snapshots are refused: there is no such folder.
+    // There is no such directory, so snapshots fail.
     redis.snapshot = Path::new("/nonexistent/snapshot").to_owned();
     redis.limit_memory();
     Shared { redis: Arc::new(redis), memcached: State::new(Some(1 << 16)), tls: None }
 }
 
-/// What a client of the Redis protocol gets from a new server to what it sends, so many bytes at a
-/// time.
+/// The replies of a new server to `input` in the Redis protocol. The input arrives in pieces of
+/// `piece_bytes` bytes.
 ///
 /// # Panics
 ///
-/// If the store is damaged by it.
+/// If the input damages the store.
 pub fn redis(input: &[u8], piece_bytes: usize) -> Vec<u8> {
     on_new_server(|server| redis_on(server, input, piece_bytes))
 }
 
-/// What it says to `input`, which comes so many bytes at a time.
+/// The replies of this server.
 pub(crate) fn redis_on(server: &Shared, input: &[u8], piece_bytes: usize) -> Vec<u8> {
     pando_redis::converse_without_socket(&server.redis, input, piece_bytes)
 }
 
-/// What a client of the memcached protocol gets from a new server to what it sends, so many bytes
-/// at a time.
+/// The replies of a new server to `input` in the memcached protocol. The input arrives in pieces of
+/// `piece_bytes` bytes.
 ///
 /// # Panics
 ///
-/// If the store is damaged by it.
+/// If the input damages the store.
 pub fn memcached(input: &[u8], piece_bytes: usize) -> Vec<u8> {
     on_new_server(|server| memcached_on(server, input, piece_bytes))
 }
 
-/// The same of the memcached protocol.
+/// The replies of this server.
 pub(crate) fn memcached_on(server: &Shared, input: &[u8], piece_bytes: usize) -> Vec<u8> {
     let mut connection = pando_memcached::Connection::new(server.memcached(), String::new());
     let (mut buffer, mut replies) = (Vec::new(), Vec::new());
@@ -88,16 +89,16 @@ pub(crate) fn memcached_on(server: &Shared, input: &[u8], piece_bytes: usize) ->
     replies
 }
 
-/// How many keys a new store gets from a snapshot; `None` if it is refused.
+/// The number of keys that a new store gets from a snapshot; `None` if the snapshot is refused.
 ///
 /// # Panics
 ///
-/// If the store is damaged by it.
+/// If the snapshot damages the store.
 pub fn restore(snapshot: &Path) -> Option<u64> {
     on_new_server(|server| server.redis.store.restore(snapshot).ok())
 }
 
-/// What `work` returns for a new server, whose store must not be damaged after it.
+/// Runs `work` on a new server, and checks that the store is not damaged after it.
 fn on_new_server<Answer>(work: impl FnOnce(&Shared) -> Answer) -> Answer {
     let server = server();
     let answer = work(&server);

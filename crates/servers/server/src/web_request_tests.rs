@@ -1,4 +1,4 @@
-//! No byte of an HTTP request is carried out, whichever protocol it comes to.
+//! No byte of an HTTP request is executed as a command, in either protocol.
 
 use crate::testing;
 
@@ -7,7 +7,7 @@ const METHODS: [&str; 9] =
 const REDIS_BODY: &str = "set pwned 1\r\n*3\r\n$3\r\nset\r\n$5\r\npwned\r\n$1\r\n1\r\n";
 const MEMCACHED_BODY: &str = "set pwned 0 0 1\r\n1\r\nms pwned 1\r\n1\r\n";
 
-/// Requests of every method, with the header that browsers send and without.
+/// HTTP requests with each method, with and without the header that browsers send.
 fn requests(body: &str) -> impl Iterator<Item = String> {
     let requests = METHODS.into_iter().flat_map(|method| {
         ["Host: x\r\nContent-Length: 99\r\n", "", "X-Header: set pwned 1\r\n"]

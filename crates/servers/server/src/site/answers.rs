@@ -1,4 +1,4 @@
-//! What each path answers.
+//! The responses for each path.
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -10,7 +10,7 @@ use super::metrics;
 use super::observer::Observer;
 
 const PAGE: &str = include_str!("page.html");
-/// The page brings all that it needs, and asks nobody else.
+/// The page contains all its resources, and connects only to this server.
 const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -28,14 +28,14 @@ impl Site for Observer {
     }
 }
 
-/// The answer to a request; its body is not read.
+/// The response to a request. The body of the request is not read.
 fn answer<Body>(
     observer: &Observer,
     is_private: bool,
     request: &Request<Body>,
 ) -> Response<Full<Bytes>> {
     if is_private && !names_this_machine(request) {
-        return text(StatusCode::FORBIDDEN, "this server answers by localhost and addresses\n");
+        return text(StatusCode::FORBIDDEN, "use localhost or an IP address as the host name\n");
     }
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
     match request.uri().path() {
@@ -48,23 +48,26 @@ fn answer<Body>(
         "/" => response(StatusCode::OK, HTML, PAGE.into()),
         "/status.json" => match serde_json::to_vec(&observer.status()) {
             Ok(body) => response(StatusCode::OK, JSON, body.into()),
-            Err(_) => text(StatusCode::INTERNAL_SERVER_ERROR, "the status cannot be told\n"),
+            Err(_) => text(StatusCode::INTERNAL_SERVER_ERROR, "the status cannot be encoded\n"),
         },
         "/metrics" => match metrics::text(observer) {
             Ok(body) => response(StatusCode::OK, metrics::CONTENT_TYPE, body.into()),
-            Err(_) => text(StatusCode::INTERNAL_SERVER_ERROR, "the metrics cannot be told\n"),
+            Err(_) => text(StatusCode::INTERNAL_SERVER_ERROR, "the metrics cannot be encoded\n"),
         },
         "/healthz" => text(StatusCode::OK, "ok\n"),
-        _ => text(StatusCode::NOT_FOUND, "there are /, /status.json, /metrics and /healthz\n"),
+        _ => text(
+            StatusCode::NOT_FOUND,
+            "not found; the paths are /, /status.json, /metrics and /healthz\n",
+        ),
     }
 }
 
-/// Whether the host that is asked for is an address, or this machine.
+/// Whether the requested host is an address or `localhost`.
 fn names_this_machine<Body>(request: &Request<Body>) -> bool {
     let named = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
     let Some(named) = named.or(request.uri().authority().map(|authority| authority.as_str()))
     else {
-        // No browser leaves it out.
+        // Browsers always send it.
         return true;
     };
     let Ok(authority) = named.parse::<hyper::http::uri::Authority>() else { return false };
@@ -74,7 +77,7 @@ fn names_this_machine<Body>(request: &Request<Body>) -> bool {
 }
 
 fn allowing(methods: &'static str) -> Response<Full<Bytes>> {
-    let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "not by this method\n");
+    let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "method not allowed\n");
     response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(methods));
     response
 }

@@ -1,4 +1,4 @@
-//! The text that Prometheus reads, in the OpenMetrics format.
+//! The metrics for Prometheus, in the OpenMetrics format.
 
 use std::fmt::Error;
 
@@ -14,12 +14,13 @@ use crate::status::Status;
 
 pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Times are told apart by powers of two of a nanosecond: half a microsecond to eight seconds.
+/// The bounds of buckets are powers of two, in nanoseconds: from half a microsecond to eight
+/// seconds.
 const POWERS: std::ops::RangeInclusive<u32> = 9..=33;
 
 type Labels<'text> = [(&'text str, &'text str); 1];
 
-/// The metrics of now.
+/// The current metrics.
 pub(super) fn text(observer: &Observer) -> Result<String, Error> {
     encode(Scrape { figures: observer.server().stats.figures(), status: observer.status() })
 }
@@ -32,7 +33,7 @@ fn encode(scrape: Scrape) -> Result<String, Error> {
     Ok(text)
 }
 
-/// What one scrape tells.
+/// The data of one scrape.
 #[derive(Debug)]
 struct Scrape {
     figures: Figures,
@@ -60,15 +61,11 @@ impl Scrape {
         for (name, help, of) in [
             (
                 "command_calls",
-                "How often a command was carried out, or failed trying",
+                "Executed commands, including failed ones, by command",
                 (|calls| calls.calls) as fn(pando_net::stats::Calls) -> u64,
             ),
-            ("command_failures", "How often a command answered with an error", |calls| {
-                calls.failed
-            }),
-            ("command_rejections", "How often a command was refused before it ran", |calls| {
-                calls.rejected
-            }),
+            ("command_failures", "Error replies, by command", |calls| calls.failed),
+            ("command_rejections", "Refused commands, by command", |calls| calls.rejected),
         ] {
             let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
             for (command, calls) in &called {
@@ -76,7 +73,7 @@ impl Scrape {
                 counter(&mut metric.encode_family(&labels)?, of(*calls))?;
             }
         }
-        let help = "What carrying out a command took in all";
+        let help = "Total time of a command";
         let mut metric = encoder.encode_descriptor(
             "command_time",
             help,
@@ -94,8 +91,7 @@ impl Scrape {
     }
 
     fn encode_times(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
-        let help =
-            "What commands took, from the request's being read to the reply's being written down";
+        let help = "Times of commands, from the parsed request to the reply in its buffer";
         let mut metric = encoder.encode_descriptor(
             "command_duration",
             help,
@@ -120,18 +116,18 @@ impl Scrape {
         let Status { memory, connected_clients, uptime_seconds, starts, .. } = &self.status;
         let bytes = Some(&Unit::Bytes);
         for (name, help, unit, value) in [
-            ("connected_clients", "Clients that are connected", None, *connected_clients),
-            ("memory_used", "Bytes in blocks that are allocated, nearly", bytes, memory.used_bytes),
-            ("pool_size", "The pool's present size", bytes, memory.pool_bytes),
+            ("connected_clients", "Connected clients", None, *connected_clients),
+            ("memory_used", "Allocated bytes, approximately", bytes, memory.used_bytes),
+            ("pool_size", "Current size of the pool", bytes, memory.pool_bytes),
             (
                 "pool_occupied",
-                "What the pool takes of its file system",
+                "Space that the pool occupies in its file system",
                 bytes,
                 memory.occupied_bytes,
             ),
-            ("pool_max", "How far the pool may grow", bytes, memory.max_bytes),
-            ("uptime", "How long the server has run", Some(&Unit::Seconds), *uptime_seconds),
-            ("store_starts", "How often the store has been opened", None, *starts),
+            ("pool_max", "Largest size of the pool", bytes, memory.max_bytes),
+            ("uptime", "Time since the start of the server", Some(&Unit::Seconds), *uptime_seconds),
+            ("store_starts", "Number of times that the store was opened", None, *starts),
         ] {
             let mut metric = encoder.encode_descriptor(name, help, unit, MetricType::Gauge)?;
             gauge(&mut metric, &value)?;
@@ -140,17 +136,17 @@ impl Scrape {
             let help = "Keys of all databases";
             gauge(&mut encoder.encode_descriptor("keys", help, None, MetricType::Gauge)?, &keys)?;
         }
-        let help = "What an acknowledged write survives";
+        let help = "Failures that an acknowledged write survives";
         let mut metric = encoder.encode_descriptor("durability", help, None, MetricType::Info)?;
-        let told = &self.status.durability;
+        let durability = &self.status.durability;
         metric.encode_info(&[
-            ("medium", escaped(&told.medium)),
-            ("domain", escaped(&told.domain)),
-            ("guarantee", escaped(&told.guarantee)),
+            ("medium", escaped(&durability.medium)),
+            ("domain", escaped(&durability.domain)),
+            ("guarantee", escaped(&durability.guarantee)),
         ])
     }
 
-    /// What the last walk found, if there was one.
+    /// The result of the last walk, if there was one.
     fn encode_shape(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let maps = &self.status.shape.maps;
         let figures = |name, help, of: fn(&crate::status::MapShape) -> f64| (name, help, of);
@@ -159,9 +155,11 @@ impl Scrape {
             figures("map_inner_nodes", "Inner nodes of a map's tree", |map| map.inner_nodes as f64),
             figures("map_leaves", "Leaves of a map's tree", |map| map.leaves as f64),
             figures("map_records", "Records of a map", |map| map.records as f64),
-            figures("map_leaf_fill_ratio", "Live bytes in leaves by the bytes of leaves", |map| {
-                map.leaf_fill
-            }),
+            figures(
+                "map_leaf_fill_ratio",
+                "Live bytes in leaves, divided by the bytes of leaves",
+                |map| map.leaf_fill,
+            ),
         ] {
             if maps.is_empty() {
                 break;
@@ -177,7 +175,7 @@ impl Scrape {
     }
 }
 
-/// A label's value as the format has it; the encoder writes it as it is.
+/// Escapes a label's value. The encoder does not.
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
@@ -190,7 +188,7 @@ fn gauge(metric: &mut MetricEncoder<'_>, value: &impl EncodeGaugeValue) -> Resul
     metric.encode_gauge(value)
 }
 
-/// How many took so long, each bucket for itself.
+/// The number of commands in each bucket.
 fn buckets(latencies: &Latencies) -> Vec<(f64, u64)> {
     let mut below = 0;
     let mut buckets = Vec::new();
@@ -199,7 +197,7 @@ fn buckets(latencies: &Latencies) -> Vec<(f64, u64)> {
         buckets.push(((1_u64 << power) as f64 / 1e9, upto - below));
         below = upto;
     }
-    // What the encoder calls infinite.
+    // The encoder writes this bound as infinity.
     buckets.push((f64::MAX, latencies.count() - below));
     buckets
 }

@@ -1,14 +1,14 @@
-//! The server seen from outside, over HTTP: `/` a live page, `/status.json` what it shows,
-//! `/metrics` for Prometheus, `/healthz`; `POST /shape` asks for a walk over the tree.
+//! The server's report over HTTP: `/` is a live page, `/status.json` its data, `/metrics` for
+//! Prometheus, `/healthz`. `POST /shape` starts a walk over the tree.
 //!
-//! It reads figures and no data. It asks nobody for a password: whoever reaches the address may
-//! look.
+//! It reads figures, not data. There is no authentication: each client that can connect may read
+//! them.
 //!
-//! * `answers.rs`: what each path answers, for `pando_net::http` to serve.
-//! * `observer.rs`: the figures, second by second.
-//! * `survey.rs`: the walk over the tree, in a thread of its own.
-//! * `metrics.rs`: the text that Prometheus reads.
-//! * `page.html`: the page, whole in one file.
+//! * `answers.rs`: the response for each path; `pando_net::http` serves them.
+//! * `observer.rs`: the figures of each second.
+//! * `survey.rs`: the walk over the tree, in its own thread.
+//! * `metrics.rs`: the metrics for Prometheus.
+//! * `page.html`: the page, in one file.
 
 mod answers;
 mod metrics;
@@ -17,7 +17,7 @@ mod survey;
 
 pub(crate) use self::observer::Observer;
 
-/// Two commands that tests count.
+/// Two commands for tests.
 #[cfg(test)]
 fn counted() -> &'static [pando_net::stats::Counted] {
     use pando_net::stats::{Counted, Kind};

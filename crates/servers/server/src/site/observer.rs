@@ -1,4 +1,4 @@
-//! The figures, second by second.
+//! The figures of each second.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::status::{
     COMMANDS, CommandStatus, Durability, Memory, SECONDS, Second, Shape, Status, Times,
 };
 
-/// Looks at a server each second.
+/// Observes a server each second.
 pub(crate) struct Observer {
     server: Arc<Server>,
     durability: Durability,
@@ -22,7 +22,7 @@ pub(crate) struct Observer {
     survey: Arc<Survey>,
 }
 
-/// What was seen until the last second's end.
+/// The figures up to the end of the last second.
 struct Past {
     at: Instant,
     figures: Figures,
@@ -62,7 +62,7 @@ impl Observer {
         past.seconds.push_back(second);
     }
 
-    /// The server as it is now, its seconds until the last one's end.
+    /// The current status. Its list of seconds ends with the last complete second.
     pub(super) fn status(&self) -> Status {
         let figures = self.server.stats.figures();
         let totals = Count::ALL.map(|count| (count.name().to_owned(), figures.get(count)));
@@ -87,7 +87,7 @@ impl Observer {
         Memory {
             used_bytes: pool.used_bytes(),
             pool_bytes: pool.size_bytes(),
-            // Zero is as good a figure as any of a file that cannot be measured.
+            // If the file cannot be measured, the figure is zero.
             occupied_bytes: pool.occupied_bytes().unwrap_or_default(),
             max_bytes: pool.max_bytes(),
         }
@@ -102,7 +102,7 @@ impl Observer {
     }
 }
 
-/// What happened between two looks.
+/// The events between two sets of figures.
 fn between(before: &Figures, after: &Figures) -> Second {
     let count = |count| after.get(count).saturating_sub(before.get(count));
     let took = |kind| {
@@ -141,18 +141,18 @@ fn times(latencies: &Latencies) -> Times {
     }
 }
 
-/// The commands that took most time.
+/// The commands with the largest total time.
 fn dearest(figures: &Figures) -> Vec<CommandStatus> {
     let mut called: Vec<_> = figures.called().filter(|(_, calls)| calls.calls > 0).collect();
     called.sort_by_key(|(name, calls)| (std::cmp::Reverse(calls.nanoseconds), *name));
     called.truncate(COMMANDS);
-    let told = called.into_iter().map(|(name, calls)| CommandStatus {
+    let commands = called.into_iter().map(|(name, calls)| CommandStatus {
         name: name.to_owned(),
         calls: calls.calls,
         failed: calls.failed,
         nanoseconds: calls.nanoseconds,
     });
-    told.collect()
+    commands.collect()
 }
 
 #[cfg(test)]
@@ -183,8 +183,8 @@ mod tests {
         assert_eq!(second.reads.p50_ns, Some(1023));
         assert_eq!(second.writes.p50_ns, Some(9215));
         assert_eq!((second.all.p99_ns, second.all.p999_ns), (Some(1023), Some(9215)));
-        let told = dearest(&stats.figures());
-        let names: Vec<_> = told.iter().map(|told| (told.name.as_str(), told.calls)).collect();
+        let commands = dearest(&stats.figures());
+        let names: Vec<_> = commands.iter().map(|one| (one.name.as_str(), one.calls)).collect();
         assert_eq!(names, [("set", 2), ("get", 99)]);
     }
 }

@@ -1,9 +1,8 @@
-//! The walk over the tree that says its shape, and the first count of keys.
+//! The walk that measures the shape of the tree, and the first count of keys.
 //!
-//! A walk costs a look at every leaf, so it is made only when somebody asks, in a thread of its
-//! own, and again no sooner than a minute after the last one began: whoever asks before is told
-//! that one's. To count the keys holds the lock of one stripe at a time, for as long as its
-//! thousandth part of the keys takes to read.
+//! A walk reads every leaf. So it is made only on request, in its own thread, and at most one
+//! begins in a minute. A request before that gets the result of the last walk. The count of keys
+//! locks one stripe at a time, while about a thousandth of the keys is read.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,10 +14,10 @@ use parking_lot::Mutex;
 
 use crate::status::{MapShape, Shape};
 
-/// From the beginning of a walk to that of the next.
+/// The least time between the begins of two walks.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// What the last walk found.
+/// The state and the result of the last walk.
 #[derive(Default)]
 pub(super) struct Survey {
     state: Mutex<State>,
@@ -39,7 +38,7 @@ impl Survey {
         Shape { is_walking: state.is_walking, age_seconds, ..state.last.clone() }
     }
 
-    /// Begins a walk, unless one is being made or was begun just now.
+    /// Begins a walk, unless one is running or began within the interval.
     pub(super) fn ask(survey: &Arc<Self>, server: &Server) {
         let mut state = survey.state.lock();
         if state.is_walking || state.begun_at.is_some_and(|at| at.elapsed() < INTERVAL) {
@@ -67,8 +66,8 @@ impl Survey {
 
 fn walk(server: &Server) -> Shape {
     let counted = (0..DATABASES).try_for_each(|database| server.store.count(database).map(drop));
-    let told = counted.map_err(|error| error.to_string());
-    match told.and_then(|()| server.store.pool().stat().map_err(|error| error.to_string())) {
+    let counted = counted.map_err(|error| error.to_string());
+    match counted.and_then(|()| server.store.pool().stat().map_err(|error| error.to_string())) {
         Ok(stat) => Shape { maps: stat.maps.iter().map(map_shape).collect(), ..Shape::default() },
         Err(error) => Shape { error: Some(error), ..Shape::default() },
     }
