@@ -1,6 +1,5 @@
-//! What no comparison with another server shows: keys that expire as time goes by, what a server
-//! that is started again after `kill -9` has, scans while others write, room that goes back to the
-//! file system.
+//! Properties that no comparison with another server shows: keys that expire with time, the data
+//! after `kill -9` and a new start, scans during writes, space that is returned to the file system.
 
 mod common;
 
@@ -17,7 +16,7 @@ use common::programs::{self, Running};
 use common::random::Random;
 use common::wire::{Client, Value};
 
-/// What is to come comes by then.
+/// The longest time for an expected event.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
@@ -65,7 +64,7 @@ fn keys_expire_as_time_goes_by() {
     // The sweep removes them.
     until("the sweep", || number(&mut client, "dbsize") == 1);
     assert_eq!(text(&mut client, "get forever"), "v");
-    // What has expired counts as absent for those that ask.
+    // An expired key does not exist for commands.
     client.say("set a v px 1");
     until("expiry", || number(&mut client, "exists a") == 0);
     assert_eq!(text(&mut client, "set a w nx"), "OK");
@@ -124,7 +123,7 @@ fn counts_stay_right_whatever_is_done() {
     let server = programs::pando();
     let mut client = server.connect();
     let mut random = Random::new(20);
-    // From the first time on it is counted, not read.
+    // After the first time it is counted, not read.
     assert_eq!(number(&mut client, "dbsize"), 0);
     for _ in 0..2000 {
         let (one, other) = (random.below(30), random.below(30));
@@ -236,18 +235,18 @@ fn counters_lose_nothing() {
     assert_eq!(number(&mut server.connect(), "get shared"), 4 * 500 * 3);
 }
 
-/// A pool for a server, of so many MiB at most: the room that the server keeps is a share of it.
+/// A pool for a server, of at most `max_mib` MiB. The reserve of the server is a share of it.
 fn small_pool(path: &Path, max_mib: u64) {
     let pool = pando::Pool::create(path, &pando::PoolOptions::new().max_bytes(max_mib << 20));
     pool.expect("a pool").close().expect("closes");
 }
 
-/// What a pool takes of its file system.
+/// The bytes of the file system that a pool occupies.
 fn occupied(pool: &Path) -> u64 {
     pool.metadata().expect("a file").blocks() * 512
 }
 
-/// Sets strings of a number of bytes, and says how many were refused.
+/// Sets strings of a number of bytes, and returns how many were refused.
 fn fill(client: &mut Client, names: std::ops::Range<usize>, bytes: usize) -> usize {
     let value = vec![b'x'; bytes];
     let mut refused = 0;
@@ -284,17 +283,18 @@ fn a_file_gets_smaller_when_keys_go() {
         for way in ways {
             assert!(!client.say(way).is_error(), "{way}");
         }
-        // What lies beyond the chunks that were ever used stays: a step of growth, a sixteenth.
+        // The space after the last used chunk stays. It is one step of growth: a sixteenth.
         let left = before / 10 + before / 16;
         until(ways[0], || occupied(&pool) < left);
         let info = text(&mut client, "info memory");
-        let told = info.lines().find_map(|line| line.strip_prefix("pool_occupied:"));
-        let told: u64 = told.and_then(|told| told.trim().parse().ok()).expect("a figure");
-        assert!(told < left, "{told}");
+        let occupied = info.lines().find_map(|line| line.strip_prefix("pool_occupied:"));
+        let occupied: u64 =
+            occupied.and_then(|occupied| occupied.trim().parse().ok()).expect("a figure");
+        assert!(occupied < left, "{occupied}");
     }
 }
 
-/// Writes zeros until its file system has no room left.
+/// Writes zeros until the file system is full.
 fn fill_file_system(path: &Path) -> File {
     let mut file = File::create(path).expect("a file");
     for bytes in [1 << 20, 1 << 12] {

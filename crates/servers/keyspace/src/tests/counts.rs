@@ -27,10 +27,10 @@ fn count(transaction: &Transaction<'_>) -> u64 {
 }
 
 /// Checks elements, and members by their scores for a sorted set, against the model.
-fn assert_is(store: &Store, model: &Model, told: &str) {
+fn assert_is(store: &Store, model: &Model, context: &str) {
     let transaction = begin(store);
     let (kind, id, _) = head(&transaction).expect("it is there");
-    assert_eq!(count(&transaction), model.len() as u64, "{told}");
+    assert_eq!(count(&transaction), model.len() as u64, "{context}");
     let whole = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
     let mut fields = Model::new();
     let visit = |element: Element<'_>, value: &[u8]| {
@@ -42,19 +42,22 @@ fn assert_is(store: &Store, model: &Model, told: &str) {
     };
     let order = Order::Ascending;
     transaction.scan_elements(id, Section::Fields, whole, order, visit).expect("scans");
-    assert_eq!(&fields, model, "{told}");
+    assert_eq!(&fields, model, "{context}");
     if kind == Kind::SortedSet {
         let mut scored = Model::new();
         let mut last = f64::NEG_INFINITY;
         let visit = |element: Element<'_>, _: &[u8]| {
             if let Element::Scored(score, name) = element {
-                assert!(score >= last && scored.insert(name.to_vec(), score).is_none(), "{told}");
+                assert!(
+                    score >= last && scored.insert(name.to_vec(), score).is_none(),
+                    "{context}"
+                );
                 last = score;
             }
             std::ops::ControlFlow::Continue(())
         };
         transaction.scan_elements(id, Section::Scored, whole, order, visit).expect("scans");
-        assert_eq!(&scored, model, "{told}");
+        assert_eq!(&scored, model, "{context}");
     }
 }
 
@@ -145,14 +148,14 @@ fn an_open_collection_has_the_elements_that_it_says_after_a_crash_and_after_a_re
             store.close().expect("closes");
 
             let store = Store::open(Some(&path), &options()).expect("opens again");
-            let told = format!("{kind:?}, {made} writes, {cut:?}");
-            assert_is(&store, &model, &told);
+            let context = format!("{kind:?}, {made} writes, {cut:?}");
+            assert_is(&store, &model, &context);
             for _ in 0..10 {
                 let one = random_change(&mut random);
                 change(&store, &one.0, one.1).expect("changes");
                 change_model(&mut model, &one);
             }
-            assert_is(&store, &model, &told);
+            assert_is(&store, &model, &context);
         }
         let store = volatile();
         let mut model = create(&store, kind);

@@ -164,7 +164,7 @@ fn refilled(pool_bytes: u64, limit_bytes: u64, bytes: usize) -> u32 {
 fn what_is_deleted_at_the_limit_makes_room_for_new_keys() {
     for (bytes, least) in [(100, 50), (1000, 80), (3000, 80)] {
         let percent = refilled(4 * ROOM_BYTES, ROOM_BYTES / 2, bytes);
-        assert!(percent >= least, "{percent} % of what was deleted, of {bytes} bytes");
+        assert!(percent >= least, "{percent} % of the deleted bytes, of {bytes} bytes");
     }
 }
 
@@ -172,5 +172,5 @@ fn what_is_deleted_at_the_limit_makes_room_for_new_keys() {
 #[test]
 fn what_is_deleted_in_a_full_pool_makes_room_for_new_keys() {
     let percent = refilled(ROOM_BYTES, ROOM_BYTES / 16 * 15, 3000);
-    assert!(percent >= 80, "{percent} % of what was deleted");
+    assert!(percent >= 80, "{percent} % of the deleted bytes");
 }

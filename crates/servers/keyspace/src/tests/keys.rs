@@ -68,14 +68,14 @@ fn what_has_expired_is_absent_at_once_and_removed_later() {
     set(&store, 0, b"short", b"value", Some(soon));
     set(&store, 0, b"longer", b"value", Some(soon));
     set(&store, 0, b"longer", b"value", Some(soon + 1_000_000));
-    set(&store, 0, b"for ever", b"value", Some(soon));
-    set(&store, 0, b"for ever", b"value", None);
+    set(&store, 0, b"forever", b"value", Some(soon));
+    set(&store, 0, b"forever", b"value", None);
     assert_eq!(store.count(0).expect("counts"), 3);
     std::thread::sleep(Duration::from_millis(60));
     assert_eq!(get(&store, 0, b"short"), None);
     let swept = store.sweep_expired(10).expect("sweeps");
     assert_eq!((swept.expired_keys, swept.is_more), (1, false));
-    assert!(get(&store, 0, b"longer").is_some() && get(&store, 0, b"for ever").is_some());
+    assert!(get(&store, 0, b"longer").is_some() && get(&store, 0, b"forever").is_some());
     assert_eq!(store.count(0).expect("counts"), 2);
     // Two keys, and one expiry entry.
     assert_eq!(records(&store), before + 3);
@@ -139,8 +139,8 @@ fn who_watches_a_key_is_told_of_what_an_exchange_of_databases_brings() {
     transaction.swap_databases(0, 1);
     transaction.swap_databases(2, 2);
     transaction.commit().expect("commits");
-    let told = [brought, absent, kept].map(|changed| changed.load(Ordering::Relaxed));
-    assert_eq!(told, [true, false, false]);
+    let context = [brought, absent, kept].map(|changed| changed.load(Ordering::Relaxed));
+    assert_eq!(context, [true, false, false]);
 }
 
 #[test]
@@ -156,10 +156,10 @@ fn who_was_told_or_has_gone_is_not_kept_among_the_watchers() {
         let held = store.lock([stripe].into_iter().collect(), Access::Shared).expect("locks");
         held.stripe(stripe).expect("held").watchers()
     };
-    let (told, gone) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-    watch(&told);
+    let (context, gone) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    watch(&context);
     set(&store, 0, b"key", b"1", None);
-    assert_eq!(watchers(), 0, "it was told");
+    assert_eq!(watchers(), 0, "the watcher was notified");
     watch(&gone);
     drop(gone);
     set(&store, 1, b"key", b"of another database", None);

@@ -62,7 +62,7 @@ fn keys_that_are_used_outlive_those_that_are_not() {
 #[test]
 fn what_expires_soonest_goes_first_and_what_does_not_stays() {
     let store = volatile();
-    set(&store, 0, b"for ever", b"value", None);
+    set(&store, 0, b"forever", b"value", None);
     let later = store.clock().now_ms() + 1_000_000;
     for number in 0u32..100 {
         set(&store, 0, &number.to_be_bytes(), b"value", Some(later - u64::from(number)));
@@ -72,5 +72,5 @@ fn what_expires_soonest_goes_first_and_what_does_not_stays() {
     assert!(store.make_room().expect("evicts"), "a hundred keys may go for one command");
     assert!(!store.make_room().expect("evicts"), "nothing is left that may go");
     assert_eq!(store.take_evicted_keys(), 100);
-    assert!(get(&store, 0, b"for ever").is_some());
+    assert!(get(&store, 0, b"forever").is_some());
 }

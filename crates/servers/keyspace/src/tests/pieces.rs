@@ -143,7 +143,7 @@ fn long_strings_are_as_a_model_says_whatever_is_refused_or_given_up() {
             let changes: Vec<_> = (0..several).map(|_| random_change(&mut random)).collect();
             let mut changed = model.clone();
             changes.iter().for_each(|one| change_model(&mut changed, one));
-            let told = || format!("seed {seed}, step {step}: {}", shown(&changes));
+            let context = || format!("seed {seed}, step {step}: {}", shown(&changes));
             if random.u32(..4) == 0 {
                 store.refusals.set(random.u64(..12), random.u64(1..3));
             }
@@ -156,7 +156,7 @@ fn long_strings_are_as_a_model_says_whatever_is_refused_or_given_up() {
                 model = changed;
             }
             store.refusals.set(0, 0);
-            assert!(found(&store) == model, "{}", told());
+            assert!(found(&store) == model, "{}", context());
             // Reads a part, across pieces.
             for (key, value) in KEYS.iter().zip(&model) {
                 let Some(value) = value else { continue };
@@ -174,13 +174,13 @@ fn long_strings_are_as_a_model_says_whatever_is_refused_or_given_up() {
                     Ok(from as u64..end as u64)
                 };
                 transaction.visit_string(0, key, &mut part, choose, visit).expect("reads");
-                assert!(part == value[from..end], "{}", told());
+                assert!(part == value[from..end], "{}", context());
             }
             if step % 8 == 0 {
                 sweep_all(&store);
                 store.keep_intent_reserve();
                 // Bytes that do not count may have records; they are removed with their string.
-                assert!(records(&store) <= before + most_records(&model) + 16, "{}", told());
+                assert!(records(&store) <= before + most_records(&model) + 16, "{}", context());
             }
         }
         assert!(try_all(&store, &[Change::Remove(0), Change::Remove(1)]).is_ok());

@@ -1,4 +1,4 @@
-"""Everyday work of a memcached client, by pymemcache; the port is the argument."""
+"""Everyday use of a memcached server by pymemcache; the first argument is the port."""
 
 import sys
 import threading
@@ -53,17 +53,17 @@ longest = b"\r\n" * 524_000
 assert client.set("long", longest) and client.get("long") == longest
 try:
     client.set("long", b"x" * (1 << 20))
-    raise AssertionError("it took a value of 1 MiB")
+    raise AssertionError("the server accepted a value of 1 MiB")
 except MemcacheServerError as error:
     assert b"too large" in error.args[0], error
 assert client.get("long") is None
 try:
     client.get("with space")
-    raise AssertionError("a key with a space")
+    raise AssertionError("the client accepted a key with a space")
 except MemcacheIllegalInputError:
     pass
 
-# Python's objects, with flags.
+# Python objects, with flags.
 pickling = Client(address, serde=serde.pickle_serde, timeout=10)
 pickling.set("object", {"a": [1, 2, 3]})
 assert pickling.get("object") == {"a": [1, 2, 3]}
@@ -74,17 +74,17 @@ for number in range(1000):
     quiet.set(f"quiet{number}", b"x")
 assert quiet.get("quiet999") == b"x"
 
-# The meta commands, as they stand.
+# Meta commands, sent as text.
 assert client.raw_command("ms meta 2 T100 c F5\r\nab").startswith(b"HD c")
 assert client.raw_command("mg meta s f t") == b"HD s2 f5 t100"
 assert client.raw_command("md meta q\r\nmn", "\r\n") == b"MN"
 
-# What it says of itself.
+# Statistics.
 stats = client.stats()
 assert stats[b"version"] in (b"1.6.18", "1.6.18"), stats
 assert stats[b"curr_items"] > 1000, stats
 
-# Several at once count right.
+# Concurrent counts.
 pool = PooledClient(address, max_pool_size=8, timeout=30, default_noreply=False)
 pool.set("shared", "0")
 threads = [

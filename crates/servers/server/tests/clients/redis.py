@@ -1,8 +1,8 @@
-"""redis-py, as it comes from PyPI, against the server at the socket that is named."""
+"""redis-py from PyPI against the server at the socket in the first argument."""
 
 import sys
 
-# The folder of this file has the client's own name.
+# The directory of this file has a file with the name of the client's package.
 sys.path.pop(0)
 
 import redis  # noqa: E402

@@ -1,13 +1,13 @@
-//! What tests of the server's outside share. Each test program uses a part of it.
+//! Shared parts of the tests that run whole servers. Each test program uses some of them.
 //!
 //! * `wire.rs`: a client of the Redis protocol that keeps every byte of a reply.
 //! * `process.rs`: a process that ends with its owner.
-//! * `programs.rs`: our server and Debian's, each a process of its own.
-//! * `packages.rs`: where Debian's programs come from.
-//! * `python.rs`: stock clients in Python.
-//! * `mounted.rs`: a file system of a small size.
-//! * `random.rs`: numbers that a seed repeats.
-//! * `oracle.rs`: the same commands to both, and what must be equal.
+//! * `programs.rs`: our server and Debian's Redis, as processes.
+//! * `packages.rs`: finds or downloads Debian's programs.
+//! * `python.rs`: standard clients in Python.
+//! * `mounted.rs`: a small file system.
+//! * `random.rs`: reproducible random numbers.
+//! * `oracle.rs`: sends the same commands to both servers, and compares the replies.
 
 #![allow(dead_code, reason = "each test program uses a part")]
 

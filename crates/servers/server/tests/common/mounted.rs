@@ -1,13 +1,14 @@
-//! A file system of a small size that is mounted for a test.
+//! A small file system, mounted for a test.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// A tmpfs, until it is dropped.
+/// A tmpfs, unmounted on drop.
 pub struct Mounted(tempfile::TempDir);
 
 impl Mounted {
-    /// One of `bytes` bytes; none, and a line that says so, if this process may not mount one.
+    /// Mounts one of `bytes` bytes. If this process may not mount one, prints a line and returns
+    /// `None`.
     pub fn tmpfs(bytes: u64) -> Option<Self> {
         let folder = tempfile::tempdir().expect("a folder");
         let mut mount = Command::new("mount");
@@ -19,7 +20,7 @@ impl Mounted {
         None
     }
 
-    /// Where it is.
+    /// The path where it is mounted.
     pub fn path(&self) -> &Path {
         self.0.path()
     }

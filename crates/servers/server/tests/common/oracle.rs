@@ -1,29 +1,29 @@
-//! The same commands to our server and to Debian's Redis, and what must be equal.
+//! Sends the same commands to our server and to Debian's Redis, and compares the replies.
 //!
-//! Commands come from a seed, in cases: each begins with empty databases. The first reply that
-//! differs ends the case; commands before it are then left out one by one as long as it still
-//! differs, and what remains is shown. `PANDO_ORACLE_SEED` runs one case again,
-//! `PANDO_ORACLE_CASES` so many.
+//! Commands come from a seed, in cases. Each case begins with empty databases. The first different
+//! reply ends the case. Then earlier commands are left out one by one, as long as the replies still
+//! differ, and the rest is printed. `PANDO_ORACLE_SEED` repeats one case, and `PANDO_ORACLE_CASES`
+//! is the number of cases.
 
 use super::programs::{self, Running};
 use super::random::Random;
 use super::wire::{Client, Reply, Value, Words, words};
 
-/// What must be equal of two replies.
+/// The required equality of two replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Equal {
     /// Every byte.
     Bytes,
-    /// The same elements, in any order (a map's pairs), at all depths.
+    /// The same elements in any order (for a map: pairs), at all depths.
     Elements,
-    /// The same but for integers, which may be so far apart: times.
+    /// The same, except for integers, which may differ by this much: times.
     Near(i64),
-    /// The kind only: what is free.
+    /// Only the same kind.
     Kind,
 }
 
 impl Equal {
-    /// Whether ours is what Redis's says it must be.
+    /// Whether our reply is allowed beside Redis's.
     pub fn holds(self, ours: &Reply, theirs: &Reply) -> bool {
         ours.bytes == theirs.bytes || self.holds_of(&ours.value, &theirs.value)
     }
@@ -33,7 +33,7 @@ impl Equal {
             && let (Value::Line(b':', _), Value::Line(b':', _)) = (ours, theirs)
             && let (Some(one), Some(other)) = (ours.number(), theirs.number())
         {
-            // What is negative is no time but says why there is none.
+            // A negative number is no time. It says why there is none.
             return one == other || one >= 0 && other >= 0 && one.abs_diff(other) <= apart as u64;
         }
         match (self, ours, theirs) {
@@ -71,7 +71,7 @@ fn sorted(value: &Value) -> Value {
     }
 }
 
-/// A command, and what must be equal of its replies.
+/// A command, and the required equality of its replies.
 #[derive(Clone, Debug)]
 pub struct Step {
     pub words: Words,
@@ -84,16 +84,16 @@ impl From<(Words, Equal)> for Step {
     }
 }
 
-/// Both servers, with a connection each.
+/// Both servers, each with a connection.
 pub struct Oracle {
     ours: Client,
     theirs: Client,
-    /// Commands that are sent at once.
+    /// The number of commands that are sent together.
     together: usize,
     _servers: [Running; 2],
 }
 
-/// Where two replies differ.
+/// The place of the first different reply.
 struct Difference {
     at: usize,
     ours: Vec<u8>,
@@ -101,19 +101,19 @@ struct Difference {
 }
 
 impl Oracle {
-    /// Starts both.
+    /// Starts both servers.
     pub fn start() -> Self {
         let (ours, theirs) = (programs::pando(), programs::redis());
         let (ours_to, theirs_to) = (ours.connect(), theirs.connect());
         Self { ours: ours_to, theirs: theirs_to, together: 1, _servers: [ours, theirs] }
     }
 
-    /// Starts both, to be sent so many commands at once.
+    /// Starts both servers, for sending `together` commands at once.
     pub fn start_with_pipelines(together: usize) -> Self {
         Self { together, ..Self::start() }
     }
 
-    /// Runs `cases` of `steps` each that `generate` makes, in RESP2 and in RESP3.
+    /// Runs `cases` cases of `steps` steps from `generate`, in RESP2 and in RESP3.
     pub fn compare(
         &mut self,
         cases: u64,
@@ -123,11 +123,11 @@ impl Oracle {
         let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
         let only: Option<u64> = number("PANDO_ORACLE_SEED");
         let cases = if only.is_some() { 1 } else { number("PANDO_ORACLE_CASES").unwrap_or(cases) };
-        // Another start, other cases: what a run misses the next may find.
+        // Each start has other cases, so a later run may find other differences.
         let first = only.unwrap_or_else(|| Random::new(seed_of_now()).number() >> 16);
         for version in ["2", "3"] {
             if !self.begin_version(version) {
-                eprintln!("our server does not speak RESP{version} yet");
+                eprintln!("our server does not support RESP{version} yet");
                 continue;
             }
             for seed in first..first + cases {
@@ -136,14 +136,14 @@ impl Oracle {
                 if let Some(difference) = self.run(&steps) {
                     let steps = self.shorten(steps, difference.at);
                     let again = self.run(&steps).unwrap_or(difference);
-                    panic!("RESP{version}, PANDO_ORACLE_SEED={seed}\n{}", told(&steps, &again));
+                    panic!("RESP{version}, PANDO_ORACLE_SEED={seed}\n{}", report(&steps, &again));
                 }
             }
         }
     }
 
-    /// Runs the commands of these lines, whose replies must be equal to the byte, in RESP2 and in
-    /// RESP3.
+    /// Runs the commands of these lines in RESP2 and in RESP3. Their replies must be equal byte for
+    /// byte.
     pub fn compare_lines<'line>(&mut self, lines: impl IntoIterator<Item = &'line str>) {
         let steps: Vec<Step> =
             lines.into_iter().map(|line| (words(line), Equal::Bytes).into()).collect();
@@ -156,18 +156,18 @@ impl Oracle {
             if self.begin_version(version)
                 && let Some(difference) = self.run(steps)
             {
-                panic!("RESP{version}\n{}", told(&steps[..=difference.at], &difference));
+                panic!("RESP{version}\n{}", report(&steps[..=difference.at], &difference));
             }
         }
     }
 
-    /// Whether our server knows a command.
+    /// Whether our server has a command.
     pub fn has(&mut self, command: &str) -> bool {
         let reply = self.ours.say(command);
         !(reply.is_error() && reply.bytes().starts_with(b"ERR unknown command"))
     }
 
-    /// Both connections, ours first, for what is to be asked by hand.
+    /// Both connections, ours first, for single requests.
     pub fn clients(&mut self) -> [&mut Client; 2] {
         [&mut self.ours, &mut self.theirs]
     }
@@ -190,18 +190,18 @@ impl Oracle {
         }
     }
 
-    /// The first step whose replies are not what they must be.
+    /// The first step with a different reply.
     fn run(&mut self, steps: &[Step]) -> Option<Difference> {
         self.empty();
         for (number, together) in steps.chunks(self.together).enumerate() {
             let begin = number * self.together;
             let shown = || shown(&steps[..begin + together.len()]);
-            let mut ask = |client: fn(&mut Self) -> &mut Client, whose: &str| -> Vec<Reply> {
+            let mut ask = |client: fn(&mut Self) -> &mut Client, name: &str| -> Vec<Reply> {
                 let client = client(self);
                 let sent = client.send_all(together.iter().map(|step| step.words.as_slice()));
                 let replies =
                     sent.and_then(|()| together.iter().map(|_| client.receive()).collect());
-                replies.unwrap_or_else(|error| panic!("{whose} server broke: {error}\n{}", shown()))
+                replies.unwrap_or_else(|error| panic!("{name} server failed: {error}\n{}", shown()))
             };
             let ours = ask(|oracle| &mut oracle.ours, "our");
             let theirs = ask(|oracle| &mut oracle.theirs, "Redis's");
@@ -217,7 +217,7 @@ impl Oracle {
         None
     }
 
-    /// Leaves out what the difference at the end does not need.
+    /// Removes the steps that the difference does not need.
     fn shorten(&mut self, mut steps: Vec<Step>, last: usize) -> Vec<Step> {
         steps.truncate(last + 1);
         let mut at = steps.len() - 1;
@@ -238,7 +238,7 @@ fn seed_of_now() -> u64 {
     since.map_or(1, |since| since.as_nanos() as u64)
 }
 
-fn told(steps: &[Step], difference: &Difference) -> String {
+fn report(steps: &[Step], difference: &Difference) -> String {
     format!(
         "{}\n    Redis: {}\n    ours:  {}",
         shown(steps),

@@ -1,6 +1,6 @@
-//! Where Debian's programs come from: this system has them, or they are downloaded and unpacked
-//! into the folder of build outputs. Nothing is installed, and it needs no privileges. Libraries
-//! that they need and that this system has are the system's.
+//! Finds Debian's programs. If they are not installed, they are downloaded and unpacked into the
+//! directory of build outputs. Nothing is installed, and no privileges are needed. Installed
+//! libraries of the system are used.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,7 +14,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Another program of the package, by its path in there, if that is where packages put it.
+    /// Another program of the package, by its path in the package, if it was unpacked from one.
     pub fn other(self, path: &str) -> Self {
         let other = self.path.ancestors().nth(3).map(|root| root.join(path));
         match other.filter(|other| other.is_file()) {
@@ -23,7 +23,7 @@ impl Program {
         }
     }
 
-    /// Begins a command that starts it.
+    /// A command that starts the program.
     pub fn command(&self) -> Command {
         let mut command = Command::new(&self.path);
         if let Some(libraries) = &self.libraries {
@@ -33,11 +33,11 @@ impl Program {
     }
 }
 
-/// The program `name` of the package of that name.
+/// The program `name` of the package with that name.
 ///
 /// # Panics
 ///
-/// If there is none and it cannot be had; it says how to get it.
+/// If the program is missing and cannot be downloaded. The message says how to get it.
 pub fn program(name: &str) -> Program {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(["/usr/bin".into()]);
@@ -56,8 +56,7 @@ pub fn program(name: &str) -> Program {
     Program { path: root.join("usr/bin").join(name), libraries: Some(root.join(multiarch)) }
 }
 
-/// Downloads a package, and what it depends on that this system has not, and unpacks them into
-/// `root`.
+/// Downloads a package and its missing dependencies, and unpacks them into `root`.
 fn unpack(package: &str, root: &Path) -> Result<(), String> {
     let apt = root.with_extension("apt");
     let partial = root.with_extension("partial");
@@ -75,12 +74,12 @@ fn unpack(package: &str, root: &Path) -> Result<(), String> {
             run(Command::new("dpkg").arg("--extract").arg(path).arg(&partial))?;
         }
     }
-    // Failing to remove what is needed no more harms nobody.
+    // The directory is not needed any more, so a failure does not matter.
     let _ = std::fs::remove_dir_all(&apt);
     std::fs::rename(&partial, root).map_err(|error| error.to_string())
 }
 
-/// The package manager, with lists and archives of its own.
+/// The package manager, with its own lists and archives.
 fn apt_get(folder: &Path) -> Command {
     let mut command = Command::new("apt-get");
     command
@@ -92,14 +91,14 @@ fn apt_get(folder: &Path) -> Command {
     command
 }
 
-/// Runs a command to its end; an error says what it said first of what went wrong.
+/// Runs a command to its end. An error has the first error lines of its output.
 fn run(command: &mut Command) -> Result<(), String> {
     let name = command.get_program().display().to_string();
     let output = command.output().map_err(|error| format!("{name}: {error}"))?;
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let reason = said.lines().find(|line| line.starts_with("E: ")).or(said.lines().last());
+    let printed = String::from_utf8_lossy(&output.stderr);
+    let reason = printed.lines().find(|line| line.starts_with("E: ")).or(printed.lines().last());
     Err(format!("{name} failed ({}): {}", output.status, reason.unwrap_or("it did not say why")))
 }

@@ -3,10 +3,10 @@
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// No process takes longer to start.
+/// The longest time for a process to start.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A process, killed when this is dropped.
+/// A process, killed on drop.
 pub struct Process(Child);
 
 impl Process {
@@ -25,7 +25,7 @@ impl Process {
         process
     }
 
-    /// Its number.
+    /// The ID of the process.
     pub fn id(&self) -> u32 {
         self.0.id()
     }
@@ -39,7 +39,7 @@ impl Drop for Process {
     }
 }
 
-/// This test program again, which then runs only that test: `serve_for_another_test` of a module.
+/// This test program again. It then runs only that test: `serve_for_another_test` of a module.
 pub fn this_program(test: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     command.args(["--ignored", "--exact", test]);

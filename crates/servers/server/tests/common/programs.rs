@@ -1,8 +1,8 @@
-//! Our server and Debian's, each a process of its own that listens at a socket in a folder of its
-//! own and dies with its owner here.
+//! Our server and Debian's Redis. Each is a process with its own directory, listens at a socket
+//! there, and ends with its owner in the test.
 //!
-//! Ours is this test program again, started so that it runs nothing but [`serve_for_another_test`]:
-//! thus a test may kill it, which is what the server is for.
+//! Our server is this test program again, which then runs only [`serve_for_another_test`]. So a
+//! test may kill it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -60,7 +60,7 @@ impl Running {
         Self { process, socket, _folder: folder }
     }
 
-    /// Where it listens.
+    /// The path of its socket.
     pub fn socket(&self) -> &Path {
         &self.socket
     }

@@ -1,9 +1,10 @@
-//! Stock clients from PyPI, in an environment of their own.
+//! Standard clients from PyPI, in their own environment.
 
 use std::path::Path;
 use std::process::Command;
 
-/// Installs `package` and runs the script of that name in `tests/clients`, which must succeed.
+/// Installs `package`, and runs the script of that name in `tests/clients`. The script must
+/// succeed.
 pub fn run_client(package: &str, script: &str, argument: &str) {
     let folder = tempfile::tempdir().expect("a folder");
     let environment = folder.path().join("environment");

@@ -5,28 +5,27 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// No reply takes longer, even on a machine that has other things to do.
+/// The longest time for a reply, also on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A command's words.
+/// The words of a command.
 pub type Words = Vec<Vec<u8>>;
 
-/// The words of a line, at its spaces.
+/// The words of a line, split at spaces.
 pub fn words(line: &str) -> Words {
     line.split_ascii_whitespace().map(|word| word.as_bytes().to_vec()).collect()
 }
 
-/// What a reply consists of.
+/// A part of a reply.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Value {
-    /// A line, with the byte that says what it is: `+ - : , # ( _`.
+    /// A line, with its type byte: `+ - : , # ( _`.
     Line(u8, Vec<u8>),
-    /// Bytes whose length was said, with the byte that says what they are: `$ = !`.
+    /// Bytes with a length, and their type byte: `$ = !`.
     Bytes(u8, Vec<u8>),
     /// `$-1` and `*-1`.
     Nothing(u8),
-    /// Values, with the byte that says what they are together: `* % ~ >`. A map's are keys and
-    /// values in turn.
+    /// Values with their type byte: `* % ~ >`. Those of a map are alternating keys and values.
     Values(u8, Vec<Value>),
 }
 
@@ -49,7 +48,7 @@ impl Value {
         }
     }
 
-    /// What it holds, if it holds values.
+    /// The elements, if it has any.
     pub fn values(&self) -> &[Value] {
         match self {
             Self::Values(_, values) => values,
@@ -57,20 +56,18 @@ impl Value {
         }
     }
 
-    /// Whether it is an error.
     pub fn is_error(&self) -> bool {
         matches!(self, Self::Line(b'-', _) | Self::Bytes(b'!', _))
     }
 }
 
-/// A reply: what it says, and its bytes.
+/// A reply: its parsed value, and its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
     pub value: Value,
     pub bytes: Vec<u8>,
 }
 
-/// A connection.
 pub struct Client {
     stream: UnixStream,
     buffer: Vec<u8>,
@@ -91,17 +88,16 @@ impl Client {
         self.receive()
     }
 
-    /// Sends the words of a line, and waits for what the reply says.
+    /// Sends the words of a line, and waits for the reply's value.
     pub fn say(&mut self, line: &str) -> Value {
         self.ask(&words(line)).expect("a reply").value
     }
 
-    /// Sends a command.
     pub fn send(&mut self, words: &[Vec<u8>]) -> io::Result<()> {
         self.send_all(std::iter::once(words))
     }
 
-    /// Sends commands, all at once.
+    /// Sends several commands at once.
     pub fn send_all<'words>(
         &mut self,
         commands: impl Iterator<Item = &'words [Vec<u8>]>,
@@ -118,7 +114,6 @@ impl Client {
         self.stream.write_all(&requests)
     }
 
-    /// Waits for a reply.
     pub fn receive(&mut self) -> io::Result<Reply> {
         self.buffer.drain(..self.begin);
         self.begin = 0;

@@ -1,4 +1,4 @@
-//! How many clients there may be, how long they may be silent, how much they may send.
+//! Limits: the number of clients, the time of silence, the size of requests.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -10,7 +10,7 @@ use crate::server::Server;
 #[test]
 fn one_client_too_many_is_told_so() {
     let server = Server::with(&[("maxclients", "2")]);
-    // The one that looked whether the server listens may not have gone yet.
+    // The connection that checked the start of the server may not have ended yet.
     std::thread::sleep(Duration::from_millis(200));
     let (mut first, mut second) = (server.connect(), server.connect());
     assert!(!first.say("PING").is_error() && !second.say("PING").is_error());
@@ -57,7 +57,7 @@ fn what_waits_for_exec_is_bounded() {
     let mut queued = 0;
     while client.ask(&[b"SET".to_vec(), b"k".to_vec(), value.clone()]).is_ok() {
         queued += 1;
-        assert!(queued < 100, "it goes on for ever");
+        assert!(queued < 100, "the limit is never reached");
     }
     assert!(queued >= 10);
     assert!(!server.connect().say("PING").is_error());
@@ -240,8 +240,12 @@ fn settings_that_cannot_be_set_are_refused_at_the_start() {
         assert!(error.starts_with(&format!("{name} cannot be '{value}': ")), "{error}");
     }
     let server = Server::with(&[]);
-    let told = server.connect().say("CONFIG GET appendfsync");
-    assert_eq!(told.values()[1].bytes(), b"no", "nothing survives the machine on anonymous memory");
+    let reply = server.connect().say("CONFIG GET appendfsync");
+    assert_eq!(
+        reply.values()[1].bytes(),
+        b"no",
+        "nothing survives the machine on anonymous memory"
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What a connection may do, and how long it lasts: passwords, users, limits, TLS, a stock client.
+//! Connections: passwords, users, limits, TLS, a standard client.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,4 +1,4 @@
-//! A stock client: redis-py.
+//! A standard client: redis-py.
 
 use crate::common::python;
 use crate::server::Server;

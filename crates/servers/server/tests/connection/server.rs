@@ -1,4 +1,4 @@
-//! A server in this process, with options of its own, that ends when it is dropped.
+//! A server in this process with its own options. It ends on drop.
 
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
@@ -10,17 +10,17 @@ use crate::common::wire::{Client, words};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A server; dropped, it is asked to end.
+/// A server. The drop asks it to stop.
 pub struct Server {
     socket: PathBuf,
     thread: Option<JoinHandle<Result<(), ServeError>>>,
-    /// Says who it is first, if it must.
+    /// The password or user of new connections.
     auth: Option<String>,
     _folder: tempfile::TempDir,
 }
 
 impl Server {
-    /// One that listens at a socket besides what `options` say.
+    /// Starts a server that listens at a socket in addition to the addresses of `options`.
     pub fn start(mut options: Options) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let socket = folder.path().join("s");
@@ -38,7 +38,7 @@ impl Server {
         Self { socket, thread: Some(thread), auth, _folder: folder }
     }
 
-    /// One with these parameters.
+    /// A server with these config parameters.
     pub fn with(parameters: &[(&str, &str)]) -> Self {
         let parameters = parameters.iter().map(|(name, value)| ((*name).into(), (*value).into()));
         Self::start(Options { config: parameters.collect(), ..Options::default() })
@@ -48,7 +48,7 @@ impl Server {
         &self.socket
     }
 
-    /// A new connection, on which nothing was said.
+    /// A new connection without AUTH.
     pub fn connect(&self) -> Client {
         Client::connect(&self.socket).expect("a connection")
     }
@@ -56,7 +56,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Others may have all connections that there are.
+        // Other connections may have reached the limit.
         let deadline = Instant::now() + PATIENCE;
         let Some(thread) = self.thread.take() else { return };
         while !thread.is_finished() && Instant::now() < deadline {

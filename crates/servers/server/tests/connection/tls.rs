@@ -1,4 +1,4 @@
-//! TLS, with certificates that are made here.
+//! TLS, with certificates that the test creates.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,7 +15,7 @@ use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, Stream
 
 use crate::server::Server;
 
-/// Files of an authority, and of a server and a client that it has signed.
+/// Creates files of an authority, and of a server and a client that it has signed.
 fn make_certificates(folder: &Path) {
     let authority_key = KeyPair::generate().expect("a key");
     let mut params = CertificateParams::new(Vec::new()).expect("no names");
@@ -32,7 +32,7 @@ fn make_certificates(folder: &Path) {
     }
 }
 
-/// What the server answers to `request` over TLS; an error if they do not agree.
+/// The server's reply to `request` over TLS; an error if the handshake fails.
 fn ask(
     at: SocketAddr,
     folder: &Path,
@@ -62,7 +62,7 @@ fn ask(
     stream.write_all(request)?;
     let mut answer = String::new();
     match stream.read_to_string(&mut answer) {
-        // It is closed without a farewell.
+        // The server closes without a closing message.
         Err(error) if error.kind() != std::io::ErrorKind::UnexpectedEof => Err(error),
         _ => Ok(answer),
     }
@@ -84,7 +84,7 @@ fn clients_speak_tls_on_a_port_of_its_own() {
     let request = b"SET a 1\r\nGET a\r\nQUIT\r\n";
     let answer = "+OK\r\n$1\r\n1\r\n+OK\r\n";
     assert_eq!(ask(at, folder, false, request).expect("an answer"), answer);
-    // Who speaks no TLS is not understood, and nobody else is held up.
+    // A client without TLS gets no reply, and does not delay other clients.
     let mut plain = TcpStream::connect(at).expect("it listens");
     plain.write_all(b"PING\r\n").expect("it is sent");
     assert_eq!(ask(at, folder, false, request).expect("an answer"), answer);
@@ -95,7 +95,7 @@ fn clients_speak_tls_on_a_port_of_its_own() {
         TlsOptions { addresses: vec![at], client_ca: Some(folder.join("ca.pem")), ..tls.clone() };
     let server = Server::start(Options { tls: Some(mutual), ..Options::default() });
     assert_eq!(ask(at, folder, true, request).expect("an answer"), answer);
-    assert!(ask(at, folder, false, request).is_err(), "a certificate is asked for");
+    assert!(ask(at, folder, false, request).is_err(), "a certificate is required");
     drop(server);
 
     let wrong = TlsOptions { key: folder.join("ca.pem"), ..tls };

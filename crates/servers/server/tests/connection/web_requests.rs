@@ -9,8 +9,8 @@ use pando_server::testing::free_port;
 
 use crate::server::Server;
 
-/// What a connection is told that sends these pieces, until it is closed.
-fn told(at: SocketAddr, pieces: &[&[u8]]) -> Vec<u8> {
+/// The bytes that a connection receives until it is closed, after it sent these pieces.
+fn received(at: SocketAddr, pieces: &[&[u8]]) -> Vec<u8> {
     let mut stream = TcpStream::connect(at).expect("it listens");
     stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a limit");
     stream.set_nodelay(true).expect("no delay");
@@ -36,9 +36,9 @@ fn an_http_request_ends_its_connection_and_changes_nothing() {
         let head = format!("{method} / HTTP/1.1\r\nHost: x\r\n\r\n");
         for (at, body) in [(redis, "set pwned 1\r\n"), (memcached, "set pwned 0 0 1\r\n1\r\n")] {
             let (head, body) = (head.as_bytes(), body.as_bytes());
-            assert_eq!(told(at, &[head, body]), b"", "{method} {at}");
+            assert_eq!(received(at, &[head, body]), b"", "{method} {at}");
             let (begin, end) = head.split_at(3);
-            assert_eq!(told(at, &[begin, end, body]), b"", "{method} {at}");
+            assert_eq!(received(at, &[begin, end, body]), b"", "{method} {at}");
         }
     }
     assert_eq!(server.connect().say("EXISTS pwned").number(), Some(0));

@@ -5,20 +5,20 @@ use std::time::Instant;
 
 use super::{PATIENCE, Served, packages};
 
-/// The browser itself: `/usr/bin/chromium` is a script that finds it in one place only.
+/// The browser itself. `/usr/bin/chromium` is a script that finds it only at its installed path.
 const PROGRAM: &str = "usr/lib/chromium/chromium";
 
-/// The browser, without a window. It is downloaded (124 MB) if it is not installed.
+/// The browser, without a window. If it is not installed, it is downloaded (124 MB).
 fn browser() -> Command {
     let mut command = packages::program("chromium").other(PROGRAM).command();
-    // It shows our own page; and inside of containers its sandbox has not the rights that it wants.
+    // It loads only our own page. In containers its sandbox lacks the necessary rights.
     command.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]);
     command.args(["--no-first-run", "--disable-background-networking"]);
     command
 }
 
-/// The page as it is after so many milliseconds of the browser's time, which runs on while nothing
-/// is waited for.
+/// The page after this number of milliseconds of the browser's virtual time. That time advances
+/// only while the page waits for nothing.
 fn page_after(served: &Served, milliseconds: u32) -> String {
     let folder = tempfile::tempdir().unwrap();
     let mut child = browser()
@@ -44,18 +44,18 @@ fn page_after(served: &Served, milliseconds: u32) -> String {
     read.join().unwrap()
 }
 
-/// The text of the element with that id, which holds text alone.
+/// The text of the element with that ID, which must contain only text.
 fn text_of<'page>(page: &'page str, id: &str) -> &'page str {
     let begin = page.find(&format!(" id=\"{id}\"")).unwrap_or_else(|| panic!("{id}: {page}"));
     let (_, text) = page[begin..].split_once('>').unwrap();
     text.split_once('<').unwrap().0
 }
 
-/// Takes some seconds with a browser that is installed (`apt-get install -y chromium`); else it
-/// downloads one of 124 MB first, which is why it is not among the tests that always run:
-/// `cargo test -p pando-server --test http -- --ignored`.
+/// Takes some seconds with an installed browser (`apt-get install -y chromium`). Otherwise it first
+/// downloads 124 MB, so it does not run by default: `cargo test -p pando-server --test http --
+/// --ignored`.
 #[test]
-#[ignore = "wants a browser: cargo test -p pando-server --test http -- --ignored"]
+#[ignore = "needs a browser: cargo test -p pando-server --test http -- --ignored"]
 fn a_browser_shows_the_figures() {
     let served = Served::begin();
     served.redis("SET k 0123456789\r\nGET k\r\nGET none\r\n", 5 + 17 + 5);

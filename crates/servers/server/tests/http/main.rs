@@ -1,4 +1,4 @@
-//! The server seen from outside: what it tells over HTTP, and the page in a real browser.
+//! The HTTP reports of the server, and the page in a real browser.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 use pando_server::Options;
 use pando_server::status::Status;
 
-/// Whatever the machine has to do besides, it takes no longer.
+/// The longest time for a result, also on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A server in threads of this process, which ends with it.
+/// A server in threads of this process.
 struct Served {
     http: SocketAddr,
     memcached: SocketAddr,
@@ -31,7 +31,7 @@ impl Served {
     fn begin() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("s");
-        // Free a moment ago.
+        // These ports were free a short time ago.
         let free = [(); 2].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
         let [http, memcached] = free.map(|listener| listener.local_addr().unwrap());
         let options = Options {
@@ -45,13 +45,13 @@ impl Served {
         let served = Self { http, memcached, socket, _folder: folder };
         let deadline = Instant::now() + PATIENCE;
         while TcpStream::connect(http).is_err() || UnixStream::connect(&served.socket).is_err() {
-            assert!(Instant::now() < deadline, "nobody listens at {http}");
+            assert!(Instant::now() < deadline, "no server listens at {http}");
             std::thread::sleep(Duration::from_millis(5));
         }
         served
     }
 
-    /// Sends requests in the inline form and waits for so many bytes of replies.
+    /// Sends inline requests, and waits for `reply_bytes` bytes of replies.
     fn redis(&self, requests: &str, reply_bytes: usize) {
         let mut client = UnixStream::connect(&self.socket).unwrap();
         client.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -59,11 +59,11 @@ impl Served {
         client.read_exact(&mut vec![0; reply_bytes]).unwrap();
     }
 
-    /// Sends a request as it is; all that is answered until the server closes.
+    /// Sends these bytes, and returns the received bytes until the server closes.
     fn raw(&self, request: &str) -> String {
         let mut stream = TcpStream::connect(self.http).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        // The server may have refused before it has all.
+        // The server may refuse before it has received everything.
         let _ = stream.write_all(request.as_bytes());
         let mut answer = Vec::new();
         match stream.read_to_end(&mut answer) {
@@ -73,7 +73,7 @@ impl Served {
         String::from_utf8(answer).unwrap()
     }
 
-    /// The head and the body of an answer.
+    /// The head and the body of a response.
     fn ask(&self, method: &str, path: &str) -> (String, String) {
         let answer = self.raw(&format!(
             "{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
@@ -89,7 +89,7 @@ impl Served {
         serde_json::from_str(&body).unwrap()
     }
 
-    /// The first status of which that holds.
+    /// The first status for which `holds` is true.
     fn status_when(&self, holds: impl Fn(&Status) -> bool) -> Status {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -119,7 +119,7 @@ fn the_status_tells_what_clients_did() {
     assert!(status.memory.used_bytes > 0);
     assert!(status.memory.used_bytes <= status.memory.pool_bytes);
     assert!(status.durability.guarantee.starts_with("what has returned survives"));
-    // A new store has counted from the beginning; nobody has asked for the tree's shape.
+    // A new store has its count from the beginning. No walk was requested.
     assert_eq!((status.keys, status.shape.age_seconds), (Some(1), None));
 
     let (head, _) = served.ask("POST", "/shape");
@@ -184,7 +184,7 @@ fn clients_of_memcached_count_too() {
     let mut replies = vec![0; expected.len()];
     client.read_exact(&mut replies).unwrap();
     assert_eq!(replies, expected);
-    // What was sent is counted when it is out.
+    // Sent bytes are counted after they are sent.
     let status = served
         .status_when(|status| status.totals["commands"] == 4 && status.totals["bytes_out"] > 0);
     assert_eq!((status.totals["hits"], status.totals["misses"]), (1, 2));

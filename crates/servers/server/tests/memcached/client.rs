@@ -1,4 +1,4 @@
-//! A stock client: pymemcache.
+//! A standard client: pymemcache.
 
 use crate::python;
 use crate::servers;

@@ -1,4 +1,4 @@
-//! Requests that a seed makes: mostly right, some wrong in a word or two.
+//! Requests from a seed. Most are correct, some have one or two wrong words.
 
 use crate::random::Random;
 
@@ -7,14 +7,14 @@ use crate::random::Random;
 pub enum Part {
     /// These bytes.
     Bytes(Vec<u8>),
-    /// A cas that was seen, behind these bytes; which one of them.
+    /// These bytes, then a cas that was seen; the number selects it.
     Cas(&'static str, u64),
 }
 
-/// A request, and the data behind it.
+/// A request, and the data after it.
 pub type Request = Vec<Part>;
 
-/// Ends a storage command's data: no number that is asked for is greater than what is sent.
+/// The last bytes of a storage command's data. No requested length is larger than the sent data.
 const DATA: &[u8] = b"0123456789";
 
 fn key(random: &mut Random) -> Vec<u8> {
@@ -34,9 +34,8 @@ fn flags(random: &mut Random) -> Vec<u8> {
     random.word(&["0", "0", "1", "77", "4294967295", "4294967296", "+3"])
 }
 
-/// None of 2^63 or more, nor a sum that is: behind such a number memcached looks for a minus, on
-/// into memory that has held other values, and refuses to count if there is one. `oracle.rs` counts
-/// there.
+/// Never 2^63 or more, and no such sum. For these numbers memcached searches for a minus, also in
+/// memory of former values, and refuses to count if it finds one. `oracle.rs` tests such counts.
 fn amount(random: &mut Random) -> Vec<u8> {
     random.word(&["1", "1", "10", "99", "4000000000000", "0", "-1", "x", "007"])
 }
@@ -47,7 +46,7 @@ fn value(random: &mut Random) -> Vec<u8> {
         1 => random.word(&["", "x", "12 oaks", "a\r\nb", "END\r\n"]),
         _ => {
             let mut bytes = random.bytes(12);
-            // In nothing but whitespace memcached looks for a number beyond the value, too.
+            // In a value of only whitespace, memcached searches for a number beyond the value, too.
             if bytes.iter().all(|byte| matches!(byte, 9..=13 | 32)) {
                 bytes.push(b'x');
             }
@@ -86,7 +85,8 @@ pub fn request(random: &mut Random) -> Request {
             let keys = if random.once_in(10) { 40 } else { 1 + random.below(4) };
             let mut keys: Vec<_> = (0..keys).map(|_| key(random)).collect();
             if name.starts_with(b"ga") {
-                // Memcached has touched the keys before one that is too long; we look first.
+                // Memcached changes the keys before a key that is too long. Our server checks all
+                // keys first.
                 keys.retain(|key| key.len() <= 250);
                 keys.push(b"a".to_vec());
             }
@@ -154,7 +154,7 @@ pub fn request(random: &mut Random) -> Request {
     parts
 }
 
-/// A cas: of those seen, one of the last two in most cases.
+/// A cas that was seen; in most cases one of the last two.
 fn cas(random: &mut Random, before: &'static str) -> Part {
     match random.below(8) {
         0 => Part::Bytes(format!("{before}0").into_bytes()),
@@ -164,11 +164,11 @@ fn cas(random: &mut Random, before: &'static str) -> Part {
     }
 }
 
-/// Changes a word. The data's length only becomes less than it was, lest both wait for what does
-/// not come.
+/// Changes a word. The length of the data only decreases, because otherwise both servers would wait
+/// for more.
 fn spoil(random: &mut Random, words: &mut Vec<Part>, has_data: bool) {
     let at = random.below(words.len());
-    // A cas is not to stand for a key, which is told.
+    // A cas must not replace a key, because the reply contains the key.
     let has_cas = words.iter().any(|word| matches!(word, Part::Cas(..)));
     match random.below(3) {
         0 if !has_cas => {
@@ -201,7 +201,7 @@ fn meta(random: &mut Random, data: &mut Option<Vec<u8>>) -> Vec<Part> {
             &["c", "k", "q", "C", "F", "I", "T", "M", "O", "L"]
         }
         b"md" => &["k", "q", "C", "I", "T", "O", "I"],
-        // Memcached 1.6.18 loses the T of a count that makes the value longer; ours does not.
+        // Memcached 1.6.18 loses the T of a count that makes the value longer; our server does not.
         b"ma" => &["v", "c", "t", "k", "q", "C", "N", "J", "D", "M", "O"],
         _ => &[],
     };
@@ -211,7 +211,7 @@ fn meta(random: &mut Random, data: &mut Option<Vec<u8>>) -> Vec<Part> {
     let mut used = Vec::new();
     for _ in 0..random.below(7).min(letters.len()) {
         let letter = random.word(letters);
-        // A flag that stands twice is refused; that is tried, but not always.
+        // A repeated flag is refused. This is rare in the generated requests.
         if used.contains(&letter) && !random.once_in(20) {
             continue;
         }

@@ -1,9 +1,9 @@
-//! Input that no client sends: whatever it is, the server goes on, and its memory stays bounded.
+//! Input that no client sends. The server must continue after it, and its memory must stay bounded.
 
 use crate::random::Random;
 use crate::servers;
 
-/// More than this no such input may take, in bytes.
+/// The most additional memory for such input, in bytes.
 const MAX_GROWTH: u64 = 96 << 20;
 
 #[test]
@@ -16,14 +16,14 @@ fn hostile_input_ends_neither_the_server_nor_its_memory() {
         assert!(grown < MAX_GROWTH, "{what}: {grown} bytes more");
     };
     let mut piece = vec![b'x'; 1 << 20];
-    // A value of 2 GiB is said to come; some of it does.
+    // The request announces a value of 2 GiB, and a part of it is sent.
     let mut connection = server.connect();
     connection.send(b"set a 0 0 2147483645\r\n").expect("it takes it");
     for _ in 0..256 {
         connection.send(&piece).expect("it takes it");
     }
     alive("a giant value");
-    // A line without an end, and one of a get.
+    // A line without an end, and the line of a get without an end.
     for begin in [&b"set "[..], b"get ", b"\x80"] {
         let mut connection = server.connect();
         let _ = connection.send(begin);
@@ -35,7 +35,7 @@ fn hostile_input_ends_neither_the_server_nor_its_memory() {
         }
         alive("a line without an end");
     }
-    // Replies that are not taken.
+    // Replies that the client does not read.
     server.connect().ask(&[&b"set big 0 0 1000000\r\n"[..], &[b'y'; 1_000_000], b"\r\n"].concat());
     let many = [&b"get"[..], &b" big".repeat(4000), b"\r\n"].concat();
     let mut deaf: Vec<_> = (0..4).map(|_| server.connect()).collect();
@@ -45,7 +45,7 @@ fn hostile_input_ends_neither_the_server_nor_its_memory() {
     std::thread::sleep(std::time::Duration::from_millis(300));
     alive("replies that are not taken");
     drop(deaf);
-    // Connections that are cut off in the middle.
+    // Connections that end within a request.
     for request in
         ["set a 0 0 100\r\nabc", "ms a 100 c\r\n", "get a b c", "mg", "\r", "ms a 2\r\nab\r"]
     {

@@ -1,12 +1,12 @@
-//! The memcached protocol, seen from outside.
+//! Tests of the memcached protocol on whole servers.
 //!
-//! * `oracle.rs`: the same requests to our server and to Debian's memcached, and what must be
-//!   equal.
-//! * `generate.rs`: requests that a seed makes.
-//! * `reply.rs`: replies with what differs by nature taken out.
+//! * `oracle.rs`: sends the same requests to our server and to Debian's memcached, and compares the
+//!   replies.
+//! * `generate.rs`: generates requests from a seed.
+//! * `reply.rs`: removes necessary differences from replies.
 //! * `hostile.rs`: input that no client sends.
 //! * `memory.rs`: the memory limit.
-//! * `client.rs`: a stock client.
+//! * `client.rs`: a standard client.
 //! * `servers.rs`: both servers.
 
 #[expect(dead_code, reason = "other tests use the rest")]

@@ -1,4 +1,4 @@
-//! The memory limit, which is the server's and holds for memcached's clients too.
+//! The memory limit of the server also applies to memcached's clients.
 
 use crate::servers::{self, Running};
 
@@ -26,7 +26,7 @@ fn writes_that_need_memory_are_refused_and_others_are_not() {
     }
     assert_eq!(client.say("ms new 1\r\n1\r\n"), refused);
     assert_eq!(client.say("ma kept\r\n"), refused);
-    // What was there is not what the client means to be there, as in memcached.
+    // As in memcached, the old value does not remain, because the client wants to replace it.
     assert_eq!(client.say("set replaced 0 0 1\r\n8\r\n"), refused);
     assert_eq!(client.say("get replaced kept\r\n"), "VALUE kept 0 1\r\n7\r\nEND\r\n");
     assert_eq!(client.say("touch kept 0\r\ndelete kept\r\n"), "TOUCHED\r\nDELETED\r\n");
@@ -59,7 +59,7 @@ fn stats_tell_how_many_bytes_are_in_use() {
     for number in 0..ITEMS {
         assert_eq!(client.say(&format!("delete {number}\r\n")), "DELETED\r\n");
     }
-    // Nobody else is there, so what was removed is free within a few of the sweeps.
+    // There are no other clients, so removed records are free after a few sweeps.
     let falls = (0..200).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(20));
         figure(&server, "bytes") < before + (full - before) / 4
@@ -85,7 +85,7 @@ fn keys_go_when_memory_is_short() {
         fill(&mut client, 1000 * round);
     }
     let evicted = || figure(&server, "evictions");
-    // The count is taken ten times a second.
+    // The used bytes are measured ten times a second.
     let is_seen = (0..100).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(50));
         evicted() > 1000

@@ -1,7 +1,7 @@
-//! The same requests to our server and to Debian's memcached, and what must be equal: every byte,
-//! but for what `reply.rs` takes out.
+//! Sends the same requests to our server and to Debian's memcached, and compares every byte of the
+//! replies, except for the parts that `reply.rs` removes.
 //!
-//! `PANDO_ORACLE_SEED` runs one case again, `PANDO_ORACLE_CASES` so many.
+//! `PANDO_ORACLE_SEED` repeats one case, and `PANDO_ORACLE_CASES` is the number of cases.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,13 +10,13 @@ use crate::random::Random;
 use crate::reply::Seen;
 use crate::servers::{self, Connection, Running};
 
-struct Side {
+struct System {
     connection: Connection,
     seen: Seen,
     server: Running,
 }
 
-impl Side {
+impl System {
     fn new(server: Running) -> Self {
         Self { connection: server.connect(), seen: Seen::default(), server }
     }
@@ -35,7 +35,7 @@ impl Side {
                 Part::Cas(before, which) => {
                     bytes.extend_from_slice(before.as_bytes());
                     let count = self.seen.cas.len() as u64;
-                    // The last ones are counted from the end.
+                    // Large numbers count from the end.
                     let at = match u64::MAX - which {
                         back if back < count => count - 1 - back,
                         _ => which.checked_rem(count).unwrap_or(0),
@@ -52,8 +52,8 @@ impl Side {
 }
 
 struct Oracle {
-    ours: Side,
-    theirs: Side,
+    ours: System,
+    theirs: System,
 }
 
 struct Difference {
@@ -64,7 +64,7 @@ struct Difference {
 
 impl Oracle {
     fn start() -> Self {
-        Self { ours: Side::new(servers::pando()), theirs: Side::new(servers::memcached()) }
+        Self { ours: System::new(servers::pando()), theirs: System::new(servers::memcached()) }
     }
 
     fn run(&mut self, requests: &[Request]) -> Option<Difference> {
@@ -82,7 +82,7 @@ impl Oracle {
     fn check(&mut self, mut requests: Vec<Request>, name: &str) {
         let Some(mut difference) = self.run(&requests) else { return };
         requests.truncate(difference.at + 1);
-        // What can be left out is.
+        // Requests that the difference does not need are left out.
         for at in (0..difference.at).rev() {
             let mut fewer = requests.clone();
             fewer.remove(at);
@@ -120,7 +120,7 @@ impl Oracle {
 fn generated_requests_are_answered_as_memcached_does() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos();
-    // Another start, other cases: what a run misses the next may find.
+    // Each start has other cases, so a later run may find other differences.
     let only = number("PANDO_ORACLE_SEED");
     let first = only.unwrap_or_else(|| Random::new(now as u64).number() >> 16);
     let cases = if only.is_some() { 1 } else { number("PANDO_ORACLE_CASES").unwrap_or(60) };
@@ -216,7 +216,7 @@ fn values_expire_and_a_flush_waits_as_in_memcached() {
     let replies = both("get stays late soon touched\r\nset after 0 0 1\r\nx\r\nget after\r\n");
     assert_eq!(replies[0], replies[1]);
     assert!(replies[0].starts_with("END\r\nSTORED\r\nVALUE after"), "{}", replies[0]);
-    // One that waits is forgotten when all is flushed at once.
+    // A delayed flush is forgotten after an immediate one.
     both("flush_all 2\r\nflush_all\r\nset kept 0 0 1\r\nx\r\n");
     std::thread::sleep(Duration::from_millis(3100));
     let replies = both("get kept\r\n");

@@ -1,7 +1,7 @@
-//! Replies with what differs by nature taken out: numbers of cas are counted in the order in which
-//! they appear, and what is left of a life is rounded to ten seconds.
+//! Replies without necessary differences. Each cas becomes its rank in the order of first
+//! appearance, and the remaining time of a value is rounded to ten seconds.
 
-/// What a connection has seen.
+/// The values that a connection has seen.
 #[derive(Debug, Default)]
 pub struct Seen {
     /// Each cas, in the order of its first appearance.
@@ -9,7 +9,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// A reply, or several, that can be compared.
+    /// Normalizes one or more replies, so that they can be compared.
     pub fn normalize(&mut self, reply: &[u8]) -> Vec<u8> {
         let mut normal = Vec::new();
         let mut rest = reply;
@@ -24,7 +24,7 @@ impl Seen {
         normal
     }
 
-    /// Appends a line; how long the data behind it are, if there are any.
+    /// Appends a line. Returns the length of the data after it, if there is any.
     fn line(&mut self, line: &[u8], normal: &mut Vec<u8>) -> Option<usize> {
         let words: Vec<&[u8]> = line.split(|&byte| byte == b' ').collect();
         let number = |word: &[u8]| std::str::from_utf8(word).ok()?.parse::<u64>().ok();
@@ -60,7 +60,7 @@ impl Seen {
         data_bytes
     }
 
-    /// A word of me's reply; what we do not keep is left out.
+    /// A word of the reply to me, unless our server does not keep that property.
     fn kept(&mut self, word: &[u8]) -> Option<String> {
         let word = std::str::from_utf8(word).ok()?;
         let (name, value) = word.split_once('=')?;
@@ -81,8 +81,8 @@ impl Seen {
     }
 }
 
-/// Seconds, to the next ten. What is far off is translated between two clocks; of what has expired
-/// memcached says a number below zero in 32 bits.
+/// Seconds, rounded up to ten. Times in the far future are translated between two clocks. For
+/// expired values memcached replies a negative number in 32 bits.
 fn rounded(seconds: u64) -> u64 {
     match seconds {
         0..=1_000_000 => (seconds + 5) / 10,

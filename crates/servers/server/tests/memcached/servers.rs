@@ -1,7 +1,7 @@
-//! Our server and Debian's memcached, each a process of its own on a port that was free, which dies
-//! with its owner here.
+//! Our server and Debian's memcached. Each is a process on a free port, and ends with its owner in
+//! the test.
 //!
-//! Ours is this test program again, started so that it runs nothing but [`serve_for_another_test`].
+//! Our server is this test program again, which then runs only [`serve_for_another_test`].
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -16,7 +16,7 @@ use crate::process::{Process, this_program};
 
 const PORT: &str = "PANDO_TEST_MEMCACHED_PORT";
 const REDIS_PORT: &str = "PANDO_TEST_REDIS_PORT";
-/// Servers take no longer to answer.
+/// The longest time for a reply.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A server that runs until it is dropped.
@@ -38,7 +38,7 @@ pub fn pando() -> Running {
 pub fn memcached() -> Running {
     let port = free_port();
     let mut command = packages::program("memcached").command();
-    // Threads that tidy up hold values at times, and a count then takes another way.
+    // Maintenance threads hold values at times. A count then takes another path.
     command.args(["-o", "no_lru_maintainer,no_lru_crawler"]);
     command.args(["-l", "127.0.0.1", "-U", "0", "-u", "root", "-p", &port.to_string()]);
     Running::start(command, port, 0)
@@ -50,7 +50,7 @@ impl Running {
         Self { process: Process::start(command, listens), port, redis_port }
     }
 
-    /// Where memcached's protocol is spoken.
+    /// The port of memcached's protocol.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -60,12 +60,12 @@ impl Running {
         Connection::to(self.port)
     }
 
-    /// A new connection to where Redis's protocol is spoken.
+    /// A new connection to the Redis protocol.
     pub fn connect_redis(&self) -> Connection {
         Connection::to(self.redis_port)
     }
 
-    /// Memory that the process has, in bytes.
+    /// Resident memory of the process, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id()));
         let status = status.expect("its status");
@@ -86,12 +86,11 @@ impl Connection {
         Self(stream)
     }
 
-    /// Sends a request.
     pub fn send(&mut self, request: &[u8]) -> io::Result<()> {
         self.0.write_all(request)
     }
 
-    /// What comes until `end`; all there is if the connection ends.
+    /// The received bytes up to `end`, or all if the connection ends.
     pub fn read_until(&mut self, end: &[u8]) -> Vec<u8> {
         let mut reply = Vec::new();
         let mut piece = vec![0; 1 << 16];
@@ -106,14 +105,14 @@ impl Connection {
         reply
     }
 
-    /// The whole reply to requests, which leave no data to come.
+    /// The whole reply to requests. They must not end within data.
     pub fn ask(&mut self, requests: &[u8]) -> Vec<u8> {
-        // mn says that all before it has been answered.
+        // The reply to mn comes after all others.
         self.send(&[requests, b"mn\r\n"].concat()).expect("it takes requests");
         self.read_until(b"MN\r\n")
     }
 
-    /// The same, for what is text.
+    /// The same for text.
     pub fn say(&mut self, requests: &str) -> String {
         let reply = self.ask(requests.as_bytes());
         let reply = String::from_utf8(reply).expect("text");

@@ -49,7 +49,7 @@ fn step(random: &mut Random, has_hashes: bool) -> Step {
 #[test]
 fn generated_commands() {
     let mut oracle = Oracle::start();
-    // Until there are hashes, nothing is of the wrong type.
+    // Without hashes there are no values of a wrong type.
     let has_hashes = oracle.has("hset");
     oracle.compare(200, 60, |random| step(random, has_hashes));
 }

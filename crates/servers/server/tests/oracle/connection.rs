@@ -1,10 +1,10 @@
-//! What clients send on connecting, and what they are told about the server and themselves.
+//! Commands that clients send when they connect, and information about the server and its clients.
 
 use crate::common::oracle::{Equal, Oracle, Step};
 use crate::common::wire::words;
 
-/// Replies that are equal byte for byte. (Of several commands that a user may run, Redis tells each
-/// time in another order.)
+/// Commands whose replies are equal byte for byte. (Redis returns several commands that a user may
+/// run in a different order each time.)
 const SAME: &[&str] = &[
     "HELLO 4",
     "HELLO abc",
@@ -225,7 +225,7 @@ const SAME: &[&str] = &[
     "QUIT",
 ];
 
-/// What differs from run to run; the kind is the same.
+/// Commands whose replies differ from run to run, and are of the same kind.
 const SAME_KIND: &[&str] = &[
     "CLIENT ID",
     "CLIENT INFO",
@@ -252,7 +252,7 @@ fn what_clients_send_on_connecting() {
             let (mine, redis) = (ours.ask(&step.words), theirs.ask(&step.words));
             let (mine, redis) = (mine.expect("our reply"), redis.expect("Redis's reply"));
             let holds = match step.equal {
-                // Numbers of clients and sizes differ, of course.
+                // Numbers of clients and sizes differ.
                 Equal::Kind => mine.bytes.first() == redis.bytes.first(),
                 equal => equal.holds(&mine, &redis),
             };

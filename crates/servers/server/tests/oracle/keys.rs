@@ -1,4 +1,4 @@
-//! Keys, whatever they hold, and databases.
+//! Keys of any type, and databases.
 
 use super::strings::integer_but_small;
 use super::words::{integer, key, spoil, value};
@@ -23,7 +23,7 @@ fn pattern(random: &mut Random) -> Vec<u8> {
 fn expiry_words(random: &mut Random, name: &str) -> Words {
     let mut words = vec![match name {
         "expire" | "pexpire" if random.once_in(3) => integer_but_small(random),
-        // No two alike, so that which is greater does not hang on milliseconds.
+        // Times are spread widely, so comparisons do not depend on milliseconds.
         "expire" => (1_000 + random.below(10_000_000)).to_string().into_bytes(),
         "pexpire" => (1_000_000 + random.below(10_000_000_000)).to_string().into_bytes(),
         "expireat" => random.word(&["99999999", "99999999999", "99999999998", "0", "-1", "x"]),
@@ -92,7 +92,7 @@ fn step(random: &mut Random, has_hashes: bool) -> Step {
         "swapdb" => words.extend([database(random), database(random)]),
         "select" => words.push(database(random)),
         "scan" => {
-            // Only one that ends at once is equal.
+            // Only a scan that ends in one call is equal.
             words.extend([random.word(&["0", "0", "0", "x", "", "1x", " 1"]), b"COUNT".to_vec()]);
             words.push(random.word(&["1000", "1000", "1000", "0", "-1", "x"]));
             for _ in 0..random.below(3) {
@@ -107,7 +107,7 @@ fn step(random: &mut Random, has_hashes: bool) -> Step {
         "object" => {
             let subcommand = random.word(&["refcount", "freq", "help", "foo"]);
             words.push(subcommand);
-            // Redis remembers how a value came about.
+            // Redis's reply depends on the history of the value.
             equal = Equal::Near(i64::MAX);
             if random.once_in(20) {
                 words.push(integer(random));
@@ -120,7 +120,7 @@ fn step(random: &mut Random, has_hashes: bool) -> Step {
     }
     let words = spoil(random, words);
     if name == "scan" && words.get(1).is_none_or(|cursor| cursor != b"0") {
-        // Where another cursor leads is each server's own.
+        // After another cursor each server has its own order.
         equal = Equal::Kind;
     }
     (words, equal).into()
@@ -129,7 +129,7 @@ fn step(random: &mut Random, has_hashes: bool) -> Step {
 #[test]
 fn generated_commands() {
     let mut oracle = Oracle::start();
-    // Until there are hashes, nothing is of the wrong type.
+    // Without hashes there are no values of a wrong type.
     let has_hashes = oracle.has("hset");
     oracle.compare(400, 80, |random| step(random, has_hashes));
 }
@@ -184,7 +184,7 @@ fn whole_scans_find_the_same() {
             scan_all(client, options)
         });
         let mut theirs = found[1].clone();
-        // Redis may say a key twice.
+        // Redis may return a key twice.
         theirs.dedup();
         assert_eq!(found[0], theirs, "{options}");
     }

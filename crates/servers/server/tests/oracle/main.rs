@@ -1,4 +1,4 @@
-//! Our replies are those of Debian's Redis, byte for byte.
+//! Our replies are equal to those of Debian's Redis, byte for byte.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,9 +1,10 @@
-//! Commands that are sent without waiting for the replies to those before.
+//! Pipelines: commands that are sent before the replies to the earlier ones.
 
 use super::{hashes, sets, sorted_sets, strings, transactions};
 use crate::common::oracle::Oracle;
 
-/// Commands sent at once: a few, and more than are carried out together.
+/// The numbers of commands that are sent at once: a few, and more than the server executes
+/// together.
 const TOGETHER: [usize; 2] = [3, 40];
 
 #[test]

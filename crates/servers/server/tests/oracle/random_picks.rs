@@ -1,4 +1,4 @@
-//! Random picks: how many, of what, and whether any twice. Which, nobody says.
+//! Random picks: their number, their source, and repetitions. The picks themselves are free.
 
 use std::collections::BTreeSet;
 
@@ -83,7 +83,7 @@ fn scans_return_everything_once() {
                 if cursor == "0" {
                     break;
                 }
-                // What comes meanwhile does no harm.
+                // A concurrent insert is harmless.
                 client.ask(&words("HSET h other 1")).expect("a reply");
                 client.ask(&words("HDEL h other")).expect("a reply");
             }

@@ -1,4 +1,4 @@
-//! Range indexes, which Redis has not: our server against an ordered map.
+//! Range indexes, which Redis does not have: our server against an ordered map.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ fn integer(number: usize) -> Value {
     Value::Line(b':', number.to_string().into_bytes())
 }
 
-/// What the reply with these entries is.
+/// The reply with these entries.
 fn entries<'model>(
     found: impl Iterator<Item = (&'model Vec<u8>, &'model Vec<u8>)>,
     parts: &[u8],

@@ -5,7 +5,7 @@ use crate::common::oracle::{Equal, Oracle, Step};
 use crate::common::random::Random;
 use crate::common::wire::Words;
 
-/// Far away, so that it is not reached; over; or none at all.
+/// Seconds in the far future, in the past, or not a number.
 fn seconds(random: &mut Random) -> Vec<u8> {
     match random.below(4) {
         0 => integer_but_small(random),
@@ -13,7 +13,7 @@ fn seconds(random: &mut Random) -> Vec<u8> {
     }
 }
 
-/// No integer that a key would outlive only for a moment.
+/// An integer, but not a small positive one: such a key would expire during the test.
 pub fn integer_but_small(random: &mut Random) -> Vec<u8> {
     loop {
         let integer = integer(random);
@@ -31,7 +31,7 @@ fn milliseconds(random: &mut Random) -> Vec<u8> {
     }
 }
 
-/// A moment since 1970: over, in thousands of years, or none at all.
+/// A timestamp since 1970: in the past, in thousands of years, or not a number.
 fn timestamp(random: &mut Random, is_ms: bool) -> Vec<u8> {
     let far = if is_ms { "99999999999000" } else { "99999999999" };
     let over = if is_ms { "1000000" } else { "1000" };
@@ -112,12 +112,12 @@ pub fn step(random: &mut Random, has_hashes: bool) -> Step {
 #[test]
 fn generated_commands() {
     let mut oracle = Oracle::start();
-    // Until there are hashes, nothing is of the wrong type.
+    // Without hashes there are no values of a wrong type.
     let has_hashes = oracle.has("hset");
     oracle.compare(400, 60, |random| step(random, has_hashes));
 }
 
-/// An offset near where a string becomes long, or where its pieces end, or far away.
+/// An offset near the limit of long strings, near the end of a piece, or far away.
 fn far_offset(random: &mut Random) -> usize {
     let about = *random.pick(&[0, 16_000, 31_990, 32_000, 48_000, 64_000, 90_000]);
     match random.below(3) {
@@ -194,7 +194,7 @@ fn long_step(random: &mut Random) -> Step {
     (words, Equal::Bytes).into()
 }
 
-/// Around the lengths at which ours are kept otherwise.
+/// Lengths near the limit above which our server stores strings in pieces.
 #[test]
 fn long_strings() {
     Oracle::start().compare(25, 80, long_step);

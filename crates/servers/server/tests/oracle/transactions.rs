@@ -42,8 +42,8 @@ fn generated_commands() {
     Oracle::start().compare(60, 120, step);
 }
 
-/// A watched key that expires is one that changes, whether it was removed yet or not; one that had
-/// expired before is not.
+/// The expiry of a watched key is a change, whether the key is already removed or not. A key that
+/// had expired before is not changed.
 #[test]
 fn watched_keys_that_expire() {
     let mut oracle = Oracle::start();
@@ -69,7 +69,7 @@ fn watched_keys_that_expire() {
     assert_eq!(replies[0], replies[1]);
 }
 
-/// Without memory nothing is queued, and what was queued is not carried out.
+/// At the memory limit no command is queued, and a queue is not executed.
 #[test]
 fn a_transaction_without_memory() {
     Oracle::start().compare_lines([

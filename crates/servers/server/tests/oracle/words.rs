@@ -1,10 +1,10 @@
-//! Words that commands are generated from, good ones and bad ones.
+//! Words for generated commands, good ones and bad ones.
 
 use crate::common::oracle::{Equal, Step};
 use crate::common::random::Random;
 use crate::common::wire::{Words, words};
 
-/// So few that commands meet each other.
+/// They are few, so that commands use the same keys.
 pub const KEYS: &[&str] = &["a", "b", "c", "d", "e", ""];
 
 const VALUES: &[&str] = &[
@@ -60,12 +60,11 @@ const INTEGERS: &[&str] = &[
     " 1",
 ];
 
-/// A key.
 pub fn key(random: &mut Random) -> Vec<u8> {
     random.word(KEYS)
 }
 
-/// A value: a number, something like it, text, or any bytes.
+/// A value: a number, something like a number, text, or any bytes.
 pub fn value(random: &mut Random) -> Vec<u8> {
     match random.below(8) {
         0 => random.bytes(60),
@@ -75,7 +74,7 @@ pub fn value(random: &mut Random) -> Vec<u8> {
     }
 }
 
-/// An integer, small or huge, or what is none.
+/// An integer, small or huge, or something that is not one.
 pub fn integer(random: &mut Random) -> Vec<u8> {
     if random.once_in(4) {
         return (random.number() as i64 >> random.below(64)).to_string().into_bytes();
@@ -83,7 +82,7 @@ pub fn integer(random: &mut Random) -> Vec<u8> {
     random.word(INTEGERS)
 }
 
-/// A number with a point, or what is none.
+/// A number with a point, or something that is not one.
 pub fn float(random: &mut Random) -> Vec<u8> {
     let digits = |random: &mut Random, most: usize| {
         (0..random.below(most + 1))
@@ -103,8 +102,7 @@ pub fn float(random: &mut Random) -> Vec<u8> {
     }
 }
 
-/// One of [`VALUES`] that, where a time is wanted, does not run out while the two servers are
-/// asked one after the other.
+/// One of [`VALUES`]. As a time it must not expire between the requests to the two servers.
 fn word_that_is_no_near_time(random: &mut Random) -> Vec<u8> {
     loop {
         let word = random.word(VALUES);
@@ -119,12 +117,12 @@ fn integer_text(random: &mut Random) -> String {
     String::from_utf8_lossy(&integer(random)).into_owned()
 }
 
-/// Lists of words, by name. A word may name lists that come behind its own.
+/// Lists of words, by name. A word may contain names of lists that come later.
 pub type Lists = &'static [(&'static str, &'static [&'static str])];
 
-/// A step of one of the lines of `templates`, with a word of each list in place of the list's name in
-/// braces. A number before a line says how many times as often as others it is picked; after `~` the
-/// reply's elements may have any order.
+/// A step from one of the lines of `templates`. Each name of a list in braces is replaced by a word
+/// of that list. A number before a line multiplies its probability. After `~` the elements of the
+/// reply may have any order.
 pub fn from_template(random: &mut Random, templates: &str, lists: Lists) -> Step {
     let lines = templates.lines().flat_map(|line| {
         let (weight, rest) = line.split_once(' ').unwrap_or((line, ""));
@@ -146,13 +144,13 @@ pub fn from_template(random: &mut Random, templates: &str, lists: Lists) -> Step
     (words(&line), equal).into()
 }
 
-/// Now and then with too many words, too few, or another one; names in any case.
+/// Sometimes adds, removes or replaces a word; names may have any case.
 pub fn spoil(random: &mut Random, mut words: Words) -> Words {
     if random.once_in(12) {
         words[0].make_ascii_uppercase();
     }
     match random.below(60) {
-        // Ours says what is no text otherwise in its errors.
+        // In errors, our server writes bytes that are not text in another way.
         0 => words.push(random.word(VALUES)),
         1 if words.len() > 1 => {
             words.pop();
