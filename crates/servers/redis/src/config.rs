@@ -261,7 +261,7 @@ impl Config {
         self.texts.lock()[id.0] = parsed.text;
     }
 
-    /// Sets a parameter at the start of the server, from `--config`.
+    /// Sets a parameter at the start of the server, from `--set`.
     ///
     /// # Errors
     ///
