@@ -1,19 +1,19 @@
-//! Patterns of keys and names: `*` matches any bytes, `?` any byte, `[a-c]` and `[^a-c]` a byte of a
-//! class, `\x` the byte x. They match as Redis's do.
+//! Patterns of keys and names, as in Redis: `*` matches any bytes, `?` any byte, `[a-c]` and
+//! `[^a-c]` a byte of a class, `\x` the byte x.
 //!
-//! The time taken grows with the product of both lengths at most. Only the last of several `*` is
-//! tried again: bytes that an earlier one could leave to it, it can match itself.
+//! The time is at most proportional to the product of both lengths. Only the last of several `*` is
+//! tried again, because it can match all bytes that an earlier one could leave to it.
 
 /// Whether all of `string` matches `pattern`.
 ///
-/// As in Redis, only the empty pattern matches the empty string; callers look for `*` first. A class
-/// without an end ends with the pattern.
+/// As in Redis, only the empty pattern matches the empty string, so callers check for `*` first. A
+/// class without an end ends with the pattern.
 pub fn matches(pattern: &[u8], string: &[u8], ignores_case: bool) -> bool {
     if string.is_empty() {
         return pattern.is_empty();
     }
     let (mut in_pattern, mut in_string) = (0, 0);
-    // Behind the last `*`; and the first byte that it does not match.
+    // The positions after the last `*`, and of the first byte that it does not match.
     let mut retry: Option<(usize, usize)> = None;
     while let Some(&byte) = string.get(in_string) {
         let rest = &pattern[in_pattern..];
@@ -36,7 +36,7 @@ pub fn matches(pattern: &[u8], string: &[u8], ignores_case: bool) -> bool {
     pattern[in_pattern..].iter().all(|&byte| byte == b'*')
 }
 
-/// The length of the pattern's part that matches the byte; `None` if it does not match.
+/// The length of the part of the pattern that matches the byte; `None` if it does not match.
 fn match_byte(pattern: &[u8], byte: u8, ignores_case: bool) -> Option<usize> {
     let fold = |byte: u8| if ignores_case { byte.to_ascii_lowercase() } else { byte };
     let is_same = |other: u8| fold(other) == fold(byte);
@@ -52,7 +52,7 @@ fn match_byte(pattern: &[u8], byte: u8, ignores_case: bool) -> Option<usize> {
     }
 }
 
-/// Whether the byte is in the class, whose text begins behind `[`, and the length of that text.
+/// Whether the byte is in the class, and the length of the class's text. The text begins after `[`.
 fn match_class(class: &[u8], byte: u8, fold: impl Fn(u8) -> u8) -> (bool, usize) {
     let is_negated = class.first() == Some(&b'^');
     let mut at = usize::from(is_negated);
@@ -88,7 +88,7 @@ mod tests {
 
     use super::*;
 
-    /// Matches as the module describes, by plain recursion, which takes exponential time.
+    /// Matches as the module describes, by plain recursion, in exponential time.
     fn matches_plainly(pattern: &[u8], string: &[u8]) -> bool {
         match pattern {
             [] => string.is_empty(),

@@ -1,40 +1,40 @@
-//! The commands, by their numbers, and the keys, by patterns, that one user may use.
+//! The commands, by number, and the keys, by pattern, that one user may use.
 
 use crate::glob;
 
-/// What is done with a key.
+/// The uses of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// What it holds is shown.
+    /// Its contents are shown.
     pub reads: bool,
-    /// It changes.
+    /// It is changed.
     pub writes: bool,
 }
 
-/// Keys that may be used, and how.
+/// A pattern of keys, and their allowed uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyPattern {
-    /// The pattern, as [`glob::matches`] reads it.
+    /// The pattern, for [`glob::matches`].
     pub pattern: Vec<u8>,
-    /// What may be done with a key that matches.
+    /// The allowed uses of matching keys.
     pub access: Access,
 }
 
-/// The commands and keys that one user may use; by default none.
+/// The commands and keys that one user may use. By default there are none.
 #[derive(Clone, Debug, Default)]
 pub struct Grants {
-    /// Whether all commands are allowed, and no rule has excepted one since.
+    /// Whether all commands are allowed, without a later exception.
     has_all_commands: bool,
-    /// Whether the command of each number may run with any arguments.
+    /// For each number, whether the command may run with all arguments.
     commands: Vec<bool>,
-    /// Commands that may not run with any arguments, and a first argument with which they may.
+    /// Commands that may only run with certain first arguments, each with one of these.
     first_arguments: Vec<(usize, String)>,
     has_all_keys: bool,
     keys: Vec<KeyPattern>,
 }
 
 impl Grants {
-    /// Whether nothing is refused.
+    /// Whether everything is allowed.
     pub fn is_unrestricted(&self) -> bool {
         self.has_all_commands && self.has_all_keys
     }
@@ -46,8 +46,8 @@ impl Grants {
         self.first_arguments.clear();
     }
 
-    /// Allows a command, or not; whether first arguments were allowed for it, which no longer
-    /// counts.
+    /// Allows or forbids a command. Returns whether this removes first arguments that were allowed
+    /// for it.
     pub fn set_command(&mut self, number: usize, is_allowed: bool) -> bool {
         self.has_all_commands = false;
         if self.commands.len() <= number {
@@ -59,7 +59,8 @@ impl Grants {
         self.first_arguments.len() < before
     }
 
-    /// Allows a command with a first argument, in any case; whether that allows more than before.
+    /// Allows a command with a first argument, in any case. Returns whether that allows more than
+    /// before.
     pub fn add_first_argument(&mut self, number: usize, argument: &str) -> bool {
         let entry = (number, argument.to_owned());
         let is_new = !self.has_command(number) && !self.first_arguments.contains(&entry);
@@ -73,7 +74,7 @@ impl Grants {
         self.commands.get(number).is_some_and(|is_allowed| *is_allowed)
     }
 
-    /// Whether a command may run with that first argument.
+    /// Whether a command may run with this first argument.
     pub fn may_run(&self, number: usize, first_argument: Option<&[u8]>) -> bool {
         let is_granted = |first: &[u8]| {
             self.first_arguments.iter().any(|(known, argument)| {
@@ -83,12 +84,12 @@ impl Grants {
         self.has_command(number) || first_argument.is_some_and(is_granted)
     }
 
-    /// Whether all keys may be used.
+    /// Whether all keys are allowed.
     pub fn has_all_keys(&self) -> bool {
         self.has_all_keys
     }
 
-    /// The patterns of the keys that may be used, unless all may.
+    /// The patterns of allowed keys, unless all are allowed.
     pub fn keys(&self) -> &[KeyPattern] {
         &self.keys
     }
@@ -99,7 +100,7 @@ impl Grants {
         self.keys.clear();
     }
 
-    /// Allows keys that match a pattern, besides those that are allowed already.
+    /// Allows the keys that match a pattern, in addition to the allowed ones.
     pub fn add_keys(&mut self, pattern: &[u8], access: Access) {
         match self.keys.iter_mut().find(|known| known.pattern == pattern) {
             Some(KeyPattern { access: known, .. }) => {
@@ -110,7 +111,7 @@ impl Grants {
         }
     }
 
-    /// Whether a key may be used in that way.
+    /// Whether this use of a key is allowed.
     pub fn may_use(&self, key: &[u8], access: Access) -> bool {
         let is_granted = |granted: &KeyPattern| {
             (granted.access.reads || !access.reads)

@@ -1,11 +1,11 @@
-//! Users: their passwords, what they may do, and what was refused to them. It knows no protocol: a
-//! command is a number, and the words in which a protocol states rules are kept and not read.
+//! Users: their passwords, their rights, and the log of refused accesses. It does not depend on a
+//! protocol: a command is a number, and the protocol's texts of rules are stored, but not parsed.
 //!
 //! * `passwords.rs`: passwords, as hashes.
 //! * `grants.rs`: the commands and keys that a user may use.
 //! * `refusals.rs`: the log of refused accesses.
 //!
-//! A connection holds its user. One flag says whether that user may do everything, so the check of
+//! A connection holds its user. One flag says whether the user may do everything. So the check of
 //! the default user of a server without rules costs a load and a branch. The rights of other users
 //! are read under a lock. A change of a user applies to its connections at once.
 
@@ -27,31 +27,31 @@ pub use self::grants::{Access, Grants, KeyPattern};
 pub use self::passwords::{Passwords, hash};
 pub use self::refusals::{Refusal, Refusals};
 
-/// The user of a connection that names none.
+/// The user of a connection without authentication.
 pub const DEFAULT: &str = "default";
 
-/// What one user may do; by default nothing.
+/// The rights of one user. By default nothing is allowed.
 #[derive(Clone, Debug, Default)]
 pub struct Rights<Words> {
-    /// Whether a client may become this user.
+    /// Whether clients may authenticate as this user.
     pub is_on: bool,
     /// The user's passwords.
     pub passwords: Passwords,
     /// The commands and keys that the user may use.
     pub grants: Grants,
-    /// What the protocol keeps so that it can state the rules again.
+    /// The data with which the protocol writes the rules as text.
     pub words: Words,
 }
 
 impl<Words> Rights<Words> {
-    /// Whether every client may be this user without a password.
+    /// Whether no password is needed.
     pub fn is_open(&self) -> bool {
         self.is_on && self.passwords.is_none_needed()
     }
 
-    /// Whether a client with a password of this hash may be this user.
+    /// Whether a client may authenticate with a password of this hash.
     pub fn admits(&self, hash: &str) -> bool {
-        // The hash is compared first, so that the time taken is the same for a user that is off.
+        // The hash is compared first, so the time does not depend on whether the user is on.
         let is_right = self.passwords.admits(hash);
         self.is_on && is_right
     }
@@ -84,12 +84,12 @@ impl<Words: Clone> User<Words> {
         *kept = rights;
     }
 
-    /// A copy of its rights.
+    /// A copy of the rights.
     pub fn rights(&self) -> Rights<Words> {
         self.rights.read().clone()
     }
 
-    /// Lends its rights, under a lock for reading.
+    /// Lends the rights under a read lock.
     pub fn with_rights<Answer>(&self, look: impl FnOnce(&Rights<Words>) -> Answer) -> Answer {
         look(&self.rights.read())
     }
@@ -101,13 +101,13 @@ impl<Words: Clone> User<Words> {
     }
 }
 
-/// All users, and the log of what was refused to them.
+/// All users, and the log of refused accesses.
 #[derive(Debug)]
 pub struct Users<Words> {
     everything: Rights<Words>,
     default: Arc<User<Words>>,
     users: Mutex<BTreeMap<String, Arc<User<Words>>>>,
-    /// What was refused lately.
+    /// The log of refused accesses.
     pub refusals: Mutex<Refusals>,
 }
 
@@ -124,35 +124,35 @@ impl<Words: Clone + Default> Users<Words> {
         Arc::clone(&self.default)
     }
 
-    /// Whether a client must authenticate before it may do anything.
+    /// Whether a client must authenticate first.
     #[inline]
     pub fn needs_password(&self) -> bool {
         !self.default.is_open.load(Ordering::Acquire)
     }
 
-    /// The user of that name.
+    /// The user with this name.
     pub fn user(&self, name: &str) -> Option<Arc<User<Words>>> {
         self.users.lock().get(name).cloned()
     }
 
-    /// All users, by name.
+    /// All users, in order of their names.
     pub fn all(&self) -> Vec<Arc<User<Words>>> {
         self.users.lock().values().cloned().collect()
     }
 
-    /// The user of that name, if it is on and the password is one of its own.
+    /// The user with this name, if it is on and the password is right.
     pub fn authenticate(&self, name: &[u8], password: &[u8]) -> Option<Arc<User<Words>>> {
         let user = std::str::from_utf8(name).ok().and_then(|name| self.user(name));
-        // The hash is computed in any case, so that the time taken does not show which users exist.
+        // The hash is always computed, so the time does not show which users exist.
         let hash = hash(password);
         user.filter(|user| user.rights.read().admits(&hash))
     }
 
-    /// Changes the rights of a user, which is created if it does not exist.
+    /// Changes the rights of a user. A missing user is created.
     ///
     /// # Errors
     ///
-    /// Those of `change`; then nothing has changed.
+    /// An error of `change`; then nothing has changed.
     pub fn change<E>(
         &self,
         name: &str,
@@ -171,21 +171,22 @@ impl<Words: Clone + Default> Users<Words> {
         Ok(())
     }
 
-    /// Removes a user; whether it existed. A connection that holds it may do nothing from then on.
+    /// Removes a user, and returns whether it existed. A connection that holds it may do nothing
+    /// from then on.
     pub fn remove(&self, name: &str) -> bool {
         let removed = self.users.lock().remove(name);
         removed.map(|user| user.set(Rights::default())).is_some()
     }
 
-    /// Makes `password` the default user's only one; with an empty one, it needs none.
+    /// Makes `password` the only password of the default user. An empty password means that none is
+    /// needed.
     pub fn set_default_password(&self, password: &[u8]) {
         let mut rights = self.default.rights();
         rights.passwords.set_only(password);
         self.default.set(rights);
     }
 
-    /// Puts these users in place of all others. A default user that is not among them has
-    /// everything.
+    /// Replaces all users. If the default user is missing in `loaded`, it gets all rights.
     pub fn replace_all(&self, mut loaded: BTreeMap<String, Rights<Words>>) {
         loaded.entry(DEFAULT.to_owned()).or_insert_with(|| self.everything.clone());
         let mut users = self.users.lock();
@@ -208,12 +209,12 @@ impl<Words: Clone + Default> Users<Words> {
     }
 }
 
-/// Replaces a file of users, as a whole or not at all. Only the owner may read it, because it has
-/// hashes of passwords.
+/// Replaces the file of users, completely or not at all. Only its owner may read it, because it
+/// contains hashes of passwords.
 ///
 /// # Errors
 ///
-/// Of the file system.
+/// An error of the file system.
 pub fn write_file(path: &Path, text: &str) -> io::Result<()> {
     let mut name = path.as_os_str().to_owned();
     name.push(".tmp");

@@ -1,20 +1,20 @@
-//! Passwords of one user, as SHA-256 hashes in hexadecimal.
+//! The passwords of one user, as SHA-256 hashes in hexadecimal.
 
 use sha2::{Digest, Sha256};
 
-/// A password's hash, in hexadecimal.
+/// The hash of a password, in hexadecimal.
 pub fn hash(password: &[u8]) -> String {
     hex::encode(Sha256::digest(password))
 }
 
-/// Whether two texts are equal, in a time that does not show where they differ.
+/// Whether two texts are equal. The time does not show where they differ.
 fn is_same(one: &str, other: &str) -> bool {
     let difference =
         one.bytes().zip(other.bytes()).fold(0, |all, (one, other)| all | (one ^ other));
     one.len() == other.len() && difference == 0
 }
 
-/// The passwords of one user; by default none is right.
+/// The passwords of one user. By default no password is right.
 #[derive(Clone, Debug, Default)]
 pub struct Passwords {
     is_none_needed: bool,
@@ -27,13 +27,13 @@ impl Passwords {
         self.is_none_needed
     }
 
-    /// Removes all passwords; whether none is needed from then on.
+    /// Removes all passwords, and sets whether none is needed.
     pub fn clear(&mut self, is_none_needed: bool) {
         self.is_none_needed = is_none_needed;
         self.hashes.clear();
     }
 
-    /// Adds the password of that hash.
+    /// Adds the password with this hash.
     pub fn add(&mut self, hash: String) {
         if !self.hashes.contains(&hash) {
             self.hashes.push(hash);
@@ -41,13 +41,13 @@ impl Passwords {
         self.is_none_needed = false;
     }
 
-    /// Removes the password of that hash; whether it was one.
+    /// Removes the password with this hash, and returns whether it existed.
     pub fn remove(&mut self, hash: &str) -> bool {
         let at = self.hashes.iter().position(|known| known == hash);
         at.map(|at| self.hashes.remove(at)).is_some()
     }
 
-    /// Makes `password` the only one; with an empty one, none is needed.
+    /// Makes `password` the only password. An empty password means that none is needed.
     pub fn set_only(&mut self, password: &[u8]) {
         self.clear(password.is_empty());
         if !password.is_empty() {
@@ -60,9 +60,9 @@ impl Passwords {
         &self.hashes
     }
 
-    /// Whether the password of that hash is right.
+    /// Whether the password with this hash is right.
     pub fn admits(&self, hash: &str) -> bool {
-        // All are compared, so that the time taken does not show which is right.
+        // All hashes are compared, so the time does not show which one matches.
         let found = self.hashes.iter().fold(false, |found, known| found | is_same(known, hash));
         self.is_none_needed || found
     }

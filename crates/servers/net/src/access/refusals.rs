@@ -1,32 +1,32 @@
 //! The log of refused accesses.
 //!
-//! A refusal that repeats within a minute is counted in its entry, so that a client that tries all
-//! the time does not displace the entries of others. The log is bounded, and so is each entry.
+//! A refusal that repeats within a minute is counted in its entry. So repeated attempts of one
+//! client do not displace the entries of others. The size of the log and of each entry is bounded.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// Equal refusals within this time are one entry.
 const TOGETHER: Duration = Duration::from_secs(60);
-/// Most bytes of an object that are kept.
+/// The most bytes of an object in an entry.
 const MAX_OBJECT_BYTES: usize = 1024;
 
 /// A refused access.
 #[derive(Clone, Debug)]
 pub struct Refusal {
-    /// How often it was tried, within a minute.
+    /// The number of attempts within a minute.
     pub count: u64,
     /// The reason, in the protocol's words.
     pub reason: &'static str,
-    /// Where it was tried, in the protocol's words.
+    /// The place of the attempt, in the protocol's words.
     pub context: &'static str,
-    /// The command, the key or what else was refused.
+    /// The refused command, key or other object.
     pub object: Vec<u8>,
     /// The user's name.
     pub user: String,
     /// A description of the client.
     pub client: String,
-    /// When it was last tried.
+    /// The time of the last attempt.
     pub at: Instant,
 }
 

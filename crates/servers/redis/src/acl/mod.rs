@@ -9,24 +9,15 @@ pub(crate) mod rules;
 
 use std::collections::BTreeMap;
 
-use pando_net::access::{Rights, Users};
+use pando_net::access::Users;
 
 pub(crate) use self::access::words as access_words;
+use self::rules::Words;
+pub(crate) use self::rules::{Denied, Rules, User};
 use crate::catalog::Catalog;
 
-pub(crate) type Acl = Users<rules::Words>;
-pub(crate) type User = pando_net::access::User<rules::Words>;
-/// The rights of one user.
-pub(crate) type Rules = Rights<rules::Words>;
-
-/// Why a command may not run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Denied {
-    /// The command itself.
-    Command,
-    /// The key at this index of its arguments.
-    Key(usize),
-}
+/// The users of a server.
+pub(crate) type Acl = Users<Words>;
 
 /// The users of a new server: only the default user, who may do everything.
 pub(crate) fn new(catalog: &Catalog) -> Acl {

@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use pando_net::access::{Access, KeyPattern, Rights, hash};
 
-use super::{Denied, Rules, User, access};
+use super::access;
 use crate::catalog::{Catalog, Listed};
 use crate::categories::{CATEGORIES, is_in};
 use crate::spec::{Arguments, Spec, flags};
@@ -17,6 +17,20 @@ use crate::spec::{Arguments, Spec, flags};
 const MOST: usize = 4096;
 const WRONG_SYNTAX: &str = "Syntax error";
 const UNKNOWN: &str = "Unknown command or category name in ACL";
+
+/// A user with these rules.
+pub(crate) type User = pando_net::access::User<Words>;
+/// The rights of one user.
+pub(crate) type Rules = Rights<Words>;
+
+/// The reason why a command may not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Denied {
+    /// The command itself.
+    Command,
+    /// The key at this index of its arguments.
+    Key(usize),
+}
 
 /// The data that ACL LIST and the file of users need in addition to the rights.
 #[derive(Clone, Debug, Default)]
