@@ -118,8 +118,8 @@ impl Server {
     pub fn limit_memory(&self) {
         let place = self.config.size(config::MAX_MEMORY_POLICY);
         let policy = EvictionPolicy::at(place).unwrap_or_default();
-        // A pool that is all but full has room left for what was decided already, and under a
-        // policy that evicts for the gaps that this leaves.
+        // The free rest of the pool is for writes of committed transactions. A policy that evicts
+        // also needs it for the gaps that evictions leave.
         let sixteenths = if policy == EvictionPolicy::NoEviction { 15 } else { 11 };
         let most_bytes = self.store.pool().max_bytes() / 16 * sixteenths;
         let bytes = match self.config.size(config::MAX_MEMORY) as u64 {
