@@ -41,9 +41,10 @@ use crate::damage;
 use crate::domain::Domain;
 use crate::error::Result;
 use crate::layout::{CHUNK_BYTES, EPOCH_OFF};
+use crate::lease::{PINNED, VERSION, announced, lag};
 use crate::mutant;
-use crate::participant::{Local, PINNED, ReserveAccess, VERSION, announced, lag};
 use crate::pool::Pool;
+use crate::slots::{Local, ReserveAccess};
 use crate::word::Word;
 
 /// How far the epoch must have risen since a block was unlinked before it is reused.

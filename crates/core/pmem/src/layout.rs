@@ -117,9 +117,44 @@ impl Geometry {
     }
 }
 
+/// Where a slot behind the first segment lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SlotPlace {
+    /// The word of the directory.
+    pub segment: usize,
+    /// Slots of the segment.
+    pub slots: usize,
+    /// The slot's place among these.
+    pub index: usize,
+}
+
+/// Where `slot` lies, behind the `first` slots of the first segment; beyond the table, in its last
+/// segment.
+pub(crate) fn slot_place(slot: usize, first: usize) -> SlotPlace {
+    let segment = ((slot / first).ilog2() as usize).min(SEGMENT_COUNT - 1);
+    let slots = first << segment;
+    SlotPlace { segment, slots, index: slot - slots }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn segments_follow_each_other_without_gap() {
+        for first in [1, 2, 128] {
+            let mut next = SlotPlace { segment: 0, slots: first, index: 0 };
+            for slot in first..first << SEGMENT_COUNT {
+                assert_eq!(slot_place(slot, first), next, "{slot} behind {first}");
+                next.index += 1;
+                if next.index == next.slots {
+                    next = SlotPlace { segment: next.segment + 1, slots: 2 * next.slots, index: 0 };
+                }
+            }
+            let beyond = slot_place(first << SEGMENT_COUNT, first);
+            assert!(beyond.index >= beyond.slots, "{beyond:?}");
+        }
+    }
 
     #[test]
     fn chunks_fit_behind_their_table_for_every_size() {

@@ -33,6 +33,7 @@ mod epoch;
 mod error;
 mod exclusive;
 pub mod layout;
+mod lease;
 mod limbo;
 pub mod medium;
 #[doc(hidden)]
@@ -43,6 +44,7 @@ mod per_slot;
 mod pool;
 pub mod prefetch;
 pub mod rtm;
+mod slots;
 pub mod superblock;
 mod sys;
 mod table;

@@ -66,23 +66,18 @@
 //! A child that is forked has the claims of the thread that forked, but not the pool's file: it
 //! gives nothing back, and is refused a guard. (Anonymous memory it has as its own.)
 
-use std::cell::{Cell, RefCell};
-use std::marker::PhantomData;
-use std::ptr;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::atomic::Ordering;
 
-use crate::alloc::SlabCache;
 use crate::damage;
 use crate::domain::Domain;
 use crate::epoch::Guard;
 use crate::error::{Error, Result};
-use crate::layout::{EPOCH_OFF, MAX_PARTICIPANTS, PARTICIPANT_BYTES, PARTICIPANTS_HIGH_OFF};
-use crate::limbo::SpareNodes;
+use crate::layout::{EPOCH_OFF, PARTICIPANT_BYTES, PARTICIPANTS_HIGH_OFF};
+use crate::lease::{self, Lease, PINNED, VERSION, announced};
 use crate::mutant;
-use crate::per_slot::PerSlot;
 use crate::pool::Pool;
-use crate::sys::{Mapping, Process};
+use crate::slots::Local;
+use crate::sys::Process;
 use crate::word::Word;
 
 const LEASE_AT: u64 = 8;
@@ -91,252 +86,9 @@ pub(crate) const LOG_AT: u64 = 64;
 
 const _: () = assert!(PARTICIPANT_BYTES == 128 && LOG_AT == 64);
 
-/// Bits of a lease that are the version.
-pub(crate) const VERSION: u64 = PINNED - 1;
-/// The bit of a lease that says that the thread is pinned.
-pub(crate) const PINNED: u64 = 1 << 47;
-const EPOCH_SHIFT: u32 = 48;
-
 /// An announcement that is so many epochs late is withdrawn; one that is less late is told from
 /// that of any epoch to which the global one can rise meanwhile.
 const TOO_LATE: u64 = 1 << 15;
-
-/// The part of a lease by which a thread that is pinned announces `epoch`.
-#[inline(always)]
-pub(crate) fn announced(epoch: u64) -> u64 {
-    epoch << EPOCH_SHIFT | PINNED
-}
-
-/// By how many epochs a lease lags behind `epoch`, if its thread is pinned.
-pub(crate) fn lag(lease: u64, epoch: u64) -> Option<u64> {
-    let lag = epoch.wrapping_sub(lease >> EPOCH_SHIFT) & (u64::MAX >> EPOCH_SHIFT);
-    (lease & PINNED != 0).then_some(lag)
-}
-
-/// What a thread may take of the reserve: the last chunks of a pool.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum ReserveAccess {
-    /// It takes what there is.
-    #[default]
-    Any,
-    /// It leaves the reserve to those who give room back.
-    Without,
-    /// It is giving room back, and may use the reserve for that.
-    With,
-}
-
-/// What belongs to a slot in process memory: caches, rebuilt at will. Only the thread that is
-/// pinned in the slot touches it.
-#[derive(Debug)]
-pub(crate) struct Local {
-    /// Which slot that is.
-    pub slot: usize,
-    /// How many guards the thread holds.
-    pub pins: Cell<u64>,
-    /// Where damage has led the thread since it was pinned.
-    damage: Cell<Option<u64>>,
-    /// What the thread may take of the last chunks.
-    pub reserve_access: Cell<ReserveAccess>,
-    /// Blocks that were retired by way of this slot since the last collection.
-    pub retired: Cell<usize>,
-    /// What their nodes in limbo are made from.
-    pub spare: SpareNodes,
-    /// The slabs that the thread allocates from.
-    pub slabs: SlabCache,
-}
-
-impl Local {
-    /// Keeps the first that was found: what follows may follow from it.
-    pub fn note_damage(&self, off: u64) {
-        self.damage.set(self.damage.get().or(Some(off)));
-    }
-
-    #[inline(always)]
-    pub fn damage(&self) -> Option<u64> {
-        self.damage.get()
-    }
-
-    #[inline(always)]
-    pub fn forget_damage(&self) {
-        self.damage.set(None);
-    }
-}
-
-// SAFETY: a `Local` is only reached through a lease of its slot by the thread that is pinned by
-// that lease; the lease's word orders the hand-over (release on unpinning, acquire on pinning).
-unsafe impl Sync for Local {}
-
-/// A bit for each slot; hints, which may stand too long or be missing.
-#[derive(Debug)]
-pub(crate) struct Bits([AtomicU64; MAX_PARTICIPANTS / 64]);
-
-impl Bits {
-    fn new() -> Self {
-        Self([const { AtomicU64::new(0) }; MAX_PARTICIPANTS / 64])
-    }
-
-    /// Relaxed, here and below: the lease orders what belongs to the slot.
-    pub fn has(&self, slot: usize) -> bool {
-        self.0[slot / 64].load(Ordering::Relaxed) & 1 << (slot % 64) != 0
-    }
-
-    pub fn set(&self, slot: usize) {
-        if !self.has(slot) {
-            self.0[slot / 64].fetch_or(1 << (slot % 64), Ordering::Relaxed);
-        }
-    }
-
-    fn clear(&self, slot: usize) {
-        if self.has(slot) {
-            self.0[slot / 64].fetch_and(!(1 << (slot % 64)), Ordering::Relaxed);
-        }
-    }
-
-    /// The slots below `high` whose bits are set.
-    fn slots(&self, high: usize) -> impl Iterator<Item = usize> {
-        self.0[..high.div_ceil(64)].iter().enumerate().flat_map(move |(index, word)| {
-            let mut bits = word.load(Ordering::Relaxed);
-            std::iter::from_fn(move || {
-                let slot = index * 64 + bits.trailing_zeros() as usize;
-                bits &= bits.checked_sub(1)?;
-                (slot < high).then_some(slot)
-            })
-        })
-    }
-}
-
-/// The slots of a pool as the end of a thread needs them. Apart from the pool: a thread that just
-/// ends holds no handle of it, so whoever closes it with the last handle does close it.
-#[derive(Debug)]
-pub(crate) struct Slots<D> {
-    /// Keeps the words of the leases mapped.
-    _mapping: Mapping,
-    locals: PerSlot<OnceLock<Box<Local>>>,
-    /// The process that has opened the pool, if a child that is forked from it has no pool of its
-    /// own.
-    process: Option<Process>,
-    /// Its thread has ended.
-    ended: Bits,
-    /// It may keep slabs to allocate from.
-    pub with_slabs: Bits,
-    /// Slots that were readied in this generation, or are about to be: all below.
-    readied: AtomicUsize,
-    /// Where the next search for a slot that is not pinned begins.
-    turn: AtomicUsize,
-    domain: PhantomData<D>,
-}
-
-impl<D: Domain> Slots<D> {
-    pub fn new(mapping: Mapping, first_slots: usize, is_file: bool) -> Self {
-        Self {
-            _mapping: mapping,
-            locals: PerSlot::new(first_slots),
-            process: is_file.then(Process::this),
-            ended: Bits::new(),
-            with_slabs: Bits::new(),
-            readied: AtomicUsize::new(0),
-            turn: AtomicUsize::new(0),
-            domain: PhantomData,
-        }
-    }
-
-    /// Whether the calling process has opened the pool.
-    pub fn is_ours(&self) -> bool {
-        self.process.is_none_or(Process::is_this)
-    }
-}
-
-trait EndOfThread {
-    fn thread_ends(&self, lease: &Lease);
-}
-
-impl<D: Domain> EndOfThread for Slots<D> {
-    fn thread_ends(&self, lease: &Lease) {
-        // A forked child has a copy of the claim, but the slot is its parent's.
-        if self.is_ours() && lease.version() == lease.version {
-            self.ended.set(lease.slot);
-        }
-    }
-}
-
-/// A slot that a thread has taken and keeps in mind; another may have taken it since.
-#[derive(Clone, Copy, Debug)]
-struct Lease {
-    /// The pool's; zero names no pool, and then nothing else counts.
-    uid: u64,
-    version: u64,
-    word: *const AtomicU64,
-    local: *const Local,
-    slot: usize,
-}
-
-impl Lease {
-    const NONE: Self = Self { uid: 0, version: 0, word: ptr::null(), local: ptr::null(), slot: 0 };
-
-    /// The version that the slot has now; only while the pool, or its [`Slots`], is there.
-    fn version(&self) -> u64 {
-        // SAFETY: the word lies in the mapping, which lives as long as either; it is only accessed
-        // atomically.
-        unsafe { &*self.word }.load(Ordering::Relaxed) & VERSION
-    }
-}
-
-struct Claim {
-    lease: Lease,
-    slots: Weak<dyn EndOfThread>,
-}
-
-/// The slots that a thread keeps in mind, one for each pool.
-#[derive(Default)]
-struct Claims(RefCell<Vec<Claim>>);
-
-impl Drop for Claims {
-    fn drop(&mut self) {
-        for claim in self.0.get_mut() {
-            if LAST.get().uid == claim.lease.uid {
-                LAST.set(Lease::NONE);
-            }
-            if let Some(slots) = claim.slots.upgrade() {
-                slots.thread_ends(&claim.lease);
-            }
-        }
-    }
-}
-
-thread_local! {
-    /// That of the pool used last; nearly always the one wanted.
-    static LAST: Cell<Lease> = const { Cell::new(Lease::NONE) };
-    static CLAIMS: Claims = Claims::default();
-}
-
-/// Lets a child that was just forked look, at its next use of a pool, whose it is.
-pub(crate) fn forget_forked() {
-    LAST.set(Lease::NONE);
-}
-
-/// The participants that a thread is in its pools, apart from the thread: tests run several
-/// logical threads on one thread of the system, and let each find its own when it goes on.
-#[cfg(feature = "testing")]
-pub struct LogicalThread {
-    last: Cell<Lease>,
-    claims: Claims,
-}
-
-#[cfg(feature = "testing")]
-impl Default for LogicalThread {
-    fn default() -> Self {
-        Self { last: Cell::new(Lease::NONE), claims: Claims::default() }
-    }
-}
-
-#[cfg(feature = "testing")]
-impl LogicalThread {
-    /// Exchanges these participants for those of the calling thread.
-    pub fn swap(&self) {
-        LAST.with(|last| last.swap(&self.last));
-        CLAIMS.with(|claims| claims.0.swap(&self.claims.0));
-    }
-}
 
 impl<D: Domain> Pool<D> {
     fn slot_readied(&self, slot: usize) -> Word<'_, D> {
@@ -373,7 +125,7 @@ impl<D: Domain> Pool<D> {
     /// Pins the calling thread, in a slot of its own.
     #[inline(always)]
     pub(crate) fn pin_slot(&self) -> Result<Guard<'_, D>> {
-        let lease = LAST.get();
+        let lease = lease::last();
         if lease.uid == self.uid()
             && let Some(guard) = self.pin_leased(&lease)
         {
@@ -385,7 +137,7 @@ impl<D: Domain> Pool<D> {
     /// Whether the calling thread has pinned this pool last, so that it may use it.
     #[inline(always)]
     pub(crate) fn is_last_used(&self) -> bool {
-        LAST.get().uid == self.uid()
+        lease::last().uid == self.uid()
     }
 
     /// Pins by a lease of this pool, unless another thread has taken the slot.
@@ -437,15 +189,10 @@ impl<D: Domain> Pool<D> {
         if self.slots.process.is_some_and(Process::has_forked) {
             return Err(Error::Forked(self.path().to_path_buf()));
         }
-        let known = CLAIMS.try_with(|claims| {
-            let claims = claims.0.borrow();
-            claims.iter().map(|claim| claim.lease).find(|lease| lease.uid == self.uid())
-        });
-        let Ok(known) = known else { return Err(Error::ThreadEnds) };
-        if let Some(lease) = known
+        if let Some(lease) = lease::known(self.uid())?
             && let Some(guard) = self.pin_leased(&lease)
         {
-            LAST.set(lease);
+            lease::set_last(lease);
             return Ok(guard);
         }
         let guard = self.take_any()?;
@@ -457,13 +204,7 @@ impl<D: Domain> Pool<D> {
             local: guard.local(),
             slot: guard.slot(),
         };
-        CLAIMS.with(|claims| {
-            let mut claims = claims.0.borrow_mut();
-            claims.retain(|claim| claim.lease.uid != self.uid() && claim.slots.strong_count() > 0);
-            let slots: Weak<Slots<D>> = Arc::downgrade(&self.slots);
-            claims.push(Claim { lease, slots });
-        });
-        LAST.set(lease);
+        lease::keep(lease, &self.slots);
         Ok(guard)
     }
 

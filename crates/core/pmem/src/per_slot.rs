@@ -8,8 +8,7 @@
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use crate::layout::SEGMENT_COUNT;
-use crate::table::place;
+use crate::layout::{SEGMENT_COUNT, slot_place};
 
 /// One `T` for each slot of a pool's table of participants.
 #[derive(Debug)]
@@ -40,7 +39,7 @@ impl<T: Default> PerSlot<T> {
 
     #[cold]
     fn far(&self, slot: usize) -> &T {
-        let place = place(slot, self.first.len());
+        let place = slot_place(slot, self.first.len());
         let segment = &self.more[place.segment];
         // Acquire: with the CAS below, which publishes the values.
         let mut found = segment.load(Ordering::Acquire);
@@ -58,7 +57,7 @@ impl<T: Default> PerSlot<T> {
             };
         }
         // SAFETY: a segment that is there has a value for each of its slots, and stays until this
-        // object is dropped; `place` says which of them is that of the slot.
+        // object is dropped; `slot_place` says which of them is that of the slot.
         unsafe { &*found.add(place.index) }
     }
 }

@@ -5,8 +5,8 @@ use std::io;
 use std::marker::PhantomData;
 use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 #[cfg(feature = "testing")]
 use crate::testing::refusal;
@@ -159,10 +159,22 @@ static FORKS: AtomicU32 = AtomicU32::new(0);
 /// Whether the count has been hooked into `fork`.
 static COUNTS_FORKS: AtomicBool = AtomicBool::new(false);
 
+/// The work of [`call_in_forked_children`].
+static IN_CHILD: OnceLock<fn()> = OnceLock::new();
+
 extern "C" fn count_fork() {
     // Relaxed: the child has one thread.
     FORKS.fetch_add(1, Ordering::Relaxed);
-    crate::participant::forget_forked();
+    if let Some(work) = IN_CHILD.get() {
+        work();
+    }
+}
+
+/// Calls `work` in each child that is forked after [`Process::this`] was called. Only the first
+/// call counts. The child has one thread, so `work` may only set atomics and variables of that
+/// thread.
+pub fn call_in_forked_children(work: fn()) {
+    let _ = IN_CHILD.set(work);
 }
 
 impl Process {

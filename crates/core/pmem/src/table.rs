@@ -38,33 +38,14 @@ use crate::domain::Domain;
 use crate::error::{Error, Result};
 use crate::layout::{
     CHUNK_BYTES, DESCRIPTORS_OFF, PARTICIPANT_BYTES, PARTICIPANTS_HIGH_OFF, PARTICIPANTS_OFF,
-    PARTITION_BYTES, SEGMENT_COUNT, SEGMENTS_OFF,
+    PARTITION_BYTES, SEGMENT_COUNT, SEGMENTS_OFF, slot_place,
 };
 use crate::mutant;
-use crate::participant::ReserveAccess;
 use crate::pool::Pool;
+use crate::slots::ReserveAccess;
 #[cfg(feature = "testing")]
 use crate::testing::refusal;
 use crate::word::Word;
-
-/// Where a slot behind the first segment lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    /// The word of the directory.
-    pub segment: usize,
-    /// Slots of the segment.
-    pub slots: usize,
-    /// The slot's place among these.
-    pub index: usize,
-}
-
-/// Where `slot` lies, behind the `first` slots of the first segment; beyond the table, in its last
-/// segment.
-pub(crate) fn place(slot: usize, first: usize) -> Place {
-    let segment = ((slot / first).ilog2() as usize).min(SEGMENT_COUNT - 1);
-    let slots = first << segment;
-    Place { segment, slots, index: slot - slots }
-}
 
 fn segment_bytes(slots: usize) -> u64 {
     slots as u64 * (PARTICIPANT_BYTES + PARTITION_BYTES)
@@ -157,7 +138,7 @@ impl<D: Domain> Pool<D> {
         if slot < self.first_slots() {
             return PARTICIPANTS_OFF + slot as u64 * PARTICIPANT_BYTES;
         }
-        let place = place(slot, self.first_slots());
+        let place = slot_place(slot, self.first_slots());
         let off = self.segment_off(place.segment).expect("a slot that was allocated is there");
         off + place.index as u64 * PARTICIPANT_BYTES
     }
@@ -173,7 +154,7 @@ impl<D: Domain> Pool<D> {
 
     #[cold]
     fn far_partition_off(&self, slot: usize) -> Option<u64> {
-        let place = place(slot, self.first_slots());
+        let place = slot_place(slot, self.first_slots());
         if place.index >= place.slots {
             return None;
         }
@@ -272,26 +253,5 @@ impl<D: Domain> Pool<D> {
         let high = self.word(PARTICIPANTS_HIGH_OFF).load(Ordering::Acquire) as usize;
         // The usual case looks at no directory.
         if high <= self.first_slots() { high } else { high.min(self.participant_slots()) }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn segments_follow_each_other_without_gap() {
-        for first in [1, 2, 128] {
-            let mut next = Place { segment: 0, slots: first, index: 0 };
-            for slot in first..first << SEGMENT_COUNT {
-                assert_eq!(place(slot, first), next, "{slot} behind {first}");
-                next.index += 1;
-                if next.index == next.slots {
-                    next = Place { segment: next.segment + 1, slots: 2 * next.slots, index: 0 };
-                }
-            }
-            let beyond = place(first << SEGMENT_COUNT, first);
-            assert!(beyond.index >= beyond.slots, "{beyond:?}");
-        }
     }
 }

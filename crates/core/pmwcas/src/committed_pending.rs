@@ -19,28 +19,9 @@ use std::sync::atomic::Ordering;
 
 use pando_pmem::{Domain, Guard, Pool, mutant};
 
-use crate::descriptor::{MAX_WORDS, WordEntry, entries, is_descriptor, status_word, targets};
+use crate::descriptor::{WordEntry, entries, is_descriptor, status_word, targets};
 use crate::pmwcas::Pmwcas;
 use crate::word::{Life, State, Status};
-
-/// The last operation of a participant's thread, if its clean-up is pending.
-#[derive(Debug, Default)]
-pub(crate) struct CommittedPending {
-    life: Option<Life>,
-    /// Address and new value of each target.
-    targets: [(u64, u64); MAX_WORDS],
-    count: usize,
-}
-
-impl CommittedPending {
-    fn targets(&self) -> &[(u64, u64)] {
-        &self.targets[..self.count]
-    }
-
-    fn offs(&self) -> impl Iterator<Item = u64> {
-        self.targets().iter().map(|&(off, _)| off)
-    }
-}
 
 impl<D: Domain> Pmwcas<D> {
     /// Defers the clean-up of the operation, which has just committed, to the thread's next one.

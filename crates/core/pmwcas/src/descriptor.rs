@@ -1,4 +1,4 @@
-//! Descriptors: their layout in the pool, and how a caller fills one.
+//! Descriptors: their layout in the pool, and how one is written and read.
 //!
 //! ```text
 //! byte   0        8        16       24       32       40       48       56
@@ -22,15 +22,13 @@
 use std::sync::atomic::Ordering;
 
 use pando_pmem::layout::{DESCRIPTORS_OFF, MAX_PARTICIPANTS, PARTITION_BYTES};
-use pando_pmem::{Domain, Guard, Pool, Reservation, Word};
+use pando_pmem::{Domain, Pool, Word};
 
 use crate::error::{Error, Result};
-use crate::finalize::Policy;
 use crate::pmwcas::Pmwcas;
-use crate::word::{CONTROL_BITS, HINT_SHIFT, Life, MAX_HINT, State, Status};
+use crate::policy::Policy;
+use crate::word::{Life, MAX_WORDS, State, Status};
 
-/// Words and owned blocks that one descriptor takes.
-pub const MAX_WORDS: usize = 10;
 pub(crate) const DESCRIPTOR_BYTES: u64 = 256;
 pub(crate) const DESCRIPTORS_PER_PARTITION: u64 = PARTITION_BYTES / DESCRIPTOR_BYTES;
 pub(crate) const INFO_AT: u64 = 8;
@@ -97,8 +95,13 @@ impl Entries {
         &self.list[..self.count]
     }
 
+    #[inline(always)]
+    pub fn all_mut(&mut self) -> &mut [WordEntry] {
+        &mut self.list[..self.count]
+    }
+
     #[inline]
-    fn add(&mut self, entry: WordEntry) -> Result<()> {
+    pub fn add(&mut self, entry: WordEntry) -> Result<()> {
         if self.count == MAX_WORDS {
             return Err(Error::TooManyWords);
         }
@@ -261,115 +264,5 @@ impl<D: Domain> Pmwcas<D> {
         let status = self.status_word(life.index);
         status.store(Status::new(state, life.sequence).encode(), Ordering::Release);
         status.flush();
-    }
-}
-
-/// An operation being put together. Dropped without being executed, it is discarded.
-#[derive(Debug)]
-pub struct Descriptor<'op, 'pool, D: Domain> {
-    pub(crate) pmwcas: &'op Pmwcas<D>,
-    pub(crate) guard: &'op Guard<'pool, D>,
-    pub(crate) life: Life,
-    pub(crate) entries: Entries,
-    /// The operation was executed: the descriptor is no longer this object's.
-    pub(crate) executed: bool,
-}
-
-/// An entry whose new value is still to come, from [`Descriptor::reserve_entry`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
-    off: u64,
-    old: u64,
-}
-
-fn check_value(value: u64) -> Result<()> {
-    if value & CONTROL_BITS == 0 { Ok(()) } else { Err(Error::ControlBits { value }) }
-}
-
-fn check_address(off: u64) -> Result<()> {
-    if off != 0 && off.is_multiple_of(8) { Ok(()) } else { Err(Error::NotAWord { off }) }
-}
-
-impl<'pool, D: Domain> Descriptor<'_, 'pool, D> {
-    /// Adds the word at `off`, to be changed from `expected` to `new` (equal to leave it as it
-    /// is, but only if it holds that).
-    #[inline]
-    pub fn add_word(&mut self, off: u64, expected: u64, new: u64) -> Result<()> {
-        check_address(off)?;
-        check_value(expected)?;
-        check_value(new)?;
-        self.entries.add(WordEntry { off, old: expected, new, policy: Policy::None })?;
-        Ok(())
-    }
-
-    /// Adds a word that names a block, to be changed from `expected` to a block that
-    /// [`activate`](Self::activate) gives it (or to zero, if none does). What becomes of the
-    /// blocks is up to `policy`.
-    pub fn reserve_entry(&mut self, off: u64, expected: u64, policy: Policy) -> Result<Entry> {
-        check_address(off)?;
-        check_value(expected)?;
-        self.entries.add(WordEntry { off, old: expected, new: 0, policy })?;
-        Ok(Entry { off, old: expected })
-    }
-
-    /// Adds a block that no target word names, but whose fate hangs on this operation: `old` is a
-    /// block that its success makes unreachable, or zero; a new one comes by
-    /// [`activate`](Self::activate).
-    pub fn own_block(&mut self, old: u64, policy: Policy) -> Result<Entry> {
-        check_value(old)?;
-        self.entries.add(WordEntry { off: 0, old, new: 0, policy })?;
-        Ok(Entry { off: 0, old })
-    }
-
-    /// Passes a reserved block to the descriptor, as the new value of `entry`. Its content must
-    /// be flushed. After a failure the block is freed, whatever the policy of the entry says of
-    /// old ones; after a success it belongs to the word.
-    pub fn activate(&mut self, entry: Entry, block: Reservation<'_, 'pool, D>) -> u64 {
-        self.activate_with_hint(entry, block, 0)
-    }
-
-    /// As [`activate`](Self::activate), with a hint of at most [`MAX_HINT`] above the offset in
-    /// the new value, for whoever reads the word. Policies see the offset alone.
-    pub fn activate_with_hint(
-        &mut self,
-        entry: Entry,
-        block: Reservation<'_, 'pool, D>,
-        hint: u16,
-    ) -> u64 {
-        let place = self.entries.list[..self.entries.count]
-            .iter_mut()
-            .find(|word| word.off == entry.off && word.old == entry.old && word.new == 0);
-        match place {
-            Some(word) => {
-                word.policy = word.policy.with_new();
-                word.new = block.into_logged() | u64::from(hint & MAX_HINT) << HINT_SHIFT;
-                word.new
-            }
-            // The entry has a block, or is another operation's: the reservation ends here.
-            None => 0,
-        }
-    }
-
-    /// Executes the operation. True if every word held its expected value and now, durably, all
-    /// hold their new ones; false if none was changed.
-    #[inline]
-    pub fn execute(mut self) -> bool {
-        self.executed = true;
-        self.pmwcas.execute(self.guard, self.life, &self.entries)
-    }
-
-    /// Gives the descriptor back; no word is changed, and blocks that it was given are free.
-    pub fn discard(self) {
-        drop(self);
-    }
-}
-
-impl<D: Domain> Drop for Descriptor<'_, '_, D> {
-    #[inline]
-    fn drop(&mut self) {
-        if self.executed {
-            return;
-        }
-        self.pmwcas.give_up(self.guard, self.life, &self.entries);
     }
 }

@@ -1,7 +1,6 @@
 //! What can be wrong with the words of a PMwCAS.
 
-use crate::descriptor::MAX_WORDS;
-use crate::word::MAX_VALUE;
+use crate::word::{MAX_VALUE, MAX_WORDS};
 
 /// Why a word was not added, or a descriptor not allocated.
 #[derive(Debug, thiserror::Error)]

@@ -5,25 +5,10 @@ use std::sync::atomic::Ordering;
 
 use pando_pmem::{Domain, Guard, mutant};
 
-use crate::descriptor::{Entries, Field, MAX_WORDS, WordEntry, is_descriptor, targets};
+use crate::descriptor::{Entries, Field, WordEntry, is_descriptor, targets};
 use crate::direct::Direct;
-use crate::pmwcas::Pmwcas;
-use crate::word::{BLOCK_MASK, Life, State, Status};
-
-/// How operations are executed. All kinds may be under way in one pool at once. By all but the
-/// paper's, one word alone, without blocks, takes one CAS where nothing is written back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Algorithm {
-    /// A hardware transaction changes all words, where the processor commits one and the domain
-    /// writes nothing back; otherwise, and for operations with blocks, as [`Direct`](Self::Direct).
-    #[default]
-    Transactional,
-    /// Only the owner installs references, each by one CAS, and lets the operation succeed; who
-    /// wants one of its words lets it fail, and then it is executed by [`Rdcss`](Self::Rdcss).
-    Direct,
-    /// The paper's: whoever meets an operation completes it; each reference takes two CAS.
-    Rdcss,
-}
+use crate::pmwcas::{Algorithm, Pmwcas};
+use crate::word::{BLOCK_MASK, Life, MAX_WORDS, State, Status};
 
 /// Where the targets' final values are durable.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -1,63 +1,54 @@
-//! The PMwCAS of a pool: reading words, single-word CAS, allocating descriptors.
+//! The PMwCAS of a pool: reading words, and single-word CAS.
 
-use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use pando_pmem::{Domain, Guard, PerSlot, Pool, mutant};
 
-use crate::committed_pending::{CommittedPending, settle_deferred};
-use crate::descriptor::{DESCRIPTORS_PER_PARTITION, Descriptor, Entries};
-use crate::error::{Error, Result};
-use crate::execute::Algorithm;
-use crate::recovery::Recovered;
-use crate::word::{CONTROL_BITS, DAMAGED, DIRTY, Life, MWCAS, RDCSS, State, Status};
+use crate::participant::Participant;
+use crate::word::{CONTROL_BITS, DAMAGED, DIRTY, MWCAS, RDCSS};
 
 /// PMwCAS over one pool. Opening it recovers what a crash left.
 #[derive(Debug)]
 pub struct Pmwcas<D: Domain> {
     pool: Arc<Pool<D>>,
     participants: PerSlot<Participant>,
-    recovered: Recovered,
+    pub(crate) recovered: Recovered,
     algorithm: Algorithm,
 }
 
-/// What belongs to a participant's slot, and only the thread that is pinned there touches: on lines
-/// of its own, and on pairs of them, which processors fetch together.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-pub(crate) struct Participant {
-    /// The operation whose references wait for the next one.
-    pub pending: RefCell<CommittedPending>,
-    /// Which descriptor of its own it looks at first.
-    next: Cell<u64>,
+/// How operations are executed. All kinds may be under way in one pool at once. By all but the
+/// paper's, one word alone, without blocks, takes one CAS where nothing is written back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Algorithm {
+    /// A hardware transaction changes all words, where the processor commits one and the domain
+    /// writes nothing back; otherwise, and for operations with blocks, as [`Direct`](Self::Direct).
+    #[default]
+    Transactional,
+    /// Only the owner installs references, each by one CAS, and lets the operation succeed; who
+    /// wants one of its words lets it fail, and then it is executed by [`Rdcss`](Self::Rdcss).
+    Direct,
+    /// The paper's: whoever meets an operation completes it; each reference takes two CAS.
+    Rdcss,
 }
 
-// SAFETY: the cells of a slot are only touched by the thread that is pinned in the slot, and the
-// pool orders the hand-over of a slot from thread to thread.
-unsafe impl Sync for Participant {}
+/// What recovery did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Operations found decided as succeeded, and completed.
+    pub rolled_forward: u64,
+    /// Operations found undecided or failed, and undone.
+    pub rolled_back: u64,
+    /// Participants whose descriptors were looked at.
+    pub participants: u64,
+}
 
 impl<D: Domain> Pmwcas<D> {
-    /// Recovers the operations that a crash cut short, and readies the pool for new ones.
-    ///
-    /// Before that, nothing may be allocated in the pool: recovery takes back what operations had
-    /// begun to give away. And it is done once in each opening of a pool, or it is an error: a
-    /// second recovery would undo what is under way.
-    pub fn open(pool: Arc<Pool<D>>) -> Result<Self> {
-        if !pool.begin_recovery() {
-            return Err(Error::BegunBefore);
-        }
-        let participants = pool.per_slot();
-        let mut pmwcas = Self {
-            pool,
-            participants,
-            recovered: Recovered::default(),
-            algorithm: Algorithm::default(),
-        };
-        pmwcas.recovered = pmwcas.recover();
-        pmwcas.pool.do_deferred_by(settle_deferred);
-        pmwcas.pool.reset_participants();
-        Ok(pmwcas)
+    /// Over a pool whose operations are to be recovered first.
+    pub(crate) fn new(pool: Arc<Pool<D>>) -> Self {
+        let (participants, recovered, algorithm) =
+            (pool.per_slot(), Default::default(), Default::default());
+        Self { pool, participants, recovered, algorithm }
     }
 
     /// From now on, operations begun through this handle are executed by `algorithm`.
@@ -258,69 +249,5 @@ impl<D: Domain> Pmwcas<D> {
                 }
             }
         }
-    }
-
-    /// Allocates a descriptor.
-    // Always: what is returned is large, and only a copy if it is not built in its place.
-    #[inline(always)]
-    pub fn allocate<'op, 'pool>(
-        &'op self,
-        guard: &'op Guard<'pool, D>,
-    ) -> Result<Descriptor<'op, 'pool, D>> {
-        let life = self.claim_descriptor(guard)?;
-        Ok(Descriptor { pmwcas: self, guard, life, entries: Entries::EMPTY, executed: false })
-    }
-
-    #[inline]
-    fn claim_descriptor(&self, guard: &Guard<'_, D>) -> Result<Life> {
-        match self.claim_own(guard) {
-            Some(life) => Ok(life),
-            None => self.borrow_descriptor(guard),
-        }
-    }
-
-    #[inline]
-    fn claim_own(&self, guard: &Guard<'_, D>) -> Option<Life> {
-        const OWN: u64 = DESCRIPTORS_PER_PARTITION - 1;
-        let first = guard.slot() as u64 * DESCRIPTORS_PER_PARTITION + 1;
-        let next = &self.participant(guard.slot()).next;
-        let life = (0..OWN).find_map(|turn| self.claim(first + (next.get() + turn) % OWN))?;
-        if D::WRITE_BACK {
-            // The one after it was written back longest ago, and waits for nothing.
-            let after = (life.index - first + 1) % OWN;
-            next.set(after);
-            self.status_word(first + after).prefetch_for_write();
-        }
-        Some(life)
-    }
-
-    /// One's own partition has run dry: finish what waits there, then look at the others.
-    #[cold]
-    fn borrow_descriptor(&self, guard: &Guard<'_, D>) -> Result<Life> {
-        self.settle_pending(guard);
-        if let Some(life) = self.claim_own(guard) {
-            return Ok(life);
-        }
-        // Slots below the high mark are those that a recovery looks at, once the mark is durable. A
-        // descriptor claimed elsewhere would stay claimed, and its words unsettled.
-        let partitions = self.pool.participants_high() as u64;
-        if !mutant!("borrowed-off-record") {
-            self.pool.secure_participants_high();
-        }
-        (0..partitions * DESCRIPTORS_PER_PARTITION)
-            .filter(|index| index % DESCRIPTORS_PER_PARTITION != 0)
-            .find_map(|index| self.claim(index))
-            .ok_or(Error::DescriptorsExhausted)
-    }
-
-    #[inline]
-    fn claim(&self, index: u64) -> Option<Life> {
-        let word = self.status_word(index);
-        let found = word.load(Ordering::Acquire);
-        let status = Status::decode(found).filter(|status| status.state == State::Free)?;
-        let passed = if mutant!("aba-recycled-descriptor") { 0 } else { 1 };
-        let filling = Status::new(State::Filling, status.sequence.wrapping_add(passed));
-        word.compare_exchange(found, filling.encode()).ok()?;
-        Some(Life { index, sequence: filling.sequence })
     }
 }

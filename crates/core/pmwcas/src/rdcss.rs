@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering;
 use pando_pmem::{Domain, Guard, mutant};
 
 use crate::descriptor::{
-    DESCRIPTORS_PER_PARTITION, Entries, Field, MAX_WORDS, WordEntry, is_descriptor, targets,
+    DESCRIPTORS_PER_PARTITION, Entries, Field, WordEntry, is_descriptor, targets,
 };
 use crate::pmwcas::Pmwcas;
-use crate::word::{CONTROL_BITS, DIRTY, Life, MWCAS, RDCSS, State, Status};
+use crate::word::{CONTROL_BITS, DIRTY, Life, MAX_WORDS, RDCSS, State, Status};
 
 /// On whose behalf a thread drives an operation.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -268,5 +268,3 @@ impl<D: Domain> Pmwcas<D> {
         }
     }
 }
-
-const _: () = assert!(MWCAS != RDCSS);

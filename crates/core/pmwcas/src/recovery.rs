@@ -14,27 +14,35 @@
 //! Cut short at any point it can be run again: after 1 no word holds a reference, 2 is
 //! idempotent, and nothing is reused before the pool is open.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use pando_pmem::{Domain, layout, mutant};
+use pando_pmem::{Domain, Pool, layout, mutant};
 
+use crate::committed_pending::settle_deferred;
 use crate::descriptor::{DESCRIPTORS_PER_PARTITION, Entries, Field, WordEntry, targets};
-use crate::pmwcas::Pmwcas;
+use crate::error::{Error, Result};
+use crate::pmwcas::{Pmwcas, Recovered};
 use crate::word::{DIRTY, Life, State, Status};
 
-/// What recovery did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Recovered {
-    /// Operations found decided as succeeded, and completed.
-    pub rolled_forward: u64,
-    /// Operations found undecided or failed, and undone.
-    pub rolled_back: u64,
-    /// Participants whose descriptors were looked at.
-    pub participants: u64,
-}
-
 impl<D: Domain> Pmwcas<D> {
-    pub(crate) fn recover(&self) -> Recovered {
+    /// Recovers the operations that a crash cut short, and readies the pool for new ones.
+    ///
+    /// Before that, nothing may be allocated in the pool: recovery takes back what operations had
+    /// begun to give away. And it is done once in each opening of a pool, or it is an error: a
+    /// second recovery would undo what is under way.
+    pub fn open(pool: Arc<Pool<D>>) -> Result<Self> {
+        if !pool.begin_recovery() {
+            return Err(Error::BegunBefore);
+        }
+        let mut pmwcas = Self::new(pool);
+        pmwcas.recovered = pmwcas.recover();
+        pmwcas.pool().do_deferred_by(settle_deferred);
+        pmwcas.pool().reset_participants();
+        Ok(pmwcas)
+    }
+
+    fn recover(&self) -> Recovered {
         let participants = self.pool().participants_high() as u64;
         let mut recovered = Recovered { participants, ..Recovered::default() };
         let indexes = 0..participants * DESCRIPTORS_PER_PARTITION;

@@ -21,6 +21,9 @@ pub const HINT_SHIFT: u32 = 48;
 /// The largest hint that a word holds beside a block's offset: twelve bits.
 pub const MAX_HINT: u16 = 0xFFF;
 
+/// Words and owned blocks that one descriptor takes.
+pub const MAX_WORDS: usize = 10;
+
 const INDEX_BITS: u32 = 16;
 const ENTRY_BITS: u32 = 4;
 const SEQUENCE_SHIFT: u32 = INDEX_BITS + ENTRY_BITS;
@@ -149,6 +152,7 @@ const _: () = {
     assert!(SEQUENCE_MASK << SEQUENCE_SHIFT & CONTROL_BITS == 0);
     assert!(SEQUENCE_SHIFT + 41 == 61);
     assert!((MAX_HINT as u64) << HINT_SHIFT & CONTROL_BITS == 0);
+    assert!(MAX_WORDS <= 1 << ENTRY_BITS);
 };
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //! | --- | --- |
 //! | `epoch` | `pmem/src/epoch.rs`: `pin`, `unlink_epoch`, `leave`, `try_advance`, the unpinning drop |
 //! | `slot` | `pmem/src/participant.rs`: `pin_leased`, `announce`, `take`, the unpinning drop |
-//! | `slab` | `pmem/src/alloc/slab.rs`, `cache.rs`: `take_block`, `release_in_slab`, `list`, `release_current`, `claim_slab`, `dissolve_or_list`, `take_empty_slabs` |
+//! | `slab` | `pmem/src/alloc/slab.rs`, `cache.rs`, `slab_search.rs`: `take_block`, `release_in_slab`, `list`, `release_current`, `claim_slab`, `dissolve_or_list`, `take_empty_slabs` |
 //! | `direct` | `pmwcas/src/direct.rs`, `execute.rs`: a PMwCAS, who interrupts it, readers |
 //! | `pmwcas` | `pmwcas/src/rdcss.rs`, `descriptor.rs`: the paper's, its helpers and readers |
 //! | `late` | `pmwcas/src/rdcss.rs`: a helper that stops behind an operation that is over |

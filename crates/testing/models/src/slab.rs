@@ -1,5 +1,5 @@
 //! Slabs: blocks handed from thread to thread, and slabs with room that must be found again
-//! (`pando-pmem/src/alloc/slab.rs`, `cache.rs`).
+//! (`pando-pmem/src/alloc/slab.rs`, `cache.rs`, `slab_search.rs`).
 //!
 //! A block is claimed by a CAS of its slab's taken word (`take_block`), and given back by another
 //! (`release_in_slab`). In between it is its holder's alone, though its bytes are plain memory.

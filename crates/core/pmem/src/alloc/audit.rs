@@ -3,8 +3,8 @@
 
 use std::ops::ControlFlow;
 
-use super::CLASS_BYTES;
 use super::chunks::Chunk;
+use super::sizes::CLASS_BYTES;
 use super::slab::{ACTIVE_AT, Place, blocks_of};
 use crate::domain::Domain;
 use crate::error::Result;
@@ -106,6 +106,33 @@ impl<D: Domain> Pool<D> {
     /// that say which blocks are taken.
     pub fn would_give_out(&self, off: u64) -> bool {
         self.slab_place(off).is_ok_and(|place| !self.is_taken(&place))
+    }
+
+    /// Bytes of the active blocks, nearly (`used.rs` says how near). The first
+    /// time it looks at up to 512 chunks, and so at each call until it has looked at all (32 MiB a
+    /// call); then it costs a few loads. Until then what was not looked at is taken to be as full
+    /// as what was.
+    pub fn used_bytes(&self) -> u64 {
+        let (used, frontier) = (&self.cache.used, self.frontier());
+        // Pinned: what is seen to be a slab stays one while it is looked at.
+        if used.counted() < frontier
+            && let Ok(_guard) = self.pin()
+        {
+            used.count(frontier, |chunk| self.active_bytes_of(chunk));
+        }
+        used.estimate(frontier)
+    }
+
+    fn active_bytes_of(&self, chunk: u64) -> u64 {
+        match self.chunk(chunk) {
+            Chunk::Slab { class } => {
+                let words = 0..blocks_of(class).div_ceil(64);
+                let active: u32 = words.map(|index| self.active_count(chunk, index)).sum();
+                u64::from(active) * CLASS_BYTES[class]
+            }
+            Chunk::Head { chunks } => chunks * CHUNK_BYTES,
+            _ => 0,
+        }
     }
 
     /// How the chunks are used, found by a pass over the chunk table and the slabs.

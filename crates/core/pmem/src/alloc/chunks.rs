@@ -20,7 +20,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::CLASS_COUNT;
+use super::sizes::CLASS_COUNT;
 use crate::domain::Domain;
 use crate::epoch::Guard;
 use crate::error::Result;

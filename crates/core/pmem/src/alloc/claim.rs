@@ -25,21 +25,24 @@
 
 use std::sync::atomic::Ordering;
 
-use super::MAX_SPAN_CHUNKS;
 use super::chunks::{Chunk, RESERVE_CHUNKS, decode, encode, is_hole_word};
+use super::sizes::MAX_SPAN_CHUNKS;
 use crate::domain::Domain;
 use crate::epoch::Guard;
 use crate::error::{Error, Result};
 use crate::layout::{CHUNK_BYTES, FRONTIER_OFF};
 use crate::mutant;
-use crate::participant::ReserveAccess;
 use crate::pool::Pool;
+use crate::slots::ReserveAccess;
 
 /// Words of the chunk table that one search for freed chunks looks at, if the span is no longer
 /// than sixteen.
 const SEARCH_AT_ONCE: u64 = 128;
 /// The same for each chunk of a longer span.
 const SEARCH_A_CHUNK: u64 = 8;
+
+/// Words of the chunk table that one shortage looks at before the pool is extended.
+const SURVEY_AT_ONCE: u64 = 512;
 
 /// What a search looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +94,30 @@ impl<D: Domain> Pool<D> {
             return Ok(first);
         }
         self.claim_beyond_frontier(chunks, reserve_access)
+    }
+
+    /// Looks in the chunk table for chunks that earlier generations left free, from where the last
+    /// survey ended; whether it found `wanted` of them. Only the table is read, not the chunks.
+    pub(crate) fn survey(&self, wanted: u64) -> bool {
+        let frontier = self.frontier();
+        let mut found = 0;
+        for _ in 0..SURVEY_AT_ONCE {
+            if self.cache.surveyed.load(Ordering::Relaxed) >= frontier {
+                return false;
+            }
+            let chunk = self.cache.surveyed.fetch_add(1, Ordering::Relaxed);
+            if chunk < frontier && self.chunk(chunk).is_free() {
+                self.cache.note_freed(1);
+                if found == 0 {
+                    self.cache.search_on(wanted, chunk);
+                }
+                found += 1;
+                if found == wanted {
+                    return true;
+                }
+            }
+        }
+        false
     }
 
     /// Claims freed chunks below the frontier. If the file system has no room for holes among them,

@@ -20,7 +20,8 @@
 //!
 //! Small blocks come from *slabs*, chunks of one size class (`slab.rs`); large ones are *spans* of
 //! whole chunks (`chunks.rs`). Lists of slabs with room are process memory only, rebuilt slab by
-//! slab as allocation asks for them (`cache.rs`).
+//! slab as allocation asks for them (`cache.rs`, `slab_search.rs`). `sizes.rs` says which sizes
+//! blocks have.
 
 mod audit;
 mod cache;
@@ -28,76 +29,31 @@ mod chunks;
 mod claim;
 mod exchange;
 mod holes;
+mod sizes;
 mod slab;
+mod slab_search;
 mod used;
 
 pub use audit::{Block, Usage};
 pub(crate) use cache::{Cache, SlabCache};
 pub(crate) use chunks::{Chunk, is_hole_word};
 pub use exchange::Exchange;
+pub use sizes::{BLOCK_ALIGN, block_bytes};
 
+use self::sizes::{CLASS_BYTES, class_of};
 use crate::domain::Domain;
 use crate::epoch::Guard;
 use crate::error::{Error, Result};
 use crate::exclusive::Exclusive;
 use crate::layout::CHUNK_BYTES;
-use crate::participant::ReserveAccess;
 use crate::pool::Pool;
+use crate::slots::ReserveAccess;
 #[cfg(feature = "testing")]
 use crate::testing::refusal;
-
-/// Every block starts at a multiple of this, a cache line.
-pub const BLOCK_ALIGN: u64 = 64;
-/// Largest block that comes from a slab; two fit a chunk.
-pub(crate) const MAX_SLAB_BLOCK: u64 = 32_512;
-/// Largest span in chunks: what the chunk table's word can say.
-pub(crate) const MAX_SPAN_CHUNKS: u64 = (1 << 24) - 1;
-
-/// Sizes of blocks: steps of 64 bytes to 1 KiB, of 128 to 2 KiB, of 256 to 4 KiB; then as large as
-/// 15, 14, ... 2 of them fit a chunk.
-pub(crate) const CLASS_BYTES: [u64; CLASS_COUNT] = class_bytes();
-pub(crate) const CLASS_COUNT: usize = 16 + 8 + 8 + 14;
-
-const fn class_bytes() -> [u64; CLASS_COUNT] {
-    let mut sizes = [0; CLASS_COUNT];
-    let mut size = 0;
-    let mut class = 0;
-    while class < CLASS_COUNT {
-        size += match class {
-            0..16 => 64,
-            16..24 => 128,
-            _ => 256,
-        };
-        if class >= 32 {
-            let fitting = 15 - (class as u64 - 32);
-            size = (CHUNK_BYTES - slab::HEADER_BYTES) / fitting / BLOCK_ALIGN * BLOCK_ALIGN;
-        }
-        sizes[class] = size;
-        class += 1;
-    }
-    sizes
-}
 
 /// The class of blocks that the chunks of the reserve are cut into: 4 KiB.
 const RELIEF_CLASS: usize = 31;
 const _: () = assert!(CLASS_BYTES[RELIEF_CLASS] == 4096);
-
-/// The smallest class that holds `bytes`, or `None` if only a span does.
-pub(crate) fn class_of(bytes: u64) -> Option<usize> {
-    if bytes > MAX_SLAB_BLOCK {
-        return None;
-    }
-    let class = CLASS_BYTES.partition_point(|&size| size < bytes);
-    (class < CLASS_COUNT).then_some(class)
-}
-
-/// The bytes that a block really has when `bytes` are asked for.
-pub fn block_bytes(bytes: u64) -> u64 {
-    match class_of(bytes) {
-        Some(class) => CLASS_BYTES[class],
-        None => bytes.checked_next_multiple_of(CHUNK_BYTES).unwrap_or(u64::MAX),
-    }
-}
 
 /// A reserved block: this thread's alone, free again when dropped or after a crash.
 #[derive(Debug)]
@@ -287,26 +243,5 @@ impl<D: Domain> Pool<D> {
             Ok(place) => Some(place.bytes()),
             Err(_) => self.span_chunks(off).map(|chunks| chunks * CHUNK_BYTES),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn classes_rise_and_fit() {
-        assert_eq!(CLASS_BYTES[CLASS_COUNT - 1], MAX_SLAB_BLOCK);
-        for pair in CLASS_BYTES.windows(2) {
-            assert!(pair[0] < pair[1], "{pair:?}");
-        }
-        for bytes in CLASS_BYTES {
-            assert!(bytes.is_multiple_of(BLOCK_ALIGN));
-            assert!(bytes <= CHUNK_BYTES - slab::HEADER_BYTES);
-        }
-        assert_eq!(class_of(1), Some(0));
-        assert_eq!(class_of(64), Some(0));
-        assert_eq!(class_of(65), Some(1));
-        assert_eq!(class_of(MAX_SLAB_BLOCK + 1), None);
     }
 }

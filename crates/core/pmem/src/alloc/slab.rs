@@ -17,33 +17,32 @@
 //! back since it was read. A word of an earlier generation never comes back once it was replaced,
 //! so the active bits that stand for its taken bits have not changed since either.
 //!
-//! A chunk stops being a slab only after one thread, which has claimed it (cache.rs), has taken all
-//! its blocks; then the table's word changes, and the chunk waits for its epoch, so that a thread
-//! that saw it as a slab still finds these words when it looks.
+//! A chunk stops being a slab only after one thread, which has claimed it (`slab_search.rs`), has
+//! taken all its blocks; then the table's word changes, and the chunk waits for its epoch, so that
+//! a thread that saw it as a slab still finds these words when it looks.
 
 use std::sync::atomic::Ordering;
 
 use super::cache::Claim;
 use super::chunks::{Chunk, RESERVE_CHUNKS};
-use super::{CLASS_BYTES, CLASS_COUNT};
+use super::sizes::{CLASS_BYTES, CLASS_COUNT, SLAB_HEADER_BYTES};
 use crate::domain::Domain;
 use crate::epoch::Guard;
 use crate::error::{Error, Result};
 use crate::layout::CHUNK_BYTES;
 use crate::mutant;
-use crate::participant::ReserveAccess;
 use crate::pool::Pool;
+use crate::slots::ReserveAccess;
 use crate::word::{Word, barrier_after_swap};
 
-pub(crate) const HEADER_BYTES: u64 = 512;
 const SLAB_MARK: u64 = 0x5AB0 << 48;
 pub(crate) const ACTIVE_AT: u64 = 64;
 const TAKEN_AT: u64 = 192;
 
 const _: () = {
-    let most_blocks = (CHUNK_BYTES - HEADER_BYTES) / 64;
+    let most_blocks = (CHUNK_BYTES - SLAB_HEADER_BYTES) / 64;
     assert!(ACTIVE_AT + most_blocks.div_ceil(64) * 8 <= TAKEN_AT);
-    assert!(TAKEN_AT + most_blocks.div_ceil(32) * 8 <= HEADER_BYTES);
+    assert!(TAKEN_AT + most_blocks.div_ceil(32) * 8 <= SLAB_HEADER_BYTES);
 };
 
 /// A block of a slab.
@@ -65,7 +64,7 @@ impl Place {
 }
 
 pub(crate) fn blocks_of(class: usize) -> u64 {
-    (CHUNK_BYTES - HEADER_BYTES) / CLASS_BYTES[class]
+    (CHUNK_BYTES - SLAB_HEADER_BYTES) / CLASS_BYTES[class]
 }
 
 /// The bits of taken word `index` that stand for blocks.
@@ -120,7 +119,7 @@ impl<D: Domain> Pool<D> {
             return Err(bad("no block begins there"));
         };
         let at = off - self.geometry().chunk_off(chunk);
-        let Some(within) = at.checked_sub(HEADER_BYTES) else {
+        let Some(within) = at.checked_sub(SLAB_HEADER_BYTES) else {
             return Err(bad("the allocator's own data is there"));
         };
         let block = within / CLASS_BYTES[class];
@@ -131,7 +130,7 @@ impl<D: Domain> Pool<D> {
     }
 
     pub(crate) fn block_off(&self, chunk: u64, class: usize, block: u64) -> u64 {
-        self.geometry().chunk_off(chunk) + HEADER_BYTES + block * CLASS_BYTES[class]
+        self.geometry().chunk_off(chunk) + SLAB_HEADER_BYTES + block * CLASS_BYTES[class]
     }
 
     /// A block of `class`; the reserve serves only those blocks that serve any node.
@@ -416,5 +415,3 @@ impl<D: Domain> Pool<D> {
         true
     }
 }
-
-const _: () = assert!(CLASS_COUNT < 256);

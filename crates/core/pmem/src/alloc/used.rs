@@ -12,12 +12,7 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use super::CLASS_BYTES;
-use super::chunks::Chunk;
-use super::slab::blocks_of;
-use crate::domain::Domain;
 use crate::layout::CHUNK_BYTES;
-use crate::pool::Pool;
 
 /// Chunks that one question looks at.
 const COUNT_AT_ONCE: u64 = 512;
@@ -79,49 +74,33 @@ impl Used {
         // A moment apart, the parts may seem to be less than nothing.
         if sum > i64::MAX as u64 { 0 } else { sum }
     }
-}
 
-impl<D: Domain> Pool<D> {
-    /// Bytes of the active blocks, nearly; see [the module's page](self) for how near. The first
-    /// time it looks at up to 512 chunks, and so at each call until it has looked at all (32 MiB a
-    /// call); then it costs a few loads. Until then what was not looked at is taken to be as full
-    /// as what was.
-    pub fn used_bytes(&self) -> u64 {
-        let used = &self.cache.used;
-        let frontier = self.frontier();
-        let mut counted = used.counted.load(Ordering::Relaxed);
-        // Pinned: what is seen to be a slab stays one while it is looked at.
-        if counted < frontier
-            && let Ok(_guard) = self.pin()
-            && !used.is_counting.swap(true, Ordering::Acquire)
-        {
-            counted = used.counted.load(Ordering::Relaxed);
-            let end = frontier.min(counted + COUNT_AT_ONCE);
-            while counted < end {
-                let bytes = self.active_bytes_of(counted);
-                used.shards[shard()].0.fetch_add(bytes, Ordering::Relaxed);
-                counted += 1;
-                used.counted.store(counted, Ordering::Relaxed);
-            }
-            used.is_counting.store(false, Ordering::Release);
+    /// Chunks that the cursor has passed.
+    pub(super) fn counted(&self) -> u64 {
+        self.counted.load(Ordering::Relaxed)
+    }
+
+    /// Moves the cursor on over up to 512 chunks below `frontier`, unless another thread does;
+    /// `active_bytes` says how much is active in a chunk.
+    pub(super) fn count(&self, frontier: u64, active_bytes: impl Fn(u64) -> u64) {
+        if self.is_counting.swap(true, Ordering::Acquire) {
+            return;
         }
-        let sum = used.sum();
+        let first = self.counted();
+        for chunk in first..frontier.min(first + COUNT_AT_ONCE) {
+            self.shards[shard()].0.fetch_add(active_bytes(chunk), Ordering::Relaxed);
+            self.counted.store(chunk + 1, Ordering::Relaxed);
+        }
+        self.is_counting.store(false, Ordering::Release);
+    }
+
+    /// Bytes of the active blocks below `frontier`, nearly.
+    pub(super) fn estimate(&self, frontier: u64) -> u64 {
+        let (counted, sum) = (self.counted(), self.sum());
         if counted == 0 || counted >= frontier {
             return sum;
         }
         let scaled = u128::from(sum) * u128::from(frontier) / u128::from(counted);
         u64::try_from(scaled).unwrap_or(u64::MAX).min(frontier * CHUNK_BYTES)
-    }
-
-    fn active_bytes_of(&self, chunk: u64) -> u64 {
-        match self.chunk(chunk) {
-            Chunk::Slab { class } => {
-                let words = 0..blocks_of(class).div_ceil(64);
-                let active: u32 = words.map(|index| self.active_count(chunk, index)).sum();
-                u64::from(active) * CLASS_BYTES[class]
-            }
-            Chunk::Head { chunks } => chunks * CHUNK_BYTES,
-            _ => 0,
-        }
     }
 }

@@ -21,9 +21,9 @@ use crate::layout::{Geometry, SEGMENT_COUNT};
 use crate::limbo::Limbo;
 use crate::medium::{Guarantee, Medium};
 use crate::mutant;
-use crate::participant::Slots;
 use crate::per_slot::PerSlot;
 use crate::prefetch;
+use crate::slots::Slots;
 use crate::superblock;
 use crate::sys::{LockedFile, Mapping};
 use crate::word::{Word, Words};
@@ -47,7 +47,7 @@ pub struct Pool<D: Domain> {
     /// The drop has nothing to mark: the pool was closed, or is left as a crash would leave it.
     left: AtomicBool,
     uid: u64,
-    pub(crate) slots: Arc<Slots<D>>,
+    pub(crate) slots: Arc<Slots>,
     /// Offsets of the participant table's further segments, as far as they are known.
     pub(crate) segments: [AtomicU64; SEGMENT_COUNT],
     #[cfg(feature = "testing")]

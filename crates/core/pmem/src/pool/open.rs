@@ -45,7 +45,7 @@ use crate::layout::{
 };
 use crate::limbo::Limbo;
 use crate::medium::{self, Guarantee, Medium};
-use crate::participant::Slots;
+use crate::slots::Slots;
 use crate::superblock::{self, SUPERBLOCK_BYTES, Superblock};
 use crate::sys::{self, LockedFile, Mapping};
 

@@ -25,7 +25,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 pub use crate::arena::Arena;
 use crate::domain::{Domain, DomainKind};
-pub use crate::participant::LogicalThread;
+pub use crate::lease::LogicalThread;
 pub use between::{Between, between, between_each};
 pub(crate) use few_slots::first_slots;
 pub use few_slots::with_few_slots;

@@ -16,9 +16,6 @@ use std::path::{Path, PathBuf};
 
 use super::{files, read, root};
 
-/// The crates that still have cycles. It may only become shorter.
-const NOT_YET_CLEAN: &[&str] = &["core/pmem", "core/pmwcas"];
-
 /// Keywords that a name of an item follows.
 const ITEMS: [&str; 9] =
     ["fn", "struct", "enum", "trait", "type", "const", "static", "union", "mod"];
@@ -273,13 +270,7 @@ fn no_files_of_a_crate_use_each_other_in_a_cycle() {
         let name = folder.strip_prefix(&crates).expect("below it").display().to_string();
         let found = cycles(&crate_files(&folder.join("src")));
         seen += 1;
-        if NOT_YET_CLEAN.contains(&name.as_str()) {
-            if found.is_empty() {
-                wrong.push(format!("{name}: it has no cycle; take it out of NOT_YET_CLEAN"));
-            }
-        } else {
-            wrong.extend(found.iter().map(|cycle| format!("{name}: {cycle}")));
-        }
+        wrong.extend(found.iter().map(|cycle| format!("{name}: {cycle}")));
     }
     assert!(seen > 10, "only {seen} crates are seen");
     assert!(wrong.is_empty(), "files use only files below them:\n{}", wrong.join("\n"));

@@ -79,6 +79,8 @@ const RULES: &[Rule] = &[
     ("core/pmem/src/epoch.rs", &["pool", "slot"], None),
     ("core/pmem/src/epoch.rs", &[], Some(Component::Epochs)),
     ("core/pmem/src/participant.rs", &[], Some(Component::Epochs)),
+    ("core/pmem/src/lease.rs", &[], Some(Component::Epochs)),
+    ("core/pmem/src/slots.rs", &[], Some(Component::Epochs)),
     ("core/pmem/src/pool/mod.rs", &["store_bytes"], Some(Component::Copying)),
     ("core/pmem/src/", &[], None),
     (
