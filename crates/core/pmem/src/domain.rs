@@ -41,14 +41,24 @@ pub trait Domain: Copy + Default + std::fmt::Debug + Send + Sync + 'static {
     /// The caller is tracked, here and in [`fence`](Self::fence), so that a test can tell what
     /// happens if this one were missing.
     ///
+    /// Without its own, a domain has no [`WRITE_BACK`](Self::WRITE_BACK), and this does nothing.
+    ///
     /// # Safety
     /// `address` must lie in mapped memory.
+    #[inline(always)]
     #[track_caller]
-    unsafe fn write_back(address: *const u8);
+    unsafe fn write_back(_address: *const u8) {}
 
     /// Orders all earlier stores and write-backs of this thread before its later stores.
+    ///
+    /// Without its own, a domain has no write-backs. Then program order is all that a killed
+    /// process needs: its stores drain in order (x86-TSO), so the compiler alone must be kept from
+    /// reordering. Elsewhere the processor may reorder too.
+    #[inline(always)]
     #[track_caller]
-    fn fence();
+    fn fence() {
+        fence(Ordering::Release);
+    }
 
     /// Called before each store or CAS of `bytes` bytes to `address`; if it returns false
     /// the write does not take place (a thread that a test has killed).
@@ -119,13 +129,6 @@ impl DomainKind {
     }
 }
 
-/// Program order is all that a killed process needs: its stores drain in order (x86-TSO), so the
-/// compiler alone must be kept from reordering. Elsewhere the processor may reorder too.
-#[inline(always)]
-fn order_stores() {
-    fence(Ordering::Release);
-}
-
 /// Anonymous memory; no write-back, no dirty bit, nothing survives.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Volatile;
@@ -134,9 +137,6 @@ impl Domain for Volatile {
     const KIND: DomainKind = DomainKind::Volatile;
     const WRITE_BACK: bool = false;
     const TRANSACTIONS: bool = true;
-
-    #[inline(always)]
-    unsafe fn write_back(_address: *const u8) {}
 
     #[inline(always)]
     fn fence() {}
@@ -150,14 +150,6 @@ impl Domain for Process {
     const KIND: DomainKind = DomainKind::Process;
     const WRITE_BACK: bool = false;
     const TRANSACTIONS: bool = true;
-
-    #[inline(always)]
-    unsafe fn write_back(_address: *const u8) {}
-
-    #[inline(always)]
-    fn fence() {
-        order_stores();
-    }
 }
 
 /// Persistent memory whose platform flushes the caches at power loss.
@@ -168,14 +160,6 @@ impl Domain for Eadr {
     const KIND: DomainKind = DomainKind::Eadr;
     const WRITE_BACK: bool = false;
     const TRANSACTIONS: bool = true;
-
-    #[inline(always)]
-    unsafe fn write_back(_address: *const u8) {}
-
-    #[inline(always)]
-    fn fence() {
-        order_stores();
-    }
 }
 
 /// Persistent memory whose caches are lost at power loss.

@@ -198,7 +198,7 @@ impl Domain for Emulated {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+    use std::sync::{Arc, Mutex};
 
     use super::*;
     use crate::layout::CATALOG_OFF;
@@ -215,6 +215,11 @@ mod tests {
         result
     }
 
+    fn pool() -> Arc<Pool<Emulated>> {
+        let options = CreateOptions { max_bytes: 4 << 20, ..Default::default() };
+        Pool::anonymous(&options).unwrap()
+    }
+
     fn charges_of(work: impl FnOnce()) -> Charges {
         take_charges();
         work();
@@ -223,11 +228,7 @@ mod tests {
 
     #[test]
     fn a_fence_waits_for_each_line_written_back_before_it() {
-        let pool = Pool::<Emulated>::anonymous(&CreateOptions {
-            max_bytes: 1 << 20,
-            ..Default::default()
-        })
-        .unwrap();
+        let pool = pool();
         let word = |line: u64| pool.word(CATALOG_OFF + line * LINE_BYTES);
         under(300, 0, || {
             Emulated::fence();
@@ -247,11 +248,7 @@ mod tests {
 
     #[test]
     fn a_line_is_read_once_while_it_is_cached() {
-        let pool = Pool::<Emulated>::anonymous(&CreateOptions {
-            max_bytes: 4 << 20,
-            ..Default::default()
-        })
-        .unwrap();
+        let pool = pool();
         let load = |off: u64| {
             pool.word(off).load(Ordering::Acquire);
         };
@@ -276,11 +273,7 @@ mod tests {
 
     #[test]
     fn a_line_that_was_stored_to_is_not_read() {
-        let pool = Pool::<Emulated>::anonymous(&CreateOptions {
-            max_bytes: 1 << 20,
-            ..Default::default()
-        })
-        .unwrap();
+        let pool = pool();
         let word = pool.word(CATALOG_OFF);
         under(0, 0, || {
             forget_cached_lines();

@@ -115,28 +115,26 @@ impl<'pool, D: Domain> Word<'pool, D> {
     /// Adds `number`, wrapping around, and returns what the word held; acquire and release.
     #[inline(always)]
     pub fn fetch_add(self, number: u64) -> u64 {
-        if D::admit_swap(self.address()) {
-            self.word.fetch_add(number, Ordering::AcqRel)
-        } else {
-            self.word.load(Ordering::Acquire)
-        }
+        self.change(|word| word.fetch_add(number, Ordering::AcqRel))
     }
 
     /// Clears the bits that `mask` lacks and returns what the word held; acquire and release.
     #[inline]
     pub fn fetch_and(self, mask: u64) -> u64 {
-        if D::admit_swap(self.address()) {
-            self.word.fetch_and(mask, Ordering::AcqRel)
-        } else {
-            self.word.load(Ordering::Acquire)
-        }
+        self.change(|word| word.fetch_and(mask, Ordering::AcqRel))
     }
 
     /// Sets the bits of `mask` and returns what the word held; acquire and release.
     #[inline]
     pub fn fetch_or(self, mask: u64) -> u64 {
+        self.change(|word| word.fetch_or(mask, Ordering::AcqRel))
+    }
+
+    /// Changes the word, unless a test has killed the thread; what the word held.
+    #[inline(always)]
+    fn change(self, change: impl FnOnce(&AtomicU64) -> u64) -> u64 {
         if D::admit_swap(self.address()) {
-            self.word.fetch_or(mask, Ordering::AcqRel)
+            change(self.word)
         } else {
             self.word.load(Ordering::Acquire)
         }

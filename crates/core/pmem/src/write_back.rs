@@ -1,5 +1,6 @@
 //! The best cache-line write-back instruction of this processor, found once at run time.
 
+use std::arch::asm;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// Bytes of a cache line. (On processors with lines of 128 bytes each is written back twice, which
@@ -80,60 +81,40 @@ fn detect() -> WriteBack {
 ///
 /// # Safety
 /// `address` must lie in mapped memory.
-#[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub unsafe fn line(address: *const u8) {
-    // SAFETY: the instruction reads no register but the address, changes no value in memory, and
+    // SAFETY: each instruction reads no register but the address and changes no value in memory. It
     // exists on this processor by `instruction`; the caller vouches for the address.
     unsafe {
+        #[cfg(target_arch = "x86_64")]
         match instruction() {
             WriteBack::Clwb => {
-                std::arch::asm!("clwb [{0}]", in(reg) address, options(nostack, preserves_flags));
+                asm!("clwb [{0}]", in(reg) address, options(nostack, preserves_flags));
             }
             WriteBack::Clflushopt => {
-                std::arch::asm!("clflushopt [{0}]", in(reg) address, options(nostack, preserves_flags));
+                asm!("clflushopt [{0}]", in(reg) address, options(nostack, preserves_flags));
             }
-            _ => {
-                std::arch::asm!("clflush [{0}]", in(reg) address, options(nostack, preserves_flags));
-            }
+            _ => asm!("clflush [{0}]", in(reg) address, options(nostack, preserves_flags)),
         }
-    }
-}
-
-/// Completes the write-backs before, and orders stores before against stores after.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-pub fn store_fence() {
-    // SAFETY: sfence has no operand and no precondition.
-    unsafe { std::arch::asm!("sfence", options(nostack, preserves_flags)) }
-}
-
-/// Starts the write-back of the line that holds `address`.
-///
-/// # Safety
-/// `address` must lie in mapped memory.
-#[cfg(target_arch = "aarch64")]
-#[inline(always)]
-pub unsafe fn line(address: *const u8) {
-    // SAFETY: cleans a line, changes no value, and exists on this processor by `instruction`; the
-    // caller vouches for the address.
-    unsafe {
+        #[cfg(target_arch = "aarch64")]
         match instruction() {
             WriteBack::DcCvap => {
-                std::arch::asm!("dc cvap, {0}", in(reg) address, options(nostack, preserves_flags));
+                asm!("dc cvap, {0}", in(reg) address, options(nostack, preserves_flags));
             }
-            _ => {
-                std::arch::asm!("dc cvac, {0}", in(reg) address, options(nostack, preserves_flags));
-            }
+            _ => asm!("dc cvac, {0}", in(reg) address, options(nostack, preserves_flags)),
         }
     }
 }
 
 /// Completes the write-backs before, and orders stores before against stores after.
-#[cfg(target_arch = "aarch64")]
 #[inline(always)]
 pub fn store_fence() {
-    // The whole system, not only those who share caches: the medium is beyond them.
     // SAFETY: a barrier has no operand and no precondition.
-    unsafe { std::arch::asm!("dsb sy", options(nostack, preserves_flags)) }
+    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        asm!("sfence", options(nostack, preserves_flags));
+        // The whole system, not only those who share caches: the medium is beyond them.
+        #[cfg(target_arch = "aarch64")]
+        asm!("dsb sy", options(nostack, preserves_flags));
+    }
 }

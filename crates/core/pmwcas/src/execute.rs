@@ -86,7 +86,7 @@ impl<D: Domain> Pmwcas<D> {
         match (self.algorithm(), targets) {
             (Algorithm::Rdcss, _) => None,
             (_, &[WordEntry { off, old, new, .. }]) => {
-                Some(self.swap_settled(guard, off, old, new).is_ok())
+                Some(self.compare_exchange_undurable(guard, off, old, new).is_ok())
             }
             (Algorithm::Transactional, _) if D::TRANSACTIONS => self.try_transaction(targets),
             _ => None,

@@ -163,7 +163,7 @@ impl<D: Domain> Pmwcas<D> {
         new: u64,
     ) -> Result<(), u64> {
         let dirty = if D::WRITE_BACK { new | DIRTY } else { new };
-        self.swap_settled(guard, off, expected, dirty)?;
+        self.compare_exchange_undurable(guard, off, expected, dirty)?;
         if D::WRITE_BACK {
             self.persist(off, dirty);
         }
@@ -221,17 +221,6 @@ impl<D: Domain> Pmwcas<D> {
     /// new value of an operation that this very swap let fail.
     #[inline]
     pub fn compare_exchange_undurable(
-        &self,
-        guard: &Guard<'_, D>,
-        off: u64,
-        expected: u64,
-        new: u64,
-    ) -> Result<(), u64> {
-        self.swap_settled(guard, off, expected, new)
-    }
-
-    #[inline]
-    pub(crate) fn swap_settled(
         &self,
         guard: &Guard<'_, D>,
         off: u64,

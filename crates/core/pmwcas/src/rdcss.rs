@@ -50,9 +50,9 @@ impl<D: Domain> Pmwcas<D> {
     #[inline(never)]
     pub(crate) fn help(&self, guard: &Guard<'_, D>, life: Life) {
         let Some(entries) = self.entries(life.index) else { return };
-        let is_sound = targets(&entries).iter().all(|target| self.is_word(target.off));
+        let are_valid = targets(&entries).iter().all(|target| self.pool().is_word(target.off));
         // After the copy: if the descriptor still is in that life, the copy is of that life.
-        if is_sound && self.status_of(life).is_some_and(|status| status.state.is_executing()) {
+        if are_valid && self.status_of(life).is_some_and(|status| status.state.is_executing()) {
             self.drive(guard, life, &entries, Role::Helper);
         }
     }

@@ -17,7 +17,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use pando_pmem::{Domain, Pool, layout, mutant};
+use pando_pmem::{Domain, Pool, mutant};
 
 use crate::committed_pending::settle_deferred;
 use crate::descriptor::{DESCRIPTORS_PER_PARTITION, Entries, Field, WordEntry, targets};
@@ -73,7 +73,7 @@ impl<D: Domain> Pmwcas<D> {
         };
         let life = Life { index, sequence: status.sequence };
         let refers = |(at, target): (usize, &WordEntry)| {
-            self.is_word(target.off)
+            self.pool().is_word(target.off)
                 && self.pool().word(target.off).load(Ordering::Acquire) == life.reference(at)
         };
         let may_be_pending =
@@ -115,13 +115,8 @@ impl<D: Domain> Pmwcas<D> {
         }
     }
 
-    /// Whether a word of the pool is at `off`: a damaged descriptor may say anything.
-    pub(crate) fn is_word(&self, off: u64) -> bool {
-        off.is_multiple_of(8) && (layout::CONTROL_OFF..self.pool().size_bytes()).contains(&off)
-    }
-
     fn restore_word(&self, off: u64, held: u64, value: u64) {
-        if !self.is_word(off) {
+        if !self.pool().is_word(off) {
             return;
         }
         let word = self.pool().word(off);

@@ -28,7 +28,6 @@ use std::sync::atomic::Ordering;
 use super::Reservation;
 use crate::domain::Domain;
 use crate::epoch::Guard;
-use crate::layout::CONTROL_OFF;
 use crate::mutant;
 use crate::pool::Pool;
 
@@ -135,11 +134,6 @@ impl<D: Domain> Pool<D> {
         kind.store(0, Ordering::Release);
         kind.flush();
         D::fence();
-    }
-
-    /// Whether a word of the pool is at `off`: a damaged log may say anything.
-    fn is_word(&self, off: u64) -> bool {
-        off.is_multiple_of(8) && (CONTROL_OFF..self.size_bytes()).contains(&off)
     }
 
     /// Settles the exchanges that a crash cut short.

@@ -17,7 +17,7 @@ use crate::damage;
 use crate::domain::Domain;
 use crate::error::Error;
 use crate::exclusive::Exclusive;
-use crate::layout::{Geometry, SEGMENT_COUNT};
+use crate::layout::{CONTROL_OFF, Geometry, SEGMENT_COUNT};
 use crate::limbo::Limbo;
 use crate::medium::{Guarantee, Medium};
 use crate::mutant;
@@ -92,6 +92,12 @@ impl<D: Domain> Pool<D> {
         // SAFETY: in the mapping, as just checked, and aligned; words are only accessed atomically,
         // and the mapping lives as long as the pool.
         Word::new(unsafe { AtomicU64::from_ptr(self.mapping.base().add(off as usize).cast()) })
+    }
+
+    /// Whether a word that may change lies at `off`; for an offset of which only damage may lead
+    /// elsewhere.
+    pub fn is_word(&self, off: u64) -> bool {
+        off.is_multiple_of(8) && (CONTROL_OFF..self.size_bytes()).contains(&off)
     }
 
     /// The `count` words from `off`, which must be a multiple of 8, all in the used part of the

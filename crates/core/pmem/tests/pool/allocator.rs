@@ -1,15 +1,16 @@
 //! The three stages of the allocator, one at a time: who owns a block when, and what is refused.
 
-use pando_pmem::layout::{PARTICIPANT_BYTES, PARTICIPANTS_OFF};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
 
-use pando_pmem::testing::{
-    Between, CutShort, between, give_to, never_stop, pause_after, take_from,
-};
+use pando_pmem::layout::{PARTICIPANT_BYTES, PARTICIPANTS_OFF};
+use pando_pmem::testing::{Between, CutShort, between, give_to, take_from};
 use pando_pmem::{BLOCK_ALIGN, Error, Pool, Process, Volatile};
 
-use crate::common::{active, create, folder, free, give, holds, named, open, options, room, root};
+use crate::common::{
+    active, create, folder, free, give, holds, named, open, options, room, root, while_paused,
+};
 
 const SIZES: [u64; 8] = [1, 64, 65, 1000, 4096, 32_512, 32_513, 200_000];
 
@@ -327,30 +328,18 @@ fn a_chunk_that_changes_its_size_is_listed_under_the_new_one() {
 /// Two words name one block, as a bug of an index might make them, and both are freed at once.
 #[test]
 fn a_free_that_another_was_faster_with_leaves_nothing_behind() {
-    use std::sync::atomic::Ordering;
-    use std::sync::mpsc::channel;
     let pool = Pool::<CutShort>::anonymous(&options(1)).unwrap();
     let off = give(&pool, 0, 1000, 1);
     pool.word(root(1)).store(off, Ordering::Release);
-    let (tell, paused) = channel();
-    let (go_on, wait) = channel();
-    std::thread::scope(|scope| {
-        let pool = &pool;
-        let frees = scope.spawn(move || {
-            let guard = pool.pin().unwrap();
-            // Behind the five words of the log.
-            pause_after(5, tell, wait);
-            let freed = take_from(&guard, root(1));
-            never_stop();
-            (guard.slot() as u64, freed)
-        });
-        let stopped = !paused.recv().unwrap();
-        free(pool, 0);
-        go_on.send(()).unwrap();
-        let (slot, freed) = frees.join().unwrap();
-        assert!(stopped && !freed);
-        assert_eq!((named(pool, 0), named(pool, 1)), (0, 0));
-        let log = pool.word(PARTICIPANTS_OFF + slot * PARTICIPANT_BYTES + 64);
-        assert_eq!(log.load(Ordering::Acquire), 0, "a log that names what may be another's");
-    });
+    let frees = |pause: Box<dyn FnOnce(u64)>| {
+        let guard = pool.pin().unwrap();
+        // Behind the five words of the log.
+        pause(5);
+        (guard.slot() as u64, take_from(&guard, root(1)))
+    };
+    let ((slot, freed), ()) = while_paused(frees, || free(&pool, 0));
+    assert!(!freed);
+    assert_eq!((named(&pool, 0), named(&pool, 1)), (0, 0));
+    let log = pool.word(PARTICIPANTS_OFF + slot * PARTICIPANT_BYTES + 64);
+    assert_eq!(log.load(Ordering::Acquire), 0, "a log that names what may be another's");
 }

@@ -36,6 +36,13 @@ fn cut_open(path: &Path, writes: u64) -> bool {
     }
 }
 
+/// Gives each of these words a block of `bytes`, stamped with the word's number.
+fn give_each(pool: &Cut, indexes: impl IntoIterator<Item = u64>, bytes: u64) {
+    for index in indexes {
+        give(pool, index, bytes, index as u8);
+    }
+}
+
 /// Kills `work` before every one of its writes, and the recovery from each of these crashes too.
 fn crash_everywhere(
     what: &str,
@@ -85,9 +92,7 @@ const SIZES: [u64; 3] = [500, 30_000, 150_000];
 fn a_crash_at_every_write_of_the_first_activation() {
     for bytes in SIZES {
         let what = format!("activate the first {bytes} bytes");
-        let work = |pool: &Arc<Cut>| {
-            give(pool, 0, bytes, 0);
-        };
+        let work = |pool: &Arc<Cut>| give_each(pool, [0], bytes);
         crash_everywhere(&what, bytes, |_| {}, work, |pool| named(pool, 0) != 0);
     }
 }
@@ -96,12 +101,8 @@ fn a_crash_at_every_write_of_the_first_activation() {
 fn a_crash_at_every_write_of_a_later_activation() {
     for bytes in SIZES {
         let what = format!("activate {bytes} bytes more");
-        let prepare = |pool: &Arc<Cut>| {
-            give(pool, 1, bytes, 1);
-        };
-        let work = |pool: &Arc<Cut>| {
-            give(pool, 2, bytes, 2);
-        };
+        let prepare = |pool: &Arc<Cut>| give_each(pool, [1], bytes);
+        let work = |pool: &Arc<Cut>| give_each(pool, [2], bytes);
         crash_everywhere(&what, bytes, prepare, work, |pool| named(pool, 2) != 0);
     }
 }
@@ -110,10 +111,7 @@ fn a_crash_at_every_write_of_a_later_activation() {
 fn a_crash_at_every_write_of_a_free() {
     for bytes in SIZES {
         let what = format!("free {bytes} bytes");
-        let prepare = |pool: &Arc<Cut>| {
-            give(pool, 1, bytes, 1);
-            give(pool, 2, bytes, 2);
-        };
+        let prepare = |pool: &Arc<Cut>| give_each(pool, [1, 2], bytes);
         let work = |pool: &Arc<Cut>| free(pool, 1);
         crash_everywhere(&what, bytes, prepare, work, |pool| named(pool, 1) == 0);
     }
@@ -126,8 +124,7 @@ fn a_crash_at_every_write_of_a_free_in_a_later_generation() {
         let what = format!("free {bytes} bytes that are older than the crash");
         let older = folder.path().join("older");
         let pool = create::<CutShort>(&older, 1);
-        give(&pool, 1, bytes, 1);
-        give(&pool, 2, bytes, 2);
+        give_each(&pool, [1, 2], bytes);
         pool.abandon();
         let most = room(&create::<CutShort>(&folder.path().join("empty"), 1), bytes);
         for writes in 0.. {
@@ -157,11 +154,7 @@ fn a_crash_at_every_write_of_a_free_in_a_later_generation() {
 #[test]
 fn a_crash_at_every_write_while_a_slab_dissolves_and_its_chunk_is_used_again() {
     let bytes = 32_000;
-    let prepare = |pool: &Arc<Cut>| {
-        (1..=3).for_each(|index| {
-            give(pool, index, bytes, index as u8);
-        })
-    };
+    let prepare = |pool: &Arc<Cut>| give_each(pool, 1..=3, bytes);
     let work = |pool: &Arc<Cut>| {
         free(pool, 1);
         free(pool, 2);
@@ -184,8 +177,7 @@ fn a_crash_at_every_write_while_a_slab_dissolves_and_its_chunk_is_used_again() {
 fn a_crash_at_every_write_while_chunks_lose_their_room_and_get_it_again() {
     let bytes = 150_000;
     let prepare = |pool: &Arc<Cut>| {
-        give(pool, 1, bytes, 1);
-        give(pool, 2, bytes, 2);
+        give_each(pool, [1, 2], bytes);
         free(pool, 1);
         pool.reclaim().unwrap();
     };
@@ -203,9 +195,7 @@ fn a_crash_at_every_write_of_compaction() {
     let (path, image) = (folder.path().join("pool"), folder.path().join("image"));
     let pool = create::<CutShort>(&path, 1);
     let most = room(&pool, bytes);
-    for index in 0..3 {
-        give(&pool, index, bytes, index as u8);
-    }
+    give_each(&pool, 0..3, bytes);
     free(&pool, 0);
     free(&pool, 2);
     drop(pool);
@@ -230,11 +220,7 @@ fn a_crash_at_every_write_of_compaction() {
 fn a_crash_at_every_write_of_growth() {
     let bytes = 30_000;
     let prepare = |_: &Arc<Cut>| {};
-    let work = |pool: &Arc<Cut>| {
-        (0..8).for_each(|index| {
-            give(pool, index, bytes, index as u8);
-        })
-    };
+    let work = |pool: &Arc<Cut>| give_each(pool, 0..8, bytes);
     crash_everywhere("grow by eight", bytes, prepare, work, |pool| named(pool, 7) != 0);
 }
 

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 
 use pando_index::random::Random;
 use pando_pmem::layout::CATALOG_OFF;
 pub use pando_pmem::testing::{active, folder, holds, room};
-use pando_pmem::testing::{give_to, stamped, take_from};
+use pando_pmem::testing::{give_to, never_stop, pause_after, stamped, take_from};
 use pando_pmem::{CreateOptions, Domain, OpenPool, Pool};
 
 /// A pool that may grow to `mib` MiB.
@@ -40,6 +41,26 @@ pub fn give<D: Domain>(pool: &Pool<D>, index: u64, bytes: u64, stamp: u8) -> u64
 
 pub fn free<D: Domain>(pool: &Pool<D>, index: u64) {
     assert!(take_from(&pool.pin().unwrap(), root(index)), "no block was there");
+}
+
+/// Runs `work` in a thread, and `meanwhile` while that thread is paused before its N-th write from
+/// where it calls its argument with N; what both return.
+pub fn while_paused<R: Send, S>(
+    work: impl FnOnce(Box<dyn FnOnce(u64)>) -> R + Send,
+    meanwhile: impl FnOnce() -> S,
+) -> (R, S) {
+    let ((tell, stopped), (go_on, wait)) = (channel(), channel());
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(move || {
+            let result = work(Box::new(move |writes| pause_after(writes, tell, wait)));
+            never_stop();
+            result
+        });
+        assert!(!stopped.recv().unwrap(), "the thread is done");
+        let seen = meanwhile();
+        go_on.send(()).unwrap();
+        (thread.join().unwrap(), seen)
+    })
 }
 
 /// A stream of numbers; its seed is printed, and the same seed gives the same run.

@@ -8,10 +8,10 @@ use std::sync::{Arc, Barrier, OnceLock};
 
 use pando_pmem::layout::{EPOCH_OFF, PARTICIPANTS_HIGH_OFF, PARTICIPANTS_OFF};
 use pando_pmem::superblock::{SUPERBLOCK_BYTES, Superblock};
-use pando_pmem::testing::{CutShort, Paused, give_to, never_stop, pause_after, take_from};
+use pando_pmem::testing::{CutShort, Paused, give_to, take_from};
 use pando_pmem::{Domain, DomainKind, Error, Guard, Pool, Process, Volatile};
 
-use crate::common::{create, folder, free, give, named, open, options, room, root};
+use crate::common::{create, folder, free, give, named, open, options, room, root, while_paused};
 
 fn collect_often<D: Domain>(pool: &Pool<D>) {
     for _ in 0..20 {
@@ -130,25 +130,16 @@ fn a_slab_that_is_being_dissolved_is_nobodys() {
             give_to(&guard, root(index), guard.reserve(BYTES).unwrap());
         }
     }
-    let (tell, paused) = channel();
-    let (go_on, wait) = channel();
-    std::thread::scope(|scope| {
-        let pool = &pool;
-        let dissolves = scope.spawn(move || {
-            let guard = pool.pin().unwrap();
-            pool.word(root(0)).store(0, Ordering::Release);
-            pool.deactivate(first).unwrap();
-            // Behind the write that says that the block is free.
-            pause_after(1, tell, wait);
-            pool.reuse(&guard, first);
-            never_stop();
-        });
-        assert!(!paused.recv().unwrap());
-        let other = give(pool, 3, BYTES, 3);
-        go_on.send(()).unwrap();
-        dissolves.join().unwrap();
-        assert_ne!(chunk(other), chunk(first));
-    });
+    let dissolves = |pause: Box<dyn FnOnce(u64)>| {
+        let guard = pool.pin().unwrap();
+        pool.word(root(0)).store(0, Ordering::Release);
+        pool.deactivate(first).unwrap();
+        // Behind the write that says that the block is free.
+        pause(1);
+        pool.reuse(&guard, first);
+    };
+    let ((), other) = while_paused(dissolves, || give(&pool, 3, BYTES, 3));
+    assert_ne!(chunk(other), chunk(first));
     assert_eq!(pool.usage().unwrap().slab_chunks, 2);
     collect_often(&pool);
     assert_eq!(pool.usage().unwrap().free_chunks, 1);

@@ -1,9 +1,9 @@
 //! What becomes of the blocks behind an operation's words, by policy and by outcome.
 
-use pando_pmem::{Adr, Domain, Process, Volatile};
+use pando_pmem::{Domain, Process};
 use pando_pmwcas::{Pmwcas, Policy};
 
-use super::common::{active, give, holds, in_memory, raw, room, stamped, word};
+use super::common::{active, give, holds, in_each_domain, in_memory, raw, room, stamped, word};
 
 const BYTES: u64 = 5000;
 
@@ -50,9 +50,7 @@ fn policies<D: Domain>() {
 
 #[test]
 fn each_policy_frees_what_it_says_in_each_outcome() {
-    policies::<Volatile>();
-    policies::<Process>();
-    policies::<Adr>();
+    in_each_domain!(policies);
 }
 
 #[test]

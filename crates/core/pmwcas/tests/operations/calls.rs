@@ -2,10 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
-use pando_pmem::{Adr, Domain, Process, Volatile};
+use pando_pmem::{Domain, Process, Volatile};
 use pando_pmwcas::{CONTROL_BITS, DIRTY, Error, MAX_VALUE, MAX_WORDS, Policy};
 
-use super::common::{change, in_memory, read, settled, word};
+use super::common::{change, in_each_domain, in_memory, read, settled, word};
 
 fn succeeds_and_fails_as_a_whole<D: Domain>() {
     let pmwcas = in_memory::<D>(1);
@@ -27,9 +27,7 @@ fn succeeds_and_fails_as_a_whole<D: Domain>() {
 
 #[test]
 fn an_operation_succeeds_and_fails_as_a_whole() {
-    succeeds_and_fails_as_a_whole::<Volatile>();
-    succeeds_and_fails_as_a_whole::<Process>();
-    succeeds_and_fails_as_a_whole::<Adr>();
+    in_each_domain!(succeeds_and_fails_as_a_whole);
 }
 
 fn plain_words_stay<D: Domain>() {
@@ -43,9 +41,7 @@ fn plain_words_stay<D: Domain>() {
 
 #[test]
 fn a_word_may_only_be_compared_and_no_control_bit_stays() {
-    plain_words_stay::<Volatile>();
-    plain_words_stay::<Process>();
-    plain_words_stay::<Adr>();
+    in_each_domain!(plain_words_stay);
 }
 
 #[test]
@@ -67,9 +63,7 @@ fn single_word<D: Domain>() {
 
 #[test]
 fn a_single_word_is_compared_and_exchanged() {
-    single_word::<Volatile>();
-    single_word::<Process>();
-    single_word::<Adr>();
+    in_each_domain!(single_word);
 }
 
 /// A swap that leaves the dirty bit: who reads clears it, who swaps or executes looks past it.
@@ -96,9 +90,7 @@ fn dirty_bit_stays<D: Domain>() {
 
 #[test]
 fn a_dirty_bit_stays_until_someone_wants_the_word_without() {
-    dirty_bit_stays::<Volatile>();
-    dirty_bit_stays::<Process>();
-    dirty_bit_stays::<Adr>();
+    in_each_domain!(dirty_bit_stays);
 }
 
 #[test]

@@ -2,14 +2,25 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
-use pando_pmem::layout::CATALOG_OFF;
 use pando_index::random::Random;
-pub use pando_pmem::testing::{folder, holds, room, stamped};
+use pando_pmem::layout::CATALOG_OFF;
 use pando_pmem::testing::give_to;
+pub use pando_pmem::testing::watchdog::within_bounds;
+pub use pando_pmem::testing::{folder, holds, room, stamped};
 use pando_pmem::{CreateOptions, Domain, Error, OpenPool, Pool};
 use pando_pmwcas::Pmwcas;
+
+/// Calls the test, a function of the domain, in a domain of each kind: without durability, without
+/// write-backs, with them.
+macro_rules! in_each_domain {
+    ($test:ident) => {
+        $test::<pando_pmem::Volatile>();
+        $test::<pando_pmem::Process>();
+        $test::<pando_pmem::Adr>();
+    };
+}
+pub(super) use in_each_domain;
 
 pub fn options() -> CreateOptions {
     CreateOptions { max_bytes: 1 << 20, initial_bytes: 0, huge_pages: false }
@@ -98,20 +109,6 @@ pub fn distinct(random: &mut Random, count: usize, bound: u64) -> Vec<u64> {
         }
     }
     drawn
-}
-
-/// Runs `work`; fails, and does not hang, if it takes longer than any machine should.
-pub fn in_time<R: Send + 'static>(what: &str, work: impl FnOnce() -> R + Send + 'static) -> R {
-    let (sender, receiver) = std::sync::mpsc::channel();
-    let worker = std::thread::spawn(move || sender.send(work()));
-    match receiver.recv_timeout(Duration::from_secs(60)) {
-        Ok(result) => result,
-        Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("{what}: waits for ever"),
-        Err(_) => match worker.join() {
-            Err(panic) => std::panic::resume_unwind(panic),
-            Ok(_) => panic!("{what}: no result"),
-        },
-    }
 }
 
 /// Whether `error` only says that the pool has no room now.

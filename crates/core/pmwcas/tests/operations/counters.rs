@@ -6,7 +6,7 @@ use std::sync::Barrier;
 use pando_pmem::{Adr, Domain, Process, Volatile};
 use pando_pmwcas::{MAX_VALUE, Pmwcas};
 
-use super::common::{distinct, in_memory, random, settled, word};
+use super::common::{distinct, in_each_domain, in_memory, random, settled, word};
 
 const ROUNDS: u64 = 8_000;
 
@@ -107,7 +107,5 @@ fn owners<D: Domain>() {
 
 #[test]
 fn an_operation_that_nobody_disturbs_never_fails() {
-    owners::<Volatile>();
-    owners::<Process>();
-    owners::<Adr>();
+    in_each_domain!(owners);
 }

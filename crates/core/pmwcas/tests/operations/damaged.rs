@@ -5,11 +5,11 @@ use std::sync::atomic::Ordering;
 use pando_pmem::Process;
 use pando_pmwcas::MAX_VALUE;
 
-use super::common::{change, in_memory, in_time, raw, read, word};
+use super::common::{change, in_memory, raw, read, within_bounds, word};
 
 #[test]
 fn a_word_that_refers_to_no_operation_reads_as_the_largest_value() {
-    in_time("a damaged word", || {
+    within_bounds("a damaged word", || {
         let pmwcas = in_memory::<Process>(1);
         assert!(change(&pmwcas, &[(1, 0, 5)]));
         let (mwcas, rdcss) = (1 << 63, 1 << 62);

@@ -7,7 +7,7 @@ use pando_pmem::Domain;
 use pando_pmem::testing::{CutShort, Paused};
 use pando_pmwcas::Pmwcas;
 
-use super::common::{change, create, folder, in_memory, in_time, open, read, settled};
+use super::common::{change, create, folder, in_memory, open, read, settled, within_bounds};
 
 type Words = &'static [(u64, u64, u64)];
 type Meanwhile<D> = fn(&Pmwcas<D>) -> Option<bool>;
@@ -26,7 +26,7 @@ fn pause_everywhere<D: Domain>(meanwhile: Meanwhile<D>, after: After<D>) {
             assert!(writes > 8);
             return;
         }
-        in_time("meanwhile", move || {
+        within_bounds("meanwhile", move || {
             let expected = meanwhile(&pmwcas);
             let result = paused.resume();
             assert!(expected.is_none_or(|expected| expected == result), "paused at {writes}");
@@ -125,7 +125,7 @@ fn a_helper_that_comes_late_to_a_recycled_descriptor_does_no_harm() {
                 (read(&help, 0), read(&help, 1), read(&help, 2))
             });
             let helper_done = helper.is_done();
-            in_time("late", move || {
+            within_bounds("late", move || {
                 assert!(owner.resume(), "the owner failed, spuriously");
                 let (first, second, third) = helper.resume();
                 assert!([first, second, third].iter().all(|&seen| seen == 0 || seen == 5));

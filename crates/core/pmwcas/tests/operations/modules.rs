@@ -4,6 +4,8 @@
 mod blocks;
 #[path = "calls.rs"]
 mod calls;
+#[path = "committed_pending.rs"]
+mod committed_pending;
 #[path = "common.rs"]
 mod common;
 #[path = "costs.rs"]
@@ -16,8 +18,6 @@ mod crash;
 mod damaged;
 #[path = "exhaustion.rs"]
 mod exhaustion;
-#[path = "committed_pending.rs"]
-mod committed_pending;
 #[path = "late.rs"]
 mod late;
 #[path = "order.rs"]

@@ -4,10 +4,10 @@
 use std::sync::{Arc, Barrier};
 
 use pando_pmem::testing::{CutShort, run_until_stopped};
-use pando_pmem::{Adr, Domain, Process, Volatile};
+use pando_pmem::Domain;
 use pando_pmwcas::Pmwcas;
 
-use super::common::{change, in_memory, in_time, raw, read, settled, word};
+use super::common::{change, in_each_domain, in_memory, raw, read, settled, within_bounds, word};
 
 const SMALL_STACK: usize = 256 << 10;
 const WORDS: u64 = 10;
@@ -39,7 +39,7 @@ fn opposite_orders<D: Domain>() {
             std::thread::Builder::new().stack_size(SMALL_STACK).spawn(work).unwrap()
         })
         .collect();
-    let successes = in_time("opposite orders", move || {
+    let successes = within_bounds("opposite orders", move || {
         threads.into_iter().map(|thread| thread.join().unwrap()).sum::<u64>()
     });
     assert!((0..WORDS).all(|at| settled(&pmwcas, at) == successes));
@@ -48,9 +48,7 @@ fn opposite_orders<D: Domain>() {
 
 #[test]
 fn opposite_orders_neither_deadlock_nor_overflow_the_stack() {
-    opposite_orders::<Volatile>();
-    opposite_orders::<Process>();
-    opposite_orders::<Adr>();
+    in_each_domain!(opposite_orders);
 }
 
 /// A hundred threads stopped for ever, each holding one word and wanting the next one's: whoever
@@ -81,7 +79,7 @@ fn a_chain_of_a_hundred_stopped_operations_is_helped_on_a_small_stack() {
     let reader = Arc::clone(&pmwcas);
     let work = move || read(&reader, 0);
     let reader = std::thread::Builder::new().stack_size(SMALL_STACK).spawn(work).unwrap();
-    let first = in_time("the chain", move || reader.join().unwrap());
+    let first = within_bounds("the chain", move || reader.join().unwrap());
     assert!(first <= 1);
     // Neighbours want one word from zero, so of two one fails; and all are settled.
     for at in 0..=CHAIN {

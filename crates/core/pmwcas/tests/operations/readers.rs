@@ -2,10 +2,10 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pando_pmem::{Adr, Domain, Process, Volatile};
+use pando_pmem::Domain;
 use pando_pmwcas::{MAX_VALUE, Policy};
 
-use super::common::{give, in_memory, is_full, raw, settled, word};
+use super::common::{give, in_each_domain, in_memory, is_full, raw, settled, word};
 
 fn pairs<D: Domain>() {
     let pmwcas = in_memory::<D>(1);
@@ -59,9 +59,7 @@ fn pairs<D: Domain>() {
 
 #[test]
 fn readers_see_pairs_whole() {
-    pairs::<Volatile>();
-    pairs::<Process>();
-    pairs::<Adr>();
+    in_each_domain!(pairs);
 }
 
 /// Writers replace blocks, freeing the old ones; readers under a guard find each block as it was
@@ -129,7 +127,5 @@ fn replaced_blocks<D: Domain>() {
 
 #[test]
 fn blocks_are_not_reused_under_readers_and_none_leaks() {
-    replaced_blocks::<Volatile>();
-    replaced_blocks::<Process>();
-    replaced_blocks::<Adr>();
+    in_each_domain!(replaced_blocks);
 }

@@ -7,7 +7,7 @@ use pando_pmem::testing::{CutShort, run_until_stopped};
 use pando_pmem::{Domain, Guard};
 use pando_pmwcas::{Pmwcas, Policy};
 
-use super::common::{active, change, in_memory, in_time, raw, read, stamped, word};
+use super::common::{active, change, in_memory, raw, read, stamped, within_bounds, word};
 
 /// For every write of `stopped`: stops it there, then runs `others` to their end.
 fn stop_everywhere<D: Domain>(
@@ -19,7 +19,7 @@ fn stop_everywhere<D: Domain>(
         let pmwcas = in_memory::<D>(1);
         let victim = Arc::clone(&pmwcas);
         let done = run_until_stopped(writes, move || stopped(&victim));
-        in_time(what, move || others(&pmwcas, done));
+        within_bounds(what, move || others(&pmwcas, done));
         if done {
             assert!(writes > 8, "{what}: only {writes} writes");
             return;
@@ -116,7 +116,7 @@ fn a_helper_stopped_anywhere_holds_up_nobody() {
                 let _ = change(&helper, &[(2, 0, 5), (70, 0, 5)]);
             });
             let third = Arc::clone(&pmwcas);
-            in_time("a third", move || {
+            within_bounds("a third", move || {
                 for at in [2, 1, 0, 70] {
                     let found = read(&third, at);
                     assert!(found == 0 || found == 5);
@@ -141,7 +141,7 @@ fn descriptors_do_not_run_out_behind_a_thread_that_stopped() {
     let pmwcas = in_memory::<CutShort>(16);
     let victim = Arc::clone(&pmwcas);
     assert!(!run_until_stopped(12, move || three_words(&victim)));
-    in_time("twenty thousand operations", move || {
+    within_bounds("twenty thousand operations", move || {
         let first = read(&pmwcas, 1);
         for round in 0..20_000 {
             let from = if round == 0 { first } else { round };
