@@ -1,19 +1,24 @@
-//! Committed operations whose clean-up is pending: the thread does it with its next operation.
+//! Committed operations whose clean-up is pending: the thread cleans up with its next operation.
 //!
 //! Where lines are written back, a plain operation (one without blocks) returns when all its
-//! references are on the medium: recovery knows by these that it has succeeded. Its status is
-//! *committed, pending*, with its references in place, until the thread begins its next operation:
+//! references are on the medium. By these references recovery knows that it has succeeded. The
+//! status stays *committed, pending*, and the references stay in place, until the thread begins its
+//! next operation:
 //!
-//! 1. status written back, with the next descriptor; **fence**: recovery knows it by the status;
-//! 2. references replaced by new values; these written back, with the next references; **fence**;
-//! 3. *free*.
+//! | step | what is written | a crash leaves |
+//! | --- | --- | --- |
+//! | 1 | the status is written back, with the next descriptor; **fence** | an operation that recovery knows by its references, or by its status |
+//! | 2 | references replaced by new values; these written back, with the next references; **fence** | some references, some new values; the status tells recovery which values |
+//! | 3 | *free* | nothing to do |
 //!
-//! A thread that meets one of the references before that reads the new value. To change the word,
-//! it does 1 and its own part of 2. Before 1 and 2 are done no more than one epoch passes: the
-//! thread that raises the epoch does them ([`settle_deferred`]), since a word may lie in a block
-//! that is about to be used for something else. (One epoch: the thread that raises it may have
-//! looked at the slot before its owner deferred anything. The next raise needs that owner unpinned,
-//! or pinned anew, and so sees it. Blocks wait for three.)
+//! Until step 2, a thread that finds one of the references reads the new value. To change the word,
+//! it does step 1, and step 2 for that word.
+//!
+//! Steps 1 and 2 are done before more than one epoch passes: the thread that raises the epoch does
+//! them ([`settle_deferred`]), since a word may lie in a block that is about to be reused. (One
+//! epoch may pass: the thread that raises it may have read the slot before the slot's owner
+//! deferred anything. The next raise needs that owner to be unpinned, or pinned in the new epoch,
+//! and so it sees the deferred work. A block waits for three epochs.)
 
 use std::sync::atomic::Ordering;
 
@@ -24,7 +29,8 @@ use crate::pmwcas::Pmwcas;
 use crate::word::{Life, State, Status};
 
 impl<D: Domain> Pmwcas<D> {
-    /// Defers the clean-up of the operation, which has just committed, to the thread's next one.
+    /// Defers the clean-up of the operation, which has just committed, to the thread's next
+    /// operation.
     #[inline]
     pub(crate) fn defer(&self, guard: &Guard<'_, D>, life: Life, targets: &[WordEntry]) {
         let mut pending = self.participant(guard.slot()).pending.borrow_mut();
@@ -37,7 +43,7 @@ impl<D: Domain> Pmwcas<D> {
         guard.defer(life.reference(0));
     }
 
-    /// The first step: starts the write-back of the status. A fence is to follow.
+    /// Step 1: starts the write-back of the status. The caller fences next.
     #[inline]
     pub(crate) fn flush_pending(&self, guard: &Guard<'_, D>) {
         if D::WRITE_BACK {
@@ -51,13 +57,13 @@ impl<D: Domain> Pmwcas<D> {
         }
     }
 
-    /// The second step, its first half: replaces the references.
+    /// Step 2, first half: replaces the references.
     #[inline]
     pub(crate) fn replace_pending(&self, guard: &Guard<'_, D>) {
         if D::WRITE_BACK {
             let pending = self.participant(guard.slot()).pending.borrow();
             if let Some(life) = pending.life
-                // If another thread has done it since, a word may be of another block by now.
+                // If another thread has done this already, a word may lie in a reused block by now.
                 && guard.has_deferred()
             {
                 for (index, &(off, new)) in pending.targets().iter().enumerate() {
@@ -68,8 +74,8 @@ impl<D: Domain> Pmwcas<D> {
         }
     }
 
-    /// The second step, its second half: starts the write-back of the words. A fence is to follow,
-    /// and no swap before that, which would wait for it too.
+    /// Step 2, second half: starts the write-back of the words. The caller fences next, with no
+    /// swap in between, since a swap would wait for the write-back too.
     #[inline]
     pub(crate) fn flush_replaced(&self, guard: &Guard<'_, D>) {
         if D::WRITE_BACK {
@@ -80,19 +86,19 @@ impl<D: Domain> Pmwcas<D> {
         }
     }
 
-    /// The third step: the operation needs its descriptor no more.
+    /// Step 3: the operation no longer needs its descriptor.
     #[inline]
     pub(crate) fn free_pending(&self, guard: &Guard<'_, D>) {
         if D::WRITE_BACK
             && let Some(life) = self.participant(guard.slot()).pending.borrow_mut().life.take()
         {
             let free = Status::new(State::Free, life.sequence);
-            // Not flushed: what recovery would do for the operation, again, is nothing.
+            // Not flushed: if recovery repeats the operation's last steps, they change nothing.
             self.status_word(life.index).store(free.encode(), Ordering::Release);
         }
     }
 
-    /// All three, if anything is pending.
+    /// All three steps, if an operation is pending.
     pub(crate) fn settle_pending(&self, guard: &Guard<'_, D>) {
         if D::WRITE_BACK && self.participant(guard.slot()).pending.borrow().life.is_some() {
             self.flush_pending(guard);
@@ -105,8 +111,8 @@ impl<D: Domain> Pmwcas<D> {
     }
 }
 
-/// Does the deferred clean-up of another thread's operation, but for the third step, which is that
-/// thread's own: `deferred` is a reference of the operation.
+/// Does steps 1 and 2 for another thread's operation; only that thread does step 3. `deferred` is
+/// a reference of the operation.
 pub(crate) fn settle_deferred<D: Domain>(pool: &Pool<D>, deferred: u64) {
     let (life, _) = Life::of(deferred);
     if !is_descriptor(pool, life.index) {
@@ -115,7 +121,7 @@ pub(crate) fn settle_deferred<D: Domain>(pool: &Pool<D>, deferred: u64) {
     let word = status_word(pool, life.index);
     let committed = Status::new(State::CommittedPending, life.sequence).encode();
     let Some(entries) = entries(pool, life.index) else { return };
-    // After the entries were read, whose loads acquire, so that it is of that life.
+    // Loaded after the entries, whose loads acquire: so the entries are of that life.
     if word.load(Ordering::Acquire) != committed {
         return;
     }

@@ -7,17 +7,18 @@
 //! ...                                                                  to 256     entry 9
 //! ```
 //!
-//! * `info`: bits 15..0 the number of entries, and from bit 16 on three bits an entry, its
+//! * `info`: bits 15..0 are the number of entries. From bit 16 on, each entry has three bits: its
 //!   recycling policy.
-//! * An entry with address zero is no target: it owns the blocks of its old and new value under
-//!   its policy, as a split owns the node that it replaces and the sibling that it makes.
-//! * A participant's partition is eight descriptors; the first is the record of its conditional
-//!   references as a helper. A thread borrows from other partitions when its own runs dry.
+//! * An entry with address zero is no target. It owns the blocks of its old and new value under its
+//!   policy: a split, for example, owns the node that it replaces and the sibling that it makes.
+//! * A participant's partition has eight descriptors. The first is the record of the participant's
+//!   conditional references as a helper. A thread borrows from other partitions when its own has no
+//!   free descriptor.
 //!
-//! An operation on one or two words lies in one line, so it is durable by one write-back. Stores
-//! to one line reach the medium in order, and `status` is written last, so no fence is needed
-//! before it; the other lines are durable before it is written, if recovery would act upon what
-//! stands there.
+//! An operation on one or two words lies in one line, so one write-back makes it durable. Stores to
+//! one line reach the medium in order, and `status` is written last, so no fence is needed before
+//! it. The other lines are durable before the status is written, if recovery would act upon their
+//! content.
 
 use std::sync::atomic::Ordering;
 
@@ -41,18 +42,17 @@ const _: () = {
     assert!(ENTRIES_AT + MAX_WORDS as u64 * ENTRY_BYTES == DESCRIPTOR_BYTES);
     assert!(ENTRIES_AT + FIRST_LINE_ENTRIES as u64 * ENTRY_BYTES == 64);
     assert!(DESCRIPTORS_PER_PARTITION == 8);
-    // A reference has so many bits for the descriptor.
+    // A reference has 16 bits for the descriptor.
     assert!(MAX_PARTICIPANTS as u64 * DESCRIPTORS_PER_PARTITION <= 1 << 16);
 };
 
-/// The offset of descriptor `index`, of a slot that the pool's table has.
+/// The offset of descriptor `index`; its slot must exist in the pool's table.
 #[inline(always)]
 pub(crate) fn descriptor_off<D: Domain>(pool: &Pool<D>, index: u64) -> u64 {
     if index < pool.first_slots() as u64 * DESCRIPTORS_PER_PARTITION {
         return DESCRIPTORS_OFF + index * DESCRIPTOR_BYTES;
     }
-    far_descriptor_off(pool, index)
-        .expect("a descriptor that was allocated, or checked to be there")
+    far_descriptor_off(pool, index).expect("the descriptor exists: it was allocated, or checked")
 }
 
 #[cold]
@@ -61,7 +61,7 @@ fn far_descriptor_off<D: Domain>(pool: &Pool<D>, index: u64) -> Option<u64> {
     Some(partition + index % DESCRIPTORS_PER_PARTITION * DESCRIPTOR_BYTES)
 }
 
-/// Whether there is a descriptor `index`: a damaged word may refer to any.
+/// Whether descriptor `index` exists: a damaged word may hold any index.
 #[inline(always)]
 pub(crate) fn is_descriptor<D: Domain>(pool: &Pool<D>, index: u64) -> bool {
     index < pool.first_slots() as u64 * DESCRIPTORS_PER_PARTITION
@@ -113,13 +113,14 @@ impl Entries {
         Ok(())
     }
 
-    /// The same in order of address, owned blocks last.
+    /// The same entries in order of address, owned blocks last.
     ///
-    /// Each entry's place is counted, which takes no branch that depends on an address: those of
-    /// a sort by comparing are mispredicted half of the time, which costs as much as a swap each.
+    /// Each entry's position is counted, so no branch depends on an address. A sort by comparisons
+    /// has such branches. Half of them are mispredicted, and each misprediction costs as much as a
+    /// swap.
     #[inline]
     pub fn sorted(&self) -> Self {
-        // Zero less one is the largest.
+        // Zero minus one is the largest number, so owned blocks come last.
         let key = |entry: &WordEntry| entry.off.wrapping_sub(1);
         let mut sorted = Self { count: self.count, ..Self::EMPTY };
         for (index, entry) in self.all().iter().enumerate() {
@@ -131,19 +132,19 @@ impl Entries {
         sorted
     }
 
-    /// Whether all are targets, and blocks have no part in the operation.
+    /// Whether all entries are targets, and the operation owns no blocks.
     #[inline(always)]
     pub fn are_plain(&self) -> bool {
         self.all().iter().all(|entry| entry.policy == Policy::None && entry.off != 0)
     }
 
-    /// Whether the operation has targets, and nothing else to be settled: only then may it be
-    /// committed with clean-up pending.
+    /// Whether the operation has targets and owns no blocks: only then may it be committed with
+    /// clean-up pending.
     pub fn may_be_pending(&self) -> bool {
         self.are_plain() && self.count > 0
     }
 
-    /// Whether the operation's end frees blocks, or may.
+    /// Whether the end of the operation may free blocks.
     pub fn own_blocks(&self) -> bool {
         self.all().iter().any(|entry| entry.policy != Policy::None)
     }
@@ -157,7 +158,7 @@ impl Entries {
     }
 }
 
-/// The entries that are targets; owned blocks stand behind them.
+/// The entries that are targets; owned blocks come after them.
 #[inline(always)]
 pub(crate) fn targets(entries: &Entries) -> &[WordEntry] {
     let all = entries.all();
@@ -177,11 +178,11 @@ pub(crate) fn status_word<D: Domain>(pool: &Pool<D>, index: u64) -> Word<'_, D> 
 /// A word of an entry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Field {
-    /// Where the target is.
+    /// The offset of the target.
     Address = 0,
-    /// What the target must hold.
+    /// The value that the target must hold.
     Old = 1,
-    /// What it will hold.
+    /// The value that it will hold.
     New = 2,
 }
 
@@ -192,11 +193,11 @@ fn entry_word<D: Domain>(pool: &Pool<D>, index: u64, entry: usize, field: Field)
     )
 }
 
-/// Reads a descriptor; `None` if what stands there cannot have been written.
+/// Reads a descriptor; `None` for content that no thread can have written.
 ///
-/// The caller checks afterwards that the status still is of the life that it meant. The loads
-/// are acquire, paired with the owner's release stores: who sees an entry of a later life
-/// sees that life's status too.
+/// The caller checks afterwards that the status still is of the expected life. The loads are
+/// acquire, paired with the owner's release stores: a thread that sees an entry of a later life
+/// also sees the status of that life.
 pub(crate) fn entries<D: Domain>(pool: &Pool<D>, index: u64) -> Option<Entries> {
     let info = pool.word(descriptor_off(pool, index) + INFO_AT).load(Ordering::Acquire);
     let count = (info & 0xFFFF) as usize;
@@ -234,8 +235,8 @@ impl<D: Domain> Pmwcas<D> {
 
     #[inline(always)]
     fn write_entry(&self, descriptor: u64, index: usize, entry: &WordEntry) {
-        // Release, so that a helper of a former life that sees one of these also sees that the
-        // status has moved on.
+        // Release: a helper of an earlier life that sees one of these stores also sees that the
+        // status has changed.
         self.entry_word(descriptor, index, Field::Address).store(entry.off, Ordering::Release);
         self.entry_word(descriptor, index, Field::Old).store(entry.old, Ordering::Release);
         self.entry_word(descriptor, index, Field::New).store(entry.new, Ordering::Release);
@@ -252,8 +253,9 @@ impl<D: Domain> Pmwcas<D> {
             let bytes = ENTRIES_AT + entries.count as u64 * ENTRY_BYTES - 64;
             self.pool().flush(off + 64, bytes);
             if entries.own_blocks() {
-                // A recovery that finds the status acts upon these entries. Upon targets alone it
-                // does not: no word refers to the descriptor before the next fence.
+                // A recovery that finds the status acts upon these entries, since they own blocks.
+                // It does not act upon targets alone: no word refers to the descriptor before the
+                // next fence.
                 D::fence();
             }
         }

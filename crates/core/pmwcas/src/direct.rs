@@ -1,4 +1,4 @@
-//! The execution by direct installation: see the protocol on the crate's page.
+//! The execution by direct installation. The crate's page has the protocol.
 
 use pando_pmem::{Domain, Guard, mutant};
 
@@ -13,15 +13,15 @@ pub(crate) enum Direct {
     Committed,
     /// All targets hold their new values, durably in the descriptor.
     Succeeded,
-    /// A target held another value than the expected one. Nothing is changed, durably.
+    /// A target did not hold the expected value. Nothing is changed, durably.
     Mismatch,
-    /// Another thread wanted a target. Nothing is changed, durably.
+    /// Another thread needed a target. Nothing is changed, durably.
     Interrupted,
 }
 
 impl<D: Domain> Pmwcas<D> {
-    /// Executes the operation, whose descriptor is durable and installing; if it `is_plain`, it
-    /// may end as committed with clean-up pending.
+    /// Executes the operation, whose descriptor is durable and *installing*. A plain operation may
+    /// end as *committed, pending*.
     #[inline]
     pub(crate) fn execute_direct(
         &self,
@@ -33,15 +33,16 @@ impl<D: Domain> Pmwcas<D> {
         let targets = targets(entries);
         let status = self.status_word(life.index);
         if D::WRITE_BACK {
-            // Its write-back has taken the line out of the cache.
+            // Its write-back may have evicted the line.
             status.prefetch_for_write();
         }
-        // Durable with the references: nobody but this thread lets the operation succeed.
+        // Durable with the references, which is early enough: only this thread lets the operation
+        // succeed.
         self.activate_blocks(entries);
         let installed = self.install_all(guard, life, targets);
         let installing = Status::new(State::Installing, life.sequence);
         if installed < targets.len() {
-            // Or others have, already.
+            // Another thread may have done this already.
             let failed = Status { state: State::Failed, ..installing };
             let _ = status.compare_exchange(installing.encode(), failed.encode());
             self.take_back(guard, life, &targets[..installed]);
@@ -52,12 +53,12 @@ impl<D: Domain> Pmwcas<D> {
             if !mutant!("undurable-references") {
                 self.flush_targets(targets);
             }
-            // A success is decided only when no reference, and no activation, can be lost.
+            // A success is decided only when neither a reference nor an activation can be lost.
             D::fence();
             self.free_pending(guard);
         }
-        let lands = D::WRITE_BACK && is_plain;
-        let succeeded = if lands {
+        let ends_pending = D::WRITE_BACK && is_plain;
+        let succeeded = if ends_pending {
             Status { state: State::CommittedPending, ..installing }
         } else {
             Status { state: State::Succeeded, dirty: D::WRITE_BACK, ..installing }
@@ -68,7 +69,7 @@ impl<D: Domain> Pmwcas<D> {
             self.take_back(guard, life, targets);
             return Direct::Interrupted;
         }
-        if lands {
+        if ends_pending {
             return Direct::Committed;
         }
         if D::WRITE_BACK {
@@ -84,9 +85,9 @@ impl<D: Domain> Pmwcas<D> {
         Direct::Succeeded
     }
 
-    /// Puts references into the targets, in order of address; into how many. Less than all: the
-    /// next held another value than the expected one while the operation could still succeed, or
-    /// could no more.
+    /// Puts references into the targets, in order of address; returns how many. Fewer than all
+    /// mean that the next target did not hold the expected value, or that the operation has failed
+    /// already.
     #[inline]
     fn install_all(&self, guard: &Guard<'_, D>, life: Life, targets: &[WordEntry]) -> usize {
         for (index, target) in targets.iter().enumerate() {
@@ -100,8 +101,8 @@ impl<D: Domain> Pmwcas<D> {
         targets.len()
     }
 
-    /// Puts the old values back, durably: the next life of the descriptor overwrites what recovery
-    /// would know them by.
+    /// Puts the old values back, durably: the next life of the descriptor overwrites the entries
+    /// from which recovery would take them.
     #[cold]
     fn take_back(&self, guard: &Guard<'_, D>, life: Life, targets: &[WordEntry]) {
         if !mutant!("interrupted-and-left") {
@@ -115,7 +116,7 @@ impl<D: Domain> Pmwcas<D> {
         self.free_pending(guard);
     }
 
-    /// Replaces the references by final values, where nobody else has.
+    /// Replaces the references by final values, where no other thread has done so.
     #[inline]
     fn replace_references(&self, life: Life, targets: &[WordEntry], succeeded: bool) {
         for (index, target) in targets.iter().enumerate() {
@@ -125,8 +126,8 @@ impl<D: Domain> Pmwcas<D> {
         }
     }
 
-    /// Lets the operation fail, if its owner does not come to its end soon. The owner then
-    /// executes it so that others help.
+    /// Lets the operation fail, unless its owner finishes it soon. The owner then executes it
+    /// again so that other threads help.
     #[cold]
     pub(crate) fn interrupt(&self, life: Life) {
         for _ in 0..D::SPINS {

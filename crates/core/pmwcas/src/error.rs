@@ -1,4 +1,4 @@
-//! What can be wrong with the words of a PMwCAS.
+//! The errors of PMwCAS.
 
 use crate::word::{MAX_VALUE, MAX_WORDS};
 
@@ -6,25 +6,25 @@ use crate::word::{MAX_VALUE, MAX_WORDS};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The pool's operations were recovered before, and new ones may be under way.
-    #[error("PMwCAS was begun on this opening of the pool already; share what that returned")]
+    /// The pool's operations were recovered before, since it was opened; new ones may be running.
+    #[error("PMwCAS was opened on this pool already; share the handle that this returned")]
     BegunBefore,
     /// The address is in the descriptor already.
-    #[error("the word at {off:#x} is in the descriptor already; each address may stand once")]
+    #[error("the word at {off:#x} is in the descriptor already; add each address once")]
     DuplicateAddress {
         /// The address that was given twice.
         off: u64,
     },
-    /// The address is not that of a word.
+    /// The address is not the address of a word.
     #[error("{off:#x} is not the address of a word; it must be a multiple of 8 and not zero")]
     NotAWord {
         /// The address that was given.
         off: u64,
     },
     /// The descriptor is full.
-    #[error("the descriptor is full; it takes {MAX_WORDS} words and owned blocks")]
+    #[error("the descriptor is full; it holds at most {MAX_WORDS} words and owned blocks")]
     TooManyWords,
-    /// A value uses the control bits.
+    /// A value needs the control bits.
     #[error(
         "the value {value:#x} needs the three control bits; the largest value is {MAX_VALUE:#x}"
     )]
@@ -35,7 +35,7 @@ pub enum Error {
     /// All descriptors are in use.
     #[error("all descriptors of all participants are in use; finish or discard some")]
     DescriptorsExhausted,
-    /// The pool could not serve.
+    /// The pool refused.
     #[error(transparent)]
     Pool(#[from] pando_pmem::Error),
 }

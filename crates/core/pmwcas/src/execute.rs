@@ -1,5 +1,5 @@
-//! Executing an operation by one algorithm or the other, and what a thread does that meets the
-//! reference of another's.
+//! Executes an operation by one of the algorithms, and settles the words that hold references of
+//! other operations.
 
 use std::sync::atomic::Ordering;
 
@@ -10,21 +10,21 @@ use crate::direct::Direct;
 use crate::pmwcas::{Algorithm, Pmwcas};
 use crate::word::{BLOCK_MASK, Life, MAX_WORDS, State, Status};
 
-/// Where the targets' final values are durable.
+/// Where the final values of the targets are durable.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Finals {
     InPlace,
-    /// As long as the descriptor stands: the targets are to be written back before it is free.
+    /// In the descriptor: the targets must be written back before it becomes free.
     InDescriptor,
 }
 
 impl<D: Domain> Pmwcas<D> {
-    /// Executes the operation with `entries` in any order; whether it succeeded. It fails if the
-    /// thread has met damage since it was pinned.
+    /// Executes the operation with `entries` in any order; returns whether it succeeded. It fails
+    /// if the thread has found damage since it was pinned.
     #[inline]
     pub(crate) fn execute(&self, guard: &Guard<'_, D>, life: Life, entries: &Entries) -> bool {
-        // Nothing is published that follows from what damage has led to; the caller asks the guard
-        // why.
+        // The entries may follow from damaged data, so they are not published. The caller learns
+        // the reason from the guard.
         if guard.damage().is_some() {
             self.give_up(guard, life, entries);
             return false;
@@ -46,7 +46,7 @@ impl<D: Domain> Pmwcas<D> {
             }
             self.publish(life, entries, State::Installing);
             self.flush_pending(guard);
-            // The descriptor is durable before anything refers to it.
+            // The descriptor is durable before a word refers to it.
             if !mutant!("published-before-durable") {
                 D::fence();
             }
@@ -66,9 +66,10 @@ impl<D: Domain> Pmwcas<D> {
                 }
                 Direct::Interrupted => {}
             }
-            // Once more, so that nobody can keep this thread from its end. In another life, since
-            // this one is over for all who know it. Its entries are those of this one, in the same
-            // order: a helper of this one may read them while the status still says that it failed.
+            // Again, so that others help, and no thread can stop this one from making progress. In
+            // a new life, since the old one is decided for all threads that know it. The entries
+            // stay the same, in the same order: a helper of the old life may read them while the
+            // status still says that it failed.
             life = life.next();
         }
         self.settle_pending(guard);
@@ -79,8 +80,8 @@ impl<D: Domain> Pmwcas<D> {
         succeeded
     }
 
-    /// Executes an operation without its descriptor, if that can be: one word takes one CAS,
-    /// several a hardware transaction.
+    /// Executes an operation without its descriptor, if that is possible: by one CAS for one word,
+    /// by a hardware transaction for several.
     #[inline]
     fn execute_at_once(&self, guard: &Guard<'_, D>, targets: &[WordEntry]) -> Option<bool> {
         match (self.algorithm(), targets) {
@@ -93,23 +94,24 @@ impl<D: Domain> Pmwcas<D> {
         }
     }
 
-    /// Whether all targets hold what is expected, now.
+    /// Whether all targets hold their expected values now.
     #[inline]
     fn would_match(&self, guard: &Guard<'_, D>, entries: &Entries) -> bool {
         targets(entries).iter().all(|target| self.read(guard, target.off) == target.old)
     }
 
-    /// Ends an operation whose descriptor nobody has seen.
+    /// Ends an operation whose descriptor no other thread has seen.
     #[inline]
     pub(crate) fn give_up(&self, guard: &Guard<'_, D>, life: Life, entries: &Entries) {
         for entry in entries.all() {
             if entry.policy.owns_new() && entry.new != 0 {
-                // Never activated: only the reservation is to be undone.
+                // It was never activated, so only the reservation is undone.
                 self.pool().reuse(guard, entry.new & BLOCK_MASK);
             }
         }
         let free = Status::new(State::Free, life.sequence);
-        // Release, here and wherever a descriptor becomes free: with the acquire load in `claim`.
+        // Release, here and wherever a descriptor becomes free: pairs with the acquire load in
+        // `claim`.
         self.status_word(life.index).store(free.encode(), Ordering::Release);
     }
 
@@ -119,7 +121,7 @@ impl<D: Domain> Pmwcas<D> {
         self.flush_lines(targets.iter().map(|target| target.off));
     }
 
-    /// Starts the write-back of the lines of the words at `offs`, which come in order.
+    /// Starts the write-back of the lines of the words at `offs`, which are in ascending order.
     #[inline]
     pub(crate) fn flush_lines(&self, offs: impl Iterator<Item = u64>) {
         if !D::WRITE_BACK {
@@ -138,12 +140,12 @@ impl<D: Domain> Pmwcas<D> {
     /// The status of the descriptor, if it is in that life.
     #[inline]
     pub(crate) fn status_of(&self, life: Life) -> Option<Status> {
-        // Sequentially consistent, for `is_undecided`; acquire would do for the others.
+        // Sequentially consistent, for `is_undecided`; acquire would suffice for the others.
         let word = self.status_word(life.index).load(Ordering::SeqCst);
         Status::decode(word).filter(|status| status.sequence == life.sequence)
     }
 
-    /// Makes a decision durable before anyone acts upon it.
+    /// Makes a decision durable before this thread acts upon it.
     #[inline]
     pub(crate) fn persist_status(&self, index: u64, status: Status) {
         let word = self.status_word(index);
@@ -160,7 +162,7 @@ impl<D: Domain> Pmwcas<D> {
         }
     }
 
-    /// The descriptor's life to which a reference refers, its status, and the entry.
+    /// The life of the descriptor to which a reference refers, its status, and the entry.
     #[inline]
     fn referred(&self, found: u64) -> Option<(Life, Status, usize)> {
         let (life, entry) = Life::of(found);
@@ -170,16 +172,17 @@ impl<D: Domain> Pmwcas<D> {
         Some((life, self.status_of(life)?, entry))
     }
 
-    /// The value of a word that holds the reference `found`, if nothing need be done to know it: as
-    /// long as the operation can still fail, the word holds its old value; when it is committed,
-    /// its new one, durably.
+    /// The value of a word that holds the reference `found`, if it is known without a write. As
+    /// long as the operation can still fail, that is the old value. When the operation is
+    /// committed, it is the new value, durably.
     #[inline]
     pub(crate) fn value_under(&self, found: u64) -> Option<u64> {
         let (life, _, entry) = self.referred(found)?;
         let field = |field| self.entry_word(life.index, entry, field).load(Ordering::Acquire);
         let (old, new) = (field(Field::Old), field(Field::New));
-        // Asked after the entry was read, so that this is of that life. Undecided now, it was when
-        // the reference was seen; committed now, it was decided then or has been since.
+        // Read after the entry, so that the entry is of that life. If the operation is undecided
+        // now, it was undecided when the reference was read. If it is committed now, it was decided
+        // then, or between the two reads.
         match self.status_of(life)?.state {
             State::Installing => Some(old),
             _ if mutant!("stale-old-value") => Some(old),
@@ -188,7 +191,7 @@ impl<D: Domain> Pmwcas<D> {
         }
     }
 
-    /// Sees to it that the word at `off` no longer holds the reference `found`.
+    /// Settles the word at `off`, so that it no longer holds the reference `found`.
     pub(crate) fn settle_reference(&self, guard: &Guard<'_, D>, off: u64, found: u64) {
         let Some((life, status, entry)) = self.referred(found) else { return };
         match status.state {
@@ -206,12 +209,12 @@ impl<D: Domain> Pmwcas<D> {
 
     /// Replaces the reference `found` of a decided operation by the final value.
     ///
-    /// Nobody need write that back but the owner, who does so before the descriptor may be used
-    /// again; until then a recovery knows it from there.
+    /// Only the owner must write the value back. It does so before the descriptor can be used
+    /// again; until then, a recovery takes the value from the descriptor.
     fn complete_word(&self, off: u64, found: u64, life: Life, entry: usize) {
         let field = |field| self.entry_word(life.index, entry, field).load(Ordering::Acquire);
         let (named, old, new) = (field(Field::Address), field(Field::Old), field(Field::New));
-        // After the entry was read, so that it is of that life.
+        // Read after the entry, so that the entry is of that life.
         let Some(status) = self.status_of(life).filter(|_| named == off) else { return };
         let value = match status.state {
             State::Succeeded | State::CommittedPending => new,

@@ -1,15 +1,15 @@
-//! What becomes of the blocks behind an operation's words when it is over (section 5.2, table 1).
+//! Frees the blocks of an operation at its end (section 5.2, table 1).
 //!
-//! The owner of the operation finalizes it, once all targets hold final values, durably:
+//! The owner of the operation finalizes it once all targets hold final values, durably:
 //!
-//! 1. the active bits of the blocks to be freed are cleared, durable;
-//! 2. status := *free*, durable;
-//! 3. the blocks go back for reuse: those that others may look at after their epoch, those that
-//!    nobody ever saw at once.
+//! | step | what is written | a crash leaves |
+//! | --- | --- | --- |
+//! | 1 | the active bits of the blocks to be freed are cleared; **fence** | a descriptor in use: recovery repeats step 1, which changes nothing |
+//! | 2 | status := *free*; **fence** | free blocks and a free descriptor |
+//! | 3 | the blocks go back for reuse: after their epoch if other threads may read them, at once if no other thread has seen them | |
 //!
-//! A crash before 2 repeats 1, which changes nothing; no block is reused before 2, so repeating
-//! cannot hit a block in its next life. If the owner stops for ever, its blocks stay allocated
-//! until recovery; nobody else is held up.
+//! No block is reused before step 2, so a repeated step 1 cannot free a reused block. If the owner
+//! stalls forever, its blocks stay allocated until recovery. No other thread is delayed.
 
 use std::sync::atomic::Ordering;
 
@@ -20,7 +20,7 @@ use crate::execute::Finals;
 use crate::pmwcas::Pmwcas;
 use crate::word::{BLOCK_MASK, Life, MAX_WORDS, State, Status};
 
-/// Blocks that are no longer allocated, to be given back for reuse.
+/// Blocks that are no longer allocated, and not given back for reuse yet.
 #[derive(Default)]
 struct Freed {
     list: [u64; MAX_WORDS],
@@ -48,8 +48,8 @@ fn blocks_to_free(entries: &Entries, succeeded: bool) -> impl Iterator<Item = u6
 }
 
 impl<D: Domain> Pmwcas<D> {
-    /// Sets the active bits of the blocks that come with the operation, whose descriptor is
-    /// durable; whether there were any. Durable after the caller's next fence.
+    /// Sets the active bits of the operation's new blocks; its descriptor must be durable. Returns
+    /// whether it has any. The bits are durable after the caller's next fence.
     pub(crate) fn activate_blocks(&self, entries: &Entries) -> bool {
         let mut activated = false;
         for entry in entries.all() {
@@ -73,14 +73,14 @@ impl<D: Domain> Pmwcas<D> {
         let free = Status::new(State::Free, life.sequence).encode();
         let status = self.status_word(life.index);
         if !entries.own_blocks() {
-            // Not flushed: what recovery would do for the operation, again, is nothing.
+            // Not flushed: if recovery repeats the operation's last steps, they change nothing.
             status.store(free, Ordering::Release);
             return;
         }
         if finals == Finals::InDescriptor {
             self.flush_targets(targets(entries));
         }
-        // With a fence, by which the targets' final values are durable too.
+        // Ends with a fence, which makes the final values of the targets durable too.
         let freed = self.free_blocks(entries, succeeded);
         status.store(free, Ordering::Release);
         status.flush();
@@ -94,8 +94,8 @@ impl<D: Domain> Pmwcas<D> {
         }
     }
 
-    /// Clears the active bits of the blocks to be freed, durably. What is not allocated is not
-    /// freed: it may be another thread's reservation.
+    /// Clears the active bits of the blocks to be freed, durably. A block that is not allocated is
+    /// skipped: it may be a reservation of another thread.
     fn free_blocks(&self, entries: &Entries, succeeded: bool) -> Freed {
         let mut freed = Freed::default();
         for off in blocks_to_free(entries, succeeded) {
@@ -108,7 +108,7 @@ impl<D: Domain> Pmwcas<D> {
         freed
     }
 
-    /// As [`free_blocks`](Self::free_blocks), for recovery, any number of times.
+    /// Like [`free_blocks`](Self::free_blocks), for recovery, which may repeat it.
     fn free_blocks_again(&self, entries: &Entries, succeeded: bool) {
         for off in blocks_to_free(entries, succeeded) {
             self.pool().recover_deactivate(off);
@@ -116,7 +116,7 @@ impl<D: Domain> Pmwcas<D> {
         D::fence();
     }
 
-    /// Frees the operation's blocks and its descriptor, durably, in recovery.
+    /// Frees the operation's blocks and its descriptor, durably. Only in recovery.
     pub(crate) fn finish_again(
         &self,
         index: u64,

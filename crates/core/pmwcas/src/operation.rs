@@ -1,5 +1,5 @@
-//! An operation being put together: its descriptor is allocated and filled, and the operation is
-//! executed or discarded.
+//! An operation before its execution: a descriptor is allocated and filled, and then the operation
+//! is executed or discarded.
 
 use std::sync::atomic::Ordering;
 
@@ -11,18 +11,18 @@ use crate::pmwcas::Pmwcas;
 use crate::policy::Policy;
 use crate::word::{CONTROL_BITS, HINT_SHIFT, Life, MAX_HINT, State, Status};
 
-/// An operation being put together. Dropped without being executed, it is discarded.
+/// An operation that is not executed yet. Its drop discards it.
 #[derive(Debug)]
 pub struct Descriptor<'op, 'pool, D: Domain> {
     pmwcas: &'op Pmwcas<D>,
     guard: &'op Guard<'pool, D>,
     life: Life,
     entries: Entries,
-    /// The operation was executed: the descriptor is no longer this object's.
+    /// The operation was executed, so the descriptor no longer belongs to this object.
     executed: bool,
 }
 
-/// An entry whose new value is still to come, from [`Descriptor::reserve_entry`].
+/// An entry without its new value, from [`Descriptor::reserve_entry`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     off: u64,
@@ -38,8 +38,8 @@ fn check_address(off: u64) -> Result<()> {
 }
 
 impl<'pool, D: Domain> Descriptor<'_, 'pool, D> {
-    /// Adds the word at `off`, to be changed from `expected` to `new` (equal to leave it as it
-    /// is, but only if it holds that).
+    /// Adds the word at `off`, to be changed from `expected` to `new`. If both are equal, the word
+    /// is only compared.
     #[inline]
     pub fn add_word(&mut self, off: u64, expected: u64, new: u64) -> Result<()> {
         check_address(off)?;
@@ -49,9 +49,8 @@ impl<'pool, D: Domain> Descriptor<'_, 'pool, D> {
         Ok(())
     }
 
-    /// Adds a word that names a block, to be changed from `expected` to a block that
-    /// [`activate`](Self::activate) gives it (or to zero, if none does). What becomes of the
-    /// blocks is up to `policy`.
+    /// Adds a word that names a block, to be changed from `expected` to the block of a later
+    /// [`activate`](Self::activate), or to zero without one. `policy` says which blocks are freed.
     pub fn reserve_entry(&mut self, off: u64, expected: u64, policy: Policy) -> Result<Entry> {
         check_address(off)?;
         check_value(expected)?;
@@ -59,24 +58,24 @@ impl<'pool, D: Domain> Descriptor<'_, 'pool, D> {
         Ok(Entry { off, old: expected })
     }
 
-    /// Adds a block that no target word names, but whose fate hangs on this operation: `old` is a
-    /// block that its success makes unreachable, or zero; a new one comes by
-    /// [`activate`](Self::activate).
+    /// Adds an owned block, which no target names, and which the end of this operation may free.
+    /// `old` is a block that a success makes unreachable, or zero. A later
+    /// [`activate`](Self::activate) adds the new block.
     pub fn own_block(&mut self, old: u64, policy: Policy) -> Result<Entry> {
         check_value(old)?;
         self.entries.add(WordEntry { off: 0, old, new: 0, policy })?;
         Ok(Entry { off: 0, old })
     }
 
-    /// Passes a reserved block to the descriptor, as the new value of `entry`. Its content must
-    /// be flushed. After a failure the block is freed, whatever the policy of the entry says of
-    /// old ones; after a success it belongs to the word.
+    /// Passes a reserved block to the descriptor, as the new value of `entry`; returns that value.
+    /// The block's content must be flushed. After a failure the block is freed, whichever policy
+    /// the entry has; after a success it belongs to the word.
     pub fn activate(&mut self, entry: Entry, block: Reservation<'_, 'pool, D>) -> u64 {
         self.activate_with_hint(entry, block, 0)
     }
 
-    /// As [`activate`](Self::activate), with a hint of at most [`MAX_HINT`] above the offset in
-    /// the new value, for whoever reads the word. Policies see the offset alone.
+    /// Like [`activate`](Self::activate). The new value has a hint of at most [`MAX_HINT`] above
+    /// the offset, for readers of the word. Policies use the offset alone.
     pub fn activate_with_hint(
         &mut self,
         entry: Entry,
@@ -94,20 +93,21 @@ impl<'pool, D: Domain> Descriptor<'_, 'pool, D> {
                 word.new = block.into_logged() | u64::from(hint & MAX_HINT) << HINT_SHIFT;
                 word.new
             }
-            // The entry has a block, or is another operation's: the reservation ends here.
+            // The entry has a block already, or belongs to another operation. The reservation is
+            // dropped.
             None => 0,
         }
     }
 
-    /// Executes the operation. True if every word held its expected value and now, durably, all
-    /// hold their new ones; false if none was changed.
+    /// Executes the operation. True if every word held its expected value and all now hold their
+    /// new values, durably; false if none was changed.
     #[inline]
     pub fn execute(mut self) -> bool {
         self.executed = true;
         self.pmwcas.execute(self.guard, self.life, &self.entries)
     }
 
-    /// Gives the descriptor back; no word is changed, and blocks that it was given are free.
+    /// Frees the descriptor and the blocks that were passed to it. No word is changed.
     pub fn discard(self) {
         drop(self);
     }
@@ -125,7 +125,7 @@ impl<D: Domain> Drop for Descriptor<'_, '_, D> {
 
 impl<D: Domain> Pmwcas<D> {
     /// Allocates a descriptor.
-    // Always: what is returned is large, and only a copy if it is not built in its place.
+    // Always inlined: the returned value is large, and otherwise it is copied.
     #[inline(always)]
     pub fn allocate<'op, 'pool>(
         &'op self,
@@ -150,7 +150,7 @@ impl<D: Domain> Pmwcas<D> {
         let next = &self.participant(guard.slot()).next;
         let life = (0..OWN).find_map(|turn| self.claim(first + (next.get() + turn) % OWN))?;
         if D::WRITE_BACK {
-            // The one after it was written back longest ago, and waits for nothing.
+            // The next descriptor was written back longest ago, so nothing waits for its line.
             let after = (life.index - first + 1) % OWN;
             next.set(after);
             self.status_word(first + after).prefetch_for_write();
@@ -158,15 +158,16 @@ impl<D: Domain> Pmwcas<D> {
         Some(life)
     }
 
-    /// One's own partition has run dry: finish what waits there, then look at the others.
+    /// The thread's own partition has no free descriptor. Finishes the pending operation, which
+    /// may free one; otherwise claims a descriptor of another partition.
     #[cold]
     fn borrow_descriptor(&self, guard: &Guard<'_, D>) -> Result<Life> {
         self.settle_pending(guard);
         if let Some(life) = self.claim_own(guard) {
             return Ok(life);
         }
-        // Slots below the high mark are those that a recovery looks at, once the mark is durable. A
-        // descriptor claimed elsewhere would stay claimed, and its words unsettled.
+        // A recovery reads the slots below the high mark that the medium has. It would miss a
+        // descriptor beyond, which would stay claimed, with its words unsettled.
         let partitions = self.pool().participants_high() as u64;
         if !mutant!("borrowed-off-record") {
             self.pool().secure_participants_high();

@@ -1,25 +1,25 @@
-//! What belongs to a participant's slot in process memory.
+//! The data of a participant's slot in process memory.
 
 use std::cell::{Cell, RefCell};
 
 use crate::word::{Life, MAX_WORDS};
 
-/// What belongs to a participant's slot, and only the thread that is pinned there touches: on lines
-/// of its own, and on pairs of them, which processors fetch together.
+/// The data of one slot; only the thread that is pinned in the slot uses it. It has lines of its
+/// own, aligned to pairs of lines, since processors fetch pairs together.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Participant {
-    /// The operation whose references wait for the next one.
+    /// The last operation, if its clean-up waits for the next one.
     pub pending: RefCell<CommittedPending>,
-    /// Which descriptor of its own it looks at first.
+    /// The descriptor of the partition that the next operation tries first.
     pub next: Cell<u64>,
 }
 
-// SAFETY: the cells of a slot are only touched by the thread that is pinned in the slot, and the
-// pool orders the hand-over of a slot from thread to thread.
+// SAFETY: only the thread that is pinned in the slot uses its cells, and the pool orders the
+// hand-over of a slot from thread to thread.
 unsafe impl Sync for Participant {}
 
-/// The last operation of a participant's thread, if its clean-up is pending.
+/// The last operation of a slot, if its clean-up is pending.
 #[derive(Debug, Default)]
 pub(crate) struct CommittedPending {
     pub life: Option<Life>,

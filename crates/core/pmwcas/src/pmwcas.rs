@@ -1,4 +1,4 @@
-//! The PMwCAS of a pool: reading words, and single-word CAS.
+//! The PMwCAS of a pool: reads of words, and single-word CAS.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,41 +17,43 @@ pub struct Pmwcas<D: Domain> {
     algorithm: Algorithm,
 }
 
-/// How operations are executed. All kinds may be under way in one pool at once. By all but the
-/// paper's, one word alone, without blocks, takes one CAS where nothing is written back.
+/// How operations are executed. All algorithms may run in one pool at once. Where nothing is
+/// written back, all but the paper's execute a plain operation on one word by one CAS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Algorithm {
-    /// A hardware transaction changes all words, where the processor commits one and the domain
-    /// writes nothing back; otherwise, and for operations with blocks, as [`Direct`](Self::Direct).
+    /// A hardware transaction changes all words, if the processor commits it and the domain writes
+    /// nothing back. Otherwise, and for operations with blocks, like [`Direct`](Self::Direct).
     #[default]
     Transactional,
-    /// Only the owner installs references, each by one CAS, and lets the operation succeed; who
-    /// wants one of its words lets it fail, and then it is executed by [`Rdcss`](Self::Rdcss).
+    /// Only the owner installs references, each by one CAS, and lets the operation succeed. A
+    /// thread that needs one of its words lets it fail; then the owner executes it by
+    /// [`Rdcss`](Self::Rdcss).
     Direct,
-    /// The paper's: whoever meets an operation completes it; each reference takes two CAS.
+    /// The paper's: a thread that finds a reference of an operation completes the operation. Each
+    /// reference takes two CAS.
     Rdcss,
 }
 
 /// What recovery did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
-    /// Operations found decided as succeeded, and completed.
+    /// Operations that had succeeded, and were completed.
     pub rolled_forward: u64,
-    /// Operations found undecided or failed, and undone.
+    /// Operations that were undecided or had failed, and were undone.
     pub rolled_back: u64,
-    /// Participants whose descriptors were looked at.
+    /// Participants whose descriptors were read.
     pub participants: u64,
 }
 
 impl<D: Domain> Pmwcas<D> {
-    /// Over a pool whose operations are to be recovered first.
+    /// Makes the handle. The caller recovers the pool's operations next.
     pub(crate) fn new(pool: Arc<Pool<D>>) -> Self {
         let (participants, recovered, algorithm) =
             (pool.per_slot(), Default::default(), Default::default());
         Self { pool, participants, recovered, algorithm }
     }
 
-    /// From now on, operations begun through this handle are executed by `algorithm`.
+    /// Sets the algorithm that executes the operations of this handle.
     pub fn with_algorithm(self, algorithm: Algorithm) -> Self {
         Self { algorithm, ..self }
     }
@@ -67,12 +69,12 @@ impl<D: Domain> Pmwcas<D> {
         &self.pool
     }
 
-    /// The pool's handle, when PMwCAS on it is over.
+    /// The pool's handle; ends PMwCAS on the pool.
     pub fn into_pool(self) -> Arc<Pool<D>> {
         self.pool
     }
 
-    /// What recovery found when the pool was opened.
+    /// What recovery did when the pool was opened.
     pub fn recovered(&self) -> Recovered {
         self.recovered
     }
@@ -82,19 +84,20 @@ impl<D: Domain> Pmwcas<D> {
         self.participants.get(slot)
     }
 
-    /// The value of the word at `off`, durable; completes operations that are in the way
-    /// (Algorithm 3, `pmwcas_read`). A damaged word, which refers to an operation that there is
-    /// not, reads as [`MAX_VALUE`](crate::MAX_VALUE), and is never changed.
+    /// The value of the word at `off`, durable; settles the word if necessary (Algorithm 3,
+    /// `pmwcas_read`). A damaged word, which refers to an operation that does not exist, reads as
+    /// [`MAX_VALUE`](crate::MAX_VALUE), and is never changed.
     #[inline(always)]
     pub fn read(&self, guard: &Guard<'_, D>, off: u64) -> u64 {
-        // Acquire: with the swap, by whomever, that put the value there. What its writer did before
-        // it gave the value to an operation is seen, also if a third thread completed that.
+        // Acquire: pairs with the swap that stored the value, by any thread. So this thread sees
+        // all that the writer did before it gave the value to its operation, even if a third thread
+        // completed the operation.
         let value = self.pool.word(off).load(Ordering::Acquire);
         if value & CONTROL_BITS == 0 { value } else { self.read_settled(guard, off) }
     }
 
-    /// Whether the word at `off` refers to an operation that there is not. It reads as
-    /// [`MAX_VALUE`](crate::MAX_VALUE), and an operation that expects that fails, again and again.
+    /// Whether the word at `off` is damaged: it refers to an operation that does not exist. It
+    /// reads as [`MAX_VALUE`](crate::MAX_VALUE), and every operation that expects that value fails.
     pub fn is_damaged(&self, guard: &Guard<'_, D>, off: u64) -> bool {
         self.settled(guard, off).is_none()
     }
@@ -123,8 +126,8 @@ impl<D: Domain> Pmwcas<D> {
         }
     }
 
-    /// Does what `found`, in the word at `off`, wants before the word can be read. False if nobody
-    /// ever will: the word is damaged.
+    /// Settles the word at `off`, which holds `found`, so that its value can be read. False if no
+    /// thread can settle it: the word is damaged.
     pub(crate) fn settle(&self, guard: &Guard<'_, D>, off: u64, found: u64) -> bool {
         if found & RDCSS != 0 {
             self.complete_install(off, found);
@@ -134,12 +137,12 @@ impl<D: Domain> Pmwcas<D> {
         } else if found & CONTROL_BITS != 0 {
             self.settle_reference(guard, off, found);
         }
-        // Brought to its end, or over before: no word holds a reference to that operation any more,
-        // and a conditional reference was replaced, by this thread or another.
+        // The operation has ended, now or before. So no word holds a reference to it any more, and
+        // this thread or another has replaced the conditional reference.
         self.pool.word(off).load(Ordering::Acquire) != found
     }
 
-    /// Makes a dirty value durable and says so (Algorithm 1, `persist`).
+    /// Makes a dirty value durable and clears its dirty bit (Algorithm 1, `persist`).
     pub(crate) fn persist(&self, off: u64, dirty: u64) {
         let word = self.pool.word(off);
         if !mutant!("dirty-read") {
@@ -149,12 +152,12 @@ impl<D: Domain> Pmwcas<D> {
         let _ = word.compare_exchange(dirty, dirty & !DIRTY);
     }
 
-    /// Single-word persistent CAS (Algorithm 1): on success `new` is durable on return. On
-    /// failure, the value that was there.
+    /// Single-word persistent CAS (Algorithm 1): after a success, `new` is durable on return. After
+    /// a failure, returns the value of the word.
     ///
-    /// No value may return to a word that is changed by this: a reader that made an earlier
-    /// occurrence durable would clear the dirty bit of the later one (the paper's algorithm has
-    /// the same limit). Where values return, use a PMwCAS of one word.
+    /// A word that is changed by this function must never hold the same value twice. Otherwise a
+    /// reader that made the first occurrence durable could clear the dirty bit of the second. (The
+    /// paper's algorithm has the same limit.) Where values repeat, use a PMwCAS of one word.
     pub fn compare_exchange(
         &self,
         guard: &Guard<'_, D>,
@@ -170,13 +173,15 @@ impl<D: Domain> Pmwcas<D> {
         Ok(())
     }
 
-    /// As [`compare_exchange`](Self::compare_exchange), but of two steps only the first: `new`
-    /// stands with its dirty bit, if the domain has these, and is durable when the caller has
-    /// written the word's line back and fenced. The bit stays until somebody wants the word without
-    /// it, and makes it durable again for that; who knows by other means that the value is durable
-    /// looks past the bit, and may [clear](Self::clear_dirty) it.
+    /// The first step of [`compare_exchange`](Self::compare_exchange): stores `new` with its dirty
+    /// bit, if the domain has dirty bits. `new` is durable when the caller has written the word's
+    /// line back and fenced.
     ///
-    /// `expected` is a durable value, found with the bit or without.
+    /// The bit stays until a thread needs the word without it; that thread makes the value durable
+    /// first. A thread that knows otherwise that the value is durable ignores the bit, and may
+    /// [clear](Self::clear_dirty) it.
+    ///
+    /// `expected` is a durable value, whether the word has the bit or not.
     #[inline]
     pub fn compare_exchange_dirty(
         &self,
@@ -201,24 +206,24 @@ impl<D: Domain> Pmwcas<D> {
         }
     }
 
-    /// Clears the dirty bit, if the word at `off` has it and `value`, which the caller knows to be
-    /// durable.
+    /// Clears the dirty bit of the word at `off`, if the word holds `value`. The caller knows that
+    /// `value` is durable.
     #[inline]
     pub fn clear_dirty(&self, off: u64, value: u64) {
         if D::WRITE_BACK {
             let word = self.pool.word(off);
-            // Relaxed: a hint, and the swap decides.
+            // Relaxed: only a hint, since the swap decides.
             if word.load(Ordering::Relaxed) == value | DIRTY {
                 let _ = word.compare_exchange(value | DIRTY, value);
             }
         }
     }
 
-    /// As [`compare_exchange`](Self::compare_exchange), without making `new` durable.
+    /// Like [`compare_exchange`](Self::compare_exchange), but does not make `new` durable.
     ///
-    /// Only for a value on which nothing durable depends: whoever later changes the word by a
-    /// PMwCAS makes that later value durable, and a crash may bring back any earlier one, or the
-    /// new value of an operation that this very swap let fail.
+    /// Only for a value on which nothing durable depends. A later PMwCAS on the word makes its own
+    /// value durable. A crash may bring back any earlier value, or the new value of an operation
+    /// that this swap let fail.
     #[inline]
     pub fn compare_exchange_undurable(
         &self,

@@ -1,16 +1,16 @@
 //! Which blocks are freed at the end of an operation (section 5.2, table 1).
 
-/// Which blocks are freed when an operation is over.
+/// Which blocks are freed at the end of an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
-    /// None.
+    /// No block.
     #[default]
     None = 0,
-    /// The old one after success, the new one after failure.
+    /// The old block after success, the new block after failure.
     FreeOne = 1,
-    /// The new one after failure.
+    /// The new block after failure.
     FreeNewOnFailure = 2,
-    /// The old one after success.
+    /// The old block after success.
     FreeOldOnSuccess = 3,
 }
 
@@ -25,8 +25,8 @@ impl Policy {
         }
     }
 
-    /// This policy for an entry that was given a new block: on failure only the operation can
-    /// free that one.
+    /// The policy of an entry that has a new block: after a failure, only the operation can free
+    /// the new block.
     pub(crate) fn with_new(self) -> Self {
         match self {
             Self::None | Self::FreeNewOnFailure => Self::FreeNewOnFailure,

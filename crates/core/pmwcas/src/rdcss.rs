@@ -1,5 +1,5 @@
-//! The paper's execution (Algorithms 2 and 3): anyone completes an operation that is undecided, so
-//! references are installed by RDCSS. See the protocol on the crate's page.
+//! The paper's execution (Algorithms 2 and 3): any thread completes an operation that is undecided,
+//! so references are installed by RDCSS. The crate's page has the protocol.
 
 use std::sync::atomic::Ordering;
 
@@ -11,26 +11,26 @@ use crate::descriptor::{
 use crate::pmwcas::Pmwcas;
 use crate::word::{CONTROL_BITS, DIRTY, Life, MAX_WORDS, RDCSS, State, Status};
 
-/// On whose behalf a thread drives an operation.
+/// Whether a thread executes its own operation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
     Owner,
     Helper,
 }
 
-/// What became of an attempt to put a reference into a target.
+/// The result of an attempt to put a reference into a target.
 enum Installed {
     /// The target holds the reference.
     Reference,
-    /// The target holds another value than the expected one.
+    /// The target does not hold the expected value.
     Mismatch,
     /// The operation is decided already.
     Decided,
 }
 
 impl<D: Domain> Pmwcas<D> {
-    /// Executes the operation, whose descriptor is durable and undecided; whether it succeeded. On
-    /// return all targets hold final values, durably.
+    /// Executes the operation, whose descriptor is durable and *undecided*; returns whether it
+    /// succeeded. On return, all targets hold final values, durably.
     #[inline]
     pub(crate) fn execute_rdcss(
         &self,
@@ -40,25 +40,25 @@ impl<D: Domain> Pmwcas<D> {
     ) -> bool {
         if self.activate_blocks(entries) && !mutant!("activated-late") {
             // Now, and not with the fence of phase 1: a helper may decide the operation before
-            // this thread comes to that.
+            // this thread reaches that fence.
             D::fence();
         }
         self.drive(guard, life, entries, Role::Owner)
     }
 
-    /// Drives on the undecided operation `life`, which another thread began.
+    /// Completes the undecided operation `life` of another thread.
     #[inline(never)]
     pub(crate) fn help(&self, guard: &Guard<'_, D>, life: Life) {
         let Some(entries) = self.entries(life.index) else { return };
         let are_valid = targets(&entries).iter().all(|target| self.pool().is_word(target.off));
-        // After the copy: if the descriptor still is in that life, the copy is of that life.
+        // Read after the copy: if the descriptor still is in that life, the copy is of that life.
         if are_valid && self.status_of(life).is_some_and(|status| status.state.is_executing()) {
             self.drive(guard, life, &entries, Role::Helper);
         }
     }
 
-    /// Sequentially consistent: who has put a conditional reference into a word, and finds here
-    /// that the operation is undecided, knows that phase 2 comes to that word later
+    /// Sequentially consistent: a thread that has put a conditional reference into a word, and then
+    /// reads here that the operation is undecided, knows that phase 2 reads that word later
     /// (`crates/testing/models/src/late.rs`).
     #[inline]
     fn is_undecided(&self, life: Life) -> bool {
@@ -66,21 +66,22 @@ impl<D: Domain> Pmwcas<D> {
             == Status::new(State::Undecided, life.sequence).encode()
     }
 
-    /// Drives an operation to its end; whether it succeeded.
+    /// Executes all phases of an operation; returns whether it succeeded.
     fn drive(&self, guard: &Guard<'_, D>, life: Life, entries: &Entries, role: Role) -> bool {
         let targets = targets(entries);
         let decision = self.phase_1(guard, life, targets, role);
         let succeeded = match self.decide(life, decision) {
             Some(State::Succeeded) => true,
             Some(State::Failed) => false,
-            // Over, and its descriptor in another life: nothing is left to do.
+            // The operation has ended, and its descriptor is in another life: nothing is left to
+            // do.
             _ => return false,
         };
         self.phase_2(life, targets, succeeded);
         succeeded
     }
 
-    /// Puts references into all targets, in order of address; the decision to be taken.
+    /// Puts references into all targets, in order of address; returns the decision to be made.
     #[inline]
     fn phase_1(
         &self,
@@ -96,7 +97,7 @@ impl<D: Domain> Pmwcas<D> {
                 Installed::Decided => return None,
             }
         }
-        // A success may only be decided when no reference can be lost any more.
+        // A success may be decided only when no reference can be lost any more.
         self.flush_targets(targets);
         D::fence();
         Some(State::Succeeded)
@@ -118,8 +119,8 @@ impl<D: Domain> Pmwcas<D> {
             if found == reference {
                 return Installed::Reference;
             }
-            // Looked at before `found` is held against the operation: else a value that came
-            // after its end would count.
+            // The status is read before `found` is compared: otherwise a value that was stored
+            // after the operation's end would count.
             if !mutant!("missing-recheck") && !self.is_undecided(life) {
                 return Installed::Decided;
             }
@@ -133,8 +134,8 @@ impl<D: Domain> Pmwcas<D> {
                 if mutant!("success-before-install") {
                     return Installed::Reference;
                 }
-                // Undecided after `found` was read, so also when it was: the word really held
-                // another value while the operation could still have failed.
+                // The operation was undecided after `found` was read, so also when it was read: the
+                // word held another value while the operation could still fail.
                 return Installed::Mismatch;
             }
             let conditional = match role {
@@ -147,8 +148,8 @@ impl<D: Domain> Pmwcas<D> {
             }
             if role == Role::Helper {
                 if !mutant!("record-reused-early") && is_installed {
-                    // The record is used again for the next install, so this one must be gone
-                    // from the medium.
+                    // The record is used again for the next install. Before that, this install
+                    // must be gone from the medium.
                     word.flush();
                     D::fence();
                 }
@@ -157,14 +158,15 @@ impl<D: Domain> Pmwcas<D> {
         }
     }
 
-    /// Writes the helper's record of one install, durably; the conditional reference to it.
+    /// Writes the helper's record of one install, durably; returns the conditional reference that
+    /// names it.
     fn record_install(&self, guard: &Guard<'_, D>, reference: u64, target: &WordEntry) -> u64 {
         let index = guard.slot() as u64 * DESCRIPTORS_PER_PARTITION;
         let status = self.status_word(index);
         let last = Status::decode(status.load(Ordering::Relaxed)).map_or(0, |last| last.sequence);
         let next = Status::new(State::Helping, last.wrapping_add(1));
-        // The status first: who read the record's old life sees that it is over. Release, and
-        // acquire at the reader, as in `publish`.
+        // The status first: a thread that reads the record's old life sees that it has ended.
+        // Release, with an acquire load of the reader, as in `publish`.
         status.store(next.encode(), Ordering::Release);
         self.entry_word(index, 0, Field::Address).store(target.off, Ordering::Release);
         self.entry_word(index, 0, Field::Old).store(target.old, Ordering::Release);
@@ -174,8 +176,8 @@ impl<D: Domain> Pmwcas<D> {
         Life { index, sequence: next.sequence }.conditional(0)
     }
 
-    /// Makes the helper's record name no word: the word that it named may one day hold a user's
-    /// bytes, which recovery must not mistake for this install.
+    /// Clears the address of the helper's record, durably. The word that it named may later hold
+    /// a user's bytes, which recovery must not mistake for this install.
     fn close_record(&self, guard: &Guard<'_, D>) {
         let index = guard.slot() as u64 * DESCRIPTORS_PER_PARTITION;
         let off = self.entry_word(index, 0, Field::Address);
@@ -184,7 +186,7 @@ impl<D: Domain> Pmwcas<D> {
         D::fence();
     }
 
-    /// Replaces the conditional reference `found` in the word at `off` by the reference if its
+    /// Replaces the conditional reference `found` in the word at `off`: by the reference if its
     /// operation is undecided, by the old value otherwise (`complete_install`; the paper's listing
     /// leaves its variables undefined, so this is Harris's RDCSS).
     pub(crate) fn complete_install(&self, off: u64, found: u64) {
@@ -194,8 +196,8 @@ impl<D: Domain> Pmwcas<D> {
         }
         let old = self.entry_word(record.index, entry, Field::Old).load(Ordering::Acquire);
         let named = self.entry_word(record.index, entry, Field::New).load(Ordering::Acquire);
-        // After the loads: if the record still is in that life, they are of that life. If not,
-        // its installer has seen the word without this conditional reference.
+        // Read after the entry: if the record still is in that life, the entry is of that life. If
+        // not, its installer has seen the word without this conditional reference.
         let Some(status) = self.status_of(record) else { return };
         let is_helpers = status.state == State::Helping;
         let reference = if is_helpers { named } else { record.reference(entry) };
@@ -205,12 +207,13 @@ impl<D: Domain> Pmwcas<D> {
         self.replace_conditional(off, found, reference, old);
     }
 
-    /// The second half of an RDCSS: `found`, put into the word at `off` over `old`, gives way to
-    /// `reference` if the operation that this names is undecided, or to the old value.
+    /// The second half of an RDCSS. `found` is a conditional reference that has replaced `old` in
+    /// the word at `off`. Replaces it by `reference` if the operation of `reference` is undecided,
+    /// otherwise by `old`.
     ///
-    /// Whoever calls this need not make the old value durable. Recovery puts it in the place of
-    /// `found` as long as the record that installed `found` stands; and the installer writes the
-    /// line back before it lets go of the record: an owner in phase 2, a helper in `install`.
+    /// The caller need not make the old value durable. As long as the record that installed `found`
+    /// stays, recovery replaces `found` by the old value. The installer writes the line back before
+    /// it reuses the record: an owner in phase 2, a helper in `install`.
     #[inline]
     fn replace_conditional(&self, off: u64, found: u64, reference: u64, old: u64) {
         let is_undecided =
@@ -219,8 +222,8 @@ impl<D: Domain> Pmwcas<D> {
         let _ = self.pool().word(off).compare_exchange(found, value);
     }
 
-    /// Decides, if nobody has yet, and makes the decision durable; what was decided, or `None` if
-    /// the operation is over.
+    /// Decides the operation, unless another thread has, and makes the decision durable. Returns
+    /// the decision, or `None` if the operation has ended.
     #[inline]
     fn decide(&self, life: Life, decision: Option<State>) -> Option<State> {
         let word = self.status_word(life.index);
@@ -245,12 +248,12 @@ impl<D: Domain> Pmwcas<D> {
             loop {
                 match word.compare_exchange(reference, value | dirty) {
                     Ok(_) => break,
-                    // A conditional reference may be one of this operation's. Completed after
-                    // the decision it becomes the old value, never again the reference.
+                    // It may be a conditional reference of this operation. Completed after the
+                    // decision, it becomes the old value, never the reference.
                     Err(found) if found & RDCSS != 0 => {
                         self.complete_install(target.off, found);
                         if word.load(Ordering::Acquire) == found {
-                            // Nobody's: the word is damaged.
+                            // It belongs to no operation: the word is damaged.
                             break;
                         }
                     }

@@ -1,18 +1,22 @@
-//! Recovery (section 4.4): a scan of the descriptors of those participants that ever claimed a
-//! slot since the last recovery, and of nothing else.
+//! Recovery (section 4.4). It scans the descriptors of the participants that have claimed a slot
+//! since the last recovery, and nothing else.
 //!
-//! 0. Each plain operation whose targets all hold references is committed. Its status says so,
-//!    durably, before any of these references goes.
-//! 1. Every word that holds a reference, or a conditional reference, of a descriptor found in
-//!    use, gets its final value, durable: the new one if the descriptor succeeded and the word
-//!    held the reference; the old one otherwise. A conditional reference never stands for the
-//!    new value: a success is decided only when all targets hold references, durably, so it can
-//!    only be a late one.
-//! 2. Blocks are freed by policy.
-//! 3. The descriptors become free, durable.
+//! | step | what is written | a crash leaves |
+//! | --- | --- | --- |
+//! | 1 | each plain operation that is *installing*, and whose targets all hold references, becomes *committed, pending*; **fence** | the same operations, some of them with the new status |
+//! | 2 | every word that holds a reference or a conditional reference of a descriptor in use gets its final value; **fence** | some references, some final values; the statuses tell which |
+//! | 3 | blocks are freed by policy; **fence** | blocks that recovery frees again, which changes nothing |
+//! | 4 | the descriptor becomes *free*; **fence** | a free descriptor |
 //!
-//! Cut short at any point it can be run again: after 1 no word holds a reference, 2 is
-//! idempotent, and nothing is reused before the pool is open.
+//! Step 1 comes first, since step 2 replaces the references that prove a commit.
+//!
+//! The final value in step 2 is the new value if the descriptor has succeeded and the word holds
+//! the reference; otherwise it is the old value. A conditional reference never becomes the new
+//! value: a success is decided only when all targets hold references, durably, so the conditional
+//! reference came too late.
+//!
+//! Recovery can be interrupted at any point and run again: after step 2 no word holds a reference,
+//! step 3 is idempotent, and nothing is reused before the pool is open.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,11 +30,11 @@ use crate::pmwcas::{Pmwcas, Recovered};
 use crate::word::{DIRTY, Life, State, Status};
 
 impl<D: Domain> Pmwcas<D> {
-    /// Recovers the operations that a crash cut short, and readies the pool for new ones.
+    /// Recovers the operations that a crash interrupted, and prepares the pool for new ones.
     ///
-    /// Before that, nothing may be allocated in the pool: recovery takes back what operations had
-    /// begun to give away. And it is done once in each opening of a pool, or it is an error: a
-    /// second recovery would undo what is under way.
+    /// Call this before anything is allocated in the pool: recovery frees blocks of interrupted
+    /// operations, and may not find them reused. Call it once after each opening of the pool. A
+    /// second call is an error, since a second recovery would undo operations that are running.
     pub fn open(pool: Arc<Pool<D>>) -> Result<Self> {
         if !pool.begin_recovery() {
             return Err(Error::BegunBefore);
@@ -46,7 +50,7 @@ impl<D: Domain> Pmwcas<D> {
         let participants = self.pool().participants_high() as u64;
         let mut recovered = Recovered { participants, ..Recovered::default() };
         let indexes = 0..participants * DESCRIPTORS_PER_PARTITION;
-        // All decisions first, durably: they are known by references that are about to go.
+        // All decisions first, durably: the next step replaces the references that prove them.
         for index in indexes.clone() {
             self.decide_committed(index);
         }
@@ -65,7 +69,7 @@ impl<D: Domain> Pmwcas<D> {
         recovered
     }
 
-    /// Marks an operation as committed if all its targets hold references to it.
+    /// Step 1: marks an operation as committed if all its targets hold references to it.
     fn decide_committed(&self, index: u64) {
         let Some(status) = self.status(index).filter(|status| status.state == State::Installing)
         else {
@@ -92,6 +96,7 @@ impl<D: Domain> Pmwcas<D> {
         }
     }
 
+    /// Step 2, for the words of one descriptor.
     fn restore_words(&self, index: u64) {
         let Some(status) = self.status(index) else { return };
         let life = Life { index, sequence: status.sequence };
@@ -126,8 +131,8 @@ impl<D: Domain> Pmwcas<D> {
         }
     }
 
-    /// Frees what the operation owned, and the descriptor. Whether it had succeeded; `None` if
-    /// there was no operation.
+    /// Steps 3 and 4: frees the operation's blocks and its descriptor. Returns whether the
+    /// operation had succeeded; `None` if there was no operation.
     fn finish(&self, index: u64) -> Option<bool> {
         let status = self.status(index)?;
         match status.state {

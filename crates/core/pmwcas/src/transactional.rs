@@ -1,10 +1,10 @@
 //! The execution by one hardware transaction: all targets are compared, then all are changed.
 //!
-//! The processor makes it whole: another thread, and a crash, see all of it or nothing. So there is
-//! no reference for a reader to meet, and no descriptor for a recovery. It serves plain operations
-//! (without blocks) where nothing is written back, and no more often than the processor commits: a
-//! target under a descriptor's reference, or [`ATTEMPTS`] aborts, and the operation takes the other
-//! way, on which nobody waits.
+//! The processor makes the change atomic: another thread, or a crash, sees all of it or nothing. So
+//! no reader finds a reference, and recovery has nothing to do. The execution serves plain
+//! operations (without blocks) where nothing is written back. If a target holds a reference of a
+//! descriptor, or after [`ATTEMPTS`] aborts, the operation is executed in another way, which waits
+//! for no thread.
 
 use std::sync::atomic::Ordering;
 
@@ -14,28 +14,28 @@ use crate::descriptor::WordEntry;
 use crate::pmwcas::Pmwcas;
 use crate::word::CONTROL_BITS;
 
-/// How often a transaction is tried.
+/// How often an operation tries a transaction.
 const ATTEMPTS: usize = 8;
 
-/// What a transaction that was committed has found.
+/// What a committed transaction has found.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Found {
-    /// All targets held what is expected, and hold the new values.
+    /// All targets held their expected values, and now hold the new ones.
     Match,
-    /// One held another value.
+    /// One target held another value.
     Mismatch,
-    /// One was under a descriptor.
+    /// One target held a reference.
     Reference,
 }
 
 impl<D: Domain> Pmwcas<D> {
-    /// Tries the operation on `targets` (an operation without any succeeds); whether it succeeded.
-    /// `None` if it is to be executed otherwise.
+    /// Tries the operation on `targets`; an operation without targets succeeds. Returns whether it
+    /// succeeded; `None` if it must be executed in another way.
     #[inline]
     pub(crate) fn try_transaction(&self, targets: &[WordEntry]) -> Option<bool> {
         let change = || {
-            // Relaxed, all: the processor makes a transaction's accesses one, before and after
-            // which all others of this thread stand, as those of a locked instruction do.
+            // Relaxed, all: a transaction is atomic. The thread's other accesses come before it or
+            // after it, as with a locked instruction.
             for target in targets {
                 let found = self.pool().word(target.off).load(Ordering::Relaxed);
                 if found != target.old {

@@ -1,4 +1,4 @@
-//! The bits of a word that may be under a PMwCAS, and of a descriptor's status.
+//! The bits of a word that may take part in a PMwCAS, and of a descriptor's status.
 
 /// The word holds a reference to a descriptor.
 pub(crate) const MWCAS: u64 = 1 << 63;
@@ -10,25 +10,26 @@ pub const DIRTY: u64 = 1 << 61;
 pub const CONTROL_BITS: u64 = MWCAS | RDCSS | DIRTY;
 /// The largest value of a word.
 pub const MAX_VALUE: u64 = !CONTROL_BITS;
-/// What a word reads as that refers to an operation that there is not. No block is there.
+/// The value as which a damaged word reads: one that refers to an operation that does not exist. No
+/// block lies at this offset.
 pub(crate) const DAMAGED: u64 = MAX_VALUE;
 
-/// A word that names a block has the block's offset in its lower bits, and above them a hint that
-/// means something only to who put it there.
+/// The bits of a word that are a block's offset, in a word that names a block. The bits above hold
+/// a hint, whose meaning only its writer knows.
 pub const BLOCK_MASK: u64 = (1 << HINT_SHIFT) - 1;
-/// How far above bit 0 that hint stands.
+/// The lowest bit of the hint.
 pub const HINT_SHIFT: u32 = 48;
-/// The largest hint that a word holds beside a block's offset: twelve bits.
+/// The largest hint: twelve bits.
 pub const MAX_HINT: u16 = 0xFFF;
 
-/// Words and owned blocks that one descriptor takes.
+/// Words and owned blocks that one descriptor holds at most.
 pub const MAX_WORDS: usize = 10;
 
 const INDEX_BITS: u32 = 16;
 const ENTRY_BITS: u32 = 4;
 const SEQUENCE_SHIFT: u32 = INDEX_BITS + ENTRY_BITS;
-/// Sequence numbers wrap at this: a thread would have to sleep over 2^41 uses of one descriptor,
-/// weeks of nothing else, and wake at exactly the same number.
+/// Sequence numbers wrap at 2^41. A wrong match needs a thread that sleeps while one descriptor is
+/// used 2^41 times, which takes weeks of nothing else, and that wakes at exactly the same number.
 const SEQUENCE_MASK: u64 = (1 << 41) - 1;
 
 /// One life of one descriptor.
@@ -39,7 +40,7 @@ pub(crate) struct Life {
 }
 
 impl Life {
-    /// The reference that stands in the target word of `entry`.
+    /// The reference in the target of `entry`.
     #[inline(always)]
     pub fn reference(self, entry: usize) -> u64 {
         MWCAS | self.sequence << SEQUENCE_SHIFT | (entry as u64) << INDEX_BITS | self.index
@@ -50,12 +51,12 @@ impl Life {
         Self { sequence: (self.sequence + 1) & SEQUENCE_MASK, ..self }
     }
 
-    /// The conditional reference that stands for `entry`.
+    /// The conditional reference of `entry`.
     pub fn conditional(self, entry: usize) -> u64 {
         RDCSS | self.sequence << SEQUENCE_SHIFT | (entry as u64) << INDEX_BITS | self.index
     }
 
-    /// What a reference or a conditional reference names.
+    /// The life and the entry that a reference or a conditional reference names.
     pub fn of(word: u64) -> (Self, usize) {
         let index = word & ((1 << INDEX_BITS) - 1);
         let entry = (word >> INDEX_BITS) & ((1 << ENTRY_BITS) - 1);
@@ -64,12 +65,12 @@ impl Life {
     }
 }
 
-/// What a descriptor is doing.
+/// The state of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Nothing.
+    /// Not in use.
     Free = 0,
-    /// Being filled by its owner.
+    /// Its owner fills it.
     Filling = 1,
     /// Executing, not decided.
     Undecided = 2,
@@ -79,11 +80,11 @@ pub(crate) enum State {
     Failed = 4,
     /// The record of a helper's conditional reference.
     Helping = 5,
-    /// Executing, not decided: only its owner installs, and lets it succeed; anyone may let it
-    /// fail.
+    /// Executing, not decided: only its owner installs references and lets it succeed; any thread
+    /// may let it fail.
     Installing = 6,
-    /// Decided: the new values hold. All targets hold references, and the medium has them; it may
-    /// not have this status.
+    /// Decided: the new values hold. The medium has the references of all targets; it may not have
+    /// this status.
     CommittedPending = 7,
 }
 
@@ -126,7 +127,7 @@ impl Status {
         dirty | (self.state as u64) << STATE_SHIFT | self.sequence
     }
 
-    /// Checked: `None` for a word that cannot have been written.
+    /// Decodes a status; `None` for a word that no thread can have written.
     pub fn decode(word: u64) -> Option<Self> {
         let state = match (word >> STATE_SHIFT) & 0x1FFF {
             0 => State::Free,

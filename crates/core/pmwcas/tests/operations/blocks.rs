@@ -1,4 +1,4 @@
-//! What becomes of the blocks behind an operation's words, by policy and by outcome.
+//! Which blocks an operation frees, by policy and by outcome.
 
 use pando_pmem::{Domain, Process};
 use pando_pmwcas::{Pmwcas, Policy};
@@ -7,7 +7,7 @@ use super::common::{active, give, holds, in_each_domain, in_memory, raw, room, s
 
 const BYTES: u64 = 5000;
 
-/// One word from an old block to a new one, beside a plain word that decides over success.
+/// Changes one word from an old block to a new one, and a plain word that decides the outcome.
 fn replace<D: Domain>(pmwcas: &Pmwcas<D>, policy: Policy, succeed: bool) -> (u64, u64) {
     let old = give(pmwcas, 0, BYTES, 1);
     let guard = pmwcas.pool().pin().unwrap();
@@ -30,7 +30,7 @@ fn check<D: Domain>(policy: Policy, succeed: bool, old_stays: bool, new_stays: b
     assert_eq!(pool.active_block(new).is_some(), new_stays, "{told}: the new block");
     let stay = usize::from(old_stays) + usize::from(new_stays);
     assert_eq!(active(pool).len(), stay, "{told}");
-    // What was freed really comes back, and what stays is not allocated.
+    // Freed blocks can be allocated again, and blocks that stay cannot.
     assert_eq!(room(pool, BYTES), most - stay, "{told}");
     assert!(!old_stays || holds(pool, old, BYTES, 1), "{told}");
     assert!(!new_stays || holds(pool, new, BYTES, 2), "{told}");
@@ -41,7 +41,7 @@ fn policies<D: Domain>() {
     check::<D>(Policy::FreeOne, false, true, false);
     check::<D>(Policy::FreeNewOnFailure, true, true, true);
     check::<D>(Policy::FreeNewOnFailure, false, true, false);
-    // After a failure nobody could free a new block but the operation that was given it.
+    // After a failure, only the operation can free its new block.
     check::<D>(Policy::FreeOldOnSuccess, true, false, true);
     check::<D>(Policy::FreeOldOnSuccess, false, true, false);
     check::<D>(Policy::None, true, true, true);
@@ -78,7 +78,7 @@ fn owned_blocks_share_the_fate_of_the_operation() {
         let both = operation.own_block(old, Policy::FreeOne).unwrap();
         let first = operation.own_block(0, Policy::FreeNewOnFailure).unwrap();
         let second = operation.own_block(0, Policy::FreeNewOnFailure).unwrap();
-        // Words may come after; they stand before the blocks all the same.
+        // Words may be added after blocks; the descriptor has them first all the same.
         operation.add_word(word(1), u64::from(!succeed), 5).unwrap();
         let new: Vec<u64> = [both, first, second]
             .map(|entry| operation.activate(entry, stamped(&guard, BYTES, 2)))
@@ -91,7 +91,7 @@ fn owned_blocks_share_the_fate_of_the_operation() {
     }
 }
 
-/// A word may carry a hint above the offset of its block; the policies must see the offset alone.
+/// A word may have a hint above the offset of its block; the policies must use the offset alone.
 #[test]
 fn a_hint_above_an_offset_does_not_hide_the_block() {
     let pmwcas = in_memory::<Process>(1);
@@ -134,8 +134,8 @@ fn blocks_of_discarded_operations_are_free_again() {
     assert_eq!((active(pmwcas.pool()), room(pmwcas.pool(), BYTES)), (vec![], most));
 }
 
-/// An index that frees one block twice, the second time when it is another's reservation: the
-/// reservation must stay its owner's alone.
+/// An index frees one block twice, the second time when another thread has reserved it: the
+/// reservation must stay valid.
 #[test]
 fn an_old_block_that_is_not_allocated_is_not_freed() {
     let pmwcas = in_memory::<Process>(1);

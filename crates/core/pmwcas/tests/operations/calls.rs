@@ -1,4 +1,4 @@
-//! What the calls accept, refuse and return, with one thread.
+//! Which arguments the calls accept and refuse, and what they return, with one thread.
 
 use std::sync::atomic::Ordering;
 
@@ -35,7 +35,7 @@ fn plain_words_stay<D: Domain>() {
     assert!(change(&pmwcas, &[(0, 0, MAX_VALUE), (1, 0, 5)]));
     assert!(change(&pmwcas, &[(0, MAX_VALUE, MAX_VALUE), (1, 5, 6)]));
     assert!(!change(&pmwcas, &[(0, 1, 1), (1, 6, 7)]));
-    // No control bit is left behind.
+    // No control bit is left.
     assert_eq!((settled(&pmwcas, 0), settled(&pmwcas, 1)), (MAX_VALUE, 6));
 }
 
@@ -66,7 +66,7 @@ fn a_single_word_is_compared_and_exchanged() {
     in_each_domain!(single_word);
 }
 
-/// A swap that leaves the dirty bit: who reads clears it, who swaps or executes looks past it.
+/// A swap that leaves the dirty bit: a read clears it; a swap or an operation ignores it.
 fn dirty_bit_stays<D: Domain>() {
     let pmwcas = in_memory::<D>(1);
     let guard = pmwcas.pool().pin().unwrap();
@@ -74,7 +74,7 @@ fn dirty_bit_stays<D: Domain>() {
     let raw = || pmwcas.pool().word(word(0)).load(Ordering::Acquire);
     assert_eq!(pmwcas.compare_exchange_dirty(&guard, word(0), 0, 5), Ok(()));
     assert_eq!(raw(), 5 | dirty);
-    // From a dirty value, and from one that a read has made clean.
+    // From a dirty value, and from one whose bit a read has cleared.
     assert_eq!(pmwcas.compare_exchange_dirty(&guard, word(0), 5, 6), Ok(()));
     assert_eq!((pmwcas.read(&guard, word(0)), raw()), (6, 6));
     assert_eq!(pmwcas.compare_exchange_dirty(&guard, word(0), 6, 7), Ok(()));

@@ -1,5 +1,5 @@
-//! Committed operations with clean-up pending: how they are read, changed, finished by others, and
-//! recovered.
+//! Committed operations with clean-up pending: reads and changes of their words, clean-up by other
+//! threads, and recovery.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::common::{change, crash, create, folder, in_memory, open, raw, read, s
 const REFERENCE: u64 = 1 << 63;
 const TWO: [(u64, u64, u64); 2] = [(0, 0, 5), (90, 0, 6)];
 
-/// Lets a thread of its own do the operation and end, so that nothing finishes it by chance.
+/// Runs the operation in a thread of its own, which then ends, so that it does not clean up.
 fn commit<D: Domain>(pmwcas: &Pmwcas<D>) {
     std::thread::scope(|scope| drop(scope.spawn(|| assert!(change(pmwcas, &TWO)))));
 }
@@ -42,7 +42,7 @@ fn a_word_of_a_pending_operation_is_changed_by_others() {
     assert_eq!([0, 1, 90].map(|at| settled(&pmwcas, at)), [7, 8, 6]);
 }
 
-/// Else a word could lie in a block that is reused, and a recovery would take the others back.
+/// Otherwise a word could lie in a block that is reused, and a recovery would undo the others.
 #[test]
 fn no_epoch_passes_before_what_an_operation_left_is_done() {
     let pmwcas = in_memory::<Counting>(1);
@@ -52,7 +52,7 @@ fn no_epoch_passes_before_what_an_operation_left_is_done() {
     let ((), counts) = measure(|| guard.collect());
     assert!(!refers(&pmwcas));
     assert_eq!((counts.flushes, counts.fences), if left { (1, 1) } else { (0, 0) });
-    // It is done once.
+    // The clean-up is done once.
     assert_eq!(measure(|| guard.collect()).1.flushes, 0);
 }
 
@@ -72,7 +72,7 @@ fn a_pending_operation_is_recovered_as_a_success() {
     }
 }
 
-/// The participant's next thread finds what the last one left, and finishes it.
+/// The next thread in the slot finds the pending operation of the last one, and cleans up.
 #[test]
 fn the_next_thread_of_a_slot_takes_over_what_was_left() {
     let pmwcas = Arc::new(in_memory::<Adr>(1));

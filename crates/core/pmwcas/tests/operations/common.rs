@@ -1,4 +1,4 @@
-//! What the tests share: pools, words to work on, seeded randomness, a watchdog.
+//! Shared by the tests: pools, words, seeded random numbers, a watchdog.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ pub use pando_pmem::testing::{folder, holds, room, stamped};
 use pando_pmem::{CreateOptions, Domain, Error, OpenPool, Pool};
 use pando_pmwcas::Pmwcas;
 
-/// Calls the test, a function of the domain, in a domain of each kind: without durability, without
-/// write-backs, with them.
+/// Calls the test, a function of the domain, in three domains: one without durability, one without
+/// write-backs, and one with them.
 macro_rules! in_each_domain {
     ($test:ident) => {
         $test::<pando_pmem::Volatile>();
@@ -45,12 +45,12 @@ pub fn open<D: Domain>(path: &Path) -> Pmwcas<D> {
     over(Pool::open(path, &OpenPool::default()).unwrap())
 }
 
-/// Drops the handle as a crash would.
+/// Drops the handle and leaves the pool marked as in use, like a crash.
 pub fn crash<D: Domain>(pmwcas: Pmwcas<D>) {
     pmwcas.into_pool().abandon();
 }
 
-/// Word number `index` for tests: one of the catalog's, zero in a new pool.
+/// The offset of word number `index` for tests: a word of the catalog, zero in a new pool.
 pub const fn word(index: u64) -> u64 {
     CATALOG_OFF + index * 8
 }
@@ -59,19 +59,18 @@ pub fn read<D: Domain>(pmwcas: &Pmwcas<D>, index: u64) -> u64 {
     pmwcas.read(&pmwcas.pool().pin().unwrap(), word(index))
 }
 
-/// What the word holds, control bits and all.
+/// The content of the word, with its control bits.
 pub fn raw<D: Domain>(pmwcas: &Pmwcas<D>, index: u64) -> u64 {
     pmwcas.pool().word(word(index)).load(std::sync::atomic::Ordering::Acquire)
 }
 
-/// What the word holds when nothing is left to be done of operations that are over: every epoch
-/// that passes does that.
+/// The content of the word after all pending clean-up, which each new epoch does.
 pub fn settled<D: Domain>(pmwcas: &Pmwcas<D>, index: u64) -> u64 {
     pmwcas.pool().pin().unwrap().collect();
     raw(pmwcas, index)
 }
 
-/// One operation: (word, expected, new) for each.
+/// Executes one operation: (word, expected, new) for each word.
 pub fn change<D: Domain>(pmwcas: &Pmwcas<D>, words: &[(u64, u64, u64)]) -> bool {
     let guard = pmwcas.pool().pin().unwrap();
     let mut operation = pmwcas.allocate(&guard).unwrap();
@@ -81,7 +80,8 @@ pub fn change<D: Domain>(pmwcas: &Pmwcas<D>, words: &[(u64, u64, u64)]) -> bool 
     operation.execute()
 }
 
-/// Gives word `index`, which holds zero, a block of `bytes` full of `stamp`; the block's offset.
+/// Gives word `index`, which holds zero, a block of `bytes` full of `stamp`; returns the block's
+/// offset.
 pub fn give<D: Domain>(pmwcas: &Pmwcas<D>, index: u64, bytes: u64, stamp: u8) -> u64 {
     let guard = pmwcas.pool().pin().unwrap();
     let block = stamped(&guard, bytes, stamp);
@@ -93,7 +93,7 @@ pub fn active<D: Domain>(pool: &Pool<D>) -> Vec<u64> {
     pando_pmem::testing::active(pool).iter().map(|block| block.off).collect()
 }
 
-/// A stream of numbers; its seed is printed, and the same seed gives the same run.
+/// A stream of random numbers. Its seed is printed, and the same seed gives the same numbers.
 pub fn random(seed: u64) -> Random {
     println!("seed {seed:#x}");
     Random::new(seed)
@@ -111,7 +111,7 @@ pub fn distinct(random: &mut Random, count: usize, bound: u64) -> Vec<u64> {
     drawn
 }
 
-/// Whether `error` only says that the pool has no room now.
+/// Whether `error` says that the pool has no room now.
 pub fn is_full(error: &Error) -> bool {
     matches!(error, Error::PoolFull { .. })
 }

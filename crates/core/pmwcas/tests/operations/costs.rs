@@ -1,4 +1,4 @@
-//! What an operation costs that nobody opposes, by the counting domain.
+//! The costs of an uncontended operation, by the counting domain.
 
 use pando_pmem::counting::{Counting, Counts, measure};
 use pando_pmem::testing::{CutShort, kill_after, run_until_stopped};
@@ -11,7 +11,7 @@ fn apart(words: u64, expected: u64, new: u64) -> Vec<(u64, u64, u64)> {
     (0..words).map(|at| (at * 8, expected, new)).collect()
 }
 
-/// Of the second operation: with it comes the write-back of what the first has left.
+/// The costs of the second operation, which also cleans up the first.
 fn cost(words: u64) -> Counts {
     let pmwcas = in_memory::<Counting>(1);
     assert!(change(&pmwcas, &apart(words, 0, 1)));
@@ -27,9 +27,9 @@ fn swaps_flushes_and_fences_of_an_operation() {
         let found = (counts.swaps, counts.flushes, counts.fences);
         let descriptor_lines = if words > 2 { 2 } else { 1 };
         let expected = match super::ALGORITHM {
-            // A claim, an install and a replacement a word, the decision.
+            // A claim, an install and a replacement for each word, and the decision.
             Algorithm::Direct | Algorithm::Transactional => (2 + 2 * words, descriptor_lines + 2 * words + 1, 2),
-            // Two swaps an install, dirty bits to be cleared, a fence for the final values.
+            // Two swaps for each install, the clearing of dirty bits, a fence for the final values.
             Algorithm::Rdcss => (3 + 4 * words, descriptor_lines + 2 * words + 1, 4),
         };
         assert_eq!(found, expected, "{words} words");
@@ -48,8 +48,8 @@ fn an_operation_that_cannot_match_writes_no_line_back() {
     assert_eq!((counts.flushes, counts.fences), (0, 0));
 }
 
-/// Whatever an operation stands at, a reader of its words comes to its end without a write, unless
-/// the operation is decided.
+/// Wherever an operation has stopped, a reader of its words finishes without a write, unless the
+/// operation is decided.
 #[test]
 fn a_reader_of_an_undecided_operation_writes_nothing() {
     if super::ALGORITHM == Algorithm::Rdcss {
@@ -71,7 +71,7 @@ fn a_reader_of_an_undecided_operation_writes_nothing() {
                 assert_eq!(value, read(&pmwcas, 0));
                 undecided += u64::from(value == 0);
             }
-            // Decided: it had to put the new value in place.
+            // Decided: the reader had to store the new value.
             None => assert_eq!(read(&pmwcas, 0), 1),
         }
     }

@@ -1,5 +1,5 @@
 //! Counters under many threads: every success counts once in each of its words, and an operation
-//! that fails has seen another value. In every domain.
+//! that fails has found another value. In every domain.
 
 use std::sync::Barrier;
 
@@ -10,7 +10,7 @@ use super::common::{distinct, in_each_domain, in_memory, random, settled, word};
 
 const ROUNDS: u64 = 8_000;
 
-/// Adds one to each of a few random words, again and again; successes by word.
+/// Adds one to each of a few random words, many times; returns the successes by word.
 fn count<D: Domain>(pmwcas: &Pmwcas<D>, words: u64, seed: u64) -> Vec<u64> {
     let mut random = random(seed);
     let mut successes = vec![0; words as usize];
@@ -27,7 +27,7 @@ fn count<D: Domain>(pmwcas: &Pmwcas<D>, words: u64, seed: u64) -> Vec<u64> {
         if operation.execute() {
             chosen.iter().for_each(|&at| successes[at as usize] += 1);
         } else {
-            // Counters only rise, so what was seen is there to be seen.
+            // Counters only rise, so a later read finds no smaller number.
             let differs = |(&at, &value): (&u64, &u64)| pmwcas.read(&guard, word(at)) != value;
             assert!(chosen.iter().zip(&found).any(differs), "failed although nothing differed");
         }
@@ -54,7 +54,7 @@ fn counters<D: Domain>(words: u64, threads: u64) {
             totals.iter_mut().zip(successes).for_each(|(total, more)| *total += more);
         }
     });
-    // No reference and no dirty bit is left: the words are what was counted.
+    // No reference and no dirty bit is left: the words hold the numbers that were counted.
     let found: Vec<u64> = (0..words).map(|at| settled(&pmwcas, at)).collect();
     assert_eq!(found, totals, "{words} words, {threads} threads, {:?}", D::KIND);
     assert!(totals.iter().sum::<u64>() > ROUNDS, "hardly anything succeeded");
@@ -74,8 +74,8 @@ fn every_success_counts_once_in_many_words() {
     counters::<Adr>(100, 4);
 }
 
-/// Each thread has words that it alone changes. Others read them and compare them within
-/// operations of their own, so they help and are helped, but the owner never fails.
+/// Each thread has words that only it changes. Other threads read them, and compare them in
+/// operations of their own. So threads help each other, but the owner of the words never fails.
 fn owners<D: Domain>() {
     const THREADS: u64 = 6;
     let pmwcas = in_memory::<D>(1);

@@ -1,5 +1,6 @@
-//! A crash at every write of an operation, and at every write of the recovery after it: all or
-//! nothing, each block with its word or free, and what was returned is there.
+//! A crash at every write of an operation, and at every write of the recovery after it. All words
+//! change or none, each block belongs to its word or is free, and a success that was returned is
+//! kept.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ const BYTES: u64 = 9000;
 /// Plain words are 0..4, words with blocks 10..14.
 const BLOCK_WORD: u64 = 10;
 
-/// One operation of a test: how many plain words, and the policies of the words with blocks.
+/// One operation of a test: the number of plain words, and the policies of the words with blocks.
 #[derive(Clone, Debug)]
 struct Shape {
     plain: u64,
@@ -30,7 +31,7 @@ fn prepare<D: Domain>(pmwcas: &Pmwcas<D>, shape: &Shape) {
         assert!(change(pmwcas, &[(at, 0, 10 + at)]));
     }
     for (at, policy) in shape.blocks.iter().enumerate() {
-        // A word that only gives up a new block on failure begins empty: an insert.
+        // A word whose new block is freed after a failure starts empty: an insert.
         if *policy != Policy::FreeNewOnFailure {
             give(pmwcas, BLOCK_WORD + at as u64, BYTES, 1);
         }
@@ -41,7 +42,7 @@ fn execute<D: Domain>(pmwcas: &Pmwcas<D>, shape: &Shape) -> bool {
     let guard = pmwcas.pool().pin().unwrap();
     let mut operation = pmwcas.allocate(&guard).unwrap();
     for at in 0..shape.plain {
-        // The last of them is what does not match.
+        // The last word does not match.
         let wrong = u64::from(!shape.succeeds && at + 1 == shape.plain);
         operation.add_word(word(at), 10 + at + wrong, 20 + at).unwrap();
     }
@@ -56,14 +57,14 @@ fn execute<D: Domain>(pmwcas: &Pmwcas<D>, shape: &Shape) -> bool {
         let owned = operation.own_block(0, Policy::FreeNewOnFailure).unwrap();
         let block = stamped(&guard, BYTES, 2);
         let off = block.off();
-        // Reached only through another word, as a split's sibling is through its parent.
+        // Reached only through another word, like a split's sibling through its parent.
         operation.add_word(word(BLOCK_WORD + 9), 0, off).unwrap();
         operation.activate(owned, block);
     }
     operation.execute()
 }
 
-/// Whether the new state holds; fails if the pool holds neither the old one nor the new one.
+/// Whether the pool holds the new state; fails if it holds neither the old nor the new one.
 fn check(pmwcas: &Pmwcas<CutShort>, shape: &Shape, most: usize, told: &str) -> bool {
     let plain: Vec<u64> = (0..shape.plain).map(|at| raw(pmwcas, at)).collect();
     let new = plain.first().map_or(raw(pmwcas, BLOCK_WORD), |&value| value / 10 - 1) != 0;
@@ -121,7 +122,7 @@ fn crash_everywhere(shape: &Shape) {
             let pmwcas = open::<CutShort>(&image);
             let new = check(&pmwcas, shape, most, &told);
             assert!(!finished || new == shape.succeeds, "{told}: not what was returned");
-            // Words and descriptors are fit for use, and another recovery changes nothing.
+            // Words and descriptors can be used, and another recovery changes nothing.
             crash(pmwcas);
             let pmwcas = open::<CutShort>(&image);
             assert_eq!(check(&pmwcas, shape, most, &told), new, "{told}: recovered otherwise");
@@ -163,7 +164,8 @@ fn a_crash_at_every_write_of_four_entries_with_blocks() {
     }
 }
 
-/// The single-word operation: one write, so old or new, and new once it has returned.
+/// The single-word operation: one write. So the word holds the old or the new value, and the new
+/// one after the operation has returned.
 #[test]
 fn a_crash_at_every_write_of_a_single_word() {
     let folder = folder();
@@ -187,7 +189,7 @@ fn a_crash_at_every_write_of_a_single_word() {
     }
 }
 
-/// With write-backs: dirty bits, and a status that is dirty first, at every write.
+/// With write-backs: a crash at every write, with dirty bits, and a status that is dirty first.
 #[test]
 fn a_crash_at_every_write_with_dirty_bits() {
     let folder = folder();

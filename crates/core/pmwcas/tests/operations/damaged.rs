@@ -1,4 +1,5 @@
-//! Words that no operation can have left: they are told from what is in flight, and hold up nobody.
+//! Words that no operation can have left: they differ from words of running operations, and delay
+//! no thread.
 
 use std::sync::atomic::Ordering;
 
@@ -13,7 +14,7 @@ fn a_word_that_refers_to_no_operation_reads_as_the_largest_value() {
         let pmwcas = in_memory::<Process>(1);
         assert!(change(&pmwcas, &[(1, 0, 5)]));
         let (mwcas, rdcss) = (1 << 63, 1 << 62);
-        // A life to come, no descriptor, and neither.
+        // A future life, a descriptor that does not exist, and both.
         for damage in [7 << 40 | 1, 0xFFFF, 9 << 40 | 0xF_FFFF] {
             for bits in [mwcas, rdcss, mwcas | rdcss] {
                 pmwcas.pool().word(word(0)).store(bits | damage, Ordering::Release);

@@ -1,4 +1,4 @@
-//! All of it without hardware transactions.
+//! All tests without hardware transactions.
 
 use pando_pmwcas::Algorithm;
 

@@ -1,4 +1,4 @@
-//! Descriptors run out, are borrowed, and come back.
+//! Descriptors run out, are borrowed, and become free again.
 
 use std::sync::Barrier;
 
@@ -13,7 +13,7 @@ const OWN: usize = 7;
 #[test]
 fn a_thread_without_descriptors_is_told_and_has_them_again_when_some_are_discarded() {
     all_of_ones_own::<Volatile>();
-    // Here one of them waits, each time, for the write-back of what it did.
+    // Here one descriptor is always in use: the clean-up of its operation is pending.
     all_of_ones_own::<CutShort<true>>();
 }
 
@@ -44,7 +44,7 @@ fn a_thread_borrows_the_descriptors_of_others() {
                 let _guard = pmwcas.pool().pin().unwrap();
                 here.wait();
                 here.wait();
-                // Those that were lent are back.
+                // The borrowed descriptors are free again.
                 let guard = pmwcas.pool().pin().unwrap();
                 for _ in 0..1000 {
                     pmwcas.allocate(&guard).unwrap().discard();

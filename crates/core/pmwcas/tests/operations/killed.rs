@@ -1,5 +1,5 @@
-//! A process is killed while its threads change words: what it leaves is whole. On processors with
-//! hardware transactions most of these operations are such, and no recovery knows of them.
+//! A process is killed while its threads change words: every operation took place or did not. On
+//! processors with hardware transactions, most operations are transactions, which need no recovery.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -11,7 +11,7 @@ use pando_pmem::layout::CATALOG_OFF;
 use pando_pmem::{CreateOptions, OpenPool, Pool, Process};
 use pando_pmwcas::Pmwcas;
 
-/// Set for the process that is killed: the pool's file.
+/// The variable with the pool's file, set for the process that is killed.
 const CHILD: &str = "PANDO_KILLED_POOL";
 const WORDS: u64 = 16;
 const EACH: u64 = 1_000_000;
@@ -25,7 +25,7 @@ fn open(path: &Path) -> Pmwcas<Process> {
     Pmwcas::open(Pool::open(path, &OpenPool::default()).unwrap()).unwrap()
 }
 
-/// Moves one from word to word, among three, for ever.
+/// Moves one from word to word, among three, without end.
 fn transfer(pmwcas: &Pmwcas<Process>, seed: u64) {
     let mut random = Random::new(seed);
     loop {

@@ -1,5 +1,5 @@
-//! Threads that pause at any write while others finish, reuse descriptors and bring old values
-//! back, and then go on: what they still do must come to nothing.
+//! Threads that pause at any write, while others finish, reuse descriptors and restore old values.
+//! When they continue, their remaining steps must change nothing.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ type Meanwhile<D> = fn(&Pmwcas<D>) -> Option<bool>;
 type After<D> = fn(&Pmwcas<D>);
 const THREE: Words = &[(0, 0, 5), (1, 0, 5), (2, 0, 5)];
 
-/// Pauses an operation everywhere; `meanwhile` says what the operation must return if that can
-/// be told from outside.
+/// Pauses an operation at every write. `meanwhile` returns the result that the operation must have,
+/// if that is known.
 fn pause_everywhere<D: Domain>(meanwhile: Meanwhile<D>, after: After<D>) {
     for writes in 0.. {
         let pmwcas = in_memory::<D>(1);
@@ -44,10 +44,10 @@ fn all_domains(
 }
 
 fn only_read<D: Domain>(pmwcas: &Pmwcas<D>) -> Option<bool> {
-    // The first is taken first, so once it is read the operation is done or not begun.
+    // The first word is taken first, so a read of it decides whether the operation takes place.
     let found = [0, 1, 2].map(|at| read(pmwcas, at));
     assert!(found == [0; 3] || found == [5; 3], "{found:?}");
-    // Nobody changes anything, so it has to succeed.
+    // No other thread changes a word, so it must succeed.
     Some(true)
 }
 
@@ -63,7 +63,7 @@ fn an_operation_paused_anywhere_among_readers_succeeds() {
 fn change_one<D: Domain>(pmwcas: &Pmwcas<D>) -> Option<bool> {
     let found = read(pmwcas, 1);
     assert!(change(pmwcas, &[(1, found, 9)]));
-    // If its new value was seen, it has succeeded; else its word was changed before it.
+    // If its new value was read, it has succeeded; otherwise its word was changed first.
     Some(found == 5)
 }
 
@@ -77,7 +77,7 @@ fn an_operation_paused_anywhere_and_overtaken_tells_the_truth() {
     all_domains((change_one, nine_in_the_middle), (change_one, nine_in_the_middle));
 }
 
-/// Away and back: many operations on the same words, and in the end the old values again.
+/// Changes the words away and back: many operations, and in the end the old values again.
 fn away_and_back<D: Domain>(pmwcas: &Pmwcas<D>) -> Option<bool> {
     let start = read(pmwcas, 0);
     for round in 0..20 {
@@ -85,13 +85,13 @@ fn away_and_back<D: Domain>(pmwcas: &Pmwcas<D>) -> Option<bool> {
         assert!(change(pmwcas, &[0, 1, 2].map(|at| (at, from, 101 + round))));
     }
     assert!(change(pmwcas, &[0, 1, 2].map(|at| (at, 120, 0))));
-    // Whenever it looked, it found the old values or was helped: it cannot have failed.
+    // It always found the old values, or was helped: it cannot have failed.
     Some(true)
 }
 
 fn not_torn<D: Domain>(pmwcas: &Pmwcas<D>) {
     let found = [0, 1, 2].map(|at| settled(pmwcas, at));
-    // 0 if it had succeeded before the others went away and back, 5 if it did so after.
+    // 0 if it succeeded before the other operations, 5 if it succeeded after them.
     assert!(found == [0; 3] || found == [5; 3], "{found:?}");
 }
 
@@ -100,8 +100,9 @@ fn an_operation_paused_anywhere_while_its_old_values_go_and_come_back_is_whole()
     all_domains((away_and_back, not_torn), (away_and_back, not_torn));
 }
 
-/// The owner pauses at one write, a helper at another; the owner goes on, finishes, reuses its
-/// descriptor many times with the same words and the same old values; then the helper goes on.
+/// The owner pauses at one write, a helper at another. The owner continues, finishes, and reuses
+/// its descriptor many times with the same words and the same old values. Then the helper
+/// continues.
 #[test]
 fn a_helper_that_comes_late_to_a_recycled_descriptor_does_no_harm() {
     let mut pairs = 0;
@@ -111,7 +112,7 @@ fn a_helper_that_comes_late_to_a_recycled_descriptor_does_no_harm() {
             let own = Arc::clone(&pmwcas);
             let owner = Paused::start(owner_writes, move || {
                 let first = change(&own, THREE);
-                // One descriptor after the other, so the first is in use again at once.
+                // Descriptors are used in turn, so the first one is soon in use again.
                 for _ in 0..9 {
                     assert!(change(&own, &[(0, 5, 0), (1, 5, 0), (2, 5, 0)]));
                     assert!(change(&own, THREE));
@@ -146,8 +147,8 @@ fn a_helper_that_comes_late_to_a_recycled_descriptor_does_no_harm() {
     assert!(pairs > 100, "{pairs}");
 }
 
-/// A crash while an owner stands at one write and a helper, which met it, at another: also what
-/// only the helper's record names is brought to its end.
+/// A crash while an owner has stopped at one write and its helper at another: recovery also settles
+/// the word that only the helper's record names.
 #[test]
 fn a_crash_while_a_helper_stands_at_any_write_is_recovered() {
     let folder = folder();
@@ -161,7 +162,7 @@ fn a_crash_while_a_helper_stands_at_any_write_is_recovered() {
             let owner = Paused::start(owner_writes, move || change(&own, THREE));
             owner_done = owner.is_done();
             let help = Arc::clone(&pmwcas);
-            // Wants the first word, to leave it as it is.
+            // Compares the first word only.
             let helper = Paused::start(helper_writes, move || change(&help, &[(0, 0, 0)]));
             let helper_done = helper.is_done();
             std::fs::copy(&path, &image).unwrap();
@@ -170,7 +171,7 @@ fn a_crash_while_a_helper_stands_at_any_write_is_recovered() {
             helper.resume();
             drop(pmwcas);
             let recovered = open::<CutShort<true>>(&image);
-            // Before anybody reads, and so helps: recovery alone has left no reference.
+            // Checked before a read, which would help: recovery alone leaves no reference.
             let found = [0, 1, 2].map(|at| settled(&recovered, at) & !(1 << 61));
             let told = format!("owner at {owner_writes}, helper at {helper_writes}");
             assert!(found == [0; 3] || found == [5; 3], "{told}: {found:x?}");

@@ -1,5 +1,5 @@
-//! Words are taken in order of address, whatever order they were added in: no two operations help
-//! each other without end, on a small stack, also in the volatile domain.
+//! Words are taken in order of address, in whichever order they were added. So no two operations
+//! help each other without end. Tested on a small stack, also in the volatile domain.
 
 use std::sync::{Arc, Barrier};
 
@@ -51,8 +51,8 @@ fn opposite_orders_neither_deadlock_nor_overflow_the_stack() {
     in_each_domain!(opposite_orders);
 }
 
-/// A hundred threads stopped for ever, each holding one word and wanting the next one's: whoever
-/// reads the first helps through them all, on a small stack.
+/// A hundred threads have stopped, each with a reference in one word, and each needs the next word.
+/// A thread that reads the first word helps all of them, on a small stack.
 #[test]
 fn a_chain_of_a_hundred_stopped_operations_is_helped_on_a_small_stack() {
     const CHAIN: u64 = 100;
@@ -81,7 +81,7 @@ fn a_chain_of_a_hundred_stopped_operations_is_helped_on_a_small_stack() {
     let reader = std::thread::Builder::new().stack_size(SMALL_STACK).spawn(work).unwrap();
     let first = within_bounds("the chain", move || reader.join().unwrap());
     assert!(first <= 1);
-    // Neighbours want one word from zero, so of two one fails; and all are settled.
+    // Neighbours need one word to be zero, so one of two fails; and all are settled.
     for at in 0..=CHAIN {
         let found = read(&pmwcas, at);
         assert!(found == 0 || found == at + 1, "word {at} holds {found}");

@@ -1,4 +1,4 @@
-//! All of it by the paper's algorithm.
+//! All tests by the paper's algorithm.
 
 use pando_pmwcas::Algorithm;
 

@@ -1,4 +1,5 @@
-//! Readers beside writers: no control bits, no half-applied operation, nothing that goes back.
+//! Readers beside writers: they see no control bits, no half of an operation, and no value that
+//! goes back.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -30,7 +31,7 @@ fn pairs<D: Domain>() {
             let found = set.map(|at| pmwcas.read(&guard, word(at)));
             assert!(found.iter().all(|&value| value <= MAX_VALUE));
             assert!(found[0] >= last[0] && found[1] >= last[1], "{last:?} became {found:?}");
-            // Read later, so it is at least as new as the first was.
+            // Read later, so it is at least as new as the first.
             assert!(found[1] >= found[0], "{found:?}");
             last = found;
             let mut compare = pmwcas.allocate(&guard).unwrap();
@@ -62,8 +63,8 @@ fn readers_see_pairs_whole() {
     in_each_domain!(pairs);
 }
 
-/// Writers replace blocks, freeing the old ones; readers under a guard find each block as it was
-/// when it was published: eight words of one number, which only rises.
+/// Writers replace blocks and free the old ones. Readers with a guard find each block as it was
+/// published: eight words of one number, which only rises.
 fn replaced_blocks<D: Domain>() {
     const THREADS: u64 = 3;
     let pmwcas = in_memory::<D>(4);

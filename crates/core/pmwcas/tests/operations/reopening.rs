@@ -1,4 +1,4 @@
-//! The order in which a pool is opened, used, closed: nobody who pinned early is forgotten.
+//! A pool is opened, used and closed, in various orders: a thread that pinned early stays known.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use pando_pmem::{OpenPool, Pool, Process};
 
 use super::common::{change, crash, create, folder, open, options, over, raw, word};
 
-/// The opener looks into the pool before it opens PMwCAS over it, as a tool might.
+/// The opening thread reads the pool before it opens PMwCAS, as a tool may.
 #[test]
 fn a_thread_that_pinned_before_pmwcas_was_opened_still_counts() {
     let pool: Arc<Pool<Process>> = Pool::anonymous(&options()).unwrap();
@@ -65,7 +65,7 @@ fn recovery_counts_what_it_did_and_looks_at_no_more_than_was_used() {
     assert!(forward > 0 && back > 0, "{forward} forward, {back} back");
 }
 
-/// Rotten bytes where descriptors are: no panic, and words that name nothing are left alone.
+/// Damaged bytes in descriptors: no panic, and words that hold no reference stay unchanged.
 #[test]
 fn rotten_descriptors_do_not_stop_an_opening() {
     use std::os::unix::fs::FileExt;

@@ -1,5 +1,5 @@
-//! Threads that stop for ever at any write: the others go on, and the stopped operation either
-//! happened or did not.
+//! Threads that stall forever at any write: the others make progress, and the stalled operation
+//! took place or did not.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use pando_pmwcas::{Pmwcas, Policy};
 
 use super::common::{active, change, in_memory, raw, read, stamped, within_bounds, word};
 
-/// For every write of `stopped`: stops it there, then runs `others` to their end.
+/// For every write of `stopped`: stops it there, then runs `others` until they finish.
 fn stop_everywhere<D: Domain>(
     what: &'static str,
     stopped: fn(&Pmwcas<D>),
@@ -32,7 +32,7 @@ fn three_words<D: Domain>(pmwcas: &Pmwcas<D>) {
 }
 
 fn conflicting_operations<D: Domain>(pmwcas: &Pmwcas<D>, done: bool) {
-    // The first word is taken first, so this settles whether the operation happened.
+    // The first word is taken first, so this decides whether the operation takes place.
     let guard = pmwcas.pool().pin().unwrap();
     let found = match pmwcas.compare_exchange(&guard, word(0), 0, 7) {
         Ok(()) => 0,
@@ -58,7 +58,7 @@ fn an_operation_stopped_anywhere_holds_up_nobody() {
 }
 
 fn larger_operation<D: Domain>(pmwcas: &Pmwcas<D>, done: bool) {
-    // The only way is an operation that meets the stopped one's words in the middle.
+    // This takes an operation that finds the stopped one's references among its own targets.
     let old = if done { 5 } else { 0 };
     let with = |value| [(1, value, 9), (2, value, 9), (3, 0, 9), (60, 0, 9)];
     let succeeded = change(pmwcas, &with(old)) || (!done && change(pmwcas, &with(5)));
@@ -92,7 +92,7 @@ fn replace_again<D: Domain>(pmwcas: &Pmwcas<D>, done: bool) {
     let current = raw(pmwcas, 0);
     let found = active(pmwcas.pool());
     assert!(found.contains(&current));
-    // At most the stopped operation's own blocks wait for it.
+    // At most the blocks of the stopped operation itself stay allocated.
     assert!(found.len() <= if done { 1 } else { 3 }, "{} blocks", found.len());
 }
 
@@ -102,7 +102,7 @@ fn a_replacement_of_a_block_stopped_anywhere_holds_up_nobody() {
     stop_everywhere("adr", replace_block::<CutShort<true>>, replace_again);
 }
 
-/// A helper stops for ever in the middle of helping a thread that had stopped for ever.
+/// A helper stalls forever while it helps a thread that has stalled.
 #[test]
 fn a_helper_stopped_anywhere_holds_up_nobody() {
     for writes in 0..40 {
@@ -134,8 +134,8 @@ fn a_helper_stopped_anywhere_holds_up_nobody() {
     }
 }
 
-/// Far more operations than there are descriptors, while one thread is pinned for ever and
-/// another stands in the middle of an operation for ever.
+/// Far more operations than descriptors, while one thread stays pinned, and another has stalled in
+/// the middle of an operation.
 #[test]
 fn descriptors_do_not_run_out_behind_a_thread_that_stopped() {
     let pmwcas = in_memory::<CutShort>(16);
@@ -147,7 +147,7 @@ fn descriptors_do_not_run_out_behind_a_thread_that_stopped() {
             let from = if round == 0 { first } else { round };
             assert!(change(&pmwcas, &[(1, from, round + 1), (9, round, round + 1)]));
         }
-        // Blocks wait for the stopped thread, but the pool holds a few thousand of them.
+        // Blocks wait for the stalled thread, but the pool has room for a few thousand of them.
         for round in 0..5_000_u64 {
             swap_block(&pmwcas, &pmwcas.pool().pin().unwrap(), round as u8);
         }

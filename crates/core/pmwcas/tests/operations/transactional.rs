@@ -1,4 +1,4 @@
-//! All of it by hardware transactions, where the processor has them.
+//! All tests by hardware transactions, where the processor has them.
 
 use std::io::Write;
 
@@ -7,13 +7,13 @@ use pando_pmwcas::Algorithm;
 
 const ALGORITHM: Algorithm = Algorithm::Transactional;
 
-/// Says whether the tests of this module are of transactions or of the way beside them, which an
-/// operation takes where the processor commits none. With `PANDO_REQUIRE` set it fails there.
+/// Notes if the processor commits no transaction. Then the tests of this module run the direct
+/// algorithm. With `PANDO_REQUIRE` set, the test fails instead.
 #[test]
 fn the_processor_commits_transactions() {
     if !rtm::is_available() {
         assert!(std::env::var_os("PANDO_REQUIRE").is_none(), "this processor commits none");
-        // Past the harness, which shows nothing of a test that passes.
+        // Written to standard error directly: the harness shows no output of a test that passes.
         let note = "note: this processor commits no hardware transaction; transactional:: tests the way beside them";
         writeln!(std::io::stderr(), "{note}").expect("standard error");
     }
