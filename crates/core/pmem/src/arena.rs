@@ -1,4 +1,4 @@
-//! Memory in which tests lay out a pool byte by byte, open it, and lay out the next.
+//! Memory in which tests lay out a pool byte by byte, and open it.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use crate::sys::Mapping;
 pub struct Arena(Mapping);
 
 impl Arena {
-    /// `bytes` bytes, all zero; what a pool of that largest size takes.
+    /// `bytes` bytes, all zero: enough for a pool with that limit.
     pub fn new(bytes: u64) -> io::Result<Self> {
         Ok(Self(Mapping::anonymous(bytes)?))
     }
@@ -21,8 +21,8 @@ impl Arena {
         self.0.bytes()
     }
 
-    /// Address of the first byte: what the hooks of a [`Domain`](crate::Domain) are given counts
-    /// from there.
+    /// Address of the first byte: the hooks of a [`Domain`](crate::Domain) get addresses from there
+    /// on.
     pub fn address(&self) -> usize {
         self.0.base() as usize
     }
@@ -32,14 +32,14 @@ impl Arena {
     }
 
     fn words(&self) -> &[AtomicU64] {
-        // SAFETY: the mapping is aligned to pages and lives as long as this object, and all who
-        // share it use atomics, or have a block of the pool to themselves.
+        // SAFETY: the mapping is aligned to pages and lives as long as this object. All threads
+        // that share it use atomics, or own a block of the pool.
         unsafe { std::slice::from_raw_parts(self.0.base().cast(), self.bytes() as usize / 8) }
     }
 
     /// The word at `off`, a multiple of 8.
     pub fn word(&self, off: u64) -> u64 {
-        // Relaxed, here and below: one thread lays out and looks.
+        // Relaxed, here and below: one thread writes and reads the layout.
         self.words()[off as usize / 8].load(Ordering::Relaxed)
     }
 

@@ -1,7 +1,7 @@
 //! The catalog: the named maps of a pool.
 //!
 //! ```text
-//! catalog, 1,024 words, one a slot: zero, or
+//! catalog, 1,024 words, one for each slot: zero, or
 //!
 //! bits   63 .. 60   59 .. 48   47 .. 0
 //!        zero       mark       offset of the map's header
@@ -14,21 +14,21 @@
 //! 0      magic    kind     slot     crc|len  options, 4 words     name, up to 255 bytes, zeros
 //! ```
 //!
-//! `kind` and the options are what the index that owns the map says they are; `root` is its entry
-//! word; it changes, and so does `progress` while a dropped map is freed, and nothing else of the
-//! header. The two copies are equal and share no line. The upper half of word 3 is the CRC-32 of
-//! the whole copy with that half zero, and `slot` is the number of the catalog's slot: a copy is
-//! believed if both are right. A damaged copy is passed over for the other one.
+//! The index that owns the map defines `kind` and the options. `root` is the index's entry word.
+//! Only `root` changes, and `progress` while a dropped map is freed. The two copies are equal and
+//! share no line. The upper half of word 3 is the CRC-32 of the whole copy with that half zero, and
+//! `slot` is the number of the catalog's slot. A copy is valid if both are right. If one copy is
+//! damaged, the other is used.
 //!
-//! The mark says whether the map is *live*, or *dropped*: out of the catalog, and about to be freed
-//! by the layer above. Each mark has six of twelve bits set, and the other one has the other six,
-//! so that no few flipped bits make an entry out of an empty slot, an empty slot out of an entry,
-//! or a dropped map out of a live one. A slot that is neither empty nor leads to its header is a
-//! *damaged map*: it is listed by its number, and it keeps every name that is not found from being
-//! given again, since it may be the map of that name.
+//! The mark says whether the map is *live*, or *dropped*: removed from the catalog, while the layer
+//! above frees its blocks. Each mark has six of twelve bits set, and the other mark has the other
+//! six. So a few flipped bits cannot turn an empty slot into a map, a map into an empty slot, or a
+//! live map into a dropped one. A slot that is not empty and does not lead to its header is a
+//! *damaged map*. It is listed by its number. While it exists, no new map can be created, since the
+//! damaged map may have the name.
 //!
-//! Slots change only together with the catalog's version (one PMwCAS of the layer above), so that
-//! two threads cannot give one name twice.
+//! Slots change only together with the catalog's version (by one PMwCAS of the layer above), so two
+//! threads cannot create two maps of one name.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
@@ -43,11 +43,11 @@ use crate::pool::Pool;
 pub const MAX_NAME_BYTES: usize = 255;
 /// Bytes of a map header.
 pub const HEADER_BYTES: u64 = FIRST_COPY_AT + COPIES * COPY_BYTES;
-/// What stands above a header's offset in the slot of a map.
+/// The mark of a live map, in its slot's word.
 pub const LIVE_MARK: u16 = 0b0101_1010_0101;
-/// What stands above a header's offset in the slot of a map that is dropped and not free yet.
+/// The mark of a map that is dropped and not freed yet, in its slot's word.
 pub const DROPPED_MARK: u16 = 0b1010_0101_1010;
-/// Where in a header the word is that counts what is freed of a dropped map.
+/// The byte of a header at which the word is that counts the freed blocks of a dropped map.
 pub const PROGRESS_AT: u64 = 8;
 
 const MAP_MAGIC: u64 = u64::from_le_bytes(*b"PANDOmap");
@@ -56,7 +56,7 @@ const COPY_BYTES: u64 = 64 + 256;
 const FIRST_COPY_AT: u64 = 64;
 const CHECKSUM_AT: usize = 28;
 const MARK_SHIFT: u32 = 48;
-/// The bits of a slot's word that no operation under way needs for itself.
+/// The bits of a slot's word that are not control bits of PMwCAS.
 const OWN_BITS: u64 = (1 << 61) - 1;
 
 const _: () = {
@@ -66,24 +66,24 @@ const _: () = {
     assert!(LIVE_MARK.count_ones() == 6 && LIVE_MARK ^ DROPPED_MARK == 0xFFF);
 };
 
-/// A map as the catalog knows it.
+/// The header of a map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapHeader {
     /// Its name.
     pub name: String,
-    /// Which index it is, in the numbering of the layer above.
+    /// The number of its index, which the layer above defines.
     pub kind: u64,
-    /// The options of that index, as it encodes them.
+    /// The options of the index, in the index's encoding.
     pub options: [u64; 4],
 }
 
-/// Why a slot of the catalog is no map that can be used.
+/// Why the map of a slot cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
     /// The slot's word leads to no header.
     #[error("its word {word:#x} leads to no map's header")]
     Slot {
-        /// What stands there.
+        /// The slot's word.
         word: u64,
     },
     /// Both copies of the header are damaged.
@@ -94,16 +94,16 @@ pub enum Damage {
     },
 }
 
-/// Where a map stands in the catalog.
+/// A map of the catalog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapEntry {
     /// Number of the catalog's slot.
     pub slot: u64,
-    /// What the slot's word held.
+    /// The content of the slot's word.
     pub word: u64,
-    /// Offset of the map's header; zero if that is not known.
+    /// Offset of the map's header; zero if it is not known.
     pub header_off: u64,
-    /// What the header says, or why it is not known.
+    /// The header, or why it is not known.
     pub header: std::result::Result<MapHeader, Damage>,
 }
 
@@ -113,7 +113,7 @@ impl MapEntry {
         slot_off(self.slot)
     }
 
-    /// Whether the map is dropped, and about to be freed.
+    /// Whether the map is dropped, and its blocks are being freed.
     pub fn is_dropped(&self) -> bool {
         self.header_off != 0 && marked(self.word, DROPPED_MARK).is_some()
     }
@@ -128,12 +128,12 @@ fn slot_off(slot: u64) -> u64 {
     CATALOG_OFF + slot * 8
 }
 
-/// The word of a slot with the header at `header_off`.
+/// The word of a slot whose map has its header at `header_off`.
 pub fn slot_word(mark: u16, header_off: u64) -> u64 {
     u64::from(mark) << MARK_SHIFT | header_off
 }
 
-/// The header's offset in the word of a slot that is marked as `mark`.
+/// The header's offset in the word of a slot, if the word has this mark.
 fn marked(word: u64, mark: u16) -> Option<u64> {
     (word >> MARK_SHIFT == u64::from(mark)).then_some(word & ((1 << MARK_SHIFT) - 1))
 }
@@ -152,7 +152,7 @@ impl MapHeader {
     }
 
     /// The bytes on media of the header of the map in `slot`, with `root` as the entry word. The
-    /// name is at most [`MAX_NAME_BYTES`] long.
+    /// name must have at most [`MAX_NAME_BYTES`] bytes.
     pub fn encode(&self, slot: u64, root: u64) -> [u8; HEADER_BYTES as usize] {
         let mut block = [0; HEADER_BYTES as usize];
         block[..8].copy_from_slice(&root.to_le_bytes());
@@ -163,7 +163,8 @@ impl MapHeader {
         block
     }
 
-    /// A copy as it was written for the map in `slot`; nothing if a bit of it is another.
+    /// Decodes a copy of the header of the map in `slot`; `None` if any bit differs from what was
+    /// written.
     fn decode_copy(copy: &[u8], slot: u64) -> Option<Self> {
         let word =
             |index: usize| u64::from_le_bytes(*copy[index * 8..].first_chunk().unwrap_or(&[0; 8]));
@@ -182,7 +183,7 @@ fn copy_at(place: u64) -> u64 {
     FIRST_COPY_AT + place * COPY_BYTES
 }
 
-/// What is left of a header of which no copy is whole: the words in which both copies agree.
+/// The known part of a header whose copies are both damaged: the words in which the copies agree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Remains {
     /// The kind.
@@ -192,21 +193,20 @@ pub struct Remains {
 }
 
 impl<D: Domain> Pool<D> {
-    /// The catalog's slots that are neither empty nor those of dropped maps, each with its map,
-    /// read by `read`, which knows how words under PMwCAS are read.
+    /// The catalog's maps, without dropped ones. `read` reads a word that may be under a PMwCAS.
     pub fn catalog(&self, guard: &Guard<'_, D>, read: &dyn Fn(u64) -> u64) -> Vec<MapEntry> {
         self.entries(guard, read, &|entry| !entry.is_dropped())
     }
 
-    /// The maps that are dropped and not free yet; costs 1,024 loads if there is none.
+    /// The maps that are dropped and not freed yet. Costs 1,024 loads if there is none.
     pub fn dropped_maps(&self, guard: &Guard<'_, D>, read: &dyn Fn(u64) -> u64) -> Vec<MapEntry> {
         self.entries(guard, read, &MapEntry::is_dropped)
     }
 
-    /// Whether a map is dropped and not free yet; perhaps not one that is being dropped right now.
-    /// Costs 1,024 loads.
+    /// Whether a map is dropped and not freed yet; may miss one that is being dropped now. Costs
+    /// 1,024 loads.
     pub fn has_dropped_maps(&self) -> bool {
-        // Acquire: with the swap that marked the map.
+        // Acquire: pairs with the swap that marked the map.
         (0..CATALOG_SLOTS as u64).any(|slot| {
             let word = self.word(slot_off(slot)).load(Ordering::Acquire);
             marked(word & OWN_BITS, DROPPED_MARK).is_some()
@@ -225,7 +225,7 @@ impl<D: Domain> Pool<D> {
             .collect()
     }
 
-    /// What the slot numbered `slot` stands for, if it is not empty.
+    /// The map of slot number `slot`, if the slot is not empty.
     pub fn entry_in(
         &self,
         guard: &Guard<'_, D>,
@@ -238,14 +238,14 @@ impl<D: Domain> Pool<D> {
                 return None;
             }
             let entry = self.catalog_entry(guard, slot, word);
-            // A map that was freed between the two looks is not damaged.
+            // If the word has changed, the map was freed between the two reads, and is not damaged.
             if entry.header.is_ok() || read(slot_off(slot)) == word {
                 return Some(entry);
             }
         }
     }
 
-    /// What the word `word` of the slot numbered `slot` stands for, which is not zero.
+    /// The map of slot number `slot`, whose word is `word`, not zero.
     fn catalog_entry(&self, guard: &Guard<'_, D>, slot: u64, word: u64) -> MapEntry {
         let off = marked(word, LIVE_MARK).or_else(|| marked(word, DROPPED_MARK));
         let (header_off, header) = match off.filter(|&off| self.is_header(off)) {
@@ -258,7 +258,7 @@ impl<D: Domain> Pool<D> {
         MapEntry { slot, word, header_off, header }
     }
 
-    /// Whether an active block is at `off` that is large enough for a header.
+    /// Whether an active block that is large enough for a header begins at `off`.
     fn is_header(&self, off: u64) -> bool {
         self.active_block(off).is_some_and(|bytes| bytes >= HEADER_BYTES)
     }
@@ -273,14 +273,14 @@ impl<D: Domain> Pool<D> {
         MapHeader::decode_copy(&self.load_bytes(off + copy_at(place), COPY_BYTES), slot)
     }
 
-    /// Whether a copy of the header of `entry` is damaged, though the other one is whole.
+    /// Whether one copy of the header of `entry` is damaged, and the other one is valid.
     pub fn has_damaged_copy(&self, guard: &Guard<'_, D>, entry: &MapEntry) -> bool {
         let is_damaged =
             |place| self.header_copy(guard, entry.header_off, place, entry.slot).is_none();
         entry.header.is_ok() && (0..COPIES).any(is_damaged)
     }
 
-    /// The words of a damaged header in which its copies agree.
+    /// The words in which the copies of a damaged header agree.
     pub fn header_remains(&self, _pinned: &Guard<'_, D>, header_off: u64) -> Remains {
         let word = |place: u64, index: u64| {
             self.word(header_off + copy_at(place) + index * 8).load(Ordering::Acquire)
@@ -292,8 +292,7 @@ impl<D: Domain> Pool<D> {
         Remains { kind: agreed(1), options }
     }
 
-    /// Looks through all blocks for headers that say that they are those of the map in `slot`, for
-    /// a slot whose word is damaged.
+    /// Searches all blocks for headers of the map in `slot`, for a slot whose word is damaged.
     pub fn find_headers(&self, guard: &Guard<'_, D>, slot: u64) -> Result<Vec<(u64, MapHeader)>> {
         let mut found = Vec::new();
         self.visit_active(&mut |block| {
@@ -311,9 +310,8 @@ impl<D: Domain> Pool<D> {
         Ok(found)
     }
 
-    /// Writes both copies of the header at `header_off` anew, durably, for a damaged map that is
-    /// about to be dropped. A crash leaves the first copy written, or the header as damaged as it
-    /// was.
+    /// Writes both copies of the header at `header_off` again, durably, for a damaged map that will
+    /// be dropped. A crash leaves a valid first copy, or the damaged header.
     pub fn rewrite_header(&self, header_off: u64, slot: u64, header: &MapHeader) {
         let copy = header.encode_copy(slot);
         for place in 0..COPIES {
@@ -323,8 +321,7 @@ impl<D: Domain> Pool<D> {
         }
     }
 
-    /// Makes the header of a map that is freed unreadable, durably, so that nobody takes what is
-    /// left of it for a header.
+    /// Makes the header of a freed map invalid, durably, so that no search finds it later.
     pub fn erase_header(&self, header_off: u64) {
         for place in 0..COPIES {
             let magic = self.word(header_off + copy_at(place));
@@ -334,8 +331,8 @@ impl<D: Domain> Pool<D> {
         D::fence();
     }
 
-    /// Writes `word` into the damaged slot numbered `slot`, durably. What stands there may look
-    /// like an operation under way, and no operation ever changes it.
+    /// Writes `word` into the damaged slot number `slot`, durably. The slot's content may look like
+    /// a running operation, but no operation ever changes it.
     pub fn rewrite_slot(&self, slot: u64, word: u64) {
         let place = self.word(slot_off(slot));
         place.store(word, Ordering::Release);
@@ -343,17 +340,17 @@ impl<D: Domain> Pool<D> {
         D::fence();
     }
 
-    /// Offset of the word that changes with every change of the catalog.
+    /// Offset of the word that every change of the catalog changes.
     pub fn catalog_version_off(&self) -> u64 {
         CATALOG_VERSION_OFF
     }
 
-    /// The word of the slot numbered `slot`; nothing if there is no such slot.
+    /// The offset of the word of slot number `slot`; `None` if there is no such slot.
     pub fn catalog_slot_off(&self, slot: u64) -> Option<u64> {
         (slot < CATALOG_SLOTS as u64).then(|| slot_off(slot))
     }
 
-    /// Number of the first empty slot, read by `read`.
+    /// The number of the first empty slot. `read` reads a word that may be under a PMwCAS.
     pub fn empty_catalog_slot(&self, read: &dyn Fn(u64) -> u64) -> Option<u64> {
         (0..CATALOG_SLOTS as u64).find(|&slot| read(slot_off(slot)) == 0)
     }

@@ -1,7 +1,8 @@
-//! The counting domain: `Adr`, with a tally of what each thread's writes and reads take.
+//! The counting domain: `Adr`, and counts of each thread's writes and reads.
 //!
-//! These are the figures of the papers' cost tables: they do not depend on the machine's speed.
-//! A *line written* or *read* counts once within one measured span, however often it is touched.
+//! These are the numbers of the papers' cost tables: they do not depend on the machine's speed.
+//! Within one measured span, a line counts once as written and once as read, however often it is
+//! accessed.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -9,18 +10,18 @@ use std::collections::HashSet;
 use crate::domain::{Adr, Domain, DomainKind};
 use crate::write_back::LINE_BYTES;
 
-/// As [`Adr`], and counted by thread.
+/// Like [`Adr`], and counts for each thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counting;
 
-/// What one thread did in one span.
+/// The counts of one thread in one span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Cache-line write-backs.
     pub flushes: u64,
     /// Store fences.
     pub fences: u64,
-    /// Atomic read-modify-writes of a word, compare-and-swaps above all, those that fail included.
+    /// Atomic read-modify-writes of a word, mostly compare-and-swaps; failed ones count too.
     pub swaps: u64,
     /// Words stored, compare-and-swapped or copied.
     pub words_written: u64,
@@ -44,7 +45,7 @@ thread_local! {
     static TALLY: RefCell<Tally> = RefCell::new(Tally::default());
 }
 
-/// Runs `work` and says what it took on this thread, beside its result.
+/// Runs `work`; returns its result and this thread's counts.
 pub fn measure<R>(work: impl FnOnce() -> R) -> (R, Counts) {
     TALLY.with_borrow_mut(|tally| *tally = Tally::default());
     let result = work();
@@ -60,7 +61,7 @@ pub fn measure<R>(work: impl FnOnce() -> R) -> (R, Counts) {
 }
 
 fn count(work: impl FnOnce(&mut Tally)) {
-    // A thread that ends gives its participant slots back, perhaps after its tally is gone.
+    // A thread that ends gives its participant slots back, perhaps after its tally was dropped.
     let _ = TALLY.try_with(|tally| work(&mut tally.borrow_mut()));
 }
 
@@ -75,7 +76,7 @@ impl Domain for Counting {
 
     unsafe fn write_back(address: *const u8) {
         count(|tally| tally.flushes += 1);
-        // SAFETY: the caller vouches that the address is mapped.
+        // SAFETY: the caller guarantees that the address is mapped.
         unsafe { Adr::write_back(address) }
     }
 

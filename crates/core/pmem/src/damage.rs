@@ -1,20 +1,19 @@
-//! The note of damage that the calling thread has met, until its guard is asked
+//! The note of damage that the calling thread has found, until its guard takes it
 //! ([`Guard::damage`](crate::Guard::damage)).
 //!
 //! A note is a store to memory of the thread, and no call. It is made within the loops of searches,
 //! where a call costs registers even if it never happens.
 //!
-//! The first pin of a thread forgets the note. Until then it may be one that was made without a
-//! guard.
+//! The first pin of a thread forgets the note, which may have been made without a guard.
 
 use std::cell::Cell;
 use std::sync::atomic::AtomicU64;
 
 #[derive(Clone, Copy, Debug)]
 struct Note {
-    /// Where the pool is mapped, [`UNKNOWN`], or zero if nothing is noted.
+    /// The address of the pool's mapping, [`UNKNOWN`], or zero if nothing is noted.
     base: usize,
-    /// The offset in the pool; if that is unknown, the address.
+    /// The offset in the pool; if the pool is unknown, the address.
     at: u64,
 }
 
@@ -33,13 +32,13 @@ fn keep_first(note: Note) {
     }
 }
 
-/// Notes damage at `off` of the pool at `base`, or that nothing is there.
+/// Notes that the data at `off` of the pool at `base` is damaged, or that `off` lies outside it.
 #[inline(always)]
 pub(crate) fn note(base: *const u8, off: u64) {
     keep_first(Note { base: base as usize, at: off });
 }
 
-/// Notes that nothing is behind `words`.
+/// Notes a load beyond the end of `words`.
 #[inline(always)]
 pub(crate) fn note_behind(words: &[AtomicU64]) {
     keep_first(Note { base: UNKNOWN, at: words.as_ptr() as u64 });
@@ -55,7 +54,7 @@ pub(crate) fn forget() {
     NOTE.set(NONE);
 }
 
-/// Takes the note, if it is of the pool that is mapped at `base`; the offset.
+/// Takes the note, if it is of the pool that is mapped at `base`; returns the offset.
 pub(crate) fn take(base: *const u8, bytes: u64) -> Option<u64> {
     let Note { base: noted, at } = NOTE.get();
     let base = base as usize;

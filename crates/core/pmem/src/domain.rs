@@ -1,47 +1,48 @@
-//! Persistence domains: what a write must do before it counts as durable.
+//! Persistence domains: what makes a write durable.
 //!
-//! Code that writes into a pool is generic over [`Domain`], so that a volatile index pays nothing
-//! for durability. What each domain costs and survives:
+//! Code that writes into a pool is generic over [`Domain`], so a volatile index pays nothing for
+//! durability. The cost and the guarantee of each domain:
 //!
-//! | domain | medium | a write costs | survives |
+//! | domain | medium | cost of a write | survives |
 //! | --- | --- | --- | --- |
 //! | [`Volatile`] | anonymous memory | nothing extra | nothing |
 //! | [`Process`] | any shared mapping | program order | the death of any process |
 //! | [`Eadr`] | DAX, caches in the power-fail domain | program order | power loss |
 //! | [`Adr`] | DAX otherwise | write-back and fence of each line | power loss |
 //!
-//! [`Counting`](crate::counting::Counting) behaves as `Adr` and counts what that takes;
-//! [`Emulated`](crate::emulated::Emulated) behaves as `Adr` on a medium as slow as it is told to
-//! be.
+//! [`Counting`](crate::counting::Counting) behaves as `Adr` and counts the costs;
+//! [`Emulated`](crate::emulated::Emulated) behaves as `Adr` on a slow medium, with delays that are
+//! set.
 
 use std::sync::atomic::{Ordering, fence};
 
 use crate::write_back;
 
-/// What makes a write durable, chosen at compile time.
+/// A persistence domain, chosen at compile time.
 ///
-/// The observing hooks are empty in every domain that serves users, and compile to nothing.
+/// The hooks are empty in every domain for users, and compile to nothing.
 pub trait Domain: Copy + Default + std::fmt::Debug + Send + Sync + 'static {
-    /// Which domain this is, as it is reported at run time.
+    /// The domain, as it is reported at run time.
     const KIND: DomainKind;
-    /// Whether a line reaches durability only by write-back and fence. Where it is false, what is
-    /// globally visible is durable, and no dirty bit is ever set.
+    /// Whether a line becomes durable only by write-back and fence. If false, a store is durable
+    /// once it is globally visible, and no dirty bit is ever set.
     const WRITE_BACK: bool;
 
-    /// Whether an operation may be one hardware transaction ([`rtm`](crate::rtm)): what the
-    /// processor commits is durable at once, and no hook need see the stores.
+    /// Whether an operation may be one hardware transaction ([`rtm`](crate::rtm)): a committed
+    /// transaction is durable at once, and no hook needs to see its stores.
     const TRANSACTIONS: bool = false;
 
-    /// How often a thread looks whether another is done, before it interferes with what that one
-    /// does. Bounded, so nobody waits; long enough for one that runs to come to its end.
+    /// How often a thread checks whether another thread has finished its operation, before it
+    /// interrupts the operation. Bounded, so no thread waits; long enough for a running thread to
+    /// finish.
     const SPINS: u32 = 64;
 
     /// Starts the write-back of the line that holds `address`; [`Domain::fence`] completes it.
     ///
-    /// The caller is tracked, here and in [`fence`](Self::fence), so that a test can tell what
-    /// happens if this one were missing.
+    /// The caller is tracked, here and in [`fence`](Self::fence), so that a test can leave out one
+    /// of them.
     ///
-    /// Without its own, a domain has no [`WRITE_BACK`](Self::WRITE_BACK), and this does nothing.
+    /// The default, for domains without [`WRITE_BACK`](Self::WRITE_BACK), does nothing.
     ///
     /// # Safety
     /// `address` must lie in mapped memory.
@@ -51,37 +52,37 @@ pub trait Domain: Copy + Default + std::fmt::Debug + Send + Sync + 'static {
 
     /// Orders all earlier stores and write-backs of this thread before its later stores.
     ///
-    /// Without its own, a domain has no write-backs. Then program order is all that a killed
-    /// process needs: its stores drain in order (x86-TSO), so the compiler alone must be kept from
-    /// reordering. Elsewhere the processor may reorder too.
+    /// The default is for domains without [`WRITE_BACK`](Self::WRITE_BACK), where a killed process
+    /// needs program order only. On x86-64 its stores drain in order (TSO), so only the compiler
+    /// must not reorder them. Elsewhere the processor may reorder them too.
     #[inline(always)]
     #[track_caller]
     fn fence() {
         fence(Ordering::Release);
     }
 
-    /// Called before each store or CAS of `bytes` bytes to `address`; if it returns false
-    /// the write does not take place (a thread that a test has killed).
+    /// Called before each store or CAS of `bytes` bytes to `address`. If it returns false, the
+    /// write does not take place (in a thread that a test has killed).
     #[inline(always)]
     fn admit_store(_address: usize, _bytes: usize) -> bool {
         true
     }
 
-    /// As [`admit_store`](Self::admit_store), for an atomic read-modify-write of the word at
+    /// Like [`admit_store`](Self::admit_store), for an atomic read-modify-write of the word at
     /// `address`.
     #[inline(always)]
     fn admit_swap(address: usize) -> bool {
         Self::admit_store(address, 8)
     }
 
-    /// As [`admit_store`](Self::admit_store), for bytes of a block that nobody else sees: they may
-    /// be written any time before they are written back.
+    /// Like [`admit_store`](Self::admit_store), for bytes of a block that no other thread sees.
+    /// They may be stored at any time before they are written back.
     #[inline(always)]
     fn admit_exclusive_store(address: usize, bytes: usize) -> bool {
         Self::admit_store(address, bytes)
     }
 
-    /// As [`admit_store`](Self::admit_store), for words that recovery never reads.
+    /// Like [`admit_store`](Self::admit_store), for words that recovery never reads.
     #[inline(always)]
     fn admit_transient_store(_address: usize) -> bool {
         true
@@ -91,28 +92,29 @@ pub trait Domain: Copy + Default + std::fmt::Debug + Send + Sync + 'static {
     #[inline(always)]
     fn observe_load(_address: usize, _bytes: usize) {}
 
-    /// Called when the line at `address` is asked for ahead of its use; any address will do.
+    /// Called when the line at `address` is prefetched; the address may be any.
     #[inline(always)]
     fn observe_prefetch(_address: usize) {}
 
-    /// Called before each access to a word of process memory by which threads of an index meet, so
-    /// that a test can let others go on there, as it can at the words of a pool.
+    /// Called before each access to a word of process memory that threads of an index share. There
+    /// a test can switch to another thread, as at the words of a pool.
     #[inline(always)]
     fn observe_process_memory() {}
 }
 
-/// The domains by name, for choosing and reporting them at run time.
+/// The domains by name, to choose and report them at run time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DomainKind {
-    /// Nothing survives the pool.
+    /// No write outlives the pool.
     Volatile,
-    /// What was written survives the death of any process.
+    /// Writes survive the death of any process.
     Process,
-    /// Globally visible is durable: caches are flushed by the platform at power loss.
+    /// A store is durable once it is globally visible: the platform flushes the caches at power
+    /// loss.
     Eadr,
     /// A line is durable after write-back and fence.
     Adr,
-    /// As `Adr`, counting what it takes.
+    /// Like `Adr`, and counts the costs.
     Counting,
 }
 
@@ -129,7 +131,7 @@ impl DomainKind {
     }
 }
 
-/// Anonymous memory; no write-back, no dirty bit, nothing survives.
+/// Anonymous memory: no write-back, no dirty bit, and no write outlives the pool.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Volatile;
 
@@ -172,7 +174,7 @@ impl Domain for Adr {
 
     #[inline(always)]
     unsafe fn write_back(address: *const u8) {
-        // SAFETY: the caller vouches that the address is mapped.
+        // SAFETY: the caller guarantees that the address is mapped.
         unsafe { write_back::line(address) }
     }
 

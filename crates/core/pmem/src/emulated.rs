@@ -1,23 +1,23 @@
-//! The emulated domain: `Adr` on a medium that is as slow as it is told to be.
+//! The emulated domain: `Adr` on a slow medium, with delays that are set.
 //!
-//! Two delays, in nanoseconds, hold for the whole process: one for each line that is written
-//! back, one for each line that is read from the medium. A thread waits them out busily, as it
-//! would wait for memory. Figures from here are what a slower medium *would* cost, not what one
-//! did:
+//! Two delays, in nanoseconds, hold for the whole process: one for each line that is written back,
+//! one for each line that is read from the medium. A thread waits them out busily, as it would wait
+//! for memory. The results say what a slower medium *would* cost, not what a real one did cost:
 //!
-//! * **Written back.** `write_back` only notes the line: the instruction does not wait. The next
-//!   [`fence`](Domain::fence) of the thread waits the delay for each line noted since the last one,
-//!   so lines are written one after the other, as by a medium without parallelism.
-//! * **Read.** Each thread has a cache of [`CACHED_LINES`] lines, direct-mapped, that stands for
-//!   the processor's own. A load of a line that is not in it waits, and puts it in. A store puts
-//!   its line in and does not wait (a store buffer hides it), nor does a write-back take it out
-//!   (`clwb`). Lines that other threads write stay in: coherence traffic is the real machine's own.
-//! * **Not at all.** Prefetches do not hide a read here, and bandwidth is not shared by threads.
+//! * **Write-back.** `write_back` only notes the line: the instruction does not wait. The next
+//!   [`fence`](Domain::fence) of the thread waits the delay for each line that was noted since the
+//!   last fence. So lines are written one after the other, as by a medium without parallelism.
+//! * **Read.** Each thread has a cache of [`CACHED_LINES`] lines, direct-mapped, which stands for
+//!   the processor's own. A load of a line that is not in it waits, and puts the line in. A store
+//!   puts its line in and does not wait (a store buffer hides it). A write-back does not remove the
+//!   line (`clwb`). Lines that other threads write stay in: the real machine has its own coherence
+//!   traffic.
+//! * **Not emulated.** Prefetches do not hide a read here, and threads do not share bandwidth.
 //!
-//! The bookkeeping itself costs a few nanoseconds an access. So the base of a comparison is this
-//! domain with both delays 0, not `Adr`.
+//! The bookkeeping itself costs a few nanoseconds for each access. So compare with this domain with
+//! both delays 0, not with `Adr`.
 //!
-//! Nothing here is compiled into the other domains.
+//! None of this is compiled into the other domains.
 
 use std::cell::RefCell;
 use std::hint::spin_loop;
@@ -30,14 +30,14 @@ use crate::write_back::LINE_BYTES;
 /// Lines that each thread's emulated cache holds: 512 KiB.
 pub const CACHED_LINES: usize = 8192;
 
-/// The longest delay of one line that is taken, in nanoseconds.
+/// The longest allowed delay of one line, in nanoseconds.
 pub const MAX_DELAY_NS: u64 = 1_000_000;
 
-/// As [`Adr`], with delays; see the page of this module.
+/// Like [`Adr`], with delays; see the page of this module.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Emulated;
 
-/// How slow the medium is.
+/// The delays of the medium.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delays {
     /// Nanoseconds for each line written back.
@@ -52,23 +52,23 @@ pub struct Delays {
 pub struct BadDelay {
     /// The delay's name.
     pub delay: &'static str,
-    /// What was asked for, in nanoseconds.
+    /// The value that was given, in nanoseconds.
     pub found: u64,
 }
 
-/// What one thread was charged for since its start, or since it last asked.
+/// What one thread has paid for since its start, or since its last [`take_charges`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Charges {
-    /// Lines written back that a fence has waited for.
+    /// Lines that were written back, and that a fence has waited for.
     pub lines_written_back: u64,
-    /// Lines read that were not in the emulated cache.
+    /// Lines that were read, and were not in the emulated cache.
     pub lines_read: u64,
-    /// What that came to, in nanoseconds.
+    /// The delays for these lines, in nanoseconds.
     pub waited_ns: u64,
 }
 
-// Relaxed everywhere: each is a number by itself, and a change that is seen a little later is a
-// delay that changes a little later.
+// Relaxed everywhere: each number is independent. A change that is seen a little later changes the
+// delay a little later.
 static WRITE_BACK_NS: AtomicU64 = AtomicU64::new(0);
 static READ_LINE_NS: AtomicU64 = AtomicU64::new(0);
 
@@ -83,7 +83,7 @@ pub fn set_delays(delays: Delays) -> Result<(), BadDelay> {
     Ok(())
 }
 
-/// The delays that hold now.
+/// The current delays.
 pub fn delays() -> Delays {
     Delays {
         write_back_ns: WRITE_BACK_NS.load(Ordering::Relaxed),
@@ -91,22 +91,22 @@ pub fn delays() -> Delays {
     }
 }
 
-/// What the calling thread was charged for since it last asked.
+/// What the calling thread has paid for since its last call of this function.
 pub fn take_charges() -> Charges {
     THREAD.with_borrow_mut(|thread| std::mem::take(&mut thread.charges))
 }
 
-/// Empties the calling thread's emulated cache, so that each line is read anew.
+/// Empties the calling thread's emulated cache, so that each line is read from the medium again.
 pub fn forget_cached_lines() {
     THREAD.with_borrow_mut(|thread| thread.cached.clear());
 }
 
-/// One thread's side of the medium.
+/// The state of one thread.
 #[derive(Default)]
 struct Thread {
-    /// The number of the line in each place, plus one; empty before the first access.
+    /// The number of the line at each place of the cache, plus one; empty before the first access.
     cached: Vec<usize>,
-    /// Lines whose write-back has begun and that no fence has waited for.
+    /// Lines whose write-back has begun, and that no fence has waited for.
     pending: u64,
     charges: Charges,
 }
@@ -116,7 +116,7 @@ thread_local! {
 }
 
 impl Thread {
-    /// Puts the lines of a range into the cache; how many were not there.
+    /// Puts the lines of a range into the cache; returns how many were not there.
     fn touch(&mut self, address: usize, bytes: usize) -> u64 {
         if self.cached.is_empty() {
             self.cached.resize(CACHED_LINES, 0);
@@ -133,10 +133,10 @@ impl Thread {
     }
 }
 
-/// Does `work` on the thread's state and waits as long as it says, in nanoseconds.
+/// Calls `work` with the thread's state, and waits for the nanoseconds that it returns.
 #[inline]
 fn charge(work: impl FnOnce(&mut Thread) -> u64) {
-    // A thread that ends gives its participant slots back, perhaps after its state is gone.
+    // A thread that ends gives its participant slots back, perhaps after this state was dropped.
     let due_ns = THREAD.try_with(|thread| {
         let thread = &mut thread.borrow_mut();
         let due_ns = work(thread);
@@ -157,7 +157,7 @@ fn wait(due: Duration) {
 }
 
 impl Domain for Emulated {
-    // What it behaves as: an `Adr` pool may be opened under it, and the other way round.
+    // It behaves as `Adr`: an `Adr` pool may be opened under it, and the other way round.
     const KIND: DomainKind = DomainKind::Adr;
     const WRITE_BACK: bool = true;
 
@@ -166,7 +166,7 @@ impl Domain for Emulated {
             thread.pending += 1;
             0
         });
-        // SAFETY: the caller vouches that the address is mapped.
+        // SAFETY: the caller guarantees that the address is mapped.
         unsafe { Adr::write_back(address) }
     }
 
@@ -204,7 +204,7 @@ mod tests {
     use crate::layout::CATALOG_OFF;
     use crate::{CreateOptions, Pool};
 
-    /// The delays are the process's, so tests that depend on them take turns.
+    /// The delays hold for the process, so tests that depend on them run one at a time.
     static TURN: Mutex<()> = Mutex::new(());
 
     fn under<R>(write_back_ns: u64, read_line_ns: u64, work: impl FnOnce() -> R) -> R {
@@ -260,7 +260,7 @@ mod tests {
                 load(CATALOG_OFF + LINE_BYTES);
             });
             assert_eq!(charges, Charges { lines_written_back: 0, lines_read: 2, waited_ns: 140 });
-            // The line one cache further on has its place, so both are read again and again.
+            // The line that is one cache size further takes the same place, so each load misses.
             let far = CATALOG_OFF + CACHED_LINES as u64 * LINE_BYTES;
             let charges = charges_of(|| {
                 for off in [far, CATALOG_OFF, far] {

@@ -1,37 +1,42 @@
-//! Epoch-based reclamation: no block is reused while a thread may still look at it.
+//! Epoch-based reclamation: no block is reused while a thread may still read it.
 //!
-//! The global epoch only rises. A thread announces the epoch that it found before it reads
-//! anything shared (*pins*), and withdraws when done. The epoch is raised only when every
-//! announced epoch is the current one; so a block made unreachable in epoch `e` is reached by
-//! nobody once the epoch is `e + 2`. It is reused only at `e + 3`.
+//! The global epoch only rises. A thread announces the epoch that it finds before it reads anything
+//! shared (it *pins*), and withdraws the announcement afterwards (it *unpins*). The epoch is raised
+//! only when every announced epoch is the current one. So a block that was unlinked in epoch `e`
+//! cannot be reached by any thread once the epoch is `e + 2`. It is reused only at `e + 3`.
 //!
-//! Why two: when the epoch goes from `e` to `e + 1`, threads may be pinned in `e`; all of them
-//! have withdrawn before it can go to `e + 2`. A thread that read `e` and announces it late, when
-//! the epoch is higher already, holds the epoch back from rising more than once more, and what it
-//! can reach was not unlinked when its announcement became visible.
+//! Why two: when the epoch rises from `e` to `e + 1`, threads may be pinned in `e`. All of them
+//! unpin before it rises to `e + 2`. A thread may also read `e` and announce it late, when the
+//! epoch is higher. Then the epoch can rise only once more, and the thread can reach only blocks
+//! that were not unlinked when its announcement became visible.
 //!
-//! Why three: a thread pinned in `e + 1` may help an operation whose owner is pinned in `e`, and
-//! so come to a block that was unlinked in `e`, before the helper pinned. When the owner is done
-//! the epoch may become `e + 2` while the helper still looks. It cannot become `e + 3`. Further
-//! helpers find the operation while its owner is pinned, so they are no later than `e + 1` too.
+//! Why three: a thread that is pinned in `e + 1` may help an operation whose owner is pinned in
+//! `e`. So it may reach a block that was unlinked in `e`, before the helper pinned. When the owner
+//! unpins, the epoch may become `e + 2` while the helper still reads the block. It cannot become
+//! `e + 3`. Further helpers find the operation while its owner is pinned, so they are pinned in
+//! `e + 1` at most.
 //!
-//! Orderings. *Pin*: the announcement is a CAS of the slot's lease (participant.rs) and a full
-//! barrier, so it is visible before any later load of this thread; it pairs with the sequentially
-//! consistent fence in
-//! [`Pool::try_advance`]: either the advancing thread sees the announcement, or the pinning
-//! thread sees everything that was unlinked before the advance. *Unpin*: a release store, paired
-//! with the acquire load in `try_advance`: what the thread read happened before the advance.
+//! Orderings:
 //!
-//! *Deferred work*: a thread may withdraw and defer work that concerns blocks that it has seen
-//! ([`Guard::defer`]). The epoch is raised only when that is done, by the thread itself or by the
-//! thread that raises the epoch. So it is done before any block is reused that was reachable to the
-//! thread. The word is written before the unpin, and read after the epoch, which is loaded acquire.
+//! * *Pin*: the announcement is a CAS of the slot's lease (`participant.rs`) and a full barrier, so
+//!   it is visible before any later load of this thread. It pairs with the sequentially consistent
+//!   fence in [`Pool::try_advance`]. Either the advancing thread sees the announcement, or the
+//!   pinning thread sees everything that was unlinked before the advance.
+//! * *Unpin*: a release store, paired with the acquire load in `try_advance`. The thread's reads
+//!   happened before the advance.
 //!
-//! A thread that stops for ever while it is pinned holds back reclamation, not the other threads:
-//! they go on, the pool grows, and [`Pool::participants`], asked again and again, shows who holds
-//! it back. Descriptors of pando-pmwcas do not wait for an epoch.
+//! *Deferred work*: a thread may unpin and defer work that concerns blocks that it has seen
+//! ([`Guard::defer`]). The epoch is raised only when that work is done, by the thread itself or by
+//! the thread that raises the epoch. So the work is done before any block is reused that the thread
+//! could reach. The word that names the work is written before the unpin. It is read after the
+//! epoch, which is loaded acquire.
 //!
-//! `crates/testing/models/src/epoch.rs` tries each of these orderings, and each weaker one.
+//! A thread that stalls forever while it is pinned stops reclamation, but not the other threads:
+//! they make progress, and the pool grows. Repeated calls of [`Pool::participants`] show which
+//! thread it is. Descriptors of `pando-pmwcas` do not wait for an epoch.
+//!
+//! `crates/testing/models/src/epoch.rs` checks each of these orderings, and that each weaker one
+//! fails.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -47,31 +52,30 @@ use crate::pool::Pool;
 use crate::slots::{Local, ReserveAccess};
 use crate::word::Word;
 
-/// How far the epoch must have risen since a block was unlinked before it is reused.
+/// How far the epoch must rise after a block was unlinked before the block is reused.
 const GRACE_EPOCHS: u64 = 3;
-/// Blocks that a thread retires before it collects, at least.
+/// A thread collects after it has retired so many blocks, or more.
 const COLLECT_EVERY: usize = 32;
-/// How many blocks one call gives back at most, so that no call bears the cost of all.
+/// Blocks that one call gives back at most, which bounds the cost of the call.
 const COLLECT_AT_MOST: usize = 64;
 
-/// While it lives, no block that its thread may have seen is reused.
+/// A pin of the thread. While the guard lives, no block that its thread may have seen is reused.
 #[derive(Debug)]
 pub struct Guard<'pool, D: Domain> {
     pool: &'pool Pool<D>,
-    /// Of the slot, in which this thread is pinned.
+    /// The data of the slot in which this thread is pinned.
     local: &'pool Local,
     lease: Word<'pool, D>,
     not_send: PhantomData<*mut ()>,
 }
 
-/// What a participant does, for reports.
+/// The state of a participant, for reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Participant {
     /// Its slot in the pool's table.
     pub slot: usize,
     /// How many epochs ago it pinned; `None` if it is not pinned. At most 1, since the epoch does
-    /// not rise further until it unpins: one that has stopped for ever looks as one that is about
-    /// to go on.
+    /// not rise further until it unpins. So a stalled thread looks like one that will continue.
     pub pinned_for_epochs: Option<u64>,
 }
 
@@ -83,24 +87,24 @@ impl<D: Domain> Pool<D> {
         self.pin_slot()
     }
 
-    /// The epoch now. It rises by one at a time, and never while someone is pinned in the one
-    /// before.
+    /// The current epoch. It rises by one at a time, and never while a thread is pinned in the
+    /// previous epoch.
     #[inline(always)]
     pub fn epoch(&self) -> u64 {
-        // Acquire: who asks whether something was reused has seen what the one wrote that reused
-        // it, and so the epoch in which that was allowed.
+        // Acquire: a thread that checks whether a block was reused may have seen a store of the
+        // thread that reused it. Then it also sees the epoch that allowed the reuse.
         self.word(EPOCH_OFF).load(Ordering::Acquire)
     }
 
-    /// Whether a block that was reachable in `epoch`, as [`epoch`](Self::epoch) said then, may have
-    /// been reused by now.
+    /// Whether a block that was reachable in `epoch` may have been reused by now. `epoch` is an
+    /// earlier result of [`epoch`](Self::epoch).
     #[inline(always)]
     pub fn may_be_reused_since(&self, epoch: u64) -> bool {
         self.epoch() >= epoch + GRACE_EPOCHS
     }
 
-    /// Gives back for reuse what all threads have unlinked, as far as no pinned thread holds it
-    /// back; for a caller without a guard, who was told that the pool is full.
+    /// Gives back for reuse the blocks that all threads have unlinked, as far as pinned threads
+    /// allow it. For a caller without a guard, after the pool was full.
     pub fn reclaim(&self) -> Result<()> {
         let most_loads = self.limbo.waiting() / COLLECT_AT_MOST;
         let (mut passes, mut loads) = (0, 0);
@@ -113,14 +117,16 @@ impl<D: Domain> Pool<D> {
         Ok(())
     }
 
-    /// A thread collects whenever it has retired so many blocks more. An advance looks at every
-    /// slot in use, so this grows with the table: at most four slots for each block.
+    /// A thread collects whenever it has retired so many blocks more. An advance reads every slot
+    /// in use, so this number grows with the table: an advance reads four slots for each block at
+    /// most.
     fn collect_every(&self) -> usize {
         COLLECT_EVERY.max(self.participants_high() / 4)
     }
 
-    /// Raises the epoch if every pinned participant has seen the current one; the epoch then. The
-    /// calling thread is pinned: it may come to words in blocks, by work that others have deferred.
+    /// Raises the epoch if every pinned participant has seen the current one; returns the epoch.
+    /// The calling thread is pinned, since the deferred work of other threads may read words in
+    /// blocks.
     pub(crate) fn try_advance(&self) -> u64 {
         let global = self.word(EPOCH_OFF);
         let epoch = global.load(Ordering::Acquire);
@@ -143,9 +149,9 @@ impl<D: Domain> Pool<D> {
         }
     }
 
-    /// Names the function that does the work that threads have [deferred](Guard::defer): the first
-    /// that is named stays. It may be called by any thread, several times and late, with work that
-    /// was deferred in any life of a participant.
+    /// Sets the function that does the work that threads have [deferred](Guard::defer). Only the
+    /// first call counts. Any thread may call the function, several times and late, with work that
+    /// was deferred in any use of a slot.
     pub fn do_deferred_by(&self, work: fn(&Self, u64)) {
         let _ = self.deferred_work.set(work);
     }
@@ -155,11 +161,11 @@ impl<D: Domain> Pool<D> {
         if let Some(work) = self.deferred_work.get() {
             work(self, deferred);
         }
-        // If the thread has deferred something else meanwhile, that is for the next advance.
+        // If the thread has deferred other work meanwhile, the next advance does it.
         let _ = self.deferred_at(slot_off).compare_exchange(deferred, 0);
     }
 
-    /// The slots in use, and how long the thread in each has been in its epoch.
+    /// The slots in use, and how many epochs ago the thread in each has pinned.
     pub fn participants(&self) -> Vec<Participant> {
         let epoch = self.word(EPOCH_OFF).load(Ordering::Acquire);
         self.used_slots()
@@ -175,13 +181,14 @@ impl<D: Domain> Pool<D> {
 }
 
 impl<'pool, D: Domain> Guard<'pool, D> {
-    /// The thread is pinned in the slot of `local` by `lease`, and was counted there.
+    /// Makes a guard of a thread that is pinned in the slot of `local` by `lease`, and that is
+    /// counted there.
     #[inline(always)]
     pub(crate) fn new(pool: &'pool Pool<D>, local: &'pool Local, lease: Word<'pool, D>) -> Self {
         Self { pool, local, lease, not_send: PhantomData }
     }
 
-    /// What belongs to the slot in process memory.
+    /// The data of the slot in process memory.
     #[inline(always)]
     pub(crate) fn local(&self) -> &'pool Local {
         self.local
@@ -210,15 +217,15 @@ impl<'pool, D: Domain> Guard<'pool, D> {
         self.local.slot
     }
 
-    /// Where damage has led this thread since it was pinned, if it has: the first offset at which
-    /// nothing lies that it could have been led to. What it has read since then is not to be
-    /// believed, and nothing that follows from it to be written.
+    /// The first offset at which this thread has found damage since it was pinned, if it has. Data
+    /// that it has read since then may be wrong, and nothing that depends on that data may be
+    /// written.
     #[inline(always)]
     pub fn damage(&self) -> Option<u64> {
         if damage::is_noted() { self.damage_with_note() } else { self.local.damage() }
     }
 
-    /// Makes the thread's note one of this guard.
+    /// Moves the note of the thread to this guard.
     #[cold]
     #[inline(never)]
     fn damage_with_note(&self) -> Option<u64> {
@@ -228,77 +235,77 @@ impl<'pool, D: Domain> Guard<'pool, D> {
         self.local.damage()
     }
 
-    /// Notes that damage has led this thread to `off`, or that what lies there is damaged. The
-    /// first note stays.
+    /// Notes that a damaged offset has led this thread to `off`, or that the data at `off` is
+    /// damaged. Only the first note is kept.
     #[inline(always)]
     pub fn note_damage(&self, off: u64) {
         self.pool.note_damage(off);
     }
 
-    /// Forgets the note: for who has believed no byte of what it has read, and followed no offset
-    /// unchecked.
+    /// Forgets the note. For a caller that has checked all data that it has read, and every offset
+    /// that it has followed.
     pub fn forget_damage(&self) {
         damage::forget();
         self.local.forget_damage();
     }
 
-    /// Whether this thread's deferred work is still to be done.
+    /// Whether this thread's deferred work is not done yet.
     #[inline]
     pub fn has_deferred(&self) -> bool {
-        // Relaxed: only this thread sets it, and while it is pinned nothing that it could reach
-        // when it looked is reused.
+        // Relaxed: only this thread sets it. While it is pinned, no block is reused that it could
+        // reach when it read the word.
         self.deferred().load(Ordering::Relaxed) != 0
     }
 
-    /// Defers work that must be done before any block is reused that this thread can reach now. It
-    /// replaces work that was deferred before. `work` names it, and nothing else ever; it is done
-    /// by the function of [`Pool::do_deferred_by`]. Zero defers nothing.
+    /// Defers work that must be done before any block is reused that this thread can reach now.
+    /// Replaces work that was deferred before. `work` names the work, and never names other work;
+    /// the function of [`Pool::do_deferred_by`] does it. Zero defers nothing.
     #[inline]
     pub fn defer(&self, work: u64) {
         self.deferred().store_transient(work);
     }
 
-    /// Gives the block at `off` back for reuse once nobody can look at it. The block must have
-    /// been deactivated, durably, and be unreachable.
+    /// Gives the block at `off` back for reuse once no thread can read it. The block must be
+    /// deactivated, durably, and unreachable.
     pub fn retire(&self, off: u64) {
         self.push_limbo(off);
         let retired = &self.local.retired;
         retired.set(retired.get() + 1);
-        // Large blocks begin where chunks do, and no others: a few of them are a pool full.
+        // Only large blocks begin at the first byte of a chunk. A few of them can fill a pool.
         if retired.get() >= self.pool.collect_every() || off.is_multiple_of(CHUNK_BYTES) {
             retired.set(0);
             self.collect();
         }
     }
 
-    /// As [`retire`](Self::retire), without giving anything back now.
+    /// Like [`retire`](Self::retire), but gives no block back now.
     pub(crate) fn push_limbo(&self, off: u64) {
         let epoch = self.unlink_epoch();
         D::observe_process_memory();
         self.pool.limbo.push(self.slot(), epoch, off, &self.local.spare);
     }
 
-    /// The epoch in which what this thread has just unlinked counts as unlinked.
+    /// The epoch of a block that this thread has just unlinked.
     pub fn unlink_epoch(&self) -> u64 {
-        // Sequentially consistent against `try_advance`: the unlinking came before this load.
+        // Sequentially consistent, with `try_advance`: the unlinking came before this load.
         fence(Ordering::SeqCst);
         self.pool.word(EPOCH_OFF).load(Ordering::Acquire)
     }
 
-    /// Whether nobody can look any more at what was unlinked in `epoch`.
+    /// Whether no thread can read blocks any more that were unlinked in `epoch`.
     pub fn is_ripe(&self, epoch: u64) -> bool {
         epoch + GRACE_EPOCHS <= self.pool.try_advance()
     }
 
-    /// Runs `work`, which leaves the reserve to [`with_reserve`](Self::with_reserve) when the pool
-    /// is full.
+    /// Runs `work`, which may not use the reserve of a full pool: that is for
+    /// [`with_reserve`](Self::with_reserve).
     #[inline]
     pub fn without_reserve<R>(&self, work: impl FnOnce() -> R) -> R {
         self.with_reserve_access(ReserveAccess::Without, work)
     }
 
-    /// Runs `work`, which in the end gives back more room than it takes. It may use the
-    /// pool's reserve, so that deletes in a full pool make room again.
+    /// Runs `work`, which gives back more room than it takes. It may use the pool's reserve, so
+    /// that deletes make room in a full pool.
     pub fn with_reserve<R>(&self, work: impl FnOnce() -> R) -> R {
         self.with_reserve_access(ReserveAccess::With, work)
     }
@@ -309,7 +316,7 @@ impl<'pool, D: Domain> Guard<'pool, D> {
         reserve_access: ReserveAccess,
         work: impl FnOnce() -> R,
     ) -> R {
-        /// Gives the thread back what it had, also if `work` unwinds.
+        /// Restores the thread's access, also if `work` unwinds.
         struct Restore<'pool>(&'pool Cell<ReserveAccess>, ReserveAccess);
         impl Drop for Restore<'_> {
             fn drop(&mut self) {
@@ -325,13 +332,13 @@ impl<'pool, D: Domain> Guard<'pool, D> {
         self.local.reserve_access.get()
     }
 
-    /// Gives back for reuse what nobody can look at any more, whichever thread unlinked it: up to
-    /// 64 blocks.
+    /// Gives up to 64 blocks back for reuse that no thread can read any more, whichever thread
+    /// unlinked them.
     pub fn collect(&self) {
         self.collect_ripe();
     }
 
-    /// As [`collect`](Self::collect); how many blocks that were.
+    /// Like [`collect`](Self::collect); returns the number of blocks.
     fn collect_ripe(&self) -> usize {
         let epoch = self.pool.try_advance();
         let grace = if mutant!("no-grace") { 0 } else { GRACE_EPOCHS };
@@ -343,7 +350,7 @@ impl<'pool, D: Domain> Guard<'pool, D> {
         self.pool.limbo.collect(self.slot(), newest, COLLECT_AT_MOST, &self.local.spare, reuse)
     }
 
-    /// Blocks that threads have unlinked and that still wait for their epoch.
+    /// The number of blocks that threads have unlinked and that still wait for their epoch.
     pub fn waiting(&self) -> usize {
         self.pool.limbo.waiting()
     }
@@ -356,7 +363,7 @@ impl<D: Domain> Drop for Guard<'_, D> {
         let held = pins.get() - 1;
         pins.set(held);
         if held == 0 {
-            // Nobody else changes the lease of a pinned thread.
+            // No other thread changes the lease of a pinned thread.
             self.lease.store_transient(self.lease.load_unobserved() & VERSION);
         }
     }

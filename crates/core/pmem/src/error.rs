@@ -1,8 +1,8 @@
-//! What can go wrong with a pool, each with what was found and what to do.
+//! The errors of a pool: each says what was found and what to do next.
 
 use std::path::PathBuf;
 
-/// Why a pool could not be created, opened, or could not serve a request.
+/// Why a pool was not created or opened, or refused a request.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -11,35 +11,35 @@ pub enum Error {
     Io {
         /// The pool's file.
         path: PathBuf,
-        /// What was attempted.
+        /// The action that failed.
         action: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The file exists already.
     #[error("{}: the file exists; open it, or choose another name for a new pool", .0.display())]
     Exists(PathBuf),
-    /// The file may not be written.
-    #[error("{}: the file is not writable; a pool needs write permission even to be read", .0.display())]
+    /// The file is not writable.
+    #[error("{}: the file is not writable; give write permission, which reading a pool needs too", .0.display())]
     ReadOnly(PathBuf),
-    /// Another opener holds the pool.
-    #[error("{}: the pool is open elsewhere, and one process uses a pool at a time; close it there first", .0.display())]
+    /// The pool is open in another place.
+    #[error("{}: the pool is open elsewhere, and only one process may open it; close it there first", .0.display())]
     AlreadyOpen(PathBuf),
-    /// The path names something else than a regular file.
-    #[error("{}: not a regular file; a pool is one", .0.display())]
+    /// The path does not name a regular file.
+    #[error("{}: not a regular file, which a pool is; check the path", .0.display())]
     NotAFile(PathBuf),
     /// The file is not a pool.
-    #[error("{}: not a Pando pool: it begins with {found:02x?}, a pool with {expected:02x?}", path.display())]
+    #[error("{}: not a Pando pool: it begins with {found:02x?}, a pool with {expected:02x?}; check the path", path.display())]
     NotAPool {
         /// The file.
         path: PathBuf,
-        /// Its first eight bytes, as far as there are any.
+        /// Its first eight bytes; fewer if it is shorter.
         found: Vec<u8>,
-        /// A pool's first eight bytes.
+        /// The first eight bytes of a pool.
         expected: [u8; 8],
     },
     /// The pool was written by a later version of the format.
-    #[error("{}: the pool has format version {found}, this library reads version {supported}; use a newer Pando", path.display())]
+    #[error("{}: the pool has format version {found}, and this library reads version {supported}; use a newer Pando", path.display())]
     NewerVersion {
         /// The file.
         path: PathBuf,
@@ -49,7 +49,7 @@ pub enum Error {
         supported: u32,
     },
     /// The pool was written by an earlier version of the format.
-    #[error("{}: the pool has format version {found}, this library reads version {supported}; copy its maps with the Pando that wrote it (`pando dump`) into a new pool (`pando load`)", path.display())]
+    #[error("{}: the pool has format version {found}, and this library reads version {supported}; copy its maps with the Pando that wrote it (`pando dump`) into a new pool (`pando load`)", path.display())]
     OlderVersion {
         /// The file.
         path: PathBuf,
@@ -59,41 +59,41 @@ pub enum Error {
         supported: u32,
     },
     /// A part of the superblock does not match its checksum.
-    #[error("{}: the superblock is damaged: {part} has checksum {found:#x}, its content {computed:#x}; restore the pool from a copy", path.display())]
+    #[error("{}: the superblock is damaged: {part} has checksum {found:#x}, but its content has {computed:#x}; restore the pool from a copy", path.display())]
     DamagedSuperblock {
         /// The file.
         path: PathBuf,
-        /// Which part of the superblock.
+        /// The part of the superblock.
         part: &'static str,
         /// The checksum found.
         found: u64,
-        /// The checksum of what was found.
+        /// The checksum of the content.
         computed: u64,
     },
-    /// A field of the superblock holds a value that this library cannot have written.
-    #[error("{}: the superblock holds {found} for {field}, allowed is {allowed}", path.display())]
+    /// A field of the superblock holds a value that this library never writes.
+    #[error("{}: the superblock holds {found} for {field}, allowed is {allowed}; restore the pool from a copy", path.display())]
     BadField {
         /// The file.
         path: PathBuf,
         /// The field's name.
         field: &'static str,
-        /// What it holds.
+        /// Its value.
         found: u64,
-        /// What it may hold.
+        /// The allowed values.
         allowed: String,
     },
-    /// The pool may grow to another size than the one that was asked for.
-    #[error("{}: the pool may grow to {found} bytes, which was fixed when it was created, not to {expected}; open it without a size", path.display())]
+    /// The limit of the pool's size is not the requested one.
+    #[error("{}: the pool may grow to {found} bytes, not to {expected}, since its limit was fixed when it was created; open it without a size", path.display())]
     SizeDiffers {
         /// The file.
         path: PathBuf,
-        /// How far the pool may grow.
+        /// The limit of the pool's size, in bytes.
         found: u64,
-        /// How far it was to be able to grow, in whole chunks.
+        /// The requested limit, in whole chunks.
         expected: u64,
     },
-    /// The file ends before the pool does.
-    #[error("{}: the file is truncated: it has {found_bytes} bytes, the pool {expected_bytes}; restore it from a copy", path.display())]
+    /// The file is shorter than its pool.
+    #[error("{}: the file is truncated: it has {found_bytes} bytes, and its pool has {expected_bytes}; restore it from a copy", path.display())]
     Truncated {
         /// The file.
         path: PathBuf,
@@ -102,13 +102,13 @@ pub enum Error {
         /// Length of the pool.
         expected_bytes: u64,
     },
-    /// The machine went down, or may have, for all that the system tells of its boots, while the
-    /// pool was open in a way that only survives the death of a process.
-    #[error("{}: the pool was open when the machine went down, and what was written ({medium}) kept no order across that; restore a copy, or open it for salvage", path.display())]
+    /// The machine went down, or may have, while the pool was open in a way that survives only the
+    /// death of a process.
+    #[error("{}: the pool was open when the machine went down, and its medium ({medium}) does not keep the order of writes then; restore a copy, or open it for salvage", path.display())]
     NotTrusted {
         /// The file.
         path: PathBuf,
-        /// The medium on which it lies now.
+        /// The current medium of the file.
         medium: String,
     },
     /// An option is out of its range.
@@ -118,36 +118,35 @@ pub enum Error {
         option: &'static str,
         /// Its value.
         found: u64,
-        /// What is allowed.
+        /// The allowed values.
         allowed: String,
     },
-    /// The pool has grown as far as it may.
+    /// The pool is full, and has reached its limit.
     #[error(
-        "the pool is full: {requested_bytes} bytes were asked for, and it may not grow beyond {max_bytes}; remove something, or create a pool with a larger maximum"
+        "the pool is full: it has no room for {requested_bytes} bytes more, and may not grow beyond {max_bytes} bytes; remove records, or create a pool with a larger limit"
     )]
     PoolFull {
-        /// Bytes that were asked for.
+        /// The requested bytes.
         requested_bytes: u64,
-        /// How far the pool may grow.
+        /// The limit of the pool's size, in bytes.
         max_bytes: u64,
     },
     /// The file system is full.
     #[error(
-        "the file system is full: the pool could not grow from {from_bytes} to {to_bytes} bytes: {source}; make room, then go on"
+        "the file system is full: the pool could not grow from {from_bytes} to {to_bytes} bytes: {source}; make room and try again"
     )]
     FileSystemFull {
         /// Size of the pool.
         from_bytes: u64,
-        /// Size it was to have.
+        /// The size that it needs.
         to_bytes: u64,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// The file may not become larger: the process has a limit (`RLIMIT_FSIZE`), or the file system
-    /// has one.
+    /// The file may not become larger: the process (`RLIMIT_FSIZE`) or the file system has a limit.
     #[error(
         "{}: the pool's file may not grow from {from_bytes} to {to_bytes} bytes ({source}); raise the \
-         process's limit (`ulimit -f`), or move the pool to a file system that takes larger files",
+         limit of the process (`ulimit -f`), or move the pool to a file system with larger files",
         path.display()
     )]
     FileTooLarge {
@@ -155,13 +154,13 @@ pub enum Error {
         path: PathBuf,
         /// Size of the pool.
         from_bytes: u64,
-        /// Size it was to have.
+        /// The size that it needs.
         to_bytes: u64,
         /// The system's error.
         source: std::io::Error,
     },
-    /// More threads are inside operations at once than the table of participants has slots, and it
-    /// cannot grow.
+    /// More threads are inside operations at once than the table of participants has slots, and the
+    /// table cannot grow.
     #[error(
         "{threads} threads are inside operations at once, and the pool's table of participants cannot grow: {why}; try again with fewer threads"
     )]
@@ -171,29 +170,29 @@ pub enum Error {
         /// Why it cannot grow.
         why: String,
     },
-    /// A thread that ends, and has given its participant slots back, used a pool.
+    /// A thread used a pool after it had given its participant slots back, at its end.
     #[error("the thread is ending and has given its participant slots back; use the pool earlier")]
     ThreadEnds,
-    /// A child that was forked used the pool of its parent.
-    #[error("{}: the pool was opened before this process was forked; it stays its parent's, so close it there and open it here", .0.display())]
+    /// A forked child used a pool of its parent.
+    #[error("{}: the pool was opened before this process was forked, so only the parent may use it; close it there and open it here", .0.display())]
     Forked(PathBuf),
-    /// The pool was to be closed while another handle of it is held.
-    #[error("{}: the pool is not closed yet: another handle of it is held; it closes with the last", .0.display())]
+    /// The pool was not closed, since another handle of it exists.
+    #[error("{}: the pool is not closed yet, since another handle of it exists; drop the last handle", .0.display())]
     HandleHeld(PathBuf),
-    /// A block was freed that is not allocated now, or never was.
+    /// An offset was freed that is not that of an allocated block.
     #[error("offset {off:#x} was freed, but {reason}; nothing was changed")]
     BadFree {
         /// The offset that was given.
         off: u64,
-        /// What stands there.
+        /// Why it cannot be freed.
         reason: &'static str,
     },
-    /// A block larger than any pool can hold was asked for.
-    #[error("a block of {requested_bytes} bytes was asked for; the largest is {max_bytes}")]
+    /// A block was requested that is larger than any block of a pool.
+    #[error("a block of {requested_bytes} bytes was requested; the largest has {max_bytes} bytes")]
     BlockTooLarge {
-        /// Bytes asked for.
+        /// The requested bytes.
         requested_bytes: u64,
-        /// The largest block.
+        /// Bytes of the largest block.
         max_bytes: u64,
     },
 }

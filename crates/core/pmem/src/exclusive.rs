@@ -1,11 +1,11 @@
-//! A range of a block that one thread has to itself, written by words.
+//! A range of a block that one thread owns, written word by word.
 //!
-//! Nobody else is to see the block, but another thread may look at it: one that took a
-//! [`OptimisticRead`](crate::OptimisticRead) when the block was another's loads words of it, and
-//! drops them. A plain store beside that load would be a data race, and undefined, whatever becomes
-//! of the word. So these are relaxed stores of whole words, of which the load sees an old or a new
-//! one; a word that is written in part is loaded first, which is no race either, since only its
-//! owner stores there. To the processor they are the stores that they would be anyway.
+//! No other thread should see the block, but one may still read it: a thread that began an
+//! [`OptimisticRead`](crate::OptimisticRead) when the block had another owner loads words of it,
+//! and drops them. A plain store beside that load would be a data race, which is undefined even if
+//! the word is dropped. So the stores are relaxed stores of whole words, and the load sees an old
+//! or a new word. A word that is written in part is loaded first; that is no race either, since
+//! only its owner stores there. The processor executes the same stores in both cases.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Exclusive<'block> {
     /// The words that the range lies in.
     words: &'block [AtomicU64],
-    /// Where the range begins in the first of them.
+    /// The byte of the first word at which the range begins.
     skipped: usize,
 }
 
@@ -30,19 +30,19 @@ impl<'block> Exclusive<'block> {
         if at.is_multiple_of(8) {
             self.write_words(at / 8, source);
         } else {
-            // The rest of the word that it begins in, then words.
+            // First the rest of the word in which it begins, then whole words.
             let (head, rest) = source.split_at(source.len().min(8 - at % 8));
             merge(&self.words[at / 8], at % 8, head);
             self.write_words(at / 8 + 1, rest);
         }
     }
 
-    /// Copies `source` to the words from `first` on; of the last one, the bytes behind it stay.
+    /// Copies `source` to the words from `first` on. The bytes of the last word after it stay.
     #[inline]
     fn write_words(&mut self, first: usize, source: &[u8]) {
         let (whole, tail) = source.as_chunks::<8>();
         for (word, bytes) in self.words[first..][..whole.len()].iter().zip(whole) {
-            // Relaxed, here and below: whoever publishes the block does so by a later release.
+            // Relaxed, here and below: the block is published by a later release.
             word.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
         }
         if !tail.is_empty() {
@@ -75,10 +75,10 @@ impl<'block> Exclusive<'block> {
     }
 }
 
-/// Writes `part`, of less than eight bytes, to byte `at` of the word, whose other bytes stay.
+/// Writes `part`, of fewer than eight bytes, to byte `at` of the word. Its other bytes stay.
 #[inline]
 fn merge(word: &AtomicU64, at: usize, part: &[u8]) {
-    // By shifts: bytes that are put together on the stack are waited for.
+    // By shifts: a word that is assembled from bytes on the stack stalls its load.
     let new = part.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte)) << (8 * at);
     let mask = ((1 << (8 * part.len())) - 1) << (8 * at);
     word.store(word.load(Ordering::Relaxed) & !mask | new, Ordering::Relaxed);
@@ -88,7 +88,7 @@ fn merge(word: &AtomicU64, at: usize, part: &[u8]) {
 mod tests {
     use super::*;
 
-    /// Any range is written, byte for byte, and nothing beside it.
+    /// Any range is written, byte for byte, and its neighbours stay.
     #[test]
     fn ranges_are_written_and_their_neighbours_stay() {
         const BYTES: usize = 40;
@@ -114,8 +114,7 @@ mod tests {
         }
     }
 
-    /// A reader that comes too early sees whole words. Under Miri this is a data race if a store is
-    /// a plain one.
+    /// An early reader sees whole words. Miri reports a data race here if a store is plain.
     #[test]
     fn who_looks_too_early_sees_whole_words() {
         let words = [const { AtomicU64::new(0) }; 4];

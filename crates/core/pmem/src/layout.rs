@@ -1,41 +1,41 @@
-//! Where everything lies in a pool: the one home of every offset.
+//! The layout of a pool. All offsets are defined here, and nowhere else.
 //!
 //! ```text
-//! offset      bytes    what
+//! offset      bytes    content
 //! 0           4,096    superblock                                  (superblock.rs)
 //! 4,096       4,096    control page: one word a line
 //!             +0       global epoch                                (epoch.rs)
-//!             +64      participants: slots ever claimed since the last recovery
-//!             +128     chunks ever used, the allocator's frontier  (alloc/chunks.rs)
+//!             +64      participants: slots claimed since the last recovery
+//!             +128     frontier: chunks that were ever used        (alloc/chunks.rs)
 //!             +192     catalog version                             (catalog.rs)
 //!             +256     directory of the participant table: its further segments, 6 words (table.rs)
-//!             +320     chunks without room in the file             (alloc/holes.rs)
+//!             +320     chunks whose room was returned to the system (alloc/holes.rs)
 //! 8,192      16,384    participants, the first 128 slots of 128 bytes (participant.rs, table.rs)
 //! 24,576      8,192    catalog, 1,024 words                        (catalog.rs)
 //! 32,768    262,144    descriptor partitions of these slots, 2,048 bytes each (crate pando-pmwcas)
-//! 294,912  8*chunks    chunk table, one word a chunk               (alloc/chunks.rs)
+//! 294,912  8*chunks    chunk table, one word for each chunk        (alloc/chunks.rs)
 //! then, at a multiple of 65,536: the chunks, 65,536 bytes each
 //! ```
 //!
 //! All offsets are bytes from the pool's base, at most 48 bits wide. All integers are
 //! little-endian.
 
-/// Bytes of a page of the host; the pool is prepared for access in whole pages.
+/// Bytes of a page of the host. Room is made in whole pages.
 pub const PAGE_BYTES: u64 = 4096;
 
 /// Offset of the control page.
 pub const CONTROL_OFF: u64 = 4096;
 /// Offset of the global epoch.
 pub const EPOCH_OFF: u64 = CONTROL_OFF;
-/// Offset of the number of participant slots claimed since the last recovery.
+/// Offset of the number of participant slots that were claimed since the last recovery.
 pub const PARTICIPANTS_HIGH_OFF: u64 = CONTROL_OFF + 64;
-/// Offset of the number of chunks ever used.
+/// Offset of the number of chunks that were ever used.
 pub const FRONTIER_OFF: u64 = CONTROL_OFF + 128;
 /// Offset of the catalog's version.
 pub const CATALOG_VERSION_OFF: u64 = CONTROL_OFF + 192;
-/// Offset of the directory of the participant table: a word for each segment behind the first.
+/// Offset of the directory of the participant table: a word for each segment after the first.
 pub const SEGMENTS_OFF: u64 = CONTROL_OFF + 256;
-/// Segments that the participant table may have behind the first, each as large as all before it.
+/// Segments that the participant table may have after the first, each as large as all before it.
 pub const SEGMENT_COUNT: usize = 6;
 /// Offset of the number of chunks whose room was returned to the system.
 pub const PUNCHED_OFF: u64 = CONTROL_OFF + 320;
@@ -44,15 +44,15 @@ pub const PUNCHED_OFF: u64 = CONTROL_OFF + 320;
 pub const PARTICIPANTS_OFF: u64 = 8192;
 /// Slots in the first segment of the participant table.
 pub const FIRST_PARTICIPANTS: usize = 128;
-/// Slots that the participant table may have: threads that are inside operations on one pool at the
-/// same time.
+/// Slots that the participant table may have. So many threads can be inside operations on one pool
+/// at the same time.
 pub const MAX_PARTICIPANTS: usize = FIRST_PARTICIPANTS << SEGMENT_COUNT;
 /// Bytes of a participant slot.
 pub const PARTICIPANT_BYTES: u64 = 128;
 
 /// Offset of the catalog.
 pub const CATALOG_OFF: u64 = 24_576;
-/// Words of the catalog: named maps that one pool holds.
+/// Words of the catalog: so many named maps can one pool hold.
 pub const CATALOG_SLOTS: usize = 1024;
 
 /// Offset of the descriptor partitions.
@@ -65,9 +65,9 @@ pub const CHUNK_TABLE_OFF: u64 = 294_912;
 /// Bytes of a chunk.
 pub const CHUNK_BYTES: u64 = 65_536;
 
-/// Smallest and largest size that a pool may be allowed to grow to.
+/// Smallest limit of a pool's size.
 pub const MIN_POOL_BYTES: u64 = 1 << 20;
-/// Largest size that a pool may be allowed to grow to: 16 TiB.
+/// Largest limit of a pool's size: 16 TiB.
 pub const MAX_POOL_BYTES: u64 = 1 << 44;
 
 const _: () = {
@@ -79,12 +79,12 @@ const _: () = {
     assert!(CHUNK_TABLE_OFF.is_multiple_of(PAGE_BYTES));
 };
 
-/// The part of the layout that depends on how far a pool may grow.
+/// The part of the layout that depends on the limit of the pool's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
-    /// How far the pool may grow, in bytes.
+    /// The limit of the pool's size, in bytes.
     pub max_bytes: u64,
-    /// Chunks that the pool may grow to.
+    /// The largest number of chunks.
     pub max_chunks: u64,
     /// Offset of the first chunk.
     pub chunks_off: u64,
@@ -93,7 +93,7 @@ pub struct Geometry {
 impl Geometry {
     /// The layout of a pool that may grow to `max_bytes`, a multiple of [`CHUNK_BYTES`].
     pub fn new(max_bytes: u64) -> Self {
-        // As many chunks as fit behind a table with a word for each.
+        // As many chunks as fit after a table with a word for each.
         let behind = max_bytes - CHUNK_TABLE_OFF;
         let max_chunks = (behind - CHUNK_BYTES) / (CHUNK_BYTES + 8);
         let chunks_off = (CHUNK_TABLE_OFF + max_chunks * 8).next_multiple_of(CHUNK_BYTES);
@@ -110,26 +110,26 @@ impl Geometry {
         CHUNK_TABLE_OFF + index * 8
     }
 
-    /// The chunk that holds `off`, if any does.
+    /// The chunk that holds `off`, if `off` lies in a chunk.
     pub fn chunk_of(&self, off: u64) -> Option<u64> {
         let index = off.checked_sub(self.chunks_off)? / CHUNK_BYTES;
         (index < self.max_chunks).then_some(index)
     }
 }
 
-/// Where a slot behind the first segment lies.
+/// The position of a slot after the first segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SlotPlace {
-    /// The word of the directory.
+    /// The segment: the number of its word in the directory.
     pub segment: usize,
     /// Slots of the segment.
     pub slots: usize,
-    /// The slot's place among these.
+    /// The number of the slot in the segment.
     pub index: usize,
 }
 
-/// Where `slot` lies, behind the `first` slots of the first segment; beyond the table, in its last
-/// segment.
+/// The position of `slot`, which lies after the `first` slots of the first segment. For a slot
+/// beyond the table, `index` is beyond the slots of the last segment.
 pub(crate) fn slot_place(slot: usize, first: usize) -> SlotPlace {
     let segment = ((slot / first).ilog2() as usize).min(SEGMENT_COUNT - 1);
     let slots = first << segment;

@@ -1,5 +1,5 @@
-//! Leases of slots: the bits of the word by which a thread has a slot (`participant.rs` says how it
-//! changes), and the leases that each thread keeps, one for each pool.
+//! Leases of slots: the bits of the lease word (`participant.rs` says how it changes), and the
+//! leases that each thread remembers, one for each pool.
 
 use std::cell::{Cell, RefCell};
 use std::ptr;
@@ -10,28 +10,28 @@ use crate::error::{Error, Result};
 use crate::slots::{Local, Slots};
 use crate::sys;
 
-/// Bits of a lease that are the version.
+/// The bits of a lease that are the version.
 pub(crate) const VERSION: u64 = PINNED - 1;
 /// The bit of a lease that says that the thread is pinned.
 pub(crate) const PINNED: u64 = 1 << 47;
 const EPOCH_SHIFT: u32 = 48;
 
-/// The part of a lease by which a thread that is pinned announces `epoch`.
+/// The bits of a lease by which a pinned thread announces `epoch`.
 #[inline(always)]
 pub(crate) fn announced(epoch: u64) -> u64 {
     epoch << EPOCH_SHIFT | PINNED
 }
 
-/// By how many epochs a lease lags behind `epoch`, if its thread is pinned.
+/// How many epochs ago a lease was pinned, in `epoch`; `None` if its thread is not pinned.
 pub(crate) fn lag(lease: u64, epoch: u64) -> Option<u64> {
     let lag = epoch.wrapping_sub(lease >> EPOCH_SHIFT) & (u64::MAX >> EPOCH_SHIFT);
     (lease & PINNED != 0).then_some(lag)
 }
 
-/// A slot that a thread has taken and keeps in mind; another may have taken it since.
+/// A slot that a thread has taken and remembers. Another thread may have taken it since.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lease {
-    /// The pool's; zero names no pool, and then nothing else counts.
+    /// The pool's uid. Zero is no pool; then the other fields have no meaning.
     pub uid: u64,
     pub version: u64,
     pub word: *const AtomicU64,
@@ -42,7 +42,7 @@ pub(crate) struct Lease {
 impl Lease {
     const NONE: Self = Self { uid: 0, version: 0, word: ptr::null(), local: ptr::null(), slot: 0 };
 
-    /// The version that the slot has now; only while the pool, or its [`Slots`], is there.
+    /// The version that the slot has now. Only while the pool, or its [`Slots`], exists.
     fn version(&self) -> u64 {
         // SAFETY: the word lies in the mapping, which lives as long as either; it is only accessed
         // atomically.
@@ -55,7 +55,7 @@ struct Claim {
     slots: Weak<Slots>,
 }
 
-/// The slots that a thread keeps in mind, one for each pool.
+/// The slots that a thread remembers, one for each pool.
 #[derive(Default)]
 struct Claims(RefCell<Vec<Claim>>);
 
@@ -66,7 +66,7 @@ impl Drop for Claims {
                 LAST.set(Lease::NONE);
             }
             let Some(slots) = claim.slots.upgrade() else { continue };
-            // A forked child has a copy of the claim, but the slot is its parent's.
+            // A forked child has a copy of the claim, but the slot belongs to its parent.
             if slots.is_ours() && claim.lease.version() == claim.lease.version {
                 slots.ended.set(claim.lease.slot);
             }
@@ -75,7 +75,7 @@ impl Drop for Claims {
 }
 
 thread_local! {
-    /// That of the pool used last; nearly always the one wanted.
+    /// The lease of the pool that was used last; nearly always the one that is needed.
     static LAST: Cell<Lease> = const { Cell::new(Lease::NONE) };
     static CLAIMS: Claims = Claims::default();
 }
@@ -86,8 +86,8 @@ pub(crate) fn last() -> Lease {
     LAST.get()
 }
 
-/// The calling thread's lease of the pool `uid`, if it has one; none at all in a thread that has
-/// given its slots back.
+/// The calling thread's lease of the pool `uid`, if it has one. An error if the thread is ending,
+/// and has given its slots back.
 pub(crate) fn known(uid: u64) -> Result<Option<Lease>> {
     let known = CLAIMS.try_with(|claims| {
         let claims = claims.0.borrow();
@@ -96,14 +96,16 @@ pub(crate) fn known(uid: u64) -> Result<Option<Lease>> {
     known.map_err(|_| Error::ThreadEnds)
 }
 
-/// Makes `lease` that of the pool used last.
+/// Notes that the pool of `lease` was used last.
 pub(crate) fn set_last(lease: Lease) {
     LAST.set(lease);
 }
 
-/// Keeps `lease`, of a pool with these slots, in the place of that which the thread had.
+/// Remembers `lease`, of the pool with `slots`. It replaces the thread's earlier lease of that
+/// pool.
 pub(crate) fn keep(lease: Lease, slots: &Arc<Slots>) {
-    // A child that was just forked looks, at its next use of a pool, whose it is.
+    // Then a forked child takes the slow path at its next use of a pool, and finds that the pool
+    // belongs to its parent.
     sys::call_in_forked_children(|| LAST.set(Lease::NONE));
     CLAIMS.with(|claims| {
         let mut claims = claims.0.borrow_mut();
@@ -113,8 +115,8 @@ pub(crate) fn keep(lease: Lease, slots: &Arc<Slots>) {
     LAST.set(lease);
 }
 
-/// The participants that a thread is in its pools, apart from the thread: tests run several
-/// logical threads on one thread of the system, and let each find its own when it goes on.
+/// The leases of a logical thread. Tests run several logical threads on one system thread, and
+/// exchange the leases when they switch.
 #[cfg(feature = "testing")]
 pub struct LogicalThread {
     last: Cell<Lease>,
@@ -130,7 +132,7 @@ impl Default for LogicalThread {
 
 #[cfg(feature = "testing")]
 impl LogicalThread {
-    /// Exchanges these participants for those of the calling thread.
+    /// Exchanges these leases for those of the calling thread.
     pub fn swap(&self) {
         LAST.with(|last| last.swap(&self.last));
         CLAIMS.with(|claims| claims.0.swap(&self.claims.0));

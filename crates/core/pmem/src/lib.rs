@@ -1,25 +1,26 @@
 //! Pools of persistent memory.
 //!
-//! A [`Pool`] is one memory-mapped file, or anonymous memory, and everything that coordinates
-//! threads in it: its participants and their epochs, its allocator, room for the descriptors of
-//! PMwCAS, and a catalog of named maps. All of that lies in the pool, by offset from its base
-//! (never by address), so that it may be mapped anywhere and later be shared by processes.
+//! A [`Pool`] is one memory-mapped file, or anonymous memory. It holds everything that coordinates
+//! its threads: participants and their epochs, the allocator, room for the descriptors of PMwCAS,
+//! and a catalog of named maps. All of that lies in the pool, by offset from its base (never by
+//! address). So the pool may be mapped anywhere, and later processes may share it.
 //!
-//! This is the lowest layer but for the contract of an index (`pando-index`):
-//! `pando-pmwcas` and the indexes stand on it, and it knows none of them.
+//! This crate is the lowest layer, beside the contract of an index (`pando-index`). `pando-pmwcas`
+//! and the indexes use it, and it knows none of them.
 //!
-//! What it takes to write into a pool: a [`Word`] (load, store, CAS, flush), a [`Reservation`] (a
-//! block that nobody else sees yet), or [`Pool::store_bytes`] for a claimed place of a shared
-//! block. There is no other way, so one hook of [`Domain`] sees every store.
+//! There are three ways to write into a pool, so one hook of [`Domain`] sees every store:
 //!
-//! A child that is forked does not inherit the mapping of a file. It is refused guards of its
-//! parent's pools, and closes and gives back nothing of them; if it goes on with what its parent's
-//! thread had in hand, a guard or a reservation, it dies of a memory fault, and the pool is
-//! unharmed.
+//! * a [`Word`]: load, store, CAS, flush;
+//! * a [`Reservation`]: a block that no other thread sees yet;
+//! * [`Pool::store_bytes`]: bytes in a claimed place of a shared block.
 //!
-//! The layout of the whole pool is drawn in [`layout`], that of each part on top of its own file:
-//! the superblock in [`superblock`], participants in `participant.rs` and `table.rs`, slabs and
-//! chunks in `alloc/`, the catalog in [`catalog`].
+//! A forked child does not inherit the mapping of a file. Its parent's pools refuse it guards, and
+//! it neither closes them nor frees anything in them. If it uses a guard or a reservation of its
+//! parent's thread, it dies of a memory fault, and the pool is not damaged.
+//!
+//! [`layout`] draws the layout of the whole pool. Each part is drawn on top of its own file: the
+//! superblock in [`superblock`], participants in `participant.rs` and `table.rs`, slabs and chunks
+//! in `alloc/`, the catalog in [`catalog`].
 
 mod alloc;
 #[cfg(feature = "testing")]

@@ -1,45 +1,46 @@
-//! Limbo: retired blocks, which nobody can find any more and some threads may still look at.
+//! Limbo: retired blocks, which no thread can find any more and some threads may still read.
 //!
 //! The structure is process memory and belongs to the pool, not to a thread. So any thread that
-//! collects reuses the ripe blocks of all threads, also of those that idle. A crash loses it, and
-//! with it nothing: a block in limbo is not active, so it is free in the next generation.
+//! collects reuses the ripe blocks of all threads, also of idle ones. A block is *ripe* when its
+//! epochs have passed. A crash loses the structure, but no block: a block in limbo is not active,
+//! so it is free in the next generation.
 //!
 //! # Structure
 //!
-//! Blocks stand on stacks (Treiber's), by the epoch in which they were retired, modulo eight.
-//! Threads are spread over several sets of stacks, *shards*, so that few push to the same one. A
+//! Blocks are on stacks (Treiber's), by the epoch in which they were retired, modulo eight. Threads
+//! are spread over several sets of stacks, *shards*, so that few threads push to the same stack. A
 //! stack is pushed to by CAS and emptied whole by one swap. No thread pops a single node of a
 //! shared stack, so there is no ABA problem.
 //!
-//! | step of a collection | what other threads find |
+//! | step of a collection | other threads find |
 //! | --- | --- |
-//! | a stack of ripe epochs is emptied by a swap | an empty stack; its blocks are the collector's |
+//! | a swap empties a stack of ripe epochs | an empty stack; its blocks belong to the collecting thread |
 //! | up to a bound, the blocks are given back for reuse | |
 //! | the rest goes to the shard's stack of ripe blocks | these blocks, for the next collection |
 //!
-//! A collector that stops for ever between the first and the last step keeps the blocks in its
-//! hands until the pool is opened again. It is pinned meanwhile, so it holds back all other
-//! reclamation too.
+//! A collecting thread that stalls forever between the first and the last step keeps its blocks
+//! until the pool is opened again. It is pinned meanwhile, so it stops all other reclamation too.
 //!
 //! # Why a stack of ripe epochs holds ripe blocks only
 //!
-//! A thread that pushes, and one that collects, is pinned. While a thread is pinned, the global
-//! epoch is the one that it found behind its announcement, `g`, or `g + 1`. So
+//! A thread that pushes or collects is pinned. While a thread is pinned, the global epoch is the
+//! one that it found after its announcement, `g`, or `g + 1`. So
 //!
-//! * who pushes uses an epoch that is at most one behind the global one;
-//! * who collects knows the global epoch as `now`, which is `g` or `g + 1`. During the collection
-//!   others push to the stacks of epochs `g - 1` to `g + 1`. That is within `now - 2` to `now + 1`;
+//! * a thread that pushes uses an epoch that is at most one behind the global epoch;
+//! * a thread that collects knows the global epoch as `now`, which is `g` or `g + 1`. During the
+//!   collection, other threads push to the stacks of epochs `g - 1` to `g + 1`. These lie within
+//!   `now - 2` to `now + 1`;
 //! * the collection empties the stacks of `now - 3` to `now - 6`. Modulo eight, none of these is
 //!   one of the former.
 //!
-//! A block that no collection reached in its four epochs stays on its stack, and comes with those
-//! of a later epoch.
+//! A block that no collection reached in its four epochs stays on its stack, and is collected with
+//! the blocks of a later epoch.
 
 use std::cell::RefCell;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-/// Epochs whose blocks stand on stacks of their own.
+/// Epochs whose blocks have stacks of their own.
 const EPOCHS: u64 = 8;
 /// Epochs whose stacks one collection empties.
 const RIPE_EPOCHS: u64 = 4;
@@ -54,7 +55,7 @@ pub(crate) struct Limbo {
     shards: [Shard; SHARDS],
 }
 
-/// On cache lines of its own.
+/// A set of stacks, on cache lines of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Shard {
@@ -70,15 +71,15 @@ struct Stack(AtomicPtr<Node>);
 struct Node {
     off: u64,
     next: *mut Node,
-    /// Another list of nodes that came along with this one; nearly always none.
+    /// Another list of nodes that was pushed with this one; nearly always none.
     aside: *mut Node,
 }
 
 // SAFETY: one thread at a time has a node, and only that thread follows its pointers.
 unsafe impl Send for Node {}
 
-/// A participant's nodes to use again. With them, a thread that retires blocks seldom asks the
-/// process's allocator for memory.
+/// A participant's nodes to use again. With them, a thread that retires blocks seldom allocates
+/// process memory.
 #[derive(Debug, Default)]
 #[expect(clippy::vec_box, reason = "a node stays where it is while it goes from stack to stack")]
 pub(crate) struct SpareNodes(RefCell<Vec<Box<Node>>>);
@@ -109,8 +110,8 @@ impl Stack {
         let mut head = self.0.load(Ordering::Relaxed);
         loop {
             node.next = head;
-            // Release: with the swap in `take`. Later pushes continue the release sequence, so the
-            // swap acquires every node below the top, too.
+            // Release: pairs with the swap in `take`. Later pushes continue the release sequence,
+            // so the swap acquires every node below the top, too.
             match self.0.compare_exchange(head, node, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(other) => head = other,
@@ -118,13 +119,14 @@ impl Stack {
         }
     }
 
-    /// All nodes; then the stack is empty.
+    /// Takes all nodes; the stack is empty afterwards.
     fn take(&self) -> Taken {
-        // Relaxed: an empty stack costs a load; what is pushed now waits for the next collection.
+        // Relaxed: an empty stack costs one load. A node that is pushed now waits for the next
+        // collection.
         if self.0.load(Ordering::Relaxed).is_null() {
             return Taken::default();
         }
-        // Acquire: with `push`.
+        // Acquire: pairs with `push`.
         let top = self.0.swap(ptr::null_mut(), Ordering::Acquire);
         Taken { top, others: Vec::new() }
     }
@@ -137,9 +139,8 @@ impl Stack {
             if self.0.compare_exchange(empty, list, Ordering::Release, Ordering::Relaxed).is_ok() {
                 continue;
             }
-            // Another collector has put something back: its first node takes the others along.
-            // SAFETY: the node was made by `Box::leak` and is in no stack: this thread alone has
-            // it.
+            // Another thread has put nodes back: the first node carries the rest as a second list.
+            // SAFETY: the node was made by `Box::leak` and is on no stack: only this thread has it.
             let mut first = unsafe { Box::from_raw(list) };
             if !first.aside.is_null() {
                 rest.others.push(first.aside);
@@ -150,7 +151,7 @@ impl Stack {
     }
 }
 
-/// Nodes that this thread alone has.
+/// Nodes that only this thread has.
 #[derive(Debug)]
 struct Taken {
     top: *mut Node,
@@ -172,7 +173,7 @@ impl Taken {
     /// The next block's node.
     fn next(&mut self) -> Option<Box<Node>> {
         let list = self.take_list()?;
-        // SAFETY: the node was made by `Box::leak` and is in no stack: this thread alone has it.
+        // SAFETY: the node was made by `Box::leak` and is on no stack: only this thread has it.
         let node = unsafe { Box::from_raw(list) };
         self.top = node.next;
         if !node.aside.is_null() {
@@ -193,18 +194,18 @@ impl Limbo {
         &self.shards[number % SHARDS]
     }
 
-    /// Adds a block that was retired in `epoch`, on behalf of the participant in `slot`, which is
-    /// pinned.
+    /// Adds a block that was retired in `epoch`. The calling thread is pinned in `slot`.
     pub fn push(&self, slot: usize, epoch: u64, off: u64, spare: &SpareNodes) {
         let shard = self.shard(slot);
         let node = spare.node(off);
-        // Relaxed, here and below: the count tells whether collecting may help, and orders nothing.
+        // Relaxed, here and below: the count says whether collecting may help, and orders nothing.
         shard.waiting.fetch_add(1, Ordering::Relaxed);
         shard.by_epoch[(epoch % EPOCHS) as usize].push(node);
     }
 
     /// Calls `reuse` with at most `most` of the blocks that were retired in `newest` or before,
-    /// first those of the shard of `slot`, whose thread is pinned; how many these were.
+    /// first with those in the shard of `slot`, in which the thread is pinned. Returns their
+    /// number.
     pub fn collect(
         &self,
         slot: usize,
@@ -215,7 +216,7 @@ impl Limbo {
     ) -> usize {
         let mut reused = 0;
         for shard in (0..SHARDS).map(|turn| self.shard(slot + turn)) {
-            // What is pushed now waits for the next collection.
+            // A node that is pushed now waits for the next collection.
             if shard.waiting.load(Ordering::Relaxed) == 0 {
                 continue;
             }
@@ -232,7 +233,7 @@ impl Limbo {
                     spare.keep(node);
                     reused += 1;
                 }
-                // Also when nothing more may be reused now: soon the stack is that of a new epoch.
+                // Also when no more blocks may be reused now: soon the stack serves a new epoch.
                 shard.ripe.put_back(taken);
             }
             shard.waiting.fetch_sub(reused - before, Ordering::Relaxed);
@@ -240,7 +241,7 @@ impl Limbo {
         reused
     }
 
-    /// Blocks of all threads that wait.
+    /// The number of blocks that wait, of all threads.
     pub fn waiting(&self) -> usize {
         self.shards.iter().map(|shard| shard.waiting.load(Ordering::Relaxed)).sum()
     }
@@ -274,7 +275,7 @@ mod tests {
         assert!(collected(&limbo, 8, 1000).is_empty(), "the epoch is not ripe");
         let mut all = collected(&limbo, 9, 30);
         assert_eq!((all.len(), limbo.waiting()), (30, 70));
-        // The stacks of epoch 9 are those of epoch 17 by now.
+        // The stacks of epoch 9 serve epoch 17 by now.
         (100..200).for_each(|off| limbo.push(off as usize, 17, off, &spare));
         all.extend(collected(&limbo, 14, 40));
         all.extend(collected(&limbo, 14, 1000));
@@ -284,7 +285,7 @@ mod tests {
         assert_eq!(limbo.waiting(), 0);
     }
 
-    /// Two that collect from one shard put two rests back.
+    /// Two threads collect from one shard and both put nodes back.
     #[test]
     fn rests_that_are_put_back_on_each_other_stay_whole() {
         let (stack, spare) = (Stack::default(), SpareNodes::default());
@@ -294,7 +295,7 @@ mod tests {
                 list.clone().for_each(|off| other.push(spare.node(off)));
                 stack.put_back(other.take());
             }
-            // Once more, with lists beside each other.
+            // Again, with several lists.
             let mut taken = stack.take();
             let first = taken.next().expect("a node");
             stack.push(spare.node(first.off));

@@ -1,4 +1,4 @@
-//! What a pool lies on, what that really guarantees, and the domain that fits it.
+//! The medium of a pool, what it really guarantees, and the domain that fits it.
 
 use std::fs::File;
 use std::io::Read;
@@ -7,36 +7,37 @@ use crate::domain::DomainKind;
 use crate::superblock::BootId;
 use crate::sys;
 
-/// What a pool lies on.
+/// The medium of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Medium {
     /// Anonymous memory of this process.
     Anonymous,
-    /// A file in memory: tmpfs, by name. (Of ramfs and hugetlbfs no room can be allocated ahead, or
-    /// nothing written but through a mapping, so they can hold no pool.)
+    /// A file in memory: tmpfs, by name. (Ramfs and hugetlbfs cannot hold a pool: they cannot
+    /// allocate room ahead, or can be written only through a mapping.)
     MemoryFile(&'static str),
     /// A file behind the page cache of the file system named.
     PageCache(&'static str),
-    /// Persistent memory, mapped directly; whether the platform flushes the caches at power loss.
+    /// Persistent memory, mapped directly.
     Dax {
-        /// The kernel reports the persistence domain `cpu_cache`.
+        /// The platform flushes the caches at power loss: the kernel reports the persistence domain
+        /// `cpu_cache`.
         caches_are_durable: bool,
     },
 }
 
-/// What is durable when a write returns.
+/// What a write survives after it has returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guarantee {
-    /// Nothing outlives the pool object.
+    /// No write outlives the pool object.
     Nothing,
-    /// Acknowledged writes survive the death of any process, but not of the machine.
+    /// Acknowledged writes survive the death of any process, but no crash of the machine.
     ProcessDeath,
     /// Acknowledged writes survive power loss.
     PowerLoss,
 }
 
 impl Guarantee {
-    /// A sentence part for reports: "survives ...".
+    /// The rest of the sentence "survives ...", for reports.
     pub fn describe(self) -> &'static str {
         match self {
             Self::Nothing => "nothing: the data ends with the pool object",
@@ -59,7 +60,7 @@ impl std::fmt::Display for Medium {
 }
 
 impl Medium {
-    /// The domain that gives the medium's guarantee at the least cost.
+    /// The domain that gives the medium's guarantee at the lowest cost.
     pub fn domain(self) -> DomainKind {
         match self {
             Self::Anonymous => DomainKind::Volatile,
@@ -69,7 +70,7 @@ impl Medium {
         }
     }
 
-    /// What the medium guarantees under `domain`.
+    /// The guarantee of the medium under `domain`.
     pub fn guarantee(self, domain: DomainKind) -> Guarantee {
         match (self, domain) {
             (Self::Anonymous, _) | (_, DomainKind::Volatile) => Guarantee::Nothing,
@@ -79,18 +80,18 @@ impl Medium {
         }
     }
 
-    /// Whether write-backs reach the medium past the page cache.
+    /// Whether write-backs reach the medium directly, without a page cache.
     pub fn is_dax(self) -> bool {
         matches!(self, Self::Dax { .. })
     }
 
-    /// Whether what was written may be there, in part, after the machine went down.
+    /// Whether writes may be kept, in part, when the machine goes down.
     pub fn outlives_machine(self) -> bool {
         matches!(self, Self::Dax { .. } | Self::PageCache(_))
     }
 }
 
-/// Finds what `file` lies on. Asks for a synchronous mapping only where one is possible.
+/// Finds the medium of `file`. Tries a synchronous mapping only where one is possible.
 pub fn find(file: &File) -> std::io::Result<Medium> {
     // The numbers are the kernel's (include/uapi/linux/magic.h).
     let name = match sys::file_system_type(file)? {
@@ -120,8 +121,8 @@ fn caches_are_durable() -> bool {
     regions.peek().is_some() && regions.all(|domain| domain.trim() == "cpu_cache")
 }
 
-/// The boot id of the running system; zero, which is no boot's, where it is not to be had: then
-/// nobody can tell whether the machine went down meanwhile.
+/// The boot id of the running system. Zero, the id of no boot, where the system has none: then
+/// Pando cannot know whether the machine went down meanwhile.
 pub fn boot_id() -> BootId {
     let mut text = [0; 64];
     let Ok(mut file) = File::open("/proc/sys/kernel/random/boot_id") else {

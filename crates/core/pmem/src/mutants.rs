@@ -1,14 +1,14 @@
-//! Mutants: deliberate bugs in the source, which show that the tests would notice a mistake.
+//! Mutants: deliberate bugs in the source, which show that the tests would find a mistake.
 //!
 //! [`mutant!`](crate::mutant) marks the place of one. Without the feature `mutants` it is the
-//! constant `false`, and the compiler drops what depends on it. With the feature, a process has the
-//! mutant that the variable [`VARIABLE`] names; without the variable it has none.
+//! constant `false`, and the compiler drops the bug. With the feature, the variable [`VARIABLE`]
+//! names the mutant of a process; without the variable, a process has none.
 //!
 //! `crates/testing/crashlab/src/mutate/mutants.txt` lists all of them, and which test hunts each.
 
 /// `true` in a process that has this mutant; the constant `false` without the feature `mutants`.
 ///
-/// Each name stands at one place in the sources.
+/// Each name occurs at one place in the sources.
 #[cfg(feature = "mutants")]
 #[doc(hidden)]
 #[macro_export]
@@ -20,7 +20,7 @@ macro_rules! mutant {
 
 /// `true` in a process that has this mutant; the constant `false` without the feature `mutants`.
 ///
-/// Each name stands at one place in the sources.
+/// Each name occurs at one place in the sources.
 #[cfg(not(feature = "mutants"))]
 #[doc(hidden)]
 #[macro_export]

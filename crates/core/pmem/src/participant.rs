@@ -1,70 +1,76 @@
 //! Participants: the threads that are inside operations on a pool, each with a slot of the pool's
-//! table (table.rs).
+//! table (`table.rs`).
 //!
 //! ```text
 //! byte  0        8        16       24 .. 63   64       72       80       88 .. 127
 //! 0     readied  lease    deferred zero       log: kind, and up to four words
 //! ```
 //!
-//! * `readied` is the generation in which the slot was last readied. In any other one the slot is
-//!   not in use: its threads are dead.
-//! * `lease` says which thread has the slot, and whether it is pinned. Bits 0..46 the *version*,
-//!   bit 47 *pinned*, bits 48..63 the epoch that the thread has announced, modulo 2^16; zero while
-//!   it is not pinned.
-//! * `deferred` is zero, or names work that the thread has deferred to its next operation. It is
-//!   done before the epoch is raised ([`Guard::defer`]). The thread writes it, and whoever
-//!   raises the epoch clears it. Recovery never reads it.
-//! * the log, on a line of its own, belongs to the allocator (alloc/exchange.rs).
+//! * `readied` is the generation in which the slot was last prepared for use. In any other
+//!   generation the slot is not in use: its threads are dead.
+//! * `lease` says which thread has the slot, and whether it is pinned. Bits 0..46 are the
+//!   *version*, bit 47 is *pinned*, bits 48..63 are the epoch that the thread has announced, modulo
+//!   2^16 (zero while it is not pinned).
+//! * `deferred` is zero, or names work that the thread has deferred to its next operation. The work
+//!   is done before the epoch is raised ([`Guard::defer`]). The thread writes the word, and a
+//!   thread that raises the epoch clears it. Recovery never reads it.
+//! * the log, on a line of its own, belongs to the allocator (`alloc/exchange.rs`).
 //!
 //! # Leases
 //!
-//! A thread takes a slot when it pins and has none, and keeps it in mind. While it is not pinned,
-//! another thread may take the slot. So an idle thread holds nothing, and there are as many slots
-//! as threads that are inside operations at once. The lease is one word, and each change of it
-//! decides alone:
+//! A thread takes a slot when it pins and has none, and remembers the slot. While the thread is not
+//! pinned, another thread may take the slot. So an idle thread holds nothing, and the table needs
+//! as many slots as threads are inside operations at once. The lease is one word, and each change
+//! of it takes effect at once:
 //!
-//! | change | from | to | who | ordering |
+//! | change | from | to | thread | ordering |
 //! | --- | --- | --- | --- | --- |
 //! | pin | version | the same, pinned, epoch | the thread that has that version, by CAS | acquire, full barrier |
 //! | unpin | version, pinned, epoch | version | the pinned thread, by a store | release |
-//! | take | version | the next one, pinned, epoch | any thread, by CAS | acquire, full barrier |
+//! | take | version | the next version, pinned, epoch | any thread, by CAS | acquire, full barrier |
 //!
 //! * A pin fails exactly if another thread has taken the slot. Then the thread takes another slot.
-//! * A nested pin finds its own version, pinned: nobody else changes the word then, so it need
-//!   not be atomic.
-//! * Only a pinned thread touches what belongs to the slot: [`Local`], the log, the partition of
-//!   descriptors, `deferred`. All of that stays with the slot, and the next thread goes on with it.
-//!   An unpin releases it, a pin or take acquires it.
-//! * A thread that stops for ever while it is pinned keeps its slot, and holds back the epoch,
-//!   until the pool is opened again.
-//! * The version wraps at 2^47. A thread that sleeps while its slot is taken exactly so often
-//!   would believe that it has the slot: at 10 million takes a second, after 163 days of them.
-//! * The epoch is announced modulo 2^16. A thread may stop between its load of the epoch and its
-//!   announcement, while the epoch rises 65,535 times: then the announcement seems to be of the
-//!   epoch to come, and lets the epoch rise twice. So a thread looks at the epoch again behind its
-//!   announcement. If that is far behind, it lets go of the slot, which nobody has seen it use, and
-//!   begins again. Of a thread that goes on, whoever sees the announcement knows which epoch it
-//!   means, and the epoch rises once more at most after that.
+//! * A nested pin finds its own version, pinned. No other thread changes the word then, so the pin
+//!   need not be atomic.
+//! * Only a pinned thread uses the data of the slot: `Local`, the log, the partition of
+//!   descriptors, `deferred`. The data stays with the slot, and the next thread continues with it.
+//!   An unpin releases it; a pin or take acquires it.
+//! * A thread that stalls forever while it is pinned keeps its slot, and stops the epoch, until the
+//!   pool is opened again.
+//! * The version wraps at 2^47. If a thread sleeps while its slot is taken exactly so often, it
+//!   takes the slot for its own: after 163 days at 10 million takes a second.
+//! * The epoch is announced modulo 2^16. A thread may stall between its load of the epoch and its
+//!   announcement, while the epoch rises 65,535 times. Then the announcement looks like one of the
+//!   next epoch, and lets the epoch rise twice. So a thread loads the epoch again after its
+//!   announcement. If the announcement is far behind, the thread withdraws it, before it has used
+//!   the slot, and starts again. If it is not far behind, other threads know which epoch it means,
+//!   and the epoch rises once more at most.
 //!
 //! # Which slot is taken
 //!
-//! In this order: one whose thread has ended ([`Slots`] has a bit for it); one that was never used
-//! in this generation; any that is not pinned, from a rotating start. If all are pinned, the table
-//! grows.
+//! A thread tries, in this order: a slot whose thread has ended (`Slots` has a bit for it); a slot
+//! that was never used in this generation; any slot that is not pinned, from a rotating start. If
+//! all slots are pinned, the table grows.
 //!
-//! A slot that was never used is readied by one thread: `lease` and `deferred` are cleared of what
-//! the medium may hold; then `readied` is stored; then the count of slots ever claimed (control
-//! page) is raised and durable, since recovery looks at no slot beyond. Only then it is taken. A
-//! thread that stops in between holds nothing back, since a slot counts only when it is readied.
+//! One thread prepares a slot that was never used:
+//!
+//! | step | what is written | a crash leaves |
+//! | --- | --- | --- |
+//! | 1 | `lease` and `deferred` := 0, over what the medium may hold | a slot that is not in use |
+//! | 2 | `readied` := this generation | the same: the next generation is another one |
+//! | 3 | the count of claimed slots (control page) rises above the slot, durable | a count that makes recovery read the slot too |
+//!
+//! Only then a thread takes the slot, since recovery reads no slot beyond the count. A thread that
+//! stalls in between delays no other thread, since a slot counts only when `readied` is written.
 //!
 //! # Threads that end
 //!
 //! A thread that ends marks its slots in process memory, and writes nothing to the pool. A guard
-//! may outlive that, in another of the thread's destructors; its slot stays pinned until it goes. A
-//! guard that is leaked keeps its slot, and its epoch.
+//! may outlive that, in another destructor of the thread; its slot stays pinned until the guard is
+//! dropped. A guard that is leaked keeps its slot, and its epoch.
 //!
-//! A child that is forked has the claims of the thread that forked, but not the pool's file: it
-//! gives nothing back, and is refused a guard. (Anonymous memory it has as its own.)
+//! A forked child has the leases of the thread that forked, but not the pool's file: it frees
+//! nothing, and it gets no guard. (It has its own copy of anonymous memory.)
 
 use std::sync::atomic::Ordering;
 
@@ -86,8 +92,8 @@ pub(crate) const LOG_AT: u64 = 64;
 
 const _: () = assert!(PARTICIPANT_BYTES == 128 && LOG_AT == 64);
 
-/// An announcement that is so many epochs late is withdrawn; one that is less late is told from
-/// that of any epoch to which the global one can rise meanwhile.
+/// An announcement that is so many epochs late is withdrawn. If it is less late, it differs from an
+/// announcement of any epoch to which the global epoch can rise meanwhile.
 const TOO_LATE: u64 = 1 << 15;
 
 impl<D: Domain> Pool<D> {
@@ -99,30 +105,30 @@ impl<D: Domain> Pool<D> {
         self.word(self.slot_off(slot) + LEASE_AT)
     }
 
-    /// The word of a slot, by its offset, that names its thread's deferred work.
+    /// The word that names the deferred work of the slot at `slot_off`.
     #[inline(always)]
     pub(crate) fn deferred_at(&self, slot_off: u64) -> Word<'_, D> {
         self.word(slot_off + DEFERRED_AT)
     }
 
-    /// The lease of a slot, by its offset.
+    /// The lease of the slot at `slot_off`.
     #[inline(always)]
     pub(crate) fn lease_at(&self, slot_off: u64) -> Word<'_, D> {
         self.word(slot_off + LEASE_AT)
     }
 
-    /// A word of the log of `slot`, which stands while an exchange does.
+    /// A word of the log of `slot`, which is in use during an exchange.
     pub(crate) fn slot_log(&self, slot: usize, index: u64) -> Word<'_, D> {
         self.word(self.slot_off(slot) + LOG_AT + index * 8)
     }
 
-    /// Whether the slot at that offset was readied in this generation.
+    /// Whether the slot at `slot_off` was prepared in this generation.
     pub(crate) fn is_readied_at(&self, slot_off: u64) -> bool {
-        // Acquire: what an earlier generation has left in the lease is gone.
+        // Acquire: the lease no longer has the content of an earlier generation.
         self.word(slot_off).load(Ordering::Acquire) == u64::from(self.generation())
     }
 
-    /// Pins the calling thread, in a slot of its own.
+    /// Pins the calling thread, in a slot that no other thread has.
     #[inline(always)]
     pub(crate) fn pin_slot(&self) -> Result<Guard<'_, D>> {
         let lease = lease::last();
@@ -134,7 +140,7 @@ impl<D: Domain> Pool<D> {
         self.pin_anew()
     }
 
-    /// Whether the calling thread has pinned this pool last, so that it may use it.
+    /// Whether this is the pool that the calling thread has pinned last: then it may use the pool.
     #[inline(always)]
     pub(crate) fn is_last_used(&self) -> bool {
         lease::last().uid == self.uid()
@@ -143,12 +149,12 @@ impl<D: Domain> Pool<D> {
     /// Pins by a lease of this pool, unless another thread has taken the slot.
     #[inline(always)]
     fn pin_leased(&self, lease: &Lease) -> Option<Guard<'_, D>> {
-        // SAFETY: the lease is one of this pool's, since no other ever has its uid. The word lies
-        // in its mapping and is only accessed atomically; the `Local` is one of its `Slots`. Both
-        // live as long as the pool.
+        // SAFETY: the lease is of this pool, since no other pool ever has its uid. The word lies in
+        // the pool's mapping and is only accessed atomically; the `Local` belongs to the pool's
+        // `Slots`. Both live as long as the pool.
         let (word, local) = unsafe { (&*lease.word, &*lease.local) };
-        // Relaxed, and not observed: what this thread does not know, the CAS tells; what it knows,
-        // nobody changes.
+        // Relaxed, and not observed: if the value is old, the CAS fails; if this thread is pinned,
+        // no other thread changes it.
         let found = word.load(Ordering::Relaxed);
         let word = Word::new(word);
         if found == lease.version {
@@ -164,7 +170,7 @@ impl<D: Domain> Pool<D> {
         Some(Guard::new(self, local, word))
     }
 
-    /// Pins the calling thread by the lease `word`, which holds `found`, in `version`; none if
+    /// Pins the calling thread in `version`, by the lease `word`, which held `found`. None if
     /// another thread has changed the lease.
     #[inline(always)]
     fn announce(&self, word: Word<'_, D>, found: u64, version: u64) -> Option<()> {
@@ -172,8 +178,8 @@ impl<D: Domain> Pool<D> {
         loop {
             let epoch = global.load(Ordering::Relaxed);
             word.compare_exchange_transient(found, version | announced(epoch)).ok()?;
-            // Behind the full barrier: no advance that misses the announcement begins in a later
-            // epoch.
+            // After the full barrier: an advance that misses the announcement began in the epoch
+            // that is loaded here, or before.
             if global.load_unobserved().wrapping_sub(epoch) < TOO_LATE {
                 return Some(());
             }
@@ -181,8 +187,8 @@ impl<D: Domain> Pool<D> {
         }
     }
 
-    /// The thread's lease of this pool is not that of the pool used last, or it has none, or its
-    /// slot was taken.
+    /// Pins a thread that has used another pool last, or has no lease of this pool, or whose slot
+    /// was taken.
     #[cold]
     #[inline(never)]
     fn pin_anew(&self) -> Result<Guard<'_, D>> {
@@ -218,7 +224,7 @@ impl<D: Domain> Pool<D> {
                 self.slots.ended.clear(guard.slot());
                 return Ok(guard);
             }
-            // At most once for each segment.
+            // The loop ends: the table grows at most once for each segment.
             self.grow_table(seen)?;
         }
     }
@@ -227,18 +233,18 @@ impl<D: Domain> Pool<D> {
         self.slots.ended.slots(self.participants_high()).find_map(|slot| self.take(slot))
     }
 
-    /// Readies a slot of the first `slots`, and takes it.
+    /// Prepares a slot of the first `slots`, and takes it.
     fn take_new(&self, slots: usize) -> Option<Guard<'_, D>> {
         loop {
-            // Relaxed: only that each number is drawn once matters.
+            // Relaxed: it only matters that each number is drawn once.
             let (order, readied) = (Ordering::Relaxed, &self.slots.readied);
             let draw = |slot| (slot < slots).then_some(slot + 1);
             let slot = readied.fetch_update(order, order, draw).ok()?;
             self.slot_lease(slot).store_transient(0);
             self.deferred_at(self.slot_off(slot)).store_transient(0);
-            // Release: who sees the slot readied sees nothing of an earlier life.
+            // Release: a thread that sees this sees no content of an earlier generation.
             self.slot_readied(slot).store(u64::from(self.generation()), Ordering::Release);
-            // Before anyone is pinned here: who raises the epoch looks at no slot beyond.
+            // Before a thread is pinned here: a thread that raises the epoch reads no slot beyond.
             self.raise_high(slot as u64 + if mutant!("not-counted") { 0 } else { 1 });
             if let Some(guard) = self.take(slot) {
                 return Some(guard);
@@ -248,7 +254,7 @@ impl<D: Domain> Pool<D> {
 
     fn take_idle(&self) -> Option<Guard<'_, D>> {
         let high = self.participants_high();
-        // Relaxed: any start will do.
+        // Relaxed: any start is good.
         let start = self.slots.turn.fetch_add(1, Ordering::Relaxed);
         (0..high).find_map(|turn| self.take((start + turn) % high))
     }
@@ -275,14 +281,14 @@ impl<D: Domain> Pool<D> {
         Some(Guard::new(self, local, word))
     }
 
-    /// Lets go of the slabs from which threads allocated that have ended; whether there were any.
-    pub(crate) fn let_go_of_ended_slabs(&self) -> bool {
+    /// Releases the slabs of threads that have ended; returns whether there were any.
+    pub(crate) fn release_ended_slabs(&self) -> bool {
         let slots = self.slots.with_slabs.slots(self.participants_high());
-        slots.filter(|&slot| self.slots.ended.has(slot) && self.let_go_of_slabs(slot)).count() > 0
+        slots.filter(|&slot| self.slots.ended.has(slot) && self.release_slabs_of(slot)).count() > 0
     }
 
     #[cold]
-    fn let_go_of_slabs(&self, slot: usize) -> bool {
+    fn release_slabs_of(&self, slot: usize) -> bool {
         let Some(guard) = self.take(slot) else { return false };
         self.slots.with_slabs.clear(slot);
         for (class, claim) in guard.local().slabs.take() {
@@ -291,8 +297,8 @@ impl<D: Domain> Pool<D> {
         true
     }
 
-    /// How many threads have a slot now: those that are pinned, and those that were and may be
-    /// again.
+    /// How many threads have a slot now: threads that are pinned, and threads that were pinned and
+    /// have not ended.
     pub fn participants_claimed(&self) -> usize {
         let is_claimed = |&(slot, off): &(usize, u64)| {
             let is_pinned = self.lease_at(off).load(Ordering::Acquire) & PINNED != 0;
@@ -301,14 +307,14 @@ impl<D: Domain> Pool<D> {
         self.used_slots().enumerate().filter(is_claimed).count()
     }
 
-    /// Forgets the slots of earlier generations, once their deferred work is settled, but
-    /// not those that threads of this one use. Only while nobody else readies a slot.
+    /// Forgets the slots of earlier generations, after their deferred work is settled, and keeps
+    /// the slots that threads of this generation use. No other thread may prepare a slot meanwhile.
     pub fn reset_participants(&self) {
         self.used_slots()
             .filter(|&off| !self.is_readied_at(off))
             .for_each(|off| self.deferred_at(off).store_transient(0));
         let readied = self.slots.readied.load(Ordering::Acquire) as u64;
-        // Not flushed: a recovery that looks at more slots finds nothing in them.
+        // Not flushed: a recovery that reads more slots finds nothing in them.
         self.word(PARTICIPANTS_HIGH_OFF).store(readied, Ordering::Release);
     }
 }

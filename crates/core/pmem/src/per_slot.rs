@@ -1,9 +1,9 @@
 //! Process memory of participants: one value for each slot, made as the table of participants
 //! grows.
 //!
-//! The values of the first segment are made at once, those of another when one of them is first
-//! asked for. Two threads may make the same segment; the one whose CAS comes second drops what it
-//! made. No thread waits.
+//! The values of the first segment are made at once. The values of another segment are made when
+//! one of them is first used. Two threads may make the same segment; the thread whose CAS comes
+//! second drops its values. No thread waits.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -23,7 +23,7 @@ fn boxed<T: Default>(count: usize) -> Box<[T]> {
 }
 
 impl<T: Default> PerSlot<T> {
-    /// Values for the `first` slots of the first segment; more come as they are asked for.
+    /// Values for the `first` slots of the first segment; more are made as they are used.
     pub(crate) fn new(first: usize) -> Self {
         Self { first: boxed(first), more: Default::default() }
     }
@@ -41,7 +41,7 @@ impl<T: Default> PerSlot<T> {
     fn far(&self, slot: usize) -> &T {
         let place = slot_place(slot, self.first.len());
         let segment = &self.more[place.segment];
-        // Acquire: with the CAS below, which publishes the values.
+        // Acquire: pairs with the CAS below, which publishes the values.
         let mut found = segment.load(Ordering::Acquire);
         if found.is_null() {
             let made = Box::into_raw(boxed::<T>(place.slots));
@@ -56,8 +56,8 @@ impl<T: Default> PerSlot<T> {
                 }
             };
         }
-        // SAFETY: a segment that is there has a value for each of its slots, and stays until this
-        // object is dropped; `slot_place` says which of them is that of the slot.
+        // SAFETY: a segment has a value for each of its slots, and stays until this object is
+        // dropped; `slot_place` returns the number of the slot's value.
         unsafe { &*found.add(place.index) }
     }
 }
@@ -68,7 +68,7 @@ impl<T> Drop for PerSlot<T> {
             let values = std::mem::replace(values.get_mut(), ptr::null_mut());
             if !values.is_null() {
                 let values = ptr::slice_from_raw_parts_mut(values, self.first.len() << segment);
-                // SAFETY: the segment was made in `far`, by `Box::into_raw`, with so many values.
+                // SAFETY: `far` made the segment, by `Box::into_raw`, with this number of values.
                 drop(unsafe { Box::from_raw(values) });
             }
         }

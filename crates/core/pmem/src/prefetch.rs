@@ -1,6 +1,6 @@
-//! Asking for a line ahead of its use. A hint: any address will do, and nothing is changed.
+//! Prefetches. A prefetch is a hint: the address may be any, and nothing is changed.
 
-/// Asks for the line at `address`, to be read.
+/// Prefetches the line at `address` for a read.
 #[inline(always)]
 pub fn for_read(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
@@ -12,11 +12,11 @@ pub fn for_read(address: *const u8) {
     let _ = address;
 }
 
-/// Asks for the line at `address`, to be written: no other core keeps a copy.
+/// Prefetches the line at `address` for a write: no other core keeps a copy.
 #[inline(always)]
 pub fn for_write(address: *const u8) {
-    // In assembler: without a target feature that not every processor has, the intrinsic asks for
-    // a copy to be read. Where the instruction means nothing it does nothing.
+    // In assembler: without a target feature, which not every processor has, the intrinsic
+    // prefetches for a read. On a processor without the instruction, it does nothing.
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch of any address is harmless.
     unsafe {

@@ -1,50 +1,52 @@
 //! Restricted transactional memory (RTM, Intel TSX): short sections that the processor commits as a
-//! whole or not at all, where it has them.
+//! whole or not at all.
 //!
-//! It never *has* to commit one: a conflict, a line too many, an interrupt or a system call aborts.
-//! So every user needs another way to its end, after a bounded number of attempts. A write-back
-//! aborts a transaction, too, so nothing in one is durable until it is written back behind it.
+//! The processor never *has* to commit a transaction: a conflict, one line too many, an interrupt
+//! or a system call aborts it. So every user needs another way to finish, after a bounded number of
+//! attempts. A write-back aborts a transaction, too. So the stores of a transaction are durable
+//! only after a write-back that follows it.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// The processor took back what the section did.
+/// The processor has undone the section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Aborted;
 
-/// 0 until the processor was asked; then [`NO`] or [`YES`]. Nobody waits for another's answer: who
-/// sees 0 asks too. Relaxed suffices: the answer is all there is to it.
+/// 0 until the processor was tested; then [`NO`] or [`YES`]. A thread that sees 0 tests it too, so
+/// no thread waits. Relaxed suffices: no other data depends on the result.
 static FOUND: AtomicU8 = AtomicU8::new(0);
 const NO: u8 = 1;
 const YES: u8 = 2;
 
-/// Whether the processor has RTM, and lets transactions commit; many have it switched off, so that
-/// each aborts. Tried once in a process.
+/// Whether the processor has RTM and commits transactions. On many processors RTM is switched off,
+/// and each transaction aborts. Tested once in a process.
 #[inline]
 pub fn is_available() -> bool {
     match FOUND.load(Ordering::Relaxed) {
-        0 => ask(),
+        0 => test(),
         found => found == YES,
     }
 }
 
 #[cold]
-fn ask() -> bool {
-    /// How often it is tried.
+fn test() -> bool {
+    /// How many transactions are tried.
     const ATTEMPTS: usize = 64;
     let available = imp::is_supported() && (0..ATTEMPTS).any(|_| imp::attempt(|| ()).is_ok());
     let answer = if available { YES } else { NO };
-    // Chance may answer two threads differently; the first answer stands.
+    // Two threads may find different results by chance; the first result is kept.
     match FOUND.compare_exchange(0, answer, Ordering::Relaxed, Ordering::Relaxed) {
         Ok(_) => available,
         Err(found) => found == YES,
     }
 }
 
-/// Runs `work` in a transaction. If it is aborted, nothing that it wrote was ever there.
+/// Runs `work` in a transaction. If it aborts, no other thread ever sees a store of it.
 ///
-/// All that other threads do to the lines that `work` read or wrote comes before or after it.
-/// `work` should be short, and do nothing but read and write memory: a system call in it aborts, so
-/// does an allocation that needs one. Always [`Aborted`] where RTM is not available.
+/// The transaction is atomic for other threads: their accesses to the lines that `work` read or
+/// wrote come before or after it. `work` should be short, and only read and write memory: a system
+/// call in it aborts, and so does an allocation that needs one. Always [`Aborted`] where RTM is not
+/// available.
 #[inline]
 pub fn attempt<R>(work: impl FnOnce() -> R) -> Result<R, Aborted> {
     if is_available() { imp::attempt(work) } else { Err(Aborted) }
@@ -56,7 +58,7 @@ mod imp {
 
     use super::Aborted;
 
-    /// What the status register holds behind `xbegin` in a transaction that has begun.
+    /// The content of the status register after `xbegin`, in a transaction that has begun.
     const BEGUN: u32 = u32::MAX;
 
     pub fn is_supported() -> bool {
@@ -66,17 +68,17 @@ mod imp {
     #[inline]
     pub fn attempt<R>(work: impl FnOnce() -> R) -> Result<R, Aborted> {
         let mut status = BEGUN;
-        // SAFETY: the processor has RTM (`is_available` asked). An abort comes back here, to the
-        // label, with all registers but the status and all memory as they were before `xbegin`: to
-        // the program it is as if the instruction had only ever returned that status.
+        // SAFETY: the processor has RTM (`is_available` has tested it). An abort returns to the
+        // label here, with all memory and all registers except the status as they were before
+        // `xbegin`. For the program, the instruction has just returned that status.
         unsafe { asm!("xbegin 2f", "2:", inout("eax") status) };
         if status != BEGUN {
             return Err(Aborted);
         }
         let result = work();
-        // SAFETY: in the transaction that was begun above. (If `work` unwinds it does not come
-        // here: the transaction goes on until something aborts it, the next interrupt at the
-        // latest, and then the thread is at the label above, as if nothing had been.)
+        // SAFETY: in the transaction that was begun above. (If `work` unwinds, this is not reached.
+        // The transaction continues until something aborts it, at the latest the next interrupt.
+        // Then the thread is at the label above, and all stores are undone.)
         unsafe { asm!("xend") };
         Ok(result)
     }

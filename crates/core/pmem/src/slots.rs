@@ -1,4 +1,5 @@
-//! The slots of participants in process memory: caches, which threads leave to each other.
+//! The slots of participants in process memory: the caches of each slot. A thread that takes a slot
+//! takes over its caches.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -10,40 +11,40 @@ use crate::limbo::SpareNodes;
 use crate::per_slot::PerSlot;
 use crate::sys::{Mapping, Process};
 
-/// What a thread may take of the reserve: the last chunks of a pool.
+/// Whether a thread may use the reserve: the last chunks of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ReserveAccess {
-    /// It takes what there is.
+    /// It may use it.
     #[default]
     Any,
-    /// It leaves the reserve to those who give room back.
+    /// It may not use it: the reserve is for operations that give room back.
     Without,
-    /// It is giving room back, and may use the reserve for that.
+    /// It gives room back, and may use the reserve for that.
     With,
 }
 
-/// What belongs to a slot in process memory: caches, rebuilt at will. Only the thread that is
-/// pinned in the slot touches it.
+/// The data of a slot in process memory: caches, which can be rebuilt. Only the thread that is
+/// pinned in the slot uses it.
 #[derive(Debug)]
 pub(crate) struct Local {
-    /// Which slot that is.
+    /// The number of the slot.
     pub slot: usize,
     /// How many guards the thread holds.
     pub pins: Cell<u64>,
-    /// Where damage has led the thread since it was pinned.
+    /// The first offset at which the thread has found damage since it was pinned.
     pub damage: Cell<Option<u64>>,
-    /// What the thread may take of the last chunks.
+    /// Whether the thread may use the last chunks.
     pub reserve_access: Cell<ReserveAccess>,
-    /// Blocks that were retired by way of this slot since the last collection.
+    /// Blocks that were retired in this slot since the last collection.
     pub retired: Cell<usize>,
-    /// What their nodes in limbo are made from.
+    /// Nodes of limbo that are used again.
     pub spare: SpareNodes,
     /// The slabs that the thread allocates from.
     pub slabs: SlabCache,
 }
 
 impl Local {
-    /// Keeps the first that was found: what follows may follow from it.
+    /// Keeps the first offset that was found: later ones may follow from it.
     pub fn note_damage(&self, off: u64) {
         self.damage.set(self.damage.get().or(Some(off)));
     }
@@ -59,11 +60,11 @@ impl Local {
     }
 }
 
-// SAFETY: a `Local` is only reached through a lease of its slot by the thread that is pinned by
-// that lease; the lease's word orders the hand-over (release on unpinning, acquire on pinning).
+// SAFETY: only the thread that is pinned by the lease of a slot reaches its `Local`. The lease's
+// word orders the hand-over (release on unpinning, acquire on pinning).
 unsafe impl Sync for Local {}
 
-/// A bit for each slot; hints, which may stand too long or be missing.
+/// A bit for each slot. The bits are hints: one may be set too long, or be missing.
 #[derive(Debug)]
 pub(crate) struct Bits([AtomicU64; MAX_PARTICIPANTS / 64]);
 
@@ -72,7 +73,7 @@ impl Bits {
         Self([const { AtomicU64::new(0) }; MAX_PARTICIPANTS / 64])
     }
 
-    /// Relaxed, here and below: the lease orders what belongs to the slot.
+    /// Relaxed, here and below: the lease orders accesses to the data of a slot.
     pub fn has(&self, slot: usize) -> bool {
         self.0[slot / 64].load(Ordering::Relaxed) & 1 << (slot % 64) != 0
     }
@@ -102,21 +103,20 @@ impl Bits {
     }
 }
 
-/// The slots of a pool as the end of a thread needs them. Apart from the pool: a thread that just
-/// ends holds no handle of it, so whoever closes it with the last handle does close it.
+/// The slots of a pool, for the end of a thread. Separate from the pool: a thread that ends holds
+/// no handle of the pool, so the drop of the last handle does close the pool.
 #[derive(Debug)]
 pub(crate) struct Slots {
     /// Keeps the words of the leases mapped.
     _mapping: Mapping,
     pub locals: PerSlot<OnceLock<Box<Local>>>,
-    /// The process that has opened the pool, if a child that is forked from it has no pool of its
-    /// own.
+    /// The process that has opened the pool; none if a forked child has its own copy of the pool.
     pub process: Option<Process>,
-    /// Its thread has ended.
+    /// Slots whose thread has ended.
     pub ended: Bits,
-    /// It may keep slabs to allocate from.
+    /// Slots that may have slabs to allocate from.
     pub with_slabs: Bits,
-    /// Slots that were readied in this generation, or are about to be: all below.
+    /// All slots below this number were prepared in this generation, or will be soon.
     pub readied: AtomicUsize,
     /// Where the next search for a slot that is not pinned begins.
     pub turn: AtomicUsize,

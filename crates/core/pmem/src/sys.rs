@@ -1,4 +1,4 @@
-//! The system calls that a pool needs, each behind a safe function.
+//! The system calls that a pool needs, each in a safe function.
 
 use std::fs::File;
 use std::io;
@@ -11,11 +11,12 @@ use std::sync::{Arc, OnceLock};
 #[cfg(feature = "testing")]
 use crate::testing::refusal;
 
-/// A mapping of a file, or of anonymous memory, unmapped when the last of its clones is dropped.
+/// A mapping of a file, or of anonymous memory, unmapped when its last clone is dropped.
 ///
-/// The whole range that the pool may grow to is reserved once. Of a file, only what was
-/// allocated by [`allocate`] is ever touched, so no access faults; offsets come from words that the
-/// pool's own code has written, and a damaged one may name a place beyond, where a file faults.
+/// The whole range up to the limit of the pool's size is reserved once. Of a file, only the part
+/// that [`allocate`] has allocated is used, so no access faults. Offsets come from words that the
+/// pool's own code has written. A damaged offset may lie beyond the allocated part, where an access
+/// faults.
 #[derive(Clone, Debug)]
 pub struct Mapping {
     base: *mut u8,
@@ -35,19 +36,18 @@ unsafe impl Sync for Mapping {}
 struct Region {
     base: *mut u8,
     bytes: usize,
-    /// The only process that has the range, if a child that is forked does not inherit it.
+    /// The only process that has the range, if a forked child does not inherit it.
     process: Option<Process>,
 }
 
-// SAFETY: names a range that any thread may unmap; nothing is accessed by it.
+// SAFETY: any thread may unmap the range, and no memory is accessed through this object.
 unsafe impl Send for Region {}
 // SAFETY: as for Send.
 unsafe impl Sync for Region {}
 
 impl Mapping {
     fn map(bytes: usize, flags: i32, descriptor: i32) -> io::Result<Self> {
-        // Miri knows no such flag, and gives out what it maps at once: pools there have to be
-        // small.
+        // Miri does not know the flag, and allocates the range at once: there, pools must be small.
         let reserves_none = if cfg!(miri) { 0 } else { libc::MAP_NORESERVE };
         // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
         let base = unsafe {
@@ -74,16 +74,15 @@ impl Mapping {
         Self::map(usize_of(bytes)?, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
     }
 
-    /// Maps `file`, shared; `sync` asks for a mapping whose write-backs are durable (DAX).
+    /// Maps `file`, shared; with `sync`, write-backs through the mapping are durable (DAX).
     ///
-    /// A forked child does not inherit it: what is left in the child of a thread that was in the
-    /// middle of its work must not go on with it in the pool of its parent.
+    /// A forked child does not inherit the mapping: the child must not continue the work of its
+    /// parent's thread in its parent's pool.
     pub fn shared(file: &File, bytes: u64, sync: bool) -> io::Result<Self> {
         let flags =
             if sync { libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC } else { libc::MAP_SHARED };
         let mapping = Self::map(usize_of(bytes)?, flags, file.as_raw_fd())?;
-        // SAFETY: advice on a mapping that was just made; it changes what a fork copies, and no
-        // content.
+        // SAFETY: advice on a new mapping. It changes what a fork copies, and no content.
         check(unsafe { libc::madvise(mapping.base.cast(), mapping.bytes, libc::MADV_DONTFORK) })?;
         Ok(mapping)
     }
@@ -100,31 +99,29 @@ impl Mapping {
         self.bytes as u64
     }
 
-    /// Asks for huge pages behind the range from the byte `from` on, a multiple of pages, where the
-    /// system allows it.
+    /// Requests huge pages for the range from byte `from` on, a multiple of pages, where the system
+    /// allows them.
     pub fn advise_huge_pages(&self, from: usize) {
         if cfg!(miri) {
             return;
         }
         let from = from.min(self.bytes);
-        // SAFETY: advice on a part of a mapping that this object keeps changes no content. A
+        // SAFETY: the advice is on a part of this object's mapping, and changes no content. A
         // refusal leaves small pages, which is no error.
         unsafe {
             libc::madvise(self.base.add(from).cast(), self.bytes - from, libc::MADV_HUGEPAGE);
         }
     }
-}
 
-impl Mapping {
-    /// Returns the memory of `bytes` bytes from `from`, of a mapping of anonymous memory, to the
-    /// system; they read as zero. Both are multiples of pages. False if the range does not lie in
+    /// Returns the memory of `bytes` bytes from `from` to the system, in a mapping of anonymous
+    /// memory; they read as zero. Both are multiples of pages. False if the range does not lie in
     /// the mapping.
     pub fn discard(&self, from: u64, bytes: u64) -> io::Result<bool> {
         if from > self.bytes() || bytes > self.bytes() - from {
             return Ok(false);
         }
-        // SAFETY: the range lies in the mapping. Its content becomes zero, as a store to words
-        // would make it: who calls this holds the chunks there, and nobody else looks at them.
+        // SAFETY: the range lies in the mapping. Its content becomes zero, as by stores to words:
+        // the caller holds the chunks there, and no other thread reads them.
         check(unsafe {
             libc::madvise(self.base.add(from as usize).cast(), bytes as usize, libc::MADV_DONTNEED)
         })?;
@@ -134,7 +131,7 @@ impl Mapping {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // Elsewhere there may be something else in its place.
+        // Another process may have another mapping at this address.
         if !self.process.is_none_or(Process::is_this) {
             return;
         }
@@ -144,19 +141,19 @@ impl Drop for Region {
     }
 }
 
-/// A process, told from the children that are forked from it.
+/// A process, which differs from its forked children.
 ///
-/// By its id and by a count of forks: process ids repeat in other namespaces, and the count does
-/// not rise in a child that was made past the C library.
+/// It is known by its id and by a count of forks: process ids repeat in other namespaces, and the
+/// count does not rise in a child that was not made by the C library's `fork`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process {
     id: u32,
     forks: u32,
 }
 
-/// How many forks lie between this process and the one that asked first.
+/// The number of forks between this process and the first one that called [`Process::this`].
 static FORKS: AtomicU32 = AtomicU32::new(0);
-/// Whether the count has been hooked into `fork`.
+/// Whether the count is hooked into `fork`.
 static COUNTS_FORKS: AtomicBool = AtomicBool::new(false);
 
 /// The work of [`call_in_forked_children`].
@@ -180,17 +177,18 @@ pub fn call_in_forked_children(work: fn()) {
 impl Process {
     /// The calling process.
     pub fn this() -> Self {
-        // Relaxed: if two threads hook it at once, each fork counts twice, which is as good.
+        // Relaxed: if two threads hook it at once, each fork counts twice, which does no harm.
         if !COUNTS_FORKS.load(Ordering::Relaxed) {
             // SAFETY: the function may run in a child with one thread: it adds to an atomic and
-            // sets a cell of the thread. A refusal, for want of memory, leaves the process id.
+            // sets a cell of the thread. If the call fails, for lack of memory, only the process id
+            // is left.
             unsafe { libc::pthread_atfork(None, None, Some(count_fork)) };
             COUNTS_FORKS.store(true, Ordering::Relaxed);
         }
         Self { id: std::process::id(), forks: FORKS.load(Ordering::Relaxed) }
     }
 
-    /// Whether the calling process was forked from it; past the C library, unnoticed.
+    /// Whether the calling process was forked from it by the C library's `fork`.
     pub fn has_forked(self) -> bool {
         // Relaxed: as in `is_this`.
         self.forks != FORKS.load(Ordering::Relaxed)
@@ -198,12 +196,12 @@ impl Process {
 
     /// Whether it is the calling process.
     pub fn is_this(self) -> bool {
-        // Relaxed: written in a child before it does anything else.
+        // Relaxed: a child writes it before it does anything else.
         self.forks == FORKS.load(Ordering::Relaxed) && self.id == std::process::id()
     }
 }
 
-/// Integers that may be all zero, atomically accessed.
+/// Atomic integers.
 ///
 /// # Safety
 /// All-zero bytes are a value of the type.
@@ -213,8 +211,8 @@ unsafe impl Atomic for AtomicU8 {}
 // SAFETY: an integer.
 unsafe impl Atomic for AtomicU32 {}
 
-/// Zeroed atomics whose pages cost nothing until they are touched: opening a pool must not cost
-/// what its size is. (An allocator may give zeroed memory by writing zeros.)
+/// Zeroed atomics whose pages cost nothing until they are used: the cost of opening a pool must not
+/// depend on its size. (An allocator may write the zeros of zeroed memory.)
 #[derive(Debug)]
 pub struct Zeroed<T: Atomic> {
     mapping: Mapping,
@@ -236,8 +234,8 @@ impl<T: Atomic> std::ops::Deref for Zeroed<T> {
 
     #[inline(always)]
     fn deref(&self) -> &[T] {
-        // SAFETY: the mapping has so many values of `T`, is aligned to pages, zeroed, lives as
-        // long as this object, and is only reached through this slice of atomics.
+        // SAFETY: the mapping has `count` values of `T`, is aligned to pages, zeroed, lives as long
+        // as this object, and is reached only through this slice of atomics.
         unsafe { std::slice::from_raw_parts(self.mapping.base().cast(), self.count) }
     }
 }
@@ -250,7 +248,7 @@ fn check(result: i32) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Makes what was done to names in the folder of `path` durable.
+/// Makes changes of names in the folder of `path` durable.
 pub fn sync_folder_of(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
@@ -283,7 +281,7 @@ pub fn allocate(file: &File, from: u64, to: u64) -> io::Result<()> {
 }
 
 /// Returns the room of `bytes` bytes of `file` from `from` to the file system; they read as zero,
-/// and the file keeps its length. False if the file system cannot.
+/// and the file keeps its length. False if the file system has no holes.
 pub fn punch(file: &File, from: u64, bytes: u64) -> io::Result<bool> {
     let (Ok(from), Ok(bytes)) = (i64::try_from(from), i64::try_from(bytes)) else {
         return Err(io::Error::from(io::ErrorKind::FileTooLarge));
@@ -307,15 +305,16 @@ fn file_size_limit() -> u64 {
     match check(unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, limit.as_mut_ptr()) }) {
         // SAFETY: the call succeeded, so the struct is filled.
         Ok(()) => unsafe { limit.assume_init() }.rlim_cur,
-        // The extension itself says what is wrong.
+        // The extension itself reports the error.
         Err(_) => u64::MAX,
     }
 }
 
-/// A file, and an exclusive open-file-description lock on part of it. The drop of this object
-/// releases it by name, because closing the file is not enough while a child forked by this process
-/// has its descriptors too, not yet replaced by another program. When the process dies, the kernel
-/// drops the lock with the last such descriptor: so a killed process's file stays locked while a
+/// A file, and an exclusive open-file-description lock on part of it.
+///
+/// The drop of this object releases the lock explicitly. Closing the file is not enough while a
+/// forked child of this process still has its descriptors. When the process dies, the kernel drops
+/// the lock with the last such descriptor. So the file of a killed process stays locked while a
 /// forked child of it lives.
 #[derive(Debug)]
 pub struct LockedFile {
@@ -326,7 +325,7 @@ pub struct LockedFile {
 }
 
 impl LockedFile {
-    /// Locks `bytes` bytes of `file` from `from`; none if another holds part of them.
+    /// Locks `bytes` bytes of `file` from `from`; none if another process holds part of them.
     pub fn lock(file: File, from: u64, bytes: u64) -> io::Result<Option<Self>> {
         match lock_request(&file, libc::F_WRLCK, from, bytes) {
             Ok(()) => Ok(Some(Self { file, from, bytes, process: Process::this() })),
@@ -340,9 +339,9 @@ impl LockedFile {
 
 impl Drop for LockedFile {
     fn drop(&mut self) {
-        // A child that was forked did not take it.
+        // The lock does not belong to a forked child.
         if self.process.is_this() {
-            // A refusal leaves the lock to the closing of the file.
+            // If this fails, closing the file releases the lock.
             let _ = lock_request(&self.file, libc::F_UNLCK, self.from, self.bytes);
         }
     }
@@ -357,7 +356,7 @@ impl std::ops::Deref for LockedFile {
 }
 
 fn lock_request(file: &File, kind: i32, from: u64, bytes: u64) -> io::Result<()> {
-    // SAFETY: all-zero is a valid value of this plain C struct.
+    // SAFETY: all-zero bytes are a value of this plain C struct.
     let mut request: libc::flock = unsafe { std::mem::zeroed() };
     request.l_type = kind as libc::c_short;
     request.l_whence = libc::SEEK_SET as libc::c_short;

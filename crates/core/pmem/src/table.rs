@@ -1,8 +1,9 @@
-//! The table of participants: where the slots and their descriptors lie, and how the table grows.
+//! The table of participants: the offsets of the slots and their descriptors, and the growth of the
+//! table.
 //!
-//! The first segment, of 128 slots, is part of the layout. Each further one is a span of chunks, as
-//! large as all segments before it, so that the table doubles: 256, 512, ... 8,192 slots. A word of
-//! the directory (control page) holds the offset of the span, or zero.
+//! The first segment, of 128 slots, is part of the layout. Each further segment is a span of
+//! chunks, as large as all segments before it, so the table doubles: 256, 512, ... 8,192 slots. A
+//! word of the directory (control page) holds the offset of the span, or zero.
 //!
 //! ```text
 //! byte     0                128 * slots                    2,176 * slots
@@ -11,24 +12,24 @@
 //!
 //! # Growth
 //!
-//! A thread that finds all slots pinned grows the table. It has no slot, so it has no log, and
-//! needs none: the word of the directory decides.
+//! A thread that finds all slots pinned grows the table. It has no slot, so it has no log. It needs
+//! none, since the word of the directory decides.
 //!
 //! | step | other threads | a crash leaves |
 //! | --- | --- | --- |
 //! | claims a span (chunk table, in this generation only) | | free chunks |
-//! | writes zeros, durable, with the claims and the reach of the pool | | the same |
-//! | word of the directory: 0 to the offset, by CAS | find the segment; a second grower gives its span back | either |
+//! | writes zeros, durable, with the claims and the pool's size | | the same |
+//! | word of the directory: 0 to the offset, by CAS | find the segment; a second growing thread gives its span back | either |
 //! | word of the directory, durable | do the same before they use the segment | the segment |
 //! | marks the chunks as allocated, durable | the same | the segment; recovery marks the chunks |
-//! | slots ever claimed: beyond the segments before, durable | | the segment, with slots to recover |
+//! | count of claimed slots: beyond the earlier segments, durable | | the segment, with slots to recover |
 //!
 //! So a crash leaves a whole segment or none. The table never shrinks.
 //!
-//! Recovery trusts a word of the directory only if the chunks there can be those of a segment:
+//! Recovery uses a word of the directory only if the chunks there can be those of a segment:
 //! allocated as one span of the right length, or free, or claimed by an earlier generation.
-//! Otherwise the table ends before that segment, and what refers to a descriptor behind it is
-//! damaged. `check` compares the directory with what is allocated.
+//! Otherwise the table ends before that segment, and a reference to a descriptor after it is
+//! damaged. `check` compares the directory with the allocated spans.
 
 use std::fmt::Display;
 use std::sync::atomic::Ordering;
@@ -56,11 +57,11 @@ impl<D: Domain> Pool<D> {
         self.word(SEGMENTS_OFF + segment as u64 * 8)
     }
 
-    /// The offset of a segment behind the first, if the table has it. The directory says so
-    /// durably.
+    /// The offset of a segment after the first, if the table has it. The word of the directory is
+    /// durable then.
     #[inline]
     fn segment_off(&self, segment: usize) -> Option<u64> {
-        // Acquire: who has stored it has made the word of the directory durable.
+        // Acquire: the thread that stored it has made the word of the directory durable.
         match self.segments[segment].load(Ordering::Acquire) {
             0 => self.find_segment(segment),
             off => Some(off),
@@ -70,7 +71,7 @@ impl<D: Domain> Pool<D> {
     #[cold]
     fn find_segment(&self, segment: usize) -> Option<u64> {
         let word = self.directory_word(segment);
-        // Acquire: with the CAS of the thread that has grown the table.
+        // Acquire: pairs with the CAS of the thread that has grown the table.
         let off = word.load(Ordering::Acquire);
         if off == 0 || !self.may_be_segment(segment, off) {
             return None;
@@ -101,7 +102,7 @@ impl<D: Domain> Pool<D> {
             })
     }
 
-    /// Says in the chunk table that a segment is there, durably; any thread, any number of times.
+    /// Marks the chunks of a segment as allocated, durably. Any thread may do this, many times.
     fn mark_segment(&self, segment: usize, off: u64) {
         let chunks = self.chunks_of_segment(segment);
         let Some(first) = self.geometry().chunk_of(off) else { return };
@@ -127,19 +128,19 @@ impl<D: Domain> Pool<D> {
         (0..SEGMENT_COUNT).take_while(|&segment| self.segment_off(segment).is_some()).count()
     }
 
-    /// Slots that the table has now.
+    /// The number of slots that the table has now.
     pub fn participant_slots(&self) -> usize {
         self.first_slots() << self.segment_count()
     }
 
-    /// The offset of `slot`, which the table has.
+    /// The offset of `slot`; the table must have it.
     #[inline]
     pub(crate) fn slot_off(&self, slot: usize) -> u64 {
         if slot < self.first_slots() {
             return PARTICIPANTS_OFF + slot as u64 * PARTICIPANT_BYTES;
         }
         let place = slot_place(slot, self.first_slots());
-        let off = self.segment_off(place.segment).expect("a slot that was allocated is there");
+        let off = self.segment_off(place.segment).expect("the segment of a slot exists");
         off + place.index as u64 * PARTICIPANT_BYTES
     }
 
@@ -179,7 +180,7 @@ impl<D: Domain> Pool<D> {
         of(0, first, PARTICIPANTS_OFF).chain(more)
     }
 
-    /// Adds a segment to a table of `seen` slots, unless another thread has done so.
+    /// Adds a segment to a table of `seen` slots, unless another thread has added one.
     #[cold]
     pub(crate) fn grow_table(&self, seen: usize) -> Result<()> {
         let segment = self.segment_count();
@@ -203,14 +204,14 @@ impl<D: Domain> Pool<D> {
             .map_err(|error| too_many(no_room.as_ref().unwrap_or(&error)))?;
         let off = self.geometry().chunk_off(first);
         let bytes = segment_bytes(seen);
-        // The chunks are claimed, so this thread alone reaches them.
+        // The chunks are claimed, so only this thread reaches them.
         if let Some(mut zeroed) = self.exclusive(off, bytes) {
             zeroed.zero(0, bytes as usize);
         }
         if !mutant!("segment-published-undurably") {
             self.flush(off, bytes);
         }
-        // None of these is a hole to a recovery that finds the word of the directory.
+        // So a recovery that finds the word of the directory finds no hole among the chunks.
         (first..first + chunks).for_each(|index| self.chunk_word(index).flush());
         self.flush_extent();
         D::fence();
@@ -226,7 +227,7 @@ impl<D: Domain> Pool<D> {
         Ok(())
     }
 
-    /// Raises the count of slots ever claimed to `to`, durably.
+    /// Raises the count of claimed slots to `to`, durably.
     pub(crate) fn raise_high(&self, to: u64) {
         let high = self.word(PARTICIPANTS_HIGH_OFF);
         let mut found = high.load(Ordering::Acquire);
@@ -239,10 +240,10 @@ impl<D: Domain> Pool<D> {
         self.secure_participants_high();
     }
 
-    /// Makes [`participants_high`](Self::participants_high) durable, so that a recovery looks at
-    /// every slot below it. Due before the first word that is written in a participant's part of
-    /// the pool: by whoever readies the slot, and by a thread that is about to write in the part of
-    /// another, which may have stopped in between.
+    /// Makes [`participants_high`](Self::participants_high) durable, so that a recovery reads every
+    /// slot below it. Two threads must call this before they write in a participant's part of the
+    /// pool: the thread that prepares the slot; and a thread that writes in the part of another
+    /// participant, whose thread may have stalled before its own call.
     pub fn secure_participants_high(&self) {
         self.word(PARTICIPANTS_HIGH_OFF).flush();
         D::fence();
@@ -251,7 +252,7 @@ impl<D: Domain> Pool<D> {
     /// How many slots, from the first, may have been used since the last recovery.
     pub fn participants_high(&self) -> usize {
         let high = self.word(PARTICIPANTS_HIGH_OFF).load(Ordering::Acquire) as usize;
-        // The usual case looks at no directory.
+        // The usual case does not read the directory.
         if high <= self.first_slots() { high } else { high.min(self.participant_slots()) }
     }
 }

@@ -1,5 +1,5 @@
-//! Persistent words: the only way to store into a pool, with [`Reservation`](crate::Reservation)
-//! for blocks that nobody else can see yet.
+//! Persistent words. All stores into a pool go through a word, except those into a
+//! [`Reservation`](crate::Reservation): a block that no other thread can see yet.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence, fence};
@@ -28,8 +28,8 @@ impl<D> Copy for Word<'_, D> {}
 const _: () = assert!(cfg!(target_endian = "little"), "pool words are little-endian");
 
 /// A full barrier between a read-modify-write that this thread has just done and all its later
-/// loads. On x86-64 the locked instruction has been that barrier already; elsewhere, and in the
-/// language, even a sequentially consistent one is none for loads that are not.
+/// loads. On x86-64 the locked instruction already is that barrier. Elsewhere, and in the language,
+/// a sequentially consistent read-modify-write does not order later loads that are weaker.
 #[inline(always)]
 pub(crate) fn barrier_after_swap() {
     if cfg!(target_arch = "x86_64") {
@@ -59,7 +59,7 @@ impl<'pool, D: Domain> Word<'pool, D> {
         self.word.load(order)
     }
 
-    /// Stores the word. Not durable before [`flush`](Self::flush) and [`Domain::fence`].
+    /// Stores the word. Durable after [`flush`](Self::flush) and [`Domain::fence`].
     #[inline(always)]
     pub fn store(self, value: u64, order: Ordering) {
         if D::admit_store(self.address(), 8) {
@@ -67,26 +67,26 @@ impl<'pool, D: Domain> Word<'pool, D> {
         }
     }
 
-    /// Replaces `current` by `new`; what the word held, as `Ok` if it was `current`.
+    /// Replaces `current` by `new`; returns the former value, as `Ok` if it was `current`.
     ///
-    /// Sequentially consistent, also when it fails: of two threads that each change one word and
-    /// then look at the other's, by this or by such a load, one sees the other's change (a decided
-    /// status and a reference that comes late; `crates/testing/models/src/late.rs`). A success
-    /// publishes what this thread wrote before; either acquires what the writer of the found value
-    /// published.
+    /// Sequentially consistent, also when it fails. Suppose that two threads each change one word
+    /// and then read the other's word, by this function or by a sequentially consistent load. Then
+    /// one of them sees the other's change (a decided status and a late reference;
+    /// `crates/testing/models/src/late.rs`). A success is a release of this thread's earlier
+    /// writes. Both results acquire what the writer of the found value has released.
     #[inline(always)]
     pub fn compare_exchange(self, current: u64, new: u64) -> Result<u64, u64> {
         if D::admit_swap(self.address()) {
             self.word.compare_exchange(current, new, Ordering::SeqCst, Ordering::SeqCst)
         } else {
-            // A killed thread's destructors believe that they went on, so that they come to an end.
+            // The destructors of a killed thread see a success, so that they finish.
             Ok(current)
         }
     }
 
-    /// As [`compare_exchange`](Self::compare_exchange), for a word that recovery never reads (a
-    /// lease): it is not part of what durability costs. The full barrier orders a success before
-    /// all later loads of this thread.
+    /// Like [`compare_exchange`](Self::compare_exchange), for a word that recovery never reads (a
+    /// lease), so it does not count as a cost of durability. The full barrier orders a success
+    /// before all later loads of this thread.
     #[inline(always)]
     pub(crate) fn compare_exchange_transient(self, current: u64, new: u64) -> Result<u64, u64> {
         if !D::admit_transient_store(self.address()) {
@@ -97,8 +97,8 @@ impl<'pool, D: Domain> Word<'pool, D> {
         found
     }
 
-    /// Loads a word, relaxed, of which this thread knows enough: only it changes the word now, or
-    /// any late value will do. Tests do not observe it.
+    /// Loads a word, relaxed, if only this thread changes the word now, or if an old value is good
+    /// enough. Tests do not observe it.
     #[inline(always)]
     pub(crate) fn load_unobserved(self) -> u64 {
         self.word.load(Ordering::Relaxed)
@@ -112,25 +112,25 @@ impl<'pool, D: Domain> Word<'pool, D> {
         }
     }
 
-    /// Adds `number`, wrapping around, and returns what the word held; acquire and release.
+    /// Adds `number`, wrapping around, and returns the former value; acquire and release.
     #[inline(always)]
     pub fn fetch_add(self, number: u64) -> u64 {
         self.change(|word| word.fetch_add(number, Ordering::AcqRel))
     }
 
-    /// Clears the bits that `mask` lacks and returns what the word held; acquire and release.
+    /// Clears the bits that `mask` lacks and returns the former value; acquire and release.
     #[inline]
     pub fn fetch_and(self, mask: u64) -> u64 {
         self.change(|word| word.fetch_and(mask, Ordering::AcqRel))
     }
 
-    /// Sets the bits of `mask` and returns what the word held; acquire and release.
+    /// Sets the bits of `mask` and returns the former value; acquire and release.
     #[inline]
     pub fn fetch_or(self, mask: u64) -> u64 {
         self.change(|word| word.fetch_or(mask, Ordering::AcqRel))
     }
 
-    /// Changes the word, unless a test has killed the thread; what the word held.
+    /// Changes the word, unless a test has killed the thread; returns the former value.
     #[inline(always)]
     fn change(self, change: impl FnOnce(&AtomicU64) -> u64) -> u64 {
         if D::admit_swap(self.address()) {
@@ -148,7 +148,7 @@ impl<'pool, D: Domain> Word<'pool, D> {
         unsafe { D::write_back(std::ptr::from_ref(self.word).cast()) }
     }
 
-    /// Fetches the word's line to be written, while other work goes on.
+    /// Prefetches the word's line for a write.
     #[inline(always)]
     pub fn prefetch_for_write(self) {
         prefetch::for_write(std::ptr::from_ref(self.word).cast());
@@ -166,7 +166,7 @@ pub const NOTHING_BYTES: u64 = 4096;
 static NOTHING: [AtomicU64; NOTHING_BYTES as usize / 8] =
     [const { AtomicU64::new(0) }; NOTHING_BYTES as usize / 8];
 
-/// Neighbouring words of a pool, to be read; checked once to lie in the pool.
+/// Neighbouring words of a pool, for reads. It is checked once that they lie in the pool.
 #[derive(Debug)]
 pub struct Words<'pool, D> {
     words: &'pool [AtomicU64],
@@ -187,14 +187,15 @@ impl<'pool, D: Domain> Words<'pool, D> {
         Self { words, domain: PhantomData }
     }
 
-    /// Zeros, for a node to which damage leads.
+    /// Zeros, in place of a node at a damaged offset.
     #[inline(always)]
     pub fn nothing() -> Self {
         Self::new(&NOTHING)
     }
 
-    /// Loads word `index`. Only damage leads beyond the end: then it is zero, and the calling
-    /// thread's [`Guard::damage`](crate::Guard::damage) names where these words are.
+    /// Loads word `index`. An index beyond the end comes from damaged data: then the result is
+    /// zero, and the calling thread's [`Guard::damage`](crate::Guard::damage) has the offset of
+    /// these words.
     #[inline(always)]
     pub fn load(self, index: u64, order: Ordering) -> u64 {
         let Some(word) = self.words.get(index as usize) else {
@@ -205,8 +206,8 @@ impl<'pool, D: Domain> Words<'pool, D> {
         word.load(order)
     }
 
-    /// Loads word `index`, which the caller knows to be there: of a node whose size is a setting,
-    /// or by [`reach`](Self::reach). Panics beyond the end, as a slice does.
+    /// Loads word `index`. The caller knows that it exists: from the options of the index, or by
+    /// [`reach`](Self::reach). Panics beyond the end, like a slice.
     #[inline(always)]
     pub fn at(self, index: u64, order: Ordering) -> u64 {
         let word = &self.words[index as usize];
@@ -214,7 +215,8 @@ impl<'pool, D: Domain> Words<'pool, D> {
         word.load(order)
     }
 
-    /// Whether there are so many words. Only damage says so of words that have fewer: it is noted.
+    /// Whether there are at least `count` words. A larger `count` comes from damaged data, which is
+    /// noted.
     #[inline(always)]
     pub fn reach(self, count: u64) -> bool {
         let reach = count <= self.words.len() as u64;
@@ -224,8 +226,8 @@ impl<'pool, D: Domain> Words<'pool, D> {
         reach
     }
 
-    /// Loads the eight words from word `first` on; zeros if these are not all there, as by
-    /// [`load`](Self::load).
+    /// Loads the eight words from word `first` on. If they do not all exist, the result is zeros,
+    /// and damage is noted, as by [`load`](Self::load).
     #[inline(always)]
     pub fn load_eight(self, first: u64, order: Ordering) -> [u64; 8] {
         let words = self.words.get(first as usize..).and_then(<[_]>::first_chunk::<8>);
@@ -247,8 +249,8 @@ impl<'pool, D: Domain> Words<'pool, D> {
         Some(word.load(order))
     }
 
-    /// Folds every `STEP`-th word from word `first` on, `steps` of them, or as many as there are
-    /// whole steps, the last one first. Nothing, if there is no word `first`.
+    /// Folds every `STEP`-th word from word `first` on, the last one first: `steps` words, or as
+    /// many as there are whole steps. Folds nothing if there is no word `first`.
     #[inline(always)]
     pub fn fold_every<const STEP: usize, R>(
         &self,

@@ -3,8 +3,8 @@
 use std::arch::asm;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Bytes of a cache line. (On processors with lines of 128 bytes each is written back twice, which
-/// only costs.)
+/// Bytes of a cache line. (A processor with lines of 128 bytes writes each line back twice, which
+/// costs time and does no harm.)
 pub const LINE_BYTES: u64 = 64;
 
 /// A write-back instruction, from best to worst.
@@ -19,8 +19,8 @@ pub enum WriteBack {
     Clflush = 3,
     /// `dc cvap` of aarch64: cleans to the point of persistence.
     DcCvap = 4,
-    /// `dc cvac` of aarch64: cleans to the point of coherency, which is the memory where the
-    /// processor knows no point of persistence.
+    /// `dc cvac` of aarch64: cleans to the point of coherency. On a processor without a point of
+    /// persistence, that is the memory.
     DcCvac = 5,
 }
 
@@ -37,11 +37,11 @@ impl WriteBack {
     }
 }
 
-/// 0 until the processor was asked; then the discriminant of a [`WriteBack`]. Relaxed suffices:
-/// whoever sees 0 asks again and finds the same.
+/// 0 until the instruction was detected; then the discriminant of a [`WriteBack`]. Relaxed
+/// suffices: a thread that sees 0 detects the same instruction again.
 static FOUND: AtomicU8 = AtomicU8::new(0);
 
-/// The instruction that this processor uses.
+/// The best instruction of this processor.
 pub fn instruction() -> WriteBack {
     match FOUND.load(Ordering::Relaxed) {
         1 => WriteBack::Clwb,
@@ -72,7 +72,7 @@ fn detect() -> WriteBack {
 
 #[cfg(target_arch = "aarch64")]
 fn detect() -> WriteBack {
-    // SAFETY: reads what the kernel told the process of the processor when it began.
+    // SAFETY: the call reads a value that the kernel gave the process at its start.
     let features = unsafe { libc::getauxval(libc::AT_HWCAP) };
     if features & libc::HWCAP_DCPOP != 0 { WriteBack::DcCvap } else { WriteBack::DcCvac }
 }
@@ -83,8 +83,9 @@ fn detect() -> WriteBack {
 /// `address` must lie in mapped memory.
 #[inline(always)]
 pub unsafe fn line(address: *const u8) {
-    // SAFETY: each instruction reads no register but the address and changes no value in memory. It
-    // exists on this processor by `instruction`; the caller vouches for the address.
+    // SAFETY: each instruction reads no register but the address and changes no value in memory.
+    // `instruction` returns only an instruction of this processor. The caller guarantees that the
+    // address is mapped.
     unsafe {
         #[cfg(target_arch = "x86_64")]
         match instruction() {
@@ -106,14 +107,15 @@ pub unsafe fn line(address: *const u8) {
     }
 }
 
-/// Completes the write-backs before, and orders stores before against stores after.
+/// Completes the earlier write-backs, and orders earlier stores before later ones.
 #[inline(always)]
 pub fn store_fence() {
     // SAFETY: a barrier has no operand and no precondition.
     unsafe {
         #[cfg(target_arch = "x86_64")]
         asm!("sfence", options(nostack, preserves_flags));
-        // The whole system, not only those who share caches: the medium is beyond them.
+        // For the whole system, and not only for the processors that share caches: the medium lies
+        // behind the caches.
         #[cfg(target_arch = "aarch64")]
         asm!("dsb sy", options(nostack, preserves_flags));
     }

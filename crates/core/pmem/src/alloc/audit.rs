@@ -1,4 +1,4 @@
-//! What the allocator has allocated: for `check`, which compares it with what the maps reach, and
+//! The allocated blocks, for `check`, which compares them with the blocks that the maps reach, and
 //! for `stat`.
 
 use std::ops::ControlFlow;
@@ -23,11 +23,11 @@ pub struct Block {
 /// How the chunks of a pool are used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Chunks ever used.
+    /// Chunks that were ever used.
     pub chunks: u64,
     /// Chunks that are free again.
     pub free_chunks: u64,
-    /// Those of them whose room was returned to the system ([`Pool::release_unused`]).
+    /// Free chunks whose room was returned to the system ([`Pool::release_unused`]).
     pub hole_chunks: u64,
     /// Chunks that are slabs.
     pub slab_chunks: u64,
@@ -42,12 +42,13 @@ pub struct Usage {
 }
 
 impl<D: Domain> Pool<D> {
-    /// Calls `visit` for every active block in the order of offsets, until it says to stop. The
-    /// thread is pinned meanwhile: what it has seen to be a slab stays one.
+    /// Calls `visit` for every active block, in order of offsets, until it breaks. The thread is
+    /// pinned meanwhile, so a chunk that it has seen to be a slab stays one.
     pub fn visit_active(&self, visit: &mut dyn FnMut(Block) -> ControlFlow<()>) -> Result<()> {
         let _guard = self.pin()?;
         let mut chunk = 0;
-        // Beyond the frontier no block was ever activated, unless that word is damaged.
+        // Also beyond the frontier: no block was ever activated there, but that word may be
+        // damaged.
         while chunk < self.chunks_there() {
             let mut next = chunk + 1;
             match self.chunk(chunk) {
@@ -75,8 +76,8 @@ impl<D: Domain> Pool<D> {
         Ok(())
     }
 
-    /// Asks for the line that [`active_block`](Self::active_block) will look at, of blocks up to a
-    /// page; any offset will do.
+    /// Prefetches the line that [`active_block`](Self::active_block) will read, for blocks of up to
+    /// a page; the offset may be any.
     #[inline]
     pub fn prefetch_block_state(&self, off: u64) {
         if let Some(chunk) = self.geometry().chunk_of(off) {
@@ -84,7 +85,7 @@ impl<D: Domain> Pool<D> {
         }
     }
 
-    /// Bytes of the active block at `off`, if one begins there.
+    /// Bytes of the active block at `off`, if an active block begins there.
     pub fn active_block(&self, off: u64) -> Option<u64> {
         match self.slab_place(off) {
             Ok(place) => self.is_active(&place).then(|| place.bytes()),
@@ -102,19 +103,18 @@ impl<D: Domain> Pool<D> {
         }
     }
 
-    /// Whether the active block at `off` would be allocated again, because of damage to the bits
-    /// that say which blocks are taken.
+    /// Whether the active block at `off` could be allocated again, because its taken bit is
+    /// damaged.
     pub fn would_give_out(&self, off: u64) -> bool {
         self.slab_place(off).is_ok_and(|place| !self.is_taken(&place))
     }
 
-    /// Bytes of the active blocks, nearly (`used.rs` says how near). The first
-    /// time it looks at up to 512 chunks, and so at each call until it has looked at all (32 MiB a
-    /// call); then it costs a few loads. Until then what was not looked at is taken to be as full
-    /// as what was.
+    /// An estimate of the bytes of the active blocks (`used.rs` says how exact it is). Each call
+    /// visits up to 512 chunks (32 MiB), until all were visited; after that, a call costs a few
+    /// loads. Until then, the other chunks are estimated to be as full as the visited ones.
     pub fn used_bytes(&self) -> u64 {
         let (used, frontier) = (&self.cache.used, self.frontier());
-        // Pinned: what is seen to be a slab stays one while it is looked at.
+        // Pinned, so a chunk that is seen to be a slab stays one meanwhile.
         if used.counted() < frontier
             && let Ok(_guard) = self.pin()
         {
@@ -135,7 +135,7 @@ impl<D: Domain> Pool<D> {
         }
     }
 
-    /// How the chunks are used, found by a pass over the chunk table and the slabs.
+    /// How the chunks are used. Reads the chunk table and all slabs.
     pub fn usage(&self) -> Result<Usage> {
         let mut usage = Usage { chunks: self.frontier(), ..Usage::default() };
         for chunk in 0..usage.chunks {

@@ -1,8 +1,8 @@
-//! What the allocator keeps in process memory: which slabs have room, and whose they are; losing it
-//! costs nothing.
+//! The allocator's data in process memory: which slabs have room, and which are claimed. A crash
+//! loses nothing by losing it.
 //!
 //! Each size class has a stack of slabs with room (Treiber's, with a counter against ABA).
-//! `slab_search.rs` says when a slab stands there, and who may claim it.
+//! `slab_search.rs` says when a slab is on its stack, and who may claim it.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -14,19 +14,18 @@ use crate::sys::Zeroed;
 
 const CURRENT: u32 = 1;
 const LISTED: u32 = 2;
-/// The version of the last claim stands above the two flags. (A thread that sleeps through all
-/// 2^30 of them, and then takes the claim for its own, allocates from another's slab, as it may
-/// when a pool is full.)
+/// The version of the last claim is above the two flags. (If a thread sleeps through all 2^30
+/// versions, and then takes a claim for its own, it allocates from another thread's slab. That is
+/// allowed, as in a full pool.)
 const VERSION: u32 = 4;
 
-/// Bits of a stack's word that name a chunk; the others count, so that a thread that has slept
-/// through a whole round of the counter, and then finds the same chunk on top, need not be thought
-/// of.
+/// Bits of a stack's word that name a chunk. The other bits are a counter, which is large enough
+/// that no thread sleeps through a whole round of it.
 const TOP_BITS: u32 = 29;
 const TOP_MASK: u64 = (1 << TOP_BITS) - 1;
 
 const _: () = assert!(MAX_POOL_BYTES / CHUNK_BYTES <= TOP_MASK);
-// A class fits `listed_class`.
+// A class fits into `listed_class`.
 const _: () = assert!(CLASS_COUNT < 256);
 
 #[derive(Debug)]
@@ -35,21 +34,21 @@ pub(crate) struct Cache {
     stacks: [AtomicU64; CLASS_COUNT],
     next: Zeroed<AtomicU32>,
     states: Zeroed<AtomicU32>,
-    /// On the stack of which class a listed chunk stands.
+    /// The class of the stack on which a listed chunk is.
     listed_class: Zeroed<AtomicU8>,
-    /// Chunks in which slabs were looked for, in all rounds. The first round is over when it has
-    /// reached the frontier.
+    /// Chunks that the search for slabs has visited, in all rounds. The first round ends when this
+    /// reaches the frontier.
     pub discovered: AtomicU64,
-    /// Words of the chunk table in which free chunks were looked for.
+    /// Words of the chunk table that the search for free chunks of earlier generations has read.
     pub surveyed: AtomicU64,
     freed: AtomicU64,
-    /// Where the next search for a span goes on, by the number of bits of its length in chunks. The
-    /// look for room that is not used goes on with the search for one chunk.
+    /// The start of the next search for a span, by the number of bits of its length in chunks. The
+    /// search for unused room shares the start for one chunk.
     search: [AtomicU64; SPAN_CLASSES],
     pub(super) used: Used,
 }
 
-/// Lengths of spans that are told apart where a search goes on.
+/// Classes of spans, by length: each has its own start of the next search.
 const SPAN_CLASSES: usize = (u64::BITS - MAX_SPAN_CHUNKS.leading_zeros()) as usize;
 
 fn span_class(chunks: u64) -> usize {
@@ -101,7 +100,7 @@ impl SlabCache {
         self.current[class].set(Claim::NONE);
     }
 
-    /// All current slabs, by class; then there are none.
+    /// Takes all current slabs, by class.
     pub fn take(&self) -> Vec<(usize, Claim)> {
         let take = |class| {
             let current = self.current(class);
@@ -135,7 +134,7 @@ impl Cache {
         })
     }
 
-    /// Chunks known to be free below the frontier; a hint.
+    /// The known number of free chunks below the frontier; a hint.
     pub fn freed_chunks(&self) -> u64 {
         self.freed.load(Ordering::Relaxed)
     }
@@ -144,26 +143,27 @@ impl Cache {
         self.freed.fetch_add(chunks, Ordering::Relaxed);
     }
 
-    /// A search found none free, and `known` were said to be; unless more have come since.
+    /// Notes that a search found no free chunk, though `known` were counted. Does nothing if the
+    /// count has changed since.
     pub fn forget_freed(&self, known: u64) {
         let _ = self.freed.compare_exchange(known, 0, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     pub fn note_claimed(&self, chunks: u64) {
-        // A hint that only steers the search, so it may be off; it must not wrap below zero.
+        // The hint only steers the search, so it may be wrong; it must not wrap below zero.
         let _ = self.freed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |freed| {
             Some(freed.saturating_sub(chunks))
         });
     }
 
-    /// Where a search for a span of so many chunks begins.
+    /// The first chunk of the next search for a span of `chunks` chunks.
     pub fn search_from(&self, chunks: u64, frontier: u64) -> u64 {
         // Relaxed, here and below: a hint, which only steers the search.
         let from = self.search[span_class(chunks)].load(Ordering::Relaxed);
         if from < frontier { from } else { 0 }
     }
 
-    /// Where the next search for a span of that length begins.
+    /// Sets the first chunk of the next search for a span of that length.
     pub fn search_on(&self, chunks: u64, from: u64) {
         self.search[span_class(chunks)].store(from, Ordering::Relaxed);
     }
@@ -172,31 +172,31 @@ impl Cache {
         self.states[chunk as usize].load(Ordering::Acquire) & CURRENT != 0
     }
 
-    /// Claims the chunk; none if another has it.
+    /// Claims the chunk; none if another thread has it.
     pub fn claim_current(&self, chunk: u64) -> Option<Claim> {
         self.change(chunk, |found| {
             (found & CURRENT == 0).then(|| (found | CURRENT).wrapping_add(VERSION))
         })
     }
 
-    /// Takes the claim from whoever has it; none if nobody has, or it changes now.
+    /// Takes the claim from the thread that has it; none if no thread has it.
     pub fn take_claim(&self, chunk: u64) -> Option<Claim> {
         self.change(chunk, |found| (found & CURRENT != 0).then(|| found.wrapping_add(VERSION)))
     }
 
-    /// Whether the claim still stands.
+    /// Whether the claim is still valid.
     #[inline]
     pub fn holds(&self, claim: Claim) -> bool {
         claim.is_in(self.states[claim.chunk as usize].load(Ordering::Acquire))
     }
 
-    /// Ends the claim; false if another has taken it.
+    /// Ends the claim; false if another thread has taken it.
     pub fn clear_current(&self, claim: Claim) -> bool {
         self.change(claim.chunk, |found| claim.is_in(found).then_some(found & !CURRENT)).is_some()
     }
 
-    /// Changes the chunk's state as `change` says, unless that is none; then the claim that the
-    /// state names.
+    /// Replaces the chunk's state by the result of `change`, unless that is none. Returns the claim
+    /// of the new state.
     fn change(&self, chunk: u64, change: impl Fn(u32) -> Option<u32>) -> Option<Claim> {
         let state = &self.states[chunk as usize];
         let mut found = state.load(Ordering::Acquire);
@@ -215,13 +215,13 @@ impl Cache {
         if self.change(chunk, listed).is_none() {
             return;
         }
-        // Relaxed: read by `unlist`, which comes after the grace of the slab that this thread,
-        // pinned, has seen in the chunk.
+        // Relaxed: `unlist` reads it after the epochs of the slab that this pinned thread has seen
+        // in the chunk.
         self.listed_class[chunk as usize].store(class as u8, Ordering::Relaxed);
         self.push(chunk, class);
     }
 
-    /// The class of the stack on which the chunk stands, if it is listed.
+    /// The class of the stack on which the chunk is, if it is listed.
     pub fn listed_class(&self, chunk: u64) -> Option<usize> {
         let state = self.states[chunk as usize].load(Ordering::Acquire);
         let class = || self.listed_class[chunk as usize].load(Ordering::Relaxed);
@@ -236,8 +236,8 @@ impl Cache {
     /// Takes a slab off the stack of `class`.
     pub fn pop_listed(&self, class: usize) -> Option<u64> {
         let chunk = self.pop(class)?;
-        // However late this comes, it takes away what this pop is about: nobody lists the chunk
-        // again before.
+        // Even if this comes late, it clears the flag of this pop: the chunk is not listed again
+        // before.
         self.states[chunk as usize].fetch_and(!LISTED, Ordering::AcqRel);
         Some(chunk)
     }
@@ -246,7 +246,7 @@ impl Cache {
         let stack = &self.stacks[class];
         let mut head = stack.load(Ordering::Acquire);
         loop {
-            // Relaxed: published by the CAS below (release), read by `pop` (acquire).
+            // Relaxed: the CAS below publishes it (release), and `pop` reads it (acquire).
             self.next[chunk as usize].store((head & TOP_MASK) as u32, Ordering::Relaxed);
             let pushed = counted(head) | (chunk + 1);
             match stack.compare_exchange(head, pushed, Ordering::AcqRel, Ordering::Acquire) {
@@ -261,7 +261,8 @@ impl Cache {
         let mut head = stack.load(Ordering::Acquire);
         loop {
             let chunk = (head & TOP_MASK).checked_sub(1)?;
-            // If the slab was popped meanwhile, this is stale, and the CAS fails on the counter.
+            // If the slab was popped meanwhile, this value is stale, and the CAS fails on the
+            // counter.
             let next = self.next[chunk as usize].load(Ordering::Relaxed);
             let popped = counted(head) | u64::from(next);
             match stack.compare_exchange(head, popped, Ordering::AcqRel, Ordering::Acquire) {
@@ -272,7 +273,7 @@ impl Cache {
     }
 }
 
-/// The counter of a stack's word, one on.
+/// The counter bits of a stack's word, plus one.
 fn counted(head: u64) -> u64 {
     (head & !TOP_MASK).wrapping_add(1 << TOP_BITS)
 }

@@ -1,4 +1,4 @@
-//! The chunk table: what each chunk of 64 KiB is, in one word.
+//! The chunk table: one word for each chunk of 64 KiB, which says how the chunk is used.
 //!
 //! ```text
 //! bits  63..32       31..24   23..0
@@ -12,11 +12,11 @@
 //! | 2 slab | size class | slab |
 //! | 3 head of an active span | chunks of the span | active |
 //! | 4 body of an active span | 0 | active |
-//! | 5 hole: free, and the file may have no room there (`holes.rs`) | 0; with a generation, a thread's in that | hole |
+//! | 5 hole: free, and the file may have no room there (`holes.rs`) | 0; with a generation: a hole that a thread holds in that generation | hole |
 //!
-//! A span is claimed chunk by chunk with CASes (`claim.rs`). Activation turns first the bodies,
-//! then the head; which of the words reached durability is settled by the log that names the span,
-//! from the head's argument, which is durable before the log is (`reserve_span`).
+//! A span is claimed chunk by chunk with CASes (`claim.rs`). Activation changes first the bodies,
+//! then the head. After a crash, the log that names the span settles which of these words became
+//! durable. It uses the head's argument, which is durable before the log is (`reserve_span`).
 
 use std::sync::atomic::Ordering;
 
@@ -33,9 +33,9 @@ use crate::word::Word;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Chunk {
     Free,
-    /// Free, and the file may have no room there.
+    /// Free, and the file may have no room for it.
     Hole,
-    /// A hole that a thread has.
+    /// A hole that a thread holds.
     HeldHole,
     Claimed {
         chunks: u64,
@@ -49,8 +49,8 @@ pub(crate) enum Chunk {
     Body,
 }
 
-/// The reserve, in chunks. It is left to those who give room back: merging two nodes needs a block
-/// for the third before it frees the two.
+/// The reserve, in chunks. It is for operations that give room back: a merge of two nodes needs a
+/// block for the new node before it frees the old ones.
 pub(crate) const RESERVE_CHUNKS: u64 = 2;
 
 const ARGUMENT_MASK: u64 = (1 << 24) - 1;
@@ -70,12 +70,12 @@ pub(crate) fn encode(chunk: Chunk, generation: u32) -> u64 {
 
 const HOLE: u64 = 5 << 24;
 
-/// Whether `word` says, in a generation to come, that its chunk may have no room.
+/// Whether `word` says, in a later generation, that its chunk may have no room.
 pub(crate) fn is_hole_word(word: u64) -> bool {
     word & u64::from(u32::MAX) == HOLE
 }
 
-/// What `word` says in `generation`; `None` for a word that cannot have been written.
+/// Decodes `word` in `generation`; `None` for a word that no thread can have written.
 pub(crate) fn decode(word: u64, generation: u32) -> Option<Chunk> {
     let argument = word & ARGUMENT_MASK;
     let tag = (word >> 32) as u32;
@@ -105,11 +105,10 @@ impl<D: Domain> Pool<D> {
         self.word(self.geometry().chunk_word_off(index))
     }
 
-    /// What chunk `index` is; a word that cannot have been written counts as a body, which
-    /// nothing touches.
+    /// How chunk `index` is used. A damaged word counts as a body, which stays unchanged.
     pub(crate) fn chunk(&self, index: u64) -> Chunk {
-        // Acquire: who sees a slab sees its header (`set_chunk`, release); who sees a free chunk
-        // has what its last owner did behind it (the same, or the CAS of a claim).
+        // Acquire: a thread that sees a slab sees its header (`set_chunk`, release). A thread that
+        // sees a free chunk sees all accesses of its last owner (the same, or the CAS of a claim).
         let word = self.chunk_word(index).load(Ordering::Acquire);
         decode(word, self.generation()).unwrap_or(Chunk::Body)
     }
@@ -122,7 +121,7 @@ impl<D: Domain> Pool<D> {
 
     /// Chunks that were ever used.
     pub(crate) fn frontier(&self) -> u64 {
-        // Acquire: the file reaches as far, since who raised the frontier had extended it before.
+        // Acquire: the file is long enough, since it was extended before the frontier was raised.
         self.word(FRONTIER_OFF).load(Ordering::Acquire).min(self.geometry().max_chunks)
     }
 
@@ -131,8 +130,8 @@ impl<D: Domain> Pool<D> {
         (self.size_bytes() - self.geometry().chunks_off) / CHUNK_BYTES
     }
 
-    /// Takes the frontier back to the end of the pool, if it lies beyond: nothing there was ever
-    /// activated, or the word is damaged. So what lies below the frontier is there.
+    /// Sets the frontier to the end of the pool, if it lies beyond: no block there was ever
+    /// activated, or the word is damaged. So all chunks below the frontier exist.
     pub(crate) fn recover_frontier(&self) {
         let end = self.chunks_there();
         let frontier = self.word(FRONTIER_OFF);
@@ -143,8 +142,8 @@ impl<D: Domain> Pool<D> {
 
     pub(crate) fn reserve_span(&self, guard: &Guard<'_, D>, bytes: u64) -> Result<u64> {
         let first = self.claim_chunks(guard, bytes.div_ceil(CHUNK_BYTES))?;
-        // Durable before any log names the span: a recovery that undoes what the log says finds in
-        // the head how long the span is, and must not find how long one was that began there once.
+        // Durable before any log names the span: a recovery of the log reads the length of the span
+        // in the head. It must not read the length of an earlier span.
         if !mutant!("stale-claim") {
             self.chunk_word(first).flush();
         }
@@ -153,8 +152,8 @@ impl<D: Domain> Pool<D> {
         Ok(self.geometry().chunk_off(first))
     }
 
-    /// Starts the write-back of how far the pool reaches and is used, which must be durable before
-    /// anything there is activated. Whoever extended it may not have come to this yet.
+    /// Starts the write-back of the pool's size and frontier. They must be durable before a block
+    /// of a new chunk is activated. The thread that raised them may not have flushed them yet.
     pub(crate) fn flush_extent(&self) {
         self.word(SIZE_OFF).flush();
         self.word(FRONTIER_OFF).flush();
@@ -185,7 +184,7 @@ impl<D: Domain> Pool<D> {
         self.mark_span(first, chunks);
     }
 
-    /// Says in the chunk table that an active span of `chunks` chunks begins at chunk `first`.
+    /// Marks an active span of `chunks` chunks from chunk `first` on.
     pub(crate) fn mark_span(&self, first: u64, chunks: u64) {
         for index in first + 1..first + chunks {
             self.set_chunk(index, Chunk::Body);
@@ -193,23 +192,21 @@ impl<D: Domain> Pool<D> {
         let head = self.chunk_word(first);
         let active = encode(Chunk::Head { chunks }, self.generation());
         let found = head.load(Ordering::Acquire);
-        // Several threads may say so of a segment of the table of participants: one of them counts
-        // it.
+        // Several threads may mark a segment of the table of participants; only one counts it.
         if found != active && head.compare_exchange(found, active).is_ok() {
             self.cache.used.note_activated(first, chunks * CHUNK_BYTES);
         }
         head.flush();
     }
 
-    /// Takes an active span out of durable use; in recovery, with a log that names it, also one
-    /// whose activation was cut short. Otherwise the words of such a one mean nothing any more:
-    /// its chunks may be others' by now.
+    /// Deactivates a span. In recovery, with a log that names the span, also a span whose
+    /// activation was interrupted. (Without such a log, the words of an interrupted activation have
+    /// no meaning: the chunks may belong to another span by now.)
     ///
-    /// The CAS of the head decides: of several threads that free one span, one succeeds. A crash
-    /// that finds the head claimed and bodies still active leaves them to the log that names the
-    /// span.
+    /// The CAS of the head decides: of several threads that free one span, one succeeds. If a crash
+    /// leaves a claimed head and active bodies, the log that names the span settles them.
     pub(crate) fn deactivate_span(&self, off: u64, in_recovery: bool) -> Result<(), ()> {
-        // After a crash a claim is void, but here its length still counts.
+        // After a crash a claim is void, but its length is used here.
         let first = self.geometry().chunk_of(off).ok_or(())?;
         if self.geometry().chunk_off(first) != off || first >= self.frontier() {
             return Err(());
@@ -241,7 +238,7 @@ impl<D: Domain> Pool<D> {
         Ok(())
     }
 
-    /// Gives claimed chunks, a span or a lone one, back.
+    /// Frees claimed chunks: a span, or one chunk.
     pub(crate) fn release_chunks(&self, off: u64) {
         let Some((first, chunks)) = self.span_at(off) else { return };
         if !matches!(self.chunk(first), Chunk::Claimed { .. }) {

@@ -1,27 +1,27 @@
-//! Free chunks are searched for, and claimed.
+//! The search for free chunks, and their claim.
 //!
-//! Searches are *next-fit by size*: for each number of bits that a span's length in chunks has, a
-//! search goes on behind the span that the last one of its kind has found. A search looks at the
-//! last chunk of a place first, and goes on behind the last one that is taken; so where chunks are
-//! in use, it looks at one word for each length of the span, not at all.
+//! Searches are *next-fit by size*: for each number of bits of a span's length in chunks, a search
+//! starts behind the span that the last search of its kind has found. A search reads the last chunk
+//! of a place first, and continues behind the last chunk that is in use. So where all chunks are in
+//! use, it reads one word for each length of the span, not every word.
 //!
-//! | what is tried in turn | what it costs |
+//! | step, in this order | cost |
 //! | --- | --- |
-//! | freed chunks, if enough are known to be there | 128 words of the chunk table, or 8 for each chunk of the span, if that is more |
-//! | chunks that earlier generations left free | 512 words, once for each word, and such a search |
-//! | chunks beyond the frontier, and those right below it that are free; the file grows | room in the file |
-//! | this thread's empty slabs dissolve, what waits for its epoch comes back; all freed chunks | the whole table |
-//! | refused: empty slabs of all threads dissolve, for the next attempt | a word of process memory a chunk |
+//! | freed chunks, if enough are known | 128 words of the chunk table, or 8 for each chunk of the span, if that is more |
+//! | chunks that earlier generations left free | 512 words, each word once, and such a search |
+//! | chunks beyond the frontier, and free chunks right below it; the file grows | room in the file |
+//! | this thread's empty slabs dissolve, blocks are collected; all freed chunks | the whole table |
+//! | refused: empty slabs of all threads dissolve, for the next attempt | one word of process memory for each chunk |
 //!
-//! The limit of the first step bounds what a search costs that finds nothing. What is free is found
-//! by a later search, which goes on from there: while searches go once round the table, the pool
-//! grows by an eighth of it at most, though there may be room; where most chunks are in use, by a
-//! hundredth. A search for one chunk has no limit, since it finds whatever is free.
+//! The limit of the first step bounds the cost of a search that finds nothing. A later search
+//! continues from there, and finds the free chunks. While searches pass once over the table, the
+//! pool grows by an eighth of it at most, though it may have room; where most chunks are in use, by
+//! a hundredth. A search for one chunk has no limit, since it finds any free chunk.
 //!
-//! A span is claimed chunk by chunk with CASes; whoever meets a chunk that is not free gives back
-//! what it claimed and looks further. Holes among them get room before they are anyone's
-//! (`holes.rs`); if the file system has none, the thread gives all back, and looks again for chunks
-//! that have room.
+//! A span is claimed chunk by chunk with CASes. A thread that finds a chunk in use frees the chunks
+//! that it has claimed, and continues its search. Holes in the span get room before a block there
+//! is used (`holes.rs`). If the file system has no room, the thread frees all chunks, and searches
+//! again for chunks that have room.
 
 use std::sync::atomic::Ordering;
 
@@ -35,21 +35,21 @@ use crate::mutant;
 use crate::pool::Pool;
 use crate::slots::ReserveAccess;
 
-/// Words of the chunk table that one search for freed chunks looks at, if the span is no longer
-/// than sixteen.
+/// Words of the chunk table that one search for freed chunks reads, for a span of at most sixteen
+/// chunks.
 const SEARCH_AT_ONCE: u64 = 128;
 /// The same for each chunk of a longer span.
 const SEARCH_A_CHUNK: u64 = 8;
 
-/// Words of the chunk table that one shortage looks at before the pool is extended.
+/// Words of the chunk table that one survey reads before the pool is extended.
 const SURVEY_AT_ONCE: u64 = 512;
 
-/// What a search looks at.
+/// How much a search reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Search {
-    /// So much that it costs little.
+    /// A bounded number of words.
     Bounded,
-    /// Everything.
+    /// The whole table.
     Whole,
 }
 
@@ -65,11 +65,10 @@ impl<D: Domain> Pool<D> {
         let mut no_room = None;
         let available = self.claim_available(chunks, guard.reserve_access(), &mut no_room);
         let Err(error) = available else { return available };
-        // The last resort: whatever is free anywhere, also what may come out of limbo, and soon the
-        // empty slabs that this thread kept for sizes that it does not ask for now. (Thrice because
-        // one collection gives back so much and no more; pinned, this thread lets one epoch pass at
-        // most.)
-        self.let_go_of_empty_slabs(guard);
+        // The last step: any free chunk, also those of blocks in limbo, and soon those of empty
+        // slabs that this thread kept for other sizes. (Three times, because one collection gives
+        // back a bounded number of blocks. While this thread is pinned, only one epoch can pass.)
+        self.dissolve_empty_slabs(guard);
         self.discover_again(guard);
         for _ in 0..3 {
             guard.collect();
@@ -96,8 +95,8 @@ impl<D: Domain> Pool<D> {
         self.claim_beyond_frontier(chunks, reserve_access)
     }
 
-    /// Looks in the chunk table for chunks that earlier generations left free, from where the last
-    /// survey ended; whether it found `wanted` of them. Only the table is read, not the chunks.
+    /// Searches the chunk table for chunks that earlier generations left free, from the end of the
+    /// last survey on; returns whether it found `wanted` of them. Reads the table, not the chunks.
     pub(crate) fn survey(&self, wanted: u64) -> bool {
         let frontier = self.frontier();
         let mut found = 0;
@@ -121,7 +120,7 @@ impl<D: Domain> Pool<D> {
     }
 
     /// Claims freed chunks below the frontier. If the file system has no room for holes among them,
-    /// it says so in `no_room`, and claims chunks that have room.
+    /// stores the error in `no_room`, and claims chunks that have room.
     fn claim_freed(&self, chunks: u64, search: Search, no_room: &mut Option<Error>) -> Option<u64> {
         let known = self.cache.freed_chunks();
         let most_words = match search {
@@ -134,22 +133,22 @@ impl<D: Domain> Pool<D> {
             Ok(found) => found,
             Err(error) => {
                 *no_room = Some(error);
-                // Of chunks that have room, each claim that fails is another thread's success.
+                // Chunks that have room: a claim of these fails only if another thread succeeds.
                 self.search(chunks, most_words, |chunk| chunk == Chunk::Free).unwrap_or(None)
             }
         };
         match found {
             Some(_) => self.cache.note_claimed(chunks),
-            // Chunks are counted twice if they are freed before the cursor of `discover` has
-            // passed.
+            // The count may be too high: a chunk counts twice if it is freed before a survey has
+            // passed it.
             None if chunks == 1 => self.cache.forget_freed(known),
             None => {}
         }
         found
     }
 
-    /// Looks at `most_words` words, or once at all, from where the last search for such a span
-    /// ended.
+    /// Reads `most_words` words, or the whole table once, from the end of the last search for such
+    /// a span on.
     fn search(
         &self,
         chunks: u64,
@@ -186,7 +185,8 @@ impl<D: Domain> Pool<D> {
         Ok(found)
     }
 
-    /// How many words it looked at, and the last of the chunks from `first` that does not serve.
+    /// Returns the number of words that it has read, and the last chunk of the span at `first` that
+    /// does not serve.
     fn last_taken(
         &self,
         first: u64,
@@ -217,15 +217,15 @@ impl<D: Domain> Pool<D> {
             }
             self.grow(self.geometry().chunk_off(end + spare))?;
             if end == reached || frontier.compare_exchange(reached, end).is_ok() {
-                // Whoever uses a chunk makes durable first how far the pool reaches: see
+                // A thread that uses a chunk makes the pool's size and frontier durable first: see
                 // `flush_extent`.
                 match self.claim_exactly(first, chunks) {
                     Ok(()) => {
                         self.cache.note_claimed(joined);
                         return Ok(first);
                     }
-                    // Someone searched below the new frontier and was faster. What is left of these
-                    // chunks is free, and found as all that is.
+                    // Another thread searched below the new frontier, and was faster. The other
+                    // chunks stay free, and later searches find them.
                     Err(Unclaimed::Taken(_)) => continue,
                     Err(Unclaimed::NoRoom(error)) => {
                         self.cache.note_freed(chunks - joined);
@@ -236,7 +236,7 @@ impl<D: Domain> Pool<D> {
         }
     }
 
-    /// Claims the chunks from `first`, with room for all of them, or gives back what it claimed.
+    /// Claims the chunks from `first`, and makes room for holes among them; otherwise claims none.
     fn claim_exactly(&self, first: u64, chunks: u64) -> Result<(), Unclaimed> {
         let claim = |index| Chunk::Claimed { chunks: if index == first { chunks } else { 0 } };
         let mut holes = 0;
@@ -269,7 +269,7 @@ impl<D: Domain> Pool<D> {
         Ok(())
     }
 
-    /// Gives back the chunks from `first` to `end`, as they were when they were claimed.
+    /// Restores the chunks from `first` to `end`, which this thread has claimed.
     fn unclaim(&self, first: u64, end: u64) {
         for index in first..end {
             let was = match self.chunk(index) {
@@ -284,8 +284,8 @@ impl<D: Domain> Pool<D> {
 
 /// Why chunks were not claimed.
 enum Unclaimed {
-    /// This one is in use.
+    /// This chunk is in use.
     Taken(u64),
-    /// There are holes among them, and no room for those.
+    /// Some of them are holes, and the file system has no room.
     NoRoom(Error),
 }

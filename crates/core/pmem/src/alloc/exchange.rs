@@ -1,8 +1,8 @@
-//! Blocks that come and go with a word which names them beside other bits, for indexes that change
-//! such words by their own CAS.
+//! Blocks that are activated and freed together with a word that names them beside other bits. For
+//! indexes that change such words by their own CAS.
 //!
 //! A *name* is a word whose lower 48 bits are a block's offset; zero names no block. The word that
-//! is to hold it may have bits that come and go ([`Exchange`] is told which bits are *stable*).
+//! holds the name may have other bits that change (the caller says which bits are *stable*).
 //!
 //! # Protocol
 //!
@@ -11,17 +11,17 @@
 //!
 //! | step | a crash leaves | recovery |
 //! | --- | --- | --- |
-//! | log := (new, word, old, stable, 2), durable | the word as it was | both judged: new is free, old active, as they were |
+//! | log := (new, word, old, stable, 2), durable | the word as it was | checks both names: new stays free, old stays active |
 //! | active bit of the new block, durable | the same | new: inactive |
-//! | the caller changes the word from old to new, durable | either | what the word does not name: inactive |
+//! | the caller changes the word from old to new, durable | either | a block that the word does not name: inactive |
 //! | active bit of the old block cleared, durable | new | the same |
 //! | log := 0, durable; then the old block waits for its epoch | new | |
 //!
-//! The deciding word is the caller's: recovery deactivates each of the two blocks that the word
-//! does not name by its stable bits. That is idempotent. A word that moves on meanwhile, by another
-//! thread's exchange, names neither, and both are that thread's or nobody's. The word's own block
-//! is not reused as long as the log stands, since its writer holds a guard; so it may be unlinked
-//! meanwhile, as long as the word keeps its last name.
+//! The caller's word decides: recovery deactivates each of the two blocks that the word does not
+//! name by its stable bits. That is idempotent. If another thread's exchange has changed the word
+//! meanwhile, it names neither block; then both belong to that thread, or to none. The block that
+//! holds the word is not reused while the log stands, since the thread that writes the log holds a
+//! guard. So that block may be unlinked meanwhile, as long as the word keeps its last name.
 
 use std::sync::atomic::Ordering;
 
@@ -36,16 +36,16 @@ const NEW: u64 = 1;
 const WORD: u64 = 2;
 const OLD: u64 = 3;
 const STABLE: u64 = 4;
-/// In the log's first word: an exchange stands there.
+/// The log's first word, while the log describes an exchange.
 const EXCHANGE: u64 = 2;
 
 /// The bits of a name that are the block's offset.
 const BLOCK_MASK: u64 = (1 << 48) - 1;
 
-/// An exchange on record: it ends by [`succeeded`](Self::succeeded) or [`failed`](Self::failed). A
-/// thread has one at a time.
+/// An exchange that is recorded in the log. It ends by [`succeeded`](Self::succeeded) or
+/// [`failed`](Self::failed). A thread has one at a time.
 #[derive(Debug)]
-#[must_use = "an exchange stands on record until it is ended"]
+#[must_use = "an exchange stays in the log until it is ended"]
 pub struct Exchange<'guard, 'pool, D: Domain> {
     guard: &'guard Guard<'pool, D>,
     new: u64,
@@ -53,10 +53,10 @@ pub struct Exchange<'guard, 'pool, D: Domain> {
 }
 
 impl<'pool, D: Domain> Guard<'pool, D> {
-    /// Puts on record that the word at `word_off` is to change from the name `old` (zero: it names
-    /// no block) to that of `new`, whose content must be flushed, with the bits `tag` beside the
-    /// offset. Then the new block is active, durably. Of what the word will hold, the bits in
-    /// `stable` decide whether it names a block.
+    /// Records that the word at `word_off` will change from the name `old` (zero for no block) to a
+    /// name of the block in `new`, and activates that block, durably. The block's content must be
+    /// flushed. The second part of `new` is the bits of the name beside the offset. The bits in
+    /// `stable` of the word's later content decide whether it names a block.
     pub fn begin_exchange(
         &self,
         word_off: u64,
@@ -91,9 +91,10 @@ impl<D: Domain> Exchange<'_, '_, D> {
         self.new
     }
 
-    /// The word has been changed, and its line flushed. On return that is durable, and so is that
-    /// the old block is free; it is reused when nobody can look at it. False if no block was freed:
-    /// there is no old one, or another thread has freed it through another word that named it.
+    /// Ends the exchange after the word was changed, and its line flushed. On return, the change is
+    /// durable, and the old block is free, durably; it is reused when no thread can read it. False
+    /// if no block was freed: there is no old block, or another thread has freed it through another
+    /// word that named it.
     pub fn succeeded(self) -> bool {
         D::fence();
         let freed = self.old != 0 && self.end(self.old);
@@ -105,7 +106,8 @@ impl<D: Domain> Exchange<'_, '_, D> {
         freed
     }
 
-    /// The word does not name the new block, and nobody has seen it. On return that is free.
+    /// Ends the exchange if the word was not changed, and no other thread has seen the new block.
+    /// On return, the new block is free.
     pub fn failed(self) {
         let freed = self.new != 0 && self.end(self.new);
         if freed {
@@ -115,7 +117,7 @@ impl<D: Domain> Exchange<'_, '_, D> {
         }
     }
 
-    /// Frees the block of `name` and ends the exchange; whether the block was allocated.
+    /// Frees the block of `name` and clears the log; returns whether the block was allocated.
     fn end(&self, name: u64) -> bool {
         let freed = self.guard.pool().deactivate(name & BLOCK_MASK).is_ok();
         D::fence();
@@ -136,7 +138,7 @@ impl<D: Domain> Pool<D> {
         D::fence();
     }
 
-    /// Settles the exchanges that a crash cut short.
+    /// Settles the exchanges that a crash interrupted.
     pub(crate) fn recover_exchanges(&self) {
         for slot in 0..self.participants_high() {
             if self.slot_log(slot, KIND).load(Ordering::Acquire) != EXCHANGE {
@@ -149,7 +151,7 @@ impl<D: Domain> Pool<D> {
         }
     }
 
-    /// Settles the exchange of `slot`: the blocks that are free now.
+    /// Settles the exchange of `slot`; returns the blocks that are free now.
     fn recover_exchange(&self, slot: usize) -> [u64; 2] {
         let field = |field| self.slot_log(slot, field).load(Ordering::Acquire);
         let (word_off, stable) = (field(WORD), field(STABLE));
@@ -185,13 +187,13 @@ mod tests {
         block
     }
 
-    /// A record that stands when its exchange has ended would let a recovery free the old block, in
-    /// whose place there may be another by then: what the medium holds last says that none stands.
+    /// If a log stayed after its exchange had ended, a recovery could free the old block, which may
+    /// be reused by then. So the last line that reaches the medium must say that there is none.
     #[test]
     fn an_exchange_that_has_ended_is_off_the_record_on_the_medium() {
         let pool = Pool::<Tested>::anonymous(&CreateOptions::default()).expect("memory");
         let guard = pool.pin().expect("a slot");
-        // Any word that is nobody's.
+        // Any unused word.
         let place = block(&guard);
         let word = pool.word(place.off());
         word.store(0, Ordering::Release);

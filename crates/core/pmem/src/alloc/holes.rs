@@ -1,61 +1,62 @@
-//! Room that is not used goes back to the system: holes are punched in the file, in chunks that are
-//! free.
+//! Unused room goes back to the system: holes are punched in the file, in free chunks.
 //!
-//! A *hole* is a chunk that is free and for which the file may have no room. Nobody stores into it,
-//! and nobody loads from it, before room was made there: on a full file system either would be a
-//! SIGBUS.
+//! A *hole* is a free chunk for which the file may have no room. No thread stores into it or loads
+//! from it before room was made: on a full file system, either would be a SIGBUS.
 //!
 //! # Protocol
 //!
-//! The word of the chunk table decides. A hole that a thread has carries the generation, so that
-//! after a crash it is a hole, whatever the thread was about to do.
+//! The word of the chunk table decides. A hole that a thread holds carries the generation, so after
+//! a crash it is a hole, at whichever step the thread was.
 //!
 //! | step of [`release_unused`](Pool::release_unused) | a crash leaves |
 //! | --- | --- |
 //! | the word of a free chunk := held hole, durable | a hole, which has room |
 //! | the hole is punched | a hole without room, not counted |
 //! | the count of punched chunks (control page) rises | a hole without room |
-//! | the word := hole; anyone may claim it | the same |
+//! | the word := hole; any thread may claim it | the same |
 //!
 //! | step of a claim (`claim.rs`) | a crash leaves |
 //! | --- | --- |
 //! | the word of a hole := held hole | a hole without room |
 //! | the count falls, durable | a hole without room, not counted |
 //! | room is made, durable | a hole, which has room, not counted |
-//! | the word := claimed; it goes on as any chunk that is claimed | a hole, or a free chunk, which has room |
+//! | the word := claimed; the claim continues as for any chunk | a hole, or a free chunk, which has room |
 //!
-//! If there is no room, what was made of it goes back, the count rises again, the word becomes hole
-//! again, and the claim is refused with [`Error::FileSystemFull`](crate::Error::FileSystemFull),
-//! unless chunks with room serve.
+//! If the file system has no room, the thread returns the room that it made, raises the count
+//! again, and sets the word to hole again. The claim is refused with
+//! [`Error::FileSystemFull`](crate::Error::FileSystemFull), unless chunks with room serve.
 //!
-//! So a chunk that is not a hole has room, in each state that a crash can leave; and the count is
-//! never more than the chunks that have no room. Opening a pool relies on both (`pool/room.rs`): a
-//! file that has fewer blocks than all chunks but the counted ones take is a copy that left out
-//! zeros, or was cut short in between. Then room is made for all chunks that are no holes, the
-//! others are punched, and counted.
+//! So a chunk that is not a hole has room, after any crash, and the count is never larger than the
+//! number of chunks without room. Opening a pool relies on both (`pool/room.rs`). A file may have
+//! fewer blocks than all chunks without the counted ones need. Then it is a copy that left out
+//! zeros, or a crash came between two steps. So room is made for all chunks that are no holes, and
+//! the others are punched, and counted.
 //!
-//! No thread can look at a chunk that is free: it has passed its epochs. A
-//! [`OptimisticRead`](crate::OptimisticRead) can, and drops what it has seen; where even that takes
-//! room, in a file in memory, a pool with an optimistic read keeps its room until it is closed. The
-//! first such read says so before it loads anything, by a store that is ordered with the look here:
-//! either this thread sees it, or the read begins when nothing leads to the chunk any more.
+//! No thread can read a free chunk, since its epochs have passed. Only an
+//! [`OptimisticRead`](crate::OptimisticRead) can, and drops the words that it has read. In a file
+//! in memory, even that takes room, so a pool with an optimistic read keeps its room until it is
+//! closed. The first optimistic read notes this before it loads anything, by a store that is
+//! ordered with the check here: either this thread sees the store, or the read begins when no word
+//! leads to the chunk any more.
 //!
-//! While a thread punches, at most [`AT_ONCE`] chunks are not to be had. A thread that stops there
-//! keeps them.
-
-//! # Cutting the file
+//! While a thread punches, at most [`AT_ONCE`] chunks cannot be allocated. A thread that stalls
+//! there keeps them.
 //!
-//! [`Pool::compact`] has the pool for itself. What lies behind the last chunk in use is cut off:
+//! # Truncating the file
+//!
+//! During [`Pool::compact`] no other thread uses the pool. The file is truncated after the last
+//! chunk in use:
 //!
 //! | step | a crash leaves |
 //! | --- | --- |
-//! | all room that is not used is returned | as above |
+//! | all unused room is returned | as above |
 //! | the count falls by the holes that are cut off, durable | holes that are not counted |
-//! | the size (superblock) := the end of the last chunk in use, durable | a file that is longer than its pool; opening it takes the frontier back |
-//! | the words of what is cut off := free, durable; the frontier := the end | the same |
+//! | the size (superblock) := the end of the last chunk in use, durable | a file that is longer than its pool; opening it lowers the frontier |
+//! | the words of the chunks that are cut off := free, durable; the frontier := the end | the same |
 //! | the file is truncated | a smaller pool |
 //!
-//! The words become free only when they lie behind the size, where growing makes room for all.
+//! The words become free only when they lie beyond the size, where growth makes room for all
+//! chunks.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -68,23 +69,23 @@ use crate::mutant;
 use crate::pool::Pool;
 use crate::superblock::{SIZE_OFF, size_word};
 
-/// Chunks that a thread takes from others while it punches them.
+/// Chunks that a thread holds at most while it punches them.
 const AT_ONCE: u64 = 16;
 
 impl<D: Domain> Pool<D> {
-    /// Returns room that the pool does not use to the system, at most `max_bytes` of it but a chunk
-    /// of 64 KiB at least; how many bytes it was. Zero says that there is none left to return. For
-    /// threads in the background: one call looks at each word of the chunk table once at most, and
-    /// gives back blocks that wait for their epoch.
+    /// Returns unused room to the system: at most `max_bytes`, but at least one chunk of 64 KiB.
+    /// Returns the number of bytes; zero means that no unused room is left. For background threads:
+    /// one call reads each word of the chunk table once at most, and gives back blocks that wait
+    /// for their epoch.
     ///
-    /// The pool keeps its size, and takes the room again as it needs it; then a write may be
+    /// The pool keeps its size, and takes the room again as it needs it. Then a write may be
     /// refused with [`Error::FileSystemFull`](crate::Error::FileSystemFull), as when the pool
-    /// grows. What lies beyond the chunks that were ever used stays. A file system that has no
-    /// holes gets nothing back.
+    /// grows. Room beyond the chunks that were ever used is kept. A file system without holes gets
+    /// nothing back.
     pub fn release_unused(&self, max_bytes: u64) -> Result<u64> {
         {
             let guard = self.pin()?;
-            self.let_go_of_empty_slabs(&guard);
+            self.dissolve_empty_slabs(&guard);
             self.take_empty_slabs(&guard);
         }
         self.reclaim()?;
@@ -109,7 +110,7 @@ impl<D: Domain> Pool<D> {
         Ok(given * CHUNK_BYTES)
     }
 
-    /// Takes chunks that are free, and have room, from `first` on; how many.
+    /// Takes free chunks that have room, from `first` on; returns how many.
     fn hold_free(&self, first: u64, most: u64) -> u64 {
         let held = encode(Chunk::HeldHole, self.generation());
         let is_mine = |&index: &u64| {
@@ -121,12 +122,13 @@ impl<D: Domain> Pool<D> {
         (first..first + most).take_while(is_mine).count() as u64
     }
 
-    /// Punches chunks that this thread holds; false if the file cannot have holes, or must not now.
+    /// Punches chunks that this thread holds; false if the file cannot have holes, or must not have
+    /// them now.
     fn punch(&self, _guard: &Guard<'_, D>, first: u64, chunks: u64) -> Result<bool> {
         // Ordered with the store of the first optimistic read.
         fence(Ordering::SeqCst);
         if !self.may_have_holes() {
-            self.let_go(first, chunks, Chunk::Free);
+            self.set_chunks(first, chunks, Chunk::Free);
             return Ok(false);
         }
         self.cache.note_claimed(chunks);
@@ -143,17 +145,17 @@ impl<D: Domain> Pool<D> {
             count.fetch_add(chunks);
             count.flush();
         }
-        // If it failed, part of the room may be gone.
-        self.let_go(first, chunks, Chunk::Hole);
+        // If it failed, a part of the room may be gone.
+        self.set_chunks(first, chunks, Chunk::Hole);
         self.cache.note_freed(chunks);
         punched
     }
 
-    /// Cuts the pool behind the last chunk in use. Nobody else uses it.
+    /// Truncates the pool after the last chunk in use. No other thread uses the pool.
     pub(crate) fn cut(&self) -> Result<()> {
         let chunks = (self.size_bytes() - self.geometry().chunks_off) / CHUNK_BYTES;
         let is_used = |&index: &u64| !self.chunk(index).is_free();
-        // A pool has a chunk at least.
+        // A pool has at least one chunk.
         let end = (0..chunks).rev().find(is_used).map_or(1, |last| last + 1);
         if end >= chunks {
             return Ok(());
@@ -179,14 +181,14 @@ impl<D: Domain> Pool<D> {
         self.truncate(self.geometry().chunk_off(end))
     }
 
-    fn let_go(&self, first: u64, chunks: u64, to: Chunk) {
+    fn set_chunks(&self, first: u64, chunks: u64, to: Chunk) {
         for index in first..first + chunks {
             self.set_chunk(index, to);
         }
     }
 
-    /// Makes room for the `holes` chunks that this thread holds as such, of the `chunks` from
-    /// `first` that are its own.
+    /// Makes room for the `holes` held holes among the `chunks` chunks from `first`, which this
+    /// thread has.
     pub(super) fn fill_holes(&self, first: u64, chunks: u64, holes: u64) -> Result<()> {
         let count = self.word(PUNCHED_OFF);
         count.fetch_add(holes.wrapping_neg());
@@ -210,11 +212,11 @@ impl<D: Domain> Pool<D> {
         Ok(())
     }
 
-    /// Gives the room of held holes back, as far as that is possible.
+    /// Returns the room of held holes, as far as that is possible.
     fn empty_again(&self, first: u64, end: u64) {
         for index in (first..end).filter(|&index| self.chunk(index) == Chunk::HeldHole) {
-            // The file system said that there is no room; if it refuses this too, there is more
-            // room than counted.
+            // If the file system refuses this, the file has more room than is counted, which is
+            // allowed.
             let _ = self.give_room_back(index, 1);
         }
     }

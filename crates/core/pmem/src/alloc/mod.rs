@@ -4,24 +4,24 @@
 //!
 //! | state | active bit (durable) | taken bit (this generation) | owner |
 //! | --- | --- | --- | --- |
-//! | free | 0 | 0 | nobody |
+//! | free | 0 | 0 | none |
 //! | reserved | 0 | 1 | the [`Reservation`], in process memory |
 //! | active | 1 | 1 | the word that names it |
-//! | in limbo | 0 | 1 | an epoch: unlinked, perhaps still looked at |
+//! | in limbo | 0 | 1 | an epoch: it is unlinked, and threads may still read it |
 //!
-//! A crash forgets every taken bit, since each word of them carries the generation in which it
-//! was written and is void in the next: *reserved* and *in limbo* become *free* without any work
-//! at recovery, and *active* stays. The deciding word is the one with the active bit.
+//! A crash forgets every taken bit: each word of them carries the generation in which it was
+//! written, and is void in the next. So *reserved* and *in limbo* become *free* without work at
+//! recovery, and *active* stays. The word with the active bit decides.
 //!
-//! Where the active bit and the owner's word must change together, a durable log names both:
-//! the participant's log (`exchange.rs`), or a PMwCAS descriptor, whose recovery calls
-//! [`Pool::recover_deactivate`]. Blocks are not reused while a log that could deactivate them
-//! still stands, because whoever writes the log holds a guard.
+//! Where the active bit and the owner's word must change together, a durable log names both: the
+//! participant's log (`exchange.rs`), or a PMwCAS descriptor, whose recovery calls
+//! [`Pool::recover_deactivate`]. A block is not reused while a log stands that could deactivate it,
+//! because the thread that writes the log holds a guard.
 //!
-//! Small blocks come from *slabs*, chunks of one size class (`slab.rs`); large ones are *spans* of
-//! whole chunks (`chunks.rs`). Lists of slabs with room are process memory only, rebuilt slab by
-//! slab as allocation asks for them (`cache.rs`, `slab_search.rs`). `sizes.rs` says which sizes
-//! blocks have.
+//! Small blocks come from *slabs*, chunks of one size class (`slab.rs`). Large blocks are *spans*
+//! of whole chunks (`chunks.rs`). Lists of slabs with room are process memory only, and are rebuilt
+//! slab by slab as blocks are allocated (`cache.rs`, `slab_search.rs`). `sizes.rs` lists the sizes
+//! of blocks.
 
 mod audit;
 mod cache;
@@ -51,11 +51,11 @@ use crate::slots::ReserveAccess;
 #[cfg(feature = "testing")]
 use crate::testing::refusal;
 
-/// The class of blocks that the chunks of the reserve are cut into: 4 KiB.
+/// The size class of blocks in the reserve: 4 KiB.
 const RELIEF_CLASS: usize = 31;
 const _: () = assert!(CLASS_BYTES[RELIEF_CLASS] == 4096);
 
-/// A reserved block: this thread's alone, free again when dropped or after a crash.
+/// A reserved block. Only its thread has it; it is free again after a drop or a crash.
 #[derive(Debug)]
 pub struct Reservation<'guard, 'pool, D: Domain> {
     guard: &'guard Guard<'pool, D>,
@@ -65,12 +65,12 @@ pub struct Reservation<'guard, 'pool, D: Domain> {
 }
 
 impl<'pool, D: Domain> Guard<'pool, D> {
-    /// Reserves a block of at least `bytes` bytes, at a multiple of [`BLOCK_ALIGN`]. Its content
-    /// is whatever its last owner left.
+    /// Reserves a block of at least `bytes` bytes, at a multiple of [`BLOCK_ALIGN`]. It has the
+    /// content of its last owner.
     ///
-    /// A refusal leaves chunks that nobody uses on their way back, so the next attempt may find
-    /// room: after this guard is dropped and [`Pool::reclaim`] was called, all that nobody can look
-    /// at any more is there.
+    /// A refusal retires chunks that are not used, so the next attempt may find room. After this
+    /// guard is dropped, and [`Pool::reclaim`] was called, all blocks that no thread can read any
+    /// more are available.
     pub fn reserve(&self, bytes: u64) -> Result<Reservation<'_, 'pool, D>> {
         #[cfg(feature = "testing")]
         if refusal::is_refused(refusal::Resource::Block) {
@@ -85,13 +85,13 @@ impl<'pool, D: Domain> Guard<'pool, D> {
         Ok(Reservation { guard: self, off, bytes, kept: false })
     }
 
-    /// The offset of a block that is now this thread's, and its length.
+    /// Takes a block; returns its offset and length.
     fn find_room(&self, bytes: u64) -> Result<(u64, u64)> {
         Ok(match class_of(bytes) {
             Some(class) => match self.pool().reserve_in_slab(self, class) {
                 Ok(off) => (off, CLASS_BYTES[class]),
-                // Where no chunk is left for this size, a larger block will do, or one of a slab
-                // that another thread keeps for itself.
+                // If no chunk is left for this size, a larger block serves, or a block of another
+                // thread's current slab.
                 Err(error) => match self
                     .pool()
                     .reserve_in_larger(self, class)
@@ -99,7 +99,7 @@ impl<'pool, D: Domain> Guard<'pool, D> {
                 {
                     Some(found) => found,
                     None if self.reserve_access() == ReserveAccess::With => {
-                        // The reserve goes to blocks that serve any node.
+                        // The reserve is for blocks that are large enough for any node.
                         let class = class.max(RELIEF_CLASS);
                         (self.pool().reserve_in_kept(self, class)?, CLASS_BYTES[class])
                     }
@@ -117,7 +117,7 @@ impl<D: Domain> Reservation<'_, '_, D> {
         self.off
     }
 
-    /// Bytes of the block, at least what was asked for.
+    /// Bytes of the block: at least the requested number.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -130,7 +130,7 @@ impl<D: Domain> Reservation<'_, '_, D> {
         }
     }
 
-    /// The range, to be written; `None` for a thread that a test has killed.
+    /// The range, for writes; `None` for a thread that a test has killed.
     #[inline]
     pub fn range_mut(&mut self, at: u64, bytes: u64) -> Option<Exclusive<'_>> {
         self.check(at, bytes);
@@ -163,13 +163,13 @@ impl<D: Domain> Reservation<'_, '_, D> {
     fn check(&self, at: u64, bytes: u64) {
         assert!(
             at <= self.bytes && bytes <= self.bytes - at,
-            "{bytes} bytes at {at} leave a block of {} bytes",
+            "{bytes} bytes at {at} exceed a block of {} bytes",
             self.bytes
         );
     }
 
-    /// Passes the block to a durable owner that the caller has recorded, and that now calls
-    /// [`Pool::activate_logged`]; returns its offset.
+    /// Passes the block to a durable owner, which a log names, and which activates it next by
+    /// [`Pool::activate_logged`]. Returns the block's offset.
     pub fn into_logged(mut self) -> u64 {
         self.kept = true;
         self.off
@@ -185,8 +185,8 @@ impl<D: Domain> Drop for Reservation<'_, '_, D> {
 }
 
 impl<D: Domain> Pool<D> {
-    /// Sets the active bit of a block whose owner is already on record, durably, in a log that
-    /// the pool's recovery knows how to settle. Durable after the caller's next fence.
+    /// Sets the active bit of a block whose owner a log names, durably; recovery can settle that
+    /// log. The bit is durable after the caller's next fence.
     pub fn activate_logged(&self, off: u64) {
         match self.slab_place(off) {
             Ok(place) => self.set_active(&place),
@@ -195,8 +195,8 @@ impl<D: Domain> Pool<D> {
     }
 
     /// Clears the active bit of the block at `off`, which must be unreachable or owned by a log.
-    /// Durable after the caller's next fence; until then, and until nobody can look at the block,
-    /// it must not go to [`Guard::retire`] or [`Pool::reuse`].
+    /// The bit is durable after the caller's next fence. Until then, and until no thread can read
+    /// the block, it must not go to [`Guard::retire`] or [`Pool::reuse`].
     pub fn deactivate(&self, off: u64) -> Result<()> {
         match self.slab_place(off) {
             Ok(place) => {
@@ -210,8 +210,8 @@ impl<D: Domain> Pool<D> {
         }
     }
 
-    /// As [`deactivate`](Self::deactivate), for recovery: whether the bit was set already cleared
-    /// does not matter, and an offset that is no block's is passed over.
+    /// Like [`deactivate`](Self::deactivate), for recovery: a bit that is cleared already stays
+    /// cleared, and an offset without a block is ignored.
     pub fn recover_deactivate(&self, off: u64) {
         match self.slab_place(off) {
             Ok(place) => drop(self.clear_active(&place)),
@@ -219,8 +219,8 @@ impl<D: Domain> Pool<D> {
         }
     }
 
-    /// Gives back for reuse what [`recover_deactivate`](Self::recover_deactivate) took out of
-    /// use, once the log that named it is, durably, no more. Only in recovery.
+    /// Gives a block back for reuse after [`recover_deactivate`](Self::recover_deactivate), once
+    /// the log that named it is cleared, durably. Only in recovery.
     pub fn recover_reuse(&self, off: u64) {
         match self.slab_place(off) {
             Ok(place) if !self.is_active(&place) => self.recover_release_in_slab(&place),
@@ -229,7 +229,7 @@ impl<D: Domain> Pool<D> {
         }
     }
 
-    /// Gives a block that is not active, and that nobody can look at, back for reuse.
+    /// Gives a block back for reuse that is not active, and that no thread can read.
     pub fn reuse(&self, guard: &Guard<'_, D>, off: u64) {
         match self.slab_place(off) {
             Ok(place) => self.release_in_slab(guard, &place),

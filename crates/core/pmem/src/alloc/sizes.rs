@@ -2,17 +2,17 @@
 
 use crate::layout::CHUNK_BYTES;
 
-/// Every block starts at a multiple of this, a cache line.
+/// Every block starts at a multiple of this number: a cache line.
 pub const BLOCK_ALIGN: u64 = 64;
 /// Bytes of a slab before its first block (`slab.rs`).
 pub(crate) const SLAB_HEADER_BYTES: u64 = 512;
-/// Largest block that comes from a slab; two fit a chunk.
+/// Largest block of a slab: two fit into a chunk.
 pub(crate) const MAX_SLAB_BLOCK: u64 = 32_512;
-/// Largest span in chunks: what the chunk table's word can say.
+/// Largest span in chunks: the chunk table's word has 24 bits for it.
 pub(crate) const MAX_SPAN_CHUNKS: u64 = (1 << 24) - 1;
 
-/// Sizes of blocks: steps of 64 bytes to 1 KiB, of 128 to 2 KiB, of 256 to 4 KiB; then as large as
-/// 15, 14, ... 2 of them fit a chunk.
+/// Sizes of blocks: steps of 64 bytes to 1 KiB, of 128 to 2 KiB, of 256 to 4 KiB. Then the largest
+/// sizes of which 15, 14, ... 2 fit into a chunk.
 pub(crate) const CLASS_BYTES: [u64; CLASS_COUNT] = class_bytes();
 pub(crate) const CLASS_COUNT: usize = 16 + 8 + 8 + 14;
 
@@ -36,7 +36,7 @@ const fn class_bytes() -> [u64; CLASS_COUNT] {
     sizes
 }
 
-/// The smallest class that holds `bytes`, or `None` if only a span does.
+/// The smallest class for `bytes`, or `None` if they need a span.
 pub(crate) fn class_of(bytes: u64) -> Option<usize> {
     if bytes > MAX_SLAB_BLOCK {
         return None;
@@ -45,7 +45,7 @@ pub(crate) fn class_of(bytes: u64) -> Option<usize> {
     (class < CLASS_COUNT).then_some(class)
 }
 
-/// The bytes that a block really has when `bytes` are asked for.
+/// The length of a block that is reserved for `bytes`.
 pub fn block_bytes(bytes: u64) -> u64 {
     match class_of(bytes) {
         Some(class) => CLASS_BYTES[class],

@@ -7,19 +7,20 @@
 //! ```
 //!
 //! * `class` is the size class, with [`SLAB_MARK`] above it.
-//! * `active`: one bit a block, durable: the block belongs to a word somewhere.
-//! * `taken`: 32 blocks a word, with the generation in the upper half. A word of an earlier
-//!   generation counts as a copy of the active bits. A block may be taken if its bit is clear.
+//! * `active`: one bit for each block, durable: the block belongs to a word somewhere.
+//! * `taken`: each word has bits for 32 blocks, with the generation in the upper half. A word of an
+//!   earlier generation counts as a copy of the active bits. A block may be taken if its bit is
+//!   clear.
 //!
-//! Why a claim by CAS on `taken` is sound: an active bit is set and cleared only while the block's
-//! taken bit is set in a word of this generation. So when a CAS succeeds that found the taken bit
-//! clear in such a word, the block is nobody's, though it may have been allocated and have come
-//! back since it was read. A word of an earlier generation never comes back once it was replaced,
-//! so the active bits that stand for its taken bits have not changed since either.
+//! Why a claim by CAS on `taken` is correct: an active bit is set and cleared only while the
+//! block's taken bit is set in a word of this generation. So when a CAS succeeds that found the
+//! taken bit clear in such a word, the block has no owner, though it may have been allocated and
+//! freed since the word was read. A word of an earlier generation never comes back once it was
+//! replaced. So the active bits that stand for its taken bits have not changed since either.
 //!
 //! A chunk stops being a slab only after one thread, which has claimed it (`slab_search.rs`), has
-//! taken all its blocks; then the table's word changes, and the chunk waits for its epoch, so that
-//! a thread that saw it as a slab still finds these words when it looks.
+//! taken all its blocks. Then the table's word changes, and the chunk waits for its epoch. So a
+//! thread that saw the chunk as a slab still finds these words when it reads them.
 
 use std::sync::atomic::Ordering;
 
@@ -67,7 +68,7 @@ pub(crate) fn blocks_of(class: usize) -> u64 {
     (CHUNK_BYTES - SLAB_HEADER_BYTES) / CLASS_BYTES[class]
 }
 
-/// The bits of taken word `index` that stand for blocks.
+/// The bits of taken word `index` that belong to blocks.
 fn valid_bits(class: usize, index: u64) -> u32 {
     match blocks_of(class) - index * 32 {
         blocks @ 0..32 => (1 << blocks) - 1,
@@ -84,7 +85,7 @@ impl<D: Domain> Pool<D> {
         self.word(self.geometry().chunk_off(chunk) + TAKEN_AT + index * 8)
     }
 
-    /// How many blocks are active, of those that a word stands for.
+    /// The number of active blocks among those of active word `index`.
     pub(crate) fn active_count(&self, chunk: u64, index: u64) -> u32 {
         self.active_word(chunk, index).load(Ordering::Acquire).count_ones()
     }
@@ -94,7 +95,7 @@ impl<D: Domain> Pool<D> {
         (word >> (index % 2 * 32)) as u32
     }
 
-    /// The bits of a taken word, as they count in this generation.
+    /// The taken bits of `word`, as they count in this generation.
     fn taken_bits(&self, chunk: u64, index: u64, word: u64) -> u32 {
         if mutant!("stale-taken-bits") || (word >> 32) as u32 == self.generation() {
             word as u32
@@ -107,20 +108,19 @@ impl<D: Domain> Pool<D> {
         u64::from(self.generation()) << 32 | u64::from(bits)
     }
 
-    /// The block at `off`, if that is the first byte of a block of a slab.
+    /// The block at `off`, if `off` is the first byte of a block of a slab.
     pub(crate) fn slab_place(&self, off: u64) -> Result<Place> {
         let bad = |reason| Error::BadFree { off, reason };
-        let chunk =
-            self.geometry().chunk_of(off).ok_or_else(|| bad("no block of the pool is there"))?;
+        let chunk = self.geometry().chunk_of(off).ok_or_else(|| bad("no block lies there"))?;
         if chunk >= self.frontier() {
-            return Err(bad("the pool has given nothing out there"));
+            return Err(bad("the pool has never allocated there"));
         }
         let Chunk::Slab { class } = self.chunk(chunk) else {
             return Err(bad("no block begins there"));
         };
         let at = off - self.geometry().chunk_off(chunk);
         let Some(within) = at.checked_sub(SLAB_HEADER_BYTES) else {
-            return Err(bad("the allocator's own data is there"));
+            return Err(bad("the allocator's own data lies there"));
         };
         let block = within / CLASS_BYTES[class];
         if !within.is_multiple_of(CLASS_BYTES[class]) || block >= blocks_of(class) {
@@ -133,7 +133,8 @@ impl<D: Domain> Pool<D> {
         self.geometry().chunk_off(chunk) + SLAB_HEADER_BYTES + block * CLASS_BYTES[class]
     }
 
-    /// A block of `class`; the reserve serves only those blocks that serve any node.
+    /// A block of `class`, not from the reserve: the reserve is for blocks that are large enough
+    /// for any node.
     pub(crate) fn reserve_in_slab(&self, guard: &Guard<'_, D>, class: usize) -> Result<u64> {
         match guard.reserve_access() {
             ReserveAccess::With => guard
@@ -149,14 +150,14 @@ impl<D: Domain> Pool<D> {
                 return Ok(off);
             }
             let found = self.find_slab(guard, class).or_else(|| {
-                // Threads that have ended may have kept some.
-                self.let_go_of_ended_slabs().then(|| self.find_slab(guard, class)).flatten()
+                // Threads that have ended may have slabs.
+                self.release_ended_slabs().then(|| self.find_slab(guard, class)).flatten()
             });
             let claim = match found {
                 Some(claim) => claim,
                 None => match self.new_slab(guard, class) {
                     Ok(claim) => claim,
-                    // The search for room may have given back blocks that waited.
+                    // The search for a chunk may have freed blocks that waited for their epoch.
                     Err(error) => self.find_slab(guard, class).ok_or(error)?,
                 },
             };
@@ -169,8 +170,8 @@ impl<D: Domain> Pool<D> {
         self.slots.with_slabs.set(guard.slot());
     }
 
-    /// A block of the slab of `class` that is this thread's; if that has none, or another thread
-    /// has taken it, the thread has none any more.
+    /// A block of the thread's current slab of `class`. If the slab is full, or another thread has
+    /// taken it, the thread releases it.
     fn take_from_own(&self, guard: &Guard<'_, D>, class: usize) -> Option<u64> {
         let own = &guard.local().slabs;
         let claim = own.current(class)?;
@@ -185,7 +186,7 @@ impl<D: Domain> Pool<D> {
         None
     }
 
-    /// A block of a larger class than `class` from a slab that is there already, and its length.
+    /// A block of a larger class than `class`, from an existing slab, and its length.
     #[cold]
     pub(crate) fn reserve_in_larger(
         &self,
@@ -202,8 +203,8 @@ impl<D: Domain> Pool<D> {
         })
     }
 
-    /// A block of `class`, or else of the next larger one, from a slab from which another thread
-    /// allocates, and its length. Threads without access to the reserve leave it.
+    /// A block of `class`, or else of the next larger class with room, from the current slab of
+    /// another thread, and its length. A thread without access to the reserve takes none from it.
     #[cold]
     pub(crate) fn reserve_in_others(
         &self,
@@ -216,8 +217,8 @@ impl<D: Domain> Pool<D> {
         let mut larger: Option<(usize, u64)> = None;
         let take = |chunk: u64, of: usize| {
             let block = self.take_block(chunk, of, 0)?;
-            // Its maker may not have come to it: nobody but this thread sees to it that what lies
-            // in the block will be found.
+            // The thread that made the slab may not have made its word durable. So this thread
+            // must, or the block would be lost.
             self.chunk_word(chunk).flush();
             D::fence();
             Some((self.block_off(chunk, of, block), CLASS_BYTES[of]))
@@ -238,7 +239,7 @@ impl<D: Domain> Pool<D> {
         larger.and_then(|(of, chunk)| take(chunk, of))
     }
 
-    /// Takes a free block of the slab, if it is one of `class` and has one.
+    /// Takes a free block of the chunk, if it is a slab of `class` and has one.
     fn take_block(&self, chunk: u64, class: usize, hint: u64) -> Option<u64> {
         if self.chunk(chunk) != (Chunk::Slab { class }) {
             return None;
@@ -283,8 +284,8 @@ impl<D: Domain> Pool<D> {
         for index in 0..blocks_of(class).div_ceil(32) {
             self.taken_word(chunk, index).store(self.tagged(0), Ordering::Release);
         }
-        // All of these are durable before the table says that they count: what the medium held
-        // there is anything, also what looks like taken bits of a generation to come.
+        // All of these are durable before the table's word makes the chunk a slab. The medium may
+        // have held anything there, also words that look like taken bits of a later generation.
         self.flush(off, TAKEN_AT + blocks_of(class).div_ceil(32) * 8);
         self.flush_extent();
         D::fence();
@@ -306,10 +307,10 @@ impl<D: Domain> Pool<D> {
         }
     }
 
-    /// Clears the active bit; whether it was set.
+    /// Clears the active bit; returns whether it was set.
     pub(crate) fn clear_active(&self, place: &Place) -> bool {
-        // The block stays taken until it is given back, also if it became active in an earlier
-        // generation and nobody has looked at the word since.
+        // The block stays taken until it is given back. That also holds if it became active in an
+        // earlier generation, and the taken word still is of that generation.
         let index = place.block / 32;
         let taken = self.taken_word(place.chunk, index);
         let mut found = taken.load(Ordering::Acquire);
@@ -341,7 +342,7 @@ impl<D: Domain> Pool<D> {
         self.taken_bits(place.chunk, index, word) & 1 << (place.block % 32) != 0
     }
 
-    /// Clears the taken bit, and gives the chunk back if that was its last.
+    /// Clears the taken bit, and frees the chunk if it was the last one.
     pub(crate) fn release_in_slab(&self, guard: &Guard<'_, D>, place: &Place) {
         let index = place.block / 32;
         let taken = self.taken_word(place.chunk, index);
@@ -354,8 +355,8 @@ impl<D: Domain> Pool<D> {
                 Err(other) => found = other,
             }
         };
-        // Who lets go of the slab, and then looks for room, sees this block; or else this thread
-        // sees that it has let go.
+        // Either a thread that releases the slab, and then checks it for room, sees this block, or
+        // this thread sees that the slab is released.
         barrier_after_swap();
         if self.cache.is_current(place.chunk) {
             return;
@@ -374,7 +375,7 @@ impl<D: Domain> Pool<D> {
         })
     }
 
-    /// Clears the taken bit, in recovery: the slab is found by whoever looks for room later.
+    /// Clears the taken bit, in recovery. A later search for room finds the slab.
     pub(crate) fn recover_release_in_slab(&self, place: &Place) {
         let taken = self.taken_word(place.chunk, place.block / 32);
         let found = taken.load(Ordering::Acquire);
@@ -383,8 +384,8 @@ impl<D: Domain> Pool<D> {
         }
     }
 
-    /// Turns a slab that this thread has claimed into a free chunk, nobody's, if no block of it is
-    /// taken; otherwise it stays the thread's.
+    /// Turns a slab that this thread has claimed into a free chunk, if no block of it is taken.
+    /// Otherwise the claim stays.
     pub(crate) fn dissolve_slab(&self, guard: &Guard<'_, D>, claim: Claim, class: usize) -> bool {
         let chunk = claim.chunk;
         let words = blocks_of(class).div_ceil(32);
@@ -398,7 +399,7 @@ impl<D: Domain> Pool<D> {
             if self.taken_bits(chunk, index, found) != 0
                 || taken.compare_exchange(found, all).is_err()
             {
-                // Someone allocates from it: what was taken here goes back.
+                // Another thread allocates from it: the blocks that were taken here are freed.
                 for taken_index in 0..index {
                     let word = self.taken_word(chunk, taken_index);
                     word.fetch_and(!u64::from(u32::MAX));
@@ -408,9 +409,9 @@ impl<D: Domain> Pool<D> {
         }
         self.set_chunk(chunk, Chunk::Claimed { chunks: 1 });
         D::fence();
-        // Before this thread leaves its epoch: who makes a slab of the chunk finds it unclaimed.
+        // Before this thread unpins: a thread that makes a slab of the chunk finds it unclaimed.
         self.cache.clear_current(claim);
-        // Not collected now: this may be called from a collection.
+        // Not collected now: a collection may be the caller.
         guard.push_limbo(self.geometry().chunk_off(chunk));
         true
     }

@@ -1,35 +1,35 @@
-//! How many bytes are allocated, cheaply and nearly: for who must know it often.
+//! An estimate of the allocated bytes, for callers that need it often.
 //!
-//! The active bits say it exactly, but to read them all takes a look at each chunk. So a cursor
-//! passes over the chunks, some at each question, and adds up what it finds; whoever sets or clears
-//! an active bit of a chunk behind the cursor adds or takes away the block's bytes. Chunks before
-//! the cursor are taken to be as full as those behind it, until it comes to them. All of this is
-//! process memory, and costs nothing in a process that never asks.
+//! The active bits give the exact number, but reading all of them visits each chunk. So a cursor
+//! passes over the chunks, some at each call, and sums up the bytes that it finds. A thread that
+//! sets or clears an active bit in a chunk that the cursor has passed adds or subtracts the block's
+//! bytes. Chunks that the cursor has not passed yet are estimated to be as full as the others. All
+//! of this is process memory, and costs nothing in a process that never calls it.
 //!
-//! The figure is off by what others set or clear in a chunk in the moment in which the cursor
-//! passes it: a block, seldom, of the chunk's 64 KiB.
+//! The sum misses changes in a chunk while the cursor passes it: seldom, and one block of the
+//! chunk's 64 KiB.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use crate::layout::CHUNK_BYTES;
 
-/// Chunks that one question looks at.
+/// Chunks that the cursor passes in one call.
 const COUNT_AT_ONCE: u64 = 512;
-/// Sums that threads share, so that few add to the same.
+/// Partial sums. Threads are spread over them, so that few share one.
 const SHARDS: usize = 16;
 
-/// What the cursor and the threads have added up.
+/// The cursor, and the sum of the cursor and the threads.
 #[derive(Debug, Default)]
 pub(super) struct Used {
     /// Chunks that the cursor has passed.
     counted: AtomicU64,
     is_counting: AtomicBool,
-    /// Their sum, which wraps, is the bytes that are active in these chunks.
+    /// Their sum, which wraps, is the number of active bytes in these chunks.
     shards: [Shard; SHARDS],
 }
 
-/// On cache lines of its own.
+/// A partial sum, on cache lines of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Shard(AtomicU64);
@@ -37,7 +37,7 @@ struct Shard(AtomicU64);
 fn shard() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local!(static SHARD: Cell<usize> = const { Cell::new(usize::MAX) });
-    // A thread that is about to end, and has no such cell any more, adds to the first.
+    // A thread that is ending, and has no such cell any more, uses the first.
     let known = SHARD.try_with(|shard| {
         if shard.get() == usize::MAX {
             shard.set(NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS);
@@ -62,7 +62,7 @@ impl Used {
 
     #[inline]
     fn add(&self, chunk: u64, bytes: u64) {
-        // Relaxed, here and below: the sum is an estimate, and nothing hangs on its order.
+        // Relaxed, here and below: the sum is an estimate, and nothing depends on its order.
         if chunk < self.counted.load(Ordering::Relaxed) {
             self.shards[shard()].0.fetch_add(bytes, Ordering::Relaxed);
         }
@@ -71,7 +71,7 @@ impl Used {
     fn sum(&self) -> u64 {
         let parts = self.shards.iter().map(|shard| shard.0.load(Ordering::Relaxed));
         let sum = parts.fold(0, u64::wrapping_add);
-        // A moment apart, the parts may seem to be less than nothing.
+        // The parts are read at different times, so their sum may seem to be negative.
         if sum > i64::MAX as u64 { 0 } else { sum }
     }
 
@@ -80,8 +80,8 @@ impl Used {
         self.counted.load(Ordering::Relaxed)
     }
 
-    /// Moves the cursor on over up to 512 chunks below `frontier`, unless another thread does;
-    /// `active_bytes` says how much is active in a chunk.
+    /// Moves the cursor over up to 512 chunks below `frontier`, unless another thread does;
+    /// `active_bytes` returns the active bytes of a chunk.
     pub(super) fn count(&self, frontier: u64, active_bytes: impl Fn(u64) -> u64) {
         if self.is_counting.swap(true, Ordering::Acquire) {
             return;
@@ -94,7 +94,7 @@ impl Used {
         self.is_counting.store(false, Ordering::Release);
     }
 
-    /// Bytes of the active blocks below `frontier`, nearly.
+    /// Estimates the bytes of the active blocks below `frontier`.
     pub(super) fn estimate(&self, frontier: u64) -> u64 {
         let (counted, sum) = (self.counted(), self.sum());
         if counted == 0 || counted >= frontier {

@@ -1,7 +1,6 @@
-//! A pool: one mapping, and the access to what lies in it.
+//! A pool: one mapping, and the access to its content.
 //!
-//! How it comes to be, is opened, trusted and closed is in [`open`]; the room that its file has, in
-//! [`room`].
+//! [`open`] creates, opens, checks and closes pools; [`room`] makes room in the file.
 
 mod open;
 mod room;
@@ -40,15 +39,15 @@ pub struct Pool<D: Domain> {
     pool_id: u128,
     generation: u32,
     was_clean: bool,
-    /// What the state says of writes.
+    /// Whether writes survive power loss, as the state says.
     survives_power: bool,
-    /// Open for salvage, so never to be marked as closed in order.
+    /// Open for salvage, so the pool is never marked as closed cleanly.
     salvaged: bool,
-    /// The drop has nothing to mark: the pool was closed, or is left as a crash would leave it.
-    left: AtomicBool,
+    /// The drop does not mark the pool as closed: it is closed already, or stays marked as in use.
+    keeps_state: AtomicBool,
     uid: u64,
     pub(crate) slots: Arc<Slots>,
-    /// Offsets of the participant table's further segments, as far as they are known.
+    /// Offsets of the further segments of the participant table; zero if not known yet.
     pub(crate) segments: [AtomicU64; SEGMENT_COUNT],
     #[cfg(feature = "testing")]
     first_slots: usize,
@@ -56,21 +55,22 @@ pub struct Pool<D: Domain> {
     pub(crate) limbo: Limbo,
     /// Whether blocks were read without a pin ([`Pool::optimistic_read`]).
     had_optimistic_reads: AtomicBool,
-    /// The pool lies in memory of a test, where room for chunks is emulated.
+    /// The pool lies in a test's memory, which emulates the room of chunks.
     #[cfg(feature = "testing")]
     emulates_room: bool,
-    /// Words of the part of the pool that is there: of its size, or a little more while it grows.
+    /// Words of the pool that may be accessed: its size, or a little more while it grows.
     end_words: AtomicU64,
-    /// The word of those whom damage has led out of the pool.
+    /// The word for accesses at damaged offsets, outside the pool.
     nowhere: AtomicU64,
-    /// Whether someone has said that it recovers what lies in the pool.
+    /// Whether the recovery of descriptors has begun.
     recovery_begun: AtomicBool,
-    /// Does what threads have left to be done before the epoch is raised.
+    /// Does the work that threads have deferred, before the epoch is raised.
     pub(crate) deferred_work: OnceLock<fn(&Self, u64)>,
     domain: PhantomData<D>,
 }
 
-/// How many words lie before the one at `off`; more than any pool has, if there is none.
+/// The number of words before the one at `off`. If `off` is no multiple of 8, a larger number than
+/// any pool has.
 #[inline(always)]
 fn word_index(off: u64) -> u64 {
     off.rotate_right(3)
@@ -79,36 +79,37 @@ fn word_index(off: u64) -> u64 {
 impl<D: Domain> Pool<D> {
     /// The word at `off`, which must be a multiple of 8 in the used part of the pool.
     ///
-    /// Only damage leads elsewhere. Then the answer is a word that holds zero and is nobody's, and
-    /// the calling thread's [`Guard::damage`](crate::Guard::damage) names the offset.
+    /// Another offset comes from damaged data. Then the result is a word that holds zero and
+    /// belongs to no part of the pool, and the calling thread's
+    /// [`Guard::damage`](crate::Guard::damage) has the offset.
     #[inline(always)]
     pub fn word(&self, off: u64) -> Word<'_, D> {
         let index = word_index(off);
-        // Relaxed, here and below: who leads to a block beyond the former end has stored this
-        // before.
+        // Relaxed, here and below: the thread that published an offset beyond the former end has
+        // stored the new end before.
         if index >= self.end_words.load(Ordering::Relaxed) {
             return Word::new(self.nowhere(off));
         }
-        // SAFETY: in the mapping, as just checked, and aligned; words are only accessed atomically,
-        // and the mapping lives as long as the pool.
+        // SAFETY: just checked to lie in the mapping, and aligned. Words are only accessed
+        // atomically, and the mapping lives as long as the pool.
         Word::new(unsafe { AtomicU64::from_ptr(self.mapping.base().add(off as usize).cast()) })
     }
 
-    /// Whether a word that may change lies at `off`; for an offset of which only damage may lead
-    /// elsewhere.
+    /// Whether `off` is the offset of a word of the pool, behind the superblock: a check of offsets
+    /// that may be damaged.
     pub fn is_word(&self, off: u64) -> bool {
         off.is_multiple_of(8) && (CONTROL_OFF..self.size_bytes()).contains(&off)
     }
 
     /// The `count` words from `off`, which must be a multiple of 8, all in the used part of the
-    /// pool. Only damage leads elsewhere: then there are zeros instead ([`Words::nothing`]), and a
-    /// note, as [`word`](Self::word) says.
+    /// pool. Another range comes from damaged data: then the result is zeros
+    /// ([`Words::nothing`]), and the damage is noted, as by [`word`](Self::word).
     #[inline(always)]
     pub fn words(&self, off: u64, count: u64) -> Words<'_, D> {
         self.words_within(off, count).unwrap_or(Words::nothing())
     }
 
-    /// As [`words`](Self::words); none in the place of zeros.
+    /// Like [`words`](Self::words), but returns `None` instead of zeros.
     #[inline(always)]
     pub fn words_within(&self, off: u64, count: u64) -> Option<Words<'_, D>> {
         let (index, end) = (word_index(off), self.end_words.load(Ordering::Relaxed));
@@ -116,16 +117,16 @@ impl<D: Domain> Pool<D> {
             self.note_damage(off);
             return None;
         }
-        // SAFETY: in the mapping, as just checked, and aligned; words are only accessed atomically,
-        // and the mapping lives as long as the pool.
+        // SAFETY: just checked to lie in the mapping, and aligned. Words are only accessed
+        // atomically, and the mapping lives as long as the pool.
         Some(Words::new(unsafe {
             let first = self.mapping.base().add(off as usize).cast();
             std::slice::from_raw_parts(first, count as usize)
         }))
     }
 
-    /// Where `bytes` bytes at `off` are, if they lie in the part of the pool that is there: a file
-    /// ends before the range that is mapped for it does, and a load behind its end is a signal.
+    /// The address of `bytes` bytes at `off`, if they lie in the pool. A file ends before its
+    /// mapping does, and a load behind the end of the file is a signal.
     #[inline(always)]
     fn address(&self, off: u64, bytes: u64) -> Option<*mut u8> {
         let end = self.end_words.load(Ordering::Relaxed) * 8;
@@ -136,11 +137,11 @@ impl<D: Domain> Pool<D> {
         Some(unsafe { self.mapping.base().add(off as usize) })
     }
 
-    /// A word for who was led to `off` by damage.
+    /// A word for an access at `off`, which comes from damaged data.
     #[inline(always)]
     fn nowhere(&self, off: u64) -> &AtomicU64 {
         self.note_damage(off);
-        // Whatever others have put there on their way to finding out.
+        // Another thread may have stored there, before it found the damage.
         self.nowhere.store(0, Ordering::Relaxed);
         &self.nowhere
     }
@@ -157,13 +158,13 @@ impl<D: Domain> Pool<D> {
         damage::take(self.mapping.base(), self.mapping.bytes())
     }
 
-    /// `bytes` bytes at `off`. Only damage leads out of the used part of the pool: then there are
-    /// none, as [`word`](Self::word) says.
+    /// `bytes` bytes at `off`. A range outside the used part of the pool comes from damaged data:
+    /// then the result is empty, and the damage is noted, as by [`word`](Self::word).
     ///
     /// # Safety
-    /// The range lies in memory that was allocated from this pool, nobody writes into it while
-    /// the slice lives, and it is not freed meanwhile (the caller holds a [`Guard`](crate::Guard)
-    /// since it found the block reachable).
+    /// The range lies in memory that was allocated from this pool. While the slice lives, no thread
+    /// writes into the range, and it is not freed (the caller holds the [`Guard`](crate::Guard) of
+    /// the time when it found the block reachable).
     #[inline(always)]
     pub unsafe fn bytes(&self, off: u64, bytes: u64) -> &[u8] {
         let Some(address) = self.address(off, bytes) else {
@@ -171,11 +172,11 @@ impl<D: Domain> Pool<D> {
             return &[];
         };
         D::observe_load(address as usize, bytes as usize);
-        // SAFETY: in the mapping; the caller vouches for the rest.
+        // SAFETY: in the mapping; the caller guarantees the rest.
         unsafe { std::slice::from_raw_parts(address, bytes as usize) }
     }
 
-    /// `bytes` bytes at `off`, which the caller alone is to see, to be written; `None` for a thread
+    /// `bytes` bytes at `off`, to be written; only the caller may own them. `None` for a thread
     /// that a test has killed.
     #[inline(always)]
     pub(crate) fn exclusive(&self, off: u64, bytes: u64) -> Option<Exclusive<'_>> {
@@ -187,16 +188,16 @@ impl<D: Domain> Pool<D> {
         if !D::admit_exclusive_store(address as usize + skipped as usize, bytes as usize) {
             return None;
         }
-        // SAFETY: in the mapping and aligned; words are only accessed atomically, but by who may
-        // read a block that does not change, and the mapping lives as long as the pool.
+        // SAFETY: in the mapping and aligned. Words are only accessed atomically, except by readers
+        // of a block that does not change. The mapping lives as long as the pool.
         let words = unsafe { std::slice::from_raw_parts(address.cast(), count as usize) };
         Some(Exclusive::new(words, skipped as usize))
     }
 
-    /// Copies `bytes` bytes at `off`, word by word: of a block that changes meanwhile, the words
-    /// are of different moments, and each is whole. The range must lie in the pool, as it does in a
-    /// block that was found reachable while a [`Guard`](crate::Guard) was held; of one that does
-    /// not there are none.
+    /// Copies `bytes` bytes at `off`, word by word. If the block changes meanwhile, the words may
+    /// be of different points in time, but each word is whole. The range must lie in the pool, as
+    /// in a block that was found reachable while a [`Guard`](crate::Guard) was held; otherwise the
+    /// result is empty.
     pub fn load_bytes(&self, off: u64, bytes: u64) -> Vec<u8> {
         if self.address(off, bytes).is_none() {
             self.nowhere(off);
@@ -207,7 +208,7 @@ impl<D: Domain> Pool<D> {
         let words = self.words(first, count);
         let mut found = Vec::with_capacity((bytes + 16) as usize);
         for index in 0..count {
-            // Relaxed: who published the place did so by a release that the caller has acquired.
+            // Relaxed: the bytes were published by a release that the caller has acquired.
             found.extend_from_slice(&words.load(index, Ordering::Relaxed).to_le_bytes());
         }
         found.truncate((skipped + bytes) as usize);
@@ -217,14 +218,14 @@ impl<D: Domain> Pool<D> {
 
     /// Copies `source` to `off`, a multiple of 8, by words; the last word is padded with zeros.
     ///
-    /// For a place in a shared block that the caller has claimed and nobody reads yet. Word by
-    /// word, so that even a reader that comes too early is no data race.
+    /// For a place in a shared block that the caller has claimed and that no thread reads yet. Word
+    /// by word, so that an early reader is no data race.
     #[inline]
     pub fn store_bytes(&self, off: u64, source: &[u8]) {
         let (words, rest) = source.as_chunks::<8>();
         let mut at = off;
         for word in words {
-            // Relaxed: whoever publishes the place does so by a later release.
+            // Relaxed: the place is published by a later release.
             self.word(at).store(u64::from_le_bytes(*word), Ordering::Relaxed);
             at += 8;
         }
@@ -245,13 +246,13 @@ impl<D: Domain> Pool<D> {
         let mut at = off / LINE_BYTES * LINE_BYTES;
         while at < off + bytes {
             let Some(address) = self.address(at, 1) else { return };
-            // SAFETY: `address` checked that it is mapped.
+            // SAFETY: `address` has checked that the line is mapped.
             unsafe { D::write_back(address) };
             at += LINE_BYTES;
         }
     }
 
-    /// Asks for the line at `off` ahead of its use; any offset will do.
+    /// Prefetches the line at `off`; the offset may be any.
     #[inline(always)]
     pub fn prefetch(&self, off: u64) {
         let address = self.mapping.base().wrapping_add(off as usize);
@@ -268,7 +269,7 @@ impl<D: Domain> Pool<D> {
         crate::layout::FIRST_PARTICIPANTS
     }
 
-    /// For each slot of the participant table, a value in process memory.
+    /// Values in process memory, one for each slot of the participant table.
     pub fn per_slot<T: Default>(&self) -> PerSlot<T> {
         PerSlot::new(self.first_slots())
     }
@@ -277,7 +278,7 @@ impl<D: Domain> Pool<D> {
         self.uid
     }
 
-    /// Where things lie.
+    /// The layout.
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }
@@ -287,38 +288,39 @@ impl<D: Domain> Pool<D> {
         &self.path
     }
 
-    /// What the pool lies on.
+    /// The medium of the pool.
     pub fn medium(&self) -> Medium {
         self.medium
     }
 
-    /// What a returned write survives.
+    /// What a write survives after it has returned.
     pub fn guarantee(&self) -> Guarantee {
         self.medium.guarantee(D::KIND)
     }
 
-    /// Tells this pool from every other; zero on anonymous memory.
+    /// A number that no other pool has; zero on anonymous memory.
     pub fn pool_id(&self) -> u128 {
         self.pool_id
     }
 
-    /// Raised by one whenever the pool is opened: tells what was begun before a crash.
+    /// The generation: raised by one whenever the pool is opened, so that data of an earlier
+    /// opening is known.
     pub fn generation(&self) -> u32 {
         self.generation
     }
 
-    /// Whether the pool was new, or had been closed in order, when it was opened.
+    /// Whether the pool was new, or was closed cleanly before it was opened.
     pub fn was_clean(&self) -> bool {
         self.was_clean
     }
 
-    /// Bytes from the base to the end of the file.
+    /// Bytes of the pool, from its base to its end.
     pub fn size_bytes(&self) -> u64 {
         superblock::size_of_word(self.word(superblock::SIZE_OFF).load(Ordering::Acquire))
     }
 
-    /// To be asked once by who recovers, in this generation, what an earlier one has left in
-    /// descriptors: false if another has asked already, and may be using them.
+    /// Begins the recovery of descriptors of earlier generations. False if it was begun before in
+    /// this generation: then descriptors may be in use.
     pub fn begin_recovery(&self) -> bool {
         !self.recovery_begun.swap(true, Ordering::AcqRel)
     }

@@ -1,31 +1,32 @@
-//! How a pool comes to be, is opened, trusted and closed.
+//! Creates, opens, checks and closes pools.
 //!
 //! # Opening
 //!
-//! States of a pool's file: *absent*, *closed* (clean flag set), *in use* (clean flag off).
+//! A pool's file is *absent*, *closed* (clean flag set), or *in use* (clean flag off).
 //!
-//! * **Create** builds the whole file under a temporary name and links it to its own only when it
-//!   is complete, so a crash leaves *absent*, at worst with a stray temporary file.
-//! * **Open** checks everything before it writes anything; then the boot id, then one 8-byte store
-//!   of the state (generation raised, clean flag off, and what a write survives from now on). A
-//!   crash before that store leaves what was there, after it *in use*.
+//! * **Create** builds the whole file under a temporary name and links it to its own name only when
+//!   it is complete. So a crash leaves *absent*, at worst with a temporary file.
+//! * **Open** checks everything before it writes anything. Then it writes the boot id, and then the
+//!   state by one 8-byte store (generation raised, clean flag off, and whether writes survive power
+//!   loss from now on). A crash before that store leaves the former state; after it, *in use*.
 //! * **Close** (the drop of the last handle) sets the clean flag.
 //!
-//! # What is trusted
+//! # Trust
 //!
-//! An unclean pool under another boot id is refused, unless what was written in its last
-//! generation survives power loss: the page cache wrote back in any order, and so did the
-//! processor's caches, if nobody wrote back their lines, whatever the medium. What is found now
-//! does not count: a domain can be chosen, and a file system mounted in another way. So
+//! A pool that was not closed cleanly, and was in use in another boot, is refused, unless the
+//! writes of its last generation survive power loss. Otherwise the page cache wrote back in any
+//! order. So did the processor's caches if no thread wrote back their lines, on any medium. The
+//! state on the medium decides, not the current domain and medium: the domain is chosen at each
+//! opening, and a file system can be mounted in another way. So
 //!
-//! * where a write does not survive power loss, the state is synced when the one before would be
-//!   trusted, so that no later write can reach the medium before it; and the data is synced before
-//!   the clean flag, and the flag after it;
-//! * where it does, what a generation whose writes do not has left in caches is synced before the
-//!   state says so.
+//! * if writes do not survive power loss, the state is synced where the former state would be
+//!   trusted, so that no later write reaches the medium before it. At closing, the data is synced
+//!   before the clean flag is set, and the flag after it;
+//! * if writes do survive power loss, and those of the former generation did not, the former writes
+//!   are synced before the state says so.
 //!
-//! A pool that is opened for salvage keeps its boot id, and is never closed in order: it is no more
-//! to be trusted than before.
+//! A pool that is opened for salvage keeps its boot id, and is never marked as closed cleanly: it
+//! stays untrusted.
 
 use std::fs::{File, OpenOptions};
 use std::marker::PhantomData;
@@ -49,29 +50,29 @@ use crate::slots::Slots;
 use crate::superblock::{self, SUPERBLOCK_BYTES, Superblock};
 use crate::sys::{self, LockedFile, Mapping};
 
-/// First byte of the range of locks, far behind any data: one byte a process.
+/// First byte of the range of locks, far behind any data: one byte for each process.
 const LOCK_OFF: u64 = 1 << 62;
-/// Processes that a pool will be shared by; today one process takes them all.
+/// Processes that may share a pool in a later version; today one process takes all bytes.
 const LOCK_BYTES: u64 = 64;
-/// What fails where addresses are limited, and what helps then.
+/// The action that fails where addresses are limited, and the remedy.
 const MAP_THE_FILE: &str = "map the file, which takes as many addresses as its max_bytes (where they are limited, see `ulimit -v`)";
 
-/// Tells the pools that one process opens from each other, for the caches of its threads.
+/// A number for each pool that this process opens, for the caches of its threads.
 static NEXT_UID: AtomicU64 = AtomicU64::new(1);
 
-/// Bytes of data that a pool on anonymous memory has on small pages.
+/// Bytes of data on small pages, in a pool on anonymous memory.
 const SMALL_BYTES: u64 = 4 << 20;
 
 /// How a pool is created.
 #[derive(Clone, Copy, Debug)]
 pub struct CreateOptions {
-    /// How far the pool may grow, in bytes; rounded down to whole chunks of 64 KiB. The file
-    /// takes what is used, not this.
+    /// The limit of the pool's size, in bytes, rounded down to whole chunks of 64 KiB. The file
+    /// takes only the room that is used.
     pub max_bytes: u64,
-    /// Room to be made at once, in bytes.
+    /// Room that is made at creation, in bytes.
     pub initial_bytes: u64,
-    /// Ask for huge pages behind the whole pool. On anonymous memory they are asked for anyway,
-    /// behind all but the first 4 MiB of its data.
+    /// Request huge pages for the whole pool. On anonymous memory they are always requested, for
+    /// all but the first 4 MiB of its data.
     pub huge_pages: bool,
 }
 
@@ -81,25 +82,25 @@ impl Default for CreateOptions {
     }
 }
 
-/// What [`Pool::compact`] has done.
+/// The result of [`Pool::compact`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compacted {
-    /// Bytes that the file took on its file system before.
+    /// Bytes that the file took on its file system before the call.
     pub before_bytes: u64,
     /// Bytes that it takes now.
     pub after_bytes: u64,
-    /// The file's length now, in bytes; less is taken where there are holes.
+    /// The file's length now, in bytes; the file takes less if it has holes.
     pub size_bytes: u64,
 }
 
 /// How an existing pool is opened.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenPool {
-    /// Open a pool that is not trusted after the machine went down, to rescue what is there. It is
-    /// not trusted afterwards either.
+    /// Open a pool that is not trusted after the machine went down, to rescue its data. It stays
+    /// untrusted.
     pub salvage: bool,
-    /// How far the pool has to be able to grow, in bytes, rounded down to whole chunks; `None` for
-    /// any size.
+    /// The limit that the pool must have, in bytes, rounded down to whole chunks; `None` for any
+    /// limit.
     pub max_bytes: Option<u64>,
 }
 
@@ -176,15 +177,15 @@ impl<D: Domain> Pool<D> {
             })?;
             if !matches!(medium, Medium::MemoryFile(_)) {
                 sys::sync_folder_of(path).map_err(|source| {
-                    // Nobody has seen it yet; what is reported as failed is not left behind.
+                    // No other process has used the file yet. A failed call leaves no file.
                     let _ = std::fs::remove_file(path);
                     io_error(path, "sync the folder")(source)
                 })?;
             }
             Ok((medium, mapping, file))
         })();
-        // Whatever happened, the temporary name has done its work; failing to remove it is no
-        // reason to refuse a pool that is complete.
+        // The temporary name is not needed any more. If it cannot be removed, the pool is complete
+        // all the same.
         let _ = std::fs::remove_file(&unfinished);
         let (medium, mapping, file) = created?;
         if options.huge_pages {
@@ -198,9 +199,9 @@ impl<D: Domain> Pool<D> {
 
     /// Opens the pool in the file `path`.
     ///
-    /// What is recovered here is the allocator's own. If operations of `pando-pmwcas` may be in it,
-    /// they are recovered next, before anything is allocated: until then, blocks that they have
-    /// begun to give away count as free.
+    /// This recovers the allocator. If the pool may have operations of `pando-pmwcas`, the caller
+    /// recovers them next, before anything is allocated: until then, blocks of interrupted
+    /// operations may count as free.
     pub fn open(path: &Path, options: &OpenPool) -> Result<Arc<Self>> {
         let file =
             OpenOptions::new().read(true).write(true).open(path).map_err(|source| match source
@@ -211,7 +212,7 @@ impl<D: Domain> Pool<D> {
                 }
                 _ => io_error(path, "open the file")(source),
             })?;
-        // Before it is read: reading a pipe or a terminal would wait for ever.
+        // Before the file is read: a read of a pipe or a terminal may wait forever.
         if !file.metadata().map_err(io_error(path, "look at the file"))?.is_file() {
             return Err(Error::NotAFile(path.to_path_buf()));
         }
@@ -251,8 +252,8 @@ impl<D: Domain> Pool<D> {
         if !is_trusted && !options.salvage {
             return Err(Error::NotTrusted { path: path.to_path_buf(), medium: medium.to_string() });
         }
-        // A copy may have holes where there were zeros. Room is made for all that is written to, so
-        // that no store finds the file system full.
+        // A copy may have holes in the place of zeros. Room is made for all parts that are written
+        // to, so that no store finds the file system full.
         let expected_bytes = room::expected_bytes(path, &file, &geometry, block.size_bytes)?;
         if metadata.blocks() * room::BLOCK_BYTES < expected_bytes {
             sys::allocate(&file, 0, CHUNK_TABLE_OFF)
@@ -264,7 +265,7 @@ impl<D: Domain> Pool<D> {
         Self::open_mapped(mapping, Some(file), path, medium, &block, is_trusted)
     }
 
-    /// Opens the pool that lies in `mapping` and that `block`, its superblock, describes.
+    /// Opens the pool in `mapping`, whose superblock is `block`.
     fn open_mapped(
         mapping: Mapping,
         file: Option<LockedFile>,
@@ -289,10 +290,10 @@ impl<D: Domain> Pool<D> {
             pool.salvaged = true;
             pool.survives_power = false;
         }
-        // If that fails, the pool is left as it was found, not closed.
-        pool.left = AtomicBool::new(true);
+        // If this fails, the pool keeps its state, and is not marked as closed.
+        pool.keeps_state = AtomicBool::new(true);
         pool.enter_use(block)?;
-        pool.left = AtomicBool::new(false);
+        pool.keeps_state = AtomicBool::new(false);
         pool.bound();
         pool.word(EPOCH_OFF).store(1, Ordering::Release);
         pool.recover_frontier();
@@ -307,7 +308,7 @@ impl<D: Domain> Pool<D> {
         let path = Path::new("(anonymous memory)");
         let mapping =
             Mapping::anonymous(geometry.max_bytes).map_err(io_error(path, "reserve memory"))?;
-        // A small pool stays small: nobody asks for two mebibytes behind its first ones.
+        // A small pool stays small: its first data is not on pages of two mebibytes.
         let small_bytes = geometry.chunk_off(0) + SMALL_BYTES;
         mapping.advise_huge_pages(if options.huge_pages { 0 } else { small_bytes as usize });
         let pool = Self::assembled(mapping, None, path, geometry, Medium::Anonymous, 0, 1, true)?;
@@ -338,7 +339,7 @@ impl<D: Domain> Pool<D> {
         Ok(Arc::new(pool))
     }
 
-    /// Opens the pool in `arena` as if the process that used it had died: nobody may use it now.
+    /// Opens the pool in `arena` as if the process that used it had died. No thread may use it now.
     #[cfg(feature = "testing")]
     pub fn open_in(arena: &Arena) -> Result<Arc<Self>> {
         let path = Path::new("(arena)");
@@ -377,8 +378,8 @@ impl<D: Domain> Pool<D> {
             was_clean,
             survives_power: medium.guarantee(D::KIND) == Guarantee::PowerLoss,
             salvaged: false,
-            left: AtomicBool::new(false),
-            // Relaxed: only the number's being new matters.
+            keeps_state: AtomicBool::new(false),
+            // Relaxed: the number must only be new.
             uid: NEXT_UID.fetch_add(1, Ordering::Relaxed),
             slots,
             segments: Default::default(),
@@ -389,7 +390,7 @@ impl<D: Domain> Pool<D> {
             had_optimistic_reads: AtomicBool::new(false),
             #[cfg(feature = "testing")]
             emulates_room: path == Path::new("(arena)"),
-            // All that is mapped, until `bound`.
+            // The whole mapping, until `bound`.
             end_words: AtomicU64::new(geometry.max_bytes / 8),
             nowhere: AtomicU64::new(0),
             recovery_begun: AtomicBool::new(false),
@@ -398,8 +399,8 @@ impl<D: Domain> Pool<D> {
         })
     }
 
-    /// Marks the pool, which `found` describes, as in use under this boot: after this, a crash is
-    /// told from a clean close.
+    /// Marks the pool with the superblock `found` as in use in this boot. After this, a crash
+    /// differs from a clean close.
     fn enter_use(&self, found: &Superblock) -> Result<()> {
         if self.survives_power && !found.survives_power {
             self.sync_data()?;
@@ -427,28 +428,27 @@ impl<D: Domain> Pool<D> {
         D::fence();
     }
 
-    /// From now on what lies behind the pool's size counts as not there.
+    /// Limits accesses to the pool's size from now on.
     fn bound(&self) {
-        // Relaxed: nobody else has the pool yet.
+        // Relaxed: no other thread has the pool yet.
         self.end_words.store(self.size_bytes() / 8, Ordering::Relaxed);
     }
 
-    /// Closes the pool, synced, and marked as closed in order, if this is its last handle;
-    /// otherwise it is an error, and the last handle closes it. The drop of the last handle does
-    /// the same, but cannot say what went wrong.
+    /// Closes the pool if this is its last handle: syncs it, and marks it as closed cleanly. With
+    /// another handle it is an error, and the last handle closes the pool. The drop of the last
+    /// handle does the same, but cannot report errors.
     pub fn close(self: Arc<Self>) -> Result<()> {
         let path = self.path.clone();
         let pool = Arc::into_inner(self).ok_or(Error::HandleHeld(path))?;
         let closed = pool.mark_closed();
-        pool.left.store(true, Ordering::Release);
+        pool.keeps_state.store(true, Ordering::Release);
         closed
     }
 
-    /// Returns all room that is not used to the system, cuts the file behind the last block, and
-    /// closes the pool, if this is its last handle; what the file took before and after, in bytes.
-    /// No block moves, so what is free between blocks stays in the file's length, as holes of whole
-    /// chunks. A crash leaves the pool whole, and its file longer, or with more room, than it would
-    /// be.
+    /// Returns all unused room to the system, truncates the file after the last block, and closes
+    /// the pool, if this is its last handle. No block moves, so free chunks between blocks stay in
+    /// the file, as holes. A crash leaves a consistent pool, whose file may be longer or take more
+    /// room.
     pub fn compact(self: Arc<Self>) -> Result<Compacted> {
         let path = self.path.clone();
         let pool = Arc::into_inner(self).ok_or(Error::HandleHeld(path))?;
@@ -456,7 +456,7 @@ impl<D: Domain> Pool<D> {
         while pool.release_unused(u64::MAX)? > 0 {}
         pool.cut()?;
         let closed = pool.mark_closed();
-        pool.left.store(true, Ordering::Release);
+        pool.keeps_state.store(true, Ordering::Release);
         closed?;
         Ok(Compacted {
             before_bytes,
@@ -469,35 +469,35 @@ impl<D: Domain> Pool<D> {
         if self.file.is_none() {
             return Ok(());
         }
-        // A forked child has the pool in its memory, but not open.
+        // A forked child has the handle in its memory, but the pool is not open there.
         if !self.slots.is_ours() {
             return Err(Error::Forked(self.path.clone()));
         }
         if self.salvaged {
             return Ok(());
         }
-        // The flag must not reach the medium before the data; if a sync fails the pool stays marked
-        // as in use, which is true.
+        // The flag must not reach the medium before the data. If a sync fails, the pool stays
+        // marked as in use, which is correct.
         let sync = || if self.survives_power { Ok(()) } else { self.sync_data() };
         sync()?;
-        // The participants stay on record: a thread's last operation may have its references in
-        // place, and recovery finds it in the descriptors of one of them.
+        // The count of participants stays: the references of a thread's last operation may still be
+        // in place, and recovery finds the operation in the descriptors of a participant.
         self.store_state(true);
         sync()
     }
 
-    /// Drops the handle as a crash would: the pool stays marked as in use.
+    /// Drops the handle like a crash: the pool stays marked as in use.
     #[cfg(feature = "testing")]
     pub fn abandon(self: Arc<Self>) {
-        self.left.store(true, Ordering::Release);
+        self.keeps_state.store(true, Ordering::Release);
     }
 }
 
 impl<D: Domain> Drop for Pool<D> {
     fn drop(&mut self) {
-        if !self.left.load(Ordering::Acquire) {
-            // A drop cannot report; a pool that could not be synced stays marked as in use, and so
-            // does one that is a forked child's parent's.
+        if !self.keeps_state.load(Ordering::Acquire) {
+            // A drop cannot report errors. A pool that cannot be synced stays marked as in use, and
+            // so does the pool of a forked child's parent.
             let _ = self.mark_closed();
         }
     }

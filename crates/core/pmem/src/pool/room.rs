@@ -1,6 +1,6 @@
-//! The room that a pool's file has, and how it is made: blocks of the file system are allocated
-//! before anything is stored there, so that no store finds the file system full. Chunks that nobody
-//! uses may be without room: `alloc/holes.rs` says when.
+//! The room of a pool's file. Blocks of the file system are allocated before a store to them, so no
+//! store finds the file system full. Chunks that are not used may be without room: `alloc/holes.rs`
+//! says when.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -18,13 +18,14 @@ use crate::sys;
 #[cfg(feature = "testing")]
 use crate::testing::refusal;
 
-/// What a file's length on its file system is counted in, on every file system.
+/// The unit in which every file system counts the room of a file.
 pub(super) const BLOCK_BYTES: u64 = 512;
 
 impl<D: Domain> Pool<D> {
-    /// Makes sure that the file reaches to `to_bytes`.
+    /// Makes the pool at least `to_bytes` long.
     ///
-    /// Several threads may do it at once: allocating twice is harmless, and the size only rises.
+    /// Several threads may do it at once: a second allocation does no harm, and the size only
+    /// rises.
     pub(crate) fn grow(&self, to_bytes: u64) -> Result<()> {
         let size = self.word(superblock::SIZE_OFF);
         loop {
@@ -33,7 +34,7 @@ impl<D: Domain> Pool<D> {
             if from_bytes >= to_bytes {
                 return Ok(());
             }
-            // A sixteenth at a time: few calls, and little room that stays unused.
+            // A sixteenth at a time: few calls, and little unused room.
             let step = (from_bytes - self.geometry.chunks_off) / 16;
             let generous = (to_bytes + step.clamp(CHUNK_BYTES, 256 << 20))
                 .min(self.geometry.chunk_off(self.geometry.max_chunks))
@@ -50,20 +51,20 @@ impl<D: Domain> Pool<D> {
                 extend(&self.path, file, &self.geometry, from_bytes, target)?;
             }
             self.sync_length()?;
-            // Before the size, and so before anything leads there. Relaxed: whoever is led there
-            // has acquired that.
+            // Before the size, and so before an offset in the new part is published. Relaxed: a
+            // thread that uses such an offset has acquired it.
             self.end_words.fetch_max(target / 8, Ordering::Relaxed);
-            // Durable before a chunk out there is activated: see `flush_extent`.
+            // Durable before a chunk in the new part is activated: see `flush_extent`.
             let _ = size.compare_exchange(found, superblock::size_word(target));
         }
     }
 
-    /// Makes room for chunks that are held as holes. Durable on return, where the content is.
+    /// Makes room for chunks that are held as holes. Durable on return, if the content is durable.
     pub(crate) fn make_room(&self, first: u64, chunks: u64) -> Result<()> {
         #[cfg(feature = "testing")]
         if self.emulates_room {
             if refusal::is_refused(refusal::Resource::FileRoom) {
-                // Some of it is made before the file system is full.
+                // A part of the room is made before the file system is full.
                 self.emulate_room(first, chunks / 2, true);
                 let (from, to) =
                     (self.geometry.chunk_off(first), self.geometry.chunk_off(first + chunks));
@@ -79,7 +80,8 @@ impl<D: Domain> Pool<D> {
         self.sync_length()
     }
 
-    /// Returns the room of chunks that are held as holes to the system; false if it takes none.
+    /// Returns the room of chunks that are held as holes to the system; false if the file system
+    /// has no holes.
     pub(crate) fn give_room_back(&self, first: u64, chunks: u64) -> Result<bool> {
         #[cfg(feature = "testing")]
         if self.emulates_room {
@@ -97,8 +99,8 @@ impl<D: Domain> Pool<D> {
         given.map_err(io_error(&self.path, "return room to the system"))
     }
 
-    /// Bytes that the file takes on its file system; without a file, what all chunks take but the
-    /// holes. It costs a system call.
+    /// Bytes that the file takes on its file system; without a file, the bytes of the pool without
+    /// its holes. Costs a system call.
     pub fn occupied_bytes(&self) -> Result<u64> {
         let Some(file) = &self.file else {
             let punched_bytes = self.word(PUNCHED_OFF).load(Ordering::Acquire) * CHUNK_BYTES;
@@ -108,32 +110,32 @@ impl<D: Domain> Pool<D> {
         Ok(metadata.blocks() * BLOCK_BYTES)
     }
 
-    /// Cuts the file, whose pool ends at `bytes`.
+    /// Truncates the file to `bytes`, the end of the pool.
     pub(crate) fn truncate(&self, bytes: u64) -> Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         file.set_len(bytes).map_err(io_error(&self.path, "cut the file"))?;
         self.sync_length()
     }
 
-    /// Whether holes may be punched now: a load from a hole takes room in a file in memory, and an
-    /// optimistic read may load one.
+    /// Whether holes may be punched now: in a file in memory, a load from a hole takes room, and an
+    /// optimistic read may load from one.
     pub(crate) fn may_have_holes(&self) -> bool {
         !matches!(self.medium, Medium::MemoryFile(_))
             || !self.had_optimistic_reads.load(Ordering::SeqCst)
     }
 
-    /// An optimistic read is about to begin.
+    /// Notes that an optimistic read begins.
     #[inline(always)]
     pub(crate) fn note_optimistic_read(&self) {
-        // Relaxed: whoever sees it set comes after the store below.
+        // Relaxed: a thread that sees it set comes after the store below.
         if !self.had_optimistic_reads.load(Ordering::Relaxed) {
             self.had_optimistic_reads.store(true, Ordering::SeqCst);
             std::sync::atomic::fence(Ordering::SeqCst);
         }
     }
 
-    /// In memory of a test: the word that says whether a chunk has no room, behind the chunk table.
-    /// What the file system does is durable, so it is flushed.
+    /// In a test's memory: the word that says whether a chunk has no room, after the chunk table.
+    /// Changes of the file system are durable, so the word is flushed.
     #[cfg(feature = "testing")]
     fn room_word_off(&self, chunk: u64) -> Option<u64> {
         let off = self.geometry.chunks_off - 8 * (chunk + 1);
@@ -149,8 +151,8 @@ impl<D: Domain> Pool<D> {
         D::fence();
     }
 
-    /// In memory of a test, while nobody uses the pool: checks that each chunk has room that is no
-    /// hole, and that no more are counted as punched than have no room.
+    /// In a test's memory, while no thread uses the pool: checks that each chunk that is no hole
+    /// has room, and that the count of punched chunks is not larger than the number without room.
     #[cfg(feature = "testing")]
     pub fn check_holes(&self) -> std::result::Result<(), String> {
         let mut without_room = 0;
@@ -163,7 +165,7 @@ impl<D: Domain> Pool<D> {
                 without_room += 1;
             }
         }
-        // A claim that was cut short, and a hole that has room, take it below zero.
+        // An interrupted claim, or a hole that has room, may make the count negative.
         let counted = self.word(PUNCHED_OFF).load(Ordering::Acquire) as i64;
         if counted > without_room {
             return Err(format!(
@@ -173,7 +175,7 @@ impl<D: Domain> Pool<D> {
         Ok(())
     }
 
-    /// Panics where a store into a file on a full file system would be a SIGBUS.
+    /// Panics where a store would be a SIGBUS, in a file on a full file system.
     #[cfg(feature = "testing")]
     pub(super) fn check_room(&self, off: u64) {
         if self.emulates_room
@@ -185,8 +187,8 @@ impl<D: Domain> Pool<D> {
         }
     }
 
-    /// Makes the file's length durable where its content is: a power cut must not leave a
-    /// superblock that is ahead of its file.
+    /// Makes the file's length durable, if its content is: after a power cut, the superblock must
+    /// not have a larger size than the file.
     fn sync_length(&self) -> Result<()> {
         match (&self.file, self.medium) {
             (Some(file), Medium::Dax { .. }) => {
@@ -196,7 +198,7 @@ impl<D: Domain> Pool<D> {
         }
     }
 
-    /// Makes all that was written durable, wherever it still is.
+    /// Makes all earlier writes durable.
     pub(super) fn sync_data(&self) -> Result<()> {
         match &self.file {
             Some(file) if self.medium.outlives_machine() => {
@@ -223,7 +225,7 @@ pub(super) fn not_allocated(
     }
 }
 
-/// Where the part of the chunk table ends that a pool of `size_bytes` has, in whole pages.
+/// The end of the used part of the chunk table in a pool of `size_bytes`, in whole pages.
 pub(super) fn table_end(geometry: &Geometry, size_bytes: u64) -> u64 {
     let chunks = (size_bytes - geometry.chunks_off) / CHUNK_BYTES;
     geometry.chunk_word_off(chunks).next_multiple_of(PAGE_BYTES)
@@ -238,7 +240,7 @@ pub(super) fn extend(
     to: u64,
 ) -> Result<()> {
     let table_end = |bytes| table_end(geometry, bytes);
-    // The page that holds the end of the last step's part is there already.
+    // The page that holds the end of the former part exists already.
     let table_from = if from == geometry.chunks_off { CHUNK_TABLE_OFF } else { table_end(from) };
     sys::allocate(file, table_from, table_end(to).max(table_from))
         .and_then(|()| sys::allocate(file, from, to))
@@ -246,7 +248,7 @@ pub(super) fn extend(
 }
 
 /// Bytes that the file of a pool of `size_bytes` takes, without the chunks that are counted as
-/// holes.
+/// punched.
 pub(super) fn expected_bytes(
     path: &Path,
     file: &File,
@@ -256,17 +258,18 @@ pub(super) fn expected_bytes(
     let mut count = [0; 8];
     file.read_exact_at(&mut count, PUNCHED_OFF).map_err(io_error(path, "read the file"))?;
     let chunks_bytes = size_bytes - geometry.chunks_off;
-    // More than there are is damage, or what a crash has left of a claim: then all are looked at.
+    // A larger count than chunks exist is damaged, or comes from a claim that a crash interrupted.
+    // Then all chunks are checked.
     let punched_bytes = u64::from_le_bytes(count).saturating_mul(CHUNK_BYTES);
     let punched_bytes = if punched_bytes > chunks_bytes { 0 } else { punched_bytes };
     Ok(table_end(geometry, size_bytes) + chunks_bytes - punched_bytes)
 }
 
-/// Words of the chunk table that are read at a time.
+/// Words of the chunk table that are read at once.
 const TABLE_PART: u64 = 8192;
 
-/// Makes room for the chunk table and all chunks that are no holes, punches the others, and counts
-/// them.
+/// Makes room for the chunk table and for all chunks that are no holes; punches the holes, and
+/// stores their count.
 pub(super) fn restore(
     path: &Path,
     file: &File,

@@ -1,25 +1,25 @@
-//! What others do between two steps of an operation: a domain in which something is done to its end
-//! before a chosen access of a thread.
+//! A domain in which another thread acts between two steps of an operation: before a chosen access
+//! of the operation's thread.
 
 use std::cell::RefCell;
 
 use crate::domain::{Domain, DomainKind};
 
-/// Says after how many more accesses it is due again, if it is.
+/// The work of the other thread. Returns after how many more accesses it runs again, if it does.
 type Work = Box<dyn FnMut() -> Option<u64>>;
 
 thread_local! {
-    /// After how many accesses of this thread which work is due.
+    /// The work, and after how many accesses of this thread it runs.
     static MEANWHILE: RefCell<Option<(u64, Work)>> = const { RefCell::new(None) };
 }
 
-/// As `Adr`, with something done before one access of a thread: to a word of the pool, or to one of
-/// process memory by which threads meet.
+/// Like `Adr`, and runs work before a chosen access of a thread: to a word of the pool, or to a
+/// word of process memory that threads share.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Between;
 
-/// Runs `work`, and in another thread `meanwhile` before its access number `access`; false if
-/// `work` has fewer.
+/// Runs `work`, and before its access number `access`, runs `meanwhile` in another thread. False if
+/// `work` has fewer accesses.
 pub fn between(
     access: u64,
     meanwhile: impl FnOnce() + Send + 'static,
@@ -35,8 +35,8 @@ pub fn between(
     MEANWHILE.take().is_none()
 }
 
-/// Runs `work`, and in another thread `meanwhile` before its access number `first` and before each
-/// further one behind `every` accesses, until `meanwhile` returns false or `work` has ended.
+/// Runs `work`, and runs `meanwhile` in another thread: before access number `first` of `work`, and
+/// then each time after `every` further accesses, until `meanwhile` returns false or `work` ends.
 pub fn between_each(
     first: u64,
     every: u64,
@@ -55,7 +55,7 @@ fn in_another_thread<R: Send>(work: impl FnOnce() -> R + Send) -> R {
 }
 
 fn step() {
-    // A thread that ends gives its participant slots back when its own variables may be gone.
+    // A thread that ends gives its participant slots back, perhaps after this variable was dropped.
     let due = MEANWHILE.try_with(|meanwhile| {
         let mut meanwhile = meanwhile.borrow_mut();
         match &mut *meanwhile {

@@ -1,4 +1,4 @@
-//! Pools whose table of participants begins small, so that a few threads let it grow.
+//! Pools with a small table of participants, so that a few threads let it grow.
 
 use std::cell::Cell;
 
@@ -8,7 +8,7 @@ thread_local! {
     static FIRST_SLOTS: Cell<usize> = const { Cell::new(FIRST_PARTICIPANTS) };
 }
 
-/// Slots of the first segment in a pool that this thread creates or opens now.
+/// Slots of the first segment in a pool that this thread creates or opens.
 pub(crate) fn first_slots() -> usize {
     FIRST_SLOTS.get()
 }

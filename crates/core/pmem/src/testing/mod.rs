@@ -1,14 +1,14 @@
-//! A domain for tests: [`CutShort`] is `Process` (or, by its flag, pays write-backs as `Adr`) and
+//! A domain for tests: [`CutShort`] is `Process` (or, by its flag, has write-backs like `Adr`), and
 //! stops a thread before its N-th write to a pool.
 //!
-//! *Killed*: the write and all later ones of that thread do not take place, and the thread
-//! unwinds with [`Killed`]. What is in the pool then is what a `kill -9` at that instruction
-//! leaves. *Stopped*: the thread sleeps for ever, or until the test lets it go on, and the others
-//! must go on. Accesses to process memory by which threads meet count as writes for that.
+//! *Killed*: the write and all later writes of the thread do not take place, and the thread unwinds
+//! with [`Killed`]. The pool then has the content that a `kill -9` at that instruction leaves.
+//! *Stopped*: the thread sleeps forever, or until the test lets it continue, and the other threads
+//! must make progress. Accesses to process memory that threads share count as writes for that.
 //!
-//! [`Between`] lets another thread come in before a chosen access, to reads too.
+//! [`Between`] lets another thread act before a chosen access, also before a read.
 //!
-//! Under any domain, [`refusal`] makes what allocation asks for run out.
+//! Under any domain, [`refusal`] refuses resources that allocation needs.
 
 mod between;
 mod few_slots;
@@ -48,15 +48,15 @@ enum Fate {
 thread_local! {
     static FATE: Cell<Fate> = const { Cell::new(Fate::Live) };
     static WRITES: Cell<u64> = const { Cell::new(0) };
-    /// The lines that this thread has written back, and what they held then, if a test asks.
+    /// The lines that this thread has written back, with their content then, if a test needs them.
     static WRITTEN_BACK: RefCell<Option<Lines>> = const { RefCell::new(None) };
-    /// Who waits to hear that this thread has stopped.
+    /// The channel that says that this thread has stopped.
     static WAITING: RefCell<Option<Sender<bool>>> = const { RefCell::new(None) };
-    /// By what this thread, when it has stopped, is let go on.
+    /// The channel that lets this thread continue after it has stopped.
     static GO_ON: RefCell<Option<Receiver<()>>> = const { RefCell::new(None) };
 }
 
-/// `Process`, or `Adr` if it pays for write-backs, with a thread's end at a chosen write.
+/// `Process`, or `Adr` with `WRITE_BACK`, with a thread that stops before a chosen write.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CutShort<const WRITE_BACK: bool = false>;
 
@@ -92,7 +92,7 @@ impl<const WRITE_BACK: bool> Domain for CutShort<WRITE_BACK> {
                 std::panic::resume_unwind(Box::new(Killed));
             }
             Fate::StopAfter(0) => {
-                // Nobody may be waiting, or the one that waited may have given up.
+                // No thread may wait for this, or the waiting thread may have ended.
                 let _ = WAITING.take().map(|waiting| waiting.send(false));
                 FATE.set(Fate::Live);
                 while GO_ON.take().is_none_or(|go_on| go_on.recv().is_err()) {
@@ -111,18 +111,18 @@ impl<const WRITE_BACK: bool> Domain for CutShort<WRITE_BACK> {
         }
     }
 
-    /// A thread stops before such an access, too: what it has stored may not be durable yet. None
-    /// is killed there, which would leave the same in the pool as at its next write.
+    /// A thread stops before such an access, too: its stores may not be durable yet. It is not
+    /// killed there: that would leave the same pool as a kill at its next write.
     fn observe_process_memory() {
-        // A thread that ends may have lost its variables.
+        // The variables of a thread that ends may be dropped already.
         if FATE.try_with(Cell::get).is_ok_and(|fate| matches!(fate, Fate::StopAfter(_))) {
             Self::admit_store(0, 0);
         }
     }
 }
 
-/// Runs `work` and kills the thread's pool writes after `writes` of them. Returns the result, or
-/// `None` if the cut came first.
+/// Runs `work`, and kills the thread after `writes` pool writes. Returns the result, or `None` if
+/// the thread was killed first.
 pub fn kill_after<R>(writes: u64, work: impl FnOnce() -> R) -> Option<R> {
     FATE.set(Fate::KillAfter(writes));
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
@@ -134,13 +134,13 @@ pub fn kill_after<R>(writes: u64, work: impl FnOnce() -> R) -> Option<R> {
     }
 }
 
-/// From now on this thread stops for ever before its `writes`-th pool write.
+/// Makes this thread stop forever before its `writes`-th pool write from now on.
 pub fn stop_after(writes: u64) {
     FATE.set(Fate::StopAfter(writes));
 }
 
-/// Runs `work` in a thread of its own that stops for ever before its `writes`-th pool write.
-/// Returns when the thread has stopped, or is done: whether it is done.
+/// Runs `work` in a thread of its own, which stops forever before its `writes`-th pool write.
+/// Returns when the thread has stopped or finished: whether it has finished.
 pub fn run_until_stopped(writes: u64, work: impl FnOnce() + Send + 'static) -> bool {
     let (sender, receiver) = channel();
     let spawned = std::thread::Builder::new().stack_size(256 << 10).spawn(move || {
@@ -156,33 +156,33 @@ pub fn run_until_stopped(writes: u64, work: impl FnOnce() + Send + 'static) -> b
     spawned.is_ok() && receiver.recv().unwrap_or(true)
 }
 
-/// From now on this thread stops before its `writes`-th pool write and sends `false` by `stopped`;
-/// it goes on, never to be stopped again, when something comes by `go_on`.
+/// Makes this thread stop before its `writes`-th pool write from now on, and send `false` by
+/// `stopped`. It continues when it receives something by `go_on`, and does not stop again.
 pub fn pause_after(writes: u64, stopped: Sender<bool>, go_on: Receiver<()>) {
     WAITING.replace(Some(stopped));
     GO_ON.replace(Some(go_on));
     FATE.set(Fate::StopAfter(writes));
 }
 
-/// From now on this thread is not stopped.
+/// Lets this thread run without a stop from now on.
 pub fn never_stop() {
     FATE.set(Fate::Live);
     WAITING.take();
     GO_ON.take();
 }
 
-/// Lines by their addresses, and what they hold.
+/// Lines by their addresses, with their content.
 pub type Lines = BTreeMap<usize, [u64; 8]>;
 
-/// Runs `work`; returns also the lines that this thread has written back, with what they held when
-/// it last did.
+/// Runs `work`; returns also the lines that this thread has written back, with their content at the
+/// last write-back.
 pub fn written_back<R>(work: impl FnOnce() -> R) -> (R, Lines) {
     WRITTEN_BACK.set(Some(Lines::new()));
     let result = work();
     (result, WRITTEN_BACK.take().unwrap_or_default())
 }
 
-/// How many pool writes `work` makes.
+/// Runs `work`; returns also the number of its pool writes.
 pub fn count_writes<R>(work: impl FnOnce() -> R) -> (R, u64) {
     let before = WRITES.get();
     let result = work();

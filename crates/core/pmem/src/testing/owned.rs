@@ -1,4 +1,4 @@
-//! Blocks that a word owns, for tests of the allocator: exchanges that nobody opposes.
+//! Blocks that a word owns, for tests of the allocator: exchanges without contention.
 
 use std::sync::atomic::Ordering;
 
@@ -6,11 +6,11 @@ use crate::alloc::Reservation;
 use crate::domain::Domain;
 use crate::epoch::Guard;
 
-/// The word's bits that decide which block it names: all that an offset has.
+/// The bits of the word that name a block: all bits of an offset.
 const STABLE: u64 = (1 << 48) - 1;
 
-/// Makes `block` the property of the word at `word_off`, which holds zero; its offset. The content
-/// must be flushed.
+/// Gives `block` to the word at `word_off`, which holds zero; returns the block's offset. The
+/// content must be flushed.
 pub fn give_to<'pool, D: Domain>(
     guard: &Guard<'pool, D>,
     word_off: u64,

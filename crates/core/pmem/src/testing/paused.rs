@@ -1,4 +1,4 @@
-//! A thread that pauses before a chosen write to its pool, and goes on when it is told to.
+//! A thread that pauses before a chosen write to its pool, until the test lets it continue.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -14,37 +14,37 @@ pub struct Paused<R> {
 }
 
 impl<R: Send + 'static> Paused<R> {
-    /// Runs `work` in a thread of its own, up to its `writes`-th write to a pool.
+    /// Runs `work` in a thread of its own, which pauses before its `writes`-th write to a pool.
     pub fn start(writes: u64, work: impl FnOnce() -> R + Send + 'static) -> Self {
         let ((tell, stopped), (go_on, wait)) = (channel(), channel());
         let thread = std::thread::spawn(move || {
             pause_after(writes, tell.clone(), wait);
             let result = work();
             never_stop();
-            // The test may have heard of the pause already.
+            // The test may not receive any more, after the pause.
             let _ = tell.send(true);
             result
         });
         Self { thread, go_on, stopped }
     }
 
-    /// Waits until it pauses or is done; whether it is done.
+    /// Waits until the thread pauses or finishes; returns whether it has finished.
     ///
     /// # Panics
     ///
     /// If the thread panicked.
     pub fn is_done(&self) -> bool {
-        self.stopped.recv().expect("the thread pauses or is done")
+        self.stopped.recv().expect("the thread pauses or finishes")
     }
 
-    /// Lets it go on, and waits for what it returns.
+    /// Lets the thread continue, and waits for its result.
     ///
     /// # Panics
     ///
     /// If the thread panicked.
     pub fn resume(self) -> R {
-        // If it is done it does not listen.
+        // If the thread has finished, it does not receive this.
         let _ = self.go_on.send(());
-        self.thread.join().expect("the thread comes to its end")
+        self.thread.join().expect("the thread does not panic")
     }
 }

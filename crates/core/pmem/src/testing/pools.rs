@@ -1,5 +1,5 @@
-//! What the tests of all layers do with pools: a folder for them, blocks with known contents, what
-//! is allocated, how much room is left.
+//! Helpers of the tests of all layers: a folder for pools, blocks with known content, the allocated
+//! blocks, and the free room.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::alloc::Block;
 use crate::{Domain, Guard, Pool, Reservation};
 
-/// A new folder, in memory if there is a tmpfs, so that a pool costs no disk.
+/// A new folder, in memory if the system has a tmpfs, so that a pool takes no room on a disk.
 pub fn folder() -> tempfile::TempDir {
     let mut named = tempfile::Builder::new();
     named.prefix("pando-test-");
@@ -15,7 +15,7 @@ pub fn folder() -> tempfile::TempDir {
     in_memory.or_else(|_| named.tempdir()).expect("a temporary folder")
 }
 
-/// The blocks that are allocated, in order of their offsets.
+/// The allocated blocks, in order of their offsets.
 pub fn active<D: Domain>(pool: &Pool<D>) -> Vec<Block> {
     let mut blocks = Vec::new();
     let mut push = |block| {
@@ -26,9 +26,9 @@ pub fn active<D: Domain>(pool: &Pool<D>) -> Vec<Block> {
     blocks
 }
 
-/// How many more blocks of `bytes` the pool can give.
+/// How many more blocks of `bytes` can be allocated.
 pub fn room<D: Domain>(pool: &Pool<D>, bytes: u64) -> usize {
-    // Retired blocks come back as guards come and go.
+    // Retired blocks become free as threads pin and unpin.
     let attempt = |_| {
         pool.pin().expect("a slot").collect();
         let guard = pool.pin().expect("a slot");
@@ -37,7 +37,7 @@ pub fn room<D: Domain>(pool: &Pool<D>, bytes: u64) -> usize {
     (0..12).map(attempt).max().unwrap_or(0)
 }
 
-/// A block of `bytes` full of `stamp`, flushed.
+/// A reserved block of `bytes` full of `stamp`, flushed.
 pub fn stamped<'guard, 'pool, D: Domain>(
     guard: &'guard Guard<'pool, D>,
     bytes: u64,

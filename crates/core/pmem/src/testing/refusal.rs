@@ -1,16 +1,16 @@
-//! Resources that run out at a chosen request: what allocation asks for is refused to one thread,
-//! once or from then on, so that a test can fail the N-th request for every N.
+//! Resources that run out at a chosen request. A request that allocation makes is refused to one
+//! thread, once or from then on, so that a test can fail the N-th request for every N.
 
 use std::cell::Cell;
 
-/// What can be refused.
+/// A resource that can be refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resource {
-    /// A block, from [`Guard::reserve`](crate::Guard::reserve): refused as by a full pool.
+    /// A block, from [`Guard::reserve`](crate::Guard::reserve), as in a full pool.
     Block,
-    /// Room in the pool's file, one request a part of it: refused as by a full file system.
+    /// Room in the pool's file, one request for each part, as in a full file system.
     FileRoom,
-    /// A hole in the pool's file: refused as by a file system that has none.
+    /// A hole in the pool's file, as in a file system without holes.
     Hole,
 }
 
@@ -18,9 +18,9 @@ pub enum Resource {
 #[derive(Clone, Copy)]
 struct Plan {
     resource: Resource,
-    /// Requests that are granted first.
+    /// Requests that are granted before.
     granted: u64,
-    /// Requests that are refused then.
+    /// Requests that are refused after these.
     refused: u64,
 }
 
@@ -28,8 +28,8 @@ thread_local! {
     static PLAN: Cell<Option<Plan>> = const { Cell::new(None) };
 }
 
-/// Runs `work`, in which this thread's requests for `resource` are refused: after `granted` of
-/// them, the next `count`. The result, and whether any was refused.
+/// Runs `work`, and grants this thread's first `granted` requests for `resource`, and refuses the
+/// next `count`. Returns the result, and whether any request was refused.
 pub fn refuse<R>(
     resource: Resource,
     granted: u64,
@@ -42,7 +42,7 @@ pub fn refuse<R>(
     (result, left < count)
 }
 
-/// Whether requests of this thread may be refused: it is within [`refuse`].
+/// Whether requests of this thread may be refused: it runs within [`refuse`].
 pub fn may_refuse() -> bool {
     PLAN.get().is_some()
 }

@@ -9,7 +9,7 @@ use pando_pmem::{Error, Pool, Process};
 
 use crate::common::{active, create, folder, free, give, holds, open, options, room};
 
-/// Refused once, or from then on.
+/// The request is refused once, or all requests from then on.
 const COUNTS: [u64; 2] = [1, u64::MAX];
 
 #[test]
@@ -45,7 +45,7 @@ fn growth_that_is_refused_room_changes_nothing_and_may_be_tried_again() {
                 let folder = folder();
                 let path = folder.path().join("pool");
                 let pool = create::<Process>(&path, 4);
-                // All that is there without growing.
+                // All room without growth.
                 let (_, ended) = refuse(Resource::FileRoom, 0, u64::MAX, || {
                     let guard = pool.pin().unwrap();
                     let mut index = 1;

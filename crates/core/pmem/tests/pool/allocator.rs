@@ -1,4 +1,4 @@
-//! The three stages of the allocator, one at a time: who owns a block when, and what is refused.
+//! The three stages of the allocator, one at a time: the owner of a block, and refusals.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -62,7 +62,7 @@ fn reserved_and_waiting_blocks_are_free_after_a_crash() {
         let most = room(&pool, bytes);
         give(&pool, 0, bytes, 1);
         give(&pool, 1, bytes, 1);
-        // One reserved and one in limbo when the image of the crash is taken.
+        // At the crash, one block is reserved and one is in limbo.
         let guard = pool.pin().unwrap();
         let _reserved = guard.reserve(bytes).unwrap();
         assert!(take_from(&guard, root(0)));
@@ -116,29 +116,29 @@ fn freeing_what_is_not_allocated_is_refused_and_changes_nothing() {
     assert!(holds(&pool, small, 1000, 1) && holds(&pool, large, 200_000, 2));
 }
 
-/// Another thread frees the block too, before each access of the first in turn.
+/// Another thread frees the block too, before each access of the first thread in turn.
 #[test]
 fn of_two_threads_that_free_one_block_exactly_one_succeeds() {
     for bytes in [100, 30_000, 65_536, 200_000] {
         for access in 0.. {
             let pool = Pool::<Between>::anonymous(&options(1)).unwrap();
             let off = give(&pool, 0, bytes, 1);
-            let (other, (told, hear)) = (Arc::clone(&pool), channel());
-            let meanwhile = move || told.send(other.deactivate(off).is_ok()).unwrap();
+            let (other, (sender, receiver)) = (Arc::clone(&pool), channel());
+            let meanwhile = move || sender.send(other.deactivate(off).is_ok()).unwrap();
             let mut first = false;
             let came = between(access, meanwhile, || first = pool.deactivate(off).is_ok());
             if !came {
                 assert!(first && access > 1);
                 break;
             }
-            let second = hear.recv().unwrap();
+            let second = receiver.recv().unwrap();
             assert!(first != second, "{bytes} bytes, access {access}: {first}, {second}");
             assert_eq!(active(&pool), []);
         }
     }
 }
 
-/// A reservation of three chunks that a crash cut short, whose chunks are others' by now.
+/// A crash interrupts a reservation of three chunks, and the chunks belong to other blocks by now.
 #[test]
 fn freeing_a_span_of_a_former_life_is_refused() {
     let folder = folder();
@@ -192,12 +192,12 @@ fn a_span_of_many_chunks_fits_where_slabs_were() {
     for index in 0..20 {
         free(&pool, index);
     }
-    // At most one slab stays the current one of this thread; it is the first or the last.
+    // At most one slab stays this thread's current slab: the first or the last.
     let longest = (1..=10).rev().find(|&chunks| room(&pool, chunks * 65_536) > 0).unwrap();
     assert!(longest >= 9, "{longest} chunks");
 }
 
-/// Threads that live and do nothing have empty slabs of several sizes in their hands.
+/// Idle threads have claimed empty slabs of several sizes.
 #[test]
 fn what_idle_threads_keep_for_other_sizes_serves_a_span() {
     let pool = Pool::<Volatile>::anonymous(&options(1)).unwrap();
@@ -212,13 +212,13 @@ fn what_idle_threads_keep_for_other_sizes_serves_a_span() {
                     give(pool, thread * 3 + index as u64, bytes, 1);
                     free(pool, thread * 3 + index as u64);
                 }
-                // What it has freed comes back; its slabs are empty, and its own.
+                // Its freed blocks are reused; its slabs are empty, and it keeps them.
                 while pool.pin().unwrap().waiting() > 0 {
                     pool.pin().unwrap().collect();
                 }
                 ready.send(()).unwrap();
                 let _ = wait_end.recv();
-                // It goes on with slabs that are its own no longer.
+                // It continues with slabs that it no longer has.
                 for index in 0..3 {
                     let index = thread * 3 + index;
                     give(pool, index, 4096, index as u8);
@@ -248,8 +248,8 @@ fn a_shortage_does_not_search_the_whole_table_again_and_again() {
     }
     drop(pool);
     let pool = open::<Counting>(&path);
-    // One chunk that is free, and said to be free twice: by who frees it, and by who then looks
-    // at the chunks of the past.
+    // One free chunk that is counted twice: by the thread that frees it, and by the survey of the
+    // chunks of earlier generations.
     free(&pool, 3);
     for _ in 0..8 {
         pool.pin().unwrap().collect();
@@ -265,14 +265,14 @@ fn a_shortage_does_not_search_the_whole_table_again_and_again() {
     assert!(counts.lines_read < 60, "{counts:?}: each new slab searched the chunk table");
 }
 
-/// Every eighth chunk is free, so there is room for none of these spans below the frontier.
+/// Every eighth chunk is free, so none of these spans fits below the frontier.
 #[test]
 fn a_search_for_a_span_looks_at_a_part_of_the_table_that_does_not_grow_with_the_pool() {
     use pando_pmem::counting::{Counting, measure};
     const COUNT: u64 = 16_000;
     let pool = Pool::<Counting>::anonymous(&options(2048)).unwrap();
     let guard = pool.pin().unwrap();
-    // The words that name the blocks stand in a block themselves.
+    // The words that name the blocks lie in a block.
     let mut names = guard.reserve(COUNT * 8).unwrap();
     names.zero(0, COUNT * 8);
     let name = |index: u64, base: u64| base + index * 8;
@@ -285,7 +285,7 @@ fn a_search_for_a_span_looks_at_a_part_of_the_table_that_does_not_grow_with_the_
     drop(guard);
     (0..100).for_each(|_| pool.reclaim().unwrap());
     let table_lines = COUNT * 8 / 64;
-    // All words are looked at once, for what earlier openings left.
+    // All words are read once, for free chunks of earlier generations.
     (0..40).for_each(|_| drop(pool.pin().unwrap().reserve(2 * 65_536).unwrap()));
     for chunks in [2, 10, 16, 40] {
         let most = (0..20).map(|_| {
@@ -294,13 +294,14 @@ fn a_search_for_a_span_looks_at_a_part_of_the_table_that_does_not_grow_with_the_
             counts.lines_read
         });
         let most = most.max().unwrap();
-        // Of the table at most 128 words, or 8 for each chunk, and what else a reservation reads.
+        // At most 128 words of the table, or 8 for each chunk, and the other words that a
+        // reservation reads.
         assert!(most < 8 * chunks.max(16) + 32, "{chunks} chunks: {most} of {table_lines} lines");
     }
 }
 
-/// A slab that stands on the list of its size when it dissolves; its chunk then serves another
-/// size, and all of it is found again there.
+/// A slab is on the list of its size when it dissolves. Its chunk then serves another size, and all
+/// of its room is found there.
 #[test]
 fn a_chunk_that_changes_its_size_is_listed_under_the_new_one() {
     let pool = Pool::<Volatile>::anonymous(&options(1)).unwrap();
@@ -322,10 +323,10 @@ fn a_chunk_that_changes_its_size_is_listed_under_the_new_one() {
     }
     assert_eq!(room(&pool, 16_000), 0);
     free(&pool, 31);
-    assert_eq!(room(&pool, 16_000), 1, "the room is there and nobody finds it");
+    assert_eq!(room(&pool, 16_000), 1, "the room is not found");
 }
 
-/// Two words name one block, as a bug of an index might make them, and both are freed at once.
+/// Two words name one block, by a bug of an index, and both are freed at once.
 #[test]
 fn a_free_that_another_was_faster_with_leaves_nothing_behind() {
     let pool = Pool::<CutShort>::anonymous(&options(1)).unwrap();
@@ -333,7 +334,7 @@ fn a_free_that_another_was_faster_with_leaves_nothing_behind() {
     pool.word(root(1)).store(off, Ordering::Release);
     let frees = |pause: Box<dyn FnOnce(u64)>| {
         let guard = pool.pin().unwrap();
-        // Behind the five words of the log.
+        // After the five words of the log.
         pause(5);
         (guard.slot() as u64, take_from(&guard, root(1)))
     };
@@ -341,5 +342,5 @@ fn a_free_that_another_was_faster_with_leaves_nothing_behind() {
     assert!(!freed);
     assert_eq!((named(&pool, 0), named(&pool, 1)), (0, 0));
     let log = pool.word(PARTICIPANTS_OFF + slot * PARTICIPANT_BYTES + 64);
-    assert_eq!(log.load(Ordering::Acquire), 0, "a log that names what may be another's");
+    assert_eq!(log.load(Ordering::Acquire), 0, "a log that names a block that may be reused");
 }

@@ -1,5 +1,5 @@
 //! A crash at every write of the allocator, and at every write of the recovery after it: the block
-//! belongs to its word or to nobody, nothing leaks, and a second recovery finds the same.
+//! belongs to its word or is free, no block leaks, and a second recovery finds the same.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,19 +11,19 @@ use crate::common::{active, create, folder, free, give, holds, named, open, opti
 
 type Cut = Pool<CutShort>;
 
-/// Every active block is named by one root, and nothing else keeps a chunk or a block.
-fn check(pool: &Cut, bytes: u64, most: usize, told: &str) {
+/// Checks that each active block is named by one root, and that no other chunk or block is in use.
+fn check(pool: &Cut, bytes: u64, most: usize, label: &str) {
     let mut owned: Vec<u64> =
         (0..16).map(|index| named(pool, index)).filter(|&off| off != 0).collect();
     owned.sort_unstable();
     let found: Vec<u64> = active(pool).iter().map(|block| block.off).collect();
-    assert_eq!(found, owned, "{told}: allocated against named");
+    assert_eq!(found, owned, "{label}: allocated against named");
     for index in 0..16 {
         let off = named(pool, index);
-        assert!(off == 0 || holds(pool, off, bytes, index as u8), "{told}: content of {index}");
+        assert!(off == 0 || holds(pool, off, bytes, index as u8), "{label}: content of {index}");
     }
-    assert_eq!(pool.usage().unwrap().claimed_chunks, 0, "{told}: chunks that nobody owns");
-    assert_eq!(room(pool, bytes), most - owned.len(), "{told}: room");
+    assert_eq!(pool.usage().unwrap().claimed_chunks, 0, "{label}: chunks without an owner");
+    assert_eq!(room(pool, bytes), most - owned.len(), "{label}: room");
 }
 
 fn cut_open(path: &Path, writes: u64) -> bool {
@@ -43,7 +43,7 @@ fn give_each(pool: &Cut, indexes: impl IntoIterator<Item = u64>, bytes: u64) {
     }
 }
 
-/// Kills `work` before every one of its writes, and the recovery from each of these crashes too.
+/// Kills `work` before each of its writes, and the recovery of each of these crashes too.
 fn crash_everywhere(
     what: &str,
     bytes: u64,
@@ -68,11 +68,11 @@ fn crash_everywhere(
             let image = folder.path().join("image");
             std::fs::copy(&path, &image).unwrap();
             cut = cut_open(&image, recovery_writes);
-            let told = format!("{what}, killed at {writes}, recovery killed at {recovery_writes}");
+            let label = format!("{what}, killed at {writes}, recovery killed at {recovery_writes}");
             for _ in 0..2 {
                 let pool = open::<CutShort>(&image);
-                check(&pool, bytes, most, &told);
-                assert!(!finished || done(&pool), "{told}: a finished operation was undone");
+                check(&pool, bytes, most, &label);
+                assert!(!finished || done(&pool), "{label}: a finished operation was undone");
                 pool.abandon();
             }
             std::fs::remove_file(&image).unwrap();
@@ -149,8 +149,8 @@ fn a_crash_at_every_write_of_a_free_in_a_later_generation() {
     }
 }
 
-/// Two blocks fill a slab; freed, with another slab current, their slab dissolves and its chunk
-/// becomes part of a span.
+/// Two blocks fill a slab. They are freed while another slab is current. So their slab dissolves,
+/// and its chunk becomes part of a span.
 #[test]
 fn a_crash_at_every_write_while_a_slab_dissolves_and_its_chunk_is_used_again() {
     let bytes = 32_000;
@@ -161,7 +161,7 @@ fn a_crash_at_every_write_while_a_slab_dissolves_and_its_chunk_is_used_again() {
         for _ in 0..8 {
             pool.pin().unwrap().collect();
         }
-        // As the chunk at the front is free again, this takes it.
+        // This takes the first chunk, which is free again.
         let guard = pool.pin().unwrap();
         let mut block = guard.reserve(bytes).unwrap();
         block.write(0, &[4; 32_000]);
@@ -235,7 +235,7 @@ fn a_crash_at_every_write_of_create() {
         if let Some(pool) = created {
             pool.abandon();
         }
-        // Absent, or a whole pool; no stray file.
+        // Absent, or a whole pool; no temporary file.
         assert!(std::fs::read_dir(folder.path()).unwrap().count() <= 1);
         if path.exists() {
             let pool = open::<CutShort>(&path);
@@ -254,7 +254,7 @@ thread_local! {
     static FLUSHED: std::cell::RefCell<std::collections::HashSet<usize>> = Default::default();
 }
 
-/// Notes which lines were written back.
+/// A domain that notes the lines that were written back.
 #[derive(Clone, Copy, Debug, Default)]
 struct Noting;
 
@@ -269,8 +269,8 @@ impl Domain for Noting {
     fn fence() {}
 }
 
-/// After power loss, what was not written back is what the medium held: of a chunk that was part
-/// of a span that is its owner's data, and may look like taken bits of a later generation.
+/// After power loss, a line that was not written back has the medium's content. In a chunk that was
+/// part of a span, that is the owner's data, which may look like taken bits of a later generation.
 #[test]
 fn a_new_slab_leaves_no_taken_word_to_what_the_medium_held() {
     let pool = Pool::<Noting>::anonymous(&options(1)).unwrap();

@@ -1,4 +1,4 @@
-//! Random work on the allocator against a model, by one thread and by several.
+//! Random calls of the allocator, compared with a model, by one thread and by several.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,7 +28,7 @@ fn random_work_agrees_with_a_model_across_closings_and_crashes() {
     let folder = folder();
     let path = folder.path().join("pool");
     let mut pool = create::<Process>(&path, 4);
-    // By root: offset, bytes asked for, stamp.
+    // By root: offset, requested bytes, stamp.
     let mut model: BTreeMap<u64, (u64, u64, u8)> = BTreeMap::new();
     let (mut full, mut given) = (0, 0);
     for step in 0..15_000_u64 {
@@ -115,7 +115,7 @@ fn allocate(pool: &Pool<Process>, root_off: u64, bytes: u64) -> Option<Parcel> {
 fn verify_and_free(pool: &Pool<Process>, parcel: &Parcel) {
     let guard = pool.pin().unwrap();
     let off = pool.word(parcel.root).load(Ordering::Acquire);
-    // SAFETY: the block is this thread's since it got the parcel.
+    // SAFETY: the block belongs to this thread since it received the parcel.
     let content = unsafe { pool.bytes(off, parcel.bytes) };
     for word in content.as_chunks::<8>().0 {
         assert_eq!(u64::from_le_bytes(*word), parcel.stamp, "a block was allocated twice");
@@ -133,7 +133,7 @@ fn work(
     let mut mine: Vec<Parcel> = Vec::new();
     let mut roots: Vec<u64> = (0..200).map(|index| root(own * 200 + index)).collect();
     for _ in 0..ROUNDS {
-        // Few sizes, so that slabs fill, empty, dissolve and come back as others' all the time.
+        // Few sizes, so that slabs fill, become empty, dissolve and are made again for other sizes.
         let bytes = [64, 64, 4096, 16_000, 32_000, 32_000, 70_000][random.below(7) as usize];
         if mine.len() < 30
             && let Some(root_off) = roots.pop()
@@ -177,7 +177,7 @@ fn threads_that_free_each_others_blocks_never_share_one_and_leak_none() {
                     verify_and_free(pool, &parcel);
                 }
                 done.wait();
-                // Nobody is pinned for long now: what waits comes back.
+                // No thread is pinned for long now, so waiting blocks become free.
                 for _ in 0..1000 {
                     pool.pin().unwrap().collect();
                 }

@@ -1,4 +1,5 @@
-//! Files that are no pools, or not ours to open: each a typed error, and the file stays as it was.
+//! Files that are no pools, or that may not be opened: each gives a typed error, and stays
+//! unchanged.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +15,7 @@ fn refusal(path: &Path) -> Error {
     Pool::<Process>::open(path, &OpenPool::default()).unwrap_err()
 }
 
-/// The bytes of a pool that was closed in order.
+/// The bytes of a pool that was closed cleanly.
 fn closed_pool() -> Vec<u8> {
     let folder = folder();
     let path = folder.path().join("pool");
@@ -54,8 +55,8 @@ fn a_superblock_with_any_bit_flipped_is_refused_and_left_alone() {
     let folder = folder();
     let path = folder.path().join("pool");
     let whole = closed_pool();
-    // Every bit of what holds something, and a sample of what is reserved (every bit of it
-    // stands in the unit test of the decoder).
+    // Every bit of the used part, and a sample of the reserved part. (The unit test of the decoder
+    // tries every bit.)
     let used = (0..64 * 8).chain(3968 * 8..4032 * 8);
     for bit in used.chain((64 * 8..4096 * 8).step_by(61)) {
         let mut damaged = whole.clone();
@@ -127,7 +128,7 @@ fn a_second_opener_in_the_process_is_refused() {
 
 const CHILD_POOL: &str = "PANDO_TEST_CHILD_POOL";
 
-/// Not a test of its own: the other process of the tests below.
+/// Not a test: the other process of the tests below.
 #[test]
 fn child_that_opens_a_pool() {
     let Ok(path) = std::env::var(CHILD_POOL) else { return };
@@ -248,7 +249,7 @@ fn a_block_of_any_absurd_size_is_refused_by_name() {
 #[test]
 fn a_log_that_names_no_word_is_passed_over() {
     use std::os::unix::fs::FileExt;
-    // The log of participant 0 as rotten bytes may leave it: standing, with absurd places.
+    // The log of participant 0, damaged: it describes an exchange, with wrong offsets.
     for place in [3, 7, 1 << 20, (1 << 20) + 8, 1 << 50, u64::MAX - 7, u64::MAX] {
         let folder = folder();
         let path = folder.path().join("pool");
@@ -275,7 +276,7 @@ fn a_frontier_beyond_the_end_of_the_file_is_taken_back() {
         pool.abandon();
         let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
         file.write_all_at(&u64::to_le_bytes(frontier), FRONTIER_OFF).unwrap();
-        // Far behind the end of the file, slabs and a span.
+        // Far behind the end of the file: slabs and a span.
         for (word, off) in
             [2 << 24, 3 << 24 | 9].into_iter().cycle().zip(chunks.step_by(8).skip(100))
         {
@@ -287,15 +288,15 @@ fn a_frontier_beyond_the_end_of_the_file_is_taken_back() {
     }
 }
 
-/// What damage leads to where no pool is reads as zero, and the guard says so until the thread pins
-/// anew.
+/// A damaged offset outside the pool reads as zero, and the guard notes it until the thread pins
+/// again.
 #[test]
 fn where_damage_leads_is_nowhere_and_noted() {
     let pools = [(); 2].map(|()| Pool::<Volatile>::anonymous(&options(1)).unwrap());
     let end = pools[0].size_bytes();
     for off in [end, end - 4, u64::MAX, u64::MAX - 7, 12] {
         let guard = pools[0].pin().unwrap();
-        // The thread has used another pool last: it is noted all the same.
+        // The thread has used another pool last: the damage is noted all the same.
         let other = pools[1].pin().unwrap();
         assert_eq!((guard.damage(), other.damage()), (None, None));
         pools[0].word(off).store(7, Ordering::Relaxed);
@@ -309,7 +310,7 @@ fn where_damage_leads_is_nowhere_and_noted() {
         assert_eq!(nested.damage(), None);
         nested.note_damage(64);
     }
-    // Beyond what was asked for, and from where there is no count.
+    // Beyond the requested words, and with a count that is too large.
     let guard = pools[0].pin().unwrap();
     assert_eq!(guard.damage(), None);
     assert_eq!(pools[0].words(4096, 2).load(2, Ordering::Relaxed), 0);

@@ -1,4 +1,4 @@
-//! What the tests share: pools in memory, seeded randomness, crash images.
+//! Shared by the tests: pools, blocks that words own, seeded random numbers, file systems.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,17 +23,17 @@ pub fn open<D: Domain>(path: &Path) -> Arc<Pool<D>> {
     Pool::open(path, &OpenPool::default()).unwrap()
 }
 
-/// The word by which test number `index` owns a block: one of the catalog's.
+/// The offset of word number `index`, which may own a block: a word of the catalog.
 pub const fn root(index: u64) -> u64 {
     CATALOG_OFF + index * 8
 }
 
-/// What `root(index)` names.
+/// The offset that `root(index)` names.
 pub fn named<D: Domain>(pool: &Pool<D>, index: u64) -> u64 {
     pool.word(root(index)).load(std::sync::atomic::Ordering::Acquire)
 }
 
-/// Allocates `bytes` bytes full of `stamp`, owned by `root(index)`; the offset.
+/// Allocates `bytes` bytes full of `stamp`, owned by `root(index)`; returns the offset.
 pub fn give<D: Domain>(pool: &Pool<D>, index: u64, bytes: u64, stamp: u8) -> u64 {
     let guard = pool.pin().unwrap();
     give_to(&guard, root(index), stamped(&guard, bytes, stamp))
@@ -43,8 +43,8 @@ pub fn free<D: Domain>(pool: &Pool<D>, index: u64) {
     assert!(take_from(&pool.pin().unwrap(), root(index)), "no block was there");
 }
 
-/// Runs `work` in a thread, and `meanwhile` while that thread is paused before its N-th write from
-/// where it calls its argument with N; what both return.
+/// Runs `work` in a thread, and `meanwhile` while that thread is paused. `work` calls its argument
+/// with N to pause before the N-th write after the call. Returns the results of both.
 pub fn while_paused<R: Send, S>(
     work: impl FnOnce(Box<dyn FnOnce(u64)>) -> R + Send,
     meanwhile: impl FnOnce() -> S,
@@ -63,14 +63,14 @@ pub fn while_paused<R: Send, S>(
     })
 }
 
-/// A stream of numbers; its seed is printed, and the same seed gives the same run.
+/// A stream of random numbers. Its seed is printed, and the same seed gives the same numbers.
 pub fn random(seed: u64) -> Random {
     println!("seed {seed:#x}");
     Random::new(seed)
 }
 
-/// A file system of its own for one test, unmounted at its end; `None`, with a note, where this
-/// process may not mount.
+/// A file system for one test, which is unmounted at the end. `None`, with a note, if this process
+/// may not mount.
 pub struct Mounted(tempfile::TempDir);
 
 impl Mounted {

@@ -1,4 +1,5 @@
-//! Reclamation: what a participant may still see is not reused, whoever stalls, ends or dies.
+//! Reclamation: a block that a participant may still read is not reused, whether threads stall, end
+//! or die.
 
 use std::sync::{Arc, Barrier, mpsc};
 
@@ -35,7 +36,8 @@ fn a_stalled_participant_keeps_blocks_from_reuse_and_shows_while_others_go_on() 
         });
         let slot = wait_pinned.recv().unwrap();
         free(pool, 0);
-        // Far more than the block would need to come back; each of these waits as well.
+        // Far more rounds than the reuse of the block would need; each block of these waits as
+        // well.
         assert!(!comes_back(pool, off, 32_000, 500), "a block came back under a pinned reader");
         let shown = pool.participants();
         let shown = shown.iter().find(|found| found.slot == slot).unwrap();
@@ -52,12 +54,12 @@ fn a_stalled_participant_keeps_blocks_from_reuse_and_shows_while_others_go_on() 
     assert_eq!(active(&pool), []);
 }
 
-/// A lease has 16 bits of the epoch. A thread stops between its look at the epoch and its
-/// announcement, while the epoch rises so often that the announcement seems to be of the epoch to
-/// come. Then it pins while another raises the epoch.
+/// A lease has 16 bits of the epoch. A thread stalls between its load of the epoch and its
+/// announcement, while the epoch rises so often that the announcement looks like one of the next
+/// epoch. Then it pins while another thread raises the epoch.
 #[test]
 fn a_pin_that_comes_late_lets_the_epoch_rise_once_more_however_late_it_is() {
-    /// Accesses of a pin before its announcement: the epoch.
+    /// Accesses of a pin before its announcement: the load of the epoch.
     const ANNOUNCEMENT: u64 = 1;
     let pool = Pool::<Between>::anonymous(&options(1)).unwrap();
     let advance = || pool.pin().unwrap().collect();
@@ -127,7 +129,7 @@ fn a_nested_guard_does_not_unpin() {
 
 #[test]
 fn threads_that_end_give_their_slots_and_their_blocks_back() {
-    // A sixth of what the threads ask for together.
+    // A sixth of the bytes that the threads allocate together.
     let pool = Pool::<Volatile>::anonymous(&options(16)).unwrap();
     for round in 0..400 {
         std::thread::scope(|scope| {
@@ -137,7 +139,7 @@ fn threads_that_end_give_their_slots_and_their_blocks_back() {
                     free(&pool, 0);
                 }
             });
-            // Returns when the thread is gone, and with it its slot.
+            // Returns when the thread has ended, and its slot is free.
             ends.join().unwrap();
         });
     }
@@ -145,7 +147,7 @@ fn threads_that_end_give_their_slots_and_their_blocks_back() {
     assert_eq!(pool.participants().len(), 1, "one slot served all");
 }
 
-/// A leaked guard may be looked through for ever.
+/// A leaked guard protects blocks forever.
 #[test]
 fn a_thread_that_ends_with_a_leaked_guard_stays_pinned() {
     let pool = Pool::<Volatile>::anonymous(&options(64)).unwrap();
@@ -189,7 +191,8 @@ fn a_thread_outlives_its_pools() {
     }
 }
 
-/// A thread dies pinned (an image of the pool is taken meanwhile); after that nobody has its slot.
+/// Threads die while they are pinned (an image of the pool is taken meanwhile). After that, no
+/// thread has their slots.
 #[test]
 fn a_participant_that_died_pinned_does_not_hold_back_reclamation() {
     let folder = folder();
@@ -219,8 +222,7 @@ fn a_participant_that_died_pinned_does_not_hold_back_reclamation() {
     assert_eq!(pool.pin().unwrap().waiting(), 0, "the dead hold the epoch");
 }
 
-/// The thread that frees ends at once: its blocks wait with its slot, and the next to have the
-/// slot gives them back.
+/// The thread that frees blocks ends at once. Another thread collects its blocks.
 #[test]
 fn blocks_that_wait_with_an_ended_thread_are_not_lost() {
     let pool: Arc<Pool<Volatile>> = Pool::anonymous(&options(64)).unwrap();
@@ -240,7 +242,7 @@ fn blocks_that_wait_with_an_ended_thread_are_not_lost() {
     assert!(comes_back(&pool, off, 32_000, 10));
 }
 
-/// The thread that frees goes on to live, and does nothing more in the pool.
+/// The thread that frees blocks stays alive, and does not use the pool any more.
 #[test]
 fn blocks_that_an_idle_thread_freed_serve_others() {
     let pool = Pool::<Volatile>::anonymous(&options(16)).unwrap();
@@ -259,7 +261,7 @@ fn blocks_that_an_idle_thread_freed_serve_others() {
             idle.wait();
         });
         freed.wait();
-        // The second time for the slabs that dissolved in the first.
+        // The second call is for the slabs that dissolved in the first.
         (0..2).for_each(|_| pool.reclaim().unwrap());
         let guard = pool.pin().unwrap();
         let (waiting, serves) = (guard.waiting(), guard.reserve(large).is_ok());

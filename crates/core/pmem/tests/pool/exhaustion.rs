@@ -1,4 +1,4 @@
-//! Every resource runs out once: one caller gets a clean error, and there is room again afterwards.
+//! Each resource runs out once: the caller gets a typed error, and there is room again afterwards.
 
 use std::fs;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::common::{
     Mounted, active, create, folder, free, give, holds, open, options, room, root,
 };
 
-/// Fills the pool with blocks of `bytes`, each stamped; the error that ended it, and how many.
+/// Fills the pool with stamped blocks of `bytes`; returns the error at the end, and their number.
 fn fill(pool: &Arc<Pool<Process>>, bytes: u64) -> (Error, u64) {
     for index in 0.. {
         let guard = pool.pin().unwrap();
@@ -31,7 +31,7 @@ fn all_hold(pool: &Pool<Process>, count: u64, bytes: u64) {
     }
 }
 
-/// Reserves, after at most a few epochs.
+/// Reserves a block, after at most a few epochs.
 fn reserve_soon(pool: &Pool<Process>, bytes: u64) {
     let given = (0..8).any(|_| pool.pin().unwrap().reserve(bytes).is_ok());
     assert!(given, "no room for {bytes} bytes although some were freed");
@@ -47,7 +47,7 @@ fn a_full_pool_says_so_keeps_its_blocks_and_has_room_again_after_a_free() {
         assert!(matches!(error, Error::PoolFull { max_bytes, .. } if max_bytes == 1 << 20));
         assert!(count > 0 && count <= most, "{count} blocks of {bytes}");
         all_hold(&pool, count, bytes);
-        // Other sizes fail as cleanly; what is free within a slab is none of theirs.
+        // Other sizes fail the same way; they cannot use free blocks within a slab.
         assert!(matches!(pool.pin().unwrap().reserve(262_145), Err(Error::PoolFull { .. })));
         free(&pool, count - 1);
         reserve_soon(&pool, bytes);
@@ -56,7 +56,7 @@ fn a_full_pool_says_so_keeps_its_blocks_and_has_room_again_after_a_free() {
         for index in 0..count - 1 {
             free(&pool, index);
         }
-        // All of it is one size's, then all of it another's.
+        // All room serves one size, then all of it another size.
         assert_eq!(room(&pool, 65_536), 10);
         assert_eq!(room(&pool, 30_000), 20);
         drop(pool);
@@ -90,7 +90,7 @@ fn a_full_file_system_refuses_growth_and_the_pool_goes_on() {
     assert!(matches!(error, Error::FileSystemFull { .. }), "{error}");
     assert!(error.to_string().contains("file system is full"), "{error}");
     all_hold(&pool, count, 30_000);
-    // A free makes room within the pool, and other files' going makes room for it to grow.
+    // A free makes room within the pool. The removal of other files makes room for its growth.
     free(&pool, count - 1);
     reserve_soon(&pool, 30_000);
     fs::remove_file(&filler).unwrap();
@@ -104,7 +104,7 @@ fn a_full_file_system_refuses_growth_and_the_pool_goes_on() {
 
 const LIMITED_POOL: &str = "PANDO_TEST_LIMITED_POOL";
 
-/// Not a test of its own: the process of the test below, whose files have a limit.
+/// Not a test: the process of the test below, whose files have a limit.
 #[test]
 fn child_whose_files_have_a_limit() {
     let Ok(path) = std::env::var(LIMITED_POOL) else { return };
@@ -145,8 +145,12 @@ fn a_limit_of_file_sizes_is_named_and_the_pool_goes_on() {
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success() && said.contains("<done>"), "{}: {said}{told}", output.status);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        output.status.success() && said.contains("<done>"),
+        "{}: {said}{errors}",
+        output.status
+    );
 }
 
 #[test]
@@ -158,8 +162,8 @@ fn a_file_system_that_cannot_allocate_is_not_called_full() {
     assert_eq!(fs::read_dir(mounted.path()).unwrap().count(), 0);
 }
 
-/// As copies are that leave out zeros: a store into a hole would find the file system full, and
-/// kill.
+/// Like a copy that leaves out zeros: a store into a hole would find the file system full, and kill
+/// the process.
 #[test]
 fn a_copy_with_holes_has_its_room_again_when_it_is_opened() {
     use std::os::unix::fs::{FileExt, MetadataExt};

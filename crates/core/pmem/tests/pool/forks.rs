@@ -1,4 +1,4 @@
-//! A child that is forked has the memory of its parent's pool, and must leave the pool alone.
+//! A forked child has the memory of its parent's pool handle, and must not change the pool.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use pando_pmem::{Error, Pool, Process, Volatile};
 
 use crate::common::{create, folder, free, give, named, open, options};
 
-/// Runs `work` in a forked child, which then ends as a program does that returns from `main` if
-/// `in_order`, or else at once; its exit status, or minus the signal that ended it.
+/// Runs `work` in a forked child. If `in_order`, the child then ends like a program that returns
+/// from `main`, otherwise at once. Returns its exit status, or minus the signal that ended it.
 fn in_child(in_order: bool, work: impl FnOnce() -> i32) -> i32 {
-    // SAFETY: the child has one thread, takes no lock that another of its parent's threads may have
-    // held (glibc readies its allocator for the child), and ends below.
+    // SAFETY: the child has one thread, takes no lock that another thread of its parent may have
+    // held (glibc prepares its allocator for the child), and ends below.
     match unsafe { libc::fork() } {
         0 => {
             let status = work();
@@ -103,7 +103,7 @@ fn a_forked_child_has_anonymous_memory_as_its_own() {
     assert_eq!((named(&pool, 1), pool.participants_claimed()), (0, 1));
 }
 
-/// What a thread was about to do when it forked, its copy in the child cannot do.
+/// A thread forks in the middle of its work. Its copy in the child cannot continue the work.
 #[test]
 fn a_forked_child_reaches_no_byte_of_its_parents_pool() {
     let folder = folder();

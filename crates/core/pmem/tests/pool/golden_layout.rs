@@ -1,5 +1,5 @@
-//! Fixed places of what other processes and later versions must find: fails on any change of the
-//! persistent format, and the version must change with it.
+//! Offsets and values that other processes and later versions rely on. The test fails on any change
+//! of the persistent format; then the version must change too.
 
 use std::sync::atomic::Ordering;
 

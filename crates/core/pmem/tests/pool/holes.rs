@@ -1,4 +1,4 @@
-//! Room that is not used goes back to the system, and is there again before anything is stored.
+//! Unused room goes back to the system, and is made again before a store.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -28,13 +28,13 @@ fn counted<D: Domain>(pool: &Pool<D>) -> u64 {
     pool.word(PUNCHED_OFF).load(Ordering::Acquire)
 }
 
-/// Returns all room, a step at a time; how much it was.
+/// Returns all unused room, one MiB at a time; returns the number of bytes.
 fn release_all<D: Domain>(pool: &Pool<D>) -> u64 {
     let step = || Some(pool.release_unused(1 << 20).unwrap()).filter(|&bytes| bytes > 0);
     std::iter::from_fn(step).inspect(|&bytes| assert!(bytes <= 1 << 20)).sum()
 }
 
-/// A pool of some MiB, of which one block in eight is left; all others were freed.
+/// A pool of some MiB, in which seven blocks of eight were freed.
 fn emptied(path: &Path) -> Arc<Pool<Process>> {
     let pool = create::<Process>(path, 64);
     for index in 0..80 {
@@ -124,13 +124,13 @@ fn a_full_file_system_refuses_what_needs_a_hole_and_nothing_faults() {
     for index in &given {
         assert!(holds(&pool, named(&pool, *index), CHUNK, *index as u8), "block {index}");
     }
-    // Truncated: a process that another test just forks has the file open for a moment.
+    // Truncated, not removed: a process that another test has just forked may have the file open.
     fs::File::create(&filler).unwrap();
     give(&pool, 400, 3 * CHUNK, 7);
     assert_eq!(pool.usage().unwrap().claimed_chunks, 0);
 }
 
-/// Such a look may come to a chunk that is free by then, and would take room there, or fault.
+/// An optimistic read may load from a chunk that is free by then. That would take room, or fault.
 #[test]
 fn a_pool_in_memory_in_which_someone_looks_without_a_pin_keeps_its_room() {
     let Some(mounted) = Mounted::new("tmpfs", "size=12m") else { return };
@@ -152,7 +152,7 @@ fn a_compacted_pool_ends_with_its_last_block_and_grows_again() {
     let done = pool.compact().unwrap();
     assert_eq!((done.before_bytes, done.after_bytes), (taken, allocated(&path)));
     assert_eq!(done.size_bytes, path.metadata().unwrap().len());
-    // Ten blocks of two chunks, and what stands before the chunks.
+    // Ten blocks of two chunks, and the part before the chunks.
     assert!(done.after_bytes <= 20 * CHUNK + 327_680, "{done:?}");
     let pool = open::<Process>(&path);
     assert!(pool.was_clean());
@@ -166,7 +166,7 @@ fn a_compacted_pool_ends_with_its_last_block_and_grows_again() {
         free(&pool, index);
     });
     let done = pool.compact().unwrap();
-    // What stands before the chunks, and a page of their table.
+    // The part before the chunks, and a page of their table.
     assert_eq!((done.after_bytes, done.size_bytes), (294_912 + 4096, 327_680 + CHUNK));
     assert_eq!(active(&open::<Process>(&path)), []);
     let held = open::<Process>(&path);
@@ -174,8 +174,8 @@ fn a_compacted_pool_ends_with_its_last_block_and_grows_again() {
     assert!(matches!(other.compact(), Err(Error::HandleHeld(_))));
 }
 
-/// The count is what a crash leaves of a claim, or damage; and a copy leaves out zeros, or fills
-/// holes.
+/// The count is wrong after a crash in a claim, or it is damaged; and a copy leaves out zeros, or
+/// fills holes.
 #[test]
 fn a_wrong_count_and_a_copy_are_put_right_when_the_pool_is_opened() {
     let folder = folder();

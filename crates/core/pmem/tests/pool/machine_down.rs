@@ -1,4 +1,4 @@
-//! What the superblock says of the past: generation, clean flag, boot id.
+//! The history in the superblock: generation, clean flag, boot id.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -16,7 +16,7 @@ fn write_words(path: &Path, off: u64, words: &[u64]) {
     }
 }
 
-/// Makes the pool one that was opened last under another boot.
+/// Changes the pool to one that was opened last in another boot.
 fn boot_another(path: &Path) {
     let other = superblock::boot_words(BootId(0x1234_5678_9ABC_DEF0_1122_3344_5566_7788));
     write_words(path, superblock::BOOT_OFF, &other);
@@ -41,7 +41,7 @@ fn an_unclean_pool_of_another_boot_is_not_trusted_but_salvaged() {
     let pool = salvage();
     assert!(!pool.was_clean());
     assert_eq!(active(&pool).len(), 1);
-    // However that ends, what is in the pool is no more to be trusted than before.
+    // However that ends, the pool stays untrusted.
     pool.abandon();
     let is_refused = || {
         let opened = Pool::<Process>::open(&path, &OpenPool::default());
@@ -67,7 +67,8 @@ fn salvage_of_a_pool_that_is_trusted_changes_nothing_of_that() {
     assert!(open::<Process>(&path).was_clean());
 }
 
-/// By the domain and the medium of then, which the superblock names, not by those of now.
+/// The domain and medium of the last generation decide, which the superblock names, and not the
+/// current ones.
 #[test]
 fn an_unclean_pool_of_another_boot_is_trusted_if_its_writes_survived_power_loss() {
     let folder = folder();
@@ -87,7 +88,7 @@ fn an_unclean_pool_of_another_boot_is_trusted_if_its_writes_survived_power_loss(
         boot_another(&path);
         let opened = Pool::<Adr>::open(&path, &OpenPool::default());
         assert_eq!(opened.is_ok(), trusted, "{opened:?}");
-        // From now on they do not.
+        // From now on writes do not survive power loss.
         if let Ok(pool) = opened {
             assert!(!survives().survives_power);
             pool.abandon();
@@ -117,7 +118,7 @@ fn a_clean_pool_of_another_boot_opens() {
     let pool = open::<Process>(&path);
     assert!(pool.was_clean());
     pool.abandon();
-    // The boot id was renewed, so a crash under this boot is only a crash.
+    // The boot id is that of this boot now, so a crash of the process is harmless.
     assert!(!open::<Process>(&path).was_clean());
 }
 

@@ -1,4 +1,4 @@
-//! Slots of the table of participants: a thread has one while it is inside an operation, and the
+//! Slots of the table of participants: a thread has a slot while it is inside an operation, and the
 //! table grows.
 
 use std::collections::HashSet;
@@ -13,7 +13,7 @@ use pando_pmem::{Domain, Error, Guard, Pool, Volatile};
 
 use crate::common::{active, create, folder, free, give, open, options, room};
 
-/// Pins as a thread that is not the calling one, which `thread` is from now on.
+/// Pins as another logical thread, which becomes `thread`.
 fn pin_as<'pool, D: Domain>(
     thread: &LogicalThread,
     pool: &'pool Pool<D>,
@@ -28,7 +28,7 @@ fn threads(count: usize) -> Vec<LogicalThread> {
     (0..count).map(|_| LogicalThread::default()).collect()
 }
 
-/// Guards of threads that all hold one at once, until no more are to be had.
+/// Guards of threads that each hold one, until no thread can pin any more.
 fn pin_all<'pool, D: Domain>(
     pool: &'pool Pool<D>,
     threads: &[LogicalThread],
@@ -47,7 +47,7 @@ fn segment_offs<D: Domain>(pool: &Pool<D>) -> Vec<u64> {
     pool.segment_spans().iter().map(|span| span.off).collect()
 }
 
-/// All of them are alive and have used the pool; one at a time is inside an operation.
+/// All threads are alive and have used the pool; one at a time is inside an operation.
 #[test]
 fn threads_that_idle_hold_no_slot() {
     let pool = Pool::<Volatile>::anonymous(&options(1)).unwrap();
@@ -64,7 +64,7 @@ fn threads_that_idle_hold_no_slot() {
     assert!(pool.participants_claimed() <= 128);
 }
 
-/// More threads than slots, all at work: a slot has one thread at a time.
+/// More working threads than slots: a slot has one thread at a time.
 #[test]
 fn threads_that_take_slots_from_each_other_are_never_in_one_at_once() {
     let pool = with_few_slots(2, || Pool::<Volatile>::anonymous(&options(4)).unwrap());
@@ -102,7 +102,7 @@ fn as_many_threads_are_pinned_at_once_as_the_largest_table_has_slots() {
     assert!(matches!(refused, Error::NoParticipantSlot { threads: 8192, .. }), "{message}");
     assert!(message.contains("8192 threads are inside operations at once"), "{message}");
     assert!(message.contains("largest size"), "{message}");
-    // Every slot counts for the epoch, the last as well as the first.
+    // Every slot counts for the epoch, also the last one.
     let epoch = pool.epoch();
     guards.iter().take(10).for_each(Guard::collect);
     assert_eq!(pool.epoch(), epoch + 1);
@@ -128,10 +128,10 @@ fn a_small_pool_that_cannot_grow_its_table_says_so_and_goes_on() {
     assert!(message.contains("256 threads are inside operations at once"), "{message}");
     assert!(message.contains("the pool is full"), "{message}");
     drop(guards);
-    // Five of eleven chunks are the segment's, of 16 such blocks each.
+    // The segment takes five of eleven chunks, each with room for 16 such blocks.
     assert!(room(&pool, 4000) >= before - 5 * 16);
     assert!(threads.iter().all(|thread| pin_as(thread, &pool).is_ok()));
-    // A pool that is full already.
+    // A full pool.
     let pool = new();
     let guard = pool.pin().unwrap();
     let blocks: Vec<_> = std::iter::from_fn(|| guard.reserve(4000).ok()).collect();
@@ -160,7 +160,7 @@ fn a_table_whose_growth_is_refused_grows_later() {
     }
 }
 
-/// Cut at each write; what is there then is a whole segment, which recovery looks at, or none.
+/// Killed at each write: the table then has a whole segment, which recovery reads, or none.
 #[test]
 fn a_crash_at_any_write_of_the_growth_leaves_the_whole_segment_or_none() {
     type Cut = CutShort<true>;
@@ -169,7 +169,7 @@ fn a_crash_at_any_write_of_the_growth_leaves_the_whole_segment_or_none() {
     for writes in 0.. {
         let path = folder.path().join(format!("pool-{writes}"));
         let pool = with_few_slots(2, || create::<Cut>(&path, 4));
-        // What a segment must not take over.
+        // Content that a segment must not keep.
         let dirty = give(&pool, 0, 60_000, 0xFF);
         free(&pool, 0);
         (0..8).for_each(|_| pool.pin().unwrap().collect());
@@ -189,7 +189,7 @@ fn a_crash_at_any_write_of_the_growth_leaves_the_whole_segment_or_none() {
             [off] => {
                 with += 1;
                 let bytes = pool.load_bytes(off, 2 * (128 + 2048));
-                // The slot's first two words say that it was readied, and pinned.
+                // The slot's first two words: it is prepared, and pinned.
                 let content = bytes.iter().enumerate().filter(|&(at, &byte)| at >= 16 && byte != 0);
                 assert_eq!(content.count(), 0, "cut at write {writes}");
             }
@@ -206,13 +206,12 @@ fn a_crash_at_any_write_of_the_growth_leaves_the_whole_segment_or_none() {
     assert!(with > 2 && without > 2, "{with} with, {without} without");
 }
 
-/// One stops at each write of the growth; others grow the table themselves.
-/// Two threads find a segment at once, and both say in the chunk table that it is there.
+/// Two threads find a segment at once, and both mark it in the chunk table.
 #[test]
 fn a_segment_that_two_threads_mark_is_counted_once() {
     for access in 0.. {
         let pool = with_few_slots(1, || Pool::<Between>::anonymous(&options(1)).unwrap());
-        // What is used is counted as it comes and goes, also in the chunks that the table takes.
+        // Used bytes are counted from the start, also in the chunks of the table.
         give(&pool, 0, 5 * 65_536, 1);
         free(&pool, 0);
         pool.reclaim().unwrap();
@@ -232,6 +231,7 @@ fn a_segment_that_two_threads_mark_is_counted_once() {
     }
 }
 
+/// One thread stalls at each write of the growth; other threads grow the table themselves.
 #[test]
 fn a_thread_that_stops_while_the_table_grows_holds_nobody_up() {
     let grow = |pool: &Arc<Pool<CutShort>>, stop: u64| {
@@ -258,7 +258,7 @@ fn a_thread_that_stops_while_the_table_grows_holds_nobody_up() {
     assert!(stops > 4, "{stops}");
 }
 
-/// A thread that is gone for ever inside an operation keeps its slot, and no other.
+/// A thread that stalls forever inside an operation keeps its slot, and no other.
 #[test]
 fn a_thread_that_stops_inside_an_operation_keeps_its_slot_alone() {
     let pool = with_few_slots(2, || Pool::<CutShort>::anonymous(&options(4)).unwrap());
@@ -276,17 +276,17 @@ fn a_thread_that_stops_inside_an_operation_keeps_its_slot_alone() {
     stops.resume();
 }
 
-/// Real ones, with their ends: reads and writes, most of the time idle.
+/// Real threads that end: they read and write, and are idle most of the time.
 #[test]
 fn hundreds_of_threads_share_the_slots_of_those_that_are_at_work() {
     let pool = Pool::<Volatile>::anonymous(&options(4)).unwrap();
     let turn = Mutex::new(());
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     std::thread::scope(|scope| {
         let mut wake = Vec::new();
         for index in 0..400 {
             let (go, wait) = mpsc::channel::<()>();
-            let (pool, turn, tell) = (&pool, &turn, tell.clone());
+            let (pool, turn, sender) = (&pool, &turn, sender.clone());
             wake.push(go);
             let work = move || {
                 while wait.recv().is_ok() {
@@ -294,14 +294,14 @@ fn hundreds_of_threads_share_the_slots_of_those_that_are_at_work() {
                     give(pool, index, 100, index as u8);
                     free(pool, index);
                     drop(turn);
-                    tell.send(()).unwrap();
+                    sender.send(()).unwrap();
                 }
             };
             std::thread::Builder::new().stack_size(128 << 10).spawn_scoped(scope, work).unwrap();
         }
         for _ in 0..3 {
             wake.iter().for_each(|go| go.send(()).unwrap());
-            (0..400).for_each(|_| told.recv().unwrap());
+            (0..400).for_each(|_| receiver.recv().unwrap());
         }
     });
     assert_eq!(pool.participant_slots(), 128);

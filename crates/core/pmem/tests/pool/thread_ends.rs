@@ -1,4 +1,4 @@
-//! What a thread that ends leaves: its slot, its guards, blocks that wait, slabs that it allocated
+//! A thread ends, and leaves its slot, its guards, waiting blocks, and slabs that it allocated
 //! from.
 
 use std::cell::{Cell, RefCell};
@@ -19,11 +19,11 @@ fn collect_often<D: Domain>(pool: &Pool<D>) {
     }
 }
 
-/// Fewer than a thread gathers before it looks, and all that the pool has room for.
+/// Fewer blocks than a thread retires before it collects, and all that the pool has room for.
 #[test]
 fn blocks_that_an_ended_thread_freed_serve_others() {
     let pool = Pool::<Volatile>::anonymous(&options(4)).unwrap();
-    // A slot that is not the next thread's.
+    // A slot that the next thread does not take.
     drop(pool.pin().unwrap());
     std::thread::scope(|scope| {
         let frees = scope.spawn(|| {
@@ -59,7 +59,7 @@ fn slabs_of_ended_threads_serve_others() {
                 all.wait();
             })
         };
-        // A thread has given back what it had when it is joined, not already when a scope ends.
+        // A thread has run its destructors when it is joined, not already when a scope ends.
         let threads: Vec<_> = (0..count).map(gives).collect();
         threads.into_iter().for_each(|thread| thread.join().unwrap());
     });
@@ -79,7 +79,7 @@ fn slabs_of_ended_threads_serve_others() {
     assert!(spans >= 20, "{spans}; {:?}", pool.usage().unwrap());
 }
 
-/// Each of them keeps a slab of 64 KiB of which it uses nothing.
+/// Each thread keeps an empty slab of 64 KiB.
 #[test]
 fn slabs_of_idle_threads_serve_others_before_a_pool_is_called_full() {
     use pando_pmem::counting::{Counting, measure};
@@ -105,16 +105,16 @@ fn slabs_of_idle_threads_serve_others_before_a_pool_is_called_full() {
         all.wait();
         assert_eq!(slabs, count as u64);
         block.unwrap();
-        // The slab's maker is not known to have made the table's word durable.
+        // The thread that made the slab may not have made the table's word durable.
         assert!(counts.flushes > 4, "{counts:?}");
         assert_eq!(others, [true, false], "there are only slabs of blocks of 64 bytes");
     });
     free(&pool, 0);
 }
 
-/// One gives the last block of a slab back and is about to dissolve it: nobody begins to allocate
-/// from it, or it would go on to do so in the chunk's next life, before the table says durably what
-/// it is.
+/// A thread gives the last block of a slab back, and is about to dissolve the slab. No other thread
+/// may begin to allocate from it: it would continue in the next slab of the chunk, before the
+/// chunk table says durably that it is a slab.
 #[test]
 fn a_slab_that_is_being_dissolved_is_nobodys() {
     let pool = Pool::<CutShort>::anonymous(&options(64)).unwrap();
@@ -123,7 +123,7 @@ fn a_slab_that_is_being_dissolved_is_nobodys() {
     let first = give(&pool, 0, BYTES, 1);
     {
         let guard = pool.pin().unwrap();
-        // The slab of `first` is full, then another's is current, and then the first is listed.
+        // The slab of `first` is full. Then another slab is current, and the first one is listed.
         let second = guard.reserve(BYTES).unwrap();
         assert_eq!(chunk(first), chunk(second.off()));
         for index in 1..3 {
@@ -134,7 +134,7 @@ fn a_slab_that_is_being_dissolved_is_nobodys() {
         let guard = pool.pin().unwrap();
         pool.word(root(0)).store(0, Ordering::Release);
         pool.deactivate(first).unwrap();
-        // Behind the write that says that the block is free.
+        // After the write that frees the block.
         pause(1);
         pool.reuse(&guard, first);
     };
@@ -145,7 +145,7 @@ fn a_slab_that_is_being_dissolved_is_nobodys() {
     assert_eq!(pool.usage().unwrap().free_chunks, 1);
 }
 
-/// Its slot is another's by then, in a pool that is open again.
+/// By then, another thread has its slot, in a pool that is open again.
 #[test]
 fn a_thread_that_ends_writes_nothing_to_its_pool() {
     let folder = folder();
@@ -190,7 +190,7 @@ thread_local! {
     static KEPT: RefCell<Option<Guard<'static, Volatile>>> = const { RefCell::new(None) };
 }
 
-/// A thread's destructors run from the last to the first that was needed.
+/// The destructors of a thread run in the reverse order of the first uses.
 #[test]
 fn a_guard_that_outlives_its_threads_claim_pins_until_it_goes() {
     let pool = POOL.get_or_init(|| Pool::anonymous(&options(4)).unwrap());
@@ -231,7 +231,7 @@ fn a_thread_that_has_given_its_slots_back_gets_no_other() {
     ends.join().unwrap();
 }
 
-/// The medium may have kept an epoch of a slot that no recovery looked at.
+/// The medium may have an old epoch in a slot that no recovery has read.
 #[test]
 fn a_thread_that_stops_while_it_claims_a_slot_holds_nothing_back() {
     let folder = folder();
@@ -263,12 +263,12 @@ fn what_a_thread_may_take_of_the_last_chunks_ends_with_its_work_also_if_that_unw
     let guard = pool.pin().unwrap();
     let unwinds = || guard.without_reserve(|| std::panic::resume_unwind(Box::new(())));
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(unwinds)).is_err());
-    // A thread without access to the reserve leaves two chunks.
+    // A thread without access to the reserve does not take the last two chunks.
     let blocks: Vec<_> = std::iter::from_fn(|| guard.reserve(65_536).ok()).collect();
     assert_eq!(blocks.len() as u64, pool.geometry().max_chunks);
 }
 
-/// Stops a thread before a chosen load of a chosen word.
+/// A domain that stops a thread before a chosen load of a chosen word.
 #[derive(Clone, Copy, Debug, Default)]
 struct HaltingAtLoad;
 
@@ -306,8 +306,8 @@ impl Domain for HaltingAtLoad {
     }
 }
 
-/// One readies a chunk for another size, and takes it off its old stack for that, with all that
-/// lies above. Wherever it stops, the room of these slabs serves others.
+/// A thread prepares a chunk for another size. For that, it takes the chunk off its old stack, with
+/// all chunks above. Wherever it stalls, the room of these slabs serves other threads.
 #[test]
 fn slabs_that_a_stopped_thread_has_in_its_hands_are_found_again() {
     const BYTES: u64 = 32_000;
@@ -355,7 +355,7 @@ fn slabs_that_a_stopped_thread_has_in_its_hands_are_found_again() {
             takes.join().unwrap();
             (found, halted)
         });
-        // All but the thread's chunk, what `above` still holds, and the full one.
+        // All but the thread's chunk, the blocks that `above` still holds, and the full slab.
         let least = 2 * (pool.geometry().max_chunks - 3) + 1;
         assert!(found >= least, "stopped before load {loads}: {found} of {least}");
         if !halted {

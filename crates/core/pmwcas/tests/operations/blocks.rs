@@ -24,16 +24,16 @@ fn check<D: Domain>(policy: Policy, succeed: bool, old_stays: bool, new_stays: b
     let pool = pmwcas.pool();
     let most = room(pool, BYTES);
     let (old, new) = replace(&pmwcas, policy, succeed);
-    let told = format!("{policy:?} in {:?}, success {succeed}", D::KIND);
-    assert_eq!(raw(&pmwcas, 0), if succeed { new } else { old }, "{told}");
-    assert_eq!(pool.active_block(old).is_some(), old_stays, "{told}: the old block");
-    assert_eq!(pool.active_block(new).is_some(), new_stays, "{told}: the new block");
+    let label = format!("{policy:?} in {:?}, success {succeed}", D::KIND);
+    assert_eq!(raw(&pmwcas, 0), if succeed { new } else { old }, "{label}");
+    assert_eq!(pool.active_block(old).is_some(), old_stays, "{label}: the old block");
+    assert_eq!(pool.active_block(new).is_some(), new_stays, "{label}: the new block");
     let stay = usize::from(old_stays) + usize::from(new_stays);
-    assert_eq!(active(pool).len(), stay, "{told}");
+    assert_eq!(active(pool).len(), stay, "{label}");
     // Freed blocks can be allocated again, and blocks that stay cannot.
-    assert_eq!(room(pool, BYTES), most - stay, "{told}");
-    assert!(!old_stays || holds(pool, old, BYTES, 1), "{told}");
-    assert!(!new_stays || holds(pool, new, BYTES, 2), "{told}");
+    assert_eq!(room(pool, BYTES), most - stay, "{label}");
+    assert!(!old_stays || holds(pool, old, BYTES, 1), "{label}");
+    assert!(!new_stays || holds(pool, new, BYTES, 2), "{label}");
 }
 
 fn policies<D: Domain>() {

@@ -65,11 +65,11 @@ fn execute<D: Domain>(pmwcas: &Pmwcas<D>, shape: &Shape) -> bool {
 }
 
 /// Whether the pool holds the new state; fails if it holds neither the old nor the new one.
-fn check(pmwcas: &Pmwcas<CutShort>, shape: &Shape, most: usize, told: &str) -> bool {
+fn check(pmwcas: &Pmwcas<CutShort>, shape: &Shape, most: usize, label: &str) -> bool {
     let plain: Vec<u64> = (0..shape.plain).map(|at| raw(pmwcas, at)).collect();
     let new = plain.first().map_or(raw(pmwcas, BLOCK_WORD), |&value| value / 10 - 1) != 0;
     let base = if new && shape.plain > 0 { 20 } else { 10 };
-    assert!(plain.iter().zip(base..).all(|(&found, value)| found == value), "{told}: {plain:?}");
+    assert!(plain.iter().zip(base..).all(|(&found, value)| found == value), "{label}: {plain:?}");
     let pool = pmwcas.pool();
     let mut named = Vec::new();
     for (at, policy) in (BLOCK_WORD..).zip(&shape.blocks) {
@@ -77,17 +77,17 @@ fn check(pmwcas: &Pmwcas<CutShort>, shape: &Shape, most: usize, told: &str) -> b
         let stamp = 1 + u8::from(new);
         let empty = (new && *policy == Policy::FreeOldOnSuccess)
             || (!new && *policy == Policy::FreeNewOnFailure);
-        assert_eq!(off == 0, empty, "{told}: word {at} holds {off:#x}");
-        assert!(off == 0 || holds(pool, off, BYTES, stamp), "{told}: content of word {at}");
+        assert_eq!(off == 0, empty, "{label}: word {at} holds {off:#x}");
+        assert!(off == 0 || holds(pool, off, BYTES, stamp), "{label}: content of word {at}");
         named.extend((off != 0).then_some(off));
     }
     let owned = raw(pmwcas, BLOCK_WORD + 9);
-    assert_eq!(owned != 0, new && shape.owned, "{told}: the owned block");
+    assert_eq!(owned != 0, new && shape.owned, "{label}: the owned block");
     named.extend((owned != 0).then_some(owned));
     named.sort_unstable();
-    assert_eq!(active(pool), named, "{told}: allocated against named");
-    assert_eq!(pool.usage().unwrap().claimed_chunks, 0, "{told}: chunks that nobody owns");
-    assert_eq!(room(pool, BYTES), most - named.len(), "{told}: room");
+    assert_eq!(active(pool), named, "{label}: allocated against named");
+    assert_eq!(pool.usage().unwrap().claimed_chunks, 0, "{label}: chunks without an owner");
+    assert_eq!(room(pool, BYTES), most - named.len(), "{label}: room");
     new
 }
 
@@ -118,14 +118,14 @@ fn crash_everywhere(shape: &Shape) {
             let image = folder.path().join("image");
             std::fs::copy(&path, &image).unwrap();
             cut = cut_recovery(&image, recovery_writes);
-            let told = format!("{shape:?}, killed at {writes}, recovery at {recovery_writes}");
+            let label = format!("{shape:?}, killed at {writes}, recovery at {recovery_writes}");
             let pmwcas = open::<CutShort>(&image);
-            let new = check(&pmwcas, shape, most, &told);
-            assert!(!finished || new == shape.succeeds, "{told}: not what was returned");
+            let new = check(&pmwcas, shape, most, &label);
+            assert!(!finished || new == shape.succeeds, "{label}: not what was returned");
             // Words and descriptors can be used, and another recovery changes nothing.
             crash(pmwcas);
             let pmwcas = open::<CutShort>(&image);
-            assert_eq!(check(&pmwcas, shape, most, &told), new, "{told}: recovered otherwise");
+            assert_eq!(check(&pmwcas, shape, most, &label), new, "{label}: recovered otherwise");
             (seen_old, seen_new) = (seen_old || !new, seen_new || new);
             crash(pmwcas);
             recovery_writes += 1;

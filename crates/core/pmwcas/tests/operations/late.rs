@@ -173,9 +173,9 @@ fn a_crash_while_a_helper_stands_at_any_write_is_recovered() {
             let recovered = open::<CutShort<true>>(&image);
             // Checked before a read, which would help: recovery alone leaves no reference.
             let found = [0, 1, 2].map(|at| settled(&recovered, at) & !(1 << 61));
-            let told = format!("owner at {owner_writes}, helper at {helper_writes}");
-            assert!(found == [0; 3] || found == [5; 3], "{told}: {found:x?}");
-            assert!(change(&recovered, &[0, 1, 2].map(|at| (at, found[0], 7))), "{told}");
+            let label = format!("owner at {owner_writes}, helper at {helper_writes}");
+            assert!(found == [0; 3] || found == [5; 3], "{label}: {found:x?}");
+            assert!(change(&recovered, &[0, 1, 2].map(|at| (at, found[0], 7))), "{label}");
             drop(recovered);
             std::fs::remove_file(&path).unwrap();
             std::fs::remove_file(&image).unwrap();
