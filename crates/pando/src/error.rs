@@ -311,7 +311,7 @@ pub enum Error {
     #[error("the key is not there; use insert or upsert to add it")]
     KeyNotFound,
     /// A compare-exchange found another value than the expected one.
-    #[error("the value is not the expected one; read it again and decide anew")]
+    #[error("the value is not the expected one; read it and try again")]
     ValueMismatch,
     /// The key is longer than the map takes.
     #[error("a key of {found_bytes} bytes is longer than the {max_bytes} bytes that keys may have")]

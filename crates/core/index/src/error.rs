@@ -1,6 +1,6 @@
-//! The errors of an index: each names what was asked and the limit that it hit.
+//! The errors of an index: each says what was requested, and the limit that was exceeded.
 
-/// Why an operation on an index did not take place. The index is unchanged.
+/// Why an operation on an index failed. The index is unchanged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -10,49 +10,49 @@ pub enum Error {
     /// An update or a compare-exchange did not find its key.
     #[error("the key is not there; use insert or upsert to add it")]
     KeyNotFound,
-    /// A compare-exchange found another value than the expected one.
-    #[error("the value is not the expected one; read it again and decide anew")]
+    /// A compare-exchange did not find the expected value.
+    #[error("the value is not the expected one; read it and try again")]
     ValueMismatch,
-    /// The key is longer than the index takes.
+    /// The key is longer than the index allows.
     #[error("a key of {found_bytes} bytes is longer than the {max_bytes} bytes that keys may have")]
     KeyTooLong {
         /// Length of the key that was given.
         found_bytes: usize,
-        /// Longest key that is taken.
+        /// Longest allowed key.
         max_bytes: usize,
     },
-    /// The value is longer than the index takes.
+    /// The value is longer than the index allows.
     #[error(
         "a value of {found_bytes} bytes is longer than the {max_bytes} bytes that values may have"
     )]
     ValueTooLong {
         /// Length of the value that was given.
         found_bytes: usize,
-        /// Longest value that is taken.
+        /// Longest allowed value.
         max_bytes: usize,
     },
-    /// The key is shorter than those of the index, which all have one length. It cannot be there:
-    /// reads, removes and updates find it absent.
+    /// The key is shorter than the keys of the index, which all have one length. So it cannot be
+    /// present: reads, removes and updates find it absent.
     #[error(
         "a key of {found_bytes} bytes is shorter than the {min_bytes} bytes that keys have here"
     )]
     KeyTooShort {
         /// Length of the key that was given.
         found_bytes: usize,
-        /// Shortest key that is taken.
+        /// Shortest allowed key.
         min_bytes: usize,
     },
-    /// The value is shorter than those of the index, which all have one length.
+    /// The value is shorter than the values of the index, which all have one length.
     #[error(
         "a value of {found_bytes} bytes is shorter than the {min_bytes} bytes that values have here"
     )]
     ValueTooShort {
         /// Length of the value that was given.
         found_bytes: usize,
-        /// Shortest value that is taken.
+        /// Shortest allowed value.
         min_bytes: usize,
     },
-    /// The index cannot have written what it reads. What was asked for has not taken place, but
+    /// The index has read data that it cannot have written. The operation has not taken place, but
     /// parts of it may have been written.
     #[error(
         "the block at {off:#x} is damaged: {what}; `pando check` says what else is, and `pando --salvage dump` copies \
@@ -64,14 +64,14 @@ pub enum Error {
         /// What is wrong there.
         what: &'static str,
     },
-    /// The pool beneath could not serve the operation: it is full, out of descriptors or
-    /// participants, or its file system refused to grow the file.
+    /// The pool could not serve the operation: it is full, it has no free descriptor or participant
+    /// slot, or its file could not grow.
     #[error(transparent)]
     Storage(Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl Error {
-    /// What the pool beneath refused with, as an error of the index.
+    /// An error of the pool, as an error of the index.
     pub fn storage(error: impl std::error::Error + Send + Sync + 'static) -> Self {
         Self::Storage(Box::new(error))
     }

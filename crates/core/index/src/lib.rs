@@ -1,21 +1,22 @@
-//! The contract that every ordered index of Pando keeps, the errors it answers with, and the
-//! suite that checks it.
+//! The contract of every ordered index of Pando, its errors, and the suite that checks it.
 //!
-//! This crate is the lowest layer: it depends on nothing of Pando's, and every
-//! index depends on it. What it promises to a user:
+//! This crate is the lowest layer: it depends on no other crate of Pando, and every index depends
+//! on it. The contract:
 //!
-//! * Keys and values are byte strings. Keys are ordered bytewise, as unsigned bytes, a proper
-//!   prefix before what extends it (the order of Rust's `[u8]`).
+//! * Keys and values are byte strings. Keys are ordered bytewise, as unsigned bytes; a proper
+//!   prefix comes before its extensions (the order of Rust's `[u8]`).
 //! * Each operation on one key is linearizable. In a durable persistence domain it is durably
-//!   linearizable: what an operation returned, or what anyone saw of it, before a crash is there
-//!   after the crash.
-//! * A scan is no snapshot. Its keys strictly ascend (or descend), and each record is one that
-//!   was there at some instant of the scan; [`Cursor`] says what follows from that.
-//! * No operation waits for another thread: any thread may stop for ever at any instruction, and
-//!   the others go on. One exception: a thread that stops within the process's memory allocator,
-//!   which may hold a lock there, holds up those that need the same lock (an index asks it for
-//!   returned values, for the buffers of scans, and for lists of its own).
-//! * Every failure is a value of [`Error`] with the limit that was hit. Nothing panics on input.
+//!   linearizable: after a crash, the index has the effects of all operations that had returned,
+//!   and of all operations whose effects any thread had seen.
+//! * A scan is no snapshot. Its keys strictly ascend (or descend), and each record was in the index
+//!   at some instant of the scan; [`Cursor`] says what follows from that.
+//! * No operation waits for another thread: any thread may stall forever at any instruction, and
+//!   the others make progress. One exception is the process's memory allocator, which may hold a
+//!   lock. A thread that stalls within it delays the threads that need the same lock. (An index
+//!   allocates process memory for returned values, for the buffers of scans, and for lists of its
+//!   own.)
+//! * Every failure is a value of [`Error`], with the limit that was exceeded. No input causes a
+//!   panic.
 
 mod error;
 pub mod random;
@@ -27,16 +28,16 @@ pub mod conformance;
 pub use error::Error;
 pub use range::{KeyRange, Order};
 
-/// What an [`upsert`](RangeIndex::upsert) did.
+/// The result of an [`upsert`](RangeIndex::upsert).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Upserted {
-    /// The key was absent and has been inserted.
+    /// The key was absent; the record was inserted.
     Inserted,
-    /// The key was present and its value has been replaced.
+    /// The key was present; its value was replaced.
     Updated,
 }
 
-/// What a [`write`](RangeIndex::write) wants of its key.
+/// The condition of a [`write`](RangeIndex::write) on its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Intent<'call> {
     /// The key must be absent.
@@ -47,14 +48,14 @@ pub enum Intent<'call> {
     Upsert,
     /// The key must be present, with the value `expected`.
     Exchange {
-        /// That value, compared bytewise.
+        /// The expected value, compared bytewise.
         expected: &'call [u8],
     },
 }
 
 impl Intent<'_> {
-    /// Refuses the write if its key does not have the value that it must have; `found` is the value
-    /// of the key, or `None` if the key is absent.
+    /// Refuses the write if the condition does not hold. `found` is the value of the key, or `None`
+    /// if the key is absent.
     #[inline(always)]
     pub fn check(self, found: Option<&[u8]>) -> Result<(), Error> {
         match (self, found) {
@@ -68,14 +69,15 @@ impl Intent<'_> {
     }
 }
 
-/// What [`modify`](RangeIndex::modify) makes of a value.
+/// The function that [`modify`](RangeIndex::modify) calls with a value.
 pub type Change<'call> = dyn FnMut(Option<&[u8]>, &mut Vec<u8>) -> bool + 'call;
 
-/// How often [`modify`](RangeIndex::modify) looks again, each time since another thread was faster.
-/// Only an index that is damaged, where reads find what writes do not, comes to this.
+/// How often [`modify`](RangeIndex::modify) tries again, each time because another thread has
+/// changed the value. Only a damaged index reaches this number: reads find records that writes do
+/// not find.
 const MODIFY_ATTEMPTS: u32 = 1 << 16;
 
-/// The longest key and value that an index takes, in bytes.
+/// The longest key and value of an index, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Longest key in bytes; a key may also be empty, unless all keys have one length
@@ -87,7 +89,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Refuses a key that is longer than an index with these limits takes.
+    /// Refuses a key that is longer than these limits allow.
     #[inline(always)]
     pub fn check_key(self, key: &[u8]) -> Result<(), Error> {
         if key.len() <= self.max_key_bytes {
@@ -96,7 +98,7 @@ impl Limits {
         Err(Error::KeyTooLong { found_bytes: key.len(), max_bytes: self.max_key_bytes })
     }
 
-    /// Refuses a value that is longer than an index with these limits takes.
+    /// Refuses a value that is longer than these limits allow.
     #[inline(always)]
     pub fn check_value(self, value: &[u8]) -> Result<(), Error> {
         if value.len() <= self.max_value_bytes {
@@ -108,36 +110,36 @@ impl Limits {
 
 /// An ordered map from byte strings to byte strings that many threads use at once.
 ///
-/// Whatever returns `Ok` is durable, in the guarantee of the pool's persistence domain, when it
-/// returns. Whatever returns `Err` has changed nothing.
+/// An operation that returns `Ok` is durable when it returns, as the pool's persistence domain
+/// guarantees it. An operation that returns `Err` has changed nothing.
 pub trait RangeIndex: Send + Sync {
-    /// The longest key and value that this index takes.
+    /// The longest key and value of this index.
     fn limits(&self) -> Limits;
 
-    /// Gives `key` the value `value` if the key is as `intent` wants it:
-    /// [`insert`](Self::insert), [`update`](Self::update), [`upsert`](Self::upsert) and
-    /// [`compare_exchange`](Self::compare_exchange) in one.
+    /// Gives `key` the value `value` if the condition `intent` holds: [`insert`](Self::insert),
+    /// [`update`](Self::update), [`upsert`](Self::upsert) and
+    /// [`compare_exchange`](Self::compare_exchange) in one function.
     fn write(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted, Error>;
 
-    /// Adds a record whose key is not there yet; [`Error::KeyExists`] if it is.
+    /// Adds a record whose key is absent; [`Error::KeyExists`] if it is present.
     #[inline]
     fn insert(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         self.write(key, value, Intent::Insert).map(drop)
     }
 
-    /// Replaces the value of a key that is there; [`Error::KeyNotFound`] if it is not.
+    /// Replaces the value of a key; [`Error::KeyNotFound`] if it is absent.
     #[inline]
     fn update(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         self.write(key, value, Intent::Update).map(drop)
     }
 
-    /// Adds the record, or replaces its value if the key is there.
+    /// Adds the record, or replaces its value if the key is present.
     #[inline]
     fn upsert(&self, key: &[u8], value: &[u8]) -> Result<Upserted, Error> {
         self.write(key, value, Intent::Upsert)
     }
 
-    /// Replaces the value of `key` by `new` if it is `expected`, bytewise, in one step.
+    /// Replaces the value of `key` by `new` if it is `expected`, bytewise, atomically.
     ///
     /// [`Error::KeyNotFound`] if the key is absent, [`Error::ValueMismatch`] if its value differs.
     #[inline]
@@ -145,15 +147,15 @@ pub trait RangeIndex: Send + Sync {
         self.write(key, new, Intent::Exchange { expected }).map(drop)
     }
 
-    /// Lends the value of `key` to `visit` and returns true, or returns false if the key is
-    /// absent. `visit` is called at most once, and must not call back into the same pool for
-    /// long: reclamation waits while it runs.
+    /// Calls `visit` with the value of `key` and returns true, or returns false if the key is
+    /// absent. `visit` is called at most once. It must not use the same pool for long: reclamation
+    /// waits while it runs.
     fn read(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Error>;
 
-    /// Lends the value of each of `keys` to `visit`, with the key's index in `keys`, in their
-    /// order; `None` if the key is absent. Each key is read for itself, as by [`read`](Self::read),
-    /// whose limits hold for `visit`; an index that can overlaps their waits for memory. After an
-    /// error, any number of the keys may have been visited.
+    /// Calls `visit` for each of `keys`, in their order, with the key's index in `keys` and its
+    /// value, or `None` if the key is absent. Each key is read separately, like by
+    /// [`read`](Self::read), whose limits hold for `visit`. An index may overlap the memory
+    /// accesses of these reads. After an error, any number of the keys may have been visited.
     fn read_many(
         &self,
         keys: &[&[u8]],
@@ -177,12 +179,12 @@ pub trait RangeIndex: Send + Sync {
     /// Removes a record and returns true, or returns false if the key is absent.
     fn remove(&self, key: &[u8]) -> Result<bool, Error>;
 
-    /// Reads the value of `key` and puts in its place what `change` makes of it, as one step.
+    /// Reads the value of `key` and replaces it by a value that `change` computes, atomically.
     ///
-    /// `change` gets the value, or `None` if the key is absent, and an empty vector. What it puts
-    /// there becomes the value if it returns true; if it returns false, all stays, and so says the
-    /// answer, `None`. It may be called more than once, with what is there then; the last call
-    /// counts. It must not call back into the same pool.
+    /// `change` gets the value, or `None` if the key is absent, and an empty vector. If it returns
+    /// true, the content that it has put into the vector becomes the value. If it returns false,
+    /// nothing changes, and the result is `None`. It may be called more than once, with the value
+    /// of that time; the last call counts. It must not use the same pool.
     fn modify(&self, key: &[u8], change: &mut Change<'_>) -> Result<Option<Upserted>, Error> {
         let mut new = Vec::new();
         for _ in 0..MODIFY_ATTEMPTS {
@@ -213,24 +215,24 @@ pub trait RangeIndex: Send + Sync {
         order: Order,
     ) -> Result<Box<dyn Cursor + 'index>, Error>;
 
-    /// The number of records: exact while nobody writes, approximate under concurrent writes.
+    /// The number of records: exact while no thread writes, approximate beside concurrent writes.
     /// The cost is linear in the number of leaves.
     fn len(&self) -> Result<u64, Error>;
 
-    /// Whether there is no record, as [`len`](RangeIndex::len) sees it.
+    /// Whether [`len`](RangeIndex::len) is zero.
     fn is_empty(&self) -> Result<bool, Error> {
         let mut cursor = self.scan(KeyRange::all(), Order::Ascending)?;
         Ok(cursor.next()?.is_none())
     }
 }
 
-/// A record as a cursor lends it: key and value, until the cursor moves on.
+/// A record that a cursor lends: key and value, valid until the cursor moves.
 pub type Record<'cursor> = (&'cursor [u8], &'cursor [u8]);
 
 /// A scan in progress. It may be kept for any time.
 ///
-/// A scan that runs beside writers is no snapshot: neither of its range nor of any part of it. It
-/// promises:
+/// A scan that runs beside writers is no snapshot, neither of its range nor of any part of it. It
+/// guarantees:
 ///
 /// * Keys strictly ascend, or strictly descend, and lie in the range. So no key is returned twice.
 /// * Each record was in the index, with this key and this value, at some instant between the call
@@ -241,11 +243,10 @@ pub type Record<'cursor> = (&'cursor [u8], &'cursor [u8]);
 ///   of the range, is returned.
 /// * A key that was absent all that time is not returned.
 ///
-/// It does not promise that two records are of the same instant, in whatever order they are
-/// returned and however near they lie. A scan may return what a later write has put to one key and
-/// what an earlier write to another key has replaced; a value that is moved from one key to another
-/// may be returned twice or not at all. A copy of a range as it was at one instant needs writers
-/// that pause.
+/// It does not guarantee that two records are of the same instant, not even neighbours. A scan may
+/// return the new value of a later write to one key, and the old value of an earlier write to
+/// another key. If a value is moved from one key to another, the scan may return it twice or not at
+/// all. A consistent copy of a range needs writers that pause.
 pub trait Cursor {
     /// The next record, lent until the next call, or `None` at the end of the range.
     fn next(&mut self) -> Result<Option<Record<'_>>, Error>;

@@ -1,12 +1,12 @@
-//! Numbers that a seed repeats (SplitMix64), for tests, workloads and demonstrations. They can be
-//! predicted: not for secrets.
+//! Random numbers that a seed determines (SplitMix64), for tests, workloads and demonstrations.
+//! They are predictable: do not use them for secrets.
 
-/// What a stream adds to its state for each number.
+/// The number that is added to the state for each random number.
 pub const INCREMENT: u64 = 0x9E37_79B9_7F4A_7C15;
-/// By what a state is multiplied, in turn, to become a number.
+/// The two factors by which a state becomes a random number.
 pub const FACTORS: [u64; 2] = [0xBF58_476D_1CE4_E5B9, 0x94D0_49BB_1331_11EB];
 
-/// A stream of numbers that its seed determines.
+/// A stream of random numbers that its seed determines.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Random(u64);
 
@@ -27,7 +27,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`, which is not zero; the bias of the remainder is accepted.
+    /// A number below `bound`, which must not be zero. The small bias of the remainder is accepted.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         self.draw() % bound
@@ -38,12 +38,12 @@ impl Random {
         &choices[self.below(choices.len() as u64) as usize]
     }
 
-    /// Whether something with a chance of one in `odds` happens.
+    /// True with a chance of one in `odds`.
     pub fn one_in(&mut self, odds: u64) -> bool {
         self.below(odds) == 0
     }
 
-    /// Puts `items` into any order.
+    /// Shuffles `items`.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for end in (1..items.len()).rev() {
             items.swap(end, self.below(end as u64 + 1) as usize);

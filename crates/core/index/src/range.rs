@@ -1,4 +1,4 @@
-//! Which keys a scan visits, and in which order.
+//! The keys that a scan visits, and their order.
 
 use std::ops::Bound;
 
@@ -11,8 +11,8 @@ pub enum Order {
     Descending,
 }
 
-/// A range of keys; each end is included, excluded, or open. If the lower end lies above the upper
-/// one, no key lies in it.
+/// A range of keys; each end is included, excluded, or open. If the lower end is above the upper
+/// end, the range is empty.
 ///
 /// ```
 /// use pando_index::KeyRange;
@@ -66,8 +66,8 @@ impl KeyRange {
     }
 }
 
-/// The first key after all that begin with `prefix`: the prefix without its trailing 0xFF bytes,
-/// its last byte raised by one; open if nothing is left.
+/// The first key after all keys that begin with `prefix`: the prefix without its trailing 0xFF
+/// bytes, with its last byte raised by one. Open if no byte is left.
 fn after_prefix(prefix: &[u8]) -> Bound<Vec<u8>> {
     match prefix.iter().rposition(|&byte| byte != 0xFF) {
         None => Bound::Unbounded,

@@ -1,6 +1,6 @@
-//! The suite on indexes with one mutation each: it has to notice, or it tests nothing.
+//! The suite on indexes with one mutant each: it must find the mutant, or it tests nothing.
 //!
-//! The bugs are those that the field has shipped: lost inserts, scans that skip a key or escape
+//! The mutants are bugs of released indexes: lost inserts, scans that skip a key or escape
 //! their bound, two threads that both insert one key, signed bytes, and so on.
 
 use std::ops::Bound;
@@ -11,7 +11,7 @@ use pando_index::{
     Change, Cursor, Error, Intent, KeyRange, Limits, Order, RangeIndex, Record, Upserted,
 };
 
-/// What is wrong with an index.
+/// The bug of an index.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Bug {
     LosesEvery1000thInsert,
@@ -64,7 +64,7 @@ impl Broken {
         self.bug == bug
     }
 
-    /// Every n-th call of this; which of them, no thread knows beforehand.
+    /// True at every n-th call; no thread knows beforehand at which of its calls.
     fn every(&self, calls: u64) -> bool {
         self.calls.fetch_add(1, Ordering::Relaxed) % calls == calls - 1
     }
@@ -74,7 +74,7 @@ impl Broken {
     }
 }
 
-/// With the sign bits turned over, unsigned order is signed order.
+/// With inverted sign bits, unsigned order is signed order.
 fn flipped(key: &[u8]) -> Vec<u8> {
     key.iter().map(|byte| byte ^ 0x80).collect()
 }
@@ -135,7 +135,7 @@ impl RangeIndex for Broken {
     fn upsert(&self, key: &[u8], value: &[u8]) -> Result<Upserted, Error> {
         let key = &self.key(key)[..];
         if self.has(Bug::ValuesTear) && self.inner.get(key)?.is_some_and(|old| !old.is_empty()) {
-            // In place: first half of the value, then all of it.
+            // In place: first one half of the value, then all of it.
             let mut torn = self.inner.get(key)?.unwrap_or_default();
             let half = torn.len().min(value.len()) / 2;
             torn[..half].copy_from_slice(&value[..half]);
@@ -239,7 +239,7 @@ impl RangeIndex for Broken {
         };
         let mut range = KeyRange { low: included(range.low), high: included(range.high) };
         if self.has(Bug::ScanEscapesLowerBound) && order == Order::Descending {
-            // One key too far: to the next one below, as if the bound were looked at too late.
+            // One key too far: to the next one below, as if the bound were checked too late.
             if let Bound::Included(low) | Bound::Excluded(low) = &range.low {
                 let below = KeyRange { low: Bound::Unbounded, high: Bound::Excluded(low.clone()) };
                 let mut cursor = self.inner.scan(below, Order::Descending)?;
@@ -275,7 +275,7 @@ struct BrokenCursor<'index> {
     order: Order,
     seen: u64,
     held: Option<(Vec<u8>, Vec<u8>)>,
-    /// Removes before this scan began, until it has started again.
+    /// The number of removes before this scan began or was restarted.
     removed_before: Option<u64>,
 }
 
@@ -287,7 +287,7 @@ impl Cursor for BrokenCursor<'_> {
             self.cursor.next()?;
         }
         if bug == Bug::ScanRestartsAfterAChange && self.seen.is_multiple_of(50) {
-            // As a scan does that takes the parent's boundary for the last key it returned.
+            // Like a scan that takes the parent's separator for the last key that it has returned.
             let removed = self.index.removed.load(Ordering::Relaxed);
             if let Some(before) = self.removed_before.take_if(|before| *before != removed) {
                 assert!(before < removed);
@@ -302,7 +302,7 @@ impl Cursor for BrokenCursor<'_> {
     }
 }
 
-/// Each of these cases has to notice the bug.
+/// Each of these cases must find the bug.
 fn noticed_by(bug: Bug, cases: &[&str]) {
     for case in cases {
         assert!(notices(case, &move || Broken::new(bug)), "{case} did not notice that {bug:?}");
@@ -378,7 +378,7 @@ mutants! {
     scan_that_misses_updates: ScanMissesWhatIsUpdated by [ranges_under_writers, race_torn_values];
 }
 
-/// The check of an index runs in each case, after the work, and decides with it.
+/// The check of an index runs in each case, after the work, and may fail the case.
 #[test]
 fn every_case_runs_the_check_of_the_index() {
     struct Leaking(Reference);

@@ -1,11 +1,11 @@
-//! The suite on the index that is right by inspection: it has to pass.
+//! The suite on the reference index, which must pass.
 
 use pando_index::RangeIndex;
 use pando_index::conformance::Reference;
 
 pando_index::conformance_suite!(Reference::default);
 
-/// Small limits, which every index may have: keys and values are cut to them.
+/// Small limits, which an index may have: keys and values are cut to them.
 mod small_limits {
     use pando_index::Limits;
     use pando_index::conformance::{Reference, run_case};

@@ -1,8 +1,8 @@
-//! What others do between two steps of an operation: before one of its accesses to memory, a second
-//! thread does something to its end. The answers and what is there afterwards must be those of one
-//! order of the two.
+//! A second thread acts between two steps of an operation: before one of the operation's accesses
+//! to memory, it runs operations of its own to their end. The results, and the content of the index
+//! afterwards, must be those of one order of all operations.
 //!
-//! It is for the tests of an index, which say how to get between the accesses ([`Interrupt`]).
+//! For the tests of an index, which say how to act between the accesses ([`Interrupt`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use super::random::{Random, base_seed, scale};
 use super::trial::Subject;
 use crate::{KeyRange, Order, RangeIndex};
 
-/// Runs the last argument, and in another thread the second before its access of that number; false
-/// if it has fewer.
+/// Runs the last argument, and before its access of the given number, runs the second argument in
+/// another thread. False if there are fewer accesses.
 pub type Interrupt = fn(u64, Box<dyn FnOnce() + Send>, &mut dyn FnMut()) -> bool;
 
 /// An operation on a key of eight bytes.
@@ -22,7 +22,7 @@ pub enum Act {
     Insert(u64, u64),
     /// An upsert of the value.
     Upsert(u64, u64),
-    /// An upsert of that many bytes.
+    /// An upsert of a value with so many bytes.
     UpsertLong(u64, usize),
     /// An update to the value.
     Update(u64, u64),
@@ -32,23 +32,23 @@ pub enum Act {
     Remove(u64),
     /// A read.
     Get(u64),
-    /// A read of it and of five more keys behind it, each ten further.
+    /// A read of the key and of five later keys, ten apart.
     GetMany(u64),
-    /// A scan of all.
+    /// A scan of all records.
     Scan(Order),
 }
 
-/// What is there.
+/// The content of the index.
 pub(super) type Model = BTreeMap<u64, Vec<u8>>;
 
-/// What an act answers.
+/// The result of an act.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// Whether it was done.
+    /// Whether it took place.
     Done(bool),
     /// The value.
     Value(Option<Vec<u8>>),
-    /// These records, each as it was at one moment.
+    /// The records, each as it was at one instant.
     Records(Model),
 }
 
@@ -140,9 +140,9 @@ pub(super) fn on_model(model: &mut Model, act: Act) -> Answer {
     }
 }
 
-/// Does `act` with `others` before its access number `access`, in an index that has done what is in
-/// `there`; whether it has so many accesses. Panics if no order of it and the others explains what
-/// came of it.
+/// Runs `act`, and `others` before its access number `access`, in an index that has run the acts of
+/// `there`. Returns whether it has so many accesses. Panics if no order of it and the others
+/// explains the results.
 pub fn one_between<S>(
     subject: S,
     handle: Arc<dyn RangeIndex>,
@@ -168,25 +168,25 @@ where
         interrupt(access, meanwhile, &mut || answer = Some(on_index(subject.index(), act)));
     let found = (answer.expect("an answer"), scan(subject.index(), Order::Ascending));
     // Before the others, after them, or between any two.
-    let moments = if is_between { others.len() } else { 0 };
+    let positions = if is_between { others.len() } else { 0 };
     let mut explained = false;
     let mut answers = Vec::new();
-    for moment in 0..=moments {
+    for position in 0..=positions {
         let mut model = model.clone();
-        others[..moment].iter().for_each(|&other| drop(on_model(&mut model, other)));
+        others[..position].iter().for_each(|&other| drop(on_model(&mut model, other)));
         let answer = on_model(&mut model, act);
-        others[moment..moments].iter().for_each(|&other| drop(on_model(&mut model, other)));
+        others[position..positions].iter().for_each(|&other| drop(on_model(&mut model, other)));
         if let Answer::Records(records) = &answer {
             answers.push(records.clone());
         }
         explained |= found == (answer, model);
     }
     if let (Answer::Records(records), now) = &found {
-        // Of each key what it was at one instant; of different keys that may be different ones.
+        // Each record is of one instant; different records may be of different instants.
         let keys = || answers.iter().flat_map(Model::keys).chain(records.keys());
         let was = |key| answers.iter().any(|answer| answer.get(key) == records.get(key));
         let mut then = model.clone();
-        others[..moments].iter().for_each(|&other| drop(on_model(&mut then, other)));
+        others[..positions].iter().for_each(|&other| drop(on_model(&mut then, other)));
         explained |= keys().all(was) && then == *now;
     }
     assert!(explained, "{act:?} with {others:?} before its access {access}: {found:?}");
@@ -195,15 +195,15 @@ where
     is_between
 }
 
-/// [`one_between`] with a fresh index: what is there, the act, what others do, and before which
-/// access.
+/// [`one_between`] with a fresh index: the content, the act, the acts of the other thread, and the
+/// access before which they run.
 pub type One<'test> = &'test dyn Fn(&[Act], Act, &[Act], u64) -> bool;
 
-/// Each act with each list of others before each of its accesses, or each `stride`-th.
+/// Runs each act with each list of others before each of its accesses, or each `stride`-th.
 pub fn each(one: One<'_>, stride: usize, there: &[Act], acts: &[Act], others: &[&[Act]]) {
     for (turn, others) in others.iter().enumerate() {
         for &act in acts {
-            // Of the accesses that one list leaves out the next takes some.
+            // Each list takes other accesses than the list before.
             let accesses = (turn as u64 % stride as u64..).step_by(stride);
             let _ = accesses.take_while(|&access| one(there, act, others, access)).count();
         }
@@ -220,10 +220,10 @@ pub fn removes(numbers: impl IntoIterator<Item = u64>) -> Vec<Act> {
     numbers.into_iter().map(|number| Act::Remove(number * 10)).collect()
 }
 
-/// A value whose top bits are those of no other here, nor its low ones.
+/// A value whose top bits and low bits differ from those of all other values here.
 pub const OTHER_CLASS: u64 = 1 << 63 | 6;
 
-/// Every act upon a key, and scans; long values have so many bytes.
+/// Every act on a key, and scans; long values have `long_bytes` bytes.
 pub fn acts_upon(key: u64, long_bytes: usize) -> [Act; 11] {
     [
         Act::Get(key),
@@ -240,8 +240,8 @@ pub fn acts_upon(key: u64, long_bytes: usize) -> [Act; 11] {
     ]
 }
 
-/// The value of a key, present or absent, changes, goes and comes back, in an index of four
-/// records.
+/// The value of a key, present or absent, is changed, removed and inserted again, in an index of
+/// four records.
 pub fn a_record_that_is_changed(one: One<'_>, stride: usize, long_bytes: usize) {
     let there = [&inserts(1..4)[..], &[Act::UpsertLong(40, 20)]].concat();
     for key in [20, 25, 40] {
@@ -265,8 +265,8 @@ pub fn a_record_that_is_changed(one: One<'_>, stride: usize, long_bytes: usize) 
     }
 }
 
-/// Nodes of several levels, in whose midst records come: amid an operation nodes there are split,
-/// emptied and merged.
+/// Nodes of several levels: during an operation, records are inserted among them, and nodes are
+/// split, emptied and merged.
 pub fn nodes_that_are_split_and_merged(one: One<'_>, stride: usize, long_bytes: usize) {
     let there = inserts(0..40);
     let splits: Vec<Act> = (1..10).map(|step| Act::Insert(200 + step, step)).collect();
@@ -290,9 +290,9 @@ pub fn nodes_that_are_split_and_merged(one: One<'_>, stride: usize, long_bytes: 
     );
 }
 
-/// An operation that itself splits, consolidates or merges, whichever of a run does: amid it others
-/// do the like. Of which number of records on one more splits the first node is not known here: all
-/// of `filled` are tried.
+/// An operation that splits, consolidates or merges, while another thread does the same. The number
+/// of records at which one more record splits the first node is not known here, so all numbers of
+/// `filled` are tried.
 pub fn structure_changes_amid_structure_changes(
     one: One<'_>,
     stride: usize,
@@ -311,8 +311,8 @@ pub fn structure_changes_amid_structure_changes(
     }
 }
 
-/// Acts upon a key among sixty, amid runs of inserts, removes and changes around it, before any of
-/// its accesses; so many rounds.
+/// Acts on a key among sixty: runs of inserts, removes and changes around it come before any of the
+/// act's accesses. `rounds` rounds.
 pub fn at_random(one: One<'_>, rounds: usize, long_bytes: usize) {
     let seed = base_seed();
     eprintln!("at random: replay with PANDO_SEED={seed}");

@@ -1,8 +1,8 @@
-//! Byte strings that print short: a failure about a value of 20 MiB has to fit on a line.
+//! Byte strings with a short debug output: a failure with a value of 20 MiB must fit on a line.
 
 use std::fmt;
 
-/// A key or a value that shows its length and how it begins and ends.
+/// A key or a value that shows its length, its first bytes and its last bytes.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Bytes(pub(super) Vec<u8>);
 

@@ -1,4 +1,4 @@
-//! The same work again and again: what leaks, piles up or wears out shows here.
+//! The same work many times: it shows leaks, and structures that only grow or degrade.
 
 use super::compare::{BOTH_ORDERS, agree, collect, same_content};
 use super::random::Random;
@@ -7,7 +7,7 @@ use super::stamped::{stamp_of, stamped};
 use super::trial::Trial;
 use crate::{Error, KeyRange, RangeIndex};
 
-/// A public implementation trips an assertion of its own here.
+/// A public implementation fails an assertion of its own here.
 pub(super) fn one_key_inserted_and_removed(trial: &mut Trial<'_>) {
     let count = trial.scaled(100_000) as u64;
     trial.on_fresh_index(|index, _| {
@@ -77,8 +77,8 @@ impl Sequence {
     }
 }
 
-/// Insert all, remove all, insert all again, in every pair of orders; an emptied index is as
-/// good as a new one.
+/// Inserts all keys, removes all, and inserts all again, in every pair of orders: an emptied index
+/// works like a new one.
 pub(super) fn filled_and_emptied(trial: &mut Trial<'_>) {
     let count = trial.scaled(2_000) as u64;
     trial.on_fresh_index(|index, random| {
@@ -105,7 +105,7 @@ pub(super) fn filled_and_emptied(trial: &mut Trial<'_>) {
     });
 }
 
-/// Long runs of deleted records, scanned on a small stack: nothing recurses once a record or leaf.
+/// Long runs of deleted records, scanned on a small stack: no recursion for each record or leaf.
 pub(super) fn scans_over_an_emptied_index(trial: &mut Trial<'_>) {
     const STACK_BYTES: usize = 256 << 10;
     let count = trial.scaled(20_000) as u64;
@@ -122,7 +122,7 @@ pub(super) fn scans_over_an_emptied_index(trial: &mut Trial<'_>) {
             let joined = thread.expect("start a thread").join();
             joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         });
-        // One record at each end: the scans have to come through the desert between them.
+        // One record at each end: the scans must pass all empty leaves between them.
         for number in [0, count] {
             index.insert(&number.to_be_bytes(), b"value").expect("insert");
         }

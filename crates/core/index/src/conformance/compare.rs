@@ -1,4 +1,4 @@
-//! What an index holds, and how it differs from what it should hold.
+//! The content of an index, and how it differs from the expected content.
 
 use super::bytes::{Bytes, record};
 use super::reference::Reference;
@@ -6,7 +6,7 @@ use crate::{Error, KeyRange, Order, RangeIndex};
 
 pub(super) const BOTH_ORDERS: [Order; 2] = [Order::Ascending, Order::Descending];
 
-/// The records of `range`, in the order in which a scan shows them.
+/// The records of `range`, in the order of a scan.
 pub(super) fn collect(
     index: &dyn RangeIndex,
     range: &KeyRange,
@@ -20,7 +20,7 @@ pub(super) fn collect(
     Ok(records)
 }
 
-/// The keys of `range`, in the order in which a scan shows them.
+/// The keys of `range`, in the order of a scan.
 pub(super) fn keys(index: &dyn RangeIndex, range: &KeyRange, order: Order) -> Vec<Vec<u8>> {
     let mut keys = Vec::new();
     let mut cursor = index.scan(range.clone(), order).expect("scan");
@@ -30,7 +30,7 @@ pub(super) fn keys(index: &dyn RangeIndex, range: &KeyRange, order: Order) -> Ve
     keys
 }
 
-/// Fails unless a scan of `range` shows the same in the index as in the model.
+/// Fails unless a scan of `range` returns the same records in the index as in the model.
 pub(super) fn same_scan(
     index: &dyn RangeIndex,
     model: &Reference,
@@ -53,7 +53,8 @@ pub(super) fn same_scan(
     }
 }
 
-/// Fails unless the index holds what the model holds, by every way of looking at all of it.
+/// Fails unless the index has the same content as the model, by every operation that reads all of
+/// it.
 pub(super) fn same_content(index: &dyn RangeIndex, model: &Reference) -> Result<(), String> {
     for order in BOTH_ORDERS {
         same_scan(index, model, &KeyRange::all(), order)?;
@@ -66,12 +67,12 @@ pub(super) fn same_content(index: &dyn RangeIndex, model: &Reference) -> Result<
     same_values(index, model)
 }
 
-/// Fails unless a read of many keys, there and absent, lends the model's values in their order.
+/// Fails unless a read of many keys, present and absent, returns the model's values in their order.
 fn same_values(index: &dyn RangeIndex, model: &Reference) -> Result<(), String> {
     let mut all = Vec::new();
     for mut key in keys(model, &KeyRange::all(), Order::Ascending) {
         all.push(key.clone());
-        // Most likely absent, and to be looked for in the same leaf.
+        // Most likely absent, and searched in the same leaf.
         if key.pop().is_some() {
             all.push(key);
         }
@@ -88,7 +89,7 @@ fn same_values(index: &dyn RangeIndex, model: &Reference) -> Result<(), String> 
     same("read_many", found.map(|()| lent), Ok(expected))
 }
 
-/// Fails unless a read of `key` lends the model's value, exactly once.
+/// Fails unless a read of `key` returns the model's value, exactly once.
 pub(super) fn same_value(
     index: &dyn RangeIndex,
     model: &Reference,
@@ -105,7 +106,7 @@ pub(super) fn same_value(
     same("whether read finds", index.read(key, &mut |_| ()), model.read(key, &mut |_| ()))
 }
 
-/// Fails unless the index gave the model's answer. Errors are the same if they say the same.
+/// Fails unless the index and the model return the same. Errors are equal if their texts are equal.
 pub(super) fn same<T: PartialEq + std::fmt::Debug>(
     what: &str,
     found: Result<T, Error>,
@@ -119,7 +120,7 @@ pub(super) fn same<T: PartialEq + std::fmt::Debug>(
     Err(format!("{what} answered {found:?} instead of {expected:?}"))
 }
 
-/// Panics if an operation on both the index and the model went apart.
+/// Panics if an operation had different results on the index and on the model.
 #[track_caller]
 pub(super) fn agree(outcome: Result<(), String>) {
     if let Err(difference) = outcome {

@@ -1,4 +1,4 @@
-//! Values that many threads replace at once: no update is lost, no reader sees half of one.
+//! Values that many threads replace at once: no update is lost, and no reader sees half of a value.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,14 +15,14 @@ pub(super) fn counters_of_8_bytes(trial: &mut Trial<'_>) {
     count_together(trial, 15_000, &LENGTHS[..1]);
 }
 
-/// As above, with values that grow and shrink, some of them longer than a page.
+/// The same, with values that grow and shrink, some of them longer than a page.
 pub(super) fn counters_of_all_sizes(trial: &mut Trial<'_>) {
     count_together(trial, 2_500, &LENGTHS);
 }
 
-/// Four threads raise the same counters, by compare-exchange or by modify, each also one of its
-/// own, next to them, by upsert; the shared ones start absent. Increments that succeeded are the
-/// final value.
+/// Four threads raise shared counters, by compare-exchange or by modify. Each thread also raises a
+/// counter of its own, next to them, by upsert. The shared counters start absent. The final value
+/// is the number of increments that succeeded.
 fn count_together(trial: &mut Trial<'_>, increments: usize, lengths: &[usize]) {
     const THREADS: usize = 4;
     let each = trial.scaled(increments);
@@ -70,9 +70,9 @@ fn raise(index: &dyn RangeIndex, key: &[u8], lengths: &[usize], random: &mut Ran
         };
         match answer {
             Ok(()) => return,
-            // Somebody else was first: look again.
+            // Another thread was first: read again.
             Err(Error::KeyExists | Error::ValueMismatch) => {}
-            Err(error) => panic!("nobody removes a counter: {error}"),
+            Err(error) => panic!("no thread removes a counter: {error}"),
         }
     }
 }
@@ -81,8 +81,9 @@ fn value_of(index: &dyn RangeIndex, key: &[u8]) -> u64 {
     index.get(key).expect("get").map_or(0, |value| stamp_of(&value))
 }
 
-/// Two threads replace two values all the time, by values of all sizes; two others read them, and
-/// never miss one, see half of one, or see one that had been replaced before they began to look.
+/// Two threads replace two values all the time, by values of all sizes. Two other threads read
+/// them. They never miss a value, never see half of one, and never see one that was replaced before
+/// the read began.
 pub(super) fn torn_values(trial: &mut Trial<'_>) {
     let (reads, writes) = (trial.scaled(30_000), trial.scaled(8_000));
     trial.on_fresh_index(|index, random| {
@@ -103,10 +104,10 @@ pub(super) fn torn_values(trial: &mut Trial<'_>) {
 const KEYS: [&[u8]; 2] = [b"key", b"key with a longer name"];
 const READERS: usize = 2;
 
-/// The last stamp that each writer had written to each key when its write returned.
+/// For each writer and each key, the stamp of the last write that has returned.
 type Replaced = [[AtomicU64; 2]; KEYS.len()];
 
-/// Stamps are the writer's number in the lowest bit, and its count above.
+/// A stamp has the writer's number in the lowest bit, and the writer's count above.
 fn replace(
     index: &dyn RangeIndex,
     replaced: &Replaced,
@@ -137,7 +138,7 @@ fn read_whole(
     mut random: Random,
 ) {
     while worker.goes_on() {
-        // A writer's later write replaced its earlier ones; these must not be seen any more.
+        // A later write of a writer has replaced its earlier ones, which must not be seen any more.
         let oldest = replaced
             .each_ref()
             .map(|writers| writers.each_ref().map(|stamp| stamp.load(Ordering::SeqCst)));

@@ -1,11 +1,12 @@
-//! Cursors that stay open: the index changes under them, and they hold nothing of it.
+//! Cursors that stay open: the index changes meanwhile, and they hold no resource of it.
 
 use super::compare::BOTH_ORDERS;
 use super::trial::Trial;
 use crate::{KeyRange, Order, RangeIndex};
 
 /// Between two calls of `next`, the same thread splits, merges and empties the leaves around the
-/// cursor. Keys ascend (or descend) all the same, what stays is seen, what never was is not.
+/// cursor. Keys ascend (or descend) all the same, keys that stay are returned, and keys that never
+/// existed are not.
 pub(super) fn cursors_across_changes(trial: &mut Trial<'_>) {
     let count = trial.scaled(1_500) as u64;
     trial.on_fresh_index(|index, random| {
@@ -20,7 +21,7 @@ pub(super) fn cursors_across_changes(trial: &mut Trial<'_>) {
                 let number = u64::from_be_bytes(key.try_into().expect("a key of 8 bytes"));
                 seen.push(number);
                 assert!(number % 8 < 4, "{number} was never inserted");
-                // Around the cursor: some leaves ahead, some behind, this one most of all.
+                // Around the cursor: some leaves ahead, some behind, and most often this one.
                 for _ in 0..4 {
                     let near = (number / 8 + 12).saturating_sub(random.below(24) as u64);
                     let offset = 1 + random.below(3) as u64;
@@ -54,8 +55,8 @@ fn empty_of_noise(index: &dyn RangeIndex, around: u64, count: u64) {
     }
 }
 
-/// A thousand cursors at once, left where they are while the index is emptied and filled again:
-/// if each held an epoch, a page or a participant, something would run out.
+/// A thousand cursors at once stay where they are while the index is emptied and filled again. If
+/// each held an epoch, a page or a participant, a resource would run out.
 pub(super) fn many_open_cursors(trial: &mut Trial<'_>) {
     let cursors = trial.scaled(1_000);
     trial.on_fresh_index(|index, random| {
@@ -93,7 +94,7 @@ pub(super) fn many_open_cursors(trial: &mut Trial<'_>) {
                 last = Some(key.to_vec());
                 records += 1;
             }
-            // It has copied a batch at most; what lies behind that is all there again.
+            // It has copied one batch at most; all records after it exist again.
             assert!(records > 0, "{order:?}: the rest of the index was not seen");
         }
     });

@@ -1,4 +1,4 @@
-//! The keys and values at the ends: empty, longest, one too long, giant, alike for 30 KiB.
+//! Extreme keys and values: empty, longest, one byte too long, huge, equal for 30 KiB.
 
 use super::bytes::Bytes;
 use super::compare::{BOTH_ORDERS, agree, collect, same_content, same_scan};
@@ -7,7 +7,7 @@ use super::reference::Reference;
 use super::trial::Trial;
 use crate::{Error, KeyRange, Order, RangeIndex, Upserted};
 
-/// Longer keys and values than this are not allocated, whatever the index's limits allow.
+/// Longer keys and values are not allocated, even if the index's limits allow them.
 const AFFORDABLE_BYTES: usize = 2 << 30;
 
 pub(super) fn empty_key(trial: &mut Trial<'_>) {
@@ -47,7 +47,8 @@ pub(super) fn empty_value(trial: &mut Trial<'_>) {
     });
 }
 
-/// Unsigned bytes: 0x80 after 0x7F and after 0x00; a proper prefix before what extends it.
+/// Unsigned bytes: 0x80 comes after 0x7F and after 0x00; a proper prefix comes before its
+/// extensions.
 pub(super) fn bytewise_order(trial: &mut Trial<'_>) {
     trial.on_fresh_index(|index, random| {
         let ordered: Vec<Vec<u8>> = [
@@ -100,7 +101,7 @@ pub(super) fn longest_key(trial: &mut Trial<'_>) {
             index.insert(&key, b"value").expect("insert the longest key");
             model.insert(&key, b"value").expect("model");
             assert!(matches!(index.insert(&key, b"other"), Err(Error::KeyExists)));
-            // The prefix of the longest key sorts before it and is a key of its own.
+            // The prefix of the longest key is another key, and comes before it.
             assert_eq!(index.get(&key[..longest - 1]).expect("get"), None);
         }
         agree(same_content(index, &model));
@@ -127,7 +128,7 @@ pub(super) fn key_too_long(trial: &mut Trial<'_>) {
         refused("insert", index.insert(&key, b""));
         refused("upsert", index.upsert(&key, b"").map(|_| ()));
         refused("modify", modify_to(index, &key, b""));
-        // What cannot be there is absent or too long: an index may say either.
+        // A key that is too long is absent: an index may return either error.
         for (what, answer) in [
             ("get", index.get(&key).map(|value| value.is_some())),
             ("remove", index.remove(&key)),
@@ -140,7 +141,7 @@ pub(super) fn key_too_long(trial: &mut Trial<'_>) {
             }
         }
         assert!(index.is_empty().expect("is_empty"));
-        // Even an index that has just refused something takes what it can.
+        // After a refusal, the index still accepts allowed keys and values.
         index.insert(b"key", b"value").expect("insert");
     });
 }
@@ -158,7 +159,7 @@ pub(super) fn value_too_long(trial: &mut Trial<'_>) {
         if longest >= AFFORDABLE_BYTES {
             return;
         }
-        // Zeroed, so that the kernel lends addresses and no memory, as long as nobody reads it.
+        // Zeroed, so that the kernel reserves addresses, and no memory until a read.
         let value = vec![0; longest + 1];
         index.insert(b"present", b"value").expect("insert");
         for (what, answer) in [
@@ -176,7 +177,7 @@ pub(super) fn value_too_long(trial: &mut Trial<'_>) {
                 other => panic!("{what} of a value that is too long answered {other:?}"),
             }
         }
-        // No value is like one that cannot be there.
+        // No value equals one that is too long.
         let answer = index.compare_exchange(b"present", &value, b"new");
         assert!(matches!(answer, Err(Error::ValueMismatch | Error::ValueTooLong { .. })));
         assert_eq!(index.get(b"present").expect("get"), Some(b"value".to_vec()));
@@ -216,7 +217,7 @@ pub(super) fn value_of_20_mebibytes(trial: &mut Trial<'_>) {
     });
 }
 
-/// A record far larger than all the others of its leaf together: no middle splits that leaf.
+/// A record far larger than all others of its leaf together: no split makes two equal halves.
 pub(super) fn one_giant_record(trial: &mut Trial<'_>) {
     for giant_at in [0_u32, 50, 99] {
         trial.on_fresh_index(|index, random| {
@@ -251,7 +252,7 @@ pub(super) fn one_giant_record(trial: &mut Trial<'_>) {
     }
 }
 
-/// Keys that are the same for 30 KiB: separators cannot be short, and comparisons go all the way.
+/// Keys that are equal for 30 KiB: separators cannot be short, and comparisons read all bytes.
 pub(super) fn long_shared_prefix(trial: &mut Trial<'_>) {
     let count = trial.scaled(200).min(60_000) as u16;
     trial.on_fresh_index(|index, random| {

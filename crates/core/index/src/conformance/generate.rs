@@ -1,4 +1,4 @@
-//! Adversarial keys and values, as descriptions that print short and shrink well.
+//! Adversarial keys and values, as descriptions that have a short output and shrink well.
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -6,14 +6,14 @@ use proptest::sample::select;
 use super::random::Random;
 use crate::Limits;
 
-/// How a key is made; what is longer than the index's limit is cut there.
+/// The description of a key. A key that is longer than the index's limit is cut to the limit.
 #[derive(Clone, Debug)]
 pub(super) enum Key {
     /// These bytes.
     Bytes(Vec<u8>),
-    /// This integer, big-endian: the order of the bytes is that of the numbers.
+    /// This integer, big-endian, so that the keys are in the order of the numbers.
     Integer(u64),
-    /// A prefix that all keys of this length share, then two bytes of their own.
+    /// A prefix that all keys of this length share, then two bytes that differ.
     Prefixed { prefix_bytes: usize, tail: u16 },
     /// One byte, repeated.
     Filled { byte: u8, length: usize },
@@ -37,7 +37,7 @@ impl Key {
     }
 }
 
-/// How a value is made: pseudo-random bytes, so that two values hardly ever share a byte's place.
+/// The description of a value: pseudo-random bytes, so that two values seldom agree in a byte.
 #[derive(Clone, Debug)]
 pub(super) struct Value {
     pub(super) length: usize,
@@ -57,20 +57,20 @@ impl Value {
     }
 }
 
-/// Eight keys, so that operations on one key meet often; the empty key is one of them.
+/// Eight keys, so that operations on one key are frequent; the empty key is one of them.
 pub(super) fn few_keys() -> BoxedStrategy<Key> {
     let keys: Vec<Vec<u8>> =
         [&b""[..], b"\0", b"a", b"a\0", b"ab", b"b", b"\x80", b"\xff"].map(<[u8]>::to_vec).into();
     select(keys).prop_map(Key::Bytes).boxed()
 }
 
-/// Short strings of the bytes at which comparisons go wrong: sign, terminator, extremes.
+/// Short strings of the bytes at which comparisons often fail: sign, terminator, extremes.
 pub(super) fn adversarial_bytes() -> BoxedStrategy<Key> {
     let byte = select(vec![0x00_u8, 0x01, 0x7F, 0x80, 0xFE, 0xFF]);
     prop::collection::vec(byte, 0..6).prop_map(Key::Bytes).boxed()
 }
 
-/// Numbers of one dense range, and those at the ends.
+/// Numbers of one dense range, and the smallest and largest numbers.
 pub(super) fn integers() -> BoxedStrategy<Key> {
     let ends = prop_oneof![0_u64..4, u64::MAX - 4..=u64::MAX, (1 << 63) - 2..=(1_u64 << 63) + 2];
     prop_oneof![20 => 1_000_u64..4_000, 1 => ends].prop_map(Key::Integer).boxed()
@@ -83,7 +83,7 @@ pub(super) fn long_prefixes() -> BoxedStrategy<Key> {
         .boxed()
 }
 
-/// All of these, and keys of one repeated byte in all lengths.
+/// All of these, and keys of one repeated byte, in all lengths.
 pub(super) fn mixed_keys() -> BoxedStrategy<Key> {
     let length = prop_oneof![8 => 0_usize..40, 3 => 40_usize..600, 1 => 4_000_usize..9_000];
     let filled = (select(vec![0x00_u8, b'm', 0x7F, 0x80, 0xFF]), length)

@@ -1,14 +1,15 @@
-//! Is there an order of these operations that explains every answer? (Linearizability.)
+//! Decides whether a history of operations is linearizable: whether some order of them explains
+//! every result.
 //!
-//! A history is what threads did to one key: each [`Event`] has an operation, the answer it got,
-//! and when it was called and when it returned. It is linearizable if each operation can be given
-//! one instant between the two such that, taken in the order of these instants, the operations
-//! would have got just these answers from a map that one thread uses. Keys are independent of each
-//! other, so each is judged alone (linearizability is local).
+//! A history has the operations of several threads on one key: each [`Event`] has an operation, its
+//! result, and the times of its call and its return. The history is linearizable if each operation
+//! can be given one instant between its call and its return, such that a map that one thread uses
+//! gives the same results in the order of these instants. Keys are independent of each other, so
+//! each is checked alone (linearizability is local).
 //!
-//! The search is Wing and Gong's: whoever was called before any other pending operation returned
-//! may come first. It remembers, after Lowe, in which *configurations* (which operations are done,
-//! which value is there) it has been, and never goes on from one twice.
+//! The search is Wing and Gong's: an operation may come first if it was called before any other
+//! pending operation returned. It remembers, after Lowe, the *configurations* that it has visited
+//! (the operations that are done, and the value), and never continues from one twice.
 
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -16,7 +17,7 @@ use std::hash::Hash;
 /// The value of the key, or `None` while it is absent. Values of a history are plain numbers.
 pub type State = Option<u64>;
 
-/// What was asked of the index.
+/// An operation on the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// `insert` of a value.
@@ -25,20 +26,20 @@ pub enum Operation {
     Update(u64),
     /// `upsert` of a value.
     Upsert(u64),
-    /// `get`, or a scan that came by.
+    /// `get`, or a scan that passed the key.
     Read,
     /// `remove`.
     Remove,
     /// `compare_exchange`.
     CompareExchange {
-        /// The value that has to be there.
+        /// The expected value.
         expected: u64,
-        /// The value that takes its place.
+        /// The value that replaces it.
         new: u64,
     },
 }
 
-/// What the index answered.
+/// The result of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// An insert, update or compare-exchange took place.
@@ -49,33 +50,33 @@ pub enum Answer {
     KeyNotFound,
     /// [`Error::ValueMismatch`](crate::Error::ValueMismatch).
     ValueMismatch,
-    /// An upsert inserted.
+    /// An upsert that inserted.
     Inserted,
-    /// An upsert updated.
+    /// An upsert that updated.
     Updated,
-    /// A remove found the key, or did not.
+    /// Whether a remove found the key.
     Removed(bool),
-    /// A read found this.
+    /// The value that a read found.
     Found(State),
 }
 
 /// One operation of a history. Times are ticks of any clock that all threads share.
 #[derive(Clone, Copy, Debug)]
 pub struct Event<O = Operation, A = Answer> {
-    /// What was asked.
+    /// The operation.
     pub operation: O,
-    /// What was answered, or `None` if a crash came first: it may have taken place or not.
+    /// The result, or `None` if a crash came first: then it may have taken place or not.
     pub answer: Option<A>,
     /// The clock before the call.
     pub called: u64,
-    /// The clock after the return; without meaning if there was no answer.
+    /// The clock after the return; without meaning if there is no result.
     pub returned: u64,
 }
 
-/// The longest history that can be judged.
+/// The longest history that can be checked.
 pub const MAX_EVENTS: usize = 64;
 
-/// Whether some order of `events` explains every answer, if the key began as `initial`.
+/// Whether some order of `events` explains every result, if the key had the value `initial` first.
 ///
 /// # Panics
 ///
@@ -87,9 +88,9 @@ pub fn is_linearizable(initial: State, events: &[Event]) -> bool {
     })
 }
 
-/// Whether some order of `events` explains every answer, if all began as `initial`, and, where
-/// `last` is given, ends there. What the operations mean is said by `after`: the state after an
-/// operation that was given this answer (or none), or `None` if it cannot have been.
+/// Whether some order of `events` explains every result, from the state `initial` on, and ends in
+/// the state `last`, if it is given. `after` defines the operations: it returns the state after an
+/// operation with this result (or none), or `None` if the result is impossible.
 ///
 /// # Panics
 ///
@@ -111,7 +112,7 @@ pub fn explains<O, A, S: Clone + Eq + Hash>(
             return true;
         }
         let pending = |index: &usize| done & 1 << index == 0;
-        // Whoever was called after somebody pending had returned has to wait for that one.
+        // An operation that was called after a pending one had returned must come after that one.
         let first_return = indices().filter(pending).map(|index| events[index].returned).min();
         for index in (0..events.len()).filter(pending) {
             let event = &events[index];
@@ -130,7 +131,8 @@ pub fn explains<O, A, S: Clone + Eq + Hash>(
     false
 }
 
-/// What a map that one thread uses answers, and what it then holds: the contract, as a table.
+/// The state of a map that one thread uses, after each operation and result: the contract, as a
+/// table.
 pub fn apply(operation: Operation, state: State) -> (Answer, State) {
     match (operation, state) {
         (Operation::Insert(value), None) => (Answer::Done, Some(value)),

@@ -1,4 +1,4 @@
-//! Hundreds of short histories of a few threads on a few keys, each judged by [`history`].
+//! Hundreds of short histories of a few threads on a few keys, each checked by [`history`].
 //!
 //! [`history`]: super::history
 
@@ -11,14 +11,14 @@ use super::stamped::{stamp_of, stamped};
 use super::trial::Trial;
 use crate::{Error, KeyRange, Order, RangeIndex, Upserted};
 
-/// Operations a thread in one history; with the first insert, a key has at most that many events
-/// from each thread and one more.
+/// Operations of a thread in one history. A key has at most so many events from each thread, and
+/// one more: the first insert.
 const STEPS: usize = 10;
 const THREADS: std::ops::Range<usize> = 2..5;
 const _: () = assert!((THREADS.end - 1) * STEPS < MAX_EVENTS);
 
-/// The histories share an index, and other keys come and go around each: it happens all the time
-/// that a leaf is split, consolidated or merged in the middle of one.
+/// The histories share an index, and other keys are inserted and removed around each. So leaves are
+/// often split, consolidated or merged in the middle of a history.
 pub(super) fn linearizable_histories(trial: &mut Trial<'_>) {
     let histories = trial.scaled(1_000) as u32;
     trial.on_fresh_index(|index, random| {
@@ -60,7 +60,7 @@ fn judge(place: Place, keys: usize, events: &[(usize, Event)]) {
     }
 }
 
-/// Where in the index the keys of a history are.
+/// The position of a history's keys in the index.
 #[derive(Clone, Copy)]
 struct Place {
     number: u32,
@@ -71,7 +71,7 @@ impl Place {
         [&self.number.to_be_bytes()[..], &[key as u8, 0x80]].concat()
     }
 
-    /// A key that belongs to no history, between those of this one.
+    /// A key of no history, between the keys of this one.
     fn noise(self, random: &mut Random) -> Vec<u8> {
         [&self.number.to_be_bytes()[..], &[random.below(4) as u8, random.below(16) as u8]].concat()
     }
@@ -87,7 +87,7 @@ fn empty(index: &dyn RangeIndex, place: Place) {
     }
 }
 
-/// The value of a history that the number stands for: one in eight is longer than a small page.
+/// The value for a number of a history: one in eight is longer than a small page.
 fn value(number: u64) -> Vec<u8> {
     stamped(number, if number % 8 == 5 { 3_000 } else { 8 + (number % 6) as usize * 10 })
 }
@@ -96,18 +96,18 @@ fn value(number: u64) -> Vec<u8> {
 struct Recorder<'run> {
     index: &'run dyn RangeIndex,
     place: Place,
-    /// Ticks at every call and return, so that no two instants are the same.
+    /// Ticks at every call and return, so that all times differ.
     clock: &'run AtomicU64,
     events: Vec<(usize, Event)>,
 }
 
 impl Recorder<'_> {
     fn run(&mut self, thread: u64, keys: usize, random: &mut Random) {
-        // The value that this thread believes to be there, for compare-exchanges that succeed.
-        let mut believed = vec![0; keys];
+        // The value that this thread has seen last, so that some compare-exchanges succeed.
+        let mut last_seen = vec![0; keys];
         for step in 0..STEPS as u64 {
             let key = random.below(keys);
-            // Every written value is another one, so that a stale read gives itself away.
+            // All written values differ, so that a stale read is noticed.
             let new = (thread + 1) * 100 + step;
             let operation = match random.below(14) {
                 0..3 => Operation::Insert(new),
@@ -115,13 +115,13 @@ impl Recorder<'_> {
                 4 | 5 => Operation::Upsert(new),
                 6 | 7 => Operation::Read,
                 8..10 => Operation::Remove,
-                10..13 => Operation::CompareExchange { expected: believed[key], new },
+                10..13 => Operation::CompareExchange { expected: last_seen[key], new },
                 _ => {
                     self.scan(keys, random.coin());
                     continue;
                 }
             };
-            believed[key] = match self.step(key, operation) {
+            last_seen[key] = match self.step(key, operation) {
                 Answer::Found(Some(found)) => found,
                 Answer::Found(None) | Answer::Removed(_) | Answer::KeyNotFound => 0,
                 Answer::Done | Answer::Inserted | Answer::Updated => new,
@@ -135,7 +135,7 @@ impl Recorder<'_> {
                     self.index.remove(&noise).expect("remove");
                 }
             }
-            // Out of step with the others: mostly a little, sometimes by a whole operation.
+            // A random delay: mostly short, sometimes as long as a whole operation.
             match random.below(40) {
                 0 => std::thread::yield_now(),
                 1..10 => (0..random.below(500)).for_each(|_| std::hint::spin_loop()),
@@ -144,7 +144,7 @@ impl Recorder<'_> {
         }
     }
 
-    /// What is there now: a hint for the next step that no history records.
+    /// The current value: a hint for the next step, which no history records.
     fn peek(&self, key: usize) -> u64 {
         let found = self.index.get(&self.place.key(key)).expect("get");
         found.map_or(0, |value| stamp_of(&value))

@@ -1,6 +1,6 @@
 //! One suite that every index passes, in every persistence domain.
 //!
-//! An index crate says how to make a fresh, empty index, and gets one named `#[test]` a case:
+//! An index crate says how to make a fresh, empty index, and gets a named `#[test]` for each case:
 //!
 //! ```
 //! use pando_index::RangeIndex;
@@ -13,7 +13,7 @@
 //!         &self.0
 //!     }
 //!
-//!     // And `check`, where there are invariants and leaks to look for.
+//!     // And `check`, if the index has invariants, and blocks that may leak.
 //! }
 //!
 //! mod reference {
@@ -24,16 +24,17 @@
 //! `crates/indexes/bztree/tests/tree/conformance.rs` does so for each domain, with pages of several
 //! sizes.
 //!
-//! Make the pages small: the suite wants splits and merges, and gets few of them from pages that
-//! hold hundreds of records. A pool that can grow to 512 MiB is large enough for every case.
+//! Make the pages small: the suite needs splits and merges, which are rare in pages of hundreds of
+//! records. A pool that can grow to 512 MiB is large enough for every case.
 //!
-//! * Whatever is random comes from one seed, which each case prints; `PANDO_SEED=<seed>` replays
-//!   it. (The threads of a race still meet as the scheduler likes.)
-//! * `PANDO_CONFORMANCE_SCALE=<factor>` multiplies the work, 1 by default; 0.1 and 20 both work.
+//! * All random numbers come from one seed, which each case prints; `PANDO_SEED=<seed>` replays it.
+//!   (The scheduler still decides how the threads of a race meet.)
+//! * `PANDO_CONFORMANCE_SCALE=<factor>` multiplies the work, 1 by default; 0.1 and 20 are both
+//!   useful.
 //! * [`Subject::check`] runs at the end of every case, when no thread uses the index any more.
 //!
-//! The suite itself is tested: on [`Reference`], which has to pass, and on copies of it with a
-//! mutant each, which have to fail.
+//! The suite itself is tested: on [`Reference`], which must pass, and on copies of it with one
+//! mutant each, which must fail.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -75,13 +76,13 @@ pub struct Case {
 /// Every case, the simplest first.
 pub static CASES: &[Case] = crate::conformance_suite!(@list table ());
 
-/// Runs the case of that name; panics, as a test does, if the index fails it.
+/// Runs the case of that name; panics, like a test, if the index fails it.
 pub fn run_case(name: &str, factory: &dyn Factory) {
     run(case_of_name(name), factory, true);
 }
 
-/// Whether the index fails the case of that name. For mutants: it looks for no smaller
-/// sequence of operations that fails as well.
+/// Whether the index fails the case of that name. For mutants: it does not search for a smaller
+/// sequence of operations that fails too.
 pub fn notices(name: &str, factory: &dyn Factory) -> bool {
     let case = case_of_name(name);
     catch_unwind(AssertUnwindSafe(|| run(case, factory, false))).is_err()
@@ -94,17 +95,17 @@ fn case_of_name(name: &str) -> &'static Case {
 
 fn run(case: &Case, factory: &dyn Factory, shrinks: bool) {
     let seed = random::base_seed();
-    // Captured by the test harness, and shown with the failure if there is one.
+    // The test harness captures this, and shows it with a failure.
     eprintln!("{}: replay with PANDO_SEED={seed}", case.name);
     let scale = random::scale() * factory.create().scale();
     (case.run)(&mut Trial { factory, random: Random::new(seed), shrinks, scale });
 }
 
-/// Makes one `#[test]` for every case of the suite; see [`conformance`](crate::conformance).
+/// Makes a `#[test]` for each case of the suite; see [`conformance`](crate::conformance).
 ///
 /// The argument is an expression that is a [`Factory`](crate::conformance::Factory): a closure
 /// or the path of a function that returns a fresh [`Subject`](crate::conformance::Subject).
-/// Several uses stand in a module each.
+/// Each use needs a module of its own.
 #[macro_export]
 macro_rules! conformance_suite {
     (@list $form:ident ($($argument:tt)*)) => {

@@ -1,7 +1,7 @@
-//! Random operations on the index and on a `BTreeMap`: every answer has to be the same.
+//! Random operations on the index and on a `BTreeMap`: every result must be the same.
 //!
-//! Sequences grow and empty whole ranges at a time, so that leaves split and merge many times in
-//! a few hundred steps, and so that a failing sequence shrinks to a few lines.
+//! Sequences fill and empty whole ranges at a time. So leaves split and merge many times in a few
+//! hundred steps, and a failing sequence shrinks to a few lines.
 
 use std::ops::Bound;
 
@@ -14,7 +14,7 @@ use super::reference::Reference;
 use super::trial::Trial;
 use crate::{KeyRange, Limits, Order, RangeIndex};
 
-/// Sequences of operations that each key family is tried with.
+/// Sequences of operations for each family of keys.
 const SEQUENCES: usize = 40;
 
 pub(super) fn few_keys(trial: &mut Trial<'_>) {
@@ -52,16 +52,16 @@ enum Operation {
     Length,
 }
 
-/// What a compare-exchange expects.
+/// The expected value of a compare-exchange.
 #[derive(Clone, Debug)]
 enum Expected {
-    /// The value that is there, or the empty one.
+    /// The current value, or the empty one.
     Current,
-    /// A proper prefix of the value that is there.
+    /// A proper prefix of the current value.
     Shortened,
-    /// The value that is there and one byte more.
+    /// The current value and one byte more.
     Lengthened,
-    /// Some value.
+    /// Any value.
     Other(Value),
 }
 
@@ -101,7 +101,7 @@ fn operation(key: BoxedStrategy<Key>) -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// Runs random sequences over keys of that family, and shrinks one that fails.
+/// Runs random sequences over keys of one family, and shrinks a sequence that fails.
 fn check(trial: &mut Trial<'_>, key: BoxedStrategy<Key>) {
     let config = Config {
         cases: trial.scaled(SEQUENCES) as u32,
@@ -132,7 +132,7 @@ fn check(trial: &mut Trial<'_>, key: BoxedStrategy<Key>) {
     }
 }
 
-/// Takes every step on the index and on a model, until their answers differ.
+/// Runs every step on the index and on a model, until their results differ.
 fn follow(index: &dyn RangeIndex, operations: &[Operation]) -> Result<(), String> {
     let limits = index.limits();
     let model = Reference::with_limits(limits);
@@ -190,10 +190,11 @@ fn step(
             let modify = |index: &dyn RangeIndex| {
                 let mut seen = Vec::new();
                 let answer = index.modify(&key, &mut |found, new| {
-                    // It may be called again, but nobody else changes anything here.
+                    // It may be called again, but no other thread changes the value here.
                     seen.push(found.map(<[u8]>::to_vec));
                     seen.dedup();
-                    // Of what is there and what is given, so that a wrong look shows in the value.
+                    // From the current and the given value, so that a wrong read shows in the
+                    // value.
                     new.extend(found.and_then(<[u8]>::first));
                     new.extend_from_slice(&value[..value.len().saturating_sub(new.len())]);
                     *changes

@@ -1,8 +1,9 @@
-//! Ranges while writers split and merge the leaves beneath them.
+//! Scans of ranges while writers split and merge the leaves.
 //!
-//! Of every eight consecutive numbers, the first is a key that stays as it is, the second one that
-//! is updated all the time, the next four come and go, and the last two are never there. Every
-//! scan has to show all of the first two sorts once, in order, and none of the last.
+//! Of every eight consecutive numbers, the first is a key that stays as it is, the second is a key
+//! that is updated all the time, the next four are inserted and removed, and the last two are never
+//! keys. Every scan must return all keys of the first two kinds once, in order, and none of the
+//! last.
 
 use std::ops::Bound;
 
@@ -16,7 +17,7 @@ use crate::{KeyRange, Order, RangeIndex};
 
 const GROUP: u64 = 8;
 const UPDATED: u64 = 1;
-/// The two writers own two of these each.
+/// The numbers of a group that are inserted and removed; each of the two writers owns two.
 const COMING_AND_GOING: std::ops::Range<u64> = 2..6;
 
 pub(super) fn ranges_under_writers(trial: &mut Trial<'_>) {
@@ -39,7 +40,7 @@ pub(super) fn ranges_under_writers(trial: &mut Trial<'_>) {
         for number in written.into_iter().flatten() {
             model.insert(&number.to_be_bytes(), &stamped(number, 24)).expect("model");
         }
-        // The updated ones have whatever size came last.
+        // Updated values may have any size.
         for number in (0..groups).map(|group| group * GROUP + UPDATED) {
             index.update(&number.to_be_bytes(), &stamped(number, 24)).expect("update");
         }
@@ -47,7 +48,7 @@ pub(super) fn ranges_under_writers(trial: &mut Trial<'_>) {
     });
 }
 
-/// Fills whole regions with keys and empties them again; returns those that are left at the end.
+/// Fills whole regions with keys and empties them again; returns the keys that are left at the end.
 fn write(
     index: &dyn RangeIndex,
     groups: u64,
@@ -97,7 +98,7 @@ fn scan(index: &dyn RangeIndex, groups: u64, mut worker: Worker<'_>, mut random:
         let bytes = |bound: &Bound<u64>| bound.map(|number| number.to_be_bytes().to_vec());
         let range = KeyRange { low: bytes(&low), high: bytes(&high) };
         look_through(index, groups, &range, order);
-        // And what a scan has to find, a read has to find.
+        // A read must find each key that a scan must find.
         let number = random.below(groups as usize) as u64 * GROUP + random.below(2) as u64;
         let mut stamp = None;
         index
@@ -107,7 +108,7 @@ fn scan(index: &dyn RangeIndex, groups: u64, mut worker: Worker<'_>, mut random:
     }
 }
 
-/// One scan, every record of it looked at.
+/// One scan, with a check of every record.
 fn look_through(index: &dyn RangeIndex, groups: u64, range: &KeyRange, order: Order) {
     let mut seen = Vec::new();
     let mut cursor = index.scan(range.clone(), order).expect("scan");

@@ -1,11 +1,11 @@
-//! Threads that start together, and that go on until each of them has done its share.
+//! Threads that start together, and run until each of them has done its share.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::random::Random;
 
-/// Runs `body` in `threads` threads that set off together, each with its number and its own
-/// random numbers, and returns what they returned. A panic in one is a panic here.
+/// Runs `body` in `threads` threads that start together, each with its number and random numbers of
+/// its own; returns their results. A panic in one is a panic here.
 pub(super) fn race<T: Send>(
     threads: usize,
     random: &mut Random,
@@ -18,8 +18,8 @@ pub(super) fn race<T: Send>(
             .map(|thread| {
                 let random = random.fork();
                 scope.spawn(move || {
-                    // A condition variable would wake them one after the other; this starts them
-                    // as close to each other as the cores allow.
+                    // A condition variable would wake them one after the other. This starts them as
+                    // close to each other as the cores allow.
                     arrived.fetch_add(1, Ordering::SeqCst);
                     let mut turns = 0;
                     while arrived.load(Ordering::SeqCst) < threads {
@@ -40,10 +40,10 @@ pub(super) fn race<T: Send>(
     })
 }
 
-/// Threads that all go on until each has done its share.
+/// Threads that all run until each has done its share.
 ///
-/// Shares of one side alone would not do: on a busy machine, readers may be through before the
-/// writers have run at all, and then nothing has been tested.
+/// It is not enough that one kind of thread does its share: on a busy machine, readers may finish
+/// before the writers have run at all, and then nothing is tested.
 pub(super) struct Together {
     unfinished: AtomicUsize,
     failed: AtomicBool,
@@ -54,7 +54,7 @@ impl Together {
         Self { unfinished: AtomicUsize::new(workers), failed: AtomicBool::new(false) }
     }
 
-    /// One of the workers, whose share is that many steps.
+    /// One of the workers, whose share is `share` steps.
     pub(super) fn worker(&self, share: usize) -> Worker<'_> {
         Worker { together: self, steps: 0, share }
     }
@@ -67,13 +67,14 @@ pub(super) struct Worker<'together> {
 }
 
 impl Worker<'_> {
-    /// Before each step: whether to take it. Not if all have done their share, or one has failed.
+    /// Called before each step: whether to run it. False if all have done their share, or one has
+    /// failed.
     pub(super) fn goes_on(&mut self) -> bool {
         if self.steps == self.share {
             self.together.unfinished.fetch_sub(1, Ordering::SeqCst);
         }
         self.steps += 1;
-        // More threads than cores: let them take turns more often than the scheduler would.
+        // With more threads than cores, this switches threads more often than the scheduler does.
         if self.steps.is_multiple_of(128) {
             std::thread::yield_now();
         }

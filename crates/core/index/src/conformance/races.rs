@@ -1,4 +1,4 @@
-//! Inserts and removes by many threads, whose answers have to add up.
+//! Inserts and removes by many threads, whose results must add up.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -10,7 +10,7 @@ use super::stamped::{LENGTHS, stamp_of, stamped};
 use super::trial::Trial;
 use crate::{Error, KeyRange, Order, RangeIndex};
 
-/// What different threads insert is all there, whatever the pattern in which their keys mingle.
+/// The keys of different threads are all present after their inserts, in every pattern of keys.
 pub(super) fn disjoint_inserts(trial: &mut Trial<'_>) {
     let each = trial.scaled(3_000) as u64;
     for threads in [4_u64, 8] {
@@ -20,9 +20,9 @@ pub(super) fn disjoint_inserts(trial: &mut Trial<'_>) {
                 race(threads as usize, random, |thread, mut random| {
                     let thread = thread as u64;
                     let mut numbers: Vec<u64> = match pattern {
-                        // Side by side in every leaf.
+                        // Neighbours in every leaf.
                         0 => (0..each).map(|number| number * threads + thread).collect(),
-                        // A region each.
+                        // One region for each thread.
                         1 => (0..each).map(|number| thread * each + number).collect(),
                         _ => (0..each).map(|number| number * threads + thread).collect(),
                     };
@@ -43,7 +43,7 @@ pub(super) fn disjoint_inserts(trial: &mut Trial<'_>) {
     }
 }
 
-/// When all insert the same keys, one insert a key succeeds, and its value is the one that stays.
+/// When all threads insert the same keys, one insert of each key succeeds, and its value stays.
 pub(super) fn same_inserts(trial: &mut Trial<'_>) {
     let count = trial.scaled(4_000) as u64;
     for shuffled in [false, true] {
@@ -75,7 +75,7 @@ pub(super) fn same_inserts(trial: &mut Trial<'_>) {
     }
 }
 
-/// When all remove the same keys, one remove a key finds it.
+/// When all threads remove the same keys, one remove of each key finds it.
 pub(super) fn same_removes(trial: &mut Trial<'_>) {
     let count = trial.scaled(4_000) as u64;
     for backwards in [false, true] {
@@ -84,7 +84,7 @@ pub(super) fn same_removes(trial: &mut Trial<'_>) {
                 index.insert(&number.to_be_bytes(), &[1; 16]).expect("insert");
             }
             let removed = race(4, random, |thread, _| {
-                // Half of the threads come from the other end, so that they meet in the middle.
+                // Half of the threads start at the other end, so that they meet in the middle.
                 let opposite = backwards && thread % 2 == 1;
                 let number = |step| if opposite { count - 1 - step } else { step };
                 let removed = (0..count)
@@ -101,8 +101,8 @@ pub(super) fn same_removes(trial: &mut Trial<'_>) {
     }
 }
 
-/// All insert and remove the same few keys: successful inserts less successful removes is what is
-/// there at the end, a key at a time.
+/// All threads insert and remove the same few keys. For each key, the successful inserts minus the
+/// successful removes give its presence at the end.
 pub(super) fn insert_and_remove(trial: &mut Trial<'_>) {
     const KEYS: usize = 5;
     let each = trial.scaled(25_000);
@@ -124,7 +124,7 @@ pub(super) fn insert_and_remove(trial: &mut Trial<'_>) {
                             balances[number].fetch_sub(1, Ordering::SeqCst);
                         }
                     }
-                    // Updates move nothing in the balance, but must not raise the dead.
+                    // Updates do not change the balance, but must not insert removed keys.
                     6 => match index.update(&key, &stamped(thread as u64, 8)) {
                         Ok(()) | Err(Error::KeyNotFound) => {}
                         Err(error) => panic!("update: {error}"),
@@ -147,8 +147,9 @@ pub(super) fn insert_and_remove(trial: &mut Trial<'_>) {
     });
 }
 
-/// Each thread works on keys of its own, next to those of the others in every leaf, and compares
-/// each answer with a model of its own: nobody else's splits and merges may change one.
+/// Each thread works on keys of its own, next to those of other threads in every leaf, and compares
+/// each result with a model of its own. Splits and merges by other threads must not change a
+/// result.
 pub(super) fn private_models(trial: &mut Trial<'_>) {
     const THREADS: usize = 4;
     let phases = trial.scaled(32);
@@ -177,7 +178,7 @@ pub(super) fn private_models(trial: &mut Trial<'_>) {
         phase: usize,
         random: &mut Random,
     ) {
-        // Phases that mostly insert and phases that mostly remove, so that leaves come and go.
+        // Phases that mostly insert and phases that mostly remove, so that leaves split and merge.
         let growing = phase.is_multiple_of(2);
         for step in 0..1_200_u64 {
             let number = random.below(600) as u64 * THREADS as u64 + thread;

@@ -1,9 +1,9 @@
-//! Where the suite's randomness comes from: one seed for the process, and its streams.
+//! The random numbers of the suite: one seed for the process, and its streams.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
 
-/// The seed of this process: `PANDO_SEED`, decimal or `0x` hexadecimal, or a fresh one.
+/// The seed of this process: `PANDO_SEED`, decimal or `0x` hexadecimal, or a new one.
 pub(super) fn base_seed() -> u64 {
     static SEED: OnceLock<u64> = OnceLock::new();
     *SEED.get_or_init(|| match std::env::var("PANDO_SEED") {
@@ -14,12 +14,12 @@ pub(super) fn base_seed() -> u64 {
             };
             parsed.unwrap_or_else(|error| panic!("PANDO_SEED={text:?} is no number: {error}"))
         }
-        // A process's hash keys are random; they spare a dependency.
+        // The hash keys of a process are random; using them saves a dependency.
         Err(_) => RandomState::new().hash_one("PANDO_SEED"),
     })
 }
 
-/// How much work to do, as a multiple of the default: `PANDO_CONFORMANCE_SCALE`.
+/// The amount of work, as a multiple of the default: `PANDO_CONFORMANCE_SCALE`.
 pub(super) fn scale() -> f64 {
     static SCALE: OnceLock<f64> = OnceLock::new();
     *SCALE.get_or_init(|| match std::env::var("PANDO_CONFORMANCE_SCALE") {
@@ -30,7 +30,7 @@ pub(super) fn scale() -> f64 {
     })
 }
 
-/// A stream of numbers that its seed determines.
+/// A stream of random numbers that its seed determines.
 pub(super) struct Random(crate::random::Random);
 
 impl Random {
@@ -38,7 +38,7 @@ impl Random {
         Self(crate::random::Random::new(seed))
     }
 
-    /// A stream of its own, for a thread.
+    /// A separate stream, for a thread.
     pub(super) fn fork(&mut self) -> Self {
         Self::new(self.next())
     }
@@ -47,7 +47,7 @@ impl Random {
         self.0.draw()
     }
 
-    /// A number below `limit`, which is above zero.
+    /// A number below `limit`, which must be above zero.
     pub(super) fn below(&mut self, limit: usize) -> usize {
         self.0.below(limit as u64) as usize
     }

@@ -1,4 +1,4 @@
-//! Every kind of range, while nobody writes.
+//! Every kind of range, while no thread writes.
 
 use std::ops::Bound;
 
@@ -8,9 +8,9 @@ use super::random::Random;
 use super::trial::Trial;
 use crate::{Error, KeyRange, Order, RangeIndex};
 
-/// All pairs of bound kinds, over ends that are keys, lie between keys and lie outside, with low
-/// ends above, at and below the high ones. The oracle filters a sorted list: it shares no code
-/// with the ranges of `BTreeMap` or of [`KeyRange`].
+/// All pairs of kinds of bounds, with ends that are keys, lie between keys, or lie outside, and
+/// with the low end above, at and below the high end. The oracle filters a sorted list: it shares
+/// no code with the ranges of `BTreeMap` or of [`KeyRange`].
 pub(super) fn every_pair_of_bounds(trial: &mut Trial<'_>) {
     let (count, pairs) = (trial.scaled(3_000) as u64, trial.scaled(60));
     trial.on_fresh_index(|index, random| {
@@ -50,7 +50,7 @@ pub(super) fn every_pair_of_bounds(trial: &mut Trial<'_>) {
     });
 }
 
-/// Bounds need not be keys that the index would take: they may be longer.
+/// Bounds need not be allowed keys: they may be longer.
 pub(super) fn long_bounds(trial: &mut Trial<'_>) {
     trial.on_fresh_index(|index, _| {
         let longest = index.limits().max_key_bytes.min(1 << 20);
@@ -63,7 +63,7 @@ pub(super) fn long_bounds(trial: &mut Trial<'_>) {
                 let range = KeyRange { low, high: Bound::Unbounded };
                 match index.scan(range.clone(), order) {
                     Ok(_) => assert_eq!(keys(index, &range, order), [b"c"]),
-                    // Refusing is no wrong answer, as long as it says so.
+                    // A refusal with this error is also correct.
                     Err(Error::KeyTooLong { .. }) => {}
                     Err(error) => panic!("a long bound: {error}"),
                 }
@@ -73,8 +73,8 @@ pub(super) fn long_bounds(trial: &mut Trial<'_>) {
     });
 }
 
-/// Keys of two lengths, so that some are prefixes of others: 3i, big-endian, and half of the time
-/// a byte more. The records, in order.
+/// Records in order, with keys of two lengths, so that some are prefixes of others: 3i, big-endian,
+/// and for half of them one byte more.
 fn fill(index: &dyn RangeIndex, count: u64, random: &mut Random) -> Vec<(Bytes, Bytes)> {
     let mut records: Vec<_> = (0..count)
         .map(|number| {
@@ -93,7 +93,7 @@ fn fill(index: &dyn RangeIndex, count: u64, random: &mut Random) -> Vec<(Bytes, 
     records
 }
 
-/// Some end of a range: often a key, sometimes between two, sometimes beyond all.
+/// An end of a range: often a key, sometimes between two keys, sometimes beyond all keys.
 fn end(count: u64, random: &mut Random) -> Vec<u8> {
     let mut key = (random.below(3 * count as usize / 2 + 3) as u64).to_be_bytes().to_vec();
     match random.below(12) {
@@ -107,7 +107,7 @@ fn end(count: u64, random: &mut Random) -> Vec<u8> {
     }
 }
 
-/// An end shortly after, or before, that one.
+/// An end shortly after or before `low`.
 fn near(low: &[u8], random: &mut Random) -> Vec<u8> {
     let Some(number) = low.first_chunk::<8>() else { return vec![0; 8] };
     let number = u64::from_be_bytes(*number);

@@ -1,4 +1,5 @@
-//! The index that is right by inspection: a `BTreeMap` under a lock. Not latch-free, not durable.
+//! The reference index: a `BTreeMap` under a lock, which is correct by inspection. Not latch-free,
+//! not durable.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -8,9 +9,9 @@ use crate::{Cursor, Error, Intent, KeyRange, Limits, Order, RangeIndex, Record, 
 
 type Records = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// A [`RangeIndex`] in memory behind a lock: the model that others are compared with.
+/// A [`RangeIndex`] in memory behind a lock: the model for comparisons.
 ///
-/// Its cursor looks each record up afresh, as if every leaf held one record.
+/// Its cursor searches each record again, as if every leaf held one record.
 pub struct Reference {
     records: RwLock<Records>,
     limits: Limits,
@@ -23,12 +24,12 @@ impl Default for Reference {
 }
 
 impl Reference {
-    /// An empty index that takes keys and values up to `limits`.
+    /// An empty index with keys and values up to `limits`.
     pub fn with_limits(limits: Limits) -> Self {
         Self { records: RwLock::default(), limits }
     }
 
-    // No operation panics while it holds the lock, so a poisoned lock guards a whole map.
+    // No operation panics while it holds the lock, so the map behind a poisoned lock is consistent.
     fn records(&self) -> RwLockReadGuard<'_, Records> {
         self.records.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -72,7 +73,7 @@ impl RangeIndex for Reference {
 
     fn read(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Error> {
         self.check_key(key)?;
-        // Copied, so that a visitor that panics or calls back meets no lock.
+        // Copied, so that a visitor that panics or calls back does not hold the lock.
         let value = self.records().get(key).cloned();
         if let Some(value) = &value {
             visit(value);
@@ -105,7 +106,7 @@ impl RangeIndex for Reference {
 
 struct ReferenceCursor<'index> {
     index: &'index Reference,
-    /// What is still to be visited.
+    /// The rest of the range.
     rest: KeyRange,
     order: Order,
     record: (Vec<u8>, Vec<u8>),

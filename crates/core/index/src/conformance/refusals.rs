@@ -1,4 +1,4 @@
-//! An operation that answers with an error has changed nothing.
+//! An operation that returns an error has changed nothing.
 
 use super::compare::{agree, same_content};
 use super::generate::Value;
@@ -6,8 +6,8 @@ use super::reference::Reference;
 use super::trial::Trial;
 use crate::{Error, RangeIndex};
 
-/// Every refusal, on every key, with new values of every size; the content stays as it was, and
-/// so do blocks (the index's check looks for those that a refused operation left behind).
+/// Every refusal, on every key, with new values of every size. The content stays the same, and no
+/// block leaks (the index's check finds blocks that a refused operation has leaked).
 pub(super) fn refusals_change_nothing(trial: &mut Trial<'_>) {
     let count = trial.scaled(300) as u64;
     trial.on_fresh_index(|index, _| {

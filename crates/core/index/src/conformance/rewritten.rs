@@ -1,9 +1,9 @@
-//! Full leaves whose records a second thread rewrites between the accesses of a scan: the promise
-//! of [`Cursor`](crate::Cursor), judged record by record.
+//! Full leaves whose records a second thread rewrites between the accesses of a scan: the guarantee
+//! of [`Cursor`](crate::Cursor), checked record by record.
 //!
-//! The writer acts at known accesses of the scan and nowhere else, so it is known how many of its
-//! steps were done when the scan returned a record. What the record may be follows: any state that
-//! its key had from the first step up to that one.
+//! The writer acts only at known accesses of the scan. So the number of its steps that were done
+//! when the scan returned a record is known. The record may have any state that its key had from
+//! the first step up to that one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,27 +14,28 @@ use super::compare::BOTH_ORDERS;
 use super::trial::Subject;
 use crate::{KeyRange, Order, RangeIndex};
 
-/// Runs the last argument, and in another thread the third before its access of the first number,
-/// and again each time behind as many accesses as the second says, until it returns false.
+/// Runs the last argument, and runs the third argument in another thread: before the access whose
+/// number is the first argument, and again after each further number of accesses that is the second
+/// argument, until it returns false.
 pub type InterruptEach = fn(u64, u64, Box<dyn FnMut() -> bool + Send>, &mut dyn FnMut());
 
-/// More than the longest leaf of any kind holds, so that there is a full one with a neighbour.
+/// More records than the largest leaf of any index holds, so that a full leaf has a neighbour.
 const RECORDS: u64 = 160;
 
-/// When the writer acts.
+/// The accesses at which the writer acts.
 #[derive(Clone, Copy, Debug)]
 struct Pace {
     /// Before this access of the scan for the first time.
     first: u64,
-    /// Then again behind so many accesses.
+    /// Then again each time after so many accesses.
     every: u64,
-    /// So many steps each time.
+    /// Steps of the writer each time.
     steps: usize,
 }
 
 /// The steps of writers: each has a name for the failure.
 fn writers(long_bytes: usize) -> Vec<(&'static str, Vec<Act>)> {
-    // Scattered, so that a step hits what lies before the scan and what lies behind it.
+    // Scattered, so that steps change records before and behind the scan's position.
     let numbers = || (0..RECORDS).map(|turn| turn * 67 % RECORDS);
     let update = |round: u64, number: u64| match (number + round) % 5 {
         0 => Act::UpsertLong(number * 10, long_bytes + round as usize),
@@ -55,10 +56,10 @@ fn writers(long_bytes: usize) -> Vec<(&'static str, Vec<Act>)> {
     ]
 }
 
-/// From how many steps on a key has which value.
+/// The values of a key, each with the number of steps from which on the key has it.
 type History = Vec<(usize, Option<Vec<u8>>)>;
 
-/// That of each key that is there at any time.
+/// The values of each key that is present at any time.
 struct Histories(BTreeMap<u64, History>);
 
 impl Histories {
@@ -81,17 +82,17 @@ impl Histories {
         Self(all)
     }
 
-    /// Whether the key had this value when some number of steps up to `done` was done.
+    /// Whether the key had this value after some number of steps, up to `done`.
     fn had(&self, key: u64, value: Option<&[u8]>, done: usize) -> bool {
         let history = self.0.get(&key).map_or(&[(0, None)][..], Vec::as_slice);
         history.iter().any(|(from, had)| *from <= done && had.as_deref() == value)
     }
 }
 
-/// A record that a scan returned, and the steps that were done by then.
+/// A record that a scan returned, and the number of steps that were done then.
 type Returned = (u64, Vec<u8>, usize);
 
-/// Checks what a scan returned that ended when `ended` steps were done.
+/// Checks the records of a scan that ended when `ended` steps were done.
 fn judge(histories: &Histories, order: Order, returned: &[Returned], ended: usize) {
     let keys: Vec<u64> = returned.iter().map(|(key, ..)| *key).collect();
     match order {
@@ -113,7 +114,7 @@ fn judge(histories: &Histories, order: Order, returned: &[Returned], ended: usiz
     }
 }
 
-/// One scan while a writer takes its steps at that pace.
+/// One scan while a writer runs its steps at `pace`.
 fn scanned<S: Subject>(
     (subject, handle): (S, Arc<dyn RangeIndex>),
     interrupt: InterruptEach,
@@ -153,16 +154,15 @@ fn scanned<S: Subject>(
 }
 
 /// Scans in both directions over full leaves that are rewritten: all at once before one access of a
-/// scan, whichever it is, and step by step before many of them. `fresh` makes an empty index, with
-/// a handle for the writer; values of `long_bytes` bytes and some more are longer than a leaf keeps
-/// in itself.
+/// scan, for each access, and step by step before many accesses. `fresh` makes an empty index, with
+/// a handle for the writer. Values of `long_bytes` bytes and more are too long for a leaf itself.
 pub fn full_leaves_that_are_rewritten<S: Subject>(
     fresh: &dyn Fn() -> (S, Arc<dyn RangeIndex>),
     interrupt: InterruptEach,
     long_bytes: usize,
 ) {
     let once = |first| Pace { first, every: u64::MAX, steps: usize::MAX };
-    // Every access at the beginning, where a scan finds its leaf, and then some.
+    // Every access at the beginning, where a scan finds its leaf, and later some accesses.
     let bursts = (0..24).chain((24..).step_by(31).take_while(|&first| first < 900)).map(once);
     let paces = [(1, 1), (1, 2), (2, 1), (5, 3), (13, 1), (40, 9)];
     let slow = paces.map(|(every, steps)| Pace { first: every, every, steps });
@@ -181,7 +181,7 @@ pub fn full_leaves_that_are_rewritten<S: Subject>(
 mod tests {
     use super::*;
 
-    /// The judge accepts any state that a key had until its record was returned, and nothing else.
+    /// The check accepts any state that a key had until its record was returned, and no other.
     #[test]
     fn a_record_of_any_instant_is_accepted_and_no_other() {
         let there: Model = [(10, vec![1]), (20, vec![2]), (30, vec![3])].into();
@@ -199,7 +199,10 @@ mod tests {
         assert!(up(&[ten.clone(), (25, new(6), 3), thirty.clone()]));
         assert!(up(&[(10, new(5), 1), twenty.clone(), (25, new(6), 3), thirty.clone()]));
         assert!(!up(&[(10, new(5), 0), twenty.clone(), thirty.clone()]), "from the future");
-        assert!(!up(&[(10, new(4), 3), twenty.clone(), thirty.clone()]), "nobody's value");
+        assert!(
+            !up(&[(10, new(4), 3), twenty.clone(), thirty.clone()]),
+            "a value that was never written"
+        );
         assert!(!up(&[twenty.clone(), thirty.clone()]), "10 was there throughout");
         assert!(!up(&[ten.clone(), (30, vec![3], 1)]), "20 was there until step 2");
         assert!(!up(&[twenty.clone(), ten.clone(), thirty.clone()]), "out of order");

@@ -1,9 +1,9 @@
-//! Values that give away their own tearing: an 8-byte stamp, repeated to any length from 8 bytes.
+//! Values that show if they are torn: an 8-byte stamp, repeated to any length from 8 bytes on.
 
 /// Lengths from the smallest stamped value to some that are longer than a page.
 pub(super) const LENGTHS: [usize; 7] = [8, 16, 40, 300, 1_000, 4_099, 12_000];
 
-/// The value of `length` bytes that bears `stamp`.
+/// The value of `length` bytes with `stamp`.
 pub(super) fn stamped(stamp: u64, length: usize) -> Vec<u8> {
     assert!(length >= 8, "a stamp takes 8 bytes");
     let mut value = Vec::with_capacity(length + 8);
@@ -14,7 +14,7 @@ pub(super) fn stamped(stamp: u64, length: usize) -> Vec<u8> {
     value
 }
 
-/// The stamp of `value`; panics if the value is not whole.
+/// The stamp of `value`; panics if the value is torn.
 pub(super) fn stamp_of(value: &[u8]) -> u64 {
     let Some(first) = value.first_chunk::<8>() else {
         panic!("torn: a stamped value of only {} bytes", value.len());

@@ -1,10 +1,10 @@
-//! What the suite is run on, and what a case works with.
+//! The subject of the suite, and the data of a case.
 
 use super::random::Random;
 use super::reference::Reference;
 use crate::RangeIndex;
 
-/// An index under test, with whatever it needs to live: a pool, a temporary folder.
+/// An index under test, with everything that it needs: a pool, a temporary folder.
 pub trait Subject {
     /// The index.
     fn index(&self) -> &dyn RangeIndex;
@@ -13,8 +13,8 @@ pub trait Subject {
     /// the index while it runs.
     fn check(&self) {}
 
-    /// What part of the work it is given: less than 1 where a write costs what the whole map is
-    /// long, so that the suite's maps are out of proportion.
+    /// The part of the work that it gets. Less than 1 if the cost of a write depends on the length
+    /// of the map, so that the suite's maps are too large.
     fn scale(&self) -> f64 {
         1.0
     }
@@ -34,7 +34,7 @@ impl Subject for Reference {
 
 /// Makes fresh, empty subjects; every `Fn() -> impl Subject` is one.
 pub trait Factory {
-    /// A subject whose index is empty and which nobody else uses.
+    /// A subject with an empty index, which no other test uses.
     fn create(&self) -> Box<dyn Subject>;
 }
 
@@ -48,13 +48,13 @@ where
     }
 }
 
-/// What a case works with: fresh indexes, random numbers, and how much work to do.
+/// The data of a case: fresh indexes, random numbers, and the amount of work.
 pub(super) struct Trial<'factory> {
     pub(super) factory: &'factory dyn Factory,
     pub(super) random: Random,
-    /// Whether a failure is worth the time of looking for a smaller one.
+    /// Whether to search for a smaller failure after one.
     pub(super) shrinks: bool,
-    /// By which counts are multiplied.
+    /// The factor of all counts.
     pub(super) scale: f64,
 }
 
