@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use crate::common::scenario::{Answer, Op, inline, pointed, short};
 use crate::common::watchdog::within_bounds;
-use crate::common::{Planted, check, dump, small_nodes, take_all};
+use crate::common::{Planted, check, dump, power_cut, small_nodes, take_all};
 use pando_bztree::Options;
 use pando_index::{Error, RangeIndex};
-use pando_pmem::testing::{Arena, CutShort, Lines, Paused, written_back};
+use pando_pmem::testing::{Arena, CutShort, Paused, written_back};
 use pando_pmem::{CreateOptions, Domain, Pool};
 
 /// As `Adr`: with dirty bits.
@@ -64,19 +64,6 @@ fn an_update_in_progress_does_not_bring_back_what_is_deleted_in_place() {
             assert!(count(delete_under::<WithWriteBack>) > 1);
         });
     }
-}
-
-/// What a power cut may leave: a line that the survivor has written back holds what it held then;
-/// every other may hold what it held when the survivor began.
-fn power_cut(arena: &Arena, before: &[u8], written_back: &Lines) -> Arena {
-    let cut = Arena::new(arena.bytes()).expect("memory");
-    cut.write(0, before);
-    for (line, words) in written_back {
-        for (at, &word) in (line - arena.address()..).step_by(8).zip(words) {
-            cut.set_word(at as u64, word);
-        }
-    }
-    cut
 }
 
 /// An update waits for another's slot and so has a PMwCAS of two words. If it was let fail, and its

@@ -6,6 +6,7 @@
 //! * `between.rs`: what others do between two accesses of an operation.
 //! * `paused.rs`, `stopped.rs`: threads that stop for a while, or for ever.
 //! * `exhaustion.rs`, `allocation_failure.rs`, `in_place.rs`, `full_pool.rs`: no room.
+//! * `undurable.rs`: readers of what a power cut may still lose.
 //! * `soak.rs`: many threads, many records.
 //! * `common/`: trees and scenarios for all of them.
 //!
@@ -26,3 +27,4 @@ mod paused;
 mod soak;
 mod stopped;
 mod traps;
+mod undurable;

@@ -5,6 +5,7 @@ pub use pando_pmem::testing::watchdog;
 pub use pando_tree::testing::{NAME, Records, abandon, check, dump, folder, take_all};
 
 use pando_bztree::{BzTrees, Options};
+use pando_pmem::testing::{Arena, Lines};
 
 /// A tree with its pool.
 pub type Planted<D> = pando_tree::testing::Planted<D, BzTrees>;
@@ -19,4 +20,17 @@ pub fn small_nodes() -> Options {
         inline_bytes: 128,
         ..Options::default()
     }
+}
+
+/// The pool as a power cut may leave it: a line that a thread has written back holds what it held
+/// then, and every other line what it holds in `before`.
+pub fn power_cut(arena: &Arena, before: &[u8], written_back: &Lines) -> Arena {
+    let cut = Arena::new(arena.bytes()).expect("memory");
+    cut.write(0, before);
+    for (line, words) in written_back {
+        for (at, &word) in (line - arena.address()..).step_by(8).zip(words) {
+            cut.set_word(at as u64, word);
+        }
+    }
+    cut
 }
