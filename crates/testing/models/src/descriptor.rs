@@ -1,6 +1,10 @@
 //! What the models of PMwCAS share: references, statuses, descriptors
 //! (`pando-pmwcas/src/word.rs`, `descriptor.rs`).
 
+use loom::sync::Arc;
+use loom::sync::atomic::Ordering;
+use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+
 use crate::atomic::Atomic;
 
 pub const MWCAS: u64 = 1 << 63;
@@ -57,4 +61,58 @@ pub type Target = [u64; 3];
 pub struct Descriptor {
     pub status: Atomic,
     pub entries: [[Atomic; 3]; 2],
+}
+
+/// The orderings of the accesses to words and entries.
+#[derive(Clone, Copy)]
+pub struct Orderings {
+    /// A success of the CASes, by which references and values are published.
+    pub swap: Ordering,
+    /// The stores of a descriptor's entries.
+    pub fill: Ordering,
+    /// The loads of a descriptor's entries.
+    pub copy: Ordering,
+}
+
+impl Orderings {
+    pub const AS_WRITTEN: Self = Self { swap: SeqCst, fill: Release, copy: Acquire };
+    // Mutants.
+    pub const SWAP_RELAXED: Self = Self { swap: Relaxed, ..Self::AS_WRITTEN };
+    pub const FILL_RELAXED: Self = Self { fill: Relaxed, ..Self::AS_WRITTEN };
+    pub const COPY_RELAXED: Self = Self { copy: Relaxed, ..Self::AS_WRITTEN };
+}
+
+/// Words, and the descriptors of the operations that change them; `code` is what mutants change.
+pub struct Pmwcas<Code, const DESCRIPTORS: usize> {
+    pub code: Code,
+    orderings: Orderings,
+    pub words: [Atomic; 3],
+    pub descriptors: [Descriptor; DESCRIPTORS],
+}
+
+impl<Code, const DESCRIPTORS: usize> Pmwcas<Code, DESCRIPTORS> {
+    pub fn new(code: Code, orderings: Orderings) -> Arc<Self> {
+        let descriptors = std::array::from_fn(|_| Descriptor::default());
+        Arc::new(Self { code, orderings, words: Default::default(), descriptors })
+    }
+
+    pub fn cas(&self, word: &Atomic, current: u64, new: u64) -> Result<u64, u64> {
+        word.compare_exchange(current, new, self.orderings.swap, SeqCst)
+    }
+
+    /// A field of an entry: the word, its old value or its new value.
+    pub fn entry(&self, life: Life, entry: usize, field: usize) -> u64 {
+        self.descriptors[life.index].entries[entry][field].load(self.orderings.copy)
+    }
+
+    /// Stores the entries of a descriptor, and then its status.
+    pub fn publish_entries(&self, life: Life, targets: [Target; 2], state: u64) {
+        let descriptor = &self.descriptors[life.index];
+        for (entry, target) in descriptor.entries.iter().zip(targets) {
+            for (word, value) in entry.iter().zip(target) {
+                word.store(value, self.orderings.fill);
+            }
+        }
+        descriptor.status.store(status(state, life.sequence), Release);
+    }
 }

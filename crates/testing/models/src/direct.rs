@@ -4,15 +4,12 @@
 //! The functions bear the names and take the steps of the code. What an interrupted owner does
 //! then, an execution that others help, is modelled in `pmwcas`.
 
-use loom::sync::Arc;
-use loom::sync::atomic::Ordering;
 use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use loom::thread;
 
-use crate::atomic::Atomic;
 use crate::descriptor::{
-    Descriptor, FAILED, FREE, INSTALLING, Life, MWCAS, SUCCEEDED, Target, sequence_of, state_of,
-    status,
+    self, FAILED, FREE, INSTALLING, Life, MWCAS, Orderings, SUCCEEDED, Target, sequence_of,
+    state_of, status,
 };
 use crate::explore;
 
@@ -25,21 +22,14 @@ struct Code {
     undoes: bool,
     /// A reader asks for the status again after it has read the entry.
     asks_again: bool,
-    /// A success of the CASes, by which references and values are published.
-    swap: Ordering,
-    /// The stores of a descriptor's entries.
-    fill: Ordering,
-    /// The loads of a descriptor's entries.
-    copy: Ordering,
+    orderings: Orderings,
 }
 
 const AS_WRITTEN: Code = Code {
     decides_by_swap: true,
     undoes: true,
     asks_again: true,
-    swap: SeqCst,
-    fill: Release,
-    copy: Acquire,
+    orderings: Orderings::AS_WRITTEN,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,41 +39,20 @@ enum Direct {
     Interrupted,
 }
 
-struct Pmwcas {
-    code: Code,
-    words: [Atomic; 3],
-    /// One of each thread.
-    descriptors: [Descriptor; 2],
-}
+/// Each thread has one descriptor.
+type Pmwcas = descriptor::Pmwcas<Code, 2>;
 
 impl Pmwcas {
-    fn new(code: Code) -> Arc<Self> {
-        Arc::new(Self { code, words: Default::default(), descriptors: Default::default() })
-    }
-
-    fn cas(&self, word: &Atomic, current: u64, new: u64) -> Result<u64, u64> {
-        word.compare_exchange(current, new, self.code.swap, SeqCst)
-    }
-
     fn status_of(&self, life: Life) -> Option<u64> {
         let found = self.descriptors[life.index].status.load(SeqCst);
         (sequence_of(found) == life.sequence).then(|| state_of(found))
     }
 
-    fn entry(&self, life: Life, entry: usize, field: usize) -> u64 {
-        self.descriptors[life.index].entries[entry][field].load(self.code.copy)
-    }
-
     fn publish(&self, index: usize, targets: [Target; 2]) -> Life {
-        let descriptor = &self.descriptors[index];
-        let sequence = sequence_of(descriptor.status.load(Acquire)) + 1;
-        for (entry, target) in descriptor.entries.iter().zip(targets) {
-            for (word, value) in entry.iter().zip(target) {
-                word.store(value, self.code.fill);
-            }
-        }
-        descriptor.status.store(status(INSTALLING, sequence), Release);
-        Life { index, sequence }
+        let sequence = sequence_of(self.descriptors[index].status.load(Acquire)) + 1;
+        let life = Life { index, sequence };
+        self.publish_entries(life, targets, INSTALLING);
+        life
     }
 
     /// An operation, from its beginning to its end.
@@ -186,7 +155,7 @@ impl Pmwcas {
 /// Two operations want two words from the same values to different ones.
 fn race(code: Code) {
     explore(Some(2), move || {
-        let pmwcas = Pmwcas::new(code);
+        let pmwcas = Pmwcas::new(code, code.orderings);
         let other = thread::spawn({
             let pmwcas = pmwcas.clone();
             move || pmwcas.run(1, [[0, 0, 2], [1, 0, 2]])
@@ -226,14 +195,14 @@ fn an_interrupted_owner_takes_its_references_back() {
 #[test]
 #[should_panic]
 fn references_are_published_with_release() {
-    race(Code { swap: Relaxed, ..AS_WRITTEN });
+    race(Code { orderings: Orderings::SWAP_RELAXED, ..AS_WRITTEN });
 }
 
 /// A reader of two words, beside an operation on both and then one by the same descriptor on one of
 /// them and another.
 fn look(code: Code) {
     explore(Some(2), move || {
-        let pmwcas = Pmwcas::new(code);
+        let pmwcas = Pmwcas::new(code, code.orderings);
         pmwcas.words[2].store(9, Relaxed);
         let writer = thread::spawn({
             let pmwcas = pmwcas.clone();
@@ -266,11 +235,11 @@ fn a_reader_asks_again_after_it_has_read_the_old_value() {
 #[test]
 #[should_panic]
 fn entries_are_stored_with_release() {
-    look(Code { fill: Relaxed, ..AS_WRITTEN });
+    look(Code { orderings: Orderings::FILL_RELAXED, ..AS_WRITTEN });
 }
 
 #[test]
 #[should_panic]
 fn entries_are_loaded_with_acquire() {
-    look(Code { copy: Relaxed, ..AS_WRITTEN });
+    look(Code { orderings: Orderings::COPY_RELAXED, ..AS_WRITTEN });
 }

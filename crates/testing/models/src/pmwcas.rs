@@ -4,14 +4,11 @@
 //! Each thread has a descriptor, used again at once for its next operation, and the record of its
 //! conditional references as a helper. The functions bear the names and take the steps of the code.
 
-use loom::sync::Arc;
-use loom::sync::atomic::Ordering;
 use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use loom::thread;
 
-use crate::atomic::Atomic;
 use crate::descriptor::{
-    CONTROL_BITS, Descriptor, FAILED, FILLING, FREE, HELPING, Life, RDCSS, SUCCEEDED, Target,
+    self, CONTROL_BITS, FAILED, FILLING, FREE, HELPING, Life, Orderings, RDCSS, SUCCEEDED, Target,
     UNDECIDED, sequence_of, state_of, status,
 };
 use crate::explore;
@@ -25,21 +22,14 @@ struct Code {
     own_record: bool,
     /// Who looks at a status compares the sequence number with the one that it means.
     checks_sequence: bool,
-    /// A success of the CASes, by which references and values are published.
-    swap: Ordering,
-    /// The stores of a descriptor's entries.
-    fill: Ordering,
-    /// The loads of a descriptor's entries.
-    copy: Ordering,
+    orderings: Orderings,
 }
 
 const AS_WRITTEN: Code = Code {
     conditional: true,
     own_record: true,
     checks_sequence: true,
-    swap: SeqCst,
-    fill: Release,
-    copy: Acquire,
+    orderings: Orderings::AS_WRITTEN,
 };
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -54,22 +44,10 @@ enum Installed {
     Decided,
 }
 
-struct Pmwcas {
-    code: Code,
-    words: [Atomic; 3],
-    /// Of each thread its record and its descriptor.
-    descriptors: [Descriptor; 4],
-}
+/// Each thread has a record and a descriptor.
+type Pmwcas = descriptor::Pmwcas<Code, 4>;
 
 impl Pmwcas {
-    fn new(code: Code) -> Arc<Self> {
-        Arc::new(Self { code, words: Default::default(), descriptors: Default::default() })
-    }
-
-    fn cas(&self, word: &Atomic, current: u64, new: u64) -> Result<u64, u64> {
-        word.compare_exchange(current, new, self.code.swap, SeqCst)
-    }
-
     fn read(&self, slot: usize, place: usize) -> u64 {
         loop {
             let found = self.words[place].load(Acquire);
@@ -111,21 +89,13 @@ impl Pmwcas {
         let life = Life { index, sequence: sequence_of(found) + 1 };
         let filling = status(FILLING, life.sequence);
         assert_eq!(self.cas(&descriptor.status, found, filling), Ok(found));
-        for (entry, target) in descriptor.entries.iter().zip(targets) {
-            for (word, value) in entry.iter().zip(target) {
-                word.store(value, self.code.fill);
-            }
-        }
-        descriptor.status.store(status(UNDECIDED, life.sequence), Release);
+        self.publish_entries(life, targets, UNDECIDED);
         life
     }
 
     fn help(&self, slot: usize, found: u64) {
         let (life, _) = Life::of(found);
-        let field = |entry: usize, field: usize| {
-            self.descriptors[life.index].entries[entry][field].load(self.code.copy)
-        };
-        let targets = [0, 1].map(|entry| [0, 1, 2].map(|at| field(entry, at)));
+        let targets = [0, 1].map(|entry| [0, 1, 2].map(|at| self.entry(life, entry, at)));
         if self.is_live(life) {
             self.drive(slot, life, targets, Role::Helper);
         }
@@ -261,7 +231,7 @@ impl Pmwcas {
 /// and helps. Thread 0 finishes it and goes on with `then`: the helper may be late.
 fn help(code: Code, preemptions: usize, then: fn(&Pmwcas)) {
     explore(Some(preemptions), move || {
-        let pmwcas = Pmwcas::new(code);
+        let pmwcas = Pmwcas::new(code, code.orderings);
         let targets = [[0, 0, 1], [1, 0, 1]];
         let life = pmwcas.publish(0, targets);
         pmwcas.install(0, life, 0, targets[0], Role::Owner);
@@ -328,19 +298,19 @@ fn a_late_helper_keeps_to_the_life_that_it_meant() {
 #[test]
 #[should_panic]
 fn entries_are_stored_with_release() {
-    help(Code { fill: Relaxed, ..AS_WRITTEN }, 1, publish_second);
+    help(Code { orderings: Orderings::FILL_RELAXED, ..AS_WRITTEN }, 1, publish_second);
 }
 
 #[test]
 #[should_panic]
 fn entries_are_loaded_with_acquire() {
-    help(Code { copy: Relaxed, ..AS_WRITTEN }, 1, publish_second);
+    help(Code { orderings: Orderings::COPY_RELAXED, ..AS_WRITTEN }, 1, publish_second);
 }
 
 /// Two operations want two words from the same values to different ones.
 fn race(code: Code) {
     explore(Some(2), move || {
-        let pmwcas = Pmwcas::new(code);
+        let pmwcas = Pmwcas::new(code, code.orderings);
         let other = thread::spawn({
             let pmwcas = pmwcas.clone();
             move || pmwcas.run(1, [[0, 0, 2], [1, 0, 2]])
@@ -361,14 +331,14 @@ fn of_two_operations_one_happens_wholly() {
 #[test]
 #[should_panic]
 fn references_are_published_with_release() {
-    race(Code { swap: Relaxed, ..AS_WRITTEN });
+    race(Code { orderings: Orderings::SWAP_RELAXED, ..AS_WRITTEN });
 }
 
 /// Of an operation that changes both words, a reader that finds the first one changed finds the
 /// second one changed.
 fn look(read: fn(&Pmwcas, usize) -> u64) {
     explore(Some(2), move || {
-        let pmwcas = Pmwcas::new(AS_WRITTEN);
+        let pmwcas = Pmwcas::new(AS_WRITTEN, AS_WRITTEN.orderings);
         let writer = thread::spawn({
             let pmwcas = pmwcas.clone();
             move || assert!(pmwcas.run(1, [[0, 0, 1], [1, 0, 1]]))
