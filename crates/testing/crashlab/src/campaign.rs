@@ -190,19 +190,26 @@ pub fn drive(
     state.take().outcome
 }
 
-/// One run after the other, each of a seed of its own that is drawn from `seed`, until `until`;
-/// with `replay`, only the one run of that seed.
-pub fn runs(
-    seed: u64,
-    until: Instant,
-    replay: Option<u64>,
-    run_of: impl Fn(u64) -> Run,
-) -> impl FnMut(u64) -> Option<Run> {
-    move |runs| match replay {
-        Some(seed) => (runs == 0).then(|| run_of(seed)),
-        None => {
-            let next = Random::new(seed ^ runs).draw();
-            (runs == 0 || Instant::now() < until).then(|| run_of(next))
+/// The share of one trial in a campaign.
+#[derive(Clone, Copy, Debug)]
+pub struct Share {
+    /// The seed from which the seeds of its runs are drawn.
+    pub seed: u64,
+    /// No run starts later.
+    pub until: Instant,
+    /// Only the run of this seed.
+    pub replay: Option<u64>,
+}
+
+impl Share {
+    /// One run after the other, each with a seed of its own.
+    pub fn runs(self, run_of: impl Fn(u64) -> Run) -> impl FnMut(u64) -> Option<Run> {
+        move |runs| match self.replay {
+            Some(seed) => (runs == 0).then(|| run_of(seed)),
+            None => {
+                let next = Random::new(self.seed ^ runs).draw();
+                (runs == 0 || Instant::now() < self.until).then(|| run_of(next))
+            }
         }
     }
 }
@@ -212,14 +219,8 @@ pub trait Style: Sync {
     /// The verb, for the command that replays.
     const VERB: &'static str;
 
-    /// Runs the trial until `until`.
-    fn work(
-        &self,
-        trial: Box<dyn Trial>,
-        seed: u64,
-        until: Instant,
-        replay: Option<u64>,
-    ) -> Outcome;
+    /// Runs the trial for its share of the time.
+    fn work(&self, trial: Box<dyn Trial>, share: Share) -> Outcome;
 }
 
 /// Runs every selected trial, prints what came of each, and fails with the first thing found.
@@ -228,11 +229,11 @@ pub fn campaign<T: Style>(selection: &Selection, style: &T) -> Result<(), Failur
     let jobs = selection.jobs(wanted.len());
     let seed = selection.seed();
     let total = Duration::from_secs_f64(selection.minutes * 60.0);
-    let share = total.mul_f64(jobs as f64 / wanted.len() as f64);
+    let time = total.mul_f64(jobs as f64 / wanted.len() as f64);
     println!(
         "{} trials, seed {seed}, {:.1} s each, {jobs} at a time",
         wanted.len(),
-        share.as_secs_f64()
+        time.as_secs_f64()
     );
     let bar = progress::bar(wanted.len() as u64);
     let (taken, images) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -247,10 +248,11 @@ pub fn campaign<T: Style>(selection: &Selection, style: &T) -> Result<(), Failur
             let made = maker.map_or(Err("no such trial".into()), |(_, make)| make());
             let outcome = match made {
                 Ok(trial) => {
-                    let own = name
+                    let seed = name
                         .bytes()
                         .fold(seed, |mix, byte| Random::new(mix ^ u64::from(byte)).draw());
-                    style.work(trial, own, Instant::now() + share, selection.replay)
+                    let (until, replay) = (Instant::now() + time, selection.replay);
+                    style.work(trial, Share { seed, until, replay })
                 }
                 Err(what) => Outcome {
                     name: name.clone(),

@@ -2,9 +2,9 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::campaign::{Outcome, Run, Selection, Style, campaign, drive, runs};
+use crate::campaign::{Outcome, Run, Selection, Share, Style, campaign, drive};
 use crate::failure::Failure;
 use crate::lab::director::{Freeze, Orders, Policy};
 use crate::trial::{Crashes, Plan, Trial};
@@ -49,17 +49,11 @@ pub(crate) fn run_of(seed: u64, images: usize) -> Run {
 impl Style for Explore {
     const VERB: &'static str = "explore";
 
-    fn work(
-        &self,
-        trial: Box<dyn Trial>,
-        seed: u64,
-        until: Instant,
-        replay: Option<u64>,
-    ) -> Outcome {
+    fn work(&self, trial: Box<dyn Trial>, share: Share) -> Outcome {
         let images = self.images;
         // One run can have more images than its trial has time for; a replay looks at all.
-        let end = replay.is_none().then(|| until + GRACE);
-        let next = runs(seed, until, replay, move |seed| {
+        let end = share.replay.is_none().then(|| share.until + GRACE);
+        let next = share.runs(move |seed| {
             let mut run = run_of(seed, images);
             run.plan.crashes.until = end;
             run

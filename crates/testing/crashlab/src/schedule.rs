@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use pando_index::random::Random;
 
-use crate::campaign::{Outcome, Run, Selection, Style, campaign, drive, runs};
+use crate::campaign::{Outcome, Run, Selection, Share, Style, campaign, drive};
 use crate::failure::Failure;
 use crate::lab::director::{Freeze, Orders, Policy, has_frozen, is_complete};
 use crate::trial::{Crashes, Plan, Trial};
@@ -80,23 +80,17 @@ fn stopped(seed: u64, until: Instant, finished: Rc<Cell<bool>>) -> impl FnMut(u6
 impl Style for Schedule {
     const VERB: &'static str = "schedule";
 
-    fn work(
-        &self,
-        trial: Box<dyn Trial>,
-        seed: u64,
-        until: Instant,
-        replay: Option<u64>,
-    ) -> Outcome {
+    fn work(&self, trial: Box<dyn Trial>, share: Share) -> Outcome {
+        let Share { seed, until, replay } = share;
         let preemptions = trial.preemptions();
         let trial = Rc::new(RefCell::new(trial));
         let begin = Instant::now();
         let third = until.saturating_duration_since(begin) / 3;
         let first = replay.unwrap_or(seed);
-        let drawn =
-            |seed, until| drive(&trial, runs(seed, until, replay, run_of), <dyn Trial>::run);
+        let drawn = |share: Share| drive(&trial, share.runs(run_of), <dyn Trial>::run);
 
         // Of a replay this is the likeliest to find it again, and the quickest.
-        let mut outcome = drawn(seed, begin + third);
+        let mut outcome = drawn(Share { until: begin + third, ..share });
         if outcome.found.is_some() {
             return outcome;
         }
@@ -118,7 +112,7 @@ impl Style for Schedule {
             return Outcome { found: part.found, ..outcome };
         }
         // What the other parts left of the time.
-        let part = drawn(!seed, until);
+        let part = drawn(Share { seed: !seed, ..share });
         outcome.tally.add(&part.tally);
         Outcome { found: part.found, ..outcome }
     }

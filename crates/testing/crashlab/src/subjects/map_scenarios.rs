@@ -407,6 +407,15 @@ fn rewrites<I: Indexed>() -> Setup<Map<I>> {
     }
 }
 
+/// A remove of each key that the operations write.
+fn removes_of(ops: &[Op]) -> Vec<Op> {
+    let remove = |op: &Op| match *op {
+        Op::Key(number, _) => Op::Key(number, Operation::Remove),
+        scan => scan,
+    };
+    ops.iter().map(remove).collect()
+}
+
 /// One thread splits the root, and another removes all that was there: the tree goes up and down at
 /// once, as far as it can.
 fn emptied<I: Indexed>() -> Setup<Map<I>> {
@@ -414,11 +423,7 @@ fn emptied<I: Indexed>() -> Setup<Map<I>> {
     let brinks = brinks::<I>(Change::RootSplit, &ops);
     let index = *brinks.first().expect("operations that split the root");
     let (before, over) = (ops[..index].to_vec(), ops[index]);
-    let remove = |op: &Op| match *op {
-        Op::Key(number, _) => Op::Key(number, Operation::Remove),
-        scan => scan,
-    };
-    let removes: Vec<Op> = before.iter().map(remove).collect();
+    let removes = removes_of(&before);
     Setup {
         prepare: before,
         cram: Vec::new(),
@@ -429,11 +434,7 @@ fn emptied<I: Indexed>() -> Setup<Map<I>> {
 /// Two threads remove all records, while there is no room for the merges.
 fn emptied_without_room<I: Indexed>() -> Setup<Map<I>> {
     let records = growth()[..32].to_vec();
-    let remove = |op: &Op| match *op {
-        Op::Key(number, _) => Op::Key(number, Operation::Remove),
-        scan => scan,
-    };
-    let removes: Vec<Op> = records.iter().map(remove).collect();
+    let removes = removes_of(&records);
     Setup {
         prepare: records,
         cram: Vec::new(),
