@@ -8,10 +8,10 @@ use pando_tree::maps::{BadOption, MapError};
 
 use crate::key::KeyError;
 
-/// An error of what stands below the public API.
+/// An error of a layer below the public API.
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why an operation did not take place. Nothing has changed, unless a variant says otherwise.
+/// Why an operation failed. It has changed nothing, unless a variant says otherwise.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -21,14 +21,14 @@ pub enum Error {
         /// Where the pool was looked for.
         path: PathBuf,
     },
-    /// The folder in which a pool was to be created is not there.
-    #[error("the folder {} is not there; create it first, or choose another path", path.display())]
+    /// The folder for the new pool does not exist.
+    #[error("the folder {} does not exist; create it first, or choose another path", path.display())]
     FolderNotFound {
         /// The folder.
         path: PathBuf,
     },
-    /// There is a file already where a pool was to be created.
-    #[error("{} is there already; open it with Pool::open or choose another path", path.display())]
+    /// A file exists at the path of the new pool.
+    #[error("{} exists already; open it with Pool::open or choose another path", path.display())]
     PoolExists {
         /// Where the pool was to be created.
         path: PathBuf,
@@ -42,10 +42,10 @@ pub enum Error {
         /// The pool's path.
         path: PathBuf,
     },
-    /// The file may not be written, which a pool needs even to be read.
+    /// The process may not write the file. A pool must be writable even to be read.
     #[error(
-        "{} may not be written, which a pool needs even to be read; give write permission, or copy \
-         it to where it may be written",
+        "{} may not be written, and a pool must be writable even to be read; give write permission, \
+         or copy the file to a place where it may be written",
         path.display()
     )]
     PoolNotWritable {
@@ -89,7 +89,7 @@ pub enum Error {
         /// The format version that is read.
         supported: u32,
     },
-    /// The pool exists, and may grow to another size than the one that was asked for.
+    /// The pool exists, and its largest size differs from the requested one.
     #[error(
         "{} may grow to {found} bytes, which was fixed when it was created, not to {expected}; leave \
          out max_bytes, or copy its maps into a new pool",
@@ -98,65 +98,65 @@ pub enum Error {
     PoolSizeDiffers {
         /// The pool's path.
         path: PathBuf,
-        /// How far it may grow, in bytes.
+        /// Its largest size, in bytes.
         found: u64,
-        /// How far it was to be able to grow, in bytes, in whole units of 64 KiB.
+        /// The requested largest size, in bytes, in whole units of 64 KiB.
         expected: u64,
     },
-    /// The path names something else than a regular file, such as a device or a folder.
-    #[error("{} is no regular file; name the path of a pool, or of a file to be created", .0.display())]
+    /// The path is not that of a regular file, but of a device or a folder, for example.
+    #[error("{} is not a regular file; name the path of a pool, or of a file to be created", .0.display())]
     NotAFile(PathBuf),
-    /// The pool was open when the machine went down, on a medium that keeps no order of writes
-    /// across that.
+    /// The pool was open when the machine went down, and its medium did not keep the order of
+    /// writes.
     #[error(
         "{} was open when the machine went down, and its medium ({medium}) keeps no order of writes \
-         across that; restore a copy, or open it for salvage and copy out what can be read",
+         then; restore a copy, or open it for salvage and copy out the readable records",
         path.display()
     )]
     NotTrusted {
         /// The pool's path.
         path: PathBuf,
-        /// What it lies on.
+        /// Its medium.
         medium: String,
     },
-    /// The pool, or something in it, is damaged or cut off: the text says what, where, and what to
-    /// do.
+    /// The pool, or a part of it, is damaged or cut off. The text says which part, where, and what
+    /// to do.
     #[error(transparent)]
     Damaged(Source),
-    /// The map cannot have written what it reads. What was asked for has not taken place, but parts
-    /// of it may have been written: use the map no further, and copy out what can be read. Records
-    /// carry no checksum, so bytes of keys and values may be damaged without an error.
+    /// The map contains bytes that it cannot have written. The operation failed, but it may have
+    /// written parts of its change. Do not use the map further; copy out the readable records.
+    /// Records carry no checksum, so bytes of keys and values may be damaged without an error.
     #[error(
-        "the map {map:?} is damaged: the block at {off:#x} {what}; `pando check` says what else is, and `pando \
-         --salvage dump --map {map}` copies out what can be read"
+        "the map {map:?} is damaged: the block at {off:#x} {what}; `pando check` lists all damage, and `pando \
+         --salvage dump --map {map}` copies out the readable records"
     )]
     MapDamaged {
         /// The map's name.
         map: String,
         /// Offset in the pool of the block, or of a word in it.
         off: u64,
-        /// What is wrong there.
+        /// The damage at that place.
         what: &'static str,
     },
-    /// A scan has found a key that does not come behind the one before: the map is damaged.
+    /// A scan has found a key that is not in order: the map is damaged.
     #[error(
-        "the map {map:?} is damaged: the key \"{}\" is out of order; `pando check` says what else is, and `pando \
-         --salvage dump --map {map}` copies out what can be read",
+        "the map {map:?} is damaged: the key \"{}\" is out of order; `pando check` lists all damage, and `pando \
+         --salvage dump --map {map}` copies out the readable records",
         key.escape_ascii()
     )]
     KeysOutOfOrder {
         /// The map's name.
         map: String,
-        /// The key that comes too late.
+        /// The key that is out of order.
         key: Vec<u8>,
     },
-    /// The pool has grown as far as it may. Removing records still works, and makes room.
+    /// The pool has its largest size and no room. Removing records still works, and makes room.
     #[error(
         "the pool is full: it may not grow beyond {max_bytes} bytes; remove records, or copy them \
          into a pool with a larger max_bytes"
     )]
     PoolFull {
-        /// How far it may grow, in bytes.
+        /// Its largest size, in bytes.
         max_bytes: u64,
     },
     /// The file system has no room for the pool to grow. Removing records still works.
@@ -167,13 +167,13 @@ pub enum Error {
     FileSystemFull {
         /// Size of the pool in bytes.
         from_bytes: u64,
-        /// Size that it was to have, in bytes.
+        /// The size that it needs, in bytes.
         to_bytes: u64,
-        /// What the operating system answered.
+        /// The operating system's error.
         cause: std::io::Error,
     },
-    /// The pool's file may not become larger: the process has a limit (`RLIMIT_FSIZE`), or the file
-    /// system has one. Removing records still works, and makes room.
+    /// The pool's file may not become larger: the process (`RLIMIT_FSIZE`) or the file system has a
+    /// limit. Removing records still works, and makes room.
     #[error(
         "{}: the pool's file may not grow from {from_bytes} to {to_bytes} bytes ({cause}); raise the \
          process's limit (`ulimit -f`), move the pool to a file system that takes larger files, or \
@@ -185,12 +185,12 @@ pub enum Error {
         path: PathBuf,
         /// Size of the pool in bytes.
         from_bytes: u64,
-        /// Size that it was to have, in bytes.
+        /// The size that it needs, in bytes.
         to_bytes: u64,
-        /// The system's error.
+        /// The operating system's error.
         cause: std::io::Error,
     },
-    /// So many threads are inside calls that the pool's table of participants is full, and it
+    /// The pool's table of participants is full, because too many threads are inside calls, and it
     /// cannot grow: it has its largest size (8,192), or the pool is full. Idle threads do not
     /// count.
     #[error(
@@ -220,7 +220,8 @@ pub enum Error {
         /// The number of its index.
         number: u64,
     },
-    /// Handles of the pool are still held, so it was not closed; it closes with the last of them.
+    /// Handles of the pool are still held, so it was not closed. It closes when the last is
+    /// dropped.
     #[error(
         "the pool is not closed: {pools} other Pool handles and {maps} maps are still held; \
          drop them first"
@@ -231,7 +232,7 @@ pub enum Error {
         /// Maps of which at least one handle is held.
         maps: usize,
     },
-    /// The pool was opened for salvage, so its maps are only copied out.
+    /// The pool was opened for salvage, so its maps can only be copied out.
     #[error(
         "the pool was opened for salvage, which is for copying records out (Pool::salvage, or \
          `pando --salvage dump`); load the copy into a new pool, or open this one without salvage"
@@ -240,9 +241,9 @@ pub enum Error {
     /// The pool has no map of that name.
     #[error("the pool has no map {name:?}; {}", list_of_maps(present))]
     MapNotFound {
-        /// The name that was asked for.
+        /// The requested name.
         name: String,
-        /// The names of the maps that are there.
+        /// The names of the existing maps.
         present: Vec<String>,
     },
     /// No map is in the slot of the catalog.
@@ -250,7 +251,7 @@ pub enum Error {
         "the catalog's slot {slot} has no map; Pool::maps and `pando stat --json` list the slots"
     )]
     SlotEmpty {
-        /// The slot that was asked for.
+        /// The requested slot.
         slot: u64,
     },
     /// Handles of the map are still held, so it was not dropped.
@@ -261,17 +262,17 @@ pub enum Error {
         /// How many handles are held.
         handles: usize,
     },
-    /// The map is there and has another index than the one asked for.
+    /// The map exists and has another index than the requested one.
     #[error("the map {name:?} is a {found}, not a {asked}; open it without naming an index")]
     MapIndexDiffers {
         /// The map's name.
         name: String,
-        /// What the map is.
+        /// The map's index.
         found: &'static str,
-        /// What was asked for.
+        /// The requested index.
         asked: String,
     },
-    /// The map is there and was created with another option than the one asked for.
+    /// The map exists and was created with another option than the requested one.
     #[error(
         "the map {name:?} was created with {option} {found}, not {asked}; a map keeps the options \
          it was created with: leave {option} out to open it"
@@ -281,15 +282,15 @@ pub enum Error {
         name: String,
         /// The option's name.
         option: &'static str,
-        /// What the map was created with.
+        /// The map's value.
         found: String,
-        /// What was asked for.
+        /// The requested value.
         asked: String,
     },
     /// A map's name is empty or too long.
     #[error("a map's name has 1 to {max_bytes} bytes; {name:?} has {}", name.len())]
     MapName {
-        /// The name that was given.
+        /// The given name.
         name: String,
         /// Longest name in bytes.
         max_bytes: usize,
@@ -299,9 +300,9 @@ pub enum Error {
     Option {
         /// The option's name.
         option: String,
-        /// What was given.
+        /// The given value.
         found: String,
-        /// What is allowed.
+        /// The allowed values.
         allowed: String,
     },
     /// An insert found its key.
@@ -313,65 +314,66 @@ pub enum Error {
     /// A compare-exchange found another value than the expected one.
     #[error("the value is not the expected one; read it and try again")]
     ValueMismatch,
-    /// The key is longer than the map takes.
+    /// The key is longer than the map allows.
     #[error("a key of {found_bytes} bytes is longer than the {max_bytes} bytes that keys may have")]
     KeyTooLong {
         /// Length of the key that was given.
         found_bytes: usize,
-        /// Longest key that is taken.
+        /// Longest allowed key.
         max_bytes: usize,
     },
-    /// The value is longer than the map takes.
+    /// The value is longer than the map allows.
     #[error(
         "a value of {found_bytes} bytes is longer than the {max_bytes} bytes that values may have"
     )]
     ValueTooLong {
         /// Length of the value that was given.
         found_bytes: usize,
-        /// Longest value that is taken.
+        /// Longest allowed value.
         max_bytes: usize,
     },
-    /// The key is shorter than those of the map, which all have one length.
+    /// The key is shorter than the keys of this map, which all have one length.
     #[error(
         "a key of {found_bytes} bytes is shorter than the {min_bytes} bytes that keys have here"
     )]
     KeyTooShort {
         /// Length of the key that was given.
         found_bytes: usize,
-        /// Shortest key that is taken.
+        /// Shortest allowed key.
         min_bytes: usize,
     },
-    /// The value is shorter than those of the map, which all have one length.
+    /// The value is shorter than the values of this map, which all have one length.
     #[error(
         "a value of {found_bytes} bytes is shorter than the {min_bytes} bytes that values have here"
     )]
     ValueTooShort {
         /// Length of the value that was given.
         found_bytes: usize,
-        /// Shortest value that is taken.
+        /// Shortest allowed value.
         min_bytes: usize,
     },
-    /// A stored key is not one of the type that the typed map expects.
+    /// A stored key does not have the type that the typed map expects.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// The operating system refused something.
-    // The text has it all, so that a line of a log does, and so it is not a source besides.
+    /// The operating system refused a call.
+    // The text contains the cause, so that one log line is enough. So the cause is not a source
+    // too.
     #[error("cannot {action}: {}: {cause}", path.display())]
     Io {
-        /// What was tried, such as "create the file" or "map the file".
+        /// The action that failed, such as "create the file" or "map the file".
         action: &'static str,
-        /// On which file.
+        /// The file.
         path: PathBuf,
-        /// What the operating system answered.
+        /// The operating system's error.
         cause: std::io::Error,
     },
-    /// What stands below could not serve the operation, for a reason that no other variant has.
+    /// A layer below failed for a reason that no other variant has.
     #[error(transparent)]
     Storage(Source),
 }
 
 impl Error {
-    /// The pool's answer.
+    /// The public form of an error of the pool.
     pub(crate) fn of_pool(error: pando_pmem::Error) -> Self {
         use pando_pmem::Error as Pool;
         match error {
@@ -409,7 +411,7 @@ impl Error {
         }
     }
 
-    /// The catalog's answer.
+    /// The public form of an error of the catalog.
     pub(crate) fn of_map(error: MapError) -> Self {
         match error {
             MapError::Option(refused) => refused.into(),
@@ -426,7 +428,7 @@ impl Error {
         }
     }
 
-    /// The answer of PMwCAS.
+    /// The public form of an error of PMwCAS.
     pub(crate) fn of_pmwcas(error: pando_pmwcas::Error) -> Self {
         match error {
             pando_pmwcas::Error::Pool(error) => Self::of_pool(error),
@@ -434,7 +436,7 @@ impl Error {
         }
     }
 
-    /// The answer of the index of the map `name`.
+    /// The public form of an error of the index of the map `name`.
     #[cold]
     pub(crate) fn of_index(name: &str, error: pando_index::Error) -> Self {
         match Self::from(error) {
@@ -445,7 +447,8 @@ impl Error {
         }
     }
 
-    /// The answer of something below an index, which hands on what it does not know.
+    /// The public form of an error from below an index, which passes on errors that it does not
+    /// know.
     fn of_source(source: Source) -> Self {
         let source = match source.downcast().map(|error| Self::of_pool(*error)) {
             Ok(error) => return error,
@@ -491,12 +494,12 @@ impl From<pando_index::Error> for Error {
     }
 }
 
-/// How many names a message lists.
+/// Most names that a message lists.
 const LISTED_MAPS: usize = 10;
 
 fn list_of_maps(present: &[String]) -> String {
     if present.is_empty() {
-        return "it has no maps at all".to_owned();
+        return "it has no maps".to_owned();
     }
     let listed = &present[..present.len().min(LISTED_MAPS)];
     let names: Vec<_> = listed.iter().map(|name| format!("{name:?}")).collect();
@@ -510,17 +513,17 @@ fn not_a_pool(path: &std::path::Path, found: &[u8]) -> String {
     let path = path.display();
     if found.is_empty() {
         return format!(
-            "{path} is empty, and no pool; remove it and create the pool, or choose another path"
+            "{path} is empty, and not a pool; remove it and create the pool, or choose another path"
         );
     }
-    format!("{path} is no pool: it begins with \"{}\"; check the path", found.escape_ascii())
+    format!("{path} is not a pool: it begins with \"{}\"; check the path", found.escape_ascii())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// What an index hands on.
+    /// An error that an index passes on.
     fn handed_on(error: impl std::error::Error + Send + Sync + 'static) -> Error {
         pando_index::Error::storage(error).into()
     }

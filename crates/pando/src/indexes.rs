@@ -1,4 +1,4 @@
-//! The indexes that a map can have, and what can be set of each.
+//! The indexes that a map can have, and the options of each.
 
 use pando_tree::maps::OptionSpec;
 use serde::Serialize;
@@ -11,23 +11,23 @@ use crate::engine;
 pub struct IndexInfo {
     /// Its name, as [`MapOptions::index`](crate::MapOptions::index) takes it.
     pub name: &'static str,
-    /// What it is, in a line.
+    /// A description in one line.
     pub what: &'static str,
-    /// What can be set of it.
+    /// Its options.
     pub options: Vec<OptionInfo>,
 }
 
-/// What can be set of a map.
+/// An option of an index.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct OptionInfo {
     /// Its name, as [`MapOptions::set`](crate::MapOptions::set) takes it.
     pub name: &'static str,
-    /// What it does, in a line.
+    /// Its effect, in one line.
     pub what: &'static str,
-    /// Its value if it is not set.
+    /// Its default.
     pub default: String,
-    /// What it may be.
+    /// The allowed values.
     pub allowed: String,
 }
 

@@ -1,11 +1,11 @@
-//! Ordered key-value maps that many threads write at once without a lock, that a `kill -9` at any
-//! instruction neither corrupts nor blocks, and that are open again in a fraction of a millisecond
-//! (on tmpfs; a disk takes its sync besides) whatever their size.
+//! Ordered key-value maps that survive crashes. Many threads write at once, lock-free (latch-free).
+//! A `kill -9` at any instruction neither corrupts nor blocks a map. A pool of any size opens in a
+//! fraction of a millisecond on tmpfs; on a disk, one sync is added.
 //!
-//! This crate is the public API of the library. It stands on `pando-pmem` (the pool),
-//! `pando-pmwcas` (multi-word compare-and-swap) and the crates of the indexes, and picks among
-//! persistence domains and kinds of index at run time, so that a program names neither in its
-//! types. The `pando` command stands on it, but for `bench` and `serve`.
+//! This crate is the public API of the library. It uses `pando-pmem` (the pool), `pando-pmwcas`
+//! (multi-word compare-and-swap) and the crates of the indexes. It picks the persistence domain and
+//! the index at run time, so a program names neither in its types. The `pando` command uses this
+//! crate, except for `bench` and `serve`.
 //!
 //! A [`Pool`] is one file, or anonymous memory. It holds named [`Map`]s from byte strings to byte
 //! strings, ordered bytewise. [`TypedMap`] puts keys of Rust's own types on top, in an encoding
@@ -32,19 +32,19 @@
 //!
 //! # What is promised
 //!
-//! * Each operation on one key is linearizable, and what has returned `Ok` survives what the
-//!   pool's persistence domain survives: [`Pool::stat`] says what that is on the medium found.
-//! * A scan is no snapshot: its keys strictly ascend (or descend), and each record is one that was
-//!   there at some instant of the scan. A key that is there throughout appears, and one that never
-//!   is does not ([`Scan`]).
+//! * Each operation on one key is linearizable. A write that has returned `Ok` survives everything
+//!   that the pool's persistence domain survives. [`Pool::stat`] reports this for the medium found.
+//! * A scan is not a snapshot. Its keys strictly ascend (or descend), and each record was in the
+//!   map at some instant of the scan. A key that is present during the whole scan appears. A key
+//!   that is absent during the whole scan does not ([`Scan`]).
 //! * No operation on a map waits for another thread. Opening, creating and dropping maps, and
-//!   closing the pool, wait for each other. One exception: the process's memory allocator. `get`
-//!   asks it for the value that it returns, a scan for its buffers, a thread at its first use of a
-//!   pool for its own lists, and a remove at times for a longer list of blocks to be reused. Most
-//!   allocators, glibc's too, take locks. A thread that is stopped within one holds up each thread
-//!   that needs the same lock, until it goes on.
+//!   closing the pool, wait for each other.
+//! * One exception is the process's memory allocator, which takes locks in most systems, also in
+//!   glibc. `get` allocates the value that it returns, a scan its buffers, and a thread its lists
+//!   when it first uses a pool. A remove sometimes allocates a longer list of blocks to be reused.
+//!   A thread that stops inside the allocator delays each thread that needs the same lock.
 //! * [`Pool`] lists the limits, and what a program must not do (fork, copy, truncate).
-//! * Every failure is a value of [`Error`] with what was found, what is allowed and what to do
+//! * Every failure is a value of [`Error`]. It says what was found, what is allowed and what to do
 //!   next. Nothing panics on input.
 
 mod engine;

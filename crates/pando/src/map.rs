@@ -10,11 +10,11 @@ use crate::shared::MapShared;
 
 /// An ordered map from byte strings to byte strings that many threads use at once.
 ///
-/// A `Map` is a handle: clones share the map, and any number of threads may use any of them. Up to
-/// 8,192 may be inside calls at once ([`Pool`](crate::Pool) has the limits); beyond, a call, reads
-/// too, is [`Error::TooManyThreads`]. Keys are ordered bytewise, as unsigned bytes, a proper prefix
-/// before what extends it. What returns `Ok` is durable, as far as the pool's persistence domain
-/// goes, when it returns; what returns `Err` has changed nothing.
+/// A `Map` is a handle: clones share the map, and any number of threads may use each of them. At
+/// most 8,192 threads may be inside calls at once ([`Pool`](crate::Pool) has the limits). A further
+/// call, also a read, returns [`Error::TooManyThreads`]. Keys are ordered bytewise, as unsigned
+/// bytes; a proper prefix comes before a longer key. A write that returns `Ok` is durable, as far
+/// as the pool's persistence domain goes. A call that returns `Err` has changed nothing.
 #[derive(Clone)]
 pub struct Map {
     shared: Arc<MapShared>,
@@ -29,8 +29,8 @@ impl Map {
         self.shared.index.as_ref()
     }
 
-    /// The index's answer; an error of damage names the map.
-    fn told<T>(&self, answer: Result<T, pando_index::Error>) -> Result<T, Error> {
+    /// The index's answer. An error of damage gets the name of the map.
+    fn naming_map<T>(&self, answer: Result<T, pando_index::Error>) -> Result<T, Error> {
         answer.map_err(|error| Error::of_index(&self.shared.name, error))
     }
 
@@ -45,8 +45,8 @@ impl Map {
         &self.shared.name
     }
 
-    /// The longest key and value that the map takes: 32 KiB and 1 GiB, unless its options say
-    /// otherwise.
+    /// The longest key and value that the map allows: 32 KiB and 1 GiB, unless its options set
+    /// less.
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
@@ -58,13 +58,14 @@ impl Map {
         self.index().limits()
     }
 
-    /// Adds a record whose key is not there yet.
+    /// Adds a record with a new key.
     ///
     /// # Errors
     ///
-    /// [`Error::KeyExists`] if the key is there; [`Error::KeyTooLong`] and [`Error::ValueTooLong`]
-    /// past the map's [`limits`](Self::limits); [`Error::PoolFull`] and [`Error::FileSystemFull`]
-    /// or [`Error::FileTooLarge`] if there is no room; [`Error::TooManyThreads`].
+    /// [`Error::KeyExists`] if the key is present; [`Error::KeyTooLong`] and
+    /// [`Error::ValueTooLong`] beyond the map's [`limits`](Self::limits); [`Error::PoolFull`],
+    /// [`Error::FileSystemFull`] or [`Error::FileTooLarge`] if there is no room;
+    /// [`Error::TooManyThreads`].
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
@@ -74,14 +75,14 @@ impl Map {
     /// # Ok::<(), pando::Error>(())
     /// ```
     pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        self.told(self.index().insert(key, value))
+        self.naming_map(self.index().insert(key, value))
     }
 
-    /// Replaces the value of a key that is there.
+    /// Replaces the value of a present key.
     ///
     /// # Errors
     ///
-    /// [`Error::KeyNotFound`] if the key is not there; otherwise as [`insert`](Self::insert).
+    /// [`Error::KeyNotFound`] if the key is absent; otherwise as [`insert`](Self::insert).
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
@@ -92,14 +93,14 @@ impl Map {
     /// # Ok::<(), pando::Error>(())
     /// ```
     pub fn update(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        self.told(self.index().update(key, value))
+        self.naming_map(self.index().update(key, value))
     }
 
-    /// Adds the record, or replaces its value if the key is there, and says which of the two.
+    /// Adds the record, or replaces its value if the key is present. It returns which of the two.
     ///
     /// # Errors
     ///
-    /// As [`insert`](Self::insert), but for [`Error::KeyExists`].
+    /// As [`insert`](Self::insert), except [`Error::KeyExists`].
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
@@ -111,14 +112,14 @@ impl Map {
     /// # Ok::<(), pando::Error>(())
     /// ```
     pub fn upsert(&self, key: &[u8], value: &[u8]) -> Result<Upserted, Error> {
-        self.told(self.index().upsert(key, value))
+        self.naming_map(self.index().upsert(key, value))
     }
 
-    /// The value of `key`, copied, or `None` if the key is not there.
+    /// A copy of the value of `key`, or `None` if the key is absent.
     ///
     /// # Errors
     ///
-    /// [`Error::KeyTooLong`] for a key that the map could not hold; [`Error::TooManyThreads`].
+    /// [`Error::KeyTooLong`] for a key that the map cannot hold; [`Error::TooManyThreads`].
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
@@ -129,12 +130,12 @@ impl Map {
     /// # Ok::<(), pando::Error>(())
     /// ```
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        self.told(self.index().get(key))
+        self.naming_map(self.index().get(key))
     }
 
-    /// The values of `keys`, copied, in their order; `None` for each that is not there. Faster than
-    /// as many calls of [`get`](Self::get), since their waits for memory overlap; each key is read
-    /// for itself, not all at one moment.
+    /// Copies of the values of `keys`, in their order; `None` for each absent key. It is faster
+    /// than as many calls of [`get`](Self::get), because the waits for memory overlap. Each key is
+    /// read separately: the values need not have been present at one point in time.
     ///
     /// # Errors
     ///
@@ -154,11 +155,11 @@ impl Map {
     }
 
     /// As [`get_many`](Self::get_many), but lends each value to `visit`, with the index of its key.
-    /// Space is not reclaimed in the pool while `visit` runs, so it should be short.
+    /// The pool reclaims no space while `visit` runs, so `visit` should be short.
     ///
     /// # Errors
     ///
-    /// As [`get`](Self::get); any number of the keys may have been visited before.
+    /// As [`get`](Self::get). Some of the keys may have been visited before the error.
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
@@ -174,12 +175,12 @@ impl Map {
         keys: &[&[u8]],
         mut visit: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<(), Error> {
-        self.told(self.index().read_many(keys, &mut visit))
+        self.naming_map(self.index().read_many(keys, &mut visit))
     }
 
-    /// Lends the value of `key` to `visit`, without a copy, and returns what `visit` returns, or
-    /// `None` if the key is not there. Space is not reclaimed in the pool while `visit` runs, so
-    /// it should be short.
+    /// Lends the value of `key` to `visit`, without a copy, and returns the result of `visit`, or
+    /// `None` if the key is absent. The pool reclaims no space while `visit` runs, so `visit`
+    /// should be short.
     ///
     /// # Errors
     ///
@@ -199,7 +200,7 @@ impl Map {
     ) -> Result<Option<Answer>, Error> {
         let mut visit = Some(visit);
         let mut answer = None;
-        self.told(self.index().read(key, &mut |value| {
+        self.naming_map(self.index().read(key, &mut |value| {
             if let Some(visit) = visit.take() {
                 answer = Some(visit(value));
             }
@@ -207,8 +208,8 @@ impl Map {
         Ok(answer)
     }
 
-    /// Removes a record and returns true, or returns false if the key is not there. Works in a full
-    /// pool too, but for an `nbtree`, which may need a little room.
+    /// Removes a record and returns true, or returns false if the key is absent. It works in a full
+    /// pool too, except for an `nbtree`, which may need a little room.
     ///
     /// # Errors
     ///
@@ -224,15 +225,15 @@ impl Map {
     /// # Ok::<(), pando::Error>(())
     /// ```
     pub fn remove(&self, key: &[u8]) -> Result<bool, Error> {
-        self.told(self.index().remove(key))
+        self.naming_map(self.index().remove(key))
     }
 
-    /// Replaces the value of `key` by `new` if it is `expected`, bytewise, in one step.
+    /// Replaces the value of `key` by `new` if it equals `expected`, bytewise, in one step.
     ///
     /// # Errors
     ///
-    /// [`Error::KeyNotFound`] if the key is not there, [`Error::ValueMismatch`] if its value is
-    /// another one; otherwise as [`insert`](Self::insert).
+    /// [`Error::KeyNotFound`] if the key is absent, [`Error::ValueMismatch`] if it has another
+    /// value; otherwise as [`insert`](Self::insert).
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
@@ -244,16 +245,16 @@ impl Map {
     /// # Ok::<(), pando::Error>(())
     /// ```
     pub fn compare_exchange(&self, key: &[u8], expected: &[u8], new: &[u8]) -> Result<(), Error> {
-        self.told(self.index().compare_exchange(key, expected, new))
+        self.naming_map(self.index().compare_exchange(key, expected, new))
     }
 
-    /// Reads the value of `key` and puts in its place what `change` makes of it, as one step; says
-    /// which of the two that was, or `None` if `change` would have all stay.
+    /// Computes a new value of `key` from the present one and stores it, as one step. It returns
+    /// whether the record was inserted or updated, or `None` if `change` returned false.
     ///
-    /// `change` gets the value, or `None` if the key is not there, and an empty vector; what it
-    /// puts there becomes the value if it returns true. It may be called more than once, with what
-    /// is there then; the last call counts. Space is not reclaimed in the pool while it runs, so it
-    /// should be short, and it must not use the pool.
+    /// `change` gets the value, or `None` if the key is absent, and an empty vector. If it returns
+    /// true, the contents of the vector become the value. It may be called more than once, each
+    /// time with the present value; the last call counts. The pool reclaims no space while `change`
+    /// runs, so `change` should be short, and it must not use the pool.
     ///
     /// # Errors
     ///
@@ -279,16 +280,16 @@ impl Map {
         key: &[u8],
         mut change: impl FnMut(Option<&[u8]>, &mut Vec<u8>) -> bool,
     ) -> Result<Option<Upserted>, Error> {
-        self.told(self.index().modify(key, &mut change))
+        self.naming_map(self.index().modify(key, &mut change))
     }
 
-    /// The records of `range` in `order`. Beside writers the scan is no snapshot: each record is
-    /// one of some instant of the scan ([`Scan`] says what is promised). It may be kept for any
-    /// time. A range whose ends lie the wrong way round is empty, and no error.
+    /// The records of `range` in `order`. A scan is not a snapshot: each record was in the map at
+    /// some instant of the scan ([`Scan`] has the guarantees). A scan may be kept for any time. A
+    /// range whose low end is above its high end is empty, and not an error.
     ///
     /// # Errors
     ///
-    /// [`Error::TooManyThreads`]; also in the place of a record, after which the scan has ended.
+    /// [`Error::TooManyThreads`]. The scan may also return it in place of a record, and then ends.
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
@@ -306,7 +307,7 @@ impl Map {
     /// # Ok::<(), pando::Error>(())
     /// ```
     pub fn scan(&self, range: KeyRange, order: Order) -> Result<Scan<'_>, Error> {
-        let cursor = self.told(self.index().scan(range, order))?;
+        let cursor = self.naming_map(self.index().scan(range, order))?;
         Ok(Scan::new(&self.shared.name, cursor, order))
     }
 
@@ -328,7 +329,7 @@ impl Map {
         self.scan(KeyRange::prefix(prefix), order)
     }
 
-    /// The number of records: exact while nobody writes, approximate under concurrent writes.
+    /// The number of records: exact while no thread writes, approximate under concurrent writes.
     /// The cost is linear in the number of leaves.
     ///
     /// # Errors
@@ -343,7 +344,7 @@ impl Map {
     /// # Ok::<(), pando::Error>(())
     /// ```
     pub fn len(&self) -> Result<u64, Error> {
-        self.told(self.index().len())
+        self.naming_map(self.index().len())
     }
 
     /// Whether there is no record.
@@ -358,7 +359,7 @@ impl Map {
     /// # Ok::<(), pando::Error>(())
     /// ```
     pub fn is_empty(&self) -> Result<bool, Error> {
-        self.told(self.index().is_empty())
+        self.naming_map(self.index().is_empty())
     }
 }
 

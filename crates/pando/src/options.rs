@@ -8,23 +8,23 @@ use serde::Serialize;
 
 use crate::Error;
 
-/// Which persistence domain a pool runs in: what a write does so that it survives, and what it then
+/// The persistence domain of a pool: how a write is made durable, and which failures it then
 /// survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum DomainChoice {
-    /// The strongest that the medium really gives: `Adr` or `Eadr` on a DAX mapping, `Process`
+    /// The strongest domain that the medium supports: `Adr` or `Eadr` on a DAX mapping, `Process`
     /// on any other file, `Volatile` on anonymous memory.
     #[default]
     Auto,
-    /// Nothing is written back, and nothing is promised. On anonymous memory the contents end with
-    /// the process. On a file they do not: the file is changed all the same, and what a killed
-    /// process, or a machine that went down, leaves of it is open.
+    /// Nothing is written back, and nothing is guaranteed. On anonymous memory the contents are
+    /// lost with the process. A file is changed nevertheless, and its contents are undefined after
+    /// the process was killed or the machine went down.
     Volatile,
-    /// What has returned survives the death of any process, not a power cut.
+    /// A write that has returned survives the death of any process, but not a power cut.
     Process,
-    /// The platform writes its caches back when power is lost: stores are ordered, never written
+    /// The platform writes its caches back when power is lost. Stores are ordered, and not written
     /// back.
     Eadr,
     /// Stores are written back to the medium line by line and fenced.
@@ -32,7 +32,7 @@ pub enum DomainChoice {
 }
 
 impl DomainChoice {
-    /// Its name, as it is parsed.
+    /// The name that [`FromStr`] parses.
     pub fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -47,7 +47,7 @@ impl DomainChoice {
     pub const ALL: [Self; 5] = [Self::Auto, Self::Volatile, Self::Process, Self::Eadr, Self::Adr];
 }
 
-/// By its name.
+/// Parses the name of a domain.
 impl FromStr for DomainChoice {
     type Err = Error;
 
@@ -61,7 +61,7 @@ impl FromStr for DomainChoice {
     }
 }
 
-/// Its name, as it is parsed.
+/// The name that [`FromStr`] parses.
 impl fmt::Display for DomainChoice {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.name())
@@ -86,65 +86,64 @@ pub struct PoolOptions {
 }
 
 impl PoolOptions {
-    /// The defaults: the domain found from the medium, a file that is small at first (9.3 MiB, of
+    /// The defaults: the domain follows from the medium. The file is small at first (9.3 MiB, of
     /// which 8.3 MiB are the pool's own tables) and grows as it fills.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The persistence domain; [`DomainChoice::Auto`] by default. A stronger domain than the
-    /// medium gives is taken as asked, for experiments, and [`Pool::stat`](crate::Pool::stat)
-    /// still reports the real guarantee.
+    /// The persistence domain; [`DomainChoice::Auto`] by default. For experiments the domain may be
+    /// stronger than the medium supports. [`Pool::stat`](crate::Pool::stat) still reports the real
+    /// guarantee.
     pub fn domain(mut self, domain: DomainChoice) -> Self {
         self.domain = domain;
         self
     }
 
-    /// The size in bytes up to which a pool may grow: 1 MiB to 16 TiB, 64 GiB by default, rounded
-    /// down to a multiple of 64 KiB. It is fixed when the pool is created. A pool that exists is
-    /// opened only if it has this size, or if no size is set
+    /// The largest size of a pool in bytes: 1 MiB to 16 TiB, 64 GiB by default, rounded down to a
+    /// multiple of 64 KiB. It is fixed when the pool is created. An existing pool is opened only if
+    /// it has this size, or if no size is set
     /// ([`Error::PoolSizeDiffers`](crate::Error::PoolSizeDiffers)). It costs addresses of the
-    /// process, not memory; where addresses are limited (`ulimit -v`), create the pool with less.
+    /// process, not memory. Where addresses are limited (`ulimit -v`), create the pool with less.
     pub fn max_bytes(mut self, max_bytes: u64) -> Self {
         self.max_bytes = Some(max_bytes);
         self
     }
 
-    /// The size in bytes with which a new pool begins, beside its own tables; it grows from there
-    /// on demand. At most `max_bytes`, 1 MiB by default; ignored when a pool that is there is
-    /// opened.
+    /// The first size of a new pool in bytes, without its own tables; it grows on demand. At most
+    /// `max_bytes`, 1 MiB by default. Ignored when an existing pool is opened.
     pub fn initial_bytes(mut self, initial_bytes: u64) -> Self {
         self.initial_bytes = Some(initial_bytes);
         self
     }
 
-    /// Whether a pool may be opened that would otherwise be refused because a power cut may have
-    /// torn it. Its maps cannot be used then, only copied out by
-    /// [`Pool::salvage`](crate::Pool::salvage); load the copy into a new pool. It stays one that is
-    /// refused otherwise, however it is closed. False by default.
+    /// Whether to open a pool that is otherwise refused, because a power cut may have damaged it.
+    /// Its maps can then only be copied out by [`Pool::salvage`](crate::Pool::salvage). Load the
+    /// copy into a new pool. Without this option the old pool is still refused, however it was
+    /// closed. False by default.
     pub fn salvage(mut self, salvage: bool) -> Self {
         self.salvage = salvage;
         self
     }
 }
 
-/// How a map is created: its index and the options of the index ([`indexes`](crate::indexes)
-/// lists both; options that only experiments set are refused). A map keeps what it was created
-/// with: when a map that is there is opened, what is left out here is taken as found, and what is
-/// set has to agree.
+/// How a map is created: its index and the options of the index. [`indexes`](crate::indexes) lists
+/// both. Options that are only for experiments are refused. A map keeps the options that it was
+/// created with. When an existing map is opened, options that are not set here are ignored, and
+/// options that are set must match the map.
 ///
-/// The options of a `bztree`, in bytes but for the last:
+/// The options of a `bztree`, in bytes except for the last:
 ///
 /// | option | default | allowed | |
 /// | --- | --- | --- | --- |
-/// | `leaf_bytes` | 2048 | 256 to 65536 | a leaf that would take more is split |
-/// | `inner_bytes` | 4096 | 256 to 65536 | an inner node that would take more is split |
+/// | `leaf_bytes` | 2048 | 256 to 65536 | a leaf that needs more is split |
+/// | `inner_bytes` | 4096 | 256 to 65536 | an inner node that needs more is split |
 /// | `free_bytes` | 384 | 32 to half of `leaf_bytes` | room in a new leaf for inserts and updates |
 /// | `merge_bytes` | 768 | 0 to half of `leaf_bytes` | a leaf with less is merged with a neighbour |
 /// | `inline_bytes` | 1024 | 0 to 16384 | a longer value has a block of its own |
 /// | `value_mode` | inline | inline, pointer | values in the leaf, or each in a block of its own |
 ///
-/// Where `leaf_bytes` is so small that a default would be more than half of it, it is that half.
+/// If a default is more than half of `leaf_bytes`, it becomes half of `leaf_bytes`.
 ///
 /// ```
 /// use pando::{MapOptions, Pool, PoolOptions};
@@ -161,7 +160,7 @@ pub struct MapOptions {
 }
 
 impl MapOptions {
-    /// Everything left to the defaults: a BzTree with values in its leaves.
+    /// The defaults: a BzTree with values in its leaves.
     pub fn new() -> Self {
         Self::default()
     }
@@ -172,14 +171,14 @@ impl MapOptions {
         self
     }
 
-    /// Sets the option `name` of that index to `value`: a number, or one of its words. The last one
-    /// counts if a name is set twice.
+    /// Sets the option `name` of that index to `value`: a number, or one of the option's words. If
+    /// a name is set twice, the last value counts.
     pub fn set(mut self, name: impl Into<String>, value: impl ToString) -> Self {
         self.values.push((name.into(), value.to_string()));
         self
     }
 
-    /// `values` with what is set here.
+    /// `values` with the options that are set here.
     pub(crate) fn applied_to(&self, mut values: OptionValues) -> Result<OptionValues, Error> {
         for (name, value) in &self.values {
             values.set(name, value)?;
@@ -187,7 +186,7 @@ impl MapOptions {
         Ok(values)
     }
 
-    /// Whether a map `name`, of `kind` and created with `values`, may be opened with these
+    /// Whether a map `name` of `kind` that was created with `values` may be opened with these
     /// options.
     pub(crate) fn agrees_with(
         &self,

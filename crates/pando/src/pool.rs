@@ -11,57 +11,57 @@ use crate::{Error, Map, MapOptions, PoolOptions};
 
 /// A file, or anonymous memory, that holds named maps.
 ///
-/// A `Pool` is a handle: clones share the pool, and so do the maps opened from it. It is closed
-/// cleanly when the last of them is dropped; [`Pool::close`] does so on the spot and reports what
-/// went wrong.
+/// A `Pool` is a handle. Its clones, and the maps opened from it, share the pool. The pool is
+/// closed cleanly when the last handle is dropped. [`Pool::close`] closes it at once and reports
+/// errors.
 ///
 /// # Limits
 ///
 /// | | |
 /// | --- | --- |
 /// | processes that have a pool open | 1 ([`Error::PoolBusy`]) |
-/// | threads that use it | any number; inside calls at once, 8,192 ([`Error::TooManyThreads`]): room for 128 is there, and for more the pool gives blocks (2,176 bytes a thread) that it keeps |
+/// | threads that use it | any number; at most 8,192 inside calls at once ([`Error::TooManyThreads`]). The pool has room for 128. For more it allocates blocks (2,176 bytes per thread), which it keeps |
 /// | maps | 1,024 ([`Error::TooManyMaps`]), with names of 1 to 255 bytes |
-/// | keys | 32 KiB, of a `bztree` ([`Map::limits`]) |
-/// | values | 1 GiB, of a `bztree` |
+/// | keys | 32 KiB in a `bztree` ([`Map::limits`]) |
+/// | values | 1 GiB in a `bztree` |
 /// | size | 1 MiB to 16 TiB ([`PoolOptions::max_bytes`]) |
 ///
 /// # What a program must not do
 ///
-/// * **Use a pool after `fork`.** Parent and child would be two processes with one pool, which
-///   damage each other's work. After `fork` the child may only `exec`, or leave the pool and all
-///   maps alone and end by `_exit`; a daemon opens its pools after it has forked.
-/// * **Copy the file while a process has it open.** The copy may look sound and is not. Copy it
-///   after [`close`](Self::close), or copy the records out.
-/// * **Truncate the file while it is open.** Whoever then touches what is gone gets SIGBUS from the
-///   system.
+/// * **Use a pool after `fork`.** Parent and child would be two processes with one pool, and would
+///   damage it. After `fork` the child may only `exec`, or it must not touch the pool and its maps
+///   and must end by `_exit`. A daemon opens its pools after it has forked.
+/// * **Copy the file while a process has it open.** The copy may look consistent although it is
+///   not. Copy the file after [`close`](Self::close), or copy the records out.
+/// * **Truncate the file while it is open.** The system sends SIGBUS to a process that accesses the
+///   part that was cut off.
 ///
 /// # Words in its reports
 ///
 /// * *Medium*: what the file lies on. *Domain*: see [`DomainChoice`](crate::DomainChoice).
-/// * *Generation*: how often the pool has been opened. What belongs to an earlier one, and was not
-///   settled, is settled by recovery when the pool is opened.
+/// * *Generation*: how often the pool has been opened. When the pool is opened, recovery settles
+///   the operations of earlier generations that were not settled.
 /// * *Participant*: a thread that is inside a call, with a slot of the pool's table. Between calls
 ///   another thread may take the slot.
-/// * *Epoch*: a counter of the pool. What was removed is used again when each participant that was
-///   at work has seen three later epochs, so one that stays within a call for long holds space
-///   back.
+/// * *Epoch*: a counter of the pool. A removed block is used again when each participant that was
+///   inside a call has seen three later epochs. So a participant that stays inside a call for long
+///   holds space back.
 #[derive(Clone)]
 pub struct Pool {
     shared: Arc<PoolShared>,
 }
 
 impl Pool {
-    /// Creates a pool in a new file. If it is cut short, a file of the same name with `.new-` and a
-    /// number behind it may be left; it may be removed.
+    /// Creates a pool in a new file. A crash during the call may leave a file of the same name
+    /// followed by `.new-` and a number. That file may be removed.
     ///
     /// # Errors
     ///
     /// [`Error::PoolExists`] if there is a file at `path`, which stays as it is;
     /// [`Error::FolderNotFound`]; [`Error::FileSystemFull`]; [`Error::FileTooLarge`];
-    /// [`Error::Option`] for a size that is not allowed; [`Error::Io`] for what else the system
-    /// refuses: a folder that may not be written, too few addresses for `max_bytes` ("map the
-    /// file").
+    /// [`Error::Option`] for a size that is not allowed; [`Error::Io`] if the system refuses for
+    /// another reason, such as a folder that may not be written, or too few addresses for
+    /// `max_bytes` ("map the file").
     ///
     /// ```
     /// use pando::{Error, Pool, PoolOptions};
@@ -77,7 +77,8 @@ impl Pool {
         Ok(Self::from_engine(engine::create(path, options)?, false))
     }
 
-    /// Opens the pool at `path`; what was in flight at a crash is settled before it returns.
+    /// Opens the pool at `path`. Before the call returns, it completes or undoes the operations
+    /// that a crash interrupted.
     ///
     /// # Errors
     ///
@@ -128,7 +129,7 @@ impl Pool {
         let path = path.as_ref();
         match Self::open(path, options) {
             Err(Error::PoolNotFound { .. }) => match Self::create(path, options) {
-                // Someone else created it in between.
+                // Another process created it in between.
                 Err(Error::PoolExists { .. }) => Self::open(path, options),
                 created => created,
             },
@@ -136,7 +137,7 @@ impl Pool {
         }
     }
 
-    /// A pool on anonymous memory, which ends with its last handle.
+    /// A pool on anonymous memory. Its contents are lost when the last handle is dropped.
     ///
     /// # Errors
     ///
@@ -159,19 +160,19 @@ impl Pool {
         Self { shared: Arc::new(PoolShared { engine, is_salvaged, open_maps }) }
     }
 
-    /// A pool that was opened for salvage may be torn: its maps are not used, only copied out.
+    /// A pool that was opened for salvage may be damaged: its maps are only copied out.
     fn check_not_salvaged(&self) -> Result<(), Error> {
         if self.shared.is_salvaged { Err(Error::OpenForSalvage) } else { Ok(()) }
     }
 
-    /// The map `name`, whatever its options; created with the default ones if it is not there.
+    /// The map `name`, with any options. If it does not exist, it is created with the defaults.
     ///
     /// # Errors
     ///
-    /// [`Error::MapName`], [`Error::UnknownIndex`]; [`Error::Damaged`] if it is not there and a map
-    /// is damaged, which may be the one; if it is to be created [`Error::TooManyMaps`],
-    /// [`Error::PoolFull`], [`Error::FileSystemFull`], [`Error::FileTooLarge`];
-    /// [`Error::TooManyThreads`], as any call.
+    /// [`Error::MapName`], [`Error::UnknownIndex`]; [`Error::Damaged`] if the name is not found and
+    /// some map is damaged, since that map may have the name; [`Error::TooManyMaps`],
+    /// [`Error::PoolFull`], [`Error::FileSystemFull`] or [`Error::FileTooLarge`] if the map is
+    /// created; [`Error::TooManyThreads`], as any call.
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
@@ -184,13 +185,13 @@ impl Pool {
         self.map_with(name, &MapOptions::new())
     }
 
-    /// The map `name`; created with `options` if it is not there.
+    /// The map `name`. If it does not exist, it is created with `options`.
     ///
     /// # Errors
     ///
-    /// [`Error::MapIndexDiffers`] or [`Error::MapOptionDiffers`] if it is there and was created
-    /// with something else than what `options` sets; [`Error::Option`] for an index or an option
-    /// that does not exist, or a value that is not allowed; otherwise as [`map`](Self::map).
+    /// [`Error::MapIndexDiffers`] or [`Error::MapOptionDiffers`] if the map was created with
+    /// another index or another option than `options` sets; [`Error::Option`] for an index or an
+    /// option that does not exist, or a value that is not allowed; otherwise as [`map`](Self::map).
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
@@ -215,12 +216,13 @@ impl Pool {
         self.open_known_map(&mut open_maps, name)
     }
 
-    /// The map `name`, which has to be there.
+    /// The map `name`, which must exist.
     ///
     /// # Errors
     ///
-    /// [`Error::MapNotFound`], with the names of the maps that are there; [`Error::UnknownIndex`];
-    /// [`Error::Damaged`] if it is not there and a map is damaged, which may be the one.
+    /// [`Error::MapNotFound`], with the names of the existing maps; [`Error::UnknownIndex`];
+    /// [`Error::Damaged`] if the name is not found and some map is damaged, since that map may have
+    /// the name.
     ///
     /// ```
     /// use pando::{Error, Pool, PoolOptions};
@@ -242,8 +244,8 @@ impl Pool {
         }
     }
 
-    /// The maps, ordered by name. A damaged map, whose name is not known, is among them, with its
-    /// slot and [`MapInfo::damage`].
+    /// The maps, ordered by name. A damaged map, whose name is not known, is listed with its slot
+    /// and [`MapInfo::damage`].
     ///
     /// # Errors
     ///
@@ -264,10 +266,10 @@ impl Pool {
 
     /// Removes the map `name` with all its records, and gives their space back to the pool.
     ///
-    /// One step takes the map out of the catalog, durably; it needs no room, so it succeeds in a
-    /// full pool. From then on the name is free. Then this call frees the map's blocks, in time
-    /// that grows with the map; the space becomes usable as it goes on, and nobody waits for it.
-    /// After a crash the map is there as it was, or it is gone and its blocks are freed when the
+    /// One step takes the map out of the catalog, durably. It needs no room, so it succeeds in a
+    /// full pool, and from then on the name is free. Then this call frees the map's blocks, in time
+    /// that grows with the map. Freed space is usable at once, and no other call waits. After a
+    /// crash the map is unchanged, or it is removed and its blocks are freed when the
     /// pool is opened again, by a thread that ends when it is done or the pool is closed.
     ///
     /// # Errors
@@ -303,21 +305,21 @@ impl Pool {
         Ok(())
     }
 
-    /// Frees what is left of dropped maps. If that stops at an error, the maps are dropped all the
-    /// same, and what is left is freed by a later call or opening.
+    /// Frees the blocks of dropped maps. After an error the maps stay dropped, and a later call or
+    /// opening frees the other blocks.
     fn free_dropped(&self) {
         let _ = self.shared.engine.free_dropped();
     }
 
-    /// Removes the map in the catalog's slot `slot`, as [`drop_map`](Self::drop_map) does by name:
-    /// for a damaged map, whose name is not known ([`MapInfo::damage`]). If it is not known either
-    /// which index the map had, `options` have to name it, and set its options again. A slot
-    /// that leads to no map at all is emptied; what it led to stays allocated, and
-    /// [`check`](Self::check) reports it.
+    /// Removes the map in the catalog's slot `slot`, as [`drop_map`](Self::drop_map) does by name.
+    /// This is for a damaged map, whose name is not known ([`MapInfo::damage`]). If the index of
+    /// the map is not known either, `options` must name it, and set its options again. If the slot
+    /// points to no map, the slot is emptied. The blocks of its former map then stay allocated, and
+    /// [`check`](Self::check) reports them.
     ///
     /// # Errors
     ///
-    /// [`Error::SlotEmpty`]; [`Error::Damaged`] if `options` have to name the index;
+    /// [`Error::SlotEmpty`]; [`Error::Damaged`] if `options` must name the index;
     /// [`Error::Option`] for an index or an option that does not exist; otherwise as
     /// [`drop_map`](Self::drop_map).
     ///
@@ -345,18 +347,18 @@ impl Pool {
         Ok(())
     }
 
-    /// Lends every record of the map `name` that can be read to `visit`, key and value, and reports
-    /// what cannot: of a node in which something is wrong, no record is lent, and what lies beneath
-    /// a damaged inner node is not reached. Keys ascend as far as the map is sound. Bytes of a
-    /// record carry no checksum: a value that was torn where nothing else was is lent as it is.
+    /// Lends each readable record of the map `name` to `visit`, key and value, and reports the
+    /// damage. No record of a damaged node is lent, and nothing below a damaged inner node is
+    /// reached. Keys ascend as far as the map is undamaged. Records carry no checksum: if only the
+    /// bytes of a value are damaged, the value is lent as it is.
     ///
-    /// For pools opened with [`PoolOptions::salvage`], whose maps cannot be opened otherwise; to be
-    /// called while nobody writes.
+    /// This is for pools opened with [`PoolOptions::salvage`], whose maps cannot be opened
+    /// otherwise. No other thread may write during the call.
     ///
     /// # Errors
     ///
-    /// [`Error::MapNotFound`], with the names of the maps that are there. What is damaged is in the
-    /// report, and no error.
+    /// [`Error::MapNotFound`], with the names of the existing maps. Damage is part of the report,
+    /// and not an error.
     ///
     /// ```
     /// use pando::{Pool, PoolOptions};
@@ -370,7 +372,7 @@ impl Pool {
     /// let torn = Pool::open(&path, &PoolOptions::new().salvage(true))?;
     /// let mut copied = Vec::new();
     /// let report = torn.salvage("main", |key, value| copied.push((key.to_vec(), value.to_vec())))?;
-    /// assert!(report.is_sound());
+    /// assert!(report.is_consistent());
     /// assert_eq!(copied, [(b"key".to_vec(), b"value".to_vec())]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -385,15 +387,15 @@ impl Pool {
         }
     }
 
-    /// As [`salvage`](Self::salvage), of the map in the catalog's slot `slot`: for a map that is
-    /// damaged where its name stands ([`MapInfo::damage`]). If it is not known either which
-    /// index the map had, `options` have to name it, and set its options again. The time grows with
-    /// the pool if the slot itself is damaged.
+    /// As [`salvage`](Self::salvage), for the map in the catalog's slot `slot`. This is for a map
+    /// whose header, with its name, is damaged ([`MapInfo::damage`]). If the index of the map is
+    /// not known either, `options` must name it, and set its options again. If the slot itself is
+    /// damaged, the time grows with the pool.
     ///
     /// # Errors
     ///
-    /// [`Error::SlotEmpty`]; [`Error::Damaged`] if `options` have to name the index, or if nothing
-    /// is found of the map; [`Error::Option`] for an index or an option that does not exist.
+    /// [`Error::SlotEmpty`]; [`Error::Damaged`] if `options` must name the index, or if no part of
+    /// the map is found; [`Error::Option`] for an index or an option that does not exist.
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
@@ -413,8 +415,8 @@ impl Pool {
         self.shared.engine.salvage_slot(slot, options, &mut visit)
     }
 
-    /// What the pool lies on and what an operation that has returned survives there. It costs
-    /// nothing that grows with the pool.
+    /// The pool's medium, and what a write that has returned survives there. The cost does not grow
+    /// with the pool.
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
@@ -426,7 +428,7 @@ impl Pool {
     }
 
     /// The pool's figures. The cost is linear in the number of leaves of its maps. A map that
-    /// cannot be read, since it is of an index that this version does not know, is listed without
+    /// cannot be read, for example because this version does not know its index, is listed without
     /// figures.
     ///
     /// # Errors
@@ -446,16 +448,16 @@ impl Pool {
         self.shared.engine.stat()
     }
 
-    /// Bytes in blocks that are allocated: what [`stat`](Self::stat) tells as
-    /// [`used_bytes`](crate::AllocatorStat::used_bytes), nearly, and cheap enough to be asked many
-    /// times a second. Records that were removed go out of it when the index gives their blocks
-    /// back: at once for values in blocks of their own, with their leaf's next copy for others.
+    /// Bytes in allocated blocks: nearly the same as
+    /// [`used_bytes`](crate::AllocatorStat::used_bytes) of [`stat`](Self::stat), and cheap enough
+    /// to be called many times a second. A removed record counts until the index frees its block:
+    /// at once for a value in a block of its own, with the next copy of the leaf for others.
     ///
-    /// A call looks at up to 32 MiB of the pool that no call has looked at yet (512 places, which
-    /// takes a fraction of a millisecond if they are in memory), and takes what is left to be as
-    /// full. When calls have looked at all of the pool's size, the figure is off by a few blocks at
-    /// most, those that others were just taking or giving back as a call looked, and a call costs
-    /// some loads whatever the size.
+    /// A call reads the state of up to 32 MiB of the pool that no call has read yet (512 places; a
+    /// fraction of a millisecond if they are in memory), and assumes that the rest is as full.
+    /// After the calls have read the whole pool, a call costs a few loads at any size. The figure
+    /// is then wrong by a few blocks at most: those that other threads allocated or freed during a
+    /// call.
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
@@ -480,11 +482,11 @@ impl Pool {
         self.shared.engine.size_and_max_bytes().1
     }
 
-    /// Bytes that the pool's file takes on its file system; a pool in anonymous memory has no file,
-    /// and takes its size without what was returned. It costs a system call.
+    /// Bytes that the pool's file takes on its file system. For a pool in anonymous memory it is
+    /// the pool's size without the room that was returned. It costs a system call.
     ///
     /// It is less than [`size_bytes`](Self::size_bytes) by the holes that
-    /// [`release_unused`](Self::release_unused) leaves, and more than
+    /// [`release_unused`](Self::release_unused) makes. It is more than
     /// [`used_bytes`](Self::used_bytes) by the room that is kept for later writes.
     ///
     /// # Errors
@@ -505,23 +507,23 @@ impl Pool {
         self.shared.engine.occupied_bytes()
     }
 
-    /// Returns room that no record uses any more to the system: to the file system, or as memory.
-    /// At most `max_bytes` of it, but 64 KiB at least; how many bytes it was. Zero says that
-    /// nothing is left to return. Any thread may call it at any time, in steps of a MiB or so, and
-    /// no other operation waits for it.
+    /// Returns room that no record uses to the system: to the file system, or as memory. It returns
+    /// at most `max_bytes`, but at least 64 KiB, and says how many bytes it returned. Zero means
+    /// that nothing is left to return. Any thread may call it at any time, in steps of about a MiB.
+    /// No other operation waits for it.
     ///
-    /// The file keeps its length ([`size_bytes`](Self::size_bytes)), and the pool takes room again
-    /// when it needs it; if the file system has none by then, the write is refused
-    /// ([`Error::FileSystemFull`]). Whole chunks of 64 KiB go back: what is free beside records
-    /// that stay does not. After a crash some of that room may be back.
+    /// The file keeps its length ([`size_bytes`](Self::size_bytes)), and the pool takes the room
+    /// again when it needs it. If the file system has no room then, the write is refused
+    /// ([`Error::FileSystemFull`]). Only whole chunks of 64 KiB are returned, and no free room
+    /// beside records. After a crash the file may have some of the room again.
     ///
-    /// A pool on tmpfs from which a `wbtree` has been read keeps its room until it is opened again:
-    /// reads of that kind of map may look at a chunk that is free by then.
+    /// A pool on tmpfs from which a `wbtree` has been read returns no room until it is opened
+    /// again, because reads of that index may access a chunk that has become free.
     ///
     /// # Errors
     ///
-    /// [`Error::TooManyThreads`]; [`Error::Io`] if the file system refuses. One that knows no holes
-    /// is no error: nothing is returned.
+    /// [`Error::TooManyThreads`]; [`Error::Io`] if the file system refuses. On a file system
+    /// without holes nothing is returned, and that is not an error.
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
@@ -542,10 +544,10 @@ impl Pool {
         self.shared.engine.release_unused(max_bytes)
     }
 
-    /// Walks all maps and compares what they reach with what the allocator gave out. To be
-    /// called while nobody writes: what is in flight would look like a problem.
+    /// Walks all maps and compares the blocks that it reaches with the allocator's records. No
+    /// other thread may write during the call: an operation in flight would look like a problem.
     ///
-    /// A pool with problems is a report with [`CheckReport::problems`], not an error.
+    /// Problems are listed in [`CheckReport::problems`]. They are not an error.
     ///
     /// # Errors
     ///
@@ -555,7 +557,7 @@ impl Pool {
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
     /// pool.map("trees")?.insert(b"aspen", b"")?;
     /// let report = pool.check()?;
-    /// assert!(report.is_sound(), "{:?}", report.problems);
+    /// assert!(report.is_consistent(), "{:?}", report.problems);
     /// # Ok::<(), pando::Error>(())
     /// ```
     pub fn check(&self) -> Result<CheckReport, Error> {
@@ -566,8 +568,8 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// [`Error::PoolInUse`] while other handles of the pool or of its maps are held: the pool
-    /// then closes when the last of them is dropped. [`Error::Io`] if the file cannot be synced.
+    /// [`Error::PoolInUse`] while other handles of the pool or of its maps are held. The pool then
+    /// closes when the last of them is dropped. [`Error::Io`] if the file cannot be synced.
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
@@ -581,15 +583,15 @@ impl Pool {
         self.into_engine()?.close()
     }
 
-    /// Returns all room that no record uses to the file system, cuts the file behind the last block
-    /// in use, and closes the pool. Records stay where they are: room beside them, in chunks of 64
-    /// KiB that hold any, is not returned. To get that back too, copy the records into a new pool.
-    /// A crash leaves the pool whole.
+    /// Returns all room that no record uses to the file system, cuts the file after the last block
+    /// in use, and closes the pool. No record moves: a chunk of 64 KiB that holds a record keeps
+    /// its free room. To get that room too, copy the records into a new pool. A crash during the
+    /// call damages nothing.
     ///
     /// # Errors
     ///
     /// [`Error::PoolInUse`] while other handles of the pool or of its maps are held;
-    /// [`Error::OpenForSalvage`], of a pool that is only copied out; [`Error::Io`] if the file
+    /// [`Error::OpenForSalvage`] if the pool was opened for salvage; [`Error::Io`] if the file
     /// system refuses.
     ///
     /// ```
@@ -618,7 +620,7 @@ impl Pool {
         })
     }
 
-    /// Hands out the index of a map that is known to be there.
+    /// Opens a map that exists.
     fn open_known_map(
         &self,
         open_maps: &mut HashMap<String, Weak<MapShared>>,
@@ -640,7 +642,7 @@ impl Pool {
     }
 }
 
-/// Refuses the empty path, of which the operating system says that it is not there.
+/// Refuses the empty path: the operating system would only say that it does not exist.
 fn checked(path: &Path) -> Result<&Path, Error> {
     if !path.as_os_str().is_empty() {
         return Ok(path);

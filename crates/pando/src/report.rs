@@ -1,4 +1,4 @@
-//! What a pool tells about itself: its figures and its check.
+//! Reports about a pool: its figures and the result of its check.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-/// What [`Pool::compact`](crate::Pool::compact) has done.
+/// The result of [`Pool::compact`](crate::Pool::compact).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Compacted {
@@ -14,7 +14,7 @@ pub struct Compacted {
     pub before_bytes: u64,
     /// Bytes that it takes now.
     pub after_bytes: u64,
-    /// The file's length now, in bytes; less is taken where there are holes.
+    /// The file's length now, in bytes. A file with holes takes less than its length.
     pub size_bytes: u64,
 }
 
@@ -22,20 +22,20 @@ pub struct Compacted {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct MapInfo {
-    /// Its name; empty if the map is damaged where its name stands.
+    /// Its name; empty if the header, with the name, is damaged.
     pub name: String,
     /// The name of its index; `index N` if this version does not know index number N.
     pub index: String,
     /// Its slot of the catalog, by which [`Pool::salvage_slot`](crate::Pool::salvage_slot) and
     /// [`Pool::drop_slot`](crate::Pool::drop_slot) find it.
     pub slot: u64,
-    /// What is damaged, if the map cannot be opened for that.
+    /// The damage, if it prevents opening the map.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub damage: Option<String>,
 }
 
-/// A pool's figures at one moment. While others write, each figure is right by itself and the
-/// figures need not agree with each other.
+/// A pool's figures. While other threads write, each figure is right for some point in time, and
+/// the figures need not agree with each other.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct PoolStat {
@@ -44,52 +44,52 @@ pub struct PoolStat {
     /// The persistence domain that the pool runs in, by the name of a
     /// [`DomainChoice`](crate::DomainChoice).
     pub domain: String,
-    /// What the pool lies on, as found.
+    /// The medium, as found.
     pub medium: String,
-    /// What an operation that has returned survives, in words, on this medium.
+    /// Which failures a write that has returned survives on this medium, in words.
     pub guarantee: String,
     /// Present size in bytes.
     pub size_bytes: u64,
-    /// Size up to which the pool may grow, in bytes.
+    /// The pool's largest size in bytes.
     pub max_bytes: u64,
-    /// How often the pool has been recovered or opened, as it counts itself.
+    /// How often the pool has been opened, by its own count.
     pub generation: u64,
-    /// What opening the pool took.
+    /// What the opening of the pool did.
     pub recovery: RecoveryStat,
-    /// Threads known to the pool.
+    /// Threads that use the pool.
     pub participants: ParticipantStat,
-    /// Blocks allocated and kept.
+    /// Allocated and free blocks.
     pub allocator: AllocatorStat,
     /// The maps, by name.
     pub maps: Vec<MapStat>,
 }
 
-/// What a pool lies on, and what that means for what has returned.
+/// The medium of a pool, and which failures a write that has returned survives there.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Promise {
     /// The persistence domain that the pool runs in, by the name of a
     /// [`DomainChoice`](crate::DomainChoice).
     pub domain: &'static str,
-    /// What the pool lies on, as found.
+    /// The medium, as found.
     pub medium: String,
-    /// What an operation that has returned survives, in words, on this medium.
+    /// Which failures a write that has returned survives on this medium, in words.
     pub guarantee: String,
-    /// Whether that is power loss.
+    /// Whether it survives power loss.
     pub survives_power: bool,
 }
 
-/// What opening a pool took.
+/// What the opening of a pool did.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct RecoveryStat {
-    /// Whether the pool had been closed cleanly, so that nothing was to be recovered.
+    /// Whether the pool had been closed cleanly, so that nothing needed recovery.
     pub was_clean: bool,
     /// Time from the beginning of open to a usable pool, in nanoseconds.
     pub duration_ns: u64,
-    /// Operations that a crash cut short and that were completed.
+    /// Operations that a crash interrupted and that were completed.
     pub rolled_forward: u64,
-    /// Operations that a crash cut short and that were undone.
+    /// Operations that a crash interrupted and that were undone.
     pub rolled_back: u64,
 }
 
@@ -97,15 +97,15 @@ pub struct RecoveryStat {
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct ParticipantStat {
-    /// Slots in the pool's table, which grows when threads are inside calls in all of them.
+    /// Slots in the pool's table. The table grows when each slot has a thread inside a call.
     pub slots: u64,
-    /// Slots of threads that are inside a call, or were and may be again in the same slot.
+    /// Slots whose threads are inside a call, or were and may use the same slot again.
     pub in_use: u64,
-    /// Epochs by which the slowest active participant lags: reclamation waits for it.
+    /// Epochs by which the slowest active participant lags. Reclamation waits for it.
     pub slowest_lag_epochs: u64,
 }
 
-/// Blocks allocated and kept.
+/// Allocated and free blocks.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct AllocatorStat {
@@ -113,7 +113,7 @@ pub struct AllocatorStat {
     pub used_bytes: u64,
     /// Bytes that can be allocated without growing the pool.
     pub free_bytes: u64,
-    /// Bytes that wait until no participant can see them any more.
+    /// Bytes that are reused when no participant can see them any more.
     pub retired_bytes: u64,
     /// Blocks that are allocated.
     pub used_blocks: u64,
@@ -123,15 +123,15 @@ pub struct AllocatorStat {
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct MapStat {
-    /// Its name; empty if the map is damaged where its name stands.
+    /// Its name; empty if the header, with the name, is damaged.
     pub name: String,
     /// Its slot of the catalog.
     pub slot: u64,
     /// The name of its index; `index N` if this version does not know index number N.
     pub index: String,
-    /// What is set of it, by name.
+    /// Its options, by name.
     pub options: BTreeMap<&'static str, String>,
-    /// What was counted; none if the map cannot be read.
+    /// Its figures; none if the map cannot be read.
     #[serde(flatten)]
     pub figures: Option<MapFigures>,
     /// Why the map cannot be read.
@@ -139,7 +139,7 @@ pub struct MapStat {
     pub passed_over: Option<String>,
 }
 
-/// What was counted of a map.
+/// The counts of a map.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct MapFigures {
@@ -151,33 +151,32 @@ pub struct MapFigures {
     pub leaves: u64,
     /// Records.
     pub records: u64,
-    /// Live bytes in leaves by the bytes of leaves, 0 to 1.
+    /// Live bytes in leaves divided by the bytes of leaves, 0 to 1.
     pub leaf_fill: f64,
-    /// Bytes of pool that the map takes, nodes and value blocks counted.
+    /// Bytes of the pool that the map takes: its nodes and value blocks.
     pub bytes: u64,
-    /// [`bytes`](Self::bytes) by record; 0 if there is no record.
+    /// [`bytes`](Self::bytes) per record; 0 if there is no record.
     pub bytes_a_record: f64,
 }
 
-/// What is wrong with something that [`Pool::check`](crate::Pool::check) looked at, the least
-/// grave first.
+/// The classes of problems that [`Pool::check`](crate::Pool::check) finds, the least severe first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ProblemClass {
-    /// A block is allocated and nothing reaches it: space is lost, data are not.
+    /// A block is allocated and not reached from any map: space is lost, data are not.
     Leaked,
-    /// One of the two copies of a map's header is damaged; the other one serves.
+    /// One of the two copies of a map's header is damaged; the other one is used.
     HeaderCopy,
-    /// A count that is kept differs from what was counted.
+    /// A stored count differs from the counted value.
     Count,
     /// A separator does not bound the keys beneath it.
     Separator,
     /// Keys of a node are not in strict order.
     Order,
-    /// A block is reached and is not allocated: it may be given to someone else.
+    /// A reachable block is not allocated: it may be allocated again while it is in use.
     ReachableButFree,
-    /// Something cannot be read as what it has to be.
+    /// A node, a header or a catalog slot cannot be read.
     Unreadable,
 }
 
@@ -195,19 +194,19 @@ impl fmt::Display for ProblemClass {
     }
 }
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Problem {
-    /// What kind of problem it is.
+    /// The class of the problem.
     pub class: ProblemClass,
-    /// The map in which it was found, if it belongs to one.
+    /// The map of the problem, if it belongs to one.
     pub map: Option<String>,
-    /// What was found and what was expected.
+    /// The found and the expected state.
     pub message: String,
 }
 
-/// What a check of a whole pool found.
+/// The result of a check of a whole pool.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct CheckReport {
@@ -221,17 +220,17 @@ pub struct CheckReport {
     pub used_blocks: u64,
     /// Blocks that were reached from the maps.
     pub reached_blocks: u64,
-    /// What is wrong; empty if the pool is sound.
+    /// The problems; empty if the pool is consistent.
     pub problems: Vec<Problem>,
 }
 
 impl CheckReport {
-    /// Whether nothing is wrong.
-    pub fn is_sound(&self) -> bool {
+    /// Whether the check found no problem.
+    pub fn is_consistent(&self) -> bool {
         self.problems.is_empty()
     }
 
-    /// The gravest class among the problems, or none if the pool is sound.
+    /// The most severe class among the problems; none if the pool is consistent.
     pub fn gravest(&self) -> Option<ProblemClass> {
         self.problems.iter().map(|problem| problem.class).max()
     }

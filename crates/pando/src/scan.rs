@@ -4,31 +4,30 @@ use pando_index::{Cursor, Order, Record};
 
 use crate::Error;
 
-/// A record of one's own: key and value, copied.
+/// A copied record: key and value.
 pub type OwnedRecord = (Vec<u8>, Vec<u8>);
 
 /// The records of a range, one after the other.
 ///
-/// A scan that runs beside writers is no snapshot: neither of its range nor of any part of it. It
-/// promises:
+/// While other threads write, a scan is not a snapshot, neither of its range nor of a part of it.
+/// It guarantees:
 ///
 /// * Keys strictly ascend, or strictly descend. So no key is returned twice.
 /// * Each record was in the map, with this key and this value, at some instant between the call of
 ///   [`Map::scan`](crate::Map::scan) and the return of the call that returns the record.
-/// * A key that was present all that time is returned, and one that was absent all that time is
-///   not.
+/// * A key that was present all that time is returned. A key that was absent all that time is not.
 ///
-/// Two records may be of different instants, in any order: a scan may return what a later write has
-/// put to one key and what an earlier write to another key has replaced.
+/// Two records may be of different instants, in any order. A scan may return the result of a later
+/// write for one key, and for another key a value that an earlier write has replaced.
 ///
-/// As an iterator it yields copies; [`next_record`](Scan::next_record) lends each record instead.
-/// After an error the scan has ended. Keys that do not ascend (or descend) are an error: only
+/// As an iterator a scan yields copies; [`next_record`](Scan::next_record) lends each record
+/// instead. The scan ends after an error. Keys that do not ascend (or descend) are an error: only
 /// damage puts them out of order.
 pub struct Scan<'map> {
     map: &'map str,
     cursor: Option<Box<dyn Cursor + 'map>>,
     order: Order,
-    /// The key of the last record, once there is one.
+    /// The key of the last record, if there was one.
     last: Vec<u8>,
     has_last: bool,
 }

@@ -1,4 +1,4 @@
-//! What the handles of a pool, and those of a map, share.
+//! The state that the handles of a pool share, and that the handles of a map share.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -7,27 +7,27 @@ use pando_index::RangeIndex;
 
 use crate::engine::Engine;
 
-/// What the handles of one pool share.
+/// The state that the handles of one pool share.
 pub(crate) struct PoolShared {
     pub(crate) engine: Box<dyn Engine>,
-    /// Whether it was opened to be copied out and no more.
+    /// Whether it was opened for salvage, only to be copied out.
     pub(crate) is_salvaged: bool,
-    /// The maps of which a handle is held, so that all handles of a map share one index.
+    /// The maps with open handles, so that all handles of a map share one index.
     pub(crate) open_maps: Mutex<HashMap<String, Weak<MapShared>>>,
 }
 
 impl PoolShared {
-    /// The maps of which a handle is held.
+    /// The maps with open handles.
     pub(crate) fn open_maps(&self) -> MutexGuard<'_, HashMap<String, Weak<MapShared>>> {
         // The table is a cache of weak handles: it stays usable after a panic.
         self.open_maps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What the handles of one map share.
+/// The state that the handles of one map share.
 pub(crate) struct MapShared {
     pub(crate) name: String,
-    // Before the pool: the index has to let go of the pool before the pool closes.
+    // Dropped before the pool: the index must release the pool before the pool closes.
     pub(crate) index: Arc<dyn RangeIndex>,
     _pool: Arc<PoolShared>,
 }

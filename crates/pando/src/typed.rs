@@ -1,4 +1,4 @@
-//! A map whose keys are of a Rust type.
+//! A map whose keys have a Rust type.
 
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
@@ -9,10 +9,10 @@ use crate::key::{AsKey, Key};
 use crate::scan::Scan;
 use crate::{Error, Map};
 
-/// A [`Map`] whose keys are of type `K`, in an encoding that keeps the order of `K`.
+/// A [`Map`] whose keys have the type `K`, in an encoding that keeps the order of `K`.
 ///
-/// Wherever a key is taken, anything that stands for one will do: a `&str` for a `String`, a
-/// tuple of them for a tuple, a reference to any of these.
+/// Each method also takes a borrowed form of a key ([`AsKey`]): a `&str` for a `String`, a tuple of
+/// such forms for a tuple, or a reference to one of these.
 ///
 /// ```
 /// use pando::{Order, Pool, PoolOptions};
@@ -34,8 +34,8 @@ pub struct TypedMap<K> {
 }
 
 impl Map {
-    /// The same map with keys of type `K`. What type of key a map has is the program's to know:
-    /// the pool keeps bytes, and a key that is not one of `K` is an error where it is met.
+    /// The same map with keys of type `K`. The program must know the type of a map's keys: the pool
+    /// stores only bytes. A scan returns an error for a stored key that is not a `K`.
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
@@ -50,17 +50,17 @@ impl Map {
 }
 
 impl<K: Key> TypedMap<K> {
-    /// The map of bytes beneath.
+    /// The underlying map of bytes.
     pub fn as_bytes(&self) -> &Map {
         &self.map
     }
 
-    /// Adds a record whose key is not there yet; see [`Map::insert`].
+    /// Adds a record with a new key; see [`Map::insert`].
     pub fn insert(&self, key: impl AsKey<K>, value: &[u8]) -> Result<(), Error> {
         self.map.insert(&encoded(&key), value)
     }
 
-    /// Replaces the value of a key that is there; see [`Map::update`].
+    /// Replaces the value of a present key; see [`Map::update`].
     pub fn update(&self, key: impl AsKey<K>, value: &[u8]) -> Result<(), Error> {
         self.map.update(&encoded(&key), value)
     }
@@ -70,7 +70,7 @@ impl<K: Key> TypedMap<K> {
         self.map.upsert(&encoded(&key), value)
     }
 
-    /// The value of `key`, copied; see [`Map::get`].
+    /// A copy of the value of `key`; see [`Map::get`].
     pub fn get(&self, key: impl AsKey<K>) -> Result<Option<Vec<u8>>, Error> {
         self.map.get(&encoded(&key))
     }
@@ -84,12 +84,12 @@ impl<K: Key> TypedMap<K> {
         self.map.read(&encoded(&key), visit)
     }
 
-    /// Removes a record and says whether it was there; see [`Map::remove`].
+    /// Removes a record, and returns whether it was present; see [`Map::remove`].
     pub fn remove(&self, key: impl AsKey<K>) -> Result<bool, Error> {
         self.map.remove(&encoded(&key))
     }
 
-    /// Replaces the value of `key` by `new` if it is `expected`; see [`Map::compare_exchange`].
+    /// Replaces the value of `key` by `new` if it equals `expected`; see [`Map::compare_exchange`].
     pub fn compare_exchange(
         &self,
         key: impl AsKey<K>,
@@ -99,7 +99,7 @@ impl<K: Key> TypedMap<K> {
         self.map.compare_exchange(&encoded(&key), expected, new)
     }
 
-    /// Reads the value of `key` and puts in its place what `change` makes of it, as one step; see
+    /// Computes a new value of `key` from the present one and stores it, as one step; see
     /// [`Map::modify`].
     pub fn modify(
         &self,
@@ -155,8 +155,8 @@ impl<K> std::fmt::Debug for TypedMap<K> {
     }
 }
 
-/// The records of a range of a [`TypedMap`]. A stored key that is not one of `K` is an error in
-/// its place; the scan goes on behind it.
+/// The records of a range of a [`TypedMap`]. For a stored key that is not a `K` it yields an error,
+/// and then goes on with the next key.
 pub struct TypedScan<'map, K> {
     scan: Scan<'map>,
     key: PhantomData<fn() -> K>,

@@ -1,5 +1,5 @@
-//! The catalog: maps that are dropped, in full pools too, and damage: no map disappears, and none
-//! is made in place of another.
+//! The catalog: maps that are dropped, also in full pools, and damage. No damaged map disappears,
+//! and no new map takes its place.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
 use std::fs::OpenOptions;
@@ -13,7 +13,7 @@ const HEADER_COPY_BITS: u64 = 320 * 8;
 /// Catalog slot of the map that is damaged, between two others.
 const SLOT: u64 = 1;
 
-/// A closed pool with three maps, and where in its file the header of the second is.
+/// A closed pool with three maps, and the offset of the second map's header in its file.
 struct Planted {
     _folder: tempfile::TempDir,
     path: PathBuf,
@@ -35,7 +35,7 @@ impl Planted {
         Self { _folder: folder, path, header_off }
     }
 
-    /// The bit of the file that is bit `bit` of copy `copy` of the header.
+    /// The bit of the file at which bit `bit` of copy `copy` of the header is.
     fn copy_bit(&self, copy: u64, bit: u64) -> u64 {
         (self.header_off + 64) * 8 + copy * HEADER_COPY_BITS + bit
     }
@@ -44,7 +44,7 @@ impl Planted {
         Pool::open(&self.path, &options()).unwrap()
     }
 
-    /// With these bits of the file flipped, what `check` finds. The file is as it was afterwards.
+    /// Flips these bits of the file, calls `check`, and flips them back.
     fn with_flipped<T>(&self, bits: &[u64], check: impl FnOnce(Pool) -> T) -> T {
         let before = std::fs::read(&self.path).unwrap();
         let file = OpenOptions::new().write(true).open(&self.path).unwrap();
@@ -74,14 +74,14 @@ fn listed(pool: &Pool) -> MapInfo {
     maps.into_iter().find(|map| map.slot == SLOT).unwrap()
 }
 
-/// The map can be used as before, and `check` tells of the damage.
+/// The map can be used as before, and `check` reports the damage.
 fn is_whole(pool: &Pool) {
     assert_eq!(listed(pool).name, "main");
     assert_eq!(pool.map("main").unwrap().get(b"key").unwrap().unwrap(), b"main");
     assert!(pool.map("new").unwrap().is_empty().unwrap());
 }
 
-/// The map is listed as damaged; no other can take its name; the others serve.
+/// The map is listed as damaged. No new map can take its name, and the other maps work.
 fn is_damaged(pool: &Pool) {
     let found = listed(pool);
     assert!(found.damage.is_some() && found.name.is_empty(), "{found:?}");
@@ -99,11 +99,11 @@ fn is_damaged(pool: &Pool) {
     assert_eq!(pool.open_map("before").unwrap().get(b"key").unwrap().unwrap(), b"before");
 }
 
-/// What salvage by slot copies out.
+/// The records that salvage by slot copies out.
 fn salvaged(pool: &Pool, options: &MapOptions) -> Result<Vec<Vec<u8>>, Error> {
     let mut found = Vec::new();
     let report = pool.salvage_slot(SLOT, options, |_, value| found.push(value.to_vec()))?;
-    assert!(report.is_sound(), "{report:?}");
+    assert!(report.is_consistent(), "{report:?}");
     Ok(found)
 }
 
@@ -111,7 +111,7 @@ fn salvaged(pool: &Pool, options: &MapOptions) -> Result<Vec<Vec<u8>>, Error> {
 fn a_header_with_one_damaged_copy_serves_and_check_tells() {
     let planted = Planted::new("bztree");
     for copy in [0, 1] {
-        // Of all words that are written, and of the zeros behind the name; the crate below flips
+        // One bit of each written word, and of the zeros after the name. A test of pando-pmem flips
         // each bit.
         for bit in (0..64 * 8 + 40).step_by(5).chain((64 * 8 + 40..HEADER_COPY_BITS).step_by(399)) {
             planted.with_flipped(&[planted.copy_bit(copy, bit)], |pool| {
@@ -136,7 +136,7 @@ fn a_header_without_a_whole_copy_is_listed_and_copied_out_by_its_slot() {
         let bits = [planted.copy_bit(0, bit), planted.copy_bit(1, other)];
         planted.with_flipped(&bits, |pool| {
             is_damaged(&pool);
-            assert!(!pool.check().unwrap().is_sound());
+            assert!(!pool.check().unwrap().is_consistent());
             let stat = pool.stat().unwrap();
             assert!(stat.maps.iter().any(|map| map.slot == SLOT && map.passed_over.is_some()));
             assert_eq!(salvaged(&pool, &as_created).unwrap(), [b"main"]);
@@ -161,7 +161,7 @@ fn a_slot_with_one_or_two_flipped_bits_hides_no_map() {
     let planted = Planted::new("skiplist");
     let slot_bit = (CATALOG_OFF + SLOT * 8) * 8;
     let pairs = (0..64).flat_map(|first| (first + 1..64).map(move |second| [first, second]));
-    // Bit 61 says that the word may not be durable, and no more.
+    // Bit 61 means only that the word may not be durable.
     let harmless = |bits: &[u64]| bits.iter().all(|&bit| bit == 61);
     for bits in (0..64).map(|bit| vec![bit]).chain(pairs.step_by(37).map(Vec::from)) {
         let in_file: Vec<_> = bits.iter().map(|bit| slot_bit + bit).collect();
@@ -178,7 +178,7 @@ fn a_slot_with_one_or_two_flipped_bits_hides_no_map() {
 #[test]
 fn a_flipped_bit_of_an_empty_slot_is_listed_and_can_be_cleared() {
     let planted = Planted::new("bztree");
-    // Bits 61 and 62 alone say that an operation was under way, which left the slot empty.
+    // Bits 61 and 62 alone mean that an operation was in flight and left the slot empty.
     for bit in (0..64).filter(|bit| ![61, 62].contains(bit)) {
         planted.with_flipped(&[(CATALOG_OFF + 9 * 8) * 8 + bit], |pool| {
             let maps = pool.maps().unwrap();
@@ -190,7 +190,7 @@ fn a_flipped_bit_of_an_empty_slot_is_listed_and_can_be_cleared() {
             let refused = pool.salvage_slot(9, &MapOptions::new(), |_, _| ()).unwrap_err();
             assert!(matches!(refused, Error::Damaged(_)), "{refused}");
             pool.drop_slot(9, &MapOptions::new()).unwrap();
-            assert!(pool.check().unwrap().is_sound());
+            assert!(pool.check().unwrap().is_consistent());
             pool.map("new").unwrap();
         });
     }
@@ -212,7 +212,7 @@ fn a_damaged_map_is_dropped_by_its_slot() {
             pool.drop_slot(SLOT, &as_created).unwrap();
             assert_eq!(pool.maps().unwrap().len(), 2);
             let report = pool.check().unwrap();
-            assert!(report.is_sound(), "{report:?}");
+            assert!(report.is_consistent(), "{report:?}");
             assert!(pool.map("main").unwrap().is_empty().unwrap());
         });
     }
@@ -232,7 +232,7 @@ fn of_kind(kind: &str) -> MapOptions {
     if kind == "wbtree" { options.set("records", "variable") } else { options }
 }
 
-/// Inserts until the pool is full, from record `from` on; the first that is refused.
+/// Inserts records, from record `from` on, until the pool is full; the first refused record.
 fn fill(map: &Map, from: u64, bytes: usize) -> u64 {
     let refused = |number: &u64| match map.insert(&number.to_be_bytes(), &vec![7; bytes]) {
         Err(Error::PoolFull { .. }) => true,
@@ -244,7 +244,7 @@ fn fill(map: &Map, from: u64, bytes: usize) -> u64 {
     (from..).find(refused).unwrap()
 }
 
-/// Fills a map to the brim, by inserts alone, or by overwriting and removing, too.
+/// Fills a pool with one map, by inserts alone, or also by overwriting and removing.
 fn fill_in_some_way(map: &Map, way: u64, bytes: usize) -> u64 {
     let last = fill(map, 0, bytes);
     for number in (0..last).step_by(17).filter(|_| way > 0) {
@@ -270,7 +270,7 @@ fn a_full_pool_drops_a_map_of_each_kind_and_has_its_room() {
             drop(map);
             pool.drop_map("main").expect(&place);
             let report = pool.check().unwrap();
-            assert!(report.is_sound(), "{place}: {report:?}");
+            assert!(report.is_consistent(), "{place}: {report:?}");
             assert_eq!(report.used_blocks, before, "{place}");
             assert_eq!(kept.get(b"12345678").unwrap().as_deref(), Some(&b"value of"[..]));
             let map = pool.map_with("main", &of_kind(kind)).expect(&place);
@@ -298,7 +298,7 @@ fn a_bztree_that_was_emptied_in_a_full_pool_is_dropped() {
     drop(map);
     pool.drop_map("main").unwrap();
     let report = pool.check().unwrap();
-    assert!(report.is_sound() && report.used_blocks == 0, "{report:?}");
+    assert!(report.is_consistent() && report.used_blocks == 0, "{report:?}");
 }
 
 /// A closed pool whose map `main` is out of the catalog, with all its blocks, beside another map.
@@ -323,20 +323,23 @@ fn a_map_whose_drop_was_cut_short_is_freed_after_the_next_opening() {
         with_a_dropped_map(&path, kind);
         let salvaged = Pool::open(&path, &options().salvage(true)).unwrap();
         assert_eq!(salvaged.maps().unwrap().len(), 1, "the name is free");
-        assert!(salvaged.check().unwrap().is_sound());
+        assert!(salvaged.check().unwrap().is_consistent());
         drop(salvaged);
-        // Closing stops what the opening has begun, and the next opening goes on.
+        // Closing stops the thread that the opening started, and the next opening continues.
         for _ in 0..3 {
             Pool::open(&path, &options()).unwrap().close().unwrap();
         }
         let pool = Pool::open(&path, &options()).unwrap();
-        // In a pool that was full, whether it is all free yet or not.
+        // The pool was full, and the thread may not have freed everything yet.
         let main = pool.map_with("main", &of_kind(kind)).unwrap();
         assert!(main.is_empty().unwrap());
         drop(main);
         pool.drop_map("main").unwrap();
         let report = pool.check().unwrap();
-        assert!(report.is_sound() && report.maps == 1 && report.used_blocks < 10, "{report:?}");
+        assert!(
+            report.is_consistent() && report.maps == 1 && report.used_blocks < 10,
+            "{report:?}"
+        );
         assert_eq!(pool.map("kept").unwrap().get(b"key").unwrap().unwrap(), b"kept");
     }
 }
@@ -364,5 +367,5 @@ fn maps_are_dropped_by_several_threads_at_once() {
         }
     });
     let report = pool.check().unwrap();
-    assert!(report.is_sound() && report.records == 9 + 2_000, "{report:?}");
+    assert!(report.is_consistent() && report.records == 9 + 2_000, "{report:?}");
 }

@@ -113,7 +113,7 @@ fn a_pool_that_is_cut_off_or_damaged_is_refused() {
     }
 }
 
-/// Each of them has used the map, and idles; a few are inside calls at once.
+/// Each thread has used the map, and idles. A few threads are inside calls at once.
 #[test]
 fn many_more_threads_read_and_write_than_a_table_of_participants_has_room_for_at_first() {
     let pool = volatile();
@@ -128,10 +128,10 @@ fn many_more_threads_read_and_write_than_a_table_of_participants_has_room_for_at
                 let other = (number + 200) % 400;
                 let read = map.get(&other.to_be_bytes());
                 let written = map.upsert(&number.to_be_bytes(), b"again");
-                // A thread that fails before the others have come here would leave them waiting.
+                // If this thread failed before the others got here, they would wait for it.
                 checked.wait();
                 first.unwrap();
-                // The other may have written again by then.
+                // The other thread may have written again.
                 let read = read.unwrap().unwrap();
                 assert!(read == b"value" || read == b"again", "{read:?}");
                 written.unwrap();
@@ -143,7 +143,7 @@ fn many_more_threads_read_and_write_than_a_table_of_participants_has_room_for_at
     assert_eq!(map.len().unwrap(), 400);
     let stat = pool.stat().unwrap();
     assert!(stat.participants.slots <= 512, "{:?}", stat.participants);
-    assert!(pool.check().unwrap().is_sound());
+    assert!(pool.check().unwrap().is_consistent());
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn a_domain_is_told_by_its_name() {
     assert!(unknown.to_string().contains("auto or volatile or process"), "{unknown}");
 }
 
-/// A pool with a sound map, and one of a kind that there is not.
+/// A pool with an undamaged map, and a map of an unknown kind.
 fn with_an_unknown_kind(path: &std::path::Path) {
     use pando_pmem::catalog::MapHeader;
     let pool = Pool::create(path, &PoolOptions::new()).unwrap();
@@ -281,7 +281,7 @@ fn names_and_options_are_checked() {
     }
     let other = pool.map_with("main", &MapOptions::new().index("oak")).unwrap_err();
     assert!(matches!(other, Error::MapIndexDiffers { found: "bztree", .. }), "{other}");
-    assert_eq!(pool.maps().unwrap().len(), 1, "what was refused left nothing behind");
+    assert_eq!(pool.maps().unwrap().len(), 1, "a refused call left nothing behind");
 }
 
 #[test]
@@ -349,7 +349,7 @@ fn a_pool_tells_what_it_is() {
     assert_eq!(stat.maps[0].name, "main");
     assert_eq!(stat.maps[0].figures.as_ref().unwrap().records, 1);
     let report = pool.check().unwrap();
-    assert!(report.is_sound(), "{report:?}");
+    assert!(report.is_consistent(), "{report:?}");
     assert_eq!((report.maps, report.gravest()), (1, None));
 }
 
@@ -366,7 +366,7 @@ fn a_typed_map_meets_foreign_keys_with_an_error() {
     assert!(outcomes.iter().any(|outcome| matches!(outcome, Err(Error::Key(_)))));
 }
 
-/// Zeroes every `step`-th page of a closed pool's file behind its head, from page `from` on.
+/// Zeroes every `step`-th page of a closed pool's file, from page `from` on.
 fn zero_pages(path: &std::path::Path, from: usize, step: usize) {
     let mut content = std::fs::read(path).unwrap();
     let pages = content.len() / 4096;
@@ -406,8 +406,8 @@ fn what_can_be_read_of_a_damaged_pool_is_copied_out_and_nothing_else() {
         let genuine = |found: &Vec<u8>| (1..=30_000).any(|number| key(number) == *found);
         assert!(copied.iter().step_by(101).all(genuine));
         assert!(copied.iter().all(|key| key.starts_with(b"key ")), "none was invented");
-        assert_eq!(report.is_sound(), copied.len() == 30_000, "{} copied", copied.len());
-        assert!(!torn.check().unwrap().is_sound() || report.is_sound());
+        assert_eq!(report.is_consistent(), copied.len() == 30_000, "{} copied", copied.len());
+        assert!(!torn.check().unwrap().is_consistent() || report.is_consistent());
         lost += 30_000 - copied.len();
         kept += copied.len();
     }
@@ -432,8 +432,8 @@ fn a_pool_of_an_earlier_version_is_refused_with_the_commands_that_copy_it() {
     assert!(std::fs::read(&path).unwrap() == old, "the old pool was changed");
 }
 
-/// One thread replaces and removes values that fill the pool, and then does nothing; another writes
-/// as large ones.
+/// One thread replaces and removes values that fill the pool, and then idles. Another thread writes
+/// values of the same size.
 #[test]
 fn what_an_idle_thread_has_replaced_serves_others_in_each_kind() {
     let value = vec![7; 10 << 20];

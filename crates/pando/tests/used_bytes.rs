@@ -1,5 +1,5 @@
-//! `Pool::used_bytes` follows what is allocated and given back, and finds it again when a pool is
-//! opened.
+//! `Pool::used_bytes` follows the allocated and freed blocks, and finds the figure again when a
+//! pool is opened.
 
 use pando::{Map, Pool, PoolOptions};
 
@@ -7,7 +7,7 @@ fn exact(pool: &Pool) -> u64 {
     pool.stat().expect("it does").allocator.used_bytes
 }
 
-/// Asked until it has looked at all.
+/// Calls it until it has read the whole pool.
 fn settled(pool: &Pool) -> u64 {
     (0..pool.size_bytes() >> 20).for_each(|_| {
         let _ = pool.used_bytes();

@@ -1,4 +1,4 @@
-//! What a pool and its maps tell, as reports of the public API.
+//! The figures and problems of a pool and its maps, as reports of the public API.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use crate::report::{
     ProblemClass, Promise, RecoveryStat,
 };
 
-/// What a pool lies on and promises.
+/// The medium of a pool and its guarantee.
 pub(super) fn promise<D: Domain>(pool: &Pool<D>) -> Promise {
     Promise {
         domain: D::KIND.name(),
@@ -60,7 +60,7 @@ pub(super) fn pool_stat<D: Domain>(
     })
 }
 
-/// The kind of a map of which that is no longer known.
+/// The name of the kind of a map whose kind is no longer known.
 pub(super) const UNKNOWN_INDEX: &str = "unknown";
 
 /// The figures of a map.
@@ -91,7 +91,7 @@ pub(super) fn map_stat(
     }
 }
 
-/// A map that could not be walked.
+/// The report of a map that could not be walked.
 pub(super) fn map_passed_over(
     entry: &MapEntry,
     name: &str,
@@ -127,17 +127,17 @@ fn class_of(class: maps::ProblemClass) -> ProblemClass {
     }
 }
 
-/// A check in progress: what has been reached so far, and what is wrong.
+/// A check in progress: the blocks that were reached so far, and the problems.
 #[derive(Default)]
 pub(super) struct Check {
     report: CheckReport,
     reached: Vec<Block>,
-    /// A map was passed over: its blocks, which nobody knows, would look like leaks.
+    /// A map was skipped. Its blocks are not known, and would look like leaks.
     has_passed_over: bool,
 }
 
 impl Check {
-    /// Adds what the walk of a map has found.
+    /// Adds the findings of the walk of a map.
     pub(super) fn map(&mut self, entry: &MapEntry, name: &str, audit: Audit) {
         self.report.maps += 1;
         self.report.records += audit.stat.records;
@@ -150,10 +150,10 @@ impl Check {
         self.reached.extend(audit.blocks);
     }
 
-    /// A map cannot be walked: of a kind that is not known, or damaged where it begins.
+    /// A map cannot be walked: its kind is not known, or its first block is damaged.
     pub(super) fn map_passed_over(&mut self, entry: &MapEntry, name: &str, reason: &Error) {
         self.has_passed_over = true;
-        let message = format!("passed over, and so leaks were not looked for: {reason}");
+        let message = format!("skipped, so that leaks were not looked for: {reason}");
         self.problem(ProblemClass::Unreadable, Some(name), message);
         self.reached.push(Block { off: entry.header_off, bytes: HEADER_BYTES });
     }
@@ -161,19 +161,19 @@ impl Check {
     /// One of the two copies of a map's header is damaged.
     pub(super) fn damaged_copy(&mut self, entry: &MapEntry, name: &str) {
         let message = format!(
-            "one copy of its header, in the block at {:#x}, is damaged, and the other serves: copy the records into a new \
-             map and drop this one",
+            "one copy of its header, in the block at {:#x}, is damaged, and the other one is used: copy the records into a \
+             new map and drop this one",
             entry.header_off
         );
         self.problem(ProblemClass::HeaderCopy, Some(name), message);
     }
 
-    /// A slot of the catalog is damaged, or both copies of the header that it leads to.
+    /// A slot of the catalog is damaged, or both copies of the header that it points to.
     pub(super) fn damaged_map(&mut self, entry: &MapEntry, damage: &Damage) {
         self.has_passed_over = true;
         let slot = entry.slot;
         let message = format!(
-            "the map in the catalog's slot {slot} is damaged, and so leaks were not looked for: {damage}; copy its records \
+            "the map in the catalog's slot {slot} is damaged, so that leaks were not looked for: {damage}; copy its records \
              out by `pando --salvage dump --slot {slot}`, then `pando drop --slot {slot}`"
         );
         self.problem(ProblemClass::Unreadable, None, message);
@@ -197,12 +197,12 @@ impl Check {
         self.reached.push(Block { off: entry.header_off, bytes: HEADER_BYTES });
     }
 
-    /// What the maps alone have shown.
+    /// The report on the maps alone, without the allocator.
     pub(super) fn of_maps_alone(self) -> CheckReport {
         CheckReport { reached_blocks: self.reached.len() as u64, ..self.report }
     }
 
-    /// Compares what was reached with what is allocated.
+    /// Compares the reached blocks with the allocated ones.
     pub(super) fn finish<D: Domain>(mut self, pool: &Pool<D>) -> pando_pmem::Result<CheckReport> {
         let mut reached = std::mem::take(&mut self.reached);
         reached.extend(pool.segment_spans());
@@ -216,7 +216,7 @@ impl Check {
         pool.visit_active(&mut |active| {
             self.report.used_blocks += 1;
             if pool.would_give_out(active.off) {
-                let message = format!("the block at {:#x} is in use and not taken", active.off);
+                let message = format!("the block at {:#x} is in use and marked as free", active.off);
                 self.problem(ProblemClass::ReachableButFree, None, message);
             }
             while let Some(block) = next.next_if(|block| block.off < active.off) {
@@ -229,7 +229,7 @@ impl Check {
                 _ if self.has_passed_over => {}
                 _ => {
                     let Block { off, bytes } = active;
-                    let message = format!("nothing reaches the block of {bytes} bytes at {off:#x}");
+                    let message = format!("the block of {bytes} bytes at {off:#x} is allocated and not reached: a leak");
                     self.problem(ProblemClass::Leaked, None, message);
                 }
             }

@@ -1,4 +1,4 @@
-//! The kinds of index that a map can be, and what is done with a map of any of them.
+//! The kinds of index, and the operations on a map of any kind.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -27,13 +27,13 @@ pub(super) trait Kind<D: Domain> {
     /// Its name.
     fn name(&self) -> &'static str;
 
-    /// What it is, in a line.
+    /// A description in one line.
     fn what(&self) -> &'static str;
 
-    /// What a user may set of it.
+    /// Its options.
     fn options(&self) -> &'static [OptionSpec];
 
-    /// Creates the map `name`, unless there is one of that name.
+    /// Creates the map `name`, unless it exists.
     fn create(
         &self,
         catalog: &Arc<Catalog<D>>,
@@ -48,7 +48,7 @@ pub(super) trait Kind<D: Domain> {
         entry: &MapEntry,
     ) -> Result<Arc<dyn RangeIndex>, MapError>;
 
-    /// Walks a map, and lends the records of what is sound of it.
+    /// Walks a map, and lends the records of its undamaged parts.
     fn walk(
         &self,
         catalog: &Arc<Catalog<D>>,
@@ -56,7 +56,7 @@ pub(super) trait Kind<D: Domain> {
         visit: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<Audit, Error>;
 
-    /// How its dropped maps are freed.
+    /// The rule by which its dropped maps are freed.
     fn known(&self) -> KnownKind<D>;
 }
 
@@ -73,13 +73,13 @@ pub(super) fn kinds<D: Domain>() -> &'static [&'static dyn Kind<D>] {
     ]
 }
 
-/// What the kinds are called, which does not depend on the domain.
+/// The name, the description and the options of each kind. They do not depend on the domain.
 pub(crate) fn described()
 -> impl Iterator<Item = (&'static str, &'static str, &'static [OptionSpec])> {
     kinds::<Volatile>().iter().map(|kind| (kind.name(), kind.what(), kind.options()))
 }
 
-/// The kind called `name`; the default one if it is not named.
+/// The kind called `name`; the default kind if there is no name.
 pub(super) fn kind_called<D: Domain>(name: Option<&str>) -> Result<&'static dyn Kind<D>, Error> {
     let all = kinds::<D>();
     let named = |kind: &&&dyn Kind<D>| name.is_none_or(|name| kind.name() == name);
@@ -90,7 +90,7 @@ pub(super) fn kind_called<D: Domain>(name: Option<&str>) -> Result<&'static dyn 
     })
 }
 
-/// The kind of the map that `header` is of.
+/// The kind of the map with this header.
 pub(super) fn kind_of<D: Domain>(header: &MapHeader) -> Result<&'static dyn Kind<D>, Error> {
     let known = kinds::<D>().iter().find(|kind| kind.number() == header.kind);
     known
@@ -98,7 +98,7 @@ pub(super) fn kind_of<D: Domain>(header: &MapHeader) -> Result<&'static dyn Kind
         .ok_or_else(|| Error::UnknownIndex { name: header.name.clone(), number: header.kind })
 }
 
-/// The answer of the index of `entry`.
+/// The public form of an error of the index of `entry`.
 fn of_index(entry: &MapEntry, error: pando_index::Error) -> Error {
     Error::of_index(entry.header.as_ref().map_or("", |header| &header.name), error)
 }

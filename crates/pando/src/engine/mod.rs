@@ -1,8 +1,8 @@
-//! The seam between the public API and what stands below it.
+//! The interface between the public API and the layers below it.
 //!
 //! An [`Engine`] is one open pool of some persistence domain. The public API checks options and
-//! names, hands out handles and knows which maps are in use; an engine finds, creates, opens and
-//! drops maps and reports on them. Records go through [`RangeIndex`] alone.
+//! names, returns handles, and knows which maps are in use. An engine finds, creates, opens and
+//! drops maps, and reports on them. Records are read and written only through [`RangeIndex`].
 
 mod audit;
 mod kinds;
@@ -22,26 +22,26 @@ pub(crate) trait Engine: Send + Sync {
     /// Longest name of a map in bytes.
     fn max_map_name_bytes(&self) -> usize;
 
-    /// The kind of the map `name` and what it was created with, or none if there is no such map.
+    /// The kind of the map `name` and its options, or none if there is no such map.
     fn map_options(&self, name: &str) -> Result<Option<(&'static str, OptionValues)>, Error>;
 
-    /// Creates the map `name`, which is not there; what `options` leaves out takes its default.
+    /// Creates the map `name`, which does not exist. Options that are not set take their defaults.
     fn create_map(&self, name: &str, options: &MapOptions) -> Result<(), Error>;
 
-    /// Opens the map `name`, which is there. Called again only when the former index is gone.
+    /// Opens the map `name`, which exists. Called again only after the former index was dropped.
     fn open_map(&self, name: &str) -> Result<Arc<dyn RangeIndex>, Error>;
 
     /// The maps, in any order.
     fn maps(&self) -> Result<Vec<MapInfo>, Error>;
 
-    /// Takes the map `name` out of the catalog, which is there and of which no index is open.
+    /// Takes the map `name` out of the catalog. It exists, and no index of it is open.
     fn unlist_map(&self, name: &str) -> Result<(), Error>;
 
-    /// Frees what is left of maps that are out of the catalog; whether there were any. Any number
-    /// of threads may call it.
+    /// Frees the blocks of maps that are out of the catalog; whether there were any. Any number of
+    /// threads may call it.
     fn free_dropped(&self) -> Result<bool, Error>;
 
-    /// What the pool lies on and promises, without its figures.
+    /// The medium and its guarantee, without figures.
     fn promise(&self) -> Promise;
 
     /// The pool's figures.
@@ -50,34 +50,34 @@ pub(crate) trait Engine: Send + Sync {
     /// Bytes in blocks that are allocated, nearly.
     fn used_bytes(&self) -> u64;
 
-    /// Present size in bytes, and up to which the pool may grow.
+    /// The present size and the largest size, in bytes.
     fn size_and_max_bytes(&self) -> (u64, u64);
 
-    /// Bytes that the pool takes of its file system, or of memory.
+    /// Bytes that the pool takes on its file system, or in memory.
     fn occupied_bytes(&self) -> Result<u64, Error>;
 
-    /// Returns at most so much room that is not used to the system; how many bytes.
+    /// Returns at most `max_bytes` of unused room to the system; how many bytes.
     fn release_unused(&self, max_bytes: u64) -> Result<u64, Error>;
 
     /// Walks all maps against the allocator.
     fn check(&self) -> Result<CheckReport, Error>;
 
-    /// Walks the map `name`, which is there, and lends the records of what is sound of it.
+    /// Walks the map `name`, which exists, and lends the records of its undamaged parts.
     fn salvage(
         &self,
         name: &str,
         visit: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<CheckReport, Error>;
 
-    /// The name of the map in the catalog's slot `slot`; none if that is no longer known.
+    /// The name of the map in the catalog's slot `slot`; none if it is no longer known.
     fn name_in_slot(&self, slot: u64) -> Result<Option<String>, Error>;
 
-    /// Takes the map in the slot `slot` out of the catalog, of which no index is open; a damaged
-    /// one is taken for what `options` say. A slot that leads to no map is emptied.
+    /// Takes the map in the slot `slot` out of the catalog. No index of it is open. For a damaged
+    /// map `options` give its index and options. A slot that points to no map is emptied.
     fn unlist_slot(&self, slot: u64, options: &MapOptions) -> Result<(), Error>;
 
-    /// As [`salvage`](Self::salvage), of the map in the catalog's slot `slot`; a damaged one is
-    /// taken for what `options` say.
+    /// As [`salvage`](Self::salvage), for the map in the catalog's slot `slot`. For a damaged map
+    /// `options` give its index and options.
     fn salvage_slot(
         &self,
         slot: u64,
@@ -85,10 +85,10 @@ pub(crate) trait Engine: Send + Sync {
         visit: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<CheckReport, Error>;
 
-    /// Returns all room that is not used, cuts the file, and closes cleanly.
+    /// Returns all unused room, cuts the file, and closes cleanly.
     fn compact(self: Box<Self>) -> Result<Compacted, Error>;
 
-    /// Closes cleanly. Dropping an engine closes it too, without a word about what went wrong.
+    /// Closes cleanly. Dropping an engine closes it too, but reports no errors.
     fn close(self: Box<Self>) -> Result<(), Error>;
 }
 

@@ -21,14 +21,14 @@ use super::{Engine, audit};
 use crate::report::{CheckReport, Compacted, MapInfo, PoolStat, Promise, RecoveryStat};
 use crate::{DomainChoice, Error, MapOptions, PoolOptions};
 
-/// Calls the function in the domain that is known at run time only.
+/// Calls the function in the domain that is known only at run time.
 macro_rules! in_domain {
     ($domain:expr, $start:ident($($argument:expr),*)) => {
         match $domain {
             DomainKind::Volatile => $start::<Volatile>($($argument),*),
             DomainKind::Process => $start::<Process>($($argument),*),
             DomainKind::Eadr => $start::<Eadr>($($argument),*),
-            // What counts is for experiments: no choice and no medium leads to it.
+            // `Counting` is for experiments: no choice and no medium selects it.
             DomainKind::Adr | DomainKind::Counting => $start::<Adr>($($argument),*),
         }
     };
@@ -37,7 +37,7 @@ macro_rules! in_domain {
 /// Creates a pool in a new file.
 pub(crate) fn create(path: &Path, options: &PoolOptions) -> Result<Box<dyn Engine>, Error> {
     let refused = |error| match Error::of_pool(error) {
-        // It is not the pool that was missing.
+        // The folder is missing, not the pool.
         Error::Io { cause, .. } if cause.kind() == NotFound && !is_in_a_folder(path) => {
             Error::FolderNotFound { path: folder_of(path).to_owned() }
         }
@@ -45,7 +45,7 @@ pub(crate) fn create(path: &Path, options: &PoolOptions) -> Result<Box<dyn Engin
     };
     let create_options = create_options(options);
     let Some(domain) = named(options.domain) else {
-        // What the file will lie on is known when it is there. `Adr` is right on any medium.
+        // The medium is known only when the file exists. `Adr` is correct on any medium.
         let pool = pando_pmem::Pool::<Adr>::create(path, &create_options).map_err(refused)?;
         let domain = pool.medium().domain();
         drop(pool);
@@ -65,7 +65,7 @@ pub(crate) fn create(path: &Path, options: &PoolOptions) -> Result<Box<dyn Engin
 pub(crate) fn open(path: &Path, options: &PoolOptions) -> Result<Box<dyn Engine>, Error> {
     let domain = match named(options.domain) {
         Some(domain) => domain,
-        // A file that cannot be looked at is refused with the reason by what opens it.
+        // If the file cannot be opened here, `open_in` refuses it with the reason.
         None => OpenOptions::new()
             .read(true)
             .write(true)
@@ -84,7 +84,7 @@ fn open_in(
     let options = OpenPool { salvage: options.salvage, max_bytes: options.max_bytes };
     fn start<D: Domain>(path: &Path, options: &OpenPool) -> Result<Box<dyn Engine>, Error> {
         let refused = |error| match Error::of_pool(error) {
-            // A link that leads nowhere is there, and is told as what it is.
+            // A symbolic link without a target exists, so that its error is another one.
             Error::Io { path, cause, .. }
                 if cause.kind() == NotFound && path.symlink_metadata().is_err() =>
             {
@@ -134,14 +134,14 @@ fn named(choice: DomainChoice) -> Option<DomainKind> {
 fn create_options(options: &PoolOptions) -> CreateOptions {
     let default = CreateOptions::default();
     let max_bytes = options.max_bytes.unwrap_or(default.max_bytes);
-    // A pool that may not grow as far as pools begin by default begins with what it may have.
+    // The default first size may be more than the largest size.
     let initial_bytes = options.initial_bytes.unwrap_or(default.initial_bytes.min(max_bytes));
     CreateOptions { max_bytes, initial_bytes, ..default }
 }
 
 /// An open pool under the domain `D`.
 struct Pooled<D: Domain> {
-    // Before the pool, which it holds.
+    // Dropped before the catalog, whose pool it uses.
     resumed: Option<Resumed>,
     is_salvaged: bool,
     catalog: Arc<Catalog<D>>,
@@ -174,7 +174,7 @@ impl<D: Domain> Pooled<D> {
         Ok(self.catalog.maps(&self.pin()?))
     }
 
-    /// Walks a map: its kind, what it was created with, and what was found.
+    /// Walks a map: its kind, its options and the findings.
     fn audit(
         &self,
         entry: &MapEntry,
@@ -185,13 +185,13 @@ impl<D: Domain> Pooled<D> {
         Ok((kind.name(), options, kind.walk(&self.catalog, entry, &mut |_, _| ())?))
     }
 
-    /// The map `name`, which the caller knows to be there.
+    /// The map `name`. The caller knows that it exists.
     fn entry(&self, guard: &Guard<'_, D>, name: &str) -> Result<MapEntry, Error> {
         let found = self.catalog.find_map(guard, name).map_err(Error::of_map)?;
         found.ok_or_else(|| Error::MapNotFound { name: name.to_owned(), present: Vec::new() })
     }
 
-    /// The map in `slot`, with what `options` say if its header does not.
+    /// The map in `slot`. If its header is damaged, `options` give its index and options.
     fn entry_in_slot(&self, slot: u64, options: &MapOptions) -> Result<MapEntry, Error> {
         let guard = self.pin()?;
         let entry = self.catalog.map_in_slot(&guard, slot).map_err(Error::of_map)?;
@@ -206,10 +206,10 @@ impl<D: Domain> Pooled<D> {
         self.catalog.with_remains(&guard, entry, told).map_err(Error::of_map)
     }
 
-    /// Takes a map out of the catalog, whose blocks somebody frees afterwards.
+    /// Takes a map out of the catalog. `free_dropped` frees its blocks afterwards.
     fn unlist(&self, entry: &MapEntry) -> Result<(), Error> {
         let header = header_of(entry)?;
-        // What could not be freed is refused.
+        // A map that could not be freed is refused.
         options_of(kind_of::<D>(header)?, header)?;
         self.catalog.unlist_map(entry).map(drop).map_err(Error::of_map)
     }
@@ -227,24 +227,24 @@ impl<D: Domain> Pooled<D> {
     }
 }
 
-/// What the header of a map says, which is damaged otherwise.
+/// The header of a map, or an error if it is damaged.
 fn header_of(entry: &MapEntry) -> Result<&MapHeader, Error> {
     let damaged = |&damage| Error::of_map(MapError::Damaged { slot: entry.slot, damage });
     entry.header.as_ref().map_err(damaged)
 }
 
-/// The name of the kind of a map, or its number if it is not known.
+/// The name of the kind of a map, or its number if the kind is not known.
 fn kind_name<D: Domain>(header: &MapHeader) -> String {
     kind_of::<D>(header)
         .map_or_else(|_| format!("index {}", header.kind), |kind| kind.name().to_owned())
 }
 
-/// What a map was created with.
+/// The options of a map.
 fn options_of<D: Domain>(kind: &dyn Kind<D>, header: &MapHeader) -> Result<OptionValues, Error> {
     OptionValues::decode(kind.options(), header.options).map_err(|refused| {
         let what = format!(
-            "the map {:?} was created with what no {} has ({refused}): it is damaged, or of a \
-             newer version",
+            "the map {:?} has options that no {} has ({refused}): it is damaged, or a newer version \
+             created it",
             header.name,
             kind.name()
         );
@@ -321,7 +321,7 @@ impl<D: Domain> Engine for Pooled<D> {
             return Ok(());
         }
         let entry = self.entry_in_slot(slot, options)?;
-        // A kind that is not known is refused before anything is changed.
+        // An unknown kind is refused before anything is changed.
         kind_of::<D>(header_of(&entry)?)?;
         let entry = self.catalog.repair_map(&entry).map_err(Error::of_map)?;
         self.unlist(&entry)
@@ -428,7 +428,7 @@ impl<D: Domain> Engine for Pooled<D> {
 
     fn close(self: Box<Self>) -> Result<(), Error> {
         drop(self.resumed);
-        // Maps that are still open keep the pool open; it then closes with the last of them.
+        // Open maps keep the pool open. It closes when the last of them is dropped.
         match Arc::into_inner(self.catalog) {
             Some(catalog) => pando_pmem::Pool::close(catalog.into_pool()).map_err(Error::of_pool),
             None => Ok(()),

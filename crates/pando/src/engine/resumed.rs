@@ -1,11 +1,11 @@
-//! Maps that were dropped and not free when their pool was closed or killed: a thread frees them
-//! after the pool is opened.
+//! Maps that were dropped, but not yet freed when their pool was closed or killed. A thread frees
+//! them after the pool is opened.
 //!
-//! Opening looks at the catalog, in 1,024 loads, and starts the thread only if there is such a map,
-//! so it takes no longer than before. A thread, and not steps within later calls: a program that
-//! only reads, or none of whose calls needs room, gives the space back too, and no call of it takes
-//! longer by somebody else's map. Closing the pool stops the thread between two steps; the next
-//! opening goes on.
+//! Opening reads the catalog, in 1,024 loads, and starts the thread only if there is such a map. So
+//! opening takes no longer. The work is done by a thread, and not in steps of later calls, for two
+//! reasons. A program that only reads, or that needs no room, gives the space back too. And no call
+//! takes longer because of another map. Closing the pool stops the thread between two steps; the
+//! next opening continues.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,7 +21,7 @@ pub(super) struct Resumed {
 }
 
 impl Resumed {
-    /// Goes on with what is dropped, if anything is.
+    /// Starts the thread if there are dropped maps.
     pub fn begin<D: Domain>(catalog: &Arc<Catalog<D>>) -> Option<Self> {
         if !catalog.pool().has_dropped_maps() {
             return None;
@@ -29,21 +29,21 @@ impl Resumed {
         let is_enough = Arc::new(AtomicBool::new(false));
         let (catalog, asked) = (Arc::clone(catalog), Arc::clone(&is_enough));
         let free = move || {
-            // Relaxed: the flag says nothing of other memory. What could not be freed is freed by
-            // the next opening, or by who needs room.
+            // Relaxed: the flag orders no other memory. After an error the next opening frees the
+            // rest, or the next thread that needs room.
             let _ = catalog.free_dropped(&|| asked.load(Ordering::Relaxed));
         };
         let thread = Builder::new().name("pando-drop".to_owned()).spawn(free);
-        // Without a thread, who needs room frees them.
+        // If the thread cannot be started, the next thread that needs room frees them.
         thread.ok().map(|thread| Self { is_enough, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Waits until the thread has freed what it began with. Then no block is on its way from a
-    /// dropped map to the allocator, which a check would report as leaked.
+    /// Waits until the thread has ended. A check would report a block as leaked if the thread had
+    /// taken it from a dropped map and not yet freed it.
     pub fn wait(&self) {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(thread) = thread.take() {
-            // It panics only by a bug of ours, which was told.
+            // It panics only because of a bug, and the panic was reported.
             let _ = thread.join();
         }
     }

@@ -1,7 +1,7 @@
-//! Why bytes are not a key of the expected type.
+//! The error for bytes that are not a key of the expected type.
 
-/// Why a stored key is not one of the type that was asked for: the map holds keys of another
-/// type, and should be opened with that one.
+/// Why a stored key does not have the requested type. The map holds keys of another type; open it
+/// with that type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
@@ -10,24 +10,24 @@ pub enum KeyError {
     TooShort {
         /// The type that was being decoded.
         what: &'static str,
-        /// Bytes that it takes.
+        /// Bytes that the type needs.
         needed_bytes: usize,
         /// Bytes that were left.
         found_bytes: usize,
     },
-    /// Bytes are left behind the key.
-    #[error("{found_bytes} bytes are left behind the key; it is of a longer type")]
+    /// Bytes follow the key.
+    #[error("{found_bytes} bytes follow the key; it has a longer type")]
     TrailingBytes {
-        /// Bytes that are left.
+        /// Bytes after the key.
         found_bytes: usize,
     },
     /// The text is not UTF-8.
     #[error("the text is not UTF-8 from byte {valid_bytes} on; read it as Vec<u8>")]
     NotUtf8 {
-        /// Bytes before the first that is wrong.
+        /// Bytes before the first invalid one.
         valid_bytes: usize,
     },
-    /// A byte that tells variants apart has a value that none has.
+    /// The byte that selects a variant has an unknown value.
     #[error("the first byte of a {what} is {found:#04x}; allowed are 0x00 and 0x01")]
     UnknownTag {
         /// The type that was being decoded.

@@ -1,6 +1,6 @@
 //! Order-preserving encodings of keys.
 //!
-//! [`Key`] has the table of them, which is a promise about what is on the medium.
+//! [`Key`] has the table of the encodings. They are part of the format on the medium.
 
 mod element;
 mod error;
@@ -14,26 +14,26 @@ mod tests;
 
 pub use error::KeyError;
 
-/// Something that stands for a key of type `K`: `K` itself, a reference to it, or a borrowed
-/// form such as `str` for `String`.
+/// A form of a key of type `K`: `K` itself, a reference to it, or a borrowed form such as `str` for
+/// `String`.
 ///
-/// Whatever stands for a key has to encode to the same bytes as the key.
+/// Each form must encode to the same bytes as the key.
 pub trait AsKey<K: ?Sized> {
-    /// Appends the encoding that stands inside a tuple. It ends by itself: no encoding is a
-    /// proper prefix of another one of the same type.
+    /// Appends the encoding for use inside a tuple. It is self-delimiting: no encoding is a proper
+    /// prefix of another encoding of the same type.
     fn encode_element(&self, bytes: &mut Vec<u8>);
 
-    /// Appends the encoding that stands alone, as a whole key.
+    /// Appends the encoding for use as a whole key.
     fn encode(&self, bytes: &mut Vec<u8>) {
         self.encode_element(bytes);
     }
 }
 
-/// A type of keys: encoded in an order that is its own, and decoded again.
+/// A type of keys, with an encoding that keeps its order, and the decoding.
 ///
-/// A pool orders keys bytewise. The encodings make that the order of the Rust type: `a < b` exactly
-/// if the bytes of `a` come before those of `b`. They are part of what is on the medium, so they
-/// never change, and other programs (`pando get '\x00\x00\x00\x05'`) may rely on them:
+/// A pool orders keys bytewise. The encodings make this the order of the Rust type: `a < b` exactly
+/// if the bytes of `a` come before those of `b`. The encodings are part of the format on the
+/// medium, so they never change. Other programs (`pando get '\x00\x00\x00\x05'`) may rely on them:
 ///
 /// | type | as a whole key | inside a tuple or `Option` |
 /// | --- | --- | --- |
@@ -43,17 +43,17 @@ pub trait AsKey<K: ?Sized> {
 /// | `bool`, `char` | one byte, 0 or 1; four bytes, big-endian | the same |
 /// | `[u8; N]` | its bytes | the same |
 /// | `String`, `Vec<u8>` | its bytes | each 0x00 as 0x00 0xFF, then 0x00 0x00 |
-/// | tuples of 1 to 4 | their elements, one behind the other | the same |
+/// | tuples of 1 to 4 | their elements, one after the other | the same |
 /// | `Option` | 0x00, or 0x01 and the element | the same |
 ///
-/// `-0.0` and `0.0` are two keys, as `total_cmp` has them. Longer tuples are tuples in tuples:
+/// `-0.0` and `0.0` are two keys, as in `total_cmp`. Longer tuples are tuples in tuples:
 /// `(a, (b, c))` has the bytes of `(a, b, c)`.
 ///
-/// The pool does not know of which type a map's keys are: a map of `u64` opened as one of `i64` or,
-/// as far as the bytes are text, of `String` reads without an error. Only bytes that no key of the
-/// type has are one.
+/// The pool does not know the type of a map's keys. If a map of `u64` is opened with keys of `i64`,
+/// or of `String` and its bytes are text, it is read without an error. Only bytes that no key of
+/// the type has are an error.
 ///
-/// A type of one's own is encoded by handing its fields, as a tuple, to the encodings there are:
+/// To encode a type of your own, encode its fields as a tuple:
 ///
 /// ```
 /// use pando::{AsKey, Key, KeyError};
@@ -80,7 +80,7 @@ pub trait AsKey<K: ?Sized> {
 /// # Ok::<(), pando::Error>(())
 /// ```
 pub trait Key: Sized + AsKey<Self> {
-    /// Takes one element from the front of `bytes`.
+    /// Decodes one element at the start of `bytes`, and removes it from `bytes`.
     fn decode_element(bytes: &mut &[u8]) -> Result<Self, KeyError>;
 
     /// Decodes a whole key.
@@ -105,7 +105,7 @@ impl<K, Q: AsKey<K> + ?Sized> AsKey<K> for &Q {
     }
 }
 
-/// Takes `N` bytes from the front of `bytes` for a `what`.
+/// Removes `N` bytes from the start of `bytes`, for a `what`.
 fn take<const N: usize>(what: &'static str, bytes: &mut &[u8]) -> Result<[u8; N], KeyError> {
     match bytes.split_first_chunk::<N>() {
         Some((head, rest)) => {

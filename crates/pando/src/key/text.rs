@@ -1,8 +1,8 @@
 //! Strings and byte strings.
 //!
-//! Alone they are their own bytes, so that a typed map and a map of bytes see the same keys.
-//! Inside a tuple the end has to be found again and has to come before every byte that could
-//! follow: each 0x00 becomes 0x00 0xFF, and 0x00 0x00 ends the string.
+//! As a whole key they are their own bytes, so that a typed map and a map of bytes see the same
+//! keys. Inside a tuple the decoder must find the end, and the end must sort before every byte that
+//! could follow. So each 0x00 becomes 0x00 0xFF, and 0x00 0x00 ends the string.
 
 use super::{AsKey, Key, KeyError};
 
@@ -60,7 +60,7 @@ fn unescaped(bytes: &mut &[u8]) -> Result<Vec<u8>, KeyError> {
     }
 }
 
-/// Each `source` stands for a `key`: both are the same bytes.
+/// Each `source` is a form of a `key`: both have the same bytes.
 macro_rules! stands_for {
     ($($source:ty, $key:ty, [$($parameters:tt)*];)*) => {$(
         impl<$($parameters)*> AsKey<$key> for $source {

@@ -1,4 +1,4 @@
-//! Tuples: their elements one behind the other, each of which ends by itself.
+//! Tuples: their elements one after the other. Each element is self-delimiting.
 
 use super::{AsKey, Key, KeyError};
 

@@ -4,7 +4,7 @@ use pando_index::random::Random;
 
 use crate::images::Image;
 
-/// Numbers that follow from the kind and the number of a case.
+/// Random numbers with a seed from the kind and the number of a case.
 pub struct Choices(Random);
 
 impl Choices {
@@ -37,17 +37,17 @@ pub fn damaged(image: &Image, choices: &mut Choices) -> Vec<u8> {
     bytes
 }
 
-/// What stands there instead of `word`.
+/// The damaged form of `word`.
 fn other(word: u64, image: &Image, choices: &mut Choices) -> u64 {
     let low_bits = (1 << 48) - 1;
     match choices.below(10) {
         0..=3 => word ^ 1 << choices.below(64),
-        // What stands elsewhere.
+        // Another word of the pool.
         4 | 5 => {
             let off = *choices.pick(&image.metadata) as usize;
             u64::from_le_bytes(image.bytes[off..off + 8].try_into().expect("eight bytes"))
         }
-        // It leads elsewhere, and says the same of where it leads.
+        // Another target, with the other bits unchanged.
         6 => word & !low_bits | choices.below(image.bytes.len() as u64 + 65_536),
         7 => word & !low_bits | (*choices.pick(&image.live) & !63),
         8 => 0,

@@ -1,4 +1,4 @@
-//! Small sound pools of one kind of index, as bytes, and where their metadata is.
+//! Small undamaged pools of one kind of index, as bytes, with the places of their metadata.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -13,28 +13,28 @@ use pando_pmem::{OpenPool, Process};
 
 use crate::usage::Scratch;
 
-/// How far the pools may grow.
+/// Largest size of the pools.
 const MAX_BYTES: u64 = 2 << 20;
 /// Bytes from the start of a block that are taken to be its header.
 const HEADER_BYTES: u64 = 64;
 
-/// A sound pool.
+/// An undamaged pool.
 pub struct Image {
     pub bytes: Vec<u8>,
-    /// The keys that are there, in order.
+    /// The present keys, in order.
     pub keys: Vec<Vec<u8>>,
-    /// Offsets of words in blocks and tables that are in use, whatever they hold.
+    /// Offsets of all words in blocks and tables that are in use.
     pub live: Vec<u64>,
-    /// Those of them that lead or describe: tables, headers of slabs and blocks, words that name a
+    /// Offsets of the metadata among them: tables, headers of slabs and blocks, words that name a
     /// block.
     pub metadata: Vec<u64>,
-    /// Offset of the map's slot in the catalog, and what it holds once the map is dropped.
+    /// Offset of the map's slot in the catalog, and its word after the map is dropped.
     pub slot_off: u64,
     pub dropped_word: u64,
 }
 
-/// The pools of a kind: small records, all alike; records of mixed lengths; what much change
-/// leaves.
+/// The pools of a kind: with small records of one length, with records of mixed lengths, and after
+/// many changes.
 pub fn build(kind: &str) -> Vec<Image> {
     [alike, mixed, changed]
         .into_iter()
@@ -83,7 +83,7 @@ fn image(kind: &str, shape: usize, fill: fn(&Map)) -> Image {
     let keys = scan.map(|record| record.expect("a record").0).collect();
     drop(map);
     let report = pool.check().expect("checks");
-    assert!(report.is_sound(), "{:?}", report.problems);
+    assert!(report.is_consistent(), "{:?}", report.problems);
     pool.close().expect("closes");
     let bytes = std::fs::read(&scratch.path).expect("reads");
     let (live, metadata) = places(&scratch, &bytes);
@@ -158,7 +158,7 @@ fn places(scratch: &Scratch, bytes: &[u8]) -> (Vec<u64>, Vec<u64>) {
     metadata.extend(words(CATALOG_OFF, CATALOG_SLOTS as u64 * 8).filter(|&off| word(off) != 0));
     metadata.extend(words(DESCRIPTORS_OFF, 512));
     metadata.extend(words(CHUNK_TABLE_OFF, frontier * 8));
-    // What leads into the header of a slab leads nowhere, and so does what a span has there.
+    // The first 192 bytes of each chunk. In a slab they are its header.
     for chunk in 0..frontier {
         metadata.extend(words(geometry.chunk_off(chunk), 192).filter(|&off| word(off) != 0));
     }
@@ -167,7 +167,7 @@ fn places(scratch: &Scratch, bytes: &[u8]) -> (Vec<u64>, Vec<u64>) {
     let starts: HashSet<u64> = blocks.iter().map(|block| block.off).collect();
     let low_bits = (1 << 48) - 1;
     for block in &blocks {
-        // Behind a page there is nothing but a value.
+        // Behind the first page a block has only bytes of a value.
         let bytes = block.bytes.min(4096);
         live.extend(words(block.off, bytes));
         let leads =

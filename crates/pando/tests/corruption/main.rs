@@ -1,21 +1,21 @@
-//! Pools damaged at random, and used as if nothing had happened.
+//! Pools that are damaged at random, and then used.
 //!
 //! For each kind of index some small pools are built (`images.rs`). A case copies one of them,
 //! damages one to three words of the copy, half of them in metadata that is in use (`damage.rs`),
-//! opens it and does with it all that the library can do (`usage.rs`). Errors are as good as
-//! answers. A panic, a signal and an operation that does not end are failures, and so is a scan
-//! whose keys do not ascend.
+//! opens it and calls every operation of the library (`usage.rs`). An error is as good as an
+//! answer. Failures are a panic, a signal, an operation that does not end, and a scan whose keys do
+//! not ascend.
 //!
-//! Cases run in a child process, so that the parent sees a signal, and a case that does not end is
-//! killed. The child says which case it begins and how it ended; if it dies, the parent starts
-//! another behind that case. Everything follows from the kind and the number of the case. A failure
-//! is repeated by
+//! Cases run in a child process, so that the parent sees a signal and can kill a case that does not
+//! end. The child prints which case it begins and how it ended. If the child dies, the parent
+//! starts another one with the next case. A case is determined by the kind and its number. To
+//! repeat a failure:
 //!
 //! ```text
 //! PANDO_CORRUPTION=bztree:17 cargo test -p pando --test corruption -- one_case --nocapture
 //! ```
 //!
-//! What no check finds is in `docs/verify.md`: records carry no checksum.
+//! `docs/verify.md` lists the damage that no check finds: records carry no checksum.
 
 mod damage;
 mod images;
@@ -34,12 +34,13 @@ use images::Image;
 
 /// Cases of each kind.
 const CASES: u64 = 2_000;
-/// Further cases of each kind, in the test that takes longer.
+/// Further cases of each kind, in the longer test.
 const MORE_CASES: u64 = 40_000;
-/// A case takes some milliseconds. The bounds of the indexes end what goes in circles; this ends
-/// what they miss.
+/// A case takes some milliseconds. The limits of steps in the indexes end most endless loops; this
+/// limit ends the others.
 const LONGEST_CASE: Duration = Duration::from_secs(60);
-/// Says to a child what it is to do: the kind, the first case, and the case before which it ends.
+/// The variable with the work of a child: the kind, the first case, and the case before which it
+/// ends.
 const ORDER: &str = "PANDO_CORRUPTION_ORDER";
 /// Names one case to be run in this process.
 const ONE: &str = "PANDO_CORRUPTION";
@@ -49,9 +50,9 @@ const ONE: &str = "PANDO_CORRUPTION";
 enum Outcome {
     /// An error or a report named the damage.
     Detected,
-    /// Nothing said anything: the damage hit what nobody looked at, or a record's bytes.
+    /// No error: the damage hit bytes that no operation read, or a record's bytes.
     Unseen,
-    /// What must not be.
+    /// A failure.
     Failed(String),
 }
 
@@ -74,7 +75,7 @@ fn run(images: &[Image], kind: &str, case: u64) -> Outcome {
     }
 }
 
-/// The child's work; without an order there is none.
+/// The child's work. Without the variable there is none.
 #[test]
 fn child() {
     let Ok(order) = std::env::var(ORDER) else { return };
@@ -92,7 +93,7 @@ fn child() {
     }
 }
 
-/// The one case that the variable names; without it there is none.
+/// The one case that the variable names. Without the variable there is none.
 #[test]
 fn one_case() {
     let Ok(named) = std::env::var(ONE) else { return };
@@ -102,7 +103,7 @@ fn one_case() {
     assert!(!matches!(outcome, Outcome::Failed(_)));
 }
 
-/// What the children have said.
+/// The reports of the children.
 #[derive(Default)]
 struct Tally {
     detected: u64,
@@ -120,7 +121,7 @@ fn start_child(kind: &str, cases: &Range<u64>) -> Child {
         .expect("a child")
 }
 
-/// Runs a child until it is through, or has died; the first case that is left.
+/// Runs a child until it is done, or has died; the first case that is left.
 fn supervise(kind: &str, cases: Range<u64>, tally: &mut Tally) -> u64 {
     let mut child = start_child(kind, &cases);
     let output = child.stdout.take().expect("is piped");
@@ -167,8 +168,8 @@ fn supervise(kind: &str, cases: Range<u64>, tally: &mut Tally) -> u64 {
     cases.end
 }
 
-/// Runs cases of a kind. Of 1,000 at least `least` are to be detected. Whether all is as it should
-/// be.
+/// Runs cases of a kind. At least `least` of 1,000 cases must be detected. Whether all tests
+/// passed.
 fn check(kind: &str, cases: Range<u64>, least: u64) -> bool {
     let mut tally = Tally::default();
     let mut next = cases.start;
@@ -182,12 +183,12 @@ fn check(kind: &str, cases: Range<u64>, least: u64) -> bool {
     }
     let least = least * (cases.end - cases.start) / 1_000;
     if detected < least {
-        println!("{kind}: {least} cases were to be detected");
+        println!("{kind}: at least {least} cases must be detected");
     }
     failed.is_empty() && detected >= least
 }
 
-/// The kinds, and of how many of 1,000 cases the damage is named at least.
+/// The kinds, and the least number of cases in 1,000 whose damage must be detected.
 const KINDS: [(&str, u64); 5] =
     [("bztree", 450), ("nbtree", 390), ("wbtree", 490), ("skiplist", 650), ("bwtree", 460)];
 

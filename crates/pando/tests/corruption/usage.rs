@@ -1,4 +1,4 @@
-//! All that can be done with a pool.
+//! Every operation on a pool.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use pando::{DomainChoice, Error, KeyRange, Map, Order, Pool, PoolOptions};
 use crate::damage::Choices;
 use crate::images::Image;
 
-/// A file in memory, where the machine has such a folder.
+/// A file in memory, if the machine has such a folder.
 pub struct Scratch {
     _folder: tempfile::TempDir,
     pub path: PathBuf,
@@ -23,7 +23,7 @@ impl Scratch {
     }
 }
 
-/// Writes `bytes` to a new file; pages of zeros are left out.
+/// Writes `bytes` to a new file. Pages of zeros become holes.
 fn write(bytes: &[u8], path: &Path) {
     use std::os::unix::fs::FileExt;
     let file = std::fs::File::create_new(path).expect("creates");
@@ -40,7 +40,7 @@ fn write(bytes: &[u8], path: &Path) {
 struct Seen(bool);
 
 impl Seen {
-    /// Takes note of an error, if there is one.
+    /// Notes an error, if there is one.
     fn note<T>(&mut self, result: Result<T, Error>) -> Option<T> {
         match result {
             Ok(value) => Some(value),
@@ -55,8 +55,8 @@ impl Seen {
     }
 }
 
-/// Opens a pool with the content `bytes` and uses it; whether anything named damage. An error says
-/// what must not be.
+/// Opens a pool with the content `bytes` and uses it; whether an error or a report named damage. An
+/// `Err` is a failure of the test.
 pub fn open_and_use(image: &Image, bytes: &[u8], choices: &mut Choices) -> Result<bool, String> {
     let mut seen = Seen::default();
     if choices.below(2) == 0 {
@@ -94,7 +94,7 @@ fn open(scratch: &Scratch) -> Result<Pool, Error> {
     Pool::open(&scratch.path, &PoolOptions::new().domain(DomainChoice::Process))
 }
 
-/// Opens the pool as a crash leaves it while its map is freed, and waits until that is done.
+/// Opens the pool as a crash leaves it while its map is freed, and waits until the map is freed.
 fn resume(image: &Image, bytes: &[u8], seen: &mut Seen) -> Result<(), String> {
     let scratch = Scratch::new();
     let mut bytes = bytes.to_vec();
@@ -110,12 +110,12 @@ fn resume(image: &Image, bytes: &[u8], seen: &mut Seen) -> Result<(), String> {
     Ok(())
 }
 
-/// What is done with pools that something may be wrong with.
+/// The operations on a pool that may be damaged.
 fn look(pool: &Pool, seen: &mut Seen) -> Result<(), String> {
     seen.note(pool.maps());
     seen.note(pool.stat());
     if let Some(report) = seen.note(pool.check()) {
-        seen.0 |= !report.is_sound();
+        seen.0 |= !report.is_consistent();
     }
     let mut last: Option<Vec<u8>> = None;
     let mut ascends = true;
@@ -124,7 +124,7 @@ fn look(pool: &Pool, seen: &mut Seen) -> Result<(), String> {
         last = Some(key.to_vec());
     });
     match seen.note(copied) {
-        Some(report) if !ascends && report.is_sound() => {
+        Some(report) if !ascends && report.is_consistent() => {
             Err("salvage finds nothing wrong, and its keys do not ascend".to_owned())
         }
         _ => Ok(()),

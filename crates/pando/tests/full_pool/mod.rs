@@ -1,5 +1,5 @@
-//! Pools that are full, or seem so, with maps of every kind: each kind that is added later is
-//! tested too.
+//! Pools that are full, or nearly full, with maps of every kind. A new kind is tested without a
+//! change here.
 
 use pando::{Error, Map, MapOptions, Pool, PoolOptions, indexes};
 
@@ -18,7 +18,7 @@ type Replace = fn(&Map, &[u8], u8);
 
 const KEY: &[u8] = b"key";
 
-/// Each takes room for the value and gives back the room of the one before.
+/// Each write takes room for its value and frees the room of the value before.
 const REPLACEMENTS: [(&str, Replace); 5] = [
     ("insert", |map, value, _| {
         map.remove(KEY).unwrap();
@@ -41,7 +41,7 @@ const REPLACEMENTS: [(&str, Replace); 5] = [
     }),
 ];
 
-/// Two values are there at a time; a third finds room when the first has gone.
+/// Two values have room at a time. A third finds room when the first is freed.
 #[test]
 fn a_value_of_almost_half_a_pool_is_replaced_again_and_again() {
     const VALUE_BYTES: usize = 10 << 20;
@@ -60,12 +60,12 @@ fn a_value_of_almost_half_a_pool_is_replaced_again_and_again() {
                 assert_eq!(is_new.unwrap(), Some(true), "{}: {name}", kind.name);
             }
         }
-        assert!(pool.check().unwrap().is_sound());
+        assert!(pool.check().unwrap().is_consistent());
     }
 }
 
-/// Room that a map gives back is room for the others, whatever their kinds: what one inserts does
-/// not take the room that another needs to merge its nodes.
+/// Room that a map frees is room for maps of all kinds. An insert into one map does not take the
+/// room that another map needs to merge its nodes.
 #[test]
 fn a_full_pool_with_two_kinds_of_maps_has_room_when_one_is_emptied() {
     for (kind, other) in
@@ -87,7 +87,7 @@ fn a_full_pool_with_two_kinds_of_maps_has_room_when_one_is_emptied() {
                 Err(error) => panic!("{error}"),
             }
         };
-        // Of each size of blocks, until there is none.
+        // Blocks of each size, until there is no room.
         let [.., full_records] = [4000, 2000, 1000, 400, 200, 100, 40, 8].map(&mut fill);
         let used = || pool.stat().unwrap().allocator.used_bytes;
         let full = used();
@@ -97,6 +97,6 @@ fn a_full_pool_with_two_kinds_of_maps_has_room_when_one_is_emptied() {
         let left = used();
         assert!(left + (1 << 20) < full, "{kind}, {other}: {left} bytes of {full} are used");
         assert!(fill(40) > full_records + 1000, "{kind}, {other}");
-        assert!(pool.check().unwrap().is_sound());
+        assert!(pool.check().unwrap().is_consistent());
     }
 }

@@ -1,4 +1,4 @@
-//! The catalog: its words, and headers of maps whose checksums are right.
+//! The catalog: its words, and headers of maps with correct checksums.
 
 use pando::{DomainChoice, Error, MapOptions, Pool, PoolOptions};
 use pando_pmem::catalog::{HEADER_BYTES, MAX_NAME_BYTES, MapHeader};
@@ -9,19 +9,19 @@ use crate::images::images;
 use crate::input::Input;
 use crate::scratch::Scratch;
 
-/// Edits of one image.
+/// Most edits of one image.
 const MAX_EDITS: usize = 16;
 
-/// The bits of a slot's word that are the offset of the header.
+/// The bits of a slot's word with the offset of the header.
 const BLOCK_MASK: u64 = (1 << 48) - 1;
-/// The bits of a word by which an operation is under way that can end with an empty slot.
+/// The bits of a word with an operation in flight, which may leave the slot empty.
 const UNDER_WAY: u64 = 0b11 << 61;
-/// Where the options stand in a header.
+/// Offset of the options in a header.
 const OPTIONS_AT: usize = 64 + 32;
 
-/// Each edit is of a catalog word, or of the header that one names: a byte of it, or all of it
-/// anew. The pool is opened, looked at and used: no slot that is not empty is passed over in
-/// silence. Then maps are made and dropped.
+/// Each edit changes a catalog word, or the header that the word names: one byte, or the whole
+/// header. The pool is opened, checked and used. Each slot that is not empty must be listed. Then
+/// maps are created and dropped.
 pub fn catalog(data: &[u8]) {
     let mut input = Input::new(data);
     let mut image = images()[0].clone();
@@ -75,7 +75,7 @@ pub fn catalog(data: &[u8]) {
     change_maps(&path);
 }
 
-/// Each slot that is not empty is listed, as a map or as a damaged one.
+/// Checks that each slot that is not empty is listed, as a map or as a damaged map.
 fn all_are_listed(image: &[u8], path: &std::path::Path) {
     let options = PoolOptions::new().domain(DomainChoice::Process);
     let Ok(pool) = Pool::open(path, &options) else { return };
@@ -92,11 +92,11 @@ fn word(image: &[u8], at: usize) -> u64 {
     bytes.map_or(0, |word| u64::from_le_bytes(*word))
 }
 
-/// Makes a map and drops what is sound. Errors are as good as answers here.
+/// Creates a map, and drops the maps of a consistent pool. An error is as good as an answer here.
 fn change_maps(path: &std::path::Path) {
     let options = PoolOptions::new().domain(DomainChoice::Process);
     let Ok(pool) = Pool::open(path, &options) else { return };
-    let is_sound = pool.check().is_ok_and(|report| report.is_sound());
+    let is_consistent = pool.check().is_ok_and(|report| report.is_consistent());
     let is_damaged = pool.maps().expect("lists").iter().any(|map| map.damage.is_some());
     let is_there = pool.maps().expect("lists").iter().any(|map| map.name == "made");
     match pool.map("made") {
@@ -107,7 +107,7 @@ fn change_maps(path: &std::path::Path) {
         }
         Err(error) => assert!(!is_damaged || matches!(error, Error::Damaged(_)) || is_there),
     }
-    if !is_sound {
+    if !is_consistent {
         return;
     }
     for (index, info) in pool.maps().expect("lists").into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Damage to the image of a pool, and what may be done with a damaged pool.
+//! Damage to the image of a pool, and the use of a damaged pool.
 
 use std::path::Path;
 
@@ -11,10 +11,10 @@ use pando_pmem::superblock::{STATE_OFF, SUPERBLOCK_BYTES, seal};
 
 use crate::input::Input;
 
-/// Edits of one image.
+/// Most edits of one image.
 const MAX_EDITS: usize = 64;
 
-/// Edits `image` as `input` says: where, and what is done to the word there.
+/// Edits `image`. `input` gives the place and the change of each edit.
 pub(crate) fn damage(image: &mut Vec<u8>, input: &mut Input<'_>) {
     let superblock_is_resealed = input.byte() % 2 == 1;
     for _ in 0..MAX_EDITS {
@@ -30,11 +30,11 @@ pub(crate) fn damage(image: &mut Vec<u8>, input: &mut Input<'_>) {
         let new = match how / 8 % 8 {
             0 | 1 => found ^ 1 << (input.byte() % 64),
             2 => input.number(8),
-            // Upper halves say generations and lengths.
+            // Generations and lengths are in upper halves.
             3 => found & u64::from(u32::MAX) | input.number(2) << 32,
             4 => found.wrapping_add(input.number(2)),
             5 => 1 << (input.byte() % 64),
-            // What stands elsewhere.
+            // Another word of the pool.
             6 => {
                 let region = input.byte() % 8;
                 let from = place(image, region, input);
@@ -72,7 +72,7 @@ fn place(image: &[u8], region: u8, input: &mut Input<'_>) -> usize {
         }
         _ => (chunks_off, image.len() as u64 - chunks_off.min(image.len() as u64)),
     };
-    // Words that hold something are the ones worth damaging.
+    // In the larger regions only words that are not zero are damaged.
     let start = input.number(3) % bytes.max(1) / 8 * 8 + from;
     let end = (from + bytes).min(image.len() as u64);
     let held = |&off: &u64| {
@@ -84,7 +84,7 @@ fn place(image: &[u8], region: u8, input: &mut Input<'_>) -> usize {
     found.unwrap_or(start) as usize
 }
 
-/// Makes the checksums of the superblock right again.
+/// Corrects the checksums of the superblock.
 fn reseal(image: &mut [u8]) {
     let Some(block) = image.first_chunk_mut::<SUPERBLOCK_BYTES>() else { return };
     let state_at = STATE_OFF as usize;
@@ -98,7 +98,7 @@ fn reseal(image: &mut [u8]) {
     }
 }
 
-/// Writes `image` to a new file; pages of zeros are left out.
+/// Writes `image` to a new file. Pages of zeros become holes.
 pub(crate) fn write(image: &[u8], path: &Path) {
     use std::os::unix::fs::FileExt;
     let file = std::fs::File::create_new(path).expect("creates");
@@ -110,8 +110,8 @@ pub(crate) fn write(image: &[u8], path: &Path) {
     }
 }
 
-/// Opens the pool, looks at it and uses it. If it says that nothing is wrong, its answers have to
-/// agree with each other; else they have to come.
+/// Opens the pool, checks it and uses it. If the check finds no problem, the answers must agree
+/// with each other. Otherwise the calls must only end.
 pub(crate) fn open_and_use(path: &Path) {
     let options = PoolOptions::new().domain(DomainChoice::Process);
     let pool = match Pool::open(path, &options) {
@@ -126,11 +126,11 @@ pub(crate) fn open_and_use(path: &Path) {
     let stat = pool.stat();
     let report = pool.check();
     let (Ok(maps), Ok(_), Ok(report)) = (maps, stat, report) else { return };
-    // What can be read is copied out of any pool, in order and each key once.
+    // Salvage copies the readable records out of any pool, in order and each key once.
     for info in &maps {
         let mut last: Option<Vec<u8>> = None;
         let visit = |key: &[u8], _: &[u8]| {
-            assert!(last.as_deref().is_none_or(|last| last < key), "{key:?} comes too late");
+            assert!(last.as_deref().is_none_or(|last| last < key), "{key:?} is out of order");
             last = Some(key.to_vec());
         };
         let copied = match info.damage {
@@ -138,22 +138,22 @@ pub(crate) fn open_and_use(path: &Path) {
             Some(_) => pool.salvage_slot(info.slot, &MapOptions::new(), visit),
         };
         if let Ok(copied) = copied {
-            assert!(!report.is_sound() || copied.is_sound(), "{:?}", copied.problems);
+            assert!(!report.is_consistent() || copied.is_consistent(), "{:?}", copied.problems);
         }
     }
-    let is_sound = report.is_sound();
+    let is_consistent = report.is_consistent();
     for info in &maps {
         match pool.open_map(&info.name) {
-            Ok(map) if is_sound => use_map(&map),
+            Ok(map) if is_consistent => use_map(&map),
             Ok(map) => use_damaged_map(&map),
             Err(_) => {}
         }
     }
     let report = pool.check().expect("checks");
-    assert!(!is_sound || report.is_sound(), "after use: {:?}", report.problems);
+    assert!(!is_consistent || report.is_consistent(), "after use: {:?}", report.problems);
 }
 
-/// Reads and changes what can be found; whatever is answered, an answer comes.
+/// Reads and changes the records that it finds. Each call must end, with any answer.
 fn use_damaged_map(map: &Map) {
     let mut keys = vec![Vec::new(), b"key/0001/x".to_vec(), 7_u64.to_be_bytes().to_vec()];
     for order in [Order::Ascending, Order::Descending] {
@@ -169,7 +169,7 @@ fn use_damaged_map(map: &Map) {
     }
 }
 
-/// Reads all records, one by one too, and changes some. Errors are as good as answers here.
+/// Reads all records, by scans and by gets, and changes some. A write may return an error.
 fn use_map(map: &Map) {
     let keys = |order| {
         let scan = map.scan(KeyRange::all(), order).expect("a scan");

@@ -1,5 +1,5 @@
-//! Whole pools as bytes, to be damaged: one that was closed in order, and some that were killed
-//! amid an operation, so that participants, descriptors and logs hold something.
+//! Whole pools as bytes, to be damaged: one that was closed cleanly, and some that were killed
+//! during an operation, so that participants, descriptors and logs are in use.
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,20 +15,19 @@ use pando_wbtree::WbTrees;
 
 use crate::scratch::Scratch;
 
-/// The writes after which pools are killed: amid a split, an update, a value's block, ...
+/// The number of writes before each kill: during a split, an update, a value's block, ...
 const KILLS: [u64; 7] = [1_000, 1_013, 1_026, 2_039, 2_052, 4_065, 4_078];
-/// Whether, and where, pools with another kind of index are killed.
+/// The number of writes before the kill of pools with other indexes; `None`: closed cleanly.
 const CLOSED_AND_KILLED: [Option<u64>; 3] = [None, Some(1_013), Some(2_052)];
-/// How far the pools may grow.
+/// Largest size of the pools.
 const MAX_BYTES: u64 = 4 << 20;
 
-/// The first of the bytes that pick a pool with NBTrees, wB+-Trees or skip lists.
+/// The first byte that selects a pool with NBTrees, wB+-Trees or skip lists.
 const OTHERS: u8 = 200;
-/// The first of those, up to the last of all, that pick a pool with Bw-trees; all others pick
-/// BzTrees.
+/// The first byte that selects a pool with Bw-trees. Bytes below `OTHERS` select BzTrees.
 const BW_TREES: u8 = 245;
 
-/// The pool that a byte picks. Corpora go by it.
+/// The pool that a byte selects. The corpora depend on it.
 pub(crate) fn pick(byte: u8) -> &'static [u8] {
     let (trees, others) = images().split_at(1 + KILLS.len());
     let (others, bw_trees) = others.split_at(3 * CLOSED_AND_KILLED.len());
@@ -41,8 +40,8 @@ pub(crate) fn pick(byte: u8) -> &'static [u8] {
     }
 }
 
-/// The pools: with BzTrees, closed first, then killed; then with each other kind of index, closed
-/// and killed.
+/// The pools: first with BzTrees, closed and then killed; then with each other index, closed and
+/// killed.
 pub(crate) fn images() -> &'static [Vec<u8>] {
     static IMAGES: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
     IMAGES.get_or_init(|| {
@@ -75,7 +74,7 @@ pub(crate) fn images() -> &'static [Vec<u8>] {
     })
 }
 
-/// A pool with two maps of small nodes, closed, or killed after so many writes.
+/// A pool with two maps of small nodes, closed, or killed after `kill` writes.
 fn build<K: IndexKind>(words: &[(&str, &str)], kill: Option<u64>) -> Vec<u8> {
     let scratch = Scratch::new();
     let path = scratch.path("image");

@@ -1,6 +1,6 @@
-//! A target's bytes, taken from the front.
+//! The input of a target, read from the start.
 
-/// Bytes that are left; zeros follow when they have run out.
+/// The remaining bytes. After the last one it reads zeros.
 pub(crate) struct Input<'bytes>(&'bytes [u8]);
 
 impl<'bytes> Input<'bytes> {

@@ -1,18 +1,18 @@
-//! What the fuzzer runs. Each target takes bytes, makes something of them, and panics if what must
-//! hold does not. The fuzzer itself stands in `fuzz/`, for the nightly toolchain; here, stable Rust
-//! replays the corpus that it left (`tests/corpus.rs`).
+//! The targets of the fuzzer. A target interprets bytes as input, and panics if a check fails. The
+//! fuzzer itself is in `fuzz/`, for the nightly toolchain. Here stable Rust replays its corpus
+//! (`tests/corpus.rs`).
 //!
-//! | target | what the bytes are | what must hold |
+//! | target | input | check |
 //! | --- | --- | --- |
-//! | [`operations`] | operations on a map, closes and kills between them | the map is as a `BTreeMap` |
-//! | [`open_pool`] | damage to the file of a pool | an error, a report, or a sound pool |
+//! | [`operations`] | operations on a map, with closes and kills between them | the map equals a `BTreeMap` |
+//! | [`open_pool`] | damage to the file of a pool | an error, a report, or a consistent pool |
 //! | [`catalog`] | words of a pool's catalog, and headers of its maps | the same |
-//! | [`load_formats`] | a text to be loaded | what is dumped is loaded as it was |
-//! | [`redis`] | what a client of the Redis protocol sends | whole replies, a sound pool |
-//! | [`memcached`] | what a client of the memcached protocol sends | the same |
+//! | [`load_formats`] | a text to be loaded | a dump of the records loads to the same records |
+//! | [`redis`] | requests of a client of the Redis protocol | complete replies, a consistent pool |
+//! | [`memcached`] | requests of a client of the memcached protocol | the same |
 //! | [`snapshot`] | a server's snapshot | it is refused, or restored |
 //!
-//! A target neither hangs nor touches memory outside of a pool's mapping: the fuzzer sees to that.
+//! The fuzzer also finds targets that hang, or that access memory outside a pool's mapping.
 
 mod catalog;
 mod damaged;

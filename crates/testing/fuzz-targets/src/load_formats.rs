@@ -6,13 +6,13 @@ use pando_cli::format::lines::Lines;
 use pando_cli::format::{Format, OutputFormat};
 
 const FORMATS: [Format; 3] = [Format::Tsv, Format::RawTsv, Format::JsonLines];
-/// Longest line that is read; a fuzzer's lines are longer now and then.
+/// Longest line that is accepted. Some lines of the fuzzer are longer.
 const MAX_LINE_BYTES: usize = 256;
 
 type Records = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// The first byte says the format of the rest, a text to be loaded. Whatever it holds, what was
-/// loaded is dumped, and the dump is loaded to the same.
+/// The first byte selects the format of the rest, a text to be loaded. The loaded records are
+/// dumped, and the dump must load to the same records.
 pub fn load_formats(data: &[u8]) {
     let Some((&first, text)) = data.split_first() else { return };
     let format = FORMATS[usize::from(first) % FORMATS.len()];

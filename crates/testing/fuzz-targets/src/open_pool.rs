@@ -5,8 +5,7 @@ use crate::images::pick;
 use crate::input::Input;
 use crate::scratch::Scratch;
 
-/// The first byte picks a pool; the rest says how it is damaged. It is opened, looked at and
-/// used, whatever is found wrong.
+/// The first byte selects a pool; the rest gives the damage. The pool is opened, checked and used.
 pub fn open_pool(data: &[u8]) {
     let mut input = Input::new(data);
     let mut image = pick(input.byte()).to_vec();

@@ -1,7 +1,7 @@
-//! Operations on a map with small nodes beside a `BTreeMap`, with closes and kills between them.
+//! Operations on a map with small nodes and on a `BTreeMap`, with closes and kills between them.
 //!
-//! The first byte says how the map is made; then each operation takes a byte, and the keys and
-//! values that it needs take two and one.
+//! The first byte selects the index and the options of the map. Then each operation takes a byte, a
+//! key two, and a value one.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -14,24 +14,24 @@ use crate::scratch::Scratch;
 
 /// Small, so that few records make many nodes, and a pool can become full.
 const MAX_BYTES: u64 = 2 << 20;
-/// Operations of one input; the rest is passed over.
+/// Most operations of one input; the rest is ignored.
 const MAX_OPERATIONS: usize = 1_000;
 
 type Records = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// A map, and what it should hold.
+/// A map, and its expected content.
 struct Subject {
     scratch: Scratch,
     options: PoolOptions,
-    /// How often it was left as by a kill: each time the file has a new name.
+    /// The number of kills. After each the file has a new name.
     kills: u32,
     open: Option<(Pool, Map)>,
     model: Records,
-    /// Whether a full pool may refuse removes, as of Bw-trees and NBTrees.
+    /// Whether a full pool may refuse removes, as in Bw-trees and NBTrees.
     removes_need_room: bool,
 }
 
-/// Runs the operations that `data` says.
+/// Runs the operations in `data`.
 pub fn operations(data: &[u8]) {
     let mut input = Input::new(data);
     let mut subject = Subject::new(input.byte());
@@ -51,7 +51,7 @@ fn key(input: &mut Input<'_>) -> Vec<u8> {
     key_of(index)
 }
 
-/// Keys of several lengths, that share prefixes and are prefixes of each other.
+/// Keys of several lengths. Some share prefixes, and some are prefixes of others.
 fn key_of(index: u64) -> Vec<u8> {
     let number = index & 0xFF;
     match index >> 8 & 7 {
@@ -60,7 +60,7 @@ fn key_of(index: u64) -> Vec<u8> {
         4 => format!("a/rather/long/prefix/{number:03}").into_bytes(),
         5 => vec![b'k'; number as usize],
         6 => vec![number as u8; 8 + number as usize % 9],
-        // Longer than any node was made for.
+        // Longer than any node.
         _ => [&[b'g'; 700][..], &[number as u8 % 4]].concat(),
     }
 }
@@ -80,10 +80,10 @@ fn value(input: &mut Input<'_>) -> Vec<u8> {
 impl Subject {
     fn new(kind: u8) -> Self {
         let options = PoolOptions::new().max_bytes(MAX_BYTES).initial_bytes(0);
-        // Of each store in `adr`, the dirty bits; otherwise neither domain is told from the other.
+        // `adr` differs only by its dirty bits.
         let domain = if kind & 1 == 0 { DomainChoice::Process } else { DomainChoice::Adr };
         let is_odd = kind & 2 != 0;
-        // The top bits pick the kind of index; BzTrees have most.
+        // The top bits select the index. Most select a BzTree.
         let map_options = match kind >> 5 {
             7 => MapOptions::new()
                 .index("nbtree")
@@ -145,7 +145,7 @@ impl Subject {
         self.reopen();
     }
 
-    /// Goes on with a copy of the file as it is now, which is what a kill would leave.
+    /// Continues with a copy of the file, which has the same bytes as after a kill.
     fn kill(&mut self) {
         let before = self.path();
         self.kills += 1;
@@ -172,7 +172,7 @@ impl Subject {
             }
             9 => self.compare_exchange(key(input), value(input), value(input)),
             10 | 11 => self.scan(input),
-            // Many neighbours at once, so that nodes split and merge.
+            // Many neighbouring keys, so that nodes split and merge.
             12 => {
                 let (first, value) = (input.number(2), value(input));
                 for index in first..first + 24 {
@@ -190,7 +190,7 @@ impl Subject {
         }
     }
 
-    /// Whether it was done; a full pool may refuse, and then nothing has changed.
+    /// Whether the write was done. A full pool may refuse it, and then nothing has changed.
     fn is_done<T>(outcome: Result<T, Error>) -> Option<T> {
         match outcome {
             Ok(done) => Some(done),
@@ -280,7 +280,7 @@ impl Subject {
     fn verify(&self) {
         let (pool, map) = self.open.as_ref().expect("open");
         let report = pool.check().expect("checks");
-        assert!(report.is_sound(), "{:?}", report.problems);
+        assert!(report.is_consistent(), "{:?}", report.problems);
         assert_eq!(report.records, self.model.len() as u64);
         assert_eq!(map.len().expect("counts"), report.records);
         // Scans of everything, forwards and backwards.

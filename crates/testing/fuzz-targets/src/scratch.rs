@@ -1,10 +1,10 @@
-//! Files for one run of a target, in memory where the system has a tmpfs.
+//! Files for one run of a target, in memory if the system has a tmpfs.
 
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-/// A folder that vanishes.
+/// A folder that is removed when this is dropped.
 pub(crate) struct Scratch(TempDir);
 
 impl Scratch {

@@ -5,9 +5,9 @@ use pando_server::testing;
 use crate::input::Input;
 use crate::scratch::Scratch;
 
-/// The first byte says in what pieces the rest comes, which a client of the Redis protocol sends.
-/// The server answers in whole replies, and its pool is sound. As the rest of an HTTP request it is
-/// not answered.
+/// The first byte gives the size of the pieces in which a client of the Redis protocol sends the
+/// rest. The server must send complete replies, and its pool must be consistent. The same bytes
+/// after the start of an HTTP request must get no reply.
 pub fn redis(data: &[u8]) {
     let Some((&pieces, sent)) = data.split_first() else { return };
     let request = http_request(pieces, sent);
@@ -20,7 +20,7 @@ pub fn redis(data: &[u8]) {
     }
 }
 
-/// The same of a client of the memcached protocol.
+/// The same for a client of the memcached protocol.
 pub fn memcached(data: &[u8]) {
     let Some((&pieces, sent)) = data.split_first() else { return };
     let request = http_request(pieces, sent);
@@ -30,8 +30,9 @@ pub fn memcached(data: &[u8]) {
     assert!(replies.is_empty() || replies.ends_with(b"\r\n"), "replies end with their lines");
 }
 
-/// The first byte says whether the rest is the file of a snapshot, or its blocks' entries, which
-/// then stand in a file that is sound otherwise. It is refused or restored, and the pool is sound.
+/// The first byte says whether the rest is the file of a snapshot, or the entries of its blocks in
+/// an otherwise valid file. The snapshot must be refused or restored, and the pool must be
+/// consistent.
 pub fn snapshot(data: &[u8]) {
     let mut input = Input::new(data);
     let is_whole = input.byte().is_multiple_of(4);
@@ -59,7 +60,7 @@ pub fn snapshot(data: &[u8]) {
     testing::restore(&path);
 }
 
-/// An HTTP request that goes on with `rest`: with headers, or a body behind them.
+/// An HTTP request that ends with `rest`, as more headers or as a body.
 fn http_request(choice: u8, rest: &[u8]) -> Vec<u8> {
     const METHODS: [&str; 9] =
         ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
@@ -68,7 +69,7 @@ fn http_request(choice: u8, rest: &[u8]) -> Vec<u8> {
     [format!("{method} / HTTP/1.1\r\n{headers}").as_bytes(), rest].concat()
 }
 
-/// Whole, a byte at a time, or something between.
+/// The size of a piece: all bytes, one byte, or a size between.
 fn piece_bytes(pieces: u8, sent: &[u8]) -> usize {
     match pieces {
         0 => sent.len(),
@@ -76,7 +77,7 @@ fn piece_bytes(pieces: u8, sent: &[u8]) -> usize {
     }
 }
 
-/// What stands behind the reply at the beginning; `None` if that is no whole one.
+/// The bytes after the first reply; `None` if the first reply is incomplete.
 fn behind_reply(replies: &[u8]) -> Option<&[u8]> {
     let (&kind, rest) = replies.split_first()?;
     let end = rest.windows(2).position(|two| two == b"\r\n")?;

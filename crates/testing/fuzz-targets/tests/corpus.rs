@@ -1,4 +1,4 @@
-//! Replays what the fuzzer found worth keeping: `fuzz/corpus/TARGET/*`.
+//! Replays the corpus of the fuzzer: `fuzz/corpus/TARGET/*`.
 
 use std::path::Path;
 
