@@ -1,9 +1,9 @@
-//! The atomic word of the models: loom's, with every access a point at which threads may change.
+//! The atomic word of the models: loom's word, with a possible switch of threads at each access.
 //!
-//! Loom remembers of each atomic only the last access. A load by one thread, followed by a load and
-//! then a store by another, so hides from it that the first load and the store can be exchanged,
-//! and it runs one schedule where there are three. A read-modify-write never hides anything, so one
-//! of a word beside it comes before each access. It is relaxed, and orders nothing.
+//! Loom remembers only the last access to an atomic. If one thread loads, and another thread loads
+//! and then stores, loom does not notice that the first load and the store can be exchanged. It
+//! runs one schedule instead of three. A read-modify-write hides nothing. So each access comes
+//! after a read-modify-write of a second word, which is relaxed and orders nothing.
 
 use loom::sync::atomic::Ordering::Relaxed;
 use loom::sync::atomic::{AtomicU64, Ordering};

@@ -1,9 +1,8 @@
-//! Which functions the models copy, and whether these are as they were when they were copied.
+//! The functions that the models copy, and a test that they have not changed since.
 //!
-//! A model is written by hand, since it leaves out all but the atomic accesses. `copied.txt` names
-//! each function that one repeats, with a hash of its text without comments and white space. When
-//! that text changes, the test here fails until somebody has compared the two: a model of what the
-//! code was says nothing of what it is.
+//! A model is written by hand, because it repeats only the atomic accesses. `copied.txt` names each
+//! copied function, with a hash of its text without comments and white space. When the text
+//! changes, the test fails until a person has compared the two: an outdated model tests nothing.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -24,7 +23,7 @@ fn stripped(text: &str) -> String {
                 out.push_str(&rest[..end]);
                 end
             }
-            // A character, and no lifetime.
+            // A character, not a lifetime.
             '\'' if is_character(rest) => {
                 let end = literal_bytes(rest, '\'');
                 out.push_str(&rest[..end]);
@@ -45,7 +44,7 @@ fn is_character(rest: &str) -> bool {
     rest.starts_with("'\\") || rest.chars().nth(2) == Some('\'')
 }
 
-/// How long the literal at the beginning is, with its quotes.
+/// The length of the literal at the beginning, with its quotes.
 fn literal_bytes(rest: &str, quote: char) -> usize {
     let mut is_escaped = false;
     for (at, found) in rest.char_indices().skip(1) {
@@ -104,12 +103,12 @@ fn what_the_models_copy_has_not_changed() {
     for line in COPIED.lines().filter(|line| !line.starts_with('#')) {
         let words: Vec<&str> = line.split_whitespace().collect();
         let &[model, file, function, known] = words.as_slice() else {
-            panic!("copied.txt: a line has four words, and this one has not: {line:?}");
+            panic!("copied.txt: expected a line of four words: {line:?}");
         };
         let text = std::fs::read_to_string(crates.join(file))
             .unwrap_or_else(|error| panic!("copied.txt names crates/{file}: {error}"));
         let found = functions(&text, function)
-            .unwrap_or_else(|| panic!("crates/{file} has no function {function} any more; compare the model {model} with what took its place"));
+            .unwrap_or_else(|| panic!("crates/{file} has no function {function}; compare the model {model} with the function that replaces it"));
         let now = format!("{:016x}", hash(&found));
         if now != known {
             let _ = writeln!(changed, "{model} {file} {function} {now}");
@@ -119,8 +118,8 @@ fn what_the_models_copy_has_not_changed() {
         changed.is_empty(),
         "These functions have changed since a model copied them. Compare each with its namesake in \
          crates/testing/models/src/MODEL.rs: every atomic access, its ordering, and the order of accesses. Change the \
-         model where they differ, run `cargo test -p pando-models`, and then put these lines in the place of those in \
-         crates/testing/models/src/copied.txt:\n{changed}"
+         model where they differ, run `cargo test -p pando-models`, and then replace the lines in \
+         crates/testing/models/src/copied.txt by these:\n{changed}"
     );
 }
 

@@ -1,4 +1,4 @@
-//! What the models of PMwCAS share: references, statuses, descriptors
+//! The common part of the models of PMwCAS: references, statuses, descriptors
 //! (`pando-pmwcas/src/word.rs`, `descriptor.rs`).
 
 use loom::sync::Arc;
@@ -54,7 +54,7 @@ pub fn sequence_of(status: u64) -> u64 {
     status & 0xFFFF
 }
 
-/// A target: which word, its old value, its new value.
+/// A target: the index of the word, its old value, its new value.
 pub type Target = [u64; 3];
 
 #[derive(Default)]
@@ -82,7 +82,7 @@ impl Orderings {
     pub const COPY_RELAXED: Self = Self { copy: Relaxed, ..Self::AS_WRITTEN };
 }
 
-/// Words, and the descriptors of the operations that change them; `code` is what mutants change.
+/// Words, and the descriptors of the operations that change them. Mutants change `code`.
 pub struct Pmwcas<Code, const DESCRIPTORS: usize> {
     pub code: Code,
     orderings: Orderings,

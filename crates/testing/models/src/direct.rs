@@ -1,8 +1,8 @@
 //! A PMwCAS of two words by direct installation (`pando-pmwcas/src/direct.rs`, `execute.rs`,
-//! `descriptor.rs`), in a domain without write-backs: an owner, others who interrupt it, readers.
+//! `descriptor.rs`), in a domain without write-backs: an owner, threads that interrupt it, readers.
 //!
-//! The functions bear the names and take the steps of the code. What an interrupted owner does
-//! then, an execution that others help, is modelled in `pmwcas`.
+//! The functions have the names and the steps of the code. After an interruption the owner executes
+//! the operation with helpers, which `pmwcas` models.
 
 use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use loom::thread;
@@ -13,14 +13,14 @@ use crate::descriptor::{
 };
 use crate::explore;
 
-/// What the mutants change.
+/// The parts that the mutants change.
 #[derive(Clone, Copy)]
 struct Code {
-    /// The owner decides by a CAS, which tells it that it was interrupted.
+    /// The owner decides by a CAS, which fails if it was interrupted.
     decides_by_swap: bool,
     /// An interrupted owner takes its references back.
     undoes: bool,
-    /// A reader asks for the status again after it has read the entry.
+    /// A reader reads the status again after it has read the entry.
     asks_again: bool,
     orderings: Orderings,
 }
@@ -152,7 +152,7 @@ impl Pmwcas {
     }
 }
 
-/// Two operations want two words from the same values to different ones.
+/// Two operations change the same two words from the same values to different ones.
 fn race(code: Code) {
     explore(Some(2), move || {
         let pmwcas = Pmwcas::new(code, code.orderings);
@@ -165,7 +165,7 @@ fn race(code: Code) {
         let value = match (own, other) {
             (Direct::Succeeded, _) => 1,
             (_, Direct::Succeeded) => 2,
-            // One was in the other's way, and was itself interrupted by it.
+            // One found the other's reference, and was itself interrupted.
             _ => 0,
         };
         assert!((own, other) != (Direct::Mismatch, Direct::Mismatch), "neither has changed it");
@@ -198,8 +198,8 @@ fn references_are_published_with_release() {
     race(Code { orderings: Orderings::SWAP_RELAXED, ..AS_WRITTEN });
 }
 
-/// A reader of two words, beside an operation on both and then one by the same descriptor on one of
-/// them and another.
+/// A reader of two words. At the same time one operation changes both, and then an operation with
+/// the same descriptor changes one of them and a third word.
 fn look(code: Code) {
     explore(Some(2), move || {
         let pmwcas = Pmwcas::new(code, code.orderings);

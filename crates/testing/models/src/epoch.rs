@@ -1,20 +1,20 @@
-//! Epochs: no block is reused while a thread may look at it (`pando-pmem/src/epoch.rs`).
+//! Epochs: no block is reused while a thread may access it (`pando-pmem/src/epoch.rs`).
 //!
-//! Two ways by which a thread comes to a block that another has unlinked:
+//! A thread can reach a block that another thread has unlinked in two ways:
 //!
-//! * *directly*: it pins, finds the block linked, and looks at it. Two epochs of grace are enough.
-//! * *by an operation*: the operation's owner found the block linked and names it in its
-//!   descriptor; a helper that pinned later, perhaps after the unlinking, looks at the block
-//!   because the operation names it. That takes three.
+//! * *Directly*: it pins, finds the block linked, and reads it. Two epochs of grace are enough.
+//! * *By an operation*: the operation's owner found the block linked and names it in its
+//!   descriptor. A helper that pinned later, perhaps after the unlinking, reads the block because
+//!   the operation names it. This needs three epochs of grace.
 //!
-//! An optimistic read (`pando-pmem/src/optimistic.rs`) finds words of a reused block, and must
-//! notice; who pins behind a look that still holds is as safe as if it had pinned before.
+//! An optimistic read (`pando-pmem/src/optimistic.rs`) may find words of a reused block, and must
+//! notice it. If a thread pins and the read is still valid then, it is as safe as a pin before.
 //!
-//! And work with the block that a thread deferred when it unpinned (`Guard::defer`) is done
-//! before the block is reused.
+//! A thread may defer work with the block when it unpins (`Guard::defer`). The work is done before
+//! the block is reused.
 //!
-//! The block is a cell that loom watches: a look at it that is not ordered before its reuse fails
-//! the model.
+//! The block is a cell that loom watches: the model fails if an access is not ordered before the
+//! reuse.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -25,15 +25,15 @@ use loom::thread;
 use crate::atomic::Atomic;
 use crate::explore;
 
-/// What the mutants change.
+/// The parts that the mutants change.
 #[derive(Clone, Copy)]
 struct Code {
-    /// `Word::compare_exchange_transient`: the announcement is followed by a full barrier. (A CAS
-    /// alone is one on x86, but not in the language.)
+    /// `Word::compare_exchange_transient`: a full barrier follows the announcement. (A CAS is one
+    /// on x86, but not in the language.)
     announcement_fenced: bool,
-    /// `try_advance`: a fence stands between the epoch and the looks at the slots.
+    /// `try_advance`: a fence between the load of the epoch and the loads of the slots.
     advance_fenced: bool,
-    /// `unlink_epoch`: a fence stands between the unlinking and the look at the epoch.
+    /// `unlink_epoch`: a fence between the unlinking and the load of the epoch.
     unlink_fenced: bool,
     /// `Word::store_transient`, with which a thread unpins.
     unpin: Ordering,
@@ -43,11 +43,11 @@ struct Code {
     grace: u64,
     /// `try_advance` does deferred work.
     does_deferred: bool,
-    /// A thread leaves its work before it unpins.
+    /// A thread defers its work before it unpins.
     leaves_in_time: bool,
-    /// `OptimisticRead::is_valid`: a fence stands before the last look at the epoch.
+    /// `OptimisticRead::is_valid`: a fence before the last load of the epoch.
     validation_acquires: bool,
-    /// It validates the epoch at all.
+    /// `OptimisticRead::is_valid` compares the epoch.
     validates: bool,
 }
 
@@ -76,7 +76,7 @@ struct Pool {
     slots: [Atomic; 3],
     /// Whether the thread of the slot has deferred work with the block.
     deferred: [Atomic; 3],
-    /// Whether the block can be found.
+    /// Whether the block is linked.
     link: Atomic,
     /// Whether an operation names the block.
     operation: Atomic,
@@ -85,7 +85,7 @@ struct Pool {
     word: Atomic,
 }
 
-// SAFETY: the cell is what is on trial; loom reports accesses that are not ordered.
+// SAFETY: the test is about the cell; loom reports accesses that are not ordered.
 unsafe impl Sync for Pool {}
 // SAFETY: as for Sync.
 unsafe impl Send for Pool {}
@@ -113,7 +113,7 @@ impl Pool {
     fn pin(&self, slot: usize) {
         let pinned = self.epoch.load(Relaxed) << EPOCH_SHIFT | VERSION;
         let order = if self.code.announcement_fenced { AcqRel } else { SeqCst };
-        // Nobody takes a slot here: see `slot`.
+        // No thread takes another's slot here: see `slot`.
         let found = self.slots[slot].compare_exchange(VERSION, pinned, order, Relaxed);
         assert_eq!(found, Ok(VERSION));
         if self.code.announcement_fenced {
@@ -176,13 +176,13 @@ impl Pool {
         self.block.with(|_| ());
     }
 
-    /// Takes the block out of reach; the epoch in which that counts as done.
+    /// Unlinks the block; the epoch of the unlinking.
     fn unlink(&self) -> u64 {
         assert_eq!(self.link.compare_exchange(1, 0, SeqCst, SeqCst), Ok(1));
         self.unlink_epoch()
     }
 
-    /// Reuses the block that was unlinked in `epoch` as soon as its grace is over.
+    /// Reuses the block that was unlinked in `epoch` as soon as its grace epochs are over.
     fn reuse_when_ripe(&self, epoch: u64) {
         for _ in 0..=self.code.grace {
             if epoch + self.code.grace <= self.try_advance() {
@@ -190,7 +190,7 @@ impl Pool {
                     assert_eq!(
                         deferred.load(Relaxed),
                         0,
-                        "deferred work undone, and the block is reused"
+                        "the block is reused before the deferred work is done"
                     );
                 }
                 self.block.with_mut(|_| ());
@@ -201,8 +201,8 @@ impl Pool {
     }
 }
 
-/// A thread that has just claimed its slot finds the block by its link, or finds it gone. Another
-/// raises the epoch whenever it may be raised.
+/// A thread that has just claimed its slot finds the block linked or unlinked. Another thread
+/// raises the epoch whenever this is allowed.
 fn direct_reader(code: Code) {
     explore(Some(2), move || {
         let pool = Pool::new(code, 1);
@@ -233,7 +233,7 @@ fn direct_reader(code: Code) {
     });
 }
 
-/// With the third epoch, which readers do not need, a lack of other care would stay unseen.
+/// The third epoch, which readers do not need, would hide the mutants.
 const TWO_EPOCHS: Code = Code { grace: 2, ..AS_WRITTEN };
 
 #[test]
@@ -277,8 +277,8 @@ fn looks_at_slots_must_acquire() {
     direct_reader(Code { look: Relaxed, ..TWO_EPOCHS });
 }
 
-/// A thread without a pin finds the block by its link, and believes what it has read there while
-/// the epoch stands; or pins then, and looks.
+/// A thread without a pin finds the block linked, reads it, and uses the words if the epoch has not
+/// changed. Or it pins after that, and reads.
 fn optimistic_reader(code: Code, pins: bool) {
     explore(Some(2), move || {
         let pool = Pool::new(code, 2);
@@ -298,10 +298,7 @@ fn optimistic_reader(code: Code, pins: bool) {
                     pool.unpin(1);
                 } else {
                     let found = pool.word.load(Relaxed);
-                    assert!(
-                        !pool.holds(epoch) || found == 0,
-                        "a word of another block is believed"
-                    );
+                    assert!(!pool.holds(epoch) || found == 0, "a word of another block is used");
                 }
             }
         });
@@ -346,7 +343,7 @@ fn a_pin_after_an_optimistic_read_needs_its_full_barrier() {
     optimistic_reader(Code { announcement_fenced: false, grace: 2, ..AS_WRITTEN }, true);
 }
 
-/// A thread that finds the block leaves work to be done with it.
+/// A thread that finds the block defers work with it.
 fn deferrer(code: Code) {
     explore(Some(2), move || {
         let pool = Pool::new(code, 2);
@@ -395,12 +392,12 @@ fn deferred_work_is_seen_only_by_an_acquiring_load() {
     deferrer(Code { look: Relaxed, ..TWO_EPOCHS });
 }
 
-/// The owner of an operation that names the block ends it, while another thread has unlinked the
-/// block and waits for its epoch, and a helper comes to the block by the operation.
+/// The owner of an operation that names the block ends the operation. Meanwhile another thread has
+/// unlinked the block and waits for its epoch, and a helper reaches the block by the operation.
 fn helper(code: Code) {
     explore(Some(2), move || {
         let pool = Pool::new(code, 3);
-        // The owner: pinned in the first epoch, when the block was linked.
+        // The owner is pinned since the first epoch, when the block was linked.
         pool.pin(0);
         pool.operation.store(1, Release);
         let helper = thread::spawn({

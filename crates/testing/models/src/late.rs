@@ -1,17 +1,18 @@
-//! A helper that stops behind an operation that is over (`pando-pmwcas/src/rdcss.rs`): whatever it
-//! did last, no word is left with a reference that nobody can resolve, for the descriptor goes on
-//! to its next life.
+//! A helper that stops after the operation has ended (`pando-pmwcas/src/rdcss.rs`). It must not
+//! leave a word with a reference that no thread can resolve, because the descriptor continues with
+//! its next life.
 //!
-//! The word holds another value than the operation expects. The *owner* finds that, decides that
-//! the operation failed, makes its pass of phase 2 over the word, which finds no reference, and is
-//! done. Meanwhile a *third* thread puts the expected value back, and the *helper*, which had seen
-//! it before, installs its conditional reference, looks at the status, replaces the conditional
-//! reference as the status says, and stops for ever.
+//! 1. The word does not hold the value that the operation expects. The *owner* finds that and
+//!    decides that the operation failed. Its pass of phase 2 over the word finds no reference. It
+//!    is done.
+//! 2. Meanwhile a *third* thread puts the expected value back.
+//! 3. The *helper*, which had seen the expected value before, installs its conditional reference.
+//!    It reads the status, replaces the conditional reference accordingly, and stops for ever.
 //!
-//! Helper and owner each write one word and then look at the other's: the helper the target, then
-//! the status; the owner the status, then the target. If neither saw the other's write, the helper
-//! would leave the reference. So the write, a CAS, and the look must be sequentially consistent on
-//! both sides: the owner's look is a CAS that fails, the helper's is a load.
+//! Helper and owner each write one word and then read the other's: the helper writes the target and
+//! reads the status, the owner writes the status and reads the target. If neither saw the other's
+//! write, the helper would leave the reference. So the write, a CAS, and the read must be
+//! sequentially consistent on both sides. The owner's read is a failed CAS, the helper's is a load.
 
 use loom::sync::Arc;
 use loom::sync::atomic::Ordering::{AcqRel, Acquire, Release, SeqCst};
@@ -30,7 +31,7 @@ const UNDECIDED: u64 = 0;
 const FAILED: u64 = 1;
 const FREE: u64 = 2;
 
-/// Which accesses are sequentially consistent: a fence before each is what loom understands.
+/// The accesses that are sequentially consistent. For loom each has a fence before it.
 #[derive(Clone, Copy)]
 struct Code {
     /// `Word::compare_exchange`, also when it fails.
@@ -68,8 +69,8 @@ impl Operation {
         let _ = self.cas(&self.word, CONDITIONAL, value);
     }
 
-    /// From the look at the word on: `install`, `decide`, `phase_2`, `finalize`. Whether the
-    /// operation failed; else this is not the case at hand.
+    /// The owner, from its load of the word on: `install`, `decide`, `phase_2`, `finalize`. Returns
+    /// whether the operation failed; otherwise the schedule is not the tested case.
     fn own(&self) -> bool {
         if self.word.load(Acquire) != OTHER || !self.is_undecided() {
             return false;
@@ -85,7 +86,7 @@ impl Operation {
         true
     }
 
-    /// From the installing CAS to the stop.
+    /// The helper, from the installing CAS to the stop.
     fn help(&self) {
         if self.cas(&self.word, EXPECTED, CONDITIONAL).is_ok() {
             self.replace_conditional();
@@ -107,10 +108,10 @@ fn stopped_helper(code: Code) {
         });
         let failed = operation.own();
         helper.join().unwrap();
-        // Whether it was in time does not matter.
+        // The third thread may come too early; that does not matter.
         let _ = third.join().unwrap();
         let left = operation.word.load(Acquire);
-        assert!(!failed || left != REFERENCE, "a reference is left that nobody resolves");
+        assert!(!failed || left != REFERENCE, "a reference is left that no thread resolves");
     });
 }
 

@@ -1,31 +1,31 @@
-//! Models of Pando's protocols for [loom](https://docs.rs/loom), which runs every schedule of a few
-//! threads, and every value that the memory model lets a load return. x86 forgives what other
-//! processors, and the compiler, do not; here the orderings themselves are on trial.
+//! Models of Pando's protocols for [loom](https://docs.rs/loom). Loom runs every schedule of a few
+//! threads, and every value that the memory model allows for a load. So the models also test the
+//! orderings that x86 does not need, but other processors and the compiler do.
 //!
 //! | module | models |
 //! | --- | --- |
 //! | `epoch` | `pmem/src/epoch.rs`: `pin`, `unlink_epoch`, `leave`, `try_advance`, the unpinning drop |
 //! | `slot` | `pmem/src/participant.rs`: `pin_leased`, `announce`, `take`, the unpinning drop |
 //! | `slab` | `pmem/src/alloc/slab.rs`, `cache.rs`, `slab_search.rs`: `take_block`, `release_in_slab`, `list`, `release_current`, `claim_slab`, `dissolve_or_list`, `take_empty_slabs` |
-//! | `direct` | `pmwcas/src/direct.rs`, `execute.rs`: a PMwCAS, who interrupts it, readers |
-//! | `pmwcas` | `pmwcas/src/rdcss.rs`, `descriptor.rs`: the paper's, its helpers and readers |
-//! | `late` | `pmwcas/src/rdcss.rs`: a helper that stops behind an operation that is over |
+//! | `direct` | `pmwcas/src/direct.rs`, `execute.rs`: the default PMwCAS, threads that interrupt it, readers |
+//! | `pmwcas` | `pmwcas/src/rdcss.rs`, `descriptor.rs`: the paper's PMwCAS, its helpers and readers |
+//! | `late` | `pmwcas/src/rdcss.rs`: a helper that stops after the operation has ended |
 //!
-//! A model repeats the atomic accesses of the code with the orderings of the code, and leaves out
-//! all else. Each has mutants, an ordering weaker or a look left out, that it must refuse: a
-//! model that cannot fail tests nothing. What is modelled changes here when it changes there:
-//! `copied.txt` names each function that a model repeats, with a hash, and a test fails when one
-//! has changed.
+//! A model repeats the atomic accesses of the code with the orderings of the code, and nothing
+//! else. Each model has mutants, with a weaker ordering or without a check. The mutants must fail,
+//! because a model that cannot fail tests nothing. When the code changes, the model must change:
+//! `copied.txt` names each function that a model repeats, with a hash, and a test fails when the
+//! function has changed.
 //!
-//! # What loom cannot say
+//! # Limits of loom
 //!
-//! * It takes a sequentially consistent load, store or CAS for an acquiring and releasing one.
-//!   Only `fence(SeqCst)` is what it says. So a model that passes needs no more than that; where
-//!   the code needs sequentially consistent accesses, the model puts a fence before each, which
-//!   orders them among each other as the language does.
-//! * Most models bound the number of preemptions, one to two: all schedules with at most so many
-//!   are run, which is where nearly all faults of this kind are found.
-//! * It would run too few schedules of a thread that first loads, then stores; see `atomic.rs`.
+//! * It treats a sequentially consistent load, store or CAS as acquire and release. Only
+//!   `fence(SeqCst)` is sequentially consistent. So a model that passes needs no more than acquire
+//!   and release. Where the code needs sequentially consistent accesses, the model puts a fence
+//!   before each of them. The fences order them as the language orders the accesses.
+//! * Most models limit the number of preemptions to one to three. Loom runs all schedules within
+//!   the limit. Nearly all faults of this kind are found there.
+//! * It would run too few schedules of a thread that first loads and then stores; see `atomic.rs`.
 //!
 //! Nothing here is part of the product: outside of `cargo test` the crate is empty.
 

@@ -1,8 +1,8 @@
 //! A PMwCAS of two words by two threads that help each other (`pando-pmwcas/src/rdcss.rs`,
 //! `descriptor.rs`, `pmwcas.rs`), in a domain without write-backs, so without dirty bits.
 //!
-//! Each thread has a descriptor, used again at once for its next operation, and the record of its
-//! conditional references as a helper. The functions bear the names and take the steps of the code.
+//! Each thread has a descriptor, which its next operation uses again at once. As a helper it has a
+//! record of its conditional references. The functions have the names and the steps of the code.
 
 use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use loom::thread;
@@ -13,14 +13,14 @@ use crate::descriptor::{
 };
 use crate::explore;
 
-/// What the mutants change.
+/// The parts that the mutants change.
 #[derive(Clone, Copy)]
 struct Code {
     /// A reference is installed by way of a conditional one.
     conditional: bool,
-    /// A helper's conditional reference names a record of its own, not the owner's entry.
+    /// A helper's conditional reference names the helper's record, not the owner's entry.
     own_record: bool,
-    /// Who looks at a status compares the sequence number with the one that it means.
+    /// A read of a status compares the sequence number with the expected one.
     checks_sequence: bool,
     orderings: Orderings,
 }
@@ -64,8 +64,8 @@ impl Pmwcas {
         } else {
             self.help(slot, found);
         }
-        // Else the code takes the word for a damaged one.
-        assert_ne!(self.words[place].load(Acquire), found, "settled, and still there");
+        // Otherwise the code would treat the word as damaged.
+        assert_ne!(self.words[place].load(Acquire), found, "settled, and not replaced");
     }
 
     /// An operation, from its beginning to its end; whether it succeeded.
@@ -227,8 +227,8 @@ impl Pmwcas {
     }
 }
 
-/// The operation of thread 0 has got as far as a reference in the first word when thread 1 comes by
-/// and helps. Thread 0 finishes it and goes on with `then`: the helper may be late.
+/// The operation of thread 0 has a reference in the first word when thread 1 finds it and helps.
+/// Thread 0 finishes the operation and continues with `then`: the helper may be late.
 fn help(code: Code, preemptions: usize, then: fn(&Pmwcas)) {
     explore(Some(preemptions), move || {
         let pmwcas = Pmwcas::new(code, code.orderings);
@@ -258,7 +258,7 @@ const SECOND: [Target; 2] = [[1, 1, 0], [2, 0, 1]];
 
 fn do_second(pmwcas: &Pmwcas) {
     assert!(pmwcas.run(0, SECOND));
-    // The helper has perhaps not come to its end; nobody waits for it.
+    // The helper may not have ended, and no thread waits for it.
     assert_eq!([0, 1, 2].map(|place| pmwcas.read(0, place)), [1, 0, 1]);
 }
 
@@ -285,7 +285,7 @@ fn a_helper_has_a_record_of_its_own() {
     help(Code { own_record: false, ..AS_WRITTEN }, 1, do_second);
 }
 
-/// The second operation only gets as far as its descriptor: its words are none of the helper's.
+/// The second operation only publishes its descriptor, whose words differ from the helper's.
 fn publish_second(pmwcas: &Pmwcas) {
     pmwcas.publish(0, SECOND);
 }
@@ -307,7 +307,7 @@ fn entries_are_loaded_with_acquire() {
     help(Code { orderings: Orderings::COPY_RELAXED, ..AS_WRITTEN }, 1, publish_second);
 }
 
-/// Two operations want two words from the same values to different ones.
+/// Two operations change the same two words from the same values to different ones.
 fn race(code: Code) {
     explore(Some(2), move || {
         let pmwcas = Pmwcas::new(code, code.orderings);
@@ -334,8 +334,8 @@ fn references_are_published_with_release() {
     race(Code { orderings: Orderings::SWAP_RELAXED, ..AS_WRITTEN });
 }
 
-/// Of an operation that changes both words, a reader that finds the first one changed finds the
-/// second one changed.
+/// An operation changes both words. A reader that finds the first one changed must find the second
+/// one changed.
 fn look(read: fn(&Pmwcas, usize) -> u64) {
     explore(Some(2), move || {
         let pmwcas = Pmwcas::new(AS_WRITTEN, AS_WRITTEN.orderings);
@@ -360,7 +360,7 @@ fn a_reader_sees_an_operation_wholly_or_not_at_all() {
 #[should_panic]
 fn a_reader_completes_what_it_meets() {
     look(|pmwcas, place| match pmwcas.words[place].load(Acquire) {
-        // The old value, which is not wrong for this word.
+        // The old value, which is a possible value of this word.
         found if found & CONTROL_BITS != 0 => 0,
         value => value,
     });

@@ -1,20 +1,25 @@
-//! Slabs: blocks handed from thread to thread, and slabs with room that must be found again
+//! Slabs: blocks that move from thread to thread, and slabs with room that must be found again
 //! (`pando-pmem/src/alloc/slab.rs`, `cache.rs`, `slab_search.rs`).
 //!
-//! A block is claimed by a CAS of its slab's taken word (`take_block`), and given back by another
-//! (`release_in_slab`). In between it is its holder's alone, though its bytes are plain memory.
+//! A thread claims a block by a CAS of its slab's taken word (`take_block`), and releases it by
+//! another CAS (`release_in_slab`). Between these only the holder accesses the block. Its bytes are
+//! plain memory.
 //!
 //! A slab is *current* (a thread allocates from it), *listed* (on the stack of slabs with room) or
-//! neither. Two threads decide whether it must be listed: one that gives a block back, unless the
-//! slab is current (`release_in_slab`, then `list`); one that finds no room and lets go of the slab
-//! (`release_current`), unless there is room after all. Each writes its word and then looks at the
-//! other's. If both could miss the other's write, the slab would be lost to allocation.
+//! neither. Two threads decide whether it must be listed:
 //!
-//! A slab whose last block comes back dissolves, unless someone has it: to have it, and to dissolve
-//! it, is the same claim (`claim_slab`). A claim has a version. A thread that is refused room
-//! takes the claim of an empty slab from whoever has it, by raising the version
-//! (`take_empty_slabs`), and dissolves the slab. Who had it may be about to take a block: then the
-//! two meet at the taken bits. Or it lets go of the slab, which must not end a later claim.
+//! * a thread that releases a block, unless the slab is current (`release_in_slab`, then `list`);
+//! * a thread that finds no room and stops using the slab (`release_current`), unless there is room
+//!   after all.
+//!
+//! Each writes its word and then reads the other's. If both could miss the other's write, the
+//! allocator would lose the slab.
+//!
+//! A slab without blocks dissolves, unless a thread has it. Using it and dissolving it need the
+//! same claim (`claim_slab`). A claim has a version. A thread that is refused room takes over the
+//! claim of an empty slab by raising the version (`take_empty_slabs`), and dissolves the slab. The
+//! former holder may be about to take a block: then both CAS the taken bits. Or it may stop using
+//! the slab: this must not end the later claim.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -29,22 +34,22 @@ const CURRENT: u64 = 1;
 const LISTED: u64 = 2;
 const VERSION: u64 = 4;
 
-/// What the mutants change.
+/// The parts that the mutants change.
 #[derive(Clone, Copy)]
 struct Code {
-    /// A success of the CAS that gives a block back.
+    /// A success of the CAS that releases a block.
     release: Ordering,
     /// A success of the CAS that claims a block, and the load before it.
     claim: Ordering,
     claim_load: Ordering,
-    /// `release_in_slab`, `release_current`: a full barrier between one's write and one's look.
+    /// `release_in_slab`, `release_current`: a full barrier between the write and the read.
     fenced: [bool; 2],
-    /// `release_current` looks for room after it has let go.
+    /// `release_current` looks for room after it has ended its claim.
     looks_again: bool,
-    /// Who dissolves a slab has claimed it, and `claim_slab` looks once more what it has.
+    /// A thread claims a slab before it dissolves it, and `claim_slab` checks the chunk again.
     dissolves_its_own: bool,
     looks_what_it_has: bool,
-    /// `clear_current` ends no claim but its own.
+    /// `clear_current` ends only its own claim.
     ends_its_own: bool,
     /// `dissolve_slab` takes all blocks.
     takes_all: bool,
@@ -65,10 +70,10 @@ const AS_WRITTEN: Code = Code {
 /// The version of a claim.
 type Claim = u64;
 
-/// The claim with which a slab begins that is a thread's.
+/// The first claim of a slab that a thread has.
 const FIRST: Claim = VERSION;
 
-/// What the chunk table says.
+/// Words of the chunk table.
 const SLAB: u64 = 2;
 const CLAIMED: u64 = 1;
 
@@ -81,7 +86,7 @@ struct Slab {
     blocks: [UnsafeCell<u64>; 2],
 }
 
-// SAFETY: the cells are what is on trial; loom reports accesses that are not ordered.
+// SAFETY: the test is about the cells; loom reports accesses that are not ordered.
 unsafe impl Sync for Slab {}
 // SAFETY: as for Sync.
 unsafe impl Send for Slab {}
@@ -116,7 +121,7 @@ impl Slab {
     }
 
     fn write(&self, block: usize) {
-        // SAFETY: the pointer is the cell's own, and loom reports a second user.
+        // SAFETY: the pointer is the cell's, and loom reports a second user.
         self.blocks[block].with_mut(|bytes| unsafe { *bytes += 1 });
     }
 
@@ -141,7 +146,7 @@ impl Slab {
     }
 
     fn list(&self) {
-        // A failure says that another thread lists it.
+        // After a failure another thread lists it.
         self.change(|found| (found & (CURRENT | LISTED) == 0).then_some(found | LISTED));
     }
 
@@ -265,7 +270,7 @@ impl Slab {
     }
 }
 
-/// Two threads take blocks, write them and give them back; a third claim finds all settled.
+/// Two threads take blocks, write them and release them. A third claim finds all their writes.
 fn hand_over(code: Code) {
     explore(None, move || {
         let slab = Slab::new(code, 0b01, FIRST | CURRENT);
@@ -306,7 +311,7 @@ fn claiming_a_block_must_acquire() {
     hand_over(Code { claim: Release, claim_load: Relaxed, ..AS_WRITTEN });
 }
 
-/// One thread gives the only free block of a full slab back while its user lets go of the slab.
+/// One thread releases a block of a full slab while the slab's user stops using the slab.
 fn let_go(code: Code) {
     explore(None, move || {
         let slab = Slab::new(code, 0b11, FIRST | CURRENT);
@@ -350,7 +355,7 @@ fn who_lets_go_looks_again() {
     let_go(Code { looks_again: false, ..AS_WRITTEN });
 }
 
-/// One thread gives the last block of a listed slab back while another takes the slab for its own.
+/// One thread releases the last block of a listed slab while another claims the slab.
 fn dissolve(code: Code) {
     explore(None, move || {
         let slab = Slab::new(code, 0b01, LISTED);
@@ -367,7 +372,7 @@ fn dissolve(code: Code) {
         releaser.join().unwrap();
         let is_slab = slab.table.load(Acquire) == SLAB;
         if has_it {
-            assert!(is_slab, "a thread has a slab that has dissolved");
+            assert!(is_slab, "a thread uses a slab that has dissolved");
         } else {
             assert!(!is_slab || slab.state.load(Acquire) & LISTED != 0, "an empty slab is lost");
         }
@@ -391,7 +396,7 @@ fn who_claims_a_slab_looks_what_it_has() {
     dissolve(Code { looks_what_it_has: false, ..AS_WRITTEN });
 }
 
-/// Two threads give the two blocks of a slab back that is nobody's.
+/// Two threads release the two blocks of a slab that no thread uses.
 #[test]
 fn an_empty_slab_is_not_lost() {
     explore(Some(2), move || {
@@ -410,8 +415,8 @@ fn an_empty_slab_is_not_lost() {
     });
 }
 
-/// A thread takes blocks from its slab, and another, that is refused room, takes the slab from it,
-/// or finds it again.
+/// A thread takes blocks from its slab. Another thread, which is refused room, takes over the slab,
+/// or finds it in the list.
 fn taken_over(code: Code) {
     explore(Some(3), move || {
         let slab = Slab::new(code, 0, FIRST | CURRENT);
@@ -429,7 +434,7 @@ fn taken_over(code: Code) {
         let is_slab = slab.table.load(Acquire) == SLAB;
         let (state, taken) = (slab.state.load(Acquire), slab.taken.load(Acquire));
         assert!(is_slab || blocks == [None; 2], "a block of a slab that has dissolved");
-        assert!(is_slab || state & CURRENT == 0, "a slab that has dissolved is still someone's");
+        assert!(is_slab || state & CURRENT == 0, "a slab that has dissolved has a user");
         assert!(claim.is_none_or(|claim| slab.holds(claim)), "another thread has ended the claim");
         let is_known = state & (CURRENT | LISTED) != 0;
         assert!(!is_slab || taken == 0b11 || is_known, "a slab with room is lost");

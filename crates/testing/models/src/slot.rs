@@ -1,7 +1,6 @@
-//! The lease of a participant slot (`pando-pmem/src/participant.rs`): one word says which thread
-//! has the slot, by its version, and whether that thread is pinned. What belongs to the slot
-//! (`Local`) is plain memory. It is touched by pinned threads only, and each finds it as the one
-//! before has left it.
+//! The lease of a participant slot (`pando-pmem/src/participant.rs`). Its version says which thread
+//! has the slot, and a bit says whether that thread is pinned. The data of the slot (`Local`) are
+//! plain memory. Only pinned threads access them, and each sees the writes of the one before.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -14,14 +13,14 @@ use crate::explore;
 
 const PINNED: u64 = 1 << 32;
 
-/// What the mutants change.
+/// The parts that the mutants change.
 #[derive(Clone, Copy)]
 struct Code {
     /// `Word::compare_exchange_transient`, by which a thread pins, or takes a slot.
     pin: Ordering,
     /// `Word::store_transient`, by which a thread unpins.
     unpin: Ordering,
-    /// `take` leaves slots alone in which a thread is pinned.
+    /// `take` refuses slots in which a thread is pinned.
     asks: bool,
     /// `take` raises the version.
     counts: bool,
@@ -38,7 +37,7 @@ struct Slot {
     local: UnsafeCell<u64>,
 }
 
-// SAFETY: the cell is what is on trial; loom reports accesses that are not ordered.
+// SAFETY: the test is about the cell; loom reports accesses that are not ordered.
 unsafe impl Sync for Slot {}
 // SAFETY: as for Sync.
 unsafe impl Send for Slot {}
@@ -56,8 +55,8 @@ impl Slot {
         false
     }
 
-    /// `pin_leased`; whether the thread with that version is pinned, and by a guard that it had
-    /// already.
+    /// `pin_leased` of the thread with that version: `None` if it has lost the slot; whether it was
+    /// pinned before.
     fn pin(&self, version: u64) -> Option<bool> {
         let found = self.lease.load(Relaxed);
         let pinned = version | PINNED;
@@ -71,7 +70,7 @@ impl Slot {
         (found == pinned).then_some(true)
     }
 
-    /// `take`; the version.
+    /// `take`; the new version.
     fn take(&self, is_late: bool) -> Option<u64> {
         let found = self.lease.load(Relaxed);
         if self.code.asks && found & PINNED != 0 {
@@ -86,12 +85,12 @@ impl Slot {
     }
 
     fn use_local(&self) {
-        // SAFETY: the pointer is the cell's own, and loom reports a second user.
+        // SAFETY: the pointer is the cell's, and loom reports a second user.
         self.local.with_mut(|local| unsafe { *local += 1 });
     }
 }
 
-/// A thread that has the slot in mind pins twice, and two others take it.
+/// A thread that has used the slot pins twice, and two others take it.
 fn lease(code: Code) {
     explore(Some(3), move || {
         let slot = Arc::new(Slot { code, lease: Atomic::new(0), local: UnsafeCell::new(0) });
