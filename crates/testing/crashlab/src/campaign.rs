@@ -1,4 +1,4 @@
-//! Many trials, for as long as asked: what `explore`, `schedule` and `mutate` have in common.
+//! Many trials, for a given time: the common part of `explore`, `schedule` and `mutate`.
 
 use std::cell::RefCell;
 use std::fmt::Write;
@@ -28,10 +28,10 @@ use pando_index::random::Random;
 /// Which trials, and for how long.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Selection {
-    /// How long to go on, in minutes; shared out evenly among the trials
+    /// Total time in minutes, shared evenly among the trials
     #[arg(long, default_value_t = 1.0)]
     pub minutes: f64,
-    /// Only this subject, such as pmwcas or an index; a name that is none is answered with the list
+    /// Only this subject, such as pmwcas or an index; an unknown name prints the list
     #[arg(long)]
     pub index: Option<String>,
     /// Only this scenario of it
@@ -40,13 +40,13 @@ pub struct Selection {
     /// Only this domain: adr (lines must be written back) or process
     #[arg(long)]
     pub domain: Option<String>,
-    /// Seed of all runs; drawn if it is not given
+    /// Seed of all runs [default: random]
     #[arg(long)]
     pub seed: Option<u64>,
-    /// Only the one run of that seed, as a failure names it
+    /// Only the run of that seed, as a failure names it
     #[arg(long)]
     pub replay: Option<u64>,
-    /// Trials at the same time; as many as there are cores if it is not given
+    /// Trials at the same time [default: the number of cores]
     #[arg(long)]
     pub jobs: Option<usize>,
 }
@@ -57,7 +57,7 @@ impl Selection {
         name.split('/').zip(parts).all(|(part, want)| want.as_ref().is_none_or(|want| want == part))
     }
 
-    /// The names of the trials that are wanted.
+    /// The names of the selected trials.
     pub fn names(&self) -> Result<Vec<String>, Failure> {
         let names: Vec<String> = subjects().into_iter().map(|(name, _)| name).collect();
         let wanted: Vec<String> = names.iter().filter(|name| self.wants(name)).cloned().collect();
@@ -68,7 +68,7 @@ impl Selection {
         Ok(wanted)
     }
 
-    /// How many trials go on at the same time.
+    /// How many trials run at the same time.
     pub fn jobs(&self, trials: usize) -> usize {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         self.jobs.unwrap_or(cores).clamp(1, trials)
@@ -98,7 +98,7 @@ fn add<S: Subject>(list: &mut Vec<(String, Maker)>) {
     }
 }
 
-/// Every trial there is, by name. A new subject is one line here.
+/// Every trial, by name. A new subject is one line here.
 pub fn subjects() -> Vec<(String, Maker)> {
     let mut list = Vec::new();
     add::<Words<false>>(&mut list);
@@ -126,33 +126,32 @@ pub fn subjects() -> Vec<(String, Maker)> {
     list
 }
 
-/// One run: what to judge, and who goes on.
+/// One run.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// What to judge.
+    /// The checks.
     pub plan: Plan,
-    /// Who goes on.
+    /// The schedule of the threads.
     pub orders: Orders,
 }
 
-/// What came of a trial.
+/// The result of a trial.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// Its name.
     pub name: String,
-    /// What was tried.
+    /// The counts.
     pub tally: Tally,
-    /// Of the exhaustive runs: how many schedules, and whether these were all.
+    /// The number of exhaustive schedules, and whether these were all.
     pub exhaustive: Option<(u64, bool)>,
-    /// At how many steps a thread was stopped for ever, one step after the other, and whether
-    /// these were all.
+    /// The number of steps at which a thread was stopped for ever, and whether these were all.
     pub stopped: Option<(u64, bool)>,
-    /// What was found, and the seed of the run.
+    /// The fault that was found, and the seed of the run.
     pub found: Option<(String, u64)>,
 }
 
-/// Has `work` done on `trial` once for each run that `next` says, within the scheduler, until there
-/// is no next or `work` fails. `next` is told how many there were.
+/// Calls `work` on `trial` for each run that `next` returns, within the scheduler, until `next`
+/// returns none or `work` fails. The argument of `next` is the number of runs before.
 pub fn drive(
     trial: &Rc<RefCell<Box<dyn Trial>>>,
     mut next: impl FnMut(u64) -> Option<Run> + 'static,
@@ -214,16 +213,16 @@ impl Share {
     }
 }
 
-/// Makes the runs of one trial, given its seed and the time until which it may go on.
+/// Makes the runs of one trial.
 pub trait Style: Sync {
-    /// The verb, for the command that replays.
+    /// The verb, for the replay command.
     const VERB: &'static str;
 
     /// Runs the trial for its share of the time.
     fn work(&self, trial: Box<dyn Trial>, share: Share) -> Outcome;
 }
 
-/// Runs every selected trial, prints what came of each, and fails with the first thing found.
+/// Runs every selected trial, prints the results, and fails with the first fault found.
 pub fn campaign<T: Style>(selection: &Selection, style: &T) -> Result<(), Failure> {
     let wanted = selection.names()?;
     let jobs = selection.jobs(wanted.len());
@@ -241,7 +240,7 @@ pub fn campaign<T: Style>(selection: &Selection, style: &T) -> Result<(), Failur
     let outcomes: Mutex<Vec<Outcome>> = Mutex::default();
     let worker = || {
         while !stop.load(Ordering::Relaxed) {
-            // Relaxed: only the number matters.
+            // Relaxed: the counter orders no other memory.
             let index = taken.fetch_add(1, Ordering::Relaxed) as usize;
             let Some(name) = wanted.get(index) else { break };
             let maker = subjects().into_iter().find(|(known, _)| known == name);

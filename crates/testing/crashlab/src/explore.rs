@@ -15,12 +15,12 @@ use pando_index::random::Random;
 pub struct Args {
     #[command(flatten)]
     selection: Selection,
-    /// Images of each cut at most; all, while there are fewer
+    /// Most images of each cut; all, if there are fewer
     #[arg(long, default_value_t = 24)]
     images: usize,
 }
 
-/// How long a trial may go on with the images of its last run, when its time is up.
+/// How long a trial may continue with the images of its last run after its time is over.
 const GRACE: Duration = Duration::from_secs(1);
 
 struct Explore {
@@ -33,7 +33,7 @@ pub(crate) fn run_of(seed: u64, images: usize) -> Run {
     let policy = match random.below(3) {
         0 => Policy::Random { sojourn: 1 << random.below(7) },
         1 => Policy::Pct { changes: 1 + random.below(4) },
-        // Long stays: one operation after the other, now and then into each other.
+        // Rare switches: mostly one operation after the other, sometimes overlapping ones.
         _ => Policy::Random { sojourn: 200 },
     };
     Run {
@@ -51,7 +51,7 @@ impl Style for Explore {
 
     fn work(&self, trial: Box<dyn Trial>, share: Share) -> Outcome {
         let images = self.images;
-        // One run can have more images than its trial has time for; a replay looks at all.
+        // One run can have more images than its trial has time for. A replay checks all of them.
         let end = share.replay.is_none().then(|| share.until + GRACE);
         let next = share.runs(move |seed| {
             let mut run = run_of(seed, images);

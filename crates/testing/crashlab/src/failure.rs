@@ -1,17 +1,17 @@
-//! What a verb ends with when it does not end well.
+//! The errors of the verbs.
 
 /// A failed trial, or a trial that could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// Something that must hold did not.
+    /// A trial found a fault.
     #[error("{what}\nreplay it: {replay}")]
     Found {
-        /// What was seen, and what should have been.
+        /// The found and the expected state.
         what: String,
         /// The command that shows it again.
         replay: String,
     },
-    /// The machine lacks what the trial needs.
+    /// The machine lacks something that the trial needs.
     #[error("cannot run: {0}")]
     Missing(String),
     /// The trial itself could not be run.

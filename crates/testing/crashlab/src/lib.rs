@@ -1,6 +1,6 @@
-//! Proof by trial: every crash, every schedule, kills and power cuts of Pando.
+//! Tests of Pando by crashes, schedules of threads, kills of processes and power cuts.
 //!
-//! Each verb of the command has a module of its own, with its arguments and what it does.
+//! Each verb of the command has a module with its arguments and its work.
 
 mod campaign;
 pub mod explore;

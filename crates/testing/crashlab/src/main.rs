@@ -1,12 +1,12 @@
-//! `pando-crashlab`: parses, calls, prints. What it tries and how stands in the library.
+//! `pando-crashlab`: parses, calls, prints. The library does the work.
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use pando_crashlab::{explore, kill, mutate, powercut, schedule};
 
-/// Proves by trial that no crash, kill or power cut loses what was acknowledged, and that no
-/// schedule of threads breaks an index.
+/// Tests that no crash, kill or power cut loses an acknowledged write, and that no schedule of
+/// threads breaks an index.
 #[derive(Debug, Parser)]
 #[command(name = "pando-crashlab", version, max_term_width = 100)]
 struct Cli {
@@ -16,17 +16,17 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Judges every crash of many runs.
+    /// Checks every crash of many runs.
     Explore(explore::Args),
     /// Tries many schedules of threads, with a few crashes of each.
     Schedule(schedule::Args),
-    /// Leaves out what must be there, and sees that a trial finds it.
+    /// Removes write-backs, fences and checks, and tests that a trial notices.
     Mutate(mutate::Args),
-    /// Kills real processes at random instants and checks what they leave.
+    /// Kills real processes at random instants and checks their pools.
     Kill(kill::Args),
-    /// Cuts the power of a virtual machine with persistent memory and checks what it leaves.
+    /// Cuts the power of a virtual machine with persistent memory and checks its pool.
     Powercut(powercut::Args),
-    /// The process that `kill` and `powercut` cut short.
+    /// The process that `kill` and `powercut` kill.
     #[command(hide = true)]
     Child(kill::child::Args),
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A bar on standard error with time spent and time left; it is not drawn where no person looks.
-/// The message is for what was seen so far (images, kills).
+/// A bar on standard error with the elapsed and the remaining time. It is drawn only on a terminal.
+/// The message shows the count so far (images, kills).
 pub fn bar(length: u64) -> ProgressBar {
     let bar = ProgressBar::new(length);
     let shape = "{bar:24} {percent:>3} % {elapsed_precise} (about {eta} left) {msg}";

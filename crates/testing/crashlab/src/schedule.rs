@@ -2,12 +2,12 @@
 //!
 //! Every trial has three parts:
 //!
-//! 1. all schedules that have few preemptions, for one set of operations;
-//! 2. *stopped for ever*: one thread goes first and is stopped at its step 0, 1, 2 and so on, each
-//!    thread in its turn. The others must come to the end of theirs without it, in a bounded
-//!    number of steps; then it goes on, as the late helper that it is by now;
-//! 3. random schedules, and ones by priorities, each for operations of its own; in a third of
-//!    these some thread is stopped somewhere.
+//! 1. All schedules with few preemptions, for one set of operations.
+//! 2. *Stopped for ever*: one thread runs first and is stopped at its step 0, 1, 2 and so on; each
+//!    thread in turn. The others must complete their operations without it, in a bounded number of
+//!    steps. Then the stopped thread continues, as a late helper.
+//! 3. Random schedules, and schedules by priorities, each with other operations. In a third of them
+//!    a thread is stopped at a random step.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -29,7 +29,7 @@ pub struct Args {
 
 struct Schedule;
 
-/// Logical threads that a trial has at most.
+/// Most logical threads of a trial.
 const MAX_TASKS: usize = 4;
 
 fn run_of(seed: u64) -> Run {
@@ -55,8 +55,8 @@ fn exhaustive_of(seed: u64, preemptions: u32) -> Run {
     Run { orders: Orders { policy, freeze: None, ..run.orders }, ..run }
 }
 
-/// Each thread stopped at each of its steps, one after the other; `finished` says at the end that
-/// there are no more.
+/// Stops each thread at each of its steps, one after the other. `finished` becomes true when there
+/// are no more.
 fn stopped(seed: u64, until: Instant, finished: Rc<Cell<bool>>) -> impl FnMut(u64) -> Option<Run> {
     let mut freeze = Freeze { task: 1, after: 0 };
     move |runs| {
@@ -64,7 +64,7 @@ fn stopped(seed: u64, until: Instant, finished: Rc<Cell<bool>>) -> impl FnMut(u6
             if has_frozen() {
                 freeze.after += 1;
             } else {
-                // It came to its end first.
+                // It ended before the step.
                 freeze = Freeze { task: freeze.task + 1, after: 0 };
             }
         }
@@ -89,7 +89,7 @@ impl Style for Schedule {
         let first = replay.unwrap_or(seed);
         let drawn = |share: Share| drive(&trial, share.runs(run_of), <dyn Trial>::run);
 
-        // Of a replay this is the likeliest to find it again, and the quickest.
+        // First, because a replay is most likely and quickest to find the fault here.
         let mut outcome = drawn(Share { until: begin + third, ..share });
         if outcome.found.is_some() {
             return outcome;
@@ -111,7 +111,7 @@ impl Style for Schedule {
         if part.found.is_some() || replay.is_some() {
             return Outcome { found: part.found, ..outcome };
         }
-        // What the other parts left of the time.
+        // The rest of the time.
         let part = drawn(Share { seed: !seed, ..share });
         outcome.tally.add(&part.tally);
         Outcome { found: part.found, ..outcome }

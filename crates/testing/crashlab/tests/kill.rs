@@ -8,7 +8,7 @@ fn kills_in_every_phase_lose_nothing_acknowledged() {
     let own = env!("CARGO_BIN_EXE_pando-crashlab");
     let mut command = Command::new(own);
     command.args(["kill", "--count", "30"]);
-    // A build of the whole workspace has made the command as well; otherwise the verb builds it.
+    // A build of the whole workspace includes the command. Otherwise the verb builds it.
     let pando = Path::new(own).with_file_name("pando");
     if pando.exists() {
         command.env("PANDO", pando);

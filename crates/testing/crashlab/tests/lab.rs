@@ -1,4 +1,4 @@
-//! A slice of each exploration. Longer ones are a matter of `--minutes`.
+//! A short run of each exploration. The option `--minutes` makes longer runs.
 
 #[path = "lab/project.rs"]
 mod project;
@@ -30,7 +30,7 @@ fn a_slice_of_every_schedule() {
 
 #[test]
 fn a_borrowed_descriptor_is_on_record() {
-    // Also if its owner has not yet made its slot known to a recovery.
+    // Also if the owner of the descriptor has not made its slot known to recovery yet.
     let trial = ["--index", "pmwcas", "--scenario", "borrowed-descriptors", "--domain", "adr"];
     run(&[&["explore", "--minutes", "0.15"][..], &trial[..]].concat());
 }

@@ -1,6 +1,6 @@
-//! A slice of `powercut`: a cut in each mode, and the refusal of a pool that is not on persistent
-//! memory. Where the machine cannot be had it is skipped, and says so; with `PANDO_REQUIRE` set it
-//! fails there.
+//! A short run of `powercut`: a cut in each mode, and the refusal of a pool that is not on
+//! persistent memory. Without a virtual machine the test is skipped with a note. With
+//! `PANDO_REQUIRE` it fails.
 
 use std::io::Write;
 use std::process::Command;
@@ -12,7 +12,7 @@ fn a_power_cut_in_each_mode_loses_nothing_acknowledged() {
     let said = String::from_utf8_lossy(&output.stdout);
     let complained = String::from_utf8_lossy(&output.stderr);
     if complained.contains("cannot run: ") && std::env::var_os("PANDO_REQUIRE").is_none() {
-        // Past the harness, which shows nothing of a test that passes.
+        // Directly to standard error: the test harness hides the output of a test that passes.
         writeln!(std::io::stderr(), "note: no power was cut; {complained}").unwrap();
         return;
     }
@@ -21,10 +21,10 @@ fn a_power_cut_in_each_mode_loses_nothing_acknowledged() {
     println!("{said}");
 }
 
-/// Asked for by its name, a power cut that cannot be made is a failure.
+/// Called by its name, the verb fails if there is no virtual machine.
 #[test]
 fn a_machine_that_cannot_be_had_is_a_failure() {
-    // Where the program lies it would find the machine that an earlier run has fetched.
+    // In its own folder the program would find the machine that an earlier run has built.
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("target/debug/pando-crashlab");
     std::fs::create_dir_all(program.parent().unwrap()).unwrap();

@@ -1,5 +1,5 @@
-//! A reader that finds a record whose slot a power cut may still lose writes the slot back before it
-//! returns the record.
+//! A reader that finds a record whose slot a power cut may still lose writes the slot back before
+//! it returns the record.
 //!
 //! A thread writes a record and pauses before each of its writes in turn. A slot that it has just
 //! settled has its dirty bit: the slot's line may not be on the medium. Another thread then reads

@@ -1,15 +1,15 @@
-//! The process that is cut short: it opens a pool, says what it holds, and writes to it.
+//! The process that is killed: it opens a pool, reports its content, and writes to it.
 //!
-//! Its life, and what it says ([`Message`]) on the way:
+//! Its steps, with the messages ([`Message`]) in italics:
 //!
-//! 1. *opening*; what lies beside the pool, of earlier pools and of creations cut short, is
-//!    removed; the pool is opened, or created if it is not there; *opened*;
-//! 2. if asked to look: what the pool holds, and what is wrong with it; *looked*;
-//! 3. if asked to write: *writing*; an acknowledgement after each operation that has returned, or
-//!    after each few, until the time is over;
-//! 4. *closing*; the pool is closed; *closed*.
+//! 1. It removes the files beside the pool: earlier pools, and pools whose creation was killed.
+//!    *Opening*. It opens the pool, or creates it. *Opened*.
+//! 2. With `--look`: it reports the pool's content and problems. *Looked*.
+//! 3. With `--write`: *Writing*. It sends an acknowledgement after each returned operation, or
+//!    after each few, until the time is over.
+//! 4. *Closing*. It closes the pool. *Closed*.
 //!
-//! It may be killed at any instant of this. An error or a panic ends it at once, and is said.
+//! It may be killed at any instant. It reports an error or a panic, and ends at once.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -23,20 +23,20 @@ use super::workload::{self, MAIN, Maps, Profile, State, Writer};
 use crate::failure::Failure;
 use pando_index::random::Random;
 
-/// How far a pool may grow.
+/// Largest size of a pool.
 const MAX_BYTES: u64 = 96 << 20;
-/// Between an announcement and the deed, so that a kill can come before, within and after it.
+/// Delay between a message and its action, so that a kill can come before, during and after it.
 const ANNOUNCED: Duration = Duration::from_micros(150);
 
 type Trouble = Box<dyn std::error::Error + Send + Sync>;
 
-/// What the process is to do.
+/// The orders of the process.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// The pool, in a folder of its own
     #[arg(long)]
     pub pool: PathBuf,
-    /// Say what the pool holds
+    /// Report the content of the pool
     #[arg(long)]
     pub look: bool,
     /// Write in this way
@@ -48,19 +48,19 @@ pub struct Args {
     /// Seed of what they write
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
-    /// Operations of a writer to an acknowledgement
+    /// Operations of a writer per acknowledgement
     #[arg(long, default_value_t = 1)]
     pub every: u64,
     /// How long they write, in milliseconds
     #[arg(long, default_value_t = 10_000)]
     pub write_ms: u64,
-    /// What the maps are.
+    /// The index of the maps.
     #[command(flatten)]
     pub created: Created,
 }
 
 impl Args {
-    /// The words after the command's own name that say the same.
+    /// The same as words of a command line.
     pub fn words(&self) -> Vec<String> {
         let Self { pool, look, write, writers, seed, every, write_ms, created } = self;
         let mut words = vec!["child".to_owned(), format!("--pool={}", pool.display())];
@@ -75,11 +75,11 @@ impl Args {
     }
 }
 
-/// Lives the life above.
+/// Runs the steps above.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let voice =
         Voice::standard_output().map_err(|error| Failure::trouble("use standard output", error))?;
-    // A thread that panics must not leave the others running as if all were well.
+    // A panic in one thread must end the process.
     std::panic::set_hook(Box::new(|panic| {
         if let Ok(voice) = Voice::standard_output() {
             let _ = voice.say(&Message::Failed(short(panic)));
@@ -92,7 +92,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 
 /// Ends the process, and leaves the pool as it is.
 fn end(voice: &Voice, trouble: &(dyn std::error::Error + Send + Sync)) -> ! {
-    // If nobody listens any more, there is nobody to tell.
+    // The send fails if the reader is gone.
     let _ = voice.say(&Message::Failed(short(trouble)));
     std::process::exit(1)
 }
@@ -146,7 +146,7 @@ fn clear_beside(pool: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Opens the pool, or creates it if it is not there.
+/// Opens the pool, or creates it.
 fn open(path: &Path) -> Result<(Pool, bool), Error> {
     let options = PoolOptions::new().max_bytes(MAX_BYTES);
     match Pool::open(path, &options) {
@@ -169,7 +169,7 @@ fn opened(pool: &Pool, created: bool, first_get_ns: u64) -> Result<Opened, Error
     })
 }
 
-/// One writer: some operations, their acknowledgement, and a look at somebody's record, in turn.
+/// One writer: in turn some operations, their acknowledgement, and a read of any writer's record.
 fn write(
     maps: Maps<'_>,
     mut writer: Writer,
@@ -183,7 +183,7 @@ fn write(
             let (op, answer) = writer.step();
             let found = op.run(maps)?;
             if found != answer {
-                return Err(format!("{op:?} answers {found:?}, it must answer {answer:?}").into());
+                return Err(format!("{op:?} answers {found:?}, expected {answer:?}").into());
             }
         }
         voice.say(&Message::Done { writer: writer.number, count: writer.count })?;
@@ -192,16 +192,16 @@ fn write(
     Ok(())
 }
 
-/// Whatever is there, while others write, is a whole record.
+/// Reads a record while others write. It must be complete.
 fn read_any(main: &Map, key: u64) -> Result<(), Trouble> {
     let is_whole = |found: &[u8]| workload::version(MAIN, key, found).is_some();
     match main.read(&workload::key(key), is_whole)? {
-        Some(false) => Err(format!("a get finds half a record, key {key}").into()),
+        Some(false) => Err(format!("a get finds a torn record, key {key}").into()),
         _ => Ok(()),
     }
 }
 
-/// Waits without giving up the processor: a sleep would last longer than what is waited for.
+/// Waits in a loop: a sleep would be longer than the delay.
 pub fn wait_awake(delay: Duration) {
     let begin = Instant::now();
     while begin.elapsed() < delay {

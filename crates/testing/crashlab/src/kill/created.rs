@@ -2,13 +2,13 @@
 
 use pando::MapOptions;
 
-/// The indexes that are tried, one pool after the other, unless one is asked for.
+/// The indexes of the pools, in turn, unless an option names one.
 pub const INDEXES: [&str; 5] = ["bztree", "nbtree", "wbtree", "skiplist", "bwtree"];
 
-/// How maps are created.
+/// The index and the options of new maps.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Created {
-    /// The index of the maps [default: in each pool another one]
+    /// The index of the maps [default: another one in each pool]
     #[arg(long, alias = "kind", value_name = "NAME")]
     pub index: Option<String>,
     /// An option of each map, such as node_lines=4; may be given several times
@@ -22,7 +22,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
 }
 
 impl Created {
-    /// How maps of pool `number` are created: the indexes take turns if nothing is asked for.
+    /// The same for pool number `number`: the indexes take turns if no option is set.
     pub fn in_pool(&self, number: u64) -> Self {
         if self.index.is_some() || !self.values.is_empty() {
             return self.clone();
@@ -40,7 +40,7 @@ impl Created {
         self.values.iter().fold(options, |options, (name, value)| options.set(name, value))
     }
 
-    /// The same as words of a command line, of ours or of `pando`.
+    /// The same as words of a command line, of `pando-crashlab` or of `pando`.
     pub fn words(&self) -> Vec<String> {
         let index = self.index.iter().map(|index| format!("--index={index}"));
         let values = self.values.iter().map(|(name, value)| format!("--set={name}={value}"));

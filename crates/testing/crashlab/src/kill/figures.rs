@@ -1,4 +1,4 @@
-//! What a trial has come to.
+//! The figures of a trial.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,7 +24,7 @@ impl Figures {
         *self.kills.entry(phase).or_default() += 1;
     }
 
-    /// Counts what was heard of a process.
+    /// Counts the messages of a process.
     pub fn hear(&mut self, heard: &Heard) {
         self.acknowledged += heard.acknowledged.iter().sum::<u64>();
         if let Some(opened) = heard.opened.as_ref().filter(|opened| !opened.was_clean) {
@@ -63,7 +63,7 @@ impl std::fmt::Display for Figures {
         let slowest = times.last().copied().unwrap_or_default();
         write!(
             out,
-            "{} ({}), {} acknowledged operations, none lost, nothing half there, no leak; \
+            "{} ({}), {} acknowledged operations, none lost, no torn record, no leak; \
              {} operations completed and {} undone by recovery; from open to the first get: \
              median {median:.1?}, slowest {slowest:.1?}",
             HumanCount(self.kills()),

@@ -1,4 +1,4 @@
-//! Killing the command `pando load` over files of both formats.
+//! Kills the command `pando load` with files of both formats.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -11,37 +11,37 @@ use super::workload::{LOADED, Records, key, map_name, value};
 use crate::failure::Failure;
 use pando_index::random::Random;
 
-/// Keys in a file, and how often each comes in it, each time with another version.
+/// Keys in a file, and the number of versions of each key in the file.
 const KEYS: u64 = 1_000;
 const TIMES: usize = 8;
-/// The longest that the command lives.
+/// Longest time from the start of the command to its kill.
 const LIFE: Duration = Duration::from_millis(40);
 
-/// A file that `pando load` has read, or a part of it.
+/// A file that `pando load` has loaded, in whole or in part.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// Keys in the file: each number below.
+    /// Number of keys in the file: the numbers from 0 on.
     pub keys: u64,
     /// The versions that each key has in the file, in order.
     pub versions: Vec<u64>,
-    /// How the command ended.
+    /// The end of the command.
     pub end: LoadEnd,
 }
 
-/// How `pando load` ended.
+/// The end of `pando load`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoadEnd {
-    /// By the kill.
+    /// The kill ended it.
     Killed,
-    /// All was loaded before the kill came.
+    /// The whole file was loaded before the kill.
     Finished,
-    /// It gave up, and said why.
+    /// It failed, with this message.
     Failed(String),
 }
 
 impl Loaded {
-    /// The map holds what it held before, or what the file has for the key; all of the file, with
-    /// the last version of each key, if the load came to its end.
+    /// Checks that each key has its value from before, or a version from the file. After a finished
+    /// load each key must have the last version.
     pub fn verify(&self, before: Option<&Records>, now: Option<&Records>) -> Result<(), String> {
         let empty = Records::new();
         let (before, now) = (before.unwrap_or(&empty), now.unwrap_or(&empty));
@@ -61,7 +61,7 @@ impl Loaded {
     }
 }
 
-/// How long the command lives; shorter, where it has been done before its kill so often.
+/// The time until the kill; shorter after each miss, in which the command ended before its kill.
 pub fn life(misses: u32, random: &mut Random) -> Duration {
     let longest = LIFE / 2_u32.saturating_pow(misses);
     Duration::from_nanos(random.below(longest.as_nanos() as u64 + 1))
@@ -76,7 +76,7 @@ pub fn load_and_kill(
     life: Duration,
     random: &mut Random,
 ) -> Result<Loaded, Failure> {
-    // Any class of length but the longest, which are for growth.
+    // All classes of length except the longest, which is for growth.
     let versions: Vec<u64> = (0..TIMES).map(|_| random.draw() & !1).collect();
     let is_tsv = random.one_in(2);
     let file = folder.join(if is_tsv { "load.tsv" } else { "load.jsonl" });
@@ -117,7 +117,7 @@ fn text(versions: &[u64], is_tsv: bool) -> Vec<u8> {
         versions.iter().flat_map(|version| (0..KEYS).map(move |key| (version, key)))
     {
         let (key, value) = (key(number), value(LOADED, number, version));
-        // Both are letters and digits: nothing is to be escaped.
+        // Both consist of letters and digits: nothing needs escaping.
         let parts: [&[u8]; 5] = if is_tsv {
             [b"", &key, b"\t", &value, b"\n"]
         } else {
@@ -128,8 +128,8 @@ fn text(versions: &[u64], is_tsv: bool) -> Vec<u8> {
     text
 }
 
-/// The command `pando`: where `PANDO` says, else beside this program. Cargo builds it if it is
-/// not there, or older than this program and perhaps of other sources.
+/// The command `pando`: the file that `PANDO` names, or the file beside this program. Cargo builds
+/// it if it does not exist, or if it is older than this program.
 pub fn pando() -> Result<PathBuf, Failure> {
     if let Some(path) = std::env::var_os("PANDO") {
         return Ok(path.into());
@@ -159,7 +159,7 @@ pub fn pando() -> Result<PathBuf, Failure> {
     let what = format!("find the command {}", path.display());
     Err(Failure::trouble(
         &what,
-        "build it with cargo build --release -p pando-cli, or name it by PANDO",
+        "build it with cargo build --release -p pando-cli, or set PANDO to its path",
     ))
 }
 

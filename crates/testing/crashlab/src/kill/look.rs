@@ -1,16 +1,16 @@
-//! Looking at all that a pool holds, and at whether it is sound.
+//! Reads and checks the whole content of a pool.
 
 use pando::{Error, KeyRange, Order, Pool};
 
 use super::message::{Message, Voice, short};
 use super::workload::{self, Records, State};
 
-/// Problems that are told; the others are only counted.
+/// Most problems that are reported; the others are only counted.
 const TOLD_PROBLEMS: usize = 5;
 
 type Trouble = Box<dyn std::error::Error + Send + Sync>;
 
-/// Says what `pool` holds and what is wrong with it.
+/// Reports the content and the problems of `pool`.
 pub fn tell(pool: &Pool, voice: &Voice) -> Result<State, Trouble> {
     let report = pool.check()?;
     for problem in report.problems.iter().take(TOLD_PROBLEMS) {
@@ -38,21 +38,21 @@ pub fn tell(pool: &Pool, voice: &Voice) -> Result<State, Trouble> {
     Ok(state)
 }
 
-/// What `pool` holds, each record met by a scan and by a get.
+/// The content of `pool`, each record by a scan and by a get.
 pub fn state(pool: &Pool) -> Result<State, Trouble> {
     let mut state = State::new();
     for info in pool.maps()? {
         let number = workload::map_number(&info.name)
-            .ok_or_else(|| format!("there is a map {:?} that nobody created", info.name))?;
+            .ok_or_else(|| format!("a map {:?} that no writer created", info.name))?;
         let map = pool.open_map(&info.name)?;
         let mut records = Records::new();
         for record in map.scan(KeyRange::all(), Order::Ascending)? {
             let (key, value) = record?;
             let place = || format!("map {number}, key {:?}", String::from_utf8_lossy(&key));
             let key_number = workload::key_number(&key)
-                .ok_or_else(|| format!("{}: a key that nobody wrote", place()))?;
+                .ok_or_else(|| format!("{}: a key that no writer wrote", place()))?;
             let version = workload::version(number, key_number, &value)
-                .ok_or_else(|| format!("{}: half a value, {} bytes", place(), value.len()))?;
+                .ok_or_else(|| format!("{}: a torn value, {} bytes", place(), value.len()))?;
             if map.read(&key, |found| *found == value)? != Some(true) {
                 return Err(format!("{}: a scan finds it, a get does not", place()).into());
             }
@@ -69,7 +69,7 @@ pub fn state(pool: &Pool) -> Result<State, Trouble> {
     Ok(state)
 }
 
-/// Gets one record of the map that all share, if the map is there; an answer is what counts.
+/// Gets one record of the shared map, if the map exists. Any answer is right.
 pub fn first_get(pool: &Pool) -> Result<(), Error> {
     match pool.open_map(&workload::map_name(workload::MAIN)) {
         Ok(map) => map.read(&workload::key(0), |_| ()).map(|_| ()),

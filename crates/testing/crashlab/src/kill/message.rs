@@ -1,8 +1,8 @@
-//! What a process that is to be cut short tells of itself, and how it tells it.
+//! The messages of the process that is killed.
 //!
-//! A message is a line of JSON, and a line is one write: a pipe takes it whole or not at all, so
-//! whatever was said before a kill has been said. That is what makes [`Message::Done`] an
-//! acknowledgement. It is sent only after the call has returned, and it counts only if it arrived.
+//! A message is a line of JSON, and a line is one write. A pipe takes the write as a whole or not
+//! at all, so a message that was sent before a kill is complete. Therefore [`Message::Done`] is an
+//! acknowledgement: it is sent only after the call has returned, and it counts only if it arrived.
 
 use std::fs::File;
 use std::io::Write;
@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-/// Characters of a free text: a line has to fit `PIPE_BUF`, or it would not be one piece.
+/// Most characters of a free text: a line must fit into `PIPE_BUF`, or it would not be one piece.
 const MAX_TEXT_CHARS: usize = 500;
 
 /// One line.
@@ -22,51 +22,51 @@ pub enum Message {
     Opening,
     /// The pool is open and has answered a get.
     Opened(Opened),
-    /// The pool was refused, because the machine went down while it was open.
+    /// The pool was refused, because it was open when the machine went down.
     Refused,
     /// The pool holds this map.
     Map { map: u64 },
     /// The pool holds this record.
     Record { map: u64, key: u64, version: u64 },
-    /// The pool holds something that it must not hold, or a check found something wrong.
+    /// The pool holds an unexpected map or record, or its check found a problem.
     Problem(String),
-    /// The pool's content has been told.
+    /// The report of the pool's content is complete.
     Looked,
-    /// The writers are about to begin.
+    /// The writers are about to start.
     Writing,
-    /// A writer's operation, the so-manieth, has returned.
+    /// The operation number `count` of a writer has returned.
     Done { writer: u64, count: u64 },
     /// The pool is about to be closed.
     Closing,
     /// The pool is closed.
     Closed,
-    /// The library failed where it must not.
+    /// The library returned an unexpected error.
     Failed(String),
 }
 
-/// What an open pool says of itself.
+/// The state of a pool after it was opened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Opened {
-    /// Whether there was no pool, so that one was created.
+    /// Whether the pool was created now.
     pub created: bool,
-    /// Whether the pool was new or had been closed in order.
+    /// Whether the pool was new or had been closed cleanly.
     pub was_clean: bool,
     /// From the beginning of open to the answer of the first get.
     pub first_get_ns: u64,
-    /// Operations in flight that recovery completed, ...
+    /// Operations in flight that recovery completed.
     pub completed: u64,
-    /// ... and those that it undid.
+    /// Operations in flight that recovery undid.
     pub undone: u64,
     /// The persistence domain.
     pub domain: String,
-    /// What the pool lies on.
+    /// The medium.
     pub medium: String,
-    /// What a returned write survives.
+    /// Which failures a returned write survives.
     pub guarantee: String,
 }
 
-/// Where messages go: standard output, without a buffer. One thread at a time, because the port of
-/// a virtual machine drops what a second one writes while its queue is full.
+/// Sends messages to standard output, without a buffer. Only one thread writes at a time, because
+/// the port of a virtual machine drops the write of a second thread while its queue is full.
 #[derive(Debug)]
 pub struct Voice(Mutex<File>);
 
@@ -76,7 +76,7 @@ impl Voice {
         Ok(Self(Mutex::new(File::from(std::io::stdout().as_fd().try_clone_to_owned()?))))
     }
 
-    /// Says `message`; it has left this process when this returns.
+    /// Sends `message`. When this returns, the message has left the process.
     pub fn say(&self, message: &Message) -> std::io::Result<()> {
         let mut line = serde_json::to_vec(message)?;
         line.push(b'\n');
@@ -84,7 +84,7 @@ impl Voice {
     }
 }
 
-/// `text`, cut to what fits a message.
+/// `text`, cut to the length of a message.
 pub fn short(text: impl std::fmt::Display) -> String {
     text.to_string().chars().take(MAX_TEXT_CHARS).collect()
 }

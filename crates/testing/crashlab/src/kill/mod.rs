@@ -1,17 +1,20 @@
-//! `kill`: real processes with several writers, killed by SIGKILL at random instants, and what
-//! they leave.
+//! `kill`: real processes with several writers are killed by SIGKILL at random instants, and their
+//! pools are checked.
 //!
-//! A round: a process of its own ([`child`]) does something to a pool and is killed in the middle
-//! of it ([`phase`], [`trial`]); it has acknowledged each operation through a pipe, after the call
-//! returned ([`message`]). Then another process opens the pool and tells all that it holds and
-//! whether it is sound ([`look`]). That must be what was acknowledged, with or without the one
-//! operation that each writer had in flight ([`expected`]). The looking process closes the pool or
-//! is killed in its turn, and the next round goes on with the same pool; now and then with a new
-//! one.
+//! A round has two steps:
 //!
-//! Operations and delays follow from the seed ([`workload`]), so a seed replays a trial; the
-//! system's scheduling is not in it, so a replay may need several attempts. The pool of a trial
-//! that found something is kept, as the kill left it.
+//! 1. A child process ([`child`]) works on a pool and is killed during its work ([`phase`],
+//!    [`trial`]). It acknowledges each operation through a pipe, after the call has returned
+//!    ([`message`]).
+//! 2. Another process opens the pool, checks it, and reports all its records ([`look`]). The pool
+//!    must hold the results of all acknowledged operations, with or without the one operation that
+//!    each writer had in flight ([`expected`]). This process closes the pool or is killed too.
+//!
+//! The next round continues with the same pool, or sometimes with a new one.
+//!
+//! Operations and delays follow from the seed ([`workload`]), so a seed replays a trial. The seed
+//! does not determine the system's scheduling, so a replay may need several attempts. After a fault
+//! the pool is kept as the kill left it.
 
 pub mod child;
 mod created;

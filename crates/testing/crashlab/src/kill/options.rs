@@ -1,4 +1,4 @@
-//! What can be set of the verb, and what a trial begins with: a folder and a seed.
+//! The options of the verb, and the folder and the seed of a trial.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -12,19 +12,20 @@ use crate::failure::Failure;
 /// Options of the verb.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// How many kills
+    /// Number of kills
     #[arg(long, value_name = "N", default_value_t = 200)]
     pub(super) count: u64,
-    /// Seed of operations and delays [default: another one each time]
+    /// Seed of operations and delays [default: random]
     #[arg(long, value_name = "S")]
     pub(super) seed: Option<u64>,
-    /// Threads that write at once; with more than cores, a kill finds more operations in flight
+    /// Threads that write at the same time; with more threads, a kill finds more operations in
+    /// flight
     #[arg(long, value_name = "W", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=64))]
     pub(super) writers: u64,
-    /// What the maps are.
+    /// The index of the maps.
     #[command(flatten)]
     pub(super) created: Created,
-    /// Where the pools lie [default: the folder for temporary files]
+    /// Folder of the pools [default: the folder for temporary files]
     #[arg(long, value_name = "D")]
     pub(super) dir: Option<PathBuf>,
 }

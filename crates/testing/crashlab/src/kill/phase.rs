@@ -1,4 +1,4 @@
-//! What a process is doing when the kill comes.
+//! The activity of a process at the time of the kill.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use super::supervise::Kill;
 use super::workload::Profile;
 use pando_index::random::Random;
 
-/// What is interrupted.
+/// The interrupted activity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
     /// Creating a pool.
     Create,
-    /// Growth of a pool, by large values.
+    /// Growth of a pool by large values.
     Grow,
     /// Writes of all kinds.
     Write,
@@ -26,11 +26,11 @@ pub enum Phase {
     Load,
 }
 
-/// How many rounds go by until a new pool is created.
+/// Rounds per pool.
 const ROUNDS_A_POOL: u64 = 24;
 
 impl Phase {
-    /// The phase of a round. Each pool is created and made to grow, then serves many rounds.
+    /// The phase of a round. A pool is created and grows, and is then used for many rounds.
     pub fn of(round: u64) -> Self {
         match round % ROUNDS_A_POOL {
             0 => Self::Create,
@@ -42,7 +42,7 @@ impl Phase {
         }
     }
 
-    /// What the writers do meanwhile.
+    /// The work of the writers.
     pub fn profile(self) -> Profile {
         match self {
             Self::Grow => Profile::Growing,
@@ -51,7 +51,7 @@ impl Phase {
         }
     }
 
-    /// When the kill comes. On a machine that is slower by `slowness`, all takes longer.
+    /// The time of the kill. On a machine that is slower by `slowness`, delays are longer.
     pub fn kill(self, random: &mut Random, slowness: u64) -> Kill {
         let (after, range_us) = match self {
             Self::Create => (Message::Opening, 1_500),

@@ -1,7 +1,7 @@
-//! Running a process, hearing what it says, and killing it.
+//! Runs a process, reads its messages, and kills it.
 //!
-//! The kill comes a while after a certain message. A thread of its own reads on all the while, and
-//! to the end of the pipe: what was said before the kill counts, however late it is read.
+//! The kill comes some time after a certain message. A separate thread reads the pipe to its end: a
+//! message that was sent before the kill counts, even if it is read later.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
@@ -14,10 +14,10 @@ use super::message::{Message, Opened};
 use super::workload::State;
 use crate::failure::Failure;
 
-/// How long a process may be silent before the message that is waited for: a virtual machine
-/// boots in seconds, on a busy machine in a minute.
+/// Longest wait for the message before the kill: a virtual machine boots in seconds, or in a minute
+/// on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(180);
-/// A delay up to which waiting awake is worth it.
+/// For a shorter delay than this a loop waits more exactly than a sleep.
 const SHORT: Duration = Duration::from_millis(2);
 /// The signal of [`std::process::Child::kill`].
 pub const SIGKILL: i32 = 9;
@@ -25,45 +25,45 @@ pub const SIGKILL: i32 = 9;
 /// When a process is to be killed.
 #[derive(Clone, Debug)]
 pub struct Kill {
-    /// The message that starts the clock, ...
+    /// The message that starts the delay.
     pub after: Message,
-    /// ... and how long it runs.
+    /// The delay.
     pub delay: Duration,
 }
 
-/// What was heard of a process.
+/// The messages of a process, and its end.
 #[derive(Clone, Debug, Default)]
 pub struct Heard {
     /// How the pool opened.
     pub opened: Option<Opened>,
     /// Whether the pool was refused as not trusted.
     pub is_refused: bool,
-    /// What the pool held, if all of it was told.
+    /// The pool's content, if the report was complete.
     pub looked: Option<State>,
-    /// What was wrong with it.
+    /// The problems of the pool.
     pub problems: Vec<String>,
-    /// Whether the writers may have begun.
+    /// Whether the writers may have started.
     pub is_writing: bool,
-    /// By writer, how many operations were acknowledged.
+    /// The number of acknowledged operations, by writer.
     pub acknowledged: Vec<u64>,
-    /// Whether the process was killed, by us; if not, it was done before.
+    /// Whether the kill hit the process; if not, it had ended before.
     pub was_killed: bool,
-    /// What it died of, if of something else.
+    /// The cause of another failure.
     pub failed: Option<String>,
 }
 
-/// A child process that does not outlive us, however we end.
+/// A child process that is killed when this is dropped.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // If it has ended by itself there is nothing left to kill.
+        // The kill fails if the process has ended by itself.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Runs `command`, kills it if `kill` says so and it has not ended before, and tells what it said.
+/// Runs `command`, kills it as `kill` says if it has not ended before, and returns its messages.
 pub fn run(command: &mut Command, writers: u64, kill: Option<&Kill>) -> Result<Heard, Failure> {
     let mut process = command
         .stdin(Stdio::null())
@@ -84,12 +84,12 @@ pub fn run(command: &mut Command, writers: u64, kill: Option<&Kill>) -> Result<H
             }
             process.0.kill().map_err(|error| Failure::trouble("kill a process", error))?;
         }
-        // The reader has come to the end: the process has ended by itself.
+        // The reader has reached the end of the pipe: the process has ended by itself.
         (Err(RecvTimeoutError::Disconnected), _) => {}
         (Err(RecvTimeoutError::Timeout) | Ok(()), _) => {
             return Err(Failure::trouble(
                 &format!("wait for {command:?}"),
-                format_args!("it did not come to the point within {PATIENCE:?}"),
+                format_args!("it did not send the expected message within {PATIENCE:?}"),
             ));
         }
     }
@@ -97,11 +97,11 @@ pub fn run(command: &mut Command, writers: u64, kill: Option<&Kill>) -> Result<H
     let messages = reader
         .join()
         .unwrap_or_else(|_| Err("the reader panicked".into()))
-        .map_err(|error| Failure::trouble("hear a process", error))?;
+        .map_err(|error| Failure::trouble("read the messages of a process", error))?;
     Ok(Heard::new(&messages, status, writers))
 }
 
-/// Reads to the end of the pipe; announces the message `after`.
+/// Reads to the end of the pipe, and announces the message `after`.
 fn read(
     pipe: ChildStdout,
     after: Option<&Message>,
@@ -110,12 +110,12 @@ fn read(
     let mut pipe = BufReader::new(pipe);
     let mut messages = Vec::new();
     let mut line = Vec::new();
-    // A machine that loses power in the middle of a line leaves one without an end.
+    // A machine that loses power within a line leaves a line without an end.
     while pipe.read_until(b'\n', &mut line)? > 0 && line.ends_with(b"\n") {
         let message = serde_json::from_slice(&line)
             .map_err(|error| format!("{error}: {:?}", String::from_utf8_lossy(&line)))?;
         if after == Some(&message) {
-            // Nobody waits any more if the patience was over before.
+            // The receiver is gone if the wait has timed out.
             let _ = announce.send(());
         }
         messages.push(message);

@@ -1,4 +1,4 @@
-//! The rounds of a trial: a kill, or several in a row, and a look at what they left.
+//! The rounds of a trial: a kill, or several in a row, and a check of the pool.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -20,15 +20,16 @@ use crate::failure::Failure;
 use crate::progress;
 use pando_index::random::Random;
 
-/// How long the writers of a process write that is killed while it closes the pool.
+/// How long the writers work before the pool is closed, in a process that is killed while it
+/// closes.
 const MS_BEFORE_CLOSE: u64 = 4;
-/// Operations to an acknowledgement: one, so that each is known; or more, so that a kill meets the
-/// library and not the pipe.
+/// Operations per acknowledgement: one, so that each result is known; or more, so that a kill hits
+/// the library and not the pipe.
 const EVERY: [u64; 2] = [1, 32];
-/// Kills in a row while a pool is opened, at most.
+/// Most kills in a row while a pool is opened.
 const KILLS_IN_RECOVERY: u64 = 4;
 
-/// A pool, and what is known of it.
+/// A pool, and its expected content.
 pub struct Trial {
     count: u64,
     seed: u64,
@@ -45,7 +46,7 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// A trial with these options, ready to go.
+    /// A trial with these options.
     pub fn new(args: &Args, seed: u64) -> Result<Self, Failure> {
         let folder = folder(args.dir.as_deref())?;
         std::fs::create_dir(folder.path().join("pool"))
@@ -66,7 +67,7 @@ impl Trial {
         })
     }
 
-    /// Makes all kills. The folder is kept if something was found.
+    /// Makes all kills. After a fault the folder is kept.
     pub fn run(mut self) -> Result<Figures, Failure> {
         let outcome = self.go();
         self.bar.finish_and_clear();
@@ -84,7 +85,7 @@ impl Trial {
             let phase = Phase::of(turn);
             let kills = self.figures.kills_in(phase);
             self.round(phase, misses, &mut random)?;
-            // On a quick machine a process may be done before its kill: then another one's turn.
+            // On a quick machine a process may end before its kill. Then the phase is repeated.
             if self.figures.kills_in(phase) > kills {
                 (turn, misses) = (turn + 1, 0);
             } else {
@@ -101,8 +102,8 @@ impl Trial {
         self.figures.kills() >= self.count
     }
 
-    /// One round: something is killed, and somebody looks at what that left. The kill has come too
-    /// late in so many rounds before it.
+    /// One round: a process is killed, and another one checks the pool. `misses` counts the rounds
+    /// before in which the kill came too late.
     fn round(&mut self, phase: Phase, misses: u32, random: &mut Random) -> Result<(), Failure> {
         match phase {
             Phase::Load => self.load(misses, random)?,
@@ -124,13 +125,13 @@ impl Trial {
             _ => self.write(phase, random)?,
         }
         self.keep_a_copy()?;
-        // The next process finds the pool closed, or not.
+        // The next process finds the pool closed or not closed.
         let kill = Kill { after: Message::Looked, delay: Duration::ZERO };
         let looking = child::Args { look: true, ..self.args() };
         self.live(looking, random.one_in(2).then_some(&kill), None)
     }
 
-    /// A process that writes is killed.
+    /// Starts a process that writes, and kills it.
     fn write(&mut self, phase: Phase, random: &mut Random) -> Result<(), Failure> {
         let (kill, seed) = (phase.kill(random, 1), random.draw());
         let (write, every) = (Some(phase.profile()), *random.pick(&EVERY));
@@ -157,7 +158,7 @@ impl Trial {
         self.expected.load(loaded).map_err(|what| self.found(what))
     }
 
-    /// Runs a process and takes in what it said.
+    /// Runs a process and evaluates its messages.
     fn live(
         &mut self,
         args: child::Args,
@@ -174,13 +175,13 @@ impl Trial {
         self.expected.hear(&args, &heard).map_err(|what| self.found(what))
     }
 
-    /// A failure of the trial, and how to see it again.
+    /// A failure of the trial, with the command that replays it.
     fn found(&self, what: String) -> Failure {
         let (kills, seed, writers) = (self.figures.kills().max(1), self.seed, self.writers);
         Failure::Found {
             what: format!(
                 "after {kills} kills: {what}\nthe pool is kept: {}\n\
-                 and as it was before it was opened after the last kill: {}",
+                 a copy from right after the last kill: {}",
                 self.pool().display(),
                 self.copy().display()
             ),
@@ -193,7 +194,7 @@ impl Trial {
         }
     }
 
-    /// The orders of a process that only opens the pool and closes it.
+    /// The orders of a process that only opens and closes the pool.
     fn args(&self) -> child::Args {
         child::Args {
             pool: self.pool(),
@@ -215,10 +216,10 @@ impl Trial {
         self.folder.path().join("as-killed.pando")
     }
 
-    /// Keeps the pool as the kill left it, before anybody opens it.
+    /// Copies the pool as the kill left it, before a process opens it.
     fn keep_a_copy(&self) -> Result<(), Failure> {
         match std::fs::copy(self.pool(), self.copy()) {
-            // A kill while a pool was created may leave none.
+            // After a kill during creation there may be no pool.
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 Err(Failure::trouble("copy the pool", error))
             }

@@ -1,15 +1,15 @@
-//! What the writers do, drawn from a seed, and the model that says what it must come to.
+//! The operations of the writers, drawn from a seed, and the model that gives their result.
 //!
-//! Both sides of a kill compute the same: a [`Writer`] is made of a seed and of what the pool held
-//! when it began, and its steps follow from these. So an acknowledgement is a number, and whoever
-//! knows the number knows what must be there.
+//! The killed process and the checking process compute the same. The steps of a [`Writer`] follow
+//! from a seed and from the content of the pool at its start. So an acknowledgement is a number,
+//! and the number determines the expected content.
 //!
-//! All writers write the map [`MAIN`]; each owns a part of its keys, which share leaves with the
-//! others'. Beside it, each writer owns a few maps that it creates, fills and drops. Nobody else
-//! touches what a writer owns, so its part of the pool is what its own operations made of it.
+//! All writers write the map [`MAIN`]. Each owns a part of its keys, in the same leaves as the keys
+//! of others. Each writer also owns a few maps that it creates, fills and drops. No other writer
+//! changes its keys and maps, so its own operations determine its part of the pool.
 //!
-//! Keys and values are text that says whether it is whole: a key begins with its number, a value
-//! with its version, and the rest of each follows from these.
+//! Keys and values are text, and a reader can see whether they are complete. A key begins with its
+//! number, a value with its version, and the rest of each follows from these.
 
 use std::collections::BTreeMap;
 
@@ -19,11 +19,11 @@ use pando_index::random::Random;
 
 /// The map that all writers share.
 pub const MAIN: u64 = 0;
-/// The map that `pando load` fills; none of the writers knows it.
+/// The map that `pando load` fills. The writers do not use it.
 pub const LOADED: u64 = u64::MAX;
 /// Keys that each writer owns in [`MAIN`].
 const KEYS: u64 = 100;
-/// How many of them have long values while a pool grows.
+/// Number of them with long values while a pool grows.
 const LONG_KEYS: u64 = 8;
 /// Maps that each writer owns, and keys in each.
 const MAPS: u64 = 3;
@@ -31,7 +31,7 @@ const MAP_KEYS: u64 = 40;
 /// The class of a version whose value is long enough to make a pool grow.
 const LONG: u64 = 15;
 
-/// What writers mostly do.
+/// The main activity of the writers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Profile {
     /// Inserts, updates, upserts, deletes and compare-exchanges of small records.
@@ -45,7 +45,7 @@ pub enum Profile {
 /// The records of a map: versions by the numbers of their keys.
 pub type Records = BTreeMap<u64, u64>;
 
-/// What a pool holds: records by the numbers of their maps.
+/// The content of a pool: records by the numbers of their maps.
 pub type State = BTreeMap<u64, Records>;
 
 /// A map's name.
@@ -67,13 +67,13 @@ pub fn key(number: u64) -> Vec<u8> {
     key
 }
 
-/// The number of a key, if the key is whole.
+/// The number of a key, if the key is complete.
 pub fn key_number(found: &[u8]) -> Option<u64> {
     let number = std::str::from_utf8(found.get(..8)?).ok()?.parse().ok()?;
     (key(number) == found).then_some(number)
 }
 
-/// The value of a version of a record; the version's last hexadecimal digit is its class of length.
+/// The value of a version of a record. The version's last hexadecimal digit selects the length.
 pub fn value(map: u64, key: u64, version: u64) -> Vec<u8> {
     let class = version % 16;
     let length = match class {
@@ -87,7 +87,7 @@ pub fn value(map: u64, key: u64, version: u64) -> Vec<u8> {
     value
 }
 
-/// The version of a value, if the value is whole.
+/// The version of a value, if the value is complete.
 pub fn version(map: u64, key: u64, found: &[u8]) -> Option<u64> {
     let version = u64::from_str_radix(std::str::from_utf8(found.get(..16)?).ok()?, 16).ok()?;
     (value(map, key, version) == found).then_some(version)
@@ -99,14 +99,14 @@ fn letters(seed: u64, count: u64) -> impl Iterator<Item = u8> {
     (0..count.div_ceil(8)).flat_map(eight).take(count as usize)
 }
 
-/// A pool that is written to.
+/// A pool with its writers' maps.
 #[derive(Clone, Copy, Debug)]
 pub struct Maps<'open> {
     /// The pool.
     pub pool: &'open Pool,
     /// Its map [`MAIN`].
     pub main: &'open Map,
-    /// What maps are that are created.
+    /// The options of new maps.
     pub options: &'open MapOptions,
 }
 
@@ -114,11 +114,8 @@ pub struct Maps<'open> {
 #[derive(Clone, Copy, Debug)]
 pub struct Op {
     kind: Kind,
-    /// On which map, ...
     map: u64,
-    /// ... on which key of it, ...
     key: u64,
-    /// ... with which version.
     version: u64,
 }
 
@@ -133,24 +130,25 @@ enum Kind {
     DropMap,
 }
 
-/// How an operation ends.
+/// The result of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It took place.
+    /// It took effect.
     Done,
-    /// It found a key that it must not find.
+    /// The key was present.
     Exists,
-    /// It did not find its key.
+    /// The key was absent.
     Missing,
 }
 
 impl Op {
-    /// The map that it drops, if that is what it does: dropping empties a map record by record.
+    /// The map that it drops, if it is a drop.
+    #[cfg(test)]
     pub fn dropped_map(&self) -> Option<u64> {
         matches!(self.kind, Kind::DropMap).then_some(self.map)
     }
 
-    /// Does it to a model.
+    /// Applies it to a model.
     fn apply(&self, state: &mut State) -> Answer {
         match self.kind {
             Kind::CreateMap => {
@@ -176,7 +174,7 @@ impl Op {
         Answer::Done
     }
 
-    /// Does it to a pool.
+    /// Applies it to a pool.
     pub fn run(&self, maps: Maps<'_>) -> Result<Answer, Error> {
         let Maps { pool, main, options } = maps;
         let name = map_name(self.map);
@@ -207,14 +205,14 @@ impl Op {
     }
 }
 
-/// One writer: what it owns, and the stream that its operations come from.
+/// One writer: its part of the pool, and the source of its operations.
 #[derive(Clone, Debug)]
 pub struct Writer {
-    /// Which of the writers it is.
+    /// The number of the writer.
     pub number: u64,
-    /// What its part of the pool holds.
+    /// The content of its part of the pool.
     pub state: State,
-    /// How many operations it has begun.
+    /// The number of operations that it has begun.
     pub count: u64,
     writers: u64,
     profile: Profile,
@@ -237,14 +235,14 @@ impl Writer {
             .collect()
     }
 
-    /// The next operation, applied to the model; and how it must end.
+    /// The next operation, applied to the model, and its expected result.
     pub fn step(&mut self) -> (Op, Answer) {
         let op = self.choose();
         self.count += 1;
         (op, op.apply(&mut self.state))
     }
 
-    /// A key of [`MAIN`] that may be anybody's.
+    /// A key of [`MAIN`], of any writer.
     pub fn any_key(&self, random: &mut Random) -> u64 {
         random.below(KEYS * self.writers)
     }
@@ -271,10 +269,10 @@ impl Writer {
         let drawn = self.random.draw();
         let version = match self.profile {
             Profile::Growing => drawn | LONG,
-            // Of the other classes, each as likely.
+            // One of the other classes, each with the same probability.
             _ => (drawn & !LONG) | (drawn % LONG),
         };
-        // Times of growth and of shrinking, so that leaves split and merge.
+        // Periods of growth and of shrinking, so that leaves split and merge.
         let is_shrinking = self.profile == Profile::Mixed && self.count / 400 % 2 == 1;
         let found = self.state.get(&map).and_then(|records| records.get(&key)).copied();
         let kind = match (self.random.below(10), found) {
@@ -290,7 +288,7 @@ impl Writer {
     }
 }
 
-/// The part of `state` that a writer owns. The parts of all writers and [`LOADED`] are the whole.
+/// The part of `state` that a writer owns. The parts of all writers and [`LOADED`] make the whole.
 pub fn part(state: &State, writers: u64, number: u64) -> State {
     let mut own: State = state
         .iter()

@@ -1,8 +1,8 @@
-//! Who goes on at each step: schedulers for shuttle.
+//! The scheduler for shuttle: it chooses the thread that takes the next step.
 //!
-//! Logical thread 0 sets a run up and judges it; whenever it can go on it does, and no decision is
-//! made. Among the others decides a [`Policy`]. A thread may also be *frozen*: from a given step
-//! of its own on it goes on only when all others have come to their end.
+//! Logical thread 0 prepares a run and checks it. Whenever it can run it does, without a decision.
+//! Among the other threads a [`Policy`] decides. A thread may also be *frozen*: after a given
+//! number of its steps it continues only when all others have ended.
 
 use std::cell::{Cell, RefCell};
 
@@ -12,29 +12,29 @@ use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 use super::domain::with_recorder;
 use pando_index::random::Random;
 
-/// Among how many steps PCT places its changes: a fixed number, so that a seed alone replays a run.
+/// The steps among which PCT places its changes: a fixed number, so that a seed replays a run.
 const PCT_STEPS: u64 = 512;
 
-/// How decisions are made.
+/// The rule of decisions.
 #[derive(Clone, Debug)]
 pub enum Policy {
-    /// At each step another thread with a chance of one in `sojourn`.
+    /// A switch to another thread at each step with a chance of one in `sojourn`.
     Random {
-        /// How many steps a thread goes on, on average.
+        /// Average number of steps of a thread without a switch.
         sojourn: u64,
     },
     /// Probabilistic concurrency testing (Burckhardt and others, 2010): random priorities, and
-    /// `changes` steps at which the running thread falls to the lowest.
+    /// `changes` steps at which the running thread gets the lowest priority.
     Pct {
-        /// How many changes of priority.
+        /// Number of changes of priority.
         changes: u64,
     },
-    /// `leader` as long as it can go on; then the others, by chance.
+    /// `leader` as long as it can run; then the others, at random.
     Led {
-        /// The logical thread that goes first.
+        /// The logical thread that runs first.
         leader: usize,
     },
-    /// Every schedule with at most `preemptions` switches away from a thread that could go on.
+    /// Every schedule with at most `preemptions` switches away from a thread that could continue.
     Exhaustive {
         /// The bound.
         preemptions: u32,
@@ -44,14 +44,14 @@ pub enum Policy {
 /// A thread that is stopped until all others have ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Freeze {
-    /// Which logical thread.
+    /// The logical thread.
     pub task: usize,
-    /// After how many steps of its own.
+    /// The number of its steps before.
     pub after: u64,
 }
 
 impl Freeze {
-    /// In one run of three somebody is stopped, often early.
+    /// In one run of three a thread is stopped, often early.
     pub fn drawn(random: &mut Random) -> Option<Self> {
         random.one_in(3).then(|| {
             let most = 4 << random.below(8);
@@ -60,35 +60,35 @@ impl Freeze {
     }
 }
 
-/// What the director is told for the next run.
+/// The orders for the next run.
 #[derive(Clone, Debug)]
 pub struct Orders {
     /// Seed of the random policies.
     pub seed: u64,
-    /// How decisions are made.
+    /// The rule of decisions.
     pub policy: Policy,
-    /// Who is stopped.
+    /// The thread that is stopped.
     pub freeze: Option<Freeze>,
 }
 
 type Next = Box<dyn FnMut() -> Option<Orders>>;
 
 thread_local! {
-    /// Makes the orders for the next run; none ends the runs.
+    /// Makes the orders for the next run; `None` ends the runs.
     static NEXT: RefCell<Option<Next>> = const { RefCell::new(None) };
     static BODY: RefCell<Option<Box<dyn FnMut()>>> = const { RefCell::new(None) };
-    /// Whether the exhaustive policy has seen all schedules.
+    /// Whether the exhaustive policy has run all schedules.
     static COMPLETE: Cell<bool> = const { Cell::new(false) };
-    /// Whether in the last run a thread was frozen while others could go on.
+    /// Whether in the last run a thread was frozen while others could run.
     static HAS_FROZEN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether the exhaustive policy has come to its end: there are no more schedules.
+/// Whether the exhaustive policy has run all schedules.
 pub fn is_complete() -> bool {
     COMPLETE.get()
 }
 
-/// Whether in the last run the thread to be frozen came to that step while others could go on.
+/// Whether in the last run the thread to be frozen reached its step while others could run.
 pub fn has_frozen() -> bool {
     HAS_FROZEN.get()
 }
@@ -100,7 +100,7 @@ pub fn direct(next: impl FnMut() -> Option<Orders> + 'static, body: impl FnMut()
     COMPLETE.set(false);
     let mut config = Config::new();
     config.stack_size = 1 << 20;
-    // Recovery, judging and use take no steps of shuttle's; the crash lab counts its own.
+    // Recovery and checks take no steps of shuttle. The crash lab counts its own steps.
     config.max_steps = MaxSteps::None;
     config.failure_persistence = FailurePersistence::None;
     config.silence_warnings = true;
@@ -113,7 +113,7 @@ pub fn direct(next: impl FnMut() -> Option<Orders> + 'static, body: impl FnMut()
     BODY.set(None);
 }
 
-/// One decision of the exhaustive policy: which of how many.
+/// One decision of the exhaustive policy: the choice taken, and the number of choices.
 #[derive(Clone, Copy, Debug)]
 struct Choice {
     taken: usize,
@@ -124,11 +124,11 @@ struct Choice {
 struct Director {
     orders: Option<Orders>,
     random: Random,
-    /// Of PCT, by thread; higher goes first.
+    /// Priorities of PCT, by thread; the highest runs.
     priorities: Vec<u64>,
     changes: Vec<u64>,
     steps: u64,
-    /// Of the exhaustive policy.
+    /// Decisions of the exhaustive policy.
     choices: Vec<Choice>,
     depth: usize,
     preemptions: u32,
@@ -158,7 +158,7 @@ impl Director {
                 _ => able[self.random.below(able.len() as u64) as usize],
             },
             Some(Policy::Exhaustive { preemptions }) => {
-                // Going on comes first, and costs nothing.
+                // The first choice is to continue, which is no preemption.
                 let mut order: Vec<usize> = can_stay.into_iter().collect();
                 if can_stay.is_none() || self.preemptions < preemptions {
                     order.extend(able.iter().filter(|&&task| Some(task) != can_stay));
@@ -167,7 +167,7 @@ impl Director {
                     self.choices.push(Choice { taken: 0, of: order.len() });
                 }
                 let choice = self.choices[self.depth];
-                assert_eq!(choice.of, order.len(), "the run is not the same run again");
+                assert_eq!(choice.of, order.len(), "the replayed run differs");
                 self.depth += 1;
                 if can_stay.is_some() && choice.taken > 0 {
                     self.preemptions += 1;
@@ -186,7 +186,7 @@ impl Director {
         self.priorities[task]
     }
 
-    /// Goes to the next schedule; whether there is one.
+    /// Advances to the next schedule; whether there is one.
     fn advance(&mut self) -> bool {
         while let Some(last) = self.choices.last_mut() {
             last.taken += 1;
@@ -259,7 +259,7 @@ mod tests {
 
     use super::*;
 
-    /// The orders in which two threads of two steps each take them, and whether that is all.
+    /// The orders of the steps of two threads with two steps each, and whether these are all.
     fn traces(preemptions: u32) -> (HashSet<Vec<usize>>, usize, bool) {
         let seen: Rc<RefCell<(HashSet<Vec<usize>>, usize)>> = Rc::default();
         let seeing = Rc::clone(&seen);

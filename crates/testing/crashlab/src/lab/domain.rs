@@ -1,7 +1,7 @@
-//! The domain of pools in the crash lab, and what its hooks do.
+//! The domain of pools in the crash lab, and its hooks.
 //!
-//! All state is the system thread's own: logical threads of a run are coroutines on it, so several
-//! labs run side by side on threads of their own.
+//! All state belongs to one system thread. The logical threads of a run are coroutines on it, so
+//! several trials can run at the same time on different system threads.
 
 use std::cell::{Cell, RefCell};
 use std::panic::Location;
@@ -11,18 +11,18 @@ use pando_pmem::{Domain, DomainKind};
 
 use super::recorder::Recorder;
 
-/// What the hooks do now.
+/// The work of the hooks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Nothing.
     Idle,
-    /// Note which lines are stored to, so that they can be put back, and count.
+    /// Note the lines that are stored to, so that they can be restored, and count steps.
     Track,
-    /// Record, as one thread.
+    /// Record one thread.
     Record,
-    /// Record, and let the scheduler decide at each step who goes on.
+    /// Record, and let the scheduler choose the next thread at each step.
     Schedule,
-    /// Something was found: no store takes place any more, and whoever takes a step unwinds.
+    /// A fault was found: no store takes place, and a thread that takes a step unwinds.
     Abort,
 }
 
@@ -33,19 +33,19 @@ pub struct Aborted;
 thread_local! {
     static MODE: Cell<Mode> = const { Cell::new(Mode::Idle) };
     static RECORDER: RefCell<Option<Recorder>> = const { RefCell::new(None) };
-    /// The logical thread that runs now.
+    /// The running logical thread.
     static TASK: Cell<usize> = const { Cell::new(0) };
-    /// Steps until a run, or a judgement, counts as one that never ends.
+    /// Steps after which a run, or a check, counts as endless.
     static PATIENCE: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Sets what the hooks do, and for how many steps at most.
+/// Sets the work of the hooks, and the limit of steps.
 pub fn set_mode(mode: Mode, patience: u64) {
     MODE.set(mode);
     PATIENCE.set(patience);
 }
 
-/// Installs `recorder` for this thread and gives back the one before.
+/// Installs `recorder` for this thread, and returns the previous one.
 pub fn install(recorder: Option<Recorder>) -> Option<Recorder> {
     RECORDER.replace(recorder)
 }
@@ -57,16 +57,16 @@ pub fn install(recorder: Option<Recorder>) -> Option<Recorder> {
 /// If there is none.
 pub fn with_recorder<R>(work: impl FnOnce(&mut Recorder) -> R) -> R {
     RECORDER.with_borrow_mut(|recorder| {
-        work(recorder.as_mut().expect("the pool of a lab that is over is still in use"))
+        work(recorder.as_mut().expect("the pool of a finished trial is still in use"))
     })
 }
 
-/// The logical thread that runs now.
+/// The running logical thread.
 pub fn task() -> usize {
     TASK.get()
 }
 
-/// Runs `work` as logical thread `task`, a participant of its own in every pool.
+/// Runs `work` as logical thread `task`, which is a separate participant in every pool.
 pub fn run_as<R>(task: usize, work: impl FnOnce() -> R) -> R {
     struct Impersonation {
         others: Option<LogicalThread>,
@@ -77,10 +77,10 @@ pub fn run_as<R>(task: usize, work: impl FnOnce() -> R) -> R {
             if let Some(own) = self.others.take() {
                 own.swap();
                 if MODE.get() == Mode::Abort || std::thread::panicking() {
-                    // Its end would take steps.
+                    // Dropping it would take steps.
                     std::mem::forget(own);
                 } else {
-                    // Its end gives its participants back, which takes steps of its own.
+                    // Dropping it releases its participant slots, which takes steps too.
                     drop(own);
                 }
             }
@@ -93,7 +93,7 @@ pub fn run_as<R>(task: usize, work: impl FnOnce() -> R) -> R {
     work()
 }
 
-/// Lets the scheduler decide who goes on.
+/// Lets the scheduler choose the next thread.
 fn switch() {
     let task = TASK.get();
     let parked = LogicalThread::default();
@@ -103,13 +103,13 @@ fn switch() {
     TASK.set(task);
 }
 
-/// What a step is about to do.
+/// The access of a step.
 #[derive(Clone, Copy)]
 enum Access {
     Load,
     /// To the word at this address.
     Store(usize),
-    /// To bytes of a block that nobody else sees.
+    /// To bytes of a block that no other thread sees.
     Exclusive(usize, usize),
 }
 
@@ -125,7 +125,7 @@ fn step(access: Access) -> bool {
     match PATIENCE.get().checked_sub(1) {
         Some(left) => PATIENCE.set(left),
         None if unwinding => {}
-        None => panic!("takes no end"),
+        None => panic!("does not end"),
     }
     if MODE.get() == Mode::Track {
         with_recorder(|recorder| match access {
@@ -144,7 +144,7 @@ fn step(access: Access) -> bool {
         }
     }
     with_recorder(|recorder| {
-        // What others stored meanwhile.
+        // Stores of other threads.
         recorder.settle(TASK.get(), false);
         recorder.step(TASK.get());
         match access {
@@ -158,22 +158,22 @@ fn step(access: Access) -> bool {
     true
 }
 
-/// As `Process`, or as `Adr` if it pays for write-backs, in the crash lab.
+/// As `Process`, or as `Adr` with write-backs, in the crash lab.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LabDomain<const WRITE_BACK: bool>;
 
 impl<const WRITE_BACK: bool> Domain for LabDomain<WRITE_BACK> {
     const KIND: DomainKind = if WRITE_BACK { DomainKind::Adr } else { DomainKind::Process };
     const WRITE_BACK: bool = WRITE_BACK;
-    // Others are let go on at any step, so looking again shows nothing new.
+    // Other threads run at any step, so looking again shows nothing new.
     const SPINS: u32 = 0;
 
     #[track_caller]
     unsafe fn write_back(address: *const u8) {
         if WRITE_BACK && matches!(MODE.get(), Mode::Record | Mode::Schedule) {
             let site = Location::caller();
-            // Others go on between a store and its write-back, and act upon what is not durable.
-            // (From there to the fence they see nothing new, so that is no step.)
+            // Other threads may run between a store and its write-back, and use data that are not
+            // durable. Between the write-back and the fence they see nothing new: that is no step.
             step(Access::Load);
             with_recorder(|recorder| recorder.write_back(TASK.get(), address as usize, site));
         }
@@ -200,7 +200,7 @@ impl<const WRITE_BACK: bool> Domain for LabDomain<WRITE_BACK> {
     }
 
     fn observe_load(_address: usize, bytes: usize) {
-        // What is not a word does not change while anyone looks at it.
+        // Bytes that are not a word do not change while a thread reads them.
         if bytes == 8 {
             step(Access::Load);
         }

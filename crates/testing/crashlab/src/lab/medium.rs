@@ -1,33 +1,33 @@
-//! What a crash could leave on the medium: the fault model, played back over a log.
+//! The images that a crash could leave on the medium: the fault model, applied to a log.
 
 use std::collections::BTreeMap;
 
 use super::recorder::{Entry, LINE_BYTES, Site};
 
-/// What a line holds.
+/// The content of a line.
 pub type Line = [u64; 8];
 
-/// A content that a crash could leave of one line, and its number among all contents of a run.
+/// A possible content of one line after a crash, and its number among all contents of a run.
 #[derive(Clone, Copy, Debug)]
 struct Version {
     number: u64,
     line: Line,
 }
 
-/// More contents of one line are not kept; the oldest and the newest always are.
+/// Most contents of one line that are kept, always with the oldest and the newest.
 const MAX_VERSIONS: usize = 24;
 
-/// The medium under a run, and what is still on its way to it.
+/// The medium of a run, with the stores that may not have reached it.
 #[derive(Debug)]
 pub struct Medium {
     words: Vec<u64>,
-    /// Oldest first; the last is what the run saw. A line that has arrived is not here.
+    /// Oldest first; the last is the content that the run saw. Durable lines are not listed.
     late: BTreeMap<u32, Vec<Version>>,
-    /// By logical thread: lines being written back, and which content of each.
+    /// By logical thread: the lines that are being written back, with the number of the content.
     begun: Vec<Vec<(u32, u64)>>,
     /// Number of the next version.
     next: u64,
-    /// Whether lines wait for write-back at all.
+    /// Whether the domain needs write-backs.
     write_back: bool,
 }
 
@@ -37,7 +37,7 @@ impl Medium {
         Self { words, late: BTreeMap::new(), begun: Vec::new(), next: 0, write_back }
     }
 
-    /// The words as the run saw them last.
+    /// The words at the end of the run.
     pub fn into_words(self) -> Vec<u64> {
         self.words
     }
@@ -53,7 +53,7 @@ impl Medium {
         self.words[off as usize / 8]
     }
 
-    /// Plays back one entry; those of `without` did not happen.
+    /// Plays back one entry. Entries of the site `without` are skipped.
     pub fn play(&mut self, entry: &Entry, without: Option<Site>) {
         match *entry {
             Entry::Store { off, value } => {
@@ -102,12 +102,12 @@ impl Medium {
         }
     }
 
-    /// The lines of which a crash could leave more than one content, and how many of each.
+    /// The lines with more than one possible content after a crash, and the number of contents.
     pub fn late(&self) -> Vec<(u32, usize)> {
         self.late.iter().map(|(&line, versions)| (line, versions.len())).collect()
     }
 
-    /// Content number `version` of a late line, zero the oldest.
+    /// Content number `version` of a late line; zero is the oldest.
     pub fn content(&self, line: u32, version: usize) -> Line {
         self.late[&line][version].line
     }
@@ -133,7 +133,7 @@ mod tests {
         Entry::Fence { task, site: Location::caller() }
     }
 
-    /// What a crash could leave of the first word of line 0, after these entries.
+    /// The possible values of the first word of line 0 in a crash after these entries.
     fn left_by(entries: &[Entry]) -> Vec<u64> {
         let mut medium = Medium::new(vec![0; 64], true);
         entries.iter().for_each(|entry| medium.play(entry, None));

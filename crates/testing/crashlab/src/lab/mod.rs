@@ -1,25 +1,29 @@
-//! The crash lab: real code runs over real pools, one step at a time, and every step is seen.
+//! The crash lab: the real code runs over real pools, one step at a time, and each step is
+//! recorded.
 //!
 //! # How it works
 //!
-//! Pools in the crash lab have a [`Domain`](pando_pmem::Domain) of their own, [`LabDomain`], whose
-//! hooks are called before every load and store, at every write-back and at every fence
-//! ([`domain`]). While a run is recorded, a hook does two things: it lets the scheduler decide
-//! which logical thread goes on ([`director`]), and it writes down what the last step stored
-//! ([`recorder`]). The log of a run is then played back step by step against a model of the medium
-//! ([`medium`]), which says at each step what a crash could leave; each such image is laid out in
-//! an [`Arena`](pando_pmem::testing::Arena), opened, and judged.
+//! Pools in the crash lab have their own [`Domain`](pando_pmem::Domain), [`LabDomain`]. Its hooks
+//! are called before every load and store, at every write-back and at every fence ([`domain`]).
+//! While a run is recorded, a hook does two things. It lets the scheduler choose the logical thread
+//! that continues ([`director`]), and it records the stores of the last step ([`recorder`]).
+//!
+//! The log of a run is then played back step by step against a model of the medium ([`medium`]).
+//! The model gives the images that a crash could leave at each step. Each image is written into an
+//! [`Arena`](pando_pmem::testing::Arena), opened, and checked.
 //!
 //! # The fault model
 //!
-//! * A store of 8 aligned bytes is atomic. Stores to one line of 64 bytes reach the medium in the
-//!   order in which they were made; a line may reach it at any time after a store to it.
-//! * What a line held when a thread wrote it back has reached the medium when that thread's next
-//!   fence is over. Nothing else promises anything: not an atomic operation, not another's fence.
-//! * Where the domain needs no write-back (`Process`, `Eadr`), what was stored is what is left: a
-//!   crash cuts the run between any two steps.
-//! * A store through an exclusive borrow (a block that nobody else sees yet) is seen when the line
-//!   is written back, or before the thread's next fence or CAS; 8-byte parts count in order.
+//! * A store of 8 aligned bytes is atomic. Stores to one line of 64 bytes reach the medium in their
+//!   order. A line may reach the medium at any time after a store to it.
+//! * After a thread's fence, the medium has the content of each line as it was when that thread
+//!   wrote the line back. Nothing else makes a line durable: no atomic operation, and no other
+//!   thread's fence.
+//! * In a domain without write-back (`Process`, `Eadr`) each store is durable. A crash cuts the run
+//!   between two steps.
+//! * A store into a reserved block, which no other thread sees yet, is recorded when its line is
+//!   written back, or before the thread's next fence or CAS. Its 8-byte parts are recorded in
+//!   order.
 
 pub mod director;
 pub mod domain;

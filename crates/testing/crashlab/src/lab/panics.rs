@@ -1,4 +1,4 @@
-//! Panics of code under trial: kept as text, not printed.
+//! Panics of tested code: kept as text, not printed.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
@@ -7,17 +7,17 @@ use std::sync::Once;
 use super::domain::Aborted;
 
 thread_local! {
-    /// What the last panic of this thread said, while it is listened to.
+    /// The text of this thread's last panic, while `attempt` is running.
     static HEARD: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
 static LISTEN: Once = Once::new();
 
-/// From now on panics of threads that [`attempt`] something are not printed. Not to be called
-/// first from within a scheduled run.
+/// From now on panics within [`attempt`] are not printed. The first call must not be within a
+/// scheduled run.
 pub fn listen() {
     LISTEN.call_once(|| {
-        // The scheduler's own hook, which prints, is to lie under this one.
+        // Installs the scheduler's hook, which prints, before this one.
         shuttle::check_random(|| {}, 1);
         let before = take_hook();
         set_hook(Box::new(move |info| {
@@ -37,7 +37,7 @@ pub fn listen() {
     });
 }
 
-/// What `work` returns, or what its panic said; `Ok(None)` if it was aborted for another's fault.
+/// The result of `work`, or the text of its panic; `Ok(None)` if another thread's fault aborted it.
 pub fn attempt<R>(work: impl FnOnce() -> Result<R, String>) -> Result<Option<R>, String> {
     let before = HEARD.replace(Some(String::new()));
     let ended = catch_unwind(AssertUnwindSafe(work));

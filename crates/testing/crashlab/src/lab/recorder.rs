@@ -1,8 +1,8 @@
-//! What a run did to its pool, step by step.
+//! The stores of a run, step by step.
 //!
-//! A hook comes before its store, so what was stored is seen at the next step of anyone: only one
-//! logical thread runs at a time. The shadow is what all recorded stores make of the arena; at
-//! quiet points it equals the arena, or a store has escaped the hooks.
+//! A hook is called before its store, so the store is recorded at the next step of any thread: only
+//! one logical thread runs at a time. The shadow is the arena's content according to the recorded
+//! stores. At the end of a run it must equal the arena, or a store has escaped the hooks.
 
 use std::panic::Location;
 use std::rc::Rc;
@@ -12,17 +12,17 @@ use pando_pmem::testing::Arena;
 /// Bytes of a line of the medium.
 pub const LINE_BYTES: u64 = 64;
 
-/// Source text that wrote back or fenced.
+/// The source position of a write-back or a fence.
 pub type Site = &'static Location<'static>;
 
-/// One thing that happened.
+/// One event.
 #[derive(Clone, Copy, Debug)]
 pub enum Entry {
     /// The word at `off` became `value`.
     Store {
         /// Offset of the word.
         off: u32,
-        /// What it holds now.
+        /// Its new value.
         value: u64,
     },
     /// A thread began to write back a line.
@@ -31,21 +31,21 @@ pub enum Entry {
         task: u8,
         /// The line's number.
         line: u32,
-        /// Where in the source.
+        /// The place in the source.
         site: Site,
     },
-    /// A thread's write-backs are over.
+    /// A thread's write-backs are complete.
     Fence {
         /// The logical thread.
         task: u8,
-        /// Where in the source.
+        /// The place in the source.
         site: Site,
     },
-    /// An operation has returned: from here on a crash must not lose it.
+    /// An operation has returned: a later crash must not lose it.
     Return,
 }
 
-/// A place that a thread has to itself and may be writing to.
+/// A range of bytes that only one thread sees, and that it may be writing to.
 #[derive(Clone, Copy, Debug)]
 struct Exclusive {
     task: usize,
@@ -68,7 +68,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// A recorder of what happens to `arena` from now on.
+    /// A recorder of the stores to `arena` from now on.
     pub fn new(arena: Rc<Arena>) -> Self {
         let words = arena.bytes() / 8;
         let shadow = (0..words).map(|index| arena.word(index * 8)).collect();
@@ -116,14 +116,14 @@ impl Recorder {
         touched
     }
 
-    /// Someone is about to store to the word at `address`.
+    /// A thread is about to store to the word at `address`.
     pub fn expect_store(&mut self, address: usize) {
         self.touch(address, 8);
         self.pending = Some(self.off(address));
     }
 
-    /// `task` may write `bytes` bytes at `address`, which it has to itself, until its operation is
-    /// over.
+    /// `task` may write `bytes` bytes at `address`, which no other thread sees, until its operation
+    /// ends.
     pub fn expect_exclusive(&mut self, task: usize, address: usize, bytes: usize) {
         self.touch(address, bytes);
         self.exclusive.push(Exclusive { task, off: self.off(address), bytes: bytes as u64 });
@@ -142,13 +142,13 @@ impl Recorder {
         self.steps.get(task).copied().unwrap_or(0)
     }
 
-    /// Steps of all.
+    /// Steps of all threads.
     pub fn steps(&self) -> u64 {
         self.steps.iter().sum()
     }
 
-    /// Writes down what the last step stored; with `all`, also what `task` stored into the places
-    /// that it has to itself.
+    /// Records the store of the last step; with `all`, also the stores of `task` into the ranges
+    /// that only it sees.
     pub fn settle(&mut self, task: usize, all: bool) {
         if let Some(off) = self.pending.take() {
             self.see(off);
@@ -195,19 +195,19 @@ impl Recorder {
         self.log.push(Entry::WriteBack { task: task as u8, line: line as u32, site });
     }
 
-    /// What `task` wrote back has arrived.
+    /// The lines that `task` wrote back have reached the medium.
     pub fn fence(&mut self, task: usize, site: Site) {
         self.settle(task, true);
         self.log.push(Entry::Fence { task: task as u8, site });
     }
 
-    /// The present, as operations are dated by it.
+    /// The present time, as the number of log entries.
     pub fn now(&mut self) -> u64 {
         self.settle(usize::MAX, false);
         self.log.len() as u64
     }
 
-    /// An operation of `task` returns now; its date.
+    /// An operation of `task` returns now; the time of its return.
     pub fn returned(&mut self, task: usize) -> u64 {
         self.settle(task, true);
         self.exclusive.retain(|place| place.task != task);
@@ -229,14 +229,14 @@ impl Recorder {
             if found != known {
                 let off = index * 8;
                 return Err(format!(
-                    "a store to {off:#x} escaped the hooks: {found:#x} is there, {known:#x} known"
+                    "a store to {off:#x} escaped the hooks: found {found:#x}, recorded {known:#x}"
                 ));
             }
         }
         Ok(std::mem::take(&mut self.log))
     }
 
-    /// Makes the shadow follow an arena that was laid out anew in `lines`.
+    /// Copies `lines` of the arena, which were overwritten, into the shadow.
     pub fn follow(&mut self, lines: &[u32]) {
         for &line in lines {
             for word in 0..8 {

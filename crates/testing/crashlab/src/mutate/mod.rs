@@ -1,10 +1,10 @@
-//! `mutate`: are the explorers able to see? Something that must be there is left out, and a trial
-//! has to find it.
+//! `mutate`: tests the explorers. A necessary part is removed, and a trial must find the fault.
 //!
-//! * Write-backs and fences: each is left out of the playback of recorded runs ([`sites`]). Those
-//!   that no trial can see stand in `unseen.txt`, each with its reason. Lines that no trial reaches
-//!   are listed.
-//! * Checks, rechecks and orders: the mutants of the sources are hunted ([`mutants`]).
+//! * Write-backs and fences: each is left out of the playback of recorded runs ([`sites`]).
+//!   `unseen.txt` lists those whose absence no trial sees, with the reasons. Lines that no trial
+//!   reaches are printed.
+//! * Checks, rechecks and orders: trials and tests look for the mutants of the sources
+//!   ([`mutants`]).
 
 mod mutants;
 pub mod sites;
@@ -17,7 +17,7 @@ use clap::ValueEnum;
 use crate::campaign::Selection;
 use crate::failure::Failure;
 
-/// What is left out.
+/// The parts that are removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Part {
     /// Write-backs and fences
@@ -31,16 +31,16 @@ enum Part {
 pub struct Args {
     #[command(flatten)]
     selection: Selection,
-    /// Leave out only these
+    /// Remove only these
     #[arg(long)]
     only: Option<Part>,
-    /// Hunt only the mutants whose names contain this
+    /// Try only the mutants whose names contain this
     #[arg(long, default_value = "")]
     mutant: String,
 }
 
-/// Runs the verb: `minutes` for all write-backs and fences, and as many for each mutant that
-/// nothing sees.
+/// Runs the verb: `minutes` for all write-backs and fences together, and at most `minutes` for each
+/// mutant.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let mut unseen = Vec::new();
     if args.only != Some(Part::Mutants) {
@@ -62,7 +62,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::Trouble(format!(
-        "no trial saw that these were missing; each is a missing test, or not needed: {}",
+        "no trial noticed these; write a test for each, or remove it if it is not needed: {}",
         unseen.join(", ")
     )))
 }

@@ -1,7 +1,7 @@
-//! Mutants: deliberate bugs in the sources, all in one build, of which a process has one.
+//! Mutants: deliberate bugs in the sources. One build contains all of them, and a process has one.
 //!
-//! [`mutant!`](pando_pmem::mutant) marks the place of each. `mutants.txt` lists all of them, and
-//! what hunts each. The build with them has a target folder of its own, `target/mutants`.
+//! [`mutant!`](pando_pmem::mutant) marks the place of each mutant. `mutants.txt` lists all of them,
+//! with the trials or the test that must find each. Their build uses the folder `target/mutants`.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -15,10 +15,10 @@ use super::source::root;
 use crate::failure::Failure;
 use crate::progress;
 
-/// The mutants, as a person reads them.
+/// The list of mutants.
 const TEXT: &str = include_str!("mutants.txt");
 
-/// How much longer than it was told to a program with a mutant may run.
+/// How much longer than its time limit a program with a mutant may run.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One mutant.
@@ -26,16 +26,16 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Mutant {
     /// Its name.
     pub name: &'static str,
-    /// What it is.
+    /// A description.
     pub what: &'static str,
-    /// What looks for it.
+    /// The trials or the test that must find it.
     hunter: Hunter,
 }
 
-/// What looks for a mutant.
+/// The trials or the test that must find a mutant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hunter {
-    /// Trials: of this subject, perhaps its scenario, and its domain; all, if none is named.
+    /// Trials: of this subject, and of its scenario and domain if named; `None`: all trials.
     Trials(Option<&'static str>),
     /// The test program of a package.
     Test { package: &'static str, program: &'static str },
@@ -47,7 +47,7 @@ pub fn mutants() -> Result<Vec<Mutant>, String> {
     let lines: Vec<&'static str> = TEXT.lines().filter(is_text).collect();
     lines
         .chunks(2)
-        .map(|entry| parse(entry).ok_or_else(|| format!("no mutant is described by: {entry:?}")))
+        .map(|entry| parse(entry).ok_or_else(|| format!("mutants.txt: not a mutant: {entry:?}")))
         .collect()
 }
 
@@ -66,7 +66,7 @@ fn parse(entry: &[&'static str]) -> Option<Mutant> {
     Some(Mutant { name, what, hunter })
 }
 
-/// Builds the crash lab with the mutants; the program.
+/// Builds the crash lab with the mutants; the path of the program.
 fn build() -> Result<PathBuf, Failure> {
     cargo_succeeds(cargo("build").args(["-p", "pando-crashlab"]))?;
     Ok(target().join("release/pando-crashlab"))
@@ -90,12 +90,13 @@ fn cargo(verb: &str) -> Command {
 fn cargo_succeeds(command: &mut Command) -> Result<(), Failure> {
     let status = command.status().map_err(|error| Failure::trouble("run cargo", error))?;
     if !status.success() {
-        return Err(Failure::Trouble("the project does not build with its mutants".into()));
+        return Err(Failure::Trouble("the project does not compile with its mutants".into()));
     }
     Ok(())
 }
 
-/// Hunts each mutant whose name contains `only`: what saw it, or `None`.
+/// Tries each mutant whose name contains `only`. Returns the verb that saw it and the fault, or
+/// `None`.
 pub fn hunt(only: &str, seed: u64, minutes: f64) -> Result<Vec<(Mutant, Option<String>)>, Failure> {
     let mut wanted = mutants().map_err(Failure::Trouble)?;
     wanted.retain(|mutant| mutant.name.contains(only));
@@ -125,8 +126,8 @@ pub fn hunt(only: &str, seed: u64, minutes: f64) -> Result<Vec<(Mutant, Option<S
     Ok(verdicts)
 }
 
-/// What looks for a mutant: two verbs of the program, half of `minutes` each, or a test, which is
-/// built here.
+/// The commands that must find a mutant: two verbs of the program, half of `minutes` each, or a
+/// test, which is compiled here.
 fn searches(
     program: &Path,
     mutant: &Mutant,
@@ -158,16 +159,16 @@ fn searches(
     Ok(["schedule", "explore"].map(search).into())
 }
 
-/// Runs the program to its end: whether it succeeded, and what it wrote to standard error. A mutant
-/// may keep it from coming to an end, before there are steps to be counted; after `limit` it is
-/// killed, with all processes that it has started: one of these would keep the pipe open.
+/// Runs the program: whether it succeeded, and its standard error. A mutant may let the program run
+/// endlessly outside the steps that are counted. So after `limit` it is killed, with all processes
+/// that it has started: one of them would keep the pipe open.
 fn run(command: &mut Command, limit: Duration) -> std::io::Result<(bool, String)> {
     command.stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
     let mut child = command.spawn()?;
     let pipe = child.stderr.take();
     let reader = std::thread::spawn(move || {
         let mut said = Vec::new();
-        // What was read before a failure is good enough for a report.
+        // After a failure, the part that was read is enough for a report.
         let _ = pipe.map(|mut pipe| pipe.read_to_end(&mut said));
         String::from_utf8_lossy(&said).into_owned()
     });
@@ -187,7 +188,7 @@ fn run(command: &mut Command, limit: Duration) -> std::io::Result<(bool, String)
     let said = reader.join().unwrap_or_default();
     Ok(match status {
         Some(status) => (status.success(), said),
-        None => (false, "pando-crashlab: it did not come to an end".into()),
+        None => (false, "pando-crashlab: it did not end in time".into()),
     })
 }
 
@@ -202,7 +203,7 @@ mod tests {
         let mut command = Command::new("sh");
         command.args(["-c", "sleep 600 & wait"]);
         let (is_success, said) = run(&mut command, Duration::from_millis(50)).expect("runs");
-        assert!(!is_success && said.contains("did not come to an end"), "{said}");
+        assert!(!is_success && said.contains("did not end in time"), "{said}");
         assert!(start.elapsed() < Duration::from_secs(300), "it waited for the child's child");
     }
 
@@ -247,6 +248,6 @@ mod tests {
         let test = Hunter::Test { package: "pando", program: "corruption" };
         assert_eq!(hunter("    test pando/corruption"), Some(test));
         assert_eq!(hunter("    test pando"), None);
-        assert_eq!(hunter("    nobody at all"), None);
+        assert_eq!(hunter("    some other text"), None);
     }
 }

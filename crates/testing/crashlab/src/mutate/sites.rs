@@ -1,5 +1,5 @@
-//! What if this write-back, or this fence, were missing? Each is left out, one at a time, of the
-//! playback of recorded runs; the run itself is not changed by that.
+//! Write-backs and fences: each is left out, one at a time, of the playback of recorded runs. The
+//! run itself is not changed.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,10 +16,10 @@ use crate::progress;
 use crate::trial::{Plan, Tally, Trial};
 use pando_index::random::Random;
 
-/// Images of one cut.
+/// Most images of one cut.
 const IMAGES: usize = 24;
 
-/// What became of the sites: for each the trial that saw it missing, and how.
+/// For each site, the trial that noticed its absence, and the fault.
 #[derive(Debug, Default)]
 pub struct Verdicts(BTreeMap<String, Option<(String, String)>>);
 
@@ -28,7 +28,7 @@ impl Verdicts {
         matches!(self.0.get(&site.to_string()), Some(Some(_)))
     }
 
-    /// The sites whose absence no trial saw.
+    /// The sites whose absence no trial noticed.
     pub fn unseen(&self) -> Vec<&str> {
         self.0.iter().filter(|(_, by)| by.is_none()).map(|(site, _)| site.as_str()).collect()
     }
@@ -38,13 +38,13 @@ impl Verdicts {
         self.0.keys().filter_map(|site| Some(site.rsplit_once(':')?.0.to_owned())).collect()
     }
 
-    /// The files of the places whose absence was seen.
+    /// The files of the sites whose absence was noticed.
     pub fn seen_files(&self) -> impl Iterator<Item = &str> {
         let seen = self.0.iter().filter(|(_, by)| by.is_some());
         seen.filter_map(|(site, _)| site.split(':').next())
     }
 
-    /// A table of all.
+    /// A table of all sites.
     pub fn table(&self) -> String {
         let line = |(site, by): (&String, &Option<(String, String)>)| match by {
             Some((trial, what)) => format!("| {site} | {trial} | {what} |\n"),
@@ -58,7 +58,7 @@ impl Verdicts {
     }
 }
 
-/// The line of a report that says what is wrong.
+/// The fault, in the first line of a report.
 pub(super) fn gist(what: &str) -> String {
     let line = what.lines().next().unwrap_or_default();
     let tail = line.rsplit("at []: ").next().unwrap_or(line);
@@ -66,7 +66,7 @@ pub(super) fn gist(what: &str) -> String {
     tail.chars().take(120).collect::<String>().replace('|', "/")
 }
 
-/// Leaves out every site of every trial that is wanted, for `share` a trial.
+/// Leaves out every site of each wanted trial, for the time `share` per trial.
 pub fn all(
     wanted: &[String],
     seed: u64,
@@ -100,7 +100,7 @@ pub fn all(
     }
 }
 
-/// Whether the place is one of the project's, and not of the trials themselves.
+/// Whether the site belongs to the product, and not to the trials.
 fn is_ours(site: Site) -> bool {
     !site.file().contains("crashlab")
 }

@@ -1,14 +1,13 @@
-//! The project's source text: which of its lines write back or fence, and in which function a
-//! line stands.
+//! The project's source text: the lines that write back or fence, and the function of a line.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The layers that write the pool; the trials are to reach all their write-backs and fences.
+/// The layers that write the pool. The trials should reach all their write-backs and fences.
 const DURABLE: [&str; 2] = ["crates/core/", "crates/indexes/"];
 
-/// Places that no trial sees missing, and why they stay.
+/// Places whose absence no trial notices, with the reasons to keep them.
 const UNSEEN: &str = include_str!("unseen.txt");
 
 /// The root of the project, from which this program was built.
@@ -16,8 +15,8 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
 }
 
-/// Why it is known that no trial sees the absence of what stands at `file:line:column`; `None` if
-/// nothing is known.
+/// The reason why no trial notices the absence of the place `file:line:column`; `None` if it has
+/// none in `unseen.txt`.
 pub fn known_unseen(site: &str) -> Option<&'static str> {
     let mut parts = site.split(':');
     let (file, line): (_, usize) = (parts.next()?, parts.next()?.parse().ok()?);
@@ -29,7 +28,7 @@ pub fn known_unseen(site: &str) -> Option<&'static str> {
     UNSEEN.lines().find_map(|known| known.strip_prefix(place.as_str()))
 }
 
-/// The function that line `number` of `text` stands in.
+/// The function that contains line `number` of `text`.
 fn function_at(text: &str, number: usize) -> Option<String> {
     let before: Vec<&str> = text.lines().take(number).collect();
     before.into_iter().rev().find_map(|line| {
@@ -51,7 +50,7 @@ pub fn not_reached(reached: &BTreeSet<String>) -> Vec<String> {
     lines
 }
 
-/// The source files of the crates with durable structures; what serves tests is left out.
+/// The source files of the crates with durable structures, without test tools.
 fn durable_sources() -> Vec<String> {
     let mut files = all_sources();
     files.retain(|name| DURABLE.iter().any(|layer| name.starts_with(layer)));

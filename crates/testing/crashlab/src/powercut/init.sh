@@ -1,6 +1,6 @@
 #!/bin/busybox sh
-# The first program of the virtual machine, and the only one beside what it starts. Its arguments
-# are `format`, or those of pando-crashlab. What that says goes out through the virtio port.
+# The first program of the virtual machine. Its arguments are `format`, or those of pando-crashlab.
+# The output of pando-crashlab goes to the virtio port.
 /bin/busybox --install -s /bin
 export PATH=/bin LD_LIBRARY_PATH=/lib
 mount -t devtmpfs none /dev
@@ -18,8 +18,8 @@ if [ "$1" = format ]; then
         mkfs.ext4 -q -b 4096 /dev/pmem1 &&
         echo '"closed"' >/dev/vport0p1
 else
-    # What has no sectors can be cut in the middle of a block. Where that was the journal's last, ext4
-    # wants the check that any system makes at boot.
+    # Persistent memory has no sectors, so a power cut can tear a block. If it tears the last block of
+    # the journal, ext4 needs the check that a system makes at boot.
     mount -t ext4 -o dax /dev/pmem0 /dax ||
         { e2fsck -p /dev/pmem0; mount -t ext4 -o dax /dev/pmem0 /dax; }
     mount -t ext4 /dev/pmem1 /cached ||

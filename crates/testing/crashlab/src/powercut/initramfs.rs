@@ -1,4 +1,4 @@
-//! The files that the virtual machine begins with: an archive for the kernel.
+//! The initial file system of the virtual machine: an archive for the kernel.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -33,8 +33,8 @@ impl Initramfs {
         self.entry(name, PROGRAM, content)
     }
 
-    /// Adds the program at `path` under `name`, and the libraries that it needs; those that this
-    /// system has not are in `libraries`.
+    /// Adds the program at `path` under `name`, and the libraries that it needs. Libraries that
+    /// this system does not have are in `libraries`.
     pub fn program(&mut self, name: &str, path: &Path, libraries: &str) -> Result<(), String> {
         let mut add = |name: &str, path: &Path| {
             std::fs::read(path)
@@ -49,7 +49,7 @@ impl Initramfs {
             .map(Path::new)
         {
             let file_name = library.file_name().unwrap_or_default().display();
-            // The loader's place is written in each program; the others are searched for.
+            // Each program contains the path of the loader. The other libraries are searched for.
             let folder = if library.starts_with("/lib64") { "lib64" } else { "lib" };
             add(&format!("{folder}/{file_name}"), library)?;
         }

@@ -1,12 +1,12 @@
 //! The virtual machine: a kernel, an initramfs, and two devices of persistent memory.
 //!
-//! Each device is a file of the host that the machine maps shared, so what the machine stored
-//! there is in the file at once, and what it kept in its own memory ends with it. The first holds
-//! an ext4 mounted with DAX (`/dax`), the second one without (`/cached`). It is software emulation
-//! throughout: that runs everywhere, and where acceleration can be nested it often hangs.
+//! Each device is a file of the host that the machine maps shared. So a store to the device is in
+//! the file at once, and the machine's own memory is lost with it. The first device has an ext4
+//! mounted with DAX (`/dax`), the second one an ext4 without DAX (`/cached`). The machine uses
+//! software emulation only: it runs everywhere, and nested acceleration often hangs.
 //!
-//! The unpacked packages and the formatted devices are kept beside the build's own folders, in
-//! `target/powercut`, and built if they are not there; who wants new ones removes the folder.
+//! The unpacked packages and the formatted devices are kept in `target/powercut`. To build them
+//! again, remove that folder.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -25,17 +25,17 @@ const DAX_BYTES: u64 = 256 << 20;
 const CACHED_BYTES: u64 = 64 << 20;
 const INIT: &[u8] = include_bytes!("init.sh");
 
-/// What the machine promises of its persistent memory at a power cut.
+/// The guarantee of the machine's persistent memory at a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persistence {
     /// The caches are flushed.
     Cpu,
-    /// What has reached the memory controller is kept.
+    /// Lines that have reached the memory controller are kept.
     MemCtrl,
 }
 
 impl Persistence {
-    /// How the machine is told.
+    /// The name in the options of QEMU.
     pub fn name(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",
@@ -47,7 +47,7 @@ impl Persistence {
 /// A machine that can be booted.
 #[derive(Debug)]
 pub struct Machine {
-    /// Where its unpacked packages and its formatted devices are.
+    /// The folder of its unpacked packages and its formatted devices.
     folder: PathBuf,
 }
 
@@ -58,13 +58,13 @@ pub struct Devices {
 }
 
 impl Machine {
-    /// The machine that was built before, or a new one. An error is the reason why there is none.
+    /// The machine that was built before, or a new one.
     pub fn get() -> Result<Self, String> {
         if !cfg!(target_arch = "x86_64") {
-            return Err("the machine runs this program, and is one of x86-64".to_owned());
+            return Err("the machine runs this program and needs x86-64".to_owned());
         }
         let own = std::env::current_exe().map_err(text)?;
-        let target = own.ancestors().nth(2).ok_or("this program lies in no target folder")?;
+        let target = own.ancestors().nth(2).ok_or("this program is not in a target folder")?;
         let folder = target.join("powercut");
         if !folder.is_dir() {
             let unfinished = target.join(format!("powercut.new-{}", std::process::id()));
@@ -78,7 +78,7 @@ impl Machine {
         Ok(Self { folder })
     }
 
-    /// The command that boots the machine with `words` for its first program.
+    /// The command that boots the machine with `words` as the arguments of its first program.
     pub fn boot(
         &self,
         initramfs: &Path,
@@ -114,7 +114,7 @@ impl Machine {
         command
     }
 
-    /// Begins an initramfs: what every machine needs.
+    /// An initramfs with the files that every machine needs.
     fn initramfs(&self) -> Result<Initramfs, String> {
         let mut archive = Initramfs::new().map_err(text)?;
         archive.file("init", INIT).map_err(text)?;
@@ -127,7 +127,7 @@ impl Machine {
         Ok(archive)
     }
 
-    /// An initramfs with this very program in it.
+    /// An initramfs that contains this program.
     pub fn initramfs_with_this_program(&self) -> Result<Initramfs, String> {
         let own = std::env::current_exe().map_err(text)?;
         let mut archive = self.initramfs()?;
@@ -141,7 +141,7 @@ impl Machine {
         Devices { folder: self.folder.join("formatted") }
     }
 
-    /// Where the libraries of the packages are.
+    /// The folders of the packages' libraries.
     pub fn libraries(&self) -> String {
         let folder = |path: &str| self.root().join(path).join("x86_64-linux-gnu");
         format!("{}:{}", folder("usr/lib").display(), folder("lib").display())
@@ -157,7 +157,7 @@ impl Machine {
         self.format()
     }
 
-    /// Picks the modules that are needed, in the order in which they are loaded.
+    /// Copies the needed modules, numbered in the order in which they are loaded.
     fn collect_modules(&self) -> Result<(), String> {
         let root = self.root();
         let all = ["lib/modules", "usr/lib/modules"].map(|path| root.join(path));
@@ -187,7 +187,7 @@ impl Machine {
                 }
             }
         }
-        // The others are most of what was unpacked.
+        // The other modules take most of the unpacked space.
         std::fs::remove_dir_all(all).map_err(text)
     }
 
@@ -245,7 +245,7 @@ impl Devices {
         Ok(copy)
     }
 
-    /// What the machine wrote to its console.
+    /// The file with the output of the machine's console.
     pub fn console(&self) -> PathBuf {
         self.folder.join("console")
     }

@@ -1,18 +1,19 @@
-//! `powercut`: a virtual machine with persistent memory, the power of which is cut, and what that
-//! leaves.
+//! `powercut`: cuts the power of a virtual machine with persistent memory, and checks its pool.
 //!
-//! The machine ([`machine`]) runs this very program, in the role that `kill` gives its processes
-//! ([`crate::kill::child`]): it opens a pool on an ext4 mounted with DAX, tells what it holds, and
-//! writes to it by several threads, which acknowledge each operation through a port. The power cut
-//! is a SIGKILL to the machine. What it stored into its persistent memory is kept; what it had in
-//! its page cache, and an acknowledgement that had not left it, are gone. After the next boot the
-//! pool must hold what was acknowledged, and may hold what each writer did next and nobody heard of
-//! ([`crate::kill::expected`]); and it must be sound.
+//! The machine ([`machine`]) runs this program as the child process of `kill`
+//! ([`crate::kill::child`]). The child opens a pool on an ext4 mounted with DAX, reports its
+//! content, and writes to it with several threads, which acknowledge each operation through a port.
+//! The power cut is a SIGKILL to the machine. Stores to its persistent memory are kept. Its page
+//! cache, and acknowledgements that had not left it, are lost.
 //!
-//! The model is that of caches that are flushed: no cache line is lost, whatever the machine says
-//! of its persistence. What that says decides which domain the library picks.
+//! After the next boot the pool must be consistent. It must hold the results of all acknowledged
+//! operations, and may hold the results of the operations after those
+//! ([`crate::kill::expected`]).
 //!
-//! On a file system without DAX a pool that was open at a cut may be torn, and must be refused.
+//! In this model the caches are flushed: no cache line is lost, in each mode of persistence. The
+//! mode only decides which domain the library picks.
+//!
+//! On a file system without DAX a pool that was open at a cut may be damaged, and must be refused.
 
 mod initramfs;
 mod machine;
@@ -26,7 +27,7 @@ use machine::{Machine, Persistence};
 pub use options::{Args, Promise};
 use trial::Trial;
 
-/// Runs the verb; fails where the machine cannot be had.
+/// Runs the verb. It fails if there is no virtual machine.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let no_machine = |reason| Failure::Missing(format!("there is no virtual machine: {reason}"));
     let machine = Machine::get().map_err(no_machine)?;
@@ -38,7 +39,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         Promise::Both => &[Persistence::Cpu, Persistence::MemCtrl],
     };
     for (index, &persistence) in modes.iter().enumerate() {
-        // What is not persistent memory does not depend on what that promises.
+        // The test without DAX does not depend on the mode.
         let with_refusal = index == 0;
         let trial = Trial::new(&machine, persistence, seed, args)?;
         let figures = trial.run(with_refusal)?;

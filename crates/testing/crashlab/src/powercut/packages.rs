@@ -1,17 +1,17 @@
-//! What the machine is made of, from Debian's packages.
+//! The parts of the machine, from Debian's packages.
 //!
-//! They are downloaded and unpacked into a folder; nothing is installed, and it needs no
-//! privileges. Libraries that the packages need and that this system has are the system's.
+//! The packages are downloaded and unpacked into a folder. Nothing is installed, and no privileges
+//! are needed. Libraries that this system has are taken from the system.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Packages beside the kernel's.
+/// The packages, without the kernel's.
 const PACKAGES: [&str; 5] = ["qemu-system-x86", "busybox-static", "ndctl", "e2fsprogs", "kmod"];
 /// The package that depends on the newest kernel's.
 const KERNEL: &str = "linux-image-amd64";
 
-/// Downloads the packages and unpacks them into `root`; an error is the reason why not.
+/// Downloads the packages and unpacks them into `root`.
 pub fn unpack(root: &Path) -> Result<(), String> {
     let apt = Apt { folder: root.with_extension("apt") };
     let archives = apt.folder.join("archives");
@@ -37,7 +37,7 @@ pub fn unpack(root: &Path) -> Result<(), String> {
             run(Command::new("dpkg").arg("--extract").arg(path).arg(root))?;
         }
     }
-    // Failing to remove what is needed no more harms nobody.
+    // A folder that cannot be removed does no harm.
     let _ = std::fs::remove_dir_all(&apt.folder);
     Ok(())
 }
@@ -60,7 +60,7 @@ impl Apt {
     }
 }
 
-/// Runs a command to its end; an error says what it said first of what went wrong.
+/// Runs a command to its end. An error contains the command's first error message.
 pub fn run(command: &mut Command) -> Result<Output, String> {
     let name = command.get_program().display().to_string();
     let output = command.output().map_err(|error| format!("{name}: {error}"))?;
@@ -69,6 +69,6 @@ pub fn run(command: &mut Command) -> Result<Output, String> {
     }
     let said = String::from_utf8_lossy(&output.stderr);
     let reason = said.lines().find(|line| line.starts_with("E: ")).or(said.lines().last());
-    let reason = reason.unwrap_or("it did not say why");
+    let reason = reason.unwrap_or("it printed no error");
     Err(format!("{name} failed ({}): {reason}", output.status))
 }

@@ -1,4 +1,4 @@
-//! The cycles of a trial: boot, look at the pool, write to it, cut the power.
+//! The cycles of a trial: boot, check the pool, write to it, cut the power.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,19 +18,19 @@ use crate::kill::{child, folder};
 use crate::progress;
 use pando_index::random::Random;
 
-/// By how much the machine is slower than this one, for the delays of the cuts.
+/// The factor by which the virtual machine is slower, for the delays of the cuts.
 const SLOWNESS: u64 = 100;
 const WRITERS: u64 = 4;
-/// More acknowledgements than the port's queue holds: what waits in it has not left the machine.
+/// More acknowledgements than the port's queue holds. Those in the queue have not left the machine.
 const QUEUE: u64 = 256;
-/// Operations to an acknowledgement: a cut is to meet the library, not the port.
+/// Operations per acknowledgement: more than one, so that a cut hits the library and not the port.
 const EVERY: u64 = 8;
-/// How long the machine needs to get going: it translates each instruction when it first meets it.
+/// Time for the machine to warm up: it translates each instruction at its first execution.
 const WARM_UP: Duration = Duration::from_millis(500);
-/// How long the writers write before a pool is closed that loses power meanwhile.
+/// How long the writers work before the pool is closed, if the power is cut while it closes.
 const MS_BEFORE_CLOSE: u64 = 300;
 
-/// A machine of one mode, and what is known of its pool.
+/// A machine in one mode, and the expected content of its pool.
 pub struct Trial<'machine> {
     machine: &'machine Machine,
     persistence: Persistence,
@@ -49,7 +49,7 @@ pub struct Trial<'machine> {
 }
 
 impl<'machine> Trial<'machine> {
-    /// A trial with these options, ready to go.
+    /// A trial with these options.
     pub fn new(
         machine: &'machine Machine,
         persistence: Persistence,
@@ -80,7 +80,7 @@ impl<'machine> Trial<'machine> {
         })
     }
 
-    /// Makes all cuts. The devices are kept if that was asked for, or something went wrong.
+    /// Makes all cuts. The devices are kept with the option `keep`, and after an error.
     pub fn run(mut self, with_refusal: bool) -> Result<Figures, Failure> {
         let refused = if with_refusal { self.refusal() } else { Ok(()) };
         let outcome = refused.and_then(|()| self.go());
@@ -104,7 +104,7 @@ impl<'machine> Trial<'machine> {
         self.live(&args, None).map(|_| ())
     }
 
-    /// Boots, looks at the pool, writes to it, and cuts the power meanwhile.
+    /// Boots, checks the pool, writes to it, and cuts the power meanwhile.
     fn cycle(&mut self, phase: Phase, random: &mut Random) -> Result<(), Failure> {
         if phase == Phase::Create {
             self.generation += 1;
@@ -127,7 +127,7 @@ impl<'machine> Trial<'machine> {
         Ok(())
     }
 
-    /// Boots with these orders and takes in what was heard.
+    /// Boots with these orders and evaluates the messages.
     fn live(&mut self, args: &child::Args, kill: Option<&Kill>) -> Result<Heard, Failure> {
         let heard = self.boot(args, kill)?;
         if let Some(opened) = &heard.opened {
@@ -142,7 +142,7 @@ impl<'machine> Trial<'machine> {
         Ok(heard)
     }
 
-    /// A pool that lies on a file system without DAX is not trusted after a cut.
+    /// A pool on a file system without DAX is not trusted after a cut.
     fn refusal(&mut self) -> Result<(), Failure> {
         let mut args = self.args();
         args.pool = "/cached/pool.pando".into();
@@ -185,7 +185,7 @@ impl<'machine> Trial<'machine> {
         Err(self.found(&format!("{expected}: {opened:?}")))
     }
 
-    /// The orders of a boot that looks at the pool and closes it.
+    /// The orders of a boot that checks the pool and closes it.
     fn args(&self) -> child::Args {
         child::Args {
             pool: format!("/dax/{}.pando", self.generation).into(),
@@ -221,7 +221,7 @@ impl<'machine> Trial<'machine> {
     }
 }
 
-/// What a cut interrupts: mostly writes.
+/// The activity that a cut interrupts: mostly writes.
 fn phase_of(cycle: u64) -> Phase {
     let turns = [
         Phase::Write,

@@ -1,5 +1,5 @@
 //! PMwCAS on words that own blocks: the recycling policies, readers of the blocks, and plain
-//! operations on words in blocks that others free and use again.
+//! operations on words in blocks that other threads free and reuse.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,13 +13,13 @@ use pando_index::random::Random;
 
 /// Words of the subject.
 const WORDS: usize = 4;
-/// Bytes of a block that bear its stamp.
+/// Bytes of a block that hold its stamp.
 const BLOCK_BYTES: u64 = 128;
-/// Where in a block the word stands that a mark changes, behind the stamps.
+/// Offset in a block of the word that a mark changes, after the stamps.
 const MARK_AT: u64 = BLOCK_BYTES;
-/// Where the mark stands in the state, behind the stamps of the words.
+/// Index of the mark in the state, after the stamps of the words.
 const MARK: usize = WORDS;
-/// How often an epoch can be raised before a block is reused, and once more.
+/// Epochs after which a freed block is reused, and one more.
 const EPOCHS: usize = 4;
 
 fn word_off(word: usize) -> u64 {
@@ -31,7 +31,7 @@ fn mark_off() -> u64 {
     word_off(MARK)
 }
 
-/// What is done to the words. Each word owns a block that bears a stamp, or none (zero).
+/// An operation on the words. Each word owns a block with a stamp, or none (zero).
 #[derive(Clone, Debug)]
 pub enum Op {
     /// Each of the words gets a new block with this stamp, and its old block is freed.
@@ -42,22 +42,23 @@ pub enum Op {
     Move(usize, usize),
     /// The stamp of a word's block.
     Peek(usize),
-    /// A plain operation: a word in the block of a word, and the mark outside of the blocks.
+    /// A plain operation: it changes a word in the block of a word, and the mark outside the
+    /// blocks.
     Mark(usize, u64),
-    /// Epochs pass, so that what was freed is reused.
+    /// Epochs pass, so that freed blocks are reused.
     Pass,
 }
 
-/// What is answered.
+/// An answer.
 #[derive(Clone, Debug)]
 pub enum Answer {
-    /// Whether the words were changed; another may have come first.
+    /// Whether the words were changed. Another operation may have come first.
     Changed(bool),
-    /// The stamp that was there.
+    /// The stamp that was found.
     Stamp(u64),
 }
 
-/// Blocks owned by words under PMwCAS, by the paper's algorithm or the other.
+/// Blocks owned by words under PMwCAS, by the paper's algorithm or the default one.
 pub struct Blocks<const RDCSS: bool>;
 
 /// The words in an open pool.
@@ -183,7 +184,7 @@ impl<D: Domain> Open<D> {
         block
     }
 
-    /// The stamp of the block at `off`, for which the caller is pinned.
+    /// The stamp of the block at `off`. The caller is pinned.
     fn stamp(&self, off: u64) -> Result<u64, String> {
         if off == 0 {
             return Ok(0);
@@ -223,7 +224,7 @@ impl<D: Domain> Open<D> {
         operation.execute()
     }
 
-    /// Nothing, if the word has no block.
+    /// `None` if the word has no block.
     fn mark(&self, word: usize, mark: u64) -> Option<bool> {
         let guard = self.pin();
         let block = self.pmwcas.read(&guard, word_off(word));
@@ -252,7 +253,7 @@ impl<D: Domain> Open<D> {
 
 impl<const RDCSS: bool, D: Domain> Opened<Blocks<RDCSS>> for Open<D> {
     fn perform(&self, op: &Op) -> Vec<Noted<Blocks<RDCSS>>> {
-        // At once, and not only when many blocks wait: runs are short.
+        // Always, and not only when many blocks wait: runs are short.
         self.pin().collect();
         let answer = match op {
             Op::Swap(words, stamp) => Answer::Changed(self.swap(words, *stamp)),
@@ -299,9 +300,9 @@ impl<const RDCSS: bool, D: Domain> Opened<Blocks<RDCSS>> for Open<D> {
         let before = Opened::<Blocks<RDCSS>>::observe(self)?;
         let stamp = before[&0][LAST];
         if !self.swap(&[LAST], stamp + 1_000) {
-            return Err("a PMwCAS that nobody opposes fails".into());
+            return Err("a PMwCAS without contention fails".into());
         }
         let again = if stamp == 0 { self.clear(&[LAST]) } else { self.swap(&[LAST], stamp) };
-        if again { Ok(()) } else { Err("a PMwCAS that nobody opposes fails".into()) }
+        if again { Ok(()) } else { Err("a PMwCAS without contention fails".into()) }
     }
 }

@@ -1,4 +1,4 @@
-//! The catalog: maps are created and dropped by name, several threads at once.
+//! The catalog: several threads create and drop maps by name at the same time.
 
 use std::sync::Arc;
 
@@ -10,31 +10,31 @@ use pando_tree::maps::{self, KnownKind, MapError, OptionValues, Unit};
 
 use super::{Noted, Observed, Opened, Scenario, Setup, Subject};
 
-/// Names that there are.
+/// Number of names.
 const NAMES: usize = 3;
-/// Blocks that a map's first block names when it is whole: more than one operation frees.
+/// Blocks that a complete map's first block names: more than one operation frees.
 const OWNED: u64 = 10;
-/// So many are added to a map at once.
+/// Blocks that one operation adds to a map.
 const ADDED: u64 = 5;
-/// A name that only recovery gives.
+/// A name that only recovery uses.
 const PROBE: usize = NAMES;
 /// Bytes of a map's first block: the offset of each block that it owns.
 const ROOT_BYTES: u64 = OWNED * 8;
 /// The number of the maps' kind.
 const KIND: u64 = 1;
 
-/// What is done to a name.
+/// An operation on a name.
 #[derive(Clone, Debug)]
 pub enum Op {
-    /// The map is found, or created.
+    /// Finds the map, or creates it.
     Create(usize),
-    /// The map is dropped, if it is there.
+    /// Drops the map, if it exists.
     Drop(usize),
-    /// Whether the map is there.
+    /// Whether the map exists.
     Find(usize),
 }
 
-/// Whether the map was there, or is there now.
+/// Whether the map existed, or exists now.
 #[derive(Clone, Debug)]
 pub struct There(bool);
 
@@ -47,7 +47,7 @@ pub struct Open<D: Domain>(maps::Catalog<D>);
 impl Subject for Catalog {
     type Op = Op;
     type Answer = There;
-    /// Whether the map is there.
+    /// Whether the map exists.
     type State = bool;
     type Open<D: Domain> = Open<D>;
 
@@ -152,8 +152,8 @@ impl<D: Domain> Open<D> {
         while self.add(&guard, &entry) {}
     }
 
-    /// Goes on with maps whose drop a crash cut short. Another map takes what is free meanwhile,
-    /// and keeps it.
+    /// Frees the maps whose drop a crash interrupted. Meanwhile another map takes the free blocks,
+    /// and must keep them.
     fn resume(&self) -> Result<(), String> {
         self.drop_map(PROBE);
         if self.0.dropped_maps(&self.pin()).is_empty() {
@@ -162,7 +162,7 @@ impl<D: Domain> Open<D> {
         self.create(PROBE);
         self.0.free_dropped(&|| false).map_err(|error| error.to_string())?;
         let guard = self.pin();
-        let entry = self.find(&guard, PROBE).ok_or("a map that was just made is not there")?;
+        let entry = self.find(&guard, PROBE).ok_or("a map that was just created does not exist")?;
         let root = self.0.read(&guard, entry.root_off());
         let blocks = owned(&self.0, &guard, root);
         let is_kept = |&block: &u64| self.0.pool().active_block(block).is_some();
@@ -174,7 +174,7 @@ impl<D: Domain> Open<D> {
         Ok(())
     }
 
-    /// Adds blocks to a map that is not whole and not dropped; whether it was neither.
+    /// Adds blocks to a map that is incomplete and not dropped; whether it was such a map.
     fn add(&self, guard: &Guard<'_, D>, entry: &MapEntry) -> bool {
         let root = self.0.read(guard, entry.root_off());
         if self.0.read(guard, entry.slot_off()) != entry.word || root == 0 {
@@ -203,12 +203,12 @@ impl<D: Domain> Open<D> {
             let Some(entry) = self.find(&self.pin(), name) else { return false };
             match self.0.unlist_map(&entry) {
                 Ok(_) => break,
-                // By another thread; there may be a new one.
+                // Another thread dropped it. There may be a new map of that name.
                 Err(MapError::Dropped { .. }) => {}
                 Err(error) => panic!("{error}"),
             }
         }
-        // Others' too.
+        // This frees the maps that other threads dropped, too.
         self.0.free_dropped(&|| false).expect("is freed");
         true
     }
@@ -236,9 +236,9 @@ impl<D: Domain> Opened<Catalog> for Open<D> {
         for entry in self.maps() {
             let header = entry.header.map_err(|damage| damage.to_string())?;
             let name = (0..NAMES).find(|&name| name_of(name) == header.name);
-            let name = name.ok_or_else(|| format!("nobody created {:?}", header.name))?;
+            let name = name.ok_or_else(|| format!("no thread created {:?}", header.name))?;
             if observed.insert(name, true).is_some() {
-                return Err(format!("{:?} is there twice", header.name));
+                return Err(format!("{:?} is listed twice", header.name));
             }
         }
         Ok(observed)
@@ -260,7 +260,7 @@ impl<D: Domain> Opened<Catalog> for Open<D> {
             if self.find(&self.pin(), name).is_none() {
                 self.create(name);
                 if !self.drop_map(name) {
-                    return Err(format!("{:?} was created, and is not there", name_of(name)));
+                    return Err(format!("{:?} was created, and does not exist", name_of(name)));
                 }
             }
         }

@@ -1,5 +1,5 @@
-//! Maps of real kinds are dropped, and freed by several threads at once, while another map takes
-//! what is freed.
+//! Maps of real indexes are dropped. Several threads free them at the same time, while another map
+//! takes the freed blocks.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -13,33 +13,33 @@ use pando_tree::maps::{Catalog, IndexKind, IndexOptions, KnownKind, MapError, Tr
 use super::map::Indexed;
 use super::{Noted, Observed, Opened, Scenario, Setup, Subject, compare_blocks};
 
-/// Records of a map, in several nodes.
+/// Records of a map, enough for several nodes.
 const RECORDS: u64 = 20;
 /// The map that is dropped.
 const MAP: &str = "map";
-/// The one beside it.
+/// The other map.
 const OTHER: &str = "other";
-/// One that only recovery makes.
+/// A map that only recovery creates.
 const PROBE: &str = "probe";
 
-/// What is done.
+/// An operation.
 #[derive(Clone, Debug)]
 pub enum Op {
-    /// The map is made, with its records; nobody else does anything.
+    /// Creates the map with its records, while no other thread works.
     Create,
-    /// The map is dropped, if it is there, and freed.
+    /// Drops the map, if it exists, and frees it.
     Drop,
-    /// What is left of dropped maps is freed.
+    /// Frees the blocks of dropped maps.
     Free,
-    /// A record of the other map is written.
+    /// Writes a record of the other map.
     Write(u64),
 }
 
-/// Whether the map was there, or is there now.
+/// Whether the map existed, or exists now.
 #[derive(Clone, Debug)]
 pub struct There(bool);
 
-/// A map of a kind, to be dropped.
+/// A map of an index, to be dropped.
 pub struct Dropped<I>(PhantomData<I>);
 
 /// The maps of an open pool.
@@ -53,11 +53,11 @@ type IndexOf<I, D> = <<I as Indexed>::Kind as IndexKind>::Index<D>;
 impl<I: Indexed> Subject for Dropped<I> {
     type Op = Op;
     type Answer = There;
-    /// Whether the map is there.
+    /// Whether the map exists.
     type State = bool;
     type Open<D: Domain> = Open<I, D>;
 
-    /// Beside the other scenarios of the kind.
+    /// The same name as the other scenarios of the index.
     const NAME: &'static str = I::NAME;
     const POOL_BYTES: u64 = I::POOL_BYTES;
 
@@ -115,7 +115,7 @@ fn index<I: Indexed, D: Domain>(
     index.map_err(|error| error.to_string())
 }
 
-/// One in three is long, and has a block of its own.
+/// One value in three is long, and has a block of its own.
 fn write<I: Indexed>(index: &impl RangeIndex, number: u64) {
     let words = if number.is_multiple_of(3) && !I::FIXED { 25 } else { 1 };
     let value = number.to_le_bytes().repeat(words);
@@ -145,7 +145,7 @@ impl<I: Indexed, D: Domain> Open<I, D> {
         is_mine
     }
 
-    /// Goes on with a map whose drop a crash cut short, while another map takes what is free.
+    /// Frees a map whose drop a crash interrupted, while another map takes the free blocks.
     fn resume(&self) -> Result<(), String> {
         self.drop_map(PROBE);
         let guard = self.catalog.pool().pin().map_err(|error| error.to_string())?;
@@ -156,13 +156,13 @@ impl<I: Indexed, D: Domain> Open<I, D> {
         }
         self.create(PROBE)?;
         self.catalog.free_dropped(&|| false).map_err(|error| error.to_string())?;
-        let probe = self.find(PROBE).ok_or("a map that was just made is not there")?;
+        let probe = self.find(PROBE).ok_or("a map that was just created does not exist")?;
         self.blocks_of(&probe)?;
         self.drop_map(PROBE);
         Ok(())
     }
 
-    /// The blocks of a map in which nothing is wrong.
+    /// The blocks of a map, which must be undamaged.
     fn blocks_of(&self, entry: &MapEntry) -> Result<Vec<u64>, String> {
         let index = self.catalog.open_entry::<I::Kind>(entry).map_err(|error| error.to_string())?;
         let audit = index.audit().map_err(|error| error.to_string())?;
@@ -215,6 +215,10 @@ impl<I: Indexed, D: Domain> Opened<Dropped<I>> for Open<I, D> {
 
     fn exercise(&self) -> Result<(), String> {
         self.create(PROBE)?;
-        if self.drop_map(PROBE) { Ok(()) } else { Err("a map that was made is not there".into()) }
+        if self.drop_map(PROBE) {
+            Ok(())
+        } else {
+            Err("a map that was created does not exist".into())
+        }
     }
 }

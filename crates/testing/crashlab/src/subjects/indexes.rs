@@ -1,4 +1,4 @@
-//! The indexes that are explored. A new one is one entry here, and one line in
+//! The indexes that are explored. A new index is one entry here, and one line in
 //! [`crate::campaign::subjects`].
 
 use super::map::{Change, Indexed};
@@ -29,7 +29,7 @@ impl Indexed for NbTrees {
 
     const SMALL: &'static [(&'static str, &'static str)] =
         &[("leaf_slots", "6"), ("inner_children", "4")];
-    // Inner nodes go when their last child does, the root when it has one left.
+    // An inner node is removed with its last child, and the root when it has one child.
     const CHANGES: &'static [Change] = &[
         Change::Churn,
         Change::LeafSplit,
@@ -39,7 +39,7 @@ impl Indexed for NbTrees {
         Change::InnerMerge,
         Change::RootCollapse,
     ];
-    // A value word that is closed is opened only by a replacement, which needs blocks.
+    // Only a replacement of the leaf opens a closed value word, and it needs blocks.
     const REMOVES_NEED_ROOM: bool = true;
 }
 
@@ -49,15 +49,14 @@ pub struct SkipLists;
 impl Indexed for SkipLists {
     type Kind = pando_skiplist::SkipLists;
 
-    // Values of all three kinds, and nodes that are raised, also among few; the same ones in each
-    // run.
+    // Values of all three kinds, and high nodes among few records; the same heights in each run.
     const SMALL: &'static [(&'static str, &'static str)] = &[
         ("inline_bytes", "64"),
         ("levels_at_once", "2"),
         ("height_seed", "1"),
         ("even_gaps", "off"),
     ];
-    // A node is a leaf; the height is that of the highest.
+    // A node counts as a leaf. The height is that of the highest node.
     const CHANGES: &'static [Change] =
         &[Change::LeafSplit, Change::RootSplit, Change::LeafMerge, Change::RootCollapse];
 }
@@ -77,11 +76,11 @@ impl Indexed for BwTrees {
         ("delta_bytes", "192"),
     ];
     const CHANGES: &'static [Change] = Change::OF_TREES;
-    // A delta that finds no room beside its base takes a new base.
+    // A delta without room beside its base needs a new base.
     const REMOVES_NEED_ROOM: bool = true;
 }
 
-/// Bw-trees of the paper's design: each delta is a block.
+/// Bw-trees in the paper's design: each delta is a block.
 pub struct PlainBwTrees;
 
 impl Indexed for PlainBwTrees {
@@ -113,8 +112,8 @@ impl Indexed for CasBwTrees {
         ("inner_bytes", "128"),
         ("merge_bytes", "112"),
         ("inline_bytes", "64"),
-        // Two deltas of an inner page: with one, each entry that is posted has the chain
-        // consolidated first.
+        // Two deltas of an inner page. With one, the chain would be consolidated before each new
+        // index entry.
         ("chain_deltas", "5"),
         ("delta_bytes", "192"),
     ];
@@ -128,7 +127,7 @@ pub struct SortedArrays;
 impl Indexed for SortedArrays {
     type Kind = pando_sorted_array::SortedArrays;
 
-    // Each write takes a chunk for a copy of the array.
+    // Each write needs a chunk for a copy of the array.
     const POOL_BYTES: u64 = 12 << 20;
     const SMALL: &'static [(&'static str, &'static str)] = &[];
     const CHANGES: &'static [Change] = &[Change::Consolidation];

@@ -1,5 +1,5 @@
-//! Any index behind the contract as a subject: its keys and values, and every operation.
-//! `map_scenarios.rs` says what is explored of it.
+//! Any index with the contract's interface as a subject: its keys and values, and every operation.
+//! `map_scenarios.rs` has the scenarios.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -13,7 +13,7 @@ use pando_tree::maps::{Audit, Catalog, IndexKind, Tree};
 
 use super::{Noted, Observed, Opened, compare_blocks};
 
-/// Keys that there are.
+/// Number of keys.
 pub(super) const KEYS: usize = 256;
 
 /// An index to be explored.
@@ -21,30 +21,30 @@ pub trait Indexed: 'static {
     /// Its kind.
     type Kind: IndexKind;
 
-    /// What it is explored as: its index, or its index and options if several sets are explored.
+    /// Its name as a subject: the index, with its options if several sets are explored.
     const NAME: &'static str = Self::Kind::NAME;
 
     /// Whether its keys and values all have eight bytes.
     const FIXED: bool = false;
 
-    /// What is set so that nodes are as small as can be.
+    /// The options for the smallest nodes.
     const SMALL: &'static [(&'static str, &'static str)];
 
-    /// What can happen to it by one operation: each is explored by its name.
+    /// The structure modifications of one operation. Each has a scenario of its name.
     const CHANGES: &'static [Change];
 
-    /// Size of its pool: what its scenarios write must find room, also while a thread that has
-    /// stopped keeps all that was replaced.
+    /// Size of its pool. The scenarios need room for all their writes, because a stopped thread
+    /// keeps replaced blocks from reuse.
     const POOL_BYTES: u64 = 3 << 20;
 
-    /// Whether it promises anything after a crash, and reads in a full pool.
+    /// Whether it survives crashes, and answers reads in a full pool.
     const SURVIVES: bool = true;
 
     /// Whether a remove may be refused by a full pool.
     const REMOVES_NEED_ROOM: bool = false;
 
-    /// Whether a leaf without records whose merge found no room is merged when a write is refused.
-    /// It keeps values of more than 64 bytes in blocks of their own then.
+    /// Whether a refused write merges an empty leaf whose earlier merge found no room. Such an
+    /// index keeps values of more than 64 bytes in blocks of their own.
     const MERGES_LATER: bool = false;
 }
 
@@ -53,7 +53,7 @@ pub trait Indexed: 'static {
 pub enum Op {
     /// An operation on the key of that number.
     Key(usize, Operation),
-    /// A scan of the keys of numbers from the first up to, not including, the second.
+    /// A scan of the keys from the first number up to, not including, the second.
     Scan(usize, usize, Order),
 }
 
@@ -70,7 +70,7 @@ pub struct Open<I: Indexed, D: Domain> {
     pub(super) catalog: Arc<Catalog<D>>,
 }
 
-/// The key of a number. Keys ascend with their numbers; some are long, and some end within a word.
+/// The key of a number. Keys ascend with their numbers. Some are long, and some end within a word.
 pub(super) fn key<I: Indexed>(number: usize) -> Vec<u8> {
     let mut key = (number as u64).to_be_bytes().to_vec();
     match number % 7 {
@@ -87,21 +87,21 @@ fn number_of<I: Indexed>(found: &[u8]) -> Result<usize, String> {
     let number = found.first_chunk().map(|bytes| u64::from_be_bytes(*bytes) as usize);
     number
         .filter(|&number| number < KEYS && key::<I>(number) == found)
-        .ok_or_else(|| format!("there is a key that nobody inserted: {found:02x?}"))
+        .ok_or_else(|| format!("a key that no thread inserted: {found:02x?}"))
 }
 
-/// What a number of a value is hidden in: a word that looks like the metadata of a record, in case
-/// bytes of values are ever taken for that.
+/// The bits around the number of a value. The word looks like the metadata of a record, so that a
+/// test fails if an index takes bytes of values for metadata.
 const DISGUISE: u64 = 2 << 58 | 40 << 32 | 8 << 16;
 
-/// The value that a number stands for: one word, over and over. One in five is long.
+/// The value with a number: one word, repeated. One value in five is long.
 fn value<I: Indexed>(number: u64) -> Vec<u8> {
     let words = match number % 5 {
         _ if I::FIXED => 1,
         4 => 25,
         _ => 1 + number as usize % 3,
     };
-    // With each of the two highest bits, which some indexes keep elsewhere.
+    // All four values of the two highest bits, which some indexes store elsewhere.
     let highest = (number / 2 % 4) << 62;
     (number | DISGUISE | highest).to_le_bytes().repeat(words)
 }
@@ -115,14 +115,14 @@ fn value_number<I: Indexed>(found: &[u8]) -> Result<u64, String> {
 }
 
 impl<I: Indexed, D: Domain> Open<I, D> {
-    /// What it is built of.
+    /// Its structure.
     pub(super) fn shape(&self) -> Audit {
-        self.index.audit().expect("an index that nobody else uses")
+        self.index.audit().expect("an index that no other thread uses")
     }
 
     pub(super) fn on_key(&self, key: &[u8], operation: Operation) -> Result<Answer, Refused> {
         let fail = |error: Error| -> ! { panic!("{operation:?}: {error}") };
-        // Only what writes a value may be refused: removes and reads need no room.
+        // Only writes of values may be refused: removes and reads need no room.
         let refused = |error: Error| match error {
             Error::Storage(_) if may_refuse() => Err(Refused),
             error => fail(error),
@@ -162,7 +162,7 @@ impl<I: Indexed, D: Domain> Open<I, D> {
         })
     }
 
-    /// The records from one key up to, not including, another, by number; checks their order.
+    /// The records of a range, by number; checks their order.
     fn list(&self, range: KeyRange, order: Order) -> Result<BTreeMap<usize, State>, String> {
         let mut list = BTreeMap::new();
         let mut last = None;
@@ -207,7 +207,7 @@ impl<I: Indexed, D: Domain> Opened<Map<I>> for Open<I, D> {
         if ascending != self.list(KeyRange::all(), Order::Descending)? {
             return Err("the scans in both directions differ".into());
         }
-        // Scans have seen all of them; some are looked for, too.
+        // The scans have found all of them; some are read by gets, too.
         for (&number, &state) in ascending.iter().step_by(3) {
             let found = self.on_key(&key::<I>(number), Operation::Read);
             if found != Ok(Answer::Found(state)) {
@@ -231,7 +231,7 @@ impl<I: Indexed, D: Domain> Opened<Map<I>> for Open<I, D> {
     fn exercise(&self) -> Result<(), String> {
         let before = self.list(KeyRange::all(), Order::Ascending)?;
         let absent: Vec<usize> = (0..KEYS).filter(|number| !before.contains_key(number)).collect();
-        // Some everywhere, and many at one place.
+        // Some keys everywhere, and many at one place.
         let scattered = absent.iter().step_by(7).take(20);
         let place = before.len() % absent.len().max(1);
         let dense = absent.iter().skip(place).take(12);
@@ -250,7 +250,7 @@ impl<I: Indexed, D: Domain> Opened<Map<I>> for Open<I, D> {
         }
         if self.list(KeyRange::all(), Order::Descending)? != before {
             return Err(
-                "what was there before some inserts and removes is not what is there after".into(),
+                "the records before some inserts and their removes differ from those after".into(),
             );
         }
         if I::MERGES_LATER && before.is_empty() { self.expect_one_leaf() } else { Ok(()) }
@@ -258,15 +258,15 @@ impl<I: Indexed, D: Domain> Opened<Map<I>> for Open<I, D> {
 }
 
 impl<I: Indexed, D: Domain> Open<I, D> {
-    /// Whether an index without records has but one leaf, once a write was refused room.
+    /// Whether an index without records has only one leaf after a write was refused room.
     fn expect_one_leaf(&self) -> Result<(), String> {
         let key = key::<I>(0);
-        // Its value has a block. The first refusal brings a reclamation, the second what was to be
-        // merged later.
+        // Its value has a block. The first refusal causes a reclamation, the second the deferred
+        // merges.
         let insert = || self.on_key(&key, Operation::Insert(4));
         let (inserted, was_refused) = refuse(Resource::Block, 0, 2, insert);
         if !was_refused {
-            return Err("the insert of a value of its own block asked for no block".into());
+            return Err("the insert of a long value requested no block".into());
         }
         if inserted != Ok(Answer::Done) {
             return Err(format!("an insert is refused twice, and then answers {inserted:?}"));
@@ -281,29 +281,29 @@ impl<I: Indexed, D: Domain> Open<I, D> {
     }
 }
 
-/// What happens to an index by one operation.
+/// A structure modification by one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// A node is replaced.
     Consolidation,
-    /// The same, of a node whose records come and go.
+    /// The same, for a node whose records are removed and inserted again.
     Churn,
-    /// There is one leaf more.
+    /// One leaf more.
     LeafSplit,
-    /// There is one inner node more.
+    /// One inner node more.
     InnerSplit,
-    /// There is one level more.
+    /// One level more.
     RootSplit,
-    /// There is one leaf less.
+    /// One leaf less.
     LeafMerge,
-    /// There is one inner node less.
+    /// One inner node less.
     InnerMerge,
-    /// There is one level less.
+    /// One level less.
     RootCollapse,
 }
 
 impl Change {
-    /// What all trees with inner nodes go through.
+    /// The modifications of all trees with inner nodes.
     pub const OF_TREES: &'static [Self] = &[
         Self::Consolidation,
         Self::LeafSplit,

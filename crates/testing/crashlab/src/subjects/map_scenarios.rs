@@ -1,9 +1,8 @@
-//! What is explored of an index (`map.rs`): every operation, and every structure modification by
-//! name.
+//! The scenarios of an index (`map.rs`): every operation, and every structure modification by name.
 //!
-//! Nodes are made small, and a scenario begins on the brink: one more operation, and a node is
-//! split. Where the brink lies is found by trying (`brinks`), so nothing here knows how an index
-//! is built.
+//! Nodes are small, and a scenario begins right before a modification: the next operation splits a
+//! node, for example. The function `brinks` finds these points by trying, so that this file does
+//! not depend on the structure of an index.
 
 use std::sync::Arc;
 
@@ -67,7 +66,7 @@ impl<I: Indexed> Subject for Map<I> {
     }
 }
 
-/// The name of the scenario of a change, and the operations that bring it about.
+/// The name of the scenario of a change, and operations that cause it.
 fn scenario_of(change: Change) -> (&'static str, fn() -> Vec<Op>) {
     match change {
         Change::Consolidation => ("consolidation", growth),
@@ -102,7 +101,7 @@ fn change_between(before: &Audit, after: &Audit) -> Option<Change> {
     }
 }
 
-/// Which of `ops` bring the change about; those before each lead to its brink.
+/// The indexes of the operations in `ops` that cause the change.
 fn brinks<I: Indexed>(change: Change, ops: &[Op]) -> Vec<usize> {
     let arena = Arena::new(Map::<I>::POOL_BYTES).expect("memory");
     let pool = Pool::<Volatile>::create_in(&arena).expect("a pool");
@@ -177,7 +176,7 @@ fn on_same_key<I: Indexed>() -> Setup<Map<I>> {
     }
 }
 
-/// One thread writes a key, once or twice, and one or two others do nothing but read it.
+/// One thread writes a key once or twice, and one or two others only read it.
 fn reads<I: Indexed>() -> Setup<Map<I>> {
     Setup {
         prepare: growth()[..24].to_vec(),
@@ -200,7 +199,7 @@ fn reads<I: Indexed>() -> Setup<Map<I>> {
     }
 }
 
-/// One thread does `first`, others random things near it.
+/// One thread does `first`, and others do random operations near it.
 fn around<I: Indexed>(
     prepare: Vec<Op>,
     first: impl Fn(&mut Random) -> Op + 'static,
@@ -226,13 +225,13 @@ fn around<I: Indexed>(
     }
 }
 
-/// The place around which nodes have no room, in a pool without any.
+/// The key around which nodes have no room, in a pool without room.
 const CENTER: usize = 104;
 
-/// Nodes without room around one place, in a pool without any; there two or three threads work,
-/// and `one` makes their operations, given the number of a key there that all threads share.
+/// Nodes without room around one key, in a pool without room. Two or three threads work there.
+/// `one` makes their operations, from the number of a key there that all threads share.
 fn without_room<I: Indexed>(one: fn(usize, u64, &mut Random) -> Op) -> Setup<Map<I>> {
-    // All that it takes to the left and to the right, and in the middle all but one.
+    // Full nodes to the left and to the right, and in the middle a node with one free slot.
     let cram = [(CENTER - 6, 0), (CENTER + 10, 0), (CENTER, 1)];
     Setup {
         prepare: growth(),
@@ -248,10 +247,10 @@ fn without_room<I: Indexed>(one: fn(usize, u64, &mut Random) -> Op) -> Setup<Map
     }
 }
 
-/// So many upserts of one key need no room, or they would have found none: it is written in place.
+/// After so many accepted upserts, one key is updated in place and needs no room.
 const MOST_UPSERTS: usize = 64;
 
-/// Upserts of each key in its turn, as many as a pool without any room takes, less so many.
+/// For each wanted key, as many upserts as a pool without room accepts, less the given number.
 fn crammed<I: Indexed>(wanted: &[(usize, usize)]) -> Vec<Op> {
     let arena = Arena::new(Map::<I>::POOL_BYTES).expect("memory");
     let pool = Pool::<Volatile>::create_in(&arena).expect("a pool");
@@ -266,12 +265,12 @@ fn crammed<I: Indexed>(wanted: &[(usize, usize)]) -> Vec<Op> {
     refuse(Resource::Block, 0, u64::MAX, || wanted.iter().flat_map(fill).collect()).0
 }
 
-/// The number of a key that is there, in a node without room.
+/// The number of a present key, in a node without room.
 fn there(random: &mut Random) -> usize {
     CENTER - 6 + 2 * random.below(8) as usize
 }
 
-/// Mostly removes, of any keys.
+/// Mostly removes of any keys.
 fn mostly_removes(_: usize, stamp: u64, random: &mut Random) -> Op {
     match random.below(4) {
         0 => near(CENTER, stamp, random),
@@ -279,7 +278,7 @@ fn mostly_removes(_: usize, stamp: u64, random: &mut Random) -> Op {
     }
 }
 
-/// Mostly operations on the one key, so that it is removed while another writes it.
+/// Mostly operations on one key, so that one thread removes it while another writes it.
 fn mostly_on_one(number: usize, stamp: u64, random: &mut Random) -> Op {
     match random.below(6) {
         0 => Op::Key(there(random), Operation::Remove),
@@ -288,12 +287,12 @@ fn mostly_on_one(number: usize, stamp: u64, random: &mut Random) -> Op {
     }
 }
 
-/// Inserts, scattered, so that nodes everywhere fill up; every second key stays free.
+/// Inserts at scattered keys, so that all nodes fill up. Every second key stays absent.
 fn growth() -> Vec<Op> {
     (0..KEYS / 2).map(|index| insert(index * 89 % (KEYS / 2) * 2)).collect()
 }
 
-/// Some inserts, and then removes and inserts of each of these keys in turn.
+/// Some inserts, and then a remove and an insert of each of these keys in turn.
 fn churning() -> Vec<Op> {
     let few = growth()[..24].to_vec();
     let turn = |&op: &Op| match op {
@@ -304,19 +303,19 @@ fn churning() -> Vec<Op> {
     few.into_iter().chain(turns.repeat(2)).collect()
 }
 
-/// The same, and then removes in order.
+/// `growth`, and then removes in ascending order.
 fn shrinking() -> Vec<Op> {
     let removes = (0..KEYS / 2).map(|index| Op::Key(index * 2, Operation::Remove));
     growth().into_iter().chain(removes).collect()
 }
 
-/// The same, the highest key first: what is above the lowest goes last.
+/// `growth`, and then removes in descending order, so that the nodes above the lowest key go last.
 fn emptying() -> Vec<Op> {
     let removes = (0..KEYS / 2).rev().map(|index| Op::Key(index * 2, Operation::Remove));
     growth().into_iter().chain(removes).collect()
 }
 
-/// An operation on one key of a few, and others around it.
+/// An operation on one of a few keys, and other operations around it.
 fn on_keys<I: Indexed>(name: &'static str, make: fn(u64, u64) -> Operation) -> Scenario<Map<I>> {
     let first = move |random: &mut Random| {
         let number = 2 * random.below(KEYS as u64 / 2);
@@ -325,12 +324,12 @@ fn on_keys<I: Indexed>(name: &'static str, make: fn(u64, u64) -> Operation) -> S
     Scenario::new(name, 1, move || around(growth()[..24].to_vec(), first, 2))
 }
 
-/// From the brink of a change, over it, and others around it.
+/// The operation that causes a change, and other operations around it.
 fn over<I: Indexed>(change: Change) -> Scenario<Map<I>> {
     let (name, ops) = scenario_of(change);
     Scenario::new(name, 1, move || {
         let ops = ops();
-        // The latest is taken: then there are neighbours to be disturbed.
+        // The last one: then the changed node has neighbours.
         let brinks = brinks::<I>(change, &ops);
         let index = *brinks.last().expect("operations that bring the change about");
         let over = ops[index];
@@ -338,8 +337,8 @@ fn over<I: Indexed>(change: Change) -> Scenario<Map<I>> {
     })
 }
 
-/// One thread scans a part of the keys that lies in many nodes, mostly backwards; one or two others
-/// insert and remove runs of them, so that nodes are split and merged before it and behind it.
+/// One thread scans a range of keys in many nodes, mostly backwards. One or two others insert and
+/// remove runs of these keys, so that nodes before and behind the scan are split and merged.
 fn scans<I: Indexed>() -> Setup<Map<I>> {
     const SCANNED: usize = 48;
     Setup {
@@ -352,7 +351,7 @@ fn scans<I: Indexed>() -> Setup<Map<I>> {
                 let first = low + random.below(SCANNED as u64) as usize;
                 let (count, is_remove) = (2 + random.below(10) as usize, random.one_in(2));
                 let write = |step: usize| match is_remove {
-                    // What is there are even numbers.
+                    // Present keys have even numbers.
                     true => Op::Key(first / 2 * 2 + 2 * step, Operation::Remove),
                     false => Op::Key(first + step, Operation::Upsert(1_000 * task + step as u64)),
                 };
@@ -366,18 +365,18 @@ fn scans<I: Indexed>() -> Setup<Map<I>> {
     }
 }
 
-/// One thread scans what lies around a leaf without room, one or two others rewrite all of it,
-/// record by record: values change, records go and come back.
+/// One thread scans the records around a leaf without room. One or two others rewrite all of them,
+/// one by one: they change values, and remove and insert records.
 fn rewrites<I: Indexed>() -> Setup<Map<I>> {
     let ops = growth();
-    // An index without leaves to be split has them full at any time.
+    // An index without leaf splits has full leaves at any time.
     let full = I::CHANGES.iter().find(|change| **change == Change::LeafSplit);
     let brink = full.and_then(|&split| brinks::<I>(split, &ops).last().copied());
     let index = brink.unwrap_or(ops.len() - 1);
     let center = match ops[index] {
         Op::Key(number, _) | Op::Scan(number, ..) => number,
     };
-    // What is there are even numbers.
+    // Present keys have even numbers.
     let (low, high) = (center.saturating_sub(10) / 2 * 2, (center + 12).min(KEYS));
     Setup {
         prepare: ops[..index].to_vec(),
@@ -416,8 +415,8 @@ fn removes_of(ops: &[Op]) -> Vec<Op> {
     ops.iter().map(remove).collect()
 }
 
-/// One thread splits the root, and another removes all that was there: the tree goes up and down at
-/// once, as far as it can.
+/// One thread splits the root, and another removes all earlier records: the tree grows and shrinks
+/// at the same time.
 fn emptied<I: Indexed>() -> Setup<Map<I>> {
     let ops = growth();
     let brinks = brinks::<I>(Change::RootSplit, &ops);
@@ -431,7 +430,7 @@ fn emptied<I: Indexed>() -> Setup<Map<I>> {
     }
 }
 
-/// Two threads remove all records, while there is no room for the merges.
+/// Two threads remove all records. There is no room for the merges.
 fn emptied_without_room<I: Indexed>() -> Setup<Map<I>> {
     let records = growth()[..32].to_vec();
     let removes = removes_of(&records);
@@ -439,7 +438,7 @@ fn emptied_without_room<I: Indexed>() -> Setup<Map<I>> {
         prepare: records,
         cram: Vec::new(),
         programs: Box::new(move |random| {
-            // Neighbours at the same time, or one thread behind the other.
+            // Both threads remove neighbouring keys, or one thread starts at the other's end.
             let (first, second) = if random.one_in(2) {
                 removes.split_at(removes.len() / 2)
             } else {
@@ -468,7 +467,7 @@ fn scenarios<I: Indexed>() -> Vec<Scenario<Map<I>>> {
         Scenario::new("full-pool", 1, || without_room(mostly_removes)).short_of_blocks(4),
         Scenario::new("same-key-full-pool", 1, || without_room(mostly_on_one)).short_of_blocks(4),
     ];
-    // Where removes need blocks, each is refused after all its tries, and nothing is emptied.
+    // If removes need blocks, each would be refused after all its attempts.
     if !I::REMOVES_NEED_ROOM {
         let scenario = Scenario::new("emptied-full-pool", 1, emptied_without_room);
         scenarios.push(scenario.short_of_blocks(12));

@@ -1,4 +1,4 @@
-//! What is explored: each subject runs real code in a pool and says what its operations mean.
+//! The subjects of exploration: each runs real code in a pool, and has a model of its operations.
 //!
 //! A new index is an entry in [`indexes`], and one line in [`crate::campaign::subjects`].
 
@@ -23,47 +23,46 @@ use pando_pmwcas::{Algorithm, CONTROL_BITS};
 
 use pando_index::random::Random;
 
-/// An operation, the part of the state that it is about, and its answer.
+/// The part of the state that an operation concerns, the operation, and its answer.
 pub type Noted<S> = (usize, <S as Subject>::Op, <S as Subject>::Answer);
 
-/// What a subject holds, by part; a part that is not here holds [`Subject::blank`].
+/// The state of a subject, by part. A part that is not listed is [`Subject::blank`].
 pub type Observed<S> = BTreeMap<usize, <S as Subject>::State>;
 
-/// Something that lives in a pool, with operations whose meaning is known.
+/// A structure in a pool, with a model of its operations.
 ///
-/// The state falls into parts that are independent of each other; each operation is about one.
+/// Its state consists of independent parts. Each operation concerns one part.
 pub trait Subject: Sized + 'static {
     /// An operation.
     type Op: Clone + Debug + Send + Sync + 'static;
-    /// What it answers.
+    /// The answer of an operation.
     type Answer: Clone + Debug + Send + Sync + 'static;
-    /// What a part holds.
+    /// The state of a part.
     type State: Clone + Eq + Hash + Debug + 'static;
     /// The subject in an open pool.
     type Open<D: Domain>: Opened<Self>;
 
-    /// Its name, as the command takes it.
+    /// Its name on the command line.
     const NAME: &'static str;
     /// Size of its pool.
     const POOL_BYTES: u64 = 1 << 20;
-    /// Whether it promises anything after a crash. Of one that does not, schedules are explored,
-    /// and no crashes.
+    /// Whether it survives crashes. If not, its schedules are explored, and no crashes.
     const SURVIVES: bool = true;
 
-    /// Opens what is in the pool, created if nothing is there yet.
+    /// Opens the subject in the pool, or creates it in a new pool.
     fn open<D: Domain>(pool: Arc<Pool<D>>) -> Result<Self::Open<D>, String>;
 
-    /// What is to be explored of it.
+    /// Its scenarios.
     fn scenarios() -> Vec<Scenario<Self>>;
 
-    /// The part that an operation changes; `None` if it only looks.
+    /// The part that an operation changes; `None` for a read.
     fn changes(op: &Self::Op) -> Option<usize>;
 
-    /// What a part holds that nobody has changed.
+    /// The state of a part that was never changed.
     fn blank() -> Self::State;
 
-    /// What a part holds after an operation that was answered so, or that a crash cut short;
-    /// `None` if it cannot have been answered so.
+    /// The state of a part after an operation with this answer, or without one if a crash
+    /// interrupted it; `None` if the answer is not possible.
     fn after(
         state: &Self::State,
         op: &Self::Op,
@@ -73,47 +72,47 @@ pub trait Subject: Sized + 'static {
 
 /// A subject in an open pool.
 pub trait Opened<S: Subject>: Send + Sync + 'static {
-    /// Performs an operation. One that looks at several parts notes an answer for each.
+    /// Performs an operation. A read of several parts returns an answer for each.
     fn perform(&self, op: &S::Op) -> Vec<Noted<S>>;
 
-    /// What is there now. Fails if something that must hold for every reader does not.
+    /// The present state. Fails if a reader finds a contradiction.
     fn observe(&self) -> Result<Observed<S>, String>;
 
-    /// Checks every invariant, and what is allocated against what is reached.
+    /// Checks every invariant, and the allocated blocks against the reached ones.
     fn audit(&self) -> Result<(), String>;
 
-    /// Uses the subject as one would after a crash, leaving all parts as they were.
+    /// Uses the subject as a program would after a crash. All parts keep their states.
     fn exercise(&self) -> Result<(), String>;
 }
 
 /// Makes the operations of each logical thread of one run.
 pub type Programs<S> = Box<dyn Fn(&mut Random) -> Vec<Vec<<S as Subject>::Op>>>;
 
-/// How a subject is prepared, and what is then done to it at once.
+/// The preparation of a subject, and the concurrent operations.
 pub struct Setup<S: Subject> {
-    /// What one thread does first, unobserved.
+    /// The operations of one thread at first, not recorded.
     pub prepare: Vec<S::Op>,
-    /// What it does then in a pool that gives it no block.
+    /// Its operations after that, in a pool that refuses every block.
     pub cram: Vec<S::Op>,
-    /// What several threads then do.
+    /// The concurrent operations of several threads.
     pub programs: Programs<S>,
 }
 
-/// Something to explore.
+/// A scenario of a subject.
 pub struct Scenario<S: Subject> {
-    /// Its name, as the command takes it.
+    /// Its name on the command line.
     pub name: &'static str,
-    /// How many switches between threads are few enough to try all.
+    /// The bound of preemptions for the exhaustive schedules.
     pub preemptions: u32,
-    /// The pool refuses blocks, a few or all, after fewer than so many; none if there is no number.
+    /// The pool refuses some or all blocks after fewer than this number; `None`: it refuses none.
     pub granted: Option<u64>,
-    /// Slots with which the table of participants begins.
+    /// First size of the table of participants, in slots.
     pub slots: usize,
     setup: Box<dyn FnOnce() -> Setup<S>>,
 }
 
 impl<S: Subject> Scenario<S> {
-    /// A scenario; `setup` is only called when it is explored.
+    /// A scenario. `setup` is called only when it is explored.
     pub fn new(
         name: &'static str,
         preemptions: u32,
@@ -122,30 +121,30 @@ impl<S: Subject> Scenario<S> {
         Self { name, preemptions, granted: None, slots: FIRST_PARTICIPANTS, setup: Box::new(setup) }
     }
 
-    /// The same in a pool that refuses blocks, a few or all, after fewer than `granted`.
+    /// The same in a pool that refuses some or all blocks after fewer than `granted`.
     pub fn short_of_blocks(self, granted: u64) -> Self {
         Self { granted: Some(granted), ..self }
     }
 
-    /// The same in a pool that has two slots at first, so that threads take slots from each other,
-    /// and the table grows.
+    /// The same in a pool with two slots at first. So threads take slots from each other, and the
+    /// table grows.
     pub fn short_of_slots(self) -> Self {
         Self { slots: 2, ..self }
     }
 
-    /// How it begins.
+    /// Its setup.
     pub fn set_up(self) -> Setup<S> {
         (self.setup)()
     }
 }
 
-/// The algorithm that a subject is explored by.
+/// The algorithm of PMwCAS in a subject.
 fn algorithm(rdcss: bool) -> Algorithm {
     if rdcss { Algorithm::Rdcss } else { Algorithm::Direct }
 }
 
-/// Looks, without helping anyone, that no word still refers to an operation that is over: its
-/// descriptor may be in another life before a reader comes by. What threads have left to their next
+/// Checks, without helping, that no word refers to a finished operation: its descriptor may be in
+/// another life before a reader finds the word. Work that threads have deferred to their next
 /// operation is done when an epoch passes.
 pub(crate) fn no_references<D: Domain>(
     pool: &Pool<D>,
@@ -162,8 +161,8 @@ pub(crate) fn no_references<D: Domain>(
     Ok(())
 }
 
-/// Compares the blocks that are reached, in any order, with those allocated, and looks that none
-/// of them would be allocated again.
+/// Compares the reached blocks, in any order, with the allocated ones, and checks that none of them
+/// would be allocated again.
 pub(crate) fn compare_blocks<D: Domain>(pool: &Pool<D>, reached: &[u64]) -> Result<(), String> {
     let mut reached = reached.to_vec();
     reached.extend(pool.segment_spans().iter().map(|span| span.off));

@@ -1,7 +1,7 @@
-//! The allocator by itself: threads give blocks to roots, and take them from them again.
+//! The allocator alone: threads allocate blocks for roots, and free them again.
 //!
-//! A root is written by one thread at a time: each thread has roots of its
-//! own, and some are handed over. Blocks wander from thread to thread through slabs and epochs.
+//! A root is written by one thread at a time: each thread has its own roots, and some roots are
+//! handed over. Blocks move from thread to thread through slabs and epochs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,49 +16,49 @@ use pando_pmem::testing::{give_to, take_from};
 
 /// Roots of each thread.
 const OWN: usize = 3;
-/// Roots that the first thread fills and the others empty.
+/// Roots that the first thread fills and other threads empty.
 const HANDED: std::ops::Range<usize> = 3 * OWN..3 * OWN + 2;
 const ROOTS: usize = HANDED.end;
-/// Words that all name one block, each a thread's own: one of them can free it.
+/// Words that all name one block, one word per thread: only one of them can free it.
 const NAMES: std::ops::Range<usize> = ROOTS + 1..ROOTS + 4;
-/// The part of the state that is this block.
+/// The part of the state for this block.
 const NAMED: usize = NAMES.start;
 const NAMED_STAMP: u64 = 7_777;
-/// A larger block is a span of chunks.
+/// Largest block in a slab. A larger block is a span of chunks.
 const MAX_SLAB_BYTES: u64 = 32 << 10;
-/// What a slab writes at the beginning of its chunk, at most.
+/// Most bytes of a slab's header at the beginning of its chunk.
 const SLAB_HEADER_BYTES: u64 = 512;
 
 fn root_off(root: usize) -> u64 {
     CATALOG_OFF + root as u64 * 8
 }
 
-/// What is done to a root.
+/// An operation on a root.
 #[derive(Clone, Debug)]
 pub enum Op {
-    /// A block of this size, bearing this stamp, goes to the root, which owns none.
+    /// A root without a block gets a block of this size with this stamp.
     Give(usize, u64, u64),
-    /// The root's block goes back, if it owns one.
+    /// The root's block is freed, if it owns one.
     Take(usize),
-    /// As a give, once in a run; then the root is others' to take from.
+    /// As `Give`, once in a run. Then other threads may take from the root.
     HandOver(usize, u64, u64),
-    /// As a take, once the root has been handed over, and by one thread alone.
+    /// As `Take`, after the root was handed over, and by one thread only.
     Fetch(usize),
-    /// A block of this size is reserved, and given back at once.
+    /// A block of this size is reserved, and released at once.
     Reserve(u64),
-    /// Room that is not used goes back to the system.
+    /// Unused room is returned to the system.
     Release,
-    /// As a give, on a file system that is full once: it refuses room for holes.
+    /// As `Give`, on a file system that is full once: it refuses room for holes.
     GiveWithoutRoom(usize, u64, u64),
-    /// As a release, on a file system that has no holes.
+    /// As `Release`, on a file system without holes.
     ReleaseWithoutHoles,
     /// A block of this size that each of [`NAMES`] names.
     Name(u64),
-    /// The block is freed by this one of its names: of all threads that try, one succeeds.
+    /// Frees the block by one of its names: of all threads that try, one succeeds.
     FreeByName(usize),
 }
 
-/// Whether anything was done: a give may find the pool full.
+/// Whether the operation had an effect: `Give` may find the pool full.
 #[derive(Clone, Debug)]
 pub struct Done(bool);
 
@@ -68,7 +68,7 @@ pub struct Roots;
 /// The roots in an open pool.
 pub struct Open<D: Domain> {
     pool: Arc<Pool<D>>,
-    /// Of each root that is handed over, whether it waits to be fetched.
+    /// For each root that is handed over, whether its block waits to be fetched.
     waiting: [AtomicBool; HANDED.end - HANDED.start],
 }
 
@@ -93,18 +93,18 @@ impl Subject for Roots {
             scenario("slabs", slabs, 3),
             scenario("full-slabs", few, 5),
             scenario("spans", spans, 4),
-            // Long enough for blocks to pass their epochs and come back.
+            // Long enough for blocks to pass their epochs and to be reused.
             scenario("reuse", |_| 100, 16),
             // Two blocks a slab, so that slabs go from thread to thread.
             scenario("hand-over", |_| 30_000, 12),
-            // The same, and what was a slab becomes a span.
+            // The same, and a chunk that was a slab becomes a span.
             scenario("dissolve", |random| *random.pick(&[30_000_u64, 60_000]), 12),
             relay("relay"),
             freed_twice("freed-twice"),
             holes("holes", &[Op::Release]),
             holes("refused-holes", &[Op::Release, Op::Release, Op::ReleaseWithoutHoles]),
             stale_claim("stale-claim"),
-            // More threads than slots: these are taken, and the table grows.
+            // More threads than slots: threads take slots, and the table grows.
             scenario("few-slots", few, 3).short_of_slots(),
         ]
     }
@@ -127,7 +127,7 @@ impl Subject for Roots {
 
     fn after(state: &Option<u64>, op: &Op, answer: Option<&Done>) -> Option<Option<u64>> {
         match (op, answer) {
-            // A free that fails has found the block freed.
+            // A free fails if the block was freed before.
             (Op::FreeByName(_), Some(Done(freed))) if state.is_some() != *freed => None,
             (Op::FreeByName(_), _) => Some(None),
             (Op::Name(_), _) => Some(Some(NAMED_STAMP)),
@@ -147,7 +147,7 @@ impl Subject for Roots {
 
 fn scenario(name: &'static str, size: fn(&mut Random) -> u64, steps: u64) -> Scenario<Roots> {
     Scenario::new(name, 1, move || Setup {
-        // Blocks of an earlier generation lie about, and chunks that look like anything.
+        // The pool contains old blocks, and chunks with any bytes.
         prepare: (0..2)
             .flat_map(|root| [Op::Give(root, 150_000, u64::MAX), Op::Take(root)])
             .chain((0..ROOTS).map(|root| Op::Give(root, 100, 1)))
@@ -172,9 +172,9 @@ fn scenario(name: &'static str, size: fn(&mut Random) -> u64, steps: u64) -> Sce
     })
 }
 
-/// A span of two chunks was there, and its claim still is, in a pool that is full otherwise. The
-/// second chunk becomes a slab, then the first one a span of its own. Their words in the chunk
-/// table lie in two lines.
+/// In a pool that is full otherwise, a span of two chunks was freed, and its claim is still in the
+/// chunk table. The second chunk becomes a slab, then the first one a span of one chunk. Their
+/// words in the chunk table are in two lines.
 fn stale_claim(name: &'static str) -> Scenario<Roots> {
     const CHUNK: u64 = 60_000;
     const WORDS_OF_A_LINE: usize = 8;
@@ -185,15 +185,16 @@ fn stale_claim(name: &'static str) -> Scenario<Roots> {
         prepare: below.chain(then).collect(),
         cram: Vec::new(),
         programs: Box::new(move |_| {
-            // The search for chunks goes on behind the one that is reserved and given back.
+            // The search for chunks continues after the one that is reserved and released.
             let gives = [Op::Give(slab, 30_000, 2), Op::Give(span, CHUNK, 3)];
             vec![[Op::Reserve(CHUNK)].into_iter().chain(gives).collect()]
         }),
     })
 }
 
-/// Chunks lose their room by `releases` while others claim them, and get it back. (A store into a
-/// chunk that has none panics.) If one of the releases is refused, so are some claims.
+/// `releases` return the room of chunks to the system while other threads claim the chunks and get
+/// room again. (A store into a chunk without room panics.) If one of the releases is refused, some
+/// claims are refused too.
 fn holes(name: &'static str, releases: &'static [Op]) -> Scenario<Roots> {
     let is_full = releases.iter().any(|op| matches!(op, Op::ReleaseWithoutHoles));
     Scenario::new(name, 1, move || Setup {
@@ -228,20 +229,20 @@ fn freed_twice(name: &'static str) -> Scenario<Roots> {
     Scenario::new(name, 1, move || Setup {
         prepare: vec![Op::Name(140_000), Op::Give(0, 100, 1)],
         cram: Vec::new(),
-        // Nothing else is allocated: a name may stand longer than its block, and must not name
-        // another.
+        // Nothing else is allocated: a name may exist longer than its block, and must not name
+        // another block.
         programs: Box::new(|random| {
             (0..2 + random.below(2) as usize).map(|task| vec![Op::FreeByName(task)]).collect()
         }),
     })
 }
 
-/// One thread gives blocks to roots, and goes; others free them and use them again.
+/// One thread allocates blocks for roots, and ends. Other threads free and reuse them.
 fn relay(name: &'static str) -> Scenario<Roots> {
     const BYTES: u64 = 30_000;
     Scenario::new(name, 1, move || Setup {
-        // Two slabs with room for one block each, so that a thread that has filled the one goes on
-        // to the other without a fence, and leaves the first to others.
+        // Two slabs with room for one block each. So a thread that has filled the first one uses
+        // the second one without a fence, and leaves the first to others.
         prepare: (0..4)
             .map(|root| Op::Give(root, BYTES, 1))
             .chain([Op::Take(1), Op::Take(3)])
@@ -261,7 +262,7 @@ fn relay(name: &'static str) -> Scenario<Roots> {
                 };
                 (0..14).map(step).collect()
             };
-            // Then it stays, and does nothing: that root is empty.
+            // After that the thread has nothing to do: root 1 is empty after the first take.
             let mut first: Vec<Op> = HANDED.take(1 + random.below(2) as usize).map(hand).collect();
             first.push(Op::Reserve(BYTES));
             first.extend([Op::Take(1), Op::Take(1), Op::Take(1)]);
@@ -276,7 +277,7 @@ impl<D: Domain> Open<D> {
         let Ok(mut block) = guard.reserve(bytes) else { return false };
         let last = block.bytes() - 8;
         if bytes > MAX_SLAB_BYTES {
-            // The beginning of a chunk is where the bits of a slab would be.
+            // Where a slab has its bits, at the beginning of the chunk.
             (0..SLAB_HEADER_BYTES).step_by(8).for_each(|at| block.write_u64(at, u64::MAX));
             block.flush(0, SLAB_HEADER_BYTES);
         }
@@ -291,7 +292,7 @@ impl<D: Domain> Open<D> {
         true
     }
 
-    /// A new block that every one of its names holds.
+    /// Allocates a block that each of its names holds.
     fn name(&self, bytes: u64) -> bool {
         let given = self.give(NAMES.start, bytes, NAMED_STAMP);
         let block = self.owned(NAMES.start);
@@ -304,7 +305,7 @@ impl<D: Domain> Open<D> {
         given
     }
 
-    /// The block that has names, if it is still allocated; their words may name it longer.
+    /// The block with names, if it is still allocated. The words of its names may exist longer.
     fn named(&self) -> Option<u64> {
         let is_it = |&off: &u64| {
             let stamp = || self.pool.word(off).load(Ordering::Acquire);
@@ -325,7 +326,7 @@ impl<D: Domain> Open<D> {
     fn take(&self, root: usize) -> bool {
         let guard = self.pool.pin().expect("a participant slot");
         assert!(take_from(&guard, root_off(root)), "the root's block is not allocated");
-        // At once, and not only when many wait: runs are short.
+        // Always, and not only when many blocks wait: runs are short.
         guard.collect();
         true
     }
@@ -344,7 +345,7 @@ impl<D: Domain> Opened<Roots> for Open<D> {
             Op::Take(root) => (root, self.owned(root) != 0 && self.take(root)),
             Op::HandOver(root, bytes, stamp) => {
                 let done = self.owned(root) == 0 && self.give(root, bytes, stamp);
-                // Release, and acquire below: who fetches sees what was given.
+                // Release, and acquire below: a thread that fetches sees the block.
                 self.waiting[root - HANDED.start].store(done, Ordering::Release);
                 (root, done)
             }
@@ -379,7 +380,7 @@ impl<D: Domain> Opened<Roots> for Open<D> {
             let at = |at: u64| self.pool.word(off + at).load(Ordering::Acquire);
             let stamp = at(0);
             if at(bytes - 8) != stamp {
-                return Err(format!("the block of root {root} is not whole"));
+                return Err(format!("the block of root {root} is torn"));
             }
             observed.insert(root, Some(stamp));
         }
@@ -391,8 +392,7 @@ impl<D: Domain> Opened<Roots> for Open<D> {
 
     fn audit(&self) -> Result<(), String> {
         self.pool.check_holes()?;
-        // A segment of the table of participants has none of the bytes that were in its chunks
-        // before.
+        // A segment of the table of participants has no old bytes of its chunks.
         for span in self.pool.segment_spans() {
             let word = |off: &u64| self.pool.word(*off).load(Ordering::Acquire) == u64::MAX;
             let end = span.off + 2 * (PARTICIPANT_BYTES + PARTITION_BYTES);
@@ -409,10 +409,10 @@ impl<D: Domain> Opened<Roots> for Open<D> {
     fn exercise(&self) -> Result<(), String> {
         let before = self.observe()?;
         for bytes in [64, 100, 3_000, 30_000, 70_000] {
-            // A pool that is full of blocks may have no room; that is no fault.
+            // A full pool may have no room; that is no fault.
             if self.give(ROOTS, bytes, 7) {
                 if self.observe()? != before {
-                    return Err(format!("a new block of {bytes} bytes was in use already"));
+                    return Err(format!("a new block of {bytes} bytes was in use"));
                 }
                 self.take(ROOTS);
             }

@@ -9,9 +9,9 @@ use pando_pmwcas::Pmwcas;
 use super::{Noted, Observed, Opened, Scenario, Setup, Subject, algorithm};
 use pando_index::random::Random;
 
-/// Words of the subject: the first of the catalog, which knows no map.
+/// Words of the subject: the first words of the catalog, which has no map.
 const WORDS: usize = 6;
-/// Values that a word takes: few, so that they return.
+/// Number of values of a word: few, so that values repeat.
 const VALUES: u64 = 3;
 /// Descriptors of a thread's own partition.
 const OWN_DESCRIPTORS: usize = 7;
@@ -20,29 +20,29 @@ fn word_off(word: usize) -> u64 {
     CATALOG_OFF + word as u64 * 8
 }
 
-/// What is done to the words.
+/// An operation on the words.
 #[derive(Clone, Debug)]
 pub enum Op {
     /// A PMwCAS: word, expected, new.
     Change(Vec<(usize, u64, u64)>),
-    /// The same by a thread that holds all descriptors of its own already.
+    /// The same by a thread that already holds all its own descriptors.
     Crowded(Vec<(usize, u64, u64)>),
-    /// The persistent CAS of one word. Its new values never return.
+    /// The persistent CAS of one word. Its new values never repeat.
     Single(usize, u64, u64),
     /// A read.
     Read(usize),
 }
 
-/// What is answered.
+/// An answer.
 #[derive(Clone, Debug)]
 pub enum Answer {
     /// Whether the words were changed.
     Changed(bool),
-    /// What the word held.
+    /// The value of the word.
     Holds(u64),
 }
 
-/// Words under PMwCAS, by the paper's algorithm or the other.
+/// Words under PMwCAS, by the paper's algorithm or the default one.
 pub struct Words<const RDCSS: bool>;
 
 /// The words in an open pool.
@@ -174,7 +174,7 @@ impl<D: Domain> Open<D> {
     fn change(&self, changes: &[(usize, u64, u64)], held: usize) -> Option<bool> {
         let guard = self.0.pool().pin().expect("a participant slot");
         let _held: Vec<_> = (0..held).map(|_| self.0.allocate(&guard)).collect();
-        // Nobody else may be there yet to borrow one from.
+        // There may be no other participant yet to borrow one from.
         let mut operation = self.0.allocate(&guard).ok()?;
         for &(word, expected, new) in changes {
             operation.add_word(word_off(word), expected, new).expect("words that differ");
@@ -225,7 +225,7 @@ impl<const RDCSS: bool, D: Domain> Opened<Words<RDCSS>> for Open<D> {
         if self.change(&there, 0) == Some(true) && self.change(&back, 0) == Some(true) {
             Ok(())
         } else {
-            Err("a PMwCAS that nobody opposes fails".into())
+            Err("a PMwCAS without contention fails".into())
         }
     }
 }

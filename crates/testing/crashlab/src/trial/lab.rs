@@ -1,4 +1,4 @@
-//! One scenario: its prepared pool, a run that is recorded, and what is judged.
+//! One scenario: its prepared pool, a recorded run, and the checks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -17,7 +17,7 @@ use crate::lab::panics::{attempt, listen};
 use crate::lab::recorder::{Entry, LINE_BYTES, Recorder};
 use crate::subjects::{Observed, Opened, Programs, Scenario, Subject};
 
-/// Steps after which a run counts as one that never ends.
+/// Steps after which a run counts as endless.
 pub(super) const PATIENCE: u64 = 300_000;
 
 /// All words of the arena.
@@ -25,7 +25,7 @@ pub(super) fn words_of(arena: &Arena) -> Vec<u64> {
     (0..arena.bytes() / 8).map(|index| arena.word(index * 8)).collect()
 }
 
-/// Lays `lines` out as `word_of` says, by line and word of it.
+/// Overwrites `lines` of the arena with the words that `word_of` gives, by line and word.
 pub(super) fn lay_out(arena: &Arena, lines: &[u32], word_of: impl Fn(usize, usize) -> u64) {
     for &line in lines {
         for word in 0..8 {
@@ -35,12 +35,12 @@ pub(super) fn lay_out(arena: &Arena, lines: &[u32], word_of: impl Fn(usize, usiz
     }
 }
 
-/// Which requests for blocks are refused in a run.
+/// The requests for blocks that are refused in a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Refusal {
-    /// So many are granted first.
+    /// The number of requests that are granted first.
     pub(super) granted: u64,
-    /// So many are refused then; later ones are granted again.
+    /// The number of requests that are refused then; later ones are granted again.
     pub(super) count: u64,
 }
 
@@ -52,11 +52,11 @@ impl Refusal {
     }
 }
 
-/// What a logical thread did.
+/// An operation of a logical thread.
 #[derive(Debug)]
 pub(super) struct Happened<S: Subject> {
     pub(super) part: usize,
-    /// An answer of `None`: it has not returned.
+    /// An answer of `None` means that it has not returned.
     pub(super) event: EventOf<S>,
 }
 
@@ -74,8 +74,8 @@ pub struct Lab<S: Subject, const WRITE_BACK: bool> {
     /// The prepared pool.
     pub(super) base: Vec<u64>,
     pub(super) initial: Observed<S>,
-    /// Kept from run to run: the recorder, and the words of the medium, which are the prepared
-    /// pool's between two runs. A run that failed leaves neither.
+    /// The recorder, and the words of the medium, are kept from run to run. Between two runs the
+    /// medium holds the prepared pool. A failed run leaves neither.
     pub(super) recorder: Option<Recorder>,
     pub(super) medium: Option<Vec<u64>>,
 }
@@ -122,7 +122,7 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
         S::open(pool.map_err(|error| error.to_string())?)
     }
 
-    /// Runs the programs; what happened, and the log.
+    /// Runs the programs; the history and the log.
     pub(super) fn record(
         &self,
         programs: &[Vec<S::Op>],
@@ -155,7 +155,7 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
             let joined = threads.into_iter().map(|thread| thread.join().map_err(drop));
             joined.collect::<Result<(), ()>>().map_err(|()| "a logical thread panicked")
         };
-        // All logical threads are this one.
+        // All logical threads run on this system thread.
         match refusal {
             Some(Refusal { granted, count }) => refuse(Resource::Block, granted, count, work).0?,
             None => work()?,
@@ -181,8 +181,8 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
         Ok((happened, log))
     }
 
-    /// Whether some order of what had happened before the log's entry `cut` explains the answers,
-    /// and that `observed` is there.
+    /// Whether some order of the operations before the log's entry `cut` explains the answers and
+    /// the `observed` state.
     pub(super) fn explain(
         &self,
         happened: &[Happened<S>],
@@ -199,12 +199,12 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
             if event.returned > date {
                 event.answer = None;
             }
-            // What only looked, and was not answered, says nothing.
+            // A read without an answer gives no information.
             if event.answer.is_some() || S::changes(&event.operation).is_some() {
                 parts.entry(one.part).or_default().push(event);
             }
         }
-        // Where nothing happened, what was there is there.
+        // A part without operations must hold its initial state.
         let differs = |part: &usize| self.initial.get(part) != observed.get(part);
         let quiet = self.initial.keys().chain(observed.keys()).filter(|part| differs(part));
         let judged: BTreeSet<usize> = quiet.chain(parts.keys()).copied().collect();
@@ -214,7 +214,7 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
             let events = parts.get(&part).map_or(&[][..], Vec::as_slice);
             if !explains(initial.clone(), Some(&last), events, S::after) {
                 return Err(format!(
-                    "part {part} was {initial:?} and is {last:?}; no order explains that with\n{}",
+                    "part {part} was {initial:?} and is {last:?}; no order of these operations explains that:\n{}",
                     events.iter().map(|event| format!("  {event:?}\n")).collect::<String>()
                 ));
             }
@@ -222,20 +222,20 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
         Ok(())
     }
 
-    /// Lays the prepared pool out again.
+    /// Restores the prepared pool in the lines that the run has changed.
     pub(super) fn restore(&self) {
         let touched = with_recorder(Recorder::take_touched);
         lay_out(&self.arena, &touched, |line, word| self.base[line * 8 + word]);
         with_recorder(|recorder| recorder.follow(&touched));
     }
 
-    /// Lays out the prepared pool, whatever lies there now.
+    /// Restores the whole prepared pool.
     pub(super) fn lay_out_base(&self) {
         let lines: Vec<u32> = (0..(self.arena.bytes() / LINE_BYTES) as u32).collect();
         lay_out(&self.arena, &lines, |line, word| self.base[line * 8 + word]);
     }
 
-    /// Opens what lies in the arena, as after a crash, and judges it.
+    /// Opens the pool in the arena, as after a crash, and checks it.
     pub(super) fn judge(
         &self,
         happened: &[Happened<S>],
@@ -266,7 +266,8 @@ pub(super) fn perform<S: Subject, const WRITE_BACK: bool>(
     history: &History<S>,
 ) {
     let locked = || history.lock().unwrap_or_else(PoisonError::into_inner);
-    // Calls come between the log's entries, returns at one: no two are at the same date.
+    // A call is between two entries of the log, and a return is at an entry: no two times are
+    // equal.
     let called = with_recorder(Recorder::now) * 2 + 1;
     let change = S::changes(op);
     let at = locked().len();
@@ -279,7 +280,7 @@ pub(super) fn perform<S: Subject, const WRITE_BACK: bool>(
     let mut history = locked();
     for (part, operation, answer) in noted {
         let event = Event { operation, answer: Some(answer), called, returned };
-        // What was in flight has an answer now.
+        // The operation in flight has an answer now.
         match history.get_mut(at) {
             Some(one) if change.is_some() && one.event.called == called => one.event = event,
             _ => history.push(Happened { part, event }),

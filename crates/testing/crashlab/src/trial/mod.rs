@@ -1,10 +1,13 @@
-//! One scenario of one subject under one domain: runs of it, and the crashes of each run.
+//! One scenario of one subject in one domain: its runs, and the crashes of each run.
 //!
-//! A run opens the prepared pool, lets several logical threads perform their operations at once,
-//! and keeps what they were answered. Then three things are judged: what is there at the end;
-//! whether the answers, and the end, are those of some order of the operations (linearizability);
-//! and what every crash of the run could leave (durable linearizability: what had returned is
-//! there, what was in flight is there or not).
+//! A run opens the prepared pool. Several logical threads perform their operations at the same
+//! time, and the run keeps their answers. Then three things are checked:
+//!
+//! * the invariants of the subject at the end of the run;
+//! * whether some order of the operations explains the answers and the final state
+//!   (linearizability);
+//! * each image that a crash of the run could leave (durable linearizability: an operation that had
+//!   returned has taken effect, and an operation in flight has taken effect or not).
 
 mod lab;
 mod plan;

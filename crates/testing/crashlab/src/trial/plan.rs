@@ -1,50 +1,50 @@
-//! What is to be done in a run, and what was tried.
+//! The plan of a run, and the counts of a trial.
 
 use std::time::Instant;
 
 use crate::lab::recorder::Site;
 
-/// How many crashes of a run are judged.
+/// How many crashes of a run are checked.
 #[derive(Clone, Copy, Debug)]
 pub struct Crashes {
-    /// Cuts, drawn by chance; each one if there is no number.
+    /// Number of random cuts; all cuts if there is no number.
     pub cuts: Option<usize>,
-    /// Images of one cut at most.
+    /// Most images of one cut.
     pub images: usize,
-    /// No further cut from then on.
+    /// No cut is checked later.
     pub until: Option<Instant>,
 }
 
-/// What is to be done in one run.
+/// The plan of one run.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Everything that is drawn in the run is drawn from this.
+    /// The seed of all random numbers of the run.
     pub seed: u64,
-    /// Which crashes are judged.
+    /// The crashes that are checked.
     pub crashes: Crashes,
-    /// One image in so many has its recovery cut too.
+    /// The recovery of one image in this number is cut too.
     pub recovery_every: u64,
 }
 
-/// What was tried.
+/// The counts of a trial.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
-    /// Runs: schedules that were tried.
+    /// Runs: schedules that were executed.
     pub runs: u64,
     /// Steps of all runs.
     pub steps: u64,
     /// Points at which runs were cut.
     pub cuts: u64,
-    /// Crash images judged.
+    /// Crash images that were checked.
     pub images: u64,
-    /// Images that had been judged already in the same run.
+    /// Images that had been checked before in the same run.
     pub repeated: u64,
-    /// Among the images, those of a crash in a recovery.
+    /// The images of a crash during recovery, among them.
     pub of_recovery: u64,
 }
 
 impl Tally {
-    /// Adds what another tried.
+    /// Adds the counts of another.
     pub fn add(&mut self, other: &Self) {
         self.runs += other.runs;
         self.steps += other.steps;
@@ -55,19 +55,20 @@ impl Tally {
     }
 }
 
-/// A trial, whatever its subject.
+/// A trial of any subject.
 pub trait Trial {
     /// `subject/scenario/domain`.
     fn name(&self) -> String;
 
-    /// How many preemptions are few enough to try all schedules.
+    /// The bound of preemptions for the exhaustive schedules.
     fn preemptions(&self) -> u32;
 
-    /// Runs once, as the director says; only within [`direct`](crate::lab::director::direct).
+    /// Runs once, with the director's schedule; only within
+    /// [`direct`](crate::lab::director::direct).
     fn run(&mut self, plan: &Plan, tally: &mut Tally) -> Result<(), String>;
 
-    /// Runs once, and plays the run back without each of the places that wrote back or fenced in
-    /// it and that `wanted` still wants: those whose absence was seen, and as what.
+    /// Runs once, and plays the run back without each `wanted` write-back or fence. Returns each
+    /// such place, with the fault if its absence was seen.
     fn run_without(
         &mut self,
         plan: &Plan,

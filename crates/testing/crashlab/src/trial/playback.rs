@@ -1,5 +1,5 @@
-//! The crashes of a recorded run: the log is played back against the medium, cut, and each image
-//! that a crash could leave there is laid out, opened and judged.
+//! The crashes of a recorded run: the log is played back against the medium and cut. Each image
+//! that a crash could leave there is written into the arena, opened and checked.
 
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -15,15 +15,15 @@ use crate::lab::panics::attempt;
 use crate::lab::recorder::{Entry, LINE_BYTES, Recorder, Site};
 use crate::subjects::Subject;
 
-/// A hash of one word in its place; a hash of all is the exclusive or of these.
+/// A hash of one word and its offset. The hash of an image is the exclusive or of these.
 fn hash_of(off: u64, value: u64) -> u64 {
     Random::new(off.rotate_left(32) ^ value.wrapping_mul(0x9E37_79B9_7F4A_7C15)).draw()
 }
 
-/// Which content of some late lines an image has; the others are as the run saw them.
+/// The contents of some late lines in an image. The other lines are as the run saw them.
 type Choice = Vec<(u32, usize)>;
 
-/// The images to be judged at one cut, given the late lines and how many contents each has.
+/// The images to be checked at one cut, from the late lines and the number of contents of each.
 fn choices(late: &[(u32, usize)], crashes: Crashes, random: &mut Random) -> Vec<Choice> {
     let images = crashes.images;
     if images == 1 {
@@ -32,7 +32,7 @@ fn choices(late: &[(u32, usize)], crashes: Crashes, random: &mut Random) -> Vec<
     }
     let all = late.iter().try_fold(1_usize, |all, &(_, of)| all.checked_mul(of));
     if all.is_some_and(|all| all <= images) {
-        // Few enough to have them all.
+        // All images, since there are few.
         return late.iter().fold(vec![Vec::new()], |choices: Vec<Choice>, &(line, of)| {
             let longer = |choice: &Choice| {
                 let choice = choice.clone();
@@ -41,7 +41,7 @@ fn choices(late: &[(u32, usize)], crashes: Crashes, random: &mut Random) -> Vec<
             choices.iter().flat_map(longer).collect()
         });
     }
-    // The newest of all, the oldest of all, each line alone late, each alone early, mixtures.
+    // All lines new, all lines old, one line old, one line new, random mixtures.
     let mut choices = vec![Vec::new(), late.iter().map(|&(line, _)| (line, 0)).collect()];
     for &(line, of) in late {
         choices.push(vec![(line, random.below(of as u64 - 1) as usize)]);
@@ -59,7 +59,7 @@ fn choices(late: &[(u32, usize)], crashes: Crashes, random: &mut Random) -> Vec<
     choices
 }
 
-/// The entries of a log after which it is cut: so many, or all after which anything is different.
+/// The entries of a log after which it is cut: `count` random ones, or all stores and returns.
 pub(super) fn draw_cuts(
     log: &[Entry],
     count: Option<usize>,
@@ -77,17 +77,17 @@ pub(super) fn draw_cuts(
 pub(super) struct Playback<'run, S: Subject> {
     pub happened: &'run [Happened<S>],
     pub plan: &'run Plan,
-    /// Where runs are cut, by the log's entries, and what is left out; in the crashes of a
-    /// recovery, what is left out there.
+    /// The entries after which the run is cut, and the site that is left out of the playback; in
+    /// the crashes of a recovery, the site that is left out of the recovery.
     pub cuts: &'run HashSet<usize>,
     pub without: Option<Site>,
-    /// In the crashes of a recovery: the cut of the run that was recovered from.
+    /// In the crashes of a recovery: the cut of the run before the recovery.
     pub recovering: Option<u64>,
 }
 
 impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
-    /// Plays `log` back over `base`, which the arena and `words` hold, and judges its crashes. At
-    /// the end both hold `base` again, unless something was found.
+    /// Plays `log` back over `base` and checks its crashes. The arena and `words` hold `base` at
+    /// the beginning, and again at the end unless a fault was found.
     pub(super) fn play_back(
         &self,
         base: &[u64],
@@ -156,7 +156,7 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
         Ok(words)
     }
 
-    /// Lays out one image, judges it, and lays out again what the run saw.
+    /// Writes one image into the arena, checks it, and restores the state that the run saw.
     fn judge_image(
         &self,
         medium: &Medium,
@@ -185,7 +185,7 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
         judged
     }
 
-    /// Recovers from what lies in the arena, and judges the crashes of that.
+    /// Recovers the pool in the arena, and checks the crashes of that recovery.
     fn cut_recovery(
         &self,
         cut: u64,

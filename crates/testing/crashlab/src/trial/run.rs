@@ -54,7 +54,7 @@ impl<S: Subject, const WRITE_BACK: bool> Trial for Lab<S, WRITE_BACK> {
 }
 
 impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
-    /// Records one run and has `work` play it back.
+    /// Records one run and calls `work` to play it back.
     fn recorded(
         &mut self,
         plan: &Plan,

@@ -1,4 +1,4 @@
-//! What if a write-back, or a fence, were missing? A recorded run is played back without it.
+//! Playback of a recorded run without one write-back or one fence.
 
 use pando_index::random::Random;
 
@@ -8,7 +8,7 @@ use super::playback::{Playback, draw_cuts};
 use crate::lab::recorder::{Entry, Site};
 use crate::subjects::Subject;
 
-/// The source text that wrote back or fenced.
+/// The source position of a write-back or a fence.
 pub(super) fn site_of(entry: &Entry) -> Option<Site> {
     match entry {
         Entry::WriteBack { site, .. } | Entry::Fence { site, .. } => Some(site),
@@ -16,12 +16,12 @@ pub(super) fn site_of(entry: &Entry) -> Option<Site> {
     }
 }
 
-/// After how many entries behind a missing fence its absence is looked for.
+/// Entries after a missing write-back or fence in which each store is a cut.
 const BEHIND: usize = 60;
 
 impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
-    /// Plays back without `site`, with cuts behind it; then some that have their recovery cut,
-    /// with `site` missing there.
+    /// Plays back without `site`, with cuts after it. Then it cuts some recoveries too, without
+    /// `site` in the recovery.
     pub(super) fn without(
         &self,
         site: Site,
@@ -39,7 +39,7 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
             .filter(|index| drawn.iter().any(|place| (*place..place + BEHIND).contains(index)))
             .collect();
         let recovery_cuts = draw_cuts(log, Some(4), random);
-        // What is missing may come to harm much later, when others go on from what was done.
+        // The missing write-back may do harm much later, after further operations.
         let far_cuts = draw_cuts(log, Some(60), random);
         let attempts = [(u64::MAX, &cuts), (1, &recovery_cuts), (u64::MAX, &far_cuts)];
         for (recovery_every, cuts) in attempts {

@@ -4,19 +4,19 @@
 //!
 //! * A file uses another if it names an item that the other defines, in `use` or elsewhere, by a
 //!   path that begins with `crate`, `self`, `super` or a module that the file declares.
-//! * A path that leads through a re-export (`pub use`) uses the file that defines the item, and
-//!   neither the re-export nor a declaration (`mod`) is a use. So `mod.rs` and `lib.rs` count for
-//!   the items that are defined in them.
-//! * `super` within a module that is written inline, such as `mod tests { .. }`, is that file.
-//!   `use super::*` is no use.
-//! * Paths that macros make, and items named without a path, are not seen.
+//! * A path through a re-export (`pub use`) uses the file that defines the item. The re-export
+//!   itself and a declaration (`mod`) are not uses. So `mod.rs` and `lib.rs` count only for the
+//!   items that they define.
+//! * `super` within an inline module, such as `mod tests { .. }`, means the same file.
+//!   `use super::*` is not a use.
+//! * The test does not see paths from macros, and items that are named without a path.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 
 use super::{files, read, root};
 
-/// Keywords that a name of an item follows.
+/// Keywords before the name of an item.
 const ITEMS: [&str; 9] =
     ["fn", "struct", "enum", "trait", "type", "const", "static", "union", "mod"];
 
@@ -68,20 +68,20 @@ fn words(text: &str) -> Names {
     words
 }
 
-/// What a source file says of itself and of others.
+/// The items of a source file, and its paths to items of other files.
 #[derive(Default)]
 struct File {
-    /// The module that its paths begin in.
+    /// The module in which its paths begin.
     module: Names,
     /// The modules that it declares.
     children: BTreeSet<String>,
     /// Names of its items.
     items: BTreeSet<String>,
-    /// Paths to items of others, and whether a re-export names them.
+    /// Paths to items of other files, and whether each is a re-export.
     paths: Vec<(Names, bool)>,
 }
 
-/// The paths of a tree of `use` that begins at `words[place]`, each behind `before`; where it ends.
+/// Adds the paths of the `use` tree at `words[place]`, each after `before`; returns the tree's end.
 fn tree(words: &[String], mut place: usize, before: &[String], found: &mut Vec<Names>) -> usize {
     let mut path = before.to_vec();
     while let Some(word) = words.get(place) {
@@ -118,7 +118,7 @@ impl File {
                 file.children.insert(word(place + 1).to_owned());
             }
         }
-        // How many modules are open that are written inline, by the depth of their braces.
+        // The open inline modules, by the depth of their braces.
         let (mut depth, mut inline) = (0_usize, Vec::new());
         let mut place = 0;
         while place < words.len() {
@@ -184,7 +184,7 @@ fn crate_files(src: &Path) -> Files {
     paths.into_iter().map(file).collect()
 }
 
-/// The file that defines what `path` leads to from `file`, if it is one of `files`.
+/// The file that defines the target of `path` in `file`, if it is one of `files`.
 fn target(files: &Files, file: &File, path: &[String], hops: usize) -> Option<String> {
     let mut module = match path.first()?.as_str() {
         "crate" => Names::new(),
@@ -216,7 +216,7 @@ fn target(files: &Files, file: &File, path: &[String], hops: usize) -> Option<St
     Some(through.next().unwrap_or(name))
 }
 
-/// Which files each file uses.
+/// The files that each file uses.
 fn uses(files: &Files) -> BTreeMap<&str, BTreeSet<String>> {
     let used = |(name, file): (&'_ String, &File)| {
         let own = file.paths.iter().filter(|(_, is_reexport)| !is_reexport);
@@ -226,7 +226,7 @@ fn uses(files: &Files) -> BTreeMap<&str, BTreeSet<String>> {
     files.iter().map(|entry| (entry.0.as_str(), used(entry))).collect()
 }
 
-/// The shortest way from `from` back to itself.
+/// The shortest cycle through `from`.
 fn cycle<'a>(uses: &'a BTreeMap<&str, BTreeSet<String>>, from: &'a str) -> Option<Vec<&'a str>> {
     let mut ways = VecDeque::from([vec![from]]);
     let mut seen = BTreeSet::new();

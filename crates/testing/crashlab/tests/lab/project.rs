@@ -1,4 +1,4 @@
-//! What the project's pages say of its files, compared with the files.
+//! Compares the project's pages with its files.
 
 #[path = "cycles.rs"]
 mod cycles;
@@ -13,7 +13,7 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Every file below `folder` with that ending of its name, in order.
+/// Every file below `folder` with that extension, in order.
 fn files(folder: &Path, ending: &str, found: &mut Vec<PathBuf>) {
     let entries =
         fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
@@ -28,14 +28,14 @@ fn files(folder: &Path, ending: &str, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Every source file of a crate, with its tests.
+/// Every source file of the crates, with tests.
 fn all_sources() -> Vec<PathBuf> {
     let mut found = Vec::new();
     files(&root().join("crates"), "rs", &mut found);
     found
 }
 
-/// Every page of documents.
+/// Every page of the documents.
 fn all_pages() -> Vec<PathBuf> {
     let mut found =
         ["ARCHITECTURE.md", "CHANGELOG.md", "README.md"].map(|page| root().join(page)).to_vec();
@@ -43,7 +43,7 @@ fn all_pages() -> Vec<PathBuf> {
     found
 }
 
-/// Whether a line of code, not of comment, says `unsafe`.
+/// Whether a line of code, not of comments, has `unsafe`.
 fn has_unsafe(text: &str) -> bool {
     let begins = ["unsafe {", "unsafe fn", "unsafe impl", "unsafe extern", "unsafe trait"];
     let code = |line: &str| line.split("//").next().unwrap_or_default().to_owned();
@@ -72,7 +72,7 @@ fn a_page_lists_the_files_with_unsafe_code() {
     );
 }
 
-/// A test that is ignored is run by `.ci/long`, by its name, unless it is the process of another
+/// `.ci/long` runs each ignored test by its name, unless the test is the child process of another
 /// test.
 #[test]
 fn every_ignored_test_is_run_by_the_long_command() {
@@ -107,12 +107,13 @@ fn the_page_on_verification_lists_the_long_checks() {
     assert_eq!(rows.collect::<BTreeSet<&str>>(), checks);
 }
 
-/// Whether a line of Markdown may be longer: of a table, of a block of code, or one link.
+/// Whether a line of Markdown may be longer: a table, a block of code, or one link.
 fn may_be_long(line: &str) -> bool {
     line.trim_start().starts_with('|') || line.starts_with("    ") || !line.trim().contains(' ')
 }
 
-/// The numbers of the lines of prose with more than 100 columns: in a source file, of comments.
+/// The numbers of the lines of prose with more than 100 columns. In a source file only comments
+/// count.
 fn long_lines(text: &str, is_source: bool) -> Vec<usize> {
     let mut is_code = false;
     let mut long = Vec::new();
@@ -155,12 +156,12 @@ fn a_long_line_is_seen_unless_it_is_a_table_code_or_a_link() {
     assert_eq!(long_lines(&source, true), [2, 4]);
 }
 
-/// What the links of a page lead to, as they are written.
+/// The targets of a page's links, as they are written.
 fn links(page: &str) -> impl Iterator<Item = &str> {
     page.split("](").skip(1).filter_map(|behind| behind.split_once(')')).map(|(link, _)| link)
 }
 
-/// The anchor that a heading gets: small letters, digits, and hyphens for spaces.
+/// The anchor of a heading: lower-case letters, digits, and hyphens for spaces.
 fn anchor(heading: &str) -> String {
     let kept = |letter: &char| letter.is_alphanumeric() || "-_ ".contains(*letter);
     let lower = heading.trim_start_matches('#').trim().to_lowercase();
@@ -190,7 +191,7 @@ fn links_between_pages_lead_to_files_and_headings() {
             }
         }
     }
-    assert!(dead.is_empty(), "links that lead nowhere:\n{}", dead.join("\n"));
+    assert!(dead.is_empty(), "links without a target:\n{}", dead.join("\n"));
     assert!(seen > 20, "only {seen} links are seen");
 }
 
@@ -208,7 +209,7 @@ fn the_summary_of_the_book_lists_each_page() {
     assert_eq!(listed, pages);
 }
 
-/// A page of the book links to no file outside it: the link would lead nowhere in the built book.
+/// A page of the book has no link to a file outside it: the built book would not have the target.
 #[test]
 fn pages_of_the_book_link_to_pages_of_the_book() {
     let docs = root().join("docs").canonicalize().expect("a folder");
