@@ -12,4 +12,5 @@ pub mod powercut;
 mod progress;
 pub mod schedule;
 mod subjects;
+pub mod totals;
 mod trial;

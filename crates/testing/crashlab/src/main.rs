@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use pando_crashlab::{explore, kill, mutate, powercut, schedule};
+use pando_crashlab::{explore, kill, mutate, powercut, schedule, totals};
 
 /// Tests that no crash, kill or power cut loses an acknowledged write, and that no schedule of
 /// threads breaks an index.
@@ -26,6 +26,8 @@ enum Verb {
     Kill(kill::Args),
     /// Cuts the power of a virtual machine with persistent memory and checks its pool.
     Powercut(powercut::Args),
+    /// Prints the totals of the latest long runs, which are in `docs/runs/`.
+    Totals,
     /// The process that `kill` and `powercut` kill.
     #[command(hide = true)]
     Child(kill::child::Args),
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
         Verb::Mutate(args) => mutate::run(&args),
         Verb::Kill(args) => kill::run(&args),
         Verb::Powercut(args) => powercut::run(&args),
+        Verb::Totals => totals::run(),
         Verb::Child(args) => kill::child::run(&args),
     };
     match done {

@@ -107,6 +107,38 @@ fn the_page_on_verification_lists_the_long_checks() {
     assert_eq!(rows.collect::<BTreeSet<&str>>(), checks);
 }
 
+/// The names of tests on the pages about tests: words in backticks with three underscores or more.
+fn test_names(page: &str) -> impl Iterator<Item = &str> {
+    let is_letter = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit();
+    let is_name = move |word: &&str| word.matches('_').count() >= 3 && word.starts_with(is_letter);
+    let words = page.split('`').skip(1).step_by(2);
+    words.flat_map(move |code| code.split([':', ' ', ',', '*'])).filter(is_name)
+}
+
+#[test]
+fn the_tests_that_the_pages_name_exist() {
+    let sources: Vec<String> = all_sources().iter().map(|path| read(path)).collect();
+    let mut seen = 0;
+    for page in ["docs/traps.md", "docs/verify.md"] {
+        for name in test_names(&read(&root().join(page))) {
+            let function = format!("fn {name}");
+            seen += 1;
+            assert!(sources.iter().any(|text| text.contains(&function)), "{page}: no test {name}");
+        }
+    }
+    assert!(seen > 80, "only {seen} names are seen");
+}
+
+#[test]
+fn the_page_on_verification_has_the_totals_of_the_runs() {
+    let table = pando_crashlab::totals::table().expect("data");
+    let page = read(&root().join("docs/verify.md"));
+    assert!(
+        page.contains(&table),
+        "put the output of the verb totals into docs/verify.md:\n{table}"
+    );
+}
+
 /// Whether a line of Markdown may be longer: a table, a block of code, or one link.
 fn may_be_long(line: &str) -> bool {
     line.trim_start().starts_with('|') || line.starts_with("    ") || !line.trim().contains(' ')
