@@ -129,6 +129,27 @@ fn the_tests_that_the_pages_name_exist() {
     assert!(seen > 80, "only {seen} names are seen");
 }
 
+/// The table at the top of an index's page names files below the folder in its head.
+#[test]
+fn the_files_that_the_pages_of_the_indexes_name_exist() {
+    let mut pages = Vec::new();
+    files(&root().join("docs/indexes"), "md", &mut pages);
+    let mut seen = 0;
+    for page in pages {
+        let text = read(&page);
+        let Some((_, table)) = text.split_once("| part | file in `") else { continue };
+        let (folder, rows) = table.split_once('`').expect("a folder");
+        let rows = rows.split("\n\n").next().unwrap_or_default();
+        let code = rows.split('`').skip(1).step_by(2);
+        for name in code.filter(|code| code.ends_with(".rs") || code.ends_with('/')) {
+            seen += 1;
+            let path = root().join(folder).join(name);
+            assert!(path.exists(), "{}: no file {folder}{name}", page.display());
+        }
+    }
+    assert!(seen > 20, "only {seen} files are seen");
+}
+
 #[test]
 fn the_page_on_verification_has_the_totals_of_the_runs() {
     let table = pando_crashlab::totals::table().expect("data");
