@@ -10,9 +10,8 @@
 //! | [`Eadr`] | DAX, caches in the power-fail domain | program order | power loss |
 //! | [`Adr`] | DAX otherwise | write-back and fence of each line | power loss |
 //!
-//! [`Counting`](crate::counting::Counting) behaves as `Adr` and counts the costs;
-//! [`Emulated`](crate::emulated::Emulated) behaves as `Adr` on a slow medium, with delays that are
-//! set.
+//! [`Counting`](crate::counting::Counting) behaves as `Adr` and counts the costs. With the feature
+//! `papers`, `emulated::Emulated` behaves as `Adr` on a slow medium, with delays that are set.
 
 use std::sync::atomic::{Ordering, fence};
 

@@ -29,6 +29,7 @@ pub mod catalog;
 pub mod counting;
 mod damage;
 pub mod domain;
+#[cfg(feature = "papers")]
 pub mod emulated;
 mod epoch;
 mod error;

@@ -12,11 +12,14 @@ use crate::context::{Probe, Target};
 use crate::layout::LIMITS;
 use crate::options::Options;
 use crate::search::Found;
+#[cfg(feature = "papers")]
 use crate::single_swap::SingleWord;
 use crate::style::Style;
 use crate::table::first_anchor;
 use crate::teardown::next_unit;
-use crate::tree::{BwTree, BwTrees, CasBwTrees, MultiWord};
+#[cfg(feature = "papers")]
+use crate::tree::CasBwTrees;
+use crate::tree::{BwTree, BwTrees, MultiWord};
 
 impl<D: Domain, S: Style> BwTree<D, S> {
     /// As [`RangeIndex::upsert`], with the log sequence number of the operation, which its delta,
@@ -129,6 +132,7 @@ impl IndexKind for BwTrees {
     type Index<D: Domain> = BwTree<D, MultiWord>;
 }
 
+#[cfg(feature = "papers")]
 impl IndexKind for CasBwTrees {
     // From 0xFFFF_0000 on are examples and experiments.
     const NUMBER: u64 = 0xFFFF_0003;

@@ -13,7 +13,8 @@
 //! * `search.rs`: the way to a key. `write.rs`: writes of records, consolidation. `smo.rs`: when
 //!   pages are split; `merge.rs`: when they are merged, with the protocol.
 //! * `style.rs`: what changing pages means; `multi_word.rs`: by PMwCAS, with the protocol;
-//!   `single_word.rs`: by CAS; `single_merge.rs`: merges by CAS; `single_swap.rs`: their steps.
+//!   with the feature `papers`: `single_word.rs`: by CAS; `single_merge.rs`: merges by CAS;
+//!   `single_swap.rs`: their steps.
 //! * `races.rs`: how often changes lose a race.
 //! * `cursor.rs`: scans both ways. `audit.rs`: what `check` and `stat` see. `teardown.rs`: the end
 //!   of a tree. `index.rs`: the tree as a map of a pool; `options.rs`: what can be set of it.
@@ -36,8 +37,11 @@ mod page;
 mod prepend;
 mod races;
 mod search;
+#[cfg(feature = "papers")]
 mod single_merge;
+#[cfg(feature = "papers")]
 mod single_swap;
+#[cfg(feature = "papers")]
 mod single_word;
 mod smo;
 mod style;
@@ -49,5 +53,8 @@ mod write;
 pub use layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use options::Options;
 pub use races::{Race, Races};
+#[cfg(feature = "papers")]
 pub use single_swap::SingleWord;
-pub use tree::{BwTree, BwTrees, CasBwTrees, MultiWord};
+#[cfg(feature = "papers")]
+pub use tree::CasBwTrees;
+pub use tree::{BwTree, BwTrees, MultiWord};

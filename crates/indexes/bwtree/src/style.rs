@@ -6,9 +6,9 @@
 //!
 //! | primitive | style | domain |
 //! | --- | --- | --- |
-//! | CAS | [`SingleWord`](crate::SingleWord) | `Volatile` |
+//! | CAS | `SingleWord` (feature `papers`) | `Volatile` |
 //! | MwCAS | [`MultiWord`](crate::MultiWord) | `Volatile` |
-//! | PCAS | [`SingleWord`](crate::SingleWord) | `Adr`, for measuring: a crash may leave what no code repairs |
+//! | PCAS | `SingleWord` (feature `papers`) | `Adr`, for measuring: a crash may leave what no code repairs |
 //! | PMwCAS | [`MultiWord`](crate::MultiWord) | any |
 //!
 //! The flush variants are the domain's: what it writes back with.

@@ -18,6 +18,7 @@ use crate::races::{Race, Races};
 pub enum BwTrees {}
 
 /// Bw-trees whose pages change by single-word CAS: for measuring, in a pool that is not to survive.
+#[cfg(feature = "papers")]
 #[derive(Clone, Copy, Debug)]
 pub enum CasBwTrees {}
 

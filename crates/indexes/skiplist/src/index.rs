@@ -11,9 +11,12 @@ use pando_tree::maps::{Audit, Catalog, IndexKind, Tree, Unit};
 use pando_tree::read_and_scan;
 
 use crate::layout::LIMITS;
-use crate::list::{CasSkipLists, MultiWord, SkipList, SkipLists};
+#[cfg(feature = "papers")]
+use crate::list::CasSkipLists;
+use crate::list::{MultiWord, SkipList, SkipLists};
 use crate::node::{Context, Probe};
 use crate::options::Options;
+#[cfg(feature = "papers")]
 use crate::single_word::SingleWord;
 use crate::style::Links;
 use crate::teardown::next_unit;
@@ -106,6 +109,7 @@ impl IndexKind for SkipLists {
     type Index<D: Domain> = SkipList<D, MultiWord>;
 }
 
+#[cfg(feature = "papers")]
 impl IndexKind for CasSkipLists {
     // From 0xFFFF_0000 on are examples and experiments.
     const NUMBER: u64 = 0xFFFF_0002;

@@ -16,7 +16,7 @@
 //!   key; `hint.rs`: what a word says of where it leads; `height.rs`: how high a node becomes;
 //!   `many.rs`: gets of many keys.
 //! * `style.rs`: what changing links means; `multi_word.rs`: by PMwCAS, with the protocol;
-//!   `single_word.rs`: by CAS.
+//!   with the feature `papers`, `single_word.rs`: by CAS.
 //! * `write.rs`: inserts, writes of values, removes. `cursor.rs`: scans both ways. `audit.rs`: what
 //!   `check` and `stat` see. `teardown.rs`: the end of a list. `index.rs`: the list as a map of
 //!   a pool; `options.rs`: what can be set of it.
@@ -38,6 +38,7 @@ mod multi_word;
 mod node;
 mod options;
 mod search;
+#[cfg(feature = "papers")]
 mod single_word;
 mod state;
 mod style;
@@ -45,6 +46,9 @@ mod teardown;
 mod write;
 
 pub use layout::{MAX_HEIGHT, MAX_KEY_BYTES, MAX_VALUE_BYTES};
-pub use list::{CasSkipLists, MultiWord, SkipList, SkipLists};
+#[cfg(feature = "papers")]
+pub use list::CasSkipLists;
+pub use list::{MultiWord, SkipList, SkipLists};
 pub use options::Options;
+#[cfg(feature = "papers")]
 pub use single_word::SingleWord;

@@ -19,6 +19,7 @@ pub enum SkipLists {}
 
 /// Skip lists whose links change by single-word CAS: for measuring, in a pool that is not to
 /// survive.
+#[cfg(feature = "papers")]
 #[derive(Clone, Copy, Debug)]
 pub enum CasSkipLists {}
 

@@ -5,9 +5,9 @@
 //!
 //! | primitive | style | domain |
 //! | --- | --- | --- |
-//! | CAS | [`SingleWord`](crate::SingleWord) | `Volatile` |
+//! | CAS | `SingleWord` (feature `papers`) | `Volatile` |
 //! | MwCAS | [`MultiWord`](crate::MultiWord) | `Volatile` |
-//! | PCAS | [`SingleWord`](crate::SingleWord) | `Adr`, for measuring: a crash may leave what no code repairs |
+//! | PCAS | `SingleWord` (feature `papers`) | `Adr`, for measuring: a crash may leave what no code repairs |
 //! | PMwCAS | [`MultiWord`](crate::MultiWord) | any |
 
 use std::fmt::Debug;

@@ -3,44 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use pando_pmem::emulated::{Delays, MAX_DELAY_NS};
 
-use crate::error::Error;
 use crate::record::{MAX_KEY_BYTES, MAX_VALUE_BYTES, WORD_BYTES};
-
-/// How slow an emulated medium is.
-#[derive(Args, Clone, Copy, Debug, Default)]
-pub struct DelayArgs {
-    /// Emulated medium (bztree:slow and the like, domain slow): nanoseconds for each line written
-    /// back
-    #[arg(long, default_value = "0", value_parser = delay_ns())]
-    pub write_back_ns: u64,
-    /// Emulated medium: nanoseconds for each line read that its thread has not cached
-    #[arg(long, default_value = "0", value_parser = delay_ns())]
-    pub read_line_ns: u64,
-}
-
-fn delay_ns() -> impl clap::builder::TypedValueParser<Value = u64> {
-    clap::value_parser!(u64).range(0..=MAX_DELAY_NS)
-}
-
-/// What takes delays, where systems are compared.
-pub const TAKERS_OF_DELAYS: &str = "the systems that end with :slow";
-
-impl DelayArgs {
-    /// The delays. If there are any and nothing that is to run takes them, an error that names
-    /// `takers`, which would.
-    pub fn delays(self, is_taken: bool, takers: &str) -> Result<Delays, Error> {
-        let Self { write_back_ns, read_line_ns } = self;
-        let delays = Delays { write_back_ns, read_line_ns };
-        if delays == Delays::default() || is_taken {
-            return Ok(delays);
-        }
-        Err(Error::Usage(format!(
-            "--write-back-ns and --read-line-ns slow down {takers} alone, and that is not to run"
-        )))
-    }
-}
 
 /// Where figures go beside the terminal.
 #[derive(Args, Debug)]

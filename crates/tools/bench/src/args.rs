@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use crate::arg_values::{
-    DelayArgs, FilesArgs, count, key_bytes, rate, rounds, seconds, threads, value_bytes,
-};
+use crate::arg_values::{FilesArgs, count, key_bytes, rate, rounds, seconds, threads, value_bytes};
+#[cfg(feature = "papers")]
+use crate::delays::DelayArgs;
 use crate::documents::command::FiguresArgs;
 use crate::key_sampler::KeyChoice;
 use crate::operation_mix::OperationMix;
@@ -110,6 +110,7 @@ pub struct RunArgs {
     #[arg(long, default_value_os_t = memory_folder())]
     pub pool_dir: PathBuf,
     /// How slow the systems are whose medium is emulated.
+    #[cfg(feature = "papers")]
     #[command(flatten)]
     pub delays: DelayArgs,
     /// Ask for huge pages behind the pools of BzTree

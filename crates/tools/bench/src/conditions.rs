@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use pando_pmem::emulated::Delays;
 use procfs::{CpuInfo, Current};
 use serde::Serialize;
 
@@ -50,12 +49,6 @@ impl Conditions {
             write_back_ns: 0,
             read_line_ns: 0,
         }
-    }
-
-    /// The same, with `delays` for the systems and domains whose medium is emulated.
-    pub fn emulating(self, delays: Delays) -> Self {
-        let Delays { write_back_ns, read_line_ns } = delays;
-        Self { write_back_ns, read_line_ns, ..self }
     }
 
     /// A line of JSON for each of `rows`, with the conditions in it.

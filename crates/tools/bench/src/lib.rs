@@ -47,6 +47,8 @@ pub mod commands;
 pub mod compare;
 pub mod conditions;
 pub mod costs;
+#[cfg(feature = "papers")]
+pub mod delays;
 pub mod documents;
 pub mod error;
 mod figures;

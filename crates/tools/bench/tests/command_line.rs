@@ -109,7 +109,10 @@ fn words_that_cannot_go_together_are_refused() {
         ),
         ("--replay operations.txt --records 1k", "cannot be used with"),
         ("--systems btreemap --rate 1G", "from 1 to 100M"),
-        ("--systems bztree,btreemap --records 1k --write-back-ns 5", "slow"),
+        (
+            "--systems bztree,btreemap --records 1k --write-back-ns 5",
+            if cfg!(feature = "papers") { "slow" } else { "--write-back-ns" },
+        ),
         ("costs --seed 1", "--seed"),
         ("agree one", "<SECOND>"),
     ] {

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use indicatif::ProgressBar;
-use pando_bench::arg_values::{DelayArgs, count, number_to_1024, seconds};
+use pando_bench::arg_values::{count, number_to_1024, seconds};
 use pando_bench::conditions::Conditions;
+use pando_bench::delays::DelayArgs;
 use pando_bench::error::Failure;
 use pando_bench::profile::command::{ProfileChildArgs, be_child};
 use pando_bench::progress::progress;

@@ -4,7 +4,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::named::{check_limits, named_systems};
-use crate::arg_values::TAKERS_OF_DELAYS;
 use crate::args::RunArgs;
 use crate::compare;
 use crate::conditions::Conditions;
@@ -18,7 +17,6 @@ use crate::record::Shape;
 use crate::replay::{self, parse::Operation};
 use crate::report;
 use crate::systems::entry::BuildOptions;
-use crate::systems::ours::EMULATED;
 use crate::systems::{self, SystemName};
 
 /// A comparison that is made when no systems are named.
@@ -61,15 +59,17 @@ const DEFAULT_PAGE: &str = "pando-bench.html";
 
 /// Compares what `args` ask for, prints it, and writes the files that are asked for.
 pub fn compare_systems(args: &RunArgs) -> Result<(), Failure> {
-    let is_slow = args.systems.iter().flatten().any(|system| system.name().ends_with(EMULATED));
-    let delays = args.delays.delays(is_slow, TAKERS_OF_DELAYS)?;
     let options = BuildOptions {
         pool_dir: args.pool_dir.clone(),
         huge_pages: args.huge_pages,
-        delays,
         ..BuildOptions::default()
     };
-    let conditions = Conditions::here(&args.pool_dir).emulating(delays);
+    let conditions = Conditions::here(&args.pool_dir);
+    #[cfg(feature = "papers")]
+    let (options, conditions) = {
+        let delays = args.delays.of_systems(args.systems.iter().flatten())?;
+        (BuildOptions { delays, ..options }, conditions.emulating(delays))
+    };
     eprintln!("{}", conditions.line());
     let sections = match (&args.replay, &args.systems) {
         (Some(file), named) => {

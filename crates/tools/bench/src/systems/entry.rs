@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+#[cfg(feature = "papers")]
 use pando_pmem::emulated::Delays;
 use pando_tree::maps::OptionValues;
 use serde::Serialize;
@@ -94,6 +95,7 @@ pub struct BuildOptions {
     pub settings: Option<OptionValues>,
     /// How slow the medium of the systems on an emulated one is; the delays are those of the whole
     /// process.
+    #[cfg(feature = "papers")]
     pub delays: Delays,
 }
 
@@ -110,6 +112,7 @@ impl Default for BuildOptions {
             max_pool_bytes: MOST_POOL_BYTES,
             huge_pages: false,
             settings: None,
+            #[cfg(feature = "papers")]
             delays: Delays::default(),
         }
     }

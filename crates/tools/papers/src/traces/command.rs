@@ -11,12 +11,12 @@ use super::dedup::{self, Source};
 use super::game::{self, Game};
 use super::runner::{self, Plan, Row};
 use super::{Trace, text};
-use pando_bench::arg_values::{DelayArgs, TAKERS_OF_DELAYS, count};
+use pando_bench::arg_values::count;
 use pando_bench::conditions::Conditions;
+use pando_bench::delays::DelayArgs;
 use pando_bench::plan::NamedSystem;
 use pando_bench::record::Shape;
 use pando_bench::spread::Spread;
-use pando_bench::systems::ours::EMULATED;
 use pando_bench::systems::{BuildError, BuildOptions, SystemName, builder, memory_folder};
 use pando_bench::units::count as short;
 
@@ -69,8 +69,7 @@ pub struct TraceArgs {
 
 /// Makes the trace and does with it what is asked.
 pub fn trace(args: &TraceArgs, progress: &ProgressBar) -> Result<(), BuildError> {
-    let is_slow = args.systems.iter().any(|system| system.name().ends_with(EMULATED));
-    let delays = args.delays.delays(is_slow, TAKERS_OF_DELAYS)?;
+    let delays = args.delays.of_systems(args.systems.iter())?;
     let trace = made(args)?;
     if let Some(path) = &args.write {
         let failed = |error| format!("{}: {error}", path.display());
