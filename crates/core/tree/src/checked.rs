@@ -15,7 +15,7 @@
 //! | counts and lengths fit the block | where a leaf or inner node is copied as a whole: scans, splits, merges | it counts as empty; noted |
 //! | a way, or a retry, ends | [`Steps`] | an error |
 //! | nothing that follows from damage is published | `Pmwcas`: an operation of a guard with a note fails | the caller's next [`Steps::take`] says why |
-//! | an answer is believed | [`sound`], at the end of each operation | an error |
+//! | an answer is believed | [`undamaged`], at the end of each operation | an error |
 //! | keys of a scan ascend | `pando::Scan` | an error |
 //! | nothing is believed of a map that is freed | `Tree::next_unit` | it is passed over; the note is forgotten |
 //!
@@ -70,7 +70,7 @@ pub fn damaged(off: u64, what: &'static str) -> Error {
 ///
 /// [`Error::Damaged`] if damage was noted.
 #[inline(always)]
-pub fn sound<D: Domain>(guard: &Guard<'_, D>) -> Result<(), Error> {
+pub fn undamaged<D: Domain>(guard: &Guard<'_, D>) -> Result<(), Error> {
     match guard.damage() {
         None => Ok(()),
         Some(_) if mutant!("damage-not-told") => Ok(()),
@@ -114,7 +114,7 @@ impl Steps {
         off: u64,
         count: u64,
     ) -> Result<(), Error> {
-        sound(guard)?;
+        undamaged(guard)?;
         let count = if mutant!("damage-in-circles") { 0 } else { count };
         self.0 = self.0.checked_sub(count).ok_or_else(|| damaged(off, "it leads in circles"))?;
         Ok(())

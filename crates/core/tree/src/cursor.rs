@@ -24,7 +24,7 @@ use pando_index::{Cursor, Error, KeyRange, Order, Record};
 use pando_pmem::{Domain, Guard, Pool};
 
 use crate::batch::Batch;
-use crate::checked::{Steps, damaged, sound};
+use crate::checked::{Steps, damaged, undamaged};
 
 /// An index whose records a [`BatchCursor`] copies.
 pub trait Fill {
@@ -312,8 +312,9 @@ impl<'index, I: Fill> BatchCursor<'index, I> {
             let index = self.index;
             let guard = index.pool().pin().map_err(Error::storage)?;
             self.scan.has_moved = false;
-            let mut done =
-                index.fill(&guard, &mut self.scan, &mut self.batch).and_then(|()| sound(&guard));
+            let mut done = index
+                .fill(&guard, &mut self.scan, &mut self.batch)
+                .and_then(|()| undamaged(&guard));
             if done.is_ok() && !self.scan.has_moved {
                 done = steps.take(&guard, index.root_off());
             }

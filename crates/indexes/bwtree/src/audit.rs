@@ -254,7 +254,7 @@ impl Walk<'_> {
                 self.problem(ProblemClass::Structure, self.anchor, what);
             }
         }
-        if !self.found.is_sound() {
+        if !self.found.is_consistent() {
             return;
         }
         let lost: Vec<Pid> = self

@@ -13,7 +13,7 @@ use std::ops::{Bound, Deref, DerefMut, Range};
 use pando_index::{Error, Order};
 use pando_pmem::{Domain, Guard, Pool, mutant};
 use pando_tree::batch::Batch;
-use pando_tree::checked::sound;
+use pando_tree::checked::undamaged;
 use pando_tree::cursor::{Fill, Scan};
 
 use crate::candidate::Candidate;
@@ -128,7 +128,7 @@ impl<D: Domain> Fill for BzTree<D> {
         if !leaf.is_sound(context) {
             guard.note_damage(leaf.node.off);
         }
-        sound(guard)?;
+        undamaged(guard)?;
         let off = leaf.node.off;
         let mut copier = Copier { context, leaf: &leaf, scan, buffers: &mut batch.0 };
         match copier.copy_leaf(probe) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pando_index::{Change, Error, Intent, Limits, RangeIndex, Upserted};
 use pando_pmem::{Domain, Guard, Reservation};
 use pando_pmwcas::Pmwcas;
-use pando_tree::checked::{Steps, damaged, sound};
+use pando_tree::checked::{Steps, damaged, undamaged};
 use pando_tree::maps::{Audit, Catalog, IndexKind, Tree, Unit};
 use pando_tree::read_and_scan;
 
@@ -27,7 +27,7 @@ impl<D: Domain> BzTree<D> {
             let probe = from.as_deref().map(Probe::new);
             let (leaf, fence) = self.find_fenced(context, probe, Side::Holding);
             visit(leaf.live_records(context).len() as u64);
-            sound(&guard)?;
+            undamaged(&guard)?;
             match fence.high {
                 Some(high) if from.as_deref().is_some_and(|from| high <= from) => {
                     return Err(damaged(leaf.node.off, "it is led to by a range that has ended"));
@@ -104,7 +104,7 @@ impl<D: Domain> Tree for BzTree<D> {
             let found = self.find_leaf(context, probe).get(context, probe);
             // A block that is gone was superseded or deleted meanwhile: look again.
             let Err(Superseded) = found else {
-                sound(&guard)?;
+                undamaged(&guard)?;
                 return Ok(found.ok().flatten().map(visit));
             };
             steps.take(&guard, self.root_off())?;

@@ -7,7 +7,7 @@
 
 use pando_index::Error;
 use pando_pmem::Domain;
-use pando_tree::checked::sound;
+use pando_tree::checked::undamaged;
 use pando_tree::maps::Tree;
 
 use crate::layout::{LIMITS, Link};
@@ -42,7 +42,7 @@ impl<D: Domain> BzTree<D> {
                 let index = group * GROUP + at;
                 match Leaf::new(*leaf).get(context, *probe) {
                     Ok(value) => {
-                        sound(&guard)?;
+                        undamaged(&guard)?;
                         visit(index, value);
                     }
                     // A block that is gone was superseded or deleted meanwhile: look again.

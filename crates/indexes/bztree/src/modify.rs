@@ -6,7 +6,7 @@
 
 use pando_index::{Change, Error, Intent, Upserted};
 use pando_pmem::Domain;
-use pando_tree::checked::{Steps, sound};
+use pando_tree::checked::{Steps, undamaged};
 use pando_tree::room::Tries;
 
 use crate::layout::LIMITS;
@@ -37,7 +37,7 @@ impl<D: Domain> BzTree<D> {
                     steps.take(&guard, leaf.node.off)?;
                     continue;
                 };
-                sound(&guard)?;
+                undamaged(&guard)?;
                 new.clear();
                 if !change(found, &mut new) {
                     return Ok(None);

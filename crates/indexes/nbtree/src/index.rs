@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pando_index::{Error, Intent, Limits, RangeIndex, Upserted};
 use pando_pmem::{Domain, Guard, Reservation};
 use pando_pmwcas::Pmwcas;
-use pando_tree::checked::sound;
+use pando_tree::checked::undamaged;
 use pando_tree::maps::{Audit, Catalog, IndexKind, Tree, Unit};
 use pando_tree::read_and_scan;
 
@@ -103,10 +103,10 @@ impl<D: Domain> Tree for NbTree<D> {
         let leaf = self.find_leaf(&guard, &probe, Side::Holding, fingerprint);
         let bitmap = leaf.control::<D>().bitmap();
         let Some(found) = self.search(&guard, leaf, bitmap, &probe, fingerprint) else {
-            return sound(&guard).map(|()| None);
+            return undamaged(&guard).map(|()| None);
         };
         self.make_durable(&guard, leaf, found.slot);
-        self.lend(&guard, leaf, found, |value| sound(&guard).map(|()| Some(visit(value))))
+        self.lend(&guard, leaf, found, |value| undamaged(&guard).map(|()| Some(visit(value))))
     }
 
     fn walk(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit, Error> {

@@ -175,7 +175,7 @@ impl Walk<'_> {
                     || last_key.as_ref().is_some_and(|last| {
                         let info = context.info(node);
                         let bytes = context.pool().active_block(node.0).unwrap_or(0);
-                        let is_sound = info.is_sound() && info.node_bytes() <= bytes;
+                        let is_sound = info.is_valid() && info.node_bytes() <= bytes;
                         is_sound && key_of(context, node) <= *last
                     });
                 if is_passed {
@@ -276,7 +276,7 @@ impl Walk<'_> {
         let wrong_before = self.found.problems.len();
         self.found.blocks.push(Block { off: node.0, bytes });
         let info = context.info(node);
-        if !info.is_sound() || info.node_bytes() > bytes {
+        if !info.is_valid() || info.node_bytes() > bytes {
             self.problem(ProblemClass::Count, node, "the node says more than its block holds");
             return false;
         }

@@ -15,7 +15,7 @@ use std::ops::Bound;
 use pando_index::{Error, Order};
 use pando_pmem::{Domain, Guard, Pool};
 use pando_tree::batch::{Batch, FULL_BYTES, ThreadsBatch};
-use pando_tree::checked::sound;
+use pando_tree::checked::undamaged;
 use pando_tree::cursor::{Fill, Scan};
 
 use crate::layout::LOW_LEVELS;
@@ -159,12 +159,12 @@ impl<D: Domain, S: Links> SkipList<D, S> {
             if visited == COUNTED || (S::MARKED_STAY && next.is_marked()) {
                 let mut key = Vec::new();
                 context.key(node).copy_to(&mut key);
-                sound(&guard)?;
+                undamaged(&guard)?;
                 return Ok((live, Some(key)));
             }
             node = next.node();
         }
-        sound(&guard)?;
+        undamaged(&guard)?;
         Ok((live, None))
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pando_index::{Error, Intent, Limits, RangeIndex, Upserted};
 use pando_pmem::{Domain, Guard, Reservation};
 use pando_pmwcas::Pmwcas;
-use pando_tree::checked::{damaged, sound};
+use pando_tree::checked::{damaged, undamaged};
 use pando_tree::maps::{Audit, Catalog, IndexKind, Tree, Unit};
 use pando_tree::read_and_scan;
 
@@ -87,7 +87,7 @@ impl<D: Domain, S: Links> Tree for SkipList<D, S> {
         let node = self.find_node(context, Probe::new(key));
         // A node that is deleted was so since this operation began: then the key was absent.
         let value = node.and_then(|node| context.value(node));
-        sound(&guard)?;
+        undamaged(&guard)?;
         Ok(value.map(|(_, value)| visit(value.as_bytes())))
     }
 

@@ -136,7 +136,7 @@ impl Info {
     }
 
     /// Whether a sound node can say so.
-    pub fn is_sound(self) -> bool {
+    pub fn is_valid(self) -> bool {
         (1..=MAX_HEIGHT).contains(&self.height)
             && self.key_bytes <= MAX_KEY_BYTES
             && self.inline_bytes <= MAX_INLINE_BYTES
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(info.encode(), 0x0000_0064_0000_0B04);
         assert_eq!(Info::decode(info.encode()), info);
         assert_eq!((info.inline_at(), info.node_bytes()), (83, 183));
-        assert!(info.is_sound() && !Info { height: 0, ..info }.is_sound());
+        assert!(info.is_valid() && !Info { height: 0, ..info }.is_valid());
         assert_eq!(slice_of(b"oak"), 0x6F61_6B00_0000_0000);
         assert_eq!(slice_of(b"quaking aspen"), 0x7175_616B_696E_6720);
     }

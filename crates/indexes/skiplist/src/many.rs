@@ -9,7 +9,7 @@ use std::cmp::Ordering as Compare;
 
 use pando_index::Error;
 use pando_pmem::Domain;
-use pando_tree::checked::{Steps, sound};
+use pando_tree::checked::{Steps, undamaged};
 
 use crate::layout::{LIMITS, MAX_HEIGHT};
 use crate::list::SkipList;
@@ -120,7 +120,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
             for (at, descent) in descents.iter().enumerate() {
                 let value = descent.found.flatten().and_then(|node| context.value(node));
                 let value = value.as_ref().map(|(_, value)| value.as_bytes());
-                sound(&guard)?;
+                undamaged(&guard)?;
                 visit(group * GROUP + at, value);
             }
         }

@@ -201,7 +201,7 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
     #[inline(always)]
     fn sound_info(self, node: Node) -> Info {
         let info = self.info(node);
-        if info.is_sound() { info } else { self.no_info(node) }
+        if info.is_valid() { info } else { self.no_info(node) }
     }
 
     #[cold]

@@ -47,6 +47,6 @@ fn node_and_value<D: Domain>(context: Context<'_, '_, D>, next: Next) -> Option<
     let node = next.node();
     let bytes = context.pool().active_block(node.0)?;
     let info = context.info(node);
-    let is_sound = info.is_sound() && info.node_bytes() <= bytes;
+    let is_sound = info.is_valid() && info.node_bytes() <= bytes;
     is_sound.then(|| [node.0, context.state(node).block_off()])
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use pando_index::{Error, Intent, Upserted};
 use pando_pmem::Domain;
-use pando_tree::checked::{Steps, sound};
+use pando_tree::checked::{Steps, undamaged};
 use pando_tree::room::{Tries, nothing_to_give, with_room};
 
 use crate::build;
@@ -75,7 +75,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
                 // A remove takes no block; what an insert leaves is kept for merges in other maps.
                 let attempted = guard.without_reserve(|| attempt(self.context(&guard)));
                 // What damage has led to may have led to an answer, or to an error.
-                sound(&guard)?;
+                undamaged(&guard)?;
                 match attempted? {
                     Some(done) => return Ok(done),
                     None => steps.take(&guard, self.root_off())?,

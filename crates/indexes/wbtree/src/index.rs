@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use pando_index::{Error, Intent, Limits, RangeIndex, Upserted};
 use pando_pmem::{Domain, Guard, Reservation};
 use pando_pmwcas::Pmwcas;
-use pando_tree::checked::{Steps, damaged, sound};
+use pando_tree::checked::{Steps, damaged, undamaged};
 use pando_tree::maps::{Audit, Catalog, IndexKind, Tree, Unit};
 use pando_tree::read_and_scan;
 
@@ -53,7 +53,7 @@ impl<D: Domain> RangeIndex for WbTree<D> {
             let Ok(fence) = found.node.fence(context, found.state) else { continue };
             records += found.state.count(found.node.kind) as u64;
             let high = context.key(&fence);
-            sound(&guard)?;
+            undamaged(&guard)?;
             if fence.link == 0 {
                 return Ok(records);
             }
@@ -112,8 +112,8 @@ impl<D: Domain> Tree for WbTree<D> {
         let (guard, hint) = self.pin_at_leaf(probe)?;
         let context = self.context(&guard);
         let found = self.lookup(context, probe, hint)?;
-        let Some(record) = found else { return sound(&guard).map(|()| None) };
-        with_value(context, &record, |value| sound(&guard).map(|()| Some(visit(value))))
+        let Some(record) = found else { return undamaged(&guard).map(|()| None) };
+        with_value(context, &record, |value| undamaged(&guard).map(|()| Some(visit(value))))
     }
 
     fn walk(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit, Error> {

@@ -7,7 +7,7 @@
 
 use pando_index::{Error, Intent, Upserted};
 use pando_pmem::{Domain, mutant};
-use pando_tree::checked::{Steps, sound};
+use pando_tree::checked::{Steps, undamaged};
 use pando_tree::room::{Tries, nothing_to_give, with_room};
 
 use crate::build;
@@ -120,7 +120,7 @@ impl<D: Domain> WbTree<D> {
             }
             let Ok(look) = leaf.look(context, state, probe) else { continue };
             let old = look.found.map(|(_, cell)| cell);
-            sound(context.guard)?;
+            undamaged(context.guard)?;
             match (&old, intent) {
                 (Some(_), Intent::Insert) => return Ok(Written::Exists),
                 (None, Intent::Update | Intent::Exchange { .. }) => return Ok(Written::NotFound),
@@ -175,7 +175,7 @@ impl<D: Domain> WbTree<D> {
                 self.help(context, left);
             }
             let Ok(mut look) = leaf.look(context, state, probe) else { continue };
-            sound(&guard)?;
+            undamaged(&guard)?;
             let Some((cell, old)) = look.found else { return Ok(false) };
             if leaf.kind != NodeKind::BitmapOnly {
                 look.order.remove(look.place);

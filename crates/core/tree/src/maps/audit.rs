@@ -66,7 +66,7 @@ pub struct Audit {
 
 impl Audit {
     /// Whether every invariant holds.
-    pub fn is_sound(&self) -> bool {
+    pub fn is_consistent(&self) -> bool {
         self.problems.is_empty()
     }
 

@@ -48,7 +48,7 @@ fn a_damaged_tree_is_walked_and_reported() {
             // An older delta of the chain is a link that could be; then the newer one's block is
             // lost.
             let is_seen =
-                !audit.is_sound() || sound >> 60 == 1 || audit.blocks.len() < blocks.len();
+                !audit.is_consistent() || sound >> 60 == 1 || audit.blocks.len() < blocks.len();
             assert!(is_seen, "word {at} of the anchor: {sound:#x}, then {damaged:#x}");
             word.store(sound, Ordering::Relaxed);
         }
@@ -258,7 +258,7 @@ fn rotted_words_of_the_anchor_lose_nothing() {
         }
         if is_older {
             // To put the word back would cut off the segments that came since.
-            assert!(!planted.index.audit().expect("audits").is_sound());
+            assert!(!planted.index.audit().expect("audits").is_consistent());
             continue;
         }
         if round % 3 == 0 {
@@ -302,7 +302,7 @@ fn a_rotted_pointer_to_a_value_is_an_error() {
             assert_eq!(key, b"key");
             assert!((0..2).all(|_| cursor.next().is_err_and(|error| is_damage(&error))));
         }
-        assert!(!planted.index.audit().expect("audits").is_sound());
+        assert!(!planted.index.audit().expect("audits").is_consistent());
     }
     pointer.store(sound, Ordering::Release);
     assert_eq!(planted.index.get(b"other").expect("reads"), Some(vec![8; 100]));
@@ -323,7 +323,7 @@ fn a_root_that_is_gone_is_an_error() {
         planted.index.get(b"key").expect_err("the root is gone");
         planted.index.insert(b"other", b"value").expect_err("the root is gone");
         planted.index.len().expect_err("the root is gone");
-        assert!(!planted.index.audit().expect("audits").is_sound());
+        assert!(!planted.index.audit().expect("audits").is_consistent());
         root.store(sound, Ordering::Release);
         assert!(planted.index.remove(b"key").expect("removes"));
         assert!(planted.index.get(b"key").expect("a tree without records").is_none());

@@ -10,7 +10,7 @@
 use pando_index::Error;
 use pando_pmem::{Domain, mutant};
 use pando_pmwcas::{Descriptor, Policy};
-use pando_tree::checked::sound;
+use pando_tree::checked::undamaged;
 use pando_tree::room::{Tries, nothing_to_give, with_room};
 
 use crate::build::{self, Extent, InnerContent, NewNode, Room, Wanted};
@@ -163,7 +163,7 @@ impl<D: Domain> BzTree<D> {
         }
         let closing = leaf.close(context);
         let records = leaf.live_records(context);
-        sound(context.guard).inspect_err(|_| closing.reopen(context))?;
+        undamaged(context.guard).inspect_err(|_| closing.reopen(context))?;
         let mut merged = self.merge_leaves(context, &path, closing, &records, index, fit);
         for _ in 0..MOST_RACES {
             if !matches!(merged, Ok(Progress::Raced)) {
@@ -270,7 +270,7 @@ impl<D: Domain> BzTree<D> {
         let early = mutant!("merge-loses-neighbour").then(|| neighbour.live_records(context));
         let other = neighbour.close(context);
         let others = early.unwrap_or_else(|| neighbour.live_records(context));
-        sound(context.guard).inspect_err(|_| other.reopen(context))?;
+        undamaged(context.guard).inspect_err(|_| other.reopen(context))?;
         let all: Vec<_> = if partner < parent.child {
             others.iter().chain(records).copied().collect()
         } else {

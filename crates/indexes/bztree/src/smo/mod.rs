@@ -42,7 +42,7 @@ mod sweep;
 
 use pando_index::Error;
 use pando_pmem::Domain;
-use pando_tree::checked::sound;
+use pando_tree::checked::undamaged;
 
 pub(crate) use self::merge::Tidied;
 use self::merge::{Fit, Partner};
@@ -138,7 +138,7 @@ impl<D: Domain> BzTree<D> {
     ) -> Outcome {
         let options = self.options();
         let records = leaf.0.live_records(context);
-        sound(context.guard)?;
+        undamaged(context.guard)?;
         let live = Extent::of(&records).bytes();
         // A record that needs more than the usual room gets it, but is no reason to tear the
         // others apart: when it is there, the split finds its place.

@@ -60,7 +60,7 @@ use std::sync::atomic::Ordering;
 
 use pando_index::Error;
 use pando_pmem::{Domain, Reservation, block_bytes, mutant};
-use pando_tree::checked::sound;
+use pando_tree::checked::undamaged;
 use pando_tree::room::GivenBack;
 
 use super::merge::TIGHT_BYTES;
@@ -215,7 +215,7 @@ impl<D: Domain> BzTree<D> {
         let early = mutant!("sweep-reads-open-leaf").then(|| leaf.live_records(context));
         let closing = leaf.close(context);
         let records = early.unwrap_or_else(|| leaf.live_records(context));
-        sound(context.guard).inspect_err(|_| closing.reopen(context))?;
+        undamaged(context.guard).inspect_err(|_| closing.reopen(context))?;
         let replaced = self.consolidate(context, &path, closing, &records, room);
         if !matches!(replaced, Ok(Progress::Replaced)) {
             closing.reopen(context);

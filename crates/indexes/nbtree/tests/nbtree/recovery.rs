@@ -220,7 +220,7 @@ fn a_chain_in_a_circle_is_found_in_no_time() {
         let refused = tree.get(b"12345678").expect_err("is damaged").to_string();
         assert!(refused.contains("has no end"), "{refused}");
         let audit = tree.audit().expect("audits");
-        assert!(!audit.is_sound() && audit.blocks.len() < 1 << 17, "{}", audit.blocks.len());
+        assert!(!audit.is_consistent() && audit.blocks.len() < 1 << 17, "{}", audit.blocks.len());
     }
 }
 
@@ -242,7 +242,7 @@ fn a_slice_that_is_not_its_keys_is_refused() {
         let tree = catalog.find_index::<NbTrees>(NAME).expect("a map").expect("is there");
         let refused = tree.get(b"12345678").expect_err("is damaged").to_string();
         assert!(refused.contains("damaged"), "{refused}");
-        assert!(!tree.audit().expect("audits").is_sound(), "byte {at}");
+        assert!(!tree.audit().expect("audits").is_consistent(), "byte {at}");
     }
 }
 
@@ -325,7 +325,7 @@ fn damaged_blocks_are_refused_or_harmless() {
             let tree = catalog.find_index::<NbTrees>(NAME).expect("a map").expect("is there");
             let audit = tree.audit().expect("audits");
             if tree.get(&key(1)).is_err() {
-                assert!(!audit.is_sound(), "refused without a problem: {at:#x}: {damaged:#x}");
+                assert!(!audit.is_consistent(), "refused without a problem: {at:#x}: {damaged:#x}");
             }
             drop((tree, catalog));
             arena.write(0, &before);

@@ -19,7 +19,7 @@ fn with_keys(keys: &[&[u8]]) -> (Planted<Volatile>, Vec<u64>) {
         planted.index.insert(key, b"value").expect("inserts");
     }
     let audit = planted.index.audit().expect("audits");
-    assert!(audit.is_sound());
+    assert!(audit.is_consistent());
     // The first is the head; then they are in order.
     let nodes = audit.blocks[1..].iter().map(|block| block.off).collect();
     (planted, nodes)
@@ -29,7 +29,7 @@ fn salvaged(planted: &Planted<Volatile>) -> (Vec<Vec<u8>>, bool) {
     let mut keys = Vec::new();
     let mut visit = |key: &[u8], _: &[u8]| keys.push(key.to_vec());
     let audit = planted.index.walk(&mut visit).expect("walks");
-    (keys, audit.is_sound())
+    (keys, audit.is_consistent())
 }
 
 /// Bits that no value has, in the word of a small value: seen, and no write waits for them.
@@ -69,7 +69,7 @@ fn a_slice_that_is_not_its_keys_is_seen() {
         let sound = word.load(Ordering::Relaxed);
         word.store(sound ^ damage, Ordering::Relaxed);
         let audit = planted.index.audit().expect("audits");
-        assert!(!audit.is_sound(), "{sound:#x} ^ {damage:#x}");
+        assert!(!audit.is_consistent(), "{sound:#x} ^ {damage:#x}");
         word.store(sound, Ordering::Relaxed);
     }
     check(&planted);

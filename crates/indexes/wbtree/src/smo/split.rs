@@ -13,7 +13,7 @@
 use pando_index::Error;
 use pando_pmem::{Domain, mutant};
 use pando_pmwcas::Policy;
-use pando_tree::checked::sound;
+use pando_tree::checked::undamaged;
 
 use crate::build;
 use crate::claim::NoClaim;
@@ -38,7 +38,7 @@ impl<D: Domain> WbTree<D> {
             Err(NoClaim::Changed) => return Ok(Attempt::Again),
             Err(NoClaim::NoRoom) => return Ok(Attempt::Not),
         };
-        sound(context.guard)?;
+        undamaged(context.guard)?;
         let count = order.len();
         let kept = count / 2;
         if kept == 0 {
