@@ -27,7 +27,7 @@
 //! bounds check that would panic.
 //!
 //! What this does not see: bytes of keys and values that are others and no worse ones; a pointer
-//! that leads into another sound block of the same kind and level; a record that is no longer
+//! that leads into another consistent block of the same kind and level; a record that is no longer
 //! reached; a block in use that the allocator's damaged bits name as free, and which is allocated
 //! again. `check` sees most of the latter three.
 

@@ -21,16 +21,14 @@ use std::cmp::Ordering as Compare;
 use std::ops::{Bound, DerefMut};
 
 use pando_index::{Cursor, Error, KeyRange, Order, Record};
-use pando_pmem::{Domain, Guard, Pool};
+use pando_pmem::Guard;
 
 use crate::batch::Batch;
 use crate::checked::{Steps, damaged, undamaged};
+use crate::maps::Tree;
 
 /// An index whose records a [`BatchCursor`] copies.
-pub trait Fill {
-    /// Where the index's pool lies.
-    type Domain: Domain;
-
+pub trait Fill: Tree {
     /// The batch, with more that an index keeps beside it.
     type Batch: DerefMut<Target = Batch> + Default;
 
@@ -40,12 +38,6 @@ pub trait Fill {
 
     /// Records of the largest batch.
     const LAST_BATCH: usize = usize::MAX;
-
-    /// The index's pool.
-    fn pool(&self) -> &Pool<Self::Domain>;
-
-    /// The offset of the index's entry word, which errors name.
-    fn root_off(&self) -> u64;
 
     /// Copies records from where the scan goes on into the empty `batch`, in the scan's order and
     /// at most [`Scan::most`], and moves the scan behind them.
@@ -310,13 +302,13 @@ impl<'index, I: Fill> BatchCursor<'index, I> {
         let mut steps = Steps::of_attempts();
         while self.batch.is_empty() && !self.scan.is_over() {
             let index = self.index;
-            let guard = index.pool().pin().map_err(Error::storage)?;
+            let guard = index.pin()?;
             self.scan.has_moved = false;
             let mut done = index
                 .fill(&guard, &mut self.scan, &mut self.batch)
                 .and_then(|()| undamaged(&guard));
             if done.is_ok() && !self.scan.has_moved {
-                done = steps.take(&guard, index.root_off());
+                done = steps.take(&guard, index.root_off);
             }
             if let Err(error) = done {
                 self.batch.clear();

@@ -3,14 +3,20 @@
 //! * [`batch`]: the records that a cursor has copied, and lends.
 //! * [`checked`]: what keeps operations on damaged pools from panicking and from going in circles.
 //! * [`cursor`]: a scan that copies batches, over an index that fills them.
+//! * [`context`]: the PMwCAS, guard and pool of one operation.
+//! * [`handle`]: where an index is, and the loop in which an operation is attempted.
 //! * [`maps`]: the named maps of a pool, and what an index is to be so that it can be one.
 //! * [`room`](mod@room): another try for an operation to which a full pool refused room.
+//! * [`value_block`]: values that stand apart from their records.
 //! * `testing`: what the tests of indexes share.
 
 pub mod batch;
 pub mod checked;
+pub mod context;
 pub mod cursor;
+pub mod handle;
 pub mod maps;
 pub mod room;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod value_block;

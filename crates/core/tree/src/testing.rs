@@ -12,10 +12,9 @@ use pando_pmem::{CreateOptions, Domain, Guard, OpenPool, Pool, Reservation};
 
 pub use pando_pmem::testing::folder;
 
-use crate::maps::{Catalog, IndexKind, IndexOptions, OptionValues, Tree};
-
 use crate::batch::FULL_BYTES;
 use crate::cursor::{BatchCursor, Fill};
+use crate::maps::{Catalog, IndexKind, IndexOptions, OptionValues, Tree};
 
 /// The one map of the tests' pools.
 pub const NAME: &str = "index";
@@ -73,7 +72,7 @@ impl<D: Domain, K: IndexKind> Planted<D, K> {
 
     /// One more handle of the index, as another thread may have it.
     pub fn another_handle(&self) -> K::Index<D> {
-        self.catalog.find_index::<K>(NAME).expect("a sound map").expect("the map")
+        self.catalog.find_index::<K>(NAME).expect("an undamaged map").expect("the map")
     }
 
     /// In the file that a test left at `path`.
@@ -145,7 +144,7 @@ pub fn check<D: Domain, K: IndexKind>(planted: &Planted<D, K>) {
     let mut reached: BTreeSet<u64> = BTreeSet::new();
     for entry in planted.catalog.maps(&guard) {
         reached.insert(entry.header_off);
-        let index = planted.catalog.open_entry::<K>(&entry).expect("a sound map");
+        let index = planted.catalog.open_entry::<K>(&entry).expect("an undamaged map");
         let audit = index.audit().expect("audits");
         assert_eq!(audit.problems, [], "violated invariants");
         for block in &audit.blocks {

@@ -10,16 +10,16 @@ use std::collections::HashSet;
 
 use pando_index::Error;
 use pando_pmem::{Block, Domain};
+use pando_tree::context::Context;
 use pando_tree::maps::{Audit, ProblemClass, Stat};
 
 use crate::build::{base_bytes, each_record};
-use crate::context::{Context, Pid, Value};
+use crate::context::{Pid, Value, published};
 use crate::gather::Gathered;
 use crate::layout::{
     ANCHOR_BYTES, BEGUN_AT, DELTA_ALIGN, DeltaInfo, FRESH_AT, HEADER_BYTES, HIGH_WORD, INFO_WORD,
     Kind, LOW_WORD, Link, NEXT_SEGMENT_AT, NO_KEY, PageInfo, Place, SEGMENT_BYTES, SEGMENTS_AT,
-    SHAPE_WORD, SIZES_WORD, SLICE_BYTES, SLICES_AT, SWEEP_AT, VALUE_HEADER_BYTES, deltas_at,
-    head_of,
+    SHAPE_WORD, SIZES_WORD, SLICE_BYTES, SLICES_AT, SWEEP_AT, deltas_at, head_of,
 };
 use crate::page::{MAX_CHAIN, Page, word_of};
 use crate::style::Style;
@@ -131,7 +131,7 @@ impl Walk<'_> {
             self.problem(ProblemClass::Structure, pid, "two entries lead to one PID");
             return;
         }
-        let link = context.link(pid);
+        let link = Link::at(context, pid);
         let is_new = || context.read(self.anchor + BEGUN_AT) == 0;
         if link == Link::EMPTY && expected.level.is_none() && is_new() {
             self.found.stat.height = 1;
@@ -214,17 +214,12 @@ impl Walk<'_> {
     }
 
     fn record<D: Domain>(&mut self, context: Context<'_, '_, D>, key: &[u8], value: Value<'_>) {
-        if let Value::Block(off) = value {
-            let block = context.pool().active_block(off).unwrap_or(0);
-            if block < VALUE_HEADER_BYTES || context.fixed(off) > block - VALUE_HEADER_BYTES {
-                self.problem(ProblemClass::Block, off, "a value's block is not allocated");
-                return;
-            }
-            let bytes = self.block(context, off);
-            self.found.stat.value_blocks += 1;
-            self.found.stat.value_block_bytes += bytes;
+        if let Value::Block(off) = value
+            && !self.found.value_block(context, off, off)
+        {
+            return;
         }
-        let Ok(value) = context.value(value) else { return };
+        let Ok(value) = value.bytes(context) else { return };
         self.found.stat.records += 1;
         (self.visit)(key, value);
     }
@@ -261,9 +256,9 @@ impl Walk<'_> {
             .pids
             .iter()
             .copied()
-            .filter(|pid| {
-                let link = context.link(*pid);
-                link != Link::EMPTY && !link.is_removed() && !self.met.contains(pid)
+            .filter(|&pid| {
+                let link = Link::at(context, pid);
+                link != Link::EMPTY && !link.is_removed() && !self.met.contains(&pid)
             })
             .collect();
         for pid in lost {
@@ -295,7 +290,7 @@ pub(crate) fn check_chain<D: Domain>(
         if info.is_own != is_own || is_own != link.base_off().is_none() || info.bytes() > room {
             return Err((ProblemClass::Count, "a delta does not fit its place"));
         }
-        let value = context.bytes(off + info.value_at(), u64::from(info.value_bytes));
+        let value = published(context, off + info.value_at(), u64::from(info.value_bytes));
         let is_sound = match info.kind {
             Kind::Insert | Kind::Modify => !is_inner && (!info.is_pointer || value.len() == 8),
             Kind::Delete => !is_inner,

@@ -5,13 +5,13 @@ use std::ops::Range;
 
 use pando_index::Error;
 use pando_pmem::{Domain, Exclusive, Reservation, mutant};
+use pando_tree::context::Context;
 
-use crate::context::{Context, Pid, Value};
+use crate::context::{Pid, Value, published};
 use crate::gather::Item;
 use crate::layout::{
     HIGH_HEAD_WORD, HIGH_WORD, INFO_WORD, LOW_WORD, LSN_WORD, MAX_DELTAS_END, NO_KEY, PageInfo,
-    Place, RIGHT_WORD, SHAPE_WORD, SIZES_WORD, SLICE_BYTES, SLICES_AT, VALUE_HEADER_BYTES,
-    deltas_at, head_of,
+    Place, RIGHT_WORD, SHAPE_WORD, SIZES_WORD, SLICE_BYTES, SLICES_AT, deltas_at, head_of,
 };
 use crate::page::Page;
 
@@ -265,11 +265,11 @@ impl Writer<'_, '_> {
         value_bytes: usize,
     ) {
         let (first, count) = (range.start as u64, range.len());
-        let slices = context.bytes(page.off + SLICES_AT + first * 8, count as u64 * 8);
+        let slices = published(context, page.off + SLICES_AT + first * 8, count as u64 * 8);
         let start = SLICES_AT as usize + self.next * 8;
         self.bytes.write(start, slices);
         let values_at = page.values_at() + first * value_bytes as u64;
-        self.copy(context.bytes(page.off + values_at, (count * value_bytes) as u64));
+        self.copy(published(context, page.off + values_at, (count * value_bytes) as u64));
         self.next += count;
     }
 }
@@ -286,7 +286,7 @@ impl<D: Domain> NewPage<'_, '_, '_, D> {
         let fences_at = SLICES_AT + totals.body_bytes();
         let base_bytes = (fences_at + fences).next_multiple_of(8);
         let deltas_at = deltas_at(base_bytes);
-        let mut block = context.guard.reserve(deltas_at + self.room).map_err(Error::storage)?;
+        let mut block = context.reserve(deltas_at + self.room)?;
         let end = match self.room {
             0 => deltas_at,
             _ => block.bytes().min(MAX_DELTAS_END).max(deltas_at),
@@ -392,19 +392,5 @@ impl<D: Domain> NewPage<'_, '_, '_, D> {
         });
         let first = first.unwrap_or_default();
         first.iter().zip(last).take_while(|(one, other)| one == other).count()
-    }
-}
-
-impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
-    /// A block with a value.
-    pub fn value_block(self, value: &[u8]) -> Result<Block<'op, 'pool, D>, Error> {
-        let bytes = VALUE_HEADER_BYTES + value.len() as u64;
-        let mut block = self.guard.reserve(bytes).map_err(Error::storage)?;
-        block.write_u64(0, value.len() as u64);
-        block.write(VALUE_HEADER_BYTES, value);
-        if !mutant!("bw-value-not-flushed") {
-            block.flush(0, bytes);
-        }
-        Ok(block)
     }
 }

@@ -1,14 +1,14 @@
-//! What an operation reads with, the keys and values that it meets, and the damage.
+//! What an operation reads: published bytes, keys and values, and damage.
 
 use std::cmp::Ordering as Compare;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use pando_index::Error;
-use pando_pmem::{Domain, Guard, Pool};
-use pando_pmwcas::Pmwcas;
+use pando_pmem::Domain;
 use pando_tree::checked;
+use pando_tree::context::Context;
+use pando_tree::value_block::HEADER_BYTES;
 
-use crate::layout::{Link, VALUE_HEADER_BYTES, head_of};
+use crate::layout::{Link, head_of};
 
 /// A page's identifier: the offset of its mapping word.
 pub(crate) type Pid = u64;
@@ -33,104 +33,42 @@ pub struct At {
     pub link: Link,
 }
 
+impl At {
+    /// What the mapping table has of the page now.
+    #[inline(always)]
+    pub fn now<D: Domain>(context: Context<'_, '_, D>, pid: Pid) -> Self {
+        Self { pid, link: Link::at(context, pid) }
+    }
+}
+
 #[cold]
 pub(crate) fn damaged(at: At) -> Error {
     Damaged { off: at.pid }.into()
 }
 
-/// What an operation reads and writes with.
-#[derive(Debug)]
-pub struct Context<'op, 'pool, D: Domain> {
-    pub pmwcas: &'op Pmwcas<D>,
-    pub guard: &'op Guard<'pool, D>,
-    /// The pool reaches so far at least.
-    pub known_end: &'op AtomicU64,
+/// Bytes of a published page, delta or value.
+#[inline(always)]
+pub(crate) fn published<'op, D: Domain>(
+    context: Context<'op, '_, D>,
+    off: u64,
+    bytes: u64,
+) -> &'op [u8] {
+    // SAFETY: base pages, deltas and values' blocks are written before the word that leads to them
+    // is, and never after; what is written beside them is another delta's place. The guard keeps
+    // what was reachable since it was taken from being reused. The offset came from there.
+    unsafe { context.pool().bytes(off, bytes) }
 }
 
-impl<D: Domain> Clone for Context<'_, '_, D> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<D: Domain> Copy for Context<'_, '_, D> {}
-
-impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
-    #[inline(always)]
-    pub fn pool(self) -> &'op Pool<D> {
-        self.pmwcas.pool()
-    }
-
-    #[inline(always)]
-    pub fn read(self, off: u64) -> u64 {
-        self.pmwcas.read(self.guard, off)
-    }
-
+impl Link {
     /// What the mapping table has of a page.
     #[inline(always)]
-    pub fn link(self, pid: Pid) -> Link {
-        Link(self.read(pid))
+    pub fn at<D: Domain>(context: Context<'_, '_, D>, pid: Pid) -> Self {
+        Self(context.read(pid))
     }
 
-    /// Refuses what is no place for `bytes` bytes, of which the first belong to a word.
-    #[inline(always)]
-    pub fn check_place(self, off: u64, bytes: u64) -> Result<(), Damaged> {
-        let end = off.saturating_add(bytes);
-        // Relaxed: a number that only rises.
-        let is_known = end <= self.known_end.load(Ordering::Relaxed);
-        if off.is_multiple_of(8) && (is_known || self.reaches(end)) {
-            return Ok(());
-        }
-        Err(Damaged { off })
-    }
-
-    #[cold]
-    fn reaches(self, end: u64) -> bool {
-        let known = self.pool().size_bytes();
-        self.known_end.fetch_max(known, Ordering::Relaxed);
-        end <= known
-    }
-
-    /// A word that never changes while it can be reached.
-    #[inline(always)]
-    pub fn fixed(self, off: u64) -> u64 {
-        // Relaxed: what it is of was published by the word that led here, which was read with
-        // acquire.
-        self.pool().word(off).load(Ordering::Relaxed)
-    }
-
-    /// Bytes of a published page, delta or value.
-    #[inline(always)]
-    pub fn bytes(self, off: u64, bytes: u64) -> &'op [u8] {
-        // SAFETY: base pages, deltas and values' blocks are written before the word that leads to
-        // them is, and never after; what is written beside them is another delta's place. The guard
-        // keeps what was reachable since it was taken from being reused. The offset came from
-        // there.
-        unsafe { self.pool().bytes(off, bytes) }
-    }
-
-    /// The bytes of a value.
-    #[inline(always)]
-    pub fn value(self, value: Value<'op>) -> Result<&'op [u8], Damaged> {
-        match value {
-            Value::Inline(bytes) => Ok(bytes),
-            Value::Block(off) => self.value_of_block(off),
-        }
-    }
-
-    fn value_of_block(self, off: u64) -> Result<&'op [u8], Damaged> {
-        self.check_place(off, VALUE_HEADER_BYTES)?;
-        let bytes = self.fixed(off);
-        self.check_place(off, bytes.saturating_add(VALUE_HEADER_BYTES))?;
-        Ok(self.bytes(off + VALUE_HEADER_BYTES, bytes))
-    }
-
-    /// Refuses what is no value's block, before it is freed. It must be named by a record that is
-    /// there still.
-    pub fn check_value_block(self, off: u64) -> Result<(), Damaged> {
-        let room =
-            self.pool().active_block(off).and_then(|bytes| bytes.checked_sub(VALUE_HEADER_BYTES));
-        if room.is_some_and(|room| self.fixed(off) <= room) { Ok(()) } else { Err(Damaged { off }) }
+    /// Of a page that is removed now.
+    pub fn removed_now<D: Domain>(context: Context<'_, '_, D>) -> Self {
+        Self::removed(context.pool().generation(), 0)
     }
 }
 
@@ -142,7 +80,30 @@ pub enum Value<'op> {
     Block(u64),
 }
 
-impl Value<'_> {
+impl<'op> Value<'op> {
+    /// Its bytes.
+    #[inline(always)]
+    pub fn bytes<D: Domain>(self, context: Context<'op, '_, D>) -> Result<&'op [u8], Damaged> {
+        match self {
+            Self::Inline(bytes) => Ok(bytes),
+            Self::Block(off) => Self::of_block(context, off),
+        }
+    }
+
+    fn of_block<D: Domain>(context: Context<'op, '_, D>, off: u64) -> Result<&'op [u8], Damaged> {
+        // A checked access would note damage, and a scan then returns no record at all: those
+        // before this one are undamaged.
+        let end = context.pool().size_bytes();
+        let is_in_pool = |bytes: u64| off.checked_add(bytes).is_some_and(|at| at <= end);
+        if off.is_multiple_of(8) && is_in_pool(HEADER_BYTES) {
+            let bytes = context.fixed(off);
+            if is_in_pool(bytes.saturating_add(HEADER_BYTES)) {
+                return Ok(published(context, off + HEADER_BYTES, bytes));
+            }
+        }
+        Err(Damaged { off })
+    }
+
     /// The offset of its block; zero if it has none.
     pub fn block_off(self) -> u64 {
         match self {

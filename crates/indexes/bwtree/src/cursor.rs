@@ -21,11 +21,12 @@ use std::ops::{Bound, Deref, DerefMut, Range};
 use std::sync::atomic::Ordering;
 
 use pando_index::{Error, Order};
-use pando_pmem::{Domain, Guard, Pool};
+use pando_pmem::{Domain, Guard};
 use pando_tree::batch::{Batch, ThreadsBatch};
+use pando_tree::context::Context;
 use pando_tree::cursor::{Fill, Scan};
 
-use crate::context::{At, Context, Damaged, Probe, Target, Value, compare_keys, damaged};
+use crate::context::{At, Damaged, Probe, Target, Value, compare_keys, damaged};
 use crate::gather::{Gathered, Item};
 use crate::page::{Located, Page};
 use crate::style::Style;
@@ -59,25 +60,15 @@ impl DerefMut for LeafBatch {
 }
 
 impl<D: Domain, S: Style> Fill for BwTree<D, S> {
-    type Domain = D;
     type Batch = LeafBatch;
 
     const FIRST_BATCH: usize = FIRST_BATCH;
-
-    #[inline(always)]
-    fn pool(&self) -> &Pool<D> {
-        self.catalog().pool()
-    }
-
-    fn root_off(&self) -> u64 {
-        self.root_off()
-    }
 
     /// Whether the leaf has changed since the batch was copied.
     #[inline(always)]
     fn is_outdated(&self, batch: &LeafBatch) -> bool {
         batch.source.is_some_and(|(source, epoch)| {
-            let pool = self.catalog().pool();
+            let pool = self.pool();
             // Acquire: what is copied anew is at least as new as what is found here; and with the
             // swap that put the word there, the epoch is at least the one in which its block was
             // reused.
@@ -219,7 +210,7 @@ impl<D: Domain> Copier<'_, '_, '_, D> {
     /// Copies the record; whether the batch is full.
     #[inline(always)]
     fn copy_record(&mut self, key: &[u8], value: Value<'_>) -> Result<bool, Damaged> {
-        match self.context.value(value) {
+        match value.bytes(self.context) {
             Ok(value) => self.batch.push(key, value),
             Err(damage) if self.batch.is_empty() => return Err(damage),
             // Those before it are returned first.
@@ -292,7 +283,7 @@ mod tests {
             let mut cursor = BatchCursor::new(&tree, KeyRange::all(), order);
             cursor.next().expect("a record");
             let (source, _) = cursor.batch().source.expect("a leaf");
-            let word = || tree.catalog().pool().word(source.pid).load(Ordering::Relaxed);
+            let word = || tree.catalog.pool().word(source.pid).load(Ordering::Relaxed);
             let mut round = 0_u64;
             let last = loop {
                 round += 1;

@@ -7,10 +7,11 @@
 use std::ops::Range;
 
 use pando_pmem::{Domain, mutant};
+use pando_tree::context::Context;
 
-use crate::context::{Context, Damaged, Pid, Probe, Value, compare_keys};
+use crate::context::{Damaged, Pid, Probe, Value, compare_keys};
 use crate::layout::{Kind, Link, NO_POSITION};
-use crate::page::{Chain, Located, Page};
+use crate::page::{Chain, Delta, Located, Page};
 
 /// What the newest delta of a key makes of its record.
 #[derive(Clone, Copy, Debug)]
@@ -31,20 +32,11 @@ pub struct Part<'op, 'pool, D: Domain> {
 }
 
 /// Records of a chain, in order of keys.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Item<'op, 'pool, D: Domain> {
     /// Records of a base.
     Run(Page<'op, 'pool, D>, Range<usize>),
     One(&'op [u8], Value<'op>),
-}
-
-impl<D: Domain> Clone for Item<'_, '_, D> {
-    fn clone(&self) -> Self {
-        match self {
-            Self::Run(page, range) => Self::Run(*page, range.clone()),
-            Self::One(key, value) => Self::One(key, *value),
-        }
-    }
 }
 
 /// What a chain says.
@@ -80,7 +72,7 @@ impl<'op, 'pool, D: Domain> Gathered<'op, 'pool, D> {
             deltas: 0,
             is_leaving: false,
         };
-        if let Some(newest) = context.delta(link)? {
+        if let Some(newest) = Delta::of(context, link)? {
             gathered.edits.reserve(usize::from(newest.info.deltas) + 1);
         }
         if link != Link::EMPTY {
@@ -147,7 +139,7 @@ impl<'op, 'pool, D: Domain> Gathered<'op, 'pool, D> {
                 _ => {}
             }
         }
-        let page = context.base(chain.link)?;
+        let page = Page::of(context, chain.link)?;
         if !mutant!("bw-merged-page-leaked") || depth == 0 {
             self.blocks.push(page.off);
         }

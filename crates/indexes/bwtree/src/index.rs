@@ -1,24 +1,19 @@
 //! The Bw-tree as an index of a pool: the contract, what pools ask of it, its kind.
 
-use std::sync::Arc;
-
 use pando_index::{Change, Error, Intent, Limits, RangeIndex, Upserted};
-use pando_pmem::{Domain, Guard, Reservation};
-use pando_pmwcas::Pmwcas;
-use pando_tree::maps::{Audit, Catalog, IndexKind, Tree, Unit};
+use pando_pmem::{Domain, Reservation};
+use pando_tree::context::Context;
+use pando_tree::handle::Handle;
+use pando_tree::maps::{Audit, IndexKind, Tree, Unit};
 use pando_tree::read_and_scan;
 
 use crate::context::{Probe, Target};
 use crate::layout::LIMITS;
 use crate::options::Options;
 use crate::search::Found;
-#[cfg(feature = "papers")]
-use crate::single_swap::SingleWord;
 use crate::style::Style;
 use crate::table::first_anchor;
 use crate::teardown::next_unit;
-#[cfg(feature = "papers")]
-use crate::tree::CasBwTrees;
 use crate::tree::{BwTree, BwTrees, MultiWord};
 
 impl<D: Domain, S: Style> BwTree<D, S> {
@@ -79,16 +74,15 @@ impl<D: Domain, S: Style> Tree for BwTree<D, S> {
     type Domain = D;
     type Options = Options;
 
-    fn first_block<'guard, 'pool>(
-        _: &'guard Pmwcas<D>,
-        guard: &'guard Guard<'pool, D>,
+    fn first_block<'op, 'pool>(
+        context: Context<'op, 'pool, D>,
         _: Options,
-    ) -> pando_pmem::Result<Reservation<'guard, 'pool, D>> {
-        first_anchor(guard)
+    ) -> pando_pmem::Result<Reservation<'op, 'pool, D>> {
+        first_anchor(context)
     }
 
-    fn open(catalog: Arc<Catalog<D>>, root_off: u64, options: Options) -> Self {
-        Self::new(catalog, root_off, options)
+    fn open(handle: Handle<D, Options>) -> Self {
+        Self::new(handle)
     }
 
     /// Allocates nothing, and writes nothing that is shared.
@@ -100,8 +94,8 @@ impl<D: Domain, S: Style> Tree for BwTree<D, S> {
         let probe = Probe::new(key);
         let mut at = self.find_leaf(context, Target::Holding(probe))?;
         loop {
-            let next = match context.find(at.link, probe, self.options().shortcuts)? {
-                Found::Value(value, _) => return Ok(Some(visit(context.value(value)?))),
+            let next = match at.link.find(context, probe, self.options.shortcuts)? {
+                Found::Value(value, _) => return Ok(Some(visit(value.bytes(context)?))),
                 Found::Absent(_) => return Ok(None),
                 Found::Right(right) => self.step_right(context, at, right)?,
                 Found::Leaving => self.help(context, at)?,
@@ -117,8 +111,8 @@ impl<D: Domain, S: Style> Tree for BwTree<D, S> {
         self.walk_tree(visit)
     }
 
-    fn next_unit(pmwcas: &Pmwcas<D>, guard: &Guard<'_, D>, root_off: u64, _: Options) -> Unit {
-        next_unit(pmwcas, guard, root_off)
+    fn next_unit(context: Context<'_, '_, D>, root_off: u64, _: Options) -> Unit {
+        next_unit(context, root_off)
     }
 }
 
@@ -130,16 +124,4 @@ impl IndexKind for BwTrees {
 
     type Options = Options;
     type Index<D: Domain> = BwTree<D, MultiWord>;
-}
-
-#[cfg(feature = "papers")]
-impl IndexKind for CasBwTrees {
-    // From 0xFFFF_0000 on are examples and experiments.
-    const NUMBER: u64 = 0xFFFF_0003;
-    const NAME: &'static str = "bwtree-cas";
-    const DESCRIPTION: &'static str =
-        "for measuring: the Bw-tree by single-word CAS, which no crash may interrupt";
-
-    type Options = Options;
-    type Index<D: Domain> = BwTree<D, SingleWord>;
 }

@@ -92,7 +92,7 @@
 //! *position*: so many records of the base are before the key; 0x7FFF: not known. *own*: the delta
 //! is a block of its own.
 //!
-//! A value's block has the value's length in its first word, and behind it the value.
+//! A value's block is that of [`pando_tree::value_block`].
 
 use pando_index::Limits;
 use pando_pmwcas::HINT_SHIFT;
@@ -149,8 +149,6 @@ pub(crate) const HIGH_HEAD_WORD: u64 = 7;
 pub(crate) const SLICE_BYTES: usize = 8;
 /// In the place of a key's length: there is none.
 pub(crate) const NO_KEY: u32 = u32::MAX;
-/// Bytes before a value in a block of its own: its length.
-pub(crate) const VALUE_HEADER_BYTES: u64 = 8;
 
 const _: () = {
     assert!(HIGH_HEAD_WORD * 8 + 8 == HEADER_BYTES);

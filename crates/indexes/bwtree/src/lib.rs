@@ -54,7 +54,5 @@ pub use layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use options::Options;
 pub use races::{Race, Races};
 #[cfg(feature = "papers")]
-pub use single_swap::SingleWord;
-#[cfg(feature = "papers")]
-pub use tree::CasBwTrees;
+pub use single_swap::{CasBwTrees, SingleWord};
 pub use tree::{BwTree, BwTrees, MultiWord};

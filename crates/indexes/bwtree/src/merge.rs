@@ -46,11 +46,12 @@
 
 use pando_index::Error;
 use pando_pmem::Domain;
+use pando_tree::context::Context;
 
 use crate::build::{base_bytes, each_record};
-use crate::context::{At, Context, Pid, Probe, Target, Value, damaged};
+use crate::context::{At, Pid, Probe, Target, Value, damaged};
 use crate::gather::Gathered;
-use crate::layout::{HEADER_BYTES, Kind};
+use crate::layout::{HEADER_BYTES, Kind, Link};
 use crate::page::word_of;
 use crate::prepend::NewDelta;
 use crate::races::Race;
@@ -95,7 +96,7 @@ fn changed<D: Domain>(
     pages: &[At],
     is_bare: bool,
 ) -> Result<Step, Error> {
-    match pages.iter().all(|at| context.link(at.pid) == at.link) {
+    match pages.iter().all(|at| Link::at(context, at.pid) == at.link) {
         true => Err(damaged(pages[0])),
         false => Ok(Step::Again(is_bare)),
     }
@@ -169,7 +170,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
             return changed(context, &[parent, at], true);
         }
         let is_bare = is_bare(&page);
-        if !is_bare && live_bytes(&page) >= u64::from(self.options().merge_bytes) {
+        if !is_bare && live_bytes(&page) >= u64::from(self.options.merge_bytes) {
             return Ok(Step::NotDue);
         }
         let above = Gathered::new(context, parent.link)?;
@@ -251,7 +252,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         let mut delete = NewDelta::new(Kind::IndexEntryDelete, separator);
         delete.value = [&left_pid, &low_bytes, left_low, end.unwrap_or_default()];
         delete.is_endless = end.is_none();
-        let Some(delete) = context.prepare(parent.link, &delete, self.chaining())? else {
+        let Some(delete) = delete.prepare(context, parent.link, self.chaining())? else {
             self.make_room(context, parent, delete.room())?;
             return Ok(again);
         };
@@ -260,7 +261,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
             return Ok(again);
         }
         // The two chains become one page, and the right one's blocks are free.
-        let left = At { pid: left.pid, link: context.link(left.pid) };
+        let left = At::now(context, left.pid);
         if !left.link.is_removed() {
             let bytes = self.consolidate(context, left, None, 0);
             if let Ok(Some(bytes)) = bytes

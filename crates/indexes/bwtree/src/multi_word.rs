@@ -55,9 +55,10 @@
 use pando_index::Error;
 use pando_pmem::{Domain, mutant};
 use pando_pmwcas::{Descriptor, Policy};
+use pando_tree::context::Context;
 
 use crate::build::Block;
-use crate::context::{At, Context, Pid, damaged};
+use crate::context::{At, Pid, damaged};
 use crate::gather::Gathered;
 use crate::layout::{Kind, Link};
 use crate::prepend::{NewDelta, Prepared};
@@ -65,63 +66,53 @@ use crate::style::{Above, Merge, Split, Style, Values};
 use crate::table::{begun_off, stamp};
 use crate::tree::{BwTree, MultiWord};
 
-impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
-    fn allocate(self) -> Result<Descriptor<'op, 'pool, D>, Error> {
-        self.pmwcas.allocate(self.guard).map_err(Error::storage)
-    }
-
-    pub fn removed(self) -> Link {
-        Link::removed(self.pool().generation(), 0)
-    }
-}
-
 /// Adds the word of `pid`, from `expected` to the delta.
-fn add_delta<'op, 'pool, D: Domain>(
-    operation: &mut Descriptor<'op, 'pool, D>,
+fn add_delta<'pool, D: Domain>(
+    operation: &mut Descriptor<'_, 'pool, D>,
     pid: Pid,
     expected: u64,
     delta: Prepared<'_, 'pool, D>,
-) -> Result<(), Error> {
+) -> pando_pmwcas::Result<()> {
     match delta {
-        Prepared::Beside(link) => operation.add_word(pid, expected, link.0).map_err(Error::storage),
+        Prepared::Beside(link) => operation.add_word(pid, expected, link.0),
         Prepared::Block(link, block) => add_block(operation, pid, expected, link, block),
     }
 }
 
 /// Adds the word of `pid`, from `expected` to what `link` says of the block.
-fn add_block<'op, 'pool, D: Domain>(
-    operation: &mut Descriptor<'op, 'pool, D>,
+fn add_block<'pool, D: Domain>(
+    operation: &mut Descriptor<'_, 'pool, D>,
     pid: Pid,
     expected: u64,
     link: Link,
     block: Block<'_, 'pool, D>,
-) -> Result<(), Error> {
-    let entry =
-        operation.reserve_entry(pid, expected, Policy::FreeNewOnFailure).map_err(Error::storage)?;
+) -> pando_pmwcas::Result<()> {
+    let entry = operation.reserve_entry(pid, expected, Policy::FreeNewOnFailure)?;
     operation.activate_with_hint(entry, block, link.hint());
     Ok(())
 }
 
-fn add_values<'op, 'pool, D: Domain>(
-    operation: &mut Descriptor<'op, 'pool, D>,
+fn add_values<'pool, D: Domain>(
+    operation: &mut Descriptor<'_, 'pool, D>,
     values: Values<'_, 'pool, D>,
-) -> Result<(), Error> {
+) -> pando_pmwcas::Result<()> {
     if values.are_none() {
         return Ok(());
     }
-    let entry =
-        operation.own_block(values.old, Policy::FreeOldOnSuccess).map_err(Error::storage)?;
+    let entry = operation.own_block(values.old, Policy::FreeOldOnSuccess)?;
     if let Some(block) = values.new {
         operation.activate(entry, block);
     }
     Ok(())
 }
 
-fn add_freed<D: Domain>(operation: &mut Descriptor<'_, '_, D>, freed: &[u64]) -> Result<(), Error> {
-    for &block in freed {
-        operation.own_block(block, Policy::FreeOldOnSuccess).map_err(Error::storage)?;
-    }
-    Ok(())
+fn add_freed<D: Domain>(
+    operation: &mut Descriptor<'_, '_, D>,
+    freed: &[u64],
+) -> pando_pmwcas::Result<()> {
+    freed
+        .iter()
+        .try_for_each(|&block| operation.own_block(block, Policy::FreeOldOnSuccess).map(drop))
 }
 
 impl Style for MultiWord {
@@ -142,10 +133,11 @@ impl Style for MultiWord {
                 .compare_exchange(context.guard, at.pid, at.link.0, link.0)
                 .is_ok());
         }
-        let mut operation = context.allocate()?;
-        add_delta(&mut operation, at.pid, at.link.0, delta)?;
-        add_values(&mut operation, values)?;
-        Ok(operation.execute())
+        context.publish(|operation| {
+            add_delta(operation, at.pid, at.link.0, delta)?;
+            add_values(operation, values)?;
+            Ok(true)
+        })
     }
 
     fn replace<D: Domain>(
@@ -156,16 +148,17 @@ impl Style for MultiWord {
         freed: &[u64],
         values: Values<'_, '_, D>,
     ) -> Result<bool, Error> {
-        let mut operation = context.allocate()?;
-        let link = Link::base(page.off(), is_inner);
-        add_block(&mut operation, at.pid, at.link.0, link, page)?;
-        if at.link == Link::EMPTY {
-            // Only the root of a new tree is so.
-            operation.add_word(begun_off(at.pid), 0, 1).map_err(Error::storage)?;
-        }
-        add_values(&mut operation, values)?;
-        add_freed(&mut operation, freed)?;
-        Ok(operation.execute())
+        context.publish(|operation| {
+            let link = Link::base(page.off(), is_inner);
+            add_block(operation, at.pid, at.link.0, link, page)?;
+            if at.link == Link::EMPTY {
+                // Only the root of a new tree is so.
+                operation.add_word(begun_off(at.pid), 0, 1)?;
+            }
+            add_values(operation, values)?;
+            add_freed(operation, freed)?;
+            Ok(true)
+        })
     }
 
     fn split<D: Domain>(
@@ -174,21 +167,22 @@ impl Style for MultiWord {
         split: Split<'_, '_, D>,
     ) -> Result<bool, Error> {
         let Split { left, split, right, page, is_inner, above } = split;
-        let mut operation = context.allocate()?;
-        let link = Link::base(page.off(), is_inner);
-        add_block(&mut operation, right.pid, right.word, link, page)?;
-        match above {
-            Above::Parent(parent, entry) => {
-                add_delta(&mut operation, left.pid, left.link.0, split)?;
-                add_delta(&mut operation, parent.pid, parent.link.0, entry)?;
+        context.publish(|operation| {
+            let link = Link::base(page.off(), is_inner);
+            add_block(operation, right.pid, right.word, link, page)?;
+            match above {
+                Above::Parent(parent, entry) => {
+                    add_delta(operation, left.pid, left.link.0, split)?;
+                    add_delta(operation, parent.pid, parent.link.0, entry)?;
+                }
+                Above::Root(pid, root) => {
+                    add_delta(operation, pid.pid, pid.word, split)?;
+                    let link = Link::base(root.off(), true);
+                    add_block(operation, left.pid, left.link.0, link, root)?;
+                }
             }
-            Above::Root(pid, root) => {
-                add_delta(&mut operation, pid.pid, pid.word, split)?;
-                let link = Link::base(root.off(), true);
-                add_block(&mut operation, left.pid, left.link.0, link, root)?;
-            }
-        }
-        Ok(operation.execute())
+            Ok(true)
+        })
     }
 
     fn merge<D: Domain>(
@@ -200,24 +194,26 @@ impl Style for MultiWord {
         let content = right.link.0.to_le_bytes();
         let mut delta = NewDelta::new(Kind::NodeMerge, separator);
         delta.value[0] = &content;
-        let Some(merge) = context.prepare(left.link, &delta, tree.chaining())? else {
+        let Some(merge) = delta.prepare(context, left.link, tree.chaining())? else {
             tree.consolidate(context, left, None, delta.room())?;
             return Ok(false);
         };
-        let removed = context.removed();
-        let mut operation = context.allocate()?;
+        let removed = Link::removed_now(context);
         let parent = if mutant!("bw-parent-of-another-time") {
-            At { link: context.link(parent.pid), ..parent }
+            At::now(context, parent.pid)
         } else {
             parent
         };
-        add_delta(&mut operation, left.pid, left.link.0, merge)?;
-        let expected = if mutant!("bw-left-behind") { context.link(right.pid) } else { right.link };
-        operation.add_word(right.pid, expected.0, removed.0).map_err(Error::storage)?;
-        if !mutant!("bw-merge-forgets-parent") {
-            add_delta(&mut operation, parent.pid, parent.link.0, delete)?;
-        }
-        let done = operation.execute();
+        let done = context.publish(|operation| {
+            add_delta(operation, left.pid, left.link.0, merge)?;
+            let left_behind = mutant!("bw-left-behind");
+            let expected = if left_behind { Link::at(context, right.pid) } else { right.link };
+            operation.add_word(right.pid, expected.0, removed.0)?;
+            if !mutant!("bw-merge-forgets-parent") {
+                add_delta(operation, parent.pid, parent.link.0, delete)?;
+            }
+            Ok(true)
+        })?;
         if done {
             stamp(context, right.pid, removed);
         }
@@ -231,16 +227,17 @@ impl Style for MultiWord {
         child: At,
         freed: &[u64],
     ) -> Result<bool, Error> {
-        let removed = context.removed();
-        let mut operation = context.allocate()?;
-        operation.add_word(root.pid, root.link.0, child.link.0).map_err(Error::storage)?;
-        if !mutant!("bw-collapse-torn") {
-            operation.add_word(child.pid, child.link.0, removed.0).map_err(Error::storage)?;
-        }
-        if !mutant!("bw-root-leaked") {
-            add_freed(&mut operation, freed)?;
-        }
-        let done = operation.execute();
+        let removed = Link::removed_now(context);
+        let done = context.publish(|operation| {
+            operation.add_word(root.pid, root.link.0, child.link.0)?;
+            if !mutant!("bw-collapse-torn") {
+                operation.add_word(child.pid, child.link.0, removed.0)?;
+            }
+            if !mutant!("bw-root-leaked") {
+                add_freed(operation, freed)?;
+            }
+            Ok(true)
+        })?;
         if done {
             stamp(context, child.pid, removed);
         }
@@ -256,7 +253,7 @@ impl Style for MultiWord {
         Ok(())
     }
 
-    /// There is none under way, in a sound tree.
+    /// There is none under way in an undamaged tree.
     fn complete_removal<D: Domain>(
         _: &BwTree<D, Self>,
         _: Context<'_, '_, D>,

@@ -10,8 +10,9 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use pando_pmem::{Domain, Words};
+use pando_tree::context::Context;
 
-use crate::context::{Context, Damaged, Pid, Probe, Value};
+use crate::context::{Damaged, Pid, Probe, Value, published};
 use crate::layout::{
     DELTA_ALIGN, DeltaInfo, HEADER_BYTES, HIGH_HEAD_WORD, HIGH_WORD, INFO_WORD, Kind, LOW_WORD,
     LSN_WORD, Link, NO_KEY, PageInfo, Place, RIGHT_WORD, SHAPE_WORD, SIZES_WORD, SLICE_BYTES,
@@ -22,7 +23,7 @@ use crate::layout::{
 pub(crate) const MAX_CHAIN: usize = 1024;
 
 /// A base page.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Page<'op, 'pool, D: Domain> {
     context: Context<'op, 'pool, D>,
     pub off: u64,
@@ -35,14 +36,6 @@ pub struct Page<'op, 'pool, D: Domain> {
     value_bytes: u16,
 }
 
-impl<D: Domain> Clone for Page<'_, '_, D> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<D: Domain> Copy for Page<'_, '_, D> {}
-
 /// Where a key stands among the records of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Located {
@@ -53,11 +46,23 @@ pub enum Located {
 }
 
 impl<'op, 'pool, D: Domain> Page<'op, 'pool, D> {
+    /// The base of the chain that `link` leads to, which is not [`Link::EMPTY`].
+    #[inline(always)]
+    pub fn of(context: Context<'op, 'pool, D>, link: Link) -> Result<Self, Damaged> {
+        let mut chain = Chain::new(link);
+        loop {
+            if let Some(off) = chain.link.base_off() {
+                return Self::new(context, off, link.is_inner());
+            }
+            chain.next(context)?;
+        }
+    }
+
     /// The base page at `off`.
     #[inline(always)]
     pub fn new(context: Context<'op, 'pool, D>, off: u64, is_inner: bool) -> Result<Self, Damaged> {
-        context.check_place(off, HEADER_BYTES)?;
-        let head = context.pool().words(off, HEADER_BYTES / 8);
+        let pool = context.pool();
+        let head = pool.words_within(off, HEADER_BYTES / 8).ok_or(Damaged { off })?;
         let word = |at| head.load(at, Ordering::Relaxed);
         let (info_word, sizes) = (word(INFO_WORD), word(SIZES_WORD));
         let info = PageInfo::decode(info_word);
@@ -72,19 +77,23 @@ impl<'op, 'pool, D: Domain> Page<'op, 'pool, D> {
             && records_end <= base_bytes
             && deltas_at(base_bytes) <= end
             && usize::from(key_bytes) <= SLICE_BYTES
-            && (!is_inner || info.records > 0 && (!info.is_words || value_bytes == 8));
+            && (!is_inner || info.records > 0 && (!info.is_words || value_bytes == 8))
+            && pool.words_within(off, end.div_ceil(8)).is_some();
         if !is_page {
             return Err(Damaged { off });
         }
-        context.check_place(off, end)?;
-        let words = context.pool().words(off, base_bytes.div_ceil(8));
+        let words = pool.words(off, base_bytes.div_ceil(8));
         Ok(Self { context, off, info, words, base_bytes, key_bytes, value_bytes })
     }
 
     /// Bytes of the base; none if they are not all its own.
     #[inline(always)]
     fn bytes(&self, at: u64, bytes: u64) -> &'op [u8] {
-        if at + bytes <= self.base_bytes { self.context.bytes(self.off + at, bytes) } else { &[] }
+        if at + bytes <= self.base_bytes {
+            published(self.context, self.off + at, bytes)
+        } else {
+            &[]
+        }
     }
 
     #[inline(always)]
@@ -184,7 +193,7 @@ impl<'op, 'pool, D: Domain> Page<'op, 'pool, D> {
         }
         if self.info.is_words {
             let at = SLICES_AT + index as u64 * 8;
-            return self.context.bytes(self.off + at, u64::from(self.key_bytes));
+            return published(self.context, self.off + at, u64::from(self.key_bytes));
         }
         let place = self.place(index);
         self.bytes(u64::from(place.at), u64::from(place.key_bytes))
@@ -196,7 +205,7 @@ impl<'op, 'pool, D: Domain> Page<'op, 'pool, D> {
         if self.info.is_words {
             let bytes = u64::from(self.value_bytes);
             let at = self.values_at() + index as u64 * bytes;
-            return Value::Inline(self.context.bytes(self.off + at, bytes));
+            return Value::Inline(published(self.context, self.off + at, bytes));
         }
         let place = self.place(index);
         let at = u64::from(place.at) + u64::from(place.key_bytes);
@@ -336,14 +345,19 @@ pub struct Entry<'op> {
 }
 
 impl<'op, 'pool, D: Domain> Delta<'op, 'pool, D> {
+    /// The delta that `link` leads to; `None` if that is a base.
+    #[inline(always)]
+    pub fn of(context: Context<'op, 'pool, D>, link: Link) -> Result<Option<Self>, Damaged> {
+        Chain::new(link).next(context)
+    }
+
     /// The delta at `off`.
     #[inline(always)]
     pub fn new(context: Context<'op, 'pool, D>, off: u64) -> Result<Self, Damaged> {
-        context.check_place(off, DELTA_ALIGN)?;
-        let Some(info) = DeltaInfo::decode(context.fixed(off)) else {
-            return Err(Damaged { off });
-        };
-        context.check_place(off, info.bytes())?;
+        let damaged = Damaged { off };
+        let info = DeltaInfo::decode(context.fixed(off)).ok_or(damaged)?;
+        let words = info.bytes().max(DELTA_ALIGN).div_ceil(8);
+        context.pool().words_within(off, words).ok_or(damaged)?;
         Ok(Self { context, off, info })
     }
 
@@ -364,7 +378,7 @@ impl<'op, 'pool, D: Domain> Delta<'op, 'pool, D> {
 
     #[inline(always)]
     pub fn key(&self) -> &'op [u8] {
-        self.context.bytes(self.off + self.info.key_at(), u64::from(self.info.key_bytes))
+        published(self.context, self.off + self.info.key_at(), u64::from(self.info.key_bytes))
     }
 
     /// Whether its key is that of `probe`.
@@ -384,7 +398,7 @@ impl<'op, 'pool, D: Domain> Delta<'op, 'pool, D> {
     #[inline(always)]
     pub fn value_bytes(&self) -> &'op [u8] {
         let at = self.off + self.info.value_at();
-        self.context.bytes(at, u64::from(self.info.value_bytes))
+        published(self.context, at, u64::from(self.info.value_bytes))
     }
 
     #[inline(always)]
@@ -452,26 +466,6 @@ impl Chain {
         }
         self.link = next;
         Ok(Some(delta))
-    }
-}
-
-impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
-    /// The base of the chain that `link` leads to, which is not [`Link::EMPTY`].
-    #[inline(always)]
-    pub fn base(self, link: Link) -> Result<Page<'op, 'pool, D>, Damaged> {
-        let mut chain = Chain::new(link);
-        loop {
-            if let Some(off) = chain.link.base_off() {
-                return Page::new(self, off, link.is_inner());
-            }
-            chain.next(self)?;
-        }
-    }
-
-    /// The delta that `link` leads to; `None` if that is a base.
-    #[inline(always)]
-    pub fn delta(self, link: Link) -> Result<Option<Delta<'op, 'pool, D>>, Damaged> {
-        Chain::new(link).next(self)
     }
 }
 

@@ -1,18 +1,19 @@
 //! Deltas as they are made: written and flushed before anyone can see them.
 //!
 //! A delta stands in the delta space of its base, if that has room, or is a block. Room is claimed
-//! by a swap of one word, which no crash need keep ([`Context::prepare`]).
+//! by a swap of one word, which no crash need keep ([`NewDelta::prepare`]).
 
 use std::sync::atomic::Ordering;
 
 use pando_index::Error;
 use pando_pmem::{Domain, mutant};
+use pando_tree::context::Context;
 
 use crate::build::Block;
-use crate::context::{Context, Damaged};
+use crate::context::Damaged;
 use crate::layout::{DELTA_ALIGN, DeltaInfo, Kind, Link, MAX_DELTAS_END};
 use crate::options::{Chaining, MAX_BLOCK_DELTAS};
-use crate::page::{Chain, Page};
+use crate::page::{Chain, Delta, Page};
 
 /// A delta to be made.
 #[derive(Clone, Copy, Debug)]
@@ -77,17 +78,17 @@ impl<D: Domain> Prepared<'_, '_, D> {
     }
 }
 
-impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
-    /// Makes a delta that is to be prepended to `next`, which is not [`Link::EMPTY`]; `None` if the
+impl NewDelta<'_> {
+    /// Makes the delta, to be prepended to `next`, which is not [`Link::EMPTY`]; `None` if the
     /// chain is as long as it may be, or there is no room for it.
     #[inline(always)]
-    pub fn prepare(
-        self,
+    pub fn prepare<'op, 'pool, D: Domain>(
+        &self,
+        context: Context<'op, 'pool, D>,
         next: Link,
-        delta: &NewDelta<'_>,
         chaining: Chaining,
     ) -> Result<Option<Prepared<'op, 'pool, D>>, Error> {
-        let before = self.delta(next)?.map_or(0, |delta| delta.info.deltas);
+        let before = Delta::of(context, next)?.map_or(0, |delta| delta.info.deltas);
         // Inner pages change seldom, and every search reads them.
         let max_deltas = match next.is_inner() {
             true => chaining.max_deltas.div_ceil(4),
@@ -97,33 +98,37 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
             return Ok(None);
         }
         if !chaining.is_beside {
-            let info = delta.info(before.saturating_add(1), true);
-            return self.prepare_block(next, delta, info).map(Some);
+            let info = self.info(before.saturating_add(1), true);
+            return self.prepare_block(context, next, info).map(Some);
         }
-        let info = delta.info(before.saturating_add(1), false);
-        let base = self.base(next)?;
+        let info = self.info(before.saturating_add(1), false);
+        let base = Page::of(context, next)?;
         if base.deltas_at() + info.room() > MAX_DELTAS_END {
-            return self.prepare_large(next, delta, before);
+            return self.prepare_large(context, next, before);
         }
-        let Some(off) = self.claim(&base, next, info.room())? else {
+        let Some(off) = claim(context, &base, next, info.room())? else {
             // A base without deltas, whose room others have taken and not used yet: if it were
             // consolidated for that, two threads could do so in turn for ever.
-            return if next.is_base() { self.prepare_large(next, delta, before) } else { Ok(None) };
+            return if next.is_base() {
+                self.prepare_large(context, next, before)
+            } else {
+                Ok(None)
+            };
         };
-        let pool = self.pool();
+        let pool = context.pool();
         // Relaxed: whoever publishes the delta does so by a later release.
         pool.word(off).store(info.encode(), Ordering::Relaxed);
         pool.word(off + 8).store(next.0, Ordering::Relaxed);
         if info.has_lsn {
-            pool.word(off + 16).store(delta.lsn, Ordering::Relaxed);
+            pool.word(off + 16).store(self.lsn, Ordering::Relaxed);
         }
         let key_off = off + info.key_at();
-        if delta.key.is_empty() {
+        if self.key.is_empty() {
             pool.word(key_off).store(0, Ordering::Relaxed);
         }
-        pool.store_bytes(key_off, delta.key);
+        pool.store_bytes(key_off, self.key);
         let value_off = off + info.value_at();
-        match delta.value {
+        match self.value {
             [only, [], [], []] => pool.store_bytes(value_off, only),
             pieces => pool.store_bytes(value_off, &pieces.concat()),
         }
@@ -136,35 +141,35 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
     /// Makes a delta for which no page like this has room beside it. A change of a record has
     /// better be consolidated; one of structure has a block.
     #[cold]
-    fn prepare_large(
-        self,
+    fn prepare_large<'op, 'pool, D: Domain>(
+        &self,
+        context: Context<'op, 'pool, D>,
         next: Link,
-        delta: &NewDelta<'_>,
         before: u8,
     ) -> Result<Option<Prepared<'op, 'pool, D>>, Error> {
-        let is_of_record = matches!(delta.kind, Kind::Insert | Kind::Modify | Kind::Delete);
+        let is_of_record = matches!(self.kind, Kind::Insert | Kind::Modify | Kind::Delete);
         if is_of_record || u32::from(before) >= MAX_BLOCK_DELTAS {
             return Ok(None);
         }
-        self.prepare_block(next, delta, delta.info(before + 1, true)).map(Some)
+        self.prepare_block(context, next, self.info(before + 1, true)).map(Some)
     }
 
-    fn prepare_block(
-        self,
+    fn prepare_block<'op, 'pool, D: Domain>(
+        &self,
+        context: Context<'op, 'pool, D>,
         next: Link,
-        delta: &NewDelta<'_>,
         info: DeltaInfo,
     ) -> Result<Prepared<'op, 'pool, D>, Error> {
-        let mut block = self.guard.reserve(info.bytes()).map_err(Error::storage)?;
+        let mut block = context.reserve(info.bytes())?;
         block.zero(0, info.bytes());
         block.write_u64(0, info.encode());
         block.write_u64(8, next.0);
         if info.has_lsn {
-            block.write_u64(16, delta.lsn);
+            block.write_u64(16, self.lsn);
         }
-        block.write(info.key_at(), delta.key);
+        block.write(info.key_at(), self.key);
         let mut at = info.value_at();
-        for piece in delta.value {
+        for piece in self.value {
             block.write(at, piece);
             at += piece.len() as u64;
         }
@@ -173,53 +178,57 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
         }
         Ok(Prepared::Block(Link::block(block.off(), next.is_inner()), block))
     }
+}
 
-    /// Takes `bytes` of the page's delta space, for the calling thread alone; where they begin.
-    ///
-    /// The claim is not durable: of another generation it is void, and the first free byte is that
-    /// behind the deltas of the chain, `link`, to which nobody has added anything in this one.
-    #[inline(always)]
-    fn claim(
-        self,
-        page: &Page<'op, 'pool, D>,
-        link: Link,
-        bytes: u64,
-    ) -> Result<Option<u64>, Damaged> {
-        let first = page.deltas_at();
-        let word = self.pool().word(page.off + first - 8);
-        let generation = self.pool().generation();
-        loop {
-            let found = word.load(Ordering::Acquire);
-            let at = if mutant!("bw-claim-of-another-life") || (found >> 32) as u32 == generation {
-                found & 0xFFFF_FFFF
-            } else {
-                self.first_unused(page, link)?
-            };
-            if at < first || !at.is_multiple_of(DELTA_ALIGN) {
-                return Err(Damaged { off: page.off });
-            }
-            if at + bytes > page.end() {
-                return Ok(None);
-            }
-            let claimed = u64::from(generation) << 32 | (at + bytes);
-            if word.compare_exchange(found, claimed).is_ok() {
-                return Ok(Some(page.off + at));
-            }
+/// Takes `bytes` of the page's delta space, for the calling thread alone; where they begin.
+///
+/// The claim is not durable: of another generation it is void, and the first free byte is that
+/// behind the deltas of the chain, `link`, to which nobody has added anything in this one.
+#[inline(always)]
+fn claim<D: Domain>(
+    context: Context<'_, '_, D>,
+    page: &Page<'_, '_, D>,
+    link: Link,
+    bytes: u64,
+) -> Result<Option<u64>, Damaged> {
+    let first = page.deltas_at();
+    let word = context.pool().word(page.off + first - 8);
+    let generation = context.pool().generation();
+    loop {
+        let found = word.load(Ordering::Acquire);
+        let at = if mutant!("bw-claim-of-another-life") || (found >> 32) as u32 == generation {
+            found & 0xFFFF_FFFF
+        } else {
+            first_unused(context, page, link)?
+        };
+        if at < first || !at.is_multiple_of(DELTA_ALIGN) {
+            return Err(Damaged { off: page.off });
+        }
+        if at + bytes > page.end() {
+            return Ok(None);
+        }
+        let claimed = u64::from(generation) << 32 | (at + bytes);
+        if word.compare_exchange(found, claimed).is_ok() {
+            return Ok(Some(page.off + at));
         }
     }
+}
 
-    #[cold]
-    fn first_unused(self, page: &Page<'op, 'pool, D>, link: Link) -> Result<u64, Damaged> {
-        let mut unused = page.deltas_at();
-        let mut chain = Chain::new(link);
-        while let Some(delta) = chain.next(self)? {
-            if !delta.info.is_own {
-                let end = delta.off.wrapping_sub(page.off).wrapping_add(delta.info.room());
-                unused = unused.max(end);
-            }
+#[cold]
+fn first_unused<D: Domain>(
+    context: Context<'_, '_, D>,
+    page: &Page<'_, '_, D>,
+    link: Link,
+) -> Result<u64, Damaged> {
+    let mut unused = page.deltas_at();
+    let mut chain = Chain::new(link);
+    while let Some(delta) = chain.next(context)? {
+        if !delta.info.is_own {
+            let end = delta.off.wrapping_sub(page.off).wrapping_add(delta.info.room());
+            unused = unused.max(end);
         }
-        Ok(unused)
     }
+    Ok(unused)
 }
 
 #[cfg(test)]
@@ -255,7 +264,8 @@ mod tests {
         let record = NewDelta::new(Kind::Delete, b"key");
         let split =
             NewDelta { value: [&[7; 8], &[], &[], &[]], ..NewDelta::new(Kind::Split, b"m") };
-        let prepare = |delta| context.prepare(link, delta, tree.chaining()).expect("room");
+        let prepare =
+            |delta| NewDelta::prepare(delta, context, link, tree.chaining()).expect("room");
         let mut beside = 0;
         while let Some(prepared) = prepare(&record) {
             assert!(matches!(prepared, Prepared::Beside(_)));
@@ -266,7 +276,8 @@ mod tests {
             panic!("no block for a delta of structure");
         };
         assert_eq!((block_link.off(), block_link.base_off()), (block.off(), None));
-        let delta = context.delta(block_link).expect("a sound delta").expect("a delta");
+        let delta =
+            Delta::of(context, block_link).expect("a delta that can be read").expect("a delta");
         assert_eq!((delta.info.kind, delta.next(), delta.key()), (Kind::Split, link, &b"m"[..]));
         assert!(delta.info.is_own && delta.info.deltas == 1);
         assert_eq!(delta.value_bytes(), [7; 8]);

@@ -24,10 +24,11 @@ use std::ops::Range;
 
 use pando_index::Error;
 use pando_pmem::{Domain, mutant};
+use pando_tree::context::Context;
 
-use crate::context::{At, Context, Damaged, Pid, Probe, Target, Value, damaged};
+use crate::context::{At, Damaged, Pid, Probe, Target, Value, damaged};
 use crate::layout::{Kind, Link, NO_POSITION};
-use crate::page::{Chain, Located};
+use crate::page::{Chain, Located, Page};
 use crate::style::Style;
 use crate::table::begun_off;
 use crate::tree::BwTree;
@@ -58,12 +59,16 @@ pub enum Found<'op> {
     Leaving,
 }
 
-impl<'op, D: Domain> Context<'op, '_, D> {
-    /// Where the target lies from the page that `link` leads to.
+impl Link {
+    /// Where the target lies from the page that the link leads to.
     #[inline(always)]
-    pub fn route(self, link: Link, target: Target<'_>) -> Result<Route, Damaged> {
-        let mut chain = Chain::new(link);
-        while let Some(delta) = chain.next(self)? {
+    pub fn route<D: Domain>(
+        self,
+        context: Context<'_, '_, D>,
+        target: Target<'_>,
+    ) -> Result<Route, Damaged> {
+        let mut chain = Chain::new(self);
+        while let Some(delta) = chain.next(context)? {
             match delta.info.kind {
                 // The range begins there.
                 Kind::IndexEntry if !target.reaches_head(delta.key_head()) => {}
@@ -88,7 +93,7 @@ impl<'op, D: Domain> Context<'op, '_, D> {
         if chain.link == Link::EMPTY {
             return Ok(Route::Here);
         }
-        let page = self.base(chain.link)?;
+        let page = Page::of(context, chain.link)?;
         let is_behind = match target {
             Target::Holding(probe) => page.is_before(probe),
             _ => page.high().is_some_and(|high| target.reaches(high)),
@@ -116,17 +121,17 @@ impl<'op, D: Domain> Context<'op, '_, D> {
 
     /// What the leaf says of the key.
     #[inline(always)]
-    pub fn find(
+    pub fn find<'op, D: Domain>(
         self,
-        link: Link,
+        context: Context<'op, '_, D>,
         probe: Probe<'_>,
         shortcuts: bool,
     ) -> Result<Found<'op>, Damaged> {
-        let mut chain = Chain::new(link);
+        let mut chain = Chain::new(self);
         // Where the key can stand in the base.
         let (mut from, mut to) = (0, usize::MAX);
         let mut is_known = true;
-        while let Some(delta) = chain.next(self)? {
+        while let Some(delta) = chain.next(context)? {
             let info = delta.info;
             match info.kind {
                 Kind::Insert | Kind::Modify | Kind::Delete => {
@@ -165,7 +170,7 @@ impl<'op, D: Domain> Context<'op, '_, D> {
         if chain.link == Link::EMPTY {
             return Ok(Found::Absent(NO_POSITION));
         }
-        let page = self.base(chain.link)?;
+        let page = Page::of(context, chain.link)?;
         if !mutant!("bw-high-key-ignored") && page.is_before(probe) {
             return Ok(Found::Right(page.right()));
         }
@@ -196,7 +201,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
             let mut at = self.root(context)?;
             let mut levels = 0;
             while at.link.is_inner() {
-                let next = match context.route(at.link, target)? {
+                let next = match at.link.route(context, target)? {
                     Route::Child(pid) => self.descend(context, at, pid, &mut levels)?,
                     Route::Right(pid) => self.step_right(context, at, pid)?,
                     Route::Leaving => self.help(context, at)?,
@@ -218,7 +223,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         'root: loop {
             let mut at = self.find_leaf(context, target)?;
             loop {
-                let next = match context.route(at.link, target)? {
+                let next = match at.link.route(context, target)? {
                     Route::Right(right) => self.step_right(context, at, right)?,
                     Route::Leaving => self.help(context, at)?,
                     Route::Here => return Ok(at),
@@ -256,11 +261,11 @@ impl<D: Domain, S: Style> BwTree<D, S> {
                 if !at.link.is_inner() {
                     return Ok(None);
                 }
-                let found = context.base(at.link)?.level();
+                let found = Page::of(context, at.link)?.level();
                 if found < level {
                     return Ok(None);
                 }
-                let next = match context.route(at.link, target)? {
+                let next = match at.link.route(context, target)? {
                     Route::Child(pid) if found == level => return Ok(Some((at, pid))),
                     Route::Child(pid) => self.descend(context, at, pid, &mut levels)?,
                     Route::Right(pid) => step(self, context, at, pid)?,
@@ -277,8 +282,8 @@ impl<D: Domain, S: Style> BwTree<D, S> {
     #[inline(always)]
     pub(crate) fn root(&self, context: Context<'_, '_, D>) -> Result<At, Damaged> {
         let pid = self.root_pid(context);
-        context.check_place(pid, 8)?;
-        let at = At { pid, link: context.link(pid) };
+        context.pool().words_within(pid, 1).ok_or(Damaged { off: pid })?;
+        let at = At::now(context, pid);
         if at.link.is_removed() || at.link == Link::EMPTY && !is_new(context, pid) {
             return Err(Damaged { off: pid });
         }
@@ -311,8 +316,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         from: At,
         pid: Pid,
     ) -> Result<Option<At>, Damaged> {
-        context.check_place(pid, 8)?;
-        let link = context.link(pid);
+        let link = Link::at(context, pid);
         if link.is_removed() || link == Link::EMPTY {
             return self.gone(context, from, pid);
         }
@@ -335,7 +339,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
     /// two words is damaged.
     #[cold]
     fn gone(&self, context: Context<'_, '_, D>, from: At, pid: Pid) -> Result<Option<At>, Damaged> {
-        if context.link(from.pid) == from.link { Err(Damaged { off: pid }) } else { Ok(None) }
+        if Link::at(context, from.pid) == from.link { Err(Damaged { off: pid }) } else { Ok(None) }
     }
 
     /// The right sibling of `at`, to which a search goes on that has found its target behind the
@@ -363,7 +367,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
             return Err(damaged(at));
         }
         let Some(next) = self.arrive(context, at, right)? else { return Ok(None) };
-        if context.base(next.link)?.low() <= context.base(at.link)?.low() {
+        if Page::of(context, next.link)?.low() <= Page::of(context, at.link)?.low() {
             return Err(damaged(at));
         }
         Ok(Some(next))
@@ -383,5 +387,5 @@ impl<D: Domain, S: Style> BwTree<D, S> {
 fn is_new<D: Domain>(context: Context<'_, '_, D>, pid: Pid) -> bool {
     // The root may have come since it was looked for; its word is written before or with the other
     // one.
-    context.read(begun_off(pid)) == 0 || context.link(pid) != Link::EMPTY
+    context.read(begun_off(pid)) == 0 || Link::at(context, pid) != Link::EMPTY
 }

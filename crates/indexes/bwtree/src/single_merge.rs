@@ -67,11 +67,13 @@
 
 use pando_index::Error;
 use pando_pmem::{Domain, mutant};
+use pando_tree::context::Context;
 
-use crate::context::{At, Context, Probe, Target, damaged};
+use crate::context::{At, Probe, Target, damaged};
 use crate::gather::Gathered;
 use crate::layout::{Kind, Link};
 use crate::merge::children;
+use crate::page::Delta;
 use crate::prepend::NewDelta;
 use crate::search::Route;
 use crate::single_swap::{SingleWord, exchange, free, given, swap};
@@ -146,7 +148,7 @@ pub(crate) fn complete_merge<D: Domain>(
         let bytes = content.0.to_le_bytes();
         let mut delta = NewDelta::new(Kind::NodeMerge, key);
         delta.value[0] = &bytes;
-        let Some(delta) = context.prepare(left.link, &delta, tree.chaining())? else {
+        let Some(delta) = delta.prepare(context, left.link, tree.chaining())? else {
             tree.consolidate(context, left, None, delta.room())?;
             continue;
         };
@@ -187,7 +189,7 @@ fn page_before<D: Domain>(
         let found = tree.find_inner_by(context, target, level + 1, Tree::pass_side_link)?;
         let Some((parent, pid)) = found else { return Ok(None) };
         let Some(mut at) = tree.arrive(context, parent, pid)? else { continue };
-        while let Route::Right(right) = context.route(at.link, target)? {
+        while let Route::Right(right) = at.link.route(context, target)? {
             let Some(next) = tree.pass_side_link(context, at, right)? else { continue 'parent };
             at = next;
         }
@@ -208,7 +210,7 @@ fn mark<D: Domain>(
         tree.consolidate(context, at, None, delta.room())?;
         return Ok(false);
     }
-    let Some(prepared) = context.prepare(at.link, &delta, tree.chaining())? else {
+    let Some(prepared) = delta.prepare(context, at.link, tree.chaining())? else {
         tree.consolidate(context, at, None, delta.room())?;
         return Ok(false);
     };
@@ -218,7 +220,7 @@ fn mark<D: Domain>(
 
 /// What the remove-node delta of a page was prepended to.
 fn content_of<D: Domain>(context: Context<'_, '_, D>, at: At) -> Result<Link, Error> {
-    match context.delta(at.link)? {
+    match Delta::of(context, at.link)? {
         Some(delta) if delta.info.kind == Kind::RemoveNode => Ok(delta.next()),
         _ => Err(damaged(at)),
     }
@@ -226,11 +228,11 @@ fn content_of<D: Domain>(context: Context<'_, '_, D>, at: At) -> Result<Link, Er
 
 /// Takes the page's PID out of use, when its content is another's.
 fn retire<D: Domain>(context: Context<'_, '_, D>, at: At) {
-    let own = match context.delta(at.link) {
+    let own = match Delta::of(context, at.link) {
         Ok(Some(delta)) if delta.info.is_own => delta.off,
         _ => 0,
     };
-    let removed = context.removed();
+    let removed = Link::removed_now(context);
     if swap(context, at.pid, at.link.0, removed) {
         free(context, std::iter::once(own));
         stamp(context, at.pid, removed);
@@ -261,13 +263,13 @@ pub(crate) fn collapse<D: Domain>(
 ) -> Result<bool, Error> {
     let page = Gathered::new(context, child.link)?;
     // Looked at behind the child's word: it leads to this child alone, now.
-    if context.link(root.pid) != root.link || page.high.is_some() {
+    if Link::at(context, root.pid) != root.link || page.high.is_some() {
         return Ok(false);
     }
     if !mark(tree, context, child, &page)? {
         return Ok(false);
     }
-    let child = At { link: context.link(child.pid), ..child };
+    let child = At::now(context, child.pid);
     if !child.link.is_removed() {
         complete_removal(tree, context, child)?;
     }

@@ -2,15 +2,34 @@
 //! blocks that it gives away and takes out.
 
 use pando_pmem::Domain;
+use pando_tree::context::Context;
+use pando_tree::maps::IndexKind;
 
 use crate::build::Block;
-use crate::context::{At, Context, Pid};
+use crate::context::{At, Pid};
 use crate::layout::Link;
+use crate::options::Options;
 use crate::prepend::Prepared;
+use crate::tree::BwTree;
 
 /// Pages change by single-word CAS, one after the other.
 #[derive(Clone, Copy, Debug)]
 pub enum SingleWord {}
+
+/// Bw-trees whose pages change by single-word CAS: for measuring, in a pool that is not to survive.
+#[derive(Clone, Copy, Debug)]
+pub enum CasBwTrees {}
+
+impl IndexKind for CasBwTrees {
+    // From 0xFFFF_0000 on are examples and experiments.
+    const NUMBER: u64 = 0xFFFF_0003;
+    const NAME: &'static str = "bwtree-cas";
+    const DESCRIPTION: &'static str =
+        "for measuring: the Bw-tree by single-word CAS, which no crash may interrupt";
+
+    type Options = Options;
+    type Index<D: Domain> = BwTree<D, SingleWord>;
+}
 
 /// Gives the block to a word that is about to name it.
 pub(crate) fn activate<D: Domain>(context: Context<'_, '_, D>, block: Block<'_, '_, D>) -> u64 {

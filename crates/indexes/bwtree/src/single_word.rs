@@ -34,9 +34,10 @@ use std::sync::atomic::Ordering;
 
 use pando_index::Error;
 use pando_pmem::{Domain, mutant};
+use pando_tree::context::Context;
 
 use crate::build::Block;
-use crate::context::{At, Context, Pid, Probe, Target};
+use crate::context::{At, Pid, Probe, Target};
 use crate::gather::Gathered;
 use crate::layout::{Kind, Link};
 use crate::merge::children;
@@ -211,7 +212,7 @@ fn complete<D: Domain>(
     pid: Pid,
 ) -> Result<(), Error> {
     loop {
-        let link = context.link(pid);
+        let link = Link::at(context, pid);
         if link.is_removed() || link == Link::EMPTY {
             return Ok(());
         }
@@ -232,7 +233,7 @@ fn complete<D: Domain>(
         if left.is_leaving {
             return single_merge::complete_removal(tree, context, At { pid, link });
         }
-        if context.link(pid) != link {
+        if Link::at(context, pid) != link {
             continue;
         }
         let next = children.iter().map(|&(low, _)| low).find(|&low| low > separator);
@@ -241,7 +242,7 @@ fn complete<D: Domain>(
         let mut entry = NewDelta::new(Kind::IndexEntry, separator);
         entry.value = [&right, end.unwrap_or_default(), &[], &[]];
         entry.is_endless = end.is_none();
-        let Some(entry_made) = context.prepare(parent.link, &entry, tree.chaining())? else {
+        let Some(entry_made) = entry.prepare(context, parent.link, tree.chaining())? else {
             tree.make_room(context, parent, entry.room())?;
             continue;
         };

@@ -9,9 +9,10 @@
 
 use pando_index::Error;
 use pando_pmem::Domain;
+use pando_tree::context::Context;
 
 use crate::build::{Cut, NewPage, base_bytes, cut};
-use crate::context::{At, Context, Pid, Probe, Target, Value};
+use crate::context::{At, Pid, Probe, Target, Value};
 use crate::gather::{Gathered, Item};
 use crate::layout::{Kind, Link};
 use crate::prepend::NewDelta;
@@ -28,7 +29,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
     /// Splits the page, if it is too large; and then its ancestors, if they are.
     pub(crate) fn split(&self, context: Context<'_, '_, D>, pid: Pid) -> Result<(), Error> {
         for _ in 0..ATTEMPTS {
-            let left = At { pid, link: context.link(pid) };
+            let left = At::now(context, pid);
             if left.link.is_removed() || left.link == Link::EMPTY {
                 return Ok(());
             }
@@ -70,7 +71,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
                 match self.find_inner(context, target, gathered.level + 1)? {
                     Some((parent, child)) if child == left.pid => Some(parent),
                     Some((_, pid)) => {
-                        let before = At { pid, link: context.link(pid) };
+                        let before = At::now(context, pid);
                         S::passed_side_link(self, context, before)?;
                         return Ok(false);
                     }
@@ -84,7 +85,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
                 entry.value[0] = &right_pid;
                 entry.value[1] = gathered.high.unwrap_or_default();
                 entry.is_endless = gathered.high.is_none();
-                match context.prepare(parent.link, &entry, self.chaining())? {
+                match entry.prepare(context, parent.link, self.chaining())? {
                     Some(entry) => Above::Parent(parent, entry),
                     None => {
                         self.make_room(context, parent, entry.room())?;
@@ -111,7 +112,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
                 Above::Root(own, page.build(context)?)
             }
         };
-        let Some(split) = context.prepare(left.link, &delta, self.chaining())? else {
+        let Some(split) = delta.prepare(context, left.link, self.chaining())? else {
             drop(above);
             self.consolidate(context, left, None, delta.room())?;
             return Ok(false);

@@ -17,9 +17,10 @@ use std::fmt::Debug;
 
 use pando_index::Error;
 use pando_pmem::Domain;
+use pando_tree::context::Context;
 
 use crate::build::Block;
-use crate::context::{At, Context};
+use crate::context::At;
 use crate::gather::Gathered;
 use crate::prepend::Prepared;
 use crate::table::FreePid;

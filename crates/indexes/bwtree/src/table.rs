@@ -31,10 +31,11 @@
 use std::sync::atomic::Ordering;
 
 use pando_index::Error;
-use pando_pmem::{Domain, Guard, Reservation, mutant};
+use pando_pmem::{Domain, Reservation, mutant};
 use pando_pmwcas::Policy;
+use pando_tree::context::Context;
 
-use crate::context::{Context, Damaged, Pid};
+use crate::context::{Damaged, Pid};
 use crate::layout::{
     ANCHOR_BYTES, BEGUN_AT, FRESH_AT, Link, NEXT_SEGMENT_AT, OFF_MASK, OWNER_AT, ROOT_AT,
     SEGMENT_BYTES, SEGMENTS_AT, SWEEP_AT, WORDS_AT,
@@ -83,9 +84,9 @@ impl Place {
 
 /// The anchor of an empty tree.
 pub(crate) fn first_anchor<'op, 'pool, D: Domain>(
-    guard: &'op Guard<'pool, D>,
+    context: Context<'op, 'pool, D>,
 ) -> pando_pmem::Result<Reservation<'op, 'pool, D>> {
-    let mut block = guard.reserve(ANCHOR_BYTES)?;
+    let mut block = context.guard.reserve(ANCHOR_BYTES)?;
     block.zero(0, ANCHOR_BYTES);
     block.flush(0, ANCHOR_BYTES);
     Ok(block)
@@ -119,7 +120,10 @@ fn is_listed<D: Domain>(context: Context<'_, '_, D>, segment: u64, anchor: u64) 
     // No more than the pool has room for: a damaged list may go in circles.
     for _ in 0..context.pool().size_bytes() / SEGMENT_BYTES {
         let found = context.read(at);
-        if found == segment || context.check_place(found, SEGMENT_BYTES).is_err() || found == 0 {
+        if found == segment
+            || context.pool().words_within(found, SEGMENT_BYTES / 8).is_none()
+            || found == 0
+        {
             return found == segment;
         }
         at = found + NEXT_SEGMENT_AT;
@@ -235,17 +239,19 @@ impl<D: Domain, S> BwTree<D, S> {
         let anchor = self.anchor(context);
         let newest = context.read(anchor + SEGMENTS_AT);
         self.check_newest(context, newest)?;
-        let mut block = context.guard.reserve(SEGMENT_BYTES).map_err(Error::storage)?;
+        let mut block = context.reserve(SEGMENT_BYTES)?;
         block.zero(0, SEGMENT_BYTES);
         block.write_u64(NEXT_SEGMENT_AT, newest);
         block.write_u64(OWNER_AT, anchor);
         block.flush(0, SEGMENT_BYTES);
-        let mut operation = context.pmwcas.allocate(context.guard).map_err(Error::storage)?;
-        let entry = operation
-            .reserve_entry(anchor + SEGMENTS_AT, newest, Policy::FreeNewOnFailure)
-            .map_err(Error::storage)?;
-        let segment = operation.activate(entry, block);
-        if operation.execute() {
+        let segment = block.off();
+        let is_done = context.publish(|operation| {
+            let (word, policy) = (anchor + SEGMENTS_AT, Policy::FreeNewOnFailure);
+            let entry = operation.reserve_entry(word, newest, policy)?;
+            operation.activate(entry, block);
+            Ok(true)
+        })?;
+        if is_done {
             let cursor = context.pool().word(anchor + FRESH_AT);
             let place = Place { segment, index: FIRST_INDEX };
             // If another thread's is there by now, the sweep finds this one's words.
@@ -289,7 +295,7 @@ pub(crate) fn words_of(segment: u64, anchor: u64) -> impl Iterator<Item = Pid> {
 /// The PID of the word there, if it is free.
 fn free_at<D: Domain>(context: Context<'_, '_, D>, place: Place) -> Option<FreePid> {
     let pid = place.segment + place.index * 8;
-    let link = context.link(pid);
+    let link = Link::at(context, pid);
     if link == Link::EMPTY {
         return Some(FreePid { pid, word: 0 });
     }

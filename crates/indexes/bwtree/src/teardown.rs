@@ -3,27 +3,19 @@
 //! anchor. The tree is not looked at: each page has one mapping word. (How units are freed, and
 //! what a crash leaves, says `pando_tree::maps`.)
 
-use std::sync::atomic::AtomicU64;
-
-use pando_pmem::{Domain, Guard};
-use pando_pmwcas::Pmwcas;
+use pando_pmem::Domain;
+use pando_tree::context::Context;
 use pando_tree::maps::Unit;
 
 use crate::audit::check_chain;
 use crate::build::each_record;
-use crate::context::{Context, Pid};
+use crate::context::Pid;
 use crate::gather::Gathered;
 use crate::layout::{ANCHOR_BYTES, Link, NEXT_SEGMENT_AT, ROOT_AT, SEGMENTS_AT};
 use crate::table::{check_segment, words_of};
 
 /// The next unit of the tree whose entry word is at `root_off`.
-pub(crate) fn next_unit<D: Domain>(
-    pmwcas: &Pmwcas<D>,
-    guard: &Guard<'_, D>,
-    root_off: u64,
-) -> Unit {
-    let known_end = AtomicU64::new(0);
-    let context = Context { pmwcas, guard, known_end: &known_end };
+pub(crate) fn next_unit<D: Domain>(context: Context<'_, '_, D>, root_off: u64) -> Unit {
     let anchor = context.read(root_off);
     if context.pool().active_block(anchor).is_none_or(|bytes| bytes < ANCHOR_BYTES) {
         return Unit::passed_over(root_off, anchor);
@@ -37,7 +29,7 @@ pub(crate) fn next_unit<D: Domain>(
     // The root's word is none of those that are given to pages.
     let root = (newest == 0).then_some(anchor + ROOT_AT);
     for pid in words_of(segment, anchor).chain(root) {
-        let link = context.link(pid);
+        let link = Link::at(context, pid);
         if link != Link::EMPTY && !link.is_removed() {
             return page(context, pid, link);
         }

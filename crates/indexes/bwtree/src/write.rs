@@ -29,12 +29,15 @@
 
 use pando_index::{Change, Error, Intent, Upserted};
 use pando_pmem::{Domain, mutant};
+use pando_tree::context::Context;
 use pando_tree::room::{Refusal, Tries, nothing_to_give, with_room};
+use pando_tree::value_block;
 
 use crate::build::{NewPage, base_bytes};
-use crate::context::{At, Context, Pid, Probe, Target, Value, damaged};
+use crate::context::{At, Pid, Probe, Target, Value, damaged};
 use crate::gather::Gathered;
 use crate::layout::{HEADER_BYTES, Kind, LIMITS, Link};
+use crate::page::{Delta, Page};
 use crate::prepend::NewDelta;
 use crate::races::Race;
 use crate::search::Found;
@@ -180,7 +183,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
     #[inline(always)]
     fn write<W: Write>(&self, key: &[u8], write: &mut W, lsn: u64) -> Result<Done, Error> {
         let probe = Probe::new(key);
-        with_room(self.catalog(), W::TRIES, nothing_to_give, || {
+        with_room(&self.catalog, W::TRIES, nothing_to_give, || {
             loop {
                 let guard = self.pin()?;
                 // What this leaves is kept for removes, here (`consolidate_with`) and in other
@@ -205,7 +208,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
     ) -> Result<Option<Done>, Error> {
         let mut at = self.find_leaf(context, Target::Holding(probe))?;
         let (found, position) = loop {
-            let next = match context.find(at.link, probe, self.options().shortcuts)? {
+            let next = match at.link.find(context, probe, self.options.shortcuts)? {
                 Found::Value(value, position) => break (Some(value), position),
                 Found::Absent(position) => break (None, position),
                 Found::Right(right) => self.step_right(context, at, right)?,
@@ -214,7 +217,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
             let Some(next) = next else { return Ok(None) };
             at = next;
         };
-        let there = found.map(|value| context.value(value)).transpose()?;
+        let there = found.map(|value| value.bytes(context)).transpose()?;
         let decision = write.decide(there)?;
         let done = Done { was_there: found.is_some(), is_changed: decision != Decision::Keep };
         if !done.is_changed {
@@ -230,14 +233,15 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         let freed = found.filter(|_| !mutant!("bw-old-value-leaked"));
         let mut values = Values { new: None, old: freed.map_or(0, |value| value.block_off()) };
         if let Some(Value::Block(off)) = found
-            && context.check_value_block(off).is_err()
+            && value_block::check(context, off).is_err()
         {
             // It may be another operation's doing: then the record has changed.
-            return if context.link(at.pid) == at.link { Err(damaged(at)) } else { Ok(None) };
+            return if Link::at(context, at.pid) == at.link { Err(damaged(at)) } else { Ok(None) };
         }
         let mut value = Value::Inline(bytes);
-        if bytes.len() > self.options().inline_bytes as usize {
-            value = Value::Block(values.new.insert(context.value_block(bytes)?).off());
+        if bytes.len() > self.options.inline_bytes as usize {
+            let block = value_block::reserve(context, bytes).map_err(Error::storage)?;
+            value = Value::Block(values.new.insert(block).off());
         }
         let pointer = value.block_off().to_le_bytes();
         let mut delta = NewDelta { position, lsn, ..NewDelta::new(kind, probe.bytes) };
@@ -247,7 +251,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         }
         let prepared = match at.link {
             Link::EMPTY => None,
-            link => match context.prepare(link, &delta, self.chaining()) {
+            link => match delta.prepare(context, link, self.chaining()) {
                 // Its block takes room until the page is consolidated; a base gives back more than
                 // it takes.
                 Err(error) if removes && error.is_full() => None,
@@ -276,10 +280,13 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         if at.link == Link::EMPTY {
             return;
         }
-        let (Ok(delta), Ok(base)) = (context.delta(at.link), context.base(at.link)) else { return };
+        let (Ok(delta), Ok(base)) = (Delta::of(context, at.link), Page::of(context, at.link))
+        else {
+            return;
+        };
         let deltas = 1 + delta.map_or(0, |delta| usize::from(delta.info.deltas));
         // So each consolidation halves the page: there are few of them.
-        let merge_bytes = u64::from(self.options().merge_bytes);
+        let merge_bytes = u64::from(self.options.merge_bytes);
         let is_small = base.body_bytes() < 2 * merge_bytes || deltas >= base.records();
         let may_be_small = deltas * 2 >= base.records() && is_small && merge_bytes > 0;
         if may_be_small {
@@ -290,7 +297,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
     /// Whether a leaf of that many bytes is to be merged: one that is small, or without records
     /// (`merge.rs`).
     fn is_due(&self, bytes: u64) -> bool {
-        let merge_bytes = u64::from(self.options().merge_bytes);
+        let merge_bytes = u64::from(self.options.merge_bytes);
         merge_bytes > 0 && bytes < merge_bytes.max(HEADER_BYTES + 1)
     }
 
@@ -301,12 +308,12 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         pid: Pid,
         key: &[u8],
     ) -> Result<(), Error> {
-        let at = At { pid, link: context.link(pid) };
+        let at = At::now(context, pid);
         if at.link.is_removed() || at.link.is_inner() {
             return Ok(());
         }
         let bytes = match at.link.is_base() {
-            true => Some(context.base(at.link)?.body_bytes()),
+            true => Some(Page::of(context, at.link)?.body_bytes()),
             false => self.consolidate(context, at, None, 0)?,
         };
         // If something has come between, the merge looks for itself.
@@ -381,7 +388,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
             gathered.lsn = gathered.lsn.max(taken.lsn);
             values = taken.values;
         }
-        let items = gathered.items(!self.options().runs);
+        let items = gathered.items(!self.options.runs);
         let page = NewPage {
             level: gathered.level,
             low: gathered.low,
@@ -400,7 +407,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
 
     /// Bytes of the delta space of a new page that is to have `room` at least.
     pub(crate) fn room(&self, room: u64) -> u64 {
-        match self.options().delta_bytes {
+        match self.options.delta_bytes {
             0 => 0,
             bytes => u64::from(bytes).max(room),
         }

@@ -8,13 +8,14 @@ use std::collections::HashSet;
 
 use pando_index::Error;
 use pando_pmem::{Block, Domain};
+use pando_tree::context::Context;
 use pando_tree::maps::{Audit, ProblemClass};
 
 use crate::build::Extent;
 use crate::layout::Link;
 use crate::leaf::Leaf;
 use crate::meta::Meta;
-use crate::node::{Context, Inner};
+use crate::node::{Inner, Node};
 use crate::tree::{BzTree, MAX_HEIGHT};
 
 /// What a walk has found, and where it has been.
@@ -32,7 +33,7 @@ impl<D: Domain> BzTree<D> {
         let guard = self.pin()?;
         let context = self.context(&guard);
         let mut walked = Walk { found: Audit::default(), walked: HashSet::new(), visit };
-        let root = context.link(self.root_off());
+        let root = Link::at(context, self.root_off);
         walk(context, &mut walked, root, 1, None, None, &mut None);
         Ok(walked.found)
     }
@@ -62,7 +63,7 @@ fn walk<'op, D: Domain>(
         return;
     }
     audit.blocks.push(Block { off, bytes });
-    let node = context.node(link);
+    let node = Node::at(context, link);
     if node.header.node_bytes != bytes {
         let found = node.header.node_bytes;
         audit.problem(
@@ -185,19 +186,7 @@ fn walk_leaf<D: Domain>(
             audit.problem(ProblemClass::Separator, off, "a key lies outside the leaf's range");
         }
         if record.meta.is_pointer() {
-            let block = context.read(record.off);
-            match context.pool().active_block(block) {
-                // Eight bytes say how long the value is.
-                Some(bytes) if context.fixed(block) > bytes - 8 => {
-                    audit.problem(ProblemClass::Structure, off, "a value is longer than its block");
-                }
-                Some(bytes) => {
-                    audit.blocks.push(Block { off: block, bytes });
-                    audit.stat.value_blocks += 1;
-                    audit.stat.value_block_bytes += bytes;
-                }
-                None => audit.problem(ProblemClass::Block, off, "a value's block is not allocated"),
-            }
+            audit.value_block(context, off, context.read(record.off));
         }
     }
     audit.stat.records += live.len() as u64;

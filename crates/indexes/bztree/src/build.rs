@@ -2,13 +2,14 @@
 //! reserved block that nobody sees, and flushed before anything names it (paper 4.3, 6.2).
 
 use pando_pmem::{Domain, Exclusive, Reservation, block_bytes};
+use pando_tree::context::Context;
 
 use crate::candidate::LiveRecord;
 use crate::layout::{
     HEADER_BYTES, Header, Hint, Kind, Link, SHAPE_AT, SLICED_BYTES, STATUS_AT, Shape, dead_bytes,
 };
 use crate::meta::MAX_LEAF_BYTES;
-use crate::node::{Context, Inner};
+use crate::node::{Inner, published};
 use crate::slices::{prefix_bytes_of, slice_of};
 
 /// What records take in a leaf of their own.
@@ -183,27 +184,16 @@ fn copy_records<D: Domain>(
         if record.meta.is_pointer() {
             // The word that names a value's block may be under a PMwCAS; the key is not.
             storage.write_u64(at, context.read(record.off));
-            storage.write(at + 8, context.bytes(record.off + 8, bytes - 8));
+            storage.write(at + 8, published(context, record.off + 8, bytes - 8));
         } else if bytes == 16 {
             // The commonest record by far: two words, not a loop.
-            storage.write(at, context.bytes(record.off, 16).as_array::<16>().unwrap_or(&[0; 16]));
+            storage
+                .write(at, published(context, record.off, 16).as_array::<16>().unwrap_or(&[0; 16]));
         } else {
-            storage.write(at, context.bytes(record.off, bytes));
+            storage.write(at, published(context, record.off, bytes));
         }
         at += bytes as usize;
     }
-}
-
-/// Writes `value` into a block of its own and flushes it.
-pub(crate) fn value<'op, 'pool, D: Domain>(
-    context: Context<'op, 'pool, D>,
-    value: &[u8],
-) -> pando_pmem::Result<Reservation<'op, 'pool, D>> {
-    let mut block = context.guard.reserve(value.len() as u64 + 8)?;
-    block.write_u64(0, value.len() as u64);
-    block.write(8, value);
-    block.flush(0, value.len() as u64 + 8);
-    Ok(block)
 }
 
 /// The content of an inner node: children, and the separators between them.

@@ -3,10 +3,11 @@
 use std::cmp::Ordering as Compare;
 
 use pando_pmem::Domain;
+use pando_tree::context::Context;
 
 use crate::leaf::Leaf;
 use crate::meta::Meta;
-use crate::node::{Context, Probe};
+use crate::node::{Probe, published};
 use crate::slices::{search_numbers, search_range, slice_of};
 
 /// A settled record of a leaf, with what decides most comparisons of its key.
@@ -151,7 +152,7 @@ impl Leaf {
         let shape = self.node.shape;
         let std::ops::Range { start, end } = range;
         if shape.is_uniform() && candidate.meta.key_bytes() == 8 {
-            let words = context.words(&self.node);
+            let words = self.node.words(context);
             let (first, stride) = (shape.sorted_at / 8, shape.stride() / 8);
             let (at, count) = (first + start * stride, end - start);
             let found = search_numbers(words, at, stride, count, candidate.slice, false, |_| {});
@@ -202,6 +203,10 @@ pub(crate) struct LiveRecord {
 impl LiveRecord {
     /// The record's key.
     pub fn key<'op, D: Domain>(&self, context: Context<'op, '_, D>) -> &'op [u8] {
-        context.bytes(self.off + (self.meta.key_at() - self.meta.offset()), self.meta.key_bytes())
+        published(
+            context,
+            self.off + (self.meta.key_at() - self.meta.offset()),
+            self.meta.key_bytes(),
+        )
     }
 }

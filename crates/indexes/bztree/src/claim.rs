@@ -31,11 +31,11 @@
 
 use pando_pmem::{Domain, mutant};
 use pando_tree::checked::Steps;
+use pando_tree::context::Context;
 
 use crate::closing::{Closing, swap};
 use crate::leaf::Leaf;
 use crate::meta::{Kind, Meta};
-use crate::node::Context;
 
 impl Leaf {
     /// Claims the empty slot `slot`, not durably; false if somebody else has.

@@ -2,9 +2,9 @@
 
 use pando_pmem::Domain;
 use pando_pmwcas::Descriptor;
+use pando_tree::context::Context;
 
 use crate::meta::{Gate, Kind, Meta};
-use crate::node::Context;
 
 /// The word that closed a leaf.
 #[derive(Clone, Copy, Debug)]

@@ -11,15 +11,16 @@ use std::cmp::Ordering as Compare;
 use std::ops::{Bound, Deref, DerefMut, Range};
 
 use pando_index::{Error, Order};
-use pando_pmem::{Domain, Guard, Pool, mutant};
+use pando_pmem::{Domain, Guard, mutant};
 use pando_tree::batch::Batch;
 use pando_tree::checked::undamaged;
+use pando_tree::context::Context;
 use pando_tree::cursor::{Fill, Scan};
 
 use crate::candidate::Candidate;
 use crate::leaf::Leaf;
 use crate::meta::Meta;
-use crate::node::{Context, Probe, Side, compare_keys};
+use crate::node::{Probe, Side, compare_keys, published};
 use crate::tree::BzTree;
 
 /// Records of the first batch: short scans copy little. Later batches double up to whole leaves.
@@ -96,18 +97,9 @@ enum Stop {
 }
 
 impl<D: Domain> Fill for BzTree<D> {
-    type Domain = D;
     type Batch = ThreadsBuffers;
 
     const FIRST_BATCH: usize = FIRST_BATCH;
-
-    fn pool(&self) -> &Pool<D> {
-        self.catalog().pool()
-    }
-
-    fn root_off(&self) -> u64 {
-        self.root_off()
-    }
 
     fn fill(
         &self,
@@ -256,7 +248,7 @@ impl<D: Domain> Copier<'_, '_, '_, D> {
         if is_plain && !self.is_out_of_range(leaf.sorted_meta(context, last)) {
             // The records stand side by side, and so they may in the batch.
             let off = leaf.node.off + shape.sorted_at + run.start * stride;
-            let records = context.bytes(off, count * stride);
+            let records = published(context, off, count * stride);
             let value_bytes = shape.record_bytes as usize - 8;
             self.buffers.batch.push_run(records, 8, value_bytes, order);
             return self.stop_if_full();
@@ -295,7 +287,7 @@ impl<D: Domain> Copier<'_, '_, '_, D> {
             self.buffers.batch.push(leaf.key(context, meta), value);
         } else {
             // Key and value stand side by side.
-            let record = context.bytes(leaf.node.off + meta.offset(), meta.record_bytes());
+            let record = published(context, leaf.node.off + meta.offset(), meta.record_bytes());
             self.buffers.batch.push_joined(record, meta.key_bytes() as usize);
         }
         self.stop_if_full()

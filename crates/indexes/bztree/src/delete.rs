@@ -29,6 +29,7 @@
 use pando_index::{Error, Upserted};
 use pando_pmem::{Domain, mutant};
 use pando_tree::checked::Steps;
+use pando_tree::context::Context;
 use pando_tree::room::Tries;
 
 use crate::build::{USUAL_BYTES, Wanted};
@@ -36,7 +37,7 @@ use crate::claim::abort;
 use crate::layout::LIMITS;
 use crate::leaf::Leaf;
 use crate::meta::Meta;
-use crate::node::{Context, Probe};
+use crate::node::Probe;
 use crate::smo::Tidied;
 use crate::tree::BzTree;
 use crate::write::{Attempt, Claim, more_rooms};
@@ -70,7 +71,7 @@ impl<D: Domain> BzTree<D> {
                 let leaf = self.find_leaf(context, probe);
                 match self.delete_in_leaf(context, leaf, probe, &mut demand) {
                     Ok(Attempt::Done(_)) => {
-                        self.sweep().stir();
+                        self.sweep.stir();
                         return Ok(Some(self.merge_underfull(context, probe, &leaf)));
                     }
                     Ok(Attempt::Again) => steps.take(&guard, leaf.node.off)?,

@@ -1,18 +1,17 @@
 //! The tree as an index of a pool: the contract, what pools ask of it, its kind.
 
-use std::sync::Arc;
-
 use pando_index::{Change, Error, Intent, Limits, RangeIndex, Upserted};
-use pando_pmem::{Domain, Guard, Reservation};
-use pando_pmwcas::Pmwcas;
+use pando_pmem::{Domain, Reservation};
 use pando_tree::checked::{Steps, damaged, undamaged};
-use pando_tree::maps::{Audit, Catalog, IndexKind, Tree, Unit};
+use pando_tree::context::Context;
+use pando_tree::handle::Handle;
+use pando_tree::maps::{Audit, IndexKind, Tree, Unit};
 use pando_tree::read_and_scan;
 
 use crate::build::{self, Room, Wanted};
 use crate::layout::LIMITS;
 use crate::leaf::Superseded;
-use crate::node::{Context, Probe, Side};
+use crate::node::{Probe, Side};
 use crate::options::Options;
 use crate::teardown::next_unit;
 use crate::tree::BzTree;
@@ -77,19 +76,18 @@ impl<D: Domain> Tree for BzTree<D> {
     type Domain = D;
     type Options = Options;
 
-    fn first_block<'guard, 'pool>(
-        pmwcas: &'guard Pmwcas<D>,
-        guard: &'guard Guard<'pool, D>,
+    fn first_block<'op, 'pool>(
+        context: Context<'op, 'pool, D>,
         options: Options,
-    ) -> pando_pmem::Result<Reservation<'guard, 'pool, D>> {
+    ) -> pando_pmem::Result<Reservation<'op, 'pool, D>> {
         let free_bytes = u64::from(options.fitted().free_bytes);
         let room = Room { free_bytes, wanted: Wanted::NONE };
-        let leaf = build::leaf(Context { pmwcas, guard, pool: guard.pool() }, &[], room)?;
+        let leaf = build::leaf(context, &[], room)?;
         Ok(leaf.block)
     }
 
-    fn open(catalog: Arc<Catalog<D>>, root_off: u64, options: Options) -> Self {
-        Self::new(catalog, root_off, options)
+    fn open(handle: Handle<D, Options>) -> Self {
+        Self::new(handle)
     }
 
     /// Writes nothing that is shared, and allocates nothing.
@@ -107,7 +105,7 @@ impl<D: Domain> Tree for BzTree<D> {
                 undamaged(&guard)?;
                 return Ok(found.ok().flatten().map(visit));
             };
-            steps.take(&guard, self.root_off())?;
+            steps.take(&guard, self.root_off)?;
         }
     }
 
@@ -115,8 +113,8 @@ impl<D: Domain> Tree for BzTree<D> {
         self.walk_tree(visit)
     }
 
-    fn next_unit(pmwcas: &Pmwcas<D>, guard: &Guard<'_, D>, root_off: u64, _: Options) -> Unit {
-        next_unit(Context { pmwcas, guard, pool: guard.pool() }, root_off)
+    fn next_unit(context: Context<'_, '_, D>, root_off: u64, _: Options) -> Unit {
+        next_unit(context, root_off)
     }
 }
 

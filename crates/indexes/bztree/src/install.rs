@@ -8,10 +8,11 @@
 use pando_index::Error;
 use pando_pmem::{Domain, mutant};
 use pando_pmwcas::{Descriptor, Policy};
+use pando_tree::context::Context;
 
 use crate::build::{InnerContent, NewNode};
 use crate::layout::{InnerStatus, Link};
-use crate::node::{Context, Inner};
+use crate::node::Inner;
 use crate::tree::{BzTree, Path, Step};
 
 /// Where a node hangs: the word that names it, and the status that must not have changed.
@@ -86,7 +87,7 @@ impl<D: Domain> BzTree<D> {
         link: Link,
     ) -> Result<Option<Parent<'op>>, Gone> {
         let Some(above) = level.checked_sub(1) else {
-            return if context.link(self.root_off()) == link { Ok(None) } else { Err(Gone) };
+            return if Link::at(context, self.root_off) == link { Ok(None) } else { Err(Gone) };
         };
         let step = path.at(above).ok_or(Gone)?;
         let parent = Self::read_parent(context, step);
@@ -103,7 +104,7 @@ impl<D: Domain> BzTree<D> {
         link: Link,
     ) -> Option<Anchor> {
         let Some(above) = level.checked_sub(1) else {
-            return (context.link(self.root_off()) == link).then_some(Anchor::Root);
+            return (Link::at(context, self.root_off) == link).then_some(Anchor::Root);
         };
         let Step { inner, child } = path.at(above)?;
         let status = inner.status(context);
@@ -120,7 +121,7 @@ impl<D: Domain> BzTree<D> {
         old: Link,
     ) -> pando_pmwcas::Result<pando_pmwcas::Entry> {
         match anchor {
-            Anchor::Root => operation.reserve_entry(self.root_off(), old.0, Policy::FreeOne),
+            Anchor::Root => operation.reserve_entry(self.root_off, old.0, Policy::FreeOne),
             Anchor::Child { inner, child, status } => {
                 let status_off = inner.node.status_off();
                 let raised = if mutant!("lost-child-version") { status } else { status.next() };

@@ -26,7 +26,6 @@
 //! ```text
 //! inline   key, value, padding to 8
 //! pointer  offset of the value's block (a word), key, padding to 8
-//! value's block: length (a word), bytes
 //! ```
 //!
 //! A leaf's sorted records stand at its end, in order, and never change. If their keys have 8

@@ -27,11 +27,12 @@ use std::sync::atomic::Ordering;
 
 use pando_pmem::{Domain, mutant};
 use pando_pmwcas::{CONTROL_BITS, DIRTY};
+use pando_tree::context::Context;
 
 use crate::closing::Closing;
 use crate::layout::{DEAD_BITS, HEADER_BYTES, SLICED_BYTES, dead_bytes};
 use crate::meta::{Gate, Kind, Meta};
-use crate::node::{Context, Node, Probe, value_of_block};
+use crate::node::{Node, Probe, published, value_of_block};
 use crate::slices::{Sliced, goes_right, search_numbers, search_range};
 
 /// A leaf.
@@ -224,7 +225,7 @@ impl Leaf {
     /// The key of a settled record.
     #[inline(always)]
     pub fn key<'op, D: Domain>(&self, context: Context<'op, '_, D>, meta: Meta) -> &'op [u8] {
-        context.bytes(self.node.off + meta.key_at(), meta.key_bytes())
+        published(context, self.node.off + meta.key_at(), meta.key_bytes())
     }
 
     /// Asks ahead for the records of slots that came first.
@@ -252,7 +253,7 @@ impl Leaf {
     /// The key of a settled record that has eight bytes, as a number.
     #[inline(always)]
     pub fn key_number<D: Domain>(&self, context: Context<'_, '_, D>, meta: Meta) -> u64 {
-        let words = context.words(&self.node);
+        let words = self.node.words(context);
         // Relaxed: as in `search_numbers`.
         words.load(meta.key_at() / 8, Ordering::Relaxed).swap_bytes()
     }
@@ -278,7 +279,7 @@ impl Leaf {
             context.guard.note_damage(self.node.off);
             return Some(&[]);
         };
-        Some(context.bytes(at, value_bytes))
+        Some(published(context, at, value_bytes))
     }
 
     #[cold]
@@ -316,7 +317,7 @@ impl Leaf {
             return self.sliced_position(context, 0..self.sorted(), probe.bytes);
         }
         if let Some(number) = probe.number {
-            let words = context.words(&self.node);
+            let words = self.node.words(context);
             let (first, stride) = (shape.sorted_at / 8, shape.stride() / 8);
             return search_numbers(words, first, stride, self.sorted(), number, false, |_| {});
         }
@@ -349,7 +350,7 @@ impl Leaf {
         end: u64,
         mut visit: impl FnMut(u64, Meta, bool),
     ) -> u64 {
-        let words = context.words(&self.node);
+        let words = self.node.words(context);
         let first = self.slots_at() / 8;
         for slot in 0..end {
             // Acquire: the record was written before the slot was settled.

@@ -8,11 +8,12 @@
 use pando_index::Error;
 use pando_pmem::Domain;
 use pando_tree::checked::undamaged;
+use pando_tree::context::Context;
 use pando_tree::maps::Tree;
 
 use crate::layout::{LIMITS, Link};
 use crate::leaf::{Leaf, Superseded};
-use crate::node::{Context, Inner, Node, Probe, Side};
+use crate::node::{Inner, Node, Probe, Side};
 use crate::tree::{BzTree, MAX_HEIGHT};
 
 /// Descents that take turns. More would ask for more lines at a time than a core waits for.
@@ -61,7 +62,7 @@ impl<D: Domain> BzTree<D> {
 
     /// The leaves for `probes`, in order; behind them, whatever.
     fn find_leaves(&self, context: Context<'_, '_, D>, probes: &[Probe<'_>]) -> [Node; GROUP] {
-        let mut nodes = [context.node(context.link(self.root_off())); GROUP];
+        let mut nodes = [self.root(context); GROUP];
         let mut child_offs = [0; GROUP];
         let mut children = [Link(0); GROUP];
         // All leaves are equally deep below one root.
@@ -74,16 +75,16 @@ impl<D: Domain> BzTree<D> {
                 *off = inner.child_off(inner.search(context, probe, Side::Holding));
             }
             for ((child, &off), _) in children.iter_mut().zip(&child_offs).zip(probes) {
-                *child = context.link(off);
-                context.prefetch(*child);
+                *child = Link::at(context, off);
+                child.prefetch(context);
             }
             for ((node, &child), _) in nodes.iter_mut().zip(&children).zip(probes) {
-                *node = context.node(child);
+                *node = Node::at(context, child);
             }
         }
         // Else the tree is damaged.
         for node in nodes.iter_mut().take(probes.len()).filter(|node| !node.is_leaf()) {
-            *node = context.too_deep(*node);
+            *node = node.too_deep(context);
         }
         nodes
     }

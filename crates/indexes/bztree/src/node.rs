@@ -7,70 +7,41 @@
 use std::cmp::Ordering as Compare;
 use std::sync::atomic::Ordering;
 
-use pando_pmem::{Domain, Guard, Pool, Words};
-use pando_pmwcas::Pmwcas;
+use pando_pmem::{Domain, Words};
+use pando_tree::context::Context;
+use pando_tree::value_block;
 
 use crate::layout::{HEADER_BYTES, Header, Hint, InnerStatus, Kind, Link, STATUS_AT, Shape};
 use crate::meta::key_hash;
 use crate::slices::{Sliced, goes_right, search_numbers, search_range};
 
-/// What an operation reads and writes with.
-#[derive(Debug)]
-pub(crate) struct Context<'op, 'pool, D: Domain> {
-    pub pmwcas: &'op Pmwcas<D>,
-    pub guard: &'op Guard<'pool, D>,
-    /// The guard's. By value, since it is asked for at each step.
-    pub pool: &'pool Pool<D>,
+/// Bytes of a published record, key or value.
+#[inline(always)]
+pub(crate) fn published<'op, D: Domain>(
+    context: Context<'op, '_, D>,
+    off: u64,
+    bytes: u64,
+) -> &'op [u8] {
+    // SAFETY: records, keys and value blocks are written before they are published and never
+    // after, and the guard keeps what was reachable since it was taken from being reused. The
+    // offset came from a published node.
+    unsafe { context.pool().bytes(off, bytes) }
 }
 
-impl<D: Domain> Clone for Context<'_, '_, D> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<D: Domain> Copy for Context<'_, '_, D> {}
-
-impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
-    #[inline(always)]
-    pub fn pool(self) -> &'op Pool<D> {
-        self.pool
-    }
-
-    #[inline(always)]
-    pub fn read(self, off: u64) -> u64 {
-        self.pmwcas.read(self.guard, off)
-    }
-
-    /// A word that never changes while it can be reached.
-    #[inline(always)]
-    pub fn fixed(self, off: u64) -> u64 {
-        // Relaxed: the node was published by the word that led here, which was read with acquire.
-        self.pool().word(off).load(Ordering::Relaxed)
-    }
-
-    /// Bytes of a published record, key or value.
-    #[inline(always)]
-    pub fn bytes(self, off: u64, bytes: u64) -> &'op [u8] {
-        // SAFETY: records, keys and value blocks are written before they are published and never
-        // after, and the guard keeps what was reachable since it was taken from being reused. The
-        // offset came from a published node.
-        unsafe { self.pool().bytes(off, bytes) }
-    }
-
+impl Link {
     /// The link in the word at `off`.
     #[inline(always)]
-    pub fn link(self, off: u64) -> Link {
-        Link(self.read(off))
+    pub fn at<D: Domain>(context: Context<'_, '_, D>, off: u64) -> Self {
+        Self(context.read(off))
     }
 
     /// Asks for the lines of a node ahead, all at once: the first, those of a leaf's slots, and
     /// those where the search of the sorted records, or of the separators, turns first.
     #[inline(always)]
-    pub fn prefetch(self, link: Link) {
-        let (pool, off) = (self.pool(), link.off());
+    pub fn prefetch<D: Domain>(self, context: Context<'_, '_, D>) {
+        let (pool, off) = (context.pool(), self.off());
         pool.prefetch(off);
-        let (start, eighth) = match link.hint() {
+        let (start, eighth) = match self.hint() {
             Hint::None => {
                 pool.prefetch(off + 64);
                 return;
@@ -88,42 +59,6 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
             pool.prefetch(start + eighth * turn);
         }
     }
-
-    /// The node that `link` names.
-    #[inline(always)]
-    pub fn node(self, link: Link) -> Node {
-        let off = link.off();
-        let Some(words) = self.pool.words_within(off, HEADER_BYTES / 8) else {
-            return self.no_node(link);
-        };
-        // Relaxed: the node was published by the word that led here, which was read with acquire.
-        let header = Header::decode(words.at(0, Ordering::Relaxed));
-        // A node that is reachable was written by this library; anything else is a damaged pool.
-        let Some(header) = header else { return self.no_node(link) };
-        Node { off, link, header, shape: Shape::decode(words.at(2, Ordering::Relaxed)) }
-    }
-
-    /// An empty leaf for where damage has led.
-    #[inline(always)]
-    fn no_node(self, link: Link) -> Node {
-        self.guard.note_damage(link.off());
-        let header =
-            Header { kind: Kind::Leaf, prefix_bytes: 0, count: 0, node_bytes: HEADER_BYTES };
-        let shape = Shape { slots: 0, sorted_at: HEADER_BYTES, record_bytes: 0 };
-        Node { off: link.off(), link, header, shape }
-    }
-
-    /// The same for an inner node so deep that the way to it leads in a circle.
-    #[cold]
-    pub fn too_deep(self, node: Node) -> Node {
-        self.no_node(node.link)
-    }
-
-    /// All words of a node.
-    #[inline(always)]
-    pub fn words(self, node: &Node) -> Words<'op, D> {
-        self.pool().words(node.off, node.header.node_bytes / 8)
-    }
 }
 
 /// A node's fixed part.
@@ -136,6 +71,42 @@ pub(crate) struct Node {
 }
 
 impl Node {
+    /// The node that `link` names.
+    #[inline(always)]
+    pub fn at<D: Domain>(context: Context<'_, '_, D>, link: Link) -> Self {
+        let off = link.off();
+        let Some(words) = context.pool().words_within(off, HEADER_BYTES / 8) else {
+            return Self::nothing(context, link);
+        };
+        // Relaxed: the node was published by the word that led here, which was read with acquire.
+        let header = Header::decode(words.at(0, Ordering::Relaxed));
+        // A reachable node was written by this library. Anything else is damage.
+        let Some(header) = header else { return Self::nothing(context, link) };
+        Self { off, link, header, shape: Shape::decode(words.at(2, Ordering::Relaxed)) }
+    }
+
+    /// An empty leaf in the place of a damaged node.
+    #[inline(always)]
+    fn nothing<D: Domain>(context: Context<'_, '_, D>, link: Link) -> Self {
+        context.guard.note_damage(link.off());
+        let header =
+            Header { kind: Kind::Leaf, prefix_bytes: 0, count: 0, node_bytes: HEADER_BYTES };
+        let shape = Shape { slots: 0, sorted_at: HEADER_BYTES, record_bytes: 0 };
+        Self { off: link.off(), link, header, shape }
+    }
+
+    /// The same for an inner node so deep that the way to it leads in a circle.
+    #[cold]
+    pub fn too_deep<D: Domain>(&self, context: Context<'_, '_, D>) -> Self {
+        Self::nothing(context, self.link)
+    }
+
+    /// All words of the node.
+    #[inline(always)]
+    pub fn words<'op, D: Domain>(&self, context: Context<'op, '_, D>) -> Words<'op, D> {
+        context.pool().words(self.off, self.header.node_bytes / 8)
+    }
+
     #[inline(always)]
     pub fn is_leaf(&self) -> bool {
         self.header.kind == Kind::Leaf
@@ -154,9 +125,9 @@ impl Node {
         key_at: u64,
     ) -> Sliced<'op, D> {
         Sliced {
-            words: context.words(self),
+            words: self.words(context),
             first: slices_at / 8,
-            prefix: context.bytes(self.off + key_at, self.header.prefix_bytes as u64),
+            prefix: published(context, self.off + key_at, self.header.prefix_bytes as u64),
         }
     }
 }
@@ -194,7 +165,7 @@ pub(crate) fn value_of_block<'op, D: Domain>(
     block: u64,
 ) -> &'op [u8] {
     let bytes = context.fixed(block);
-    context.bytes(block + 8, bytes)
+    published(context, block + value_block::HEADER_BYTES, bytes)
 }
 
 /// An inner node with the status that an operation works from.
@@ -229,7 +200,7 @@ impl Inner {
 
     #[inline(always)]
     pub fn child<D: Domain>(&self, context: Context<'_, '_, D>, index: u64) -> Link {
-        context.link(self.child_off(index))
+        Link::at(context, self.child_off(index))
     }
 
     /// Separator `index`: the lowest key that child `index + 1` may hold.
@@ -237,10 +208,10 @@ impl Inner {
     pub fn separator<'op, D: Domain>(&self, context: Context<'op, '_, D>, index: u64) -> &'op [u8] {
         let shape = self.node.shape;
         if shape.is_uniform() {
-            return context.bytes(self.node.off + shape.sorted_at + index * 8, 8);
+            return published(context, self.node.off + shape.sorted_at + index * 8, 8);
         }
         let (at, bytes) = self.separator_place(context, index);
-        context.bytes(self.node.off + at, bytes)
+        published(context, self.node.off + at, bytes)
     }
 
     /// Where in a node with key places separator `index` stands, and its length.
@@ -304,7 +275,7 @@ impl Inner {
             );
         }
         if let Some(number) = probe.number {
-            let (words, first) = (context.words(&self.node), shape.sorted_at / 8);
+            let (words, first) = (self.node.words(context), shape.sorted_at / 8);
             return search_numbers(words, first, 1, separators, number, above, prefetch);
         }
         search_range(0..separators, |at| {

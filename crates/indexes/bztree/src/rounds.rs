@@ -15,16 +15,16 @@ pub(crate) struct Sweep {
     pub(crate) passed: AtomicU64,
 }
 
-impl Sweep {
-    pub(crate) fn new() -> Self {
-        Self {
-            at: AtomicU64::new(0),
-            owes: AtomicBool::new(true),
-            was_full: AtomicBool::new(false),
-            passed: AtomicU64::new(0),
-        }
+impl Default for Sweep {
+    fn default() -> Self {
+        // It cannot know whether a leaf waits.
+        let owes = AtomicBool::new(true);
+        let [at, passed] = [AtomicU64::new(0), AtomicU64::new(0)];
+        Self { at, owes, was_full: AtomicBool::new(false), passed }
     }
+}
 
+impl Sweep {
     /// Whether the handle has found the pool full.
     pub(crate) fn was_full(&self) -> bool {
         // Relaxed: see `owe`.

@@ -4,11 +4,12 @@
 //! A get does without: what it reads is bounded access by access ([`pando_tree::checked`]).
 
 use pando_pmem::Domain;
+use pando_tree::context::Context;
 
 use crate::layout::{HEADER_BYTES, MAX_KEY_BYTES, SLICED_BYTES};
 use crate::leaf::Leaf;
 use crate::meta::{Kind, MAX_LEAF_BYTES, Meta};
-use crate::node::{Context, Inner, Node};
+use crate::node::{Inner, Node};
 
 impl Inner {
     /// Whether the children, and the separators, lie in the node.

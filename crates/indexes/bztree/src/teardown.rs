@@ -3,23 +3,24 @@
 //! before the second. (How units are freed, and what a crash leaves, says `pando_tree::maps`.)
 
 use pando_pmem::Domain;
+use pando_tree::context::Context;
 use pando_tree::maps::Unit;
 
-use crate::layout::HEADER_BYTES;
+use crate::layout::{HEADER_BYTES, Link};
 use crate::leaf::Leaf;
-use crate::node::{Context, Inner};
+use crate::node::{Inner, Node};
 use crate::tree::MAX_HEIGHT;
 
 /// The next unit of the tree whose entry word is at `root_off`.
 pub(crate) fn next_unit<D: Domain>(context: Context<'_, '_, D>, root_off: u64) -> Unit {
     let mut word = root_off;
     for _ in 0..=MAX_HEIGHT {
-        let link = context.link(word);
+        let link = Link::at(context, word);
         let (off, bytes) = (link.off(), context.pool().active_block(link.off()));
         let Some(bytes) = bytes.filter(|&bytes| bytes >= HEADER_BYTES) else {
             return Unit::passed_over(word, link.0);
         };
-        let node = context.node(link);
+        let node = Node::at(context, link);
         if node.header.node_bytes != bytes {
             return Unit::passed_over(word, link.0);
         }

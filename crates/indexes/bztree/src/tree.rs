@@ -11,15 +11,18 @@
 //!   replaced, which is not before the descent began. A reader may use it; a writer finds it closed
 //!   and starts again.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use pando_index::Error;
-use pando_pmem::{Domain, Guard};
-use pando_tree::maps::Catalog;
+use pando_pmem::Domain;
+use pando_tree::context::Context;
+use pando_tree::handle::Handle;
 use pando_tree::room::{self, Tries};
 
+use crate::layout::Link;
 use crate::leaf::Leaf;
-use crate::node::{Context, Inner, Node, Probe, Side};
+use crate::node::{Inner, Node, Probe, Side};
 use crate::options::Options;
 use crate::rounds::Sweep;
 
@@ -28,17 +31,18 @@ pub(crate) const MAX_HEIGHT: usize = 48;
 
 /// A BzTree in a pool. All that counts of its state is in the pool; any number of handles may be
 /// open.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct BzTree<D: Domain> {
-    catalog: Arc<Catalog<D>>,
-    root_off: u64,
-    options: Options,
-    sweep: Arc<Sweep>,
+    handle: Handle<D, Options>,
+    pub(crate) sweep: Arc<Sweep>,
 }
 
-impl<D: Domain> Clone for BzTree<D> {
-    fn clone(&self) -> Self {
-        Self { catalog: self.catalog.clone(), sweep: self.sweep.clone(), ..*self }
+impl<D: Domain> Deref for BzTree<D> {
+    type Target = Handle<D, Options>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Handle<D, Options> {
+        &self.handle
     }
 }
 
@@ -76,33 +80,10 @@ pub(crate) struct Fence<'op> {
 }
 
 impl<D: Domain> BzTree<D> {
-    /// Opens the tree whose entry word is at `root_off`.
-    pub(crate) fn new(catalog: Arc<Catalog<D>>, root_off: u64, options: Options) -> Self {
-        let options = options.fitted();
-        Self { catalog, root_off, options, sweep: Arc::new(Sweep::new()) }
-    }
-
-    /// The options with which the tree was created.
-    pub fn options(&self) -> &Options {
-        &self.options
-    }
-
-    /// The maps of the tree's pool.
-    pub fn catalog(&self) -> &Arc<Catalog<D>> {
-        &self.catalog
-    }
-
-    pub(crate) fn sweep(&self) -> &Sweep {
-        &self.sweep
-    }
-
-    pub(crate) fn root_off(&self) -> u64 {
-        self.root_off
-    }
-
-    #[inline(always)]
-    pub(crate) fn pin(&self) -> Result<Guard<'_, D>, Error> {
-        self.catalog.pool().pin().map_err(Error::storage)
+    /// Opens the tree.
+    pub(crate) fn new(handle: Handle<D, Options>) -> Self {
+        let options = handle.options.fitted();
+        Self { handle: Handle { options, ..handle }, sweep: Arc::default() }
     }
 
     /// Runs `attempt` as [`with_room`](room::with_room) does.
@@ -115,18 +96,16 @@ impl<D: Domain> BzTree<D> {
         room::with_room(&self.catalog, tries, || self.give_back(), attempt)
     }
 
+    /// The root.
     #[inline(always)]
-    pub(crate) fn context<'op, 'pool>(
-        &'op self,
-        guard: &'op Guard<'pool, D>,
-    ) -> Context<'op, 'pool, D> {
-        Context { pmwcas: &self.catalog, guard, pool: guard.pool() }
+    pub(crate) fn root(&self, context: Context<'_, '_, D>) -> Node {
+        Node::at(context, Link::at(context, self.root_off))
     }
 
     /// The leaf for `probe`, without the way to it.
     #[inline(always)]
     pub(crate) fn find_leaf(&self, context: Context<'_, '_, D>, probe: Probe<'_>) -> Leaf {
-        let mut node = context.node(context.link(self.root_off));
+        let mut node = self.root(context);
         for _ in 0..MAX_HEIGHT {
             if node.is_leaf() {
                 return Leaf::new(node);
@@ -134,10 +113,10 @@ impl<D: Domain> BzTree<D> {
             let inner = Inner { node };
             let index = inner.search(context, probe, Side::Holding);
             let child = inner.child(context, index);
-            context.prefetch(child);
-            node = context.node(child);
+            child.prefetch(context);
+            node = Node::at(context, child);
         }
-        Leaf::new(context.too_deep(node))
+        Leaf::new(node.too_deep(context))
     }
 
     /// The way to the leaf for `probe`.
@@ -145,17 +124,17 @@ impl<D: Domain> BzTree<D> {
     pub(crate) fn find_path(&self, context: Context<'_, '_, D>, probe: Probe<'_>) -> Path {
         let mut steps = [None; MAX_HEIGHT];
         let mut height = 0;
-        let mut node = context.node(context.link(self.root_off));
+        let mut node = self.root(context);
         while !node.is_leaf() && height < MAX_HEIGHT {
             let inner = Inner { node };
             let child = inner.search(context, probe, Side::Holding);
             steps[height] = Some(Step { inner, child });
             height += 1;
             let link = inner.child(context, child);
-            context.prefetch(link);
-            node = context.node(link);
+            link.prefetch(context);
+            node = Node::at(context, link);
         }
-        let leaf = if node.is_leaf() { node } else { context.too_deep(node) };
+        let leaf = if node.is_leaf() { node } else { node.too_deep(context) };
         Path { steps, height, leaf }
     }
 
@@ -167,7 +146,7 @@ impl<D: Domain> BzTree<D> {
         side: Side,
     ) -> (Leaf, Fence<'op>) {
         let mut fence = Fence::default();
-        let mut node = context.node(context.link(self.root_off));
+        let mut node = self.root(context);
         for _ in 0..MAX_HEIGHT {
             if node.is_leaf() {
                 return (Leaf::new(node), fence);
@@ -185,9 +164,9 @@ impl<D: Domain> BzTree<D> {
                 fence.high = Some(inner.separator(context, index));
             }
             let link = inner.child(context, index);
-            context.prefetch(link);
-            node = context.node(link);
+            link.prefetch(context);
+            node = Node::at(context, link);
         }
-        (Leaf::new(context.too_deep(node)), fence)
+        (Leaf::new(node.too_deep(context)), fence)
     }
 }

@@ -60,14 +60,16 @@ use pando_index::{Error, Intent, Upserted};
 use pando_pmem::{Domain, Reservation, mutant};
 use pando_pmwcas::{Descriptor, MAX_WORDS, Policy};
 use pando_tree::checked::Steps;
+use pando_tree::context::Context;
 use pando_tree::room::Tries;
+use pando_tree::value_block;
 
-use crate::build::{self, Wanted};
+use crate::build::Wanted;
 use crate::claim::abort;
 use crate::layout::{LIMITS, padded};
 use crate::leaf::{Leaf, Look, Settled};
 use crate::meta::Meta;
-use crate::node::{Context, Probe, value_of_block};
+use crate::node::{Probe, value_of_block};
 use crate::options::ValueMode;
 use crate::tree::BzTree;
 
@@ -153,7 +155,7 @@ impl<D: Domain> BzTree<D> {
     }
 
     pub(crate) fn wants_block(&self, key: &[u8], value: &[u8]) -> bool {
-        let options = self.options();
+        let options = &self.options;
         options.value_mode == ValueMode::Pointer
             || value.len() > options.inline_bytes as usize
             || key.len() + value.len() > 0xFFFF
@@ -248,7 +250,7 @@ impl<D: Domain> BzTree<D> {
             if pointer {
                 // Before the claim: what a full pool refuses is to leave no slot behind.
                 let _left = self.leave_for_merges(context);
-                let block = Some(build::value(context, value).map_err(Error::storage)?);
+                let block = Some(value_block::reserve(context, value).map_err(Error::storage)?);
                 if !leaf.claim(context, claim.slot, claim.reserved) {
                     continue;
                 }
@@ -386,7 +388,7 @@ impl<D: Domain> BzTree<D> {
                 if settled.is_pointer() {
                     let block = match block.take() {
                         Some(block) => block,
-                        None => build::value(context, value)?,
+                        None => value_block::reserve(context, value)?,
                     };
                     Self::give_value(&leaf, settled, block, &mut operation)?;
                 }
@@ -518,7 +520,7 @@ impl<D: Domain> BzTree<D> {
             return Err(Error::ValueMismatch);
         }
         let left = self.leave_for_merges(context);
-        let block = build::value(context, value).map_err(Error::storage)?;
+        let block = value_block::reserve(context, value).map_err(Error::storage)?;
         drop(left);
         let mut operation = context.pmwcas.allocate(context.guard).map_err(Error::storage)?;
         let prepared = (|| {

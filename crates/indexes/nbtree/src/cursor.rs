@@ -30,7 +30,7 @@ use std::sync::atomic::Ordering;
 
 use arrayvec::ArrayVec;
 use pando_index::{Error, Order};
-use pando_pmem::{Domain, Guard, Pool, mutant};
+use pando_pmem::{Domain, Guard, mutant};
 use pando_tree::batch::{Batch, FULL_BYTES, ThreadsBatch};
 use pando_tree::cursor::{Fill, Scan};
 
@@ -53,19 +53,10 @@ struct Taken {
 type AllTaken = ArrayVec<Taken, MAX_SLOTS>;
 
 impl<D: Domain> Fill for NbTree<D> {
-    type Domain = D;
     type Batch = ThreadsBatch;
 
     /// A leaf is sorted as a whole.
     const FIRST_BATCH: usize = usize::MAX;
-
-    fn pool(&self) -> &Pool<D> {
-        self.catalog.pool()
-    }
-
-    fn root_off(&self) -> u64 {
-        self.root_off
-    }
 
     fn fill(
         &self,

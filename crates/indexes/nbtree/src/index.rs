@@ -1,12 +1,11 @@
 //! The tree as an index of a pool: the contract, what pools ask of it, its kind.
 
-use std::sync::Arc;
-
 use pando_index::{Error, Intent, Limits, RangeIndex, Upserted};
 use pando_pmem::{Domain, Guard, Reservation};
-use pando_pmwcas::Pmwcas;
 use pando_tree::checked::undamaged;
-use pando_tree::maps::{Audit, Catalog, IndexKind, Tree, Unit};
+use pando_tree::context::Context;
+use pando_tree::handle::Handle;
+use pando_tree::maps::{Audit, IndexKind, Tree, Unit};
 use pando_tree::read_and_scan;
 
 use crate::audit;
@@ -73,13 +72,12 @@ impl<D: Domain> Tree for NbTree<D> {
     type Domain = D;
     type Options = Options;
 
-    fn first_block<'guard, 'pool>(
-        _: &'guard Pmwcas<D>,
-        guard: &'guard Guard<'pool, D>,
+    fn first_block<'op, 'pool>(
+        context: Context<'op, 'pool, D>,
         options: Options,
-    ) -> pando_pmem::Result<Reservation<'guard, 'pool, D>> {
+    ) -> pando_pmem::Result<Reservation<'op, 'pool, D>> {
         let slots = options.leaf_slots as usize;
-        let mut block = guard.reserve(block_bytes(slots))?;
+        let mut block = context.guard.reserve(block_bytes(slots))?;
         block.write(0, &Image::new(slots, 0).bytes());
         block.flush(0, block_bytes(slots));
         Ok(block)
@@ -87,8 +85,8 @@ impl<D: Domain> Tree for NbTree<D> {
 
     /// Rebuilds what is in process memory, unless another handle has it: in time that grows with
     /// the records, unlike other indexes (paper 3.2).
-    fn open(catalog: Arc<Catalog<D>>, root_off: u64, options: Options) -> Self {
-        Self::new(catalog, root_off, options)
+    fn open(handle: Handle<D, Options>) -> Self {
+        Self::new(handle)
     }
 
     /// Writes nothing that is shared and allocates nothing, but where it helps: it completes an
@@ -113,13 +111,8 @@ impl<D: Domain> Tree for NbTree<D> {
         audit::walk(self, visit)
     }
 
-    fn next_unit(
-        pmwcas: &Pmwcas<D>,
-        guard: &Guard<'_, D>,
-        root_off: u64,
-        options: Options,
-    ) -> Unit {
-        next_unit(pmwcas, guard, root_off, options.leaf_slots as usize)
+    fn next_unit(context: Context<'_, '_, D>, root_off: u64, options: Options) -> Unit {
+        next_unit(context, root_off, options.leaf_slots as usize)
     }
 }
 

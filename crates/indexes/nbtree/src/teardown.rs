@@ -4,8 +4,8 @@
 
 use std::sync::atomic::Ordering;
 
-use pando_pmem::{Domain, Guard};
-use pando_pmwcas::Pmwcas;
+use pando_pmem::Domain;
+use pando_tree::context::Context;
 use pando_tree::maps::Unit;
 
 use crate::layout::{
@@ -14,20 +14,19 @@ use crate::layout::{
 
 /// The next unit of the tree of leaves with so many slots whose entry word is at `root_off`.
 pub(crate) fn next_unit<D: Domain>(
-    pmwcas: &Pmwcas<D>,
-    guard: &Guard<'_, D>,
+    context: Context<'_, '_, D>,
     root_off: u64,
     slots: usize,
 ) -> Unit {
-    let pool = pmwcas.pool();
-    let leaf = pmwcas.read(guard, root_off);
+    let pool = context.pool();
+    let leaf = context.read(root_off);
     let is_leaf = pool.active_block(leaf).is_some_and(|bytes| bytes >= block_bytes(slots))
         // Relaxed: it was published by the word that led here.
         && pool.word(leaf + MARK_AT).load(Ordering::Relaxed) == mark(slots);
     if !is_leaf {
         return Unit::passed_over(root_off, leaf);
     }
-    let next = pmwcas.read(guard, leaf + NEXT_AT);
+    let next = context.read(leaf + NEXT_AT);
     let next = if next & REPLACED != 0 || next == leaf { 0 } else { next };
     let record = |slot| {
         // Acquire: with the swap that put it there.

@@ -31,13 +31,14 @@
 //! accepts without eADR.
 
 use std::cmp::Ordering as Compare;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use pando_index::Error;
 use pando_pmem::{Domain, Guard, mutant};
 use pando_tree::checked::damaged;
-use pando_tree::maps::Catalog;
+use pando_tree::handle::Handle;
 
 use crate::layers::Layers;
 use crate::layout::{
@@ -53,22 +54,18 @@ use crate::volatile::leaf::slots;
 use crate::volatile::node::{Kind, LeafRef};
 
 /// An NBTree in a pool. Any number of handles may be open in the process that has opened the pool.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct NbTree<D: Domain> {
-    pub(crate) catalog: Arc<Catalog<D>>,
-    pub(crate) root_off: u64,
-    pub(crate) options: Options,
+    handle: Handle<D, Options>,
     pub(crate) layers: Arc<Layers>,
 }
 
-impl<D: Domain> Clone for NbTree<D> {
-    fn clone(&self) -> Self {
-        Self {
-            catalog: Arc::clone(&self.catalog),
-            root_off: self.root_off,
-            options: self.options,
-            layers: Arc::clone(&self.layers),
-        }
+impl<D: Domain> Deref for NbTree<D> {
+    type Target = Handle<D, Options>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Handle<D, Options> {
+        &self.handle
     }
 }
 
@@ -80,22 +77,12 @@ pub(crate) struct Found {
 }
 
 impl<D: Domain> NbTree<D> {
-    /// Opens the tree whose entry word is at `root_off`: rebuilds what is in process memory, unless
-    /// another handle has it.
-    pub(crate) fn new(catalog: Arc<Catalog<D>>, root_off: u64, options: Options) -> Self {
-        let layers =
-            catalog.shared_state(root_off, || recovery::build(&catalog, root_off, &options));
-        Self { catalog, root_off, options, layers }
-    }
-
-    /// The options with which the tree was created.
-    pub fn options(&self) -> &Options {
-        &self.options
-    }
-
-    /// The maps of the tree's pool.
-    pub fn catalog(&self) -> &Arc<Catalog<D>> {
-        &self.catalog
+    /// Opens the tree: rebuilds what is in process memory, unless another handle has it.
+    pub(crate) fn new(handle: Handle<D, Options>) -> Self {
+        let Handle { catalog, root_off, options } = &handle;
+        let build = || recovery::build(catalog, *root_off, options);
+        let layers = catalog.shared_state(*root_off, build);
+        Self { handle, layers }
     }
 
     /// Slots of a leaf.
@@ -108,7 +95,7 @@ impl<D: Domain> NbTree<D> {
         if let Some(damage) = &self.layers.damage {
             return Err(damaged(damage.off, damage.what));
         }
-        self.catalog.pool().pin().map_err(Error::storage)
+        self.handle.pin()
     }
 
     /// The leaf of `probe`: open, or closed and not replaced yet.

@@ -16,12 +16,13 @@ use std::collections::{HashMap, VecDeque};
 
 use pando_index::Error;
 use pando_pmem::{Block, Domain};
+use pando_tree::context::Context;
 use pando_tree::maps::{Audit, ProblemClass, Stat};
 
 use crate::hint::Hint;
-use crate::layout::{Info, LOW_LEVELS, MAX_HEIGHT, VALUE_HEADER_BYTES, slice_of, tail_at};
+use crate::layout::{Info, LOW_LEVELS, MAX_HEIGHT, slice_of, tail_at};
 use crate::list::SkipList;
-use crate::node::{Context, Next, Node};
+use crate::node::{Next, Node};
 use crate::state::{Kind, SMALL_BYTES};
 use crate::style::Links;
 
@@ -74,10 +75,10 @@ impl Trail {
         }
         let is_there = |node: Node| {
             let is_active = node == head || context.pool().active_block(node.0).is_some();
-            is_active && !context.next(node, 0).is_marked()
+            is_active && !node.next(context, 0).is_marked()
         };
         if is_there(before) {
-            return (context.next(before, 0) != next).then_some(before);
+            return (before.next(context, 0) != next).then_some(before);
         }
         while let Some(node) = self.passed.pop_back() {
             if is_there(node) {
@@ -118,7 +119,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
 /// The key of a node whose lengths are sound.
 fn key_of<D: Domain>(context: Context<'_, '_, D>, node: Node) -> Vec<u8> {
     let mut key = Vec::new();
-    context.key(node).copy_to(&mut key);
+    node.key(context).copy_to(&mut key);
     key
 }
 
@@ -136,11 +137,11 @@ impl Walk<'_> {
         self.found.blocks.push(Block { off: head.0, bytes });
         self.found.stat = Stat { height: 1, inner_bytes: bytes, ..Stat::default() };
         let expected = Info { height: MAX_HEIGHT, key_bytes: 0, inline_bytes: 0 };
-        if bytes < tail_at(MAX_HEIGHT) || context.info(head) != expected {
+        if bytes < tail_at(MAX_HEIGHT) || head.info(context) != expected {
             self.problem(ProblemClass::Structure, head, "what the map begins with is no head");
             return false;
         }
-        if context.slice(head) != 0 {
+        if head.slice(context) != 0 {
             self.problem(ProblemClass::Order, head, "the head has the slice of a key");
         }
         true
@@ -153,7 +154,7 @@ impl Walk<'_> {
         let mut trail = Trail::default();
         let mut has_gone_back = false;
         loop {
-            let next = context.next(node, level);
+            let next = node.next(context, level);
             if next.is_marked() && node == head {
                 self.problem(ProblemClass::Structure, node, "the head is marked");
             }
@@ -173,10 +174,10 @@ impl Walk<'_> {
                 // Known, or inserted meanwhile.
                 let is_passed = known
                     || last_key.as_ref().is_some_and(|last| {
-                        let info = context.info(node);
+                        let info = node.info(context);
                         let bytes = context.pool().active_block(node.0).unwrap_or(0);
-                        let is_sound = info.is_valid() && info.node_bytes() <= bytes;
-                        is_sound && key_of(context, node) <= *last
+                        let is_valid = info.is_valid() && info.node_bytes() <= bytes;
+                        is_valid && key_of(context, node) <= *last
                     });
                 if is_passed {
                     trail.passed.push_back(node);
@@ -215,7 +216,7 @@ impl Walk<'_> {
                 self.problem(ProblemClass::Structure, node, "the node is reached twice");
                 return;
             }
-            if context.info(node).height <= level {
+            if node.info(context).height <= level {
                 self.problem(
                     ProblemClass::Structure,
                     node,
@@ -223,14 +224,14 @@ impl Walk<'_> {
                 );
                 return;
             }
-            if context.next(node, level).is_marked() {
+            if node.next(context, level).is_marked() {
                 self.problem(
                     ProblemClass::Structure,
                     node,
                     format!("a node on level {level} is marked there"),
                 );
             }
-            let hint = context.hint(context.slice(before), node, head);
+            let hint = node.hint_from(context, before.slice(context), head);
             self.leads(before, level, next, Next::to(node, hint));
             let key = key_of(context, node);
             if last_key.as_ref().is_some_and(|last| *last >= key) {
@@ -262,7 +263,7 @@ impl Walk<'_> {
 
     /// Looks whether `node` names the one before it.
     fn names<D: Domain>(&mut self, context: Context<'_, '_, D>, node: Node, before: Node) {
-        if context.prev(node) != before {
+        if node.prev(context) != before {
             self.problem(ProblemClass::Structure, node, "the node names another one before it");
         }
     }
@@ -275,22 +276,22 @@ impl Walk<'_> {
         };
         let wrong_before = self.found.problems.len();
         self.found.blocks.push(Block { off: node.0, bytes });
-        let info = context.info(node);
+        let info = node.info(context);
         if !info.is_valid() || info.node_bytes() > bytes {
             self.problem(ProblemClass::Count, node, "the node says more than its block holds");
             return false;
         }
-        if info.height > LOW_LEVELS && context.slice_on(node, LOW_LEVELS) != context.slice(node) {
+        if info.height > LOW_LEVELS && node.slice_on(context, LOW_LEVELS) != node.slice(context) {
             self.problem(ProblemClass::Order, node, "the two slices of a node differ");
         }
-        if slice_of(&key_of(context, node)) != context.slice(node) {
+        if slice_of(&key_of(context, node)) != node.slice(context) {
             self.problem(ProblemClass::Order, node, "a slice is not that of its key");
         }
         // Whatever its kind: a small value may replace an inline one.
         if context.pmwcas.is_damaged(context.guard, node.small_off()) {
             self.problem(ProblemClass::Structure, node, "the word of a small value is damaged");
         }
-        let state = context.state(node);
+        let state = node.state(context);
         self.unmet.insert(node.0, state.levels() as i64);
         let stat = &mut self.found.stat;
         stat.leaves += 1;
@@ -311,7 +312,9 @@ impl Walk<'_> {
                 self.problem(ProblemClass::Count, node, "a small value that is not small");
             }
             Some(Kind::Small | Kind::Inline) => {}
-            Some(Kind::Block) => self.value_block(context, node, state.block_off()),
+            Some(Kind::Block) => {
+                self.found.value_block(context, node.0, state.block_off());
+            }
             None => self.problem(ProblemClass::Structure, node, "a value of no kind"),
         }
         if self.found.problems.len() == wrong_before {
@@ -329,23 +332,9 @@ impl Walk<'_> {
         }
         for node in whole {
             // None, if it was removed since.
-            if let Some((_, value)) = context.value(node) {
+            if let Some((_, value)) = node.value(context) {
                 (self.visit)(&key_of(context, node), value.as_bytes());
             }
-        }
-    }
-
-    fn value_block<D: Domain>(&mut self, context: Context<'_, '_, D>, node: Node, block: u64) {
-        match context.pool().active_block(block) {
-            Some(bytes) if context.fixed(block) > bytes - VALUE_HEADER_BYTES => {
-                self.problem(ProblemClass::Count, node, "a value is longer than its block");
-            }
-            Some(bytes) => {
-                self.found.blocks.push(Block { off: block, bytes });
-                self.found.stat.value_blocks += 1;
-                self.found.stat.value_block_bytes += bytes;
-            }
-            None => self.problem(ProblemClass::Block, node, "a value's block is not allocated"),
         }
     }
 

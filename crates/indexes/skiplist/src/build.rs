@@ -4,14 +4,16 @@ use std::sync::atomic::Ordering;
 
 use pando_index::Error;
 use pando_pmem::{Domain, mutant};
+use pando_tree::context::Context;
 
 use crate::layout::{
     HIGH_SLICE_AT, INFO_AT, Info, LOW_LEVELS, PREV_AT, SLICE_AT, SLICE_BYTES, SMALL_AT, STATE_AT,
-    VALUE_HEADER_BYTES, next_at, tail_at,
+    next_at, tail_at,
 };
-use crate::node::{Context, Next, Node, Probe};
+use crate::node::{Next, Node, Probe};
 use crate::state::{Small, State};
 use crate::style::{Block, Place};
+use pando_tree::value_block;
 
 /// A node of that height for the record, to stand at `place` and to be linked on `levels` at once,
 /// and the block of its value, if that is longer than `inline_bytes` (and than a small one).
@@ -32,10 +34,13 @@ pub(crate) fn node<'op, 'pool, D: Domain>(
     let state = match small {
         Some(small) => State::small(small),
         None if is_inline => State::inline(),
-        None => State::block(own.insert(value_block(context, value)?).off()),
+        None => {
+            let block = value_block::reserve(context, value).map_err(Error::storage)?;
+            State::block(own.insert(block).off())
+        }
     };
     let bytes = info.node_bytes();
-    let mut block = context.guard.reserve(bytes).map_err(Error::storage)?;
+    let mut block = context.reserve(bytes)?;
     for level in 0..levels {
         block.write_u64(next_at(level), place.behind(context, level, key.slice).0);
     }
@@ -61,21 +66,6 @@ pub(crate) fn node<'op, 'pool, D: Domain>(
         block.flush(0, bytes);
     }
     Ok((block, own))
-}
-
-/// A block with a value.
-pub(crate) fn value_block<'op, 'pool, D: Domain>(
-    context: Context<'op, 'pool, D>,
-    value: &[u8],
-) -> Result<Block<'op, 'pool, D>, Error> {
-    let bytes = VALUE_HEADER_BYTES + value.len() as u64;
-    let mut block = context.guard.reserve(bytes).map_err(Error::storage)?;
-    block.write_u64(0, value.len() as u64);
-    block.write(VALUE_HEADER_BYTES, value);
-    if !mutant!("skip-value-not-flushed") {
-        block.flush(0, bytes);
-    }
-    Ok(block)
 }
 
 /// Names the successor of `node` on a level on which it is not linked yet, durable after the next

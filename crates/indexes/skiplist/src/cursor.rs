@@ -13,14 +13,15 @@
 use std::ops::Bound;
 
 use pando_index::{Error, Order};
-use pando_pmem::{Domain, Guard, Pool};
+use pando_pmem::{Domain, Guard};
 use pando_tree::batch::{Batch, FULL_BYTES, ThreadsBatch};
 use pando_tree::checked::undamaged;
+use pando_tree::context::Context;
 use pando_tree::cursor::{Fill, Scan};
 
 use crate::layout::LOW_LEVELS;
 use crate::list::SkipList;
-use crate::node::{Context, Node, Probe};
+use crate::node::{Node, Probe};
 use crate::search::Aim;
 use crate::style::Links;
 
@@ -32,19 +33,10 @@ const LAST_BATCH: usize = 768;
 const COUNTED: usize = 4096;
 
 impl<D: Domain, S: Links> Fill for SkipList<D, S> {
-    type Domain = D;
     type Batch = ThreadsBatch;
 
     const FIRST_BATCH: usize = FIRST_BATCH;
     const LAST_BATCH: usize = LAST_BATCH;
-
-    fn pool(&self) -> &Pool<D> {
-        self.catalog().pool()
-    }
-
-    fn root_off(&self) -> u64 {
-        self.root_off()
-    }
 
     #[cold]
     fn fill(
@@ -62,7 +54,7 @@ impl<D: Domain, S: Links> Fill for SkipList<D, S> {
         };
         let mut last = None;
         for _ in 0..scan.most() {
-            if node == head || scan.is_past(|end| context.compare(node, Probe::new(end))) {
+            if node == head || scan.is_past(|end| node.compare(context, Probe::new(end))) {
                 scan.finish();
                 return Ok(());
             }
@@ -78,7 +70,7 @@ impl<D: Domain, S: Links> Fill for SkipList<D, S> {
         }
         let Some(last) = last else { return Ok(()) };
         let mut key = Vec::new();
-        context.key(last).copy_to(&mut key);
+        last.key(context).copy_to(&mut key);
         scan.go_behind(last.0, &key)
     }
 }
@@ -86,8 +78,8 @@ impl<D: Domain, S: Links> Fill for SkipList<D, S> {
 /// Copies the record, unless it is deleted.
 #[inline(always)]
 fn copy<D: Domain>(context: Context<'_, '_, D>, batch: &mut Batch, node: Node) {
-    let Some((_, value)) = context.value(node) else { return };
-    let (key, value) = (context.key(node), value.as_bytes());
+    let Some((_, value)) = node.value(context) else { return };
+    let (key, value) = (node.key(context), value.as_bytes());
     batch.push_with(|bytes| key.copy_to(bytes), |bytes| bytes.extend_from_slice(value));
 }
 
@@ -98,10 +90,10 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         let next = match order {
             Order::Ascending => {
                 // Nodes further on, so that the scan waits for several lines at once.
-                for level in 1..context.info(node).height.min(LOW_LEVELS) {
-                    context.pool().prefetch(context.next(node, level).node().0);
+                for level in 1..node.info(context).height.min(LOW_LEVELS) {
+                    context.pool().prefetch(node.next(context, level).node().0);
                 }
-                let next = context.next(node, 0);
+                let next = node.next(context, 0);
                 (!S::MARKED_STAY || !next.is_marked()).then_some(next.node())
             }
             Order::Descending => S::before(context, node),
@@ -119,7 +111,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
             Bound::Included(low) => gap(low, Aim::Before).1,
             Bound::Excluded(low) => gap(low, Aim::Behind).1,
             // The head's own successor is never marked.
-            Bound::Unbounded => context.next(self.head(context), 0).node(),
+            Bound::Unbounded => self.head(context).next(context, 0).node(),
         }
     }
 
@@ -154,11 +146,11 @@ impl<D: Domain, S: Links> SkipList<D, S> {
             if node == head {
                 break;
             }
-            live += u64::from(!context.state(node).is_deleted());
-            let next = context.next(node, 0);
+            live += u64::from(!node.state(context).is_deleted());
+            let next = node.next(context, 0);
             if visited == COUNTED || (S::MARKED_STAY && next.is_marked()) {
                 let mut key = Vec::new();
-                context.key(node).copy_to(&mut key);
+                node.key(context).copy_to(&mut key);
                 undamaged(&guard)?;
                 return Ok((live, Some(key)));
             }

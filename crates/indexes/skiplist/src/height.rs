@@ -124,7 +124,7 @@ mod tests {
         for key in keys.iter().filter(|&&key| !gone(key)) {
             let place = list.find_place(context, Probe::new(&key.to_be_bytes()), |_| ());
             passed += place.passed.iter().map(|&nodes| u64::from(nodes)).sum::<u64>();
-            levels += context.state(place.found.expect("is there")).levels() as u64;
+            levels += place.found.expect("is there").state(context).levels() as u64;
         }
         (passed, levels)
     }

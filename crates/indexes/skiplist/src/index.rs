@@ -1,23 +1,19 @@
 //! The skip list as an index of a pool: the contract, what pools ask of it, its kind.
 
 use std::ops::Bound;
-use std::sync::Arc;
 
 use pando_index::{Error, Intent, Limits, RangeIndex, Upserted};
-use pando_pmem::{Domain, Guard, Reservation};
-use pando_pmwcas::Pmwcas;
+use pando_pmem::{Domain, Reservation};
 use pando_tree::checked::{damaged, undamaged};
-use pando_tree::maps::{Audit, Catalog, IndexKind, Tree, Unit};
+use pando_tree::context::Context;
+use pando_tree::handle::Handle;
+use pando_tree::maps::{Audit, IndexKind, Tree, Unit};
 use pando_tree::read_and_scan;
 
 use crate::layout::LIMITS;
-#[cfg(feature = "papers")]
-use crate::list::CasSkipLists;
 use crate::list::{MultiWord, SkipList, SkipLists};
-use crate::node::{Context, Probe};
+use crate::node::Probe;
 use crate::options::Options;
-#[cfg(feature = "papers")]
-use crate::single_word::SingleWord;
 use crate::style::Links;
 use crate::teardown::next_unit;
 
@@ -53,7 +49,7 @@ impl<D: Domain, S: Links> RangeIndex for SkipList<D, S> {
             records += live;
             match rest {
                 Some(key) if matches!(&from, Bound::Excluded(from) if key <= *from) => {
-                    return Err(damaged(self.root_off(), "its keys do not ascend"));
+                    return Err(damaged(self.root_off, "its keys do not ascend"));
                 }
                 Some(key) => from = Bound::Excluded(key),
                 None => return Ok(records),
@@ -66,16 +62,15 @@ impl<D: Domain, S: Links> Tree for SkipList<D, S> {
     type Domain = D;
     type Options = Options;
 
-    fn first_block<'guard, 'pool>(
-        _: &'guard Pmwcas<D>,
-        guard: &'guard Guard<'pool, D>,
+    fn first_block<'op, 'pool>(
+        context: Context<'op, 'pool, D>,
         options: Options,
-    ) -> pando_pmem::Result<Reservation<'guard, 'pool, D>> {
-        Self::first_head(guard, options)
+    ) -> pando_pmem::Result<Reservation<'op, 'pool, D>> {
+        Self::first_head(context, options)
     }
 
-    fn open(catalog: Arc<Catalog<D>>, root_off: u64, options: Options) -> Self {
-        Self::new(catalog, root_off, options)
+    fn open(handle: Handle<D, Options>) -> Self {
+        Self::new(handle)
     }
 
     /// Allocates nothing, and in the style of several words writes nothing that is shared.
@@ -86,7 +81,7 @@ impl<D: Domain, S: Links> Tree for SkipList<D, S> {
         let context = self.context(&guard);
         let node = self.find_node(context, Probe::new(key));
         // A node that is deleted was so since this operation began: then the key was absent.
-        let value = node.and_then(|node| context.value(node));
+        let value = node.and_then(|node| node.value(context));
         undamaged(&guard)?;
         Ok(value.map(|(_, value)| visit(value.as_bytes())))
     }
@@ -95,8 +90,8 @@ impl<D: Domain, S: Links> Tree for SkipList<D, S> {
         self.walk_list(visit)
     }
 
-    fn next_unit(pmwcas: &Pmwcas<D>, guard: &Guard<'_, D>, root_off: u64, _: Options) -> Unit {
-        next_unit(Context { pmwcas, guard }, root_off)
+    fn next_unit(context: Context<'_, '_, D>, root_off: u64, _: Options) -> Unit {
+        next_unit(context, root_off)
     }
 }
 
@@ -107,16 +102,4 @@ impl IndexKind for SkipLists {
 
     type Options = Options;
     type Index<D: Domain> = SkipList<D, MultiWord>;
-}
-
-#[cfg(feature = "papers")]
-impl IndexKind for CasSkipLists {
-    // From 0xFFFF_0000 on are examples and experiments.
-    const NUMBER: u64 = 0xFFFF_0002;
-    const NAME: &'static str = "skiplist-cas";
-    const DESCRIPTION: &'static str =
-        "for measuring: the skip list by single-word CAS, which no crash may interrupt";
-
-    type Options = Options;
-    type Index<D: Domain> = SkipList<D, SingleWord>;
 }

@@ -23,12 +23,7 @@
 //! behind and before all: so an empty list's words all name the head. Its `slice` is zero, and its
 //! `small` the seed of the map's heights.
 //!
-//! A value that has a block of its own:
-//!
-//! ```text
-//! byte   0        8 ..
-//! 0      bytes    the value
-//! ```
+//! A value's block is that of [`pando_tree::value_block`].
 
 use pando_index::Limits;
 use pando_pmwcas::{HINT_SHIFT, MAX_VALUE};
@@ -63,8 +58,6 @@ pub(crate) const HIGH_SLICE_AT: u64 = 64;
 pub(crate) const LOW_LEVELS: usize = 3;
 /// Bytes of the key that its slice holds.
 pub(crate) const SLICE_BYTES: usize = 8;
-/// Bytes before a value in a block of its own.
-pub(crate) const VALUE_HEADER_BYTES: u64 = 8;
 
 /// In a `next` word: the node that the word is of is no more linked on that level.
 pub(crate) const MARK: u64 = 1;
@@ -135,7 +128,7 @@ impl Info {
         }
     }
 
-    /// Whether a sound node can say so.
+    /// Whether a node can have these lengths.
     pub fn is_valid(self) -> bool {
         (1..=MAX_HEIGHT).contains(&self.height)
             && self.key_bytes <= MAX_KEY_BYTES

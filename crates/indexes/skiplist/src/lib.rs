@@ -46,9 +46,7 @@ mod teardown;
 mod write;
 
 pub use layout::{MAX_HEIGHT, MAX_KEY_BYTES, MAX_VALUE_BYTES};
-#[cfg(feature = "papers")]
-pub use list::CasSkipLists;
 pub use list::{MultiWord, SkipList, SkipLists};
 pub use options::Options;
 #[cfg(feature = "papers")]
-pub use single_word::SingleWord;
+pub use single_word::{CasSkipLists, SingleWord};

@@ -2,26 +2,20 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::ops::Deref;
 
-use pando_index::Error;
-use pando_pmem::{Domain, Guard, Reservation};
+use pando_pmem::{Domain, Reservation};
 use pando_pmwcas::MAX_VALUE;
-use pando_tree::maps::Catalog;
+use pando_tree::context::Context;
+use pando_tree::handle::Handle;
 
 use crate::layout::{INFO_AT, Info, MAX_HEIGHT, PREV_AT, SMALL_AT, next_at, tail_at};
-use crate::node::{Context, Node};
+use crate::node::Node;
 use crate::options::Options;
 
 /// Skip lists whose links change by PMwCAS.
 #[derive(Clone, Copy, Debug)]
 pub enum SkipLists {}
-
-/// Skip lists whose links change by single-word CAS: for measuring, in a pool that is not to
-/// survive.
-#[cfg(feature = "papers")]
-#[derive(Clone, Copy, Debug)]
-pub enum CasSkipLists {}
 
 /// Links change by PMwCAS, all words of a step at once.
 #[derive(Clone, Copy, Debug)]
@@ -29,38 +23,34 @@ pub enum MultiWord {}
 
 /// A skip list in a pool, whose links change in the style `S`. All of its state is in the pool; any
 /// number of handles may be open.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct SkipList<D: Domain, S = MultiWord> {
-    catalog: Arc<Catalog<D>>,
-    root_off: u64,
-    options: Options,
+    handle: Handle<D, Options>,
     style: PhantomData<S>,
 }
 
-impl<D: Domain, S> Clone for SkipList<D, S> {
-    fn clone(&self) -> Self {
-        Self {
-            catalog: self.catalog.clone(),
-            root_off: self.root_off,
-            options: self.options,
-            style: PhantomData,
-        }
+impl<D: Domain, S> Deref for SkipList<D, S> {
+    type Target = Handle<D, Options>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Handle<D, Options> {
+        &self.handle
     }
 }
 
 impl<D: Domain, S> SkipList<D, S> {
-    /// Opens the list whose entry word is at `root_off`.
-    pub(crate) fn new(catalog: Arc<Catalog<D>>, root_off: u64, options: Options) -> Self {
-        Self { catalog, root_off, options, style: PhantomData }
+    /// Opens the list.
+    pub(crate) fn new(handle: Handle<D, Options>) -> Self {
+        Self { handle, style: PhantomData }
     }
 
     /// The head of an empty list, for the entry word of a new map.
     pub(crate) fn first_head<'op, 'pool>(
-        guard: &'op Guard<'pool, D>,
+        context: Context<'op, 'pool, D>,
         options: Options,
     ) -> pando_pmem::Result<Reservation<'op, 'pool, D>> {
         let bytes = tail_at(MAX_HEIGHT);
-        let mut block = guard.reserve(bytes)?;
+        let mut block = context.guard.reserve(bytes)?;
         let head = block.off();
         block.zero(0, bytes);
         for level in 0..MAX_HEIGHT {
@@ -83,33 +73,6 @@ impl<D: Domain, S> SkipList<D, S> {
         context.fixed(self.head(context).small_off())
     }
 
-    /// The options with which the list was created.
-    pub fn options(&self) -> &Options {
-        &self.options
-    }
-
-    /// The maps of the list's pool.
-    pub fn catalog(&self) -> &Arc<Catalog<D>> {
-        &self.catalog
-    }
-
-    #[inline(always)]
-    pub(crate) fn pin(&self) -> Result<Guard<'_, D>, Error> {
-        self.catalog.pool().pin().map_err(Error::storage)
-    }
-
-    #[inline(always)]
-    pub(crate) fn context<'op, 'pool>(
-        &'op self,
-        guard: &'op Guard<'pool, D>,
-    ) -> Context<'op, 'pool, D> {
-        Context { pmwcas: &self.catalog, guard }
-    }
-
-    pub(crate) fn root_off(&self) -> u64 {
-        self.root_off
-    }
-
     /// What stands before all records, and behind.
     #[inline(always)]
     pub(crate) fn head(&self, context: Context<'_, '_, D>) -> Node {
@@ -121,7 +84,10 @@ impl<D: Domain, S> SkipList<D, S> {
 mod tests {
     use std::collections::HashSet;
 
+    use std::sync::Arc;
+
     use pando_pmem::{CreateOptions, Pool, Volatile};
+    use pando_tree::maps::Catalog;
 
     use super::*;
     use crate::SkipLists;

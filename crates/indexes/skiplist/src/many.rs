@@ -10,10 +10,11 @@ use std::cmp::Ordering as Compare;
 use pando_index::Error;
 use pando_pmem::Domain;
 use pando_tree::checked::{Steps, undamaged};
+use pando_tree::context::Context;
 
 use crate::layout::{LIMITS, MAX_HEIGHT};
 use crate::list::SkipList;
-use crate::node::{Context, Node, Probe};
+use crate::node::{Node, Probe};
 use crate::search::NODE_BYTES;
 use crate::style::Links;
 
@@ -54,10 +55,10 @@ impl<'key> Descent<'key> {
     #[inline]
     fn advance<D: Domain>(&mut self, context: Context<'_, '_, D>, head: Node) {
         if let Some(next) = self.next.take() {
-            match context.compare(next, self.probe) {
+            match next.compare(context, self.probe) {
                 Compare::Less => {
                     self.node = next;
-                    let slice = context.slice_on(next, self.level);
+                    let slice = next.slice_on(context, self.level);
                     self.alike = (self.probe.slice ^ slice).leading_zeros();
                 }
                 Compare::Equal => self.found = Some(Some(next)),
@@ -68,7 +69,7 @@ impl<'key> Descent<'key> {
             }
         }
         while self.found.is_none() {
-            let next = context.next(self.node, self.level);
+            let next = self.node.next(context, self.level);
             let node = next.node();
             if node == self.bound || node == head {
                 self.go_down();
@@ -118,7 +119,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
                 steps.take(&guard, head.0)?;
             }
             for (at, descent) in descents.iter().enumerate() {
-                let value = descent.found.flatten().and_then(|node| context.value(node));
+                let value = descent.found.flatten().and_then(|node| node.value(context));
                 let value = value.as_ref().map(|(_, value)| value.as_bytes());
                 undamaged(&guard)?;
                 visit(group * GROUP + at, value);

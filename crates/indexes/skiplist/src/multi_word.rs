@@ -46,26 +46,23 @@
 
 use pando_index::Error;
 use pando_pmem::{Domain, mutant};
-use pando_pmwcas::{Descriptor, MAX_VALUE, MAX_WORDS, Policy};
+use pando_pmwcas::{MAX_VALUE, MAX_WORDS, Policy};
 use pando_tree::checked::damaged;
+use pando_tree::context::Context;
 
 use crate::build;
+use crate::layout::MAX_HEIGHT;
 use crate::list::{MultiWord, SkipList};
-use crate::node::{Context, Next, Node};
+use crate::node::{Next, Node};
 use crate::state::{Kind, Small, State};
 use crate::style::{Block, Links, Place, Raise, Removal};
+use pando_tree::value_block;
 
 /// Levels that one operation removes a node from, and frees it: two words each, and beside them
 /// `prev`, `state`, and two blocks.
 const REMOVED_AT_ONCE: usize = (MAX_WORDS - 4) / 2;
 /// Levels that one operation lowers a node by: two words each, and `state`.
 const LOWERED_AT_ONCE: usize = (MAX_WORDS - 1) / 2;
-
-impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
-    fn allocate(self) -> Result<Descriptor<'op, 'pool, D>, Error> {
-        self.pmwcas.allocate(self.guard).map_err(Error::storage)
-    }
-}
 
 impl Links for MultiWord {
     const MARKED_STAY: bool = false;
@@ -81,29 +78,24 @@ impl Links for MultiWord {
         value: Option<Block<'op, 'pool, D>>,
     ) -> Result<bool, Error> {
         let off = Node(node.off());
-        let mut operation = context.allocate()?;
-        let mut add = |off: u64, expected: u64, new: u64| {
-            operation.add_word(off, expected, new).map_err(Error::storage)
-        };
         let (pred, succ) = (place.preds[0], place.succ(0));
-        add(succ.prev_off(), pred.0, off.0)?;
-        for level in 1..height {
-            let next = place.before(context, level, off, slice);
-            add(place.preds[level].next_off(level), place.nexts[level].0, next.0)?;
-        }
-        let link = operation
-            .reserve_entry(pred.next_off(0), place.nexts[0].0, Policy::FreeNewOnFailure)
-            .map_err(Error::storage)?;
-        if let Some(value) = value {
-            let entry = operation.own_block(0, Policy::FreeNewOnFailure).map_err(Error::storage)?;
-            operation.activate(entry, value);
-        }
-        operation.activate_with_hint(
-            link,
-            node,
-            place.before(context, 0, off, slice).hint().bits(),
-        );
-        Ok(operation.execute())
+        context.publish(|operation| {
+            operation.add_word(succ.prev_off(), pred.0, off.0)?;
+            for level in 1..height {
+                let next = place.before(context, level, off, slice);
+                let pred = place.preds[level];
+                operation.add_word(pred.next_off(level), place.nexts[level].0, next.0)?;
+            }
+            let (word, policy) = (place.nexts[0].0, Policy::FreeNewOnFailure);
+            let link = operation.reserve_entry(pred.next_off(0), word, policy)?;
+            if let Some(value) = value {
+                let entry = operation.own_block(0, policy)?;
+                operation.activate(entry, value);
+            }
+            let hint = place.before(context, 0, off, slice).hint();
+            operation.activate_with_hint(link, node, hint.bits());
+            Ok(true)
+        })
     }
 
     fn raise<D: Domain>(
@@ -113,21 +105,21 @@ impl Links for MultiWord {
         node: Node,
         level: usize,
     ) -> Result<Raise, Error> {
-        let state = context.state(node);
+        let state = node.state(context);
         if state.levels() != level {
             return Ok(Raise::Over);
         }
-        let slice = context.slice(node);
+        let slice = node.slice(context);
         build::set_next(context, node, level, place.behind(context, level, slice));
         let next = place.before(context, level, node, slice);
-        let mut operation = context.allocate()?;
-        operation
-            .add_word(place.preds[level].next_off(level), place.nexts[level].0, next.0)
-            .map_err(Error::storage)?;
-        let state = if mutant!("skip-raised-when-lowered") { context.state(node) } else { state };
-        let raised = state.on_levels(level + 1);
-        operation.add_word(node.state_off(), state.0, raised.0).map_err(Error::storage)?;
-        Ok(if operation.execute() { Raise::Done } else { Raise::Again })
+        let state = if mutant!("skip-raised-when-lowered") { node.state(context) } else { state };
+        let is_done = context.publish(|operation| {
+            let pred = place.preds[level];
+            operation.add_word(pred.next_off(level), place.nexts[level].0, next.0)?;
+            operation.add_word(node.state_off(), state.0, state.on_levels(level + 1).0)?;
+            Ok(true)
+        })?;
+        Ok(if is_done { Raise::Done } else { Raise::Again })
     }
 
     fn remove<D: Domain>(
@@ -137,12 +129,12 @@ impl Links for MultiWord {
         node: Node,
     ) -> Result<Removal, Error> {
         loop {
-            let state = context.state(node);
+            let state = node.state(context);
             if state.is_deleted() {
                 return Ok(Removal::Deleted);
             }
             let levels = state.levels();
-            if levels > crate::layout::MAX_HEIGHT {
+            if levels > MAX_HEIGHT {
                 return Err(damaged(node.0, "it says that it is on more levels than there are"));
             }
             let lowered = if levels > REMOVED_AT_ONCE {
@@ -150,39 +142,32 @@ impl Links for MultiWord {
             } else {
                 0
             };
-            let mut operation = context.allocate()?;
-            for level in lowered..levels {
-                let next = context.next(node, level);
-                // It was raised since, or it has another predecessor, or is removed.
-                if place.succ(level) != node || next.is_marked() {
-                    return Ok(Removal::Again);
-                }
-                let past = place.past(context, level, node, next);
-                operation
-                    .add_word(place.preds[level].next_off(level), place.nexts[level].0, past.0)
-                    .map_err(Error::storage)?;
-                let marked = if mutant!("skip-unmarked") { next } else { next.marked() };
-                operation
-                    .add_word(node.next_off(level), next.0, marked.0)
-                    .map_err(Error::storage)?;
-                if level == 0 {
-                    let (pred, succ) = (place.preds[0], next.node());
-                    operation.add_word(succ.prev_off(), node.0, pred.0).map_err(Error::storage)?;
-                }
-            }
-            let next_state = if lowered > 0 { state.on_levels(lowered) } else { State::DELETED };
-            operation.add_word(node.state_off(), state.0, next_state.0).map_err(Error::storage)?;
-            if lowered == 0 {
-                let value = if mutant!("skip-value-leaked") { 0 } else { state.block_off() };
-                for block in [node.0, value] {
-                    if block != 0 {
-                        operation
-                            .own_block(block, Policy::FreeOldOnSuccess)
-                            .map_err(Error::storage)?;
+            let is_done = context.publish(|operation| {
+                for level in lowered..levels {
+                    let next = node.next(context, level);
+                    // It was raised since, or it has another predecessor, or is removed.
+                    if place.succ(level) != node || next.is_marked() {
+                        return Ok(false);
+                    }
+                    let (pred, past) = (place.preds[level], place.past(context, level, node, next));
+                    operation.add_word(pred.next_off(level), place.nexts[level].0, past.0)?;
+                    let marked = if mutant!("skip-unmarked") { next } else { next.marked() };
+                    operation.add_word(node.next_off(level), next.0, marked.0)?;
+                    if level == 0 {
+                        operation.add_word(next.node().prev_off(), node.0, pred.0)?;
                     }
                 }
-            }
-            match operation.execute() {
+                let next = if lowered > 0 { state.on_levels(lowered) } else { State::DELETED };
+                operation.add_word(node.state_off(), state.0, next.0)?;
+                if lowered == 0 {
+                    let value = if mutant!("skip-value-leaked") { 0 } else { state.block_off() };
+                    for block in [node.0, value].into_iter().filter(|&block| block != 0) {
+                        operation.own_block(block, Policy::FreeOldOnSuccess)?;
+                    }
+                }
+                Ok(true)
+            })?;
+            match is_done {
                 true if lowered == 0 => return Ok(Removal::Done),
                 true => {}
                 false => return Ok(Removal::Again),
@@ -200,28 +185,25 @@ impl Links for MultiWord {
             // If it is not of that state, the operation fails.
             let word = context.read(node.small_off());
             if word == MAX_VALUE && context.pmwcas.is_damaged(context.guard, node.small_off()) {
-                return Err(damaged(
-                    node.0,
-                    "a word of it refers to an operation that there is not",
-                ));
+                let what = "a word of it refers to an operation that there is not";
+                return Err(damaged(node.0, what));
             }
-            let mut operation = context.allocate()?;
-            operation
-                .add_word(node.state_off(), state.0, state.with_small(small).0)
-                .map_err(Error::storage)?;
-            operation.add_word(node.small_off(), word, small.word).map_err(Error::storage)?;
-            return Ok(operation.execute());
+            return context.publish(|operation| {
+                operation.add_word(node.state_off(), state.0, state.with_small(small).0)?;
+                operation.add_word(node.small_off(), word, small.word)?;
+                Ok(true)
+            });
         }
-        let block = build::value_block(context, value)?;
+        let block = value_block::reserve(context, value).map_err(Error::storage)?;
         let policy = match state.kind() {
             Some(Kind::Block) => Policy::FreeOne,
             _ => Policy::FreeNewOnFailure,
         };
-        let mut operation = context.allocate()?;
-        let entry =
-            operation.reserve_entry(node.state_off(), state.0, policy).map_err(Error::storage)?;
-        operation.activate_with_hint(entry, block, state.hint_of_block());
-        Ok(operation.execute())
+        context.publish(|operation| {
+            let entry = operation.reserve_entry(node.state_off(), state.0, policy)?;
+            operation.activate_with_hint(entry, block, state.hint_of_block());
+            Ok(true)
+        })
     }
 
     /// Nothing: its words of all levels say so already.
@@ -239,6 +221,6 @@ impl Links for MultiWord {
     }
 
     fn before<D: Domain>(context: Context<'_, '_, D>, node: Node) -> Option<Node> {
-        Some(context.prev(node))
+        Some(node.prev(context))
     }
 }

@@ -1,32 +1,17 @@
 //! Nodes as a pinned thread reads them.
 
 use std::cmp::Ordering as Compare;
-use std::sync::atomic::Ordering;
 
-use pando_pmem::{Domain, Guard, Pool, mutant};
-use pando_pmwcas::Pmwcas;
+use pando_pmem::{Domain, mutant};
+use pando_tree::context::Context;
+use pando_tree::value_block::HEADER_BYTES;
 
 use crate::hint::Hint;
 use crate::layout::{
-    INFO_AT, Info, MARK, OFF_MASK, PREV_AT, SLICE_AT, SLICE_BYTES, SMALL_AT, STATE_AT,
-    VALUE_HEADER_BYTES, next_at, slice_at, slice_of, tail_at,
+    INFO_AT, Info, MARK, OFF_MASK, PREV_AT, SLICE_AT, SLICE_BYTES, SMALL_AT, STATE_AT, next_at,
+    slice_at, slice_of, tail_at,
 };
 use crate::state::{Kind, SMALL_BYTES, State};
-
-/// What an operation reads and writes with.
-#[derive(Debug)]
-pub struct Context<'op, 'pool, D: Domain> {
-    pub pmwcas: &'op Pmwcas<D>,
-    pub guard: &'op Guard<'pool, D>,
-}
-
-impl<D: Domain> Clone for Context<'_, '_, D> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<D: Domain> Copy for Context<'_, '_, D> {}
 
 /// A node, by the offset of its block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,140 +133,126 @@ impl Value<'_> {
     }
 }
 
-impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
+/// Bytes of a published key or value.
+#[inline(always)]
+pub(crate) fn published<'op, D: Domain>(
+    context: Context<'op, '_, D>,
+    off: u64,
+    bytes: u64,
+) -> &'op [u8] {
+    // SAFETY: keys, inline values and values' blocks are written before they are published and
+    // never after, and the guard keeps what was reachable since it was taken from being reused.
+    // The offset came from a published node.
+    unsafe { context.pool().bytes(off, bytes) }
+}
+
+impl Node {
     #[inline(always)]
-    pub fn pool(self) -> &'op Pool<D> {
-        self.pmwcas.pool()
+    pub fn next<D: Domain>(self, context: Context<'_, '_, D>, level: usize) -> Next {
+        Next(context.read(self.next_off(level)))
     }
 
     #[inline(always)]
-    pub fn read(self, off: u64) -> u64 {
-        self.pmwcas.read(self.guard, off)
-    }
-
-    /// A word that never changes while it can be reached.
-    #[inline(always)]
-    pub fn fixed(self, off: u64) -> u64 {
-        // Relaxed: the node was published by the word that led here, which was read with acquire.
-        self.pool().word(off).load(Ordering::Relaxed)
-    }
-
-    /// Bytes of a published key or value.
-    #[inline(always)]
-    pub fn bytes(self, off: u64, bytes: u64) -> &'op [u8] {
-        // SAFETY: keys, inline values and values' blocks are written before they are published and
-        // never after, and the guard keeps what was reachable since it was taken from being reused.
-        // The offset came from a published node.
-        unsafe { self.pool().bytes(off, bytes) }
+    pub fn prev<D: Domain>(self, context: Context<'_, '_, D>) -> Self {
+        Self(context.read(self.prev_off()))
     }
 
     #[inline(always)]
-    pub fn next(self, node: Node, level: usize) -> Next {
-        Next(self.read(node.next_off(level)))
+    pub fn state<D: Domain>(self, context: Context<'_, '_, D>) -> State {
+        State(context.read(self.state_off()))
     }
 
+    /// The node's lengths as they are stored, whether a node can have them or not.
     #[inline(always)]
-    pub fn prev(self, node: Node) -> Node {
-        Node(self.read(node.prev_off()))
+    pub fn info<D: Domain>(self, context: Context<'_, '_, D>) -> Info {
+        Info::decode(context.fixed(self.0 + INFO_AT))
     }
 
+    /// The same if a node can have them. Otherwise damage is noted, and the answer is that of a
+    /// node without key and value.
     #[inline(always)]
-    pub fn state(self, node: Node) -> State {
-        State(self.read(node.state_off()))
-    }
-
-    /// What the node says of itself, whatever that is.
-    #[inline(always)]
-    pub fn info(self, node: Node) -> Info {
-        Info::decode(self.fixed(node.0 + INFO_AT))
-    }
-
-    /// What the node says of itself, if a node can say so; else that of a node without key and
-    /// value.
-    #[inline(always)]
-    fn sound_info(self, node: Node) -> Info {
-        let info = self.info(node);
-        if info.is_valid() { info } else { self.no_info(node) }
+    fn checked_info<D: Domain>(self, context: Context<'_, '_, D>) -> Info {
+        let info = self.info(context);
+        if info.is_valid() { info } else { self.no_info(context) }
     }
 
     #[cold]
-    fn no_info(self, node: Node) -> Info {
-        self.guard.note_damage(node.0);
+    fn no_info<D: Domain>(self, context: Context<'_, '_, D>) -> Info {
+        context.guard.note_damage(self.0);
         Info { height: 1, key_bytes: 0, inline_bytes: 0 }
     }
 
     #[inline(always)]
-    pub fn slice(self, node: Node) -> u64 {
-        self.fixed(node.0 + SLICE_AT)
+    pub fn slice<D: Domain>(self, context: Context<'_, '_, D>) -> u64 {
+        context.fixed(self.0 + SLICE_AT)
     }
 
     /// The same, from the line that has the node's word of `level`.
     #[inline(always)]
-    pub fn slice_on(self, node: Node, level: usize) -> u64 {
-        self.fixed(node.0 + slice_at(level))
+    pub fn slice_on<D: Domain>(self, context: Context<'_, '_, D>, level: usize) -> u64 {
+        context.fixed(self.0 + slice_at(level))
     }
 
     #[inline(always)]
-    pub fn key(self, node: Node) -> Key<'op> {
-        let info = self.sound_info(node);
-        Key {
-            slice: self.slice(node),
-            bytes: info.key_bytes,
-            tail: self.bytes(node.0 + tail_at(info.height), info.tail_key_bytes()),
-        }
+    pub fn key<'op, D: Domain>(self, context: Context<'op, '_, D>) -> Key<'op> {
+        let info = self.checked_info(context);
+        let tail = published(context, self.0 + tail_at(info.height), info.tail_key_bytes());
+        Key { slice: self.slice(context), bytes: info.key_bytes, tail }
     }
 
     /// How the node's key compares with that of `probe`.
     #[inline(always)]
-    pub fn compare(self, node: Node, probe: Probe<'_>) -> Compare {
-        match self.slice(node).cmp(&probe.slice) {
-            Compare::Equal => self.key(node).compare_rest(probe.bytes),
+    pub fn compare<D: Domain>(self, context: Context<'_, '_, D>, probe: Probe<'_>) -> Compare {
+        match self.slice(context).cmp(&probe.slice) {
+            Compare::Equal => self.key(context).compare_rest(probe.bytes),
             other => other,
         }
     }
 
-    /// The hint for a word of a node with the slice `from` that is to lead to `to`.
-    pub fn hint(self, from: u64, to: Node, head: Node) -> Hint {
-        if to == head { Hint::NONE } else { Hint::between(from, self.slice(to)) }
+    /// The hint for a word of a node with the slice `from` that is to lead here.
+    pub fn hint_from<D: Domain>(self, context: Context<'_, '_, D>, from: u64, head: Self) -> Hint {
+        if self == head { Hint::NONE } else { Hint::between(from, self.slice(context)) }
     }
 
     /// The value of the node, with the state that it is of; `None` if the record is deleted.
     #[inline(always)]
-    pub fn value(self, node: Node) -> Option<(State, Value<'op>)> {
+    pub fn value<'op, D: Domain>(
+        self,
+        context: Context<'op, '_, D>,
+    ) -> Option<(State, Value<'op>)> {
         loop {
-            let state = self.state(node);
+            let state = self.state(context);
             if state.is_deleted() {
                 return None;
             }
             let value = match state.kind() {
                 Some(Kind::Small) => {
                     // Both loads acquire, so they are made in this order, and so is the next one.
-                    let word = self.read(node.small_off());
-                    if !mutant!("skip-torn-small") && self.state(node) != state {
+                    let word = context.read(self.small_off());
+                    if !mutant!("skip-torn-small") && self.state(context) != state {
                         continue;
                     }
                     let bytes = state.small_bytes().min(SMALL_BYTES);
                     Value::Small(state.small_value(word), bytes)
                 }
                 Some(Kind::Inline) => {
-                    let info = self.sound_info(node);
-                    let at = node.0 + info.inline_at();
-                    Value::Bytes(self.bytes(at, u64::from(info.inline_bytes)))
+                    let info = self.checked_info(context);
+                    let at = self.0 + info.inline_at();
+                    Value::Bytes(published(context, at, u64::from(info.inline_bytes)))
                 }
-                Some(Kind::Block) => Value::Bytes(self.value_of_block(state.block_off())),
-                // In no sound pool.
+                Some(Kind::Block) => {
+                    let block = state.block_off();
+                    let bytes = context.fixed(block);
+                    Value::Bytes(published(context, block + HEADER_BYTES, bytes))
+                }
+                // Only damage has left such a state.
                 None => {
-                    self.guard.note_damage(node.0);
+                    context.guard.note_damage(self.0);
                     Value::Bytes(&[])
                 }
             };
             return Some((state, value));
         }
-    }
-
-    fn value_of_block(self, block: u64) -> &'op [u8] {
-        let bytes = self.fixed(block);
-        self.bytes(block + VALUE_HEADER_BYTES, bytes)
     }
 }
 

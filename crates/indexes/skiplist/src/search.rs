@@ -20,10 +20,11 @@ use std::cmp::Ordering as Compare;
 use pando_index::Order;
 use pando_pmem::{Domain, mutant};
 use pando_tree::checked::Steps;
+use pando_tree::context::Context;
 
 use crate::layout::{LOW_LEVELS, MAX_HEIGHT};
 use crate::list::SkipList;
-use crate::node::{Context, Next, Node, Probe};
+use crate::node::{Next, Node, Probe};
 use crate::style::{Links, Place};
 
 /// Bytes of the smallest node.
@@ -203,7 +204,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
                 let compared = next
                     .hint()
                     .compare(probe.slice, alike)
-                    .unwrap_or_else(|| context.compare(next.node(), probe));
+                    .unwrap_or_else(|| next.node().compare(context, probe));
                 if compared == Compare::Less || (compared.is_eq() && aim == Aim::Behind) {
                     node = next.node();
                     if level >= LOW_LEVELS {
@@ -211,7 +212,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
                         // often than not.
                         context.pool().prefetch(node.0);
                     }
-                    alike = (probe.slice ^ context.slice_on(node, level)).leading_zeros();
+                    alike = (probe.slice ^ node.slice_on(context, level)).leading_zeros();
                     passed = match passed.checked_add(1) {
                         Some(more) => more,
                         // From now on every 128 nodes: only a long level, or a circle, comes to
@@ -257,14 +258,14 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         only_linked: bool,
     ) -> Result<Next, Marked> {
         loop {
-            let next = context.next(node, level);
+            let next = node.next(context, level);
             if next.is_marked() && (S::MARKED_STAY || only_linked) {
                 return Err(Marked);
             }
             if !S::MARKED_STAY || next.node() == head {
                 return Ok(next.unmarked());
             }
-            let behind = context.next(next.node(), level);
+            let behind = next.node().next(context, level);
             if !behind.is_marked() {
                 return Ok(next);
             }

@@ -41,11 +41,14 @@
 
 use pando_index::{Error, Order};
 use pando_pmem::Domain;
+use pando_tree::context::Context;
+use pando_tree::maps::IndexKind;
+use pando_tree::value_block;
 
-use crate::build;
 use crate::layout::{MARK, next_at};
 use crate::list::SkipList;
-use crate::node::{Context, Next, Node, Probe};
+use crate::node::{Next, Node, Probe};
+use crate::options::Options;
 use crate::search::Aim;
 use crate::state::State;
 use crate::style::{Block, Links, Place, Raise, Removal, past};
@@ -53,6 +56,22 @@ use crate::style::{Block, Links, Place, Raise, Removal, past};
 /// Links change by CAS, one word after the other.
 #[derive(Clone, Copy, Debug)]
 pub enum SingleWord {}
+
+/// Skip lists whose links change by single-word CAS: for measuring, in a pool that is not to
+/// survive.
+#[derive(Clone, Copy, Debug)]
+pub enum CasSkipLists {}
+
+impl IndexKind for CasSkipLists {
+    // From 0xFFFF_0000 on are examples and experiments.
+    const NUMBER: u64 = 0xFFFF_0002;
+    const NAME: &'static str = "skiplist-cas";
+    const DESCRIPTION: &'static str =
+        "for measuring: the skip list by single-word CAS, which no crash may interrupt";
+
+    type Options = Options;
+    type Index<D: Domain> = SkipList<D, SingleWord>;
+}
 
 /// Replaces `old` by `new`, durably in a domain that knows what that is; whether it did.
 #[inline(always)]
@@ -91,14 +110,14 @@ fn search_before<D: Domain>(
         return Some(list.find_end(context));
     }
     let mut key = Vec::new();
-    context.key(node).copy_to(&mut key);
+    node.key(context).copy_to(&mut key);
     let (pred, found) = list.find_gap(context, Probe::new(&key), Aim::Before, Order::Descending);
     (found == node).then_some(pred)
 }
 
 /// Whether `node` follows `pred`, which is linked if so.
 fn follows<D: Domain>(context: Context<'_, '_, D>, pred: Node, node: Node) -> bool {
-    let next = context.next(pred, 0);
+    let next = pred.next(context, 0);
     !next.is_marked() && next.node() == node
 }
 
@@ -110,7 +129,7 @@ fn set_prev<D: Domain>(
     hint: Node,
 ) {
     loop {
-        let set = context.prev(node);
+        let set = node.prev(context);
         let pred = match follows(context, hint, node) {
             true => hint,
             false => match search_before(list, context, node) {
@@ -134,7 +153,7 @@ fn unlink_all<D: Domain>(
     node: Node,
 ) -> Place {
     let mut key = Vec::new();
-    context.key(node).copy_to(&mut key);
+    node.key(context).copy_to(&mut key);
     list.find_place(context, Probe::new(&key), |_| ())
 }
 
@@ -172,8 +191,8 @@ impl Links for SingleWord {
         node: Node,
         level: usize,
     ) -> Result<Raise, Error> {
-        let slice = context.slice(node);
-        let own = context.next(node, level);
+        let slice = node.slice(context);
+        let own = node.next(context, level);
         if own.is_marked() {
             return Ok(Raise::Over);
         }
@@ -185,7 +204,7 @@ impl Links for SingleWord {
         if !swap(context, place.preds[level].next_off(level), place.nexts[level].0, next.0) {
             return Ok(Raise::Again);
         }
-        if context.next(node, level).is_marked() {
+        if node.next(context, level).is_marked() {
             unlink_all(list, context, node);
             return Ok(Raise::Over);
         }
@@ -198,7 +217,7 @@ impl Links for SingleWord {
         _: &Place,
         node: Node,
     ) -> Result<Removal, Error> {
-        let state = context.state(node);
+        let state = node.state(context);
         if state.is_deleted() {
             return Ok(Removal::Deleted);
         }
@@ -219,7 +238,8 @@ impl Links for SingleWord {
         state: State,
         value: &[u8],
     ) -> Result<bool, Error> {
-        let block = take(context, build::value_block(context, value)?);
+        let block = value_block::reserve(context, value).map_err(Error::storage)?;
+        let block = take(context, block);
         D::fence();
         let replaced = swap(context, node.state_off(), state.0, State::block(block).0);
         match replaced {
@@ -231,7 +251,7 @@ impl Links for SingleWord {
 
     /// Marks the words of all levels, the lowest last: an insert of the same key comes behind it.
     fn bury<D: Domain>(context: Context<'_, '_, D>, node: Node) {
-        for level in (0..context.info(node).height).rev() {
+        for level in (0..node.info(context).height).rev() {
             let off = node.0 + next_at(level);
             loop {
                 let next = context.read(off);
@@ -256,10 +276,10 @@ impl Links for SingleWord {
     }
 
     fn before<D: Domain>(context: Context<'_, '_, D>, node: Node) -> Option<Node> {
-        if context.next(node, 0).is_marked() {
+        if node.next(context, 0).is_marked() {
             return None;
         }
-        let pred = context.prev(node);
+        let pred = node.prev(context);
         follows(context, pred, node).then_some(pred)
     }
 }

@@ -14,11 +14,12 @@ use std::fmt::Debug;
 
 use pando_index::Error;
 use pando_pmem::{Domain, Reservation, mutant};
+use pando_tree::context::Context;
 
 use crate::hint::Hint;
 use crate::layout::MAX_HEIGHT;
 use crate::list::SkipList;
-use crate::node::{Context, Next, Node};
+use crate::node::{Next, Node};
 use crate::state::State;
 
 /// Where a key stands on each level.
@@ -44,8 +45,8 @@ impl Place {
     /// The word for a new node of the key, whose slice is `slice`, that leads from it on `level`.
     pub fn behind<D: Domain>(&self, context: Context<'_, '_, D>, level: usize, slice: u64) -> Next {
         let (pred, next) = (self.preds[level], self.nexts[level]);
-        let hint = next.hint().behind(context.slice(pred), slice);
-        let hint = hint.unwrap_or_else(|| context.hint(slice, next.node(), self.head));
+        let hint = next.hint().behind(pred.slice(context), slice);
+        let hint = hint.unwrap_or_else(|| next.node().hint_from(context, slice, self.head));
         Next::to(next.node(), hint)
     }
 
@@ -57,7 +58,7 @@ impl Place {
         node: Node,
         slice: u64,
     ) -> Next {
-        Next::to(node, Hint::between(context.slice(self.preds[level]), slice))
+        Next::to(node, Hint::between(self.preds[level].slice(context), slice))
     }
 
     /// The word that leads on `level` past the node of the key, whose own word there is `next`.
@@ -80,13 +81,13 @@ pub(crate) fn past<D: Domain>(
     node: Node,
     next: Next,
 ) -> Next {
-    let from = context.slice(pred);
+    let from = pred.slice(context);
     let hint = if mutant!("skip-hint-of-another") {
         Some(next.hint())
     } else {
-        next.hint().over(from, context.slice(node))
+        next.hint().over(from, node.slice(context))
     };
-    Next::to(next.node(), hint.unwrap_or_else(|| context.hint(from, next.node(), head)))
+    Next::to(next.node(), hint.unwrap_or_else(|| next.node().hint_from(context, from, head)))
 }
 
 /// A block that is filled and flushed, and nobody else's yet.

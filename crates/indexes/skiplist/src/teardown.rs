@@ -4,21 +4,22 @@
 //! what a crash leaves, says `pando_tree::maps`.)
 
 use pando_pmem::Domain;
+use pando_tree::context::Context;
 use pando_tree::maps::Unit;
 
 use crate::layout::{Info, MAX_HEIGHT, tail_at};
-use crate::node::{Context, Next, Node};
+use crate::node::{Next, Node};
 
 /// The next unit of the list whose entry word is at `root_off`.
 pub(crate) fn next_unit<D: Domain>(context: Context<'_, '_, D>, root_off: u64) -> Unit {
     let head = Node(context.read(root_off));
     let is_head =
         context.pool().active_block(head.0).is_some_and(|bytes| bytes >= tail_at(MAX_HEIGHT))
-            && context.info(head) == Info { height: MAX_HEIGHT, key_bytes: 0, inline_bytes: 0 };
+            && head.info(context) == Info { height: MAX_HEIGHT, key_bytes: 0, inline_bytes: 0 };
     if !is_head {
         return Unit::passed_over(root_off, head.0);
     }
-    let first = context.next(head, 0);
+    let first = head.next(context, 0);
     if first.node() == head || first.0 == 0 {
         return Unit::of_block(root_off, head.0, 0, head.0);
     }
@@ -36,7 +37,7 @@ pub(crate) fn next_unit<D: Domain>(context: Context<'_, '_, D>, root_off: u64) -
         }
         unit.own.push(node);
         unit.own.extend((value != 0).then_some(value));
-        next = context.next(next.node(), 0).unmarked();
+        next = next.node().next(context, 0).unmarked();
     }
     unit.leading.new = if next.0 == first.0 { head.0 } else { next.0 };
     unit
@@ -46,7 +47,7 @@ pub(crate) fn next_unit<D: Domain>(context: Context<'_, '_, D>, root_off: u64) -
 fn node_and_value<D: Domain>(context: Context<'_, '_, D>, next: Next) -> Option<[u64; 2]> {
     let node = next.node();
     let bytes = context.pool().active_block(node.0)?;
-    let info = context.info(node);
+    let info = node.info(context);
     let is_sound = info.is_valid() && info.node_bytes() <= bytes;
-    is_sound.then(|| [node.0, context.state(node).block_off()])
+    is_sound.then(|| [node.0, node.state(context).block_off()])
 }

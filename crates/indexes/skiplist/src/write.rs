@@ -5,13 +5,14 @@ use std::ops::Range;
 use pando_index::{Error, Intent, Upserted};
 use pando_pmem::Domain;
 use pando_tree::checked::{Steps, undamaged};
+use pando_tree::context::Context;
 use pando_tree::room::{Tries, nothing_to_give, with_room};
 
 use crate::build;
 use crate::height;
 use crate::layout::LIMITS;
 use crate::list::SkipList;
-use crate::node::{Context, Node, Probe};
+use crate::node::{Node, Probe};
 use crate::style::{Links, Place, Raise, Removal};
 
 impl<D: Domain, S: Links> SkipList<D, S> {
@@ -46,8 +47,8 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         let probe = Probe::new(key);
         self.until_done(|context| {
             // The neighbours' words will be changed, and their lines were not looked at so far.
-            let met = |node| {
-                let (pred, succ) = (context.prev(node), context.next(node, 0).node());
+            let met = |node: Node| {
+                let (pred, succ) = (node.prev(context), node.next(context, 0).node());
                 context.pool().word(succ.prev_off()).prefetch_for_write();
                 context.pool().prefetch(pred.0);
             };
@@ -68,7 +69,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         &self,
         attempt: impl Fn(Context<'_, '_, D>) -> Result<Option<R>, Error>,
     ) -> Result<R, Error> {
-        with_room(self.catalog(), Tries::Few, nothing_to_give, || {
+        with_room(&self.catalog, Tries::Few, nothing_to_give, || {
             let mut steps = Steps::of_attempts();
             loop {
                 let guard = self.pin()?;
@@ -78,7 +79,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
                 undamaged(&guard)?;
                 match attempted? {
                     Some(done) => return Ok(done),
-                    None => steps.take(&guard, self.root_off())?,
+                    None => steps.take(&guard, self.root_off)?,
                 }
             }
         })
@@ -95,17 +96,17 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         // Written soon, and not looked at so far.
         context.pool().word(place.succ(0).prev_off()).prefetch_for_write();
         let seed = self.seed(context);
-        let height = match self.options().even_gaps {
+        let height = match self.options.even_gaps {
             true => height::by_gaps(probe.bytes, seed, &place),
             false => height::by_chance(probe.bytes, seed),
         };
-        let at_once = if S::COUNTS_LEVELS { self.options().levels_at_once as usize } else { 1 };
+        let at_once = if S::COUNTS_LEVELS { self.options.levels_at_once as usize } else { 1 };
         let levels = height.min(at_once);
         for level in 1..levels {
             // What the node's words say of these may depend on their slices.
             context.pool().prefetch(place.succ(level).0);
         }
-        let inline_bytes = self.options().inline_bytes;
+        let inline_bytes = self.options.inline_bytes;
         let (block, own) =
             build::node(context, &place, height, levels, probe, value, inline_bytes)?;
         let node = Node(block.off());
@@ -159,8 +160,8 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         loop {
             steps.take(context.guard, node.0)?;
             let state = match intent {
-                Intent::Insert | Intent::Upsert | Intent::Update => context.state(node),
-                Intent::Exchange { expected } => match context.value(node) {
+                Intent::Insert | Intent::Upsert | Intent::Update => node.state(context),
+                Intent::Exchange { expected } => match node.value(context) {
                     Some((_, found)) if found.as_bytes() != expected => {
                         return Err(Error::ValueMismatch);
                     }

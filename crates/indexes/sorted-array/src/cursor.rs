@@ -5,26 +5,17 @@
 use std::ops::Bound;
 
 use pando_index::{Error, Order};
-use pando_pmem::{Domain, Guard, Pool};
+use pando_pmem::{Domain, Guard};
 use pando_tree::batch::ThreadsBatch;
 use pando_tree::cursor::{Fill, Scan};
 
 use crate::index::SortedArray;
 
 impl<D: Domain> Fill for SortedArray<D> {
-    type Domain = D;
     type Batch = ThreadsBatch;
 
     const FIRST_BATCH: usize = 64;
     const LAST_BATCH: usize = 64;
-
-    fn pool(&self) -> &Pool<D> {
-        self.catalog.pool()
-    }
-
-    fn root_off(&self) -> u64 {
-        self.root_off
-    }
 
     fn fill(
         &self,

@@ -1,13 +1,16 @@
 //! The array as an index of a pool: the contract, what pools ask of it, its kind.
 
-use std::sync::Arc;
+use std::ops::Deref;
 
 use pando_index::{Error, Intent, Limits, RangeIndex, Upserted};
 use pando_pmem::{Block, Domain, Guard, Reservation, mutant};
-use pando_pmwcas::{Pmwcas, Policy};
-use pando_tree::maps::{Audit, Catalog, IndexKind, ProblemClass, Stat, Tree, Unit};
+use pando_pmwcas::Policy;
+use pando_tree::checked::undamaged;
+use pando_tree::context::Context;
+use pando_tree::handle::Handle;
+use pando_tree::maps::{Audit, IndexKind, ProblemClass, Stat, Tree, Unit};
 use pando_tree::read_and_scan;
-use pando_tree::room::{Tries, nothing_to_give, with_room};
+use pando_tree::room::{Tries, nothing_to_give};
 
 use crate::array::{self, Array, HEADER_BYTES, MAX_ARRAY_BYTES};
 
@@ -15,9 +18,14 @@ const LIMITS: Limits = Limits { max_key_bytes: 255, max_value_bytes: 32 << 20 };
 
 /// A sorted array in a pool.
 #[derive(Debug)]
-pub struct SortedArray<D: Domain> {
-    pub(crate) catalog: Arc<Catalog<D>>,
-    pub(crate) root_off: u64,
+pub struct SortedArray<D: Domain>(Handle<D, ()>);
+
+impl<D: Domain> Deref for SortedArray<D> {
+    type Target = Handle<D, ()>;
+
+    fn deref(&self) -> &Handle<D, ()> {
+        &self.0
+    }
 }
 
 /// The array would become too long.
@@ -34,11 +42,7 @@ struct ArrayTooLong {
 type Change<'new> = Option<&'new [u8]>;
 
 impl<D: Domain> SortedArray<D> {
-    pub(crate) fn pin(&self) -> Result<Guard<'_, D>, Error> {
-        self.catalog.pool().pin().map_err(Error::storage)
-    }
-
-    /// The array at this moment.
+    /// The array as it is now.
     pub(crate) fn array<'guard>(&self, guard: &'guard Guard<'_, D>) -> (u64, Array<'guard, D>) {
         let off = self.catalog.read(guard, self.root_off);
         (off, Array::at(guard, off))
@@ -52,50 +56,50 @@ impl<D: Domain> SortedArray<D> {
         decide: impl Fn(Option<&[u8]>) -> Result<Change<'new>, Error>,
     ) -> Result<bool, Error> {
         LIMITS.check_key(key)?;
-        with_room(&self.catalog, Tries::Few, nothing_to_give, || {
-            loop {
-                let guard = self.pin()?;
-                let (old, array) = self.array(&guard);
-                let block = array.copy();
-                let mut records =
-                    Array::<D>::decode(&block).map_err(|what| Error::Storage(what.into()))?;
-                let found = records.binary_search_by(|(other, _)| (*other).cmp(key));
-                let change = decide(found.ok().map(|place| records[place].1))?;
-                match (found, change) {
-                    (Ok(place), Some(value)) => records[place].1 = value,
-                    (Ok(place), None) => drop(records.remove(place)),
-                    (Err(place), Some(value)) => records.insert(place, (key, value)),
-                    (Err(_), None) => return Ok(false),
-                }
-                let replace = || self.replace(&guard, old, &array::encode(&records));
-                // A remove takes room too, for less than it gives back.
-                let is_replaced = match change {
-                    Some(_) => guard.without_reserve(replace),
-                    None => guard.with_reserve(replace),
-                }?;
-                if is_replaced {
-                    return Ok(found.is_ok());
-                }
+        self.until_done(Tries::Few, nothing_to_give, |guard| {
+            let (old, array) = self.array(guard);
+            let block = array.copy();
+            let mut records =
+                Array::<D>::decode(&block).map_err(|what| Error::Storage(what.into()))?;
+            let found = records.binary_search_by(|(other, _)| (*other).cmp(key));
+            let change = decide(found.ok().map(|place| records[place].1))?;
+            match (found, change) {
+                (Ok(place), Some(value)) => records[place].1 = value,
+                (Ok(place), None) => drop(records.remove(place)),
+                (Err(place), Some(value)) => records.insert(place, (key, value)),
+                (Err(_), None) => return undamaged(guard).map(|()| Some(false)),
             }
+            let replace = || self.replace(self.context(guard), old, &array::encode(&records));
+            // A remove takes room too, for less than it gives back.
+            let is_replaced = match change {
+                Some(_) => guard.without_reserve(replace),
+                None => guard.with_reserve(replace),
+            }?;
+            Ok(is_replaced.then_some(found.is_ok()))
         })
     }
 
     /// Replaces the array at `old` by `content`; fails if another write has done so.
-    fn replace(&self, guard: &Guard<'_, D>, old: u64, content: &[u8]) -> Result<bool, Error> {
+    fn replace(
+        &self,
+        context: Context<'_, '_, D>,
+        old: u64,
+        content: &[u8],
+    ) -> Result<bool, Error> {
         let bytes = content.len() as u64;
         if bytes > MAX_ARRAY_BYTES {
             return Err(Error::storage(ArrayTooLong { found_bytes: bytes }));
         }
-        let mut block = guard.reserve(bytes).map_err(Error::storage)?;
+        let mut block = context.reserve(bytes)?;
         block.write(0, content);
         if !mutant!("array-not-flushed") {
             block.flush(0, bytes);
         }
-        let mut operation = self.catalog.allocate(guard).map_err(Error::storage)?;
-        let root =
-            operation.reserve_entry(self.root_off, old, Policy::FreeOne).map_err(Error::storage)?;
-        operation.activate(root, block);
-        Ok(operation.execute())
+        context.publish(|operation| {
+            let root = operation.reserve_entry(self.root_off, old, Policy::FreeOne)?;
+            operation.activate(root, block);
+            Ok(true)
+        })
     }
 }
 
@@ -129,20 +133,19 @@ impl<D: Domain> Tree for SortedArray<D> {
     type Domain = D;
     type Options = ();
 
-    fn first_block<'guard, 'pool>(
-        _: &'guard Pmwcas<D>,
-        guard: &'guard Guard<'pool, D>,
+    fn first_block<'op, 'pool>(
+        context: Context<'op, 'pool, D>,
         (): (),
-    ) -> pando_pmem::Result<Reservation<'guard, 'pool, D>> {
+    ) -> pando_pmem::Result<Reservation<'op, 'pool, D>> {
         let content = array::empty();
-        let mut block = guard.reserve(content.len() as u64)?;
+        let mut block = context.guard.reserve(content.len() as u64)?;
         block.write(0, &content);
         block.flush(0, content.len() as u64);
         Ok(block)
     }
 
-    fn open(catalog: Arc<Catalog<D>>, root_off: u64, (): ()) -> Self {
-        Self { catalog, root_off }
+    fn open(handle: Handle<D, ()>) -> Self {
+        Self(handle)
     }
 
     fn read_with<R>(&self, key: &[u8], visit: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, Error> {
@@ -191,9 +194,9 @@ impl<D: Domain> Tree for SortedArray<D> {
         Ok(audit)
     }
 
-    fn next_unit(pmwcas: &Pmwcas<D>, guard: &Guard<'_, D>, root_off: u64, (): ()) -> Unit {
-        let off = pmwcas.read(guard, root_off);
-        match pmwcas.pool().active_block(off) {
+    fn next_unit(context: Context<'_, '_, D>, root_off: u64, (): ()) -> Unit {
+        let off = context.read(root_off);
+        match context.pool().active_block(off) {
             Some(_) => Unit::of_block(root_off, off, 0, off),
             None => Unit::passed_over(root_off, off),
         }

@@ -56,7 +56,7 @@ impl<D: Domain> WbTree<D> {
     pub(crate) fn walk_tree(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit, Error> {
         let guard = self.pin()?;
         let context = self.context(&guard);
-        let root_off = context.pmwcas.read(&guard, self.root_off());
+        let root_off = context.read(self.root_off);
         let (audit, reached) = (Audit::default(), BTreeSet::new());
         let mut walk = Walk { context, audit, reached, last: None, visit };
         walk.tree(root_off);
@@ -163,7 +163,7 @@ impl<D: Domain> Walk<'_, '_, '_, D> {
 
     /// Whether the pointer to the left of the node at `off` is `left_off`.
     fn check_left(&mut self, off: u64, left_off: u64) {
-        let found = self.context.pmwcas.read(self.context.guard, off + LEFT_AT);
+        let found = self.context.read(off + LEFT_AT);
         if found != left_off {
             let what =
                 format!("the pointer to the left is {found:#x}, and leads not to {left_off:#x}");
@@ -254,7 +254,7 @@ impl<D: Domain> Walk<'_, '_, '_, D> {
             return None;
         }
         let context = self.context;
-        let state = State(context.pmwcas.read(context.guard, off));
+        let state = State(context.read(off));
         let cells = context.shape.cells(kind);
         if state.is_dead() {
             self.problem(ProblemClass::Structure, off, "a dead node is linked");

@@ -23,7 +23,7 @@
 use std::ops::Bound;
 
 use pando_index::{Error, Order};
-use pando_pmem::{Domain, Guard, Pool, mutant};
+use pando_pmem::{Domain, Guard, mutant};
 use pando_tree::batch::{Batch, ThreadsBatch};
 use pando_tree::checked::Steps;
 use pando_tree::cursor::{Fill, Scan};
@@ -42,19 +42,10 @@ const LAST_BATCH: usize = 96;
 type Sibling<'op, D> = Option<(Node<'op, D>, State)>;
 
 impl<D: Domain> Fill for WbTree<D> {
-    type Domain = D;
     type Batch = ThreadsBatch;
 
     const FIRST_BATCH: usize = FIRST_BATCH;
     const LAST_BATCH: usize = LAST_BATCH;
-
-    fn pool(&self) -> &Pool<D> {
-        self.catalog().pool()
-    }
-
-    fn root_off(&self) -> u64 {
-        self.root_off()
-    }
 
     /// Copies leaf after leaf, until the batch is full.
     fn fill(
@@ -69,7 +60,7 @@ impl<D: Domain> Fill for WbTree<D> {
         let mut sibling: Sibling<'_, D> = None;
         let mut steps = Steps::of_attempts();
         while !copier.is_done() {
-            steps.take(guard, self.root_off())?;
+            steps.take(guard, self.root_off)?;
             let (leaf, state, low) = match sibling.take() {
                 Some((leaf, _)) if mutant!("wbtree-left-in-another-state") => {
                     (leaf, leaf.state(context), None)

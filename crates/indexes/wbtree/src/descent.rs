@@ -36,7 +36,7 @@ impl<D: Domain> WbTree<D> {
         read: OptimisticRead<'_, D>,
         slice: u64,
     ) -> Option<u64> {
-        match self.shape().is_variable {
+        match self.shape.is_variable {
             true => self.descend_by::<3>(pool, read, slice),
             false => self.descend_by::<2>(pool, read, slice),
         }
@@ -49,11 +49,11 @@ impl<D: Domain> WbTree<D> {
         read: OptimisticRead<'_, D>,
         slice: u64,
     ) -> Option<u64> {
-        let Shape { node_bytes, inner: kind, .. } = *self.shape();
+        let Shape { node_bytes, inner: kind, .. } = self.shape;
         let is_variable = CELL_WORDS == Shape::cell_words_if(true) as usize;
         let first = kind.cells_at() / 8;
         // Acquire, here and below: with the swap that put it there.
-        let mut off = pool.word(self.root_off()).load(Ordering::Acquire);
+        let mut off = pool.word(self.root_off).load(Ordering::Acquire);
         if off & CONTROL_BITS != 0 || !read.is_valid() {
             return None;
         }
@@ -104,7 +104,7 @@ impl<D: Domain> WbTree<D> {
     /// leads.
     #[inline(always)]
     pub(crate) fn peek(&self, probe: Probe<'_>) -> Result<Option<u64>, Error> {
-        let pool = self.catalog().pool();
+        let pool = self.pool();
         let read = pool.optimistic_read().map_err(Error::storage)?;
         Ok(self.peek_under(pool, read, probe))
     }
@@ -118,7 +118,7 @@ impl<D: Domain> WbTree<D> {
     ) -> Option<u64> {
         const CELL_WORDS: u64 = Shape::cell_words_if(false);
         let off = self.descend_by::<{ CELL_WORDS as usize }>(pool, read, probe.slice)?;
-        let Shape { node_bytes, leaf: kind, .. } = *self.shape();
+        let Shape { node_bytes, leaf: kind, .. } = self.shape;
         let words = pool.words_within(off, node_bytes / 8)?;
         let word = words.at(0, Ordering::Acquire);
         let state = settled(&words, word).filter(|state| !state.is_dead())?;
@@ -139,7 +139,7 @@ impl<D: Domain> WbTree<D> {
         &self,
         probe: Probe<'_>,
     ) -> Result<(Guard<'_, D>, Option<u64>), Error> {
-        let pool = self.catalog().pool();
+        let pool = self.pool();
         let read = pool.optimistic_read().map_err(Error::storage)?;
         let leaf = self.descend(pool, read, probe.slice);
         let guard = self.pin()?;

@@ -72,7 +72,7 @@ impl<D: Domain> Node<'_, D> {
         let word = self.words.at(0, Ordering::Acquire);
         match settled(&self.words, word) {
             Some(state) => state,
-            None => State(context.pmwcas.read(context.guard, self.off)),
+            None => State(context.read(self.off)),
         }
     }
 

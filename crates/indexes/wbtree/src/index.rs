@@ -1,13 +1,13 @@
 //! The tree as an index of a pool: the contract, what pools ask of it, its kind.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use pando_index::{Error, Intent, Limits, RangeIndex, Upserted};
-use pando_pmem::{Domain, Guard, Reservation};
-use pando_pmwcas::Pmwcas;
+use pando_pmem::{Domain, Reservation};
 use pando_tree::checked::{Steps, damaged, undamaged};
-use pando_tree::maps::{Audit, Catalog, IndexKind, Tree, Unit};
+use pando_tree::context;
+use pando_tree::handle::Handle;
+use pando_tree::maps::{Audit, IndexKind, Tree, Unit};
 use pando_tree::read_and_scan;
 
 use crate::build;
@@ -22,7 +22,7 @@ use crate::write::with_value;
 
 impl<D: Domain> RangeIndex for WbTree<D> {
     fn limits(&self) -> Limits {
-        if self.shape().is_variable {
+        if self.shape.is_variable {
             Limits { max_key_bytes: MAX_KEY_BYTES, max_value_bytes: MAX_VALUE_BYTES }
         } else {
             Limits { max_key_bytes: FIXED_BYTES, max_value_bytes: FIXED_BYTES }
@@ -46,7 +46,7 @@ impl<D: Domain> RangeIndex for WbTree<D> {
         loop {
             let guard = self.pin()?;
             let context = self.context(&guard);
-            steps.take(&guard, self.root_off())?;
+            steps.take(&guard, self.root_off)?;
             let Some(found) = self.seek(context, Seek::Holding(Probe::new(&from)), 0)? else {
                 continue;
             };
@@ -70,21 +70,21 @@ impl<D: Domain> Tree for WbTree<D> {
     type Domain = D;
     type Options = Options;
 
-    fn first_block<'guard, 'pool>(
-        pmwcas: &'guard Pmwcas<D>,
-        guard: &'guard Guard<'pool, D>,
+    fn first_block<'op, 'pool>(
+        context: context::Context<'op, 'pool, D>,
         options: Options,
-    ) -> pando_pmem::Result<Reservation<'guard, 'pool, D>> {
-        let context = Context { pmwcas, guard, pool: guard.pool(), shape: options.shape() };
+    ) -> pando_pmem::Result<Reservation<'op, 'pool, D>> {
+        let context = Context { context, shape: options.shape() };
         build::node(context, 0, &[], &Cell::default(), 0)
     }
 
-    fn open(catalog: Arc<Catalog<D>>, root_off: u64, options: Options) -> Self {
-        Self::new(catalog, root_off, options)
+    fn open(handle: Handle<D, Options>) -> Self {
+        let shape = handle.options.shape();
+        Self { handle, shape }
     }
 
-    fn check_layout(pmwcas: &Pmwcas<D>, guard: &Guard<'_, D>, root_off: u64) -> Result<(), String> {
-        let (pool, off) = (pmwcas.pool(), pmwcas.read(guard, root_off));
+    fn check_layout(context: context::Context<'_, '_, D>, root_off: u64) -> Result<(), String> {
+        let (pool, off) = (context.pool(), context.read(root_off));
         if pool.active_block(off).is_none_or(|bytes| bytes < LINE_BYTES) {
             return Ok(());
         }
@@ -104,7 +104,7 @@ impl<D: Domain> Tree for WbTree<D> {
             return Ok(None);
         }
         let probe = Probe::new(key);
-        if !self.shape().is_variable
+        if !self.shape.is_variable
             && let Some(value) = self.peek(probe)?
         {
             return Ok(Some(visit(&value.to_le_bytes())));
@@ -120,14 +120,8 @@ impl<D: Domain> Tree for WbTree<D> {
         self.walk_tree(visit)
     }
 
-    fn next_unit(
-        pmwcas: &Pmwcas<D>,
-        guard: &Guard<'_, D>,
-        root_off: u64,
-        options: Options,
-    ) -> Unit {
-        let shape = options.shape();
-        next_unit(Context { pmwcas, guard, pool: guard.pool(), shape }, root_off)
+    fn next_unit(context: context::Context<'_, '_, D>, root_off: u64, options: Options) -> Unit {
+        next_unit(Context { context, shape: options.shape() }, root_off)
     }
 }
 

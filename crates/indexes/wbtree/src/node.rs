@@ -7,10 +7,11 @@
 //! block is looked into before.
 
 use std::cmp::Ordering as Compare;
+use std::ops::Deref;
 use std::sync::atomic::Ordering;
 
-use pando_pmem::{Domain, Guard, Pool, Words, mutant};
-use pando_pmwcas::Pmwcas;
+use pando_pmem::{Domain, Pool, Words, mutant};
+use pando_tree::context;
 
 use crate::layout::{
     BLOCK_HEADER_BYTES, Cell, HEADER_AT, Header, LEFT_AT, LINE_BYTES, NodeKind, SLOTS_AT, Shape,
@@ -21,22 +22,20 @@ use crate::slots;
 use crate::state::State;
 
 /// What an operation works with.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Context<'op, 'pool, D: Domain> {
-    pub pmwcas: &'op Pmwcas<D>,
-    pub guard: &'op Guard<'pool, D>,
-    /// The guard's. By value, since it is asked for at each step.
-    pub pool: &'pool Pool<D>,
+    pub context: context::Context<'op, 'pool, D>,
     pub shape: Shape,
 }
 
-impl<D: Domain> Clone for Context<'_, '_, D> {
-    fn clone(&self) -> Self {
-        *self
+impl<'op, 'pool, D: Domain> Deref for Context<'op, 'pool, D> {
+    type Target = context::Context<'op, 'pool, D>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Self::Target {
+        &self.context
     }
 }
-
-impl<D: Domain> Copy for Context<'_, '_, D> {}
 
 /// An offset behind all pools, to which another can be added.
 const NOWHERE: u64 = 1 << 60;
@@ -80,11 +79,6 @@ pub(crate) struct Node<'op, D: Domain> {
 }
 
 impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
-    #[inline(always)]
-    pub fn pool(&self) -> &'pool Pool<D> {
-        self.pool
-    }
-
     /// The node at `off`, to which a live cell or the entry word led while the guard was held.
     #[inline(always)]
     pub fn node(&self, off: u64) -> Node<'op, D>
@@ -101,7 +95,7 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
     where
         'pool: 'op,
     {
-        let pool: &'op Pool<D> = self.pool;
+        let pool: &'op Pool<D> = self.pool();
         let Some(words) = pool.words_within(off, self.shape.node_bytes / 8) else {
             return self.no_node(off);
         };
@@ -203,7 +197,7 @@ impl<'op, D: Domain> Node<'op, D> {
 
     /// The leaf to the left of this leaf, as its pointer has it; zero of the first.
     pub fn left_off(&self, context: Context<'_, '_, D>) -> u64 {
-        context.pmwcas.read(context.guard, self.off + LEFT_AT)
+        context.read(self.off + LEFT_AT)
     }
 
     /// The leaf to the left of this leaf, its state, and its fence, which leads here; `None` of the

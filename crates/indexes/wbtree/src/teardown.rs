@@ -43,7 +43,7 @@ pub(crate) fn next_unit<D: Domain>(context: Context<'_, '_, D>, root_off: u64) -
 }
 
 fn read<D: Domain>(context: Context<'_, '_, D>, off: u64) -> u64 {
-    context.pmwcas.read(context.guard, off)
+    context.read(off)
 }
 
 fn sound<'op, D: Domain>(

@@ -20,12 +20,12 @@
 //! again ask the same: a merge, whether the parent that leads to a dead child has changed; a
 //! collapse, whether the dead root still is the root.
 
-use std::sync::Arc;
+use std::ops::Deref;
 
 use pando_index::Error;
 use pando_pmem::{Domain, Guard, mutant};
 use pando_tree::checked::{self, Steps};
-use pando_tree::maps::Catalog;
+use pando_tree::handle::Handle;
 
 use crate::layout::{Cell, Shape};
 use crate::node::{Changed, Context, Node, Probe, Seek};
@@ -33,22 +33,18 @@ use crate::options::Options;
 use crate::state::State;
 
 /// A wB+-Tree in a pool. All of its state is in the pool; any number of handles may be open.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct WbTree<D: Domain> {
-    catalog: Arc<Catalog<D>>,
-    root_off: u64,
-    options: Options,
-    shape: Shape,
+    pub(crate) handle: Handle<D, Options>,
+    pub(crate) shape: Shape,
 }
 
-impl<D: Domain> Clone for WbTree<D> {
-    fn clone(&self) -> Self {
-        Self {
-            catalog: Arc::clone(&self.catalog),
-            root_off: self.root_off,
-            options: self.options,
-            shape: self.shape,
-        }
+impl<D: Domain> Deref for WbTree<D> {
+    type Target = Handle<D, Options>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Handle<D, Options> {
+        &self.handle
     }
 }
 
@@ -112,45 +108,17 @@ enum Step {
 }
 
 impl<D: Domain> WbTree<D> {
-    /// Opens the tree whose entry word is at `root_off`.
-    pub(crate) fn new(catalog: Arc<Catalog<D>>, root_off: u64, options: Options) -> Self {
-        Self { catalog, root_off, options, shape: options.shape() }
-    }
-
-    /// The options with which the tree was created.
-    pub fn options(&self) -> &Options {
-        &self.options
-    }
-
-    /// The maps of the tree's pool.
-    pub fn catalog(&self) -> &Arc<Catalog<D>> {
-        &self.catalog
-    }
-
-    pub(crate) fn root_off(&self) -> u64 {
-        self.root_off
-    }
-
-    pub(crate) fn shape(&self) -> &Shape {
-        &self.shape
-    }
-
-    #[inline(always)]
-    pub(crate) fn pin(&self) -> Result<Guard<'_, D>, Error> {
-        self.catalog.pool().pin().map_err(Error::storage)
-    }
-
     #[inline(always)]
     pub(crate) fn context<'op, 'pool>(
         &'op self,
         guard: &'op Guard<'pool, D>,
     ) -> Context<'op, 'pool, D> {
-        Context { pmwcas: &self.catalog, guard, pool: guard.pool(), shape: self.shape }
+        Context { context: self.handle.context(guard), shape: self.shape }
     }
 
     #[inline(always)]
     pub(crate) fn root<'op>(&self, context: Context<'op, '_, D>) -> Node<'op, D> {
-        context.node(context.pmwcas.read(context.guard, self.root_off))
+        context.node(context.read(self.root_off))
     }
 
     /// The node of `level` that is looked for; `None` if the tree is not that high.

@@ -51,20 +51,20 @@ impl<D: Domain> WbTree<D> {
     #[inline(always)]
     pub(crate) fn may_hold(&self, key: &[u8]) -> Result<bool, Error> {
         let found_bytes = key.len();
-        let max_bytes = if self.shape().is_variable { MAX_KEY_BYTES } else { FIXED_BYTES };
+        let max_bytes = if self.shape.is_variable { MAX_KEY_BYTES } else { FIXED_BYTES };
         if found_bytes > max_bytes {
             return Err(Error::KeyTooLong { found_bytes, max_bytes });
         }
-        Ok(self.shape().is_variable || found_bytes == FIXED_BYTES)
+        Ok(self.shape.is_variable || found_bytes == FIXED_BYTES)
     }
 
     fn check_value(&self, value: &[u8]) -> Result<(), Error> {
         let found_bytes = value.len();
-        let max_bytes = if self.shape().is_variable { MAX_VALUE_BYTES } else { FIXED_BYTES };
+        let max_bytes = if self.shape.is_variable { MAX_VALUE_BYTES } else { FIXED_BYTES };
         if found_bytes > max_bytes {
             return Err(Error::ValueTooLong { found_bytes, max_bytes });
         }
-        if !self.shape().is_variable && found_bytes < FIXED_BYTES {
+        if !self.shape.is_variable && found_bytes < FIXED_BYTES {
             return Err(Error::ValueTooShort { found_bytes, min_bytes: FIXED_BYTES });
         }
         Ok(())
@@ -85,7 +85,7 @@ impl<D: Domain> WbTree<D> {
             });
         }
         self.check_value(value)?;
-        let written = with_room(self.catalog(), Tries::Few, nothing_to_give, || {
+        let written = with_room(&self.catalog, Tries::Few, nothing_to_give, || {
             let probe = Probe::new(key);
             let (guard, hint) = self.pin_at_leaf(probe)?;
             guard.without_reserve(|| {
@@ -131,7 +131,7 @@ impl<D: Domain> WbTree<D> {
                 }
                 _ => {}
             }
-            let new = if self.shape().is_variable {
+            let new = if self.shape.is_variable {
                 Some(build::block(context, probe.bytes, value)?)
             } else {
                 None
@@ -159,7 +159,7 @@ impl<D: Domain> WbTree<D> {
             return Ok(false);
         }
         let probe = Probe::new(key);
-        with_room(self.catalog(), Tries::Many, nothing_to_give, || self.try_delete(probe))
+        with_room(&self.catalog, Tries::Many, nothing_to_give, || self.try_delete(probe))
             .map_err(|error| *error)
     }
 

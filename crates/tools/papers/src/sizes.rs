@@ -99,7 +99,7 @@ impl Domain for Watched {
 /// The words of each PMwCAS that `work` executes on `tree` in this thread, in order.
 pub fn sizes_of<R>(tree: &BzTree<Watched>, work: impl FnOnce() -> R) -> (R, Vec<u8>) {
     watch(|watch| *watch = Watch { is_asked: true, ..Watch::default() });
-    tree.catalog().pool().word(0).load(Ordering::Relaxed);
+    tree.catalog.pool().word(0).load(Ordering::Relaxed);
     let result = work();
     let mut sizes = Vec::new();
     watch(|watch| sizes = std::mem::take(watch).sizes);

@@ -1,6 +1,9 @@
 //! What an index tells to `check` and `stat`.
 
-use pando_pmem::Block;
+use pando_pmem::{Block, Domain};
+
+use crate::context::Context;
+use crate::value_block;
 
 /// How an index is built and filled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,6 +71,28 @@ impl Audit {
     /// Whether every invariant holds.
     pub fn is_consistent(&self) -> bool {
         self.problems.is_empty()
+    }
+
+    /// Takes in the value's block at `off`, which the node at `node_off` names; whether it can be
+    /// one.
+    pub fn value_block<D: Domain>(
+        &mut self,
+        context: Context<'_, '_, D>,
+        node_off: u64,
+        off: u64,
+    ) -> bool {
+        match value_block::check(context, off) {
+            Ok(bytes) => {
+                self.blocks.push(Block { off, bytes });
+                self.stat.value_blocks += 1;
+                self.stat.value_block_bytes += bytes;
+                true
+            }
+            Err((class, what)) => {
+                self.problem(class, node_off, what);
+                false
+            }
+        }
     }
 
     /// Notes a violated invariant.

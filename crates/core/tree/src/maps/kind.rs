@@ -1,16 +1,18 @@
 //! An index as a map of a pool: what it says of itself, and maps of a kind that is known.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use pando_index::{Error, RangeIndex};
 use pando_pmem::catalog::{MapEntry, MapHeader};
-use pando_pmem::{Domain, Guard, Reservation};
-use pando_pmwcas::Pmwcas;
+use pando_pmem::{Domain, Reservation};
 
 use super::audit::Audit;
 use super::catalog::{Catalog, MapError};
 use super::options::{IndexOptions, OptionValues};
 use super::unit::{KnownKind, NextUnit, Unit};
+use crate::context::Context;
+use crate::handle::Handle;
 
 /// A kind of index that a pool can hold as a named map: its name, and its index in each domain.
 ///
@@ -31,9 +33,11 @@ pub trait IndexKind: Sized + 'static {
     type Index<D: Domain>: Tree<Domain = D, Options = Self::Options>;
 }
 
-/// An index in a pool. It owns blocks of the pool and nothing else, all reached from the map's
-/// entry word.
-pub trait Tree: RangeIndex + Sized + 'static {
+/// An index in a pool, which holds its [`Handle`]. It owns blocks of the pool and nothing else, all
+/// reached from the map's entry word.
+pub trait Tree:
+    RangeIndex + Deref<Target = Handle<Self::Domain, Self::Options>> + Sized + 'static
+{
     /// The pool's persistence domain.
     type Domain: Domain;
 
@@ -42,24 +46,19 @@ pub trait Tree: RangeIndex + Sized + 'static {
 
     /// The block with which a new map begins, written and flushed; its offset becomes the value of
     /// the map's entry word together with the map's name.
-    fn first_block<'guard, 'pool>(
-        pmwcas: &'guard Pmwcas<Self::Domain>,
-        guard: &'guard Guard<'pool, Self::Domain>,
+    fn first_block<'op, 'pool>(
+        context: Context<'op, 'pool, Self::Domain>,
         options: Self::Options,
-    ) -> pando_pmem::Result<Reservation<'guard, 'pool, Self::Domain>>;
+    ) -> pando_pmem::Result<Reservation<'op, 'pool, Self::Domain>>;
 
-    /// The index whose entry word is at `root_off`. Does no work that grows with the records.
-    fn open(catalog: Arc<Catalog<Self::Domain>>, root_off: u64, options: Self::Options) -> Self;
+    /// The index of `handle`. Does no work that grows with the records.
+    fn open(handle: Handle<Self::Domain, Self::Options>) -> Self;
 
     /// Whether the block that the entry word at `root_off` names is of a layout of this build's;
     /// what is wrong, if an earlier build has written another. What is damaged is not for this to
     /// say.
-    fn check_layout(
-        pmwcas: &Pmwcas<Self::Domain>,
-        guard: &Guard<'_, Self::Domain>,
-        root_off: u64,
-    ) -> Result<(), String> {
-        let _ = (pmwcas, guard, root_off);
+    fn check_layout(context: Context<'_, '_, Self::Domain>, root_off: u64) -> Result<(), String> {
+        let _ = (context, root_off);
         Ok(())
     }
 
@@ -84,8 +83,7 @@ pub trait Tree: RangeIndex + Sized + 'static {
     /// and go on after a crash. Believes nothing that a block says before it was found to lie in
     /// the block, and passes over what is no part of an index.
     fn next_unit(
-        pmwcas: &Pmwcas<Self::Domain>,
-        guard: &Guard<'_, Self::Domain>,
+        context: Context<'_, '_, Self::Domain>,
         root_off: u64,
         options: Self::Options,
     ) -> Unit;
@@ -94,8 +92,8 @@ pub trait Tree: RangeIndex + Sized + 'static {
 impl<D: Domain> KnownKind<D> {
     /// The kind `K`.
     pub fn of<K: IndexKind>() -> Self {
-        let next_unit: NextUnit<D> = |pmwcas, guard, root_off, values| {
-            K::Index::<D>::next_unit(pmwcas, guard, root_off, K::Options::of(values))
+        let next_unit: NextUnit<D> = |context, root_off, values| {
+            K::Index::<D>::next_unit(context, root_off, K::Options::of(values))
         };
         Self { number: K::NUMBER, options: K::Options::SPECS, next_unit }
     }
@@ -111,7 +109,7 @@ impl<D: Domain> Catalog<D> {
         let values = options.values()?.encode();
         let guard = self.pool().pin()?;
         let header = MapHeader { name: name.to_owned(), kind: K::NUMBER, options: values };
-        let first_block = || K::Index::<D>::first_block(self, &guard, options);
+        let first_block = || K::Index::<D>::first_block(Context::new(self, &guard), options);
         let entry = self.find_or_create_map(&guard, &header, &first_block)?;
         self.open_entry::<K>(&entry)
     }
@@ -148,8 +146,9 @@ impl<D: Domain> Catalog<D> {
         if self.read(&guard, entry.slot_off()) != entry.word {
             return Err(MapError::Dropped { name: header.name.clone() });
         }
-        K::Index::<D>::check_layout(self, &guard, entry.root_off())
+        let root_off = entry.root_off();
+        K::Index::<D>::check_layout(Context::new(self, &guard), root_off)
             .map_err(|what| MapError::OtherLayout { name: header.name.clone(), what })?;
-        Ok(K::Index::<D>::open(Arc::clone(self), entry.root_off(), options))
+        Ok(K::Index::<D>::open(Handle { catalog: Arc::clone(self), root_off, options }))
     }
 }

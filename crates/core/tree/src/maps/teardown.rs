@@ -49,6 +49,7 @@ use super::catalog::{Catalog, MAX_ATTEMPTS, MapError, next_version};
 use super::kind::IndexKind;
 use super::options::OptionValues;
 use super::unit::{Change, KnownKind, Unit};
+use crate::context::Context;
 
 /// Operations under one guard. What they free is used again when the guard is gone.
 const STEPS_A_GUARD: usize = 32;
@@ -140,7 +141,8 @@ impl<D: Domain> Catalog<D> {
                 let has_changed = match self.read(&guard, entry.root_off()) {
                     0 => self.forget_map(&guard, entry)?,
                     _ => {
-                        let unit = (kind.next_unit)(self, &guard, entry.root_off(), &options);
+                        let context = Context::new(self, &guard);
+                        let unit = (kind.next_unit)(context, entry.root_off(), &options);
                         // It has believed nothing of what it has read.
                         guard.forget_damage();
                         self.free_unit(&guard, entry, &unit)?

@@ -1,7 +1,9 @@
 //! What an index tells of a dropped map: which of its parts goes next (`teardown.rs`).
 
-use pando_pmem::{Domain, Guard};
-use pando_pmwcas::{MAX_WORDS, Pmwcas};
+use pando_pmem::Domain;
+use pando_pmwcas::MAX_WORDS;
+
+use crate::context::Context;
 
 use super::options::{OptionSpec, OptionValues};
 
@@ -52,7 +54,7 @@ impl Unit {
 }
 
 /// Which unit of a map goes next, given the offset of its entry word, which is not zero.
-pub type NextUnit<D> = fn(&Pmwcas<D>, &Guard<'_, D>, u64, &OptionValues) -> Unit;
+pub type NextUnit<D> = fn(Context<'_, '_, D>, u64, &OptionValues) -> Unit;
 
 /// A kind of index whose dropped maps can be freed.
 #[derive(Clone, Copy, Debug)]

@@ -5,8 +5,9 @@ use std::sync::atomic::Ordering;
 
 use pando_pmem::catalog::MapHeader;
 use pando_pmem::testing::{CutShort, active, folder, give_to, kill_after, room, stamped};
-use pando_pmem::{CreateOptions, Domain, Guard, OpenPool, Pool, Process};
+use pando_pmem::{CreateOptions, Domain, OpenPool, Pool, Process};
 use pando_pmwcas::{Algorithm, Pmwcas};
+use pando_tree::context::Context;
 use pando_tree::maps::{Catalog, KnownKind, MapError, OptionValues, Unit};
 
 /// Blocks that a map's first block names, more than one operation frees.
@@ -47,19 +48,14 @@ fn fill<D: Domain>(catalog: &Catalog<D>, name: &str) {
 }
 
 /// The blocks that the map's first block names.
-fn owned<D: Domain>(pmwcas: &Pmwcas<D>, guard: &Guard<'_, D>, root: u64) -> Vec<u64> {
-    let words = (0..OWNED).map(|index| pmwcas.read(guard, root + index * 8));
+fn owned<D: Domain>(context: Context<'_, '_, D>, root: u64) -> Vec<u64> {
+    let words = (0..OWNED).map(|index| context.read(root + index * 8));
     words.filter(|&block| block != 0).collect()
 }
 
-fn next_unit<D: Domain>(
-    pmwcas: &Pmwcas<D>,
-    guard: &Guard<'_, D>,
-    root_off: u64,
-    _: &OptionValues,
-) -> Unit {
-    let root = pmwcas.read(guard, root_off);
-    Unit { owned: owned(pmwcas, guard, root), ..Unit::of_block(root_off, root, 0, root) }
+fn next_unit<D: Domain>(context: Context<'_, '_, D>, root_off: u64, _: &OptionValues) -> Unit {
+    let root = context.read(root_off);
+    Unit { owned: owned(context, root), ..Unit::of_block(root_off, root, 0, root) }
 }
 
 fn in_memory_with_kind() -> Catalog<Process> {
@@ -85,7 +81,7 @@ fn check<D: Domain>(catalog: &Catalog<D>, most: usize) -> Vec<String> {
     for map in &maps {
         let root = catalog.read(&guard, map.root_off());
         blocks.extend([map.header_off, root]);
-        blocks.extend(owned(catalog, &guard, root));
+        blocks.extend(owned(Context::new(catalog, &guard), root));
     }
     blocks.sort_unstable();
     drop(guard);

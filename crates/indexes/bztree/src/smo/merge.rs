@@ -11,6 +11,7 @@ use pando_index::Error;
 use pando_pmem::{Domain, mutant};
 use pando_pmwcas::{Descriptor, Policy};
 use pando_tree::checked::undamaged;
+use pando_tree::context::Context;
 use pando_tree::room::{Tries, nothing_to_give, with_room};
 
 use crate::build::{self, Extent, InnerContent, NewNode, Room, Wanted};
@@ -20,7 +21,7 @@ use crate::install::{Anchor, Outcome, Parent, Progress, Unprepared};
 use crate::layout::{HEADER_BYTES, Link};
 use crate::leaf::{Estimate, Leaf};
 use crate::meta::Meta;
-use crate::node::{Context, Inner, Node, Probe};
+use crate::node::{Inner, Node, Probe};
 use crate::tree::{BzTree, Path, Step};
 
 /// A neighbour to be merged with: its index in the parent, and what both would take as one.
@@ -65,7 +66,7 @@ impl<D: Domain> BzTree<D> {
         probe: Probe<'_>,
         leaf: &Leaf,
     ) -> Tidied {
-        let small = u64::from(self.options().merge_bytes);
+        let small = u64::from(self.options.merge_bytes);
         // Each slot deletes at most one of the sorted records; in place, any number may be deleted.
         let shape = leaf.node.shape;
         let sorted_bytes = leaf.node.header.node_bytes.saturating_sub(shape.sorted_at);
@@ -90,12 +91,12 @@ impl<D: Domain> BzTree<D> {
     /// What finds none again is left to a sweep. The caller holds no guard.
     #[cold]
     pub(crate) fn tidy_with_room(&self, probe: Probe<'_>) {
-        let tidied = with_room(self.catalog(), Tries::Few, nothing_to_give, || {
+        let tidied = with_room(&self.catalog, Tries::Few, nothing_to_give, || {
             let guard = self.pin()?;
             guard.with_reserve(|| self.merge_underfull_again(self.context(&guard), probe))
         });
         if Tidied::from(tidied) == Tidied::Later {
-            self.sweep().owe();
+            self.sweep.owe();
         }
     }
 
@@ -132,7 +133,7 @@ impl<D: Domain> BzTree<D> {
     fn merge_leaf(&self, context: Context<'_, '_, D>, probe: Probe<'_>, fit: Fit) -> Outcome {
         let mut path = self.find_path(context, probe);
         let leaf = Leaf::new(path.leaf);
-        let small = u64::from(self.options().merge_bytes);
+        let small = u64::from(self.options.merge_bytes);
         let Estimate { mut live_bytes, is_closed, .. } = leaf.estimate(context);
         if is_closed {
             // Who has closed it replaces it.
@@ -216,7 +217,7 @@ impl<D: Domain> BzTree<D> {
     ) -> Option<Partner> {
         let parent = path.above_leaf(1)?;
         let partner = |index: u64| {
-            let node = context.node(parent.inner.child(context, index));
+            let node = Node::at(context, parent.inner.child(context, index));
             if !node.is_leaf() {
                 return None;
             }
@@ -236,7 +237,7 @@ impl<D: Domain> BzTree<D> {
 
     /// The most bytes that a merged leaf may need, and those of its room for changes.
     fn limits(&self, fit: Fit, leaves: [&Node; 2]) -> (u64, u64) {
-        let options = self.options();
+        let options = &self.options;
         match fit {
             Fit::Usual => (u64::from(options.leaf_bytes), u64::from(options.free_bytes)),
             Fit::Tight => {
@@ -266,7 +267,7 @@ impl<D: Domain> BzTree<D> {
         let Some(&child) = parent.content.children.get(partner) else {
             return Ok(Progress::Nothing);
         };
-        let neighbour = Leaf::new(context.node(child));
+        let neighbour = Leaf::new(Node::at(context, child));
         let early = mutant!("merge-loses-neighbour").then(|| neighbour.live_records(context));
         let other = neighbour.close(context);
         let others = early.unwrap_or_else(|| neighbour.live_records(context));
@@ -371,7 +372,7 @@ impl<D: Domain> BzTree<D> {
                 Ok(Progress::Nothing)
             };
         }
-        if !lone && subject.content.bytes() >= u64::from(self.options().inner_bytes) / 4 {
+        if !lone && subject.content.bytes() >= u64::from(self.options.inner_bytes) / 4 {
             return Ok(Progress::Nothing);
         }
         let link = step.inner.node.link;
@@ -381,13 +382,13 @@ impl<D: Domain> BzTree<D> {
         let count = parent.content.children.len();
         let neighbours = [parent.child.checked_sub(1), Some(parent.child + 1)];
         for partner in neighbours.into_iter().flatten().filter(|&index| index < count) {
-            let inner = Inner { node: context.node(parent.content.children[partner]) };
+            let inner = Inner { node: Node::at(context, parent.content.children[partner]) };
             if inner.node.is_leaf() {
                 continue;
             }
             let other = Self::read_parent(context, Step { inner, child: 0 });
             let bytes = other.content.bytes() + subject.content.bytes();
-            let fits = bytes <= u64::from(self.options().inner_bytes) / 4 * 3;
+            let fits = bytes <= u64::from(self.options.inner_bytes) / 4 * 3;
             if other.status.is_frozen() || !(fits || lone) {
                 continue;
             }
@@ -419,7 +420,7 @@ impl<D: Domain> BzTree<D> {
         let prepared = (|| {
             let status_off = root.inner.node.status_off();
             operation.add_word(status_off, root.status.0, root.status.frozen().0)?;
-            operation.add_word(self.root_off(), link.0, root.content.children[0].0)?;
+            operation.add_word(self.root_off, link.0, root.content.children[0].0)?;
             operation.own_block(link.0, Policy::FreeOldOnSuccess)?;
             Ok(())
         })();

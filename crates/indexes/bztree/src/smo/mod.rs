@@ -43,6 +43,7 @@ mod sweep;
 use pando_index::Error;
 use pando_pmem::Domain;
 use pando_tree::checked::undamaged;
+use pando_tree::context::Context;
 
 pub(crate) use self::merge::Tidied;
 use self::merge::{Fit, Partner};
@@ -52,7 +53,7 @@ use crate::closing::Closing;
 use crate::install::{Outcome, Progress};
 use crate::layout::HEADER_BYTES;
 use crate::leaf::Leaf;
-use crate::node::{Context, Probe};
+use crate::node::Probe;
 use crate::tree::{BzTree, Path};
 
 impl<D: Domain> BzTree<D> {
@@ -136,7 +137,7 @@ impl<D: Domain> BzTree<D> {
         leaf: (&Leaf, Closing),
         wanted: Wanted,
     ) -> Outcome {
-        let options = self.options();
+        let options = &self.options;
         let records = leaf.0.live_records(context);
         undamaged(context.guard)?;
         let live = Extent::of(&records).bytes();
@@ -163,17 +164,17 @@ impl<D: Domain> BzTree<D> {
     /// Whether a leaf for whose copy a full pool has no block is split, since smaller ones may be
     /// there. Not for a delete, which finds another way.
     fn may_be_halved(&self, live: u64, wanted: Wanted) -> bool {
-        wanted.records > 0 && live >= u64::from(self.options().merge_bytes)
+        wanted.records > 0 && live >= u64::from(self.options.merge_bytes)
     }
 
     /// Whether a leaf with so many bytes of live records is split.
     fn is_to_split(&self, live: u64) -> bool {
-        let options = self.options();
+        let options = &self.options;
         HEADER_BYTES + live + u64::from(options.free_bytes) > u64::from(options.leaf_bytes)
     }
 
     pub(super) fn room(&self, wanted: Wanted) -> Room {
-        Room { free_bytes: u64::from(self.options().free_bytes), wanted }
+        Room { free_bytes: u64::from(self.options.free_bytes), wanted }
     }
 
     fn consolidate(

@@ -3,13 +3,14 @@
 use pando_index::Error;
 use pando_pmem::{Domain, mutant};
 use pando_pmwcas::{Descriptor, Policy};
+use pando_tree::context::Context;
 
 use crate::build::{self, Extent, InnerContent, NewNode, Wanted};
 use crate::candidate::LiveRecord;
 use crate::closing::Closing;
 use crate::install::{Anchor, Gone, Outcome, Parent, Progress, Unprepared};
 use crate::layout::Link;
-use crate::node::Context;
+
 use crate::slices::alike_bytes;
 use crate::tree::{BzTree, Path};
 
@@ -62,8 +63,8 @@ impl<D: Domain> BzTree<D> {
         content: &InnerContent<'_>,
     ) -> bool {
         let bytes = content.bytes();
-        self.sweep().was_full()
-            && bytes >= u64::from(self.options().inner_bytes) / 2
+        self.sweep.was_full()
+            && bytes >= u64::from(self.options.inner_bytes) / 2
             && context.guard.reserve(bytes).is_err()
     }
 
@@ -111,7 +112,7 @@ impl<D: Domain> BzTree<D> {
     /// Whether an inner node must be split before it takes another separator.
     fn is_full(&self, content: &InnerContent<'_>, separator: &[u8]) -> bool {
         content.children.len() >= 4
-            && content.bytes() + separator.len() as u64 + 16 > u64::from(self.options().inner_bytes)
+            && content.bytes() + separator.len() as u64 + 16 > u64::from(self.options.inner_bytes)
     }
 
     /// Replaces the node `old` at `level` by two, under a new parent.

@@ -61,6 +61,7 @@ use std::sync::atomic::Ordering;
 use pando_index::Error;
 use pando_pmem::{Domain, Reservation, block_bytes, mutant};
 use pando_tree::checked::undamaged;
+use pando_tree::context::Context;
 use pando_tree::room::GivenBack;
 
 use super::merge::TIGHT_BYTES;
@@ -68,7 +69,7 @@ use crate::build::{Extent, Room, Wanted};
 use crate::install::{Outcome, Progress};
 use crate::layout::HEADER_BYTES;
 use crate::leaf::Leaf;
-use crate::node::{Context, Inner, Probe};
+use crate::node::{Inner, Node, Probe};
 use crate::tree::{BzTree, MAX_HEIGHT};
 
 /// Leaves that one sweep changes at most.
@@ -101,7 +102,7 @@ impl<D: Domain> BzTree<D> {
         &self,
         context: Context<'op, 'pool, D>,
     ) -> Vec<Reservation<'op, 'pool, D>> {
-        if self.sweep().was_full() { self.reserve_for_merges(context) } else { Vec::new() }
+        if self.sweep.was_full() { self.reserve_for_merges(context) } else { Vec::new() }
     }
 
     #[cold]
@@ -109,19 +110,19 @@ impl<D: Domain> BzTree<D> {
         &self,
         context: Context<'op, 'pool, D>,
     ) -> Vec<Reservation<'op, 'pool, D>> {
-        let reserve = |_| context.guard.reserve(u64::from(self.options().inner_bytes)).ok();
+        let reserve = |_| context.guard.reserve(u64::from(self.options.inner_bytes)).ok();
         context.guard.with_reserve(|| (0..BLOCKS_OF_A_MERGE).map_while(reserve).collect())
     }
 
     /// Gives back some of the room that leaves hold for nothing. The caller holds no guard.
     #[cold]
     pub(crate) fn give_back(&self) -> GivenBack {
-        self.sweep().was_full.store(true, Ordering::Relaxed);
-        let before = self.sweep().passed.load(Ordering::Relaxed);
+        self.sweep.was_full.store(true, Ordering::Relaxed);
+        let before = self.sweep.passed.load(Ordering::Relaxed);
         if mutant!("merge-forgotten") || before == u64::MAX {
             return GivenBack::Nothing;
         }
-        let owed = self.sweep().owes.swap(false, Ordering::Relaxed);
+        let owed = self.sweep.owes.swap(false, Ordering::Relaxed);
         let (mut changed, mut looked_at, mut refused, mut passed) = (0, 0, 0, 0_u128);
         while passed < 1 << 64 {
             let is_enough =
@@ -129,9 +130,9 @@ impl<D: Domain> BzTree<D> {
             if is_enough || refused == MOST_REFUSED {
                 break;
             }
-            let at = self.sweep().at.load(Ordering::Relaxed);
+            let at = self.sweep.at.load(Ordering::Relaxed);
             let Ok((mut outcome, end)) = self.visit(at) else { break };
-            if outcome.is_err() && self.catalog().pool().reclaim().is_ok() {
+            if outcome.is_err() && self.pool().reclaim().is_ok() {
                 // What the leaf before has given back is free when this thread has let go of it.
                 let Ok((again, _)) = self.visit(at) else { break };
                 outcome = again;
@@ -142,7 +143,7 @@ impl<D: Domain> BzTree<D> {
                     looked_at += 1;
                     // The new leaf may stand in a block that is too large for it, and fit into what
                     // it leaves.
-                    if self.catalog().pool().reclaim().is_err() {
+                    if self.pool().reclaim().is_err() {
                         break;
                     }
                     continue;
@@ -150,15 +151,15 @@ impl<D: Domain> BzTree<D> {
                 Ok(Progress::Raced | Progress::Nothing) => {}
                 Err(_) => refused += 1,
             }
-            self.sweep().at.store(end, Ordering::Relaxed);
+            self.sweep.at.store(end, Ordering::Relaxed);
             looked_at += 1;
             passed += u128::from(end.wrapping_sub(at).wrapping_sub(1)) + 1;
         }
         if refused > 0 || (owed && passed < 1 << 64) {
-            self.sweep().owes.store(true, Ordering::Relaxed);
+            self.sweep.owes.store(true, Ordering::Relaxed);
         }
         let passed = if changed > 0 { 0 } else { u128::from(before) + passed };
-        self.sweep().passed.store(passed.min(u128::from(u64::MAX)) as u64, Ordering::Relaxed);
+        self.sweep.passed.store(passed.min(u128::from(u64::MAX)) as u64, Ordering::Relaxed);
         // Elsewhere there may be more to find.
         let is_cut_short = refused == MOST_REFUSED;
         if changed > 0 || is_cut_short { GivenBack::Some } else { GivenBack::Nothing }
@@ -189,7 +190,7 @@ impl<D: Domain> BzTree<D> {
                 None
             }
         };
-        let is_due = live == 0 || live < u64::from(self.options().merge_bytes) || visited.is_alone;
+        let is_due = live == 0 || live < u64::from(self.options.merge_bytes) || visited.is_alone;
         if is_due && let Some(progress) = is_changed(self.merge_underfull_again(context, probe)) {
             return Ok(progress);
         }
@@ -227,7 +228,7 @@ impl<D: Domain> BzTree<D> {
     fn leaf_at<'op>(&self, context: Context<'op, '_, D>, at: u64) -> Visited<'op> {
         let (mut start, mut count) = (0_u128, 1_u128 << 64);
         let (mut low, mut is_alone) = (None, false);
-        let mut node = context.node(context.link(self.root_off()));
+        let mut node = self.root(context);
         for _ in 0..MAX_HEIGHT {
             if node.is_leaf() {
                 break;
@@ -243,10 +244,10 @@ impl<D: Domain> BzTree<D> {
             }
             is_alone = children == 1;
             let link = inner.child(context, child as u64);
-            context.prefetch(link);
-            node = context.node(link);
+            link.prefetch(context);
+            node = Node::at(context, link);
         }
-        let node = if node.is_leaf() { node } else { context.too_deep(node) };
+        let node = if node.is_leaf() { node } else { node.too_deep(context) };
         let end = (start + count).max(u128::from(at) + 1) as u64;
         Visited { leaf: Leaf::new(node), low, is_alone, end }
     }

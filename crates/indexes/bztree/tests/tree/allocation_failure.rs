@@ -167,7 +167,7 @@ impl<'scenario> Trial<'scenario> {
     fn refuse_descriptors(&mut self) {
         self.run(NO_DESCRIPTOR, |planted, act| {
             let guard = planted.pool.pin().expect("a slot");
-            let catalog = planted.index.catalog();
+            let catalog = &planted.index.catalog;
             let held: Vec<_> = std::iter::from_fn(|| catalog.allocate(&guard).ok()).collect();
             assert!(!held.is_empty());
             act.try_run(&planted.index)
@@ -305,14 +305,14 @@ const OTHER: &str = "other";
 
 fn find_other(planted: &Planting) -> Option<(MapEntry, BzTree<Process>)> {
     let guard = planted.pool.pin().expect("a slot");
-    let catalog = planted.index.catalog();
+    let catalog = &planted.index.catalog;
     let entry = catalog.find_map(&guard, OTHER).ok()??;
     let tree = catalog.open_entry::<BzTrees>(&entry).expect("a sound map");
     Some((entry, tree))
 }
 
 fn create_other(planted: &Planting) -> Result<(), Box<dyn std::error::Error>> {
-    planted.index.catalog().find_or_create_index::<BzTrees>(OTHER, small_nodes())?;
+    planted.index.catalog.find_or_create_index::<BzTrees>(OTHER, small_nodes())?;
     Ok(())
 }
 
@@ -332,7 +332,7 @@ fn every_allocation_of_dropping_a_map_fails() {
     };
     let drop_other = |planted: &Planting| {
         let (entry, _) = find_other(planted).expect("the map");
-        Ok(planted.index.catalog().drop_index::<BzTrees>(&entry)?)
+        Ok(planted.index.catalog.drop_index::<BzTrees>(&entry)?)
     };
     fail_catalog_change(fill, drop_other, |planted| find_other(planted).is_none());
 }

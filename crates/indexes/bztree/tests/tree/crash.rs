@@ -275,7 +275,7 @@ fn a_crash_at_every_write_of_creating_a_tree() {
 
 /// Goes on with a map that was dropped when its thread was cut short.
 fn free_dropped(planted: &Planted<CutShort>) {
-    let catalog = planted.index.catalog();
+    let catalog = &planted.index.catalog;
     let dropped = catalog.dropped_maps(&planted.pool.pin().expect("a slot"));
     for entry in dropped {
         if entry.header.is_ok() {
@@ -305,13 +305,9 @@ fn a_crash_at_every_write_of_dropping_a_tree() {
         let planted = Planted::<CutShort>::reopen(&path);
         let dropped = kill_after(cuts, || {
             let guard = planted.pool.pin().expect("a slot");
-            let entry = planted
-                .index
-                .catalog()
-                .find_map(&guard, NAME)
-                .expect("a catalog")
-                .expect("the map");
-            planted.index.catalog().drop_index::<BzTrees>(&entry).expect("drops");
+            let entry =
+                planted.index.catalog.find_map(&guard, NAME).expect("a catalog").expect("the map");
+            planted.index.catalog.drop_index::<BzTrees>(&entry).expect("drops");
         });
         abandon(planted);
         // The tree is made anew if it was dropped.

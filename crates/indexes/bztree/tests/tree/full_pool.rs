@@ -68,7 +68,7 @@ fn expect_room(path: &Path, planted: Planted<Process>, is_reopened: bool) {
     };
     check(&planted);
     planted.index.insert(b"key", &[4; 500]).expect("room for a record");
-    let catalog = planted.index.catalog();
+    let catalog = &planted.index.catalog;
     let other = catalog
         .find_or_create_index::<BzTrees>("other", Options::default())
         .expect("room for a map");

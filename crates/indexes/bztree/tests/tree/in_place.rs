@@ -122,7 +122,7 @@ fn an_update_that_was_let_fail_does_not_come_back_after_a_power_cut() {
         let found = recovered.index.get(&key(1)).expect("a get");
         assert_eq!(found, None, "before write {writes}: the update came back behind the delete");
         check(&recovered);
-        undone += u64::from(recovered.index.catalog().recovered().rolled_back > 0);
+        undone += u64::from(recovered.index.catalog.recovered().rolled_back > 0);
         drop(taken);
         drop(guard);
         first.resume();

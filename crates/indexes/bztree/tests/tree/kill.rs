@@ -234,7 +234,7 @@ fn kill_9_of_four_writers_loses_nothing_acknowledged() {
         if !planted.pool.was_clean() {
             times.push(time);
         }
-        let recovered = planted.index.catalog().recovered();
+        let recovered = planted.index.catalog.recovered();
         forward += recovered.rolled_forward;
         back += recovered.rolled_back;
         records = found;

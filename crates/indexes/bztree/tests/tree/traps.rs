@@ -390,7 +390,7 @@ fn a_slice_that_is_not_its_keys_is_reported() {
     }
     let sound = planted.index.audit().unwrap();
     assert!(sound.is_consistent());
-    let pool = planted.index.catalog().pool();
+    let pool = planted.index.catalog.pool();
     for block in &sound.blocks {
         // The first word behind the header, the gate and the shape of a leaf.
         let is_leaf = pool.word(block.off).load(Ordering::Relaxed) >> 56 == 1;

@@ -213,7 +213,7 @@ fn a_chain_in_a_circle_is_found_in_no_time() {
             planted.index.insert(b"12345678", b"12345678").expect("an insert");
         }
         let leaf = planted.index.audit().expect("audits").blocks[0].off;
-        let catalog = planted.index.catalog().clone();
+        let catalog = planted.index.catalog.clone();
         drop(planted.index);
         planted.pool.word(leaf).store(leaf, Ordering::Release);
         let tree = catalog.find_index::<NbTrees>(NAME).expect("a map").expect("is there");
@@ -232,7 +232,7 @@ fn a_slice_that_is_not_its_keys_is_refused() {
         let planted = Planted::<Process>::in_file(small_nodes());
         planted.index.insert(b"a key of more than eight bytes", b"value").expect("an insert");
         let leaf = planted.index.audit().expect("audits").blocks[0].off;
-        let catalog = planted.index.catalog().clone();
+        let catalog = planted.index.catalog.clone();
         drop(planted.index);
         let slice = u64::from_be_bytes(*b"a key of");
         let words = (leaf..leaf + 1024).step_by(8).map(|off| planted.pool.word(off));
@@ -250,7 +250,7 @@ fn a_slice_that_is_not_its_keys_is_refused() {
 #[test]
 fn a_map_that_was_dropped_meanwhile_is_not_opened() {
     let planted = Planted::<Process>::in_file(small_nodes());
-    let catalog = planted.index.catalog().clone();
+    let catalog = planted.index.catalog.clone();
     let guard = planted.pool.pin().expect("a slot");
     let entry = catalog.find_map(&guard, NAME).expect("a catalog").expect("is there");
     catalog.drop_index::<NbTrees>(&entry).expect("is dropped");
@@ -268,7 +268,7 @@ fn a_chain_that_leads_into_another_map_changes_nothing_there() {
     const LOOKS_DIRTY: u64 = 1 << 61 | 7;
     const CLOSED: u64 = 1 << 63;
     let planted = Planted::<Process>::in_file(small_nodes());
-    let catalog = planted.index.catalog().clone();
+    let catalog = planted.index.catalog.clone();
     let other = catalog.find_or_create_index::<NbTrees>("other", small_nodes()).expect("a map");
     for number in 0..6u64 {
         let record = (number.to_be_bytes(), LOOKS_DIRTY.to_le_bytes());
@@ -310,7 +310,7 @@ fn damaged_blocks_are_refused_or_harmless() {
         }
         let guard = planted.pool.pin().expect("a slot");
         let entry =
-            planted.index.catalog().find_map(&guard, NAME).expect("a catalog").expect("is there");
+            planted.index.catalog.find_map(&guard, NAME).expect("a catalog").expect("is there");
         entry_off = entry.root_off();
         planted.index.audit().expect("audits").blocks[0].off
     };

@@ -292,7 +292,7 @@ fn tree_goes_on(tree: &pando_nbtree::NbTree<CutShort<true>>, number: u64) {
 #[test]
 fn handles_share_a_tree_and_a_dropped_map_is_gone() {
     let planted = Planted::<Process>::in_file(small_nodes());
-    let catalog = planted.index.catalog();
+    let catalog = &planted.index.catalog;
     let other = catalog.find_index::<NbTrees>(NAME).expect("a map").expect("is there");
     for number in 0..500 {
         let tree = if number % 2 == 0 { &other } else { &planted.index };

@@ -85,7 +85,7 @@ impl<D: Domain> WbTree<D> {
     ) -> Result<Merged, Error> {
         let mut steps = Steps::of_attempts();
         loop {
-            steps.take(context.guard, self.root_off())?;
+            steps.take(context.guard, self.root_off)?;
             let Some(found) = self.seek(context, Seek::Holding(probe), level + 1)? else {
                 return Ok(Merged::Not);
             };
@@ -222,7 +222,7 @@ impl<D: Domain> WbTree<D> {
     pub(crate) fn collapse(&self, context: Context<'_, '_, D>) -> Result<(), Error> {
         let mut steps = Steps::of_attempts();
         loop {
-            steps.take(context.guard, self.root_off())?;
+            steps.take(context.guard, self.root_off)?;
             let root = self.root(context);
             if root.level == 0 {
                 return Ok(());
@@ -249,7 +249,7 @@ impl<D: Domain> WbTree<D> {
             }
             let mut operation = context.pmwcas.allocate(context.guard).map_err(Error::storage)?;
             let prepared = (|| {
-                operation.add_word(self.root_off(), root.node.off, child.off)?;
+                operation.add_word(self.root_off, root.node.off, child.off)?;
                 root.node.expect(context, &mut operation, root.state, root.state.dead())?;
                 child.expect(context, &mut operation, state, state)?;
                 operation.own_block(root.node.off, Policy::FreeOldOnSuccess).map(drop)

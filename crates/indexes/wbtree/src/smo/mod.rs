@@ -102,7 +102,7 @@ fn relink<D: Domain>(
     }
     // A damaged offset need not leave room for another.
     let at = right_off.wrapping_add(LEFT_AT);
-    let found = context.pmwcas.read(context.guard, at);
+    let found = context.read(at);
     if found >= pando_pmwcas::MAX_VALUE {
         // A damaged word, which would let every attempt fail for ever.
         return Err(pando_pmwcas::Error::ControlBits { value: found });

@@ -89,7 +89,7 @@ impl<D: Domain> WbTree<D> {
         let block = build::node(context, level + 1, &[child], &Cell::default(), 0);
         let block = block.map_err(Error::storage)?;
         let mut operation = context.pmwcas.allocate(context.guard).map_err(Error::storage)?;
-        let entry = operation.reserve_entry(self.root_off(), root.off, Policy::FreeNewOnFailure);
+        let entry = operation.reserve_entry(self.root_off, root.off, Policy::FreeNewOnFailure);
         operation.activate(entry.map_err(Error::storage)?, block);
         // A failure says that there is another root.
         operation.execute();

@@ -153,7 +153,7 @@ impl<D: Domain> WbTree<D> {
                     parent.node.expect(context, &mut operation, parent.state, parent.next)?;
                     operation.own_block(off, Policy::FreeOldOnSuccess)?
                 }
-                None => operation.reserve_entry(self.root_off(), off, Policy::FreeOldOnSuccess)?,
+                None => operation.reserve_entry(self.root_off, off, Policy::FreeOldOnSuccess)?,
             };
             operation.activate(entry, copy);
             if let Some(left) = neighbour.as_ref().filter(|_| !mutant!("wbtree-copy-not-linked")) {

@@ -41,7 +41,7 @@ fn on_tree<D: Domain>(tree: &WbTree<D>, act: Act) -> (bool, Option<u64>) {
         Act::Insert(k, v) => (tree.insert(&key(k), &v.to_le_bytes()).is_ok(), None),
         Act::Upsert(k, v) => (tree.upsert(&key(k), &v.to_le_bytes()).is_ok(), None),
         Act::Remove(k) => (tree.remove(&key(k)).expect("an answer"), None),
-        Act::Reclaim => (tree.catalog().pool().reclaim().is_ok(), None),
+        Act::Reclaim => (tree.catalog.pool().reclaim().is_ok(), None),
         Act::Get(k) => (true, tree.get(&key(k)).expect("an answer").map(|value| number(&value))),
     }
 }

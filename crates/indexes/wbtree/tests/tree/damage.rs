@@ -85,11 +85,11 @@ fn a_map_of_an_earlier_layout_is_refused() {
     let root = levels.flatten().next().expect("a root");
     let header = load(&planted, root + HEADER);
     store(&planted, root + HEADER, header ^ (0x78 ^ 0x79) << 56);
-    let refused = planted.index.catalog().find_index::<WbTrees>(NAME).expect_err("a refusal");
+    let refused = planted.index.catalog.find_index::<WbTrees>(NAME).expect_err("a refusal");
     assert!(refused.to_string().contains("of an earlier layout"), "{refused}");
     assert!(!walk(&planted).is_consistent());
     store(&planted, root + HEADER, header);
-    assert!(planted.index.catalog().find_index::<WbTrees>(NAME).is_ok());
+    assert!(planted.index.catalog.find_index::<WbTrees>(NAME).is_ok());
     check(&planted);
 }
 
@@ -215,10 +215,10 @@ fn end_beside_a_damaged_state(options: Options, level: u64, bit: u32) {
         }
         assert!(errors > 0, "{options:?}: bit {bit} of {off:#x}, of level {level}");
         let guard = planted.pool.pin().expect("a pin");
-        let entry = tree.catalog().maps(&guard).remove(0);
+        let entry = tree.catalog.maps(&guard).remove(0);
         drop(guard);
         // What is damaged is passed over.
-        tree.catalog().drop_index::<WbTrees>(&entry).expect("is dropped");
+        tree.catalog.drop_index::<WbTrees>(&entry).expect("is dropped");
     }
 }
 

@@ -228,9 +228,9 @@ fn a_full_pool_refuses_and_takes_deletes() {
         check(&planted);
         fill(&mut there);
         let guard = planted.pool.pin().unwrap();
-        let entry = tree.catalog().maps(&guard).remove(0);
+        let entry = tree.catalog.maps(&guard).remove(0);
         drop(guard);
-        tree.catalog().drop_index::<WbTrees>(&entry).unwrap();
+        tree.catalog.drop_index::<WbTrees>(&entry).unwrap();
         check(&planted);
     }
 }

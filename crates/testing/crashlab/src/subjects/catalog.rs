@@ -5,7 +5,8 @@ use std::sync::Arc;
 use pando_index::random::Random;
 use pando_pmem::catalog::{MapEntry, MapHeader};
 use pando_pmem::{Domain, Guard, Pool};
-use pando_pmwcas::{Pmwcas, Policy};
+use pando_pmwcas::Policy;
+use pando_tree::context::Context;
 use pando_tree::maps::{self, KnownKind, MapError, OptionValues, Unit};
 
 use super::{Noted, Observed, Opened, Scenario, Setup, Subject};
@@ -111,19 +112,14 @@ fn scenario(name: &'static str, op: impl Fn(&mut Random) -> Op + 'static) -> Sce
 }
 
 /// The blocks that a map's first block names.
-fn owned<D: Domain>(pmwcas: &Pmwcas<D>, guard: &Guard<'_, D>, root: u64) -> Vec<u64> {
-    let words = (0..OWNED).map(|index| pmwcas.read(guard, root + index * 8));
+fn owned<D: Domain>(context: Context<'_, '_, D>, root: u64) -> Vec<u64> {
+    let words = (0..OWNED).map(|index| context.read(root + index * 8));
     words.filter(|&block| block != 0).collect()
 }
 
-fn next_unit<D: Domain>(
-    pmwcas: &Pmwcas<D>,
-    guard: &Guard<'_, D>,
-    root_off: u64,
-    _: &OptionValues,
-) -> Unit {
-    let root = pmwcas.read(guard, root_off);
-    Unit { owned: owned(pmwcas, guard, root), ..Unit::of_block(root_off, root, 0, root) }
+fn next_unit<D: Domain>(context: Context<'_, '_, D>, root_off: u64, _: &OptionValues) -> Unit {
+    let root = context.read(root_off);
+    Unit { owned: owned(context, root), ..Unit::of_block(root_off, root, 0, root) }
 }
 
 fn name_of(name: usize) -> String {
@@ -164,7 +160,7 @@ impl<D: Domain> Open<D> {
         let guard = self.pin();
         let entry = self.find(&guard, PROBE).ok_or("a map that was just created does not exist")?;
         let root = self.0.read(&guard, entry.root_off());
-        let blocks = owned(&self.0, &guard, root);
+        let blocks = owned(Context::new(&self.0, &guard), root);
         let is_kept = |&block: &u64| self.0.pool().active_block(block).is_some();
         if !is_kept(&root) || blocks.len() as u64 != OWNED || !blocks.iter().all(is_kept) {
             return Err("freeing a dropped map has freed blocks of another one".to_owned());
@@ -180,7 +176,7 @@ impl<D: Domain> Open<D> {
         if self.0.read(guard, entry.slot_off()) != entry.word || root == 0 {
             return false;
         }
-        let first = owned(&self.0, guard, root).len() as u64;
+        let first = owned(Context::new(&self.0, guard), root).len() as u64;
         if first >= OWNED {
             return false;
         }
@@ -250,7 +246,7 @@ impl<D: Domain> Opened<Catalog> for Open<D> {
         for entry in self.maps() {
             let root = self.0.read(&guard, entry.root_off());
             reached.extend([entry.header_off, root]);
-            reached.extend(owned(&self.0, &guard, root));
+            reached.extend(owned(Context::new(&self.0, &guard), root));
         }
         super::compare_blocks(self.0.pool(), &reached)
     }

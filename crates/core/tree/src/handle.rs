@@ -1,0 +1,75 @@
+//! The handle of an index, from which each of its operations begins.
+
+use std::sync::Arc;
+
+use pando_index::Error;
+use pando_pmem::{Domain, Guard, Pool};
+
+use crate::checked::{Steps, undamaged};
+use crate::context::Context;
+use crate::maps::Catalog;
+use crate::room::{GivenBack, Tries, with_room};
+
+/// Where an index is, and how it was created. Any number of handles may be open.
+#[derive(Clone, Debug)]
+pub struct Handle<D: Domain, O> {
+    /// The maps of the index's pool.
+    pub catalog: Arc<Catalog<D>>,
+    /// The offset of the entry word, from which all blocks of the index are reached.
+    pub root_off: u64,
+    /// The options with which the index was created.
+    pub options: O,
+}
+
+impl<D: Domain, O> Handle<D, O> {
+    /// The index's pool.
+    #[inline(always)]
+    pub fn pool(&self) -> &Pool<D> {
+        self.catalog.pool()
+    }
+
+    /// Pins the calling thread for an operation.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Storage`] if no participant slot is free.
+    #[inline(always)]
+    pub fn pin(&self) -> Result<Guard<'_, D>, Error> {
+        self.pool().pin().map_err(Error::storage)
+    }
+
+    /// The context of an operation that is pinned by `guard`.
+    #[inline(always)]
+    pub fn context<'op, 'pool>(&'op self, guard: &'op Guard<'pool, D>) -> Context<'op, 'pool, D> {
+        Context::new(&self.catalog, guard)
+    }
+
+    /// Pins the thread and calls `attempt`, until that returns a result. `None` says that another
+    /// thread's change came first; then the thread unpins and pins again. A refusal for want of
+    /// room is treated as [`with_room`] does; `give_back` is the index's.
+    ///
+    /// # Errors
+    ///
+    /// Those of `attempt`. [`Error::Damaged`] instead if damage was noted, or if no attempt
+    /// returns a result.
+    #[inline(always)]
+    pub fn until_done<R>(
+        &self,
+        tries: Tries,
+        give_back: impl FnMut() -> GivenBack,
+        mut attempt: impl FnMut(&Guard<'_, D>) -> Result<Option<R>, Error>,
+    ) -> Result<R, Error> {
+        let mut steps = Steps::of_attempts();
+        with_room(&self.catalog, tries, give_back, || {
+            loop {
+                let guard = self.pin()?;
+                match attempt(&guard) {
+                    Ok(Some(done)) => return Ok(done),
+                    Ok(None) => steps.take(&guard, self.root_off)?,
+                    // Damage may have led to the error.
+                    Err(error) => return undamaged(&guard).and(Err(error)),
+                }
+            }
+        })
+    }
+}

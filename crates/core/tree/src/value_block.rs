@@ -1,0 +1,51 @@
+//! The block of a value that stands apart from its record.
+//!
+//! ```text
+//! byte   0        8 ..
+//! 0      bytes    the value
+//! ```
+//!
+//! It never changes after its offset is published.
+
+use pando_pmem::{Domain, Reservation, mutant};
+
+use crate::context::Context;
+use crate::maps::ProblemClass;
+
+/// Bytes before the value: its length.
+pub const HEADER_BYTES: u64 = 8;
+
+/// A reserved block with `value`, written and flushed.
+pub fn reserve<'op, 'pool, D: Domain>(
+    context: Context<'op, 'pool, D>,
+    value: &[u8],
+) -> pando_pmem::Result<Reservation<'op, 'pool, D>> {
+    let bytes = HEADER_BYTES + value.len() as u64;
+    let mut block = context.guard.reserve(bytes)?;
+    block.write_u64(0, value.len() as u64);
+    block.write(HEADER_BYTES, value);
+    if !mutant!("value-block-not-flushed") {
+        block.flush(0, bytes);
+    }
+    Ok(block)
+}
+
+/// The bytes of the block at `off`, if a value can be there. The record that names it still
+/// exists.
+///
+/// # Errors
+///
+/// What is wrong.
+pub fn check<D: Domain>(
+    context: Context<'_, '_, D>,
+    off: u64,
+) -> Result<u64, (ProblemClass, &'static str)> {
+    let room = |bytes: u64| bytes.checked_sub(HEADER_BYTES);
+    match context.pool().active_block(off) {
+        None => Err((ProblemClass::Block, "a value's block is not allocated")),
+        Some(bytes) if room(bytes).is_none_or(|room| context.fixed(off) > room) => {
+            Err((ProblemClass::Count, "a value is longer than its block"))
+        }
+        Some(bytes) => Ok(bytes),
+    }
+}
