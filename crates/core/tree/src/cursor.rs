@@ -25,6 +25,7 @@ use pando_pmem::Guard;
 
 use crate::batch::Batch;
 use crate::checked::{Steps, damaged, undamaged};
+use crate::key::{Probe, Side, Target};
 use crate::maps::Tree;
 
 /// An index whose records a [`BatchCursor`] copies.
@@ -132,6 +133,30 @@ impl Scan {
             Start::Key { included: true } => Bound::Included(&self.key),
             Start::Key { included: false } => Bound::Excluded(&self.key),
             Start::Over | Start::Failed(_) | Start::Edge => Bound::Unbounded,
+        }
+    }
+
+    /// The key in whose leaf, or right before which, the scan goes on. None says: in the first
+    /// leaf if the scan ascends, else in the last.
+    #[inline(always)]
+    #[must_use]
+    pub fn place(&self) -> (Option<&[u8]>, Side) {
+        let (key, included) = match self.start {
+            Start::Key { included } => (Some(self.key.as_slice()), included),
+            Start::Over | Start::Failed(_) | Start::Edge => (None, false),
+        };
+        let is_before = self.order == Order::Descending && !included;
+        (key, if is_before { Side::Before } else { Side::Holding })
+    }
+
+    /// The same, of an index that has no first leaf but that of the smallest key.
+    #[inline(always)]
+    #[must_use]
+    pub fn target(&self) -> Target<'_> {
+        match self.place() {
+            (Some(key), Side::Before) => Target::Before(Probe::new(key)),
+            (None, Side::Before) => Target::Last,
+            (key, Side::Holding) => Target::Holding(Probe::new(key.unwrap_or_default())),
         }
     }
 

@@ -5,10 +5,13 @@ use std::sync::Arc;
 use pando_index::Error;
 use pando_pmem::{Domain, Guard, Pool};
 
-use crate::checked::{Steps, undamaged};
+use crate::checked::{Steps, damaged, undamaged};
 use crate::context::Context;
 use crate::maps::Catalog;
-use crate::room::{GivenBack, Tries, with_room};
+use crate::room::{GivenBack, Tries, nothing_to_give, with_room};
+
+/// The number of records in a range, and the key at which the next range begins.
+pub type Counted = (u64, Option<Vec<u8>>);
 
 /// Where an index is, and how it was created. Any number of handles may be open.
 #[derive(Clone, Debug)]
@@ -71,5 +74,34 @@ impl<D: Domain, O> Handle<D, O> {
                 }
             }
         })
+    }
+
+    /// The number of records, counted range by range. `count` is called with the lowest key of a
+    /// range; it returns the number of records in that range and where the next one begins, or
+    /// `None` if the range has changed meanwhile. Each range has its own guard, so reclamation does
+    /// not wait for the whole count.
+    ///
+    /// # Errors
+    ///
+    /// Those of `count`. [`Error::Damaged`] if damage was noted, or if the ranges do not ascend.
+    pub fn count_records(
+        &self,
+        mut count: impl FnMut(&Guard<'_, D>, &[u8]) -> Result<Option<Counted>, Error>,
+    ) -> Result<u64, Error> {
+        let (mut records, mut from) = (0, Vec::new());
+        loop {
+            let (found, next) = self.until_done(Tries::Few, nothing_to_give, |guard| {
+                let counted = count(guard, &from)?;
+                undamaged(guard).map(|()| counted)
+            })?;
+            records += found;
+            match next {
+                Some(next) if next <= from => {
+                    return Err(damaged(self.root_off, "a range ends before it begins"));
+                }
+                Some(next) => from = next,
+                None => return Ok(records),
+            }
+        }
     }
 }

@@ -10,7 +10,7 @@
 use pando_pmem::{Domain, Reservation, mutant};
 
 use crate::context::Context;
-use crate::maps::ProblemClass;
+use crate::maps::{Broken, ProblemClass};
 
 /// Bytes before the value: its length.
 pub const HEADER_BYTES: u64 = 8;
@@ -30,22 +30,16 @@ pub fn reserve<'op, 'pool, D: Domain>(
     Ok(block)
 }
 
-/// The bytes of the block at `off`, if a value can be there. The record that names it still
-/// exists.
+/// Whether a value can be in the block at `off`. The record that names it still exists.
 ///
 /// # Errors
 ///
 /// What is wrong.
-pub fn check<D: Domain>(
-    context: Context<'_, '_, D>,
-    off: u64,
-) -> Result<u64, (ProblemClass, &'static str)> {
-    let room = |bytes: u64| bytes.checked_sub(HEADER_BYTES);
-    match context.pool().active_block(off) {
-        None => Err((ProblemClass::Block, "a value's block is not allocated")),
-        Some(bytes) if room(bytes).is_none_or(|room| context.fixed(off) > room) => {
-            Err((ProblemClass::Count, "a value is longer than its block"))
-        }
-        Some(bytes) => Ok(bytes),
+pub fn check<D: Domain>(context: Context<'_, '_, D>, off: u64) -> Result<(), Broken> {
+    let bytes = context.pool().active_block(off);
+    let bytes = bytes.ok_or((ProblemClass::Block, "a value's block is not allocated"))?;
+    match bytes.checked_sub(HEADER_BYTES) {
+        Some(room) if context.fixed(off) <= room => Ok(()),
+        _ => Err((ProblemClass::Count, "a value is longer than its block")),
     }
 }

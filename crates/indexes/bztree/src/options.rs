@@ -13,13 +13,7 @@ pub enum ValueMode {
 }
 
 impl OptionType for ValueMode {
-    fn of(number: u32) -> Self {
-        if number == 0 { Self::Inline } else { Self::Pointer }
-    }
-
-    fn number(self) -> u32 {
-        self as u32
-    }
+    const CHOICES: &'static [Self] = &[Self::Inline, Self::Pointer];
 }
 
 pando_tree::options! {

@@ -4,16 +4,8 @@ use pando_tree::maps::{BadOption, OptionType};
 
 use crate::layout::{LINE_BYTES, MAX_NODE_LINES, MIN_CELLS, NodeKind, Shape};
 
-const KINDS: [NodeKind; 3] = [NodeKind::SlotBitmap, NodeKind::BitmapOnly, NodeKind::SlotOnly];
-
 impl OptionType for NodeKind {
-    fn of(number: u32) -> Self {
-        KINDS[number as usize % KINDS.len()]
-    }
-
-    fn number(self) -> u32 {
-        KINDS.iter().position(|&kind| kind == self).unwrap_or(0) as u32
-    }
+    const CHOICES: &'static [Self] = &[Self::SlotBitmap, Self::BitmapOnly, Self::SlotOnly];
 }
 
 /// Which keys and values a tree holds.
@@ -27,13 +19,7 @@ pub enum RecordBytes {
 }
 
 impl OptionType for RecordBytes {
-    fn of(number: u32) -> Self {
-        if number == 0 { Self::Variable } else { Self::Fixed }
-    }
-
-    fn number(self) -> u32 {
-        self as u32
-    }
+    const CHOICES: &'static [Self] = &[Self::Variable, Self::Fixed];
 }
 
 pando_tree::options! {
@@ -115,7 +101,7 @@ mod tests {
     #[test]
     fn options_are_values_and_back() {
         pando_tree::testing::golden_options::<Options>([0, 32_000 << 32, 0, 0]);
-        for leaf in KINDS {
+        for &leaf in NodeKind::CHOICES {
             for records in [RecordBytes::Variable, RecordBytes::Fixed] {
                 let options = Options { leaf, records, node_lines: 7, node_versions: 9 };
                 assert_eq!(Options::of(&options.values().unwrap()), options);

@@ -1,8 +1,11 @@
 //! What an index tells to `check` and `stat`.
 
-use pando_pmem::{Block, Domain};
+use std::collections::HashSet;
+
+use pando_pmem::{Block, Domain, Pool};
 
 use crate::context::Context;
+use crate::record_block::{self, KeyLength};
 use crate::value_block;
 
 /// How an index is built and filled.
@@ -45,6 +48,9 @@ pub enum ProblemClass {
     Structure,
 }
 
+/// What is wrong with a block, before it is a [`Problem`].
+pub type Broken = (ProblemClass, &'static str);
+
 /// A violated invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -65,12 +71,37 @@ pub struct Audit {
     pub problems: Vec<Problem>,
     /// The blocks that the index reaches, each once.
     pub blocks: Vec<Block>,
+    /// Their offsets.
+    reached: HashSet<u64>,
 }
 
 impl Audit {
     /// Whether every invariant holds.
     pub fn is_consistent(&self) -> bool {
         self.problems.is_empty()
+    }
+
+    /// Takes in the block at `off`; its size. `None`, with a problem, if it is not allocated, is
+    /// smaller than `least_bytes`, or was taken in before.
+    pub fn block<D: Domain>(
+        &mut self,
+        pool: &Pool<D>,
+        off: u64,
+        least_bytes: u64,
+        what: &str,
+    ) -> Option<u64> {
+        let bytes = pool.active_block(off).filter(|&bytes| bytes >= least_bytes);
+        let Some(bytes) = bytes else {
+            let what = format!("the block of {what} is not allocated, or is too small");
+            self.problem(ProblemClass::Block, off, what);
+            return None;
+        };
+        if !self.reached.insert(off) {
+            self.problem(ProblemClass::Block, off, format!("the block of {what} is reached twice"));
+            return None;
+        }
+        self.blocks.push(Block { off, bytes });
+        Some(bytes)
     }
 
     /// Takes in the value's block at `off`, which the node at `node_off` names; whether it can be
@@ -81,16 +112,33 @@ impl Audit {
         node_off: u64,
         off: u64,
     ) -> bool {
-        match value_block::check(context, off) {
-            Ok(bytes) => {
-                self.blocks.push(Block { off, bytes });
-                self.stat.value_blocks += 1;
-                self.stat.value_block_bytes += bytes;
-                true
+        if let Err((class, what)) = value_block::check(context, off) {
+            self.problem(class, node_off, what);
+            return false;
+        }
+        let bytes = self.block(context.pool(), off, value_block::HEADER_BYTES, "a value");
+        if let Some(bytes) = bytes {
+            self.stat.value_blocks += 1;
+            self.stat.value_block_bytes += bytes;
+        }
+        bytes.is_some()
+    }
+
+    /// Takes in the record's block at `off`; its size, its key and its value.
+    pub fn record_block<D: Domain>(
+        &mut self,
+        pool: &Pool<D>,
+        off: u64,
+        order: KeyLength,
+    ) -> Option<(u64, Vec<u8>, Vec<u8>)> {
+        match order.load(pool, off) {
+            Ok((key, value)) => {
+                let bytes = self.block(pool, off, record_block::HEADER_BYTES, "a record")?;
+                Some((bytes, key, value))
             }
             Err((class, what)) => {
-                self.problem(class, node_off, what);
-                false
+                self.problem(class, off, what);
+                None
             }
         }
     }

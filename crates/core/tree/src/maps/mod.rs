@@ -18,7 +18,7 @@ mod shared_state;
 mod teardown;
 mod unit;
 
-pub use audit::{Audit, Problem, ProblemClass, Stat};
+pub use audit::{Audit, Broken, Problem, ProblemClass, Stat};
 pub use catalog::{Catalog, MapError};
 pub use kind::{IndexKind, Tree};
 pub use options::{

@@ -247,12 +247,19 @@ impl IndexOptions for () {
 }
 
 /// The type of an option: a number, or a choice whose number is its place in the list of words.
-pub trait OptionType: Copy {
+pub trait OptionType: Copy + PartialEq + 'static {
+    /// The choices, in the order of the words.
+    const CHOICES: &'static [Self] = &[];
+
     /// The value of an allowed number.
-    fn of(number: u32) -> Self;
+    fn of(number: u32) -> Self {
+        Self::CHOICES[number as usize % Self::CHOICES.len()]
+    }
 
     /// The number of the value.
-    fn number(self) -> u32;
+    fn number(self) -> u32 {
+        Self::CHOICES.iter().position(|&choice| choice == self).unwrap_or(0) as u32
+    }
 }
 
 impl OptionType for u32 {
@@ -266,13 +273,7 @@ impl OptionType for u32 {
 }
 
 impl OptionType for bool {
-    fn of(number: u32) -> Self {
-        number != 0
-    }
-
-    fn number(self) -> u32 {
-        u32::from(self)
-    }
+    const CHOICES: &'static [Self] = &[false, true];
 }
 
 /// Declares the options of an index: a struct that is [`IndexOptions`](crate::maps::IndexOptions).
