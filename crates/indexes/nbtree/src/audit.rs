@@ -2,12 +2,13 @@
 //! none of them, compared with what is in process memory.
 
 use pando_index::Error;
-use pando_pmem::{Block, Domain, Guard};
+use pando_pmem::{Domain, Guard};
+use pando_tree::key::{Probe, slice_of};
 use pando_tree::maps::{Audit, ProblemClass};
 
 use crate::layout::{
-    Content, MARK_AT, NEXT_AT, RECORD_HEADER_BYTES, REPLACED, block_bytes, class_of, classes_at,
-    content, is_pending, join_value, key_at, mark, record_sizes, slice_of, value_at,
+    Content, MARK_AT, NEXT_AT, RECORD, REPLACED, block_bytes, class_of, classes_at, content,
+    is_pending, join_value, key_at, mark, value_at,
 };
 use crate::tree::NbTree;
 use crate::volatile::leaf::slots;
@@ -36,19 +37,10 @@ pub(crate) fn walk<D: Domain>(
     let mut highest: Option<Vec<u8>> = None;
     let mut lender = Lender { held: Vec::new(), last: None, visit };
     let mut off = tree.catalog.read(&guard, tree.root_off);
-    let most = guard.pool().size_bytes() / block_bytes(tree.slots());
+    let bytes = block_bytes(tree.slots());
     while off != 0 {
-        let bytes = block_bytes(tree.slots());
-        let Some(allocated) = guard.pool().active_block(off).filter(|&found| found >= bytes) else {
-            audit.problem(ProblemClass::Block, off, "the leaf's block is not allocated");
-            break;
-        };
-        if chain.len() as u64 >= most {
-            audit.problem(ProblemClass::Structure, off, "the chain of leaves has no end");
-            break;
-        }
+        let Some(allocated) = audit.block(guard.pool(), off, bytes, "a leaf") else { break };
         chain.push(off);
-        audit.blocks.push(Block { off, bytes: allocated });
         audit.stat.leaves += 1;
         audit.stat.leaf_bytes += allocated;
         let leaf = Bytes(guard.pool().load_bytes(off, bytes));
@@ -105,16 +97,20 @@ fn walk_leaf<D: Domain>(
                 records.push((slice.to_be_bytes().to_vec(), value.to_vec()));
                 audit.stat.live_bytes += 16;
             }
-            Content::Record(at) => match record(guard, at, slice) {
-                Ok((block, key, value)) => {
-                    audit.blocks.push(block);
-                    audit.stat.value_blocks += 1;
-                    audit.stat.value_block_bytes += block.bytes;
-                    audit.stat.live_bytes += 16;
-                    records.push((key, value));
+            Content::Record(at) => {
+                let Some((bytes, key, value)) = audit.record_block(guard.pool(), at, RECORD) else {
+                    continue;
+                };
+                if slice_of(&key) != slice {
+                    let what = "the record's key is not that of its slot";
+                    audit.problem(ProblemClass::Order, at, what);
+                    continue;
                 }
-                Err((class, what)) => audit.problem(class, at, what),
-            },
+                audit.stat.value_blocks += 1;
+                audit.stat.value_block_bytes += bytes;
+                audit.stat.live_bytes += 16;
+                records.push((key, value));
+            }
         }
     }
     records.sort_unstable();
@@ -170,32 +166,6 @@ impl Lender<'_> {
     }
 }
 
-type FoundRecord = (Block, Vec<u8>, Vec<u8>);
-
-/// The record in the block at `off`, whose key begins with `slice`; what is wrong, if there is
-/// none.
-fn record<D: Domain>(
-    guard: &Guard<'_, D>,
-    off: u64,
-    slice: u64,
-) -> Result<FoundRecord, (ProblemClass, &'static str)> {
-    let pool = guard.pool();
-    let bytes = pool
-        .active_block(off)
-        .ok_or((ProblemClass::Block, "the record's block is not allocated"))?;
-    let header = Bytes(pool.load_bytes(off, RECORD_HEADER_BYTES)).word(0);
-    let (key_bytes, value_bytes) = record_sizes(header);
-    if RECORD_HEADER_BYTES + key_bytes + value_bytes > bytes {
-        return Err((ProblemClass::Count, "the record is longer than its block"));
-    }
-    let mut key = pool.load_bytes(off + RECORD_HEADER_BYTES, key_bytes + value_bytes);
-    let value = key.split_off(key_bytes as usize);
-    if slice_of(&key) != slice {
-        return Err((ProblemClass::Order, "the record's key is not that of its slot"));
-    }
-    Ok((Block { off, bytes }, key, value))
-}
-
 /// The layers in process memory, against the blocks of the chain.
 fn walk_layers<D: Domain>(
     tree: &NbTree<D>,
@@ -224,8 +194,8 @@ fn walk_layers<D: Domain>(
     }
     let ascend = lows.windows(2).all(|pair| {
         let mut room = [0; 8];
-        let probe = crate::separator::Probe::new(pair[0].bytes(&mut room));
-        probe.compare(&pair[1]).is_lt()
+        let probe = Probe::new(pair[0].bytes(&mut room));
+        pair[1].compare(&probe).is_lt()
     });
     if !ascend {
         let off = chain.first().copied().unwrap_or_default();

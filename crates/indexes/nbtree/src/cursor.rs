@@ -25,7 +25,6 @@
 //! that is dropped while it is looked for.
 
 use std::cmp::Ordering as Compare;
-use std::ops::Bound;
 use std::sync::atomic::Ordering;
 
 use arrayvec::ArrayVec;
@@ -36,11 +35,11 @@ use pando_tree::cursor::{Fill, Scan};
 
 use crate::layout::{Content, MAX_SLOTS, content, is_closed, key_at};
 use crate::record;
-use crate::separator::{Probe, Separator};
+use crate::separator::Separator;
 use crate::tree::{Found, NbTree};
-use crate::volatile::inner::Side;
 use crate::volatile::leaf::slots;
 use crate::volatile::node::{Kind, LeafRef};
+use pando_tree::key::{Probe, Side};
 
 /// A slot with a record of the range.
 #[derive(Clone, Copy, Debug)]
@@ -64,15 +63,10 @@ impl<D: Domain> Fill for NbTree<D> {
         scan: &mut Scan,
         batch: &mut ThreadsBatch,
     ) -> Result<(), Error> {
-        let (order, start) = (scan.order(), scan.start());
-        let probe = match start {
-            Bound::Unbounded => None,
-            Bound::Included(key) | Bound::Excluded(key) => Some(Probe::new(key)),
-        };
-        let side = match (start, order) {
-            (Bound::Excluded(_) | Bound::Unbounded, Order::Descending) => Side::Below,
-            _ => Side::Holding,
-        };
+        self.layers.check()?;
+        let order = scan.order();
+        let (key, side) = scan.place();
+        let probe = key.map(Probe::new);
         let Some((leaf, high)) = self.find_for_scan(guard, probe.as_ref(), side) else {
             return Ok(());
         };
@@ -111,7 +105,7 @@ impl<D: Domain> NbTree<D> {
                     let index = match (probe, side) {
                         (Some(probe), _) => inner.index(probe, side),
                         (None, Side::Holding) => 0,
-                        (None, Side::Below) => inner.len() - 1,
+                        (None, Side::Before) => inner.len() - 1,
                     };
                     if index + 1 < inner.len() {
                         high = Some(inner.separator(index));
@@ -123,9 +117,8 @@ impl<D: Domain> NbTree<D> {
         };
         while let Some(replacement) = leaf.replaced_by(guard) {
             self.install(guard, leaf);
-            let is_right = |right: &LeafRef<'_>| match probe.map(|probe| probe.compare(&right.low))
-            {
-                None => side == Side::Below,
+            let is_right = |right: &LeafRef<'_>| match probe.map(|probe| right.low.compare(probe)) {
+                None => side == Side::Before,
                 Some(Compare::Less) => false,
                 Some(Compare::Equal) => side == Side::Holding,
                 Some(Compare::Greater) => true,
@@ -201,7 +194,7 @@ impl<D: Domain> NbTree<D> {
             let is_ahead = probe.is_none_or(|probe| {
                 scan.is_ahead(slice.cmp(&probe.slice).then_with(|| key.cmp(probe.bytes)))
             });
-            let is_below = high.is_none_or(|high| own.compare(high) == Compare::Less);
+            let is_below = high.is_none_or(|high| high.compare(&own) == Compare::Less);
             // Backwards nothing is beyond: what lies above the leaf's range comes before.
             let is_here = is_ahead && (is_below || scan.order() == Order::Descending);
             if !is_here || scan.is_past(|end| key.cmp(end)) {

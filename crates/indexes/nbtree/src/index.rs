@@ -11,11 +11,11 @@ use pando_tree::read_and_scan;
 use crate::audit;
 use crate::layout::{Image, LIMITS, block_bytes};
 use crate::options::Options;
-use crate::separator::Probe;
+use crate::separator::fingerprint;
 use crate::teardown::next_unit;
 use crate::tree::NbTree;
-use crate::volatile::inner::Side;
 use crate::volatile::node::{Kind, LeafRef, Node};
+use pando_tree::key::{Probe, Side};
 
 impl<D: Domain> NbTree<D> {
     /// Visits the leaves that inner nodes lead to now, in order, each as it is replaced by now.
@@ -96,7 +96,7 @@ impl<D: Domain> Tree for NbTree<D> {
     fn read_with<R>(&self, key: &[u8], visit: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, Error> {
         LIMITS.check_key(key)?;
         let probe = Probe::new(key);
-        let fingerprint = probe.fingerprint();
+        let fingerprint = fingerprint(&probe);
         let guard = self.pin()?;
         let leaf = self.find_leaf(&guard, &probe, Side::Holding, fingerprint);
         let bitmap = leaf.control::<D>().bitmap();

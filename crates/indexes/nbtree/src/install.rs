@@ -30,11 +30,12 @@
 
 use pando_pmem::{Domain, Guard, mutant};
 
-use crate::separator::{Probe, Separator};
+use crate::separator::Separator;
 use crate::tree::NbTree;
-use crate::volatile::inner::{Parts, Side};
+use crate::volatile::inner::Parts;
 use crate::volatile::node::{InnerRef, Kind, LeafRef, Node};
 use crate::volatile::nodes::Inner;
+use pando_tree::key::{Probe, Side};
 
 /// What stands in place of a child.
 #[derive(Clone, Debug)]

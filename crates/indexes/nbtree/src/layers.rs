@@ -1,5 +1,8 @@
 //! The layers in process memory, as the handles of a tree share them.
 
+use pando_index::Error;
+use pando_tree::checked::damaged;
+
 use crate::volatile::node::Root;
 
 /// The layers in process memory, which all handles of one tree share.
@@ -9,6 +12,17 @@ pub(crate) struct Layers {
     pub root: Root,
     /// Why the tree could not be built of its blocks.
     pub damage: Option<Damaged>,
+}
+
+impl Layers {
+    /// Refuses an operation on a tree that could not be built.
+    #[inline(always)]
+    pub fn check(&self) -> Result<(), Error> {
+        match self.damage {
+            None => Ok(()),
+            Some(Damaged { off, what }) => Err(damaged(off, what)),
+        }
+    }
 }
 
 /// Where the tree is damaged, and how.

@@ -33,17 +33,13 @@
 //!
 //! The paper takes the top two bits from the user's value. Here these stand in `classes` instead,
 //! and every value is allowed: a value of eight bytes whose top two bits are not those of its slot
-//! has a block of its own. A record's block, which never changes:
-//!
-//! ```text
-//! byte  0                              8 ..          8 + key bytes ..
-//!       key bytes << 32 | value bytes  key           value
-//! ```
+//! has a block of its own ([`pando_tree::record_block`]).
 //!
 //! After a crash a slot is live if its value word holds a value or a block and is not pending.
 
 use pando_index::Limits;
 use pando_pmem::Exclusive;
+use pando_tree::record_block::KeyLength;
 
 /// Bytes of a line of the pool.
 pub(crate) const LINE_BYTES: u64 = 64;
@@ -65,8 +61,6 @@ pub(crate) const LEAF_MARK: u64 = u64::from_be_bytes(*b"NBTree1\0");
 /// The bits of a word that are a block's offset.
 pub(crate) const BLOCK_MASK: u64 = (1 << 48) - 1;
 
-/// Bytes of a key that its slot holds.
-pub(crate) const SLICE_BYTES: usize = 8;
 /// Longest key in bytes.
 pub const MAX_KEY_BYTES: usize = 32 << 10;
 /// Longest value in bytes.
@@ -74,8 +68,8 @@ pub const MAX_VALUE_BYTES: usize = 1 << 30;
 /// What keys and values are checked against.
 pub(crate) const LIMITS: Limits =
     Limits { max_key_bytes: MAX_KEY_BYTES, max_value_bytes: MAX_VALUE_BYTES };
-/// Bytes before the key in a record's block.
-pub(crate) const RECORD_HEADER_BYTES: u64 = 8;
+/// How a record's block is laid out.
+pub(crate) const RECORD: KeyLength = KeyLength::Upper;
 
 /// The bits of a value that its value word holds.
 const VALUE_BITS: u32 = 62;
@@ -252,29 +246,6 @@ pub(crate) fn record_word(off: u64) -> u64 {
     RECORD_TAG | off
 }
 
-/// The first eight bytes of a key as a number, filled up with zeros.
-#[inline(always)]
-pub(crate) fn slice_of(key: &[u8]) -> u64 {
-    match key.first_chunk::<SLICE_BYTES>() {
-        Some(first) => u64::from_be_bytes(*first),
-        None => {
-            let mut padded = [0; SLICE_BYTES];
-            padded[..key.len()].copy_from_slice(key);
-            u64::from_be_bytes(padded)
-        }
-    }
-}
-
-/// The first word of a record's block.
-pub(crate) fn record_header(key_bytes: usize, value_bytes: usize) -> u64 {
-    (key_bytes as u64) << 32 | value_bytes as u64
-}
-
-/// Bytes of key and value, as the first word of a record's block has them.
-pub(crate) fn record_sizes(header: u64) -> (u64, u64) {
-    (header >> 32, header & u64::from(u32::MAX))
-}
-
 /// The words of a block that nobody else can see yet.
 #[derive(Debug)]
 pub(crate) struct Image {
@@ -318,6 +289,8 @@ impl Image {
 
 #[cfg(test)]
 mod tests {
+    use pando_tree::key::slice_of;
+
     use super::*;
 
     #[test]
@@ -348,7 +321,6 @@ mod tests {
         assert_eq!(closed(5), 0x8000_0000_0000_0005);
         assert_eq!(pending(record_word(0x40)), 0xD002_0000_0000_0040);
         assert_eq!(closed(record_word(0x40)), 0xE002_0000_0000_0040);
-        assert_eq!(record_header(3, 7), 3 << 32 | 7);
     }
 
     #[test]

@@ -1,42 +1,20 @@
-//! Keys that are looked for, and keys that divide leaves.
+//! Fingerprints of keys, and keys that divide leaves.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use crate::layout::{SLICE_BYTES, slice_of};
+use pando_tree::key::{Probe, SLICE_BYTES, shortest_between, slice_of};
 
-/// A key that is looked for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Probe<'key> {
-    /// The first eight bytes as a number, filled up with zeros.
-    pub slice: u64,
-    /// All bytes.
-    pub bytes: &'key [u8],
+/// One byte that equal keys have in common (paper 3.1: `fps`), never zero.
+#[inline(always)]
+pub(crate) fn fingerprint(probe: &Probe<'_>) -> u8 {
+    if is_eight(probe) { eight_fingerprint(probe.slice) } else { long_fingerprint(probe.bytes) }
 }
 
-impl<'key> Probe<'key> {
-    #[inline(always)]
-    pub fn new(bytes: &'key [u8]) -> Self {
-        Self { slice: slice_of(bytes), bytes }
-    }
-
-    /// Whether the slice is the whole key.
-    #[inline(always)]
-    pub fn is_eight(&self) -> bool {
-        self.bytes.len() == SLICE_BYTES
-    }
-
-    /// How it lies to a separator.
-    pub fn compare(&self, separator: &Separator) -> Ordering {
-        let by_slice = self.slice.cmp(&separator.slice);
-        by_slice.then_with(|| compare_tie(self, separator.long.as_deref()))
-    }
-
-    /// One byte that equal keys have in common (paper 3.1: `fps`), never zero.
-    #[inline(always)]
-    pub fn fingerprint(&self) -> u8 {
-        if self.is_eight() { eight_fingerprint(self.slice) } else { long_fingerprint(self.bytes) }
-    }
+/// Whether the slice is the whole key.
+#[inline(always)]
+pub(crate) fn is_eight(probe: &Probe<'_>) -> bool {
+    probe.bytes.len() == SLICE_BYTES
 }
 
 const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -62,11 +40,6 @@ fn one_byte(hash: u64) -> u8 {
     ((hash >> 56) as u8).max(1)
 }
 
-/// The fingerprint of any key.
-pub(crate) fn fingerprint_of(key: &[u8]) -> u8 {
-    Probe::new(key).fingerprint()
-}
-
 /// A key that divides two leaves: the lowest that may lie in the right one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Separator {
@@ -85,6 +58,19 @@ impl Separator {
     /// A key of exactly eight bytes.
     pub fn eight(slice: u64) -> Self {
         Self { slice, long: None }
+    }
+
+    /// The shortest key above `left` and not above `right`, of two keys that ascend.
+    pub fn between(left: &[u8], right: &[u8]) -> Self {
+        let shortest = shortest_between(left, right);
+        // A separator of eight bytes needs no room of its own.
+        Self::new(right.get(..shortest.len().max(SLICE_BYTES)).unwrap_or(shortest))
+    }
+
+    /// How `probe` lies to it.
+    pub fn compare(&self, probe: &Probe<'_>) -> Ordering {
+        let by_slice = probe.slice.cmp(&self.slice);
+        by_slice.then_with(|| compare_tie(probe, self.long.as_deref()))
     }
 
     /// Below all keys.
@@ -126,15 +112,6 @@ pub(crate) fn compare_tie(probe: &Probe<'_>, long: Option<&[u8]>) -> Ordering {
     }
 }
 
-/// The shortest key above `left` and not above `right`, of two keys that ascend.
-pub(crate) fn shortest_between(left: &[u8], right: &[u8]) -> Separator {
-    let common = left.iter().zip(right).take_while(|(left, right)| left == right).count();
-    let bytes = (common + 1).min(right.len());
-    // What has eight bytes needs no room of its own.
-    let bytes = if right.len() >= SLICE_BYTES { bytes.max(SLICE_BYTES) } else { bytes };
-    Separator::new(&right[..bytes])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -153,14 +130,14 @@ mod tests {
             b"\xff",
         ];
         for pair in keys.windows(2) {
-            let separator = shortest_between(pair[0], pair[1]);
-            assert_eq!(Probe::new(pair[0]).compare(&separator), Ordering::Less, "{pair:?}");
-            assert_ne!(Probe::new(pair[1]).compare(&separator), Ordering::Less, "{pair:?}");
+            let separator = Separator::between(pair[0], pair[1]);
+            assert_eq!(separator.compare(&Probe::new(pair[0])), Ordering::Less, "{pair:?}");
+            assert_ne!(separator.compare(&Probe::new(pair[1])), Ordering::Less, "{pair:?}");
         }
     }
 
     #[test]
     fn equal_keys_have_equal_fingerprints_by_all_ways() {
-        assert_eq!(fingerprint_of(b"12345678"), eight_fingerprint(slice_of(b"12345678")));
+        assert_eq!(fingerprint(&Probe::new(b"12345678")), eight_fingerprint(slice_of(b"12345678")));
     }
 }

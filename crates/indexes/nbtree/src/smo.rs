@@ -47,6 +47,7 @@
 //! (that goes to the left, once for each thread that has stopped between linking and publishing).
 //! No next pointer is ever copied and then changed.
 
+use std::cmp::Ordering as Compare;
 use std::sync::atomic::Ordering;
 
 use pando_index::Error;
@@ -61,12 +62,12 @@ use crate::layout::{
 use crate::record;
 use crate::record::Record;
 use crate::recovery;
-use crate::separator::{Probe, Separator, shortest_between};
+use crate::separator::Separator;
 use crate::tree::{Found, NbTree};
-use crate::volatile::inner::Side;
 use crate::volatile::leaf::{Control, FREE, slots};
 use crate::volatile::node::LeafRef;
 use crate::volatile::nodes::{Leaf, Replacement};
+use pando_tree::key::{Probe, Side};
 
 /// A change that a leaf cannot take any more, for what replaces it.
 #[derive(Clone, Copy)]
@@ -190,9 +191,7 @@ impl<D: Domain> NbTree<D> {
             None => (None, None),
         };
         let record_block = match comes {
-            Some(record) if record.inline.is_none() => {
-                Some(record::reserve(guard, record.probe.bytes, record.value)?)
-            }
+            Some(record) if record.inline.is_none() => Some(self.reserve(guard, record)?),
             _ => None,
         };
         if let Some(found) = goes {
@@ -260,37 +259,33 @@ impl<D: Domain> NbTree<D> {
         let new_left =
             left_block.as_mut().map(|block| build(left, block, leaf.low.clone(), behind));
         // The link phase.
-        let mut link = self.catalog.allocate(guard).map_err(Error::storage)?;
-        match left_block {
-            Some(block) => {
-                let entry = link.reserve_entry(previous_off, leaf.block_off, Policy::FreeOne);
-                link.activate(entry.map_err(Error::storage)?, block);
-            }
-            None => {
-                link.add_word(previous_off, leaf.block_off, next).map_err(Error::storage)?;
-                let old = link.own_block(leaf.block_off, Policy::FreeOldOnSuccess);
-                old.map_err(Error::storage)?;
-            }
-        }
-        if let Some(block) = right_block {
-            let owned = link.own_block(0, Policy::FreeNewOnFailure).map_err(Error::storage)?;
-            link.activate(owned, block);
-        }
         let old_record = goes.and_then(|found| match content(found.word) {
             Content::Record(off) => Some(off),
             _ => None,
         });
-        if let Some(off) = old_record.filter(|_| !mutant!("nbtree-old-record-kept")) {
-            let owned = link.own_block(off, Policy::FreeOldOnSuccess);
-            owned.map_err(Error::storage)?;
-        }
-        if let Some(block) = record_block {
-            let owned = link.own_block(0, Policy::FreeNewOnFailure).map_err(Error::storage)?;
-            link.activate(owned, block);
-        }
-        let marked = if mutant!("nbtree-next-unmarked") { next } else { next | REPLACED };
-        link.add_word(next_off, next, marked).map_err(Error::storage)?;
-        let is_linked = link.execute();
+        let is_linked = self.context(guard).publish(|link| {
+            match left_block {
+                Some(block) => {
+                    let entry =
+                        link.reserve_entry(previous_off, leaf.block_off, Policy::FreeOne)?;
+                    link.activate(entry, block);
+                }
+                None => {
+                    link.add_word(previous_off, leaf.block_off, next)?;
+                    link.own_block(leaf.block_off, Policy::FreeOldOnSuccess)?;
+                }
+            }
+            for block in [right_block, record_block].into_iter().flatten() {
+                let owned = link.own_block(0, Policy::FreeNewOnFailure)?;
+                link.activate(owned, block);
+            }
+            if let Some(off) = old_record.filter(|_| !mutant!("nbtree-old-record-kept")) {
+                link.own_block(off, Policy::FreeOldOnSuccess)?;
+            }
+            let marked = if mutant!("nbtree-next-unmarked") { next } else { next | REPLACED };
+            link.add_word(next_off, next, marked)?;
+            Ok(true)
+        })?;
         if is_linked {
             leaf.publish::<D>(Replacement::new(new_left, new_right));
         }
@@ -304,7 +299,7 @@ impl<D: Domain> NbTree<D> {
         }
         let mut room = [0; 8];
         let probe = Probe::new(leaf.low.bytes(&mut room));
-        let previous = self.find_leaf(guard, &probe, Side::Below, FREE);
+        let previous = self.find_leaf(guard, &probe, Side::Before, FREE);
         let off = previous.block_off + NEXT_AT;
         if self.catalog.read(guard, off) & REPLACED != 0 {
             // Nobody has published by what, yet.
@@ -351,11 +346,16 @@ impl<D: Domain> NbTree<D> {
                 }
             }
         }
-        let compare = |left: &Copy, right: &Copy| {
+        // A call of its own, so that the comparison of slices is a part of each sort.
+        #[cold]
+        #[inline(never)]
+        fn compare_keys<D: Domain>(guard: &Guard<'_, D>, left: &Copy, right: &Copy) -> Compare {
             let (mut left_room, mut right_room) = ([0; 8], [0; 8]);
-            left.slice.cmp(&right.slice).then_with(|| {
-                key(guard, left, &mut left_room).cmp(key(guard, right, &mut right_room))
-            })
+            key(guard, left, &mut left_room).cmp(key(guard, right, &mut right_room))
+        }
+        let compare = |left: &Copy, right: &Copy| match left.slice.cmp(&right.slice) {
+            Compare::Equal => compare_keys(guard, left, right),
+            apart => apart,
         };
         copies.all_mut().select_nth_unstable_by(left_len, compare);
         let (left, right) = copies.all().split_at(left_len);
@@ -365,7 +365,7 @@ impl<D: Domain> NbTree<D> {
             Content::Record(_) => {
                 let highest = left.iter().max_by(|left, right| compare(left, right));
                 let highest = highest.map_or(&[][..], |copy| key(guard, copy, &mut left_room));
-                shortest_between(highest, lowest)
+                Separator::between(highest, lowest)
             }
             _ => Separator::eight(right[0].slice),
         }

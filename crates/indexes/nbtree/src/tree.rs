@@ -37,7 +37,6 @@ use std::sync::atomic::Ordering;
 
 use pando_index::Error;
 use pando_pmem::{Domain, Guard, mutant};
-use pando_tree::checked::damaged;
 use pando_tree::handle::Handle;
 
 use crate::layers::Layers;
@@ -48,10 +47,10 @@ use crate::layout::{
 use crate::options::Options;
 use crate::record;
 use crate::recovery;
-use crate::separator::Probe;
-use crate::volatile::inner::Side;
+use crate::separator::is_eight;
 use crate::volatile::leaf::slots;
 use crate::volatile::node::{Kind, LeafRef};
+use pando_tree::key::{Probe, Side};
 
 /// An NBTree in a pool. Any number of handles may be open in the process that has opened the pool.
 #[derive(Clone, Debug)]
@@ -92,9 +91,7 @@ impl<D: Domain> NbTree<D> {
 
     #[inline(always)]
     pub(crate) fn pin(&self) -> Result<Guard<'_, D>, Error> {
-        if let Some(damage) = &self.layers.damage {
-            return Err(damaged(damage.off, damage.what));
-        }
+        self.layers.check()?;
         self.handle.pin()
     }
 
@@ -141,7 +138,7 @@ impl<D: Domain> NbTree<D> {
     ) -> Option<LeafRef<'guard>> {
         while let Some(replacement) = leaf.replaced_by(guard) {
             self.install(guard, leaf);
-            let is_right = |right: &LeafRef<'_>| match probe.compare(&right.low) {
+            let is_right = |right: &LeafRef<'_>| match right.low.compare(probe) {
                 Compare::Less => false,
                 Compare::Equal => side == Side::Holding,
                 Compare::Greater => true,
@@ -173,7 +170,7 @@ impl<D: Domain> NbTree<D> {
             }
             let word = self.settled(guard, leaf, slot);
             match content(word) {
-                Content::Value if probe.is_eight() => return Some(Found { slot, word }),
+                Content::Value if is_eight(probe) => return Some(Found { slot, word }),
                 Content::Record(off) if record::has_key(guard, off, probe.bytes) => {
                     return Some(Found { slot, word });
                 }

@@ -40,21 +40,21 @@
 use std::sync::atomic::Ordering;
 
 use pando_index::{Error, Intent, Upserted};
-use pando_pmem::{Domain, Guard, mutant};
-use pando_tree::checked::Steps;
-use pando_tree::room::{Tries, nothing_to_give, with_room};
+use pando_pmem::{Domain, Guard, Reservation, mutant};
+use pando_tree::checked::undamaged;
+use pando_tree::room::{Tries, nothing_to_give};
 
 use crate::layout::{
-    Content, DELETED, LIMITS, RECORD_TAG, STABLE_BITS, class_of, class_shift, classes_at, content,
-    is_closed, key_at, pending, value_at,
+    Content, DELETED, LIMITS, RECORD, RECORD_TAG, STABLE_BITS, class_of, class_shift, classes_at,
+    content, is_closed, key_at, pending, value_at,
 };
-use crate::record::{self, Record};
-use crate::separator::Probe;
+use crate::record::Record;
+use crate::separator::fingerprint;
 use crate::smo::Change;
 use crate::tree::{Found, NbTree};
-use crate::volatile::inner::Side;
 use crate::volatile::leaf::Control;
 use crate::volatile::node::LeafRef;
+use pando_tree::key::{Probe, Side};
 
 /// The leaf has changed: search again.
 struct Again;
@@ -79,72 +79,76 @@ impl<D: Domain> NbTree<D> {
         LIMITS.check_key(key)?;
         LIMITS.check_value(value)?;
         let record = Record::new(key, value);
-        with_room(&self.catalog, Tries::Few, nothing_to_give, || {
-            let guard = self.pin()?;
-            guard.without_reserve(|| self.write_pinned(&guard, &record, intent))
+        self.layers.check()?;
+        self.until_done(Tries::Few, nothing_to_give, |guard| {
+            guard.without_reserve(|| self.write_pinned(guard, &record, intent))
         })
     }
 
+    /// One attempt; `None` says that the leaf has changed.
     #[inline(always)]
     fn write_pinned(
         &self,
         guard: &Guard<'_, D>,
         record: &Record<'_>,
         intent: Intent<'_>,
-    ) -> Result<Upserted, Error> {
+    ) -> Result<Option<Upserted>, Error> {
         let Record { probe, fingerprint, .. } = *record;
-        let mut steps = Steps::of_attempts();
-        loop {
-            let leaf = self.find_leaf(guard, &probe, Side::Holding, fingerprint);
-            steps.take(guard, leaf.block_off)?;
-            let control = leaf.control::<D>();
-            if matches!(intent, Intent::Insert)
-                && let Some(slot) = leaf.slot_to_take(fingerprint, self.slots())
-            {
-                // Most likely it is absent, and this slot its place.
-                guard.pool().word(leaf.block_off + value_at(slot)).prefetch_for_write();
-            }
-            let found = self.search(guard, leaf, control.bitmap(), &probe, fingerprint);
-            let Some(found) = found else {
-                if matches!(intent, Intent::Update | Intent::Exchange { .. }) {
-                    return Err(Error::KeyNotFound);
-                }
-                let inserted = if control.is_closed() {
-                    Err(NotInserted::Full)
-                } else {
-                    self.insert_into(guard, leaf, control, record)?
-                };
-                match inserted {
-                    Ok(()) => return Ok(Upserted::Inserted),
-                    Err(NotInserted::Full) => {
-                        if self.replace_with(guard, leaf, Some(Change::Insert(record)))? {
-                            return Ok(Upserted::Inserted);
-                        }
-                    }
-                    Err(NotInserted::Again) => {}
-                }
-                continue;
-            };
-            if matches!(intent, Intent::Insert) {
-                self.make_durable(guard, leaf, found.slot);
-                return Err(Error::KeyExists);
-            }
-            if let Intent::Exchange { expected } = intent
-                && !self.lend(guard, leaf, found, |value| value == expected)
-            {
-                self.make_durable(guard, leaf, found.slot);
-                return Err(Error::ValueMismatch);
-            }
-            if is_closed(found.word) {
-                if self.replace_with(guard, leaf, Some(Change::Update(found, record)))? {
-                    return Ok(Upserted::Updated);
-                }
-                continue;
-            }
-            if self.update_slot(guard, leaf, found, record)?.is_ok() {
-                return Ok(Upserted::Updated);
-            }
+        let leaf = self.find_leaf(guard, &probe, Side::Holding, fingerprint);
+        undamaged(guard)?;
+        let control = leaf.control::<D>();
+        if matches!(intent, Intent::Insert)
+            && let Some(slot) = leaf.slot_to_take(fingerprint, self.slots())
+        {
+            // Most likely it is absent, and this slot its place.
+            guard.pool().word(leaf.block_off + value_at(slot)).prefetch_for_write();
         }
+        let found = self.search(guard, leaf, control.bitmap(), &probe, fingerprint);
+        let Some(found) = found else {
+            if matches!(intent, Intent::Update | Intent::Exchange { .. }) {
+                return Err(Error::KeyNotFound);
+            }
+            let inserted = if control.is_closed() {
+                Err(NotInserted::Full)
+            } else {
+                self.insert_into(guard, leaf, control, record)?
+            };
+            let is_inserted = match inserted {
+                Ok(()) => true,
+                Err(NotInserted::Full) => {
+                    self.replace_with(guard, leaf, Some(Change::Insert(record)))?
+                }
+                Err(NotInserted::Again) => false,
+            };
+            return Ok(is_inserted.then_some(Upserted::Inserted));
+        };
+        if matches!(intent, Intent::Insert) {
+            self.make_durable(guard, leaf, found.slot);
+            return Err(Error::KeyExists);
+        }
+        if let Intent::Exchange { expected } = intent
+            && !self.lend(guard, leaf, found, |value| value == expected)
+        {
+            self.make_durable(guard, leaf, found.slot);
+            return Err(Error::ValueMismatch);
+        }
+        let is_updated = if is_closed(found.word) {
+            self.replace_with(guard, leaf, Some(Change::Update(found, record)))?
+        } else {
+            self.update_slot(guard, leaf, found, record)?.is_ok()
+        };
+        Ok(is_updated.then_some(Upserted::Updated))
+    }
+
+    /// A block with the record.
+    pub(crate) fn reserve<'guard, 'pool>(
+        &'guard self,
+        guard: &'guard Guard<'pool, D>,
+        record: &Record<'_>,
+    ) -> Result<Reservation<'guard, 'pool, D>, Error> {
+        RECORD
+            .reserve(self.context(guard), record.probe.bytes, record.value)
+            .map_err(Error::storage)
     }
 
     /// Inserts the record into the leaf, which was found without its key at `control`.
@@ -165,7 +169,7 @@ impl<D: Domain> NbTree<D> {
         // Before the claim: a refusal must not cost a slot.
         let block = match record.inline {
             Some(_) => None,
-            None => Some(record::reserve(guard, probe.bytes, record.value)?),
+            None => Some(self.reserve(guard, record)?),
         };
         let Some(slot) = leaf.claim::<D>(fingerprint, self.slots()) else {
             return Ok(Err(NotInserted::Full));
@@ -237,7 +241,7 @@ impl<D: Domain> NbTree<D> {
             (Content::Value, Some(word)) => Ok(self.change_word(guard, leaf, found, word)),
             (_, Some(word)) => Ok(self.exchange(guard, leaf, found, Ok(word))),
             (_, None) => {
-                let block = record::reserve(guard, record.probe.bytes, record.value)?;
+                let block = self.reserve(guard, record)?;
                 Ok(self.exchange(guard, leaf, found, Err(block)))
             }
         }
@@ -270,7 +274,7 @@ impl<D: Domain> NbTree<D> {
         guard: &'guard Guard<'pool, D>,
         leaf: LeafRef<'_>,
         found: Found,
-        new: Result<u64, pando_pmem::Reservation<'guard, 'pool, D>>,
+        new: Result<u64, Reservation<'guard, 'pool, D>>,
     ) -> Result<(), Again> {
         let off = leaf.block_off + value_at(found.slot);
         let old = if content(found.word) == Content::Value { 0 } else { found.word };
@@ -298,38 +302,39 @@ impl<D: Domain> NbTree<D> {
     pub(crate) fn delete(&self, key: &[u8]) -> Result<bool, Error> {
         LIMITS.check_key(key)?;
         let probe = Probe::new(key);
-        with_room(&self.catalog, Tries::Many, nothing_to_give, || {
-            self.delete_pinned(&self.pin()?, &probe)
-        })
+        self.layers.check()?;
+        self.until_done(Tries::Many, nothing_to_give, |guard| self.delete_pinned(guard, &probe))
     }
 
+    /// One attempt; `None` says that the leaf has changed.
     #[inline(always)]
-    fn delete_pinned(&self, guard: &Guard<'_, D>, probe: &Probe<'_>) -> Result<bool, Error> {
-        let fingerprint = probe.fingerprint();
-        loop {
-            let leaf = self.find_leaf(guard, probe, Side::Holding, fingerprint);
-            let control = leaf.control::<D>();
-            let found = self.search(guard, leaf, control.bitmap(), probe, fingerprint);
-            let Some(found) = found else { return Ok(false) };
-            if is_closed(found.word) {
-                let deleted = Change::Delete(found);
-                if guard.with_reserve(|| self.replace_with(guard, leaf, Some(deleted)))? {
-                    return Ok(true);
-                }
-                continue;
-            }
-            let deleted = match content(found.word) {
-                Content::Value => self.change_word(guard, leaf, found, DELETED),
-                _ => self.exchange(guard, leaf, found, Ok(DELETED)),
-            };
-            if deleted.is_err() {
-                continue;
-            }
-            if leaf.note_deleted() && !leaf.low.is_lowest() {
-                // The record is gone, whether or not its leaf can be dropped now.
-                let _ = guard.with_reserve(|| self.replace(guard, leaf));
-            }
-            return Ok(true);
+    fn delete_pinned(
+        &self,
+        guard: &Guard<'_, D>,
+        probe: &Probe<'_>,
+    ) -> Result<Option<bool>, Error> {
+        let fingerprint = fingerprint(probe);
+        let leaf = self.find_leaf(guard, probe, Side::Holding, fingerprint);
+        let control = leaf.control::<D>();
+        let found = self.search(guard, leaf, control.bitmap(), probe, fingerprint);
+        undamaged(guard)?;
+        let Some(found) = found else { return Ok(Some(false)) };
+        if is_closed(found.word) {
+            let deleted = Some(Change::Delete(found));
+            let is_deleted = guard.with_reserve(|| self.replace_with(guard, leaf, deleted))?;
+            return Ok(is_deleted.then_some(true));
         }
+        let deleted = match content(found.word) {
+            Content::Value => self.change_word(guard, leaf, found, DELETED),
+            _ => self.exchange(guard, leaf, found, Ok(DELETED)),
+        };
+        if deleted.is_err() {
+            return Ok(None);
+        }
+        if leaf.note_deleted() && !leaf.low.is_lowest() {
+            // The record is gone, whether or not its leaf can be dropped now.
+            let _ = guard.with_reserve(|| self.replace(guard, leaf));
+        }
+        Ok(Some(true))
     }
 }

@@ -29,7 +29,7 @@ use pando_pmwcas::{Pmwcas, Policy};
 use crate::layers::{Damaged, Layers};
 use crate::layout::{NEXT_AT, REPLACED};
 use crate::options::Options;
-use crate::separator::{Separator, shortest_between};
+use crate::separator::Separator;
 use crate::volatile::leaf::Control;
 use crate::volatile::node::{Node, Root};
 use crate::volatile::nodes::{Inner, Leaf};
@@ -71,7 +71,7 @@ fn build_pinned<D: Domain>(
                 let what = "keys from here on are not above those of the leaf before";
                 return Err(Damaged { off, what });
             }
-            (Some(highest), Some((lowest, _))) => Some(shortest_between(highest, lowest)),
+            (Some(highest), Some((lowest, _))) => Some(Separator::between(highest, lowest)),
             (None, Some((lowest, _))) => Some(Separator::new(lowest)),
             (_, None) => None,
         });

@@ -7,12 +7,13 @@ use pando_pmem::{Domain, Guard, mutant};
 
 use crate::layout::{
     Content, EMPTY, MARK_AT, MAX_SLOTS, SLOTS_A_LINE, block_bytes, class_of, classes_at, content,
-    is_closed, is_pending, is_plain_value, key_at, mark, plain, slice_of, value_at,
+    is_closed, is_pending, is_plain_value, key_at, mark, plain, value_at,
 };
 use crate::record;
-use crate::separator::{Separator, eight_fingerprint, fingerprint_of, shortest_between};
+use crate::separator::{Separator, eight_fingerprint, fingerprint};
 use crate::volatile::leaf::{Control, FREE, LOST, slots as slots_of};
 use crate::volatile::nodes::Leaf;
+use pando_tree::key::{Probe, slice_of};
 
 /// What the slots of a block hold.
 #[derive(Debug)]
@@ -51,7 +52,7 @@ impl<'guard> Key<'guard> {
             return Separator::eight(above.slice);
         }
         let (mut room, mut room_above) = ([0; 8], [0; 8]);
-        shortest_between(self.bytes(&mut room), above.bytes(&mut room_above))
+        Separator::between(self.bytes(&mut room), above.bytes(&mut room_above))
     }
 
     pub fn to_vec(self) -> Vec<u8> {
@@ -145,7 +146,7 @@ pub(crate) fn survey<'guard, D: Domain>(
             Content::Damaged => return None,
         };
         fingerprints[slot] = match key.long {
-            Some(long) => fingerprint_of(long),
+            Some(long) => fingerprint(&Probe::new(long)),
             None => eight_fingerprint(slice),
         };
         bitmap |= 1 << slot;

@@ -23,17 +23,9 @@ use pando_pmem::{Domain, Guard, rtm};
 
 use super::node::Node;
 use super::nodes::{Inner, MAX_CHILDREN, Odd, SAMPLES, STRIDE, Slot};
-use crate::separator::{Probe, Separator, compare_tie};
+use crate::separator::{Separator, compare_tie};
 use arrayvec::ArrayVec;
-
-/// On which side of an equal separator a search goes down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
-    /// To the leaf that the key lies in.
-    Holding,
-    /// To the leaf that the keys right below it lie in.
-    Below,
-}
+use pando_tree::key::{Probe, Side};
 
 /// Room for one child more than a node has.
 const ROOM: usize = MAX_CHILDREN + 1;
@@ -320,7 +312,7 @@ mod tests {
                 let below = texts[..count].partition_point(|other| other < text);
                 let probe = Probe::new(text);
                 assert_eq!(inner.index(&probe, Side::Holding), holding, "{text:?} of {count}");
-                assert_eq!(inner.index(&probe, Side::Below), below, "{text:?} of {count}");
+                assert_eq!(inner.index(&probe, Side::Before), below, "{text:?} of {count}");
             }
             for child in children {
                 // SAFETY: made by `leaf`, and the inner node that names it is not read again.
