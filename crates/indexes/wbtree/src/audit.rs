@@ -6,31 +6,28 @@
 //! lowest, and no node the child of two cells. Each leaf's pointer to the left must lead to the one
 //! before it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::Ordering;
 
 use pando_index::Error;
-use pando_pmem::{Block, Domain};
+use pando_pmem::Domain;
+use pando_tree::key::slice_of;
 use pando_tree::maps::{Audit, ProblemClass};
+use pando_tree::record_block::HEADER_BYTES;
 
-use crate::layout::{
-    BLOCK_HEADER_BYTES, Cell, HEADER_AT, Header, LEFT_AT, NodeKind, SLOTS_AT, block_lengths,
-    slice_of,
-};
+use crate::layout::{Cell, LEFT_AT, NodeKind, RECORD, SLOTS_AT};
 use crate::node::Context;
 use crate::order::Order;
 use crate::slots;
 use crate::state::State;
 use crate::tree::WbTree;
 
-/// More levels than any pool can have nodes for.
-const MAX_LEVELS: u64 = 64;
-
 /// A walk under way.
 struct Walk<'op, 'pool, 'visit, D: Domain> {
     context: Context<'op, 'pool, D>,
     audit: Audit,
-    reached: BTreeSet<u64>,
+    /// The nodes that were met.
+    met: HashSet<u64>,
     /// The last key that was lent.
     last: Option<Vec<u8>>,
     visit: &'visit mut dyn FnMut(&[u8], &[u8]),
@@ -43,10 +40,8 @@ struct Entry {
     value: Vec<u8>,
 }
 
-/// A node in which nothing is wrong that would keep it from being read.
-struct Sound {
-    state: State,
-    kind: NodeKind,
+/// A node that could be read.
+struct Readable {
     /// The live cells in order of their keys.
     entries: Vec<Entry>,
     fence: Entry,
@@ -57,8 +52,8 @@ impl<D: Domain> WbTree<D> {
         let guard = self.pin()?;
         let context = self.context(&guard);
         let root_off = context.read(self.root_off);
-        let (audit, reached) = (Audit::default(), BTreeSet::new());
-        let mut walk = Walk { context, audit, reached, last: None, visit };
+        let (audit, met) = (Audit::default(), HashSet::new());
+        let mut walk = Walk { context, audit, met, last: None, visit };
         walk.tree(root_off);
         Ok(walk.audit)
     }
@@ -70,12 +65,10 @@ impl<D: Domain> Walk<'_, '_, '_, D> {
     }
 
     fn tree(&mut self, root_off: u64) {
-        let Some(header) = self.header(root_off, None) else { return };
-        if header.level >= MAX_LEVELS {
-            let what = format!("the root is of level {}", header.level);
-            self.problem(ProblemClass::Structure, root_off, what);
-            return;
-        }
+        let header = match self.context.check_header(root_off, None) {
+            Ok(header) => header,
+            Err((class, what)) => return self.problem(class, root_off, what),
+        };
         self.audit.stat.height = header.level + 1;
         // What the level above has cells for, by offset; the first node of each level.
         let mut expected = BTreeMap::from([(root_off, self.low(&[]).to_vec())]);
@@ -131,7 +124,7 @@ impl<D: Domain> Walk<'_, '_, '_, D> {
                 let what = "the parent leads to a node that its level does not have";
                 self.problem(ProblemClass::Structure, off, what);
             }
-            if self.reached.contains(&off) {
+            if self.met.contains(&off) {
                 continue;
             }
             if let Some(node) = self.node(off, level, &low) {
@@ -150,7 +143,7 @@ impl<D: Domain> Walk<'_, '_, '_, D> {
     }
 
     /// Expects the children of the node at `off` on the level below, with their keys.
-    fn expect(&mut self, off: u64, node: &Sound, children: &mut BTreeMap<u64, Vec<u8>>) {
+    fn expect(&mut self, off: u64, node: &Readable, children: &mut BTreeMap<u64, Vec<u8>>) {
         for entry in &node.entries {
             if children.insert(entry.cell.link, entry.key.clone()).is_some() {
                 // Some of its keys lead to the wrong node, which need not lie in front of the right
@@ -173,7 +166,7 @@ impl<D: Domain> Walk<'_, '_, '_, D> {
 
     /// Lends the records of a leaf that lie in its range and above all that were lent: of a damaged
     /// tree, too, what is lent is in order, and each key there once.
-    fn lend(&mut self, leaf: &Sound, low: &[u8]) {
+    fn lend(&mut self, leaf: &Readable, low: &[u8]) {
         let is_last = leaf.fence.cell.link == 0;
         for Entry { key, value, .. } in &leaf.entries {
             let is_here = key.as_slice() >= low && (is_last || *key < leaf.fence.key);
@@ -184,7 +177,7 @@ impl<D: Domain> Walk<'_, '_, '_, D> {
         }
     }
 
-    fn count(&mut self, level: u64, node: &Sound) {
+    fn count(&mut self, level: u64, node: &Readable) {
         let shape = self.context.shape;
         let stat = &mut self.audit.stat;
         if level > 0 {
@@ -200,60 +193,23 @@ impl<D: Domain> Walk<'_, '_, '_, D> {
             for entry in &node.entries {
                 stat.value_blocks += 1;
                 stat.value_block_bytes +=
-                    BLOCK_HEADER_BYTES + (entry.key.len() + entry.value.len()) as u64;
+                    HEADER_BYTES + (entry.key.len() + entry.value.len()) as u64;
             }
         }
-        debug_assert_eq!(node.state.count(node.kind), node.entries.len());
-    }
-
-    /// Takes the block at `off` for a node's or a key's; false if it is none, or was reached
-    /// before.
-    fn take(&mut self, off: u64, least_bytes: u64, what: &str) -> bool {
-        let bytes = self.context.pool().active_block(off);
-        let Some(bytes) = bytes.filter(|&bytes| bytes >= least_bytes) else {
-            let what = format!("the block of {what} is not allocated, or is too small");
-            self.problem(ProblemClass::Block, off, what);
-            return false;
-        };
-        if !self.reached.insert(off) {
-            self.problem(ProblemClass::Block, off, format!("the block of {what} is reached twice"));
-            return false;
-        }
-        self.audit.blocks.push(Block { off, bytes });
-        true
-    }
-
-    /// The header of the node at `off`, which lies in its block.
-    fn header(&mut self, off: u64, level: Option<u64>) -> Option<Header> {
-        let shape = self.context.shape;
-        if self.context.pool().active_block(off).is_none_or(|bytes| bytes < shape.node_bytes) {
-            self.problem(
-                ProblemClass::Block,
-                off,
-                "the block of a node is not allocated, or is too small",
-            );
-            return None;
-        }
-        let word = self.context.pool().word(off + HEADER_AT).load(Ordering::Acquire);
-        let header = Header::decode(word).filter(|header| {
-            header.node_bytes == shape.node_bytes
-                && header.kind == shape.kind(header.level)
-                && level.is_none_or(|level| level == header.level)
-        });
-        if header.is_none() {
-            let what = format!("the header {word:#x} is not that of a node of this level and tree");
-            self.problem(ProblemClass::Structure, off, what);
-        }
-        header
     }
 
     /// The node at `off`, whose range begins at `low`.
-    fn node(&mut self, off: u64, level: u64, low: &[u8]) -> Option<Sound> {
-        let kind = self.header(off, Some(level))?.kind;
-        if !self.take(off, self.context.shape.node_bytes, "a node") {
-            return None;
-        }
+    fn node(&mut self, off: u64, level: u64, low: &[u8]) -> Option<Readable> {
         let context = self.context;
+        let kind = match context.check_header(off, Some(level)) {
+            Ok(header) => header.kind,
+            Err((class, what)) => {
+                self.problem(class, off, what);
+                return None;
+            }
+        };
+        self.audit.block(context.pool(), off, context.shape.node_bytes, "a node")?;
+        self.met.insert(off);
         let state = State(context.read(off));
         let cells = context.shape.cells(kind);
         if state.is_dead() {
@@ -261,8 +217,7 @@ impl<D: Domain> Walk<'_, '_, '_, D> {
             return None;
         }
         let (live, count) = (state.live(kind), state.count(kind));
-        let is_fitting = live >> cells == 0
-            && u64::from(state.fence()) < cells
+        let is_fitting = state.fits(&context.shape, kind)
             && live >> state.fence() & 1 == 0
             && live.count_ones() as usize == count;
         if !is_fitting || (level > 0 && count == 0) {
@@ -297,7 +252,7 @@ impl<D: Domain> Walk<'_, '_, '_, D> {
                 "the first child is not that of the lowest key",
             );
         }
-        Some(Sound { state, kind, entries, fence })
+        Some(Readable { entries, fence })
     }
 
     /// The lowest key of a range, as a cell would have it.
@@ -318,31 +273,17 @@ impl<D: Domain> Walk<'_, '_, '_, D> {
             }
             return Some(Entry { cell, key: Vec::new(), value: Vec::new() });
         }
-        if !self.take(cell.block, BLOCK_HEADER_BYTES, "a key or record") {
-            return None;
-        }
-        let pool = self.context.pool();
-        let (key_bytes, value_bytes) = block_lengths(pool.word(cell.block).load(Ordering::Acquire));
-        let bytes = pool.active_block(cell.block).unwrap_or(0);
-        if key_bytes + value_bytes > bytes - BLOCK_HEADER_BYTES {
-            let what = format!(
-                "a key of {key_bytes} and a value of {value_bytes} bytes leave their block"
-            );
-            self.problem(ProblemClass::Count, cell.block, what);
-            return None;
-        }
-        let mut key = pool.load_bytes(cell.block + BLOCK_HEADER_BYTES, key_bytes + value_bytes);
-        let value = key.split_off(key_bytes as usize);
+        let (_, key, value) = self.audit.record_block(self.context.pool(), cell.block, RECORD)?;
         if slice_of(&key) != cell.slice {
             self.problem(ProblemClass::Order, off, "a slice is not that of its key");
         }
         Some(Entry { cell, key, value })
     }
 
-    /// Whether slots that are believed are in the order of the keys.
+    /// Checks that the slots of this state are in the order of the keys.
     fn check_order(&mut self, off: u64, kind: NodeKind, state: State, entries: &[(u8, Entry)]) {
         let order: Order = entries.iter().map(|(at, _)| *at).collect();
-        let is_sound = match kind {
+        let is_ordered = match kind {
             NodeKind::BitmapOnly => true,
             NodeKind::SlotOnly => state.slots() == order,
             NodeKind::SlotBitmap => (0..slots::words_of(entries.len())).all(|index| {
@@ -352,7 +293,7 @@ impl<D: Domain> Walk<'_, '_, '_, D> {
                     || word == slots::encode(&order, index, state.version())
             }),
         };
-        if !is_sound {
+        if !is_ordered {
             self.problem(ProblemClass::Order, off, "the slots are not in the order of the keys");
         }
     }

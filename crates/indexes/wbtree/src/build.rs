@@ -2,10 +2,10 @@
 
 use pando_index::Error;
 use pando_pmem::{Domain, Reservation, mutant};
+use pando_tree::key::Probe;
 
 use crate::layout::{
-    BLOCK_HEADER_BYTES, CLAIMS_AT, Cell, HEADER_AT, Header, LEFT_AT, LINE_BYTES, SLOTS_AT,
-    STATE_AT, block_header,
+    CLAIMS_AT, Cell, HEADER_AT, Header, LEFT_AT, LINE_BYTES, RECORD, SLOTS_AT, STATE_AT,
 };
 use crate::node::{Context, Node};
 use crate::order::Order;
@@ -54,21 +54,21 @@ pub(crate) fn node<'op, 'pool, D: Domain>(
     Ok(block)
 }
 
-/// The block of a key or record, written and flushed.
-pub(crate) fn block<'op, 'pool, D: Domain>(
+/// A cell of this key, with a new block for it and for a record's value if the tree has blocks.
+#[inline]
+pub(crate) fn cell<'op, 'pool, D: Domain>(
     context: Context<'op, 'pool, D>,
-    key: &[u8],
+    probe: Probe<'_>,
     value: &[u8],
-) -> Result<Reservation<'op, 'pool, D>, Error> {
-    let bytes = BLOCK_HEADER_BYTES + (key.len() + value.len()) as u64;
-    let mut block = context.guard.reserve(bytes).map_err(Error::storage)?;
-    block.write_u64(0, block_header(key.len(), value.len()));
-    block.write(BLOCK_HEADER_BYTES, key);
-    block.write(BLOCK_HEADER_BYTES + key.len() as u64, value);
-    if !mutant!("wbtree-block-not-flushed") {
-        block.flush(0, bytes);
+    link: u64,
+) -> Result<(Cell, Option<Reservation<'op, 'pool, D>>), Error> {
+    let mut cell = Cell { slice: probe.slice, block: 0, link };
+    if !context.shape.is_variable {
+        return Ok((cell, None));
     }
-    Ok(block)
+    let block = RECORD.reserve(*context, probe.bytes, value).map_err(Error::storage)?;
+    cell.block = block.off();
+    Ok((cell, Some(block)))
 }
 
 /// Writes a claimed cell.

@@ -33,16 +33,16 @@ pub(crate) struct Claim<'pool, D: Domain> {
     cells: u64,
 }
 
-/// Why there is no claim.
+/// Why a node is not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NoClaim {
-    /// The state is another than the one that was looked at.
+pub(crate) enum Refused {
+    /// The state is not the one that was looked at.
     Changed,
-    /// Too few cells are free.
+    /// Too few cells are free, or no version is left.
     NoRoom,
 }
 
-impl From<Changed> for NoClaim {
+impl From<Changed> for Refused {
     fn from(Changed: Changed) -> Self {
         Self::Changed
     }
@@ -84,10 +84,10 @@ impl<'op, D: Domain> Node<'op, D> {
         state: State,
         count: u32,
         spare: u32,
-    ) -> Result<Claim<'pool, D>, NoClaim> {
+    ) -> Result<Claim<'pool, D>, Refused> {
         let near = context.shape.near(self.kind);
         match self.claim_among(context, state, CELLS & !near, count, spare) {
-            Err(NoClaim::NoRoom) if near != 0 => {
+            Err(Refused::NoRoom) if near != 0 => {
                 self.claim_among(context, state, CELLS, count, spare)
             }
             claimed => claimed,
@@ -103,7 +103,7 @@ impl<'op, D: Domain> Node<'op, D> {
         among: u64,
         count: u32,
         spare: u32,
-    ) -> Result<Claim<'pool, D>, NoClaim> {
+    ) -> Result<Claim<'pool, D>, Refused> {
         let pool = context.pool();
         let generation = u64::from(pool.generation()) << MAX_CELLS;
         let all = (1 << self.cells(context)) - 1;
@@ -116,7 +116,7 @@ impl<'op, D: Domain> Node<'op, D> {
             let free = all & !(state.used(self.kind) | claimed);
             let mut wanted = free & among;
             if ones(wanted) < count as usize || ones(free) < (count + spare) as usize {
-                return Err(NoClaim::NoRoom);
+                return Err(Refused::NoRoom);
             }
             let mut cells = 0;
             for _ in 0..count {

@@ -38,6 +38,7 @@ impl<D: Domain> Blocks<'_, '_, D> {
 }
 
 /// Makes the operation own a new block and an old one.
+#[inline(always)]
 pub(crate) fn own<'pool, D: Domain>(
     operation: &mut Descriptor<'_, 'pool, D>,
     blocks: Blocks<'_, 'pool, D>,
@@ -81,11 +82,11 @@ pub(crate) fn commit<'pool, D: Domain>(
         return Ok(true);
     }
     // The operation's own first fence covers the cells.
-    let mut operation = context.pmwcas.allocate(context.guard).map_err(Error::storage)?;
-    let prepared =
-        node.expect(context, &mut operation, from, to).and_then(|()| own(&mut operation, blocks));
-    prepared.map_err(Error::storage)?;
-    let is_done = operation.execute();
+    let is_done = context.publish(|operation| {
+        node.expect(context, operation, from, to)?;
+        own(operation, blocks)?;
+        Ok(true)
+    })?;
     if is_done {
         node.write_slots(context, to, order);
     }

@@ -20,18 +20,17 @@
 //! behind a key's eight bytes is looked for as if it were that key, and each record is compared
 //! with the whole of it.
 
-use std::ops::Bound;
-
 use pando_index::{Error, Order};
 use pando_pmem::{Domain, Guard, mutant};
 use pando_tree::batch::{Batch, ThreadsBatch};
 use pando_tree::checked::Steps;
 use pando_tree::cursor::{Fill, Scan};
+use pando_tree::key::Target;
 
 use crate::layout::{Cell, FIXED_BYTES};
-use crate::node::{Changed, Context, Node, Probe, Seek};
+use crate::node::{Changed, Context, Node};
 use crate::state::State;
-use crate::tree::{Damaged, Found, WbTree};
+use crate::tree::{Found, WbTree};
 use crate::write::with_value;
 
 /// Records of the first batch: short scans copy little. Later batches double up to the last.
@@ -74,13 +73,13 @@ impl<D: Domain> Fill for WbTree<D> {
             if state.is_dead() {
                 continue;
             }
-            let Ok((order, cells)) = leaf.contents(context, state) else { continue };
-            let (records, fence) = cells.split_at(order.len());
+            let Ok(seen) = leaf.contents(context, state) else { continue };
+            let (records, fence) = (seen.live(), seen.fence());
             if !copier.copy(leaf.off, records)? {
                 break;
             }
             sibling = match copier.scan.order() {
-                Order::Ascending => copier.go_right(leaf.off, &fence[0])?,
+                Order::Ascending => copier.go_right(leaf.off, fence)?,
                 Order::Descending => copier.go_left(&leaf, low, records.first())?,
             };
         }
@@ -94,25 +93,21 @@ impl<D: Domain> WbTree<D> {
         &self,
         context: Context<'op, '_, D>,
         scan: &Scan,
-    ) -> Result<Option<Found<'op, D>>, Damaged> {
-        // Whether a scan downwards that starts there wants nothing that has the key's slice.
-        let is_below = |key: &[u8], included: bool| match key.len() {
-            0 => false,
-            bytes if context.shape.is_variable || bytes == FIXED_BYTES => !included,
-            bytes => bytes < FIXED_BYTES,
-        };
-        let seek = match (scan.start(), scan.order()) {
-            (Bound::Unbounded, Order::Descending) => Seek::Last,
-            (Bound::Unbounded, Order::Ascending) => Seek::Holding(Probe::new(&[])),
-            (Bound::Included(key), Order::Descending) if is_below(key, true) => {
-                Seek::Below(Probe::new(key))
-            }
-            (Bound::Excluded(key), Order::Descending) if is_below(key, false) => {
-                Seek::Below(Probe::new(key))
-            }
-            (Bound::Included(key) | Bound::Excluded(key), _) => Seek::Holding(Probe::new(key)),
-        };
-        self.seek(context, seek, 0)
+    ) -> Result<Option<Found<'op, D>>, Error> {
+        let mut target = scan.target();
+        if let Target::Holding(probe) | Target::Before(probe) = target
+            && !context.shape.is_variable
+            && scan.order() == Order::Descending
+        {
+            // A key of another length is no record's. A shorter one lies before the record that has
+            // its slice, a longer one behind it.
+            target = match probe.bytes.len() {
+                FIXED_BYTES => target,
+                1..FIXED_BYTES => Target::Before(probe),
+                _ => Target::Holding(probe),
+            };
+        }
+        self.seek(context, target, 0)
     }
 }
 

@@ -19,10 +19,11 @@ use std::sync::atomic::Ordering;
 use pando_index::Error;
 use pando_pmem::{Domain, Guard, OptimisticRead, Pool};
 use pando_pmwcas::CONTROL_BITS;
+use pando_tree::key::Probe;
 
 use crate::durable::settled;
 use crate::layout::{HEADER_AT, Header, Shape};
-use crate::node::{Probe, fetch};
+use crate::node::fetch;
 use crate::search::{cell_at, compare_all, ones};
 use crate::tree::WbTree;
 

@@ -4,9 +4,10 @@ use std::sync::atomic::Ordering;
 
 use pando_index::{Error, Intent, Limits, RangeIndex, Upserted};
 use pando_pmem::{Domain, Reservation};
-use pando_tree::checked::{Steps, damaged, undamaged};
+use pando_tree::checked::undamaged;
 use pando_tree::context;
 use pando_tree::handle::Handle;
+use pando_tree::key::{Probe, Target};
 use pando_tree::maps::{Audit, IndexKind, Tree, Unit};
 use pando_tree::read_and_scan;
 
@@ -14,13 +15,14 @@ use crate::build;
 use crate::layout::{
     Cell, FIXED_BYTES, HEADER_AT, Header, LINE_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES,
 };
-use crate::node::{Context, Probe, Seek};
+use crate::node::Context;
 use crate::options::Options;
 use crate::teardown::next_unit;
 use crate::tree::WbTree;
 use crate::write::with_value;
 
 impl<D: Domain> RangeIndex for WbTree<D> {
+    #[inline]
     fn limits(&self) -> Limits {
         if self.shape.is_variable {
             Limits { max_key_bytes: MAX_KEY_BYTES, max_value_bytes: MAX_VALUE_BYTES }
@@ -40,29 +42,14 @@ impl<D: Domain> RangeIndex for WbTree<D> {
     read_and_scan!();
 
     fn len(&self) -> Result<u64, Error> {
-        let mut records = 0;
-        let mut from = Vec::new();
-        let mut steps = Steps::of_attempts();
-        loop {
-            let guard = self.pin()?;
-            let context = self.context(&guard);
-            steps.take(&guard, self.root_off)?;
-            let Some(found) = self.seek(context, Seek::Holding(Probe::new(&from)), 0)? else {
-                continue;
-            };
-            let Ok(fence) = found.node.fence(context, found.state) else { continue };
-            records += found.state.count(found.node.kind) as u64;
-            let high = context.key(&fence);
-            undamaged(&guard)?;
-            if fence.link == 0 {
-                return Ok(records);
-            }
-            if high <= from {
-                return Err(damaged(found.node.off, "it ends before it begins"));
-            }
-            from = high;
-            steps = Steps::of_attempts();
-        }
+        self.count_records(|guard, from| {
+            let context = self.context(guard);
+            let target = Target::Holding(Probe::new(from));
+            let Some(found) = self.seek(context, target, 0)? else { return Ok(None) };
+            let Ok(fence) = found.node.fence(context, found.state) else { return Ok(None) };
+            let next = (fence.link != 0).then(|| context.key(&fence));
+            Ok(Some((found.state.count(found.node.kind) as u64, next)))
+        })
     }
 }
 

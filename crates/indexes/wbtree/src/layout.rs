@@ -10,9 +10,10 @@
 //!
 //! cell, fixed      0 key     8 link
 //! cell, variable   0 slice   8 block    16 link
-//!
-//! block of a key or record   0 bytes of the key (u32)   4 bytes of the value (u32)   8 key, value
 //! ```
+//!
+//! Keys and records of any length have blocks ([`pando_tree::record_block`]), with the length of
+//! the key in the lower half. The block of a key has no value.
 //!
 //! The state is drawn in [`state`](crate::state), slot words in [`slots`](crate::slots), the
 //! durable version is explained in [`durable`](crate::durable). Left is the offset of the leaf to
@@ -29,6 +30,7 @@
 //! of the first eight bytes, padded with zeros; block zero stands for the empty key.
 
 use pando_pmem::BLOCK_ALIGN;
+use pando_tree::record_block::KeyLength;
 
 /// Longest key, in bytes, of a tree with variable records.
 pub const MAX_KEY_BYTES: usize = 32 * 1024;
@@ -54,10 +56,12 @@ pub(crate) const MAX_SLOT_ONLY_CELLS: u64 = 8;
 /// leaves an inner node with one child.
 pub(crate) const MIN_CELLS: u64 = 6;
 pub(crate) const LINE_BYTES: u64 = 64;
+/// More levels than any pool can have nodes for.
+pub(crate) const MAX_LEVELS: u64 = 64;
 /// Most lines of a node.
 pub(crate) const MAX_NODE_LINES: u64 = 12;
-/// Bytes before the key in the block of a key or record.
-pub(crate) const BLOCK_HEADER_BYTES: u64 = 8;
+/// How the block of a key or record is laid out.
+pub(crate) const RECORD: KeyLength = KeyLength::Lower;
 
 /// Of nodes as they are drawn above.
 const MAGIC: u64 = 0x79;
@@ -179,7 +183,7 @@ impl Header {
         self.encode() | durable_version << DURABLE_SHIFT
     }
 
-    /// The durable version of a node whose header is sound.
+    /// The durable version, of a node's header.
     #[inline(always)]
     pub fn durable_version_of(word: u64) -> u64 {
         (word & DURABLE) >> DURABLE_SHIFT
@@ -199,6 +203,13 @@ impl Header {
             node_bytes: word & !(u64::MAX << DURABLE_SHIFT),
         };
         (header.encode() == word & !DURABLE).then_some(header)
+    }
+
+    /// Whether a node of a tree of this shape, and of `level` if that is given, has this header.
+    pub fn is_of(&self, shape: &Shape, level: Option<u64>) -> bool {
+        self.node_bytes == shape.node_bytes
+            && self.kind == shape.kind(self.level)
+            && level.map_or(self.level < MAX_LEVELS, |level| level == self.level)
     }
 
     /// Whether it is the header of a node of an earlier layout.
@@ -221,7 +232,7 @@ impl Header {
         (top >> 8 == MAGIC).then_some(top & 0xFF)
     }
 
-    /// The level of a node whose header is sound.
+    /// The level, of a node's header.
     #[inline(always)]
     pub fn level_of(word: u64) -> u64 {
         word >> 48 & 0xFF
@@ -252,28 +263,6 @@ impl Cell {
     }
 }
 
-/// The first eight bytes of a key as a number that orders as they do.
-#[inline(always)]
-pub(crate) fn slice_of(key: &[u8]) -> u64 {
-    if let Some(first) = key.first_chunk::<8>() {
-        return u64::from_be_bytes(*first);
-    }
-    let mut padded = [0; 8];
-    padded[..key.len()].copy_from_slice(key);
-    u64::from_be_bytes(padded)
-}
-
-/// The first word of the block of a key or record.
-pub(crate) fn block_header(key_bytes: usize, value_bytes: usize) -> u64 {
-    key_bytes as u64 | (value_bytes as u64) << 32
-}
-
-/// Bytes of key and value that the first word of a block tells of.
-#[inline(always)]
-pub(crate) fn block_lengths(word: u64) -> (u64, u64) {
-    (word & 0xFFFF_FFFF, word >> 32)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -287,10 +276,6 @@ mod tests {
             assert_eq!(Header::decode(word), Some(header));
         }
         assert_eq!(Header::durable_version_of(header.encode_with(0xABCD)), 0xABCD);
-        assert_eq!(block_header(3, 5), 0x0000_0005_0000_0003);
-        assert_eq!(block_lengths(block_header(3, 5)), (3, 5));
-        assert_eq!(slice_of(b"ab"), 0x6162_0000_0000_0000);
-        assert_eq!(slice_of(b"abcdefghi"), 0x6162_6364_6566_6768);
     }
 
     #[test]

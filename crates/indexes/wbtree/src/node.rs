@@ -12,10 +12,12 @@ use std::sync::atomic::Ordering;
 
 use pando_pmem::{Domain, Pool, Words, mutant};
 use pando_tree::context;
+use pando_tree::key::{Probe, Target};
+use pando_tree::maps::{Broken, ProblemClass};
+use pando_tree::record_block::HEADER_BYTES;
 
 use crate::layout::{
-    BLOCK_HEADER_BYTES, Cell, HEADER_AT, Header, LEFT_AT, LINE_BYTES, NodeKind, SLOTS_AT, Shape,
-    block_lengths, slice_of,
+    Cell, HEADER_AT, Header, LEFT_AT, LINE_BYTES, NodeKind, RECORD, SLOTS_AT, Shape,
 };
 use crate::order::{Order, WORDS};
 use crate::slots;
@@ -40,34 +42,9 @@ impl<'op, 'pool, D: Domain> Deref for Context<'op, 'pool, D> {
 /// An offset behind all pools, to which another can be added.
 const NOWHERE: u64 = 1 << 60;
 
-/// The state is another than the one that was looked at: look again.
+/// The state is not the one that was looked at: look again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Changed;
-
-/// A key that is looked for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Probe<'key> {
-    pub bytes: &'key [u8],
-    pub slice: u64,
-}
-
-impl<'key> Probe<'key> {
-    #[inline(always)]
-    pub fn new(bytes: &'key [u8]) -> Self {
-        Self { bytes, slice: slice_of(bytes) }
-    }
-}
-
-/// Which node of a level is looked for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Seek<'key> {
-    /// The one whose range holds the key.
-    Holding(Probe<'key>),
-    /// The one whose range holds the keys right below the key, which is not the smallest of all.
-    Below(Probe<'key>),
-    /// The last.
-    Last,
-}
 
 /// A node, for as long as the guard is held.
 #[derive(Clone, Copy, Debug)]
@@ -125,12 +102,11 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
             return (&[], &[]);
         }
         let pool: &'op Pool<D> = self.guard.pool();
-        let (key_bytes, value_bytes) = block_lengths(pool.word(off).load(Ordering::Relaxed));
+        let (key_bytes, value_bytes) = RECORD.lengths(pool.word(off).load(Ordering::Relaxed));
         // SAFETY: the callers have found the block's offset in a cell that was live, or a fence,
         // while the guard was held, and have seen so by the state; such a block was written before
         // it was published, is not written again, and is not reused before the guard is dropped.
-        let bytes =
-            unsafe { pool.bytes(off.wrapping_add(BLOCK_HEADER_BYTES), key_bytes + value_bytes) };
+        let bytes = unsafe { pool.bytes(off.wrapping_add(HEADER_BYTES), key_bytes + value_bytes) };
         // None at all, if damage has led here.
         bytes.split_at_checked(key_bytes as usize).unwrap_or_default()
     }
@@ -150,6 +126,66 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
         let mut key = Vec::new();
         self.copy_key(cell, &mut key);
         key
+    }
+
+    /// How the key of a cell that was live, or a fence, compares with the probe.
+    #[inline(always)]
+    pub fn compare(&self, cell: &Cell, probe: Probe<'_>) -> Compare {
+        match self.shape.is_variable {
+            true => probe.compare_with(cell.slice, || self.block(cell.block).0),
+            false => cell.slice.cmp(&probe.slice),
+        }
+    }
+
+    /// The header of the node at `off`, of which nothing is known.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, if no node of the tree can be there, or none of `level`.
+    pub fn check_header(&self, off: u64, level: Option<u64>) -> Result<Header, Broken> {
+        let (pool, shape) = (self.pool(), &self.shape);
+        if pool.active_block(off).is_none_or(|bytes| bytes < shape.node_bytes) {
+            let what = "the block of a node is not allocated, or is too small";
+            return Err((ProblemClass::Block, what));
+        }
+        // Acquire: with the store of the node's durable version.
+        let header = Header::decode(pool.word(off + HEADER_AT).load(Ordering::Acquire));
+        header.filter(|header| header.is_of(shape, level)).ok_or((
+            ProblemClass::Structure,
+            "the header of a node is not that of a node of this level and tree",
+        ))
+    }
+}
+
+/// A node as it was read under one state.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen<'op, D: Domain> {
+    pub node: Node<'op, D>,
+    pub state: State,
+    pub order: Order,
+    /// The live cells in order, and behind them the fence.
+    pub cells: Vec<Cell>,
+}
+
+impl<'op, D: Domain> Seen<'op, D> {
+    /// The node at `off`, if it is alive and does not change while it is read.
+    pub fn of(context: Context<'op, '_, D>, off: u64) -> Option<Self> {
+        let node = context.node(off);
+        let state = node.state(context);
+        // First: a damaged state names cells and a fence that must not be looked at.
+        if state.is_dead() { None } else { node.contents(context, state).ok() }
+    }
+
+    pub fn count(&self) -> usize {
+        self.order.len()
+    }
+
+    pub fn live(&self) -> &[Cell] {
+        &self.cells[..self.count()]
+    }
+
+    pub fn fence(&self) -> &Cell {
+        &self.cells[self.count()]
     }
 }
 
@@ -217,17 +253,16 @@ impl<'op, D: Domain> Node<'op, D> {
         if off == 0 {
             return Ok(None);
         }
-        // A damaged pointer may lead anywhere; then the way from the root is taken.
-        let (pool, shape) = (context.guard.pool(), context.shape);
+        // A damaged pointer may lead anywhere; then the way from the root is taken. So the block is
+        // checked before it is entered.
+        let (pool, shape) = (context.pool(), context.shape);
         let end = off.checked_add(shape.node_bytes).filter(|_| off.is_multiple_of(LINE_BYTES));
         if end.is_none_or(|end| end > pool.size_bytes()) {
             return Err(Changed);
         }
-        // Before it is entered, since the pointer is a hint. Relaxed: written before the node was
-        // published.
+        // Relaxed: written before the node was published.
         let header = Header::decode(pool.word(off + HEADER_AT).load(Ordering::Relaxed));
-        let leaf = Header { level: 0, kind: shape.leaf, node_bytes: shape.node_bytes };
-        if header != Some(leaf) {
+        if !header.is_some_and(|header| header.is_of(&shape, Some(0))) {
             return Err(Changed);
         }
         let left = context.node(off);
@@ -308,7 +343,8 @@ impl<'op, D: Domain> Node<'op, D> {
 
     /// The live cells in order; by their keys if the slot words are of another version, which then
     /// are written anew.
-    #[inline]
+    // Not a part of `look`, which has few registers left.
+    #[inline(never)]
     pub fn order(&self, context: Context<'_, '_, D>, state: State) -> Result<Order, Changed> {
         match self.kind {
             NodeKind::SlotOnly => return Ok(state.slots()),
@@ -357,46 +393,42 @@ impl<'op, D: Domain> Node<'op, D> {
     /// Notes damage if the state names cells that the node does not have.
     #[inline]
     pub fn check(&self, context: Context<'_, '_, D>, state: State) {
-        if state.used(self.kind) >> self.cells(context) != 0 {
+        if !state.fits(&context.shape, self.kind) {
             context.guard.note_damage(self.off);
         }
     }
 
-    /// The live cells in order, and what they hold, under one state; the fence is the last.
+    /// All that the node holds under one state.
     pub fn contents(
         &self,
         context: Context<'_, '_, D>,
         state: State,
-    ) -> Result<(Order, Vec<Cell>), Changed> {
+    ) -> Result<Seen<'op, D>, Changed> {
         self.check(context, state);
         let order = self.order(context, state)?;
         let cells = order.iter().chain([state.fence()]);
         let cells = cells.map(|cell| self.cell(context, cell)).collect();
         self.still(context, state)?;
-        Ok((order, cells))
+        Ok(Seen { node: *self, state, order, cells })
     }
 
-    /// Whether what is looked for lies beyond the node, whose fence, under `state`, is `fence`.
+    /// The fence under `state`, if the target lies beyond it.
     #[inline(always)]
     pub fn is_beyond(
         &self,
         context: Context<'_, '_, D>,
         state: State,
-        seek: Seek<'_>,
+        target: Target<'_>,
     ) -> Result<Option<Cell>, Changed> {
         let fence = self.cell(context, state.fence());
         if fence.link == 0 {
             self.still(context, state)?;
             return Ok(None);
         }
-        let is_beyond = match seek {
-            Seek::Holding(probe) => {
-                self.compare(context, state, state.fence(), probe)? != Compare::Greater
-            }
-            Seek::Below(probe) => {
-                self.compare(context, state, state.fence(), probe)? == Compare::Less
-            }
-            Seek::Last => true,
+        let is_beyond = match target {
+            Target::Holding(probe) => self.compare(context, state, state.fence(), probe)?.is_le(),
+            Target::Before(probe) => self.compare(context, state, state.fence(), probe)?.is_lt(),
+            Target::Last => true,
         };
         self.still(context, state)?;
         Ok(is_beyond.then_some(fence))

@@ -29,23 +29,13 @@ use pando_index::Error;
 use pando_pmem::{Domain, mutant};
 
 use crate::build;
-use crate::claim::{Claim, NoClaim};
+use crate::claim::{Claim, Refused};
 use crate::commit::{Blocks, commit};
 use crate::layout::{Cell, NodeKind};
 use crate::node::{Context, Node};
 use crate::search::Look;
 use crate::state::State;
 use crate::tree::WbTree;
-
-/// How an attempt to put a cell into a node ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Put {
-    Done,
-    /// The node has another state.
-    Changed,
-    /// The node has no free cell, or no version.
-    NoRoom,
-}
 
 /// Cells for a put.
 struct Place<'pool, D: Domain> {
@@ -64,21 +54,21 @@ impl<'pool, D: Domain> Place<'pool, D> {
         state: State,
         old: Option<u8>,
         is_swap: bool,
-    ) -> Result<Self, NoClaim> {
+    ) -> Result<Self, Refused> {
         let near = if D::WRITE_BACK && is_swap { context.shape.near(node.kind) } else { 0 };
         // Of each, one cell is left for the fence that a split writes.
         if near != 0 {
             match node.claim_among(context, state, near, 1, 1) {
                 Ok(claim) => return Ok(Self { claim, is_near: true, copied: 0 }),
-                Err(NoClaim::Changed) => return Err(NoClaim::Changed),
-                Err(NoClaim::NoRoom) => {}
+                Err(Refused::Changed) => return Err(Refused::Changed),
+                Err(Refused::NoRoom) => {}
             }
             let old = old.filter(|_| !mutant!("wbtree-copy-of-another"));
             let copied = near & state.live(node.kind) & !old.map_or(0, |old| 1 << old);
             match node.claim_among(context, state, !near, 1 + copied.count_ones(), 1) {
                 Ok(claim) => return Ok(Self { claim, is_near: false, copied }),
-                Err(NoClaim::Changed) => return Err(NoClaim::Changed),
-                Err(NoClaim::NoRoom) => {}
+                Err(Refused::Changed) => return Err(Refused::Changed),
+                Err(Refused::NoRoom) => {}
             }
         }
         let claim = node.claim(context, state, 1, 1)?;
@@ -88,6 +78,8 @@ impl<'pool, D: Domain> Place<'pool, D> {
 
 impl<D: Domain> WbTree<D> {
     /// Puts a cell into a node, in place of the one that was found.
+    ///
+    /// A refusal is no error: that stands for one of the pool.
     #[inline]
     pub(crate) fn put<'pool>(
         context: Context<'_, 'pool, D>,
@@ -96,15 +88,14 @@ impl<D: Domain> WbTree<D> {
         look: &Look,
         cell: &Cell,
         blocks: Blocks<'_, 'pool, D>,
-    ) -> Result<Put, Box<Error>> {
+    ) -> Result<Result<(), Refused>, Box<Error>> {
         if state.version() >= context.shape.versions {
-            return Ok(Put::NoRoom);
+            return Ok(Err(Refused::NoRoom));
         }
         let old = look.found.map(|(old, _)| old);
         let place = match Place::claim(context, node, state, old, blocks.is_none()) {
             Ok(place) => place,
-            Err(NoClaim::Changed) => return Ok(Put::Changed),
-            Err(NoClaim::NoRoom) => return Ok(Put::NoRoom),
+            Err(refused) => return Ok(Err(refused)),
         };
         let Place { claim, is_near, mut copied } = place;
         let is_ordered = node.kind != NodeKind::BitmapOnly;
@@ -138,6 +129,6 @@ impl<D: Domain> WbTree<D> {
         }
         let next = state.next(node.kind, live, &order, state.fence());
         let is_done = commit(context, node, state, next, &order, Some((claim, is_near)), blocks)?;
-        Ok(if is_done { Put::Done } else { Put::Changed })
+        Ok(if is_done { Ok(()) } else { Err(Refused::Changed) })
     }
 }

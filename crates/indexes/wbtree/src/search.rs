@@ -18,9 +18,10 @@
 use std::sync::atomic::Ordering;
 
 use pando_pmem::{Domain, Words, mutant};
+use pando_tree::key::{Probe, Target};
 
 use crate::layout::{Cell, NodeKind, SLOTS_AT};
-use crate::node::{Changed, Context, Node, Probe, Seek};
+use crate::node::{Changed, Context, Node};
 use crate::order::{CELLS_A_WORD, Order, cell_of};
 use crate::slots;
 use crate::state::State;
@@ -167,13 +168,13 @@ impl<D: Domain> Node<'_, D> {
         &self,
         context: Context<'_, '_, D>,
         state: State,
-        seek: Seek<'_>,
+        target: Target<'_>,
     ) -> Result<(u8, bool), Changed> {
         let order = self.order(context, state)?;
-        let place = match seek {
-            Seek::Holding(probe) => self.rank(context, state, probe, true, &order)?,
-            Seek::Below(probe) => self.rank(context, state, probe, false, &order)?,
-            Seek::Last => order.len(),
+        let place = match target {
+            Target::Holding(probe) => self.rank(context, state, probe, true, &order)?,
+            Target::Before(probe) => self.rank(context, state, probe, false, &order)?,
+            Target::Last => order.len(),
         };
         // Below the first key, too, the first child is the one: it is of the lowest keys.
         Ok((order.cell(place.saturating_sub(1)), place == order.len()))

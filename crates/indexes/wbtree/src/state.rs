@@ -19,7 +19,7 @@
 use pando_pmem::mutant;
 use pando_pmwcas::CONTROL_BITS;
 
-use crate::layout::{MAX_CELLS, MAX_VERSION, NodeKind};
+use crate::layout::{MAX_CELLS, MAX_VERSION, NodeKind, Shape};
 use crate::order::Order;
 
 const FENCE_SHIFT: u32 = 38;
@@ -97,6 +97,12 @@ impl State {
     #[inline(always)]
     pub fn used(self, kind: NodeKind) -> u64 {
         self.live(kind) | 1 << self.fence()
+    }
+
+    /// Whether the node has all cells that the state names.
+    #[inline(always)]
+    pub fn fits(self, shape: &Shape, kind: NodeKind) -> bool {
+        self.used(kind) >> shape.cells(kind) == 0
     }
 
     /// The cell at a place of the order of a slot-only node.

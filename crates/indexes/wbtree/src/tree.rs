@@ -14,9 +14,9 @@
 //! copy both too, of the first of a level the parent's, of the root the entry word; a collapse, and
 //! the drop of the map, the entry word. So who has seen a node dead, and only then looks at what
 //! leads there, finds another state or another entry word. A descent that comes to the same dead
-//! node a second time has found what no sound tree has, since the node's block is not allocated
+//! node a second time has found what no undamaged tree has, since the node's block is not allocated
 //! anew while the guard is held: the node's state is damaged, as is one that PMwCAS cannot read,
-//! which reads as dead. The descent ends with [`Damaged`]. The other loops that look at a node
+//! which reads as dead. The descent ends with [`Error::Damaged`]. The other loops that look at a node
 //! again ask the same: a merge, whether the parent that leads to a dead child has changed; a
 //! collapse, whether the dead root still is the root.
 
@@ -24,11 +24,12 @@ use std::ops::Deref;
 
 use pando_index::Error;
 use pando_pmem::{Domain, Guard, mutant};
-use pando_tree::checked::{self, Steps};
+use pando_tree::checked::{Steps, damaged};
 use pando_tree::handle::Handle;
+use pando_tree::key::{Probe, Target};
 
 use crate::layout::{Cell, Shape};
-use crate::node::{Changed, Context, Node, Probe, Seek};
+use crate::node::{Changed, Context, Node};
 use crate::options::Options;
 use crate::state::State;
 
@@ -48,42 +49,10 @@ impl<D: Domain> Deref for WbTree<D> {
     }
 }
 
-/// Where the tree is damaged, and how.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Damaged {
-    pub off: u64,
-    pub what: &'static str,
-}
-
-impl Damaged {
-    /// A node that is dead, and to which something live leads.
-    pub fn dead(off: u64) -> Self {
-        Self { off, what: "it is marked as replaced, and still linked" }
-    }
-
-    /// A node of another level than the one that leads there says.
-    fn misplaced(off: u64) -> Self {
-        Self { off, what: "it is no node of the level that leads there" }
-    }
-
-    /// A way or a retry that does not end.
-    pub fn endless(off: u64) -> Self {
-        Self { off, what: "it leads in circles" }
-    }
-}
-
-impl From<Damaged> for Error {
-    #[cold]
-    fn from(damaged: Damaged) -> Self {
-        checked::damaged(damaged.off, damaged.what)
-    }
-}
-
-impl From<Damaged> for Box<Error> {
-    #[cold]
-    fn from(damaged: Damaged) -> Self {
-        Self::new(damaged.into())
-    }
+/// A live node or the entry word leads to a node that is dead.
+#[cold]
+pub(crate) fn dead(off: u64) -> Error {
+    damaged(off, "it is marked as replaced, and still linked")
 }
 
 /// Where a descent has ended.
@@ -125,16 +94,16 @@ impl<D: Domain> WbTree<D> {
     ///
     /// # Errors
     ///
-    /// If a node on the way is dead each time: its state is damaged.
+    /// [`Error::Damaged`] if a node on the way is dead each time: its state is damaged.
     #[inline]
     pub(crate) fn seek<'op>(
         &self,
         context: Context<'op, '_, D>,
-        seek: Seek<'_>,
+        target: Target<'_>,
         level: u64,
-    ) -> Result<Option<Found<'op, D>>, Damaged> {
+    ) -> Result<Option<Found<'op, D>>, Error> {
         // The dead node that sent to the root.
-        let mut dead = 0;
+        let mut last_dead = 0;
         let mut steps = Steps::of_attempts();
         'root: loop {
             let (mut low, mut crossed) = (Cell::default(), None);
@@ -143,19 +112,16 @@ impl<D: Domain> WbTree<D> {
                 return Ok(None);
             }
             loop {
-                if steps.take(context.guard, node.off).is_err() {
-                    let off = context.guard.damage().unwrap_or(node.off);
-                    return Err(Damaged::endless(off));
-                }
+                steps.take(context.guard, node.off)?;
                 let state = node.state(context);
                 if state.is_dead() {
-                    if dead == node.off {
-                        return Err(Damaged::dead(node.off));
+                    if last_dead == node.off {
+                        return Err(dead(node.off));
                     }
-                    dead = node.off;
+                    last_dead = node.off;
                     continue 'root;
                 }
-                match Self::step(context, &node, state, seek, level) {
+                match Self::step(context, &node, state, target, level) {
                     Err(Changed) => {}
                     Ok(Step::Here) => return Ok(Some(Found { node, state, low, crossed })),
                     Ok(Step::Next(fence)) => {
@@ -178,9 +144,13 @@ impl<D: Domain> WbTree<D> {
         context: Context<'op, '_, D>,
         off: u64,
         level: u64,
-    ) -> Result<Node<'op, D>, Damaged> {
+    ) -> Result<Node<'op, D>, Error> {
         let node = context.node(off);
-        if node.level == level { Ok(node) } else { Err(Damaged::misplaced(off)) }
+        if node.level == level {
+            Ok(node)
+        } else {
+            Err(damaged(off, "it is no node of the level that leads there"))
+        }
     }
 
     #[inline(always)]
@@ -188,26 +158,26 @@ impl<D: Domain> WbTree<D> {
         context: Context<'_, '_, D>,
         node: &Node<'_, D>,
         state: State,
-        seek: Seek<'_>,
+        target: Target<'_>,
         level: u64,
     ) -> Result<Step, Changed> {
         if node.level == level {
-            let fence = node.is_beyond(context, state, seek)?;
+            let fence = node.is_beyond(context, state, target)?;
             return Ok(fence.map_or(Step::Here, Step::Next));
         }
-        Self::step_down(context, node, state, seek)
+        Self::step_down(context, node, state, target)
     }
 
     fn step_down(
         context: Context<'_, '_, D>,
         node: &Node<'_, D>,
         state: State,
-        seek: Seek<'_>,
+        target: Target<'_>,
     ) -> Result<Step, Changed> {
-        let (child, is_last) = node.child(context, state, seek)?;
+        let (child, is_last) = node.child(context, state, target)?;
         let child = node.cell(context, child);
         // What lies beyond the node lies beyond its last child.
-        if is_last && let Some(fence) = node.is_beyond(context, state, seek)? {
+        if is_last && let Some(fence) = node.is_beyond(context, state, target)? {
             return Ok(Step::Next(fence));
         }
         node.still(context, state)?;
@@ -222,13 +192,13 @@ impl<D: Domain> WbTree<D> {
         context: Context<'op, '_, D>,
         probe: Probe<'_>,
         hint: Option<u64>,
-    ) -> Result<Found<'op, D>, Damaged> {
+    ) -> Result<Found<'op, D>, Error> {
         if let Some(off) = hint {
             let node = context.fetched_node(off);
             let state = node.state(context);
             if !state.is_dead()
                 && (mutant!("wbtree-writer-passes-fence-over")
-                    || node.is_beyond(context, state, Seek::Holding(probe)) == Ok(None))
+                    || node.is_beyond(context, state, Target::Holding(probe)) == Ok(None))
             {
                 let low = Cell::default();
                 return Ok(Found { node, state, low, crossed: None });
@@ -236,12 +206,10 @@ impl<D: Domain> WbTree<D> {
         }
         let mut steps = Steps::of_attempts();
         loop {
-            if let Some(found) = self.seek(context, Seek::Holding(probe), 0)? {
+            if let Some(found) = self.seek(context, Target::Holding(probe), 0)? {
                 return Ok(found);
             }
-            if steps.take(context.guard, self.root_off).is_err() {
-                return Err(Damaged::endless(self.root_off));
-            }
+            steps.take(context.guard, self.root_off)?;
         }
     }
 
@@ -252,7 +220,7 @@ impl<D: Domain> WbTree<D> {
         context: Context<'_, '_, D>,
         probe: Probe<'_>,
         hint: Option<u64>,
-    ) -> Result<Option<Cell>, Damaged> {
+    ) -> Result<Option<Cell>, Error> {
         if let Some(off) = hint {
             let leaf = context.fetched_node(off);
             let state = leaf.state(context);
@@ -275,16 +243,14 @@ impl<D: Domain> WbTree<D> {
         context: Context<'_, '_, D>,
         probe: Probe<'_>,
         mut hint: Option<u64>,
-    ) -> Result<Option<Cell>, Damaged> {
+    ) -> Result<Option<Cell>, Error> {
         let mut steps = Steps::of_attempts();
         loop {
             let found = self.seek_leaf(context, probe, hint.take())?;
             if let Ok(found) = found.node.search(context, found.state, probe) {
                 return Ok(found.map(|(_, cell)| cell));
             }
-            if steps.take(context.guard, found.node.off).is_err() {
-                return Err(Damaged::endless(found.node.off));
-            }
+            steps.take(context.guard, found.node.off)?;
         }
     }
 }

@@ -5,16 +5,17 @@
 //! and this one begins again. An insert writes a free cell (`put.rs`); an update writes one too,
 //! and the swap exchanges it for the old one; a delete writes none.
 
-use pando_index::{Error, Intent, Upserted};
+use pando_index::{Error, Intent, RangeIndex, Upserted};
 use pando_pmem::{Domain, mutant};
 use pando_tree::checked::{Steps, undamaged};
+use pando_tree::key::Probe;
 use pando_tree::room::{Tries, nothing_to_give, with_room};
 
 use crate::build;
+use crate::claim::Refused;
 use crate::commit::{Blocks, commit};
-use crate::layout::{Cell, FIXED_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES, NodeKind};
-use crate::node::{Context, Probe};
-use crate::put::Put;
+use crate::layout::{Cell, FIXED_BYTES, NodeKind};
+use crate::node::Context;
 use crate::smo::MERGE_BELOW;
 use crate::tree::WbTree;
 
@@ -50,24 +51,17 @@ impl<D: Domain> WbTree<D> {
     /// Whether a key of that length can be there; an error if it is too long.
     #[inline(always)]
     pub(crate) fn may_hold(&self, key: &[u8]) -> Result<bool, Error> {
-        let found_bytes = key.len();
-        let max_bytes = if self.shape.is_variable { MAX_KEY_BYTES } else { FIXED_BYTES };
-        if found_bytes > max_bytes {
-            return Err(Error::KeyTooLong { found_bytes, max_bytes });
-        }
-        Ok(self.shape.is_variable || found_bytes == FIXED_BYTES)
+        self.limits().check_key(key)?;
+        Ok(self.shape.is_variable || key.len() == FIXED_BYTES)
     }
 
     fn check_value(&self, value: &[u8]) -> Result<(), Error> {
-        let found_bytes = value.len();
-        let max_bytes = if self.shape.is_variable { MAX_VALUE_BYTES } else { FIXED_BYTES };
-        if found_bytes > max_bytes {
-            return Err(Error::ValueTooLong { found_bytes, max_bytes });
+        self.limits().check_value(value)?;
+        let (found_bytes, min_bytes) = (value.len(), FIXED_BYTES);
+        match self.shape.is_variable || found_bytes == FIXED_BYTES {
+            true => Ok(()),
+            false => Err(Error::ValueTooShort { found_bytes, min_bytes }),
         }
-        if !self.shape.is_variable && found_bytes < FIXED_BYTES {
-            return Err(Error::ValueTooShort { found_bytes, min_bytes: FIXED_BYTES });
-        }
-        Ok(())
     }
 
     pub(crate) fn put_record(
@@ -131,25 +125,15 @@ impl<D: Domain> WbTree<D> {
                 }
                 _ => {}
             }
-            let new = if self.shape.is_variable {
-                Some(build::block(context, probe.bytes, value)?)
-            } else {
-                None
-            };
-            let mut record = Cell { slice: probe.slice, block: 0, link: 0 };
-            match &new {
-                Some(block) => record.block = block.off(),
-                None => {
-                    let value = value.first_chunk::<8>();
-                    record.link = value.map_or(0, |value| u64::from_le_bytes(*value));
-                }
-            }
+            let fixed = value.first_chunk().filter(|_| !self.shape.is_variable);
+            let link = fixed.map_or(0, |value| u64::from_le_bytes(*value));
+            let (record, new) = build::cell(context, probe, value, link)?;
             let blocks = Blocks { new, old: old.map_or(0, |old| old.block) };
             match Self::put(context, &leaf, state, &look, &record, blocks)? {
-                Put::Done if old.is_some() => return Ok(Written::Updated),
-                Put::Done => return Ok(Written::Inserted),
-                Put::Changed => {}
-                Put::NoRoom => self.make_room(context, &leaf, state, probe)?,
+                Ok(()) if old.is_some() => return Ok(Written::Updated),
+                Ok(()) => return Ok(Written::Inserted),
+                Err(Refused::Changed) => {}
+                Err(Refused::NoRoom) => self.make_room(context, &leaf, state, probe)?,
             }
         }
     }

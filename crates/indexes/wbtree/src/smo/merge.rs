@@ -17,17 +17,15 @@ use pando_index::Error;
 use pando_pmem::{Domain, mutant};
 use pando_pmwcas::Policy;
 use pando_tree::checked::Steps;
+use pando_tree::key::{Probe, Target};
 
 use crate::build;
-use crate::claim::NoClaim;
 use crate::commit::{Blocks, own};
 use crate::layout::Cell;
-use crate::node::{Context, Node, Probe, Seek};
-use crate::order::Order;
+use crate::node::{Context, Seen};
 use crate::smo::replace::FENCE_VERSIONS;
 use crate::smo::{Attempt, MERGE_BELOW, relink};
-use crate::state::State;
-use crate::tree::{Damaged, WbTree};
+use crate::tree::{WbTree, dead};
 
 /// What became of a node that was to be merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,36 +38,7 @@ pub(crate) enum Merged {
     Not,
 }
 
-/// A node as it was read.
-struct Seen<'op, D: Domain> {
-    node: Node<'op, D>,
-    state: State,
-    order: Order,
-    /// What the cells in order hold, and behind them the fence.
-    cells: Vec<Cell>,
-}
-
-impl<'op, D: Domain> Seen<'op, D> {
-    /// The node at `off`, if it is alive and does not change while it is read.
-    fn of(context: Context<'op, '_, D>, off: u64) -> Option<Self> {
-        let node = context.node(off);
-        let state = node.state(context);
-        // First: what a damaged state says of cells and fence is not to be looked at.
-        if state.is_dead() {
-            return None;
-        }
-        let (order, cells) = node.contents(context, state).ok()?;
-        Some(Self { node, state, order, cells })
-    }
-
-    fn count(&self) -> usize {
-        self.order.len()
-    }
-
-    fn fence(&self) -> &Cell {
-        &self.cells[self.count()]
-    }
-
+impl<D: Domain> Seen<'_, D> {
     fn may_change(&self, context: Context<'_, '_, D>) -> bool {
         self.state.version() < context.shape.versions + FENCE_VERSIONS
     }
@@ -86,22 +55,17 @@ impl<D: Domain> WbTree<D> {
         let mut steps = Steps::of_attempts();
         loop {
             steps.take(context.guard, self.root_off)?;
-            let Some(found) = self.seek(context, Seek::Holding(probe), level + 1)? else {
+            let Some(found) = self.seek(context, Target::Holding(probe), level + 1)? else {
                 return Ok(Merged::Not);
             };
-            let (node, state) = (found.node, found.state);
-            let Ok((order, cells)) = node.contents(context, state) else { continue };
-            let parent = Seen { node, state, order, cells };
+            let Ok(parent) = found.node.contents(context, found.state) else { continue };
             if !parent.may_change(context) {
                 self.make_room(context, &parent.node, parent.state, probe)?;
                 continue;
             }
             let count = parent.count();
-            let above = parent.cells[..count]
-                .iter()
-                .position(|cell| Self::is_above(context, cell, probe))
-                .unwrap_or(count);
-            let place = above.saturating_sub(1);
+            let is_here = |cell: &Cell| context.compare(cell, probe).is_le();
+            let place = parent.live().partition_point(is_here).saturating_sub(1);
             let mut outcome = Attempt::Not;
             for right in [place + 1, place] {
                 if right == 0 || right >= count {
@@ -136,12 +100,11 @@ impl<D: Domain> WbTree<D> {
         let child = |place| Seen::of(context, off(place));
         let (Some(left), Some(gone)) = (child(right - 1), child(right)) else {
             let is_dead = |off: &u64| context.node(*off).state(context).is_dead();
-            let dead = [right - 1, right].map(off).into_iter().find(is_dead);
-            // A live parent that leads to a node which was dead before it was looked at.
-            if let Some(off) = dead
+            // If the parent still leads there, the tree is damaged.
+            if let Some(off) = [right - 1, right].map(off).into_iter().find(is_dead)
                 && parent.node.state(context) == parent.state
             {
-                return Err(Damaged::dead(off).into());
+                return Err(dead(off));
             }
             return Ok(Attempt::Again);
         };
@@ -172,8 +135,7 @@ impl<D: Domain> WbTree<D> {
         }
         let claim = match left.node.claim(context, left.state, gone.count() as u32 + 1, 0) {
             Ok(claim) => claim,
-            Err(NoClaim::Changed) => return Ok(Attempt::Again),
-            Err(NoClaim::NoRoom) => return Ok(Attempt::Not),
+            Err(refused) => return Ok(refused.into()),
         };
         let (mut order, mut live) = (left.order, left.state.live(kind));
         let mut fence = 0;
@@ -196,21 +158,20 @@ impl<D: Domain> WbTree<D> {
         let parent_next =
             parent.state.next(parent_kind, parent_live, &parent_order, parent.state.fence());
 
-        let mut operation = context.pmwcas.allocate(context.guard).map_err(Error::storage)?;
-        let prepared = (|| {
-            left.node.expect(context, &mut operation, left.state, next)?;
+        let is_done = context.publish(|operation| {
+            left.node.expect(context, operation, left.state, next)?;
             let state = gone.state;
             let dead = if mutant!("wbtree-dead-not-marked") { state } else { state.dead() };
-            gone.node.expect(context, &mut operation, state, dead)?;
-            parent.node.expect(context, &mut operation, parent.state, parent_next)?;
+            gone.node.expect(context, operation, state, dead)?;
+            parent.node.expect(context, operation, parent.state, parent_next)?;
             let beyond = if mutant!("wbtree-left-of-a-merge") { 0 } else { gone.fence().link };
-            relink(context, &mut operation, left.node.level, beyond, left.node.off)?;
+            relink(context, operation, left.node.level, beyond, left.node.off)?;
             operation.own_block(gone.node.off, Policy::FreeOldOnSuccess)?;
-            own(&mut operation, Blocks { new: None, old: left.fence().block })?;
-            own(&mut operation, Blocks { new: None, old: parent.cells[right].block })
-        })();
-        prepared.map_err(Error::storage)?;
-        if !operation.execute() {
+            own(operation, Blocks { new: None, old: left.fence().block })?;
+            own(operation, Blocks { new: None, old: parent.cells[right].block })?;
+            Ok(true)
+        })?;
+        if !is_done {
             return Ok(Attempt::Again);
         }
         left.node.write_slots(context, next, &order);
@@ -230,7 +191,7 @@ impl<D: Domain> WbTree<D> {
             let Some(root) = Seen::of(context, root.off) else {
                 let off = root.off;
                 if root.state(context).is_dead() && self.root(context).off == off {
-                    return Err(Damaged::dead(off).into());
+                    return Err(dead(off));
                 }
                 continue;
             };
@@ -247,15 +208,14 @@ impl<D: Domain> WbTree<D> {
             if fence.link != 0 {
                 return Ok(());
             }
-            let mut operation = context.pmwcas.allocate(context.guard).map_err(Error::storage)?;
-            let prepared = (|| {
+            // A failure says that one of them has changed.
+            context.publish(|operation| {
                 operation.add_word(self.root_off, root.node.off, child.off)?;
-                root.node.expect(context, &mut operation, root.state, root.state.dead())?;
-                child.expect(context, &mut operation, state, state)?;
-                operation.own_block(root.node.off, Policy::FreeOldOnSuccess).map(drop)
-            })();
-            prepared.map_err(Error::storage)?;
-            operation.execute();
+                root.node.expect(context, operation, root.state, root.state.dead())?;
+                child.expect(context, operation, state, state)?;
+                operation.own_block(root.node.off, Policy::FreeOldOnSuccess)?;
+                Ok(true)
+            })?;
         }
     }
 }

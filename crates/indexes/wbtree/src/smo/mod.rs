@@ -61,10 +61,12 @@ mod split;
 use pando_index::Error;
 use pando_pmem::Domain;
 use pando_pmwcas::Descriptor;
+use pando_tree::key::Probe;
 
 pub(crate) use self::merge::Merged;
-use crate::layout::{Cell, LEFT_AT};
-use crate::node::{Changed, Context, Node, Probe};
+use crate::claim::Refused;
+use crate::layout::LEFT_AT;
+use crate::node::{Changed, Context, Node};
 use crate::state::State;
 use crate::tree::WbTree;
 
@@ -85,6 +87,15 @@ pub(crate) enum Attempt {
 impl From<Changed> for Attempt {
     fn from(Changed: Changed) -> Self {
         Self::Again
+    }
+}
+
+impl From<Refused> for Attempt {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Changed => Self::Again,
+            Refused::NoRoom => Self::Not,
+        }
     }
 }
 
@@ -162,14 +173,5 @@ impl<D: Domain> WbTree<D> {
             }
         }
         let _ = self.collapse(context);
-    }
-
-    /// Whether the key of a cell that was live is above `key`.
-    pub(crate) fn is_above(context: Context<'_, '_, D>, cell: &Cell, key: Probe<'_>) -> bool {
-        if context.shape.is_variable {
-            context.block(cell.block).0 > key.bytes
-        } else {
-            cell.slice > key.slice
-        }
     }
 }

@@ -9,12 +9,13 @@ use pando_index::Error;
 use pando_pmem::{Domain, mutant};
 use pando_pmwcas::Policy;
 use pando_tree::checked::Steps;
+use pando_tree::key::{Probe, Target};
 
 use crate::build;
+use crate::claim::Refused;
 use crate::commit::Blocks;
 use crate::layout::Cell;
-use crate::node::{Context, Node, Probe, Seek};
-use crate::put::Put;
+use crate::node::{Context, Node};
 use crate::tree::WbTree;
 
 impl<D: Domain> WbTree<D> {
@@ -26,7 +27,7 @@ impl<D: Domain> WbTree<D> {
         let mut steps = Steps::of_attempts();
         loop {
             steps.take(context.guard, left.off)?;
-            let Some(found) = self.seek(context, Seek::Holding(probe), left.level + 1)? else {
+            let Some(found) = self.seek(context, Target::Holding(probe), left.level + 1)? else {
                 let root = self.root(context);
                 // If the left node is alive, the root that was read before is not below it.
                 let is_blind = mutant!("wbtree-grown-above-a-lower-root");
@@ -45,20 +46,13 @@ impl<D: Domain> WbTree<D> {
             if look.found.is_some() || Self::fence_of(context, &left) != Some(fence) {
                 return Ok(());
             }
-            let mut child = Cell { slice: fence.slice, block: 0, link: fence.link };
-            let new = if context.shape.is_variable {
-                let block = build::block(context, &key, &[])?;
-                child.block = block.off();
-                Some(block)
-            } else {
-                None
-            };
+            let (child, new) = build::cell(context, probe, &[], fence.link)?;
             let blocks = Blocks { new, old: 0 };
             let put = Self::put(context, &parent, state, &look, &child, blocks);
             match put.map_err(|error| *error)? {
-                Put::Done => return Ok(()),
-                Put::Changed => {}
-                Put::NoRoom => self.make_room(context, &parent, state, probe)?,
+                Ok(()) => return Ok(()),
+                Err(Refused::Changed) => {}
+                Err(Refused::NoRoom) => self.make_room(context, &parent, state, probe)?,
             }
         }
     }
@@ -88,11 +82,13 @@ impl<D: Domain> WbTree<D> {
         let child = Cell { slice: 0, block: 0, link: root.off };
         let block = build::node(context, level + 1, &[child], &Cell::default(), 0);
         let block = block.map_err(Error::storage)?;
-        let mut operation = context.pmwcas.allocate(context.guard).map_err(Error::storage)?;
-        let entry = operation.reserve_entry(self.root_off, root.off, Policy::FreeNewOnFailure);
-        operation.activate(entry.map_err(Error::storage)?, block);
         // A failure says that there is another root.
-        operation.execute();
+        context.publish(|operation| {
+            let policy = Policy::FreeNewOnFailure;
+            let entry = operation.reserve_entry(self.root_off, root.off, policy)?;
+            operation.activate(entry, block);
+            Ok(true)
+        })?;
         Ok(())
     }
 }
