@@ -4,25 +4,24 @@
 //! Nothing that a node says is believed before it was found to lie in the node's block: a damaged
 //! tree is walked to the end, and every problem is reported.
 
-use std::collections::HashSet;
-
 use pando_index::Error;
-use pando_pmem::{Block, Domain};
+use pando_pmem::Domain;
 use pando_tree::context::Context;
 use pando_tree::maps::{Audit, ProblemClass};
 
 use crate::build::Extent;
-use crate::layout::Link;
+use crate::layout::{HEADER_BYTES, Link};
 use crate::leaf::Leaf;
 use crate::meta::Meta;
 use crate::node::{Inner, Node};
-use crate::tree::{BzTree, MAX_HEIGHT};
+use crate::tree::{BzTree, Fence, MAX_HEIGHT};
 
-/// What a walk has found, and where it has been.
-struct Walk<'visit> {
-    found: Audit,
-    /// Offsets of the nodes that were walked.
-    walked: HashSet<u64>,
+/// A walk under way.
+struct Walk<'op, 'pool, 'visit, D: Domain> {
+    context: Context<'op, 'pool, D>,
+    audit: Audit,
+    /// The depth of the first leaf that was found.
+    leaf_depth: Option<u64>,
     visit: &'visit mut dyn FnMut(&[u8], &[u8]),
 }
 
@@ -32,172 +31,133 @@ impl<D: Domain> BzTree<D> {
     pub(crate) fn walk_tree(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit, Error> {
         let guard = self.pin()?;
         let context = self.context(&guard);
-        let mut walked = Walk { found: Audit::default(), walked: HashSet::new(), visit };
-        let root = Link::at(context, self.root_off);
-        walk(context, &mut walked, root, 1, None, None, &mut None);
-        Ok(walked.found)
+        let mut walk = Walk { context, audit: Audit::default(), leaf_depth: None, visit };
+        walk.node(Link::at(context, self.root_off), 1, Fence::default());
+        Ok(walk.audit)
     }
 }
 
-fn walk<'op, D: Domain>(
-    context: Context<'op, '_, D>,
-    walked: &mut Walk<'_>,
-    link: Link,
-    depth: u64,
-    low: Option<&'op [u8]>,
-    high: Option<&'op [u8]>,
-    leaf_depth: &mut Option<u64>,
-) {
-    let off = link.off();
-    let audit = &mut walked.found;
-    let Some(bytes) = context.pool().active_block(off) else {
-        audit.problem(
-            ProblemClass::Block,
-            off,
-            "the node is reachable, but its block is not allocated",
-        );
-        return;
-    };
-    if !walked.walked.insert(off) {
-        audit.problem(ProblemClass::Structure, off, "the node is reached twice");
-        return;
+impl<'op, D: Domain> Walk<'op, '_, '_, D> {
+    fn problem(&mut self, class: ProblemClass, off: u64, what: impl Into<String>) {
+        self.audit.problem(class, off, what);
     }
-    audit.blocks.push(Block { off, bytes });
-    let node = Node::at(context, link);
-    if node.header.node_bytes != bytes {
-        let found = node.header.node_bytes;
-        audit.problem(
-            ProblemClass::Block,
-            off,
-            format!("the node says {found} bytes, its block has {bytes}"),
-        );
-        return;
-    }
-    if node.is_leaf() {
-        audit.stat.height = audit.stat.height.max(depth);
-        if *leaf_depth.get_or_insert(depth) != depth {
-            audit.problem(
-                ProblemClass::Structure,
-                off,
-                format!("the leaf is at level {depth}, others are not"),
-            );
-        }
-        walk_leaf(context, walked, Leaf::new(node), low, high);
-        return;
-    }
-    audit.stat.inner_nodes += 1;
-    audit.stat.inner_bytes += bytes;
-    let inner = Inner { node };
-    if inner.children() == 0 || depth as usize > MAX_HEIGHT {
-        audit.problem(ProblemClass::Structure, off, "an inner node without children, or too deep");
-        return;
-    }
-    if !inner.is_sound(context) {
-        audit.problem(ProblemClass::Structure, off, "the children or separators leave the node");
-        return;
-    }
-    if !inner.has_sound_slices(context) {
-        audit.problem(ProblemClass::Separator, off, "a slice is not that of its separator");
-    }
-    if inner.status(context).is_frozen() {
-        audit.problem(ProblemClass::Structure, off, "an inner node is frozen and still in place");
-    }
-    let mut from = low;
-    for index in 0..inner.children() {
-        let to = if index + 1 < inner.children() {
-            let separator = inner.separator(context, index);
-            if from.is_some_and(|from| from >= separator) {
-                walked.found.problem(
-                    ProblemClass::Separator,
-                    off,
-                    format!("separator {index} does not ascend"),
-                );
-            }
-            if high.is_some_and(|high| separator >= high) {
-                walked.found.problem(
-                    ProblemClass::Separator,
-                    off,
-                    format!("separator {index} is beyond the node's range"),
-                );
-            }
-            Some(separator)
-        } else {
-            high
+
+    /// Walks what `link` leads to, which has the keys of `fence`.
+    fn node(&mut self, link: Link, depth: u64, fence: Fence<'op>) {
+        let (context, off) = (self.context, link.off());
+        let Some(bytes) = self.audit.block(context.pool(), off, HEADER_BYTES, "a node") else {
+            return;
         };
-        walk(context, walked, inner.child(context, index), depth + 1, from, to, leaf_depth);
-        from = to;
+        let node = Node::at(context, link);
+        if node.header.node_bytes != bytes {
+            let found = node.header.node_bytes;
+            let what = format!("the node says {found} bytes, its block has {bytes}");
+            self.problem(ProblemClass::Block, off, what);
+            return;
+        }
+        if node.is_leaf() {
+            self.audit.stat.height = self.audit.stat.height.max(depth);
+            if *self.leaf_depth.get_or_insert(depth) != depth {
+                let what = format!("the leaf is at level {depth}, others are not");
+                self.problem(ProblemClass::Structure, off, what);
+            }
+            self.leaf(Leaf::new(node), fence);
+            return;
+        }
+        self.audit.stat.inner_nodes += 1;
+        self.audit.stat.inner_bytes += bytes;
+        let inner = Inner { node };
+        if inner.children() == 0 || depth as usize > MAX_HEIGHT {
+            let what = "an inner node without children, or too deep";
+            self.problem(ProblemClass::Structure, off, what);
+            return;
+        }
+        if !inner.is_within_bounds(context) {
+            let what = "the children or separators leave the node";
+            self.problem(ProblemClass::Structure, off, what);
+            return;
+        }
+        if !inner.slices_match(context) {
+            self.problem(ProblemClass::Separator, off, "a slice is not that of its separator");
+        }
+        if inner.status(context).is_frozen() {
+            let what = "an inner node is frozen and still in place";
+            self.problem(ProblemClass::Structure, off, what);
+        }
+        let mut low = fence.low;
+        for index in 0..inner.children() {
+            let mut high = fence.high;
+            if index + 1 < inner.children() {
+                let separator = inner.separator(context, index);
+                if low.is_some_and(|low| low >= separator) {
+                    let what = format!("separator {index} does not ascend");
+                    self.problem(ProblemClass::Separator, off, what);
+                }
+                if high.is_some_and(|high| separator >= high) {
+                    let what = format!("separator {index} is beyond the node's range");
+                    self.problem(ProblemClass::Separator, off, what);
+                }
+                high = Some(separator);
+            }
+            self.node(inner.child(context, index), depth + 1, Fence { low, high });
+            low = high;
+        }
     }
-}
 
-fn walk_leaf<D: Domain>(
-    context: Context<'_, '_, D>,
-    walked: &mut Walk<'_>,
-    leaf: Leaf,
-    low: Option<&[u8]>,
-    high: Option<&[u8]>,
-) {
-    let off = leaf.node.off;
-    let audit = &mut walked.found;
-    let wrong_before = audit.problems.len();
-    let node_bytes = leaf.node.header.node_bytes;
-    audit.stat.leaves += 1;
-    audit.stat.leaf_bytes += node_bytes;
-    let Some(storage_bytes) = leaf.stored(context) else {
-        audit.problem(ProblemClass::Count, off, "the leaf counts more than it holds");
-        return;
-    };
-    if !leaf.holds_its_records(context, node_bytes - storage_bytes) {
-        audit.problem(
-            ProblemClass::Structure,
-            off,
-            "a record leaves the place of the leaf's records",
-        );
-        return;
-    }
-    if !is_open_or_closed(context, &leaf) {
-        audit.problem(
-            ProblemClass::Structure,
-            off,
-            "a leaf that is in place in a state that none is in",
-        );
-    }
-    let mut last: Option<&[u8]> = None;
-    for index in 0..leaf.sorted() {
-        let key = leaf.key(context, leaf.sorted_meta(context, index));
-        if last.is_some_and(|last| last >= key) {
-            audit.problem(
-                ProblemClass::Order,
-                off,
-                format!("sorted record {index} does not ascend"),
-            );
+    fn leaf(&mut self, leaf: Leaf, Fence { low, high }: Fence<'_>) {
+        let (context, off) = (self.context, leaf.node.off);
+        let wrong_before = self.audit.problems.len();
+        let node_bytes = leaf.node.header.node_bytes;
+        self.audit.stat.leaves += 1;
+        self.audit.stat.leaf_bytes += node_bytes;
+        let Some(storage_bytes) = leaf.stored(context) else {
+            self.problem(ProblemClass::Count, off, "the leaf counts more than it holds");
+            return;
+        };
+        if !leaf.holds_its_records(context, node_bytes - storage_bytes) {
+            let what = "a record leaves the place of the leaf's records";
+            self.problem(ProblemClass::Structure, off, what);
+            return;
         }
-        last = Some(key);
-    }
-    if !leaf.has_sound_slices(context) {
-        audit.problem(ProblemClass::Order, off, "a slice is not that of its key");
-    }
-    let live = leaf.live_records(context);
-    if !live.is_sorted_by(|left, right| left.key(context) < right.key(context)) {
-        audit.problem(ProblemClass::Order, off, "live records do not ascend");
-    }
-    for record in &live {
-        let key = record.key(context);
-        if low.is_some_and(|low| key < low) || high.is_some_and(|high| key >= high) {
-            audit.problem(ProblemClass::Separator, off, "a key lies outside the leaf's range");
+        if !is_open_or_closed(context, &leaf) {
+            let what = "a leaf that is in place in a state that none is in";
+            self.problem(ProblemClass::Structure, off, what);
         }
-        if record.meta.is_pointer() {
-            audit.value_block(context, off, context.read(record.off));
+        let mut last: Option<&[u8]> = None;
+        for index in 0..leaf.sorted() {
+            let key = leaf.key(context, leaf.sorted_meta(context, index));
+            if last.is_some_and(|last| last >= key) {
+                let what = format!("sorted record {index} does not ascend");
+                self.problem(ProblemClass::Order, off, what);
+            }
+            last = Some(key);
         }
-    }
-    audit.stat.records += live.len() as u64;
-    let extent = Extent::of(&live);
-    audit.stat.live_bytes += extent.bytes();
-    audit.stat.deleted_bytes += storage_bytes.saturating_sub(extent.storage_bytes);
-    if audit.problems.len() == wrong_before {
+        if !leaf.slices_match(context) {
+            self.problem(ProblemClass::Order, off, "a slice is not that of its key");
+        }
+        let live = leaf.live_records(context);
+        if !live.is_sorted_by(|left, right| left.key(context) < right.key(context)) {
+            self.problem(ProblemClass::Order, off, "live records do not ascend");
+        }
         for record in &live {
-            // `None`: it was deleted since.
-            if let Some(value) = leaf.value(context, record.meta) {
-                (walked.visit)(record.key(context), value);
+            let key = record.key(context);
+            if low.is_some_and(|low| key < low) || high.is_some_and(|high| key >= high) {
+                self.problem(ProblemClass::Separator, off, "a key lies outside the leaf's range");
+            }
+            if record.meta.is_pointer() {
+                self.audit.value_block(context, off, context.read(record.off));
+            }
+        }
+        self.audit.stat.records += live.len() as u64;
+        let extent = Extent::of(&live);
+        self.audit.stat.live_bytes += extent.bytes();
+        self.audit.stat.deleted_bytes += storage_bytes.saturating_sub(extent.storage_bytes);
+        if self.audit.problems.len() == wrong_before {
+            for record in &live {
+                // `None`: it was deleted since.
+                if let Some(value) = leaf.value(context, record.meta) {
+                    (self.visit)(record.key(context), value);
+                }
             }
         }
     }

@@ -10,7 +10,7 @@ use crate::layout::{
 };
 use crate::meta::MAX_LEAF_BYTES;
 use crate::node::{Inner, published};
-use crate::slices::{prefix_bytes_of, slice_of};
+use crate::slices::{prefix_bytes_of, slice_behind};
 
 /// What records take in a leaf of their own.
 #[derive(Clone, Copy, Debug)]
@@ -166,7 +166,7 @@ fn write_slices<'key, D: Domain>(
 ) {
     if let Some(mut slices) = block.range_mut(at, keys.len() as u64 * 8) {
         for (index, key) in keys.enumerate() {
-            slices.write(index * 8, &slice_of(key, prefix_bytes));
+            slices.write(index * 8, &slice_behind(key, prefix_bytes).to_be_bytes());
         }
     }
 }
@@ -185,12 +185,16 @@ fn copy_records<D: Domain>(
             // The word that names a value's block may be under a PMwCAS; the key is not.
             storage.write_u64(at, context.read(record.off));
             storage.write(at + 8, published(context, record.off + 8, bytes - 8));
-        } else if bytes == 16 {
-            // The commonest record by far: two words, not a loop.
-            storage
-                .write(at, published(context, record.off, 16).as_array::<16>().unwrap_or(&[0; 16]));
         } else {
-            storage.write(at, published(context, record.off, bytes));
+            let source = published(context, record.off, bytes);
+            match source.as_chunks::<8>() {
+                // The commonest record by far: two words, not a loop.
+                ([first, second], []) => {
+                    storage.write_u64(at, u64::from_le_bytes(*first));
+                    storage.write_u64(at + 8, u64::from_le_bytes(*second));
+                }
+                _ => storage.write(at, source),
+            }
         }
         at += bytes as usize;
     }
@@ -207,7 +211,7 @@ impl<'op> InnerContent<'op> {
     /// What `inner` holds now. It is what the node holds at an instant only if its status is the
     /// same before and after; installing the copy checks that.
     pub fn read<D: Domain>(context: Context<'op, '_, D>, inner: Inner) -> Self {
-        if !inner.is_sound(context) {
+        if !inner.is_within_bounds(context) {
             context.guard.note_damage(inner.node.off);
             return Self { children: vec![Link(0)], separators: Vec::new() };
         }

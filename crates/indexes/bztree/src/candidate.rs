@@ -4,11 +4,12 @@ use std::cmp::Ordering as Compare;
 
 use pando_pmem::Domain;
 use pando_tree::context::Context;
+use pando_tree::key::slice_of;
 
 use crate::leaf::Leaf;
 use crate::meta::Meta;
 use crate::node::{Probe, published};
-use crate::slices::{search_numbers, search_range, slice_of};
+use crate::slices::{search_numbers, search_range};
 
 /// A settled record of a leaf, with what decides most comparisons of its key.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +27,7 @@ impl Candidate {
         let slice = if meta.key_bytes() == 8 {
             leaf.key_number(context, meta)
         } else {
-            u64::from_be_bytes(slice_of(leaf.key(context, meta), 0))
+            slice_of(leaf.key(context, meta))
         };
         Self { slice, meta, index: 0 }
     }
@@ -115,7 +116,7 @@ impl Leaf {
     /// Each is as it was at some instant of the call. Of a leaf that was closed before, they are
     /// final.
     pub(crate) fn live_records<D: Domain>(&self, context: Context<'_, '_, D>) -> Vec<LiveRecord> {
-        if !self.is_sound(context) {
+        if !self.is_within_bounds(context) {
             context.guard.note_damage(self.node.off);
             return Vec::new();
         }

@@ -8,7 +8,7 @@
 
 use std::cell::Cell;
 use std::cmp::Ordering as Compare;
-use std::ops::{Bound, Deref, DerefMut, Range};
+use std::ops::{Deref, DerefMut, Range};
 
 use pando_index::{Error, Order};
 use pando_pmem::{Domain, Guard, mutant};
@@ -16,11 +16,12 @@ use pando_tree::batch::Batch;
 use pando_tree::checked::undamaged;
 use pando_tree::context::Context;
 use pando_tree::cursor::{Fill, Scan};
+use pando_tree::key;
 
 use crate::candidate::Candidate;
 use crate::leaf::Leaf;
 use crate::meta::Meta;
-use crate::node::{Probe, Side, compare_keys, published};
+use crate::node::{Probe, published};
 use crate::tree::BzTree;
 
 /// Records of the first batch: short scans copy little. Later batches double up to whole leaves.
@@ -60,8 +61,8 @@ impl Default for ThreadsBuffers {
 impl Drop for ThreadsBuffers {
     #[inline]
     fn drop(&mut self) {
-        let mut buffers = std::mem::take(&mut self.0);
-        if buffers.batch.is_worth_keeping() {
+        if self.0.batch.is_worth_keeping() {
+            let mut buffers = std::mem::take(&mut self.0);
             buffers.batch.clear();
             // A thread that is ending keeps nothing.
             let _ = SPARE.try_with(|spare| spare.set(Some(buffers)));
@@ -108,16 +109,10 @@ impl<D: Domain> Fill for BzTree<D> {
         batch: &mut ThreadsBuffers,
     ) -> Result<(), Error> {
         let context = self.context(guard);
-        let (probe, side) = match (scan.start(), scan.order()) {
-            (Bound::Excluded(key), Order::Descending) => (Some(Probe::new(key)), Side::Before),
-            (Bound::Included(key) | Bound::Excluded(key), _) => {
-                (Some(Probe::new(key)), Side::Holding)
-            }
-            (Bound::Unbounded, Order::Ascending) => (None, Side::Holding),
-            (Bound::Unbounded, Order::Descending) => (None, Side::Before),
-        };
+        let (key, side) = scan.place();
+        let probe = key.map(Probe::new);
         let (leaf, fence) = self.find_fenced(context, probe, side);
-        if !leaf.is_sound(context) {
+        if !leaf.is_within_bounds(context) {
             guard.note_damage(leaf.node.off);
         }
         undamaged(guard)?;
@@ -295,7 +290,7 @@ impl<D: Domain> Copier<'_, '_, '_, D> {
 
     #[inline(always)]
     fn is_out_of_range(&self, meta: Meta) -> bool {
-        self.scan.is_past(|end| compare_keys(self.leaf.key(self.context, meta), end))
+        self.scan.is_past(|end| key::compare(self.leaf.key(self.context, meta), end))
     }
 }
 

@@ -40,7 +40,7 @@ use crate::meta::Meta;
 use crate::node::Probe;
 use crate::smo::Tidied;
 use crate::tree::BzTree;
-use crate::write::{Attempt, Claim, more_rooms};
+use crate::write::{Claim, more_rooms};
 
 /// What a delete asks of the leaf that is to replace the one in which it found no slot.
 struct Demand {
@@ -63,23 +63,23 @@ impl<D: Domain> BzTree<D> {
         LIMITS.check_key(key)?;
         let probe = Probe::new(key);
         let mut demand = Demand { rooms: 0, refused: false };
-        let mut steps = Steps::of_attempts();
-        let deleted = self.with_room(Tries::Many, || {
-            loop {
-                let guard = self.pin()?;
-                let context = self.context(&guard);
+        let deleted = self.until_done(
+            Tries::Many,
+            || self.give_back(),
+            |guard| {
+                let context = self.context(guard);
                 let leaf = self.find_leaf(context, probe);
                 match self.delete_in_leaf(context, leaf, probe, &mut demand) {
-                    Ok(Attempt::Done(_)) => {
+                    Ok(Some(_)) => {
                         self.sweep.stir();
-                        return Ok(Some(self.merge_underfull(context, probe, &leaf)));
+                        Ok(Some(Some(self.merge_underfull(context, probe, &leaf))))
                     }
-                    Ok(Attempt::Again) => steps.take(&guard, leaf.node.off)?,
-                    Err(Error::KeyNotFound) => return Ok(None),
-                    Err(error) => return Err(error),
+                    Ok(None) => Ok(None),
+                    Err(Error::KeyNotFound) => Ok(Some(None)),
+                    Err(error) => Err(error),
                 }
-            }
-        })?;
+            },
+        )?;
         if deleted == Some(Tidied::Later) {
             self.tidy_with_room(probe);
         }
@@ -93,7 +93,7 @@ impl<D: Domain> BzTree<D> {
         leaf: Leaf,
         probe: Probe<'_>,
         demand: &mut Demand,
-    ) -> Result<Attempt, Error> {
+    ) -> Result<Option<Upserted>, Error> {
         let mut steps = Steps::of_attempts();
         loop {
             let look = leaf.look(context, probe, None);
@@ -101,7 +101,7 @@ impl<D: Domain> BzTree<D> {
             if !mutant!("closed-check-in-delete") && look.closing.is_some() {
                 context.guard.with_reserve(|| self.settle_closed(context, probe, demand.wanted()));
                 demand.rooms = more_rooms(demand.rooms, USUAL_BYTES);
-                return Ok(Attempt::Again);
+                return Ok(None);
             }
             let Some(old) = look.visible() else { return Err(Error::KeyNotFound) };
             if look.next == leaf.slots() {
@@ -111,7 +111,7 @@ impl<D: Domain> BzTree<D> {
                     return self.delete_in_place(context, leaf, probe);
                 }
                 demand.rooms = more_rooms(demand.rooms, USUAL_BYTES);
-                return Ok(Attempt::Again);
+                return Ok(None);
             }
             let off = leaf.slot_off(look.next);
             let deleted = old.meta.deleted(probe.hash);
@@ -127,7 +127,7 @@ impl<D: Domain> BzTree<D> {
             }
             leaf.secure_slots_before(context, look.next);
             if context.pmwcas.compare_exchange(context.guard, off, 0, deleted.0).is_ok() {
-                return Ok(Attempt::Done(Upserted::Updated));
+                return Ok(Some(Upserted::Updated));
             }
         }
     }
@@ -139,7 +139,7 @@ impl<D: Domain> BzTree<D> {
         context: Context<'_, '_, D>,
         leaf: Leaf,
         probe: Probe<'_>,
-    ) -> Result<Attempt, Error> {
+    ) -> Result<Option<Upserted>, Error> {
         let is_blind = mutant!("in-place-in-doubt");
         for (off, meta) in Self::in_doubt(context, &leaf, leaf.slots(), probe) {
             if !is_blind {
@@ -149,14 +149,13 @@ impl<D: Domain> BzTree<D> {
         let look = leaf.look(context, probe, None);
         let in_doubt = look.in_doubt && !is_blind;
         if look.closing.is_some() || in_doubt || look.next < leaf.slots() {
-            return Ok(Attempt::Again);
+            return Ok(None);
         }
         let Some(old) = look.visible() else { return Err(Error::KeyNotFound) };
         if !mutant!("all-slots-not-secured") {
             leaf.secure_every_slot(context);
         }
-        let mut operation = context.pmwcas.allocate(context.guard).map_err(Error::storage)?;
-        let prepared = (|| {
+        let is_done = context.publish(|operation| {
             let gate = leaf.gate(context);
             let (off, bit) = leaf.dead_bit(old.index);
             let dead = context.read(off);
@@ -164,10 +163,9 @@ impl<D: Domain> BzTree<D> {
                 operation.add_word(leaf.gate_off(), gate.0, gate.0)?;
             }
             operation.add_word(off, dead, dead | bit)?;
-            Self::release_value(context, &leaf, Some(old), None, &mut operation)?;
-            Ok::<_, pando_pmwcas::Error>(!gate.is_closed() && dead & bit == 0)
-        })();
-        let done = prepared.map_err(Error::storage)? && operation.execute();
-        Ok(if done { Attempt::Done(Upserted::Updated) } else { Attempt::Again })
+            Self::release_value(context, &leaf, Some(old), None, operation)?;
+            Ok(!gate.is_closed() && dead & bit == 0)
+        })?;
+        Ok(is_done.then_some(Upserted::Updated))
     }
 }

@@ -2,41 +2,20 @@
 
 use pando_index::{Change, Error, Intent, Limits, RangeIndex, Upserted};
 use pando_pmem::{Domain, Reservation};
-use pando_tree::checked::{Steps, damaged, undamaged};
+use pando_tree::checked::{Steps, undamaged};
 use pando_tree::context::Context;
 use pando_tree::handle::Handle;
+use pando_tree::key::Side;
 use pando_tree::maps::{Audit, IndexKind, Tree, Unit};
 use pando_tree::read_and_scan;
 
 use crate::build::{self, Room, Wanted};
 use crate::layout::LIMITS;
 use crate::leaf::Superseded;
-use crate::node::{Probe, Side};
+use crate::node::Probe;
 use crate::options::Options;
 use crate::teardown::next_unit;
 use crate::tree::BzTree;
-
-impl<D: Domain> BzTree<D> {
-    /// Calls `visit` for the live records of each leaf in turn, with their number.
-    fn count_leaves(&self, visit: &mut dyn FnMut(u64)) -> Result<(), Error> {
-        let mut from: Option<Vec<u8>> = None;
-        loop {
-            let guard = self.pin()?;
-            let context = self.context(&guard);
-            let probe = from.as_deref().map(Probe::new);
-            let (leaf, fence) = self.find_fenced(context, probe, Side::Holding);
-            visit(leaf.live_records(context).len() as u64);
-            undamaged(&guard)?;
-            match fence.high {
-                Some(high) if from.as_deref().is_some_and(|from| high <= from) => {
-                    return Err(damaged(leaf.node.off, "it is led to by a range that has ended"));
-                }
-                Some(high) => from = Some(high.to_vec()),
-                None => return Ok(()),
-            }
-        }
-    }
-}
 
 impl<D: Domain> RangeIndex for BzTree<D> {
     fn limits(&self) -> Limits {
@@ -66,9 +45,13 @@ impl<D: Domain> RangeIndex for BzTree<D> {
     read_and_scan!();
 
     fn len(&self) -> Result<u64, Error> {
-        let mut records = 0;
-        self.count_leaves(&mut |live| records += live)?;
-        Ok(records)
+        self.count_records(|guard, from| {
+            let context = self.context(guard);
+            let probe = Some(Probe::new(from));
+            let (leaf, fence) = self.find_fenced(context, probe, Side::Holding);
+            let records = leaf.live_records(context).len() as u64;
+            Ok(Some((records, fence.high.map(<[u8]>::to_vec))))
+        })
     }
 }
 

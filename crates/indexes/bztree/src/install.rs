@@ -51,24 +51,6 @@ pub(crate) type Outcome = Result<Progress, Error>;
 /// The tree changed under the path.
 pub(crate) struct Gone;
 
-/// Why an operation was not put together.
-pub(crate) enum Unprepared {
-    Gone,
-    Failed(pando_pmwcas::Error),
-}
-
-impl From<pando_pmwcas::Error> for Unprepared {
-    fn from(error: pando_pmwcas::Error) -> Self {
-        Self::Failed(error)
-    }
-}
-
-impl From<pando_pmem::Error> for Unprepared {
-    fn from(error: pando_pmem::Error) -> Self {
-        Self::Failed(error.into())
-    }
-}
-
 impl<D: Domain> BzTree<D> {
     /// Reads an inner node: the status first, so that the copy is exact if the status still is
     /// the same at installation.
@@ -140,16 +122,12 @@ impl<D: Domain> BzTree<D> {
         operation.activate_with_hint(entry, node.block, node.link.hint_bits());
     }
 
-    /// Executes the operation, if it was put together; `progress` is what its success is.
-    pub(crate) fn run(
-        operation: Descriptor<'_, '_, D>,
-        prepared: Result<(), Unprepared>,
+    /// Makes a modification of what `prepare` adds to a PMwCAS; `progress` is what its success is.
+    pub(crate) fn modify<'op, 'pool>(
+        context: Context<'op, 'pool, D>,
         progress: Progress,
+        prepare: impl FnOnce(&mut Descriptor<'op, 'pool, D>) -> pando_pmwcas::Result<bool>,
     ) -> Outcome {
-        match prepared {
-            Ok(()) if operation.execute() => Ok(progress),
-            Ok(()) | Err(Unprepared::Gone) => Ok(Progress::Raced),
-            Err(Unprepared::Failed(error)) => Err(Error::storage(error)),
-        }
+        Ok(if context.publish(prepare)? { progress } else { Progress::Raced })
     }
 }

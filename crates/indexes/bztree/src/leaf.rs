@@ -201,7 +201,7 @@ impl Leaf {
     }
 
     /// Whether the slices are those of the keys.
-    pub fn has_sound_slices<D: Domain>(&self, context: Context<'_, '_, D>) -> bool {
+    pub fn slices_match<D: Domain>(&self, context: Context<'_, '_, D>) -> bool {
         if self.node.shape.is_uniform() || self.sorted() == 0 {
             return self.node.header.prefix_bytes == 0;
         }

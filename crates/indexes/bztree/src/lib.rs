@@ -12,8 +12,8 @@
 //!   updates; `modify.rs`: a look and a write in one; `delete.rs`: deletes. `smo/`: consolidation,
 //!   split, merge, and what is given back when the pool is full (`rounds.rs`: how far);
 //!   `install.rs`: how that is put in place.
-//! * `sound.rs`: nodes that are taken as a whole are looked at first. `audit.rs`: what `check` and
-//!   `stat` see; `teardown.rs`: the end of a tree. `index.rs`: the tree as a map of a pool;
+//! * `bounds.rs`: checks of a whole node before it is copied. `audit.rs`: what `check` and `stat`
+//!   see; `teardown.rs`: the end of a tree. `index.rs`: the tree as a map of a pool;
 //!   `options.rs`: what can be set of it.
 //!
 //! Where the paper is silent, or where we do otherwise, the page on top of the file says so:
@@ -21,6 +21,7 @@
 //! versions in the status of inner nodes.
 
 mod audit;
+mod bounds;
 mod build;
 mod candidate;
 mod claim;
@@ -39,7 +40,6 @@ mod options;
 mod rounds;
 mod slices;
 mod smo;
-mod sound;
 mod teardown;
 mod tree;
 mod write;

@@ -9,11 +9,12 @@ use pando_index::Error;
 use pando_pmem::Domain;
 use pando_tree::checked::undamaged;
 use pando_tree::context::Context;
+use pando_tree::key::Side;
 use pando_tree::maps::Tree;
 
 use crate::layout::{LIMITS, Link};
 use crate::leaf::{Leaf, Superseded};
-use crate::node::{Inner, Node, Probe, Side};
+use crate::node::{Inner, Node, Probe};
 use crate::tree::{BzTree, MAX_HEIGHT};
 
 /// Descents that take turns. More would ask for more lines at a time than a core waits for.

@@ -78,8 +78,8 @@ impl Meta {
 
     #[inline(always)]
     fn settled(kind: Kind, offset: u64, hash: u16, key_bytes: u64, record_bytes: u64) -> Self {
-        // Of a sound leaf the offset fits; of a damaged one it is looked at like any other
-        // (`sound.rs`).
+        // Of an undamaged leaf the offset fits; of a damaged one it is checked as any other
+        // (`bounds.rs`).
         Self(
             (kind as u64) << KIND_SHIFT
                 | u64::from(hash >> 6) << FINGERPRINT_SHIFT

@@ -6,13 +6,12 @@
 
 use pando_index::{Change, Error, Intent, Upserted};
 use pando_pmem::Domain;
-use pando_tree::checked::{Steps, undamaged};
+use pando_tree::checked::undamaged;
 use pando_tree::room::Tries;
 
 use crate::layout::LIMITS;
 use crate::node::Probe;
 use crate::tree::BzTree;
-use crate::write::Attempt;
 
 impl<D: Domain> BzTree<D> {
     /// Puts what `change` makes of the value of `key` in its place; `None` if it is to stay.
@@ -26,38 +25,31 @@ impl<D: Domain> BzTree<D> {
         let probe = Probe::new(key);
         let mut new = Vec::new();
         let mut rooms = 1;
-        let mut steps = Steps::of_attempts();
-        self.with_room(Tries::Few, || {
-            loop {
-                let guard = self.pin()?;
-                let context = self.context(&guard);
+        self.until_done(
+            Tries::Few,
+            || self.give_back(),
+            |guard| {
+                let context = self.context(guard);
                 let leaf = self.find_leaf(context, probe);
                 // A block that is gone was superseded or deleted meanwhile: look again.
-                let Ok(found) = leaf.get(context, probe) else {
-                    steps.take(&guard, leaf.node.off)?;
-                    continue;
-                };
-                undamaged(&guard)?;
+                let Ok(found) = leaf.get(context, probe) else { return Ok(None) };
+                undamaged(guard)?;
                 new.clear();
                 if !change(found, &mut new) {
-                    return Ok(None);
+                    return Ok(Some(None));
                 }
                 LIMITS.check_value(&new)?;
                 let intent = found.map_or(Intent::Insert, |expected| Intent::Exchange { expected });
                 let pointer = self.wants_block(key, &new);
-                // As in `write`: what writes leave of a full pool lets deletes make room again.
+                // As in `put_record`: what writes leave of a full pool lets deletes make room again.
                 let attempt = guard.without_reserve(|| {
                     self.write_in_leaf(context, leaf, probe, &new, pointer, intent, &mut rooms)
                 });
                 match attempt {
-                    Ok(Attempt::Done(upserted)) => return Ok(Some(upserted)),
-                    Ok(Attempt::Again)
-                    | Err(Error::KeyExists | Error::KeyNotFound | Error::ValueMismatch) => {
-                        steps.take(&guard, leaf.node.off)?;
-                    }
-                    Err(error) => return Err(error),
+                    Err(Error::KeyExists | Error::KeyNotFound | Error::ValueMismatch) => Ok(None),
+                    attempt => Ok(attempt?.map(Some)),
                 }
-            }
-        })
+            },
+        )
     }
 }

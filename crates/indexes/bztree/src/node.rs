@@ -4,11 +4,11 @@
 //! value pointers never changes once it can be reached, so keys and values are lent as plain
 //! slices. Leaves have a file of their own, `leaf.rs`.
 
-use std::cmp::Ordering as Compare;
 use std::sync::atomic::Ordering;
 
 use pando_pmem::{Domain, Words};
 use pando_tree::context::Context;
+use pando_tree::key::Side;
 use pando_tree::value_block;
 
 use crate::layout::{HEADER_BYTES, Header, Hint, InnerStatus, Kind, Link, STATUS_AT, Shape};
@@ -150,15 +150,6 @@ impl<'key> Probe<'key> {
     }
 }
 
-/// How two keys compare; as numbers where that is the same.
-#[inline(always)]
-pub(crate) fn compare_keys(left: &[u8], right: &[u8]) -> Compare {
-    match (<[u8; 8]>::try_from(left), <[u8; 8]>::try_from(right)) {
-        (Ok(left), Ok(right)) => u64::from_be_bytes(left).cmp(&u64::from_be_bytes(right)),
-        _ => left.cmp(right),
-    }
-}
-
 /// The bytes of a value that has a block of its own.
 pub(crate) fn value_of_block<'op, D: Domain>(
     context: Context<'op, '_, D>,
@@ -172,15 +163,6 @@ pub(crate) fn value_of_block<'op, D: Domain>(
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Inner {
     pub node: Node,
-}
-
-/// Which child a descent takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
-    /// The child whose range holds the key.
-    Holding,
-    /// The child whose range holds what comes right before the key.
-    Before,
 }
 
 impl Inner {
@@ -236,7 +218,7 @@ impl Inner {
     }
 
     /// Whether the slices are those of the separators.
-    pub fn has_sound_slices<D: Domain>(&self, context: Context<'_, '_, D>) -> bool {
+    pub fn slices_match<D: Domain>(&self, context: Context<'_, '_, D>) -> bool {
         let Node { shape, header, .. } = self.node;
         if shape.is_uniform() || self.children() == 1 {
             return header.prefix_bytes == 0;

@@ -18,6 +18,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use pando_pmem::{Domain, Words};
+use pando_tree::key::{alike_bytes, slice_of};
 
 use crate::layout::MAX_PREFIX_BYTES;
 
@@ -106,23 +107,10 @@ pub(crate) fn prefix_bytes_of(first: &[u8], last: &[u8]) -> usize {
     }
 }
 
-/// How many bytes the keys begin with alike.
-pub(crate) fn alike_bytes(first: &[u8], last: &[u8]) -> usize {
-    first.iter().zip(last).take_while(|(left, right)| left == right).count()
-}
-
-/// The slice of a key behind `prefix_bytes`, as it stands in a node.
+/// The slice of a key behind `prefix_bytes`, as a number.
 #[inline(always)]
-pub(crate) fn slice_of(key: &[u8], prefix_bytes: usize) -> [u8; 8] {
-    let behind = key.get(prefix_bytes..).unwrap_or_default();
-    match behind.first_chunk::<8>() {
-        Some(slice) => *slice,
-        None => {
-            let mut slice = [0; 8];
-            slice[..behind.len()].copy_from_slice(behind);
-            slice
-        }
-    }
+pub(crate) fn slice_behind(key: &[u8], prefix_bytes: usize) -> u64 {
+    slice_of(key.get(prefix_bytes..).unwrap_or_default())
 }
 
 /// The sorted keys of a node, by their slices.
@@ -155,7 +143,7 @@ impl<'op, D: Domain> Sliced<'op, D> {
                 Compare::Equal => {}
             }
         }
-        let slice = u64::from_be_bytes(slice_of(key, self.prefix.len()));
+        let slice = slice_behind(key, self.prefix.len());
         let (first, count) = (self.first + start, end - start);
         let low = start + search_numbers(self.words, first, 1, count, slice, false, narrowed);
         if low == end || self.slice(low) != slice {
@@ -173,7 +161,7 @@ impl<'op, D: Domain> Sliced<'op, D> {
     /// Whether the slices are those of `keys`, which all begin with the prefix.
     pub fn are_of(&self, keys: impl Iterator<Item = &'op [u8]>) -> bool {
         keys.enumerate().all(|(index, key)| {
-            let slice = u64::from_be_bytes(slice_of(key, self.prefix.len()));
+            let slice = slice_behind(key, self.prefix.len());
             key.starts_with(self.prefix) && self.slice(index as u64) == slice
         })
     }
@@ -190,31 +178,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slices_that_differ_compare_as_their_keys() {
-        let keys: [&[u8]; 13] = [
-            b"",
-            b"\0",
-            b"\0\x01",
-            b"a",
-            b"a\0",
-            b"ab",
-            b"abcdefgh",
-            b"abcdefgh\0",
-            b"abcdefghi",
-            b"abcdefgi",
-            b"b",
-            b"\x80",
-            b"\xff",
-        ];
-        for prefix in 0..3 {
-            for pair in
-                keys.windows(2).filter(|pair| pair[0].get(..prefix) == pair[1].get(..prefix))
-            {
-                assert!(slice_of(pair[0], prefix) <= slice_of(pair[1], prefix), "{pair:?}");
-            }
-        }
-        assert_eq!(slice_of(b"abc", 1), *b"bc\0\0\0\0\0\0");
-        assert_eq!(slice_of(b"abc", 7), [0; 8]);
+    fn a_slice_begins_behind_the_prefix() {
+        assert_eq!(slice_behind(b"abc", 1).to_be_bytes(), *b"bc\0\0\0\0\0\0");
+        assert_eq!(slice_behind(b"abc", 7), 0);
     }
 
     #[test]

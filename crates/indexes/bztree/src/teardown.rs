@@ -46,9 +46,7 @@ pub(crate) fn next_unit<D: Domain>(context: Context<'_, '_, D>, root_off: u64) -
 fn values<D: Domain>(context: Context<'_, '_, D>, leaf: &Leaf) -> Vec<u64> {
     let node_bytes = leaf.node.header.node_bytes;
     let stored = leaf.stored(context);
-    let is_sound =
-        stored.is_some_and(|stored| leaf.holds_its_records(context, node_bytes - stored));
-    if !is_sound {
+    if !stored.is_some_and(|stored| leaf.holds_its_records(context, node_bytes - stored)) {
         return Vec::new();
     }
     let live = leaf.live_records(context);

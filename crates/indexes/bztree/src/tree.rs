@@ -14,15 +14,14 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use pando_index::Error;
 use pando_pmem::Domain;
 use pando_tree::context::Context;
 use pando_tree::handle::Handle;
-use pando_tree::room::{self, Tries};
+use pando_tree::key::Side;
 
 use crate::layout::Link;
 use crate::leaf::Leaf;
-use crate::node::{Inner, Node, Probe, Side};
+use crate::node::{Inner, Node, Probe};
 use crate::options::Options;
 use crate::rounds::Sweep;
 
@@ -84,16 +83,6 @@ impl<D: Domain> BzTree<D> {
     pub(crate) fn new(handle: Handle<D, Options>) -> Self {
         let options = handle.options.fitted();
         Self { handle: Handle { options, ..handle }, sweep: Arc::default() }
-    }
-
-    /// Runs `attempt` as [`with_room`](room::with_room) does.
-    #[inline(always)]
-    pub(crate) fn with_room<R>(
-        &self,
-        tries: Tries,
-        attempt: impl FnMut() -> Result<R, Error>,
-    ) -> Result<R, Error> {
-        room::with_room(&self.catalog, tries, || self.give_back(), attempt)
     }
 
     /// The root.

@@ -110,13 +110,6 @@ impl Conflicts {
     }
 }
 
-/// How an attempt ended.
-pub(crate) enum Attempt {
-    Done(Upserted),
-    /// Start again from the root.
-    Again,
-}
-
 /// What an intent makes of the state of its key.
 enum Decision {
     /// Supersede, or delete, this record.
@@ -174,24 +167,22 @@ impl<D: Domain> BzTree<D> {
         let probe = Probe::new(key);
         let pointer = self.wants_block(key, value);
         let mut rooms = 1;
-        let mut steps = Steps::of_attempts();
-        self.with_room(Tries::Few, || {
-            loop {
-                let guard = self.pin()?;
-                let context = self.context(&guard);
+        self.until_done(
+            Tries::Few,
+            || self.give_back(),
+            |guard| {
+                let context = self.context(guard);
                 let leaf = self.find_leaf(context, probe);
                 // What writes leave of a full pool lets deletes make room again.
-                let attempt = guard.without_reserve(|| {
+                guard.without_reserve(|| {
                     self.write_in_leaf(context, leaf, probe, value, pointer, intent, &mut rooms)
-                })?;
-                match attempt {
-                    Attempt::Done(upserted) => return Ok(upserted),
-                    Attempt::Again => steps.take(&guard, leaf.node.off)?,
-                }
-            }
-        })
+                })
+            },
+        )
     }
 
+    /// One attempt; `None` says that the search has to begin again at the root.
+    ///
     /// `rooms`: for how many records of this length a leaf is to have room, if it must be replaced.
     #[expect(clippy::too_many_arguments, reason = "the state of one operation, passed once")]
     #[inline]
@@ -204,7 +195,7 @@ impl<D: Domain> BzTree<D> {
         pointer: bool,
         intent: Intent<'_>,
         rooms: &mut u64,
-    ) -> Result<Attempt, Error> {
+    ) -> Result<Option<Upserted>, Error> {
         let key_bytes = probe.bytes.len() as u64;
         let record_bytes = key_bytes + if pointer { 8 } else { value.len() as u64 };
         let needed = padded(record_bytes);
@@ -216,15 +207,15 @@ impl<D: Domain> BzTree<D> {
                 let wanted = Wanted { records: *rooms, record_bytes: needed };
                 self.settle_closed(context, probe, wanted);
                 *rooms = more_rooms(*rooms, needed);
-                return Ok(Attempt::Again);
+                return Ok(None);
             }
             match Self::decide(context, &leaf, Some(intent), &look)? {
                 Decision::Again => continue,
                 Decision::Supersede(old) if pointer && old.meta.is_pointer() && !look.in_doubt => {
-                    match self.swap_value(context, &leaf, &look, old, value, intent)? {
-                        Some(done) => return Ok(done),
-                        None => continue,
+                    if self.swap_value(context, &leaf, &look, old, value, intent)? {
+                        return Ok(Some(Upserted::Updated));
                     }
+                    continue;
                 }
                 Decision::Supersede(_) | Decision::Add => {}
             }
@@ -233,7 +224,7 @@ impl<D: Domain> BzTree<D> {
                 let _left = self.leave_for_merges(context);
                 self.restructure(context, probe, wanted)?;
                 *rooms = more_rooms(*rooms, needed);
-                return Ok(Attempt::Again);
+                return Ok(None);
             }
             let generation = context.pool().generation();
             let claim = Claim {
@@ -311,7 +302,7 @@ impl<D: Domain> BzTree<D> {
         probe: Probe<'_>,
         value: &[u8],
         intent: Intent<'_>,
-    ) -> Result<Attempt, Error> {
+    ) -> Result<Option<Upserted>, Error> {
         let old = first_look.visible();
         let plain = |meta: Option<Meta>| !meta.is_some_and(Meta::is_pointer);
         if let Some(record) = claim.record
@@ -324,10 +315,7 @@ impl<D: Domain> BzTree<D> {
             let off = leaf.slot_off(claim.slot);
             let settled =
                 context.pmwcas.compare_exchange(context.guard, off, claim.reserved.0, record.0);
-            return Ok(match settled {
-                Ok(()) => Attempt::Done(upserted(old)),
-                Err(_) => Attempt::Again,
-            });
+            return Ok(settled.is_ok().then(|| upserted(old)));
         }
         self.settle_in_doubt(context, leaf, claim, probe, value, None, Some(intent))
     }
@@ -345,14 +333,14 @@ impl<D: Domain> BzTree<D> {
         value: &[u8],
         mut block: Option<Reservation<'op, 'pool, D>>,
         intent: Option<Intent<'_>>,
-    ) -> Result<Attempt, Error> {
+    ) -> Result<Option<Upserted>, Error> {
         let off = leaf.slot_off(claim.slot);
         let mut steps = Steps::of_attempts();
         loop {
             steps.take(context.guard, leaf.node.off)?;
             if context.read(off) != claim.reserved.0 {
                 // Aborted, by a later operation on the key or by who closed the leaf.
-                return Ok(Attempt::Again);
+                return Ok(None);
             }
             // Before the look, all of this: a slot that settles between the two is seen by the
             // look, one that settles later fails the operation. And who deletes the key in place,
@@ -372,43 +360,30 @@ impl<D: Domain> BzTree<D> {
                 // A delete of what is not there was an error above.
                 (None, None) => continue,
             };
-            let mut operation = context
-                .pmwcas
-                .allocate(context.guard)
-                .inspect_err(|_| abort(context, off, claim.reserved))
-                .map_err(Error::storage)?;
-            let prepared = (|| {
-                operation.add_word(off, claim.reserved.0, settled.0)?;
-                for (off, meta) in conflicts.iter() {
-                    operation.add_word(off, meta.0, meta.aborted().0)?;
-                }
-                if !Self::release_value(context, &leaf, old, intent, &mut operation)? {
-                    return Ok(false);
-                }
-                if settled.is_pointer() {
-                    let block = match block.take() {
-                        Some(block) => block,
-                        None => value_block::reserve(context, value)?,
-                    };
-                    Self::give_value(&leaf, settled, block, &mut operation)?;
-                }
-                Ok::<_, pando_pmwcas::Error>(true)
-            })();
-            match prepared {
-                Ok(true) => {}
-                Ok(false) => {
-                    operation.discard();
-                    abort(context, off, claim.reserved);
-                    return Err(Error::ValueMismatch);
-                }
-                Err(error) => {
-                    operation.discard();
-                    abort(context, off, claim.reserved);
-                    return Err(Error::storage(error));
-                }
-            }
-            if operation.execute() {
-                return Ok(Attempt::Done(upserted(old)));
+            let is_done = context
+                .publish(|operation| {
+                    operation.add_word(off, claim.reserved.0, settled.0)?;
+                    for (off, meta) in conflicts.iter() {
+                        operation.add_word(off, meta.0, meta.aborted().0)?;
+                    }
+                    if !Self::release_value(context, &leaf, old, intent, operation)? {
+                        return Ok(false);
+                    }
+                    if settled.is_pointer() {
+                        let block = match block.take() {
+                            Some(block) => block,
+                            None => value_block::reserve(context, value)?,
+                        };
+                        let pointer_off = leaf.pointer_off(settled);
+                        let policy = Policy::FreeNewOnFailure;
+                        let entry = operation.reserve_entry(pointer_off, 0, policy)?;
+                        operation.activate(entry, block);
+                    }
+                    Ok(true)
+                })
+                .inspect_err(|_| abort(context, off, claim.reserved))?;
+            if is_done {
+                return Ok(Some(upserted(old)));
             }
         }
     }
@@ -465,18 +440,6 @@ impl<D: Domain> BzTree<D> {
         )
     }
 
-    fn give_value<'pool>(
-        leaf: &Leaf,
-        settled: Meta,
-        block: Reservation<'_, 'pool, D>,
-        operation: &mut Descriptor<'_, 'pool, D>,
-    ) -> pando_pmwcas::Result<()> {
-        let pointer_off = leaf.pointer_off(settled);
-        let entry = operation.reserve_entry(pointer_off, 0, Policy::FreeNewOnFailure)?;
-        operation.activate(entry, block);
-        Ok(())
-    }
-
     /// Makes `operation` fail if the leaf is closed, or a slot was claimed since `look`, or the
     /// record `index` deleted in place. False if that is so already.
     fn require_unchanged(
@@ -485,7 +448,7 @@ impl<D: Domain> BzTree<D> {
         look: &Look,
         index: u64,
         operation: &mut Descriptor<'_, '_, D>,
-    ) -> Result<bool, pando_pmwcas::Error> {
+    ) -> pando_pmwcas::Result<bool> {
         if look.next < leaf.slots() {
             operation.add_word(leaf.slot_off(look.next), 0, 0)?;
             return Ok(true);
@@ -498,7 +461,7 @@ impl<D: Domain> BzTree<D> {
         Ok(!gate.is_closed() && dead & bit == 0)
     }
 
-    /// Swaps the value's block of a pointer record in place (paper 4.2.3). `None` if something
+    /// Swaps the value's block of a pointer record in place (paper 4.2.3). False if something
     /// changed meanwhile.
     fn swap_value(
         &self,
@@ -508,11 +471,11 @@ impl<D: Domain> BzTree<D> {
         old: Settled,
         value: &[u8],
         intent: Intent<'_>,
-    ) -> Result<Option<Attempt>, Error> {
+    ) -> Result<bool, Error> {
         let pointer_off = leaf.pointer_off(old.meta);
         let old_block = context.read(pointer_off);
         if old_block == 0 {
-            return Ok(None);
+            return Ok(false);
         }
         if let Intent::Exchange { expected } = intent
             && value_of_block(context, old_block) != expected
@@ -522,17 +485,14 @@ impl<D: Domain> BzTree<D> {
         let left = self.leave_for_merges(context);
         let block = value_block::reserve(context, value).map_err(Error::storage)?;
         drop(left);
-        let mut operation = context.pmwcas.allocate(context.guard).map_err(Error::storage)?;
-        let prepared = (|| {
-            if !Self::require_unchanged(context, leaf, look, old.index, &mut operation)? {
+        context.publish(|operation| {
+            if !Self::require_unchanged(context, leaf, look, old.index, operation)? {
                 return Ok(false);
             }
             let entry = operation.reserve_entry(pointer_off, old_block, Policy::FreeOne)?;
             operation.activate(entry, block);
-            Ok::<_, pando_pmwcas::Error>(true)
-        })();
-        let done = prepared.map_err(Error::storage)? && operation.execute();
-        Ok(done.then_some(Attempt::Done(Upserted::Updated)))
+            Ok(true)
+        })
     }
 }
 

@@ -12,12 +12,12 @@ use pando_pmem::{Domain, mutant};
 use pando_pmwcas::{Descriptor, Policy};
 use pando_tree::checked::undamaged;
 use pando_tree::context::Context;
-use pando_tree::room::{Tries, nothing_to_give, with_room};
+use pando_tree::room::{Tries, nothing_to_give};
 
 use crate::build::{self, Extent, InnerContent, NewNode, Room, Wanted};
 use crate::candidate::LiveRecord;
 use crate::closing::Closing;
-use crate::install::{Anchor, Outcome, Parent, Progress, Unprepared};
+use crate::install::{Anchor, Outcome, Parent, Progress};
 use crate::layout::{HEADER_BYTES, Link};
 use crate::leaf::{Estimate, Leaf};
 use crate::meta::Meta;
@@ -91,9 +91,10 @@ impl<D: Domain> BzTree<D> {
     /// What finds none again is left to a sweep. The caller holds no guard.
     #[cold]
     pub(crate) fn tidy_with_room(&self, probe: Probe<'_>) {
-        let tidied = with_room(&self.catalog, Tries::Few, nothing_to_give, || {
-            let guard = self.pin()?;
-            guard.with_reserve(|| self.merge_underfull_again(self.context(&guard), probe))
+        let tidied = self.until_done(Tries::Few, nothing_to_give, |guard| {
+            let merged =
+                guard.with_reserve(|| self.merge_underfull_again(self.context(guard), probe));
+            merged.map(Some)
         });
         if Tidied::from(tidied) == Tidied::Later {
             self.sweep.owe();
@@ -313,30 +314,28 @@ impl<D: Domain> BzTree<D> {
         old: [Link; 2],
         seal: impl FnOnce(&mut Descriptor<'op, 'pool, D>) -> pando_pmwcas::Result<()>,
     ) -> Outcome {
-        let mut operation = context.pmwcas.allocate(context.guard).map_err(Error::storage)?;
-        let prepared = (|| {
-            seal(&mut operation)?;
+        Self::modify(context, Progress::Merged, |operation| {
+            seal(operation)?;
             let parent_off = parent.inner.node.link;
             let Some(anchor) = self.anchor(context, path, level - 1, parent_off) else {
-                return Err(Unprepared::Gone);
+                return Ok(false);
             };
             let status_off = parent.inner.node.status_off();
             operation.add_word(status_off, parent.status.0, parent.status.frozen().0)?;
             if matches!(anchor, Anchor::Root) && parent.content.children.len() == 1 {
-                let entry = self.hang(&mut operation, Anchor::Root, parent_off)?;
-                Self::give(&mut operation, entry, merged);
+                let entry = self.hang(operation, Anchor::Root, parent_off)?;
+                Self::give(operation, entry, merged);
                 operation.own_block(old[0].0, Policy::FreeOldOnSuccess)?;
             } else {
                 let block = parent.content.build(context)?;
-                let entry = self.hang(&mut operation, anchor, parent_off)?;
-                Self::give(&mut operation, entry, block);
+                let entry = self.hang(operation, anchor, parent_off)?;
+                Self::give(operation, entry, block);
                 let owned = operation.own_block(old[0].0, Policy::FreeOne)?;
-                Self::give(&mut operation, owned, merged);
+                Self::give(operation, owned, merged);
             }
             operation.own_block(old[1].0, Policy::FreeOldOnSuccess)?;
-            Ok(())
-        })();
-        Self::run(operation, prepared, Progress::Merged)
+            Ok(true)
+        })
     }
 
     /// Merges inner nodes on the way to `probe` that have become small, from below; whether any
@@ -416,15 +415,13 @@ impl<D: Domain> BzTree<D> {
     /// Makes the root's only child the root.
     fn collapse_root(&self, context: Context<'_, '_, D>, root: &Parent<'_>) -> Outcome {
         let link = root.inner.node.link;
-        let mut operation = context.pmwcas.allocate(context.guard).map_err(Error::storage)?;
-        let prepared = (|| {
+        Self::modify(context, Progress::Merged, |operation| {
             let status_off = root.inner.node.status_off();
             operation.add_word(status_off, root.status.0, root.status.frozen().0)?;
             operation.add_word(self.root_off, link.0, root.content.children[0].0)?;
             operation.own_block(link.0, Policy::FreeOldOnSuccess)?;
-            Ok(())
-        })();
-        Self::run(operation, prepared, Progress::Merged)
+            Ok(true)
+        })
     }
 }
 

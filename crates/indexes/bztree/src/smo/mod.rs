@@ -189,14 +189,12 @@ impl<D: Domain> BzTree<D> {
             return Ok(Progress::Raced);
         };
         let copy = build::leaf(context, records, room).map_err(Error::storage)?;
-        let mut operation = context.pmwcas.allocate(context.guard).map_err(Error::storage)?;
-        let prepared = (|| {
-            closing.seal(&mut operation)?;
-            let entry = self.hang(&mut operation, anchor, path.leaf.link)?;
-            Self::give(&mut operation, entry, copy);
-            Ok(())
-        })();
-        Self::run(operation, prepared, Progress::Replaced)
+        Self::modify(context, Progress::Replaced, |operation| {
+            closing.seal(operation)?;
+            let entry = self.hang(operation, anchor, path.leaf.link)?;
+            Self::give(operation, entry, copy);
+            Ok(true)
+        })
     }
 }
 

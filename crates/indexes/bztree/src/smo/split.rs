@@ -4,14 +4,13 @@ use pando_index::Error;
 use pando_pmem::{Domain, mutant};
 use pando_pmwcas::{Descriptor, Policy};
 use pando_tree::context::Context;
+use pando_tree::key::{SLICE_BYTES, shortest_between};
 
 use crate::build::{self, Extent, InnerContent, NewNode, Wanted};
 use crate::candidate::LiveRecord;
 use crate::closing::Closing;
-use crate::install::{Anchor, Gone, Outcome, Parent, Progress, Unprepared};
+use crate::install::{Anchor, Gone, Outcome, Parent, Progress};
 use crate::layout::Link;
-
-use crate::slices::alike_bytes;
 use crate::tree::{BzTree, Path};
 
 /// The halves of a split and the separator between them.
@@ -128,9 +127,8 @@ impl<D: Domain> BzTree<D> {
         seal: impl FnOnce(&mut Descriptor<'op, 'pool, D>) -> pando_pmwcas::Result<()>,
     ) -> Outcome {
         let (left, between, right) = halves;
-        let mut operation = context.pmwcas.allocate(context.guard).map_err(Error::storage)?;
-        let prepared = (|| {
-            seal(&mut operation)?;
+        Self::modify(context, Progress::Replaced, |operation| {
+            seal(operation)?;
             let Some(mut parent) = parent else {
                 // The root splits: a new root above the halves. The old root is freed as the old
                 // value of the entry word.
@@ -139,45 +137,43 @@ impl<D: Domain> BzTree<D> {
                     separators: vec![between],
                 };
                 let root = content.build(context)?;
-                let entry = self.hang(&mut operation, Anchor::Root, old)?;
-                Self::give(&mut operation, entry, root);
+                let entry = self.hang(operation, Anchor::Root, old)?;
+                Self::give(operation, entry, root);
                 for half in [left, right] {
                     let owned = operation.own_block(0, Policy::FreeNewOnFailure)?;
-                    Self::give(&mut operation, owned, half);
+                    Self::give(operation, owned, half);
                 }
-                return Ok(());
+                return Ok(true);
             };
             parent.content.split_child(parent.child, left.link, between, right.link);
             let block = parent.content.build(context)?;
             let Some(anchor) = self.anchor(context, path, level - 1, parent.inner.node.link) else {
-                return Err(Unprepared::Gone);
+                return Ok(false);
             };
             let status_off = parent.inner.node.status_off();
             if !mutant!("parent-not-frozen") {
                 operation.add_word(status_off, parent.status.0, parent.status.frozen().0)?;
             }
-            let entry = self.hang(&mut operation, anchor, parent.inner.node.link)?;
-            Self::give(&mut operation, entry, block);
+            let entry = self.hang(operation, anchor, parent.inner.node.link)?;
+            Self::give(operation, entry, block);
             let (replaced, policy) = if mutant!("leaked-split-node") {
                 (0, Policy::FreeNewOnFailure)
             } else {
                 (old.0, Policy::FreeOne)
             };
             let owned = operation.own_block(replaced, policy)?;
-            Self::give(&mut operation, owned, left);
+            Self::give(operation, owned, left);
             let owned = operation.own_block(0, Policy::FreeNewOnFailure)?;
-            Self::give(&mut operation, owned, right);
-            Ok(())
-        })();
-        Self::run(operation, prepared, Progress::Replaced)
+            Self::give(operation, owned, right);
+            Ok(true)
+        })
     }
 }
 
 /// The shortest key above `last` and not above `first`. Keys of eight bytes stay as they are, so
 /// that they are searched as numbers.
 fn separator_between<'key>(last: &[u8], first: &'key [u8]) -> &'key [u8] {
-    let shortest = first.get(..=alike_bytes(last, first)).unwrap_or(first);
-    if first.len() == 8 { first } else { shortest }
+    if first.len() == SLICE_BYTES { first } else { shortest_between(last, first) }
 }
 
 /// Where to split, so that both halves have about the same bytes and at least one record.

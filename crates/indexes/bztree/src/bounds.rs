@@ -1,7 +1,7 @@
-//! Whether a node that is about to be taken as a whole says of itself what a node can say: where it
-//! is copied, merged or scanned, everything that it counts and names is first found to lie in it.
+//! Whether all that a node counts and names lies within the node: checked before the whole node is
+//! copied, merged or scanned.
 //!
-//! A get does without: what it reads is bounded access by access ([`pando_tree::checked`]).
+//! A get does not check this: each of its accesses is bounded ([`pando_tree::checked`]).
 
 use pando_pmem::Domain;
 use pando_tree::context::Context;
@@ -13,7 +13,7 @@ use crate::node::{Inner, Node};
 
 impl Inner {
     /// Whether the children, and the separators, lie in the node.
-    pub fn is_sound<D: Domain>(&self, context: Context<'_, '_, D>) -> bool {
+    pub fn is_within_bounds<D: Domain>(&self, context: Context<'_, '_, D>) -> bool {
         let Node { header, shape, .. } = self.node;
         let separators = self.children() - 1;
         let children_end = HEADER_BYTES + self.children() * 8;
@@ -34,15 +34,31 @@ impl Inner {
 
 impl Leaf {
     /// Whether the sorted records, and those of the slots that are claimed now, lie in the leaf.
-    /// Others may be claiming slots meanwhile.
-    pub fn is_sound<D: Domain>(&self, context: Context<'_, '_, D>) -> bool {
+    /// Other threads may claim slots meanwhile.
+    pub fn is_within_bounds<D: Domain>(&self, context: Context<'_, '_, D>) -> bool {
         let storage_at = self.records_at();
-        let claimed = || (0..self.slots()).map(|slot| self.slot(context, slot));
         self.holds_its_places()
-            && self.sorted_lie_well(context, storage_at)
-            && claimed()
-                .take_while(|&meta| meta != Meta::EMPTY)
-                .all(|meta| !meta.is_settled() || self.lies_well(meta, storage_at))
+            && self.sorted_lie_within(context, storage_at)
+            && self.claimed_within(context, storage_at).is_some()
+    }
+
+    /// The number of claimed slots, if all of their records lie in the leaf, from `storage_at` on.
+    #[inline(always)]
+    fn claimed_within<D: Domain>(
+        &self,
+        context: Context<'_, '_, D>,
+        storage_at: u64,
+    ) -> Option<u64> {
+        for slot in 0..self.slots() {
+            let meta = self.slot(context, slot);
+            if meta == Meta::EMPTY {
+                return Some(slot);
+            }
+            if meta.is_settled() && !self.lies_within(meta, storage_at) {
+                return None;
+            }
+        }
+        Some(self.slots())
     }
 
     /// Whether what stands before the records leaves room for them, and the sorted ones are as many
@@ -80,29 +96,27 @@ impl Leaf {
         context: Context<'_, '_, D>,
         storage_at: u64,
     ) -> bool {
-        let mut slots = (0..self.slots()).map(|slot| self.slot(context, slot));
+        let is_empty = |slot| self.slot(context, slot).kind() == Kind::Empty;
         storage_at.is_multiple_of(8)
-            && self.sorted_lie_well(context, storage_at)
-            && slots
-                .by_ref()
-                .take_while(|&meta| meta != Meta::EMPTY)
-                .all(|meta| !meta.is_settled() || self.lies_well(meta, storage_at))
-            && slots.all(|meta| meta.kind() == Kind::Empty)
+            && self.sorted_lie_within(context, storage_at)
+            && self
+                .claimed_within(context, storage_at)
+                .is_some_and(|claimed| (claimed..self.slots()).all(is_empty))
     }
 
-    fn sorted_lie_well<D: Domain>(&self, context: Context<'_, '_, D>, storage_at: u64) -> bool {
+    fn sorted_lie_within<D: Domain>(&self, context: Context<'_, '_, D>, storage_at: u64) -> bool {
         let mut bytes = 0;
-        let mut lies_well = |meta: Meta| {
+        let mut lies_within = |meta: Meta| {
             bytes += meta.padded_bytes();
-            meta.is_visible() && self.lies_well(meta, storage_at)
+            meta.is_visible() && self.lies_within(meta, storage_at)
         };
         // Those that are all alike lie where the shape says.
-        let lie_well = self.node.shape.is_uniform()
-            || (0..self.sorted()).all(|index| lies_well(self.sorted_meta(context, index)));
-        lie_well && bytes <= self.node.header.node_bytes
+        let lie_within = self.node.shape.is_uniform()
+            || (0..self.sorted()).all(|index| lies_within(self.sorted_meta(context, index)));
+        lie_within && bytes <= self.node.header.node_bytes
     }
 
-    fn lies_well(&self, meta: Meta, storage_at: u64) -> bool {
+    fn lies_within(&self, meta: Meta, storage_at: u64) -> bool {
         let least_bytes = meta.key_bytes() + if meta.is_pointer() { 8 } else { 0 };
         let record_bytes = if meta.is_visible() { meta.record_bytes() } else { meta.key_bytes() };
         meta.offset() >= storage_at
