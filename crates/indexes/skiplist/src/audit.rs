@@ -17,10 +17,11 @@ use std::collections::{HashMap, VecDeque};
 use pando_index::Error;
 use pando_pmem::{Block, Domain};
 use pando_tree::context::Context;
+use pando_tree::key::slice_of;
 use pando_tree::maps::{Audit, ProblemClass, Stat};
 
 use crate::hint::Hint;
-use crate::layout::{Info, LOW_LEVELS, MAX_HEIGHT, slice_of, tail_at};
+use crate::layout::{Info, LOW_LEVELS, MAX_HEIGHT, tail_at};
 use crate::list::SkipList;
 use crate::node::{Next, Node};
 use crate::state::{Kind, SMALL_BYTES};

@@ -7,12 +7,13 @@ use pando_pmem::{Domain, mutant};
 use pando_tree::context::Context;
 
 use crate::layout::{
-    HIGH_SLICE_AT, INFO_AT, Info, LOW_LEVELS, PREV_AT, SLICE_AT, SLICE_BYTES, SMALL_AT, STATE_AT,
-    next_at, tail_at,
+    HIGH_SLICE_AT, INFO_AT, Info, LOW_LEVELS, PREV_AT, SLICE_AT, SMALL_AT, STATE_AT, next_at,
+    tail_at,
 };
-use crate::node::{Next, Node, Probe};
+use crate::node::{Next, Node};
 use crate::state::{Small, State};
 use crate::style::{Block, Place};
+use pando_tree::key::{Probe, SLICE_BYTES};
 use pando_tree::value_block;
 
 /// A node of that height for the record, to stand at `place` and to be linked on `levels` at once,

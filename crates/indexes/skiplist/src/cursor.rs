@@ -15,13 +15,14 @@ use std::ops::Bound;
 use pando_index::{Error, Order};
 use pando_pmem::{Domain, Guard};
 use pando_tree::batch::{Batch, FULL_BYTES, ThreadsBatch};
-use pando_tree::checked::undamaged;
 use pando_tree::context::Context;
 use pando_tree::cursor::{Fill, Scan};
+use pando_tree::handle::Counted;
+use pando_tree::key::Probe;
 
 use crate::layout::LOW_LEVELS;
 use crate::list::SkipList;
-use crate::node::{Node, Probe};
+use crate::node::Node;
 use crate::search::Aim;
 use crate::style::Links;
 
@@ -48,10 +49,7 @@ impl<D: Domain, S: Links> Fill for SkipList<D, S> {
         let context = self.context(guard);
         let head = self.head(context);
         let order = scan.order();
-        let mut node = match order {
-            Order::Ascending => self.first_from(context, scan.start()),
-            Order::Descending => self.last_to(context, scan.start()),
-        };
+        let mut node = self.first_of(context, scan.start(), order);
         let mut last = None;
         for _ in 0..scan.most() {
             if node == head || scan.is_past(|end| node.compare(context, Probe::new(end))) {
@@ -104,25 +102,21 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         next
     }
 
-    /// The first node of a range, or the head.
-    fn first_from(&self, context: Context<'_, '_, D>, low: Bound<&[u8]>) -> Node {
-        let gap = |key, aim| self.find_gap(context, Probe::new(key), aim, Order::Ascending);
-        match low {
-            Bound::Included(low) => gap(low, Aim::Before).1,
-            Bound::Excluded(low) => gap(low, Aim::Behind).1,
+    /// The first node of what is left of the scan, in its order, or the head.
+    fn first_of(&self, context: Context<'_, '_, D>, start: Bound<&[u8]>, order: Order) -> Node {
+        let (key, aim) = match (start, order) {
+            (Bound::Included(key), Order::Ascending) => (key, Aim::Before),
+            (Bound::Excluded(key), Order::Ascending) => (key, Aim::Behind),
+            (Bound::Included(key), Order::Descending) => (key, Aim::Behind),
+            (Bound::Excluded(key), Order::Descending) => (key, Aim::Before),
             // The head's own successor is never marked.
-            Bound::Unbounded => self.head(context).next(context, 0).node(),
-        }
-    }
-
-    /// The last node of a range, or the head.
-    fn last_to(&self, context: Context<'_, '_, D>, high: Bound<&[u8]>) -> Node {
-        let gap = |key, aim| self.find_gap(context, Probe::new(key), aim, Order::Descending);
-        match high {
-            Bound::Included(high) => gap(high, Aim::Behind).0,
-            Bound::Excluded(high) => gap(high, Aim::Before).0,
-            Bound::Unbounded => self.last(context),
-        }
+            (Bound::Unbounded, Order::Ascending) => {
+                return self.head(context).next(context, 0).node();
+            }
+            (Bound::Unbounded, Order::Descending) => return self.last(context),
+        };
+        let (before, behind) = self.find_gap(context, Probe::new(key), aim, order);
+        if order == Order::Ascending { behind } else { before }
     }
 
     /// The last node, or the head.
@@ -135,12 +129,10 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         self.find_end(context)
     }
 
-    /// Counts some of the records from `low` on, and says from which key on the others are.
-    pub(crate) fn count_from(&self, low: &Bound<Vec<u8>>) -> Result<(u64, Option<Vec<u8>>), Error> {
-        let guard = self.pin()?;
-        let context = self.context(&guard);
+    /// Counts some of the records from the key `low` on.
+    pub(crate) fn count_from(&self, context: Context<'_, '_, D>, low: &[u8]) -> Counted {
         let head = self.head(context);
-        let mut node = self.first_from(context, low.as_ref().map(Vec::as_slice));
+        let mut node = self.first_of(context, Bound::Included(low), Order::Ascending);
         let mut live = 0;
         for visited in 1.. {
             if node == head {
@@ -149,14 +141,14 @@ impl<D: Domain, S: Links> SkipList<D, S> {
             live += u64::from(!node.state(context).is_deleted());
             let next = node.next(context, 0);
             if visited == COUNTED || (S::MARKED_STAY && next.is_marked()) {
+                // The next key that there can be.
                 let mut key = Vec::new();
                 node.key(context).copy_to(&mut key);
-                undamaged(&guard)?;
-                return Ok((live, Some(key)));
+                key.push(0);
+                return (live, Some(key));
             }
             node = next.node();
         }
-        undamaged(&guard)?;
-        Ok((live, None))
+        (live, None)
     }
 }

@@ -31,7 +31,9 @@
 //! that who does not know the seed can neither choose keys whose nodes stay low nor foresee which
 //! nodes are high.
 
-use crate::layout::{MAX_HEIGHT, slice_of};
+use pando_tree::key::slice_of;
+
+use crate::layout::MAX_HEIGHT;
 use crate::style::Place;
 
 /// Mixes `word` in.
@@ -89,8 +91,8 @@ mod tests {
     use pando_tree::maps::Catalog;
 
     use super::*;
-    use crate::node::Probe;
     use crate::{Options, SkipLists};
+    use pando_tree::key::Probe;
 
     /// Nodes that searches for all keys go to that are left, in lists of nodes of so many levels in
     /// all. The few nodes on the highest levels are chance, and one list may differ by a quarter

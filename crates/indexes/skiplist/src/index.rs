@@ -1,18 +1,16 @@
 //! The skip list as an index of a pool: the contract, what pools ask of it, its kind.
 
-use std::ops::Bound;
-
 use pando_index::{Error, Intent, Limits, RangeIndex, Upserted};
 use pando_pmem::{Domain, Reservation};
-use pando_tree::checked::{damaged, undamaged};
+use pando_tree::checked::undamaged;
 use pando_tree::context::Context;
 use pando_tree::handle::Handle;
+use pando_tree::key::Probe;
 use pando_tree::maps::{Audit, IndexKind, Tree, Unit};
 use pando_tree::read_and_scan;
 
 use crate::layout::LIMITS;
 use crate::list::{MultiWord, SkipList, SkipLists};
-use crate::node::Probe;
 use crate::options::Options;
 use crate::style::Links;
 use crate::teardown::next_unit;
@@ -42,19 +40,7 @@ impl<D: Domain, S: Links> RangeIndex for SkipList<D, S> {
 
     /// Linear in the number of records: each is visited.
     fn len(&self) -> Result<u64, Error> {
-        let mut records = 0;
-        let mut from = Bound::Unbounded;
-        loop {
-            let (live, rest) = self.count_from(&from)?;
-            records += live;
-            match rest {
-                Some(key) if matches!(&from, Bound::Excluded(from) if key <= *from) => {
-                    return Err(damaged(self.root_off, "its keys do not ascend"));
-                }
-                Some(key) => from = Bound::Excluded(key),
-                None => return Ok(records),
-            }
-        }
+        self.count_records(|guard, from| Ok(Some(self.count_from(self.context(guard), from))))
     }
 }
 

@@ -27,6 +27,7 @@
 
 use pando_index::Limits;
 use pando_pmwcas::{HINT_SHIFT, MAX_VALUE};
+use pando_tree::key::SLICE_BYTES;
 
 /// Most levels on which one operation links a node: beside these, the successor's `prev` and the
 /// value's block.
@@ -56,8 +57,6 @@ const UPPER_AT: u64 = 48;
 pub(crate) const HIGH_SLICE_AT: u64 = 64;
 /// Levels whose words stand in the first line.
 pub(crate) const LOW_LEVELS: usize = 3;
-/// Bytes of the key that its slice holds.
-pub(crate) const SLICE_BYTES: usize = 8;
 
 /// In a `next` word: the node that the word is of is no more linked on that level.
 pub(crate) const MARK: u64 = 1;
@@ -91,19 +90,6 @@ pub(crate) const fn slice_at(level: usize) -> u64 {
 #[inline(always)]
 pub(crate) const fn tail_at(height: usize) -> u64 {
     if height <= LOW_LEVELS { UPPER_AT + (height as u64 - 1) * 8 } else { next_at(height) }
-}
-
-/// The first eight bytes of a key, as a number.
-#[inline(always)]
-pub(crate) fn slice_of(key: &[u8]) -> u64 {
-    match key.first_chunk::<SLICE_BYTES>() {
-        Some(first) => u64::from_be_bytes(*first),
-        None => {
-            let mut first = [0; SLICE_BYTES];
-            first[..key.len()].copy_from_slice(key);
-            u64::from_be_bytes(first)
-        }
-    }
 }
 
 /// What never changes of a node.
@@ -169,7 +155,5 @@ mod tests {
         assert_eq!(Info::decode(info.encode()), info);
         assert_eq!((info.inline_at(), info.node_bytes()), (83, 183));
         assert!(info.is_valid() && !Info { height: 0, ..info }.is_valid());
-        assert_eq!(slice_of(b"oak"), 0x6F61_6B00_0000_0000);
-        assert_eq!(slice_of(b"quaking aspen"), 0x7175_616B_696E_6720);
     }
 }

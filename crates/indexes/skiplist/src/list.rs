@@ -25,7 +25,7 @@ pub enum MultiWord {}
 /// number of handles may be open.
 #[derive(Clone, Debug)]
 pub struct SkipList<D: Domain, S = MultiWord> {
-    handle: Handle<D, Options>,
+    pub(crate) handle: Handle<D, Options>,
     style: PhantomData<S>,
 }
 

@@ -11,10 +11,11 @@ use pando_index::Error;
 use pando_pmem::Domain;
 use pando_tree::checked::{Steps, undamaged};
 use pando_tree::context::Context;
+use pando_tree::key::Probe;
 
 use crate::layout::{LIMITS, MAX_HEIGHT};
 use crate::list::SkipList;
-use crate::node::{Node, Probe};
+use crate::node::Node;
 use crate::search::NODE_BYTES;
 use crate::style::Links;
 

@@ -4,12 +4,13 @@ use std::cmp::Ordering as Compare;
 
 use pando_pmem::{Domain, mutant};
 use pando_tree::context::Context;
+use pando_tree::key::{Probe, SLICE_BYTES};
 use pando_tree::value_block::HEADER_BYTES;
 
 use crate::hint::Hint;
 use crate::layout::{
-    INFO_AT, Info, MARK, OFF_MASK, PREV_AT, SLICE_AT, SLICE_BYTES, SMALL_AT, STATE_AT, next_at,
-    slice_at, slice_of, tail_at,
+    INFO_AT, Info, MARK, OFF_MASK, PREV_AT, SLICE_AT, SMALL_AT, STATE_AT, next_at, slice_at,
+    tail_at,
 };
 use crate::state::{Kind, SMALL_BYTES, State};
 
@@ -70,20 +71,6 @@ impl Next {
     #[inline(always)]
     pub fn unmarked(self) -> Self {
         Self(self.0 & !MARK)
-    }
-}
-
-/// A key to be searched for, with what makes comparing it cheap.
-#[derive(Clone, Copy, Debug)]
-pub struct Probe<'key> {
-    pub bytes: &'key [u8],
-    pub slice: u64,
-}
-
-impl<'key> Probe<'key> {
-    #[inline(always)]
-    pub fn new(bytes: &'key [u8]) -> Self {
-        Self { bytes, slice: slice_of(bytes) }
     }
 }
 
@@ -258,6 +245,8 @@ impl Node {
 
 #[cfg(test)]
 mod tests {
+    use pando_tree::key::slice_of;
+
     use super::*;
 
     #[test]

@@ -21,10 +21,11 @@ use pando_index::Order;
 use pando_pmem::{Domain, mutant};
 use pando_tree::checked::Steps;
 use pando_tree::context::Context;
+use pando_tree::key::Probe;
 
 use crate::layout::{LOW_LEVELS, MAX_HEIGHT};
 use crate::list::SkipList;
-use crate::node::{Next, Node, Probe};
+use crate::node::{Next, Node};
 use crate::style::{Links, Place};
 
 /// Bytes of the smallest node.

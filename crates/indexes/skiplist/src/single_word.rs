@@ -42,12 +42,13 @@
 use pando_index::{Error, Order};
 use pando_pmem::Domain;
 use pando_tree::context::Context;
+use pando_tree::key::Probe;
 use pando_tree::maps::IndexKind;
 use pando_tree::value_block;
 
 use crate::layout::{MARK, next_at};
 use crate::list::SkipList;
-use crate::node::{Next, Node, Probe};
+use crate::node::{Next, Node};
 use crate::options::Options;
 use crate::search::Aim;
 use crate::state::State;

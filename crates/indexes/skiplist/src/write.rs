@@ -6,13 +6,14 @@ use pando_index::{Error, Intent, Upserted};
 use pando_pmem::Domain;
 use pando_tree::checked::{Steps, undamaged};
 use pando_tree::context::Context;
-use pando_tree::room::{Tries, nothing_to_give, with_room};
+use pando_tree::key::Probe;
+use pando_tree::room::{Tries, nothing_to_give};
 
 use crate::build;
 use crate::height;
 use crate::layout::LIMITS;
 use crate::list::SkipList;
-use crate::node::{Node, Probe};
+use crate::node::Node;
 use crate::style::{Links, Place, Raise, Removal};
 
 impl<D: Domain, S: Links> SkipList<D, S> {
@@ -63,25 +64,18 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         })
     }
 
-    /// Attempts again and again: each attempt that comes to nothing is another operation's success.
+    /// Runs attempts until one succeeds: a failure means that another operation has succeeded.
     #[inline(always)]
     fn until_done<R>(
         &self,
         attempt: impl Fn(Context<'_, '_, D>) -> Result<Option<R>, Error>,
     ) -> Result<R, Error> {
-        with_room(&self.catalog, Tries::Few, nothing_to_give, || {
-            let mut steps = Steps::of_attempts();
-            loop {
-                let guard = self.pin()?;
-                // A remove takes no block; what an insert leaves is kept for merges in other maps.
-                let attempted = guard.without_reserve(|| attempt(self.context(&guard)));
-                // What damage has led to may have led to an answer, or to an error.
-                undamaged(&guard)?;
-                match attempted? {
-                    Some(done) => return Ok(done),
-                    None => steps.take(&guard, self.root_off)?,
-                }
-            }
+        self.handle.until_done(Tries::Few, nothing_to_give, |guard| {
+            // A remove takes no block; what an insert leaves is kept for merges in other maps.
+            let attempted = guard.without_reserve(|| attempt(self.context(guard)));
+            // Damage may have led to an answer.
+            undamaged(guard)?;
+            attempted
         })
     }
 
