@@ -1,6 +1,7 @@
 //! What all indexes share. It stands above `pando-pmwcas` and below every index.
 //!
 //! * [`batch`]: the records that a cursor has copied, and lends.
+//! * [`blocks`]: the blocks that come and go with a change of a record.
 //! * [`checked`]: what keeps operations on damaged pools from panicking and from going in circles.
 //! * [`cursor`]: a scan that copies batches, over an index that fills them.
 //! * [`context`]: the PMwCAS, guard and pool of one operation.
@@ -13,6 +14,7 @@
 //! * `testing`: what the tests of indexes share.
 
 pub mod batch;
+pub mod blocks;
 pub mod checked;
 pub mod context;
 pub mod cursor;

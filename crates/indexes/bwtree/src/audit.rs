@@ -2,31 +2,31 @@
 //! reaches. Exact while nobody writes.
 //!
 //! Nothing that a page or a delta says is believed before it was found to lie in its block: a chain
-//! is looked through from its newest record to its base, and only if all of it is sound it is put
-//! together, and its records are lent. What a damaged page would have led to is looked for no
+//! is looked through from its newest record to its base, and put together only if nothing in it is wrong;
+//! then its records are lent. What a damaged page would have led to is looked for no
 //! further; the others are walked.
 
 use std::collections::HashSet;
 
 use pando_index::Error;
-use pando_pmem::{Block, Domain};
+use pando_pmem::Domain;
 use pando_tree::context::Context;
-use pando_tree::maps::{Audit, ProblemClass, Stat};
+use pando_tree::key::{SLICE_BYTES, slice_of};
+use pando_tree::maps::{Audit, Broken, ProblemClass, Stat};
 
 use crate::build::{base_bytes, each_record};
-use crate::context::{Pid, Value, published};
+use crate::context::{Pid, Value, published, word_of};
 use crate::gather::Gathered;
 use crate::layout::{
     ANCHOR_BYTES, BEGUN_AT, DELTA_ALIGN, DeltaInfo, FRESH_AT, HEADER_BYTES, HIGH_WORD, INFO_WORD,
     Kind, LOW_WORD, Link, NEXT_SEGMENT_AT, NO_KEY, PageInfo, Place, SEGMENT_BYTES, SEGMENTS_AT,
-    SHAPE_WORD, SIZES_WORD, SLICE_BYTES, SLICES_AT, SWEEP_AT, deltas_at, head_of,
+    SHAPE_WORD, SIZES_WORD, SLICES_AT, SWEEP_AT, deltas_at,
 };
-use crate::page::{MAX_CHAIN, Page, word_of};
+use crate::merge::children;
+use crate::page::{MAX_CHAIN, Page};
 use crate::style::Style;
-use crate::table::{is_cursor_sound, words_of};
+use crate::table::{is_cursor_valid, words_of};
 use crate::tree::BwTree;
-
-type Broken = (ProblemClass, &'static str);
 
 /// Where the last page of a level that was walked ends.
 #[derive(Clone, Debug)]
@@ -85,36 +85,21 @@ impl Walk<'_> {
         self.found.problem(class, off, what);
     }
 
-    fn block<D: Domain>(&mut self, context: Context<'_, '_, D>, off: u64) -> u64 {
-        let bytes = context.pool().active_block(off).unwrap_or(0);
-        self.found.blocks.push(Block { off, bytes });
-        bytes
-    }
-
     /// Walks the anchor and the segments; whether there is an anchor.
     fn table<D: Domain>(&mut self, context: Context<'_, '_, D>) -> bool {
-        let anchor = self.anchor;
-        let block = context.pool().active_block(anchor);
-        if block.is_none_or(|bytes| bytes < ANCHOR_BYTES) {
-            self.problem(ProblemClass::Block, anchor, "the anchor's block is not allocated");
+        let (pool, anchor) = (context.pool(), self.anchor);
+        if self.found.block(pool, anchor, ANCHOR_BYTES, "the anchor").is_none() {
             return false;
         }
-        self.block(context, anchor);
         self.pids.extend(words_of(anchor, anchor));
-        let mut segments = HashSet::new();
         let mut segment = context.read(anchor + SEGMENTS_AT);
-        while segment != 0 {
-            let block = context.pool().active_block(segment);
-            if block.is_none_or(|bytes| bytes < SEGMENT_BYTES) || !segments.insert(segment) {
-                self.problem(ProblemClass::Block, segment, "a segment's block is not allocated");
-                break;
-            }
-            self.block(context, segment);
+        while segment != 0 && self.found.block(pool, segment, SEGMENT_BYTES, "a segment").is_some()
+        {
             self.pids.extend(words_of(segment, anchor));
             segment = context.read(segment + NEXT_SEGMENT_AT);
         }
         for off in [anchor + FRESH_AT, anchor + SWEEP_AT] {
-            if !is_cursor_sound(context, off, anchor) {
+            if !is_cursor_valid(context, off, anchor) {
                 self.problem(ProblemClass::Structure, off, "a cursor is at no word of the table");
             }
         }
@@ -157,7 +142,8 @@ impl Walk<'_> {
         }
         let mut bytes = 0;
         for &block in &gathered.blocks {
-            bytes += self.block(context, block);
+            let taken = self.found.block(context.pool(), block, DELTA_ALIGN, "a page or delta");
+            bytes += taken.unwrap_or_default();
         }
         if gathered.low != expected.low || gathered.high != expected.high.as_deref() {
             let what = "the page's range is not that of the entry that leads to it";
@@ -225,18 +211,12 @@ impl Walk<'_> {
     }
 
     fn children<D: Domain>(&mut self, context: Context<'_, '_, D>, gathered: &Gathered<'_, '_, D>) {
-        let mut children = Vec::new();
-        each_record(&gathered.items(false), |key, value| match value {
-            Value::Inline(bytes) => children.push((key.to_vec(), word_of(bytes))),
-            Value::Block(_) => children.push((key.to_vec(), 0)),
-        });
-        for (index, (low, pid)) in children.iter().enumerate() {
-            let high = match children.get(index + 1) {
-                Some((next, _)) => Some(next.clone()),
-                None => gathered.high.map(<[u8]>::to_vec),
-            };
-            let expected = Expected { level: Some(gathered.level - 1), low: low.clone(), high };
-            self.page(context, *pid, &expected);
+        let children = children(gathered);
+        for (index, &(low, pid)) in children.iter().enumerate() {
+            let next = children.get(index + 1).map(|&(next, _)| next);
+            let high = next.or(gathered.high).map(<[u8]>::to_vec);
+            let level = Some(gathered.level - 1);
+            self.page(context, pid, &Expected { level, low: low.to_vec(), high });
         }
     }
 
@@ -291,7 +271,7 @@ pub(crate) fn check_chain<D: Domain>(
             return Err((ProblemClass::Count, "a delta does not fit its place"));
         }
         let value = published(context, off + info.value_at(), u64::from(info.value_bytes));
-        let is_sound = match info.kind {
+        let is_possible = match info.kind {
             Kind::Insert | Kind::Modify => !is_inner && (!info.is_pointer || value.len() == 8),
             Kind::Delete => !is_inner,
             Kind::Split | Kind::NodeMerge => value.len() == 8,
@@ -302,7 +282,7 @@ pub(crate) fn check_chain<D: Domain>(
             Kind::RemoveNode | Kind::Flush => false,
             Kind::Leaf | Kind::Inner => false,
         };
-        if !is_sound {
+        if !is_possible {
             return Err((STRUCTURE, "a delta is not of a kind that the page can have"));
         }
         if info.kind == Kind::NodeMerge {
@@ -403,14 +383,14 @@ fn check_page<D: Domain>(
     }
     let page = Page::new(context, link.off(), link.is_inner());
     let page = page.map_err(|_| (COUNT, "a page's sizes do not fit its records"))?;
-    let high_head = page.high().map_or(u64::MAX, head_of);
-    if word(crate::layout::HIGH_HEAD_WORD) != high_head {
+    let high_head = page.high().map_or(u64::MAX, slice_of);
+    if word(crate::layout::HIGH_SLICE_WORD) != high_head {
         return Err((ProblemClass::Separator, "a page's high head is not its high key's"));
     }
     let (first, prefix) = (page.first(), usize::from(info.prefix_bytes));
     for index in first..page.records() {
         let key = page.key(index);
-        let slice = key.get(prefix..).map(head_of).map(u64::to_be_bytes);
+        let slice = key.get(prefix..).map(slice_of).map(u64::to_be_bytes);
         let same_prefix = key.get(..prefix) == page.key(first).get(..prefix);
         if !same_prefix || slice != Some(page.slice_bytes(index)) {
             return Err((ProblemClass::Separator, "a slice is not its key's"));

@@ -6,12 +6,13 @@ use std::ops::Range;
 use pando_index::Error;
 use pando_pmem::{Domain, Exclusive, Reservation, mutant};
 use pando_tree::context::Context;
+use pando_tree::key::{SLICE_BYTES, alike_bytes, shortest_between, slice_of};
 
 use crate::context::{Pid, Value, published};
 use crate::gather::Item;
 use crate::layout::{
-    HIGH_HEAD_WORD, HIGH_WORD, INFO_WORD, LOW_WORD, LSN_WORD, MAX_DELTAS_END, NO_KEY, PageInfo,
-    Place, RIGHT_WORD, SHAPE_WORD, SIZES_WORD, SLICE_BYTES, SLICES_AT, deltas_at, head_of,
+    HIGH_SLICE_WORD, HIGH_WORD, INFO_WORD, LOW_WORD, LSN_WORD, MAX_DELTAS_END, NO_KEY, PageInfo,
+    Place, RIGHT_WORD, SHAPE_WORD, SIZES_WORD, SLICES_AT, deltas_at,
 };
 use crate::page::Page;
 
@@ -163,18 +164,12 @@ pub(crate) fn cut<'op, 'pool, D: Domain>(
         }
         index += 1;
     });
-    let separator = if is_inner { above } else { shortest_between(below, above) };
+    // Keys of up to eight bytes stay as they are: those of one length are found quicker.
+    let separator = match is_inner || above.len() <= SLICE_BYTES {
+        true => above,
+        false => shortest_between(below, above),
+    };
     Some(Cut { right, separator })
-}
-
-/// The shortest key that is above `below` and not above `above`. Keys of up to eight bytes are left
-/// as they are: those of one length are found quicker.
-fn shortest_between<'key>(below: &[u8], above: &'key [u8]) -> &'key [u8] {
-    if above.len() <= SLICE_BYTES {
-        return above;
-    }
-    let common = below.iter().zip(above).take_while(|(one, other)| one == other).count();
-    &above[..above.len().min(common + 1)]
 }
 
 /// The items from record `at` on.
@@ -234,7 +229,7 @@ impl Writer<'_, '_> {
     }
 
     fn record(&mut self, key: &[u8], value: Value<'_>) {
-        let slice = head_of(key.get(self.prefix_bytes..).unwrap_or_default());
+        let slice = slice_of(key.get(self.prefix_bytes..).unwrap_or_default());
         self.word(SLICES_AT as usize + self.next * 8, slice.swap_bytes());
         let place = Place {
             at: self.at as u32,
@@ -372,7 +367,7 @@ impl<D: Domain> NewPage<'_, '_, '_, D> {
             (HIGH_WORD, u64::from(high_bytes) << 32 | high_at),
             (SHAPE_WORD, (values as u64) << 16 | keys as u64),
             (LSN_WORD, self.lsn),
-            (HIGH_HEAD_WORD, self.high.map_or(u64::MAX, head_of)),
+            (HIGH_SLICE_WORD, self.high.map_or(u64::MAX, slice_of)),
         ];
         for (index, word) in words {
             writer.word(index as usize * 8, word);
@@ -390,7 +385,6 @@ impl<D: Domain> NewPage<'_, '_, '_, D> {
             }
             index += 1;
         });
-        let first = first.unwrap_or_default();
-        first.iter().zip(last).take_while(|(one, other)| one == other).count()
+        alike_bytes(first.unwrap_or_default(), last)
     }
 }

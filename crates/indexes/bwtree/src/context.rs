@@ -1,19 +1,17 @@
 //! What an operation reads: published bytes, keys and values, and damage.
 
-use std::cmp::Ordering as Compare;
-
 use pando_index::Error;
 use pando_pmem::Domain;
 use pando_tree::checked;
 use pando_tree::context::Context;
 use pando_tree::value_block::HEADER_BYTES;
 
-use crate::layout::{Link, head_of};
+use crate::layout::Link;
 
 /// A page's identifier: the offset of its mapping word.
 pub(crate) type Pid = u64;
 
-/// Something that is in no sound tree.
+/// Something that no undamaged tree has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damaged {
     pub off: u64,
@@ -104,6 +102,15 @@ impl<'op> Value<'op> {
         Err(Damaged { off })
     }
 
+    /// The child that it is, of a record of an inner page.
+    #[inline(always)]
+    pub fn child(self) -> Pid {
+        match self {
+            Self::Inline(bytes) => word_of(bytes),
+            Self::Block(_) => 0,
+        }
+    }
+
     /// The offset of its block; zero if it has none.
     pub fn block_off(self) -> u64 {
         match self {
@@ -113,63 +120,8 @@ impl<'op> Value<'op> {
     }
 }
 
-/// A key to be searched for, with what makes comparing it cheap.
-#[derive(Clone, Copy, Debug)]
-pub struct Probe<'key> {
-    pub bytes: &'key [u8],
-    pub head: u64,
-}
-
-impl<'key> Probe<'key> {
-    #[inline(always)]
-    pub fn new(bytes: &'key [u8]) -> Self {
-        Self { bytes, head: head_of(bytes) }
-    }
-
-    /// How a key with the first bytes `head`, and all of it from `key`, compares with this one.
-    #[inline(always)]
-    pub fn compare_with<'other>(self, head: u64, key: impl FnOnce() -> &'other [u8]) -> Compare {
-        match head.cmp(&self.head) {
-            Compare::Equal => key().cmp(self.bytes),
-            other => other,
-        }
-    }
-}
-
-/// How two keys compare; by their first bytes where these differ.
+/// The word that eight bytes are.
 #[inline(always)]
-pub(crate) fn compare_keys(left: &[u8], right: &[u8]) -> Compare {
-    Probe::new(right).compare_with(head_of(left), || left)
-}
-
-/// Where a descent goes.
-#[derive(Clone, Copy, Debug)]
-pub enum Target<'key> {
-    /// To what holds the key.
-    Holding(Probe<'key>),
-    /// To what holds the last before the key.
-    Before(Probe<'key>),
-    /// To the last.
-    Last,
-}
-
-impl Target<'_> {
-    /// Whether it may lie in what begins at a key with the first bytes `head`, or behind.
-    #[inline(always)]
-    pub fn reaches_head(self, head: u64) -> bool {
-        match self {
-            Self::Holding(probe) | Self::Before(probe) => head <= probe.head,
-            Self::Last => true,
-        }
-    }
-
-    /// Whether it lies in what begins at `low`, or behind.
-    #[inline(always)]
-    pub fn reaches(self, low: &[u8]) -> bool {
-        match self {
-            Self::Holding(probe) => probe.compare_with(head_of(low), || low).is_le(),
-            Self::Before(probe) => probe.compare_with(head_of(low), || low).is_lt(),
-            Self::Last => true,
-        }
-    }
+pub(crate) fn word_of(bytes: &[u8]) -> u64 {
+    bytes.first_chunk().map_or(0, |word| u64::from_le_bytes(*word))
 }

@@ -25,8 +25,10 @@ use pando_pmem::{Domain, Guard};
 use pando_tree::batch::{Batch, ThreadsBatch};
 use pando_tree::context::Context;
 use pando_tree::cursor::{Fill, Scan};
+use pando_tree::handle::Counted;
+use pando_tree::key::{self, Probe, Target};
 
-use crate::context::{At, Damaged, Probe, Target, Value, compare_keys, damaged};
+use crate::context::{At, Damaged, Value, damaged};
 use crate::gather::{Gathered, Item};
 use crate::page::{Located, Page};
 use crate::style::Style;
@@ -87,12 +89,7 @@ impl<D: Domain, S: Style> Fill for BwTree<D, S> {
         batch.source = None;
         let context = self.context(guard);
         let epoch = context.pool().epoch();
-        let target = match (scan.start(), scan.order()) {
-            (Bound::Unbounded, Order::Ascending) => Target::Holding(Probe::new(&[])),
-            (Bound::Unbounded, Order::Descending) => Target::Last,
-            (Bound::Excluded(key), Order::Descending) => Target::Before(Probe::new(key)),
-            (Bound::Included(key) | Bound::Excluded(key), _) => Target::Holding(Probe::new(key)),
-        };
+        let target = scan.target();
         let at = self.find_holder(context, target)?;
         let gathered = Gathered::new(context, at.link)?;
         // Else a page that is another's, or none, would cut the scan short.
@@ -161,7 +158,7 @@ impl<D: Domain> Copier<'_, '_, '_, D> {
     fn copy_item(&mut self, item: &Item<'_, '_, D>, is_bounded: bool) -> Result<bool, Damaged> {
         match item {
             Item::One(key, value) => {
-                let is_wanted = self.scan.has_begun(|start| compare_keys(key, start))
+                let is_wanted = self.scan.has_begun(|start| key::compare(key, start))
                     && !(is_bounded && self.is_past(key));
                 Ok(is_wanted && self.copy_record(key, *value)?)
             }
@@ -204,7 +201,7 @@ impl<D: Domain> Copier<'_, '_, '_, D> {
     /// Whether the key is behind the end of the scan.
     #[inline(always)]
     fn is_past(&self, key: &[u8]) -> bool {
-        self.scan.is_past(|end| compare_keys(key, end))
+        self.scan.is_past(|end| key::compare(key, end))
     }
 
     /// Copies the record; whether the batch is full.
@@ -221,18 +218,21 @@ impl<D: Domain> Copier<'_, '_, '_, D> {
 }
 
 impl<D: Domain, S: Style> BwTree<D, S> {
-    /// Counts the records of the leaf that holds `from`, and says from which key on the others are.
-    pub(crate) fn count_leaf(&self, from: &[u8]) -> Result<(u64, Option<Vec<u8>>), Error> {
-        let guard = self.pin()?;
-        let gathered = self.gather_leaf(self.context(&guard), from)?;
+    /// Counts the records of the leaf that holds `from`, from that key on.
+    pub(crate) fn count_leaf(
+        &self,
+        context: Context<'_, '_, D>,
+        from: &[u8],
+    ) -> Result<Counted, Error> {
+        let gathered = self.gather_leaf(context, from)?;
         let mut records = 0;
         for item in gathered.items(false) {
             // The leaf may have been merged with those before it, which are counted.
-            let probe = Probe::new(from);
             records += match item {
                 Item::Run(_, range) if gathered.low >= from => range.len(),
                 Item::Run(page, range) => {
-                    range.len() - (page.locate_in(range.clone(), probe).position() - range.start)
+                    let position = page.locate_in(range.clone(), Probe::new(from)).position();
+                    range.len() - (position - range.start)
                 }
                 Item::One(key, _) => usize::from(key >= from),
             } as u64;

@@ -8,8 +8,9 @@ use std::ops::Range;
 
 use pando_pmem::{Domain, mutant};
 use pando_tree::context::Context;
+use pando_tree::key::{Probe, compare};
 
-use crate::context::{Damaged, Pid, Probe, Value, compare_keys};
+use crate::context::{Damaged, Pid, Value};
 use crate::layout::{Kind, Link, NO_POSITION};
 use crate::page::{Chain, Delta, Located, Page};
 
@@ -163,18 +164,20 @@ impl<'op, 'pool, D: Domain> Gathered<'op, 'pool, D> {
         Ok(())
     }
 
+    fn find_edit(&self, key: &[u8]) -> Result<usize, usize> {
+        self.edits.binary_search_by(|edit| compare(edit.key, key))
+    }
+
     /// Adds what a delta says, unless a newer one of its key is there.
     pub fn edit(&mut self, key: &'op [u8], value: Option<Value<'op>>, position: u16) {
-        let found = self.edits.binary_search_by(|edit| compare_keys(edit.key, key));
-        if let Err(at) = found {
+        if let Err(at) = self.find_edit(key) {
             self.edits.insert(at, Edit { key, value, position });
         }
     }
 
     /// Adds a change that is newer than all of the chain.
     pub fn change(&mut self, key: &'op [u8], value: Option<Value<'op>>) {
-        let found = self.edits.binary_search_by(|edit| compare_keys(edit.key, key));
-        match found {
+        match self.find_edit(key) {
             Ok(at) => self.edits[at].value = value,
             Err(at) => self.edits.insert(at, Edit { key, value, position: NO_POSITION }),
         }

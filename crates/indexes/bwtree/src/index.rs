@@ -4,10 +4,10 @@ use pando_index::{Change, Error, Intent, Limits, RangeIndex, Upserted};
 use pando_pmem::{Domain, Reservation};
 use pando_tree::context::Context;
 use pando_tree::handle::Handle;
+use pando_tree::key::{Probe, Target};
 use pando_tree::maps::{Audit, IndexKind, Tree, Unit};
 use pando_tree::read_and_scan;
 
-use crate::context::{Probe, Target};
 use crate::layout::LIMITS;
 use crate::options::Options;
 use crate::search::Found;
@@ -57,16 +57,7 @@ impl<D: Domain, S: Style> RangeIndex for BwTree<D, S> {
     read_and_scan!();
 
     fn len(&self) -> Result<u64, Error> {
-        let mut records = 0;
-        let mut from = Vec::new();
-        loop {
-            let (found, next) = self.count_leaf(&from)?;
-            records += found;
-            match next {
-                Some(key) => from = key,
-                None => return Ok(records),
-            }
-        }
+        self.count_records(|guard, from| self.count_leaf(self.context(guard), from).map(Some))
     }
 }
 

@@ -143,15 +143,13 @@ pub(crate) const LOW_WORD: u64 = 3;
 pub(crate) const HIGH_WORD: u64 = 4;
 pub(crate) const SHAPE_WORD: u64 = 5;
 pub(crate) const LSN_WORD: u64 = 6;
-pub(crate) const HIGH_HEAD_WORD: u64 = 7;
+pub(crate) const HIGH_SLICE_WORD: u64 = 7;
 
-/// Bytes of a key that its slice holds.
-pub(crate) const SLICE_BYTES: usize = 8;
 /// In the place of a key's length: there is none.
 pub(crate) const NO_KEY: u32 = u32::MAX;
 
 const _: () = {
-    assert!(HIGH_HEAD_WORD * 8 + 8 == HEADER_BYTES);
+    assert!(HIGH_SLICE_WORD * 8 + 8 == HEADER_BYTES);
     assert!(DISTANCE_SHIFT + 11 == 60 && REMOVED == 1 << 60);
     assert!((DISTANCE_MASK << DISTANCE_SHIFT | INNER) & (REMOVED | OFF_MASK) == 0);
     assert!(GENERATION_MASK << EPOCH_BITS < REMOVED);
@@ -420,19 +418,6 @@ pub(crate) fn deltas_at(base_bytes: u64) -> u64 {
     (base_bytes + 8).next_multiple_of(DELTA_ALIGN)
 }
 
-/// The first bytes of `key`, zeros behind its end, as a number: numbers compare as these bytes do.
-#[inline(always)]
-pub(crate) fn head_of(key: &[u8]) -> u64 {
-    match key.first_chunk::<SLICE_BYTES>() {
-        Some(first) => u64::from_be_bytes(*first),
-        None => {
-            let mut padded = [0; SLICE_BYTES];
-            padded[..key.len()].copy_from_slice(key);
-            u64::from_be_bytes(padded)
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -479,16 +464,5 @@ mod tests {
         assert_eq!((delta.key_at(), delta.value_at()), (24, 40));
         assert_eq!(DeltaInfo::decode(1), None);
         assert_eq!(DeltaInfo::decode(15), None);
-    }
-
-    #[test]
-    fn heads_compare_as_keys_do_as_far_as_they_go() {
-        let keys: [&[u8]; 6] = [b"", b"\0", b"a", b"a\0", b"abcdefgh", b"abcdefghi"];
-        for left in keys {
-            for right in keys {
-                let (one, other) = (head_of(left), head_of(right));
-                assert!(one == other || one.cmp(&other) == left.cmp(right), "{left:?} {right:?}");
-            }
-        }
     }
 }

@@ -47,12 +47,12 @@
 use pando_index::Error;
 use pando_pmem::Domain;
 use pando_tree::context::Context;
+use pando_tree::key::{Probe, Target};
 
 use crate::build::{base_bytes, each_record};
-use crate::context::{At, Pid, Probe, Target, Value, damaged};
+use crate::context::{At, Pid, damaged};
 use crate::gather::Gathered;
 use crate::layout::{HEADER_BYTES, Kind, Link};
-use crate::page::word_of;
 use crate::prepend::NewDelta;
 use crate::races::Race;
 use crate::smo::{ATTEMPTS, LEAST_SPLIT};
@@ -74,18 +74,10 @@ enum Step {
     ParentFirst(Vec<u8>),
 }
 
-/// The child that a value of an inner page's record is.
-fn child_of(value: Value<'_>) -> Pid {
-    match value {
-        Value::Inline(bytes) => word_of(bytes),
-        Value::Block(_) => 0,
-    }
-}
-
 /// The lowest keys and the PIDs of a page's children.
 pub(crate) fn children<'op, D: Domain>(page: &Gathered<'op, '_, D>) -> Vec<(&'op [u8], Pid)> {
     let mut children = Vec::new();
-    each_record(&page.items(false), |low, value| children.push((low, child_of(value))));
+    each_record(&page.items(false), |low, value| children.push((low, value.child())));
     children
 }
 

@@ -55,6 +55,7 @@
 use pando_index::Error;
 use pando_pmem::{Domain, mutant};
 use pando_pmwcas::{Descriptor, Policy};
+use pando_tree::blocks::Blocks;
 use pando_tree::context::Context;
 
 use crate::build::Block;
@@ -62,7 +63,7 @@ use crate::context::{At, Pid, damaged};
 use crate::gather::Gathered;
 use crate::layout::{Kind, Link};
 use crate::prepend::{NewDelta, Prepared};
-use crate::style::{Above, Merge, Split, Style, Values};
+use crate::style::{Above, Merge, Split, Style};
 use crate::table::{begun_off, stamp};
 use crate::tree::{BwTree, MultiWord};
 
@@ -92,20 +93,6 @@ fn add_block<'pool, D: Domain>(
     Ok(())
 }
 
-fn add_values<'pool, D: Domain>(
-    operation: &mut Descriptor<'_, 'pool, D>,
-    values: Values<'_, 'pool, D>,
-) -> pando_pmwcas::Result<()> {
-    if values.are_none() {
-        return Ok(());
-    }
-    let entry = operation.own_block(values.old, Policy::FreeOldOnSuccess)?;
-    if let Some(block) = values.new {
-        operation.activate(entry, block);
-    }
-    Ok(())
-}
-
 fn add_freed<D: Domain>(
     operation: &mut Descriptor<'_, '_, D>,
     freed: &[u64],
@@ -121,9 +108,9 @@ impl Style for MultiWord {
         context: Context<'_, '_, D>,
         at: At,
         delta: Prepared<'_, '_, D>,
-        values: Values<'_, '_, D>,
+        values: Blocks<'_, '_, D>,
     ) -> Result<bool, Error> {
-        if let (Prepared::Beside(link), true) = (&delta, values.are_none()) {
+        if let (Prepared::Beside(link), true) = (&delta, values.is_none()) {
             // The delta is durable before anything leads to it.
             if !mutant!("bw-delta-not-fenced") {
                 D::fence();
@@ -135,7 +122,7 @@ impl Style for MultiWord {
         }
         context.publish(|operation| {
             add_delta(operation, at.pid, at.link.0, delta)?;
-            add_values(operation, values)?;
+            values.give_to(operation)?;
             Ok(true)
         })
     }
@@ -146,7 +133,7 @@ impl Style for MultiWord {
         page: Block<'_, '_, D>,
         is_inner: bool,
         freed: &[u64],
-        values: Values<'_, '_, D>,
+        values: Blocks<'_, '_, D>,
     ) -> Result<bool, Error> {
         context.publish(|operation| {
             let link = Link::base(page.off(), is_inner);
@@ -155,7 +142,7 @@ impl Style for MultiWord {
                 // Only the root of a new tree is so.
                 operation.add_word(begun_off(at.pid), 0, 1)?;
             }
-            add_values(operation, values)?;
+            values.give_to(operation)?;
             add_freed(operation, freed)?;
             Ok(true)
         })

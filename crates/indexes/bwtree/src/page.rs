@@ -11,12 +11,13 @@ use std::sync::atomic::Ordering;
 
 use pando_pmem::{Domain, Words};
 use pando_tree::context::Context;
+use pando_tree::key::{Probe, SLICE_BYTES, slice_of};
 
-use crate::context::{Damaged, Pid, Probe, Value, published};
+use crate::context::{Damaged, Pid, Value, published, word_of};
 use crate::layout::{
-    DELTA_ALIGN, DeltaInfo, HEADER_BYTES, HIGH_HEAD_WORD, HIGH_WORD, INFO_WORD, Kind, LOW_WORD,
-    LSN_WORD, Link, NO_KEY, PageInfo, Place, RIGHT_WORD, SHAPE_WORD, SIZES_WORD, SLICE_BYTES,
-    SLICES_AT, deltas_at, head_of,
+    DELTA_ALIGN, DeltaInfo, HEADER_BYTES, HIGH_SLICE_WORD, HIGH_WORD, INFO_WORD, Kind, LOW_WORD,
+    LSN_WORD, Link, NO_KEY, PageInfo, Place, RIGHT_WORD, SHAPE_WORD, SIZES_WORD, SLICES_AT,
+    deltas_at,
 };
 
 /// Deltas that a sound chain has at most: no more fit what counts them, twice under a node merge.
@@ -155,8 +156,8 @@ impl<'op, 'pool, D: Domain> Page<'op, 'pool, D> {
     /// Whether the key lies behind the page.
     #[inline(always)]
     pub fn is_before(&self, probe: Probe<'_>) -> bool {
-        let head = self.word(HIGH_HEAD_WORD);
-        if probe.head < head { false } else { self.is_before_all_of(probe) }
+        let head = self.word(HIGH_SLICE_WORD);
+        if probe.slice < head { false } else { self.is_before_all_of(probe) }
     }
 
     /// Whether the key lies before the page, of whose records none is before the key.
@@ -219,10 +220,7 @@ impl<'op, 'pool, D: Domain> Page<'op, 'pool, D> {
         if self.info.is_words {
             return self.word(self.values_at() / 8 + index as u64);
         }
-        match self.value(index) {
-            Value::Inline(bytes) => word_of(bytes),
-            Value::Block(_) => 0,
-        }
+        self.value(index).child()
     }
 
     #[inline(always)]
@@ -252,11 +250,11 @@ impl<'op, 'pool, D: Domain> Page<'op, 'pool, D> {
     pub fn locate_in(&self, range: Range<usize>, probe: Probe<'_>) -> Located {
         let prefix_bytes = usize::from(self.info.prefix_bytes);
         let slice = if prefix_bytes == 0 {
-            probe.head
+            probe.slice
         } else {
             let prefix = self.key(self.first()).get(..prefix_bytes).unwrap_or_default();
             match probe.bytes.get(..prefix_bytes) {
-                Some(first) if first == prefix => head_of(&probe.bytes[prefix_bytes..]),
+                Some(first) if first == prefix => slice_of(&probe.bytes[prefix_bytes..]),
                 _ if probe.bytes < prefix => return Located::Before(range.start),
                 _ => return Located::Before(range.end),
             }
@@ -322,12 +320,6 @@ impl<'op, 'pool, D: Domain> Page<'op, 'pool, D> {
     }
 }
 
-/// The word that eight bytes are.
-#[inline(always)]
-pub(crate) fn word_of(bytes: &[u8]) -> u64 {
-    bytes.first_chunk().map_or(0, |word| u64::from_le_bytes(*word))
-}
-
 /// A delta.
 #[derive(Clone, Copy, Debug)]
 pub struct Delta<'op, 'pool, D: Domain> {
@@ -372,7 +364,7 @@ impl<'op, 'pool, D: Domain> Delta<'op, 'pool, D> {
     }
 
     #[inline(always)]
-    pub fn key_head(&self) -> u64 {
+    pub fn key_slice(&self) -> u64 {
         self.context.fixed(self.off + self.info.key_at()).swap_bytes()
     }
 
@@ -384,7 +376,7 @@ impl<'op, 'pool, D: Domain> Delta<'op, 'pool, D> {
     /// Whether its key is that of `probe`.
     #[inline(always)]
     pub fn is_of(&self, probe: Probe<'_>) -> bool {
-        self.key_head() == probe.head
+        self.key_slice() == probe.slice
             && usize::from(self.info.key_bytes) == probe.bytes.len()
             && (probe.bytes.len() <= 8 || self.key() == probe.bytes)
     }
@@ -392,7 +384,7 @@ impl<'op, 'pool, D: Domain> Delta<'op, 'pool, D> {
     /// Whether its key is not behind that of `probe`.
     #[inline(always)]
     pub fn is_not_behind(&self, probe: Probe<'_>) -> bool {
-        probe.compare_with(self.key_head(), || self.key()).is_le()
+        probe.compare_with(self.key_slice(), || self.key()).is_le()
     }
 
     #[inline(always)]

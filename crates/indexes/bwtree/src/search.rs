@@ -25,8 +25,9 @@ use std::ops::Range;
 use pando_index::Error;
 use pando_pmem::{Domain, mutant};
 use pando_tree::context::Context;
+use pando_tree::key::{Probe, Target};
 
-use crate::context::{At, Damaged, Pid, Probe, Target, Value, damaged};
+use crate::context::{At, Damaged, Pid, Value, damaged};
 use crate::layout::{Kind, Link, NO_POSITION};
 use crate::page::{Chain, Located, Page};
 use crate::style::Style;
@@ -71,7 +72,7 @@ impl Link {
         while let Some(delta) = chain.next(context)? {
             match delta.info.kind {
                 // The range begins there.
-                Kind::IndexEntry if !target.reaches_head(delta.key_head()) => {}
+                Kind::IndexEntry if !target.reaches_slice(delta.key_slice()) => {}
                 Kind::IndexEntry | Kind::IndexEntryDelete => {
                     let entry = delta.entry()?;
                     let is_within = target.reaches(entry.low)
@@ -135,8 +136,8 @@ impl Link {
             let info = delta.info;
             match info.kind {
                 Kind::Insert | Kind::Modify | Kind::Delete => {
-                    let head = delta.key_head();
-                    if head == probe.head && delta.is_of(probe) {
+                    let head = delta.key_slice();
+                    if head == probe.slice && delta.is_of(probe) {
                         let position = if is_known { info.position } else { NO_POSITION };
                         return Ok(match info.kind {
                             Kind::Delete => Found::Absent(position),
@@ -147,8 +148,8 @@ impl Link {
                         // Without a branch on what is found: there is no pattern in it. What is not
                         // known is above all positions that there are.
                         let position = usize::from(info.position);
-                        let is_below = head < probe.head && info.position != NO_POSITION;
-                        let is_above = head > probe.head;
+                        let is_below = head < probe.slice && info.position != NO_POSITION;
+                        let is_above = head > probe.slice;
                         from = from.max(if is_below { position } else { 0 });
                         to = to.min(if is_above { position } else { usize::MAX });
                     }

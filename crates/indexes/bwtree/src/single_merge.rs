@@ -68,8 +68,9 @@
 use pando_index::Error;
 use pando_pmem::{Domain, mutant};
 use pando_tree::context::Context;
+use pando_tree::key::{Probe, Target};
 
-use crate::context::{At, Probe, Target, damaged};
+use crate::context::{At, damaged};
 use crate::gather::Gathered;
 use crate::layout::{Kind, Link};
 use crate::merge::children;

@@ -34,17 +34,19 @@ use std::sync::atomic::Ordering;
 
 use pando_index::Error;
 use pando_pmem::{Domain, mutant};
+use pando_tree::blocks::Blocks;
 use pando_tree::context::Context;
+use pando_tree::key::{Probe, Target};
 
 use crate::build::Block;
-use crate::context::{At, Pid, Probe, Target};
+use crate::context::{At, Pid};
 use crate::gather::Gathered;
 use crate::layout::{Kind, Link};
 use crate::merge::children;
 use crate::prepend::{NewDelta, Prepared};
 use crate::single_merge::{self, complete_merge, deletes_any, is_deleted};
 use crate::single_swap::{SingleWord, activate, exchange, given, swap, take_back};
-use crate::style::{Above, Merge, Split, Style, Values};
+use crate::style::{Above, Merge, Split, Style};
 use crate::table::begun_off;
 use crate::tree::BwTree;
 
@@ -54,9 +56,9 @@ impl Style for SingleWord {
         context: Context<'_, '_, D>,
         at: At,
         delta: Prepared<'_, '_, D>,
-        values: Values<'_, '_, D>,
+        values: Blocks<'_, '_, D>,
     ) -> Result<bool, Error> {
-        if let (Prepared::Beside(link), true) = (&delta, values.are_none()) {
+        if let (Prepared::Beside(link), true) = (&delta, values.is_none()) {
             return Ok(swap(context, at.pid, at.link.0, *link));
         }
         let (link, own) = given(context, delta);
@@ -70,7 +72,7 @@ impl Style for SingleWord {
         page: Block<'_, '_, D>,
         is_inner: bool,
         freed: &[u64],
-        values: Values<'_, '_, D>,
+        values: Blocks<'_, '_, D>,
     ) -> Result<bool, Error> {
         let off = activate(context, page);
         let value = values.new.map_or(0, |block| activate(context, block));

@@ -10,9 +10,10 @@
 use pando_index::Error;
 use pando_pmem::Domain;
 use pando_tree::context::Context;
+use pando_tree::key::{Probe, Target};
 
 use crate::build::{Cut, NewPage, base_bytes, cut};
-use crate::context::{At, Pid, Probe, Target, Value};
+use crate::context::{At, Pid, Value};
 use crate::gather::{Gathered, Item};
 use crate::layout::{Kind, Link};
 use crate::prepend::NewDelta;

@@ -17,6 +17,7 @@ use std::fmt::Debug;
 
 use pando_index::Error;
 use pando_pmem::Domain;
+use pando_tree::blocks::Blocks;
 use pando_tree::context::Context;
 
 use crate::build::Block;
@@ -25,22 +26,6 @@ use crate::gather::Gathered;
 use crate::prepend::Prepared;
 use crate::table::FreePid;
 use crate::tree::BwTree;
-
-/// Values' blocks that come and go with a change of a record.
-#[derive(Debug)]
-pub struct Values<'op, 'pool, D: Domain> {
-    pub new: Option<Block<'op, 'pool, D>>,
-    /// The block of the value that is replaced; zero if it has none.
-    pub old: u64,
-}
-
-impl<D: Domain> Values<'_, '_, D> {
-    pub const NONE: Self = Self { new: None, old: 0 };
-
-    pub fn are_none(&self) -> bool {
-        self.new.is_none() && self.old == 0
-    }
-}
 
 /// A split, prepared: the right half is a page, and two deltas wait to be prepended.
 #[derive(Debug)]
@@ -90,7 +75,7 @@ pub trait Style: Sized + Copy + Debug + Send + Sync + 'static {
         context: Context<'_, '_, D>,
         at: At,
         delta: Prepared<'_, '_, D>,
-        values: Values<'_, '_, D>,
+        values: Blocks<'_, '_, D>,
     ) -> Result<bool, Error>;
 
     /// Puts a base page in the place of the chain, whose blocks are `freed`.
@@ -100,7 +85,7 @@ pub trait Style: Sized + Copy + Debug + Send + Sync + 'static {
         page: Block<'_, '_, D>,
         is_inner: bool,
         freed: &[u64],
-        values: Values<'_, '_, D>,
+        values: Blocks<'_, '_, D>,
     ) -> Result<bool, Error>;
 
     /// Splits a page.

@@ -76,7 +76,7 @@ impl Place {
     }
 
     /// Whether it is a word of the table, or behind those of a segment.
-    fn is_sound<D: Domain>(self, context: Context<'_, '_, D>, anchor: u64) -> bool {
+    fn is_valid<D: Domain>(self, context: Context<'_, '_, D>, anchor: u64) -> bool {
         (FIRST_INDEX..=words_in(self.segment, anchor)).contains(&self.index)
             && (self.segment == anchor || check_segment(context, self.segment, anchor).is_ok())
     }
@@ -132,14 +132,14 @@ fn is_listed<D: Domain>(context: Context<'_, '_, D>, segment: u64, anchor: u64) 
 }
 
 /// Whether the cursor at `off` points to a word of the table, or behind those of a segment.
-pub(crate) fn is_cursor_sound<D: Domain>(
+pub(crate) fn is_cursor_valid<D: Domain>(
     context: Context<'_, '_, D>,
     off: u64,
     anchor: u64,
 ) -> bool {
     // Acquire: with the swap that put the cursor there, after the segment was.
     let place = Place::decode(context.pool().word(off).load(Ordering::Acquire), anchor);
-    place.is_sound(context, anchor)
+    place.is_valid(context, anchor)
 }
 
 /// The segment behind `segment` in the table; the last one's is the anchor.
@@ -200,7 +200,7 @@ impl<D: Domain, S> BwTree<D, S> {
             let found = cursor.load(Ordering::Acquire);
             let place = Place::decode(found, anchor);
             // A damaged one is replaced with the next segment.
-            if place.index >= words_in(place.segment, anchor) || !place.is_sound(context, anchor) {
+            if place.index >= words_in(place.segment, anchor) || !place.is_valid(context, anchor) {
                 return None;
             }
             let next = Place { index: place.index + 1, ..place };
@@ -219,7 +219,7 @@ impl<D: Domain, S> BwTree<D, S> {
         for _ in 0..SWEPT {
             let found = cursor.load(Ordering::Acquire);
             let mut place = Place::decode(found, anchor);
-            if !place.is_sound(context, anchor) {
+            if !place.is_valid(context, anchor) {
                 place = Place { segment: anchor, index: FIRST_INDEX };
             } else if place.index >= words_in(place.segment, anchor) {
                 let segment = next_segment(context, anchor, place.segment)?;

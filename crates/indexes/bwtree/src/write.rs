@@ -29,19 +29,21 @@
 
 use pando_index::{Change, Error, Intent, Upserted};
 use pando_pmem::{Domain, mutant};
+use pando_tree::blocks::Blocks;
 use pando_tree::context::Context;
-use pando_tree::room::{Refusal, Tries, nothing_to_give, with_room};
+use pando_tree::key::{Probe, Target};
+use pando_tree::room::{Refusal, Tries, nothing_to_give};
 use pando_tree::value_block;
 
 use crate::build::{NewPage, base_bytes};
-use crate::context::{At, Pid, Probe, Target, Value, damaged};
+use crate::context::{At, Pid, Value, damaged};
 use crate::gather::Gathered;
 use crate::layout::{HEADER_BYTES, Kind, LIMITS, Link};
 use crate::page::{Delta, Page};
 use crate::prepend::NewDelta;
 use crate::races::Race;
 use crate::search::Found;
-use crate::style::{Style, Values};
+use crate::style::Style;
 use crate::tree::BwTree;
 
 /// What a write makes of a record.
@@ -139,7 +141,7 @@ pub(crate) struct Taken<'op, 'pool, D: Domain> {
     pub key: &'op [u8],
     pub value: Option<Value<'op>>,
     pub lsn: u64,
-    pub values: Values<'op, 'pool, D>,
+    pub values: Blocks<'op, 'pool, D>,
 }
 
 impl<D: Domain, S: Style> BwTree<D, S> {
@@ -179,21 +181,13 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         }))
     }
 
-    /// Attempts again and again: each attempt that comes to nothing is another operation's success.
+    /// Runs attempts until one succeeds: a failure means that another operation has succeeded.
     #[inline(always)]
     fn write<W: Write>(&self, key: &[u8], write: &mut W, lsn: u64) -> Result<Done, Error> {
         let probe = Probe::new(key);
-        with_room(&self.catalog, W::TRIES, nothing_to_give, || {
-            loop {
-                let guard = self.pin()?;
-                // What this leaves is kept for removes, here (`consolidate_with`) and in other
-                // maps.
-                let done = guard
-                    .without_reserve(|| self.attempt(self.context(&guard), probe, write, lsn))?;
-                if let Some(done) = done {
-                    return Ok(done);
-                }
-            }
+        self.until_done(W::TRIES, nothing_to_give, |guard| {
+            // What this leaves is kept for removes, here (`consolidate_with`) and in other maps.
+            guard.without_reserve(|| self.attempt(self.context(guard), probe, write, lsn))
         })
     }
 
@@ -231,7 +225,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
             None => Kind::Insert,
         };
         let freed = found.filter(|_| !mutant!("bw-old-value-leaked"));
-        let mut values = Values { new: None, old: freed.map_or(0, |value| value.block_off()) };
+        let mut values = Blocks { new: None, old: freed.map_or(0, |value| value.block_off()) };
         if let Some(Value::Block(off)) = found
             && value_block::check(context, off).is_err()
         {
@@ -335,7 +329,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
     ) -> Result<bool, Error> {
         let key = taken.key;
         let old = taken.values.old;
-        let again = Taken { values: Values { new: None, old }, ..taken };
+        let again = Taken { values: Blocks { new: None, old }, ..taken };
         let done = match self.consolidate(context, at, Some(taken), 0) {
             // A base without room for deltas is no larger than the one whose room it gives back.
             Err(error) if removes && error.is_full() => {
@@ -382,7 +376,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         if gathered.level > 0 {
             S::settle(self, context, &gathered)?;
         }
-        let mut values = Values::NONE;
+        let mut values = Blocks::NONE;
         if let Some(taken) = taken {
             gathered.change(taken.key, taken.value);
             gathered.lsn = gathered.lsn.max(taken.lsn);

@@ -14,46 +14,13 @@
 //! depends on: which records are live, which cell is the fence, whether the node lives.
 
 use pando_index::Error;
-use pando_pmem::{Domain, Reservation, mutant};
-use pando_pmwcas::{Descriptor, Policy};
+use pando_pmem::{Domain, mutant};
+use pando_tree::blocks::Blocks;
 
 use crate::claim::Claim;
 use crate::node::{Context, Node};
 use crate::order::Order;
 use crate::state::State;
-
-/// What a change does to blocks: one that it makes, one that it frees (zero: none).
-#[derive(Debug)]
-pub(crate) struct Blocks<'op, 'pool, D: Domain> {
-    pub new: Option<Reservation<'op, 'pool, D>>,
-    pub old: u64,
-}
-
-impl<D: Domain> Blocks<'_, '_, D> {
-    /// Whether there is none.
-    #[inline(always)]
-    pub fn is_none(&self) -> bool {
-        self.new.is_none() && self.old == 0
-    }
-}
-
-/// Makes the operation own a new block and an old one.
-#[inline(always)]
-pub(crate) fn own<'pool, D: Domain>(
-    operation: &mut Descriptor<'_, 'pool, D>,
-    blocks: Blocks<'_, 'pool, D>,
-) -> pando_pmwcas::Result<()> {
-    if blocks.is_none() {
-        return Ok(());
-    }
-    let Blocks { new, old } = blocks;
-    let policy = if old == 0 { Policy::FreeNewOnFailure } else { Policy::FreeOldOnSuccess };
-    let entry = operation.own_block(old, policy)?;
-    if let Some(block) = new {
-        operation.activate(entry, block);
-    }
-    Ok(())
-}
 
 /// Makes `to` the node's state, if it is `from`, with live cells in this order; durable when it
 /// returns. With a claim, cells were written; they are near, or else their write-back has begun.
@@ -84,7 +51,7 @@ pub(crate) fn commit<'pool, D: Domain>(
     // The operation's own first fence covers the cells.
     let is_done = context.publish(|operation| {
         node.expect(context, operation, from, to)?;
-        own(operation, blocks)?;
+        blocks.give_to(operation)?;
         Ok(true)
     })?;
     if is_done {

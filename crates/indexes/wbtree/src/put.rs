@@ -27,10 +27,11 @@
 
 use pando_index::Error;
 use pando_pmem::{Domain, mutant};
+use pando_tree::blocks::Blocks;
 
 use crate::build;
 use crate::claim::{Claim, Refused};
-use crate::commit::{Blocks, commit};
+use crate::commit::commit;
 use crate::layout::{Cell, NodeKind};
 use crate::node::{Context, Node};
 use crate::search::Look;

@@ -7,13 +7,14 @@
 
 use pando_index::{Error, Intent, RangeIndex, Upserted};
 use pando_pmem::{Domain, mutant};
+use pando_tree::blocks::Blocks;
 use pando_tree::checked::{Steps, undamaged};
 use pando_tree::key::Probe;
 use pando_tree::room::{Tries, nothing_to_give, with_room};
 
 use crate::build;
 use crate::claim::Refused;
-use crate::commit::{Blocks, commit};
+use crate::commit::commit;
 use crate::layout::{Cell, FIXED_BYTES, NodeKind};
 use crate::node::Context;
 use crate::smo::MERGE_BELOW;

@@ -16,11 +16,11 @@
 use pando_index::Error;
 use pando_pmem::{Domain, mutant};
 use pando_pmwcas::Policy;
+use pando_tree::blocks::Blocks;
 use pando_tree::checked::Steps;
 use pando_tree::key::{Probe, Target};
 
 use crate::build;
-use crate::commit::{Blocks, own};
 use crate::layout::Cell;
 use crate::node::{Context, Seen};
 use crate::smo::replace::FENCE_VERSIONS;
@@ -166,9 +166,9 @@ impl<D: Domain> WbTree<D> {
             parent.node.expect(context, operation, parent.state, parent_next)?;
             let beyond = if mutant!("wbtree-left-of-a-merge") { 0 } else { gone.fence().link };
             relink(context, operation, left.node.level, beyond, left.node.off)?;
-            operation.own_block(gone.node.off, Policy::FreeOldOnSuccess)?;
-            own(operation, Blocks { new: None, old: left.fence().block })?;
-            own(operation, Blocks { new: None, old: parent.cells[right].block })?;
+            for old in [gone.node.off, left.fence().block, parent.cells[right].block] {
+                Blocks { new: None, old }.give_to(operation)?;
+            }
             Ok(true)
         })?;
         if !is_done {

@@ -8,12 +8,12 @@
 use pando_index::Error;
 use pando_pmem::{Domain, mutant};
 use pando_pmwcas::Policy;
+use pando_tree::blocks::Blocks;
 use pando_tree::checked::Steps;
 use pando_tree::key::{Probe, Target};
 
 use crate::build;
 use crate::claim::Refused;
-use crate::commit::Blocks;
 use crate::layout::Cell;
 use crate::node::{Context, Node};
 use crate::tree::WbTree;

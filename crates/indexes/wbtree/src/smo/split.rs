@@ -12,11 +12,11 @@
 
 use pando_index::Error;
 use pando_pmem::{Domain, mutant};
+use pando_tree::blocks::Blocks;
 use pando_tree::checked::undamaged;
 use pando_tree::key::{Probe, shortest_between};
 
 use crate::build;
-use crate::commit::{Blocks, own};
 use crate::node::{Context, Node};
 use crate::smo::{Attempt, relink};
 use crate::state::State;
@@ -63,8 +63,9 @@ impl<D: Domain> WbTree<D> {
             node.expect(context, operation, state, next)?;
             let beyond = if mutant!("wbtree-left-of-a-split") { 0 } else { seen.fence().link };
             relink(context, operation, node.level, beyond, right.off())?;
-            own(operation, Blocks { new: Some(right), old: 0 })?;
-            own(operation, Blocks { new: key_block, old: 0 })?;
+            for new in [Some(right), key_block] {
+                Blocks { new, old: 0 }.give_to(operation)?;
+            }
             Ok(true)
         })?;
         if !is_done {

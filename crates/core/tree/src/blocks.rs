@@ -1,0 +1,45 @@
+//! The blocks that come and go with a change of a record.
+
+use pando_pmem::{Domain, Reservation};
+use pando_pmwcas::{Descriptor, Policy, Result};
+
+/// A block that a change makes, and one that it frees.
+#[derive(Debug)]
+pub struct Blocks<'op, 'pool, D: Domain> {
+    /// The new one.
+    pub new: Option<Reservation<'op, 'pool, D>>,
+    /// The offset of the old one; zero if there is none.
+    pub old: u64,
+}
+
+impl<'pool, D: Domain> Blocks<'_, 'pool, D> {
+    /// No block.
+    pub const NONE: Self = Self { new: None, old: 0 };
+
+    /// Whether there is no block.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.new.is_none() && self.old == 0
+    }
+
+    /// Makes the operation own the blocks: if it takes place, the new one is allocated and the old
+    /// one freed; if not, the reverse.
+    ///
+    /// # Errors
+    ///
+    /// If the operation has no room for them.
+    #[inline(always)]
+    pub fn give_to(self, operation: &mut Descriptor<'_, 'pool, D>) -> Result<()> {
+        if self.is_none() {
+            return Ok(());
+        }
+        let Self { new, old } = self;
+        let policy = if old == 0 { Policy::FreeNewOnFailure } else { Policy::FreeOldOnSuccess };
+        let entry = operation.own_block(old, policy)?;
+        if let Some(block) = new {
+            operation.activate(entry, block);
+        }
+        Ok(())
+    }
+}
