@@ -1,5 +1,8 @@
 //! The errors of an index: each says what was requested, and the limit that was exceeded.
 
+/// The result of an operation on an index.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
 /// Why an operation on an index failed. The index is unchanged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

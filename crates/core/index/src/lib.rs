@@ -25,7 +25,7 @@ mod range;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 
-pub use error::Error;
+pub use error::{Error, Result};
 pub use range::{KeyRange, Order};
 
 /// The result of an [`upsert`](RangeIndex::upsert).

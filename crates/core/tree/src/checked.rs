@@ -31,7 +31,7 @@
 //! reached; a block in use that the allocator's damaged bits name as free, and which is allocated
 //! again. `check` sees most of the latter three.
 
-use pando_index::Error;
+use pando_index::{Error, Result};
 use pando_pmem::{Domain, Guard, mutant};
 
 /// How often an operation begins again before its index counts as damaged. An attempt fails since
@@ -70,7 +70,7 @@ pub fn damaged(off: u64, what: &'static str) -> Error {
 ///
 /// [`Error::Damaged`] if damage was noted.
 #[inline(always)]
-pub fn undamaged<D: Domain>(guard: &Guard<'_, D>) -> Result<(), Error> {
+pub fn undamaged<D: Domain>(guard: &Guard<'_, D>) -> Result<()> {
     match guard.damage() {
         None => Ok(()),
         Some(_) if mutant!("damage-not-told") => Ok(()),
@@ -102,7 +102,7 @@ impl Steps {
     ///
     /// [`Error::Damaged`] if there is none left, or if damage was noted.
     #[inline]
-    pub fn take<D: Domain>(&mut self, guard: &Guard<'_, D>, off: u64) -> Result<(), Error> {
+    pub fn take<D: Domain>(&mut self, guard: &Guard<'_, D>, off: u64) -> Result<()> {
         self.take_many(guard, off, 1)
     }
 
@@ -113,7 +113,7 @@ impl Steps {
         guard: &Guard<'_, D>,
         off: u64,
         count: u64,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         undamaged(guard)?;
         let count = if mutant!("damage-in-circles") { 0 } else { count };
         self.0 = self.0.checked_sub(count).ok_or_else(|| damaged(off, "it leads in circles"))?;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use pando_index::Error;
+use pando_index::{Error, Result};
 use pando_pmem::{Domain, Guard, Pool, Reservation};
 use pando_pmwcas::{Descriptor, Pmwcas};
 
@@ -49,7 +49,7 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
     ///
     /// [`Error::Storage`] if the pool is full.
     #[inline]
-    pub fn reserve(self, bytes: u64) -> Result<Reservation<'op, 'pool, D>, Error> {
+    pub fn reserve(self, bytes: u64) -> Result<Reservation<'op, 'pool, D>> {
         self.guard.reserve(bytes).map_err(Error::storage)
     }
 
@@ -63,7 +63,7 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
     pub fn publish(
         self,
         prepare: impl FnOnce(&mut Descriptor<'op, 'pool, D>) -> pando_pmwcas::Result<bool>,
-    ) -> Result<bool, Error> {
+    ) -> Result<bool> {
         let mut operation = self.pmwcas.allocate(self.guard).map_err(Error::storage)?;
         Ok(prepare(&mut operation).map_err(Error::storage)? && operation.execute())
     }

@@ -20,7 +20,7 @@
 use std::cmp::Ordering as Compare;
 use std::ops::{Bound, DerefMut};
 
-use pando_index::{Cursor, Error, KeyRange, Order, Record};
+use pando_index::{Cursor, Error, KeyRange, Order, Record, Result};
 use pando_pmem::Guard;
 
 use crate::batch::Batch;
@@ -51,7 +51,7 @@ pub trait Fill: Tree {
         guard: &Guard<'_, Self::Domain>,
         scan: &mut Scan,
         batch: &mut Self::Batch,
-    ) -> Result<(), Error>;
+    ) -> Result<()>;
 
     /// Whether the records of the batch that were not lent yet are to be copied anew.
     #[inline(always)]
@@ -215,7 +215,7 @@ impl Scan {
     ///
     /// [`Error::Damaged`] if that is not ahead.
     #[inline]
-    pub fn go_behind(&mut self, off: u64, key: &[u8]) -> Result<(), Error> {
+    pub fn go_behind(&mut self, off: u64, key: &[u8]) -> Result<()> {
         if !self.has_begun(|start| key.cmp(start)) {
             return Err(stuck(off));
         }
@@ -231,7 +231,7 @@ impl Scan {
     ///
     /// [`Error::Damaged`] if the edge is not ahead.
     #[inline]
-    pub fn leave(&mut self, off: u64, edge: Option<&[u8]>) -> Result<(), Error> {
+    pub fn leave(&mut self, off: u64, edge: Option<&[u8]>) -> Result<()> {
         let Some(edge) = edge else {
             self.finish();
             return Ok(());
@@ -319,7 +319,7 @@ impl<'index, I: Fill> BatchCursor<'index, I> {
         &self.batch
     }
 
-    fn fill(&mut self) -> Result<(), Error> {
+    fn fill(&mut self) -> Result<()> {
         self.batch.clear();
         if let Start::Failed(off) = self.scan.start {
             return Err(damaged(off, "the scan has met damage before"));
@@ -349,7 +349,7 @@ impl<'index, I: Fill> BatchCursor<'index, I> {
 
     /// Copies the batch's records that were not lent anew.
     #[cold]
-    fn refill(&mut self) -> Result<(), Error> {
+    fn refill(&mut self) -> Result<()> {
         if let Some(lent) = self.batch.lent_key() {
             self.scan.go_to(lent, false);
         } else if let Some(first) = self.batch.first_key() {
@@ -362,7 +362,7 @@ impl<'index, I: Fill> BatchCursor<'index, I> {
 
 impl<I: Fill> Cursor for BatchCursor<'_, I> {
     #[inline]
-    fn next(&mut self) -> Result<Option<Record<'_>>, Error> {
+    fn next(&mut self) -> Result<Option<Record<'_>>> {
         if self.batch.is_used_up() {
             self.fill()?;
         } else if self.index.is_outdated(&self.batch) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pando_index::Error;
+use pando_index::{Error, Result};
 use pando_pmem::{Domain, Guard, Pool};
 
 use crate::checked::{Steps, damaged, undamaged};
@@ -37,7 +37,7 @@ impl<D: Domain, O> Handle<D, O> {
     ///
     /// [`Error::Storage`] if no participant slot is free.
     #[inline(always)]
-    pub fn pin(&self) -> Result<Guard<'_, D>, Error> {
+    pub fn pin(&self) -> Result<Guard<'_, D>> {
         self.pool().pin().map_err(Error::storage)
     }
 
@@ -60,8 +60,8 @@ impl<D: Domain, O> Handle<D, O> {
         &self,
         tries: Tries,
         give_back: impl FnMut() -> GivenBack,
-        mut attempt: impl FnMut(&Guard<'_, D>) -> Result<Option<R>, Error>,
-    ) -> Result<R, Error> {
+        mut attempt: impl FnMut(&Guard<'_, D>) -> Result<Option<R>>,
+    ) -> Result<R> {
         let mut steps = Steps::of_attempts();
         with_room(&self.catalog, tries, give_back, || {
             loop {
@@ -86,8 +86,8 @@ impl<D: Domain, O> Handle<D, O> {
     /// Those of `count`. [`Error::Damaged`] if damage was noted, or if the ranges do not ascend.
     pub fn count_records(
         &self,
-        mut count: impl FnMut(&Guard<'_, D>, &[u8]) -> Result<Option<Counted>, Error>,
-    ) -> Result<u64, Error> {
+        mut count: impl FnMut(&Guard<'_, D>, &[u8]) -> Result<Option<Counted>>,
+    ) -> Result<u64> {
         let (mut records, mut from) = (0, Vec::new());
         loop {
             let (found, next) = self.until_done(Tries::Few, nothing_to_give, |guard| {

@@ -8,7 +8,7 @@
 
 use std::collections::HashSet;
 
-use pando_index::Error;
+use pando_index::Result;
 use pando_pmem::Domain;
 use pando_tree::context::Context;
 use pando_tree::key::{SLICE_BYTES, slice_of};
@@ -58,7 +58,7 @@ struct Expected {
 
 impl<D: Domain, S: Style> BwTree<D, S> {
     /// Walks the whole tree, and lends the records in which nothing is wrong to `visit`.
-    pub(crate) fn walk_tree(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit, Error> {
+    pub(crate) fn walk_tree(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit> {
         let guard = self.pin()?;
         let context = self.context(&guard);
         let mut walk = Walk {

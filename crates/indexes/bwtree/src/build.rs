@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use pando_index::Error;
+use pando_index::Result;
 use pando_pmem::{Domain, Exclusive, Reservation, mutant};
 use pando_tree::context::Context;
 use pando_tree::key::{SLICE_BYTES, alike_bytes, shortest_between, slice_of};
@@ -274,7 +274,7 @@ impl<D: Domain> NewPage<'_, '_, '_, D> {
     pub fn build<'op, 'pool>(
         &self,
         context: Context<'op, 'pool, D>,
-    ) -> Result<Block<'op, 'pool, D>, Error> {
+    ) -> Result<Block<'op, 'pool, D>> {
         let is_inner = self.level > 0;
         let totals = Totals::of(self.items, is_inner);
         let fences = (self.low.len() + self.high.map_or(0, <[u8]>::len)) as u64;

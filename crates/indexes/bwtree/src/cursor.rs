@@ -20,7 +20,7 @@ use std::cmp::Ordering as Compare;
 use std::ops::{Bound, Deref, DerefMut, Range};
 use std::sync::atomic::Ordering;
 
-use pando_index::{Error, Order};
+use pando_index::{Order, Result};
 use pando_pmem::{Domain, Guard};
 use pando_tree::batch::{Batch, ThreadsBatch};
 use pando_tree::context::Context;
@@ -80,12 +80,7 @@ impl<D: Domain, S: Style> Fill for BwTree<D, S> {
     }
 
     #[cold]
-    fn fill(
-        &self,
-        guard: &Guard<'_, D>,
-        scan: &mut Scan,
-        batch: &mut LeafBatch,
-    ) -> Result<(), Error> {
+    fn fill(&self, guard: &Guard<'_, D>, scan: &mut Scan, batch: &mut LeafBatch) -> Result<()> {
         batch.source = None;
         let context = self.context(guard);
         let epoch = context.pool().epoch();
@@ -219,11 +214,7 @@ impl<D: Domain> Copier<'_, '_, '_, D> {
 
 impl<D: Domain, S: Style> BwTree<D, S> {
     /// Counts the records of the leaf that holds `from`, from that key on.
-    pub(crate) fn count_leaf(
-        &self,
-        context: Context<'_, '_, D>,
-        from: &[u8],
-    ) -> Result<Counted, Error> {
+    pub(crate) fn count_leaf(&self, context: Context<'_, '_, D>, from: &[u8]) -> Result<Counted> {
         let gathered = self.gather_leaf(context, from)?;
         let mut records = 0;
         for item in gathered.items(false) {
@@ -241,7 +232,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
     }
 
     /// The highest log sequence number of the leaf that holds `key`.
-    pub(crate) fn lsn_of(&self, key: &[u8]) -> Result<u64, Error> {
+    pub(crate) fn lsn_of(&self, key: &[u8]) -> Result<u64> {
         let guard = self.pin()?;
         Ok(self.gather_leaf(self.context(&guard), key)?.lsn)
     }
@@ -250,7 +241,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         &self,
         context: Context<'op, 'pool, D>,
         key: &[u8],
-    ) -> Result<Gathered<'op, 'pool, D>, Error> {
+    ) -> Result<Gathered<'op, 'pool, D>> {
         let at = self.find_holder(context, Target::Holding(Probe::new(key)))?;
         let gathered = Gathered::new(context, at.link)?;
         if gathered.holds(key) { Ok(gathered) } else { Err(damaged(at)) }

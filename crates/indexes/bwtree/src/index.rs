@@ -1,6 +1,6 @@
 //! The Bw-tree as an index of a pool: the contract, what pools ask of it, its kind.
 
-use pando_index::{Change, Error, Intent, Limits, RangeIndex, Upserted};
+use pando_index::{Change, Intent, Limits, RangeIndex, Result, Upserted};
 use pando_pmem::{Domain, Reservation};
 use pando_tree::context::Context;
 use pando_tree::handle::Handle;
@@ -21,17 +21,17 @@ impl<D: Domain, S: Style> BwTree<D, S> {
     /// and then the page that takes it in, carries: for a transactional component that redoes what
     /// is newer than what a page says (paper, section V.A). Zero stands for none. Numbers are kept,
     /// not acted upon.
-    pub fn upsert_at_lsn(&self, key: &[u8], value: &[u8], lsn: u64) -> Result<Upserted, Error> {
+    pub fn upsert_at_lsn(&self, key: &[u8], value: &[u8], lsn: u64) -> Result<Upserted> {
         self.put(key, value, Intent::Upsert, lsn)
     }
 
     /// As [`RangeIndex::remove`], with the log sequence number of the operation.
-    pub fn remove_at_lsn(&self, key: &[u8], lsn: u64) -> Result<bool, Error> {
+    pub fn remove_at_lsn(&self, key: &[u8], lsn: u64) -> Result<bool> {
         self.delete(key, lsn)
     }
 
     /// The highest log sequence number that the page of `key` carries.
-    pub fn page_lsn(&self, key: &[u8]) -> Result<u64, Error> {
+    pub fn page_lsn(&self, key: &[u8]) -> Result<u64> {
         LIMITS.check_key(key)?;
         self.lsn_of(key)
     }
@@ -42,21 +42,21 @@ impl<D: Domain, S: Style> RangeIndex for BwTree<D, S> {
         LIMITS
     }
 
-    fn write(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted, Error> {
+    fn write(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted> {
         self.put(key, value, intent, 0)
     }
 
-    fn remove(&self, key: &[u8]) -> Result<bool, Error> {
+    fn remove(&self, key: &[u8]) -> Result<bool> {
         self.delete(key, 0)
     }
 
-    fn modify(&self, key: &[u8], change: &mut Change<'_>) -> Result<Option<Upserted>, Error> {
+    fn modify(&self, key: &[u8], change: &mut Change<'_>) -> Result<Option<Upserted>> {
         self.read_modify_write(key, change)
     }
 
     read_and_scan!();
 
-    fn len(&self) -> Result<u64, Error> {
+    fn len(&self) -> Result<u64> {
         self.count_records(|guard, from| self.count_leaf(self.context(guard), from).map(Some))
     }
 }
@@ -78,7 +78,7 @@ impl<D: Domain, S: Style> Tree for BwTree<D, S> {
 
     /// Allocates nothing, and writes nothing that is shared.
     #[inline]
-    fn read_with<R>(&self, key: &[u8], visit: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, Error> {
+    fn read_with<R>(&self, key: &[u8], visit: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         LIMITS.check_key(key)?;
         let guard = self.pin()?;
         let context = self.context(&guard);
@@ -98,7 +98,7 @@ impl<D: Domain, S: Style> Tree for BwTree<D, S> {
         }
     }
 
-    fn walk(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit, Error> {
+    fn walk(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit> {
         self.walk_tree(visit)
     }
 

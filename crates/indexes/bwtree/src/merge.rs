@@ -44,7 +44,7 @@
 //! and is merged with its neighbour as soon as that is due, or when a record of it is removed.
 //! Segments of the mapping table stay, for the next PIDs.
 
-use pando_index::Error;
+use pando_index::Result;
 use pando_pmem::Domain;
 use pando_tree::context::Context;
 use pando_tree::key::{Probe, Target};
@@ -83,11 +83,7 @@ pub(crate) fn children<'op, D: Domain>(page: &Gathered<'op, '_, D>) -> Vec<(&'op
 
 /// Again, if one of the pages has changed since it was read. Else they do not go together: one is
 /// damaged.
-fn changed<D: Domain>(
-    context: Context<'_, '_, D>,
-    pages: &[At],
-    is_bare: bool,
-) -> Result<Step, Error> {
+fn changed<D: Domain>(context: Context<'_, '_, D>, pages: &[At], is_bare: bool) -> Result<Step> {
     match pages.iter().all(|at| Link::at(context, at.pid) == at.link) {
         true => Err(damaged(pages[0])),
         false => Ok(Step::Again(is_bare)),
@@ -112,12 +108,7 @@ fn live_bytes<D: Domain>(page: &Gathered<'_, '_, D>) -> u64 {
 impl<D: Domain, S: Style> BwTree<D, S> {
     /// Merges the page on `level` that holds `key` while that is due, and what is above it while
     /// that is.
-    pub(crate) fn merge(
-        &self,
-        context: Context<'_, '_, D>,
-        level: u8,
-        key: &[u8],
-    ) -> Result<(), Error> {
+    pub(crate) fn merge(&self, context: Context<'_, '_, D>, level: u8, key: &[u8]) -> Result<()> {
         let (mut attempts, mut is_changed) = (0, false);
         loop {
             match self.merge_once(context, level, key)? {
@@ -139,12 +130,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         }
     }
 
-    fn merge_once(
-        &self,
-        context: Context<'_, '_, D>,
-        level: u8,
-        key: &[u8],
-    ) -> Result<Step, Error> {
+    fn merge_once(&self, context: Context<'_, '_, D>, level: u8, key: &[u8]) -> Result<Step> {
         let target = Target::Holding(Probe::new(key));
         let Some((parent, pid)) = self.find_inner(context, target, level.saturating_add(1))? else {
             // The page is the root, or was.
@@ -196,7 +182,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         pair: &[(&[u8], Pid)],
         end: Option<&[u8]>,
         is_bare: bool,
-    ) -> Result<Step, Error> {
+    ) -> Result<Step> {
         let &[(left_low, left), (separator, right)] = pair else { return Ok(Step::NotDue) };
         let again = Step::Again(is_bare);
         let mut places = [parent; 2];
@@ -266,7 +252,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
     }
 
     /// Lets the root collapse, if it has one child.
-    fn collapse_once(&self, context: Context<'_, '_, D>) -> Result<Step, Error> {
+    fn collapse_once(&self, context: Context<'_, '_, D>) -> Result<Step> {
         let root = self.root(context)?;
         if !root.link.is_inner() {
             return Ok(Step::NotDue);

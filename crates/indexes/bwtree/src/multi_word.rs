@@ -52,7 +52,7 @@
 //! design. And the paper's remove-node delta is the word *removed* itself: nobody can see a page
 //! that is removed and not merged.
 
-use pando_index::Error;
+use pando_index::Result;
 use pando_pmem::{Domain, mutant};
 use pando_pmwcas::{Descriptor, Policy};
 use pando_tree::blocks::Blocks;
@@ -109,7 +109,7 @@ impl Style for MultiWord {
         at: At,
         delta: Prepared<'_, '_, D>,
         values: Blocks<'_, '_, D>,
-    ) -> Result<bool, Error> {
+    ) -> Result<bool> {
         if let (Prepared::Beside(link), true) = (&delta, values.is_none()) {
             // The delta is durable before anything leads to it.
             if !mutant!("bw-delta-not-fenced") {
@@ -134,7 +134,7 @@ impl Style for MultiWord {
         is_inner: bool,
         freed: &[u64],
         values: Blocks<'_, '_, D>,
-    ) -> Result<bool, Error> {
+    ) -> Result<bool> {
         context.publish(|operation| {
             let link = Link::base(page.off(), is_inner);
             add_block(operation, at.pid, at.link.0, link, page)?;
@@ -152,7 +152,7 @@ impl Style for MultiWord {
         _: &BwTree<D, Self>,
         context: Context<'_, '_, D>,
         split: Split<'_, '_, D>,
-    ) -> Result<bool, Error> {
+    ) -> Result<bool> {
         let Split { left, split, right, page, is_inner, above } = split;
         context.publish(|operation| {
             let link = Link::base(page.off(), is_inner);
@@ -176,7 +176,7 @@ impl Style for MultiWord {
         tree: &BwTree<D, Self>,
         context: Context<'_, '_, D>,
         merge: Merge<'_, '_, D>,
-    ) -> Result<bool, Error> {
+    ) -> Result<bool> {
         let Merge { left, right, separator, parent, delete, .. } = merge;
         let content = right.link.0.to_le_bytes();
         let mut delta = NewDelta::new(Kind::NodeMerge, separator);
@@ -213,7 +213,7 @@ impl Style for MultiWord {
         root: At,
         child: At,
         freed: &[u64],
-    ) -> Result<bool, Error> {
+    ) -> Result<bool> {
         let removed = Link::removed_now(context);
         let done = context.publish(|operation| {
             operation.add_word(root.pid, root.link.0, child.link.0)?;
@@ -236,7 +236,7 @@ impl Style for MultiWord {
         _: &BwTree<D, Self>,
         _: Context<'_, '_, D>,
         _: At,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         Ok(())
     }
 
@@ -245,7 +245,7 @@ impl Style for MultiWord {
         _: &BwTree<D, Self>,
         _: Context<'_, '_, D>,
         at: At,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         Err(damaged(at))
     }
 
@@ -255,7 +255,7 @@ impl Style for MultiWord {
         _: &BwTree<D, Self>,
         _: Context<'_, '_, D>,
         _: &Gathered<'_, '_, D>,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         Ok(())
     }
 }

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::Ordering;
 
-use pando_index::Error;
+use pando_index::Result;
 use pando_pmem::{Domain, mutant};
 use pando_tree::context::Context;
 
@@ -87,7 +87,7 @@ impl NewDelta<'_> {
         context: Context<'op, 'pool, D>,
         next: Link,
         chaining: Chaining,
-    ) -> Result<Option<Prepared<'op, 'pool, D>>, Error> {
+    ) -> Result<Option<Prepared<'op, 'pool, D>>> {
         let before = Delta::of(context, next)?.map_or(0, |delta| delta.info.deltas);
         // Inner pages change seldom, and every search reads them.
         let max_deltas = match next.is_inner() {
@@ -146,7 +146,7 @@ impl NewDelta<'_> {
         context: Context<'op, 'pool, D>,
         next: Link,
         before: u8,
-    ) -> Result<Option<Prepared<'op, 'pool, D>>, Error> {
+    ) -> Result<Option<Prepared<'op, 'pool, D>>> {
         let is_of_record = matches!(self.kind, Kind::Insert | Kind::Modify | Kind::Delete);
         if is_of_record || u32::from(before) >= MAX_BLOCK_DELTAS {
             return Ok(None);
@@ -159,7 +159,7 @@ impl NewDelta<'_> {
         context: Context<'op, 'pool, D>,
         next: Link,
         info: DeltaInfo,
-    ) -> Result<Prepared<'op, 'pool, D>, Error> {
+    ) -> Result<Prepared<'op, 'pool, D>> {
         let mut block = context.reserve(info.bytes())?;
         block.zero(0, info.bytes());
         block.write_u64(0, info.encode());

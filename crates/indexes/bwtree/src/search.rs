@@ -22,7 +22,7 @@
 
 use std::ops::Range;
 
-use pando_index::Error;
+use pando_index::Result;
 use pando_pmem::{Domain, mutant};
 use pando_tree::context::Context;
 use pando_tree::key::{Probe, Target};
@@ -193,11 +193,7 @@ impl Link {
 impl<D: Domain, S: Style> BwTree<D, S> {
     /// The leaf to which the target leads; it may have been split since.
     #[inline(always)]
-    pub(crate) fn find_leaf(
-        &self,
-        context: Context<'_, '_, D>,
-        target: Target<'_>,
-    ) -> Result<At, Error> {
+    pub(crate) fn find_leaf(&self, context: Context<'_, '_, D>, target: Target<'_>) -> Result<At> {
         'root: loop {
             let mut at = self.root(context)?;
             let mut levels = 0;
@@ -220,7 +216,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         &self,
         context: Context<'_, '_, D>,
         target: Target<'_>,
-    ) -> Result<At, Error> {
+    ) -> Result<At> {
         'root: loop {
             let mut at = self.find_leaf(context, target)?;
             loop {
@@ -243,7 +239,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         context: Context<'_, '_, D>,
         target: Target<'_>,
         level: u8,
-    ) -> Result<Option<(At, Pid)>, Error> {
+    ) -> Result<Option<(At, Pid)>> {
         self.find_inner_by(context, target, level, Self::step_right)
     }
 
@@ -253,8 +249,8 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         context: Context<'op, 'pool, D>,
         target: Target<'_>,
         level: u8,
-        step: impl Fn(&Self, Context<'op, 'pool, D>, At, Pid) -> Result<Option<At>, Error>,
-    ) -> Result<Option<(At, Pid)>, Error> {
+        step: impl Fn(&Self, Context<'op, 'pool, D>, At, Pid) -> Result<Option<At>>,
+    ) -> Result<Option<(At, Pid)>> {
         'root: loop {
             let mut at = self.root(context)?;
             let mut levels = 0;
@@ -300,7 +296,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         at: At,
         pid: Pid,
         levels: &mut u32,
-    ) -> Result<Option<At>, Error> {
+    ) -> Result<Option<At>> {
         *levels += 1;
         if *levels > u32::from(u8::MAX) {
             return Err(damaged(at));
@@ -351,7 +347,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         context: Context<'_, '_, D>,
         at: At,
         right: Pid,
-    ) -> Result<Option<At>, Error> {
+    ) -> Result<Option<At>> {
         // A search goes on also if the pool has no room for what is to be completed.
         let _ = S::passed_side_link(self, context, at);
         self.pass_side_link(context, at, right)
@@ -363,7 +359,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         context: Context<'_, '_, D>,
         at: At,
         right: Pid,
-    ) -> Result<Option<At>, Error> {
+    ) -> Result<Option<At>> {
         if right == 0 {
             return Err(damaged(at));
         }
@@ -376,7 +372,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
 
     /// Removes the page that is about to be removed; the search begins again.
     #[cold]
-    pub(crate) fn help(&self, context: Context<'_, '_, D>, at: At) -> Result<Option<At>, Error> {
+    pub(crate) fn help(&self, context: Context<'_, '_, D>, at: At) -> Result<Option<At>> {
         // What it takes it gives back.
         context.guard.with_reserve(|| S::complete_removal(self, context, at))?;
         Ok(None)

@@ -65,7 +65,7 @@
 //! parent may be split right at R, whose entry is then the first of another page than L's, and
 //! cannot be deleted without one of L's taking its place. Here the parent decides first.
 
-use pando_index::Error;
+use pando_index::Result;
 use pando_pmem::{Domain, mutant};
 use pando_tree::context::Context;
 use pando_tree::key::{Probe, Target};
@@ -89,7 +89,7 @@ pub(crate) fn merge<D: Domain>(
     tree: &Tree<D>,
     context: Context<'_, '_, D>,
     merge: Merge<'_, '_, D>,
-) -> Result<bool, Error> {
+) -> Result<bool> {
     let Merge { separator, parent, delete, level, .. } = merge;
     settle(tree, context, &Gathered::new(context, parent.link)?)?;
     let (link, own) = given(context, delete);
@@ -105,7 +105,7 @@ pub(crate) fn settle<D: Domain>(
     tree: &Tree<D>,
     context: Context<'_, '_, D>,
     page: &Gathered<'_, '_, D>,
-) -> Result<(), Error> {
+) -> Result<()> {
     for edit in
         page.edits.iter().filter(|edit| !mutant!("bw-cas-unsettled") && edit.value.is_none())
     {
@@ -121,7 +121,7 @@ pub(crate) fn complete_merge<D: Domain>(
     context: Context<'_, '_, D>,
     level: u8,
     key: &[u8],
-) -> Result<(), Error> {
+) -> Result<()> {
     loop {
         let Some(left) = page_before(tree, context, level, key)? else { return Ok(()) };
         let before = Gathered::new(context, left.link)?;
@@ -169,7 +169,7 @@ fn is_still_deleted<D: Domain>(
     context: Context<'_, '_, D>,
     level: u8,
     key: &[u8],
-) -> Result<bool, Error> {
+) -> Result<bool> {
     let target = Target::Before(Probe::new(key));
     match tree.find_inner_by(context, target, level + 1, Tree::pass_side_link)? {
         Some((parent, _)) => Ok(is_deleted(&Gathered::new(context, parent.link)?, key)),
@@ -183,7 +183,7 @@ fn page_before<D: Domain>(
     context: Context<'_, '_, D>,
     level: u8,
     key: &[u8],
-) -> Result<Option<At>, Error> {
+) -> Result<Option<At>> {
     let target = Target::Before(Probe::new(key));
     'parent: loop {
         // Not by `step_right`, which would complete what is passed, and come here again.
@@ -205,7 +205,7 @@ fn mark<D: Domain>(
     context: Context<'_, '_, D>,
     at: At,
     page: &Gathered<'_, '_, D>,
-) -> Result<bool, Error> {
+) -> Result<bool> {
     let delta = NewDelta::new(Kind::RemoveNode, &[]);
     if page.parts.len() > 1 {
         tree.consolidate(context, at, None, delta.room())?;
@@ -220,7 +220,7 @@ fn mark<D: Domain>(
 }
 
 /// What the remove-node delta of a page was prepended to.
-fn content_of<D: Domain>(context: Context<'_, '_, D>, at: At) -> Result<Link, Error> {
+fn content_of<D: Domain>(context: Context<'_, '_, D>, at: At) -> Result<Link> {
     match Delta::of(context, at.link)? {
         Some(delta) if delta.info.kind == Kind::RemoveNode => Ok(delta.next()),
         _ => Err(damaged(at)),
@@ -245,7 +245,7 @@ pub(crate) fn complete_removal<D: Domain>(
     tree: &Tree<D>,
     context: Context<'_, '_, D>,
     at: At,
-) -> Result<(), Error> {
+) -> Result<()> {
     let page = Gathered::new(context, at.link)?;
     match page.low {
         [] => complete_collapse(tree, context, at)?,
@@ -261,7 +261,7 @@ pub(crate) fn collapse<D: Domain>(
     context: Context<'_, '_, D>,
     root: At,
     child: At,
-) -> Result<bool, Error> {
+) -> Result<bool> {
     let page = Gathered::new(context, child.link)?;
     // Looked at behind the child's word: it leads to this child alone, now.
     if Link::at(context, root.pid) != root.link || page.high.is_some() {
@@ -281,7 +281,7 @@ fn complete_collapse<D: Domain>(
     tree: &Tree<D>,
     context: Context<'_, '_, D>,
     child: At,
-) -> Result<(), Error> {
+) -> Result<()> {
     let content = content_of(context, child)?;
     loop {
         let root = tree.root(context)?;

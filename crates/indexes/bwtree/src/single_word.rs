@@ -32,7 +32,7 @@
 
 use std::sync::atomic::Ordering;
 
-use pando_index::Error;
+use pando_index::Result;
 use pando_pmem::{Domain, mutant};
 use pando_tree::blocks::Blocks;
 use pando_tree::context::Context;
@@ -57,7 +57,7 @@ impl Style for SingleWord {
         at: At,
         delta: Prepared<'_, '_, D>,
         values: Blocks<'_, '_, D>,
-    ) -> Result<bool, Error> {
+    ) -> Result<bool> {
         if let (Prepared::Beside(link), true) = (&delta, values.is_none()) {
             return Ok(swap(context, at.pid, at.link.0, *link));
         }
@@ -73,7 +73,7 @@ impl Style for SingleWord {
         is_inner: bool,
         freed: &[u64],
         values: Blocks<'_, '_, D>,
-    ) -> Result<bool, Error> {
+    ) -> Result<bool> {
         let off = activate(context, page);
         let value = values.new.map_or(0, |block| activate(context, block));
         let freed = freed.iter().copied().chain([values.old]);
@@ -91,7 +91,7 @@ impl Style for SingleWord {
         tree: &BwTree<D, Self>,
         context: Context<'_, '_, D>,
         split: Split<'_, '_, D>,
-    ) -> Result<bool, Error> {
+    ) -> Result<bool> {
         let Split { left, split, right, page, is_inner, above } = split;
         if !may_split(tree, context, left, &above)? {
             return Ok(false);
@@ -140,7 +140,7 @@ impl Style for SingleWord {
         tree: &BwTree<D, Self>,
         context: Context<'_, '_, D>,
         merge: Merge<'_, '_, D>,
-    ) -> Result<bool, Error> {
+    ) -> Result<bool> {
         single_merge::merge(tree, context, merge)
     }
 
@@ -150,7 +150,7 @@ impl Style for SingleWord {
         root: At,
         child: At,
         _: &[u64],
-    ) -> Result<bool, Error> {
+    ) -> Result<bool> {
         single_merge::collapse(tree, context, root, child)
     }
 
@@ -158,7 +158,7 @@ impl Style for SingleWord {
         tree: &BwTree<D, Self>,
         context: Context<'_, '_, D>,
         at: At,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         complete(tree, context, at.pid)
     }
 
@@ -166,7 +166,7 @@ impl Style for SingleWord {
         tree: &BwTree<D, Self>,
         context: Context<'_, '_, D>,
         at: At,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         single_merge::complete_removal(tree, context, at)
     }
 
@@ -174,7 +174,7 @@ impl Style for SingleWord {
         tree: &BwTree<D, Self>,
         context: Context<'_, '_, D>,
         page: &Gathered<'_, '_, D>,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         single_merge::settle(tree, context, page)
     }
 }
@@ -186,7 +186,7 @@ fn may_split<D: Domain>(
     context: Context<'_, '_, D>,
     left: At,
     above: &Above<'_, '_, D>,
-) -> Result<bool, Error> {
+) -> Result<bool> {
     let page = Gathered::new(context, left.link)?;
     if page.level > 0 {
         single_merge::settle(tree, context, &page)?;
@@ -212,7 +212,7 @@ fn complete<D: Domain>(
     tree: &BwTree<D, SingleWord>,
     context: Context<'_, '_, D>,
     pid: Pid,
-) -> Result<(), Error> {
+) -> Result<()> {
     loop {
         let link = Link::at(context, pid);
         if link.is_removed() || link == Link::EMPTY {

@@ -7,7 +7,7 @@
 //! split since, or is a right half of which the parent does not know yet; the style is asked to see
 //! to that, and the page is looked at anew.
 
-use pando_index::Error;
+use pando_index::Result;
 use pando_pmem::Domain;
 use pando_tree::context::Context;
 use pando_tree::key::{Probe, Target};
@@ -28,7 +28,7 @@ pub(crate) const ATTEMPTS: usize = 8;
 
 impl<D: Domain, S: Style> BwTree<D, S> {
     /// Splits the page, if it is too large; and then its ancestors, if they are.
-    pub(crate) fn split(&self, context: Context<'_, '_, D>, pid: Pid) -> Result<(), Error> {
+    pub(crate) fn split(&self, context: Context<'_, '_, D>, pid: Pid) -> Result<()> {
         for _ in 0..ATTEMPTS {
             let left = At::now(context, pid);
             if left.link.is_removed() || left.link == Link::EMPTY {
@@ -58,7 +58,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         left: At,
         gathered: &Gathered<'_, '_, D>,
         halves: &Cut<'_, '_, D>,
-    ) -> Result<bool, Error> {
+    ) -> Result<bool> {
         let (separator, is_inner) = (halves.separator, gathered.level > 0);
         let right = self.free_pid(context)?;
         let right_pid = right.pid.to_le_bytes();
@@ -134,12 +134,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
 
     /// Consolidates an inner page so that it has room for a delta, and splits it if it is too large
     /// then.
-    pub(crate) fn make_room(
-        &self,
-        context: Context<'_, '_, D>,
-        at: At,
-        room: u64,
-    ) -> Result<(), Error> {
+    pub(crate) fn make_room(&self, context: Context<'_, '_, D>, at: At, room: u64) -> Result<()> {
         let Some(bytes) = self.consolidate(context, at, None, room)? else { return Ok(()) };
         // Inner pages are of level 1 at least.
         if bytes > self.max_bytes(1) {

@@ -15,7 +15,7 @@
 
 use std::fmt::Debug;
 
-use pando_index::Error;
+use pando_index::Result;
 use pando_pmem::Domain;
 use pando_tree::blocks::Blocks;
 use pando_tree::context::Context;
@@ -76,7 +76,7 @@ pub trait Style: Sized + Copy + Debug + Send + Sync + 'static {
         at: At,
         delta: Prepared<'_, '_, D>,
         values: Blocks<'_, '_, D>,
-    ) -> Result<bool, Error>;
+    ) -> Result<bool>;
 
     /// Puts a base page in the place of the chain, whose blocks are `freed`.
     fn replace<D: Domain>(
@@ -86,21 +86,21 @@ pub trait Style: Sized + Copy + Debug + Send + Sync + 'static {
         is_inner: bool,
         freed: &[u64],
         values: Blocks<'_, '_, D>,
-    ) -> Result<bool, Error>;
+    ) -> Result<bool>;
 
     /// Splits a page.
     fn split<D: Domain>(
         tree: &BwTree<D, Self>,
         context: Context<'_, '_, D>,
         split: Split<'_, '_, D>,
-    ) -> Result<bool, Error>;
+    ) -> Result<bool>;
 
     /// Merges a page into its left neighbour.
     fn merge<D: Domain>(
         tree: &BwTree<D, Self>,
         context: Context<'_, '_, D>,
         merge: Merge<'_, '_, D>,
-    ) -> Result<bool, Error>;
+    ) -> Result<bool>;
 
     /// Puts the content of the root's only child in the place of the root, whose blocks are
     /// `freed`.
@@ -110,7 +110,7 @@ pub trait Style: Sized + Copy + Debug + Send + Sync + 'static {
         root: At,
         child: At,
         freed: &[u64],
-    ) -> Result<bool, Error>;
+    ) -> Result<bool>;
 
     /// Does what is to be done before a search goes on to the right sibling of `at`, since that is
     /// not known to the parent yet, perhaps.
@@ -118,14 +118,14 @@ pub trait Style: Sized + Copy + Debug + Send + Sync + 'static {
         tree: &BwTree<D, Self>,
         context: Context<'_, '_, D>,
         at: At,
-    ) -> Result<(), Error>;
+    ) -> Result<()>;
 
     /// Completes the removal of `at`, whose newest record is a remove-node delta.
     fn complete_removal<D: Domain>(
         tree: &BwTree<D, Self>,
         context: Context<'_, '_, D>,
         at: At,
-    ) -> Result<(), Error>;
+    ) -> Result<()>;
 
     /// Completes what is under way among the children of an inner page and stands in its chain, so
     /// that another base may take the chain's place.
@@ -133,5 +133,5 @@ pub trait Style: Sized + Copy + Debug + Send + Sync + 'static {
         tree: &BwTree<D, Self>,
         context: Context<'_, '_, D>,
         page: &Gathered<'_, '_, D>,
-    ) -> Result<(), Error>;
+    ) -> Result<()>;
 }

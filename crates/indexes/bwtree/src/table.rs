@@ -30,7 +30,7 @@
 
 use std::sync::atomic::Ordering;
 
-use pando_index::Error;
+use pando_index::Result;
 use pando_pmem::{Domain, Reservation, mutant};
 use pando_pmwcas::Policy;
 use pando_tree::context::Context;
@@ -157,7 +157,7 @@ fn next_segment<D: Domain>(
 
 impl<D: Domain, S> BwTree<D, S> {
     /// A PID for a new page.
-    pub(crate) fn free_pid(&self, context: Context<'_, '_, D>) -> Result<FreePid, Error> {
+    pub(crate) fn free_pid(&self, context: Context<'_, '_, D>) -> Result<FreePid> {
         loop {
             if let Some(free) = self.fresh_pid(context) {
                 return Ok(free);
@@ -174,7 +174,7 @@ impl<D: Domain, S> BwTree<D, S> {
         &self,
         context: Context<'_, '_, D>,
         first: Pid,
-    ) -> Result<FreePid, Error> {
+    ) -> Result<FreePid> {
         for _ in 0..ATTEMPTS {
             let free = self.free_pid(context)?;
             if free.pid != first {
@@ -235,7 +235,7 @@ impl<D: Domain, S> BwTree<D, S> {
         Ok(None)
     }
 
-    fn add_segment(&self, context: Context<'_, '_, D>) -> Result<(), Error> {
+    fn add_segment(&self, context: Context<'_, '_, D>) -> Result<()> {
         let anchor = self.anchor(context);
         let newest = context.read(anchor + SEGMENTS_AT);
         self.check_newest(context, newest)?;

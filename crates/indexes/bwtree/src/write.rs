@@ -27,7 +27,7 @@
 //!
 //! Then it may be refused, as any write; removes of other records make room for it.
 
-use pando_index::{Change, Error, Intent, Upserted};
+use pando_index::{Change, Error, Intent, Result, Upserted};
 use pando_pmem::{Domain, mutant};
 use pando_tree::blocks::Blocks;
 use pando_tree::context::Context;
@@ -59,7 +59,7 @@ pub(crate) enum Decision {
 /// A write that is told what is there.
 pub(crate) trait Write {
     /// What to make of the record, or why not.
-    fn decide(&mut self, found: Option<&[u8]>) -> Result<Decision, Error>;
+    fn decide(&mut self, found: Option<&[u8]>) -> Result<Decision>;
 
     /// How often it is tried again when the pool has no room.
     const TRIES: Tries = Tries::Few;
@@ -77,7 +77,7 @@ pub(crate) struct Put<'call> {
 
 impl Write for Put<'_> {
     #[inline(always)]
-    fn decide(&mut self, found: Option<&[u8]>) -> Result<Decision, Error> {
+    fn decide(&mut self, found: Option<&[u8]>) -> Result<Decision> {
         self.intent.check(found)?;
         Ok(Decision::Put)
     }
@@ -96,7 +96,7 @@ impl Write for Remove {
     const TRIES: Tries = Tries::Many;
 
     #[inline(always)]
-    fn decide(&mut self, found: Option<&[u8]>) -> Result<Decision, Error> {
+    fn decide(&mut self, found: Option<&[u8]>) -> Result<Decision> {
         Ok(if found.is_some() { Decision::Remove } else { Decision::Keep })
     }
 
@@ -112,7 +112,7 @@ struct Modify<'call, 'change> {
 }
 
 impl Write for Modify<'_, '_> {
-    fn decide(&mut self, found: Option<&[u8]>) -> Result<Decision, Error> {
+    fn decide(&mut self, found: Option<&[u8]>) -> Result<Decision> {
         self.new.clear();
         if !(self.change)(found, &mut self.new) {
             return Ok(Decision::Keep);
@@ -153,7 +153,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         value: &[u8],
         intent: Intent<'_>,
         lsn: u64,
-    ) -> Result<Upserted, Error> {
+    ) -> Result<Upserted> {
         LIMITS.check_key(key)?;
         LIMITS.check_value(value)?;
         let done = self.write(key, &mut Put { intent, value }, lsn)?;
@@ -162,7 +162,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
 
     /// Removes the record; whether it was there.
     #[inline]
-    pub(crate) fn delete(&self, key: &[u8], lsn: u64) -> Result<bool, Error> {
+    pub(crate) fn delete(&self, key: &[u8], lsn: u64) -> Result<bool> {
         LIMITS.check_key(key)?;
         Ok(self.write(key, &mut Remove, lsn)?.was_there)
     }
@@ -172,7 +172,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         &self,
         key: &[u8],
         change: &mut Change<'_>,
-    ) -> Result<Option<Upserted>, Error> {
+    ) -> Result<Option<Upserted>> {
         LIMITS.check_key(key)?;
         let done = self.write(key, &mut Modify { change, new: Vec::new() }, 0)?;
         Ok(done.is_changed.then_some(match done.was_there {
@@ -183,7 +183,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
 
     /// Runs attempts until one succeeds: a failure means that another operation has succeeded.
     #[inline(always)]
-    fn write<W: Write>(&self, key: &[u8], write: &mut W, lsn: u64) -> Result<Done, Error> {
+    fn write<W: Write>(&self, key: &[u8], write: &mut W, lsn: u64) -> Result<Done> {
         let probe = Probe::new(key);
         self.until_done(W::TRIES, nothing_to_give, |guard| {
             // What this leaves is kept for removes, here (`consolidate_with`) and in other maps.
@@ -199,7 +199,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         probe: Probe<'_>,
         write: &mut W,
         lsn: u64,
-    ) -> Result<Option<Done>, Error> {
+    ) -> Result<Option<Done>> {
         let mut at = self.find_leaf(context, Target::Holding(probe))?;
         let (found, position) = loop {
             let next = match at.link.find(context, probe, self.options.shortcuts)? {
@@ -296,12 +296,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
     }
 
     #[cold]
-    fn merge_underfull(
-        &self,
-        context: Context<'_, '_, D>,
-        pid: Pid,
-        key: &[u8],
-    ) -> Result<(), Error> {
+    fn merge_underfull(&self, context: Context<'_, '_, D>, pid: Pid, key: &[u8]) -> Result<()> {
         let at = At::now(context, pid);
         if at.link.is_removed() || at.link.is_inner() {
             return Ok(());
@@ -326,7 +321,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         at: At,
         taken: Taken<'_, '_, D>,
         removes: bool,
-    ) -> Result<bool, Error> {
+    ) -> Result<bool> {
         let key = taken.key;
         let old = taken.values.old;
         let again = Taken { values: Blocks { new: None, old }, ..taken };
@@ -357,7 +352,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         at: At,
         taken: Option<Taken<'_, '_, D>>,
         room: u64,
-    ) -> Result<Option<u64>, Error> {
+    ) -> Result<Option<u64>> {
         self.consolidate_into(context, at, taken, self.room(room))
     }
 
@@ -368,7 +363,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         at: At,
         taken: Option<Taken<'_, '_, D>>,
         room: u64,
-    ) -> Result<Option<u64>, Error> {
+    ) -> Result<Option<u64>> {
         let mut gathered = Gathered::new(context, at.link)?;
         if gathered.is_leaving {
             return Ok(None);

@@ -4,7 +4,7 @@
 //! Nothing that a node says is believed before it was found to lie in the node's block: a damaged
 //! tree is walked to the end, and every problem is reported.
 
-use pando_index::Error;
+use pando_index::Result;
 use pando_pmem::Domain;
 use pando_tree::context::Context;
 use pando_tree::maps::{Audit, ProblemClass};
@@ -28,7 +28,7 @@ struct Walk<'op, 'pool, 'visit, D: Domain> {
 impl<D: Domain> BzTree<D> {
     /// Walks the whole tree, and lends the live records of leaves in which nothing is wrong to
     /// `visit`.
-    pub(crate) fn walk_tree(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit, Error> {
+    pub(crate) fn walk_tree(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit> {
         let guard = self.pin()?;
         let context = self.context(&guard);
         let mut walk = Walk { context, audit: Audit::default(), leaf_depth: None, visit };

@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::cmp::Ordering as Compare;
 use std::ops::{Deref, DerefMut, Range};
 
-use pando_index::{Error, Order};
+use pando_index::{Order, Result};
 use pando_pmem::{Domain, Guard, mutant};
 use pando_tree::batch::Batch;
 use pando_tree::checked::undamaged;
@@ -107,7 +107,7 @@ impl<D: Domain> Fill for BzTree<D> {
         guard: &Guard<'_, D>,
         scan: &mut Scan,
         batch: &mut ThreadsBuffers,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         let context = self.context(guard);
         let (key, side) = scan.place();
         let probe = key.map(Probe::new);

@@ -26,7 +26,7 @@
 //! whoever copies the leaf has closed the gate before. It does not close the leaf itself, so
 //! two such deletes do not keep each other out.
 
-use pando_index::{Error, Upserted};
+use pando_index::{Error, Result, Upserted};
 use pando_pmem::{Domain, mutant};
 use pando_tree::checked::Steps;
 use pando_tree::context::Context;
@@ -59,7 +59,7 @@ impl Demand {
 
 impl<D: Domain> BzTree<D> {
     /// Deletes `key` (paper 4.2.2). Whether it was there.
-    pub(crate) fn delete(&self, key: &[u8]) -> Result<bool, Error> {
+    pub(crate) fn delete(&self, key: &[u8]) -> Result<bool> {
         LIMITS.check_key(key)?;
         let probe = Probe::new(key);
         let mut demand = Demand { rooms: 0, refused: false };
@@ -93,7 +93,7 @@ impl<D: Domain> BzTree<D> {
         leaf: Leaf,
         probe: Probe<'_>,
         demand: &mut Demand,
-    ) -> Result<Option<Upserted>, Error> {
+    ) -> Result<Option<Upserted>> {
         let mut steps = Steps::of_attempts();
         loop {
             let look = leaf.look(context, probe, None);
@@ -139,7 +139,7 @@ impl<D: Domain> BzTree<D> {
         context: Context<'_, '_, D>,
         leaf: Leaf,
         probe: Probe<'_>,
-    ) -> Result<Option<Upserted>, Error> {
+    ) -> Result<Option<Upserted>> {
         let is_blind = mutant!("in-place-in-doubt");
         for (off, meta) in Self::in_doubt(context, &leaf, leaf.slots(), probe) {
             if !is_blind {

@@ -1,6 +1,6 @@
 //! The tree as an index of a pool: the contract, what pools ask of it, its kind.
 
-use pando_index::{Change, Error, Intent, Limits, RangeIndex, Upserted};
+use pando_index::{Change, Intent, Limits, RangeIndex, Result, Upserted};
 use pando_pmem::{Domain, Reservation};
 use pando_tree::checked::{Steps, undamaged};
 use pando_tree::context::Context;
@@ -22,29 +22,25 @@ impl<D: Domain> RangeIndex for BzTree<D> {
         LIMITS
     }
 
-    fn write(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted, Error> {
+    fn write(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted> {
         self.put_record(key, value, intent)
     }
 
-    fn read_many(
-        &self,
-        keys: &[&[u8]],
-        visit: &mut dyn FnMut(usize, Option<&[u8]>),
-    ) -> Result<(), Error> {
+    fn read_many(&self, keys: &[&[u8]], visit: &mut dyn FnMut(usize, Option<&[u8]>)) -> Result<()> {
         self.visit_many(keys, visit)
     }
 
-    fn remove(&self, key: &[u8]) -> Result<bool, Error> {
+    fn remove(&self, key: &[u8]) -> Result<bool> {
         self.delete(key)
     }
 
-    fn modify(&self, key: &[u8], change: &mut Change<'_>) -> Result<Option<Upserted>, Error> {
+    fn modify(&self, key: &[u8], change: &mut Change<'_>) -> Result<Option<Upserted>> {
         self.read_modify_write(key, change)
     }
 
     read_and_scan!();
 
-    fn len(&self) -> Result<u64, Error> {
+    fn len(&self) -> Result<u64> {
         self.count_records(|guard, from| {
             let context = self.context(guard);
             let probe = Some(Probe::new(from));
@@ -75,7 +71,7 @@ impl<D: Domain> Tree for BzTree<D> {
 
     /// Writes nothing that is shared, and allocates nothing.
     #[inline]
-    fn read_with<R>(&self, key: &[u8], visit: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, Error> {
+    fn read_with<R>(&self, key: &[u8], visit: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         LIMITS.check_key(key)?;
         let probe = Probe::new(key);
         let guard = self.pin()?;
@@ -92,7 +88,7 @@ impl<D: Domain> Tree for BzTree<D> {
         }
     }
 
-    fn walk(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit, Error> {
+    fn walk(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit> {
         self.walk_tree(visit)
     }
 

@@ -5,7 +5,7 @@
 //! the node holds if the status is still the same at installation, and every installation has
 //! the status among its words.
 
-use pando_index::Error;
+use pando_index::Result;
 use pando_pmem::{Domain, mutant};
 use pando_pmwcas::{Descriptor, Policy};
 use pando_tree::context::Context;
@@ -46,7 +46,7 @@ pub(crate) enum Progress {
 }
 
 /// An error says that the pool had no room; the tree is as it was.
-pub(crate) type Outcome = Result<Progress, Error>;
+pub(crate) type Outcome = Result<Progress>;
 
 /// The tree changed under the path.
 pub(crate) struct Gone;

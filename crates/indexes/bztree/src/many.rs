@@ -5,7 +5,7 @@
 //! going to look at is asked for while the others look at theirs. Each key is read for itself, as
 //! by a single get; the answers are not of one moment.
 
-use pando_index::Error;
+use pando_index::Result;
 use pando_pmem::Domain;
 use pando_tree::checked::undamaged;
 use pando_tree::context::Context;
@@ -27,7 +27,7 @@ impl<D: Domain> BzTree<D> {
         &self,
         keys: &[&[u8]],
         visit: &mut dyn FnMut(usize, Option<&[u8]>),
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         for key in keys {
             LIMITS.check_key(key)?;
         }

@@ -4,7 +4,7 @@
 //! the value that was read, or as an insert if there was none (`write.rs`). What those refuse,
 //! since another thread was faster, begins again at the root: its success.
 
-use pando_index::{Change, Error, Intent, Upserted};
+use pando_index::{Change, Error, Intent, Result, Upserted};
 use pando_pmem::Domain;
 use pando_tree::checked::undamaged;
 use pando_tree::room::Tries;
@@ -20,7 +20,7 @@ impl<D: Domain> BzTree<D> {
         &self,
         key: &[u8],
         change: &mut Change<'_>,
-    ) -> Result<Option<Upserted>, Error> {
+    ) -> Result<Option<Upserted>> {
         LIMITS.check_key(key)?;
         let probe = Probe::new(key);
         let mut new = Vec::new();

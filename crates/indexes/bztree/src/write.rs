@@ -56,7 +56,7 @@
 //! 4.2.3); that the leaf's next slot stays empty (or, if all are claimed, its gate and the record's
 //! dead bit as they are) is part of that operation, so that nothing came between.
 
-use pando_index::{Error, Intent, Upserted};
+use pando_index::{Error, Intent, Result, Upserted};
 use pando_pmem::{Domain, Reservation, mutant};
 use pando_pmwcas::{Descriptor, MAX_WORDS, Policy};
 use pando_tree::checked::Steps;
@@ -128,7 +128,7 @@ impl<D: Domain> BzTree<D> {
         leaf: &Leaf,
         intent: Option<Intent<'_>>,
         look: &Look,
-    ) -> Result<Decision, Error> {
+    ) -> Result<Decision> {
         match (intent, look.visible()) {
             (Some(Intent::Insert), Some(_)) => Err(Error::KeyExists),
             (Some(Intent::Insert | Intent::Upsert), None) => Ok(Decision::Add),
@@ -161,7 +161,7 @@ impl<D: Domain> BzTree<D> {
         key: &[u8],
         value: &[u8],
         intent: Intent<'_>,
-    ) -> Result<Upserted, Error> {
+    ) -> Result<Upserted> {
         LIMITS.check_key(key)?;
         LIMITS.check_value(value)?;
         let probe = Probe::new(key);
@@ -195,7 +195,7 @@ impl<D: Domain> BzTree<D> {
         pointer: bool,
         intent: Intent<'_>,
         rooms: &mut u64,
-    ) -> Result<Option<Upserted>, Error> {
+    ) -> Result<Option<Upserted>> {
         let key_bytes = probe.bytes.len() as u64;
         let record_bytes = key_bytes + if pointer { 8 } else { value.len() as u64 };
         let needed = padded(record_bytes);
@@ -302,7 +302,7 @@ impl<D: Domain> BzTree<D> {
         probe: Probe<'_>,
         value: &[u8],
         intent: Intent<'_>,
-    ) -> Result<Option<Upserted>, Error> {
+    ) -> Result<Option<Upserted>> {
         let old = first_look.visible();
         let plain = |meta: Option<Meta>| !meta.is_some_and(Meta::is_pointer);
         if let Some(record) = claim.record
@@ -333,7 +333,7 @@ impl<D: Domain> BzTree<D> {
         value: &[u8],
         mut block: Option<Reservation<'op, 'pool, D>>,
         intent: Option<Intent<'_>>,
-    ) -> Result<Option<Upserted>, Error> {
+    ) -> Result<Option<Upserted>> {
         let off = leaf.slot_off(claim.slot);
         let mut steps = Steps::of_attempts();
         loop {
@@ -471,7 +471,7 @@ impl<D: Domain> BzTree<D> {
         old: Settled,
         value: &[u8],
         intent: Intent<'_>,
-    ) -> Result<bool, Error> {
+    ) -> Result<bool> {
         let pointer_off = leaf.pointer_off(old.meta);
         let old_block = context.read(pointer_off);
         if old_block == 0 {

@@ -1,7 +1,7 @@
 //! What `check`, `stat` and salvage see of a tree: a walk over the chain of blocks that believes
 //! none of them, compared with what is in process memory.
 
-use pando_index::Error;
+use pando_index::{Error, Result};
 use pando_pmem::{Domain, Guard};
 use pando_tree::key::{Probe, slice_of};
 use pando_tree::maps::{Audit, ProblemClass};
@@ -29,7 +29,7 @@ impl Bytes {
 pub(crate) fn walk<D: Domain>(
     tree: &NbTree<D>,
     visit: &mut dyn FnMut(&[u8], &[u8]),
-) -> Result<Audit, Error> {
+) -> Result<Audit> {
     // Also of a tree that refuses its operations.
     let guard = tree.catalog.pool().pin().map_err(Error::storage)?;
     let mut audit = Audit::default();

@@ -28,7 +28,7 @@ use std::cmp::Ordering as Compare;
 use std::sync::atomic::Ordering;
 
 use arrayvec::ArrayVec;
-use pando_index::{Error, Order};
+use pando_index::{Order, Result};
 use pando_pmem::{Domain, Guard, mutant};
 use pando_tree::batch::{Batch, FULL_BYTES, ThreadsBatch};
 use pando_tree::cursor::{Fill, Scan};
@@ -57,12 +57,7 @@ impl<D: Domain> Fill for NbTree<D> {
     /// A leaf is sorted as a whole.
     const FIRST_BATCH: usize = usize::MAX;
 
-    fn fill(
-        &self,
-        guard: &Guard<'_, D>,
-        scan: &mut Scan,
-        batch: &mut ThreadsBatch,
-    ) -> Result<(), Error> {
+    fn fill(&self, guard: &Guard<'_, D>, scan: &mut Scan, batch: &mut ThreadsBatch) -> Result<()> {
         self.layers.check()?;
         let order = scan.order();
         let (key, side) = scan.place();

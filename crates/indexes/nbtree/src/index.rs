@@ -1,6 +1,6 @@
 //! The tree as an index of a pool: the contract, what pools ask of it, its kind.
 
-use pando_index::{Error, Intent, Limits, RangeIndex, Upserted};
+use pando_index::{Intent, Limits, RangeIndex, Result, Upserted};
 use pando_pmem::{Domain, Guard, Reservation};
 use pando_tree::checked::undamaged;
 use pando_tree::context::Context;
@@ -49,18 +49,18 @@ impl<D: Domain> RangeIndex for NbTree<D> {
     }
 
     #[inline]
-    fn write(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted, Error> {
+    fn write(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted> {
         self.put_record(key, value, intent)
     }
 
     #[inline]
-    fn remove(&self, key: &[u8]) -> Result<bool, Error> {
+    fn remove(&self, key: &[u8]) -> Result<bool> {
         self.delete(key)
     }
 
     read_and_scan!();
 
-    fn len(&self) -> Result<u64, Error> {
+    fn len(&self) -> Result<u64> {
         let guard = self.pin()?;
         let mut records = 0;
         self.visit_leaves(&guard, &mut |leaf| records += self.count_live(&guard, leaf));
@@ -93,7 +93,7 @@ impl<D: Domain> Tree for NbTree<D> {
     /// insert that it meets, writes back what may be lost, and brings inner nodes up to date behind
     /// a replacement.
     #[inline]
-    fn read_with<R>(&self, key: &[u8], visit: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, Error> {
+    fn read_with<R>(&self, key: &[u8], visit: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         LIMITS.check_key(key)?;
         let probe = Probe::new(key);
         let fingerprint = fingerprint(&probe);
@@ -107,7 +107,7 @@ impl<D: Domain> Tree for NbTree<D> {
         self.lend(&guard, leaf, found, |value| undamaged(&guard).map(|()| Some(visit(value))))
     }
 
-    fn walk(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit, Error> {
+    fn walk(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit> {
         audit::walk(self, visit)
     }
 

@@ -1,6 +1,6 @@
 //! The layers in process memory, as the handles of a tree share them.
 
-use pando_index::Error;
+use pando_index::Result;
 use pando_tree::checked::damaged;
 
 use crate::volatile::node::Root;
@@ -17,7 +17,7 @@ pub(crate) struct Layers {
 impl Layers {
     /// Refuses an operation on a tree that could not be built.
     #[inline(always)]
-    pub fn check(&self) -> Result<(), Error> {
+    pub fn check(&self) -> Result<()> {
         match self.damage {
             None => Ok(()),
             Some(Damaged { off, what }) => Err(damaged(off, what)),

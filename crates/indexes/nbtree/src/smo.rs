@@ -50,7 +50,7 @@
 use std::cmp::Ordering as Compare;
 use std::sync::atomic::Ordering;
 
-use pando_index::Error;
+use pando_index::{Error, Result};
 use pando_pmem::{Domain, Guard, mutant};
 use pando_pmwcas::Policy;
 use pando_tree::checked::Steps;
@@ -123,7 +123,7 @@ impl Copies {
 impl<D: Domain> NbTree<D> {
     /// Replaces the leaf, or waits for nobody and finds it replaced. It is not changed by anyone
     /// from then on.
-    pub(crate) fn replace(&self, guard: &Guard<'_, D>, leaf: LeafRef<'_>) -> Result<(), Error> {
+    pub(crate) fn replace(&self, guard: &Guard<'_, D>, leaf: LeafRef<'_>) -> Result<()> {
         self.replace_with(guard, leaf, None).map(drop)
     }
 
@@ -135,7 +135,7 @@ impl<D: Domain> NbTree<D> {
         guard: &Guard<'_, D>,
         leaf: LeafRef<'_>,
         change: Option<Change<'_>>,
-    ) -> Result<bool, Error> {
+    ) -> Result<bool> {
         let was_closed = leaf.control::<D>().is_closed();
         let control = leaf.close::<D>();
         if was_closed {
@@ -174,7 +174,7 @@ impl<D: Domain> NbTree<D> {
         leaf: LeafRef<'_>,
         control: Control,
         change: Option<Change<'_>>,
-    ) -> Result<bool, Error> {
+    ) -> Result<bool> {
         let next_off = leaf.block_off + NEXT_AT;
         let next = self.catalog.read(guard, next_off);
         let Some(previous_off) = self.previous_next(guard, leaf)? else { return Ok(false) };
@@ -293,7 +293,7 @@ impl<D: Domain> NbTree<D> {
     }
 
     /// Where the word is that names the leaf's block; `None` if that has to be looked for again.
-    fn previous_next(&self, guard: &Guard<'_, D>, leaf: LeafRef<'_>) -> Result<Option<u64>, Error> {
+    fn previous_next(&self, guard: &Guard<'_, D>, leaf: LeafRef<'_>) -> Result<Option<u64>> {
         if leaf.low.is_lowest() {
             return Ok(Some(self.root_off));
         }

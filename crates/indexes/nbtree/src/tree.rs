@@ -35,7 +35,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use pando_index::Error;
+use pando_index::Result;
 use pando_pmem::{Domain, Guard, mutant};
 use pando_tree::handle::Handle;
 
@@ -90,7 +90,7 @@ impl<D: Domain> NbTree<D> {
     }
 
     #[inline(always)]
-    pub(crate) fn pin(&self) -> Result<Guard<'_, D>, Error> {
+    pub(crate) fn pin(&self) -> Result<Guard<'_, D>> {
         self.layers.check()?;
         self.handle.pin()
     }

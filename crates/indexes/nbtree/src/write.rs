@@ -39,7 +39,7 @@
 
 use std::sync::atomic::Ordering;
 
-use pando_index::{Error, Intent, Upserted};
+use pando_index::{Error, Intent, Result, Upserted};
 use pando_pmem::{Domain, Guard, Reservation, mutant};
 use pando_tree::checked::undamaged;
 use pando_tree::room::{Tries, nothing_to_give};
@@ -75,7 +75,7 @@ impl<D: Domain> NbTree<D> {
         key: &[u8],
         value: &[u8],
         intent: Intent<'_>,
-    ) -> Result<Upserted, Error> {
+    ) -> Result<Upserted> {
         LIMITS.check_key(key)?;
         LIMITS.check_value(value)?;
         let record = Record::new(key, value);
@@ -92,7 +92,7 @@ impl<D: Domain> NbTree<D> {
         guard: &Guard<'_, D>,
         record: &Record<'_>,
         intent: Intent<'_>,
-    ) -> Result<Option<Upserted>, Error> {
+    ) -> Result<Option<Upserted>> {
         let Record { probe, fingerprint, .. } = *record;
         let leaf = self.find_leaf(guard, &probe, Side::Holding, fingerprint);
         undamaged(guard)?;
@@ -145,7 +145,7 @@ impl<D: Domain> NbTree<D> {
         &'guard self,
         guard: &'guard Guard<'pool, D>,
         record: &Record<'_>,
-    ) -> Result<Reservation<'guard, 'pool, D>, Error> {
+    ) -> Result<Reservation<'guard, 'pool, D>> {
         RECORD
             .reserve(self.context(guard), record.probe.bytes, record.value)
             .map_err(Error::storage)
@@ -159,7 +159,7 @@ impl<D: Domain> NbTree<D> {
         leaf: LeafRef<'_>,
         control: Control,
         record: &Record<'_>,
-    ) -> Result<Result<(), NotInserted>, Error> {
+    ) -> Result<Result<(), NotInserted>> {
         let Record { probe, fingerprint, .. } = *record;
         let pool = guard.pool();
         // A block is not made in vain.
@@ -232,7 +232,7 @@ impl<D: Domain> NbTree<D> {
         leaf: LeafRef<'_>,
         found: Found,
         record: &Record<'_>,
-    ) -> Result<Result<(), Again>, Error> {
+    ) -> Result<Result<(), Again>> {
         let classes = guard.pool().word(leaf.block_off + classes_at(found.slot));
         // Relaxed: stored before the slot was decided.
         let class = class_of(classes.load(Ordering::Relaxed), found.slot);
@@ -299,7 +299,7 @@ impl<D: Domain> NbTree<D> {
 
     /// Removes the key; whether it was there.
     #[inline]
-    pub(crate) fn delete(&self, key: &[u8]) -> Result<bool, Error> {
+    pub(crate) fn delete(&self, key: &[u8]) -> Result<bool> {
         LIMITS.check_key(key)?;
         let probe = Probe::new(key);
         self.layers.check()?;
@@ -308,11 +308,7 @@ impl<D: Domain> NbTree<D> {
 
     /// One attempt; `None` says that the leaf has changed.
     #[inline(always)]
-    fn delete_pinned(
-        &self,
-        guard: &Guard<'_, D>,
-        probe: &Probe<'_>,
-    ) -> Result<Option<bool>, Error> {
+    fn delete_pinned(&self, guard: &Guard<'_, D>, probe: &Probe<'_>) -> Result<Option<bool>> {
         let fingerprint = fingerprint(probe);
         let leaf = self.find_leaf(guard, probe, Side::Holding, fingerprint);
         let control = leaf.control::<D>();

@@ -14,7 +14,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use pando_index::Error;
+use pando_index::Result;
 use pando_pmem::{Block, Domain};
 use pando_tree::context::Context;
 use pando_tree::key::slice_of;
@@ -93,7 +93,7 @@ impl Trail {
 impl<D: Domain, S: Links> SkipList<D, S> {
     /// Walks the whole list, and lends the records in which nothing is wrong to `visit`, in order
     /// and each key once.
-    pub(crate) fn walk_list(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit, Error> {
+    pub(crate) fn walk_list(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit> {
         let guard = self.pin()?;
         let context = self.context(&guard);
         let mut walk = Walk {

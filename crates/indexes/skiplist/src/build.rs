@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use pando_index::Error;
+use pando_index::{Error, Result};
 use pando_pmem::{Domain, mutant};
 use pando_tree::context::Context;
 
@@ -26,7 +26,7 @@ pub(crate) fn node<'op, 'pool, D: Domain>(
     key: Probe<'_>,
     value: &[u8],
     inline_bytes: u32,
-) -> Result<(Block<'op, 'pool, D>, Option<Block<'op, 'pool, D>>), Error> {
+) -> Result<(Block<'op, 'pool, D>, Option<Block<'op, 'pool, D>>)> {
     let small = Small::new(value);
     let is_inline = small.is_none() && value.len() <= inline_bytes as usize;
     let inline: &[u8] = if is_inline { value } else { &[] };

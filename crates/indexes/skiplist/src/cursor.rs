@@ -12,7 +12,7 @@
 
 use std::ops::Bound;
 
-use pando_index::{Error, Order};
+use pando_index::{Order, Result};
 use pando_pmem::{Domain, Guard};
 use pando_tree::batch::{Batch, FULL_BYTES, ThreadsBatch};
 use pando_tree::context::Context;
@@ -40,12 +40,7 @@ impl<D: Domain, S: Links> Fill for SkipList<D, S> {
     const LAST_BATCH: usize = LAST_BATCH;
 
     #[cold]
-    fn fill(
-        &self,
-        guard: &Guard<'_, D>,
-        scan: &mut Scan,
-        batch: &mut ThreadsBatch,
-    ) -> Result<(), Error> {
+    fn fill(&self, guard: &Guard<'_, D>, scan: &mut Scan, batch: &mut ThreadsBatch) -> Result<()> {
         let context = self.context(guard);
         let head = self.head(context);
         let order = scan.order();

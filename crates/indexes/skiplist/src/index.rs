@@ -1,6 +1,6 @@
 //! The skip list as an index of a pool: the contract, what pools ask of it, its kind.
 
-use pando_index::{Error, Intent, Limits, RangeIndex, Upserted};
+use pando_index::{Intent, Limits, RangeIndex, Result, Upserted};
 use pando_pmem::{Domain, Reservation};
 use pando_tree::checked::undamaged;
 use pando_tree::context::Context;
@@ -20,26 +20,22 @@ impl<D: Domain, S: Links> RangeIndex for SkipList<D, S> {
         LIMITS
     }
 
-    fn write(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted, Error> {
+    fn write(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted> {
         self.put_record(key, value, intent)
     }
 
-    fn read_many(
-        &self,
-        keys: &[&[u8]],
-        visit: &mut dyn FnMut(usize, Option<&[u8]>),
-    ) -> Result<(), Error> {
+    fn read_many(&self, keys: &[&[u8]], visit: &mut dyn FnMut(usize, Option<&[u8]>)) -> Result<()> {
         self.visit_many(keys, visit)
     }
 
-    fn remove(&self, key: &[u8]) -> Result<bool, Error> {
+    fn remove(&self, key: &[u8]) -> Result<bool> {
         self.delete(key)
     }
 
     read_and_scan!();
 
     /// Linear in the number of records: each is visited.
-    fn len(&self) -> Result<u64, Error> {
+    fn len(&self) -> Result<u64> {
         self.count_records(|guard, from| Ok(Some(self.count_from(self.context(guard), from))))
     }
 }
@@ -61,7 +57,7 @@ impl<D: Domain, S: Links> Tree for SkipList<D, S> {
 
     /// Allocates nothing, and in the style of several words writes nothing that is shared.
     #[inline]
-    fn read_with<R>(&self, key: &[u8], visit: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, Error> {
+    fn read_with<R>(&self, key: &[u8], visit: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         LIMITS.check_key(key)?;
         let guard = self.pin()?;
         let context = self.context(&guard);
@@ -72,7 +68,7 @@ impl<D: Domain, S: Links> Tree for SkipList<D, S> {
         Ok(value.map(|(_, value)| visit(value.as_bytes())))
     }
 
-    fn walk(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit, Error> {
+    fn walk(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit> {
         self.walk_list(visit)
     }
 

@@ -7,7 +7,7 @@
 
 use std::cmp::Ordering as Compare;
 
-use pando_index::Error;
+use pando_index::Result;
 use pando_pmem::Domain;
 use pando_tree::checked::{Steps, undamaged};
 use pando_tree::context::Context;
@@ -93,7 +93,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         &self,
         keys: &[&[u8]],
         visit: &mut dyn FnMut(usize, Option<&[u8]>),
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         for key in keys {
             LIMITS.check_key(key)?;
         }

@@ -44,7 +44,7 @@
 //! And a tower is one block, not one node a level: a search finds a node's lower levels in the line
 //! that it has compared, a record has one owner, and its levels need not be linked one by one.
 
-use pando_index::Error;
+use pando_index::{Error, Result};
 use pando_pmem::{Domain, mutant};
 use pando_pmwcas::{MAX_VALUE, MAX_WORDS, Policy};
 use pando_tree::checked::damaged;
@@ -76,7 +76,7 @@ impl Links for MultiWord {
         height: usize,
         node: Block<'op, 'pool, D>,
         value: Option<Block<'op, 'pool, D>>,
-    ) -> Result<bool, Error> {
+    ) -> Result<bool> {
         let off = Node(node.off());
         let (pred, succ) = (place.preds[0], place.succ(0));
         context.publish(|operation| {
@@ -104,7 +104,7 @@ impl Links for MultiWord {
         place: &Place,
         node: Node,
         level: usize,
-    ) -> Result<Raise, Error> {
+    ) -> Result<Raise> {
         let state = node.state(context);
         if state.levels() != level {
             return Ok(Raise::Over);
@@ -127,7 +127,7 @@ impl Links for MultiWord {
         context: Context<'_, '_, D>,
         place: &Place,
         node: Node,
-    ) -> Result<Removal, Error> {
+    ) -> Result<Removal> {
         loop {
             let state = node.state(context);
             if state.is_deleted() {
@@ -180,7 +180,7 @@ impl Links for MultiWord {
         node: Node,
         state: State,
         value: &[u8],
-    ) -> Result<bool, Error> {
+    ) -> Result<bool> {
         if let Some(small) = Small::new(value).filter(|_| state.kind() != Some(Kind::Block)) {
             // If it is not of that state, the operation fails.
             let word = context.read(node.small_off());

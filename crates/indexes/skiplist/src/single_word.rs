@@ -39,7 +39,7 @@
 //! and used again three epochs later at the earliest. Who has seen what that thread put there is
 //! pinned in e + 1 at the latest, and holds the epoch below e + 3 until it unpins.
 
-use pando_index::{Error, Order};
+use pando_index::{Error, Order, Result};
 use pando_pmem::Domain;
 use pando_tree::context::Context;
 use pando_tree::key::Probe;
@@ -170,7 +170,7 @@ impl Links for SingleWord {
         _: usize,
         node: Block<'op, 'pool, D>,
         value: Option<Block<'op, 'pool, D>>,
-    ) -> Result<bool, Error> {
+    ) -> Result<bool> {
         let (pred, succ) = (place.preds[0], place.succ(0));
         let value = value.map_or(0, |value| take(context, value));
         let node = Node(take(context, node));
@@ -191,7 +191,7 @@ impl Links for SingleWord {
         place: &Place,
         node: Node,
         level: usize,
-    ) -> Result<Raise, Error> {
+    ) -> Result<Raise> {
         let slice = node.slice(context);
         let own = node.next(context, level);
         if own.is_marked() {
@@ -217,7 +217,7 @@ impl Links for SingleWord {
         context: Context<'_, '_, D>,
         _: &Place,
         node: Node,
-    ) -> Result<Removal, Error> {
+    ) -> Result<Removal> {
         let state = node.state(context);
         if state.is_deleted() {
             return Ok(Removal::Deleted);
@@ -238,7 +238,7 @@ impl Links for SingleWord {
         node: Node,
         state: State,
         value: &[u8],
-    ) -> Result<bool, Error> {
+    ) -> Result<bool> {
         let block = value_block::reserve(context, value).map_err(Error::storage)?;
         let block = take(context, block);
         D::fence();

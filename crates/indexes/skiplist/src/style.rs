@@ -12,7 +12,7 @@
 
 use std::fmt::Debug;
 
-use pando_index::Error;
+use pando_index::Result;
 use pando_pmem::{Domain, Reservation, mutant};
 use pando_tree::context::Context;
 
@@ -135,7 +135,7 @@ pub trait Links: Sized + Copy + Debug + Send + Sync + 'static {
         height: usize,
         node: Block<'op, 'pool, D>,
         value: Option<Block<'op, 'pool, D>>,
-    ) -> Result<bool, Error>;
+    ) -> Result<bool>;
 
     /// Links `node`, which is linked on the levels below `level`, on that one too, at `place`.
     fn raise<D: Domain>(
@@ -144,7 +144,7 @@ pub trait Links: Sized + Copy + Debug + Send + Sync + 'static {
         place: &Place,
         node: Node,
         level: usize,
-    ) -> Result<Raise, Error>;
+    ) -> Result<Raise>;
 
     /// Removes the node that `place` has found.
     fn remove<D: Domain>(
@@ -152,7 +152,7 @@ pub trait Links: Sized + Copy + Debug + Send + Sync + 'static {
         context: Context<'_, '_, D>,
         place: &Place,
         node: Node,
-    ) -> Result<Removal, Error>;
+    ) -> Result<Removal>;
 
     /// Replaces the value of `node`, which is in `state`. Whether it did: not, if the state is
     /// another by now. `Err` without a change if the pool is full.
@@ -161,7 +161,7 @@ pub trait Links: Sized + Copy + Debug + Send + Sync + 'static {
         node: Node,
         state: State,
         value: &[u8],
-    ) -> Result<bool, Error>;
+    ) -> Result<bool>;
 
     /// Does for `node`, whose record was found deleted, what lets an insert of the same key go on.
     fn bury<D: Domain>(context: Context<'_, '_, D>, node: Node);

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use pando_index::{Error, Intent, Upserted};
+use pando_index::{Error, Intent, Result, Upserted};
 use pando_pmem::Domain;
 use pando_tree::checked::{Steps, undamaged};
 use pando_tree::context::Context;
@@ -23,7 +23,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         key: &[u8],
         value: &[u8],
         intent: Intent<'_>,
-    ) -> Result<Upserted, Error> {
+    ) -> Result<Upserted> {
         LIMITS.check_key(key)?;
         LIMITS.check_value(value)?;
         let probe = Probe::new(key);
@@ -43,7 +43,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
     }
 
     /// Removes the record; whether it was there.
-    pub(crate) fn delete(&self, key: &[u8]) -> Result<bool, Error> {
+    pub(crate) fn delete(&self, key: &[u8]) -> Result<bool> {
         LIMITS.check_key(key)?;
         let probe = Probe::new(key);
         self.until_done(|context| {
@@ -68,8 +68,8 @@ impl<D: Domain, S: Links> SkipList<D, S> {
     #[inline(always)]
     fn until_done<R>(
         &self,
-        attempt: impl Fn(Context<'_, '_, D>) -> Result<Option<R>, Error>,
-    ) -> Result<R, Error> {
+        attempt: impl Fn(Context<'_, '_, D>) -> Result<Option<R>>,
+    ) -> Result<R> {
         self.handle.until_done(Tries::Few, nothing_to_give, |guard| {
             // A remove takes no block; what an insert leaves is kept for merges in other maps.
             let attempted = guard.without_reserve(|| attempt(self.context(guard)));
@@ -86,7 +86,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         place: Place,
         probe: Probe<'_>,
         value: &[u8],
-    ) -> Result<Option<Upserted>, Error> {
+    ) -> Result<Option<Upserted>> {
         // Written soon, and not looked at so far.
         context.pool().word(place.succ(0).prev_off()).prefetch_for_write();
         let seed = self.seed(context);
@@ -124,7 +124,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         node: Node,
         levels: Range<usize>,
         probe: Probe<'_>,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         let mut steps = Steps::of_attempts();
         for level in levels {
             loop {
@@ -149,7 +149,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         node: Node,
         value: &[u8],
         intent: Intent<'_>,
-    ) -> Result<Option<Upserted>, Error> {
+    ) -> Result<Option<Upserted>> {
         let mut steps = Steps::of_attempts();
         loop {
             steps.take(context.guard, node.0)?;

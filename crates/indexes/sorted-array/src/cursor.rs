@@ -4,7 +4,7 @@
 
 use std::ops::Bound;
 
-use pando_index::{Error, Order};
+use pando_index::{Order, Result};
 use pando_pmem::{Domain, Guard};
 use pando_tree::batch::ThreadsBatch;
 use pando_tree::cursor::{Fill, Scan};
@@ -17,12 +17,7 @@ impl<D: Domain> Fill for SortedArray<D> {
     const FIRST_BATCH: usize = 64;
     const LAST_BATCH: usize = 64;
 
-    fn fill(
-        &self,
-        guard: &Guard<'_, D>,
-        scan: &mut Scan,
-        batch: &mut ThreadsBatch,
-    ) -> Result<(), Error> {
+    fn fill(&self, guard: &Guard<'_, D>, scan: &mut Scan, batch: &mut ThreadsBatch) -> Result<()> {
         let (off, array) = self.array(guard);
         let (low, high) = match scan.order() {
             Order::Ascending => (scan.start(), scan.end()),

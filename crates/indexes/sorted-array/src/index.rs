@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use pando_index::{Error, Intent, Limits, RangeIndex, Upserted};
+use pando_index::{Error, Intent, Limits, RangeIndex, Result, Upserted};
 use pando_pmem::{Block, Domain, Guard, Reservation, mutant};
 use pando_pmwcas::Policy;
 use pando_tree::checked::undamaged;
@@ -53,8 +53,8 @@ impl<D: Domain> SortedArray<D> {
     fn replace_record<'new>(
         &self,
         key: &[u8],
-        decide: impl Fn(Option<&[u8]>) -> Result<Change<'new>, Error>,
-    ) -> Result<bool, Error> {
+        decide: impl Fn(Option<&[u8]>) -> Result<Change<'new>>,
+    ) -> Result<bool> {
         LIMITS.check_key(key)?;
         self.until_done(Tries::Few, nothing_to_give, |guard| {
             let (old, array) = self.array(guard);
@@ -80,12 +80,7 @@ impl<D: Domain> SortedArray<D> {
     }
 
     /// Replaces the array at `old` by `content`; fails if another write has done so.
-    fn replace(
-        &self,
-        context: Context<'_, '_, D>,
-        old: u64,
-        content: &[u8],
-    ) -> Result<bool, Error> {
+    fn replace(&self, context: Context<'_, '_, D>, old: u64, content: &[u8]) -> Result<bool> {
         let bytes = content.len() as u64;
         if bytes > MAX_ARRAY_BYTES {
             return Err(Error::storage(ArrayTooLong { found_bytes: bytes }));
@@ -108,7 +103,7 @@ impl<D: Domain> RangeIndex for SortedArray<D> {
         LIMITS
     }
 
-    fn write(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted, Error> {
+    fn write(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted> {
         LIMITS.check_value(value)?;
         let was_there = self.replace_record(key, |found| {
             intent.check(found)?;
@@ -117,13 +112,13 @@ impl<D: Domain> RangeIndex for SortedArray<D> {
         Ok(if was_there { Upserted::Updated } else { Upserted::Inserted })
     }
 
-    fn remove(&self, key: &[u8]) -> Result<bool, Error> {
+    fn remove(&self, key: &[u8]) -> Result<bool> {
         self.replace_record(key, |_| Ok(None))
     }
 
     read_and_scan!();
 
-    fn len(&self) -> Result<u64, Error> {
+    fn len(&self) -> Result<u64> {
         let guard = self.pin()?;
         Ok(self.array(&guard).1.len)
     }
@@ -148,14 +143,14 @@ impl<D: Domain> Tree for SortedArray<D> {
         Self(handle)
     }
 
-    fn read_with<R>(&self, key: &[u8], visit: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, Error> {
+    fn read_with<R>(&self, key: &[u8], visit: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         LIMITS.check_key(key)?;
         let guard = self.pin()?;
         let (_, array) = self.array(&guard);
         Ok(array.find(key).ok().map(|place| visit(&array.value(place))))
     }
 
-    fn walk(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit, Error> {
+    fn walk(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit> {
         let guard = self.pin()?;
         let off = self.catalog.read(&guard, self.root_off);
         let mut audit = Audit::default();

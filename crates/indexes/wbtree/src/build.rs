@@ -1,6 +1,6 @@
 //! Nodes and blocks as they are made, where nobody looks.
 
-use pando_index::Error;
+use pando_index::{Error, Result};
 use pando_pmem::{Domain, Reservation, mutant};
 use pando_tree::key::Probe;
 
@@ -61,7 +61,7 @@ pub(crate) fn cell<'op, 'pool, D: Domain>(
     probe: Probe<'_>,
     value: &[u8],
     link: u64,
-) -> Result<(Cell, Option<Reservation<'op, 'pool, D>>), Error> {
+) -> Result<(Cell, Option<Reservation<'op, 'pool, D>>)> {
     let mut cell = Cell { slice: probe.slice, block: 0, link };
     if !context.shape.is_variable {
         return Ok((cell, None));

@@ -20,7 +20,7 @@
 //! behind a key's eight bytes is looked for as if it were that key, and each record is compared
 //! with the whole of it.
 
-use pando_index::{Error, Order};
+use pando_index::{Order, Result};
 use pando_pmem::{Domain, Guard, mutant};
 use pando_tree::batch::{Batch, ThreadsBatch};
 use pando_tree::checked::Steps;
@@ -47,12 +47,7 @@ impl<D: Domain> Fill for WbTree<D> {
     const LAST_BATCH: usize = LAST_BATCH;
 
     /// Copies leaf after leaf, until the batch is full.
-    fn fill(
-        &self,
-        guard: &Guard<'_, D>,
-        scan: &mut Scan,
-        batch: &mut ThreadsBatch,
-    ) -> Result<(), Error> {
+    fn fill(&self, guard: &Guard<'_, D>, scan: &mut Scan, batch: &mut ThreadsBatch) -> Result<()> {
         let context = self.context(guard);
         let mut copier = Copier { context, scan, batch, key: Vec::new() };
         // The next leaf, where the last one led to it.
@@ -93,7 +88,7 @@ impl<D: Domain> WbTree<D> {
         &self,
         context: Context<'op, '_, D>,
         scan: &Scan,
-    ) -> Result<Option<Found<'op, D>>, Error> {
+    ) -> Result<Option<Found<'op, D>>> {
         let mut target = scan.target();
         if let Target::Holding(probe) | Target::Before(probe) = target
             && !context.shape.is_variable
@@ -128,7 +123,7 @@ impl<'op, D: Domain> Copier<'_, 'op, '_, D> {
 
     /// Copies the wanted records of the leaf at `off`, up to the batch's size; false if the scan is
     /// to go on in the leaf, or is at its end.
-    fn copy(&mut self, off: u64, records: &[Cell]) -> Result<bool, Error> {
+    fn copy(&mut self, off: u64, records: &[Cell]) -> Result<bool> {
         let count = records.len();
         for index in 0..count {
             let record = match self.scan.order() {
@@ -158,7 +153,7 @@ impl<'op, D: Domain> Copier<'_, 'op, '_, D> {
 
     /// Goes on behind the leaf at `off` with this fence; the leaf there, if it is to be looked at
     /// now.
-    fn go_right(&mut self, off: u64, fence: &Cell) -> Result<Sibling<'op, D>, Error> {
+    fn go_right(&mut self, off: u64, fence: &Cell) -> Result<Sibling<'op, D>> {
         if fence.link == 0 {
             self.scan.finish();
             return Ok(None);
@@ -180,7 +175,7 @@ impl<'op, D: Domain> Copier<'_, 'op, '_, D> {
         leaf: &Node<'op, D>,
         low: Option<Cell>,
         lowest: Option<&Cell>,
-    ) -> Result<Sibling<'op, D>, Error> {
+    ) -> Result<Sibling<'op, D>> {
         if let Some(low) = &low {
             self.go_below(leaf.off, low)?;
             if self.is_done() {
@@ -212,7 +207,7 @@ impl<'op, D: Domain> Copier<'_, 'op, '_, D> {
 
     /// Goes on below the key of `bound`, with which the leaf at `off` begins; its words are zero
     /// for the smallest.
-    fn go_below(&mut self, off: u64, bound: &Cell) -> Result<(), Error> {
+    fn go_below(&mut self, off: u64, bound: &Cell) -> Result<()> {
         self.context.copy_key(bound, &mut self.key);
         let is_smallest = bound.slice == 0 && bound.block == 0;
         self.scan.leave(off, (!is_smallest).then_some(self.key.as_slice()))

@@ -16,7 +16,7 @@
 
 use std::sync::atomic::Ordering;
 
-use pando_index::Error;
+use pando_index::{Error, Result};
 use pando_pmem::{Domain, Guard, OptimisticRead, Pool};
 use pando_pmwcas::CONTROL_BITS;
 use pando_tree::key::Probe;
@@ -104,7 +104,7 @@ impl<D: Domain> WbTree<D> {
     /// The value of the key of a tree with fixed records, if it is where an undisturbed descent
     /// leads.
     #[inline(always)]
-    pub(crate) fn peek(&self, probe: Probe<'_>) -> Result<Option<u64>, Error> {
+    pub(crate) fn peek(&self, probe: Probe<'_>) -> Result<Option<u64>> {
         let pool = self.pool();
         let read = pool.optimistic_read().map_err(Error::storage)?;
         Ok(self.peek_under(pool, read, probe))
@@ -136,10 +136,7 @@ impl<D: Domain> WbTree<D> {
 
     /// Pins the thread, and the leaf to which the key led before that, if the pin covers it.
     #[inline(always)]
-    pub(crate) fn pin_at_leaf(
-        &self,
-        probe: Probe<'_>,
-    ) -> Result<(Guard<'_, D>, Option<u64>), Error> {
+    pub(crate) fn pin_at_leaf(&self, probe: Probe<'_>) -> Result<(Guard<'_, D>, Option<u64>)> {
         let pool = self.pool();
         let read = pool.optimistic_read().map_err(Error::storage)?;
         let leaf = self.descend(pool, read, probe.slice);

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use pando_index::{Error, Intent, Limits, RangeIndex, Upserted};
+use pando_index::{Intent, Limits, RangeIndex, Result, Upserted};
 use pando_pmem::{Domain, Reservation};
 use pando_tree::checked::undamaged;
 use pando_tree::context;
@@ -31,17 +31,17 @@ impl<D: Domain> RangeIndex for WbTree<D> {
         }
     }
 
-    fn write(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted, Error> {
+    fn write(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted> {
         self.put_record(key, value, intent)
     }
 
-    fn remove(&self, key: &[u8]) -> Result<bool, Error> {
+    fn remove(&self, key: &[u8]) -> Result<bool> {
         self.delete(key)
     }
 
     read_and_scan!();
 
-    fn len(&self) -> Result<u64, Error> {
+    fn len(&self) -> Result<u64> {
         self.count_records(|guard, from| {
             let context = self.context(guard);
             let target = Target::Holding(Probe::new(from));
@@ -86,7 +86,7 @@ impl<D: Domain> Tree for WbTree<D> {
     /// Writes no record and allocates nothing, but slot words that a crash has left invalid are
     /// written anew.
     #[inline]
-    fn read_with<R>(&self, key: &[u8], visit: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, Error> {
+    fn read_with<R>(&self, key: &[u8], visit: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         if !self.may_hold(key)? {
             return Ok(None);
         }
@@ -103,7 +103,7 @@ impl<D: Domain> Tree for WbTree<D> {
         with_value(context, &record, |value| undamaged(&guard).map(|()| Some(visit(value))))
     }
 
-    fn walk(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit, Error> {
+    fn walk(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit> {
         self.walk_tree(visit)
     }
 

@@ -22,7 +22,7 @@
 
 use std::ops::Deref;
 
-use pando_index::Error;
+use pando_index::{Error, Result};
 use pando_pmem::{Domain, Guard, mutant};
 use pando_tree::checked::{Steps, damaged};
 use pando_tree::handle::Handle;
@@ -101,7 +101,7 @@ impl<D: Domain> WbTree<D> {
         context: Context<'op, '_, D>,
         target: Target<'_>,
         level: u64,
-    ) -> Result<Option<Found<'op, D>>, Error> {
+    ) -> Result<Option<Found<'op, D>>> {
         // The dead node that sent to the root.
         let mut last_dead = 0;
         let mut steps = Steps::of_attempts();
@@ -140,11 +140,7 @@ impl<D: Domain> WbTree<D> {
 
     /// The node at `off`, which is of `level`.
     #[inline(always)]
-    fn entered<'op>(
-        context: Context<'op, '_, D>,
-        off: u64,
-        level: u64,
-    ) -> Result<Node<'op, D>, Error> {
+    fn entered<'op>(context: Context<'op, '_, D>, off: u64, level: u64) -> Result<Node<'op, D>> {
         let node = context.node(off);
         if node.level == level {
             Ok(node)
@@ -192,7 +188,7 @@ impl<D: Domain> WbTree<D> {
         context: Context<'op, '_, D>,
         probe: Probe<'_>,
         hint: Option<u64>,
-    ) -> Result<Found<'op, D>, Error> {
+    ) -> Result<Found<'op, D>> {
         if let Some(off) = hint {
             let node = context.fetched_node(off);
             let state = node.state(context);
@@ -220,7 +216,7 @@ impl<D: Domain> WbTree<D> {
         context: Context<'_, '_, D>,
         probe: Probe<'_>,
         hint: Option<u64>,
-    ) -> Result<Option<Cell>, Error> {
+    ) -> Result<Option<Cell>> {
         if let Some(off) = hint {
             let leaf = context.fetched_node(off);
             let state = leaf.state(context);
@@ -243,7 +239,7 @@ impl<D: Domain> WbTree<D> {
         context: Context<'_, '_, D>,
         probe: Probe<'_>,
         mut hint: Option<u64>,
-    ) -> Result<Option<Cell>, Error> {
+    ) -> Result<Option<Cell>> {
         let mut steps = Steps::of_attempts();
         loop {
             let found = self.seek_leaf(context, probe, hint.take())?;

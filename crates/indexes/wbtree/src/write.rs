@@ -5,7 +5,7 @@
 //! and this one begins again. An insert writes a free cell (`put.rs`); an update writes one too,
 //! and the swap exchanges it for the old one; a delete writes none.
 
-use pando_index::{Error, Intent, RangeIndex, Upserted};
+use pando_index::{Error, Intent, RangeIndex, Result, Upserted};
 use pando_pmem::{Domain, mutant};
 use pando_tree::blocks::Blocks;
 use pando_tree::checked::{Steps, undamaged};
@@ -51,12 +51,12 @@ pub(crate) fn with_value<D: Domain, R>(
 impl<D: Domain> WbTree<D> {
     /// Whether a key of that length can be there; an error if it is too long.
     #[inline(always)]
-    pub(crate) fn may_hold(&self, key: &[u8]) -> Result<bool, Error> {
+    pub(crate) fn may_hold(&self, key: &[u8]) -> Result<bool> {
         self.limits().check_key(key)?;
         Ok(self.shape.is_variable || key.len() == FIXED_BYTES)
     }
 
-    fn check_value(&self, value: &[u8]) -> Result<(), Error> {
+    fn check_value(&self, value: &[u8]) -> Result<()> {
         self.limits().check_value(value)?;
         let (found_bytes, min_bytes) = (value.len(), FIXED_BYTES);
         match self.shape.is_variable || found_bytes == FIXED_BYTES {
@@ -70,7 +70,7 @@ impl<D: Domain> WbTree<D> {
         key: &[u8],
         value: &[u8],
         intent: Intent<'_>,
-    ) -> Result<Upserted, Error> {
+    ) -> Result<Upserted> {
         if !self.may_hold(key)? {
             return Err(match intent {
                 Intent::Update | Intent::Exchange { .. } => Error::KeyNotFound,
@@ -139,7 +139,7 @@ impl<D: Domain> WbTree<D> {
         }
     }
 
-    pub(crate) fn delete(&self, key: &[u8]) -> Result<bool, Error> {
+    pub(crate) fn delete(&self, key: &[u8]) -> Result<bool> {
         if !self.may_hold(key)? {
             return Ok(false);
         }

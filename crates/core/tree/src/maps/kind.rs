@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use pando_index::{Error, RangeIndex};
+use pando_index::{RangeIndex, Result};
 use pando_pmem::catalog::{MapEntry, MapHeader};
 use pando_pmem::{Domain, Reservation};
 
@@ -64,16 +64,16 @@ pub trait Tree:
 
     /// Lends the value of `key` to `visit` and returns its result; `None` if the key is absent. As
     /// [`read`](RangeIndex::read), without a virtual call.
-    fn read_with<R>(&self, key: &[u8], visit: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, Error>;
+    fn read_with<R>(&self, key: &[u8], visit: impl FnOnce(&[u8]) -> R) -> Result<Option<R>>;
 
     /// Walks the whole index: its invariants, its figures, the blocks that it reaches. Lends the
     /// records of every node in which nothing is wrong to `visit`, key and value, so that of a
     /// damaged pool all can be copied out that can be read. Believes nothing that a block says
     /// before it was found to lie in the block.
-    fn walk(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit, Error>;
+    fn walk(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit>;
 
     /// As [`walk`](Self::walk), for what it finds alone.
-    fn audit(&self) -> Result<Audit, Error> {
+    fn audit(&self) -> Result<Audit> {
         self.walk(&mut |_, _| ())
     }
 

@@ -7,7 +7,7 @@
 //! and then leaves it to a sweep (`sweep.rs`). A merge that other threads have kept from its end is
 //! treated alike.
 
-use pando_index::Error;
+use pando_index::{Error, Result};
 use pando_pmem::{Domain, mutant};
 use pando_pmwcas::{Descriptor, Policy};
 use pando_tree::checked::undamaged;
@@ -195,7 +195,7 @@ impl<D: Domain> BzTree<D> {
         context: Context<'_, '_, D>,
         path: &Path,
         merged_bytes: u64,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         let reserve = |bytes| context.guard.reserve(bytes).map_err(Error::storage);
         let _merged = reserve(merged_bytes)?;
         let _parent = match path.above_leaf(1) {

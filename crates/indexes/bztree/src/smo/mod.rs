@@ -40,7 +40,7 @@ mod merge;
 mod split;
 mod sweep;
 
-use pando_index::Error;
+use pando_index::{Error, Result};
 use pando_pmem::Domain;
 use pando_tree::checked::undamaged;
 use pando_tree::context::Context;
@@ -65,7 +65,7 @@ impl<D: Domain> BzTree<D> {
         context: Context<'_, '_, D>,
         probe: Probe<'_>,
         wanted: Wanted,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         let path = self.find_path(context, probe);
         let leaf = Leaf::new(path.leaf);
         let look = leaf.look(context, probe, None);
@@ -83,7 +83,7 @@ impl<D: Domain> BzTree<D> {
             let reserve = |copies: u64, bytes| {
                 let blocks =
                     (0..copies).map(|_| context.guard.reserve(bytes).map_err(Error::storage));
-                blocks.collect::<Result<Vec<_>, Error>>().map(drop)
+                blocks.collect::<Result<Vec<_>>>().map(drop)
             };
             // Two smaller ones may do.
             reserve(copies, bytes).or_else(|error| match copies {

@@ -58,7 +58,7 @@
 
 use std::sync::atomic::Ordering;
 
-use pando_index::Error;
+use pando_index::Result;
 use pando_pmem::{Domain, Reservation, block_bytes, mutant};
 use pando_tree::checked::undamaged;
 use pando_tree::context::Context;
@@ -166,7 +166,7 @@ impl<D: Domain> BzTree<D> {
     }
 
     /// Does what is due for the leaf at number `at`; the end of its numbers.
-    fn visit(&self, at: u64) -> Result<(Outcome, u64), Error> {
+    fn visit(&self, at: u64) -> Result<(Outcome, u64)> {
         let guard = self.pin()?;
         let context = self.context(&guard);
         let visited = self.leaf_at(context, at);

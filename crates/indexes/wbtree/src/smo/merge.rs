@@ -13,7 +13,7 @@
 //! whose versions have run out are merged by versions that are kept for that; a node that has used
 //! these up too is copied first.
 
-use pando_index::Error;
+use pando_index::Result;
 use pando_pmem::{Domain, mutant};
 use pando_pmwcas::Policy;
 use pando_tree::blocks::Blocks;
@@ -51,7 +51,7 @@ impl<D: Domain> WbTree<D> {
         context: Context<'_, '_, D>,
         probe: Probe<'_>,
         level: u64,
-    ) -> Result<Merged, Error> {
+    ) -> Result<Merged> {
         let mut steps = Steps::of_attempts();
         loop {
             steps.take(context.guard, self.root_off)?;
@@ -95,7 +95,7 @@ impl<D: Domain> WbTree<D> {
         context: Context<'_, '_, D>,
         parent: &Seen<'_, D>,
         right: usize,
-    ) -> Result<Attempt, Error> {
+    ) -> Result<Attempt> {
         let off = |place: usize| parent.cells[place].link;
         let child = |place| Seen::of(context, off(place));
         let (Some(left), Some(gone)) = (child(right - 1), child(right)) else {
@@ -180,7 +180,7 @@ impl<D: Domain> WbTree<D> {
     }
 
     /// Makes the only child of the root the root, as often as it has only one.
-    pub(crate) fn collapse(&self, context: Context<'_, '_, D>) -> Result<(), Error> {
+    pub(crate) fn collapse(&self, context: Context<'_, '_, D>) -> Result<()> {
         let mut steps = Steps::of_attempts();
         loop {
             steps.take(context.guard, self.root_off)?;

@@ -58,7 +58,7 @@ mod post;
 mod replace;
 mod split;
 
-use pando_index::Error;
+use pando_index::Result;
 use pando_pmem::Domain;
 use pando_pmwcas::Descriptor;
 use pando_tree::key::Probe;
@@ -129,7 +129,7 @@ impl<D: Domain> WbTree<D> {
         node: &Node<'_, D>,
         state: State,
         probe: Probe<'_>,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         let count = state.count(node.kind) as u64;
         // A node with few live cells is full of claims of threads that have stopped, or has no
         // versions.

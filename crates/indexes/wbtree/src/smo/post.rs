@@ -5,7 +5,7 @@
 //! parent's state was read ([`smo`](super) says why). If the level has no parent, the tree grows
 //! first: a new root with one child, whose deciding word is the entry word.
 
-use pando_index::Error;
+use pando_index::{Error, Result};
 use pando_pmem::{Domain, mutant};
 use pando_pmwcas::Policy;
 use pando_tree::blocks::Blocks;
@@ -20,7 +20,7 @@ use crate::tree::WbTree;
 
 impl<D: Domain> WbTree<D> {
     /// Posts the node that `left`'s fence leads to.
-    pub(crate) fn post(&self, context: Context<'_, '_, D>, left: Node<'_, D>) -> Result<(), Error> {
+    pub(crate) fn post(&self, context: Context<'_, '_, D>, left: Node<'_, D>) -> Result<()> {
         let Some(fence) = Self::fence_of(context, &left) else { return Ok(()) };
         let key = context.key(&fence);
         let probe = Probe::new(&key);
@@ -73,12 +73,7 @@ impl<D: Domain> WbTree<D> {
     }
 
     /// Puts a new root above `root`, which is of `level`, if that still is the root.
-    fn grow(
-        &self,
-        context: Context<'_, '_, D>,
-        root: Node<'_, D>,
-        level: u64,
-    ) -> Result<(), Error> {
+    fn grow(&self, context: Context<'_, '_, D>, root: Node<'_, D>, level: u64) -> Result<()> {
         let child = Cell { slice: 0, block: 0, link: root.off };
         let block = build::node(context, level + 1, &[child], &Cell::default(), 0);
         let block = block.map_err(Error::storage)?;

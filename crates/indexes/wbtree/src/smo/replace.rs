@@ -11,7 +11,7 @@
 //! itself no cell or version is copied first; that ends at the root, and at the first node of the
 //! level.
 
-use pando_index::Error;
+use pando_index::{Error, Result};
 use pando_pmem::{Domain, mutant};
 use pando_pmwcas::Policy;
 use pando_tree::checked::damaged;
@@ -46,7 +46,7 @@ impl<D: Domain> WbTree<D> {
         level: u64,
         probe: Probe<'_>,
         off: u64,
-    ) -> Result<Attempt, Error> {
+    ) -> Result<Attempt> {
         let Some(found) = self.seek(context, Target::Holding(probe), level)? else {
             return Ok(Attempt::Again);
         };

@@ -10,7 +10,7 @@
 //! The deciding word is the node's state. The PMwCAS owns the new node and the separator's
 //! block. Blocks of records change their owner with it.
 
-use pando_index::Error;
+use pando_index::{Error, Result};
 use pando_pmem::{Domain, mutant};
 use pando_tree::blocks::Blocks;
 use pando_tree::checked::undamaged;
@@ -28,7 +28,7 @@ impl<D: Domain> WbTree<D> {
         context: Context<'_, '_, D>,
         node: &Node<'_, D>,
         state: State,
-    ) -> Result<Attempt, Error> {
+    ) -> Result<Attempt> {
         let Ok(seen) = node.contents(context, state) else { return Ok(Attempt::Again) };
         let claim = match node.claim(context, state, 1, 0) {
             Ok(claim) => claim,
