@@ -409,6 +409,7 @@ impl<'op, 'pool, D: Domain> Delta<'op, 'pool, D> {
     }
 
     /// The range that an index entry, or an index entry delete, leads to a child.
+    #[inline(always)]
     pub fn entry(&self) -> Result<Entry<'op>, Damaged> {
         let damaged = Damaged { off: self.off };
         let (child, rest) = self.value_bytes().split_first_chunk::<8>().ok_or(damaged)?;

@@ -91,7 +91,28 @@ impl<D: Domain> BzTree<D> {
         Node::at(context, Link::at(context, self.root_off))
     }
 
-    /// The leaf for `probe`, without the way to it.
+    /// The leaf to which `choose` leads: it says which child of each inner node is taken.
+    #[inline(always)]
+    pub(crate) fn descend(
+        &self,
+        context: Context<'_, '_, D>,
+        mut choose: impl FnMut(Inner) -> u64,
+    ) -> Leaf {
+        let mut node = self.root(context);
+        for _ in 0..MAX_HEIGHT {
+            if node.is_leaf() {
+                return Leaf::new(node);
+            }
+            let inner = Inner { node };
+            let link = inner.child(context, choose(inner));
+            link.prefetch(context);
+            node = Node::at(context, link);
+        }
+        Leaf::new(node.too_deep(context))
+    }
+
+    /// The leaf for `probe`, without the way to it. Most gets and writes come here, so this is
+    /// [`descend`](Self::descend) written out: its closure would be a call.
     #[inline(always)]
     pub(crate) fn find_leaf(&self, context: Context<'_, '_, D>, probe: Probe<'_>) -> Leaf {
         let mut node = self.root(context);
@@ -100,10 +121,9 @@ impl<D: Domain> BzTree<D> {
                 return Leaf::new(node);
             }
             let inner = Inner { node };
-            let index = inner.search(context, probe, Side::Holding);
-            let child = inner.child(context, index);
-            child.prefetch(context);
-            node = Node::at(context, child);
+            let link = inner.child(context, inner.search(context, probe, Side::Holding));
+            link.prefetch(context);
+            node = Node::at(context, link);
         }
         Leaf::new(node.too_deep(context))
     }
@@ -113,18 +133,13 @@ impl<D: Domain> BzTree<D> {
     pub(crate) fn find_path(&self, context: Context<'_, '_, D>, probe: Probe<'_>) -> Path {
         let mut steps = [None; MAX_HEIGHT];
         let mut height = 0;
-        let mut node = self.root(context);
-        while !node.is_leaf() && height < MAX_HEIGHT {
-            let inner = Inner { node };
+        let leaf = self.descend(context, |inner| {
             let child = inner.search(context, probe, Side::Holding);
             steps[height] = Some(Step { inner, child });
             height += 1;
-            let link = inner.child(context, child);
-            link.prefetch(context);
-            node = Node::at(context, link);
-        }
-        let leaf = if node.is_leaf() { node } else { node.too_deep(context) };
-        Path { steps, height, leaf }
+            child
+        });
+        Path { steps, height, leaf: leaf.node }
     }
 
     /// The leaf on `side` of `probe` (of no probe: the first or last leaf), and its range.
@@ -135,12 +150,7 @@ impl<D: Domain> BzTree<D> {
         side: Side,
     ) -> (Leaf, Fence<'op>) {
         let mut fence = Fence::default();
-        let mut node = self.root(context);
-        for _ in 0..MAX_HEIGHT {
-            if node.is_leaf() {
-                return (Leaf::new(node), fence);
-            }
-            let inner = Inner { node };
+        let leaf = self.descend(context, |inner| {
             let index = match (probe, side) {
                 (Some(probe), _) => inner.search(context, probe, side),
                 (None, Side::Holding) => 0,
@@ -152,10 +162,8 @@ impl<D: Domain> BzTree<D> {
             if index + 1 < inner.children() {
                 fence.high = Some(inner.separator(context, index));
             }
-            let link = inner.child(context, index);
-            link.prefetch(context);
-            node = Node::at(context, link);
-        }
-        (Leaf::new(node.too_deep(context)), fence)
+            index
+        });
+        (leaf, fence)
     }
 }

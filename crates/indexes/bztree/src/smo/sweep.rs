@@ -69,8 +69,8 @@ use crate::build::{Extent, Room, Wanted};
 use crate::install::{Outcome, Progress};
 use crate::layout::HEADER_BYTES;
 use crate::leaf::Leaf;
-use crate::node::{Inner, Node, Probe};
-use crate::tree::{BzTree, MAX_HEIGHT};
+use crate::node::Probe;
+use crate::tree::BzTree;
 
 /// Leaves that one sweep changes at most.
 const ENOUGH: usize = 32;
@@ -228,12 +228,7 @@ impl<D: Domain> BzTree<D> {
     fn leaf_at<'op>(&self, context: Context<'op, '_, D>, at: u64) -> Visited<'op> {
         let (mut start, mut count) = (0_u128, 1_u128 << 64);
         let (mut low, mut is_alone) = (None, false);
-        let mut node = self.root(context);
-        for _ in 0..MAX_HEIGHT {
-            if node.is_leaf() {
-                break;
-            }
-            let inner = Inner { node };
+        let leaf = self.descend(context, |inner| {
             let children = u128::from(inner.children()).max(1);
             // Below 2^64 by 2^16: a node has fewer children than that.
             let child = ((u128::from(at) - start) * children / count).min(children - 1);
@@ -243,12 +238,9 @@ impl<D: Domain> BzTree<D> {
                 low = Some(inner.separator(context, child as u64 - 1));
             }
             is_alone = children == 1;
-            let link = inner.child(context, child as u64);
-            link.prefetch(context);
-            node = Node::at(context, link);
-        }
-        let node = if node.is_leaf() { node } else { node.too_deep(context) };
+            child as u64
+        });
         let end = (start + count).max(u128::from(at) + 1) as u64;
-        Visited { leaf: Leaf::new(node), low, is_alone, end }
+        Visited { leaf, low, is_alone, end }
     }
 }
