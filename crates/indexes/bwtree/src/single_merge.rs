@@ -126,6 +126,10 @@ pub(crate) fn complete_merge<D: Domain>(
         let Some(left) = page_before(tree, context, level, key)? else { return Ok(()) };
         let before = Gathered::new(context, left.link)?;
         if before.is_leaving {
+            // It begins before the key, so that this goes ever further to the left, and ends.
+            if before.low >= key {
+                return Err(damaged(left));
+            }
             complete_removal(tree, context, left)?;
             continue;
         }
