@@ -1,13 +1,18 @@
 //! What the tests of all indexes share: an index with its pool, in a file or on anonymous memory;
-//! closing it as a crash would; all that it holds; a check of all that its pool holds.
+//! closing it as a crash would; all that it holds; a check of all that its pool holds; operations
+//! between the accesses of another one, beside writers, and in a full pool.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use pando_index::conformance::Subject;
-use pando_index::{Cursor as _, KeyRange, Order, RangeIndex};
+use pando_index::conformance::between::{Act, one_between};
+use pando_index::conformance::rewritten::full_leaves_that_are_rewritten;
+use pando_index::{Cursor as _, Error, KeyRange, Order, RangeIndex};
+use pando_pmem::testing::{Between, between, between_each};
 use pando_pmem::{CreateOptions, Domain, Guard, OpenPool, Pool, Reservation};
 
 pub use pando_pmem::testing::folder;
@@ -73,6 +78,14 @@ impl<D: Domain, K: IndexKind> Planted<D, K> {
     /// One more handle of the index, as another thread may have it.
     pub fn another_handle(&self) -> K::Index<D> {
         self.catalog.find_index::<K>(NAME).expect("an undamaged map").expect("the map")
+    }
+
+    /// Drops the map `name` of the pool.
+    pub fn drop_map(&self, name: &str) {
+        let guard = self.pool.pin().expect("a slot");
+        let entry = self.catalog.find_map(&guard, name).expect("a catalog").expect("the map");
+        drop(guard);
+        self.catalog.drop_index::<K>(&entry).expect("drops the map");
     }
 
     /// In the file that a test left at `path`.
@@ -188,4 +201,99 @@ pub fn take_all<'guard, 'pool, D: Domain>(
         }
     }
     taken
+}
+
+/// [`one_between`], in a new index and another handle of it.
+pub fn one_in<K: IndexKind>(
+    planted: Planted<Between, K>,
+    there: &[Act],
+    act: Act,
+    others: &[Act],
+    access: u64,
+) -> bool {
+    let handle = Arc::new(planted.another_handle());
+    let interrupt = |access, meanwhile, work: &mut dyn FnMut()| between(access, meanwhile, work);
+    one_between(planted, handle, interrupt, there, (act, others, access))
+}
+
+/// [`full_leaves_that_are_rewritten`], in new indexes of these options.
+pub fn rewritten_under_scans<K: IndexKind>(options: K::Options) {
+    let fresh = || {
+        let planted = Planted::<Between, K>::anonymous(options);
+        let handle: Arc<dyn RangeIndex> = Arc::new(planted.another_handle());
+        (planted, handle)
+    };
+    let interrupt = |first, every, step, work: &mut dyn FnMut()| {
+        between_each(first, every, step, work);
+    };
+    full_leaves_that_are_rewritten(&fresh, interrupt, 300);
+}
+
+/// Calls `write` in as many threads as there are `writers`, with the number of each. Until they
+/// end, gets and scans in both directions find all of `stays`, which no writer changes, and scans
+/// find no key out of order.
+pub fn find_beside_writers(
+    index: &dyn RangeIndex,
+    stays: &Records,
+    writers: u64,
+    write: impl Fn(u64) + Sync,
+) {
+    let is_over = AtomicBool::new(false);
+    let find_all = || {
+        for (key, value) in stays {
+            assert_eq!(index.get(key).expect("a get").as_ref(), Some(value), "key {key:?}");
+        }
+        for order in [Order::Ascending, Order::Descending] {
+            let mut left = stays.len();
+            let mut last: Option<Vec<u8>> = None;
+            let mut cursor = index.scan(KeyRange::all(), order).expect("a scan");
+            while let Some((key, value)) = cursor.next().expect("the next record") {
+                let is_next = last.as_ref().is_none_or(|last| match order {
+                    Order::Ascending => last.as_slice() < key,
+                    Order::Descending => last.as_slice() > key,
+                });
+                assert!(is_next, "{order:?}: {last:?} and then {key:?}");
+                left -= usize::from(stays.get(key).is_some_and(|found| found == value));
+                last = Some(key.to_vec());
+            }
+            assert_eq!(left, 0, "{order:?}: so many keys were skipped");
+        }
+    };
+    std::thread::scope(|scope| {
+        let (write, is_over, find_all) = (&write, &is_over, &find_all);
+        let threads: Vec<_> =
+            (0..writers).map(|thread| scope.spawn(move || write(thread))).collect();
+        scope.spawn(move || {
+            // Relaxed: the threads are joined below.
+            while !is_over.load(Ordering::Relaxed) {
+                find_all();
+            }
+        });
+        let ended: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
+        is_over.store(true, Ordering::Relaxed);
+        ended.into_iter().for_each(|ended| ended.expect("a writer"));
+    });
+}
+
+/// Whether the pool refused an operation for want of room.
+pub fn is_full(error: &Error) -> bool {
+    matches!(error, Error::Storage(_)) && error.to_string().contains("the pool is full")
+}
+
+/// Gives the records to four threads, each key to one; all that these return.
+pub fn in_four_threads(
+    records: &Records,
+    work: impl Fn(u64, Records) -> Records + Sync,
+) -> Records {
+    std::thread::scope(|scope| {
+        let work = &work;
+        let threads: Vec<_> = (0..4)
+            .map(|thread| {
+                let part = records.iter().skip(thread as usize).step_by(4);
+                let part = part.map(|(key, value)| (key.clone(), value.clone())).collect();
+                scope.spawn(move || work(thread, part))
+            })
+            .collect();
+        threads.into_iter().flat_map(|thread| thread.join().expect("works")).collect()
+    })
 }

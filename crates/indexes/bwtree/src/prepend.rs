@@ -233,21 +233,17 @@ fn first_unused<D: Domain>(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use pando_index::RangeIndex;
-    use pando_pmem::{CreateOptions, Pool, Volatile};
-    use pando_tree::maps::Catalog;
+    use pando_pmem::Volatile;
+    use pando_tree::testing::Planted;
 
     use super::*;
     use crate::tree::BwTree;
     use crate::{BwTrees, Options};
 
     fn tree() -> BwTree<Volatile> {
-        let pool = Pool::<Volatile>::anonymous(&CreateOptions::default()).expect("memory");
-        let catalog = Arc::new(Catalog::open(pool).expect("opens"));
         let options = Options { delta_bytes: 64, ..Options::default() };
-        catalog.find_or_create_index::<BwTrees>("tree", options).expect("a tree")
+        Planted::<Volatile, BwTrees>::anonymous(options).index
     }
 
     /// A base without deltas, of whose delta space nothing is left, as it is while others have

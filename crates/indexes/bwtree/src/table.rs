@@ -322,10 +322,8 @@ pub(crate) fn stamp<D: Domain>(context: Context<'_, '_, D>, pid: Pid, link: Link
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use pando_pmem::{CreateOptions, Pool, Volatile};
-    use pando_tree::maps::Catalog;
+    use pando_pmem::Volatile;
+    use pando_tree::testing::Planted;
 
     use super::*;
     use crate::{BwTrees, Options};
@@ -334,10 +332,7 @@ mod tests {
     /// free one, and if the sweep comes to it again.
     #[test]
     fn another_free_pid_is_another() {
-        let pool = Pool::<Volatile>::anonymous(&CreateOptions::default()).expect("memory");
-        let catalog = Arc::new(Catalog::open(pool).expect("opens"));
-        let tree =
-            catalog.find_or_create_index::<BwTrees>("tree", Options::default()).expect("a tree");
+        let tree = Planted::<Volatile, BwTrees>::anonymous(Options::default()).index;
         let guard = tree.pin().expect("pins");
         let context = tree.context(&guard);
         let anchor = tree.anchor(context);

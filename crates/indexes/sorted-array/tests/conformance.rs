@@ -1,11 +1,6 @@
 //! The conformance suite, and the array through the public API.
 
-use std::sync::Arc;
-
 use pando::{MapOptions, Pool, PoolOptions};
-use pando_index::RangeIndex;
-use pando_index::conformance::rewritten::full_leaves_that_are_rewritten;
-use pando_pmem::testing::{Between, between_each};
 use pando_pmem::{Adr, Domain, Volatile};
 use pando_sorted_array::SortedArrays;
 
@@ -29,15 +24,7 @@ mod adr {
 /// An array of several batches, rewritten under scans.
 #[test]
 fn an_array_rewritten_under_scans() {
-    let fresh = || {
-        let planted = plant::<Between>();
-        let handle: Arc<dyn RangeIndex> = Arc::new(planted.another_handle());
-        (planted, handle)
-    };
-    let interrupt = |first, every, step, work: &mut dyn FnMut()| {
-        between_each(first, every, step, work);
-    };
-    full_leaves_that_are_rewritten(&fresh, interrupt, 300);
+    pando_tree::testing::rewritten_under_scans::<SortedArrays>(());
 }
 
 #[test]

@@ -1,27 +1,20 @@
 //! What others do between two accesses of an operation to the pool, in both designs of deltas:
 //! records are changed in every way, pages consolidated, split and merged, up to the root.
 
-use std::sync::Arc;
-
-use pando_bwtree::Options;
-use pando_index::RangeIndex;
+use pando_bwtree::{BwTrees, Options};
 use pando_index::conformance::between::{
-    self as between_acts, Act, One, at_random, each, inserts, one_between, removes,
+    self as between_acts, Act, One, at_random, each, inserts, removes,
 };
-use pando_index::conformance::rewritten::full_leaves_that_are_rewritten;
-use pando_pmem::testing::{Between, between, between_each};
+use pando_tree::testing::{one_in, rewritten_under_scans};
 
 use crate::common::watchdog::within_bounds;
-use crate::common::{Planted, anonymous, small, small_plain};
+use crate::common::{Planted, small, small_plain};
 
 /// Longer than a value that stays in its page.
 const LONG_BYTES: usize = 40;
 
 fn one(options: Options, there: &[Act], act: Act, others: &[Act], access: u64) -> bool {
-    let planted: Planted<Between> = anonymous(options);
-    let handle = Arc::new(planted.index.clone());
-    let interrupt = |access, meanwhile, work: &mut dyn FnMut()| between(access, meanwhile, work);
-    one_between(planted, handle, interrupt, there, (act, others, access))
+    one_in::<BwTrees>(Planted::anonymous(options), there, act, others, access)
 }
 
 /// In trees of both designs, within bounds.
@@ -106,16 +99,6 @@ fn full_pages_rewritten_under_scans() {
     let designs =
         [("deltas beside their bases", Options::default()), ("deltas in blocks", Options::plain())];
     for (name, options) in designs {
-        within_bounds(name, move || {
-            let fresh = || {
-                let planted: Planted<Between> = anonymous(options);
-                let handle: Arc<dyn RangeIndex> = Arc::new(planted.index.clone());
-                (planted, handle)
-            };
-            let interrupt = |first, every, step, work: &mut dyn FnMut()| {
-                between_each(first, every, step, work);
-            };
-            full_leaves_that_are_rewritten(&fresh, interrupt, 300);
-        });
+        within_bounds(name, move || rewritten_under_scans::<BwTrees>(options));
     }
 }

@@ -2,14 +2,17 @@
 //! small pages, in the paper's design, and by single-word CAS. (The domains between are the crash
 //! lab's and the public API's.)
 
-use crate::common::{Planted, anonymous, in_file, small, small_plain};
+use crate::common::{Planted, small, small_plain};
 use pando_bwtree::{BwTrees, CasBwTrees, Options};
 use pando_pmem::{Adr, Volatile};
+
+/// Pages are small, so little is needed before something happens.
+const SCALE: f64 = 0.4;
 
 mod volatile {
     use super::*;
     fn tree() -> Planted<Volatile, BwTrees> {
-        anonymous(Options::default())
+        Planted::anonymous(Options::default()).scaled(SCALE)
     }
     pando_index::conformance_suite!(tree);
 }
@@ -17,7 +20,7 @@ mod volatile {
 mod small_pages {
     use super::*;
     fn tree() -> Planted<Volatile, BwTrees> {
-        anonymous(small())
+        Planted::anonymous(small()).scaled(SCALE)
     }
     pando_index::conformance_suite!(tree);
 }
@@ -25,20 +28,20 @@ mod small_pages {
 mod plain {
     use super::*;
     fn tree() -> Planted<Volatile, BwTrees> {
-        anonymous(small_plain())
+        Planted::anonymous(small_plain()).scaled(SCALE)
     }
     pando_index::conformance_suite!(tree);
 }
 
 mod adr {
     use super::*;
-    pando_index::conformance_suite!(|| in_file::<Adr>(small()));
+    pando_index::conformance_suite!(|| Planted::<Adr>::in_file(small()).scaled(SCALE));
 }
 
 mod cas {
     use super::*;
     fn tree() -> Planted<Volatile, CasBwTrees> {
-        anonymous(small())
+        Planted::anonymous(small()).scaled(SCALE)
     }
     pando_index::conformance_suite!(tree);
 }

@@ -9,14 +9,14 @@ use pando_pmem::Volatile;
 use pando_tree::maps::{IndexKind, Tree};
 
 use crate::common::watchdog::{seed, within_bounds};
-use crate::common::{Planted, anonymous, check, dump, key, small, small_plain, value};
+use crate::common::{Planted, check, dump, key, small, small_plain, value};
 
 /// Class 13: a checker that is wrong. Whatever one word of a block becomes, the walk ends; and of
 /// the words that say what a page is, no damage is unseen.
 #[test]
 fn a_damaged_tree_is_walked_and_reported() {
     for options in [small(), small_plain()] {
-        let planted = anonymous::<Volatile, BwTrees>(options);
+        let planted = Planted::<Volatile, BwTrees>::anonymous(options);
         for number in 0..120_u64 {
             let tail = vec![b'k'; (number % 3) as usize * 5];
             planted.index.insert(&[key(number), tail].concat(), &value(number)).expect("inserts");
@@ -62,7 +62,7 @@ fn a_damaged_tree_is_walked_and_reported() {
 fn a_rotted_mapping_word_is_an_error_and_never_a_hang() {
     const KEYS: u64 = 120;
     fn fill<K: IndexKind<Options = Options>>(options: Options) -> Planted<Volatile, K> {
-        let planted = anonymous::<Volatile, K>(options);
+        let planted = Planted::<Volatile, K>::anonymous(options);
         for number in 0..KEYS {
             let tail = vec![b'k'; (number % 3) as usize * 5];
             planted.index.insert(&[key(number), tail].concat(), &value(number)).expect("inserts");
@@ -167,7 +167,7 @@ fn a_rotted_mapping_word_is_an_error_and_never_a_hang() {
 #[test]
 fn a_mapping_word_of_another_page_loses_nothing() {
     const KEYS: u64 = 300;
-    let planted = anonymous::<Volatile, BwTrees>(small());
+    let planted = Planted::<Volatile, BwTrees>::anonymous(small());
     for number in 0..KEYS {
         planted.index.insert(&key(number * 2), &value(number)).expect("inserts");
     }
@@ -218,7 +218,7 @@ fn rotted_words_of_the_anchor_lose_nothing() {
     const KEYS: u64 = 6_000;
     let mut random = Random::new(seed("damaged words of the anchor"));
     for round in 0..90_u64 {
-        let planted = anonymous::<Volatile, BwTrees>(small());
+        let planted = Planted::<Volatile, BwTrees>::anonymous(small());
         let insert = |number: u64| planted.index.insert(&key(number), &value(number));
         // So many pages that the table has segments.
         (0..KEYS).for_each(|number| insert(number).expect("inserts"));
@@ -279,7 +279,8 @@ fn rotted_words_of_the_anchor_lose_nothing() {
 /// another's.
 #[test]
 fn a_rotted_pointer_to_a_value_is_an_error() {
-    let planted = anonymous::<Volatile, BwTrees>(Options { inline_bytes: 8, ..small_plain() });
+    let planted =
+        Planted::<Volatile, BwTrees>::anonymous(Options { inline_bytes: 8, ..small_plain() });
     planted.index.insert(b"key", &[7; 100]).expect("inserts");
     planted.index.insert(b"other", &[8; 100]).expect("inserts");
     let anchor = planted.index.audit().expect("audits").blocks[0].off;
@@ -313,7 +314,7 @@ fn a_rotted_pointer_to_a_value_is_an_error() {
 #[test]
 fn a_root_that_is_gone_is_an_error() {
     for options in [small(), small_plain()] {
-        let planted = anonymous::<Volatile, BwTrees>(options);
+        let planted = Planted::<Volatile, BwTrees>::anonymous(options);
         assert!(planted.index.get(b"key").expect("a tree without records").is_none());
         planted.index.insert(b"key", b"value").expect("inserts");
         let anchor = planted.index.audit().expect("audits").blocks[0].off;

@@ -12,11 +12,10 @@ use pando_bwtree::Options;
 use pando_index::random::Random;
 use pando_index::{Error, RangeIndex};
 use pando_pmem::Process;
+use pando_tree::testing::{in_four_threads, is_full};
 
 use crate::common::watchdog::{seed, within_bounds};
-use crate::common::{
-    Planted, Records, check, create, dump, folder, key, reopen, small, small_plain,
-};
+use crate::common::{Planted, Records, check, dump, folder, key, small, small_plain};
 
 /// Smallest pool; the others have a chunk more each.
 const LEAST_BYTES: u64 = 1 << 20;
@@ -40,10 +39,6 @@ impl Shape {
         let scattered = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         [key(scattered), vec![b'k'; self.key_bytes - 8]].concat()
     }
-}
-
-fn is_full(error: &Error) -> bool {
-    matches!(error, Error::Storage(_)) && error.to_string().contains("the pool is full")
 }
 
 /// Inserts records until forty were refused.
@@ -84,12 +79,12 @@ const ORDERS: [InOrder; 3] = [
 ];
 
 fn fill_and_empty(path: &Path, max_bytes: u64, shape: Shape, order: InOrder, always: bool) {
-    let planted = create::<Process>(path, max_bytes, shape.options);
+    let planted = Planted::<Process>::create(path, max_bytes, shape.options);
     let mut records = Records::new();
     fill(&planted, &mut records, shape);
     verify(&planted, &records);
     drop(planted);
-    let planted = reopen::<Process>(path);
+    let planted = Planted::<Process>::reopen(path);
     let mut keys = order(&records.keys().cloned().collect::<Vec<_>>());
     while !keys.is_empty() {
         let mut refused = Vec::new();
@@ -175,12 +170,10 @@ fn threads_in_a_full_pool_lose_nothing() {
         let options = [Options::default(), small()][round as usize % 2];
         let shape = shape(options, 8, [8, 40][round as usize / 2 % 2]);
         within_bounds(&format!("PANDO_SEED={seed}, round {round}"), move || {
-            let planted = create::<Process>(&path, LEAST_BYTES, shape.options);
+            let planted = Planted::<Process>::create(&path, LEAST_BYTES, shape.options);
             let mut records = Records::new();
             fill(&planted, &mut records, shape);
-            let work = |thread: u64| {
-                let part = records.iter().skip(thread as usize).step_by(4);
-                let mut part: Records = part.map(|(k, v)| (k.clone(), v.clone())).collect();
+            let work = |thread: u64, mut part: Records| {
                 let keys: Vec<_> = part.keys().cloned().collect();
                 let mut random = Random::new(seed ^ round << 8 ^ thread);
                 for turn in 0..1_500 {
@@ -199,12 +192,7 @@ fn threads_in_a_full_pool_lose_nothing() {
                 }
                 part
             };
-            let parts: Vec<Records> = std::thread::scope(|scope| {
-                let work = &work;
-                let threads: Vec<_> = (0..4).map(|one| scope.spawn(move || work(one))).collect();
-                threads.into_iter().map(|one| one.join().expect("works")).collect()
-            });
-            let left: Records = parts.into_iter().flatten().collect();
+            let left = in_four_threads(&records, work);
             verify(&planted, &left);
             let mut keys: Vec<_> = left.keys().collect();
             for _ in 0..2 {

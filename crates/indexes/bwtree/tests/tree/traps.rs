@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use pando_bwtree::{BwTrees, CasBwTrees, Options};
 use pando_index::random::Random;
@@ -13,11 +13,11 @@ use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::testing::{CutShort, count_writes, kill_after};
 use pando_pmem::{Adr, Domain, Volatile};
 use pando_tree::maps::{IndexKind, Tree};
+use pando_tree::testing::find_beside_writers;
 
 use crate::common::watchdog::{seed, within_bounds};
 use crate::common::{
-    NAME, Planted, abandon, anonymous, check, create, dump, folder, in_file, key, reopen, small,
-    small_plain, value,
+    NAME, Planted, Records, abandon, check, dump, folder, key, small, small_plain, value,
 };
 
 /// Bw-tree: a split racing a merge of the same page at the parent, a parent found deleted on the
@@ -28,59 +28,31 @@ use crate::common::{
 fn splits_and_merges_that_meet_at_one_parent_leave_one_entry_each() {
     fn race<K: IndexKind<Options = Options>>(planted: &Planted<Volatile, K>, seed: u64) {
         const KEYS: u64 = 240;
-        for number in (0..KEYS).step_by(40) {
-            planted.index.insert(&key(number), b"stays").expect("inserts");
+        let stays: Records = (0..KEYS).step_by(40).map(|at| (key(at), b"stays".to_vec())).collect();
+        for (key, value) in &stays {
+            planted.index.insert(key, value).expect("inserts");
         }
-        let is_over = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            let writers: Vec<_> = (0..3)
-                .map(|thread| {
-                    let mut random = Random::new(seed ^ thread);
-                    scope.spawn(move || {
-                        for _ in 0..60 {
-                            let from = random.below(KEYS);
-                            let to = (from + random.below(KEYS)).min(KEYS);
-                            let fills = random.one_in(2);
-                            for number in (from..to).filter(|number| number % 40 != 0) {
-                                match fills {
-                                    true => {
-                                        drop(planted.index.insert(&key(number), &value(number)))
-                                    }
-                                    false => drop(planted.index.remove(&key(number))),
-                                }
-                            }
-                        }
-                    })
-                })
-                .collect();
-            scope.spawn(|| {
-                while !is_over.load(Ordering::Relaxed) {
-                    for number in (0..KEYS).step_by(40) {
-                        let found = planted.index.get(&key(number)).expect("reads");
-                        assert_eq!(found.as_deref(), Some(&b"stays"[..]), "key {number}");
-                    }
-                    for order in [Order::Ascending, Order::Descending] {
-                        let mut stays = 0;
-                        let mut cursor = planted.index.scan(KeyRange::all(), order).expect("scans");
-                        while let Some((_, value)) = cursor.next().expect("the next record") {
-                            stays += u64::from(value == b"stays");
-                        }
-                        assert_eq!(stays, KEYS / 40, "{order:?}: a key was skipped or repeated");
+        find_beside_writers(&planted.index, &stays, 3, |thread| {
+            let mut random = Random::new(seed ^ thread);
+            for _ in 0..60 {
+                let from = random.below(KEYS);
+                let to = (from + random.below(KEYS)).min(KEYS);
+                let fills = random.one_in(2);
+                for number in (from..to).filter(|number| number % 40 != 0) {
+                    match fills {
+                        true => drop(planted.index.insert(&key(number), &value(number))),
+                        false => drop(planted.index.remove(&key(number))),
                     }
                 }
-            });
-            for writer in writers {
-                writer.join().expect("a writer");
             }
-            is_over.store(true, Ordering::Relaxed);
         });
         check(planted);
         dump(&planted.index);
     }
     let seed = seed("splits and merges");
-    within_bounds("PMwCAS", move || race::<BwTrees>(&anonymous(small()), seed));
-    within_bounds("plain", move || race::<BwTrees>(&anonymous(small_plain()), seed));
-    within_bounds("CAS", move || race::<CasBwTrees>(&anonymous(small()), seed));
+    within_bounds("PMwCAS", move || race::<BwTrees>(&Planted::anonymous(small()), seed));
+    within_bounds("plain", move || race::<BwTrees>(&Planted::anonymous(small_plain()), seed));
+    within_bounds("CAS", move || race::<CasBwTrees>(&Planted::anonymous(small()), seed));
 }
 
 /// All mapping words of the tree's anchor and segments that say *removed*.
@@ -112,7 +84,7 @@ fn churn<D: Domain>(planted: &Planted<D>) {
 /// for a reader is allocated again when that is gone.
 #[test]
 fn a_pid_is_given_out_again_only_when_nobody_can_know_it() {
-    let planted = anonymous::<Volatile, BwTrees>(small());
+    let planted = Planted::<Volatile, BwTrees>::anonymous(small());
     churn(&planted);
     let guard = planted.pool.pin().expect("a slot");
     std::thread::scope(|scope| {
@@ -148,12 +120,12 @@ fn a_pid_is_given_out_again_only_when_nobody_can_know_it() {
 fn pids_that_were_removed_before_a_restart_are_free() {
     let folder = folder();
     let path = folder.path().join("pool");
-    let planted = create::<Adr>(&path, 16 << 20, small());
+    let planted = Planted::<Adr>::create(&path, 16 << 20, small());
     churn(&planted);
     let before = removed(&planted);
     assert!(!before.is_empty());
     abandon(planted);
-    let planted = reopen::<Adr>(&path);
+    let planted = Planted::<Adr>::reopen(&path);
     churn(&planted);
     churn(&planted);
     let after = removed(&planted);
@@ -175,7 +147,7 @@ fn structure_changes_that_a_crash_cuts_short_are_whole_or_not_there() {
         };
         let fresh = |records: u64| {
             let _ = std::fs::remove_file(&path);
-            let planted = create::<CutShort<true>>(&path, POOL_BYTES, options);
+            let planted = Planted::<CutShort<true>>::create(&path, POOL_BYTES, options);
             (0..records).for_each(|number| {
                 planted.index.insert(&key(number), &value(number)).expect("inserts");
             });
@@ -227,7 +199,7 @@ fn structure_changes_that_a_crash_cuts_short_are_whole_or_not_there() {
                 let planted = prepare();
                 let done = kill_after(cut, || act(&planted)).is_some();
                 abandon(planted);
-                let planted = reopen::<CutShort<true>>(&path);
+                let planted = Planted::<CutShort<true>>::reopen(&path);
                 check(&planted);
                 let is_there = planted.index.get(&key(number)).expect("reads").is_some();
                 assert!(!done || is_there != removes, "an acknowledged write is lost");
@@ -246,7 +218,7 @@ fn structure_changes_that_a_crash_cuts_short_are_whole_or_not_there() {
 #[test]
 fn a_full_pool_refuses_and_has_room_again() {
     for options in [small(), small_plain()] {
-        let planted = in_file::<Adr>(options);
+        let planted = Planted::<Adr>::in_file(options);
         for number in 0..100 {
             planted.index.insert(&key(number), &value(number)).expect("inserts");
         }
@@ -282,7 +254,7 @@ fn a_full_pool_refuses_and_has_room_again() {
 #[test]
 fn each_allocation_that_fails_changes_nothing() {
     for options in [small(), small_plain()] {
-        let planted = anonymous::<Volatile, BwTrees>(options);
+        let planted = Planted::<Volatile, BwTrees>::anonymous(options);
         for number in 0..200 {
             let name = key(number * 7 % 200);
             let mut is_there = false;
@@ -307,7 +279,7 @@ fn each_allocation_that_fails_changes_nothing() {
 /// the leaf was split or merged meanwhile, in both directions.
 #[test]
 fn a_scan_notices_updates_to_what_it_has_not_returned() {
-    let planted = anonymous::<Volatile, BwTrees>(small());
+    let planted = Planted::<Volatile, BwTrees>::anonymous(small());
     let fill = |step: usize, text: &[u8]| {
         for number in (0..200).step_by(step) {
             planted.index.upsert(&key(number), text).expect("writes");
@@ -340,7 +312,7 @@ fn a_scan_notices_updates_to_what_it_has_not_returned() {
 /// within bounds.
 #[test]
 fn pages_of_the_longest_keys_are_split_and_merged() {
-    let planted = anonymous::<Volatile, BwTrees>(Options::default());
+    let planted = Planted::<Volatile, BwTrees>::anonymous(Options::default());
     let long = |number: u64| [vec![b'k'; 32 * 1024 - 8], key(number)].concat();
     for number in 0..60 {
         planted.index.insert(&long(number * 11 % 60), &vec![7; 1024]).expect("inserts");
@@ -359,7 +331,7 @@ fn pages_of_the_longest_keys_are_split_and_merged() {
 /// of.
 #[test]
 fn a_page_carries_the_highest_lsn_of_its_records() {
-    let planted = anonymous::<Volatile, BwTrees>(small());
+    let planted = Planted::<Volatile, BwTrees>::anonymous(small());
     for number in 0..200 {
         planted.index.upsert_at_lsn(&key(number), b"value", number + 1).expect("writes");
         assert_eq!(planted.index.page_lsn(&key(number)).expect("reads"), number + 1);
@@ -374,14 +346,11 @@ fn a_page_carries_the_highest_lsn_of_its_records() {
 #[test]
 fn a_dropped_tree_leaves_nothing() {
     fn drop_one<K: IndexKind<Options = Options>>(options: Options) {
-        let planted = anonymous::<Volatile, K>(options);
+        let planted = Planted::<Volatile, K>::anonymous(options);
         for number in 0..3_000 {
             planted.index.insert(&key(number * 7919 % 3_000), &value(number)).expect("inserts");
         }
-        let guard = planted.pool.pin().expect("a slot");
-        let entry = planted.catalog.find_map(&guard, NAME).expect("a catalog").expect("the map");
-        drop(guard);
-        planted.catalog.drop_index::<K>(&entry).expect("drops");
+        planted.drop_map(NAME);
         let mut left = 0;
         planted
             .pool

@@ -200,12 +200,10 @@ impl<D: Domain> BzTree<D> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use pando_index::RangeIndex;
+    use pando_pmem::Volatile;
     use pando_pmem::testing::refusal::{Resource, refuse};
-    use pando_pmem::{CreateOptions, Pool, Volatile};
-    use pando_tree::maps::Catalog;
+    use pando_tree::testing::Planted;
 
     use super::*;
     use crate::index::BzTrees;
@@ -220,10 +218,7 @@ mod tests {
             merge_bytes: 128,
             ..Options::default()
         };
-        let create = CreateOptions { max_bytes: 8 << 20, ..CreateOptions::default() };
-        let pool = Pool::anonymous(&create).expect("memory");
-        let catalog = Arc::new(Catalog::open(pool).expect("opens"));
-        catalog.find_or_create_index::<BzTrees>("tree", options).expect("the map")
+        Planted::<Volatile, BzTrees>::anonymous(options).index
     }
 
     /// Else two operations in a full pool could close each other's leaf, or the leaf that the other

@@ -1,16 +1,14 @@
 //! What others do between two accesses of an operation to the pool: records are changed in every
 //! way, leaves consolidated, split and merged, up to the root.
 
-use std::sync::Arc;
-
 use pando_bztree::{BzTrees, Options, ValueMode};
 use pando_index::RangeIndex;
 use pando_index::conformance::between::{
-    self as between_acts, Act, One, at_random, each, inserts, one_between, removes,
+    self as between_acts, Act, One, at_random, each, inserts, removes,
 };
-use pando_index::conformance::rewritten::full_leaves_that_are_rewritten;
-use pando_pmem::testing::{Between, between, between_each};
+use pando_pmem::testing::{Between, between};
 use pando_tree::maps::Tree;
+use pando_tree::testing::{one_in, rewritten_under_scans};
 
 use crate::common::watchdog::within_bounds;
 use crate::common::{Planted, Records, dump, folder, small_nodes};
@@ -31,10 +29,7 @@ fn few_records() -> Options {
 }
 
 fn one(options: Options, there: &[Act], act: Act, others: &[Act], access: u64) -> bool {
-    let planted = Planted::<Between>::anonymous(options);
-    let handle = Arc::new(planted.index.clone());
-    let interrupt = |access, meanwhile, work: &mut dyn FnMut()| between(access, meanwhile, work);
-    one_between(planted, handle, interrupt, there, (act, others, access))
+    one_in::<BzTrees>(Planted::anonymous(options), there, act, others, access)
 }
 
 /// In trees with values of both modes, within bounds.
@@ -109,18 +104,8 @@ fn a_neighbour_changes_while_it_is_merged() {
 #[test]
 fn full_leaves_rewritten_under_scans() {
     for value_mode in [ValueMode::Inline, ValueMode::Pointer] {
-        within_bounds("the scans", move || {
-            let fresh = || {
-                let planted =
-                    Planted::<Between>::anonymous(Options { value_mode, ..Options::default() });
-                let handle: Arc<dyn RangeIndex> = Arc::new(planted.index.clone());
-                (planted, handle)
-            };
-            let interrupt = |first, every, step, work: &mut dyn FnMut()| {
-                between_each(first, every, step, work);
-            };
-            full_leaves_that_are_rewritten(&fresh, interrupt, 300);
-        });
+        let options = Options { value_mode, ..Options::default() };
+        within_bounds("the scans", move || rewritten_under_scans::<BzTrees>(options));
     }
 }
 

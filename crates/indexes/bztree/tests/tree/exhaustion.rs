@@ -12,10 +12,11 @@ use crate::common::scenario::{Answer, Op, inline, long, pointed, short};
 use crate::common::watchdog::{seed, within_bounds};
 use crate::common::{Planted, Records, check, dump, folder, small_nodes};
 use pando_bztree::Options;
+use pando_index::RangeIndex;
 use pando_index::random::Random;
-use pando_index::{Error, RangeIndex};
 use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::{Process, Volatile};
+use pando_tree::testing::{in_four_threads, is_full};
 
 /// Smallest pool; the others have a chunk more each.
 const LEAST_BYTES: u64 = 1 << 20;
@@ -47,10 +48,6 @@ enum Expect {
     Sound,
     /// There is room again, too.
     Room,
-}
-
-fn is_full(error: &Error) -> bool {
-    matches!(error, Error::Storage(_)) && error.to_string().contains("the pool is full")
 }
 
 /// Does `op` to tree and model; whether the pool had room.
@@ -182,9 +179,7 @@ fn threads_in_a_full_pool_lose_nothing() {
             let mut records = Records::new();
             fill(&planted, &mut records, shape, &label);
             let refused = AtomicU64::new(0);
-            let work = |thread: u64| {
-                let part = records.iter().skip(thread as usize).step_by(4);
-                let mut part: Records = part.map(|(k, v)| (k.clone(), v.clone())).collect();
+            let work = |thread: u64, mut part: Records| {
                 let keys: Vec<_> = part.keys().cloned().collect();
                 let mut random = Random::new(seed ^ round << 8 ^ thread);
                 for turn in 0..1_500 {
@@ -202,12 +197,7 @@ fn threads_in_a_full_pool_lose_nothing() {
                 }
                 part
             };
-            let parts: Vec<Records> = std::thread::scope(|scope| {
-                let work = &work;
-                let threads: Vec<_> = (0..4).map(|one| scope.spawn(move || work(one))).collect();
-                threads.into_iter().map(|one| one.join().expect("works")).collect()
-            });
-            let all: Records = parts.into_iter().flatten().collect();
+            let all = in_four_threads(&records, work);
             verify(&planted, &all, &label);
             drop(planted);
             verify(&Planted::reopen(&path), &all, &label);

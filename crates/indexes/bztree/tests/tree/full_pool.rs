@@ -74,10 +74,7 @@ fn expect_room(path: &Path, planted: Planted<Process>, is_reopened: bool) {
         .expect("room for a map");
     other.insert(b"key", &[5; 500]).expect("room for a record");
     for name in [NAME, "other"] {
-        let guard = planted.pool.pin().expect("a slot");
-        let entry = catalog.find_map(&guard, name).expect("a sound catalog").expect("the map");
-        drop(guard);
-        catalog.drop_index::<BzTrees>(&entry).expect("drops the map");
+        planted.drop_map(name);
     }
     assert_eq!(planted.pool.used_bytes(), 0);
 }

@@ -2,27 +2,19 @@
 //! the inner nodes: leaves are split, emptied and dropped, slots claimed and deleted, values
 //! changed in every way.
 
-use std::sync::Arc;
-
 use pando_index::RangeIndex;
 use pando_index::conformance::between::{
-    self as between_acts, Act, acts_upon, at_random, each, inserts, one_between, removes,
+    self as between_acts, Act, acts_upon, at_random, each, inserts, removes,
 };
-use pando_index::conformance::rewritten::full_leaves_that_are_rewritten;
-use pando_pmem::testing::{Between, between, between_each};
+use pando_nbtree::NbTrees;
+use pando_pmem::testing::Between;
+use pando_tree::testing::{one_in, rewritten_under_scans};
 
 use crate::common::{Options, Planted, small_nodes};
 
 /// Whether the act has so many accesses.
 fn one(there: &[Act], act: Act, others: &[Act], access: u64) -> bool {
-    one_in(Planted::<Between>::anonymous(small_nodes()), there, act, others, access)
-}
-
-/// The same, in that tree.
-fn one_in(planted: Planted<Between>, there: &[Act], act: Act, others: &[Act], access: u64) -> bool {
-    let handle = Arc::new(planted.index.clone());
-    let interrupt = |access, meanwhile, work: &mut dyn FnMut()| between(access, meanwhile, work);
-    one_between(planted, handle, interrupt, there, (act, others, access))
+    one_in::<NbTrees>(Planted::anonymous(small_nodes()), there, act, others, access)
 }
 
 /// Longer than a value that stays in its slot.
@@ -114,13 +106,5 @@ fn runs_of_writes_at_random() {
 /// Full leaves of the usual size, rewritten under scans.
 #[test]
 fn full_leaves_rewritten_under_scans() {
-    let fresh = || {
-        let planted = Planted::<Between>::anonymous(Options::default());
-        let handle: Arc<dyn RangeIndex> = Arc::new(planted.index.clone());
-        (planted, handle)
-    };
-    let interrupt = |first, every, step, work: &mut dyn FnMut()| {
-        between_each(first, every, step, work);
-    };
-    full_leaves_that_are_rewritten(&fresh, interrupt, 300);
+    rewritten_under_scans::<NbTrees>(Options::default());
 }

@@ -299,9 +299,7 @@ fn handles_share_a_tree_and_a_dropped_map_is_gone() {
         tree.insert(&eight(number), &eight(number)).expect("an insert");
     }
     assert_eq!(dump(&other), dump(&planted.index));
-    let guard = planted.pool.pin().expect("a slot");
-    let entry = catalog.find_map(&guard, NAME).expect("a catalog").expect("is there");
-    catalog.drop_index::<NbTrees>(&entry).expect("is dropped");
+    planted.drop_map(NAME);
     let again = catalog.find_or_create_index::<NbTrees>(NAME, small_nodes()).expect("a map");
     assert_eq!(again.len().expect("counts"), 0);
     again.insert(&eight(1), &eight(1)).expect("an insert");

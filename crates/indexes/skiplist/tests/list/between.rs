@@ -1,19 +1,15 @@
 //! What others do between two accesses of an operation to the pool: values are changed in every
 //! way, towers raised, lowered and taken out, the last nodes removed under a search.
 
-use std::sync::Arc;
-
-use pando_index::RangeIndex;
 use pando_index::conformance::between::{
-    self as between_acts, Act, One, acts_upon, at_random, each, inserts, one_between, removes,
+    self as between_acts, Act, One, acts_upon, at_random, each, inserts, removes,
 };
-use pando_index::conformance::rewritten::full_leaves_that_are_rewritten;
-use pando_pmem::testing::{Between, between, between_each};
 use pando_skiplist::{CasSkipLists, Options, SkipLists};
 use pando_tree::maps::{IndexKind, Tree};
+use pando_tree::testing::{one_in, rewritten_under_scans};
 
 use crate::common::watchdog::within_bounds;
-use crate::common::{anonymous, small_values};
+use crate::common::{Planted, small_values};
 
 /// Longer than a value that stays in its node.
 const LONG_BYTES: usize = 40;
@@ -23,31 +19,15 @@ fn a_level_at_a_time() -> Options {
     Options { levels_at_once: 1, ..small_values() }
 }
 
-fn one<K: IndexKind<Options = Options>>(
-    options: Options,
-    there: &[Act],
-    act: Act,
-    others: &[Act],
-    access: u64,
-) -> bool {
-    let planted = anonymous::<Between, K>(options);
-    let handle = Arc::new(planted.another_handle());
-    let interrupt = |access, meanwhile, work: &mut dyn FnMut()| between(access, meanwhile, work);
-    one_between(planted, handle, interrupt, there, (act, others, access))
-}
-
 /// In lists of both styles, within bounds: a search that goes round for ever fails.
 fn of_both_styles(test: fn(One<'_>)) {
-    within_bounds("PMwCAS", move || {
+    fn of<K: IndexKind<Options = Options>>(test: fn(One<'_>)) {
         test(&|there, act, others, access| {
-            one::<SkipLists>(a_level_at_a_time(), there, act, others, access)
-        })
-    });
-    within_bounds("CAS", move || {
-        test(&|there, act, others, access| {
-            one::<CasSkipLists>(a_level_at_a_time(), there, act, others, access)
-        })
-    });
+            one_in::<K>(Planted::anonymous(a_level_at_a_time()), there, act, others, access)
+        });
+    }
+    within_bounds("PMwCAS", move || of::<SkipLists>(test));
+    within_bounds("CAS", move || of::<CasSkipLists>(test));
 }
 
 /// The value of a key, present or absent, changes, goes and comes back.
@@ -85,7 +65,7 @@ fn towers_that_are_raised_and_lowered() {
 /// Between two nodes, and behind all: of heights that one operation neither links nor takes out.
 fn high_keys() -> [u64; 2] {
     let is_high = |&key: &u64| {
-        let planted = anonymous::<pando_pmem::Volatile, SkipLists>(a_level_at_a_time());
+        let planted = Planted::<pando_pmem::Volatile, SkipLists>::anonymous(a_level_at_a_time());
         pando_index::RangeIndex::insert(&planted.index, &key.to_be_bytes(), b"").expect("inserts");
         planted.index.audit().expect("audits").stat.height > 4
     };
@@ -124,17 +104,6 @@ fn runs_of_writes_at_random() {
 /// Many records, rewritten under scans.
 #[test]
 fn records_rewritten_under_scans() {
-    fn scans<K: IndexKind<Options = Options>>() {
-        let fresh = || {
-            let planted = anonymous::<Between, K>(Options::default());
-            let handle: Arc<dyn RangeIndex> = Arc::new(planted.another_handle());
-            (planted, handle)
-        };
-        let interrupt = |first, every, step, work: &mut dyn FnMut()| {
-            between_each(first, every, step, work);
-        };
-        full_leaves_that_are_rewritten(&fresh, interrupt, 300);
-    }
-    within_bounds("PMwCAS", scans::<SkipLists>);
-    within_bounds("CAS", scans::<CasSkipLists>);
+    within_bounds("PMwCAS", || rewritten_under_scans::<SkipLists>(Options::default()));
+    within_bounds("CAS", || rewritten_under_scans::<CasSkipLists>(Options::default()));
 }

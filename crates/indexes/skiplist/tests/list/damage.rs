@@ -9,12 +9,12 @@ use pando_skiplist::{Options, SkipLists};
 use pando_tree::maps::Tree;
 
 use crate::common::watchdog::within_bounds;
-use crate::common::{Planted, anonymous, check};
+use crate::common::{Planted, check};
 
 /// A list whose nodes are lines, or end within their first: the keys, in order, and the nodes'
 /// offsets.
 fn with_keys(keys: &[&[u8]]) -> (Planted<Volatile>, Vec<u64>) {
-    let planted = anonymous::<Volatile, SkipLists>(Options::default());
+    let planted = Planted::<Volatile, SkipLists>::anonymous(Options::default());
     for key in keys {
         planted.index.insert(key, b"value").expect("inserts");
     }
@@ -102,7 +102,7 @@ fn records_are_salvaged_in_order() {
 #[test]
 fn a_walk_beside_removes_goes_on_behind_them() {
     const STAYING: u64 = 2000;
-    let planted = anonymous::<Volatile, SkipLists>(Options::default());
+    let planted = Planted::<Volatile, SkipLists>::anonymous(Options::default());
     for number in 0..STAYING {
         planted.index.insert(&(number * 8).to_be_bytes(), b"stays").expect("inserts");
     }

@@ -12,10 +12,9 @@ use pando_pmem::{Process, Volatile};
 use pando_skiplist::{CasSkipLists, MAX_HEIGHT, Options, SkipLists};
 
 use crate::common::watchdog::{seed, within_bounds};
-use crate::common::{
-    Planted, abandon, anonymous, check, create, dump, folder, in_file, reopen, small_values,
-};
+use crate::common::{Planted, abandon, check, dump, folder, small_values};
 use pando_tree::maps::{IndexKind, Tree};
+use pando_tree::testing::{Records, find_beside_writers};
 
 fn key(number: u64) -> Vec<u8> {
     number.to_be_bytes().to_vec()
@@ -50,15 +49,15 @@ fn no_get_misses_a_key_that_is_overwritten() {
         });
         check(planted);
     }
-    overwrite::<SkipLists>(&anonymous(small_values()));
-    overwrite::<CasSkipLists>(&anonymous(small_values()));
+    overwrite::<SkipLists>(&Planted::anonymous(small_values()));
+    overwrite::<CasSkipLists>(&Planted::anonymous(small_values()));
 }
 
 /// Skip list: a range that leaks every node it visits. Scans, half of them left in the middle,
 /// beside removes and inserts; the pool stays as large as it was.
 #[test]
 fn scans_leak_nothing() {
-    let planted = in_file::<Process>(small_values());
+    let planted = Planted::<Process>::in_file(small_values());
     let mut size_bytes = 0;
     for round in 0..300_u64 {
         for number in 0..50 {
@@ -88,63 +87,38 @@ fn scans_leak_nothing() {
 fn predecessors_are_right_after_racing_inserts_and_deletes() {
     fn race<K: IndexKind<Options = Options>>(planted: &Planted<Volatile, K>, seed: u64) {
         const KEYS: u64 = 64;
-        for number in (0..KEYS).step_by(8) {
-            planted.index.insert(&key(number), b"stays").expect("inserts");
+        let stays: Records = (0..KEYS).step_by(8).map(|at| (key(at), b"stays".to_vec())).collect();
+        for (key, value) in &stays {
+            planted.index.insert(key, value).expect("inserts");
         }
-        let is_over = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            let writers: Vec<_> = (0..3)
-                .map(|thread| {
-                    let mut random = Random::new(seed ^ thread);
-                    scope.spawn(move || {
-                        for _ in 0..20_000 {
-                            let number = random.below(KEYS);
-                            if number.is_multiple_of(8) {
-                                continue;
-                            }
-                            match random.below(2) {
-                                0 => drop(planted.index.insert(&key(number), b"goes")),
-                                _ => drop(planted.index.remove(&key(number))),
-                            }
-                        }
-                    })
-                })
-                .collect();
-            scope.spawn(|| {
-                while !is_over.load(Ordering::Relaxed) {
-                    for order in [Order::Ascending, Order::Descending] {
-                        let mut stays = 0;
-                        let mut last: Option<Vec<u8>> = None;
-                        let mut cursor = planted.index.scan(KeyRange::all(), order).expect("scans");
-                        while let Some((found, value)) = cursor.next().expect("the next record") {
-                            let ascends = last.as_ref().is_none_or(|last| match order {
-                                Order::Ascending => last.as_slice() < found,
-                                Order::Descending => last.as_slice() > found,
-                            });
-                            assert!(ascends, "{last:?} and then {found:?}");
-                            stays += u64::from(value == b"stays");
-                            last = Some(found.to_vec());
-                        }
-                        assert_eq!(stays, KEYS / 8, "{order:?}: a key was skipped");
-                    }
+        find_beside_writers(&planted.index, &stays, 3, |thread| {
+            let mut random = Random::new(seed ^ thread);
+            for _ in 0..20_000 {
+                let number = random.below(KEYS);
+                if number.is_multiple_of(8) {
+                    continue;
                 }
-            });
-            for writer in writers {
-                writer.join().expect("a writer");
+                match random.below(2) {
+                    0 => drop(planted.index.insert(&key(number), b"goes")),
+                    _ => drop(planted.index.remove(&key(number))),
+                }
             }
-            is_over.store(true, Ordering::Relaxed);
         });
         check(planted);
         dump(&planted.index);
     }
     let seed = seed("racing inserts and deletes");
-    within_bounds("PMwCAS", move || race::<SkipLists>(&anonymous(Options::default()), seed));
-    within_bounds("CAS", move || race::<CasSkipLists>(&anonymous(Options::default()), seed));
+    within_bounds("PMwCAS", move || {
+        race::<SkipLists>(&Planted::anonymous(Options::default()), seed)
+    });
+    within_bounds("CAS", move || {
+        race::<CasSkipLists>(&Planted::anonymous(Options::default()), seed)
+    });
 }
 
 /// A key whose node is higher than what one operation links, in lists of these options.
 fn high_key<K: IndexKind<Options = Options>>() -> Vec<u8> {
-    let planted = anonymous::<Volatile, K>(small_values());
+    let planted = Planted::<Volatile, K>::anonymous(small_values());
     let height = || planted.index.audit().expect("audits").stat.height;
     (0..)
         .map(key)
@@ -165,7 +139,7 @@ fn a_tower_that_a_crash_cuts_short_is_a_lower_one() {
     let high = high_key::<SkipLists>();
     let fresh = || {
         let _ = std::fs::remove_file(&path);
-        let planted = create::<CutShort<true>>(&path, POOL_BYTES, small_values());
+        let planted = Planted::<CutShort<true>>::create(&path, POOL_BYTES, small_values());
         for number in 0..20 {
             planted.index.insert(&key(u64::MAX - number), &values()[4]).expect("inserts");
         }
@@ -191,7 +165,7 @@ fn a_tower_that_a_crash_cuts_short_is_a_lower_one() {
             let planted = prepare();
             let done = kill_after(cut, || act(&planted)).is_some();
             abandon(planted);
-            let planted = reopen::<CutShort<true>>(&path);
+            let planted = Planted::<CutShort<true>>::reopen(&path);
             check(&planted);
             let is_there = planted.index.get(&high).expect("reads").is_some();
             heights.insert(planted.index.audit().expect("audits").stat.height);
@@ -212,7 +186,7 @@ fn a_tower_that_a_crash_cuts_short_is_a_lower_one() {
 /// Class 10: a full pool refuses inserts, changes nothing, takes deletes, and then has room again.
 #[test]
 fn a_full_pool_takes_deletes_and_writes_in_place() {
-    let planted = in_file::<Process>(small_values());
+    let planted = Planted::<Process>::in_file(small_values());
     for number in 0..100 {
         planted.index.insert(&key(number), &values()[(number % 5) as usize]).expect("inserts");
     }
@@ -237,7 +211,7 @@ fn a_full_pool_takes_deletes_and_writes_in_place() {
 /// PMwCAS: values that use the control bits. And a small value that changes its length.
 #[test]
 fn small_values_have_all_their_bits() {
-    let planted = anonymous::<Volatile, SkipLists>(Options::default());
+    let planted = Planted::<Volatile, SkipLists>::anonymous(Options::default());
     planted.index.insert(b"key", b"").expect("inserts");
     for shift in 0..64 {
         for value in [1_u64 << shift, !(1 << shift), u64::MAX << shift] {
@@ -254,7 +228,7 @@ fn small_values_have_all_their_bits() {
 #[test]
 fn a_damaged_list_is_walked_and_reported() {
     for kinds in [1, 5] {
-        let planted = anonymous::<Volatile, SkipLists>(small_values());
+        let planted = Planted::<Volatile, SkipLists>::anonymous(small_values());
         for number in 0..60_u64 {
             let tail = vec![b'k'; (number % 3) as usize * 5];
             let name = [key(number), tail].concat();
@@ -306,6 +280,6 @@ fn a_search_ends_at_the_end_of_the_list() {
         });
         check(planted);
     }
-    within_bounds("PMwCAS", || race::<SkipLists>(&anonymous(Options::default())));
-    within_bounds("CAS", || race::<CasSkipLists>(&anonymous(Options::default())));
+    within_bounds("PMwCAS", || race::<SkipLists>(&Planted::anonymous(Options::default())));
+    within_bounds("CAS", || race::<CasSkipLists>(&Planted::anonymous(Options::default())));
 }

@@ -1,17 +1,18 @@
 //! Defects that others shipped, each with a test that fails if the care against it is taken out.
 //! Crashes at each step, with lines that are lost, and schedules are explored by `pando-crashlab`.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use pando_index::random::Random;
 use pando_index::{KeyRange, Order, RangeIndex};
 use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::testing::{CutShort, kill_after};
 use pando_pmem::{Adr, Volatile};
 use pando_tree::maps::Tree;
-use pando_wbtree::{NodeKind, Options, RecordBytes, WbTrees};
+use pando_tree::testing::find_beside_writers;
+use pando_wbtree::{NodeKind, Options, RecordBytes};
 
-use crate::common::{Planted, Records, abandon, check, dump, folder, small_fixed, small_nodes};
+use crate::common::{
+    NAME, Planted, Records, abandon, check, dump, folder, small_fixed, small_nodes,
+};
 
 const KINDS: [NodeKind; 3] = [NodeKind::SlotBitmap, NodeKind::BitmapOnly, NodeKind::SlotOnly];
 const MAX_BYTES: u64 = 8 << 20;
@@ -152,37 +153,17 @@ fn scans_find_what_stays_among_splits_and_merges() {
         let planted = Planted::<Adr>::anonymous(small_fixed(leaf));
         let tree = &planted.index;
         const STEP: u64 = 8;
-        for number in 0..60 {
-            tree.insert(&key(number * STEP), &[7; 8]).unwrap();
+        let stays: Records = (0..60).map(|number| (key(number * STEP), vec![7; 8])).collect();
+        for (key, value) in &stays {
+            tree.insert(key, value).unwrap();
         }
-        let is_over = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                for round in 0..30 {
-                    for number in (0..60 * STEP).filter(|number| !number.is_multiple_of(STEP)) {
-                        match round % 2 {
-                            0 => tree.insert(&key(number), &[8; 8]).unwrap(),
-                            _ => assert!(tree.remove(&key(number)).unwrap()),
-                        }
+        find_beside_writers(tree, &stays, 1, |_| {
+            for round in 0..30 {
+                for number in (0..60 * STEP).filter(|number| !number.is_multiple_of(STEP)) {
+                    match round % 2 {
+                        0 => tree.insert(&key(number), &[8; 8]).unwrap(),
+                        _ => assert!(tree.remove(&key(number)).unwrap()),
                     }
-                }
-                is_over.store(true, Ordering::Release);
-            });
-            while !is_over.load(Ordering::Acquire) {
-                for order in [Order::Ascending, Order::Descending] {
-                    let mut cursor = tree.scan(KeyRange::all(), order).unwrap();
-                    let (mut stayed, mut last) = (0, None);
-                    while let Some((key, _)) = cursor.next().unwrap() {
-                        let key = u64::from_be_bytes(key.try_into().unwrap());
-                        let is_next = last.is_none_or(|last| match order {
-                            Order::Ascending => last < key,
-                            Order::Descending => last > key,
-                        });
-                        assert!(is_next, "{order:?} from {last:?} to {key}");
-                        last = Some(key);
-                        stayed += u64::from(key.is_multiple_of(STEP));
-                    }
-                    assert_eq!(stayed, 60);
                 }
             }
         });
@@ -227,10 +208,7 @@ fn a_full_pool_refuses_and_takes_deletes() {
         }
         check(&planted);
         fill(&mut there);
-        let guard = planted.pool.pin().unwrap();
-        let entry = tree.catalog.maps(&guard).remove(0);
-        drop(guard);
-        tree.catalog.drop_index::<WbTrees>(&entry).unwrap();
+        planted.drop_map(NAME);
         check(&planted);
     }
 }

@@ -3,11 +3,7 @@
 pub use pando_pmem::testing::watchdog;
 pub use pando_tree::testing::{NAME, Records, abandon, check, dump, folder};
 
-use std::path::Path;
-
 use pando_bwtree::{BwTrees, Options};
-use pando_pmem::Domain;
-use pando_tree::maps::IndexKind;
 
 /// A tree of kind `K` with its pool.
 pub type Planted<D, K = BwTrees> = pando_tree::testing::Planted<D, K>;
@@ -47,27 +43,4 @@ pub fn key(number: u64) -> Vec<u8> {
 /// Values of both kinds: in the page, and in blocks.
 pub fn value(number: u64) -> Vec<u8> {
     vec![number as u8; if number.is_multiple_of(5) { 40 } else { 8 }]
-}
-
-/// Pages are small, so little is needed before something happens.
-const SCALE: f64 = 0.4;
-
-/// On anonymous memory.
-pub fn anonymous<D: Domain, K: IndexKind<Options = Options>>(options: Options) -> Planted<D, K> {
-    Planted::anonymous(options).scaled(SCALE)
-}
-
-/// In a new file, in memory if there is a tmpfs.
-pub fn in_file<D: Domain>(options: Options) -> Planted<D> {
-    Planted::in_file(options).scaled(SCALE)
-}
-
-/// In the new file `path`, which may grow to `max_bytes`.
-pub fn create<D: Domain>(path: &Path, max_bytes: u64, options: Options) -> Planted<D> {
-    Planted::create(path, max_bytes, options).scaled(SCALE)
-}
-
-/// In the file that a test left at `path`.
-pub fn reopen<D: Domain>(path: &Path) -> Planted<D> {
-    Planted::reopen(path).scaled(SCALE)
 }
