@@ -3,16 +3,19 @@
 use pando_pmem::{Domain, Reservation};
 use pando_pmwcas::{Descriptor, Policy, Result};
 
+/// A block that is reserved, and freed again unless a change takes it.
+pub type NewBlock<'op, D> = Reservation<'op, 'op, D>;
+
 /// A block that a change makes, and one that it frees.
 #[derive(Debug)]
-pub struct Blocks<'op, 'pool, D: Domain> {
+pub struct Blocks<'op, D: Domain> {
     /// The new one.
-    pub new: Option<Reservation<'op, 'pool, D>>,
+    pub new: Option<NewBlock<'op, D>>,
     /// The offset of the old one; zero if there is none.
     pub old: u64,
 }
 
-impl<'pool, D: Domain> Blocks<'_, 'pool, D> {
+impl<'op, D: Domain> Blocks<'op, D> {
     /// No block.
     pub const NONE: Self = Self { new: None, old: 0 };
 
@@ -30,7 +33,7 @@ impl<'pool, D: Domain> Blocks<'_, 'pool, D> {
     ///
     /// If the operation has no room for them.
     #[inline(always)]
-    pub fn give_to(self, operation: &mut Descriptor<'_, 'pool, D>) -> Result<()> {
+    pub fn give_to(self, operation: &mut Descriptor<'_, 'op, D>) -> Result<()> {
         if self.is_none() {
             return Ok(());
         }

@@ -3,30 +3,32 @@
 use std::sync::atomic::Ordering;
 
 use pando_index::{Error, Result};
-use pando_pmem::{Domain, Guard, Pool, Reservation};
+use pando_pmem::{Domain, Guard, Pool};
 use pando_pmwcas::{Descriptor, Pmwcas};
+
+use crate::blocks::NewBlock;
 
 /// The PMwCAS, the guard and the pool of one operation.
 #[derive(Clone, Copy, Debug)]
-pub struct Context<'op, 'pool, D: Domain> {
+pub struct Context<'op, D: Domain> {
     /// By which words of the pool change.
     pub pmwcas: &'op Pmwcas<D>,
     /// The operation's.
-    pub guard: &'op Guard<'pool, D>,
+    pub guard: &'op Guard<'op, D>,
     /// The guard's pool: kept here, since each step of a search needs it.
-    pool: &'pool Pool<D>,
+    pool: &'op Pool<D>,
 }
 
-impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
+impl<'op, D: Domain> Context<'op, D> {
     /// The context of an operation that is pinned by `guard`.
     #[inline(always)]
-    pub fn new(pmwcas: &'op Pmwcas<D>, guard: &'op Guard<'pool, D>) -> Self {
+    pub fn new(pmwcas: &'op Pmwcas<D>, guard: &'op Guard<'op, D>) -> Self {
         Self { pmwcas, guard, pool: guard.pool() }
     }
 
     /// The pool.
     #[inline(always)]
-    pub fn pool(self) -> &'pool Pool<D> {
+    pub fn pool(self) -> &'op Pool<D> {
         self.pool
     }
 
@@ -49,7 +51,7 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
     ///
     /// [`Error::Storage`] if the pool is full.
     #[inline]
-    pub fn reserve(self, bytes: u64) -> Result<Reservation<'op, 'pool, D>> {
+    pub fn reserve(self, bytes: u64) -> Result<NewBlock<'op, D>> {
         self.guard.reserve(bytes).map_err(Error::storage)
     }
 
@@ -62,7 +64,7 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
     #[inline(always)]
     pub fn publish(
         self,
-        prepare: impl FnOnce(&mut Descriptor<'op, 'pool, D>) -> pando_pmwcas::Result<bool>,
+        prepare: impl FnOnce(&mut Descriptor<'op, 'op, D>) -> pando_pmwcas::Result<bool>,
     ) -> Result<bool> {
         let mut operation = self.pmwcas.allocate(self.guard).map_err(Error::storage)?;
         Ok(prepare(&mut operation).map_err(Error::storage)? && operation.execute())

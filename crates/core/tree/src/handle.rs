@@ -43,7 +43,7 @@ impl<D: Domain, O> Handle<D, O> {
 
     /// The context of an operation that is pinned by `guard`.
     #[inline(always)]
-    pub fn context<'op, 'pool>(&'op self, guard: &'op Guard<'pool, D>) -> Context<'op, 'pool, D> {
+    pub fn context<'op>(&'op self, guard: &'op Guard<'_, D>) -> Context<'op, D> {
         Context::new(&self.catalog, guard)
     }
 

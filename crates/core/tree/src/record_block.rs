@@ -10,8 +10,9 @@
 
 use std::sync::atomic::Ordering;
 
-use pando_pmem::{Domain, Pool, Reservation, mutant};
+use pando_pmem::{Domain, Pool, mutant};
 
+use crate::blocks::NewBlock;
 use crate::context::Context;
 use crate::maps::{Broken, ProblemClass};
 
@@ -48,12 +49,12 @@ impl KeyLength {
     }
 
     /// A reserved block with the record, written and flushed.
-    pub fn reserve<'op, 'pool, D: Domain>(
+    pub fn reserve<'op, D: Domain>(
         self,
-        context: Context<'op, 'pool, D>,
+        context: Context<'op, D>,
         key: &[u8],
         value: &[u8],
-    ) -> pando_pmem::Result<Reservation<'op, 'pool, D>> {
+    ) -> pando_pmem::Result<NewBlock<'op, D>> {
         let bytes = HEADER_BYTES + (key.len() + value.len()) as u64;
         let mut block = context.guard.reserve(bytes)?;
         if let Some(mut target) = block.range_mut(0, bytes) {

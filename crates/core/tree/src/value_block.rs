@@ -7,8 +7,9 @@
 //!
 //! It never changes after its offset is published.
 
-use pando_pmem::{Domain, Reservation, mutant};
+use pando_pmem::{Domain, mutant};
 
+use crate::blocks::NewBlock;
 use crate::context::Context;
 use crate::maps::{Broken, ProblemClass};
 
@@ -16,10 +17,10 @@ use crate::maps::{Broken, ProblemClass};
 pub const HEADER_BYTES: u64 = 8;
 
 /// A reserved block with `value`, written and flushed.
-pub fn reserve<'op, 'pool, D: Domain>(
-    context: Context<'op, 'pool, D>,
+pub fn reserve<'op, D: Domain>(
+    context: Context<'op, D>,
     value: &[u8],
-) -> pando_pmem::Result<Reservation<'op, 'pool, D>> {
+) -> pando_pmem::Result<NewBlock<'op, D>> {
     let bytes = HEADER_BYTES + value.len() as u64;
     let mut block = context.guard.reserve(bytes)?;
     block.write_u64(0, value.len() as u64);
@@ -35,7 +36,7 @@ pub fn reserve<'op, 'pool, D: Domain>(
 /// # Errors
 ///
 /// What is wrong.
-pub fn check<D: Domain>(context: Context<'_, '_, D>, off: u64) -> Result<(), Broken> {
+pub fn check<D: Domain>(context: Context<'_, D>, off: u64) -> Result<(), Broken> {
     let bytes = context.pool().active_block(off);
     let bytes = bytes.ok_or((ProblemClass::Block, "a value's block is not allocated"))?;
     match bytes.checked_sub(HEADER_BYTES) {

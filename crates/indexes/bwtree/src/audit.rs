@@ -86,7 +86,7 @@ impl Walk<'_> {
     }
 
     /// Walks the anchor and the segments; whether there is an anchor.
-    fn table<D: Domain>(&mut self, context: Context<'_, '_, D>) -> bool {
+    fn table<D: Domain>(&mut self, context: Context<'_, D>) -> bool {
         let (pool, anchor) = (context.pool(), self.anchor);
         if self.found.block(pool, anchor, ANCHOR_BYTES, "the anchor").is_none() {
             return false;
@@ -107,7 +107,7 @@ impl Walk<'_> {
     }
 
     /// Looks at a page, and at what it leads to.
-    fn page<D: Domain>(&mut self, context: Context<'_, '_, D>, pid: Pid, expected: &Expected) {
+    fn page<D: Domain>(&mut self, context: Context<'_, D>, pid: Pid, expected: &Expected) {
         if !self.pids.contains(&pid) {
             self.problem(ProblemClass::Structure, pid, "there is no such PID in the mapping table");
             return;
@@ -183,7 +183,7 @@ impl Walk<'_> {
         }
     }
 
-    fn side_link<D: Domain>(&mut self, pid: Pid, off: u64, gathered: &Gathered<'_, '_, D>) {
+    fn side_link<D: Domain>(&mut self, pid: Pid, off: u64, gathered: &Gathered<'_, D>) {
         let level = usize::from(gathered.level);
         if self.ends.len() <= level {
             self.ends.resize(level + 1, None);
@@ -199,7 +199,7 @@ impl Walk<'_> {
         }
     }
 
-    fn record<D: Domain>(&mut self, context: Context<'_, '_, D>, key: &[u8], value: Value<'_>) {
+    fn record<D: Domain>(&mut self, context: Context<'_, D>, key: &[u8], value: Value<'_>) {
         if let Value::Block(off) = value
             && !self.found.value_block(context, off, off)
         {
@@ -210,7 +210,7 @@ impl Walk<'_> {
         (self.visit)(key, value);
     }
 
-    fn children<D: Domain>(&mut self, context: Context<'_, '_, D>, gathered: &Gathered<'_, '_, D>) {
+    fn children<D: Domain>(&mut self, context: Context<'_, D>, gathered: &Gathered<'_, D>) {
         let children = children(gathered);
         for (index, &(low, pid)) in children.iter().enumerate() {
             let next = children.get(index + 1).map(|&(next, _)| next);
@@ -221,7 +221,7 @@ impl Walk<'_> {
     }
 
     /// Looks for what the walk has not met.
-    fn end<D: Domain>(&mut self, context: Context<'_, '_, D>) {
+    fn end<D: Domain>(&mut self, context: Context<'_, D>) {
         for level in 0..self.ends.len() {
             let end = self.ends[level].take();
             if end.is_some_and(|end| end.right != 0 || end.high.is_some()) {
@@ -249,7 +249,7 @@ impl Walk<'_> {
 
 /// Whether all that the chain says of itself lies where it may.
 pub(crate) fn check_chain<D: Domain>(
-    context: Context<'_, '_, D>,
+    context: Context<'_, D>,
     link: Link,
     depth: usize,
     steps: &mut usize,
@@ -310,7 +310,7 @@ pub(crate) fn check_chain<D: Domain>(
 }
 
 /// Where a delta stands, and how many bytes it may have.
-fn delta_place<D: Domain>(context: Context<'_, '_, D>, link: Link) -> Result<(u64, u64), Broken> {
+fn delta_place<D: Domain>(context: Context<'_, D>, link: Link) -> Result<(u64, u64), Broken> {
     const BLOCK: ProblemClass = ProblemClass::Block;
     let off = link.off();
     if let Some(bytes) = context.pool().active_block(off) {
@@ -336,11 +336,7 @@ fn delta_place<D: Domain>(context: Context<'_, '_, D>, link: Link) -> Result<(u6
     Ok((off, end - at))
 }
 
-fn check_page<D: Domain>(
-    context: Context<'_, '_, D>,
-    link: Link,
-    bytes: u64,
-) -> Result<(), Broken> {
+fn check_page<D: Domain>(context: Context<'_, D>, link: Link, bytes: u64) -> Result<(), Broken> {
     const COUNT: ProblemClass = ProblemClass::Count;
     let word = |index: u64| context.fixed(link.off() + index * 8);
     if bytes < HEADER_BYTES {
@@ -400,7 +396,7 @@ fn check_page<D: Domain>(
 }
 
 fn check_places<D: Domain>(
-    context: Context<'_, '_, D>,
+    context: Context<'_, D>,
     off: u64,
     info: PageInfo,
     base: u64,

@@ -4,7 +4,8 @@
 use std::ops::Range;
 
 use pando_index::Result;
-use pando_pmem::{Domain, Exclusive, Reservation, mutant};
+use pando_pmem::{Domain, Exclusive, mutant};
+use pando_tree::blocks::NewBlock;
 use pando_tree::context::Context;
 use pando_tree::key::{SLICE_BYTES, alike_bytes, shortest_between, slice_of};
 
@@ -16,18 +17,15 @@ use crate::layout::{
 };
 use crate::page::Page;
 
-/// A block that is filled and flushed, and nobody else's yet.
-pub type Block<'op, 'pool, D> = Reservation<'op, 'pool, D>;
-
 /// A base page to be made.
 #[derive(Debug)]
-pub struct NewPage<'page, 'op, 'pool, D: Domain> {
+pub struct NewPage<'page, 'op, D: Domain> {
     pub level: u8,
     pub low: &'page [u8],
     pub high: Option<&'page [u8]>,
     pub right: Pid,
     pub lsn: u64,
-    pub items: &'page [Item<'op, 'pool, D>],
+    pub items: &'page [Item<'op, D>],
     /// Bytes of its delta space, at least.
     pub room: u64,
 }
@@ -44,7 +42,7 @@ struct Totals {
 }
 
 impl Totals {
-    fn of<D: Domain>(items: &[Item<'_, '_, D>], is_inner: bool) -> Self {
+    fn of<D: Domain>(items: &[Item<'_, D>], is_inner: bool) -> Self {
         let mut totals = Self { records: 0, lengths: None, bytes: 0 };
         let mut is_mixed = false;
         let mut key_bytes = None;
@@ -101,7 +99,7 @@ impl Totals {
     }
 }
 
-fn each<'op, D: Domain>(item: &Item<'op, '_, D>, visit: &mut dyn FnMut(&'op [u8], Value<'op>)) {
+fn each<'op, D: Domain>(item: &Item<'op, D>, visit: &mut dyn FnMut(&'op [u8], Value<'op>)) {
     match item {
         Item::Run(page, range) => {
             range.clone().for_each(|index| visit(page.key(index), page.value(index)));
@@ -112,22 +110,22 @@ fn each<'op, D: Domain>(item: &Item<'op, '_, D>, visit: &mut dyn FnMut(&'op [u8]
 
 /// All records of the items, in order.
 pub(crate) fn each_record<'op, D: Domain>(
-    items: &[Item<'op, '_, D>],
+    items: &[Item<'op, D>],
     mut visit: impl FnMut(&'op [u8], Value<'op>),
 ) {
     items.iter().for_each(|item| each(item, &mut visit));
 }
 
 /// Bytes that a base with these records has, its two fences apart.
-pub(crate) fn base_bytes<D: Domain>(items: &[Item<'_, '_, D>], is_inner: bool) -> u64 {
+pub(crate) fn base_bytes<D: Domain>(items: &[Item<'_, D>], is_inner: bool) -> u64 {
     SLICES_AT + Totals::of(items, is_inner).body_bytes()
 }
 
 /// Where a page is cut in two.
 #[derive(Debug)]
-pub struct Cut<'op, 'pool, D: Domain> {
+pub struct Cut<'op, D: Domain> {
     /// The records on the right.
-    pub right: Vec<Item<'op, 'pool, D>>,
+    pub right: Vec<Item<'op, D>>,
     /// What is not below it is on the right.
     pub separator: &'op [u8],
 }
@@ -135,10 +133,7 @@ pub struct Cut<'op, 'pool, D: Domain> {
 /// Cuts the records in two halves of about as many bytes; `None` if there are too few. An inner
 /// page keeps two children: with one, it would lead to nothing that its parent does not, and a root
 /// of two long keys would be cut again and again.
-pub(crate) fn cut<'op, 'pool, D: Domain>(
-    items: &[Item<'op, 'pool, D>],
-    is_inner: bool,
-) -> Option<Cut<'op, 'pool, D>> {
+pub(crate) fn cut<'op, D: Domain>(items: &[Item<'op, D>], is_inner: bool) -> Option<Cut<'op, D>> {
     let least = if is_inner { 2 } else { 1 };
     let mut sizes = Vec::new();
     each_record(items, |key, value| {
@@ -173,10 +168,7 @@ pub(crate) fn cut<'op, 'pool, D: Domain>(
 }
 
 /// The items from record `at` on.
-fn behind<'op, 'pool, D: Domain>(
-    items: &[Item<'op, 'pool, D>],
-    at: usize,
-) -> Vec<Item<'op, 'pool, D>> {
+fn behind<'op, D: Domain>(items: &[Item<'op, D>], at: usize) -> Vec<Item<'op, D>> {
     let mut right = Vec::new();
     let mut before = 0;
     for item in items {
@@ -254,8 +246,8 @@ impl Writer<'_, '_> {
     /// Records of a page of the same lengths as this one.
     fn run<D: Domain>(
         &mut self,
-        context: Context<'_, '_, D>,
-        page: &Page<'_, '_, D>,
+        context: Context<'_, D>,
+        page: &Page<'_, D>,
         range: &Range<usize>,
         value_bytes: usize,
     ) {
@@ -269,12 +261,9 @@ impl Writer<'_, '_> {
     }
 }
 
-impl<D: Domain> NewPage<'_, '_, '_, D> {
+impl<D: Domain> NewPage<'_, '_, D> {
     /// Makes the page.
-    pub fn build<'op, 'pool>(
-        &self,
-        context: Context<'op, 'pool, D>,
-    ) -> Result<Block<'op, 'pool, D>> {
+    pub fn build<'op>(&self, context: Context<'op, D>) -> Result<NewBlock<'op, D>> {
         let is_inner = self.level > 0;
         let totals = Totals::of(self.items, is_inner);
         let fences = (self.low.len() + self.high.map_or(0, <[u8]>::len)) as u64;
@@ -305,7 +294,7 @@ impl<D: Domain> NewPage<'_, '_, '_, D> {
     /// Whether all had room, as counted.
     fn write(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         bytes: &mut Exclusive<'_>,
         totals: &Totals,
         fences_at: usize,

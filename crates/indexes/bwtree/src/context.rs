@@ -34,7 +34,7 @@ pub struct At {
 impl At {
     /// What the mapping table has of the page now.
     #[inline(always)]
-    pub fn now<D: Domain>(context: Context<'_, '_, D>, pid: Pid) -> Self {
+    pub fn now<D: Domain>(context: Context<'_, D>, pid: Pid) -> Self {
         Self { pid, link: Link::at(context, pid) }
     }
 }
@@ -47,7 +47,7 @@ pub(crate) fn damaged(at: At) -> Error {
 /// Bytes of a published page, delta or value.
 #[inline(always)]
 pub(crate) fn published<'op, D: Domain>(
-    context: Context<'op, '_, D>,
+    context: Context<'op, D>,
     off: u64,
     bytes: u64,
 ) -> &'op [u8] {
@@ -60,12 +60,12 @@ pub(crate) fn published<'op, D: Domain>(
 impl Link {
     /// What the mapping table has of a page.
     #[inline(always)]
-    pub fn at<D: Domain>(context: Context<'_, '_, D>, pid: Pid) -> Self {
+    pub fn at<D: Domain>(context: Context<'_, D>, pid: Pid) -> Self {
         Self(context.read(pid))
     }
 
     /// Of a page that is removed now.
-    pub fn removed_now<D: Domain>(context: Context<'_, '_, D>) -> Self {
+    pub fn removed_now<D: Domain>(context: Context<'_, D>) -> Self {
         Self::removed(context.pool().generation(), 0)
     }
 }
@@ -81,14 +81,14 @@ pub enum Value<'op> {
 impl<'op> Value<'op> {
     /// Its bytes.
     #[inline(always)]
-    pub fn bytes<D: Domain>(self, context: Context<'op, '_, D>) -> Result<&'op [u8], Damaged> {
+    pub fn bytes<D: Domain>(self, context: Context<'op, D>) -> Result<&'op [u8], Damaged> {
         match self {
             Self::Inline(bytes) => Ok(bytes),
             Self::Block(off) => Self::of_block(context, off),
         }
     }
 
-    fn of_block<D: Domain>(context: Context<'op, '_, D>, off: u64) -> Result<&'op [u8], Damaged> {
+    fn of_block<D: Domain>(context: Context<'op, D>, off: u64) -> Result<&'op [u8], Damaged> {
         // A checked access would note damage, and a scan then returns no record at all: those
         // before this one are undamaged.
         let end = context.pool().size_bytes();

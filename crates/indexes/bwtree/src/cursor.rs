@@ -110,15 +110,15 @@ impl<D: Domain, S: Style> Fill for BwTree<D, S> {
 }
 
 /// The copying of a leaf's records.
-struct Copier<'fill, 'op, 'pool, D: Domain> {
-    context: Context<'op, 'pool, D>,
+struct Copier<'fill, 'op, D: Domain> {
+    context: Context<'op, D>,
     scan: &'fill Scan,
     batch: &'fill mut Batch,
 }
 
-impl<D: Domain> Copier<'_, '_, '_, D> {
+impl<D: Domain> Copier<'_, '_, D> {
     /// Copies a batch of the leaf's records in range; whether there may be more.
-    fn copy(&mut self, gathered: &Gathered<'_, '_, D>) -> Result<bool, Damaged> {
+    fn copy(&mut self, gathered: &Gathered<'_, D>) -> Result<bool, Damaged> {
         let items = gathered.items(false);
         // If the range goes on behind the leaf, no record need be asked whether it is past the end.
         let is_bounded = match (self.scan.order(), gathered.high) {
@@ -150,7 +150,7 @@ impl<D: Domain> Copier<'_, '_, '_, D> {
     }
 
     /// Copies an item's records; whether the batch is full.
-    fn copy_item(&mut self, item: &Item<'_, '_, D>, is_bounded: bool) -> Result<bool, Damaged> {
+    fn copy_item(&mut self, item: &Item<'_, D>, is_bounded: bool) -> Result<bool, Damaged> {
         match item {
             Item::One(key, value) => {
                 let is_wanted = self.scan.has_begun(|start| key::compare(key, start))
@@ -178,7 +178,7 @@ impl<D: Domain> Copier<'_, '_, '_, D> {
     }
 
     /// Those of the records that are not before the start of the scan.
-    fn begun(&self, page: &Page<'_, '_, D>, range: Range<usize>) -> Range<usize> {
+    fn begun(&self, page: &Page<'_, D>, range: Range<usize>) -> Range<usize> {
         let (Bound::Included(key) | Bound::Excluded(key)) = self.scan.start() else {
             return range;
         };
@@ -214,7 +214,7 @@ impl<D: Domain> Copier<'_, '_, '_, D> {
 
 impl<D: Domain, S: Style> BwTree<D, S> {
     /// Counts the records of the leaf that holds `from`, from that key on.
-    pub(crate) fn count_leaf(&self, context: Context<'_, '_, D>, from: &[u8]) -> Result<Counted> {
+    pub(crate) fn count_leaf(&self, context: Context<'_, D>, from: &[u8]) -> Result<Counted> {
         let gathered = self.gather_leaf(context, from)?;
         let mut records = 0;
         for item in gathered.items(false) {
@@ -237,11 +237,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         Ok(self.gather_leaf(self.context(&guard), key)?.lsn)
     }
 
-    fn gather_leaf<'op, 'pool>(
-        &self,
-        context: Context<'op, 'pool, D>,
-        key: &[u8],
-    ) -> Result<Gathered<'op, 'pool, D>> {
+    fn gather_leaf<'op>(&self, context: Context<'op, D>, key: &[u8]) -> Result<Gathered<'op, D>> {
         let at = self.find_holder(context, Target::Holding(Probe::new(key)))?;
         let gathered = Gathered::new(context, at.link)?;
         if gathered.holds(key) { Ok(gathered) } else { Err(damaged(at)) }

@@ -26,30 +26,30 @@ pub struct Edit<'op> {
 
 /// The records of a base that count.
 #[derive(Debug)]
-pub struct Part<'op, 'pool, D: Domain> {
-    pub page: Page<'op, 'pool, D>,
+pub struct Part<'op, D: Domain> {
+    pub page: Page<'op, D>,
     /// So many, from the first.
     pub end: usize,
 }
 
 /// Records of a chain, in order of keys.
 #[derive(Clone, Debug)]
-pub enum Item<'op, 'pool, D: Domain> {
+pub enum Item<'op, D: Domain> {
     /// Records of a base.
-    Run(Page<'op, 'pool, D>, Range<usize>),
+    Run(Page<'op, D>, Range<usize>),
     One(&'op [u8], Value<'op>),
 }
 
 /// What a chain says.
 #[derive(Debug)]
-pub struct Gathered<'op, 'pool, D: Domain> {
+pub struct Gathered<'op, D: Domain> {
     pub level: u8,
     pub low: &'op [u8],
     pub high: Option<&'op [u8]>,
     pub right: Pid,
     pub lsn: u64,
     /// In order of keys.
-    pub parts: Vec<Part<'op, 'pool, D>>,
+    pub parts: Vec<Part<'op, D>>,
     pub edits: Vec<Edit<'op>>,
     /// The blocks of the chain, values' apart.
     pub blocks: Vec<u64>,
@@ -58,9 +58,9 @@ pub struct Gathered<'op, 'pool, D: Domain> {
     pub is_leaving: bool,
 }
 
-impl<'op, 'pool, D: Domain> Gathered<'op, 'pool, D> {
+impl<'op, D: Domain> Gathered<'op, D> {
     /// Puts the chain together that `link` leads to.
-    pub fn new(context: Context<'op, 'pool, D>, link: Link) -> Result<Self, Damaged> {
+    pub fn new(context: Context<'op, D>, link: Link) -> Result<Self, Damaged> {
         let mut gathered = Self {
             level: 0,
             low: &[],
@@ -97,7 +97,7 @@ impl<'op, 'pool, D: Domain> Gathered<'op, 'pool, D> {
     /// those that it found `depth` node merges above.
     fn chain(
         &mut self,
-        context: Context<'op, 'pool, D>,
+        context: Context<'op, D>,
         link: Link,
         bound: Option<&'op [u8]>,
         depth: usize,
@@ -185,7 +185,7 @@ impl<'op, 'pool, D: Domain> Gathered<'op, 'pool, D> {
 
     /// The records, in order: runs of the bases, and what edits have put between them. With
     /// `by_records` each record for itself.
-    pub fn items(&self, by_records: bool) -> Vec<Item<'op, 'pool, D>> {
+    pub fn items(&self, by_records: bool) -> Vec<Item<'op, D>> {
         let mut items = Vec::with_capacity(self.edits.len() * 2 + 4);
         let mut edits = self.edits.as_slice();
         for (index, part) in self.parts.iter().enumerate() {
@@ -206,7 +206,7 @@ impl<'op, 'pool, D: Domain> Gathered<'op, 'pool, D> {
     }
 }
 
-fn one_by_one<'op, 'pool, D: Domain>(item: Item<'op, 'pool, D>) -> Vec<Item<'op, 'pool, D>> {
+fn one_by_one<'op, D: Domain>(item: Item<'op, D>) -> Vec<Item<'op, D>> {
     match item {
         Item::Run(page, range) => {
             range.map(|index| Item::One(page.key(index), page.value(index))).collect()
@@ -215,7 +215,7 @@ fn one_by_one<'op, 'pool, D: Domain>(item: Item<'op, 'pool, D>) -> Vec<Item<'op,
     }
 }
 
-impl<'op, 'pool, D: Domain> Part<'op, 'pool, D> {
+impl<'op, D: Domain> Part<'op, D> {
     /// Where the key of an edit stands.
     fn place(&self, edit: &Edit<'_>) -> Located {
         let probe = Probe::new(edit.key);
@@ -228,7 +228,7 @@ impl<'op, 'pool, D: Domain> Part<'op, 'pool, D> {
     }
 
     /// Appends the records, with what the edits made of them.
-    fn items(&self, edits: &[Edit<'op>], items: &mut Vec<Item<'op, 'pool, D>>) {
+    fn items(&self, edits: &[Edit<'op>], items: &mut Vec<Item<'op, D>>) {
         let mut from = 0;
         if self.page.first() == 1 && self.end > 0 {
             // Its key is the page's lowest one. An edit of that replaces or removes the child.

@@ -1,7 +1,8 @@
 //! The Bw-tree as an index of a pool: the contract, what pools ask of it, its kind.
 
 use pando_index::{Change, Intent, Limits, RangeIndex, Result, Upserted};
-use pando_pmem::{Domain, Reservation};
+use pando_pmem::Domain;
+use pando_tree::blocks::NewBlock;
 use pando_tree::context::Context;
 use pando_tree::handle::Handle;
 use pando_tree::key::{Probe, Target};
@@ -65,10 +66,10 @@ impl<D: Domain, S: Style> Tree for BwTree<D, S> {
     type Domain = D;
     type Options = Options;
 
-    fn first_block<'op, 'pool>(
-        context: Context<'op, 'pool, D>,
+    fn first_block<'op>(
+        context: Context<'op, D>,
         _: Options,
-    ) -> pando_pmem::Result<Reservation<'op, 'pool, D>> {
+    ) -> pando_pmem::Result<NewBlock<'op, D>> {
         first_anchor(context)
     }
 
@@ -102,7 +103,7 @@ impl<D: Domain, S: Style> Tree for BwTree<D, S> {
         self.walk_tree(visit)
     }
 
-    fn next_unit(context: Context<'_, '_, D>, root_off: u64, _: Options) -> Unit {
+    fn next_unit(context: Context<'_, D>, root_off: u64, _: Options) -> Unit {
         next_unit(context, root_off)
     }
 }

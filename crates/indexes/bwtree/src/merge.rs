@@ -75,7 +75,7 @@ enum Step {
 }
 
 /// The lowest keys and the PIDs of a page's children.
-pub(crate) fn children<'op, D: Domain>(page: &Gathered<'op, '_, D>) -> Vec<(&'op [u8], Pid)> {
+pub(crate) fn children<'op, D: Domain>(page: &Gathered<'op, D>) -> Vec<(&'op [u8], Pid)> {
     let mut children = Vec::new();
     each_record(&page.items(false), |low, value| children.push((low, value.child())));
     children
@@ -83,32 +83,32 @@ pub(crate) fn children<'op, D: Domain>(page: &Gathered<'op, '_, D>) -> Vec<(&'op
 
 /// Again, if one of the pages has changed since it was read. Else they do not go together: one is
 /// damaged.
-fn changed<D: Domain>(context: Context<'_, '_, D>, pages: &[At], is_bare: bool) -> Result<Step> {
+fn changed<D: Domain>(context: Context<'_, D>, pages: &[At], is_bare: bool) -> Result<Step> {
     match pages.iter().all(|at| Link::at(context, at.pid) == at.link) {
         true => Err(damaged(pages[0])),
         false => Ok(Step::Again(is_bare)),
     }
 }
 
-fn records<D: Domain>(page: &Gathered<'_, '_, D>) -> usize {
+fn records<D: Domain>(page: &Gathered<'_, D>) -> usize {
     let mut records = 0;
     each_record(&page.items(false), |_, _| records += 1);
     records
 }
 
 /// Whether the page has so little that it is merged whatever its neighbour has.
-fn is_bare<D: Domain>(page: &Gathered<'_, '_, D>) -> bool {
+fn is_bare<D: Domain>(page: &Gathered<'_, D>) -> bool {
     records(page) <= usize::from(page.level > 0)
 }
 
-fn live_bytes<D: Domain>(page: &Gathered<'_, '_, D>) -> u64 {
+fn live_bytes<D: Domain>(page: &Gathered<'_, D>) -> u64 {
     base_bytes(&page.items(false), page.level > 0)
 }
 
 impl<D: Domain, S: Style> BwTree<D, S> {
     /// Merges the page on `level` that holds `key` while that is due, and what is above it while
     /// that is.
-    pub(crate) fn merge(&self, context: Context<'_, '_, D>, level: u8, key: &[u8]) -> Result<()> {
+    pub(crate) fn merge(&self, context: Context<'_, D>, level: u8, key: &[u8]) -> Result<()> {
         let (mut attempts, mut is_changed) = (0, false);
         loop {
             match self.merge_once(context, level, key)? {
@@ -130,7 +130,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         }
     }
 
-    fn merge_once(&self, context: Context<'_, '_, D>, level: u8, key: &[u8]) -> Result<Step> {
+    fn merge_once(&self, context: Context<'_, D>, level: u8, key: &[u8]) -> Result<Step> {
         let target = Target::Holding(Probe::new(key));
         let Some((parent, pid)) = self.find_inner(context, target, level.saturating_add(1))? else {
             // The page is the root, or was.
@@ -177,7 +177,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
     /// `is_bare` in any case.
     fn merge_pair(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         parent: At,
         pair: &[(&[u8], Pid)],
         end: Option<&[u8]>,
@@ -252,7 +252,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
     }
 
     /// Lets the root collapse, if it has one child.
-    fn collapse_once(&self, context: Context<'_, '_, D>) -> Result<Step> {
+    fn collapse_once(&self, context: Context<'_, D>) -> Result<Step> {
         let root = self.root(context)?;
         if !root.link.is_inner() {
             return Ok(Step::NotDue);

@@ -55,10 +55,9 @@
 use pando_index::Result;
 use pando_pmem::{Domain, mutant};
 use pando_pmwcas::{Descriptor, Policy};
-use pando_tree::blocks::Blocks;
+use pando_tree::blocks::{Blocks, NewBlock};
 use pando_tree::context::Context;
 
-use crate::build::Block;
 use crate::context::{At, Pid, damaged};
 use crate::gather::Gathered;
 use crate::layout::{Kind, Link};
@@ -68,11 +67,11 @@ use crate::table::{begun_off, stamp};
 use crate::tree::{BwTree, MultiWord};
 
 /// Adds the word of `pid`, from `expected` to the delta.
-fn add_delta<'pool, D: Domain>(
-    operation: &mut Descriptor<'_, 'pool, D>,
+fn add_delta<'op, D: Domain>(
+    operation: &mut Descriptor<'_, 'op, D>,
     pid: Pid,
     expected: u64,
-    delta: Prepared<'_, 'pool, D>,
+    delta: Prepared<'op, D>,
 ) -> pando_pmwcas::Result<()> {
     match delta {
         Prepared::Beside(link) => operation.add_word(pid, expected, link.0),
@@ -81,12 +80,12 @@ fn add_delta<'pool, D: Domain>(
 }
 
 /// Adds the word of `pid`, from `expected` to what `link` says of the block.
-fn add_block<'pool, D: Domain>(
-    operation: &mut Descriptor<'_, 'pool, D>,
+fn add_block<'op, D: Domain>(
+    operation: &mut Descriptor<'_, 'op, D>,
     pid: Pid,
     expected: u64,
     link: Link,
-    block: Block<'_, 'pool, D>,
+    block: NewBlock<'op, D>,
 ) -> pando_pmwcas::Result<()> {
     let entry = operation.reserve_entry(pid, expected, Policy::FreeNewOnFailure)?;
     operation.activate_with_hint(entry, block, link.hint());
@@ -105,10 +104,10 @@ fn add_freed<D: Domain>(
 impl Style for MultiWord {
     #[inline(always)]
     fn prepend<D: Domain>(
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         at: At,
-        delta: Prepared<'_, '_, D>,
-        values: Blocks<'_, '_, D>,
+        delta: Prepared<'_, D>,
+        values: Blocks<'_, D>,
     ) -> Result<bool> {
         if let (Prepared::Beside(link), true) = (&delta, values.is_none()) {
             // The delta is durable before anything leads to it.
@@ -128,12 +127,12 @@ impl Style for MultiWord {
     }
 
     fn replace<D: Domain>(
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         at: At,
-        page: Block<'_, '_, D>,
+        page: NewBlock<'_, D>,
         is_inner: bool,
         freed: &[u64],
-        values: Blocks<'_, '_, D>,
+        values: Blocks<'_, D>,
     ) -> Result<bool> {
         context.publish(|operation| {
             let link = Link::base(page.off(), is_inner);
@@ -150,8 +149,8 @@ impl Style for MultiWord {
 
     fn split<D: Domain>(
         _: &BwTree<D, Self>,
-        context: Context<'_, '_, D>,
-        split: Split<'_, '_, D>,
+        context: Context<'_, D>,
+        split: Split<'_, D>,
     ) -> Result<bool> {
         let Split { left, split, right, page, is_inner, above } = split;
         context.publish(|operation| {
@@ -174,8 +173,8 @@ impl Style for MultiWord {
 
     fn merge<D: Domain>(
         tree: &BwTree<D, Self>,
-        context: Context<'_, '_, D>,
-        merge: Merge<'_, '_, D>,
+        context: Context<'_, D>,
+        merge: Merge<'_, D>,
     ) -> Result<bool> {
         let Merge { left, right, separator, parent, delete, .. } = merge;
         let content = right.link.0.to_le_bytes();
@@ -209,7 +208,7 @@ impl Style for MultiWord {
 
     fn collapse<D: Domain>(
         _: &BwTree<D, Self>,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         root: At,
         child: At,
         freed: &[u64],
@@ -232,20 +231,12 @@ impl Style for MultiWord {
     }
 
     /// Nothing: the parent knows the right sibling already.
-    fn passed_side_link<D: Domain>(
-        _: &BwTree<D, Self>,
-        _: Context<'_, '_, D>,
-        _: At,
-    ) -> Result<()> {
+    fn passed_side_link<D: Domain>(_: &BwTree<D, Self>, _: Context<'_, D>, _: At) -> Result<()> {
         Ok(())
     }
 
     /// There is none under way in an undamaged tree.
-    fn complete_removal<D: Domain>(
-        _: &BwTree<D, Self>,
-        _: Context<'_, '_, D>,
-        at: At,
-    ) -> Result<()> {
+    fn complete_removal<D: Domain>(_: &BwTree<D, Self>, _: Context<'_, D>, at: At) -> Result<()> {
         Err(damaged(at))
     }
 
@@ -253,8 +244,8 @@ impl Style for MultiWord {
     #[inline(always)]
     fn settle<D: Domain>(
         _: &BwTree<D, Self>,
-        _: Context<'_, '_, D>,
-        _: &Gathered<'_, '_, D>,
+        _: Context<'_, D>,
+        _: &Gathered<'_, D>,
     ) -> Result<()> {
         Ok(())
     }

@@ -25,8 +25,8 @@ pub(crate) const MAX_CHAIN: usize = 1024;
 
 /// A base page.
 #[derive(Clone, Copy, Debug)]
-pub struct Page<'op, 'pool, D: Domain> {
-    context: Context<'op, 'pool, D>,
+pub struct Page<'op, D: Domain> {
+    context: Context<'op, D>,
     pub off: u64,
     pub info: PageInfo,
     words: Words<'op, D>,
@@ -46,10 +46,10 @@ pub enum Located {
     Before(usize),
 }
 
-impl<'op, 'pool, D: Domain> Page<'op, 'pool, D> {
+impl<'op, D: Domain> Page<'op, D> {
     /// The base of the chain that `link` leads to, which is not [`Link::EMPTY`].
     #[inline(always)]
-    pub fn of(context: Context<'op, 'pool, D>, link: Link) -> Result<Self, Damaged> {
+    pub fn of(context: Context<'op, D>, link: Link) -> Result<Self, Damaged> {
         let mut chain = Chain::new(link);
         loop {
             if let Some(off) = chain.link.base_off() {
@@ -61,7 +61,7 @@ impl<'op, 'pool, D: Domain> Page<'op, 'pool, D> {
 
     /// The base page at `off`.
     #[inline(always)]
-    pub fn new(context: Context<'op, 'pool, D>, off: u64, is_inner: bool) -> Result<Self, Damaged> {
+    pub fn new(context: Context<'op, D>, off: u64, is_inner: bool) -> Result<Self, Damaged> {
         let pool = context.pool();
         let head = pool.words_within(off, HEADER_BYTES / 8).ok_or(Damaged { off })?;
         let word = |at| head.load(at, Ordering::Relaxed);
@@ -322,8 +322,8 @@ impl<'op, 'pool, D: Domain> Page<'op, 'pool, D> {
 
 /// A delta.
 #[derive(Clone, Copy, Debug)]
-pub struct Delta<'op, 'pool, D: Domain> {
-    context: Context<'op, 'pool, D>,
+pub struct Delta<'op, D: Domain> {
+    context: Context<'op, D>,
     pub off: u64,
     pub info: DeltaInfo,
 }
@@ -336,16 +336,16 @@ pub struct Entry<'op> {
     pub high: Option<&'op [u8]>,
 }
 
-impl<'op, 'pool, D: Domain> Delta<'op, 'pool, D> {
+impl<'op, D: Domain> Delta<'op, D> {
     /// The delta that `link` leads to; `None` if that is a base.
     #[inline(always)]
-    pub fn of(context: Context<'op, 'pool, D>, link: Link) -> Result<Option<Self>, Damaged> {
+    pub fn of(context: Context<'op, D>, link: Link) -> Result<Option<Self>, Damaged> {
         Chain::new(link).next(context)
     }
 
     /// The delta at `off`.
     #[inline(always)]
-    pub fn new(context: Context<'op, 'pool, D>, off: u64) -> Result<Self, Damaged> {
+    pub fn new(context: Context<'op, D>, off: u64) -> Result<Self, Damaged> {
         let damaged = Damaged { off };
         let info = DeltaInfo::decode(context.fixed(off)).ok_or(damaged)?;
         let words = info.bytes().max(DELTA_ALIGN).div_ceil(8);
@@ -441,10 +441,10 @@ impl Chain {
 
     /// The next delta; `None` at the base, which `link` then leads to.
     #[inline(always)]
-    pub fn next<'op, 'pool, D: Domain>(
+    pub fn next<'op, D: Domain>(
         &mut self,
-        context: Context<'op, 'pool, D>,
-    ) -> Result<Option<Delta<'op, 'pool, D>>, Damaged> {
+        context: Context<'op, D>,
+    ) -> Result<Option<Delta<'op, D>>, Damaged> {
         if self.link.is_base() {
             return Ok(None);
         }

@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering;
 
 use pando_index::Result;
 use pando_pmem::{Domain, mutant};
+use pando_tree::blocks::NewBlock;
 use pando_tree::context::Context;
 
-use crate::build::Block;
 use crate::context::Damaged;
 use crate::layout::{DELTA_ALIGN, DeltaInfo, Kind, Link, MAX_DELTAS_END};
 use crate::options::{Chaining, MAX_BLOCK_DELTAS};
@@ -64,13 +64,13 @@ impl<'op> NewDelta<'op> {
 
 /// A delta that is made, and named by nothing yet.
 #[derive(Debug)]
-pub enum Prepared<'op, 'pool, D: Domain> {
+pub enum Prepared<'op, D: Domain> {
     /// In the delta space of the base.
     Beside(Link),
-    Block(Link, Block<'op, 'pool, D>),
+    Block(Link, NewBlock<'op, D>),
 }
 
-impl<D: Domain> Prepared<'_, '_, D> {
+impl<D: Domain> Prepared<'_, D> {
     pub fn link(&self) -> Link {
         match self {
             Self::Beside(link) | Self::Block(link, _) => *link,
@@ -82,12 +82,12 @@ impl NewDelta<'_> {
     /// Makes the delta, to be prepended to `next`, which is not [`Link::EMPTY`]; `None` if the
     /// chain is as long as it may be, or there is no room for it.
     #[inline(always)]
-    pub fn prepare<'op, 'pool, D: Domain>(
+    pub fn prepare<'op, D: Domain>(
         &self,
-        context: Context<'op, 'pool, D>,
+        context: Context<'op, D>,
         next: Link,
         chaining: Chaining,
-    ) -> Result<Option<Prepared<'op, 'pool, D>>> {
+    ) -> Result<Option<Prepared<'op, D>>> {
         let before = Delta::of(context, next)?.map_or(0, |delta| delta.info.deltas);
         // Inner pages change seldom, and every search reads them.
         let max_deltas = match next.is_inner() {
@@ -141,12 +141,12 @@ impl NewDelta<'_> {
     /// Makes a delta for which no page like this has room beside it. A change of a record has
     /// better be consolidated; one of structure has a block.
     #[cold]
-    fn prepare_large<'op, 'pool, D: Domain>(
+    fn prepare_large<'op, D: Domain>(
         &self,
-        context: Context<'op, 'pool, D>,
+        context: Context<'op, D>,
         next: Link,
         before: u8,
-    ) -> Result<Option<Prepared<'op, 'pool, D>>> {
+    ) -> Result<Option<Prepared<'op, D>>> {
         let is_of_record = matches!(self.kind, Kind::Insert | Kind::Modify | Kind::Delete);
         if is_of_record || u32::from(before) >= MAX_BLOCK_DELTAS {
             return Ok(None);
@@ -154,12 +154,12 @@ impl NewDelta<'_> {
         self.prepare_block(context, next, self.info(before + 1, true)).map(Some)
     }
 
-    fn prepare_block<'op, 'pool, D: Domain>(
+    fn prepare_block<'op, D: Domain>(
         &self,
-        context: Context<'op, 'pool, D>,
+        context: Context<'op, D>,
         next: Link,
         info: DeltaInfo,
-    ) -> Result<Prepared<'op, 'pool, D>> {
+    ) -> Result<Prepared<'op, D>> {
         let mut block = context.reserve(info.bytes())?;
         block.zero(0, info.bytes());
         block.write_u64(0, info.encode());
@@ -186,8 +186,8 @@ impl NewDelta<'_> {
 /// behind the deltas of the chain, `link`, to which nobody has added anything in this one.
 #[inline(always)]
 fn claim<D: Domain>(
-    context: Context<'_, '_, D>,
-    page: &Page<'_, '_, D>,
+    context: Context<'_, D>,
+    page: &Page<'_, D>,
     link: Link,
     bytes: u64,
 ) -> Result<Option<u64>, Damaged> {
@@ -216,8 +216,8 @@ fn claim<D: Domain>(
 
 #[cold]
 fn first_unused<D: Domain>(
-    context: Context<'_, '_, D>,
-    page: &Page<'_, '_, D>,
+    context: Context<'_, D>,
+    page: &Page<'_, D>,
     link: Link,
 ) -> Result<u64, Damaged> {
     let mut unused = page.deltas_at();

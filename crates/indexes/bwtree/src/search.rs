@@ -65,7 +65,7 @@ impl Link {
     #[inline(always)]
     pub fn route<D: Domain>(
         self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         target: Target<'_>,
     ) -> Result<Route, Damaged> {
         let mut chain = Chain::new(self);
@@ -124,7 +124,7 @@ impl Link {
     #[inline(always)]
     pub fn find<'op, D: Domain>(
         self,
-        context: Context<'op, '_, D>,
+        context: Context<'op, D>,
         probe: Probe<'_>,
         shortcuts: bool,
     ) -> Result<Found<'op>, Damaged> {
@@ -193,7 +193,7 @@ impl Link {
 impl<D: Domain, S: Style> BwTree<D, S> {
     /// The leaf to which the target leads; it may have been split since.
     #[inline(always)]
-    pub(crate) fn find_leaf(&self, context: Context<'_, '_, D>, target: Target<'_>) -> Result<At> {
+    pub(crate) fn find_leaf(&self, context: Context<'_, D>, target: Target<'_>) -> Result<At> {
         'root: loop {
             let mut at = self.root(context)?;
             let mut levels = 0;
@@ -212,11 +212,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
     }
 
     /// The leaf in which the target lies.
-    pub(crate) fn find_holder(
-        &self,
-        context: Context<'_, '_, D>,
-        target: Target<'_>,
-    ) -> Result<At> {
+    pub(crate) fn find_holder(&self, context: Context<'_, D>, target: Target<'_>) -> Result<At> {
         'root: loop {
             let mut at = self.find_leaf(context, target)?;
             loop {
@@ -236,7 +232,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
     /// `None` if the tree is not so high.
     pub(crate) fn find_inner(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         target: Target<'_>,
         level: u8,
     ) -> Result<Option<(At, Pid)>> {
@@ -244,12 +240,12 @@ impl<D: Domain, S: Style> BwTree<D, S> {
     }
 
     /// As [`find_inner`](Self::find_inner), with `step` along side links.
-    pub(crate) fn find_inner_by<'op, 'pool>(
+    pub(crate) fn find_inner_by<'op>(
         &self,
-        context: Context<'op, 'pool, D>,
+        context: Context<'op, D>,
         target: Target<'_>,
         level: u8,
-        step: impl Fn(&Self, Context<'op, 'pool, D>, At, Pid) -> Result<Option<At>>,
+        step: impl Fn(&Self, Context<'op, D>, At, Pid) -> Result<Option<At>>,
     ) -> Result<Option<(At, Pid)>> {
         'root: loop {
             let mut at = self.root(context)?;
@@ -277,7 +273,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
 
     /// The root, which is never removed.
     #[inline(always)]
-    pub(crate) fn root(&self, context: Context<'_, '_, D>) -> Result<At, Damaged> {
+    pub(crate) fn root(&self, context: Context<'_, D>) -> Result<At, Damaged> {
         let pid = self.root_pid(context);
         context.pool().words_within(pid, 1).ok_or(Damaged { off: pid })?;
         let at = At::now(context, pid);
@@ -292,7 +288,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
     #[inline(always)]
     fn descend(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         at: At,
         pid: Pid,
         levels: &mut u32,
@@ -309,7 +305,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
     #[inline(always)]
     pub(crate) fn arrive(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         from: At,
         pid: Pid,
     ) -> Result<Option<At>, Damaged> {
@@ -335,7 +331,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
     /// There is no page at `pid`: since it was removed, after `from` was read; or else one of the
     /// two words is damaged.
     #[cold]
-    fn gone(&self, context: Context<'_, '_, D>, from: At, pid: Pid) -> Result<Option<At>, Damaged> {
+    fn gone(&self, context: Context<'_, D>, from: At, pid: Pid) -> Result<Option<At>, Damaged> {
         if Link::at(context, from.pid) == from.link { Err(Damaged { off: pid }) } else { Ok(None) }
     }
 
@@ -344,7 +340,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
     #[cold]
     pub(crate) fn step_right(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         at: At,
         right: Pid,
     ) -> Result<Option<At>> {
@@ -356,7 +352,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
     /// As [`step_right`](Self::step_right), but completes nothing.
     pub(crate) fn pass_side_link(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         at: At,
         right: Pid,
     ) -> Result<Option<At>> {
@@ -372,7 +368,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
 
     /// Removes the page that is about to be removed; the search begins again.
     #[cold]
-    pub(crate) fn help(&self, context: Context<'_, '_, D>, at: At) -> Result<Option<At>> {
+    pub(crate) fn help(&self, context: Context<'_, D>, at: At) -> Result<Option<At>> {
         // What it takes it gives back.
         context.guard.with_reserve(|| S::complete_removal(self, context, at))?;
         Ok(None)
@@ -381,7 +377,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
 
 /// Whether the tree whose root is at `pid`, where there is none, has never had a record.
 #[cold]
-fn is_new<D: Domain>(context: Context<'_, '_, D>, pid: Pid) -> bool {
+fn is_new<D: Domain>(context: Context<'_, D>, pid: Pid) -> bool {
     // The root may have come since it was looked for; its word is written before or with the other
     // one.
     context.read(begun_off(pid)) == 0 || Link::at(context, pid) != Link::EMPTY

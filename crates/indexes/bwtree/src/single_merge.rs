@@ -87,8 +87,8 @@ type Tree<D> = BwTree<D, SingleWord>;
 /// Merges a page into its left neighbour; whether that has begun, and then it is done.
 pub(crate) fn merge<D: Domain>(
     tree: &Tree<D>,
-    context: Context<'_, '_, D>,
-    merge: Merge<'_, '_, D>,
+    context: Context<'_, D>,
+    merge: Merge<'_, D>,
 ) -> Result<bool> {
     let Merge { separator, parent, delete, level, .. } = merge;
     settle(tree, context, &Gathered::new(context, parent.link)?)?;
@@ -103,8 +103,8 @@ pub(crate) fn merge<D: Domain>(
 /// Completes the merges of children whose index entries are deleted in this page's chain.
 pub(crate) fn settle<D: Domain>(
     tree: &Tree<D>,
-    context: Context<'_, '_, D>,
-    page: &Gathered<'_, '_, D>,
+    context: Context<'_, D>,
+    page: &Gathered<'_, D>,
 ) -> Result<()> {
     for edit in
         page.edits.iter().filter(|edit| !mutant!("bw-cas-unsettled") && edit.value.is_none())
@@ -118,7 +118,7 @@ pub(crate) fn settle<D: Domain>(
 /// that this looks, it may be over, and another page may begin there.
 pub(crate) fn complete_merge<D: Domain>(
     tree: &Tree<D>,
-    context: Context<'_, '_, D>,
+    context: Context<'_, D>,
     level: u8,
     key: &[u8],
 ) -> Result<()> {
@@ -170,7 +170,7 @@ pub(crate) fn complete_merge<D: Domain>(
 /// word before may mark it.
 fn is_still_deleted<D: Domain>(
     tree: &Tree<D>,
-    context: Context<'_, '_, D>,
+    context: Context<'_, D>,
     level: u8,
     key: &[u8],
 ) -> Result<bool> {
@@ -184,7 +184,7 @@ fn is_still_deleted<D: Domain>(
 /// The page on `level` that holds what is right before `key`; `None` if the tree is not so high.
 fn page_before<D: Domain>(
     tree: &Tree<D>,
-    context: Context<'_, '_, D>,
+    context: Context<'_, D>,
     level: u8,
     key: &[u8],
 ) -> Result<Option<At>> {
@@ -206,9 +206,9 @@ fn page_before<D: Domain>(
 /// first. Merges under way among its children go over with it. Whether it is marked now.
 fn mark<D: Domain>(
     tree: &Tree<D>,
-    context: Context<'_, '_, D>,
+    context: Context<'_, D>,
     at: At,
-    page: &Gathered<'_, '_, D>,
+    page: &Gathered<'_, D>,
 ) -> Result<bool> {
     let delta = NewDelta::new(Kind::RemoveNode, &[]);
     if page.parts.len() > 1 {
@@ -224,7 +224,7 @@ fn mark<D: Domain>(
 }
 
 /// What the remove-node delta of a page was prepended to.
-fn content_of<D: Domain>(context: Context<'_, '_, D>, at: At) -> Result<Link> {
+fn content_of<D: Domain>(context: Context<'_, D>, at: At) -> Result<Link> {
     match Delta::of(context, at.link)? {
         Some(delta) if delta.info.kind == Kind::RemoveNode => Ok(delta.next()),
         _ => Err(damaged(at)),
@@ -232,7 +232,7 @@ fn content_of<D: Domain>(context: Context<'_, '_, D>, at: At) -> Result<Link> {
 }
 
 /// Takes the page's PID out of use, when its content is another's.
-fn retire<D: Domain>(context: Context<'_, '_, D>, at: At) {
+fn retire<D: Domain>(context: Context<'_, D>, at: At) {
     let own = match Delta::of(context, at.link) {
         Ok(Some(delta)) if delta.info.is_own => delta.off,
         _ => 0,
@@ -247,7 +247,7 @@ fn retire<D: Domain>(context: Context<'_, '_, D>, at: At) {
 /// Completes the removal of a page that is leaving.
 pub(crate) fn complete_removal<D: Domain>(
     tree: &Tree<D>,
-    context: Context<'_, '_, D>,
+    context: Context<'_, D>,
     at: At,
 ) -> Result<()> {
     let page = Gathered::new(context, at.link)?;
@@ -262,7 +262,7 @@ pub(crate) fn complete_removal<D: Domain>(
 /// Lets the root take the content of its only child; whether it did.
 pub(crate) fn collapse<D: Domain>(
     tree: &Tree<D>,
-    context: Context<'_, '_, D>,
+    context: Context<'_, D>,
     root: At,
     child: At,
 ) -> Result<bool> {
@@ -281,11 +281,7 @@ pub(crate) fn collapse<D: Domain>(
     Ok(true)
 }
 
-fn complete_collapse<D: Domain>(
-    tree: &Tree<D>,
-    context: Context<'_, '_, D>,
-    child: At,
-) -> Result<()> {
+fn complete_collapse<D: Domain>(tree: &Tree<D>, context: Context<'_, D>, child: At) -> Result<()> {
     let content = content_of(context, child)?;
     loop {
         let root = tree.root(context)?;
@@ -303,11 +299,11 @@ fn complete_collapse<D: Domain>(
 }
 
 /// Whether the page's chain says that the entry of the child that begins at `key` is deleted.
-pub(crate) fn is_deleted<D: Domain>(page: &Gathered<'_, '_, D>, key: &[u8]) -> bool {
+pub(crate) fn is_deleted<D: Domain>(page: &Gathered<'_, D>, key: &[u8]) -> bool {
     page.edits.iter().any(|edit| edit.key == key && edit.value.is_none())
 }
 
 /// Whether the page's chain deletes any child's entry.
-pub(crate) fn deletes_any<D: Domain>(page: &Gathered<'_, '_, D>) -> bool {
+pub(crate) fn deletes_any<D: Domain>(page: &Gathered<'_, D>) -> bool {
     page.edits.iter().any(|edit| edit.value.is_none())
 }

@@ -2,10 +2,10 @@
 //! blocks that it gives away and takes out.
 
 use pando_pmem::Domain;
+use pando_tree::blocks::NewBlock;
 use pando_tree::context::Context;
 use pando_tree::maps::IndexKind;
 
-use crate::build::Block;
 use crate::context::{At, Pid};
 use crate::layout::Link;
 use crate::options::Options;
@@ -32,14 +32,14 @@ impl IndexKind for CasBwTrees {
 }
 
 /// Gives the block to a word that is about to name it.
-pub(crate) fn activate<D: Domain>(context: Context<'_, '_, D>, block: Block<'_, '_, D>) -> u64 {
+pub(crate) fn activate<D: Domain>(context: Context<'_, D>, block: NewBlock<'_, D>) -> u64 {
     let off = block.into_logged();
     context.pool().activate_logged(off);
     off
 }
 
 /// Takes blocks back that nobody has seen.
-pub(crate) fn take_back<D: Domain>(context: Context<'_, '_, D>, blocks: &[u64]) {
+pub(crate) fn take_back<D: Domain>(context: Context<'_, D>, blocks: &[u64]) {
     for &off in blocks.iter().filter(|&&off| off != 0) {
         if context.pool().deactivate(off).is_ok() {
             D::fence();
@@ -49,7 +49,7 @@ pub(crate) fn take_back<D: Domain>(context: Context<'_, '_, D>, blocks: &[u64]) 
 }
 
 /// Frees blocks that are unreachable now.
-pub(crate) fn free<D: Domain>(context: Context<'_, '_, D>, blocks: impl Iterator<Item = u64>) {
+pub(crate) fn free<D: Domain>(context: Context<'_, D>, blocks: impl Iterator<Item = u64>) {
     for off in blocks.filter(|&off| off != 0) {
         if context.pool().deactivate(off).is_ok() {
             D::fence();
@@ -59,17 +59,14 @@ pub(crate) fn free<D: Domain>(context: Context<'_, '_, D>, blocks: impl Iterator
 }
 
 /// The link of a delta, and its block, active; zero if it has none.
-pub(crate) fn given<D: Domain>(
-    context: Context<'_, '_, D>,
-    delta: Prepared<'_, '_, D>,
-) -> (Link, u64) {
+pub(crate) fn given<D: Domain>(context: Context<'_, D>, delta: Prepared<'_, D>) -> (Link, u64) {
     match delta {
         Prepared::Beside(link) => (link, 0),
         Prepared::Block(link, block) => (link, activate(context, block)),
     }
 }
 
-pub(crate) fn swap<D: Domain>(context: Context<'_, '_, D>, pid: Pid, from: u64, to: Link) -> bool {
+pub(crate) fn swap<D: Domain>(context: Context<'_, D>, pid: Pid, from: u64, to: Link) -> bool {
     // What the link leads to is durable before it is.
     D::fence();
     context.pmwcas.compare_exchange(context.guard, pid, from, to.0).is_ok()
@@ -77,7 +74,7 @@ pub(crate) fn swap<D: Domain>(context: Context<'_, '_, D>, pid: Pid, from: u64, 
 
 /// Changes the word of `at`, to which `blocks` go, in place of `freed`.
 pub(crate) fn exchange<D: Domain>(
-    context: Context<'_, '_, D>,
+    context: Context<'_, D>,
     at: At,
     to: Link,
     blocks: &[u64],

@@ -34,11 +34,10 @@ use std::sync::atomic::Ordering;
 
 use pando_index::Result;
 use pando_pmem::{Domain, mutant};
-use pando_tree::blocks::Blocks;
+use pando_tree::blocks::{Blocks, NewBlock};
 use pando_tree::context::Context;
 use pando_tree::key::{Probe, Target};
 
-use crate::build::Block;
 use crate::context::{At, Pid};
 use crate::gather::Gathered;
 use crate::layout::{Kind, Link};
@@ -53,10 +52,10 @@ use crate::tree::BwTree;
 impl Style for SingleWord {
     #[inline(always)]
     fn prepend<D: Domain>(
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         at: At,
-        delta: Prepared<'_, '_, D>,
-        values: Blocks<'_, '_, D>,
+        delta: Prepared<'_, D>,
+        values: Blocks<'_, D>,
     ) -> Result<bool> {
         if let (Prepared::Beside(link), true) = (&delta, values.is_none()) {
             return Ok(swap(context, at.pid, at.link.0, *link));
@@ -67,12 +66,12 @@ impl Style for SingleWord {
     }
 
     fn replace<D: Domain>(
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         at: At,
-        page: Block<'_, '_, D>,
+        page: NewBlock<'_, D>,
         is_inner: bool,
         freed: &[u64],
-        values: Blocks<'_, '_, D>,
+        values: Blocks<'_, D>,
     ) -> Result<bool> {
         let off = activate(context, page);
         let value = values.new.map_or(0, |block| activate(context, block));
@@ -89,8 +88,8 @@ impl Style for SingleWord {
 
     fn split<D: Domain>(
         tree: &BwTree<D, Self>,
-        context: Context<'_, '_, D>,
-        split: Split<'_, '_, D>,
+        context: Context<'_, D>,
+        split: Split<'_, D>,
     ) -> Result<bool> {
         let Split { left, split, right, page, is_inner, above } = split;
         if !may_split(tree, context, left, &above)? {
@@ -138,15 +137,15 @@ impl Style for SingleWord {
 
     fn merge<D: Domain>(
         tree: &BwTree<D, Self>,
-        context: Context<'_, '_, D>,
-        merge: Merge<'_, '_, D>,
+        context: Context<'_, D>,
+        merge: Merge<'_, D>,
     ) -> Result<bool> {
         single_merge::merge(tree, context, merge)
     }
 
     fn collapse<D: Domain>(
         tree: &BwTree<D, Self>,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         root: At,
         child: At,
         _: &[u64],
@@ -156,7 +155,7 @@ impl Style for SingleWord {
 
     fn passed_side_link<D: Domain>(
         tree: &BwTree<D, Self>,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         at: At,
     ) -> Result<()> {
         complete(tree, context, at.pid)
@@ -164,7 +163,7 @@ impl Style for SingleWord {
 
     fn complete_removal<D: Domain>(
         tree: &BwTree<D, Self>,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         at: At,
     ) -> Result<()> {
         single_merge::complete_removal(tree, context, at)
@@ -172,8 +171,8 @@ impl Style for SingleWord {
 
     fn settle<D: Domain>(
         tree: &BwTree<D, Self>,
-        context: Context<'_, '_, D>,
-        page: &Gathered<'_, '_, D>,
+        context: Context<'_, D>,
+        page: &Gathered<'_, D>,
     ) -> Result<()> {
         single_merge::settle(tree, context, page)
     }
@@ -183,9 +182,9 @@ impl Style for SingleWord {
 /// nothing of its parent stands in the way.
 fn may_split<D: Domain>(
     tree: &BwTree<D, SingleWord>,
-    context: Context<'_, '_, D>,
+    context: Context<'_, D>,
     left: At,
-    above: &Above<'_, '_, D>,
+    above: &Above<'_, D>,
 ) -> Result<bool> {
     let page = Gathered::new(context, left.link)?;
     if page.level > 0 {
@@ -210,7 +209,7 @@ fn may_split<D: Domain>(
 /// has begun.
 fn complete<D: Domain>(
     tree: &BwTree<D, SingleWord>,
-    context: Context<'_, '_, D>,
+    context: Context<'_, D>,
     pid: Pid,
 ) -> Result<()> {
     loop {

@@ -28,7 +28,7 @@ pub(crate) const ATTEMPTS: usize = 8;
 
 impl<D: Domain, S: Style> BwTree<D, S> {
     /// Splits the page, if it is too large; and then its ancestors, if they are.
-    pub(crate) fn split(&self, context: Context<'_, '_, D>, pid: Pid) -> Result<()> {
+    pub(crate) fn split(&self, context: Context<'_, D>, pid: Pid) -> Result<()> {
         for _ in 0..ATTEMPTS {
             let left = At::now(context, pid);
             if left.link.is_removed() || left.link == Link::EMPTY {
@@ -54,10 +54,10 @@ impl<D: Domain, S: Style> BwTree<D, S> {
     /// Splits the page there; whether it is done with.
     fn split_at(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         left: At,
-        gathered: &Gathered<'_, '_, D>,
-        halves: &Cut<'_, '_, D>,
+        gathered: &Gathered<'_, D>,
+        halves: &Cut<'_, D>,
     ) -> Result<bool> {
         let (separator, is_inner) = (halves.separator, gathered.level > 0);
         let right = self.free_pid(context)?;
@@ -134,7 +134,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
 
     /// Consolidates an inner page so that it has room for a delta, and splits it if it is too large
     /// then.
-    pub(crate) fn make_room(&self, context: Context<'_, '_, D>, at: At, room: u64) -> Result<()> {
+    pub(crate) fn make_room(&self, context: Context<'_, D>, at: At, room: u64) -> Result<()> {
         let Some(bytes) = self.consolidate(context, at, None, room)? else { return Ok(()) };
         // Inner pages are of level 1 at least.
         if bytes > self.max_bytes(1) {

@@ -17,10 +17,9 @@ use std::fmt::Debug;
 
 use pando_index::Result;
 use pando_pmem::Domain;
-use pando_tree::blocks::Blocks;
+use pando_tree::blocks::{Blocks, NewBlock};
 use pando_tree::context::Context;
 
-use crate::build::Block;
 use crate::context::At;
 use crate::gather::Gathered;
 use crate::prepend::Prepared;
@@ -29,37 +28,37 @@ use crate::tree::BwTree;
 
 /// A split, prepared: the right half is a page, and two deltas wait to be prepended.
 #[derive(Debug)]
-pub struct Split<'op, 'pool, D: Domain> {
+pub struct Split<'op, D: Domain> {
     /// The page to be split.
     pub left: At,
-    pub split: Prepared<'op, 'pool, D>,
+    pub split: Prepared<'op, D>,
     /// For the right half.
     pub right: FreePid,
-    pub page: Block<'op, 'pool, D>,
+    pub page: NewBlock<'op, D>,
     pub is_inner: bool,
-    pub above: Above<'op, 'pool, D>,
+    pub above: Above<'op, D>,
 }
 
 /// What a split changes above the page.
 #[derive(Debug)]
-pub enum Above<'op, 'pool, D: Domain> {
+pub enum Above<'op, D: Domain> {
     /// Its parent gets an index entry.
-    Parent(At, Prepared<'op, 'pool, D>),
+    Parent(At, Prepared<'op, D>),
     /// The page is the root: its content goes to another PID, and a page with two children takes
     /// its place.
-    Root(FreePid, Block<'op, 'pool, D>),
+    Root(FreePid, NewBlock<'op, D>),
 }
 
 /// A merge, prepared: a delta waits to be prepended to the parent.
 #[derive(Debug)]
-pub struct Merge<'op, 'pool, D: Domain> {
+pub struct Merge<'op, D: Domain> {
     pub left: At,
     /// It is merged into the left one.
     pub right: At,
     /// Where the right one begins.
     pub separator: &'op [u8],
     pub parent: At,
-    pub delete: Prepared<'op, 'pool, D>,
+    pub delete: Prepared<'op, D>,
     /// Of the two.
     pub level: u8,
 }
@@ -72,41 +71,41 @@ pub struct Merge<'op, 'pool, D: Domain> {
 pub trait Style: Sized + Copy + Debug + Send + Sync + 'static {
     /// Prepends a delta to the page.
     fn prepend<D: Domain>(
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         at: At,
-        delta: Prepared<'_, '_, D>,
-        values: Blocks<'_, '_, D>,
+        delta: Prepared<'_, D>,
+        values: Blocks<'_, D>,
     ) -> Result<bool>;
 
     /// Puts a base page in the place of the chain, whose blocks are `freed`.
     fn replace<D: Domain>(
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         at: At,
-        page: Block<'_, '_, D>,
+        page: NewBlock<'_, D>,
         is_inner: bool,
         freed: &[u64],
-        values: Blocks<'_, '_, D>,
+        values: Blocks<'_, D>,
     ) -> Result<bool>;
 
     /// Splits a page.
     fn split<D: Domain>(
         tree: &BwTree<D, Self>,
-        context: Context<'_, '_, D>,
-        split: Split<'_, '_, D>,
+        context: Context<'_, D>,
+        split: Split<'_, D>,
     ) -> Result<bool>;
 
     /// Merges a page into its left neighbour.
     fn merge<D: Domain>(
         tree: &BwTree<D, Self>,
-        context: Context<'_, '_, D>,
-        merge: Merge<'_, '_, D>,
+        context: Context<'_, D>,
+        merge: Merge<'_, D>,
     ) -> Result<bool>;
 
     /// Puts the content of the root's only child in the place of the root, whose blocks are
     /// `freed`.
     fn collapse<D: Domain>(
         tree: &BwTree<D, Self>,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         root: At,
         child: At,
         freed: &[u64],
@@ -116,14 +115,14 @@ pub trait Style: Sized + Copy + Debug + Send + Sync + 'static {
     /// not known to the parent yet, perhaps.
     fn passed_side_link<D: Domain>(
         tree: &BwTree<D, Self>,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         at: At,
     ) -> Result<()>;
 
     /// Completes the removal of `at`, whose newest record is a remove-node delta.
     fn complete_removal<D: Domain>(
         tree: &BwTree<D, Self>,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         at: At,
     ) -> Result<()>;
 
@@ -131,7 +130,7 @@ pub trait Style: Sized + Copy + Debug + Send + Sync + 'static {
     /// that another base may take the chain's place.
     fn settle<D: Domain>(
         tree: &BwTree<D, Self>,
-        context: Context<'_, '_, D>,
-        page: &Gathered<'_, '_, D>,
+        context: Context<'_, D>,
+        page: &Gathered<'_, D>,
     ) -> Result<()>;
 }

@@ -31,8 +31,9 @@
 use std::sync::atomic::Ordering;
 
 use pando_index::Result;
-use pando_pmem::{Domain, Reservation, mutant};
+use pando_pmem::{Domain, mutant};
 use pando_pmwcas::Policy;
+use pando_tree::blocks::NewBlock;
 use pando_tree::context::Context;
 
 use crate::context::{Damaged, Pid};
@@ -76,16 +77,16 @@ impl Place {
     }
 
     /// Whether it is a word of the table, or behind those of a segment.
-    fn is_valid<D: Domain>(self, context: Context<'_, '_, D>, anchor: u64) -> bool {
+    fn is_valid<D: Domain>(self, context: Context<'_, D>, anchor: u64) -> bool {
         (FIRST_INDEX..=words_in(self.segment, anchor)).contains(&self.index)
             && (self.segment == anchor || check_segment(context, self.segment, anchor).is_ok())
     }
 }
 
 /// The anchor of an empty tree.
-pub(crate) fn first_anchor<'op, 'pool, D: Domain>(
-    context: Context<'op, 'pool, D>,
-) -> pando_pmem::Result<Reservation<'op, 'pool, D>> {
+pub(crate) fn first_anchor<'op, D: Domain>(
+    context: Context<'op, D>,
+) -> pando_pmem::Result<NewBlock<'op, D>> {
     let mut block = context.guard.reserve(ANCHOR_BYTES)?;
     block.zero(0, ANCHOR_BYTES);
     block.flush(0, ANCHOR_BYTES);
@@ -99,7 +100,7 @@ pub(crate) fn begun_off(root: Pid) -> u64 {
 
 /// Refuses what is no segment of the table.
 pub(crate) fn check_segment<D: Domain>(
-    context: Context<'_, '_, D>,
+    context: Context<'_, D>,
     segment: u64,
     anchor: u64,
 ) -> Result<(), Damaged> {
@@ -115,7 +116,7 @@ pub(crate) fn check_segment<D: Domain>(
 
 /// Whether the table's list of segments has this one.
 #[cold]
-fn is_listed<D: Domain>(context: Context<'_, '_, D>, segment: u64, anchor: u64) -> bool {
+fn is_listed<D: Domain>(context: Context<'_, D>, segment: u64, anchor: u64) -> bool {
     let mut at = anchor + SEGMENTS_AT;
     // No more than the pool has room for: a damaged list may go in circles.
     for _ in 0..context.pool().size_bytes() / SEGMENT_BYTES {
@@ -132,11 +133,7 @@ fn is_listed<D: Domain>(context: Context<'_, '_, D>, segment: u64, anchor: u64) 
 }
 
 /// Whether the cursor at `off` points to a word of the table, or behind those of a segment.
-pub(crate) fn is_cursor_valid<D: Domain>(
-    context: Context<'_, '_, D>,
-    off: u64,
-    anchor: u64,
-) -> bool {
+pub(crate) fn is_cursor_valid<D: Domain>(context: Context<'_, D>, off: u64, anchor: u64) -> bool {
     // Acquire: with the swap that put the cursor there, after the segment was.
     let place = Place::decode(context.pool().word(off).load(Ordering::Acquire), anchor);
     place.is_valid(context, anchor)
@@ -144,7 +141,7 @@ pub(crate) fn is_cursor_valid<D: Domain>(
 
 /// The segment behind `segment` in the table; the last one's is the anchor.
 fn next_segment<D: Domain>(
-    context: Context<'_, '_, D>,
+    context: Context<'_, D>,
     anchor: u64,
     segment: u64,
 ) -> Result<u64, Damaged> {
@@ -157,7 +154,7 @@ fn next_segment<D: Domain>(
 
 impl<D: Domain, S> BwTree<D, S> {
     /// A PID for a new page.
-    pub(crate) fn free_pid(&self, context: Context<'_, '_, D>) -> Result<FreePid> {
+    pub(crate) fn free_pid(&self, context: Context<'_, D>) -> Result<FreePid> {
         loop {
             if let Some(free) = self.fresh_pid(context) {
                 return Ok(free);
@@ -170,11 +167,7 @@ impl<D: Domain, S> BwTree<D, S> {
     }
 
     /// A PID for a new page that is not `first`, which nothing keeps from being found again.
-    pub(crate) fn other_free_pid(
-        &self,
-        context: Context<'_, '_, D>,
-        first: Pid,
-    ) -> Result<FreePid> {
+    pub(crate) fn other_free_pid(&self, context: Context<'_, D>, first: Pid) -> Result<FreePid> {
         for _ in 0..ATTEMPTS {
             let free = self.free_pid(context)?;
             if free.pid != first {
@@ -192,7 +185,7 @@ impl<D: Domain, S> BwTree<D, S> {
     }
 
     /// One of the newest segment.
-    fn fresh_pid(&self, context: Context<'_, '_, D>) -> Option<FreePid> {
+    fn fresh_pid(&self, context: Context<'_, D>) -> Option<FreePid> {
         let anchor = self.anchor(context);
         let cursor = context.pool().word(anchor + FRESH_AT);
         loop {
@@ -213,7 +206,7 @@ impl<D: Domain, S> BwTree<D, S> {
     }
 
     /// One of any segment.
-    fn swept_pid(&self, context: Context<'_, '_, D>) -> Result<Option<FreePid>, Damaged> {
+    fn swept_pid(&self, context: Context<'_, D>) -> Result<Option<FreePid>, Damaged> {
         let anchor = self.anchor(context);
         let cursor = context.pool().word(anchor + SWEEP_AT);
         for _ in 0..SWEPT {
@@ -235,7 +228,7 @@ impl<D: Domain, S> BwTree<D, S> {
         Ok(None)
     }
 
-    fn add_segment(&self, context: Context<'_, '_, D>) -> Result<()> {
+    fn add_segment(&self, context: Context<'_, D>) -> Result<()> {
         let anchor = self.anchor(context);
         let newest = context.read(anchor + SEGMENTS_AT);
         self.check_newest(context, newest)?;
@@ -263,7 +256,7 @@ impl<D: Domain, S> BwTree<D, S> {
 
 impl<D: Domain, S> BwTree<D, S> {
     /// Refuses to put a segment before `newest` if that is none: those behind it would be lost.
-    fn check_newest(&self, context: Context<'_, '_, D>, newest: u64) -> Result<(), Damaged> {
+    fn check_newest(&self, context: Context<'_, D>, newest: u64) -> Result<(), Damaged> {
         let anchor = self.anchor(context);
         if newest != 0 {
             return check_segment(context, newest, anchor);
@@ -293,7 +286,7 @@ pub(crate) fn words_of(segment: u64, anchor: u64) -> impl Iterator<Item = Pid> {
 }
 
 /// The PID of the word there, if it is free.
-fn free_at<D: Domain>(context: Context<'_, '_, D>, place: Place) -> Option<FreePid> {
+fn free_at<D: Domain>(context: Context<'_, D>, place: Place) -> Option<FreePid> {
     let pid = place.segment + place.index * 8;
     let link = Link::at(context, pid);
     if link == Link::EMPTY {
@@ -314,7 +307,7 @@ fn free_at<D: Domain>(context: Context<'_, '_, D>, place: Place) -> Option<FreeP
 }
 
 /// Writes down when the page was removed at the latest.
-pub(crate) fn stamp<D: Domain>(context: Context<'_, '_, D>, pid: Pid, link: Link) {
+pub(crate) fn stamp<D: Domain>(context: Context<'_, D>, pid: Pid, link: Link) {
     let stamped = Link::removed(context.pool().generation(), context.guard.unlink_epoch());
     // Need not be durable: after a crash it does not matter.
     let _ = context.pmwcas.compare_exchange_undurable(context.guard, pid, link.0, stamped.0);

@@ -15,7 +15,7 @@ use crate::layout::{ANCHOR_BYTES, Link, NEXT_SEGMENT_AT, ROOT_AT, SEGMENTS_AT};
 use crate::table::{check_segment, words_of};
 
 /// The next unit of the tree whose entry word is at `root_off`.
-pub(crate) fn next_unit<D: Domain>(context: Context<'_, '_, D>, root_off: u64) -> Unit {
+pub(crate) fn next_unit<D: Domain>(context: Context<'_, D>, root_off: u64) -> Unit {
     let anchor = context.read(root_off);
     if context.pool().active_block(anchor).is_none_or(|bytes| bytes < ANCHOR_BYTES) {
         return Unit::passed_over(root_off, anchor);
@@ -42,7 +42,7 @@ pub(crate) fn next_unit<D: Domain>(context: Context<'_, '_, D>, root_off: u64) -
 }
 
 /// The page of `pid`.
-fn page<D: Domain>(context: Context<'_, '_, D>, pid: Pid, link: Link) -> Unit {
+fn page<D: Domain>(context: Context<'_, D>, pid: Pid, link: Link) -> Unit {
     let mut unit = Unit::passed_over(pid, link.0);
     if check_chain(context, link, 0, &mut 0).is_err() {
         return unit;

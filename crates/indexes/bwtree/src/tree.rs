@@ -64,12 +64,12 @@ impl<D: Domain, S> BwTree<D, S> {
 
     /// Where the root, the table's segments and its cursors are found.
     #[inline(always)]
-    pub(crate) fn anchor(&self, context: Context<'_, '_, D>) -> u64 {
+    pub(crate) fn anchor(&self, context: Context<'_, D>) -> u64 {
         context.read(self.root_off)
     }
 
     #[inline(always)]
-    pub(crate) fn root_pid(&self, context: Context<'_, '_, D>) -> Pid {
+    pub(crate) fn root_pid(&self, context: Context<'_, D>) -> Pid {
         self.anchor(context) + ROOT_AT
     }
 

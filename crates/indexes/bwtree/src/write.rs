@@ -137,11 +137,11 @@ pub(crate) struct Done {
 
 /// A change of a record that a consolidation takes in.
 #[derive(Debug)]
-pub(crate) struct Taken<'op, 'pool, D: Domain> {
+pub(crate) struct Taken<'op, D: Domain> {
     pub key: &'op [u8],
     pub value: Option<Value<'op>>,
     pub lsn: u64,
-    pub values: Blocks<'op, 'pool, D>,
+    pub values: Blocks<'op, D>,
 }
 
 impl<D: Domain, S: Style> BwTree<D, S> {
@@ -195,7 +195,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
     #[inline(always)]
     fn attempt<W: Write>(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         probe: Probe<'_>,
         write: &mut W,
         lsn: u64,
@@ -270,7 +270,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
     /// little of a small page: without waiting for the chain to be full, since there may be no more
     /// removes.
     #[inline(always)]
-    fn tidy_if_small(&self, context: Context<'_, '_, D>, at: At, key: &[u8]) {
+    fn tidy_if_small(&self, context: Context<'_, D>, at: At, key: &[u8]) {
         if at.link == Link::EMPTY {
             return;
         }
@@ -296,7 +296,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
     }
 
     #[cold]
-    fn merge_underfull(&self, context: Context<'_, '_, D>, pid: Pid, key: &[u8]) -> Result<()> {
+    fn merge_underfull(&self, context: Context<'_, D>, pid: Pid, key: &[u8]) -> Result<()> {
         let at = At::now(context, pid);
         if at.link.is_removed() || at.link.is_inner() {
             return Ok(());
@@ -317,9 +317,9 @@ impl<D: Domain, S: Style> BwTree<D, S> {
     #[cold]
     fn consolidate_with(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         at: At,
-        taken: Taken<'_, '_, D>,
+        taken: Taken<'_, D>,
         removes: bool,
     ) -> Result<bool> {
         let key = taken.key;
@@ -348,9 +348,9 @@ impl<D: Domain, S: Style> BwTree<D, S> {
     /// many as pages have. How many bytes it has; `None` if something has come between.
     pub(crate) fn consolidate(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         at: At,
-        taken: Option<Taken<'_, '_, D>>,
+        taken: Option<Taken<'_, D>>,
         room: u64,
     ) -> Result<Option<u64>> {
         self.consolidate_into(context, at, taken, self.room(room))
@@ -359,9 +359,9 @@ impl<D: Domain, S: Style> BwTree<D, S> {
     /// As [`consolidate`](Self::consolidate), with `room` bytes for deltas.
     fn consolidate_into(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         at: At,
-        taken: Option<Taken<'_, '_, D>>,
+        taken: Option<Taken<'_, D>>,
         room: u64,
     ) -> Result<Option<u64>> {
         let mut gathered = Gathered::new(context, at.link)?;

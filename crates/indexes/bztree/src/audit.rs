@@ -17,8 +17,8 @@ use crate::node::{Inner, Node};
 use crate::tree::{BzTree, Fence, MAX_HEIGHT};
 
 /// A walk under way.
-struct Walk<'op, 'pool, 'visit, D: Domain> {
-    context: Context<'op, 'pool, D>,
+struct Walk<'op, 'visit, D: Domain> {
+    context: Context<'op, D>,
     audit: Audit,
     /// The depth of the first leaf that was found.
     leaf_depth: Option<u64>,
@@ -37,7 +37,7 @@ impl<D: Domain> BzTree<D> {
     }
 }
 
-impl<'op, D: Domain> Walk<'op, '_, '_, D> {
+impl<'op, D: Domain> Walk<'op, '_, D> {
     fn problem(&mut self, class: ProblemClass, off: u64, what: impl Into<String>) {
         self.audit.problem(class, off, what);
     }
@@ -165,7 +165,7 @@ impl<'op, D: Domain> Walk<'op, '_, '_, D> {
 
 /// Whether a leaf that is in place is not marked as replaced, closed by its last claimed slot or
 /// its gate if at all, and has dead bits only if all slots are claimed.
-fn is_open_or_closed<D: Domain>(context: Context<'_, '_, D>, leaf: &Leaf) -> bool {
+fn is_open_or_closed<D: Domain>(context: Context<'_, D>, leaf: &Leaf) -> bool {
     let mut slots = Vec::new();
     leaf.read_slots(context, &mut slots);
     let full = slots.len() as u64 == leaf.slots();

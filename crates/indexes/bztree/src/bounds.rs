@@ -13,7 +13,7 @@ use crate::node::{Inner, Node};
 
 impl Inner {
     /// Whether the children, and the separators, lie in the node.
-    pub fn is_within_bounds<D: Domain>(&self, context: Context<'_, '_, D>) -> bool {
+    pub fn is_within_bounds<D: Domain>(&self, context: Context<'_, D>) -> bool {
         let Node { header, shape, .. } = self.node;
         let separators = self.children() - 1;
         let children_end = HEADER_BYTES + self.children() * 8;
@@ -35,7 +35,7 @@ impl Inner {
 impl Leaf {
     /// Whether the sorted records, and those of the slots that are claimed now, lie in the leaf.
     /// Other threads may claim slots meanwhile.
-    pub fn is_within_bounds<D: Domain>(&self, context: Context<'_, '_, D>) -> bool {
+    pub fn is_within_bounds<D: Domain>(&self, context: Context<'_, D>) -> bool {
         let storage_at = self.records_at();
         self.holds_its_places()
             && self.sorted_lie_within(context, storage_at)
@@ -44,11 +44,7 @@ impl Leaf {
 
     /// The number of claimed slots, if all of their records lie in the leaf, from `storage_at` on.
     #[inline(always)]
-    fn claimed_within<D: Domain>(
-        &self,
-        context: Context<'_, '_, D>,
-        storage_at: u64,
-    ) -> Option<u64> {
+    fn claimed_within<D: Domain>(&self, context: Context<'_, D>, storage_at: u64) -> Option<u64> {
         for slot in 0..self.slots() {
             let meta = self.slot(context, slot);
             if meta == Meta::EMPTY {
@@ -79,7 +75,7 @@ impl Leaf {
     }
 
     /// Bytes that the records of a leaf take; `None` if they, or what stands before them, leave it.
-    pub fn stored<D: Domain>(&self, context: Context<'_, '_, D>) -> Option<u64> {
+    pub fn stored<D: Domain>(&self, context: Context<'_, D>) -> Option<u64> {
         let Node { header, shape, .. } = self.node;
         if !self.holds_its_places() {
             return None;
@@ -91,11 +87,7 @@ impl Leaf {
 
     /// Whether the records of a leaf lie from `storage_at` on, and its slots are claimed in order.
     /// Exact while nobody writes.
-    pub fn holds_its_records<D: Domain>(
-        &self,
-        context: Context<'_, '_, D>,
-        storage_at: u64,
-    ) -> bool {
+    pub fn holds_its_records<D: Domain>(&self, context: Context<'_, D>, storage_at: u64) -> bool {
         let is_empty = |slot| self.slot(context, slot).kind() == Kind::Empty;
         storage_at.is_multiple_of(8)
             && self.sorted_lie_within(context, storage_at)
@@ -104,7 +96,7 @@ impl Leaf {
                 .is_some_and(|claimed| (claimed..self.slots()).all(is_empty))
     }
 
-    fn sorted_lie_within<D: Domain>(&self, context: Context<'_, '_, D>, storage_at: u64) -> bool {
+    fn sorted_lie_within<D: Domain>(&self, context: Context<'_, D>, storage_at: u64) -> bool {
         let mut bytes = 0;
         let mut lies_within = |meta: Meta| {
             bytes += meta.padded_bytes();

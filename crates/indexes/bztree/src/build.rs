@@ -1,7 +1,8 @@
 //! New nodes: sorted, exactly as large as their content and free space want, written into a
 //! reserved block that nobody sees, and flushed before anything names it (paper 4.3, 6.2).
 
-use pando_pmem::{Domain, Exclusive, Reservation, block_bytes};
+use pando_pmem::{Domain, Exclusive, block_bytes};
+use pando_tree::blocks::NewBlock;
 use pando_tree::context::Context;
 
 use crate::candidate::LiveRecord;
@@ -95,18 +96,18 @@ impl Room {
 
 /// A node that is not linked yet.
 #[derive(Debug)]
-pub(crate) struct NewNode<'op, 'pool, D: Domain> {
-    pub block: Reservation<'op, 'pool, D>,
+pub(crate) struct NewNode<'op, D: Domain> {
+    pub block: NewBlock<'op, D>,
     /// The word that will name it.
     pub link: Link,
 }
 
 /// Builds a leaf of `records`, which ascend.
-pub(crate) fn leaf<'op, 'pool, D: Domain>(
-    context: Context<'op, 'pool, D>,
+pub(crate) fn leaf<'op, D: Domain>(
+    context: Context<'op, D>,
     records: &[LiveRecord],
     room: Room,
-) -> pando_pmem::Result<NewNode<'op, 'pool, D>> {
+) -> pando_pmem::Result<NewNode<'op, D>> {
     let count = records.len() as u64;
     let extent = Extent::of(records);
     let storage_bytes = extent.storage_bytes;
@@ -159,7 +160,7 @@ pub(crate) fn leaf<'op, 'pool, D: Domain>(
 
 /// Writes the slices of `keys` at `at`.
 fn write_slices<'key, D: Domain>(
-    block: &mut Reservation<'_, '_, D>,
+    block: &mut NewBlock<'_, D>,
     at: u64,
     prefix_bytes: usize,
     keys: impl ExactSizeIterator<Item = &'key [u8]>,
@@ -174,7 +175,7 @@ fn write_slices<'key, D: Domain>(
 /// Copies the records one behind the other.
 #[inline]
 fn copy_records<D: Domain>(
-    context: Context<'_, '_, D>,
+    context: Context<'_, D>,
     records: &[LiveRecord],
     mut storage: Exclusive<'_>,
 ) {
@@ -210,7 +211,7 @@ pub(crate) struct InnerContent<'op> {
 impl<'op> InnerContent<'op> {
     /// What `inner` holds now. It is what the node holds at an instant only if its status is the
     /// same before and after; installing the copy checks that.
-    pub fn read<D: Domain>(context: Context<'op, '_, D>, inner: Inner) -> Self {
+    pub fn read<D: Domain>(context: Context<'op, D>, inner: Inner) -> Self {
         if !inner.is_within_bounds(context) {
             context.guard.note_damage(inner.node.off);
             return Self { children: vec![Link(0)], separators: Vec::new() };
@@ -289,10 +290,10 @@ impl<'op> InnerContent<'op> {
     }
 
     /// Builds the node.
-    pub fn build<'pool, D: Domain>(
+    pub fn build<D: Domain>(
         &self,
-        context: Context<'op, 'pool, D>,
-    ) -> pando_pmem::Result<NewNode<'op, 'pool, D>> {
+        context: Context<'op, D>,
+    ) -> pando_pmem::Result<NewNode<'op, D>> {
         let bytes = self.bytes();
         let mut block = context.guard.reserve(bytes)?;
         let count = self.children.len() as u64;

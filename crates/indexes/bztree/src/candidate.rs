@@ -23,7 +23,7 @@ pub(crate) struct Candidate {
 
 impl Candidate {
     #[inline(always)]
-    pub fn new<D: Domain>(context: Context<'_, '_, D>, leaf: &Leaf, meta: Meta) -> Self {
+    pub fn new<D: Domain>(context: Context<'_, D>, leaf: &Leaf, meta: Meta) -> Self {
         let slice = if meta.key_bytes() == 8 {
             leaf.key_number(context, meta)
         } else {
@@ -33,12 +33,7 @@ impl Candidate {
     }
 
     #[inline(always)]
-    pub fn compare<D: Domain>(
-        self,
-        context: Context<'_, '_, D>,
-        leaf: &Leaf,
-        other: Self,
-    ) -> Compare {
+    pub fn compare<D: Domain>(self, context: Context<'_, D>, leaf: &Leaf, other: Self) -> Compare {
         match self.slice.cmp(&other.slice) {
             Compare::Equal => self.compare_keys(context, leaf, other),
             apart => apart,
@@ -48,12 +43,7 @@ impl Candidate {
     /// The comparison of two with one slice. It is a call, so that the rest of
     /// [`compare`](Self::compare) is small enough to be a part of each sort.
     #[inline(never)]
-    fn compare_keys<D: Domain>(
-        self,
-        context: Context<'_, '_, D>,
-        leaf: &Leaf,
-        other: Self,
-    ) -> Compare {
+    fn compare_keys<D: Domain>(self, context: Context<'_, D>, leaf: &Leaf, other: Self) -> Compare {
         if self.meta.key_bytes() == 8 && other.meta.key_bytes() == 8 {
             return Compare::Equal;
         }
@@ -63,7 +53,7 @@ impl Candidate {
     #[inline(always)]
     pub fn compare_probe<D: Domain>(
         self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         leaf: &Leaf,
         probe: Probe<'_>,
     ) -> Compare {
@@ -81,7 +71,7 @@ impl Leaf {
     #[inline]
     pub(crate) fn gather_unsorted<D: Domain>(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         slots: &[Meta],
         newest: &mut Vec<Candidate>,
         wanted: impl Fn(Candidate) -> bool,
@@ -107,7 +97,7 @@ impl Leaf {
 
     /// The sorted record `index`, whether it was deleted in place or not.
     #[inline(always)]
-    fn sorted_candidate<D: Domain>(&self, context: Context<'_, '_, D>, index: u64) -> Candidate {
+    fn sorted_candidate<D: Domain>(&self, context: Context<'_, D>, index: u64) -> Candidate {
         Candidate { index, ..Candidate::new(context, self, self.sorted_meta(context, index)) }
     }
 
@@ -115,7 +105,7 @@ impl Leaf {
     ///
     /// Each is as it was at some instant of the call. Of a leaf that was closed before, they are
     /// final.
-    pub(crate) fn live_records<D: Domain>(&self, context: Context<'_, '_, D>) -> Vec<LiveRecord> {
+    pub(crate) fn live_records<D: Domain>(&self, context: Context<'_, D>) -> Vec<LiveRecord> {
         if !self.is_within_bounds(context) {
             context.guard.note_damage(self.node.off);
             return Vec::new();
@@ -145,7 +135,7 @@ impl Leaf {
     #[inline(always)]
     pub(crate) fn position_among<D: Domain>(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         candidate: Option<Candidate>,
         range: std::ops::Range<u64>,
     ) -> (u64, bool) {
@@ -176,7 +166,7 @@ impl Leaf {
     #[inline(always)]
     fn push_sorted<D: Domain>(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         live: &mut Vec<LiveRecord>,
         range: std::ops::Range<u64>,
         any_dead: bool,
@@ -203,7 +193,7 @@ pub(crate) struct LiveRecord {
 
 impl LiveRecord {
     /// The record's key.
-    pub fn key<'op, D: Domain>(&self, context: Context<'op, '_, D>) -> &'op [u8] {
+    pub fn key<'op, D: Domain>(&self, context: Context<'op, D>) -> &'op [u8] {
         published(
             context,
             self.off + (self.meta.key_at() - self.meta.offset()),

@@ -40,7 +40,7 @@ use crate::meta::{Kind, Meta};
 impl Leaf {
     /// Claims the empty slot `slot`, not durably; false if somebody else has.
     #[inline]
-    pub fn claim<D: Domain>(&self, context: Context<'_, '_, D>, slot: u64, meta: Meta) -> bool {
+    pub fn claim<D: Domain>(&self, context: Context<'_, D>, slot: u64, meta: Meta) -> bool {
         self.secure_slots_before(context, slot);
         swap(context, self.slot_off(slot), Meta::EMPTY.0, meta.0)
     }
@@ -49,7 +49,7 @@ impl Leaf {
     /// claimed. Within a line none is forgotten before a later one, and the first claim of each
     /// line has secured the line before it.
     #[inline]
-    pub fn secure_slots_before<D: Domain>(&self, context: Context<'_, '_, D>, slot: u64) {
+    pub fn secure_slots_before<D: Domain>(&self, context: Context<'_, D>, slot: u64) {
         let off = self.slot_off(slot);
         if !mutant!("slots-not-secured") && D::WRITE_BACK && slot > 0 && off.is_multiple_of(64) {
             context.pool().word(off - 8).flush();
@@ -59,7 +59,7 @@ impl Leaf {
 
     /// Sees to it that no crash forgets that all slots are claimed: what stands in the gate and the
     /// dead bits counts only then.
-    pub fn secure_all_slots<D: Domain>(&self, context: Context<'_, '_, D>) {
+    pub fn secure_all_slots<D: Domain>(&self, context: Context<'_, D>) {
         if D::WRITE_BACK {
             context.pool().word(self.slot_off(self.slots().saturating_sub(1))).flush();
             D::fence();
@@ -67,7 +67,7 @@ impl Leaf {
     }
 
     /// Sees to it that no crash brings back what a slot held before it was aborted.
-    pub fn secure_every_slot<D: Domain>(&self, context: Context<'_, '_, D>) {
+    pub fn secure_every_slot<D: Domain>(&self, context: Context<'_, D>) {
         if D::WRITE_BACK {
             context.pool().flush(self.slot_off(0), self.slots() * 8);
             D::fence();
@@ -75,7 +75,7 @@ impl Leaf {
     }
 
     /// Closes the leaf: no record of it changes after that.
-    pub fn close<D: Domain>(&self, context: Context<'_, '_, D>) -> Closing {
+    pub fn close<D: Domain>(&self, context: Context<'_, D>) -> Closing {
         let mut slot = 0;
         let mut steps = Steps::of_attempts();
         while slot < self.slots() {
@@ -121,7 +121,7 @@ impl Leaf {
     /// Takes a step of those that only other threads' success, or damage, makes necessary. Whether
     /// there is none left: then damage is noted, and nothing will come of what the caller does.
     #[cold]
-    fn is_stuck<D: Domain>(&self, context: Context<'_, '_, D>, steps: &mut Steps) -> bool {
+    fn is_stuck<D: Domain>(&self, context: Context<'_, D>, steps: &mut Steps) -> bool {
         let is_stuck = steps.take(context.guard, self.node.off).is_err();
         if is_stuck {
             context.guard.note_damage(self.node.off);
@@ -133,6 +133,6 @@ impl Leaf {
 /// Aborts the operation that reserved the slot at `off`, if it is still in progress. A crash may
 /// forget that, and bring back what the operation would have made of the slot: see
 /// [`secure_every_slot`](Leaf::secure_every_slot).
-pub(crate) fn abort<D: Domain>(context: Context<'_, '_, D>, off: u64, reserved: Meta) {
+pub(crate) fn abort<D: Domain>(context: Context<'_, D>, off: u64, reserved: Meta) {
     swap(context, off, reserved.0, reserved.aborted().0);
 }

@@ -34,7 +34,7 @@ impl Closing {
     }
 
     /// Opens the leaf, unless it was replaced or opened since.
-    pub fn reopen<D: Domain>(self, context: Context<'_, '_, D>) {
+    pub fn reopen<D: Domain>(self, context: Context<'_, D>) {
         let (off, closed, _) = self.words();
         let opened = match self {
             Self::Slot { meta, .. } if meta.kind() == Kind::Closed => meta.aborted().0,
@@ -49,6 +49,6 @@ impl Closing {
 /// A change of a slot or a gate that nothing durable depends on, unless it is made durable first;
 /// whether it took place.
 #[inline]
-pub(crate) fn swap<D: Domain>(context: Context<'_, '_, D>, off: u64, from: u64, to: u64) -> bool {
+pub(crate) fn swap<D: Domain>(context: Context<'_, D>, off: u64, from: u64, to: u64) -> bool {
     context.pmwcas.compare_exchange_undurable(context.guard, off, from, to).is_ok()
 }

@@ -139,14 +139,14 @@ impl<D: Domain> Fill for BzTree<D> {
 }
 
 /// The copying of a leaf.
-struct Copier<'fill, 'op, 'pool, D: Domain> {
-    context: Context<'op, 'pool, D>,
+struct Copier<'fill, 'op, D: Domain> {
+    context: Context<'op, D>,
     leaf: &'fill Leaf,
     scan: &'fill Scan,
     buffers: &'fill mut Buffers,
 }
 
-impl<D: Domain> Copier<'_, '_, '_, D> {
+impl<D: Domain> Copier<'_, '_, D> {
     /// Copies records of the leaf into the batch, in the order of the scan: the sorted ones in
     /// runs, between those of slots.
     fn copy_leaf(&mut self, probe: Option<Probe<'_>>) -> Stop {

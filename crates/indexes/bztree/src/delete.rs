@@ -89,7 +89,7 @@ impl<D: Domain> BzTree<D> {
     #[inline]
     fn delete_in_leaf(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         leaf: Leaf,
         probe: Probe<'_>,
         demand: &mut Demand,
@@ -136,7 +136,7 @@ impl<D: Domain> BzTree<D> {
     #[cold]
     fn delete_in_place(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         leaf: Leaf,
         probe: Probe<'_>,
     ) -> Result<Option<Upserted>> {

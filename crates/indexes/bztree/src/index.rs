@@ -1,7 +1,8 @@
 //! The tree as an index of a pool: the contract, what pools ask of it, its kind.
 
 use pando_index::{Change, Intent, Limits, RangeIndex, Result, Upserted};
-use pando_pmem::{Domain, Reservation};
+use pando_pmem::Domain;
+use pando_tree::blocks::NewBlock;
 use pando_tree::checked::{Steps, undamaged};
 use pando_tree::context::Context;
 use pando_tree::handle::Handle;
@@ -55,10 +56,10 @@ impl<D: Domain> Tree for BzTree<D> {
     type Domain = D;
     type Options = Options;
 
-    fn first_block<'op, 'pool>(
-        context: Context<'op, 'pool, D>,
+    fn first_block<'op>(
+        context: Context<'op, D>,
         options: Options,
-    ) -> pando_pmem::Result<Reservation<'op, 'pool, D>> {
+    ) -> pando_pmem::Result<NewBlock<'op, D>> {
         let free_bytes = u64::from(options.fitted().free_bytes);
         let room = Room { free_bytes, wanted: Wanted::NONE };
         let leaf = build::leaf(context, &[], room)?;
@@ -92,7 +93,7 @@ impl<D: Domain> Tree for BzTree<D> {
         self.walk_tree(visit)
     }
 
-    fn next_unit(context: Context<'_, '_, D>, root_off: u64, _: Options) -> Unit {
+    fn next_unit(context: Context<'_, D>, root_off: u64, _: Options) -> Unit {
         next_unit(context, root_off)
     }
 }

@@ -54,7 +54,7 @@ pub(crate) struct Gone;
 impl<D: Domain> BzTree<D> {
     /// Reads an inner node: the status first, so that the copy is exact if the status still is
     /// the same at installation.
-    pub(crate) fn read_parent<'op>(context: Context<'op, '_, D>, step: Step) -> Parent<'op> {
+    pub(crate) fn read_parent<'op>(context: Context<'op, D>, step: Step) -> Parent<'op> {
         let status = step.inner.status(context);
         let content = InnerContent::read(context, step.inner);
         Parent { inner: step.inner, status, content, child: step.child as usize }
@@ -63,7 +63,7 @@ impl<D: Domain> BzTree<D> {
     /// The parent of the node `link` at `level` of `path`; none if that is the root.
     pub(crate) fn parent<'op>(
         &self,
-        context: Context<'op, '_, D>,
+        context: Context<'op, D>,
         path: &Path,
         level: usize,
         link: Link,
@@ -80,7 +80,7 @@ impl<D: Domain> BzTree<D> {
     /// Where the node `link` at `level` of `path` hangs now; `None` if not where the path says.
     pub(crate) fn anchor(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         path: &Path,
         level: usize,
         link: Link,
@@ -114,19 +114,19 @@ impl<D: Domain> BzTree<D> {
     }
 
     /// Passes a new node to `operation` as the new value of `entry`.
-    pub(crate) fn give<'pool>(
-        operation: &mut Descriptor<'_, 'pool, D>,
+    pub(crate) fn give<'op>(
+        operation: &mut Descriptor<'_, 'op, D>,
         entry: pando_pmwcas::Entry,
-        node: NewNode<'_, 'pool, D>,
+        node: NewNode<'op, D>,
     ) {
         operation.activate_with_hint(entry, node.block, node.link.hint_bits());
     }
 
     /// Makes a modification of what `prepare` adds to a PMwCAS; `progress` is what its success is.
-    pub(crate) fn modify<'op, 'pool>(
-        context: Context<'op, 'pool, D>,
+    pub(crate) fn modify<'op>(
+        context: Context<'op, D>,
         progress: Progress,
-        prepare: impl FnOnce(&mut Descriptor<'op, 'pool, D>) -> pando_pmwcas::Result<bool>,
+        prepare: impl FnOnce(&mut Descriptor<'op, 'op, D>) -> pando_pmwcas::Result<bool>,
     ) -> Outcome {
         Ok(if context.publish(prepare)? { progress } else { Progress::Raced })
     }

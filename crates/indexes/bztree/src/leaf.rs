@@ -127,13 +127,13 @@ impl Leaf {
         self.node.status_off()
     }
 
-    pub fn gate<D: Domain>(&self, context: Context<'_, '_, D>) -> Gate {
+    pub fn gate<D: Domain>(&self, context: Context<'_, D>) -> Gate {
         Gate(context.read(self.gate_off()))
     }
 
     /// A slot's metadata; durable, if it is settled.
     #[inline(always)]
-    pub fn slot<D: Domain>(&self, context: Context<'_, '_, D>, slot: u64) -> Meta {
+    pub fn slot<D: Domain>(&self, context: Context<'_, D>, slot: u64) -> Meta {
         Meta(context.read(self.slot_off(slot)))
     }
 
@@ -143,26 +143,21 @@ impl Leaf {
     }
 
     /// Records that were deleted in place; none as long as a slot is empty.
-    pub fn dead<D: Domain>(&self, context: Context<'_, '_, D>) -> u64 {
+    pub fn dead<D: Domain>(&self, context: Context<'_, D>) -> u64 {
         let first = self.node.off + self.dead_at();
         let words = dead_bytes(self.sorted(), self.slots()) / 8;
         (0..words).map(|word| u64::from(context.read(first + word * 8).count_ones())).sum()
     }
 
     /// `meta`, of record `index`, or that it was deleted, if that was in place.
-    pub fn unless_dead<D: Domain>(
-        &self,
-        context: Context<'_, '_, D>,
-        index: u64,
-        meta: Meta,
-    ) -> Meta {
+    pub fn unless_dead<D: Domain>(&self, context: Context<'_, D>, index: u64, meta: Meta) -> Meta {
         let (off, bit) = self.dead_bit(index);
         if context.read(off) & bit != 0 { meta.deleted(0) } else { meta }
     }
 
     /// The metadata of a sorted record.
     #[inline(always)]
-    pub fn sorted_meta<D: Domain>(&self, context: Context<'_, '_, D>, index: u64) -> Meta {
+    pub fn sorted_meta<D: Domain>(&self, context: Context<'_, D>, index: u64) -> Meta {
         let shape = self.node.shape;
         if shape.is_uniform() {
             let offset = shape.sorted_at + index * shape.stride();
@@ -182,7 +177,7 @@ impl Leaf {
     #[inline(always)]
     pub fn sliced_position<D: Domain>(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         range: Range<u64>,
         key: &[u8],
     ) -> u64 {
@@ -192,7 +187,7 @@ impl Leaf {
 
     /// The keys of the sorted records by their slices; they are not all alike.
     #[inline(always)]
-    fn sliced<'op, D: Domain>(&self, context: Context<'op, '_, D>) -> Sliced<'op, D> {
+    fn sliced<'op, D: Domain>(&self, context: Context<'op, D>) -> Sliced<'op, D> {
         let key_at = match self.sorted() {
             0 => 0,
             _ => self.sorted_meta(context, 0).key_at(),
@@ -201,7 +196,7 @@ impl Leaf {
     }
 
     /// Whether the slices are those of the keys.
-    pub fn slices_match<D: Domain>(&self, context: Context<'_, '_, D>) -> bool {
+    pub fn slices_match<D: Domain>(&self, context: Context<'_, D>) -> bool {
         if self.node.shape.is_uniform() || self.sorted() == 0 {
             return self.node.header.prefix_bytes == 0;
         }
@@ -214,7 +209,7 @@ impl Leaf {
     #[inline(always)]
     pub fn sorted_unless_dead<D: Domain>(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         index: u64,
         any_dead: bool,
     ) -> Meta {
@@ -224,13 +219,13 @@ impl Leaf {
 
     /// The key of a settled record.
     #[inline(always)]
-    pub fn key<'op, D: Domain>(&self, context: Context<'op, '_, D>, meta: Meta) -> &'op [u8] {
+    pub fn key<'op, D: Domain>(&self, context: Context<'op, D>, meta: Meta) -> &'op [u8] {
         published(context, self.node.off + meta.key_at(), meta.key_bytes())
     }
 
     /// Asks ahead for the records of slots that came first.
     #[inline(always)]
-    pub fn prefetch_unsorted<D: Domain>(&self, context: Context<'_, '_, D>) {
+    pub fn prefetch_unsorted<D: Domain>(&self, context: Context<'_, D>) {
         let sorted_at = self.node.off + self.node.shape.sorted_at;
         for line in 1..4 {
             context.pool().prefetch(sorted_at.wrapping_sub(line * 64));
@@ -239,7 +234,7 @@ impl Leaf {
 
     /// Asks ahead for the next few sorted records.
     #[inline(always)]
-    pub fn prefetch_from<D: Domain>(&self, context: Context<'_, '_, D>, index: u64) {
+    pub fn prefetch_from<D: Domain>(&self, context: Context<'_, D>, index: u64) {
         let (pool, shape) = (context.pool(), self.node.shape);
         if !shape.is_uniform() {
             pool.prefetch(self.node.off + self.metadata_at() + index * 8);
@@ -252,7 +247,7 @@ impl Leaf {
 
     /// The key of a settled record that has eight bytes, as a number.
     #[inline(always)]
-    pub fn key_number<D: Domain>(&self, context: Context<'_, '_, D>, meta: Meta) -> u64 {
+    pub fn key_number<D: Domain>(&self, context: Context<'_, D>, meta: Meta) -> u64 {
         let words = self.node.words(context);
         // Relaxed: as in `search_numbers`.
         words.load(meta.key_at() / 8, Ordering::Relaxed).swap_bytes()
@@ -266,11 +261,7 @@ impl Leaf {
     /// The value of a visible record; `None` if it was superseded or deleted since `meta` was
     /// read, so that its block is gone.
     #[inline(always)]
-    pub fn value<'op, D: Domain>(
-        &self,
-        context: Context<'op, '_, D>,
-        meta: Meta,
-    ) -> Option<&'op [u8]> {
+    pub fn value<'op, D: Domain>(&self, context: Context<'op, D>, meta: Meta) -> Option<&'op [u8]> {
         if meta.is_pointer() {
             return self.pointed_value(context, meta);
         }
@@ -285,7 +276,7 @@ impl Leaf {
     #[cold]
     fn pointed_value<'op, D: Domain>(
         &self,
-        context: Context<'op, '_, D>,
+        context: Context<'op, D>,
         meta: Meta,
     ) -> Option<&'op [u8]> {
         let block = context.read(self.pointer_off(meta));
@@ -296,7 +287,7 @@ impl Leaf {
     #[inline(always)]
     pub fn has_key<D: Domain>(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         meta: Meta,
         probe: Probe<'_>,
     ) -> bool {
@@ -311,7 +302,7 @@ impl Leaf {
 
     /// Where among the sorted records `probe` is, or would be.
     #[inline(always)]
-    pub fn sorted_position<D: Domain>(&self, context: Context<'_, '_, D>, probe: Probe<'_>) -> u64 {
+    pub fn sorted_position<D: Domain>(&self, context: Context<'_, D>, probe: Probe<'_>) -> u64 {
         let shape = self.node.shape;
         if !shape.is_uniform() {
             return self.sliced_position(context, 0..self.sorted(), probe.bytes);
@@ -326,11 +317,7 @@ impl Leaf {
     }
 
     #[inline(always)]
-    fn find_sorted<D: Domain>(
-        &self,
-        context: Context<'_, '_, D>,
-        probe: Probe<'_>,
-    ) -> Option<Settled> {
+    fn find_sorted<D: Domain>(&self, context: Context<'_, D>, probe: Probe<'_>) -> Option<Settled> {
         let index = self.sorted_position(context, probe);
         if index == self.sorted() {
             return None;
@@ -345,7 +332,7 @@ impl Leaf {
     #[inline(always)]
     fn pass<D: Domain>(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         pattern: u64,
         end: u64,
         mut visit: impl FnMut(u64, Meta, bool),
@@ -374,11 +361,7 @@ impl Leaf {
 
     /// The newest settled record of the key, which may be deleted.
     #[inline(always)]
-    pub fn find<D: Domain>(
-        &self,
-        context: Context<'_, '_, D>,
-        probe: Probe<'_>,
-    ) -> Option<Settled> {
+    pub fn find<D: Domain>(&self, context: Context<'_, D>, probe: Probe<'_>) -> Option<Settled> {
         let pattern = Meta::pattern(probe.hash, probe.bytes.len() as u64);
         let mut newest = None;
         let claimed = self.pass(context, pattern, self.slots(), |slot, meta, may_match| {
@@ -394,7 +377,7 @@ impl Leaf {
     #[inline(always)]
     fn newest<D: Domain>(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         probe: Probe<'_>,
         of_slots: Option<Settled>,
         full: bool,
@@ -412,7 +395,7 @@ impl Leaf {
     #[inline(always)]
     pub fn look<D: Domain>(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         probe: Probe<'_>,
         own: Option<u64>,
     ) -> Look {
@@ -464,7 +447,7 @@ impl Leaf {
     #[inline(always)]
     pub fn get<'op, D: Domain>(
         &self,
-        context: Context<'op, '_, D>,
+        context: Context<'op, D>,
         probe: Probe<'_>,
     ) -> Result<Option<&'op [u8]>, Superseded> {
         match self.find(context, probe) {
@@ -477,7 +460,7 @@ impl Leaf {
 
     /// The metadata of all claimed slots into `slots`, read once and in order.
     #[inline(always)]
-    pub fn read_slots<D: Domain>(&self, context: Context<'_, '_, D>, slots: &mut Vec<Meta>) {
+    pub fn read_slots<D: Domain>(&self, context: Context<'_, D>, slots: &mut Vec<Meta>) {
         slots.clear();
         let claimed = (0..self.slots()).map(|slot| self.slot(context, slot));
         slots.extend(claimed.take_while(|&meta| meta != Meta::EMPTY));
@@ -487,12 +470,12 @@ impl Leaf {
     /// twice that were updated: as many were deleted as the leaf was made of, and behind each that
     /// was added is a deletion that may be of its key.
     #[inline]
-    pub fn may_be_empty<D: Domain>(&self, context: Context<'_, '_, D>, estimate: Estimate) -> bool {
+    pub fn may_be_empty<D: Domain>(&self, context: Context<'_, D>, estimate: Estimate) -> bool {
         estimate.deleted >= self.sorted().max(1) && self.all_added_may_be_deleted(context)
     }
 
     #[cold]
-    fn all_added_may_be_deleted<D: Domain>(&self, context: Context<'_, '_, D>) -> bool {
+    fn all_added_may_be_deleted<D: Domain>(&self, context: Context<'_, D>) -> bool {
         let mut slots = Vec::with_capacity(self.slots() as usize);
         self.read_slots(context, &mut slots);
         if slots.len() as u64 == self.slots() && self.dead(context) > 0 {
@@ -510,7 +493,7 @@ impl Leaf {
     }
 
     /// What the leaf holds, without a look at its keys: what was updated counts twice.
-    pub fn estimate<D: Domain>(&self, context: Context<'_, '_, D>) -> Estimate {
+    pub fn estimate<D: Domain>(&self, context: Context<'_, D>) -> Estimate {
         let (node, uniform) = (self.node, self.node.shape.is_uniform());
         let each = if uniform { 0 } else { SLICED_BYTES };
         let mut records = self.sorted();

@@ -62,7 +62,7 @@ impl<D: Domain> BzTree<D> {
     }
 
     /// The leaves for `probes`, in order; behind them, whatever.
-    fn find_leaves(&self, context: Context<'_, '_, D>, probes: &[Probe<'_>]) -> [Node; GROUP] {
+    fn find_leaves(&self, context: Context<'_, D>, probes: &[Probe<'_>]) -> [Node; GROUP] {
         let mut nodes = [self.root(context); GROUP];
         let mut child_offs = [0; GROUP];
         let mut children = [Link(0); GROUP];

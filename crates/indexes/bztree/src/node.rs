@@ -18,7 +18,7 @@ use crate::slices::{Sliced, goes_right, search_numbers, search_range};
 /// Bytes of a published record, key or value.
 #[inline(always)]
 pub(crate) fn published<'op, D: Domain>(
-    context: Context<'op, '_, D>,
+    context: Context<'op, D>,
     off: u64,
     bytes: u64,
 ) -> &'op [u8] {
@@ -31,14 +31,14 @@ pub(crate) fn published<'op, D: Domain>(
 impl Link {
     /// The link in the word at `off`.
     #[inline(always)]
-    pub fn at<D: Domain>(context: Context<'_, '_, D>, off: u64) -> Self {
+    pub fn at<D: Domain>(context: Context<'_, D>, off: u64) -> Self {
         Self(context.read(off))
     }
 
     /// Asks for the lines of a node ahead, all at once: the first, those of a leaf's slots, and
     /// those where the search of the sorted records, or of the separators, turns first.
     #[inline(always)]
-    pub fn prefetch<D: Domain>(self, context: Context<'_, '_, D>) {
+    pub fn prefetch<D: Domain>(self, context: Context<'_, D>) {
         let (pool, off) = (context.pool(), self.off());
         pool.prefetch(off);
         let (start, eighth) = match self.hint() {
@@ -73,7 +73,7 @@ pub(crate) struct Node {
 impl Node {
     /// The node that `link` names.
     #[inline(always)]
-    pub fn at<D: Domain>(context: Context<'_, '_, D>, link: Link) -> Self {
+    pub fn at<D: Domain>(context: Context<'_, D>, link: Link) -> Self {
         let off = link.off();
         let Some(words) = context.pool().words_within(off, HEADER_BYTES / 8) else {
             return Self::nothing(context, link);
@@ -87,7 +87,7 @@ impl Node {
 
     /// An empty leaf in the place of a damaged node.
     #[inline(always)]
-    fn nothing<D: Domain>(context: Context<'_, '_, D>, link: Link) -> Self {
+    fn nothing<D: Domain>(context: Context<'_, D>, link: Link) -> Self {
         context.guard.note_damage(link.off());
         let header =
             Header { kind: Kind::Leaf, prefix_bytes: 0, count: 0, node_bytes: HEADER_BYTES };
@@ -97,13 +97,13 @@ impl Node {
 
     /// The same for an inner node so deep that the way to it leads in a circle.
     #[cold]
-    pub fn too_deep<D: Domain>(&self, context: Context<'_, '_, D>) -> Self {
+    pub fn too_deep<D: Domain>(&self, context: Context<'_, D>) -> Self {
         Self::nothing(context, self.link)
     }
 
     /// All words of the node.
     #[inline(always)]
-    pub fn words<'op, D: Domain>(&self, context: Context<'op, '_, D>) -> Words<'op, D> {
+    pub fn words<'op, D: Domain>(&self, context: Context<'op, D>) -> Words<'op, D> {
         context.pool().words(self.off, self.header.node_bytes / 8)
     }
 
@@ -120,7 +120,7 @@ impl Node {
     #[inline(always)]
     pub fn sliced<'op, D: Domain>(
         &self,
-        context: Context<'op, '_, D>,
+        context: Context<'op, D>,
         slices_at: u64,
         key_at: u64,
     ) -> Sliced<'op, D> {
@@ -151,10 +151,7 @@ impl<'key> Probe<'key> {
 }
 
 /// The bytes of a value that has a block of its own.
-pub(crate) fn value_of_block<'op, D: Domain>(
-    context: Context<'op, '_, D>,
-    block: u64,
-) -> &'op [u8] {
+pub(crate) fn value_of_block<'op, D: Domain>(context: Context<'op, D>, block: u64) -> &'op [u8] {
     let bytes = context.fixed(block);
     published(context, block + value_block::HEADER_BYTES, bytes)
 }
@@ -166,7 +163,7 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    pub fn status<D: Domain>(&self, context: Context<'_, '_, D>) -> InnerStatus {
+    pub fn status<D: Domain>(&self, context: Context<'_, D>) -> InnerStatus {
         InnerStatus(context.read(self.node.status_off()))
     }
 
@@ -181,13 +178,13 @@ impl Inner {
     }
 
     #[inline(always)]
-    pub fn child<D: Domain>(&self, context: Context<'_, '_, D>, index: u64) -> Link {
+    pub fn child<D: Domain>(&self, context: Context<'_, D>, index: u64) -> Link {
         Link::at(context, self.child_off(index))
     }
 
     /// Separator `index`: the lowest key that child `index + 1` may hold.
     #[inline(always)]
-    pub fn separator<'op, D: Domain>(&self, context: Context<'op, '_, D>, index: u64) -> &'op [u8] {
+    pub fn separator<'op, D: Domain>(&self, context: Context<'op, D>, index: u64) -> &'op [u8] {
         let shape = self.node.shape;
         if shape.is_uniform() {
             return published(context, self.node.off + shape.sorted_at + index * 8, 8);
@@ -198,11 +195,7 @@ impl Inner {
 
     /// Where in a node with key places separator `index` stands, and its length.
     #[inline(always)]
-    pub fn separator_place<D: Domain>(
-        &self,
-        context: Context<'_, '_, D>,
-        index: u64,
-    ) -> (u64, u64) {
+    pub fn separator_place<D: Domain>(&self, context: Context<'_, D>, index: u64) -> (u64, u64) {
         // Behind the children and the slices.
         let places = 2 * self.children() - 1;
         let place = context.fixed(self.child_off(places + index));
@@ -211,14 +204,14 @@ impl Inner {
 
     /// The separators by their slices; they are not all of eight bytes.
     #[inline(always)]
-    fn sliced<'op, D: Domain>(&self, context: Context<'op, '_, D>) -> Sliced<'op, D> {
+    fn sliced<'op, D: Domain>(&self, context: Context<'op, D>) -> Sliced<'op, D> {
         // The first separator comes first.
         let key_at = self.node.shape.sorted_at;
         self.node.sliced(context, HEADER_BYTES + self.children() * 8, key_at)
     }
 
     /// Whether the slices are those of the separators.
-    pub fn slices_match<D: Domain>(&self, context: Context<'_, '_, D>) -> bool {
+    pub fn slices_match<D: Domain>(&self, context: Context<'_, D>) -> bool {
         let Node { shape, header, .. } = self.node;
         if shape.is_uniform() || self.children() == 1 {
             return header.prefix_bytes == 0;
@@ -233,12 +226,7 @@ impl Inner {
 
     /// The child that a search for the key goes to.
     #[inline(always)]
-    pub fn search<D: Domain>(
-        &self,
-        context: Context<'_, '_, D>,
-        probe: Probe<'_>,
-        side: Side,
-    ) -> u64 {
+    pub fn search<D: Domain>(&self, context: Context<'_, D>, probe: Probe<'_>, side: Side) -> u64 {
         let shape = self.node.shape;
         let separators = self.children() - 1;
         let above = side == Side::Holding;

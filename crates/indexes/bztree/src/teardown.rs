@@ -12,7 +12,7 @@ use crate::node::{Inner, Node};
 use crate::tree::MAX_HEIGHT;
 
 /// The next unit of the tree whose entry word is at `root_off`.
-pub(crate) fn next_unit<D: Domain>(context: Context<'_, '_, D>, root_off: u64) -> Unit {
+pub(crate) fn next_unit<D: Domain>(context: Context<'_, D>, root_off: u64) -> Unit {
     let mut word = root_off;
     for _ in 0..=MAX_HEIGHT {
         let link = Link::at(context, word);
@@ -43,7 +43,7 @@ pub(crate) fn next_unit<D: Domain>(context: Context<'_, '_, D>, root_off: u64) -
 }
 
 /// The blocks of a leaf's values; none of a leaf whose records leave it.
-fn values<D: Domain>(context: Context<'_, '_, D>, leaf: &Leaf) -> Vec<u64> {
+fn values<D: Domain>(context: Context<'_, D>, leaf: &Leaf) -> Vec<u64> {
     let node_bytes = leaf.node.header.node_bytes;
     let stored = leaf.stored(context);
     if !stored.is_some_and(|stored| leaf.holds_its_records(context, node_bytes - stored)) {

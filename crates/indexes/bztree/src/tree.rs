@@ -87,7 +87,7 @@ impl<D: Domain> BzTree<D> {
 
     /// The root.
     #[inline(always)]
-    pub(crate) fn root(&self, context: Context<'_, '_, D>) -> Node {
+    pub(crate) fn root(&self, context: Context<'_, D>) -> Node {
         Node::at(context, Link::at(context, self.root_off))
     }
 
@@ -95,7 +95,7 @@ impl<D: Domain> BzTree<D> {
     #[inline(always)]
     pub(crate) fn descend(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         mut choose: impl FnMut(Inner) -> u64,
     ) -> Leaf {
         let mut node = self.root(context);
@@ -114,7 +114,7 @@ impl<D: Domain> BzTree<D> {
     /// The leaf for `probe`, without the way to it. Most gets and writes come here, so this is
     /// [`descend`](Self::descend) written out: its closure would be a call.
     #[inline(always)]
-    pub(crate) fn find_leaf(&self, context: Context<'_, '_, D>, probe: Probe<'_>) -> Leaf {
+    pub(crate) fn find_leaf(&self, context: Context<'_, D>, probe: Probe<'_>) -> Leaf {
         let mut node = self.root(context);
         for _ in 0..MAX_HEIGHT {
             if node.is_leaf() {
@@ -130,7 +130,7 @@ impl<D: Domain> BzTree<D> {
 
     /// The way to the leaf for `probe`.
     #[inline]
-    pub(crate) fn find_path(&self, context: Context<'_, '_, D>, probe: Probe<'_>) -> Path {
+    pub(crate) fn find_path(&self, context: Context<'_, D>, probe: Probe<'_>) -> Path {
         let mut steps = [None; MAX_HEIGHT];
         let mut height = 0;
         let leaf = self.descend(context, |inner| {
@@ -145,7 +145,7 @@ impl<D: Domain> BzTree<D> {
     /// The leaf on `side` of `probe` (of no probe: the first or last leaf), and its range.
     pub(crate) fn find_fenced<'op>(
         &self,
-        context: Context<'op, '_, D>,
+        context: Context<'op, D>,
         probe: Option<Probe<'_>>,
         side: Side,
     ) -> (Leaf, Fence<'op>) {

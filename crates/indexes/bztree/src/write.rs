@@ -57,8 +57,9 @@
 //! dead bit as they are) is part of that operation, so that nothing came between.
 
 use pando_index::{Error, Intent, Result, Upserted};
-use pando_pmem::{Domain, Reservation, mutant};
+use pando_pmem::{Domain, mutant};
 use pando_pmwcas::{Descriptor, MAX_WORDS, Policy};
+use pando_tree::blocks::NewBlock;
 use pando_tree::checked::Steps;
 use pando_tree::context::Context;
 use pando_tree::room::Tries;
@@ -124,7 +125,7 @@ impl<D: Domain> BzTree<D> {
     /// `intent`: none of a delete.
     #[inline]
     fn decide(
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         leaf: &Leaf,
         intent: Option<Intent<'_>>,
         look: &Look,
@@ -188,7 +189,7 @@ impl<D: Domain> BzTree<D> {
     #[inline]
     pub(crate) fn write_in_leaf(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         leaf: Leaf,
         probe: Probe<'_>,
         value: &[u8],
@@ -265,13 +266,7 @@ impl<D: Domain> BzTree<D> {
     }
 
     #[inline]
-    fn write_record(
-        context: Context<'_, '_, D>,
-        leaf: &Leaf,
-        claim: &Claim,
-        key: &[u8],
-        value: &[u8],
-    ) {
+    fn write_record(context: Context<'_, D>, leaf: &Leaf, claim: &Claim, key: &[u8], value: &[u8]) {
         let Some(record) = claim.record else { return };
         let pool = context.pool();
         let off = leaf.node.off + record.offset();
@@ -295,7 +290,7 @@ impl<D: Domain> BzTree<D> {
     #[inline]
     fn settle(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         leaf: Leaf,
         claim: &Claim,
         first_look: &Look,
@@ -324,14 +319,14 @@ impl<D: Domain> BzTree<D> {
     /// the value, if it is to have one; after a failure another is made.
     #[expect(clippy::too_many_arguments, reason = "the state of one operation, passed once")]
     #[cold]
-    pub(crate) fn settle_in_doubt<'op, 'pool>(
+    pub(crate) fn settle_in_doubt<'op>(
         &self,
-        context: Context<'op, 'pool, D>,
+        context: Context<'op, D>,
         leaf: Leaf,
         claim: &Claim,
         probe: Probe<'_>,
         value: &[u8],
-        mut block: Option<Reservation<'op, 'pool, D>>,
+        mut block: Option<NewBlock<'op, D>>,
         intent: Option<Intent<'_>>,
     ) -> Result<Option<Upserted>> {
         let off = leaf.slot_off(claim.slot);
@@ -391,7 +386,7 @@ impl<D: Domain> BzTree<D> {
     /// Makes the operation free the value's block of the record `old`, if it has one. False if
     /// that is not the value that the intent expects.
     pub(crate) fn release_value(
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         leaf: &Leaf,
         old: Option<Settled>,
         intent: Option<Intent<'_>>,
@@ -412,7 +407,7 @@ impl<D: Domain> BzTree<D> {
 
     /// The earlier slots in progress that may become records of this key.
     fn conflicts(
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         leaf: &Leaf,
         claim: &Claim,
         probe: Probe<'_>,
@@ -429,7 +424,7 @@ impl<D: Domain> BzTree<D> {
 
     /// The slots before `end` that are in progress and may become records of the key.
     pub(crate) fn in_doubt<'op>(
-        context: Context<'op, '_, D>,
+        context: Context<'op, D>,
         leaf: &'op Leaf,
         end: u64,
         probe: Probe<'op>,
@@ -443,7 +438,7 @@ impl<D: Domain> BzTree<D> {
     /// Makes `operation` fail if the leaf is closed, or a slot was claimed since `look`, or the
     /// record `index` deleted in place. False if that is so already.
     fn require_unchanged(
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         leaf: &Leaf,
         look: &Look,
         index: u64,
@@ -465,7 +460,7 @@ impl<D: Domain> BzTree<D> {
     /// changed meanwhile.
     fn swap_value(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         leaf: &Leaf,
         look: &Look,
         old: Settled,

@@ -1,7 +1,7 @@
 //! The tree as an index of a pool: the contract, what pools ask of it, its kind.
 
 use pando_index::{Intent, Limits, RangeIndex, Result, Upserted};
-use pando_pmem::{Domain, Guard, Reservation};
+use pando_pmem::{Domain, Guard};
 use pando_tree::checked::undamaged;
 use pando_tree::context::Context;
 use pando_tree::handle::Handle;
@@ -15,6 +15,7 @@ use crate::separator::fingerprint;
 use crate::teardown::next_unit;
 use crate::tree::NbTree;
 use crate::volatile::node::{Kind, LeafRef, Node};
+use pando_tree::blocks::NewBlock;
 use pando_tree::key::{Probe, Side};
 
 impl<D: Domain> NbTree<D> {
@@ -72,10 +73,10 @@ impl<D: Domain> Tree for NbTree<D> {
     type Domain = D;
     type Options = Options;
 
-    fn first_block<'op, 'pool>(
-        context: Context<'op, 'pool, D>,
+    fn first_block<'op>(
+        context: Context<'op, D>,
         options: Options,
-    ) -> pando_pmem::Result<Reservation<'op, 'pool, D>> {
+    ) -> pando_pmem::Result<NewBlock<'op, D>> {
         let slots = options.leaf_slots as usize;
         let mut block = context.guard.reserve(block_bytes(slots))?;
         block.write(0, &Image::new(slots, 0).bytes());
@@ -111,7 +112,7 @@ impl<D: Domain> Tree for NbTree<D> {
         audit::walk(self, visit)
     }
 
-    fn next_unit(context: Context<'_, '_, D>, root_off: u64, options: Options) -> Unit {
+    fn next_unit(context: Context<'_, D>, root_off: u64, options: Options) -> Unit {
         next_unit(context, root_off, options.leaf_slots as usize)
     }
 }

@@ -13,11 +13,7 @@ use crate::layout::{
 };
 
 /// The next unit of the tree of leaves with so many slots whose entry word is at `root_off`.
-pub(crate) fn next_unit<D: Domain>(
-    context: Context<'_, '_, D>,
-    root_off: u64,
-    slots: usize,
-) -> Unit {
+pub(crate) fn next_unit<D: Domain>(context: Context<'_, D>, root_off: u64, slots: usize) -> Unit {
     let pool = context.pool();
     let leaf = context.read(root_off);
     let is_leaf = pool.active_block(leaf).is_some_and(|bytes| bytes >= block_bytes(slots))

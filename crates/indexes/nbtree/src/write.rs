@@ -40,7 +40,7 @@
 use std::sync::atomic::Ordering;
 
 use pando_index::{Error, Intent, Result, Upserted};
-use pando_pmem::{Domain, Guard, Reservation, mutant};
+use pando_pmem::{Domain, Guard, mutant};
 use pando_tree::checked::undamaged;
 use pando_tree::room::{Tries, nothing_to_give};
 
@@ -54,6 +54,7 @@ use crate::smo::Change;
 use crate::tree::{Found, NbTree};
 use crate::volatile::leaf::Control;
 use crate::volatile::node::LeafRef;
+use pando_tree::blocks::NewBlock;
 use pando_tree::key::{Probe, Side};
 
 /// The leaf has changed: search again.
@@ -141,11 +142,11 @@ impl<D: Domain> NbTree<D> {
     }
 
     /// A block with the record.
-    pub(crate) fn reserve<'guard, 'pool>(
+    pub(crate) fn reserve<'guard>(
         &'guard self,
-        guard: &'guard Guard<'pool, D>,
+        guard: &'guard Guard<'_, D>,
         record: &Record<'_>,
-    ) -> Result<Reservation<'guard, 'pool, D>> {
+    ) -> Result<NewBlock<'guard, D>> {
         RECORD
             .reserve(self.context(guard), record.probe.bytes, record.value)
             .map_err(Error::storage)
@@ -269,12 +270,12 @@ impl<D: Domain> NbTree<D> {
 
     /// Changes the value word that was found to a word that names no block, or to the name of a
     /// block.
-    fn exchange<'guard, 'pool>(
+    fn exchange<'guard>(
         &self,
-        guard: &'guard Guard<'pool, D>,
+        guard: &'guard Guard<'_, D>,
         leaf: LeafRef<'_>,
         found: Found,
-        new: Result<u64, Reservation<'guard, 'pool, D>>,
+        new: Result<u64, NewBlock<'guard, D>>,
     ) -> Result<(), Again> {
         let off = leaf.block_off + value_at(found.slot);
         let old = if content(found.word) == Content::Value { 0 } else { found.word };

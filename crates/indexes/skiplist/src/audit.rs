@@ -65,7 +65,7 @@ impl Trail {
     /// has changed anything.
     fn back<D: Domain>(
         &mut self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         before: Node,
         next: Next,
         head: Node,
@@ -118,7 +118,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
 }
 
 /// The key of a node whose lengths are sound.
-fn key_of<D: Domain>(context: Context<'_, '_, D>, node: Node) -> Vec<u8> {
+fn key_of<D: Domain>(context: Context<'_, D>, node: Node) -> Vec<u8> {
     let mut key = Vec::new();
     node.key(context).copy_to(&mut key);
     key
@@ -130,7 +130,7 @@ impl Walk<'_> {
     }
 
     /// Looks at the head; whether it is one.
-    fn begin<D: Domain>(&mut self, context: Context<'_, '_, D>, head: Node) -> bool {
+    fn begin<D: Domain>(&mut self, context: Context<'_, D>, head: Node) -> bool {
         let Some(bytes) = context.pool().active_block(head.0) else {
             self.problem(ProblemClass::Block, head, "the head's block is not allocated");
             return false;
@@ -149,7 +149,7 @@ impl Walk<'_> {
     }
 
     /// Walks one level.
-    fn level<D: Domain>(&mut self, context: Context<'_, '_, D>, head: Node, level: usize) {
+    fn level<D: Domain>(&mut self, context: Context<'_, D>, head: Node, level: usize) {
         let mut node = head;
         let mut last_key: Option<Vec<u8>> = None;
         let mut trail = Trail::default();
@@ -263,14 +263,14 @@ impl Walk<'_> {
     }
 
     /// Looks whether `node` names the one before it.
-    fn names<D: Domain>(&mut self, context: Context<'_, '_, D>, node: Node, before: Node) {
+    fn names<D: Domain>(&mut self, context: Context<'_, D>, node: Node, before: Node) {
         if node.prev(context) != before {
             self.problem(ProblemClass::Structure, node, "the node names another one before it");
         }
     }
 
     /// Looks at a node for the first time; whether it can be passed.
-    fn node<D: Domain>(&mut self, context: Context<'_, '_, D>, node: Node) -> bool {
+    fn node<D: Domain>(&mut self, context: Context<'_, D>, node: Node) -> bool {
         let Some(bytes) = context.pool().active_block(node.0) else {
             self.problem(ProblemClass::Block, node, "a node's block is not allocated");
             return false;
@@ -325,7 +325,7 @@ impl Walk<'_> {
     }
 
     /// Lends the records in which nothing is wrong.
-    fn lend<D: Domain>(&mut self, context: Context<'_, '_, D>) {
+    fn lend<D: Domain>(&mut self, context: Context<'_, D>) {
         let mut whole = std::mem::take(&mut self.whole);
         if !self.is_ordered {
             whole.sort_by_cached_key(|&node| key_of(context, node));

@@ -12,21 +12,22 @@ use crate::layout::{
 };
 use crate::node::{Next, Node};
 use crate::state::{Small, State};
-use crate::style::{Block, Place};
+use crate::style::Place;
+use pando_tree::blocks::NewBlock;
 use pando_tree::key::{Probe, SLICE_BYTES};
 use pando_tree::value_block;
 
 /// A node of that height for the record, to stand at `place` and to be linked on `levels` at once,
 /// and the block of its value, if that is longer than `inline_bytes` (and than a small one).
-pub(crate) fn node<'op, 'pool, D: Domain>(
-    context: Context<'op, 'pool, D>,
+pub(crate) fn node<'op, D: Domain>(
+    context: Context<'op, D>,
     place: &Place,
     height: usize,
     levels: usize,
     key: Probe<'_>,
     value: &[u8],
     inline_bytes: u32,
-) -> Result<(Block<'op, 'pool, D>, Option<Block<'op, 'pool, D>>)> {
+) -> Result<(NewBlock<'op, D>, Option<NewBlock<'op, D>>)> {
     let small = Small::new(value);
     let is_inline = small.is_none() && value.len() <= inline_bytes as usize;
     let inline: &[u8] = if is_inline { value } else { &[] };
@@ -71,12 +72,7 @@ pub(crate) fn node<'op, 'pool, D: Domain>(
 
 /// Names the successor of `node` on a level on which it is not linked yet, durable after the next
 /// fence: that of the operation that links it.
-pub(crate) fn set_next<D: Domain>(
-    context: Context<'_, '_, D>,
-    node: Node,
-    level: usize,
-    next: Next,
-) {
+pub(crate) fn set_next<D: Domain>(context: Context<'_, D>, node: Node, level: usize, next: Next) {
     let word = context.pool().word(node.next_off(level));
     // Release: with the acquire load of who comes here by the link that is made next.
     word.store(next.0, Ordering::Release);

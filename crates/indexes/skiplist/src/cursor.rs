@@ -70,7 +70,7 @@ impl<D: Domain, S: Links> Fill for SkipList<D, S> {
 
 /// Copies the record, unless it is deleted.
 #[inline(always)]
-fn copy<D: Domain>(context: Context<'_, '_, D>, batch: &mut Batch, node: Node) {
+fn copy<D: Domain>(context: Context<'_, D>, batch: &mut Batch, node: Node) {
     let Some((_, value)) = node.value(context) else { return };
     let (key, value) = (node.key(context), value.as_bytes());
     batch.push_with(|bytes| key.copy_to(bytes), |bytes| bytes.extend_from_slice(value));
@@ -79,7 +79,7 @@ fn copy<D: Domain>(context: Context<'_, '_, D>, batch: &mut Batch, node: Node) {
 impl<D: Domain, S: Links> SkipList<D, S> {
     /// The next node in the order of the scan; `None` if it is to be searched for.
     #[inline(always)]
-    fn step(context: Context<'_, '_, D>, order: Order, node: Node) -> Option<Node> {
+    fn step(context: Context<'_, D>, order: Order, node: Node) -> Option<Node> {
         let next = match order {
             Order::Ascending => {
                 // Nodes further on, so that the scan waits for several lines at once.
@@ -98,7 +98,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
     }
 
     /// The first node of what is left of the scan, in its order, or the head.
-    fn first_of(&self, context: Context<'_, '_, D>, start: Bound<&[u8]>, order: Order) -> Node {
+    fn first_of(&self, context: Context<'_, D>, start: Bound<&[u8]>, order: Order) -> Node {
         let (key, aim) = match (start, order) {
             (Bound::Included(key), Order::Ascending) => (key, Aim::Before),
             (Bound::Excluded(key), Order::Ascending) => (key, Aim::Behind),
@@ -115,7 +115,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
     }
 
     /// The last node, or the head.
-    fn last(&self, context: Context<'_, '_, D>) -> Node {
+    fn last(&self, context: Context<'_, D>) -> Node {
         let head = self.head(context);
         if let Some(last) = S::before(context, head) {
             return last;
@@ -125,7 +125,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
     }
 
     /// Counts some of the records from the key `low` on.
-    pub(crate) fn count_from(&self, context: Context<'_, '_, D>, low: &[u8]) -> Counted {
+    pub(crate) fn count_from(&self, context: Context<'_, D>, low: &[u8]) -> Counted {
         let head = self.head(context);
         let mut node = self.first_of(context, Bound::Included(low), Order::Ascending);
         let mut live = 0;

@@ -1,7 +1,8 @@
 //! The skip list as an index of a pool: the contract, what pools ask of it, its kind.
 
 use pando_index::{Intent, Limits, RangeIndex, Result, Upserted};
-use pando_pmem::{Domain, Reservation};
+use pando_pmem::Domain;
+use pando_tree::blocks::NewBlock;
 use pando_tree::checked::undamaged;
 use pando_tree::context::Context;
 use pando_tree::handle::Handle;
@@ -44,10 +45,10 @@ impl<D: Domain, S: Links> Tree for SkipList<D, S> {
     type Domain = D;
     type Options = Options;
 
-    fn first_block<'op, 'pool>(
-        context: Context<'op, 'pool, D>,
+    fn first_block<'op>(
+        context: Context<'op, D>,
         options: Options,
-    ) -> pando_pmem::Result<Reservation<'op, 'pool, D>> {
+    ) -> pando_pmem::Result<NewBlock<'op, D>> {
         Self::first_head(context, options)
     }
 
@@ -72,7 +73,7 @@ impl<D: Domain, S: Links> Tree for SkipList<D, S> {
         self.walk_list(visit)
     }
 
-    fn next_unit(context: Context<'_, '_, D>, root_off: u64, _: Options) -> Unit {
+    fn next_unit(context: Context<'_, D>, root_off: u64, _: Options) -> Unit {
         next_unit(context, root_off)
     }
 }

@@ -4,8 +4,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::marker::PhantomData;
 use std::ops::Deref;
 
-use pando_pmem::{Domain, Reservation};
+use pando_pmem::Domain;
 use pando_pmwcas::MAX_VALUE;
+use pando_tree::blocks::NewBlock;
 use pando_tree::context::Context;
 use pando_tree::handle::Handle;
 
@@ -45,10 +46,10 @@ impl<D: Domain, S> SkipList<D, S> {
     }
 
     /// The head of an empty list, for the entry word of a new map.
-    pub(crate) fn first_head<'op, 'pool>(
-        context: Context<'op, 'pool, D>,
+    pub(crate) fn first_head<'op>(
+        context: Context<'op, D>,
         options: Options,
-    ) -> pando_pmem::Result<Reservation<'op, 'pool, D>> {
+    ) -> pando_pmem::Result<NewBlock<'op, D>> {
         let bytes = tail_at(MAX_HEIGHT);
         let mut block = context.guard.reserve(bytes)?;
         let head = block.off();
@@ -69,13 +70,13 @@ impl<D: Domain, S> SkipList<D, S> {
     }
 
     /// The seed of the heights of nodes.
-    pub(crate) fn seed(&self, context: Context<'_, '_, D>) -> u64 {
+    pub(crate) fn seed(&self, context: Context<'_, D>) -> u64 {
         context.fixed(self.head(context).small_off())
     }
 
     /// What stands before all records, and behind.
     #[inline(always)]
-    pub(crate) fn head(&self, context: Context<'_, '_, D>) -> Node {
+    pub(crate) fn head(&self, context: Context<'_, D>) -> Node {
         Node(context.read(self.root_off))
     }
 }

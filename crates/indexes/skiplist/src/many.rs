@@ -54,7 +54,7 @@ impl<'key> Descent<'key> {
 
     /// Looks at the node that was asked for, and goes on to where another one is to be looked at.
     #[inline]
-    fn advance<D: Domain>(&mut self, context: Context<'_, '_, D>, head: Node) {
+    fn advance<D: Domain>(&mut self, context: Context<'_, D>, head: Node) {
         if let Some(next) = self.next.take() {
             match next.compare(context, self.probe) {
                 Compare::Less => {

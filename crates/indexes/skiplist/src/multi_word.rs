@@ -55,7 +55,8 @@ use crate::layout::MAX_HEIGHT;
 use crate::list::{MultiWord, SkipList};
 use crate::node::{Next, Node};
 use crate::state::{Kind, Small, State};
-use crate::style::{Block, Links, Place, Raise, Removal};
+use crate::style::{Links, Place, Raise, Removal};
+use pando_tree::blocks::NewBlock;
 use pando_tree::value_block;
 
 /// Levels that one operation removes a node from, and frees it: two words each, and beside them
@@ -68,14 +69,14 @@ impl Links for MultiWord {
     const MARKED_STAY: bool = false;
     const COUNTS_LEVELS: bool = true;
 
-    fn insert<'op, 'pool, D: Domain>(
+    fn insert<'op, D: Domain>(
         _: &SkipList<D, Self>,
-        context: Context<'op, 'pool, D>,
+        context: Context<'op, D>,
         place: &Place,
         slice: u64,
         height: usize,
-        node: Block<'op, 'pool, D>,
-        value: Option<Block<'op, 'pool, D>>,
+        node: NewBlock<'op, D>,
+        value: Option<NewBlock<'op, D>>,
     ) -> Result<bool> {
         let off = Node(node.off());
         let (pred, succ) = (place.preds[0], place.succ(0));
@@ -100,7 +101,7 @@ impl Links for MultiWord {
 
     fn raise<D: Domain>(
         _: &SkipList<D, Self>,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         place: &Place,
         node: Node,
         level: usize,
@@ -124,7 +125,7 @@ impl Links for MultiWord {
 
     fn remove<D: Domain>(
         _: &SkipList<D, Self>,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         place: &Place,
         node: Node,
     ) -> Result<Removal> {
@@ -176,7 +177,7 @@ impl Links for MultiWord {
     }
 
     fn replace<D: Domain>(
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         node: Node,
         state: State,
         value: &[u8],
@@ -207,20 +208,13 @@ impl Links for MultiWord {
     }
 
     /// Nothing: its words of all levels say so already.
-    fn bury<D: Domain>(_: Context<'_, '_, D>, _: Node) {}
+    fn bury<D: Domain>(_: Context<'_, D>, _: Node) {}
 
-    fn unlink<D: Domain>(
-        _: Context<'_, '_, D>,
-        _: Node,
-        _: Node,
-        _: usize,
-        _: Next,
-        _: Next,
-    ) -> bool {
+    fn unlink<D: Domain>(_: Context<'_, D>, _: Node, _: Node, _: usize, _: Next, _: Next) -> bool {
         false
     }
 
-    fn before<D: Domain>(context: Context<'_, '_, D>, node: Node) -> Option<Node> {
+    fn before<D: Domain>(context: Context<'_, D>, node: Node) -> Option<Node> {
         Some(node.prev(context))
     }
 }

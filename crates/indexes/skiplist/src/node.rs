@@ -123,7 +123,7 @@ impl Value<'_> {
 /// Bytes of a published key or value.
 #[inline(always)]
 pub(crate) fn published<'op, D: Domain>(
-    context: Context<'op, '_, D>,
+    context: Context<'op, D>,
     off: u64,
     bytes: u64,
 ) -> &'op [u8] {
@@ -135,53 +135,53 @@ pub(crate) fn published<'op, D: Domain>(
 
 impl Node {
     #[inline(always)]
-    pub fn next<D: Domain>(self, context: Context<'_, '_, D>, level: usize) -> Next {
+    pub fn next<D: Domain>(self, context: Context<'_, D>, level: usize) -> Next {
         Next(context.read(self.next_off(level)))
     }
 
     #[inline(always)]
-    pub fn prev<D: Domain>(self, context: Context<'_, '_, D>) -> Self {
+    pub fn prev<D: Domain>(self, context: Context<'_, D>) -> Self {
         Self(context.read(self.prev_off()))
     }
 
     #[inline(always)]
-    pub fn state<D: Domain>(self, context: Context<'_, '_, D>) -> State {
+    pub fn state<D: Domain>(self, context: Context<'_, D>) -> State {
         State(context.read(self.state_off()))
     }
 
     /// The node's lengths as they are stored, whether a node can have them or not.
     #[inline(always)]
-    pub fn info<D: Domain>(self, context: Context<'_, '_, D>) -> Info {
+    pub fn info<D: Domain>(self, context: Context<'_, D>) -> Info {
         Info::decode(context.fixed(self.0 + INFO_AT))
     }
 
     /// The same if a node can have them. Otherwise damage is noted, and the answer is that of a
     /// node without key and value.
     #[inline(always)]
-    fn checked_info<D: Domain>(self, context: Context<'_, '_, D>) -> Info {
+    fn checked_info<D: Domain>(self, context: Context<'_, D>) -> Info {
         let info = self.info(context);
         if info.is_valid() { info } else { self.no_info(context) }
     }
 
     #[cold]
-    fn no_info<D: Domain>(self, context: Context<'_, '_, D>) -> Info {
+    fn no_info<D: Domain>(self, context: Context<'_, D>) -> Info {
         context.guard.note_damage(self.0);
         Info { height: 1, key_bytes: 0, inline_bytes: 0 }
     }
 
     #[inline(always)]
-    pub fn slice<D: Domain>(self, context: Context<'_, '_, D>) -> u64 {
+    pub fn slice<D: Domain>(self, context: Context<'_, D>) -> u64 {
         context.fixed(self.0 + SLICE_AT)
     }
 
     /// The same, from the line that has the node's word of `level`.
     #[inline(always)]
-    pub fn slice_on<D: Domain>(self, context: Context<'_, '_, D>, level: usize) -> u64 {
+    pub fn slice_on<D: Domain>(self, context: Context<'_, D>, level: usize) -> u64 {
         context.fixed(self.0 + slice_at(level))
     }
 
     #[inline(always)]
-    pub fn key<'op, D: Domain>(self, context: Context<'op, '_, D>) -> Key<'op> {
+    pub fn key<'op, D: Domain>(self, context: Context<'op, D>) -> Key<'op> {
         let info = self.checked_info(context);
         let tail = published(context, self.0 + tail_at(info.height), info.tail_key_bytes());
         Key { slice: self.slice(context), bytes: info.key_bytes, tail }
@@ -189,7 +189,7 @@ impl Node {
 
     /// How the node's key compares with that of `probe`.
     #[inline(always)]
-    pub fn compare<D: Domain>(self, context: Context<'_, '_, D>, probe: Probe<'_>) -> Compare {
+    pub fn compare<D: Domain>(self, context: Context<'_, D>, probe: Probe<'_>) -> Compare {
         match self.slice(context).cmp(&probe.slice) {
             Compare::Equal => self.key(context).compare_rest(probe.bytes),
             other => other,
@@ -197,16 +197,13 @@ impl Node {
     }
 
     /// The hint for a word of a node with the slice `from` that is to lead here.
-    pub fn hint_from<D: Domain>(self, context: Context<'_, '_, D>, from: u64, head: Self) -> Hint {
+    pub fn hint_from<D: Domain>(self, context: Context<'_, D>, from: u64, head: Self) -> Hint {
         if self == head { Hint::NONE } else { Hint::between(from, self.slice(context)) }
     }
 
     /// The value of the node, with the state that it is of; `None` if the record is deleted.
     #[inline(always)]
-    pub fn value<'op, D: Domain>(
-        self,
-        context: Context<'op, '_, D>,
-    ) -> Option<(State, Value<'op>)> {
+    pub fn value<'op, D: Domain>(self, context: Context<'op, D>) -> Option<(State, Value<'op>)> {
         loop {
             let state = self.state(context);
             if state.is_deleted() {

@@ -59,7 +59,7 @@ struct Marked;
 impl<D: Domain, S: Links> SkipList<D, S> {
     /// The node of the key, if it is there; it may be deleted since.
     #[inline(always)]
-    pub(crate) fn find_node(&self, context: Context<'_, '_, D>, probe: Probe<'_>) -> Option<Node> {
+    pub(crate) fn find_node(&self, context: Context<'_, D>, probe: Probe<'_>) -> Option<Node> {
         let mut steps = Steps::of_attempts();
         loop {
             let nothing = |_: Left| ();
@@ -77,7 +77,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
     #[inline]
     pub(crate) fn find_place(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         probe: Probe<'_>,
         mut met: impl FnMut(Node),
     ) -> Place {
@@ -110,7 +110,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
     /// next few nodes are asked for.
     pub(crate) fn find_gap(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         probe: Probe<'_>,
         aim: Aim,
         order: Order,
@@ -134,7 +134,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
     }
 
     /// The last node, or the head.
-    pub(crate) fn find_end(&self, context: Context<'_, '_, D>) -> Node {
+    pub(crate) fn find_end(&self, context: Context<'_, D>) -> Node {
         let mut steps = Steps::of_attempts();
         let mut passed = Steps::of_blocks(context.guard, NODE_BYTES);
         'again: loop {
@@ -164,7 +164,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
     /// Takes a step; whether there is none left, or damage was noted: then it is noted, and the
     /// caller ends with any answer.
     #[cold]
-    fn is_stuck(&self, context: Context<'_, '_, D>, steps: &mut Steps) -> bool {
+    fn is_stuck(&self, context: Context<'_, D>, steps: &mut Steps) -> bool {
         let head = self.head(context).0;
         let is_stuck = steps.take(context.guard, head).is_err();
         if is_stuck {
@@ -178,7 +178,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
     #[inline(always)]
     fn descend(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         probe: Probe<'_>,
         aim: Aim,
         only_linked: bool,
@@ -252,7 +252,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
     #[inline(always)]
     fn next(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         node: Node,
         level: usize,
         head: Node,

@@ -41,6 +41,7 @@
 
 use pando_index::{Error, Order, Result};
 use pando_pmem::Domain;
+use pando_tree::blocks::NewBlock;
 use pando_tree::context::Context;
 use pando_tree::key::Probe;
 use pando_tree::maps::IndexKind;
@@ -52,7 +53,7 @@ use crate::node::{Next, Node};
 use crate::options::Options;
 use crate::search::Aim;
 use crate::state::State;
-use crate::style::{Block, Links, Place, Raise, Removal, past};
+use crate::style::{Links, Place, Raise, Removal, past};
 
 /// Links change by CAS, one word after the other.
 #[derive(Clone, Copy, Debug)]
@@ -76,26 +77,26 @@ impl IndexKind for CasSkipLists {
 
 /// Replaces `old` by `new`, durably in a domain that knows what that is; whether it did.
 #[inline(always)]
-fn swap<D: Domain>(context: Context<'_, '_, D>, off: u64, old: u64, new: u64) -> bool {
+fn swap<D: Domain>(context: Context<'_, D>, off: u64, old: u64, new: u64) -> bool {
     context.pmwcas.compare_exchange(context.guard, off, old, new).is_ok()
 }
 
 /// Takes a block into the list's possession.
-fn take<D: Domain>(context: Context<'_, '_, D>, block: Block<'_, '_, D>) -> u64 {
+fn take<D: Domain>(context: Context<'_, D>, block: NewBlock<'_, D>) -> u64 {
     let off = block.into_logged();
     context.pool().activate_logged(off);
     off
 }
 
 /// Gives back a block that nobody has seen.
-fn give_back<D: Domain>(context: Context<'_, '_, D>, off: u64) {
+fn give_back<D: Domain>(context: Context<'_, D>, off: u64) {
     if off != 0 && context.pool().deactivate(off).is_ok() {
         context.pool().reuse(context.guard, off);
     }
 }
 
 /// Gives back a block that others may look at.
-fn free<D: Domain>(context: Context<'_, '_, D>, off: u64) {
+fn free<D: Domain>(context: Context<'_, D>, off: u64) {
     if off != 0 && context.pool().deactivate(off).is_ok() {
         context.guard.retire(off);
     }
@@ -104,7 +105,7 @@ fn free<D: Domain>(context: Context<'_, '_, D>, off: u64) {
 /// The node before `node`; `None` if that is not linked.
 fn search_before<D: Domain>(
     list: &SkipList<D, SingleWord>,
-    context: Context<'_, '_, D>,
+    context: Context<'_, D>,
     node: Node,
 ) -> Option<Node> {
     if node == list.head(context) {
@@ -117,7 +118,7 @@ fn search_before<D: Domain>(
 }
 
 /// Whether `node` follows `pred`, which is linked if so.
-fn follows<D: Domain>(context: Context<'_, '_, D>, pred: Node, node: Node) -> bool {
+fn follows<D: Domain>(context: Context<'_, D>, pred: Node, node: Node) -> bool {
     let next = pred.next(context, 0);
     !next.is_marked() && next.node() == node
 }
@@ -125,7 +126,7 @@ fn follows<D: Domain>(context: Context<'_, '_, D>, pred: Node, node: Node) -> bo
 /// Sets `prev` of `node`, before which `hint` stood a moment ago.
 fn set_prev<D: Domain>(
     list: &SkipList<D, SingleWord>,
-    context: Context<'_, '_, D>,
+    context: Context<'_, D>,
     node: Node,
     hint: Node,
 ) {
@@ -150,7 +151,7 @@ fn set_prev<D: Domain>(
 /// Searches for the key of `node`, which is marked: then no level names it.
 fn unlink_all<D: Domain>(
     list: &SkipList<D, SingleWord>,
-    context: Context<'_, '_, D>,
+    context: Context<'_, D>,
     node: Node,
 ) -> Place {
     let mut key = Vec::new();
@@ -162,14 +163,14 @@ impl Links for SingleWord {
     const MARKED_STAY: bool = true;
     const COUNTS_LEVELS: bool = false;
 
-    fn insert<'op, 'pool, D: Domain>(
+    fn insert<'op, D: Domain>(
         list: &SkipList<D, Self>,
-        context: Context<'op, 'pool, D>,
+        context: Context<'op, D>,
         place: &Place,
         slice: u64,
         _: usize,
-        node: Block<'op, 'pool, D>,
-        value: Option<Block<'op, 'pool, D>>,
+        node: NewBlock<'op, D>,
+        value: Option<NewBlock<'op, D>>,
     ) -> Result<bool> {
         let (pred, succ) = (place.preds[0], place.succ(0));
         let value = value.map_or(0, |value| take(context, value));
@@ -187,7 +188,7 @@ impl Links for SingleWord {
 
     fn raise<D: Domain>(
         list: &SkipList<D, Self>,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         place: &Place,
         node: Node,
         level: usize,
@@ -214,7 +215,7 @@ impl Links for SingleWord {
 
     fn remove<D: Domain>(
         list: &SkipList<D, Self>,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         _: &Place,
         node: Node,
     ) -> Result<Removal> {
@@ -234,7 +235,7 @@ impl Links for SingleWord {
     }
 
     fn replace<D: Domain>(
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         node: Node,
         state: State,
         value: &[u8],
@@ -251,7 +252,7 @@ impl Links for SingleWord {
     }
 
     /// Marks the words of all levels, the lowest last: an insert of the same key comes behind it.
-    fn bury<D: Domain>(context: Context<'_, '_, D>, node: Node) {
+    fn bury<D: Domain>(context: Context<'_, D>, node: Node) {
         for level in (0..node.info(context).height).rev() {
             let off = node.0 + next_at(level);
             loop {
@@ -265,7 +266,7 @@ impl Links for SingleWord {
 
     #[inline(never)]
     fn unlink<D: Domain>(
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         head: Node,
         node: Node,
         level: usize,
@@ -276,7 +277,7 @@ impl Links for SingleWord {
         swap(context, node.next_off(level), next.0, past.0)
     }
 
-    fn before<D: Domain>(context: Context<'_, '_, D>, node: Node) -> Option<Node> {
+    fn before<D: Domain>(context: Context<'_, D>, node: Node) -> Option<Node> {
         if node.next(context, 0).is_marked() {
             return None;
         }

@@ -13,7 +13,8 @@
 use std::fmt::Debug;
 
 use pando_index::Result;
-use pando_pmem::{Domain, Reservation, mutant};
+use pando_pmem::{Domain, mutant};
+use pando_tree::blocks::NewBlock;
 use pando_tree::context::Context;
 
 use crate::hint::Hint;
@@ -43,7 +44,7 @@ impl Place {
     }
 
     /// The word for a new node of the key, whose slice is `slice`, that leads from it on `level`.
-    pub fn behind<D: Domain>(&self, context: Context<'_, '_, D>, level: usize, slice: u64) -> Next {
+    pub fn behind<D: Domain>(&self, context: Context<'_, D>, level: usize, slice: u64) -> Next {
         let (pred, next) = (self.preds[level], self.nexts[level]);
         let hint = next.hint().behind(pred.slice(context), slice);
         let hint = hint.unwrap_or_else(|| next.node().hint_from(context, slice, self.head));
@@ -53,7 +54,7 @@ impl Place {
     /// The word that leads on `level` to the new node of the key, whose slice is `slice`.
     pub fn before<D: Domain>(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         level: usize,
         node: Node,
         slice: u64,
@@ -64,7 +65,7 @@ impl Place {
     /// The word that leads on `level` past the node of the key, whose own word there is `next`.
     pub fn past<D: Domain>(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         level: usize,
         node: Node,
         next: Next,
@@ -75,7 +76,7 @@ impl Place {
 
 /// The word that leads from `pred` past `node`, whose own word on that level is `next`.
 pub(crate) fn past<D: Domain>(
-    context: Context<'_, '_, D>,
+    context: Context<'_, D>,
     head: Node,
     pred: Node,
     node: Node,
@@ -89,9 +90,6 @@ pub(crate) fn past<D: Domain>(
     };
     Next::to(next.node(), hint.unwrap_or_else(|| next.node().hint_from(context, from, head)))
 }
-
-/// A block that is filled and flushed, and nobody else's yet.
-pub type Block<'op, 'pool, D> = Reservation<'op, 'pool, D>;
 
 /// What became of a remove.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,20 +125,20 @@ pub trait Links: Sized + Copy + Debug + Send + Sync + 'static {
     /// Links the new node `node`, of that slice and height, with its value's block at `place`,
     /// where its own words lead already, on as many levels as is done at once. Whether it did: not,
     /// if something has come between.
-    fn insert<'op, 'pool, D: Domain>(
+    fn insert<'op, D: Domain>(
         list: &SkipList<D, Self>,
-        context: Context<'op, 'pool, D>,
+        context: Context<'op, D>,
         place: &Place,
         slice: u64,
         height: usize,
-        node: Block<'op, 'pool, D>,
-        value: Option<Block<'op, 'pool, D>>,
+        node: NewBlock<'op, D>,
+        value: Option<NewBlock<'op, D>>,
     ) -> Result<bool>;
 
     /// Links `node`, which is linked on the levels below `level`, on that one too, at `place`.
     fn raise<D: Domain>(
         list: &SkipList<D, Self>,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         place: &Place,
         node: Node,
         level: usize,
@@ -149,7 +147,7 @@ pub trait Links: Sized + Copy + Debug + Send + Sync + 'static {
     /// Removes the node that `place` has found.
     fn remove<D: Domain>(
         list: &SkipList<D, Self>,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         place: &Place,
         node: Node,
     ) -> Result<Removal>;
@@ -157,19 +155,19 @@ pub trait Links: Sized + Copy + Debug + Send + Sync + 'static {
     /// Replaces the value of `node`, which is in `state`. Whether it did: not, if the state is
     /// another by now. `Err` without a change if the pool is full.
     fn replace<D: Domain>(
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         node: Node,
         state: State,
         value: &[u8],
     ) -> Result<bool>;
 
     /// Does for `node`, whose record was found deleted, what lets an insert of the same key go on.
-    fn bury<D: Domain>(context: Context<'_, '_, D>, node: Node);
+    fn bury<D: Domain>(context: Context<'_, D>, node: Node);
 
     /// Takes the node that `next` leads to, whose own word on `level` is `behind` and marked, out
     /// of the list of that level, behind `node`. Whether the search may go on from `node`.
     fn unlink<D: Domain>(
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         head: Node,
         node: Node,
         level: usize,
@@ -179,5 +177,5 @@ pub trait Links: Sized + Copy + Debug + Send + Sync + 'static {
 
     /// The node before `node` on level 0, as a scan that goes backwards needs it; `None` if it is
     /// to be searched for.
-    fn before<D: Domain>(context: Context<'_, '_, D>, node: Node) -> Option<Node>;
+    fn before<D: Domain>(context: Context<'_, D>, node: Node) -> Option<Node>;
 }

@@ -11,7 +11,7 @@ use crate::layout::{Info, MAX_HEIGHT, tail_at};
 use crate::node::{Next, Node};
 
 /// The next unit of the list whose entry word is at `root_off`.
-pub(crate) fn next_unit<D: Domain>(context: Context<'_, '_, D>, root_off: u64) -> Unit {
+pub(crate) fn next_unit<D: Domain>(context: Context<'_, D>, root_off: u64) -> Unit {
     let head = Node(context.read(root_off));
     let is_head =
         context.pool().active_block(head.0).is_some_and(|bytes| bytes >= tail_at(MAX_HEIGHT))
@@ -44,7 +44,7 @@ pub(crate) fn next_unit<D: Domain>(context: Context<'_, '_, D>, root_off: u64) -
 }
 
 /// The node that `next` leads to, and the block of its value; zero if it has none.
-fn node_and_value<D: Domain>(context: Context<'_, '_, D>, next: Next) -> Option<[u64; 2]> {
+fn node_and_value<D: Domain>(context: Context<'_, D>, next: Next) -> Option<[u64; 2]> {
     let node = next.node();
     let bytes = context.pool().active_block(node.0)?;
     let info = node.info(context);

@@ -66,10 +66,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
 
     /// Runs attempts until one succeeds: a failure means that another operation has succeeded.
     #[inline(always)]
-    fn until_done<R>(
-        &self,
-        attempt: impl Fn(Context<'_, '_, D>) -> Result<Option<R>>,
-    ) -> Result<R> {
+    fn until_done<R>(&self, attempt: impl Fn(Context<'_, D>) -> Result<Option<R>>) -> Result<R> {
         self.handle.until_done(Tries::Few, nothing_to_give, |guard| {
             // A remove takes no block; what an insert leaves is kept for merges in other maps.
             let attempted = guard.without_reserve(|| attempt(self.context(guard)));
@@ -82,7 +79,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
     /// Inserts the record at `place`; `None` if something has come between.
     fn insert(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         place: Place,
         probe: Probe<'_>,
         value: &[u8],
@@ -119,7 +116,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
     /// Links `node` on these levels too, or as many as others let it be linked on.
     fn raise(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         mut place: Place,
         node: Node,
         levels: Range<usize>,
@@ -145,7 +142,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
     /// Writes the value of a node of the key; `None` if the key is to be looked for again.
     fn write_value(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         node: Node,
         value: &[u8],
         intent: Intent<'_>,

@@ -3,8 +3,9 @@
 use std::ops::Deref;
 
 use pando_index::{Error, Intent, Limits, RangeIndex, Result, Upserted};
-use pando_pmem::{Block, Domain, Guard, Reservation, mutant};
+use pando_pmem::{Block, Domain, Guard, mutant};
 use pando_pmwcas::Policy;
+use pando_tree::blocks::NewBlock;
 use pando_tree::checked::undamaged;
 use pando_tree::context::Context;
 use pando_tree::handle::Handle;
@@ -80,7 +81,7 @@ impl<D: Domain> SortedArray<D> {
     }
 
     /// Replaces the array at `old` by `content`; fails if another write has done so.
-    fn replace(&self, context: Context<'_, '_, D>, old: u64, content: &[u8]) -> Result<bool> {
+    fn replace(&self, context: Context<'_, D>, old: u64, content: &[u8]) -> Result<bool> {
         let bytes = content.len() as u64;
         if bytes > MAX_ARRAY_BYTES {
             return Err(Error::storage(ArrayTooLong { found_bytes: bytes }));
@@ -128,10 +129,7 @@ impl<D: Domain> Tree for SortedArray<D> {
     type Domain = D;
     type Options = ();
 
-    fn first_block<'op, 'pool>(
-        context: Context<'op, 'pool, D>,
-        (): (),
-    ) -> pando_pmem::Result<Reservation<'op, 'pool, D>> {
+    fn first_block<'op>(context: Context<'op, D>, (): ()) -> pando_pmem::Result<NewBlock<'op, D>> {
         let content = array::empty();
         let mut block = context.guard.reserve(content.len() as u64)?;
         block.write(0, &content);
@@ -189,7 +187,7 @@ impl<D: Domain> Tree for SortedArray<D> {
         Ok(audit)
     }
 
-    fn next_unit(context: Context<'_, '_, D>, root_off: u64, (): ()) -> Unit {
+    fn next_unit(context: Context<'_, D>, root_off: u64, (): ()) -> Unit {
         let off = context.read(root_off);
         match context.pool().active_block(off) {
             Some(_) => Unit::of_block(root_off, off, 0, off),

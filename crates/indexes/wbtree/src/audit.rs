@@ -23,8 +23,8 @@ use crate::state::State;
 use crate::tree::WbTree;
 
 /// A walk under way.
-struct Walk<'op, 'pool, 'visit, D: Domain> {
-    context: Context<'op, 'pool, D>,
+struct Walk<'op, 'visit, D: Domain> {
+    context: Context<'op, D>,
     audit: Audit,
     /// The nodes that were met.
     met: HashSet<u64>,
@@ -59,7 +59,7 @@ impl<D: Domain> WbTree<D> {
     }
 }
 
-impl<D: Domain> Walk<'_, '_, '_, D> {
+impl<D: Domain> Walk<'_, '_, D> {
     fn problem(&mut self, class: ProblemClass, off: u64, what: impl Into<String>) {
         self.audit.problem(class, off, what);
     }

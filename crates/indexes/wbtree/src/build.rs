@@ -1,7 +1,8 @@
 //! Nodes and blocks as they are made, where nobody looks.
 
 use pando_index::{Error, Result};
-use pando_pmem::{Domain, Reservation, mutant};
+use pando_pmem::{Domain, mutant};
+use pando_tree::blocks::NewBlock;
 use pando_tree::key::Probe;
 
 use crate::layout::{
@@ -14,13 +15,13 @@ use crate::state::State;
 
 /// A node of `level` with these cells, which ascend, this fence, and of a leaf the leaf to the
 /// left; written and flushed.
-pub(crate) fn node<'op, 'pool, D: Domain>(
-    context: Context<'op, 'pool, D>,
+pub(crate) fn node<'op, D: Domain>(
+    context: Context<'op, D>,
     level: u64,
     cells: &[Cell],
     fence: &Cell,
     left_off: u64,
-) -> pando_pmem::Result<Reservation<'op, 'pool, D>> {
+) -> pando_pmem::Result<NewBlock<'op, D>> {
     let shape = context.shape;
     let kind = shape.kind(level);
     let mut block = context.guard.reserve(shape.node_bytes)?;
@@ -56,12 +57,12 @@ pub(crate) fn node<'op, 'pool, D: Domain>(
 
 /// A cell of this key, with a new block for it and for a record's value if the tree has blocks.
 #[inline]
-pub(crate) fn cell<'op, 'pool, D: Domain>(
-    context: Context<'op, 'pool, D>,
+pub(crate) fn cell<'op, D: Domain>(
+    context: Context<'op, D>,
     probe: Probe<'_>,
     value: &[u8],
     link: u64,
-) -> Result<(Cell, Option<Reservation<'op, 'pool, D>>)> {
+) -> Result<(Cell, Option<NewBlock<'op, D>>)> {
     let mut cell = Cell { slice: probe.slice, block: 0, link };
     if !context.shape.is_variable {
         return Ok((cell, None));
@@ -74,7 +75,7 @@ pub(crate) fn cell<'op, 'pool, D: Domain>(
 /// Writes a claimed cell.
 #[inline]
 pub(crate) fn write_cell<D: Domain>(
-    context: Context<'_, '_, D>,
+    context: Context<'_, D>,
     node: &Node<'_, D>,
     at: u8,
     cell: &Cell,
@@ -93,7 +94,7 @@ pub(crate) fn write_cell<D: Domain>(
 /// Starts the write-back of cells, which ascend; of each line once.
 #[inline]
 pub(crate) fn flush_cells<D: Domain>(
-    context: Context<'_, '_, D>,
+    context: Context<'_, D>,
     node: &Node<'_, D>,
     cells: impl Iterator<Item = u8>,
 ) {

@@ -27,8 +27,8 @@ const CELLS: u64 = (1 << MAX_CELLS) - 1;
 
 /// Cells that this thread may write; given up when dropped.
 #[derive(Debug)]
-pub(crate) struct Claim<'pool, D: Domain> {
-    pool: &'pool Pool<D>,
+pub(crate) struct Claim<'op, D: Domain> {
+    pool: &'op Pool<D>,
     node_off: u64,
     cells: u64,
 }
@@ -74,17 +74,17 @@ impl<D: Domain> Drop for Claim<'_, D> {
     }
 }
 
-impl<'op, D: Domain> Node<'op, D> {
+impl<D: Domain> Node<'_, D> {
     /// Claims `count` free cells of the node in `state`, the lowest, and leaves `spare` others.
     /// Near cells are taken if no others are left: puts want them.
     #[inline]
-    pub fn claim<'pool>(
+    pub fn claim<'op>(
         &self,
-        context: Context<'op, 'pool, D>,
+        context: Context<'op, D>,
         state: State,
         count: u32,
         spare: u32,
-    ) -> Result<Claim<'pool, D>, Refused> {
+    ) -> Result<Claim<'op, D>, Refused> {
         let near = context.shape.near(self.kind);
         match self.claim_among(context, state, CELLS & !near, count, spare) {
             Err(Refused::NoRoom) if near != 0 => {
@@ -96,14 +96,14 @@ impl<'op, D: Domain> Node<'op, D> {
 
     /// The same, of the cells that have a bit in `among`; the spare ones may be others.
     #[inline]
-    pub fn claim_among<'pool>(
+    pub fn claim_among<'op>(
         &self,
-        context: Context<'op, 'pool, D>,
+        context: Context<'op, D>,
         state: State,
         among: u64,
         count: u32,
         spare: u32,
-    ) -> Result<Claim<'pool, D>, Refused> {
+    ) -> Result<Claim<'op, D>, Refused> {
         let pool = context.pool();
         let generation = u64::from(pool.generation()) << MAX_CELLS;
         let all = (1 << self.cells(context)) - 1;

@@ -25,14 +25,14 @@ use crate::state::State;
 /// Makes `to` the node's state, if it is `from`, with live cells in this order; durable when it
 /// returns. With a claim, cells were written; they are near, or else their write-back has begun.
 #[inline]
-pub(crate) fn commit<'pool, D: Domain>(
-    context: Context<'_, 'pool, D>,
+pub(crate) fn commit<'op, D: Domain>(
+    context: Context<'op, D>,
     node: &Node<'_, D>,
     from: State,
     to: State,
     order: &Order,
-    claim: Option<(Claim<'pool, D>, bool)>,
-    blocks: Blocks<'_, 'pool, D>,
+    claim: Option<(Claim<'op, D>, bool)>,
+    blocks: Blocks<'op, D>,
 ) -> Result<bool, Box<Error>> {
     if blocks.is_none() {
         if !mutant!("wbtree-cell-not-fenced") && claim.as_ref().is_some_and(|(_, is_near)| !is_near)

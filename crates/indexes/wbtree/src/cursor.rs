@@ -86,7 +86,7 @@ impl<D: Domain> WbTree<D> {
     /// Looks for the leaf in which the scan goes on, from the root.
     fn seek_scan<'op>(
         &self,
-        context: Context<'op, '_, D>,
+        context: Context<'op, D>,
         scan: &Scan,
     ) -> Result<Option<Found<'op, D>>> {
         let mut target = scan.target();
@@ -107,15 +107,15 @@ impl<D: Domain> WbTree<D> {
 }
 
 /// The copying of leaves.
-struct Copier<'fill, 'op, 'pool, D: Domain> {
-    context: Context<'op, 'pool, D>,
+struct Copier<'fill, 'op, D: Domain> {
+    context: Context<'op, D>,
     scan: &'fill mut Scan,
     batch: &'fill mut Batch,
     /// The key at hand.
     key: Vec<u8>,
 }
 
-impl<'op, D: Domain> Copier<'_, 'op, '_, D> {
+impl<'op, D: Domain> Copier<'_, 'op, D> {
     /// Whether nothing is to be copied any more.
     fn is_done(&self) -> bool {
         self.scan.is_over() || self.batch.is_full(self.scan.most())

@@ -67,7 +67,7 @@ pub(crate) fn settled<D: Domain>(words: &Words<'_, D>, word: u64) -> Option<Stat
 impl<D: Domain> Node<'_, D> {
     /// The state, durable.
     #[inline(always)]
-    pub fn state(&self, context: Context<'_, '_, D>) -> State {
+    pub fn state(&self, context: Context<'_, D>) -> State {
         // Acquire: with the swap that put it there; what its writer wrote to cells is seen.
         let word = self.words.at(0, Ordering::Acquire);
         match settled(&self.words, word) {
@@ -78,7 +78,7 @@ impl<D: Domain> Node<'_, D> {
 
     /// An error if the state is another than `state`, which is durable.
     #[inline(always)]
-    pub fn still(&self, context: Context<'_, '_, D>, state: State) -> Result<(), Changed> {
+    pub fn still(&self, context: Context<'_, D>, state: State) -> Result<(), Changed> {
         // Acquire: as in `state`.
         let word = self.words.at(0, Ordering::Acquire);
         if word & !DIRTY == state.0 || self.state(context) == state { Ok(()) } else { Err(Changed) }
@@ -86,7 +86,7 @@ impl<D: Domain> Node<'_, D> {
 
     /// Makes the node's first line durable, in which `state` was put in place, and says so.
     #[inline(always)]
-    pub fn make_durable(&self, context: Context<'_, '_, D>, state: State) {
+    pub fn make_durable(&self, context: Context<'_, D>, state: State) {
         if !D::WRITE_BACK {
             return;
         }
@@ -107,7 +107,7 @@ impl<D: Domain> Node<'_, D> {
     /// `to`.
     pub fn expect(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         operation: &mut Descriptor<'_, '_, D>,
         from: State,
         to: State,

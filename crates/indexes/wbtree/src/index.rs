@@ -3,7 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use pando_index::{Intent, Limits, RangeIndex, Result, Upserted};
-use pando_pmem::{Domain, Reservation};
+use pando_pmem::Domain;
+use pando_tree::blocks::NewBlock;
 use pando_tree::checked::undamaged;
 use pando_tree::context;
 use pando_tree::handle::Handle;
@@ -57,10 +58,10 @@ impl<D: Domain> Tree for WbTree<D> {
     type Domain = D;
     type Options = Options;
 
-    fn first_block<'op, 'pool>(
-        context: context::Context<'op, 'pool, D>,
+    fn first_block<'op>(
+        context: context::Context<'op, D>,
         options: Options,
-    ) -> pando_pmem::Result<Reservation<'op, 'pool, D>> {
+    ) -> pando_pmem::Result<NewBlock<'op, D>> {
         let context = Context { context, shape: options.shape() };
         build::node(context, 0, &[], &Cell::default(), 0)
     }
@@ -70,7 +71,7 @@ impl<D: Domain> Tree for WbTree<D> {
         Self { handle, shape }
     }
 
-    fn check_layout(context: context::Context<'_, '_, D>, root_off: u64) -> Result<(), String> {
+    fn check_layout(context: context::Context<'_, D>, root_off: u64) -> Result<(), String> {
         let (pool, off) = (context.pool(), context.read(root_off));
         if pool.active_block(off).is_none_or(|bytes| bytes < LINE_BYTES) {
             return Ok(());
@@ -107,7 +108,7 @@ impl<D: Domain> Tree for WbTree<D> {
         self.walk_tree(visit)
     }
 
-    fn next_unit(context: context::Context<'_, '_, D>, root_off: u64, options: Options) -> Unit {
+    fn next_unit(context: context::Context<'_, D>, root_off: u64, options: Options) -> Unit {
         next_unit(Context { context, shape: options.shape() }, root_off)
     }
 }

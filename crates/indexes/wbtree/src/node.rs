@@ -25,13 +25,13 @@ use crate::state::State;
 
 /// What an operation works with.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Context<'op, 'pool, D: Domain> {
-    pub context: context::Context<'op, 'pool, D>,
+pub(crate) struct Context<'op, D: Domain> {
+    pub context: context::Context<'op, D>,
     pub shape: Shape,
 }
 
-impl<'op, 'pool, D: Domain> Deref for Context<'op, 'pool, D> {
-    type Target = context::Context<'op, 'pool, D>;
+impl<'op, D: Domain> Deref for Context<'op, D> {
+    type Target = context::Context<'op, D>;
 
     #[inline(always)]
     fn deref(&self) -> &Self::Target {
@@ -55,23 +55,17 @@ pub(crate) struct Node<'op, D: Domain> {
     pub kind: NodeKind,
 }
 
-impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
+impl<'op, D: Domain> Context<'op, D> {
     /// The node at `off`, to which a live cell or the entry word led while the guard was held.
     #[inline(always)]
-    pub fn node(&self, off: u64) -> Node<'op, D>
-    where
-        'pool: 'op,
-    {
+    pub fn node(&self, off: u64) -> Node<'op, D> {
         fetch(self.guard.pool(), off, self.shape.node_bytes);
         self.fetched_node(off)
     }
 
     /// The same of a node whose lines were asked for.
     #[inline(always)]
-    pub fn fetched_node(&self, off: u64) -> Node<'op, D>
-    where
-        'pool: 'op,
-    {
+    pub fn fetched_node(&self, off: u64) -> Node<'op, D> {
         let pool: &'op Pool<D> = self.pool();
         let Some(words) = pool.words_within(off, self.shape.node_bytes / 8) else {
             return self.no_node(off);
@@ -84,20 +78,14 @@ impl<'op, 'pool, D: Domain> Context<'op, 'pool, D> {
 
     /// A node without words, where nothing is, for where damage has led.
     #[inline(always)]
-    fn no_node(&self, off: u64) -> Node<'op, D>
-    where
-        'pool: 'op,
-    {
+    fn no_node(&self, off: u64) -> Node<'op, D> {
         self.guard.note_damage(off);
         Node { words: Words::nothing(), off: NOWHERE, level: 0, kind: self.shape.leaf }
     }
 
     /// Key and value in the block at `off`.
     #[inline]
-    pub fn block(&self, off: u64) -> (&'op [u8], &'op [u8])
-    where
-        'pool: 'op,
-    {
+    pub fn block(&self, off: u64) -> (&'op [u8], &'op [u8]) {
         if off == 0 {
             return (&[], &[]);
         }
@@ -169,7 +157,7 @@ pub(crate) struct Seen<'op, D: Domain> {
 
 impl<'op, D: Domain> Seen<'op, D> {
     /// The node at `off`, if it is alive and does not change while it is read.
-    pub fn of(context: Context<'op, '_, D>, off: u64) -> Option<Self> {
+    pub fn of(context: Context<'op, D>, off: u64) -> Option<Self> {
         let node = context.node(off);
         let state = node.state(context);
         // First: a damaged state names cells and a fence that must not be looked at.
@@ -192,29 +180,29 @@ impl<'op, D: Domain> Seen<'op, D> {
 impl<'op, D: Domain> Node<'op, D> {
     /// Cells of the node.
     #[inline(always)]
-    pub fn cells(&self, context: Context<'_, '_, D>) -> u64 {
+    pub fn cells(&self, context: Context<'_, D>) -> u64 {
         context.shape.cells(self.kind)
     }
 
     #[inline(always)]
-    fn word_of(&self, context: Context<'_, '_, D>, cell: u8) -> u64 {
+    fn word_of(&self, context: Context<'_, D>, cell: u8) -> u64 {
         self.kind.cells_at() / 8 + u64::from(cell) * context.shape.cell_words()
     }
 
     /// Where a cell is.
     #[inline(always)]
-    pub fn cell_off(&self, context: Context<'_, '_, D>, cell: u8) -> u64 {
+    pub fn cell_off(&self, context: Context<'_, D>, cell: u8) -> u64 {
         self.off + self.word_of(context, cell) * 8
     }
 
     #[inline(always)]
-    fn slice(&self, context: Context<'_, '_, D>, cell: u8) -> u64 {
+    fn slice(&self, context: Context<'_, D>, cell: u8) -> u64 {
         self.words.load(self.word_of(context, cell), Ordering::Acquire)
     }
 
     /// What a cell holds, of this state or another: to be believed when the state is still there.
     #[inline(always)]
-    pub fn cell(&self, context: Context<'_, '_, D>, cell: u8) -> Cell {
+    pub fn cell(&self, context: Context<'_, D>, cell: u8) -> Cell {
         let first = self.word_of(context, cell);
         let word = |index| self.words.load(first + index, Ordering::Acquire);
         if context.shape.is_variable {
@@ -225,14 +213,14 @@ impl<'op, D: Domain> Node<'op, D> {
     }
 
     /// The fence under `state`.
-    pub fn fence(&self, context: Context<'_, '_, D>, state: State) -> Result<Cell, Changed> {
+    pub fn fence(&self, context: Context<'_, D>, state: State) -> Result<Cell, Changed> {
         let cell = self.cell(context, state.fence());
         self.still(context, state)?;
         Ok(cell)
     }
 
     /// The leaf to the left of this leaf, as its pointer has it; zero of the first.
-    pub fn left_off(&self, context: Context<'_, '_, D>) -> u64 {
+    pub fn left_off(&self, context: Context<'_, D>) -> u64 {
         context.read(self.off + LEFT_AT)
     }
 
@@ -247,7 +235,7 @@ impl<'op, D: Domain> Node<'op, D> {
     /// [`smo`]: crate::smo
     pub fn left(
         &self,
-        context: Context<'op, '_, D>,
+        context: Context<'op, D>,
     ) -> Result<Option<(Node<'op, D>, State, Cell)>, Changed> {
         let off = self.left_off(context);
         if off == 0 {
@@ -281,7 +269,7 @@ impl<'op, D: Domain> Node<'op, D> {
     #[inline(always)]
     pub(crate) fn compare(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         state: State,
         cell: u8,
         probe: Probe<'_>,
@@ -318,7 +306,7 @@ impl<'op, D: Domain> Node<'op, D> {
     /// How many of the ordered cells have keys below the probe's, or not above it if `inclusive`.
     pub(crate) fn rank(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         state: State,
         probe: Probe<'_>,
         inclusive: bool,
@@ -345,7 +333,7 @@ impl<'op, D: Domain> Node<'op, D> {
     /// are written anew.
     // Not a part of `look`, which has few registers left.
     #[inline(never)]
-    pub fn order(&self, context: Context<'_, '_, D>, state: State) -> Result<Order, Changed> {
+    pub fn order(&self, context: Context<'_, D>, state: State) -> Result<Order, Changed> {
         match self.kind {
             NodeKind::SlotOnly => return Ok(state.slots()),
             NodeKind::SlotBitmap => {
@@ -362,7 +350,7 @@ impl<'op, D: Domain> Node<'op, D> {
 
     #[cold]
     #[inline(never)]
-    fn sort(&self, context: Context<'_, '_, D>, state: State) -> Result<Order, Changed> {
+    fn sort(&self, context: Context<'_, D>, state: State) -> Result<Order, Changed> {
         let live = state.live(self.kind);
         let is_live = |cell: &u8| live >> cell & 1 != 0;
         let mut cells: Vec<(Cell, u8)> = (0..self.cells(context) as u8)
@@ -379,7 +367,7 @@ impl<'op, D: Domain> Node<'op, D> {
 
     /// Writes the slot words of `state`, if the node has any.
     #[inline]
-    pub fn write_slots(&self, context: Context<'_, '_, D>, state: State, order: &Order) {
+    pub fn write_slots(&self, context: Context<'_, D>, state: State, order: &Order) {
         if self.kind != NodeKind::SlotBitmap {
             return;
         }
@@ -392,18 +380,14 @@ impl<'op, D: Domain> Node<'op, D> {
 
     /// Notes damage if the state names cells that the node does not have.
     #[inline]
-    pub fn check(&self, context: Context<'_, '_, D>, state: State) {
+    pub fn check(&self, context: Context<'_, D>, state: State) {
         if !state.fits(&context.shape, self.kind) {
             context.guard.note_damage(self.off);
         }
     }
 
     /// All that the node holds under one state.
-    pub fn contents(
-        &self,
-        context: Context<'_, '_, D>,
-        state: State,
-    ) -> Result<Seen<'op, D>, Changed> {
+    pub fn contents(&self, context: Context<'_, D>, state: State) -> Result<Seen<'op, D>, Changed> {
         self.check(context, state);
         let order = self.order(context, state)?;
         let cells = order.iter().chain([state.fence()]);
@@ -416,7 +400,7 @@ impl<'op, D: Domain> Node<'op, D> {
     #[inline(always)]
     pub fn is_beyond(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         state: State,
         target: Target<'_>,
     ) -> Result<Option<Cell>, Changed> {

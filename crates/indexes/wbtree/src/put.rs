@@ -39,18 +39,18 @@ use crate::state::State;
 use crate::tree::WbTree;
 
 /// Cells for a put.
-struct Place<'pool, D: Domain> {
-    claim: Claim<'pool, D>,
+struct Place<'op, D: Domain> {
+    claim: Claim<'op, D>,
     is_near: bool,
     /// A bit for each near cell that is to be copied, to the claimed cells behind the first.
     copied: u64,
 }
 
-impl<'pool, D: Domain> Place<'pool, D> {
+impl<'op, D: Domain> Place<'op, D> {
     /// Claims the cells of a put, which replaces `old`.
     #[inline]
     fn claim(
-        context: Context<'_, 'pool, D>,
+        context: Context<'op, D>,
         node: &Node<'_, D>,
         state: State,
         old: Option<u8>,
@@ -82,13 +82,13 @@ impl<D: Domain> WbTree<D> {
     ///
     /// A refusal is no error: that stands for one of the pool.
     #[inline]
-    pub(crate) fn put<'pool>(
-        context: Context<'_, 'pool, D>,
+    pub(crate) fn put<'op>(
+        context: Context<'op, D>,
         node: &Node<'_, D>,
         state: State,
         look: &Look,
         cell: &Cell,
-        blocks: Blocks<'_, 'pool, D>,
+        blocks: Blocks<'op, D>,
     ) -> Result<Result<(), Refused>, Box<Error>> {
         if state.version() >= context.shape.versions {
             return Ok(Err(Refused::NoRoom));

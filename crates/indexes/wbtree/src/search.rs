@@ -93,7 +93,7 @@ pub(crate) fn ones(word: u64) -> usize {
 impl<D: Domain> Node<'_, D> {
     /// Compares the cells up to the last that has a bit in `upto`.
     #[inline(always)]
-    fn compare_all(&self, context: Context<'_, '_, D>, slice: u64, upto: u64) -> Compared {
+    fn compare_all(&self, context: Context<'_, D>, slice: u64, upto: u64) -> Compared {
         match context.shape.is_variable {
             true => compare_all::<D, 3>(&self.words, self.kind, slice, upto),
             false => compare_all::<D, 2>(&self.words, self.kind, slice, upto),
@@ -104,7 +104,7 @@ impl<D: Domain> Node<'_, D> {
     #[inline(always)]
     pub fn search(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         state: State,
         probe: Probe<'_>,
     ) -> Result<Option<(u8, Cell)>, Changed> {
@@ -115,7 +115,7 @@ impl<D: Domain> Node<'_, D> {
     #[inline(always)]
     fn that_has(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         state: State,
         probe: Probe<'_>,
         compared: Compared,
@@ -141,7 +141,7 @@ impl<D: Domain> Node<'_, D> {
     #[inline]
     pub fn look(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         state: State,
         probe: Probe<'_>,
     ) -> Result<Look, Changed> {
@@ -166,7 +166,7 @@ impl<D: Domain> Node<'_, D> {
     /// state is not looked at again.
     pub fn child(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         state: State,
         target: Target<'_>,
     ) -> Result<(u8, bool), Changed> {

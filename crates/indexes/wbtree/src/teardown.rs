@@ -22,7 +22,7 @@ struct Checked<'op, D: Domain> {
 }
 
 /// The next unit of the tree whose entry word is at `root_off`.
-pub(crate) fn next_unit<D: Domain>(context: Context<'_, '_, D>, root_off: u64) -> Unit {
+pub(crate) fn next_unit<D: Domain>(context: Context<'_, D>, root_off: u64) -> Unit {
     let (mut word, mut level) = (root_off, None);
     loop {
         let off = context.read(word);
@@ -39,7 +39,7 @@ pub(crate) fn next_unit<D: Domain>(context: Context<'_, '_, D>, root_off: u64) -
 
 /// The node at `off`, if one of the tree can be there.
 fn checked<'op, D: Domain>(
-    context: Context<'op, '_, D>,
+    context: Context<'op, D>,
     off: u64,
     level: Option<u64>,
 ) -> Option<Checked<'op, D>> {
@@ -57,17 +57,17 @@ fn live<D: Domain>(checked: &Checked<'_, D>) -> impl Iterator<Item = u8> {
 }
 
 /// The word of a cell that leads to another node.
-fn link_off<D: Domain>(context: Context<'_, '_, D>, node: &Node<'_, D>, cell: u8) -> u64 {
+fn link_off<D: Domain>(context: Context<'_, D>, node: &Node<'_, D>, cell: u8) -> u64 {
     node.cell_off(context, cell) + (context.shape.cell_words() - 1) * 8
 }
 
 /// Whether a cell of an inner node leads nowhere.
-fn leads_nowhere<D: Domain>(context: Context<'_, '_, D>, checked: &Checked<'_, D>) -> bool {
+fn leads_nowhere<D: Domain>(context: Context<'_, D>, checked: &Checked<'_, D>) -> bool {
     live(checked).any(|cell| context.read(link_off(context, &checked.node, cell)) == 0)
 }
 
 /// The word that leads to the first child; none of a leaf, or if the level below is gone.
-fn first_child<D: Domain>(context: Context<'_, '_, D>, checked: &Checked<'_, D>) -> Option<u64> {
+fn first_child<D: Domain>(context: Context<'_, D>, checked: &Checked<'_, D>) -> Option<u64> {
     let node = &checked.node;
     if node.level == 0 || leads_nowhere(context, checked) {
         return None;
@@ -80,7 +80,7 @@ fn first_child<D: Domain>(context: Context<'_, '_, D>, checked: &Checked<'_, D>)
 }
 
 /// The key of a cell of which nothing is known.
-fn checked_key<D: Domain>(context: Context<'_, '_, D>, cell: &Cell) -> Vec<u8> {
+fn checked_key<D: Domain>(context: Context<'_, D>, cell: &Cell) -> Vec<u8> {
     match context.shape.is_variable && RECORD.check(context.pool(), cell.block).is_ok() {
         true => context.key(cell),
         false => Vec::new(),
@@ -88,7 +88,7 @@ fn checked_key<D: Domain>(context: Context<'_, '_, D>, cell: &Cell) -> Vec<u8> {
 }
 
 /// The node to which the word at `word` leads, the first of its level.
-fn unit<D: Domain>(context: Context<'_, '_, D>, word: u64, first: &Checked<'_, D>) -> Unit {
+fn unit<D: Domain>(context: Context<'_, D>, word: u64, first: &Checked<'_, D>) -> Unit {
     let Checked { node, state } = first;
     let next_off = context.read(link_off(context, node, state.fence()));
     let next = checked(context, next_off, Some(node.level)).filter(|_| next_off != node.off);

@@ -78,15 +78,12 @@ enum Step {
 
 impl<D: Domain> WbTree<D> {
     #[inline(always)]
-    pub(crate) fn context<'op, 'pool>(
-        &'op self,
-        guard: &'op Guard<'pool, D>,
-    ) -> Context<'op, 'pool, D> {
+    pub(crate) fn context<'op>(&'op self, guard: &'op Guard<'_, D>) -> Context<'op, D> {
         Context { context: self.handle.context(guard), shape: self.shape }
     }
 
     #[inline(always)]
-    pub(crate) fn root<'op>(&self, context: Context<'op, '_, D>) -> Node<'op, D> {
+    pub(crate) fn root<'op>(&self, context: Context<'op, D>) -> Node<'op, D> {
         context.node(context.read(self.root_off))
     }
 
@@ -98,7 +95,7 @@ impl<D: Domain> WbTree<D> {
     #[inline]
     pub(crate) fn seek<'op>(
         &self,
-        context: Context<'op, '_, D>,
+        context: Context<'op, D>,
         target: Target<'_>,
         level: u64,
     ) -> Result<Option<Found<'op, D>>> {
@@ -140,7 +137,7 @@ impl<D: Domain> WbTree<D> {
 
     /// The node at `off`, which is of `level`.
     #[inline(always)]
-    fn entered<'op>(context: Context<'op, '_, D>, off: u64, level: u64) -> Result<Node<'op, D>> {
+    fn entered<'op>(context: Context<'op, D>, off: u64, level: u64) -> Result<Node<'op, D>> {
         let node = context.node(off);
         if node.level == level {
             Ok(node)
@@ -151,7 +148,7 @@ impl<D: Domain> WbTree<D> {
 
     #[inline(always)]
     fn step(
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         node: &Node<'_, D>,
         state: State,
         target: Target<'_>,
@@ -165,7 +162,7 @@ impl<D: Domain> WbTree<D> {
     }
 
     fn step_down(
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         node: &Node<'_, D>,
         state: State,
         target: Target<'_>,
@@ -185,7 +182,7 @@ impl<D: Domain> WbTree<D> {
     #[inline]
     pub(crate) fn seek_leaf<'op>(
         &self,
-        context: Context<'op, '_, D>,
+        context: Context<'op, D>,
         probe: Probe<'_>,
         hint: Option<u64>,
     ) -> Result<Found<'op, D>> {
@@ -213,7 +210,7 @@ impl<D: Domain> WbTree<D> {
     #[inline(always)]
     pub(crate) fn lookup(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         probe: Probe<'_>,
         hint: Option<u64>,
     ) -> Result<Option<Cell>> {
@@ -236,7 +233,7 @@ impl<D: Domain> WbTree<D> {
     #[inline(never)]
     fn lookup_among(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         probe: Probe<'_>,
         mut hint: Option<u64>,
     ) -> Result<Option<Cell>> {

@@ -37,7 +37,7 @@ enum Written {
 /// The value of a record's cell, lent to `visit`.
 #[inline(always)]
 pub(crate) fn with_value<D: Domain, R>(
-    context: Context<'_, '_, D>,
+    context: Context<'_, D>,
     record: &Cell,
     visit: impl FnOnce(&[u8]) -> R,
 ) -> R {
@@ -99,7 +99,7 @@ impl<D: Domain> WbTree<D> {
 
     fn try_write(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         probe: Probe<'_>,
         mut hint: Option<u64>,
         value: &[u8],

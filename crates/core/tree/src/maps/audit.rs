@@ -108,7 +108,7 @@ impl Audit {
     /// one.
     pub fn value_block<D: Domain>(
         &mut self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         node_off: u64,
         off: u64,
     ) -> bool {

@@ -12,12 +12,13 @@ use std::sync::atomic::Ordering;
 use pando_pmem::catalog::{
     Damage, HEADER_BYTES, LIVE_MARK, MAX_NAME_BYTES, MapEntry, MapHeader, slot_word,
 };
-use pando_pmem::{Domain, Guard, Pool, Reservation, layout};
+use pando_pmem::{Domain, Guard, Pool, layout};
 use pando_pmwcas::{CONTROL_BITS, Error, Pmwcas, Policy};
 
 use super::options::BadOption;
 use super::shared_state::SharedStates;
 use super::unit::KnownKind;
+use crate::blocks::NewBlock;
 
 /// How often a change of the catalog, or of a map that is freed, is tried before the words count as
 /// damaged. An attempt fails since another thread's has succeeded, or since damage lets it fail for
@@ -307,11 +308,11 @@ impl<D: Domain> Catalog<D> {
     }
 
     /// Finds the map of `header.name`, or creates it with what `make_root` makes its first block.
-    pub fn find_or_create_map<'guard, 'pool>(
+    pub fn find_or_create_map<'guard>(
         &self,
-        guard: &'guard Guard<'pool, D>,
+        guard: &'guard Guard<'_, D>,
         header: &MapHeader,
-        make_root: &dyn Fn() -> pando_pmem::Result<Reservation<'guard, 'pool, D>>,
+        make_root: &dyn Fn() -> pando_pmem::Result<NewBlock<'guard, D>>,
     ) -> Result<MapEntry, MapError> {
         if header.name.is_empty() || header.name.len() > MAX_NAME_BYTES {
             return Err(MapError::BadName { found: header.name.clone() });

@@ -4,13 +4,14 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use pando_index::{RangeIndex, Result};
+use pando_pmem::Domain;
 use pando_pmem::catalog::{MapEntry, MapHeader};
-use pando_pmem::{Domain, Reservation};
 
 use super::audit::Audit;
 use super::catalog::{Catalog, MapError};
 use super::options::{IndexOptions, OptionValues};
 use super::unit::{KnownKind, NextUnit, Unit};
+use crate::blocks::NewBlock;
 use crate::context::Context;
 use crate::handle::Handle;
 
@@ -46,10 +47,10 @@ pub trait Tree:
 
     /// The block with which a new map begins, written and flushed; its offset becomes the value of
     /// the map's entry word together with the map's name.
-    fn first_block<'op, 'pool>(
-        context: Context<'op, 'pool, Self::Domain>,
+    fn first_block<'op>(
+        context: Context<'op, Self::Domain>,
         options: Self::Options,
-    ) -> pando_pmem::Result<Reservation<'op, 'pool, Self::Domain>>;
+    ) -> pando_pmem::Result<NewBlock<'op, Self::Domain>>;
 
     /// The index of `handle`. Does no work that grows with the records.
     fn open(handle: Handle<Self::Domain, Self::Options>) -> Self;
@@ -57,7 +58,7 @@ pub trait Tree:
     /// Whether the block that the entry word at `root_off` names is of a layout of this build's;
     /// what is wrong, if an earlier build has written another. What is damaged is not for this to
     /// say.
-    fn check_layout(context: Context<'_, '_, Self::Domain>, root_off: u64) -> Result<(), String> {
+    fn check_layout(context: Context<'_, Self::Domain>, root_off: u64) -> Result<(), String> {
         let _ = (context, root_off);
         Ok(())
     }
@@ -82,11 +83,8 @@ pub trait Tree:
     /// the map alone, and is called until the entry word is zero; several threads may ask at once,
     /// and go on after a crash. Believes nothing that a block says before it was found to lie in
     /// the block, and passes over what is no part of an index.
-    fn next_unit(
-        context: Context<'_, '_, Self::Domain>,
-        root_off: u64,
-        options: Self::Options,
-    ) -> Unit;
+    fn next_unit(context: Context<'_, Self::Domain>, root_off: u64, options: Self::Options)
+    -> Unit;
 }
 
 impl<D: Domain> KnownKind<D> {

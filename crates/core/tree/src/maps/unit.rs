@@ -54,7 +54,7 @@ impl Unit {
 }
 
 /// Which unit of a map goes next, given the offset of its entry word, which is not zero.
-pub type NextUnit<D> = fn(Context<'_, '_, D>, u64, &OptionValues) -> Unit;
+pub type NextUnit<D> = fn(Context<'_, D>, u64, &OptionValues) -> Unit;
 
 /// A kind of index whose dropped maps can be freed.
 #[derive(Clone, Copy, Debug)]

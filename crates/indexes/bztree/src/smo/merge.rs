@@ -62,7 +62,7 @@ impl<D: Domain> BzTree<D> {
     #[inline]
     pub(crate) fn merge_underfull(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         probe: Probe<'_>,
         leaf: &Leaf,
     ) -> Tidied {
@@ -106,7 +106,7 @@ impl<D: Domain> BzTree<D> {
     #[cold]
     pub(super) fn merge_underfull_again(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         probe: Probe<'_>,
     ) -> Outcome {
         // A leaf without a neighbour under its parent has one when the parent was merged.
@@ -120,7 +120,7 @@ impl<D: Domain> BzTree<D> {
 
     /// Merges the leaf of `probe` and what is above it, however large it is, with a neighbour that
     /// it fits tightly.
-    pub(super) fn merge_tightly(&self, context: Context<'_, '_, D>, probe: Probe<'_>) -> Outcome {
+    pub(super) fn merge_tightly(&self, context: Context<'_, D>, probe: Probe<'_>) -> Outcome {
         let merged = self.merge_leaf(context, probe, Fit::Tight)?;
         if merged == Progress::Merged {
             let _ = self.shrink(context, probe)?;
@@ -131,7 +131,7 @@ impl<D: Domain> BzTree<D> {
     /// Merges the leaf of `probe` with a neighbour, if it has one that fits; in the usual way only
     /// if it is small.
     #[cold]
-    fn merge_leaf(&self, context: Context<'_, '_, D>, probe: Probe<'_>, fit: Fit) -> Outcome {
+    fn merge_leaf(&self, context: Context<'_, D>, probe: Probe<'_>, fit: Fit) -> Outcome {
         let mut path = self.find_path(context, probe);
         let leaf = Leaf::new(path.leaf);
         let small = u64::from(self.options.merge_bytes);
@@ -190,12 +190,7 @@ impl<D: Domain> BzTree<D> {
 
     /// Asks for the blocks of a merge at the end of `path`, and gives them back: the copy of both
     /// leaves and that of the parent. An error if the pool has not both.
-    fn reserve_merge(
-        &self,
-        context: Context<'_, '_, D>,
-        path: &Path,
-        merged_bytes: u64,
-    ) -> Result<()> {
+    fn reserve_merge(&self, context: Context<'_, D>, path: &Path, merged_bytes: u64) -> Result<()> {
         let reserve = |bytes| context.guard.reserve(bytes).map_err(Error::storage);
         let _merged = reserve(merged_bytes)?;
         let _parent = match path.above_leaf(1) {
@@ -211,7 +206,7 @@ impl<D: Domain> BzTree<D> {
     /// must not be closed, and must have room for `live` bytes.
     pub(super) fn partner(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         path: &Path,
         live: u64,
         fit: Fit,
@@ -254,7 +249,7 @@ impl<D: Domain> BzTree<D> {
     /// Merges the closed leaf at the end of `path` with the neighbour at index `partner`.
     pub(super) fn merge_leaves(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         path: &Path,
         closing: Closing,
         records: &[LiveRecord],
@@ -304,15 +299,15 @@ impl<D: Domain> BzTree<D> {
     /// Replaces two nodes at `level` by one, under a new parent, or as the root if it would be the
     /// root's only child.
     #[expect(clippy::too_many_arguments, reason = "one installation for leaves and inner nodes")]
-    fn install_merge<'op, 'pool>(
+    fn install_merge<'op>(
         &self,
-        context: Context<'op, 'pool, D>,
+        context: Context<'op, D>,
         path: &Path,
         level: usize,
         parent: Parent<'op>,
-        merged: NewNode<'op, 'pool, D>,
+        merged: NewNode<'op, D>,
         old: [Link; 2],
-        seal: impl FnOnce(&mut Descriptor<'op, 'pool, D>) -> pando_pmwcas::Result<()>,
+        seal: impl FnOnce(&mut Descriptor<'op, 'op, D>) -> pando_pmwcas::Result<()>,
     ) -> Outcome {
         Self::modify(context, Progress::Merged, |operation| {
             seal(operation)?;
@@ -340,7 +335,7 @@ impl<D: Domain> BzTree<D> {
 
     /// Merges inner nodes on the way to `probe` that have become small, from below; whether any
     /// was.
-    fn shrink(&self, context: Context<'_, '_, D>, probe: Probe<'_>) -> Outcome {
+    fn shrink(&self, context: Context<'_, D>, probe: Probe<'_>) -> Outcome {
         let (mut above, mut races, mut progress) = (1, 0, Progress::Nothing);
         loop {
             let path = self.find_path(context, probe);
@@ -357,7 +352,7 @@ impl<D: Domain> BzTree<D> {
         }
     }
 
-    fn shrink_inner(&self, context: Context<'_, '_, D>, path: &Path, level: usize) -> Outcome {
+    fn shrink_inner(&self, context: Context<'_, D>, path: &Path, level: usize) -> Outcome {
         let Some(step) = path.at(level) else { return Ok(Progress::Nothing) };
         let subject = Self::read_parent(context, step);
         if subject.status.is_frozen() {
@@ -413,7 +408,7 @@ impl<D: Domain> BzTree<D> {
     }
 
     /// Makes the root's only child the root.
-    fn collapse_root(&self, context: Context<'_, '_, D>, root: &Parent<'_>) -> Outcome {
+    fn collapse_root(&self, context: Context<'_, D>, root: &Parent<'_>) -> Outcome {
         let link = root.inner.node.link;
         Self::modify(context, Progress::Merged, |operation| {
             let status_off = root.inner.node.status_off();

@@ -62,7 +62,7 @@ impl<D: Domain> BzTree<D> {
     #[cold]
     pub(crate) fn restructure(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         probe: Probe<'_>,
         wanted: Wanted,
     ) -> Result<()> {
@@ -100,12 +100,7 @@ impl<D: Domain> BzTree<D> {
     /// It closes nothing. If it closed the leaf anew that another has opened meanwhile, or a
     /// neighbour for a merge, two operations could keep each other out for ever.
     #[cold]
-    pub(crate) fn settle_closed(
-        &self,
-        context: Context<'_, '_, D>,
-        probe: Probe<'_>,
-        wanted: Wanted,
-    ) {
+    pub(crate) fn settle_closed(&self, context: Context<'_, D>, probe: Probe<'_>, wanted: Wanted) {
         let path = self.find_path(context, probe);
         let leaf = Leaf::new(path.leaf);
         let Some(closing) = leaf.look(context, probe, None).closing else { return };
@@ -118,12 +113,7 @@ impl<D: Domain> BzTree<D> {
 
     /// Closes the leaf at the end of `path` and replaces it by one, by two, or together with a
     /// neighbour by one, as its content wants. Opens it if there is no room for that.
-    pub(super) fn rebuild(
-        &self,
-        context: Context<'_, '_, D>,
-        path: &Path,
-        wanted: Wanted,
-    ) -> Outcome {
+    pub(super) fn rebuild(&self, context: Context<'_, D>, path: &Path, wanted: Wanted) -> Outcome {
         let leaf = Leaf::new(path.leaf);
         let closing = leaf.close(context);
         self.replace(context, path, (&leaf, closing), wanted)
@@ -132,7 +122,7 @@ impl<D: Domain> BzTree<D> {
 
     fn replace(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         path: &Path,
         leaf: (&Leaf, Closing),
         wanted: Wanted,
@@ -179,7 +169,7 @@ impl<D: Domain> BzTree<D> {
 
     fn consolidate(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         path: &Path,
         closing: Closing,
         records: &[LiveRecord],

@@ -14,12 +14,12 @@ use crate::layout::Link;
 use crate::tree::{BzTree, Path};
 
 /// The halves of a split and the separator between them.
-type Halves<'op, 'pool, D> = (NewNode<'op, 'pool, D>, &'op [u8], NewNode<'op, 'pool, D>);
+type Halves<'op, D> = (NewNode<'op, D>, &'op [u8], NewNode<'op, D>);
 
 impl<D: Domain> BzTree<D> {
     pub(super) fn split_leaf(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         path: &Path,
         closing: Closing,
         records: &[LiveRecord],
@@ -56,11 +56,7 @@ impl<D: Domain> BzTree<D> {
 
     /// Whether a full pool has no block for a copy of an inner node, but may have some for its
     /// halves. (Not of a node whose halves would be merged again.)
-    pub(super) fn is_too_large(
-        &self,
-        context: Context<'_, '_, D>,
-        content: &InnerContent<'_>,
-    ) -> bool {
+    pub(super) fn is_too_large(&self, context: Context<'_, D>, content: &InnerContent<'_>) -> bool {
         let bytes = content.bytes();
         self.sweep.was_full()
             && bytes >= u64::from(self.options.inner_bytes) / 2
@@ -70,7 +66,7 @@ impl<D: Domain> BzTree<D> {
     /// Splits the inner node at `level` of `path`, or first its parent if that is full.
     pub(super) fn split_inner(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         path: &Path,
         level: usize,
     ) -> Outcome {
@@ -116,15 +112,15 @@ impl<D: Domain> BzTree<D> {
 
     /// Replaces the node `old` at `level` by two, under a new parent.
     #[expect(clippy::too_many_arguments, reason = "one installation for leaves and inner nodes")]
-    fn install_split<'op, 'pool>(
+    fn install_split<'op>(
         &self,
-        context: Context<'op, 'pool, D>,
+        context: Context<'op, D>,
         path: &Path,
         level: usize,
         old: Link,
         parent: Option<Parent<'op>>,
-        halves: Halves<'op, 'pool, D>,
-        seal: impl FnOnce(&mut Descriptor<'op, 'pool, D>) -> pando_pmwcas::Result<()>,
+        halves: Halves<'op, D>,
+        seal: impl FnOnce(&mut Descriptor<'op, 'op, D>) -> pando_pmwcas::Result<()>,
     ) -> Outcome {
         let (left, between, right) = halves;
         Self::modify(context, Progress::Replaced, |operation| {

@@ -59,7 +59,8 @@
 use std::sync::atomic::Ordering;
 
 use pando_index::Result;
-use pando_pmem::{Domain, Reservation, block_bytes, mutant};
+use pando_pmem::{Domain, block_bytes, mutant};
+use pando_tree::blocks::NewBlock;
 use pando_tree::checked::undamaged;
 use pando_tree::context::Context;
 use pando_tree::room::GivenBack;
@@ -98,18 +99,12 @@ impl<D: Domain> BzTree<D> {
     /// What a write must leave of a full pool, reserved: blocks for the next merge, as far as there
     /// are any.
     #[inline]
-    pub(crate) fn leave_for_merges<'op, 'pool>(
-        &self,
-        context: Context<'op, 'pool, D>,
-    ) -> Vec<Reservation<'op, 'pool, D>> {
+    pub(crate) fn leave_for_merges<'op>(&self, context: Context<'op, D>) -> Vec<NewBlock<'op, D>> {
         if self.sweep.was_full() { self.reserve_for_merges(context) } else { Vec::new() }
     }
 
     #[cold]
-    fn reserve_for_merges<'op, 'pool>(
-        &self,
-        context: Context<'op, 'pool, D>,
-    ) -> Vec<Reservation<'op, 'pool, D>> {
+    fn reserve_for_merges<'op>(&self, context: Context<'op, D>) -> Vec<NewBlock<'op, D>> {
         let reserve = |_| context.guard.reserve(u64::from(self.options.inner_bytes)).ok();
         context.guard.with_reserve(|| (0..BLOCKS_OF_A_MERGE).map_while(reserve).collect())
     }
@@ -174,7 +169,7 @@ impl<D: Domain> BzTree<D> {
         Ok((outcome, visited.end))
     }
 
-    fn slim(&self, context: Context<'_, '_, D>, visited: &Visited<'_>) -> Outcome {
+    fn slim(&self, context: Context<'_, D>, visited: &Visited<'_>) -> Outcome {
         let leaf = &visited.leaf;
         if leaf.estimate(context).is_closed {
             return Ok(Progress::Nothing);
@@ -225,7 +220,7 @@ impl<D: Domain> BzTree<D> {
     }
 
     /// The leaf at number `at`.
-    fn leaf_at<'op>(&self, context: Context<'op, '_, D>, at: u64) -> Visited<'op> {
+    fn leaf_at<'op>(&self, context: Context<'op, D>, at: u64) -> Visited<'op> {
         let (mut start, mut count) = (0_u128, 1_u128 << 64);
         let (mut low, mut is_alone) = (None, false);
         let leaf = self.descend(context, |inner| {

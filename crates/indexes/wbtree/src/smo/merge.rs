@@ -39,7 +39,7 @@ pub(crate) enum Merged {
 }
 
 impl<D: Domain> Seen<'_, D> {
-    fn may_change(&self, context: Context<'_, '_, D>) -> bool {
+    fn may_change(&self, context: Context<'_, D>) -> bool {
         self.state.version() < context.shape.versions + FENCE_VERSIONS
     }
 }
@@ -48,7 +48,7 @@ impl<D: Domain> WbTree<D> {
     /// Merges the node of `level` that holds the key with a neighbour.
     pub(crate) fn merge(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         probe: Probe<'_>,
         level: u64,
     ) -> Result<Merged> {
@@ -90,12 +90,7 @@ impl<D: Domain> WbTree<D> {
     }
 
     /// Merges the child at `right` of the parent into the one before it.
-    fn fuse(
-        &self,
-        context: Context<'_, '_, D>,
-        parent: &Seen<'_, D>,
-        right: usize,
-    ) -> Result<Attempt> {
+    fn fuse(&self, context: Context<'_, D>, parent: &Seen<'_, D>, right: usize) -> Result<Attempt> {
         let off = |place: usize| parent.cells[place].link;
         let child = |place| Seen::of(context, off(place));
         let (Some(left), Some(gone)) = (child(right - 1), child(right)) else {
@@ -180,7 +175,7 @@ impl<D: Domain> WbTree<D> {
     }
 
     /// Makes the only child of the root the root, as often as it has only one.
-    pub(crate) fn collapse(&self, context: Context<'_, '_, D>) -> Result<()> {
+    pub(crate) fn collapse(&self, context: Context<'_, D>) -> Result<()> {
         let mut steps = Steps::of_attempts();
         loop {
             steps.take(context.guard, self.root_off)?;

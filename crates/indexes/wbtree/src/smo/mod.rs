@@ -102,7 +102,7 @@ impl From<Refused> for Attempt {
 /// Makes the operation change the pointer of the leaf at `right_off`, if there is one, so that it
 /// leads to the one at `left_off`. Inner nodes, of other levels, have no such pointer.
 fn relink<D: Domain>(
-    context: Context<'_, '_, D>,
+    context: Context<'_, D>,
     operation: &mut Descriptor<'_, '_, D>,
     level: u64,
     right_off: u64,
@@ -125,7 +125,7 @@ impl<D: Domain> WbTree<D> {
     /// Makes room in a node that had none in `state`, by a split or a copy. The caller looks again.
     pub(crate) fn make_room(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         node: &Node<'_, D>,
         state: State,
         probe: Probe<'_>,
@@ -149,13 +149,13 @@ impl<D: Domain> WbTree<D> {
 
     /// Posts the node that `left`'s fence leads to, if that is possible: without it everything is
     /// found, too.
-    pub(crate) fn help(&self, context: Context<'_, '_, D>, left: Node<'_, D>) {
+    pub(crate) fn help(&self, context: Context<'_, D>, left: Node<'_, D>) {
         let _ = self.post(context, left);
     }
 
     /// Merges the leaf that holds the key with a neighbour, and what then is nearly empty above it,
     /// as far as that is possible: without it nothing is lost but room.
-    pub(crate) fn merge_underfull(&self, context: Context<'_, '_, D>, probe: Probe<'_>) {
+    pub(crate) fn merge_underfull(&self, context: Context<'_, D>, probe: Probe<'_>) {
         // An only child has neighbours when its parent is merged, so after that the leaf is looked
         // at again.
         for _ in 0..2 {

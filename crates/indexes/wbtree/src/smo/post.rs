@@ -20,7 +20,7 @@ use crate::tree::WbTree;
 
 impl<D: Domain> WbTree<D> {
     /// Posts the node that `left`'s fence leads to.
-    pub(crate) fn post(&self, context: Context<'_, '_, D>, left: Node<'_, D>) -> Result<()> {
+    pub(crate) fn post(&self, context: Context<'_, D>, left: Node<'_, D>) -> Result<()> {
         let Some(fence) = Self::fence_of(context, &left) else { return Ok(()) };
         let key = context.key(&fence);
         let probe = Probe::new(&key);
@@ -58,7 +58,7 @@ impl<D: Domain> WbTree<D> {
     }
 
     /// The fence of a node that is alive, and has a next one.
-    fn fence_of(context: Context<'_, '_, D>, node: &Node<'_, D>) -> Option<Cell> {
+    fn fence_of(context: Context<'_, D>, node: &Node<'_, D>) -> Option<Cell> {
         let mut steps = Steps::of_attempts();
         while steps.take(context.guard, node.off).is_ok() {
             let state = node.state(context);
@@ -73,7 +73,7 @@ impl<D: Domain> WbTree<D> {
     }
 
     /// Puts a new root above `root`, which is of `level`, if that still is the root.
-    fn grow(&self, context: Context<'_, '_, D>, root: Node<'_, D>, level: u64) -> Result<()> {
+    fn grow(&self, context: Context<'_, D>, root: Node<'_, D>, level: u64) -> Result<()> {
         let child = Cell { slice: 0, block: 0, link: root.off };
         let block = build::node(context, level + 1, &[child], &Cell::default(), 0);
         let block = block.map_err(Error::storage)?;

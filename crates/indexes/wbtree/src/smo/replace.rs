@@ -31,18 +31,18 @@ use crate::tree::{Found, WbTree};
 pub(super) const FENCE_VERSIONS: u64 = 1000;
 
 /// A node with a cell exchanged for another that has been written.
-struct Exchange<'op, 'pool, D: Domain> {
+struct Exchange<'op, D: Domain> {
     seen: Seen<'op, D>,
     next: State,
     order: Order,
-    _claim: Claim<'pool, D>,
+    _claim: Claim<'op, D>,
 }
 
 impl<D: Domain> WbTree<D> {
     /// Copies the node at `off`, of `level`, if it still is the one that holds the key.
     pub(crate) fn replace(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         level: u64,
         probe: Probe<'_>,
         off: u64,
@@ -153,12 +153,12 @@ impl<D: Domain> WbTree<D> {
 
     /// Writes a cell that leads to `off` in place of the one at `place` of the order, or of the
     /// fence, and makes the state with it.
-    fn exchange<'op, 'pool>(
-        context: Context<'op, 'pool, D>,
+    fn exchange<'op>(
+        context: Context<'op, D>,
         seen: Seen<'op, D>,
         place: Option<usize>,
         off: u64,
-    ) -> Result<Exchange<'op, 'pool, D>, Refused> {
+    ) -> Result<Exchange<'op, D>, Refused> {
         let (node, state, mut order) = (seen.node, seen.state, seen.order);
         let most = context.shape.versions + if place.is_none() { FENCE_VERSIONS } else { 0 };
         if state.version() >= most {

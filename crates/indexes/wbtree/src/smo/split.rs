@@ -25,7 +25,7 @@ use crate::tree::WbTree;
 impl<D: Domain> WbTree<D> {
     pub(crate) fn split(
         &self,
-        context: Context<'_, '_, D>,
+        context: Context<'_, D>,
         node: &Node<'_, D>,
         state: State,
     ) -> Result<Attempt> {

@@ -112,12 +112,12 @@ fn scenario(name: &'static str, op: impl Fn(&mut Random) -> Op + 'static) -> Sce
 }
 
 /// The blocks that a map's first block names.
-fn owned<D: Domain>(context: Context<'_, '_, D>, root: u64) -> Vec<u64> {
+fn owned<D: Domain>(context: Context<'_, D>, root: u64) -> Vec<u64> {
     let words = (0..OWNED).map(|index| context.read(root + index * 8));
     words.filter(|&block| block != 0).collect()
 }
 
-fn next_unit<D: Domain>(context: Context<'_, '_, D>, root_off: u64, _: &OptionValues) -> Unit {
+fn next_unit<D: Domain>(context: Context<'_, D>, root_off: u64, _: &OptionValues) -> Unit {
     let root = context.read(root_off);
     Unit { owned: owned(context, root), ..Unit::of_block(root_off, root, 0, root) }
 }
