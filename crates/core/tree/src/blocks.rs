@@ -6,6 +6,9 @@ use pando_pmwcas::{Descriptor, Policy, Result};
 /// A block that is reserved, and freed again unless a change takes it.
 pub type NewBlock<'op, D> = Reservation<'op, 'op, D>;
 
+/// A new block, or why the pool has no room for it.
+pub type Reserved<'op, D> = pando_pmem::Result<NewBlock<'op, D>>;
+
 /// A block that a change makes, and one that it frees.
 #[derive(Debug)]
 pub struct Blocks<'op, D: Domain> {

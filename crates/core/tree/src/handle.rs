@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pando_index::{Error, Result};
+use pando_index::{Error, Limits, Result};
 use pando_pmem::{Domain, Guard, Pool};
 
 use crate::checked::{Steps, damaged, undamaged};
@@ -74,6 +74,23 @@ impl<D: Domain, O> Handle<D, O> {
                 }
             }
         })
+    }
+
+    /// Gives groups of at most `GROUP` keys to `read`, with the index of the first. Each group has
+    /// its own guard, so reclamation does not wait for all keys.
+    ///
+    /// # Errors
+    ///
+    /// Those of `read`; and if a key is longer than `limits` allow, or no participant slot is free.
+    pub fn in_groups<'keys, const GROUP: usize>(
+        &self,
+        keys: &'keys [&'keys [u8]],
+        limits: Limits,
+        mut read: impl FnMut(&Guard<'_, D>, usize, &'keys [&'keys [u8]]) -> Result<()>,
+    ) -> Result<()> {
+        keys.iter().try_for_each(|key| limits.check_key(key))?;
+        let mut groups = keys.chunks(GROUP).enumerate();
+        groups.try_for_each(|(group, keys)| read(&self.pin()?, group * GROUP, keys))
     }
 
     /// The number of records, counted range by range. `count` is called with the lowest key of a

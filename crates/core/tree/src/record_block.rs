@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 
 use pando_pmem::{Domain, Pool, mutant};
 
-use crate::blocks::NewBlock;
+use crate::blocks::Reserved;
 use crate::context::Context;
 use crate::maps::{Broken, ProblemClass};
 
@@ -54,7 +54,7 @@ impl KeyLength {
         context: Context<'op, D>,
         key: &[u8],
         value: &[u8],
-    ) -> pando_pmem::Result<NewBlock<'op, D>> {
+    ) -> Reserved<'op, D> {
         let bytes = HEADER_BYTES + (key.len() + value.len()) as u64;
         let mut block = context.guard.reserve(bytes)?;
         if let Some(mut target) = block.range_mut(0, bytes) {

@@ -9,7 +9,7 @@
 
 use pando_pmem::{Domain, mutant};
 
-use crate::blocks::NewBlock;
+use crate::blocks::Reserved;
 use crate::context::Context;
 use crate::maps::{Broken, ProblemClass};
 
@@ -17,10 +17,7 @@ use crate::maps::{Broken, ProblemClass};
 pub const HEADER_BYTES: u64 = 8;
 
 /// A reserved block with `value`, written and flushed.
-pub fn reserve<'op, D: Domain>(
-    context: Context<'op, D>,
-    value: &[u8],
-) -> pando_pmem::Result<NewBlock<'op, D>> {
+pub fn reserve<'op, D: Domain>(context: Context<'op, D>, value: &[u8]) -> Reserved<'op, D> {
     let bytes = HEADER_BYTES + value.len() as u64;
     let mut block = context.guard.reserve(bytes)?;
     block.write_u64(0, value.len() as u64);

@@ -11,16 +11,16 @@ use std::collections::HashSet;
 use pando_index::Result;
 use pando_pmem::Domain;
 use pando_tree::context::Context;
-use pando_tree::key::{SLICE_BYTES, slice_of};
+use pando_tree::key::slice_of;
 use pando_tree::maps::{Audit, Broken, ProblemClass, Stat};
 
 use crate::build::{base_bytes, each_record};
 use crate::context::{Pid, Value, published, word_of};
 use crate::gather::Gathered;
 use crate::layout::{
-    ANCHOR_BYTES, BEGUN_AT, DELTA_ALIGN, DeltaInfo, FRESH_AT, HEADER_BYTES, HIGH_WORD, INFO_WORD,
-    Kind, LOW_WORD, Link, NEXT_SEGMENT_AT, NO_KEY, PageInfo, Place, SEGMENT_BYTES, SEGMENTS_AT,
-    SHAPE_WORD, SIZES_WORD, SLICES_AT, SWEEP_AT, deltas_at,
+    ANCHOR_BYTES, BEGUN_AT, DELTA_ALIGN, DeltaInfo, FRESH_AT, HEADER_BYTES, HIGH_SLICE_WORD,
+    HIGH_WORD, INFO_WORD, Kind, LOW_WORD, Link, NEXT_SEGMENT_AT, NO_KEY, PageInfo, Place,
+    SEGMENT_BYTES, SEGMENTS_AT, SLICES_AT, SWEEP_AT, deltas_at,
 };
 use crate::merge::children;
 use crate::page::{MAX_CHAIN, Page};
@@ -342,31 +342,17 @@ fn check_page<D: Domain>(context: Context<'_, D>, link: Link, bytes: u64) -> Res
     if bytes < HEADER_BYTES {
         return Err((COUNT, "a page's block is short"));
     }
-    let (info, sizes) = (PageInfo::decode(word(INFO_WORD)), word(SIZES_WORD));
+    let info = PageInfo::decode(word(INFO_WORD));
     let kind = Kind::decode(word(INFO_WORD));
     let is_kind = kind == Some(if info.level == 0 { Kind::Leaf } else { Kind::Inner });
     if !is_kind || info.encode() != word(INFO_WORD) || link.is_inner() != (info.level > 0) {
         return Err((ProblemClass::Structure, "what a PID leads to is no page"));
     }
-    let (base, end) = (sizes & 0xFFFF_FFFF, sizes >> 32);
-    let records = u64::from(info.records);
-    if base < SLICES_AT || base % 8 != 0 || deltas_at(base) > end || end > bytes {
+    let page = Page::new(context, link.off(), link.is_inner());
+    let page = page.map_err(|_| (COUNT, "a page's sizes do not fit its records"))?;
+    let (base, end) = (page.base_bytes(), page.end());
+    if base % 8 != 0 || end > bytes {
         return Err((COUNT, "a page's sizes do not fit its block"));
-    }
-    if info.level > 0 && records == 0 {
-        return Err((COUNT, "an inner page has no children"));
-    }
-    let shape = word(SHAPE_WORD);
-    let (key_bytes, value_bytes) = (shape & 0xFFFF, shape >> 16 & 0xFFFF);
-    let body = match info.is_words {
-        true => records * 8 + records * value_bytes,
-        false => records * 16,
-    };
-    if SLICES_AT + body > base || (info.is_words && key_bytes > SLICE_BYTES as u64) {
-        return Err((COUNT, "a page's records do not fit its base"));
-    }
-    if info.level > 0 && info.is_words && value_bytes != 8 {
-        return Err((COUNT, "an inner page's children are no PIDs"));
     }
     for index in [LOW_WORD, HIGH_WORD] {
         let (at, length) = (word(index) & 0xFFFF_FFFF, (word(index) >> 32) as u32);
@@ -377,11 +363,9 @@ fn check_page<D: Domain>(context: Context<'_, D>, link: Link, bytes: u64) -> Res
     if !info.is_words {
         check_places(context, link.off(), info, base)?;
     }
-    let page = Page::new(context, link.off(), link.is_inner());
-    let page = page.map_err(|_| (COUNT, "a page's sizes do not fit its records"))?;
-    let high_head = page.high().map_or(u64::MAX, slice_of);
-    if word(crate::layout::HIGH_SLICE_WORD) != high_head {
-        return Err((ProblemClass::Separator, "a page's high head is not its high key's"));
+    let high_slice = page.high().map_or(u64::MAX, slice_of);
+    if word(HIGH_SLICE_WORD) != high_slice {
+        return Err((ProblemClass::Separator, "a page's high slice is not its high key's"));
     }
     let (first, prefix) = (page.first(), usize::from(info.prefix_bytes));
     for index in first..page.records() {

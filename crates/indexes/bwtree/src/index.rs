@@ -2,7 +2,7 @@
 
 use pando_index::{Change, Intent, Limits, RangeIndex, Result, Upserted};
 use pando_pmem::Domain;
-use pando_tree::blocks::NewBlock;
+use pando_tree::blocks::Reserved;
 use pando_tree::context::Context;
 use pando_tree::handle::Handle;
 use pando_tree::key::{Probe, Target};
@@ -66,10 +66,7 @@ impl<D: Domain, S: Style> Tree for BwTree<D, S> {
     type Domain = D;
     type Options = Options;
 
-    fn first_block<'op>(
-        context: Context<'op, D>,
-        _: Options,
-    ) -> pando_pmem::Result<NewBlock<'op, D>> {
+    fn first_block<'op>(context: Context<'op, D>, _: Options) -> Reserved<'op, D> {
         first_anchor(context)
     }
 

@@ -42,7 +42,7 @@
 //! base page
 //!
 //! byte   0         8         16        24        32        40        48        56
-//! 0      info      sizes     right     low       high      shape     lsn       high head
+//! 0      info      sizes     right     low       high      shape     lsn       high slice
 //! 64     slices, one word a record | places, one word a record | keys and values | low and high key
 //!        ... | claim | delta space
 //!
@@ -52,7 +52,7 @@
 //! low, high  63 .. 32 length of the key (all ones: none)   31 .. 0 where it stands
 //! shape  31 .. 16 bytes of each value                  15 .. 0 bytes of each key      if `words` is set
 //! lsn    the highest of what is consolidated in it
-//! high head  the first eight bytes of the high key as a number; all ones if there is none
+//! high slice the first eight bytes of the high key as a number; all ones if there is none
 //! place  63 pointer   62 .. 48 bytes of the value   47 .. 32 bytes of the key   31 .. 0 where the key stands
 //! claim  63 .. 32 generation                          31 .. 0 first free byte of the delta space
 //! ```

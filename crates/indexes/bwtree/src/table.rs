@@ -33,7 +33,7 @@ use std::sync::atomic::Ordering;
 use pando_index::Result;
 use pando_pmem::{Domain, mutant};
 use pando_pmwcas::Policy;
-use pando_tree::blocks::NewBlock;
+use pando_tree::blocks::Reserved;
 use pando_tree::context::Context;
 
 use crate::context::{Damaged, Pid};
@@ -84,9 +84,7 @@ impl Place {
 }
 
 /// The anchor of an empty tree.
-pub(crate) fn first_anchor<'op, D: Domain>(
-    context: Context<'op, D>,
-) -> pando_pmem::Result<NewBlock<'op, D>> {
+pub(crate) fn first_anchor<'op, D: Domain>(context: Context<'op, D>) -> Reserved<'op, D> {
     let mut block = context.guard.reserve(ANCHOR_BYTES)?;
     block.zero(0, ANCHOR_BYTES);
     block.flush(0, ANCHOR_BYTES);

@@ -2,7 +2,7 @@
 
 use pando_index::{Change, Intent, Limits, RangeIndex, Result, Upserted};
 use pando_pmem::Domain;
-use pando_tree::blocks::NewBlock;
+use pando_tree::blocks::Reserved;
 use pando_tree::checked::{Steps, undamaged};
 use pando_tree::context::Context;
 use pando_tree::handle::Handle;
@@ -24,7 +24,7 @@ impl<D: Domain> RangeIndex for BzTree<D> {
     }
 
     fn write(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted> {
-        self.put_record(key, value, intent)
+        self.put(key, value, intent)
     }
 
     fn read_many(&self, keys: &[&[u8]], visit: &mut dyn FnMut(usize, Option<&[u8]>)) -> Result<()> {
@@ -56,10 +56,7 @@ impl<D: Domain> Tree for BzTree<D> {
     type Domain = D;
     type Options = Options;
 
-    fn first_block<'op>(
-        context: Context<'op, D>,
-        options: Options,
-    ) -> pando_pmem::Result<NewBlock<'op, D>> {
+    fn first_block<'op>(context: Context<'op, D>, options: Options) -> Reserved<'op, D> {
         let free_bytes = u64::from(options.fitted().free_bytes);
         let room = Room { free_bytes, wanted: Wanted::NONE };
         let leaf = build::leaf(context, &[], room)?;

@@ -28,37 +28,31 @@ impl<D: Domain> BzTree<D> {
         keys: &[&[u8]],
         visit: &mut dyn FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
-        for key in keys {
-            LIMITS.check_key(key)?;
-        }
-        for (group, keys) in keys.chunks(GROUP).enumerate() {
-            // A guard for each group: reclamation does not wait for all of them.
-            let guard = self.pin()?;
-            let context = self.context(&guard);
+        self.in_groups::<GROUP>(keys, LIMITS, |guard, first, keys| {
+            let context = self.context(guard);
             let mut probes = [Probe::new(&[]); GROUP];
             for (probe, key) in probes.iter_mut().zip(keys) {
                 *probe = Probe::new(key);
             }
-            let leaves = self.find_leaves(context, &probes[..keys.len()]);
-            for (at, (leaf, probe)) in leaves.iter().zip(&probes[..keys.len()]).enumerate() {
-                let index = group * GROUP + at;
+            let probes = &probes[..keys.len()];
+            let leaves = self.find_leaves(context, probes);
+            for (at, (leaf, probe)) in leaves.iter().zip(probes).enumerate() {
                 match Leaf::new(*leaf).get(context, *probe) {
                     Ok(value) => {
-                        undamaged(&guard)?;
-                        visit(index, value);
+                        undamaged(guard)?;
+                        visit(first + at, value);
                     }
                     // A block that is gone was superseded or deleted meanwhile: look again.
                     Err(Superseded) => {
-                        let found =
-                            self.read_with(probe.bytes, |value| visit(index, Some(value)))?;
-                        if found.is_none() {
-                            visit(index, None);
+                        let lend = |value: &[u8]| visit(first + at, Some(value));
+                        if self.read_with(probe.bytes, lend)?.is_none() {
+                            visit(first + at, None);
                         }
                     }
                 }
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// The leaves for `probes`, in order; behind them, whatever.

@@ -41,7 +41,7 @@ impl<D: Domain> BzTree<D> {
                 LIMITS.check_value(&new)?;
                 let intent = found.map_or(Intent::Insert, |expected| Intent::Exchange { expected });
                 let pointer = self.wants_block(key, &new);
-                // As in `put_record`: what writes leave of a full pool lets deletes make room again.
+                // As in `put`: what writes leave of a full pool lets deletes make room again.
                 let attempt = guard.without_reserve(|| {
                     self.write_in_leaf(context, leaf, probe, &new, pointer, intent, &mut rooms)
                 });

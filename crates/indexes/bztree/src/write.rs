@@ -157,12 +157,7 @@ impl<D: Domain> BzTree<D> {
 
     /// Writes `value` under `key` as `intent` says.
     #[inline]
-    pub(crate) fn put_record(
-        &self,
-        key: &[u8],
-        value: &[u8],
-        intent: Intent<'_>,
-    ) -> Result<Upserted> {
+    pub(crate) fn put(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted> {
         LIMITS.check_key(key)?;
         LIMITS.check_value(value)?;
         let probe = Probe::new(key);

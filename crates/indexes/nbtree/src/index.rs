@@ -15,7 +15,7 @@ use crate::separator::fingerprint;
 use crate::teardown::next_unit;
 use crate::tree::NbTree;
 use crate::volatile::node::{Kind, LeafRef, Node};
-use pando_tree::blocks::NewBlock;
+use pando_tree::blocks::Reserved;
 use pando_tree::key::{Probe, Side};
 
 impl<D: Domain> NbTree<D> {
@@ -51,7 +51,7 @@ impl<D: Domain> RangeIndex for NbTree<D> {
 
     #[inline]
     fn write(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted> {
-        self.put_record(key, value, intent)
+        self.put(key, value, intent)
     }
 
     #[inline]
@@ -73,10 +73,7 @@ impl<D: Domain> Tree for NbTree<D> {
     type Domain = D;
     type Options = Options;
 
-    fn first_block<'op>(
-        context: Context<'op, D>,
-        options: Options,
-    ) -> pando_pmem::Result<NewBlock<'op, D>> {
+    fn first_block<'op>(context: Context<'op, D>, options: Options) -> Reserved<'op, D> {
         let slots = options.leaf_slots as usize;
         let mut block = context.guard.reserve(block_bytes(slots))?;
         block.write(0, &Image::new(slots, 0).bytes());

@@ -71,12 +71,7 @@ enum NotInserted {
 impl<D: Domain> NbTree<D> {
     /// Writes the record, if the key is as `intent` wants it.
     #[inline]
-    pub(crate) fn put_record(
-        &self,
-        key: &[u8],
-        value: &[u8],
-        intent: Intent<'_>,
-    ) -> Result<Upserted> {
+    pub(crate) fn put(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted> {
         LIMITS.check_key(key)?;
         LIMITS.check_value(value)?;
         let record = Record::new(key, value);

@@ -2,7 +2,7 @@
 
 use pando_index::{Intent, Limits, RangeIndex, Result, Upserted};
 use pando_pmem::Domain;
-use pando_tree::blocks::NewBlock;
+use pando_tree::blocks::Reserved;
 use pando_tree::checked::undamaged;
 use pando_tree::context::Context;
 use pando_tree::handle::Handle;
@@ -22,7 +22,7 @@ impl<D: Domain, S: Links> RangeIndex for SkipList<D, S> {
     }
 
     fn write(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted> {
-        self.put_record(key, value, intent)
+        self.put(key, value, intent)
     }
 
     fn read_many(&self, keys: &[&[u8]], visit: &mut dyn FnMut(usize, Option<&[u8]>)) -> Result<()> {
@@ -45,10 +45,7 @@ impl<D: Domain, S: Links> Tree for SkipList<D, S> {
     type Domain = D;
     type Options = Options;
 
-    fn first_block<'op>(
-        context: Context<'op, D>,
-        options: Options,
-    ) -> pando_pmem::Result<NewBlock<'op, D>> {
+    fn first_block<'op>(context: Context<'op, D>, options: Options) -> Reserved<'op, D> {
         Self::first_head(context, options)
     }
 

@@ -6,7 +6,7 @@ use std::ops::Deref;
 
 use pando_pmem::Domain;
 use pando_pmwcas::MAX_VALUE;
-use pando_tree::blocks::NewBlock;
+use pando_tree::blocks::Reserved;
 use pando_tree::context::Context;
 use pando_tree::handle::Handle;
 
@@ -46,10 +46,7 @@ impl<D: Domain, S> SkipList<D, S> {
     }
 
     /// The head of an empty list, for the entry word of a new map.
-    pub(crate) fn first_head<'op>(
-        context: Context<'op, D>,
-        options: Options,
-    ) -> pando_pmem::Result<NewBlock<'op, D>> {
+    pub(crate) fn first_head<'op>(context: Context<'op, D>, options: Options) -> Reserved<'op, D> {
         let bytes = tail_at(MAX_HEIGHT);
         let mut block = context.guard.reserve(bytes)?;
         let head = block.off();

@@ -94,13 +94,8 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         keys: &[&[u8]],
         visit: &mut dyn FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
-        for key in keys {
-            LIMITS.check_key(key)?;
-        }
-        for (group, keys) in keys.chunks(GROUP).enumerate() {
-            // A guard for each group: reclamation does not wait for all of them.
-            let guard = self.pin()?;
-            let context = self.context(&guard);
+        self.in_groups::<GROUP>(keys, LIMITS, |guard, first, keys| {
+            let context = self.context(guard);
             let head = self.head(context);
             let mut descents = [Descent::new(Probe::new(&[]), head); GROUP];
             for (descent, key) in descents.iter_mut().zip(keys) {
@@ -114,18 +109,18 @@ impl<D: Domain, S: Links> SkipList<D, S> {
                 }
             }
             // A search takes no more steps than there are nodes.
-            let mut steps = Steps::of_blocks(&guard, NODE_BYTES);
+            let mut steps = Steps::of_blocks(guard, NODE_BYTES);
             while descents.iter().any(|descent| descent.found.is_none()) {
                 descents.iter_mut().for_each(|descent| descent.advance(context, head));
-                steps.take(&guard, head.0)?;
+                steps.take(guard, head.0)?;
             }
             for (at, descent) in descents.iter().enumerate() {
                 let value = descent.found.flatten().and_then(|node| node.value(context));
                 let value = value.as_ref().map(|(_, value)| value.as_bytes());
-                undamaged(&guard)?;
-                visit(group * GROUP + at, value);
+                undamaged(guard)?;
+                visit(first + at, value);
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 }

@@ -18,12 +18,7 @@ use crate::style::{Links, Place, Raise, Removal};
 
 impl<D: Domain, S: Links> SkipList<D, S> {
     /// Writes the value of `key`, if the key is as `intent` wants it.
-    pub(crate) fn put_record(
-        &self,
-        key: &[u8],
-        value: &[u8],
-        intent: Intent<'_>,
-    ) -> Result<Upserted> {
+    pub(crate) fn put(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted> {
         LIMITS.check_key(key)?;
         LIMITS.check_value(value)?;
         let probe = Probe::new(key);

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use pando_index::{Error, Intent, Limits, RangeIndex, Result, Upserted};
 use pando_pmem::{Block, Domain, Guard, mutant};
 use pando_pmwcas::Policy;
-use pando_tree::blocks::NewBlock;
+use pando_tree::blocks::Reserved;
 use pando_tree::checked::undamaged;
 use pando_tree::context::Context;
 use pando_tree::handle::Handle;
@@ -129,7 +129,7 @@ impl<D: Domain> Tree for SortedArray<D> {
     type Domain = D;
     type Options = ();
 
-    fn first_block<'op>(context: Context<'op, D>, (): ()) -> pando_pmem::Result<NewBlock<'op, D>> {
+    fn first_block<'op>(context: Context<'op, D>, (): ()) -> Reserved<'op, D> {
         let content = array::empty();
         let mut block = context.guard.reserve(content.len() as u64)?;
         block.write(0, &content);

@@ -2,7 +2,7 @@
 
 use pando_index::{Error, Result};
 use pando_pmem::{Domain, mutant};
-use pando_tree::blocks::NewBlock;
+use pando_tree::blocks::{NewBlock, Reserved};
 use pando_tree::key::Probe;
 
 use crate::layout::{
@@ -21,7 +21,7 @@ pub(crate) fn node<'op, D: Domain>(
     cells: &[Cell],
     fence: &Cell,
     left_off: u64,
-) -> pando_pmem::Result<NewBlock<'op, D>> {
+) -> Reserved<'op, D> {
     let shape = context.shape;
     let kind = shape.kind(level);
     let mut block = context.guard.reserve(shape.node_bytes)?;

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use pando_index::{Intent, Limits, RangeIndex, Result, Upserted};
 use pando_pmem::Domain;
-use pando_tree::blocks::NewBlock;
+use pando_tree::blocks::Reserved;
 use pando_tree::checked::undamaged;
 use pando_tree::context;
 use pando_tree::handle::Handle;
@@ -33,7 +33,7 @@ impl<D: Domain> RangeIndex for WbTree<D> {
     }
 
     fn write(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted> {
-        self.put_record(key, value, intent)
+        self.put(key, value, intent)
     }
 
     fn remove(&self, key: &[u8]) -> Result<bool> {
@@ -58,10 +58,7 @@ impl<D: Domain> Tree for WbTree<D> {
     type Domain = D;
     type Options = Options;
 
-    fn first_block<'op>(
-        context: context::Context<'op, D>,
-        options: Options,
-    ) -> pando_pmem::Result<NewBlock<'op, D>> {
+    fn first_block<'op>(context: context::Context<'op, D>, options: Options) -> Reserved<'op, D> {
         let context = Context { context, shape: options.shape() };
         build::node(context, 0, &[], &Cell::default(), 0)
     }

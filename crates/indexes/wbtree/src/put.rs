@@ -82,7 +82,7 @@ impl<D: Domain> WbTree<D> {
     ///
     /// A refusal is no error: that stands for one of the pool.
     #[inline]
-    pub(crate) fn put<'op>(
+    pub(crate) fn put_cell<'op>(
         context: Context<'op, D>,
         node: &Node<'_, D>,
         state: State,

@@ -65,12 +65,7 @@ impl<D: Domain> WbTree<D> {
         }
     }
 
-    pub(crate) fn put_record(
-        &self,
-        key: &[u8],
-        value: &[u8],
-        intent: Intent<'_>,
-    ) -> Result<Upserted> {
+    pub(crate) fn put(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted> {
         if !self.may_hold(key)? {
             return Err(match intent {
                 Intent::Update | Intent::Exchange { .. } => Error::KeyNotFound,
@@ -130,7 +125,7 @@ impl<D: Domain> WbTree<D> {
             let link = fixed.map_or(0, |value| u64::from_le_bytes(*value));
             let (record, new) = build::cell(context, probe, value, link)?;
             let blocks = Blocks { new, old: old.map_or(0, |old| old.block) };
-            match Self::put(context, &leaf, state, &look, &record, blocks)? {
+            match Self::put_cell(context, &leaf, state, &look, &record, blocks)? {
                 Ok(()) if old.is_some() => return Ok(Written::Updated),
                 Ok(()) => return Ok(Written::Inserted),
                 Err(Refused::Changed) => {}

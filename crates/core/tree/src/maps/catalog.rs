@@ -18,7 +18,7 @@ use pando_pmwcas::{CONTROL_BITS, Error, Pmwcas, Policy};
 use super::options::BadOption;
 use super::shared_state::SharedStates;
 use super::unit::KnownKind;
-use crate::blocks::NewBlock;
+use crate::blocks::Reserved;
 
 /// How often a change of the catalog, or of a map that is freed, is tried before the words count as
 /// damaged. An attempt fails since another thread's has succeeded, or since damage lets it fail for
@@ -312,7 +312,7 @@ impl<D: Domain> Catalog<D> {
         &self,
         guard: &'guard Guard<'_, D>,
         header: &MapHeader,
-        make_root: &dyn Fn() -> pando_pmem::Result<NewBlock<'guard, D>>,
+        make_root: &dyn Fn() -> Reserved<'guard, D>,
     ) -> Result<MapEntry, MapError> {
         if header.name.is_empty() || header.name.len() > MAX_NAME_BYTES {
             return Err(MapError::BadName { found: header.name.clone() });

@@ -11,7 +11,7 @@ use super::audit::Audit;
 use super::catalog::{Catalog, MapError};
 use super::options::{IndexOptions, OptionValues};
 use super::unit::{KnownKind, NextUnit, Unit};
-use crate::blocks::NewBlock;
+use crate::blocks::Reserved;
 use crate::context::Context;
 use crate::handle::Handle;
 
@@ -50,7 +50,7 @@ pub trait Tree:
     fn first_block<'op>(
         context: Context<'op, Self::Domain>,
         options: Self::Options,
-    ) -> pando_pmem::Result<NewBlock<'op, Self::Domain>>;
+    ) -> Reserved<'op, Self::Domain>;
 
     /// The index of `handle`. Does no work that grows with the records.
     fn open(handle: Handle<Self::Domain, Self::Options>) -> Self;

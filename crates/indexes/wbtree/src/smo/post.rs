@@ -48,7 +48,7 @@ impl<D: Domain> WbTree<D> {
             }
             let (child, new) = build::cell(context, probe, &[], fence.link)?;
             let blocks = Blocks { new, old: 0 };
-            let put = Self::put(context, &parent, state, &look, &child, blocks);
+            let put = Self::put_cell(context, &parent, state, &look, &child, blocks);
             match put.map_err(|error| *error)? {
                 Ok(()) => return Ok(()),
                 Err(Refused::Changed) => {}
