@@ -3,7 +3,7 @@
 use std::ops::Deref;
 
 use pando_index::{Error, Intent, Limits, RangeIndex, Result, Upserted};
-use pando_pmem::{Block, Domain, Guard, mutant};
+use pando_pmem::{Domain, Guard, mutant};
 use pando_pmwcas::Policy;
 use pando_tree::blocks::Reserved;
 use pando_tree::checked::undamaged;
@@ -82,21 +82,28 @@ impl<D: Domain> SortedArray<D> {
 
     /// Replaces the array at `old` by `content`; fails if another write has done so.
     fn replace(&self, context: Context<'_, D>, old: u64, content: &[u8]) -> Result<bool> {
-        let bytes = content.len() as u64;
-        if bytes > MAX_ARRAY_BYTES {
-            return Err(Error::storage(ArrayTooLong { found_bytes: bytes }));
+        let found_bytes = content.len() as u64;
+        if found_bytes > MAX_ARRAY_BYTES {
+            return Err(Error::storage(ArrayTooLong { found_bytes }));
         }
-        let mut block = context.reserve(bytes)?;
-        block.write(0, content);
-        if !mutant!("array-not-flushed") {
-            block.flush(0, bytes);
-        }
+        let block = new_block(context, content).map_err(Error::storage)?;
         context.publish(|operation| {
             let root = operation.reserve_entry(self.root_off, old, Policy::FreeOne)?;
             operation.activate(root, block);
             Ok(true)
         })
     }
+}
+
+/// A block with this content, written and flushed.
+fn new_block<'op, D: Domain>(context: Context<'op, D>, content: &[u8]) -> Reserved<'op, D> {
+    let bytes = content.len() as u64;
+    let mut block = context.guard.reserve(bytes)?;
+    block.write(0, content);
+    if !mutant!("array-not-flushed") {
+        block.flush(0, bytes);
+    }
+    Ok(block)
 }
 
 impl<D: Domain> RangeIndex for SortedArray<D> {
@@ -130,11 +137,7 @@ impl<D: Domain> Tree for SortedArray<D> {
     type Options = ();
 
     fn first_block<'op>(context: Context<'op, D>, (): ()) -> Reserved<'op, D> {
-        let content = array::empty();
-        let mut block = context.guard.reserve(content.len() as u64)?;
-        block.write(0, &content);
-        block.flush(0, content.len() as u64);
-        Ok(block)
+        new_block(context, &array::empty())
     }
 
     fn open(handle: Handle<D, ()>) -> Self {
@@ -152,12 +155,9 @@ impl<D: Domain> Tree for SortedArray<D> {
         let guard = self.pin()?;
         let off = self.catalog.read(&guard, self.root_off);
         let mut audit = Audit::default();
-        let Some(bytes) = guard.pool().active_block(off).filter(|&bytes| bytes >= HEADER_BYTES)
-        else {
-            audit.problem(ProblemClass::Block, off, "the array's block is not allocated");
+        let Some(bytes) = audit.block(guard.pool(), off, HEADER_BYTES, "the array") else {
             return Ok(audit);
         };
-        audit.blocks.push(Block { off, bytes });
         let array = Array::at(&guard, off);
         if array.bytes > bytes {
             let found = array.bytes;
