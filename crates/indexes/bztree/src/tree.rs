@@ -143,6 +143,8 @@ impl<D: Domain> BzTree<D> {
     }
 
     /// The leaf on `side` of `probe` (of no probe: the first or last leaf), and its range.
+    // A call, in which the closure is no call.
+    #[inline(never)]
     pub(crate) fn find_fenced<'op>(
         &self,
         context: Context<'op, D>,

@@ -32,6 +32,7 @@ use pando_index::{Order, Result};
 use pando_pmem::{Domain, Guard, mutant};
 use pando_tree::batch::{Batch, FULL_BYTES, ThreadsBatch};
 use pando_tree::cursor::{Fill, Scan};
+use pando_tree::key::{Probe, Side};
 
 use crate::layout::{Content, MAX_SLOTS, content, is_closed, key_at};
 use crate::record;
@@ -39,7 +40,6 @@ use crate::separator::Separator;
 use crate::tree::{Found, NbTree};
 use crate::volatile::leaf::slots;
 use crate::volatile::node::{Kind, LeafRef};
-use pando_tree::key::{Probe, Side};
 
 /// A slot with a record of the range.
 #[derive(Clone, Copy, Debug)]

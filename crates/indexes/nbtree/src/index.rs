@@ -2,9 +2,11 @@
 
 use pando_index::{Intent, Limits, RangeIndex, Result, Upserted};
 use pando_pmem::{Domain, Guard};
+use pando_tree::blocks::Reserved;
 use pando_tree::checked::undamaged;
 use pando_tree::context::Context;
 use pando_tree::handle::Handle;
+use pando_tree::key::{Probe, Side};
 use pando_tree::maps::{Audit, IndexKind, Tree, Unit};
 use pando_tree::read_and_scan;
 
@@ -15,8 +17,6 @@ use crate::separator::fingerprint;
 use crate::teardown::next_unit;
 use crate::tree::NbTree;
 use crate::volatile::node::{Kind, LeafRef, Node};
-use pando_tree::blocks::Reserved;
-use pando_tree::key::{Probe, Side};
 
 impl<D: Domain> NbTree<D> {
     /// Visits the leaves that inner nodes lead to now, in order, each as it is replaced by now.

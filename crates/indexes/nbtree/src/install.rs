@@ -29,13 +29,13 @@
 //! parent, which is copied too, or further up.
 
 use pando_pmem::{Domain, Guard, mutant};
+use pando_tree::key::{Probe, Side};
 
 use crate::separator::Separator;
 use crate::tree::NbTree;
 use crate::volatile::inner::Parts;
 use crate::volatile::node::{InnerRef, Kind, LeafRef, Node};
 use crate::volatile::nodes::Inner;
-use pando_tree::key::{Probe, Side};
 
 /// What stands in place of a child.
 #[derive(Clone, Debug)]

@@ -54,6 +54,7 @@ use pando_index::{Error, Result};
 use pando_pmem::{Domain, Guard, mutant};
 use pando_pmwcas::Policy;
 use pando_tree::checked::Steps;
+use pando_tree::key::{Probe, Side};
 
 use crate::layout::{
     Content, Image, MAX_SLOTS, NEXT_AT, RECORD_TAG, REPLACED, block_bytes, class_of, classes_at,
@@ -67,7 +68,6 @@ use crate::tree::{Found, NbTree};
 use crate::volatile::leaf::{Control, FREE, slots};
 use crate::volatile::node::LeafRef;
 use crate::volatile::nodes::{Leaf, Replacement};
-use pando_tree::key::{Probe, Side};
 
 /// A change that a leaf cannot take any more, for what replaces it.
 #[derive(Clone, Copy)]

@@ -38,6 +38,7 @@ use std::sync::atomic::Ordering;
 use pando_index::Result;
 use pando_pmem::{Domain, Guard, mutant};
 use pando_tree::handle::Handle;
+use pando_tree::key::{Probe, Side};
 
 use crate::layers::Layers;
 use crate::layout::{
@@ -50,7 +51,6 @@ use crate::recovery;
 use crate::separator::is_eight;
 use crate::volatile::leaf::slots;
 use crate::volatile::node::{Kind, LeafRef};
-use pando_tree::key::{Probe, Side};
 
 /// An NBTree in a pool. Any number of handles may be open in the process that has opened the pool.
 #[derive(Clone, Debug)]

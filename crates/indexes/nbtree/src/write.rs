@@ -41,7 +41,9 @@ use std::sync::atomic::Ordering;
 
 use pando_index::{Error, Intent, Result, Upserted};
 use pando_pmem::{Domain, Guard, mutant};
+use pando_tree::blocks::NewBlock;
 use pando_tree::checked::undamaged;
+use pando_tree::key::{Probe, Side};
 use pando_tree::room::{Tries, nothing_to_give};
 
 use crate::layout::{
@@ -54,8 +56,6 @@ use crate::smo::Change;
 use crate::tree::{Found, NbTree};
 use crate::volatile::leaf::Control;
 use crate::volatile::node::LeafRef;
-use pando_tree::blocks::NewBlock;
-use pando_tree::key::{Probe, Side};
 
 /// The leaf has changed: search again.
 struct Again;

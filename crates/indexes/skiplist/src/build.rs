@@ -4,7 +4,10 @@ use std::sync::atomic::Ordering;
 
 use pando_index::{Error, Result};
 use pando_pmem::{Domain, mutant};
+use pando_tree::blocks::NewBlock;
 use pando_tree::context::Context;
+use pando_tree::key::{Probe, SLICE_BYTES};
+use pando_tree::value_block;
 
 use crate::layout::{
     HIGH_SLICE_AT, INFO_AT, Info, LOW_LEVELS, PREV_AT, SLICE_AT, SMALL_AT, STATE_AT, next_at,
@@ -13,9 +16,6 @@ use crate::layout::{
 use crate::node::{Next, Node};
 use crate::state::{Small, State};
 use crate::style::Place;
-use pando_tree::blocks::NewBlock;
-use pando_tree::key::{Probe, SLICE_BYTES};
-use pando_tree::value_block;
 
 /// A node of that height for the record, to stand at `place` and to be linked on `levels` at once,
 /// and the block of its value, if that is longer than `inline_bytes` (and than a small one).

@@ -47,8 +47,10 @@
 use pando_index::{Error, Result};
 use pando_pmem::{Domain, mutant};
 use pando_pmwcas::{MAX_VALUE, MAX_WORDS, Policy};
+use pando_tree::blocks::NewBlock;
 use pando_tree::checked::damaged;
 use pando_tree::context::Context;
+use pando_tree::value_block;
 
 use crate::build;
 use crate::layout::MAX_HEIGHT;
@@ -56,8 +58,6 @@ use crate::list::{MultiWord, SkipList};
 use crate::node::{Next, Node};
 use crate::state::{Kind, Small, State};
 use crate::style::{Links, Place, Raise, Removal};
-use pando_tree::blocks::NewBlock;
-use pando_tree::value_block;
 
 /// Levels that one operation removes a node from, and frees it: two words each, and beside them
 /// `prev`, `state`, and two blocks.

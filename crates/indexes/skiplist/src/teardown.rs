@@ -48,6 +48,6 @@ fn node_and_value<D: Domain>(context: Context<'_, D>, next: Next) -> Option<[u64
     let node = next.node();
     let bytes = context.pool().active_block(node.0)?;
     let info = node.info(context);
-    let is_sound = info.is_valid() && info.node_bytes() <= bytes;
-    is_sound.then(|| [node.0, node.state(context).block_off()])
+    let is_node = info.is_valid() && info.node_bytes() <= bytes;
+    is_node.then(|| [node.0, node.state(context).block_off()])
 }

@@ -11,6 +11,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use pando_tree::maps::KnownKind;
+
 use crate::common::scenario::{self, Answer, Op, Scenario};
 use crate::common::watchdog::seed;
 use crate::common::{NAME, Planted, Records, abandon, check, dump, folder};
@@ -18,7 +20,6 @@ use pando_bztree::BzTrees;
 use pando_index::random::Random;
 use pando_pmem::Domain;
 use pando_pmem::testing::{CutShort, count_writes, kill_after};
-use pando_tree::maps::KnownKind;
 
 /// Small, so that the chunk table and the process's caches are.
 const MAX_BYTES: u64 = 8 << 20;

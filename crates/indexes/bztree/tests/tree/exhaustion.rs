@@ -8,6 +8,8 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use pando_tree::testing::{in_four_threads, is_full};
+
 use crate::common::scenario::{Answer, Op, inline, long, pointed, short};
 use crate::common::watchdog::{seed, within_bounds};
 use crate::common::{Planted, Records, check, dump, folder, small_nodes};
@@ -16,7 +18,6 @@ use pando_index::RangeIndex;
 use pando_index::random::Random;
 use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::{Process, Volatile};
-use pando_tree::testing::{in_four_threads, is_full};
 
 /// Smallest pool; the others have a chunk more each.
 const LEAST_BYTES: u64 = 1 << 20;

@@ -3,6 +3,8 @@
 
 use std::path::Path;
 
+use pando_tree::maps::Tree;
+
 use crate::common::watchdog::seed;
 use crate::common::{NAME, Planted, check, folder, small_nodes};
 use pando_bztree::{BzTree, BzTrees, Options};
@@ -10,7 +12,6 @@ use pando_index::random::Random;
 use pando_index::{Error, RangeIndex};
 use pando_pmem::Process;
 use pando_pmem::testing::refusal::{Resource, refuse};
-use pando_tree::maps::Tree;
 
 /// The first number of a key that comes behind those of all smaller numbers.
 const IN_ORDER: u64 = 1 << 40;

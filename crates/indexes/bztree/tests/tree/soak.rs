@@ -5,12 +5,13 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use pando_tree::maps::Tree;
+
 use crate::common::{Planted, check};
 use pando_bztree::Options;
 use pando_index::{KeyRange, Order, RangeIndex};
 use pando_pmem::layout::CHUNK_BYTES;
 use pando_pmem::{Domain, Process, Volatile};
-use pando_tree::maps::Tree;
 
 const THREADS: u64 = 8;
 

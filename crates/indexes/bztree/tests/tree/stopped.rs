@@ -10,13 +10,14 @@
 
 use std::sync::Arc;
 
+use pando_tree::maps::Tree;
+
 use crate::common::scenario::{self, Answer, Op, Scenario};
 use crate::common::watchdog::within_bounds;
 use crate::common::{Planted, Records, dump};
 use pando_index::{KeyRange, Order, RangeIndex};
 use pando_pmem::testing::{CutShort, run_until_stopped};
 use pando_pmem::{CreateOptions, Domain, Pool};
-use pando_tree::maps::Tree;
 
 /// Neighbours that each of the others inserts and removes: enough to split the leaf and merge it.
 const NEIGHBOURS: u8 = 40;

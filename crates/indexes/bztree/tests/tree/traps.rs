@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use pando_tree::maps::Tree;
+
 use crate::common::scenario::{Answer, Op, inline, long, pointed, short};
 use crate::common::watchdog::{seed, within_bounds};
 use crate::common::{Planted, Records, check, dump, small_nodes};
@@ -13,7 +15,6 @@ use pando_bztree::Options;
 use pando_index::random::Random;
 use pando_index::{Error, KeyRange, Order, RangeIndex};
 use pando_pmem::{Process, Volatile};
-use pando_tree::maps::Tree;
 
 /// BzTree: two inserts of one key racing through the unsorted part while a third deletes it. Of
 /// each key, successful inserts and removes must balance.

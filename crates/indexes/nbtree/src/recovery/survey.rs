@@ -4,6 +4,7 @@
 use std::sync::atomic::Ordering;
 
 use pando_pmem::{Domain, Guard, mutant};
+use pando_tree::key::{Probe, slice_of};
 
 use crate::layout::{
     Content, EMPTY, MARK_AT, MAX_SLOTS, SLOTS_A_LINE, block_bytes, class_of, classes_at, content,
@@ -13,7 +14,6 @@ use crate::record;
 use crate::separator::{Separator, eight_fingerprint, fingerprint};
 use crate::volatile::leaf::{Control, FREE, LOST, slots as slots_of};
 use crate::volatile::nodes::Leaf;
-use pando_tree::key::{Probe, slice_of};
 
 /// What the slots of a block hold.
 #[derive(Debug)]

@@ -20,12 +20,12 @@
 use std::cmp::Ordering;
 
 use pando_pmem::{Domain, Guard, rtm};
+use pando_tree::key::{Probe, Side};
 
 use super::node::Node;
 use super::nodes::{Inner, MAX_CHILDREN, Odd, SAMPLES, STRIDE, Slot};
 use crate::separator::{Separator, compare_tie};
 use arrayvec::ArrayVec;
-use pando_tree::key::{Probe, Side};
 
 /// Room for one child more than a node has.
 const ROOM: usize = MAX_CHILDREN + 1;

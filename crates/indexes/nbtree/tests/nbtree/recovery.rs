@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use pando_index::random::Random;
-use pando_index::{Error, RangeIndex, Upserted};
+use pando_index::{Error, KeyRange, Order, RangeIndex, Upserted};
 use pando_nbtree::{NbTree, NbTrees};
 use pando_pmem::testing::{CutShort, kill_after};
 use pando_pmem::{Adr, Domain, OpenPool, Pool, Process};
@@ -242,6 +242,8 @@ fn a_slice_that_is_not_its_keys_is_refused() {
         let tree = catalog.find_index::<NbTrees>(NAME).expect("a map").expect("is there");
         let refused = tree.get(b"12345678").expect_err("is damaged").to_string();
         assert!(refused.contains("damaged"), "{refused}");
+        let mut cursor = tree.scan(KeyRange::all(), Order::Ascending).expect("a scan");
+        cursor.next().expect_err("is damaged");
         assert!(!tree.audit().expect("audits").is_consistent(), "byte {at}");
     }
 }

@@ -10,11 +10,11 @@ use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::testing::{CutShort, count_writes, kill_after};
 use pando_pmem::{Process, Volatile};
 use pando_skiplist::{CasSkipLists, MAX_HEIGHT, Options, SkipLists};
+use pando_tree::maps::{IndexKind, Tree};
+use pando_tree::testing::{Records, find_beside_writers};
 
 use crate::common::watchdog::{seed, within_bounds};
 use crate::common::{Planted, abandon, check, dump, folder, small_values};
-use pando_tree::maps::{IndexKind, Tree};
-use pando_tree::testing::{Records, find_beside_writers};
 
 fn key(number: u64) -> Vec<u8> {
     number.to_be_bytes().to_vec()

@@ -85,10 +85,10 @@ const RULES: &[Rule] = &[
     ("core/pmem/src/", &[], None),
     (
         "indexes/bztree/src/tree.rs",
-        &["find_leaf", "find_path", "find_fenced"],
+        &["descend", "find_leaf", "find_path", "find_fenced"],
         Some(Component::InnerSearch),
     ),
-    ("indexes/bztree/src/tree.rs", &["pin"], Some(Component::Epochs)),
+    ("core/tree/src/handle.rs", &["pin"], Some(Component::Epochs)),
     ("indexes/bztree/src/tree.rs", &[], None),
     (
         "indexes/bztree/src/node.rs",
@@ -124,7 +124,7 @@ const RULES: &[Rule] = &[
     ("indexes/bztree/src/leaf.rs", &[], None),
     ("indexes/bztree/src/build.rs", &[], Some(Component::Copying)),
     ("indexes/bztree/src/candidate.rs", &[], Some(Component::Copying)),
-    ("indexes/bztree/src/write.rs", &["write_record", "give_value"], Some(Component::Copying)),
+    ("indexes/bztree/src/write.rs", &["write_record"], Some(Component::Copying)),
     ("indexes/bztree/src/write.rs", &["conflicts"], Some(Component::LeafSearch)),
     ("indexes/bztree/src/", &[], Some(Component::Other)),
     ("tools/bench/src/", &[], Some(Component::Driver)),
