@@ -1,10 +1,9 @@
 //! What `check` and `stat` see of a tree: its invariants, its shape, and the blocks that it
 //! reaches. Exact while nobody writes.
 //!
-//! Nothing that a page or a delta says is believed before it was found to lie in its block: a chain
-//! is looked through from its newest record to its base, and put together only if nothing in it is wrong;
-//! then its records are lent. What a damaged page would have led to is looked for no
-//! further; the others are walked.
+//! No word of a page or a delta is used before it was found to lie in its block. A chain is checked
+//! from its newest record to its base. Only if nothing in it is wrong, it is put together and its
+//! records are lent. The children of a damaged page are not visited; the other pages are.
 
 use std::collections::HashSet;
 

@@ -9,16 +9,18 @@
 //!
 //! # Why a descent ends
 //!
-//! *What a live node or the entry word leads to is alive.* A node dies by the one PMwCAS that
-//! changes all that leads to it: a merge changes the parent's state and the left neighbour's; a
-//! copy both too, of the first of a level the parent's, of the root the entry word; a collapse, and
-//! the drop of the map, the entry word. So who has seen a node dead, and only then looks at what
-//! leads there, finds another state or another entry word. A descent that comes to the same dead
-//! node a second time has found what no undamaged tree has, since the node's block is not allocated
-//! anew while the guard is held: the node's state is damaged, as is one that PMwCAS cannot read,
-//! which reads as dead. The descent ends with [`Error::Damaged`]. The other loops that look at a node
-//! again ask the same: a merge, whether the parent that leads to a dead child has changed; a
-//! collapse, whether the dead root still is the root.
+//! *A live node and the entry word lead only to nodes that are alive.* A node dies by the one
+//! PMwCAS that changes all words that lead to it. A merge changes the state of the parent and that
+//! of the left neighbour. A copy changes both too; of the first node of a level the parent's state,
+//! of the root the entry word. A collapse, and the drop of the map, change the entry word. So a
+//! thread that has seen a node dead, and only then reads the words that led there, finds another
+//! state or another entry word.
+//!
+//! An undamaged tree leads no descent to the same dead node twice, since the node's block is not
+//! allocated again while the guard is held. If that happens, the node's state is damaged, or PMwCAS
+//! cannot read it, which reads as dead; the descent ends with [`Error::Damaged`]. The other loops
+//! that read a node again check the same: a merge, whether the parent that leads to a dead child
+//! has changed; a collapse, whether the dead root still is the root.
 
 use std::ops::Deref;
 

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use pando_pmem::{Block, Domain, Pool};
 
+use super::problem::{Problem, ProblemClass};
 use crate::context::Context;
 use crate::record_block::{self, KeyLength};
 use crate::value_block;
@@ -31,35 +32,6 @@ pub struct Stat {
     pub value_blocks: u64,
     /// Bytes of these blocks.
     pub value_block_bytes: u64,
-}
-
-/// Which invariant is violated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProblemClass {
-    /// A node or value is reachable, and its block is not allocated or is of another size.
-    Block,
-    /// A node's counts do not fit the node.
-    Count,
-    /// A separator does not ascend, or a key lies outside the range that they give its leaf.
-    Separator,
-    /// The records of a leaf do not ascend.
-    Order,
-    /// A leaf is not as deep as the others, or a node is in a state that it cannot be in.
-    Structure,
-}
-
-/// What is wrong with a block, before it is a [`Problem`].
-pub type Broken = (ProblemClass, &'static str);
-
-/// A violated invariant.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// Which one.
-    pub class: ProblemClass,
-    /// Offset of the node.
-    pub node_off: u64,
-    /// What is wrong.
-    pub what: String,
 }
 
 /// All that a walk over an index finds; exact while nobody writes.

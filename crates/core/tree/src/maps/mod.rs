@@ -4,8 +4,8 @@
 //!   it begins, is opened, looked at and dropped. All that is done with maps goes through them.
 //! * `options.rs`: what a user may set of a map, as a table that drives checking, storing and
 //!   help.
-//! * `audit.rs`: what an index tells to `check` and `stat`; `unit.rs`: what it tells of a map that
-//!   is dropped.
+//! * `audit.rs`: the report of an index to `check` and `stat`, `problem.rs`: its violated
+//!   invariants; `unit.rs`: the next part of a dropped map to be freed.
 //! * `catalog.rs`: [`Catalog`], the maps of a pool; each change of the catalog is one PMwCAS.
 //! * `shared_state.rs`: what the handles of one index share in process memory.
 //! * `teardown.rs`: dropping a map, by one step, and freeing its blocks afterwards.
@@ -14,14 +14,16 @@ mod audit;
 mod catalog;
 mod kind;
 mod options;
+mod problem;
 mod shared_state;
 mod teardown;
 mod unit;
 
-pub use audit::{Audit, Broken, Problem, ProblemClass, Stat};
+pub use audit::{Audit, Stat};
 pub use catalog::{Catalog, MapError};
 pub use kind::{IndexKind, Tree};
 pub use options::{
     Allowed, BadOption, IndexOptions, MAX_OPTIONS, OptionSpec, OptionType, OptionValues,
 };
+pub use problem::{Broken, Problem, ProblemClass};
 pub use unit::{Change, KnownKind, NextUnit, Unit};

@@ -1,0 +1,30 @@
+//! What can be wrong with an index.
+
+/// Which invariant is violated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProblemClass {
+    /// A node or value is reachable, and its block is not allocated or is of another size.
+    Block,
+    /// A node's counts do not fit the node.
+    Count,
+    /// A separator does not ascend, or a key lies outside the range that they give its leaf.
+    Separator,
+    /// The records of a leaf do not ascend.
+    Order,
+    /// A leaf is not as deep as the others, or a node is in a state that it cannot be in.
+    Structure,
+}
+
+/// What is wrong with a block, before it is a [`Problem`].
+pub type Broken = (ProblemClass, &'static str);
+
+/// A violated invariant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Which one.
+    pub class: ProblemClass,
+    /// Offset of the node.
+    pub node_off: u64,
+    /// What is wrong.
+    pub what: String,
+}
