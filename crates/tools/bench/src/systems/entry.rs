@@ -34,8 +34,8 @@ impl fmt::Display for Durability {
     }
 }
 
-/// Builds an empty system for records of a shape that it takes.
-pub type Build = fn(Shape, &BuildOptions) -> Result<Box<dyn Subject>, BuildError>;
+/// Builds the empty system of a name for records of a shape that it takes.
+pub type Build = fn(&str, Shape, &BuildOptions) -> Result<Box<dyn Subject>, BuildError>;
 
 /// A system that can be asked for.
 #[derive(Clone, Copy)]

@@ -20,7 +20,7 @@ use std::path::Path;
 use ::fjall::{Database, Guard, Iter, Keyspace, KeyspaceCreateOptions, PersistMode};
 
 use super::entry::BuildError;
-use super::folder::CACHE_BYTES;
+use super::folder::{CACHE_BYTES, visit_range};
 use crate::system::{Order, Refusal, Scan, System};
 
 /// A keyspace in a database of its own.
@@ -74,21 +74,13 @@ impl System for Tree {
         Ok(true)
     }
 
-    fn scan(&self, scan: Scan<'_>, mut visit: impl FnMut(&[u8], &[u8])) -> Result<(), Refusal> {
+    fn scan(&self, scan: Scan<'_>, visit: impl FnMut(&[u8], &[u8])) -> Result<(), Refusal> {
         let Scan { from, limit, order } = scan;
-        let mut records: Iter = match order {
+        let records: Iter = match order {
             Order::Ascending => self.records.range(from..),
             Order::Descending => self.records.range(..=from),
         };
-        for _ in 0..limit {
-            let next = match order {
-                Order::Ascending => records.next(),
-                Order::Descending => records.next_back(),
-            };
-            let Some((key, value)) = next.map(Guard::into_inner).transpose()? else { break };
-            visit(&key, &value);
-        }
-        Ok(())
+        visit_range(records.map(Guard::into_inner), limit, order, visit)
     }
 
     fn count(&self) -> Result<u64, Refusal> {

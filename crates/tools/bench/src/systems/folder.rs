@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::entry::{BuildError, BuildOptions};
 use crate::subject::Subject;
-use crate::system::{AnySystem, Refusal, Scan, System};
+use crate::system::{AnySystem, Order, Refusal, Scan, System};
 
 /// Bytes of cache that each durable peer may fill: what redb and sled take if they are not asked,
 /// and what holds the whole of a run of ten million small records.
@@ -36,6 +36,24 @@ impl Place {
             Self::Kept(folder) => folder,
         }
     }
+}
+
+/// Hands the first `limit` records of `records` to `visit`, from the end at which `order` begins.
+pub fn visit_range<K: AsRef<[u8]>, V: AsRef<[u8]>, E: Into<Refusal>>(
+    mut records: impl DoubleEndedIterator<Item = Result<(K, V), E>>,
+    limit: u64,
+    order: Order,
+    mut visit: impl FnMut(&[u8], &[u8]),
+) -> Result<(), Refusal> {
+    for _ in 0..limit {
+        let next = match order {
+            Order::Ascending => records.next(),
+            Order::Descending => records.next_back(),
+        };
+        let Some((key, value)) = next.transpose().map_err(Into::into)? else { break };
+        visit(key.as_ref(), value.as_ref());
+    }
+    Ok(())
 }
 
 /// A system and the folder that its files lie in. Its operations take microseconds, so they go

@@ -44,155 +44,101 @@ impl Top {
     }
 }
 
-/// Values of eight bytes, kept in the leaves.
-pub struct Words {
-    tree: MassTree<u64>,
-}
-
-impl Default for Words {
-    fn default() -> Self {
-        Self { tree: MassTree::new() }
-    }
-}
-
-impl System for Words {
-    #[inline]
-    fn insert_new(&self, key: &[u8], value: &[u8]) -> Result<bool, Refusal> {
-        let guard = self.tree.guard();
-        Ok(self.tree.get_with_guard(key, &guard).is_none()
-            && self.tree.insert_with_guard(key, value_number(value), &guard).is_none())
-    }
-
-    #[inline]
-    fn upsert(&self, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
-        self.tree.insert_with_guard(key, value_number(value), &self.tree.guard());
-        Ok(())
-    }
-
-    #[inline]
-    fn get(&self, key: &[u8], visit: impl FnOnce(&[u8])) -> Result<bool, Refusal> {
-        let value = self.tree.get_with_guard(key, &self.tree.guard());
-        Ok(value.map(|value| visit(&value.to_le_bytes())).is_some())
-    }
-
-    #[inline]
-    fn delete(&self, key: &[u8]) -> Result<bool, Refusal> {
-        Ok(self.tree.remove_with_guard(key, &self.tree.guard())?.is_some())
-    }
-
-    #[inline]
-    fn scan(&self, scan: Scan<'_>, mut visit: impl FnMut(&[u8], &[u8])) -> Result<(), Refusal> {
-        let Scan { from, limit, order } = scan;
-        if limit == 0 {
-            return Ok(());
+/// A tree as a system: its type; how it makes a value of bytes and lends the bytes of one; the
+/// functions by which it reads a value, and scans upwards and downwards, with the type in which it
+/// hands one out.
+macro_rules! system {
+    (
+        $(#[$about:meta])*
+        $name:ident($tree:ident<$value:ty>), $made:expr, $lent:expr,
+        $get:ident, $scan_up:ident, $scan_down:ident, $shown:ty
+    ) => {
+        $(#[$about])*
+        pub struct $name {
+            tree: $tree<$value>,
         }
-        let guard = self.tree.guard();
-        let mut left = limit;
-        let show = |key: &[u8], value: u64| {
-            if order == Order::Descending && key > from {
-                return true;
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self { tree: $tree::new() }
             }
-            visit(key, &value.to_le_bytes());
-            left -= 1;
-            left > 0
-        };
-        match order {
-            Order::Ascending => self.tree.scan_intra_leaf_batch(
-                RangeBound::Included(from),
-                RangeBound::Unbounded,
-                show,
-                &guard,
-            ),
-            Order::Descending => self.tree.scan_rev_batch(
-                RangeBound::Unbounded,
-                Top::new(from).bound(from),
-                show,
-                &guard,
-            ),
-        };
-        Ok(())
-    }
-
-    fn count(&self) -> Result<u64, Refusal> {
-        let guard = self.tree.guard();
-        let all = RangeBound::Unbounded;
-        Ok(self.tree.scan_intra_leaf_batch(all, all, |_, _| true, &guard) as u64)
-    }
-}
-
-/// Values of any length, boxed.
-pub struct Boxes {
-    tree: MassTree15<Box<[u8]>>,
-}
-
-impl Default for Boxes {
-    fn default() -> Self {
-        Self { tree: MassTree15::new() }
-    }
-}
-
-impl System for Boxes {
-    #[inline]
-    fn insert_new(&self, key: &[u8], value: &[u8]) -> Result<bool, Refusal> {
-        let guard = self.tree.guard();
-        Ok(self.tree.get_ref(key, &guard).is_none()
-            && self.tree.insert_with_guard(key, value.into(), &guard).is_none())
-    }
-
-    #[inline]
-    fn upsert(&self, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
-        self.tree.insert_with_guard(key, value.into(), &self.tree.guard());
-        Ok(())
-    }
-
-    #[inline]
-    fn get(&self, key: &[u8], visit: impl FnOnce(&[u8])) -> Result<bool, Refusal> {
-        let guard = self.tree.guard();
-        Ok(self.tree.get_ref(key, &guard).map(|value| visit(&value)).is_some())
-    }
-
-    #[inline]
-    fn delete(&self, key: &[u8]) -> Result<bool, Refusal> {
-        Ok(self.tree.remove_with_guard(key, &self.tree.guard())?.is_some())
-    }
-
-    #[inline]
-    fn scan(&self, scan: Scan<'_>, mut visit: impl FnMut(&[u8], &[u8])) -> Result<(), Refusal> {
-        let Scan { from, limit, order } = scan;
-        if limit == 0 {
-            return Ok(());
         }
-        let guard = self.tree.guard();
-        let mut left = limit;
-        #[expect(clippy::borrowed_box, reason = "what the crate hands out")]
-        let show = |key: &[u8], value: &Box<[u8]>| {
-            if order == Order::Descending && key > from {
-                return true;
-            }
-            visit(key, value);
-            left -= 1;
-            left > 0
-        };
-        match order {
-            Order::Ascending => self.tree.scan_intra_leaf_batch_ref(
-                RangeBound::Included(from),
-                RangeBound::Unbounded,
-                show,
-                &guard,
-            ),
-            Order::Descending => self.tree.scan_rev_batch_ref(
-                RangeBound::Unbounded,
-                Top::new(from).bound(from),
-                show,
-                &guard,
-            ),
-        };
-        Ok(())
-    }
 
-    fn count(&self) -> Result<u64, Refusal> {
-        let guard = self.tree.guard();
-        let all = RangeBound::Unbounded;
-        Ok(self.tree.scan_intra_leaf_batch_ref(all, all, |_, _| true, &guard) as u64)
-    }
+        impl System for $name {
+            #[inline]
+            fn insert_new(&self, key: &[u8], value: &[u8]) -> Result<bool, Refusal> {
+                let guard = self.tree.guard();
+                Ok(self.tree.$get(key, &guard).is_none()
+                    && self.tree.insert_with_guard(key, $made(value), &guard).is_none())
+            }
+
+            #[inline]
+            fn upsert(&self, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
+                self.tree.insert_with_guard(key, $made(value), &self.tree.guard());
+                Ok(())
+            }
+
+            #[inline]
+            fn get(&self, key: &[u8], visit: impl FnOnce(&[u8])) -> Result<bool, Refusal> {
+                let guard = self.tree.guard();
+                Ok(self.tree.$get(key, &guard).map(|value| visit($lent(&value).as_ref())).is_some())
+            }
+
+            #[inline]
+            fn delete(&self, key: &[u8]) -> Result<bool, Refusal> {
+                Ok(self.tree.remove_with_guard(key, &self.tree.guard())?.is_some())
+            }
+
+            #[inline]
+            fn scan(
+                &self,
+                scan: Scan<'_>,
+                mut visit: impl FnMut(&[u8], &[u8]),
+            ) -> Result<(), Refusal> {
+                let Scan { from, limit, order } = scan;
+                if limit == 0 {
+                    return Ok(());
+                }
+                let guard = self.tree.guard();
+                let mut left = limit;
+                #[allow(clippy::borrowed_box, reason = "what the crate hands out")]
+                let show = |key: &[u8], value: $shown| {
+                    if order == Order::Descending && key > from {
+                        return true;
+                    }
+                    visit(key, $lent(&value).as_ref());
+                    left -= 1;
+                    left > 0
+                };
+                let unbounded = RangeBound::Unbounded;
+                match order {
+                    Order::Ascending => {
+                        self.tree.$scan_up(RangeBound::Included(from), unbounded, show, &guard)
+                    }
+                    Order::Descending => {
+                        self.tree.$scan_down(unbounded, Top::new(from).bound(from), show, &guard)
+                    }
+                };
+                Ok(())
+            }
+
+            fn count(&self) -> Result<u64, Refusal> {
+                let guard = self.tree.guard();
+                let all = RangeBound::Unbounded;
+                Ok(self.tree.$scan_up(all, all, |_, _| true, &guard) as u64)
+            }
+        }
+    };
 }
+
+system!(
+    /// Values of eight bytes, kept in the leaves.
+    Words(MassTree<u64>), value_number, |value: &u64| value.to_le_bytes(),
+    get_with_guard, scan_intra_leaf_batch, scan_rev_batch, u64
+);
+
+system!(
+    /// Values of any length, boxed.
+    Boxes(MassTree15<Box<[u8]>>), Box::from, |value| value,
+    get_ref, scan_intra_leaf_batch_ref, scan_rev_batch_ref, &Box<[u8]>
+);

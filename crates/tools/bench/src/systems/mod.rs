@@ -68,7 +68,7 @@ const ALWAYS_BUILT: &[SystemEntry] = &[
         settings: "as its documentation shows it",
         limits: any_shape,
         can_descend: true,
-        build: |shape, _| match shape.is_eight() {
+        build: |_, shape, _| match shape.is_eight() {
             true => boxed(PlainIntegers::default()),
             false => boxed(PlainBytes::default()),
         },
@@ -80,7 +80,7 @@ const ALWAYS_BUILT: &[SystemEntry] = &[
         settings: "one epoch guard an operation, values replaced in place",
         limits: only_words,
         can_descend: true,
-        build: |_, _| boxed(Tuned::default()),
+        build: |_, _, _| boxed(Tuned::default()),
     },
     SystemEntry {
         name: "btreemap",
@@ -89,7 +89,7 @@ const ALWAYS_BUILT: &[SystemEntry] = &[
         settings: "none to set",
         limits: any_shape,
         can_descend: true,
-        build: |shape, _| match shape.is_eight() {
+        build: |_, shape, _| match shape.is_eight() {
             true => boxed(LockedIntegers::default()),
             false => boxed(LockedBytes::default()),
         },
@@ -153,7 +153,7 @@ pub fn builder(name: SystemName, shape: Shape, options: &BuildOptions) -> Builde
     let (entry, options) = (name.entry(), options.clone());
     Box::new(move || {
         (entry.limits)(shape)?;
-        (entry.build)(shape, &options)
+        (entry.build)(entry.name, shape, &options)
     })
 }
 

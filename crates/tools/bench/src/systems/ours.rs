@@ -12,8 +12,8 @@ use pando_index::RangeIndex;
 use pando_nbtree::NbTrees;
 use pando_pmem::counting::Counting;
 #[cfg(feature = "papers")]
-use pando_pmem::emulated::{Emulated, set_delays};
-use pando_pmem::{Adr, Eadr, Process, Volatile};
+use pando_pmem::emulated::Emulated;
+use pando_pmem::{Adr, Process, Volatile};
 use pando_pmwcas::Recovered;
 #[cfg(feature = "papers")]
 use pando_skiplist::CasSkipLists;
@@ -60,6 +60,24 @@ pub struct Reopened {
     pub recovered: Recovered,
 }
 
+/// A system: an index of ours in a pool of its own.
+macro_rules! system {
+    (
+        $kind:ty, $set:expr, $limits:expr, $pool:ident in $domain:ty, $survives:ident, $settings:literal,
+        [$($name:literal),+], [$($what:literal),+]
+    ) => {
+        SystemEntry {
+            name: concat!($($name),+),
+            what: concat!($($what),+),
+            durability: Durability::$survives,
+            settings: $settings,
+            limits: $limits,
+            can_descend: true,
+            build: |_, _, options| boxed(Stored::<$kind, $domain>::$pool(&set::<$kind>(options, $set)?)?),
+        }
+    };
+}
+
 macro_rules! ours {
     ($kind:ty, $name:literal, $title:literal) => {
         ours!($kind, $name, $title, any_shape, &[])
@@ -68,67 +86,37 @@ macro_rules! ours {
         Ours {
             name: $name,
             systems: &[
-                SystemEntry {
-                    name: $name,
-                    what: concat!($title, ", domain volatile, on anonymous memory"),
-                    durability: Durability::None,
-                    settings: "default options",
-                    limits: $limits,
-                    can_descend: true,
-                    build: |_, options| boxed(Stored::<$kind, Volatile>::anonymous(&set::<$kind>(options, $set)?)?),
-                },
-                SystemEntry {
-                    name: concat!($name, ":volatile-file"),
-                    what: concat!($title, ", domain volatile, in a file of --pool-dir"),
-                    durability: Durability::None,
-                    settings: "default options; what :process costs more than it, durability costs",
-                    limits: $limits,
-                    can_descend: true,
-                    build: |_, options| boxed(Stored::<$kind, Volatile>::in_file(&set::<$kind>(options, $set)?)?),
-                },
-                SystemEntry {
-                    name: concat!($name, ":process"),
-                    what: concat!($title, ", domain process, in a pool file of --pool-dir"),
-                    durability: Durability::ProcessCrash,
-                    settings: "default options",
-                    limits: $limits,
-                    can_descend: true,
-                    build: |_, options| boxed(Stored::<$kind, Process>::in_file(&set::<$kind>(options, $set)?)?),
-                },
-                SystemEntry {
-                    name: concat!($name, ":eadr"),
-                    what: concat!($title, ", domain eadr, in a pool file of --pool-dir"),
-                    durability: Durability::PowerLoss,
-                    settings: "default options; on ordinary memory it survives a process crash only",
-                    limits: $limits,
-                    can_descend: true,
-                    build: |_, options| boxed(Stored::<$kind, Eadr>::in_file(&set::<$kind>(options, $set)?)?),
-                },
-                SystemEntry {
-                    name: concat!($name, ":adr"),
-                    what: concat!($title, ", domain adr, in a pool file of --pool-dir"),
-                    durability: Durability::PowerLoss,
-                    settings: "default options; on ordinary memory it survives a process crash only",
-                    limits: $limits,
-                    can_descend: true,
-                    build: |_, options| boxed(Stored::<$kind, Adr>::in_file(&set::<$kind>(options, $set)?)?),
-                },
+                system!(
+                    $kind, $set, $limits, anonymous in Volatile, None, "default options",
+                    [$name], [$title, ", domain volatile, on anonymous memory"]
+                ),
+                system!(
+                    $kind, $set, $limits, in_file in Volatile, None,
+                    "default options; what :process costs more than it, durability costs",
+                    [$name, ":volatile-file"], [$title, ", domain volatile, in a file of --pool-dir"]
+                ),
+                system!(
+                    $kind, $set, $limits, in_file in Process, ProcessCrash, "default options",
+                    [$name, ":process"], [$title, ", domain process, in a pool file of --pool-dir"]
+                ),
+                // The domains process and eadr have the same code, which is compiled once.
+                system!(
+                    $kind, $set, $limits, in_file in Process, PowerLoss,
+                    "default options; on ordinary memory it survives a process crash only",
+                    [$name, ":eadr"], [$title, ", domain eadr, in a pool file of --pool-dir"]
+                ),
+                system!(
+                    $kind, $set, $limits, in_file in Adr, PowerLoss,
+                    "default options; on ordinary memory it survives a process crash only",
+                    [$name, ":adr"], [$title, ", domain adr, in a pool file of --pool-dir"]
+                ),
                 #[cfg(feature = "papers")]
-                SystemEntry {
-                    name: concat!($name, ":slow"),
-                    what: concat!(
-                        $title,
-                        ", as :adr on an emulated slower medium (--write-back-ns, --read-line-ns)"
-                    ),
-                    durability: Durability::PowerLoss,
-                    settings: "default options; a busy wait for each line written back, and for each read that its thread has not cached; on ordinary memory it survives a process crash only",
-                    limits: $limits,
-                    can_descend: true,
-                    build: |_, options| {
-                        set_delays(options.delays)?;
-                        boxed(Stored::<$kind, Emulated>::in_file(&set::<$kind>(options, $set)?)?)
-                    },
-                },
+                system!(
+                    $kind, $set, $limits, in_file in Emulated, PowerLoss,
+                    "default options; a busy wait for each line written back, and for each read that its thread has not cached; on ordinary memory it survives a process crash only",
+                    [$name, ":slow"],
+                    [$title, ", as :adr on an emulated slower medium (--write-back-ns, --read-line-ns)"]
+                ),
             ],
             counting: |options| Ok(Arc::new(Stored::<$kind, Counting>::anonymous(&set::<$kind>(options, $set)?)?.index)),
             create: |path, options| {
@@ -194,45 +182,27 @@ const SAME_HEIGHTS: &[(&str, &str)] = &[("height_seed", "1")];
 macro_rules! by_cas {
     ($kind:ty, $name:literal, $title:literal, $set:expr) => {
         [
-            SystemEntry {
-                name: $name,
-                what: concat!($title, " by single-word CAS, domain volatile, on anonymous memory"),
-                durability: Durability::None,
-                settings: "default options",
-                limits: any_shape,
-                can_descend: true,
-                build: |_, options| boxed(Stored::<$kind, Volatile>::anonymous(&set::<$kind>(options, $set)?)?),
-            },
-            SystemEntry {
-                name: concat!($name, ":volatile-file"),
-                what: concat!($title, " by single-word CAS, domain volatile, in a file of --pool-dir"),
-                durability: Durability::None,
-                settings: "default options",
-                limits: any_shape,
-                can_descend: true,
-                build: |_, options| boxed(Stored::<$kind, Volatile>::in_file(&set::<$kind>(options, $set)?)?),
-            },
-            SystemEntry {
-                name: concat!($name, ":process"),
-                what: concat!($title, " by single-word CAS, domain process, in a pool file of --pool-dir"),
-                durability: Durability::None,
-                settings: "default options; a kill between two words may leave what no code repairs",
-                limits: any_shape,
-                can_descend: true,
-                build: |_, options| boxed(Stored::<$kind, Process>::in_file(&set::<$kind>(options, $set)?)?),
-            },
-            SystemEntry {
-                name: concat!($name, ":adr"),
-                what: concat!(
-                    $title,
-                    " by single-word persistent CAS, domain adr, in a pool file of --pool-dir"
-                ),
-                durability: Durability::None,
-                settings: "default options; each word is written back, but a crash between two may leave what no code repairs",
-                limits: any_shape,
-                can_descend: true,
-                build: |_, options| boxed(Stored::<$kind, Adr>::in_file(&set::<$kind>(options, $set)?)?),
-            },
+            system!(
+                $kind, $set, any_shape, anonymous in Volatile, None, "default options",
+                [$name], [$title, " by single-word CAS, domain volatile, on anonymous memory"]
+            ),
+            system!(
+                $kind, $set, any_shape, in_file in Volatile, None, "default options",
+                [$name, ":volatile-file"],
+                [$title, " by single-word CAS, domain volatile, in a file of --pool-dir"]
+            ),
+            system!(
+                $kind, $set, any_shape, in_file in Process, None,
+                "default options; a kill between two words may leave what no code repairs",
+                [$name, ":process"],
+                [$title, " by single-word CAS, domain process, in a pool file of --pool-dir"]
+            ),
+            system!(
+                $kind, $set, any_shape, in_file in Adr, None,
+                "default options; each word is written back, but a crash between two may leave what no code repairs",
+                [$name, ":adr"],
+                [$title, " by single-word persistent CAS, domain adr, in a pool file of --pool-dir"]
+            ),
         ]
     };
 }

@@ -12,193 +12,154 @@
 use std::path::Path;
 
 use super::entry::{BuildError, BuildOptions, Durability, SystemEntry, any_shape, missing};
+#[allow(unused_imports, reason = "only durable peers, which may not be built, have a folder")]
+use super::folder::{Place, in_folder};
 use super::words::only_words;
 use crate::record::Shape;
 use crate::subject::Subject;
 
-#[cfg(any(
-    feature = "bf-tree",
-    feature = "redb",
-    feature = "fjall",
-    feature = "sled",
-    feature = "lmdb",
-    feature = "rocksdb",
-    feature = "berkeleydb"
-))]
-use super::folder::{Place, in_folder};
+/// A peer with the commonest limits and promise.
+const PEER: SystemEntry = SystemEntry {
+    name: "",
+    what: "",
+    durability: Durability::None,
+    settings: "",
+    limits: any_shape,
+    can_descend: true,
+    build: |name, shape, options| build(name, shape, options, None),
+};
 
 /// Every peer of crates.io but the skip list.
 pub const PEERS: [SystemEntry; 19] = [
     SystemEntry {
         name: "scc",
         what: "scc TreeIndex, a B+-tree with lock-free reads",
-        durability: Durability::None,
         settings: "no settings; peek_with, *_sync",
-        limits: any_shape,
-        can_descend: true,
-        build: |shape, options| boxed("scc", shape, options),
+        ..PEER
     },
     SystemEntry {
         name: "congee",
         what: "congee, an adaptive radix tree with optimistic lock coupling",
-        durability: Durability::None,
         settings: "default allocator, an epoch an operation",
         limits: only_words,
         can_descend: false,
-        build: |shape, options| boxed("congee", shape, options),
+        ..PEER
     },
     SystemEntry {
         name: "concurrent-map",
         what: "concurrent-map, a lock-free B+-tree",
-        durability: Durability::None,
         settings: "default fan-out 64 and reclamation buffer 128, a clone a thread",
-        limits: any_shape,
-        can_descend: true,
-        build: |shape, options| boxed("concurrent-map", shape, options),
+        ..PEER
     },
     SystemEntry {
         name: "masstree",
         what: "masstree, a trie of B+-trees",
-        durability: Durability::None,
         settings: "values of 8 bytes inline, a guard an operation, scans by leaves",
-        limits: any_shape,
-        can_descend: true,
-        build: |shape, options| boxed("masstree", shape, options),
+        ..PEER
     },
     SystemEntry {
         name: "bf-tree",
         what: "Microsoft's Bf-Tree in memory",
-        durability: Durability::None,
         settings: "defaults; leaves of 16 KiB for records above 1 KiB",
-        limits: any_shape,
         can_descend: false,
-        build: |shape, options| boxed("bf-tree", shape, options),
+        ..PEER
     },
     SystemEntry {
         name: "bf-tree:log",
         what: "Microsoft's Bf-Tree in memory, with its write-ahead log",
         durability: Durability::ProcessCrash,
         settings: "defaults; log written each 50 µs in segments of 16 KiB (64 KiB above 1 KiB)",
-        limits: any_shape,
         can_descend: false,
-        build: |shape, options| boxed("bf-tree:log", shape, options),
+        ..PEER
     },
     SystemEntry {
         name: "redb",
         what: "redb, a copy-on-write B+-tree in a file",
         durability: Durability::ProcessCrash,
         settings: "Durability::Immediate on a file backend without sync, cache 1 GiB",
-        limits: any_shape,
-        can_descend: true,
-        build: |shape, options| boxed("redb", shape, options),
+        ..PEER
     },
     SystemEntry {
         name: "redb:sync",
         what: "redb, a copy-on-write B+-tree in a file",
         durability: Durability::PowerLoss,
         settings: "Durability::Immediate (the default), cache 1 GiB",
-        limits: any_shape,
-        can_descend: true,
-        build: |shape, options| boxed("redb:sync", shape, options),
+        ..PEER
     },
     SystemEntry {
         name: "redb:lazy",
         what: "redb, a copy-on-write B+-tree in a file",
-        durability: Durability::None,
         settings: "Durability::None, cache 1 GiB",
-        limits: any_shape,
-        can_descend: true,
-        build: |shape, options| boxed("redb:lazy", shape, options),
+        ..PEER
     },
     SystemEntry {
         name: "fjall",
         what: "fjall, a log-structured merge tree",
         durability: Durability::ProcessCrash,
         settings: "defaults (PersistMode::Buffer), cache 1 GiB, no compression",
-        limits: any_shape,
-        can_descend: true,
-        build: |shape, options| boxed("fjall", shape, options),
+        ..PEER
     },
     SystemEntry {
         name: "fjall:sync",
         what: "fjall, a log-structured merge tree",
         durability: Durability::PowerLoss,
         settings: "PersistMode::SyncData after each write, cache 1 GiB, no compression",
-        limits: any_shape,
-        can_descend: true,
-        build: |shape, options| boxed("fjall:sync", shape, options),
+        ..PEER
     },
     SystemEntry {
         name: "sled",
         what: "sled, a Bw-tree-like map over a log",
         durability: Durability::ProcessCrash,
         settings: "Mode::HighThroughput, cache 1 GiB, flush after each write",
-        limits: any_shape,
-        can_descend: true,
-        build: |shape, options| boxed("sled", shape, options),
+        ..PEER
     },
     SystemEntry {
         name: "sled:lazy",
         what: "sled, a Bw-tree-like map over a log",
-        durability: Durability::None,
         settings: "Mode::HighThroughput, cache 1 GiB, a flush each 500 ms (the default)",
-        limits: any_shape,
-        can_descend: true,
-        build: |shape, options| boxed("sled:lazy", shape, options),
+        ..PEER
     },
     SystemEntry {
         name: "lmdb",
         what: "LMDB, a copy-on-write B+-tree in a mapped file",
         durability: Durability::ProcessCrash,
         settings: "MDB_WRITEMAP, MDB_NOSYNC, MDB_NORDAHEAD, MDB_NOTLS",
-        limits: any_shape,
-        can_descend: true,
-        build: |shape, options| boxed("lmdb", shape, options),
+        ..PEER
     },
     SystemEntry {
         name: "lmdb:sync",
         what: "LMDB, a copy-on-write B+-tree in a mapped file",
         durability: Durability::PowerLoss,
         settings: "MDB_NORDAHEAD, MDB_NOTLS, a sync a commit (the default)",
-        limits: any_shape,
-        can_descend: true,
-        build: |shape, options| boxed("lmdb:sync", shape, options),
+        ..PEER
     },
     SystemEntry {
         name: "rocksdb",
         what: "RocksDB, a log-structured merge tree",
         durability: Durability::ProcessCrash,
         settings: "the wiki's general options, cache 1 GiB, log without sync, no compression",
-        limits: any_shape,
-        can_descend: true,
-        build: |shape, options| boxed("rocksdb", shape, options),
+        ..PEER
     },
     SystemEntry {
         name: "rocksdb:sync",
         what: "RocksDB, a log-structured merge tree",
         durability: Durability::PowerLoss,
         settings: "the wiki's general options, cache 1 GiB, log synced a write, no compression",
-        limits: any_shape,
-        can_descend: true,
-        build: |shape, options| boxed("rocksdb:sync", shape, options),
+        ..PEER
     },
     SystemEntry {
         name: "berkeleydb",
         what: "BerkeleyDB 5.3, a B-tree with a log",
         durability: Durability::ProcessCrash,
         settings: "DB_PRIVATE, DB_TXN_WRITE_NOSYNC, cache 1 GiB, checkpoint each 64 MiB of log",
-        limits: any_shape,
-        can_descend: true,
-        build: |shape, options| boxed("berkeleydb", shape, options),
+        ..PEER
     },
     SystemEntry {
         name: "berkeleydb:sync",
         what: "BerkeleyDB 5.3, a B-tree with a log",
         durability: Durability::PowerLoss,
         settings: "DB_PRIVATE, log synced a commit, cache 1 GiB, checkpoint each 64 MiB of log",
-        limits: any_shape,
-        can_descend: true,
-        build: |shape, options| boxed("berkeleydb:sync", shape, options),
+        ..PEER
     },
 ];
 
@@ -227,10 +188,6 @@ pub fn is_built(name: &str) -> bool {
     FEATURES.contains(&(feature_of(name), true))
 }
 
-fn boxed(name: &str, shape: Shape, options: &BuildOptions) -> Result<Box<dyn Subject>, BuildError> {
-    build(name, shape, options, None)
-}
-
 /// Builds the peer `name` for records of `shape`.
 ///
 /// A durable peer lies in a new folder of `options.pool_dir` that is removed with it, or in
@@ -251,21 +208,12 @@ pub fn build(
         return Err(format!("no peer {name}; there are {}", names.join(", ")).into());
     };
     (peer.limits)(shape)?;
-    #[cfg(any(
-        feature = "bf-tree",
-        feature = "redb",
-        feature = "fjall",
-        feature = "sled",
-        feature = "lmdb",
-        feature = "rocksdb",
-        feature = "berkeleydb"
-    ))]
     let place = || match folder {
         Some(folder) => Ok(Place::Kept(folder.to_owned())),
         None => Place::temporary(options),
     };
-    // Of no use to the peers in memory, which may be all that are built.
-    let _ = (options, folder);
+    // Peers in memory, which may be all that are built, need no folder.
+    let _ = &place;
     let words = (shape.key_bytes == 8, shape.value_bytes == 8);
     match (name, words) {
         #[cfg(feature = "scc")]

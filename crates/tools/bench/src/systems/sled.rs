@@ -22,7 +22,7 @@ use std::path::Path;
 use ::sled::{Config, Db, Mode};
 
 use super::entry::BuildError;
-use super::folder::CACHE_BYTES;
+use super::folder::{CACHE_BYTES, visit_range};
 use crate::system::{Order, Refusal, Scan, System};
 
 /// The default tree of a database.
@@ -73,21 +73,13 @@ impl System for Tree {
         Ok(is_removed)
     }
 
-    fn scan(&self, scan: Scan<'_>, mut visit: impl FnMut(&[u8], &[u8])) -> Result<(), Refusal> {
+    fn scan(&self, scan: Scan<'_>, visit: impl FnMut(&[u8], &[u8])) -> Result<(), Refusal> {
         let Scan { from, limit, order } = scan;
-        let mut records = match order {
+        let records = match order {
             Order::Ascending => self.records.range(from..),
             Order::Descending => self.records.range(..=from),
         };
-        for _ in 0..limit {
-            let next = match order {
-                Order::Ascending => records.next(),
-                Order::Descending => records.next_back(),
-            };
-            let Some((key, value)) = next.transpose()? else { break };
-            visit(&key, &value);
-        }
-        Ok(())
+        visit_range(records, limit, order, visit)
     }
 
     fn count(&self) -> Result<u64, Refusal> {

@@ -45,6 +45,8 @@ impl<K: IndexKind, D: Domain> Stored<K, D> {
 
     /// An empty index in a new file, in a folder of its own that is removed with it.
     pub fn in_file(options: &BuildOptions) -> Result<Self, BuildError> {
+        #[cfg(feature = "papers")]
+        pando_pmem::emulated::set_delays(options.delays)?;
         let folder = tempfile::tempdir_in(&options.pool_dir)?;
         let path = folder.path().join("bench.pando");
         Ok(Self { folder: Some(folder), ..Self::create(&path, options)? })
