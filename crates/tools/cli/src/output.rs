@@ -3,6 +3,8 @@
 use std::fmt::Display;
 use std::io::{self, BufWriter, StdoutLock, Write};
 
+use serde::Serialize;
+
 use crate::failure::Failure;
 
 const BUFFER_BYTES: usize = 64 << 10;
@@ -38,6 +40,28 @@ impl Output {
     pub fn flush(&mut self) -> Result<(), Failure> {
         self.writer.flush().map_err(failure)
     }
+}
+
+/// Prints a report on a pool: as JSON with `as_json`, otherwise by `print`.
+pub fn report<R: Serialize + ?Sized>(
+    report: &R,
+    as_json: bool,
+    print: fn(&R, &mut Output) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut output = Output::new();
+    if as_json {
+        output.line(json(report)?)?;
+    } else {
+        print(report, &mut output)?;
+    }
+    output.flush()
+}
+
+/// A value as JSON.
+fn json<V: Serialize + ?Sized>(value: &V) -> Result<String, Failure> {
+    // A path that is not UTF-8 has no form in JSON.
+    serde_json::to_string_pretty(value)
+        .map_err(|error| Failure::Input(format!("the report has no form in JSON: {error}")))
 }
 
 fn failure(error: io::Error) -> Failure {

@@ -3,11 +3,10 @@
 use indicatif::HumanCount;
 use pando::{CheckReport, Problem};
 
-use super::stat::json;
 use crate::arguments::{CheckArguments, PoolArguments};
 use crate::failure::Failure;
 use crate::format::escape;
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::quantity::counted;
 
 /// Prints what is wrong; the exit code tells the gravest class of it.
@@ -15,13 +14,7 @@ pub fn run(pool: &PoolArguments, arguments: &CheckArguments) -> Result<(), Failu
     let pool = pool.open()?;
     let report = pool.check()?;
     pool.close()?;
-    let mut output = Output::new();
-    if arguments.json {
-        output.line(json(&report)?)?;
-    } else {
-        print(&report, &mut output)?;
-    }
-    output.flush()?;
+    output::report(&report, arguments.json, print)?;
     report.gravest().map_or(Ok(()), |class| Err(Failure::Unsound(class)))
 }
 

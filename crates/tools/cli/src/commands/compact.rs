@@ -2,24 +2,19 @@
 
 use indicatif::BinaryBytes;
 
-use super::stat::json;
 use crate::arguments::{CompactArguments, PoolArguments};
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output;
 
 /// Compacts the pool, and prints what its file took before and after.
 pub fn run(pool: &PoolArguments, arguments: &CompactArguments) -> Result<(), Failure> {
     let compacted = pool.open()?.compact()?;
-    let mut output = Output::new();
-    if arguments.json {
-        output.line(json(&compacted)?)?;
-    } else {
+    output::report(&compacted, arguments.json, |compacted, output| {
         output.line(format_args!(
             "the file took {} and takes {}; its length is {}",
             BinaryBytes(compacted.before_bytes),
             BinaryBytes(compacted.after_bytes),
             BinaryBytes(compacted.size_bytes)
-        ))?;
-    }
-    output.flush()
+        ))
+    })
 }

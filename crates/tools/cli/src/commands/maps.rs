@@ -1,9 +1,10 @@
 //! `drop` and `indexes`: maps as wholes, and what they can be.
 
-use super::stat::json;
+use pando::IndexInfo;
+
 use crate::arguments::{DropArguments, IndexesArguments, PoolArguments};
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{self, Output};
 
 /// Drops a map.
 pub fn drop(pool: &PoolArguments, arguments: &DropArguments) -> Result<(), Failure> {
@@ -18,12 +19,10 @@ pub fn drop(pool: &PoolArguments, arguments: &DropArguments) -> Result<(), Failu
 
 /// Prints the indexes.
 pub fn indexes(arguments: &IndexesArguments) -> Result<(), Failure> {
-    let indexes = pando::indexes();
-    let mut output = Output::new();
-    if arguments.json {
-        output.line(json(&indexes)?)?;
-        return output.flush();
-    }
+    output::report(pando::indexes().as_slice(), arguments.json, print)
+}
+
+fn print(indexes: &[IndexInfo], output: &mut Output) -> Result<(), Failure> {
     for (place, index) in indexes.iter().enumerate() {
         let default = if place == 0 { " (the default)" } else { "" };
         output.line(format_args!("{}{default}: {}", index.name, index.what))?;
@@ -33,5 +32,5 @@ pub fn indexes(arguments: &IndexesArguments) -> Result<(), Failure> {
             output.line(format_args!("      allowed is {}", option.allowed))?;
         }
     }
-    output.flush()
+    Ok(())
 }

@@ -7,7 +7,7 @@ use pando::{MapFigures, MapStat, PoolStat};
 
 use crate::arguments::{PoolArguments, StatArguments};
 use crate::failure::Failure;
-use crate::output::{Output, time_text};
+use crate::output::{self, Output, time_text};
 use crate::quantity::counted;
 
 /// Fewer records have no mean size.
@@ -18,20 +18,7 @@ pub fn run(pool: &PoolArguments, arguments: &StatArguments) -> Result<(), Failur
     let pool = pool.open()?;
     let stat = pool.stat()?;
     pool.close()?;
-    let mut output = Output::new();
-    if arguments.json {
-        output.line(json(&stat)?)?;
-    } else {
-        print(&stat, &mut output)?;
-    }
-    output.flush()
-}
-
-/// A report as JSON.
-pub fn json(report: &impl serde::Serialize) -> Result<String, Failure> {
-    // A path that is not UTF-8 has no form in JSON.
-    serde_json::to_string_pretty(report)
-        .map_err(|error| Failure::Input(format!("the report has no form in JSON: {error}")))
+    output::report(&stat, arguments.json, print)
 }
 
 fn print(stat: &PoolStat, output: &mut Output) -> Result<(), Failure> {
