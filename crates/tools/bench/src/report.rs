@@ -102,6 +102,11 @@ pub struct Row {
 }
 
 impl Row {
+    /// This system's throughput divided by the base's.
+    pub fn ratio(&self) -> Spread {
+        Spread { median: self.ratio_to_first, min: self.ratio_min, max: self.ratio_max }
+    }
+
     /// What a reader of the figures has to know beside them, a sentence each.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
@@ -166,7 +171,6 @@ pub fn table(rows: &[Row]) -> String {
             (Some(median), Some(min), Some(max)) => Spread { median, min, max }.to_string(),
             _ => "-".to_owned(),
         };
-        let ratio = Spread { median: row.ratio_to_first, min: row.ratio_min, max: row.ratio_max };
         let on_core = Spread {
             median: row.on_core_ratio,
             min: row.on_core_ratio_min,
@@ -176,7 +180,7 @@ pub fn table(rows: &[Row]) -> String {
             "  {:<system_width$} {:>8.3} {:>19} {:>19} {:>6.0}% {:>19} {:>8} {:>8} {:>8} {:>8} {:>9} {:>9}\n",
             row.system,
             row.ops_per_second / 1e6,
-            ratio.to_string(),
+            row.ratio().to_string(),
             on_core.to_string(),
             row.on_core_share * 100.0,
             scaling,

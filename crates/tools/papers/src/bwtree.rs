@@ -9,7 +9,7 @@ use pando_index::RangeIndex;
 use pando_pmem::Volatile;
 use pando_tree::maps::{IndexOptions, Tree};
 
-use super::bztree::{self, BALANCED, Grid, READ_ONLY};
+use super::bztree::{self, BALANCED, Grid, READ_ONLY, sizes};
 use super::error::Error;
 use super::experiment::{Paper, Settings, in_threads};
 use super::outcome::{Measured, Outcome, Published};
@@ -21,7 +21,6 @@ use pando_bench::operation_mix::OperationMix;
 use pando_bench::plan::{NamedSystem, Plan};
 use pando_bench::record::Shape;
 use pando_bench::rng::Rng;
-use pando_bench::spread::Spread;
 use pando_bench::systems::ours::ours_called;
 use pando_bench::systems::stored::Stored;
 use pando_bench::systems::{BuildError, BuildOptions, is_built};
@@ -86,19 +85,6 @@ fn grid<'run>(systems: &'run [&'static str], mixes: &'run [OperationMix]) -> Gri
     Grid { systems, mixes, keys: KeyChoice::Uniform, shape: Shape::EIGHT, records: 200_000 }
 }
 
-fn conditions(plan: &Plan) -> String {
-    let threads: Vec<_> = plan.threads.iter().map(usize::to_string).collect();
-    format!(
-        "{} records of {}-byte keys and {}-byte values, {} threads, {} rounds of {} ms",
-        count(plan.records),
-        plan.shape.key_bytes,
-        plan.shape.value_bytes,
-        threads.join(", "),
-        plan.rounds,
-        plan.time.as_millis(),
-    )
-}
-
 /// Options of the tree, with as much room beside a base as that many deltas of the benchmark's
 /// records take.
 fn chained(settings: &Settings, chain_deltas: u32) -> BuildOptions {
@@ -121,7 +107,7 @@ pub fn figure_5(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, 
     };
     let systems = CHAINS.iter().map(system).collect::<Result<Vec<_>, Error>>()?;
     let rows = compare::run(&plan, &systems, progress)?;
-    let mut outcome = Outcome { conditions: conditions(&plan), ..Outcome::default() };
+    let mut outcome = Outcome { conditions: sizes(&plan), ..Outcome::default() };
     for row in &rows {
         let what = format!("{}, consolidated at {}", row.operation_mix, row.system);
         outcome.push(what, "M ops/s", None, Some(bztree::throughput(row)));
@@ -148,7 +134,7 @@ pub fn table_2(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, E
     let plan = Plan { time: settings.time.unwrap_or(Duration::from_millis(500)), ..plan };
     let systems = SYSTEMS.iter().map(|name| bztree::system(name, &plan, &settings.build));
     let rows = compare::run(&plan, &systems.collect::<Result<Vec<_>, Error>>()?, progress)?;
-    let mut outcome = Outcome { conditions: conditions(&plan), ..Outcome::default() };
+    let mut outcome = Outcome { conditions: sizes(&plan), ..Outcome::default() };
     for row in &rows {
         let what = format!("{}, {}, {}", row.operation_mix, in_threads(row.threads), row.system);
         outcome.push(what, "M ops/s", None, Some(bztree::throughput(row)));
@@ -160,8 +146,7 @@ pub fn table_2(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, E
             "synthetic" => Some(Published::text("3.7", "Bw-tree / skip list, 8 threads")),
             _ => Some(Published::text("4.4", "Bw-tree / skip list, 8 threads")),
         };
-        let spread = Spread { median: row.ratio_to_first, min: row.ratio_min, max: row.ratio_max };
-        let ours = Measured::new(spread, format!("{} / {}", row.system, SYSTEMS[0]));
+        let ours = bztree::ratio(row, SYSTEMS[0]);
         let what =
             format!("{}, {}, {}: ratio", row.operation_mix, in_threads(row.threads), row.system);
         outcome.push(what, "x", paper, Some(ours));
@@ -192,7 +177,7 @@ pub fn figure_6(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, 
         if !outcome.conditions.is_empty() {
             outcome.conditions += "; ";
         }
-        outcome.conditions += &format!("{}: {}", trace.mix.name, conditions(&plan));
+        outcome.conditions += &format!("{}: {}", trace.mix.name, sizes(&plan));
         for row in &rows {
             let what =
                 format!("{}, {}, {}", row.operation_mix, in_threads(row.threads), row.system);
@@ -348,7 +333,7 @@ pub fn options(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, E
     };
     let systems = variants.iter().map(system).collect::<Result<Vec<_>, Error>>()?;
     let rows = compare::run(&plan, &systems, progress)?;
-    let mut outcome = Outcome { conditions: conditions(&plan), ..Outcome::default() };
+    let mut outcome = Outcome { conditions: sizes(&plan), ..Outcome::default() };
     for row in &rows {
         let what = format!("{}, {}, {}", row.operation_mix, in_threads(row.threads), row.system);
         outcome.push(what, "M ops/s", None, Some(bztree::throughput(row)));

@@ -11,7 +11,6 @@ use crate::conditions::Conditions;
 use crate::error::Error;
 use crate::figures::Figures;
 use crate::report::{self, Row};
-use crate::spread::Spread;
 use crate::systems;
 use crate::units::{bytes, duration};
 
@@ -193,14 +192,14 @@ fn add_tables(out: &mut String, rows: &[Row]) {
             );
             headed = Some(current);
         }
-        let ratio = Spread { median: row.ratio_to_first, min: row.ratio_min, max: row.ratio_max };
         put(
             out,
             format_args!(
-                "<tr><td>{}</td><td>{:.3} M</td><td>{ratio}</td><td>{}</td><td>{}</td><td>{}</td>\
+                "<tr><td>{}</td><td>{:.3} M</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>\
                  <td>{}</td><td>{}</td><td>{}</td></tr>\n",
                 escaped(&row.system),
                 row.ops_per_second / 1e6,
+                row.ratio(),
                 duration(row.p50_ns),
                 duration(row.p99_ns),
                 duration(row.p999_ns),

@@ -99,14 +99,11 @@ struct Bar<'page> {
 /// Bars of each system's throughput divided by the first's, with their spread.
 pub fn ratios(rows: &[&Row], names: &[&str]) -> Result<String, Error> {
     let rows = widest(rows);
-    let bar = rows.iter().map(|row| {
-        let (median, min, max) = (row.ratio_to_first, row.ratio_min, row.ratio_max);
-        Bar {
-            name: &row.system,
-            colour: palette::of(place(names, row)),
-            spread: Spread { median, min, max },
-            is_exact: row.system == row.base,
-        }
+    let bar = rows.iter().map(|row| Bar {
+        name: &row.system,
+        colour: palette::of(place(names, row)),
+        spread: row.ratio(),
+        is_exact: row.system == row.base,
     });
     let all: Vec<_> = bar.collect();
     bars(&title(&rows), "times the first", Some(1.0), &all)

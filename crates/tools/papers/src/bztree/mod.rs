@@ -31,7 +31,6 @@ use pando_bench::operation_mix::{Blend, OperationMix, ScanLengths, Work};
 use pando_bench::plan::{NamedSystem, Plan};
 use pando_bench::record::Shape;
 use pando_bench::report::Row;
-use pando_bench::spread::Spread;
 use pando_bench::system::Order;
 use pando_bench::systems::{BuildOptions, builder};
 use pando_bench::units::count;
@@ -165,18 +164,23 @@ pub fn rows(
     Ok((plan, rows))
 }
 
-/// A plan's sizes in one line.
+/// A plan's sizes in one line, and those of BzTree's pages.
 pub fn conditions(plan: &Plan) -> String {
+    let free_bytes = PAGES_OF_1_KIB.free_bytes;
+    format!("{}, pages of 1 KiB, default free space of {free_bytes} bytes", sizes(plan))
+}
+
+/// A plan's sizes in one line.
+pub fn sizes(plan: &Plan) -> String {
     let threads: Vec<_> = plan.threads.iter().map(usize::to_string).collect();
     format!(
-        "{} records of {}-byte keys and {}-byte values, {} threads, {} rounds of {} ms, pages of 1 KiB, default free space of {} bytes",
+        "{} records of {}-byte keys and {}-byte values, {} threads, {} rounds of {} ms",
         count(plan.records),
         plan.shape.key_bytes,
         plan.shape.value_bytes,
         threads.join(", "),
         plan.rounds,
         plan.time.as_millis(),
-        PAGES_OF_1_KIB.free_bytes,
     )
 }
 
@@ -187,8 +191,7 @@ pub fn throughput(row: &Row) -> Measured {
 
 /// The ratio of a row to the first system.
 pub fn ratio(row: &Row, first: &str) -> Measured {
-    let spread = Spread { median: row.ratio_to_first, min: row.ratio_min, max: row.ratio_max };
-    Measured::new(spread, format!("{} / {first}", row.system))
+    Measured::new(row.ratio(), format!("{} / {first}", row.system))
 }
 
 /// The row of a system, a mix and a number of threads.
