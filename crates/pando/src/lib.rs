@@ -59,6 +59,8 @@ mod scan;
 mod shared;
 mod typed;
 
+#[doc(hidden)]
+pub use engine::compiled::CompiledDomain;
 pub use error::Error;
 pub use indexes::{IndexInfo, OptionInfo, indexes};
 pub use key::{AsKey, Key, KeyError};

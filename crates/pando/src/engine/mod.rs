@@ -5,6 +5,7 @@
 //! drops maps, and reports on them. Records are read and written only through [`RangeIndex`].
 
 mod audit;
+pub mod compiled;
 mod kinds;
 mod pooled;
 mod resumed;

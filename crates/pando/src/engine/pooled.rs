@@ -228,7 +228,7 @@ impl<D: Domain> Pooled<D> {
 }
 
 /// The header of a map, or an error if it is damaged.
-fn header_of(entry: &MapEntry) -> Result<&MapHeader, Error> {
+pub(super) fn header_of(entry: &MapEntry) -> Result<&MapHeader, Error> {
     let damaged = |&damage| Error::of_map(MapError::Damaged { slot: entry.slot, damage });
     entry.header.as_ref().map_err(damaged)
 }

@@ -237,7 +237,7 @@ pub fn fill_and_write(
     options: &BuildOptions,
 ) -> Result<(), BuildError> {
     machine::die_with_parent();
-    let index = (ours.create)(pool, options)?;
+    let index = ours.create(pool, options)?;
     for number in 0..records {
         let key = key_of(number);
         index.insert(&key.to_be_bytes(), &value_of(key, 0).to_le_bytes())?;
@@ -252,7 +252,7 @@ pub fn open_and_write(ours: &Ours, pool: &Path, records: u64, seed: u64) -> Resu
     let mut rng = Rng::new(seed);
     let first_key = key_of(rng.below(records));
     let start = Instant::now();
-    let ours::Reopened { index, was_clean, recovered } = (ours.open)(pool)?;
+    let ours::Reopened { index, was_clean, recovered } = ours.open(pool)?;
     let open = start.elapsed();
     let first_is_right = is_right(&*index, first_key)?;
     let total = start.elapsed();

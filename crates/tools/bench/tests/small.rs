@@ -285,7 +285,7 @@ fn costs_are_counted() {
 #[test]
 fn what_a_tree_writes_back_for_an_operation() {
     let ours = ours_called("bztree").unwrap();
-    let index = (ours.counting)(&BuildOptions::default()).unwrap();
+    let index = ours.counting(&BuildOptions::default()).unwrap();
     let costs = costs::count(ours.name, &*index, 2_000, 2_000).unwrap();
     let medians =
         |cost: &costs::Cost| (cost.flushes.median, cost.fences.median, cost.lines_written.median);

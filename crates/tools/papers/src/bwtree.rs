@@ -22,7 +22,7 @@ use pando_bench::plan::{NamedSystem, Plan};
 use pando_bench::record::Shape;
 use pando_bench::rng::Rng;
 use pando_bench::systems::ours::ours_called;
-use pando_bench::systems::stored::Stored;
+use pando_bench::systems::stored::{Stored, of_kind};
 use pando_bench::systems::{BuildError, BuildOptions, is_built};
 use pando_bench::units::count;
 
@@ -216,7 +216,7 @@ pub fn figure_7(settings: &Settings, _: &ProgressBar) -> Result<Outcome, Error> 
     let build = settings.build.clone().for_records(records, Shape::EIGHT);
     for name in ["bwtree", "bwtree-plain", "pando-skiplist"] {
         let ours = ours_called(name).map_err(|error| refused("naming an index", error.into()))?;
-        let index = (ours.counting)(&build).map_err(|error| refused("building an index", error))?;
+        let index = ours.counting(&build).map_err(|error| refused("building an index", error))?;
         let counted = costs::count(name, &*index, records, samples);
         let counted = counted.map_err(|fault| refused("counting", Box::new(fault)))?;
         for cost in counted.iter().filter(|cost| cost.published.operation == "get") {
@@ -225,7 +225,7 @@ pub fn figure_7(settings: &Settings, _: &ProgressBar) -> Result<Outcome, Error> 
             outcome.push(what, "lines", None, Some(ours));
         }
     }
-    let stored = Stored::<BwTrees, Volatile>::anonymous(&build)
+    let stored = Stored::anonymous(&build, of_kind::<BwTrees, Volatile>)
         .map_err(|error| refused("building a tree", error))?;
     for number in 0..records {
         let key = key_of(number);
@@ -254,7 +254,7 @@ pub fn table_1(settings: &Settings, _: &ProgressBar) -> Result<Outcome, Error> {
     for trace in &TRACES {
         let records = settings.records.unwrap_or(trace.records);
         let build = settings.build.clone().for_records(records * 4, trace.shape);
-        let stored = Stored::<BwTrees, Volatile>::anonymous(&build)
+        let stored = Stored::anonymous(&build, of_kind::<BwTrees, Volatile>)
             .map_err(|error| refused("building a tree", error))?;
         let write = |tree: &dyn RangeIndex, number: u64| {
             let mut key = key_of(number).to_be_bytes().to_vec();

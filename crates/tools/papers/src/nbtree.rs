@@ -56,7 +56,7 @@ fn count_rows(
     let refused = |source| Error::Refused { what: "building the counted index", source };
     let build = settings.build.clone().for_records(records.saturating_add(samples), Shape::EIGHT);
     let ours = ours_called(tree).map_err(|what| refused(what.into()))?;
-    let index = (ours.counting)(&build).map_err(refused)?;
+    let index = ours.counting(&build).map_err(refused)?;
     let costs = costs::count(ours.name, &*index, records, samples).map_err(|fault| {
         let (system, mix) = (tree.to_owned(), "counted operations".to_owned());
         pando_bench::error::Error::Fault { system, mix, threads: 1, fault }

@@ -20,7 +20,7 @@ use super::{Error, bztree};
 use pando_bench::keys::key_of;
 use pando_bench::record::Shape;
 use pando_bench::rng::Rng;
-use pando_bench::systems::stored::Stored;
+use pando_bench::systems::stored::{Stored, of_kind};
 use pando_bench::systems::{BuildError, BuildOptions};
 
 const DESCRIPTOR_BYTES: usize = 256;
@@ -161,7 +161,7 @@ fn one_kind(
 ) -> Result<Sequences, BuildError> {
     let build = build.clone().for_records(operations, Shape::EIGHT);
     let build = BuildOptions { settings: Some(options.values()?), ..build };
-    let tree = Stored::<BzTrees, Watched>::anonymous(&build)?.index;
+    let tree = Stored::anonymous(&build, of_kind::<BzTrees, Watched>)?.index;
     let value = [7_u8; 8];
     let mut sequences = Sequences::new();
     let mut rng = Rng::new(1);

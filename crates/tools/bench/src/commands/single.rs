@@ -41,7 +41,7 @@ pub fn count_costs(args: &CostsArgs) -> Result<(), Failure> {
     let conditions = Conditions::here(&options.pool_dir);
     let mut costs = Vec::new();
     for ours in &args.ours {
-        let index = (ours.counting)(&options)?;
+        let index = ours.counting(&options)?;
         costs.extend(costs::count(ours.name, &*index, args.records, args.samples)?);
     }
     show(costs::figures(&costs), &conditions.json_lines(&costs), &args.files, &conditions)

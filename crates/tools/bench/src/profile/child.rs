@@ -2,17 +2,16 @@
 
 use std::io::Write;
 
-use pando_bztree::{BzTree, BzTrees};
+use pando_bztree::BzTrees;
 use pando_index::RangeIndex;
-use pando_pmem::{Adr, Domain, Volatile};
-use pando_tree::maps::Tree;
+use pando_pmem::{Adr, Volatile};
 
 use crate::keys::{key_of, value_of};
 use crate::machine;
 use crate::record::Shape;
 use crate::rng::Rng;
 use crate::systems::entry::{BuildError, BuildOptions};
-use crate::systems::stored::Stored;
+use crate::systems::stored::{Stored, compiled};
 
 /// What the child says when the tree is filled.
 pub const FILLED: &str = "filled";
@@ -27,32 +26,16 @@ pub fn run(
 ) -> Result<(), BuildError> {
     machine::die_with_parent();
     let build = BuildOptions::default().for_records(records, Shape::EIGHT);
-    match domain {
-        "volatile" => go(
-            &Stored::<BzTrees, Volatile>::anonymous(&build)?.index,
-            records,
-            threads,
-            read_percent,
-            seed,
-        ),
-        "adr" => go(
-            &Stored::<BzTrees, Adr>::anonymous(&build)?.index,
-            records,
-            threads,
-            read_percent,
-            seed,
-        ),
-        other => Err(format!("no domain {other:?} to profile; there are volatile and adr").into()),
-    }
-}
-
-fn go<D: Domain>(
-    tree: &BzTree<D>,
-    records: u64,
-    threads: usize,
-    read_percent: u64,
-    seed: u64,
-) -> Result<(), BuildError> {
+    let tree = match domain {
+        "volatile" => Stored::anonymous(&build, compiled::<BzTrees, Volatile>)?.index,
+        "adr" => Stored::anonymous(&build, compiled::<BzTrees, Adr>)?.index,
+        other => {
+            return Err(
+                format!("no domain {other:?} to profile; there are volatile and adr").into()
+            );
+        }
+    };
+    let tree = &*tree;
     for number in 0..records {
         let key = key_of(number);
         tree.insert(&key.to_be_bytes(), &value_of(key, 0).to_le_bytes())?;
@@ -74,8 +57,8 @@ fn go<D: Domain>(
     })
 }
 
-fn work<D: Domain>(
-    tree: &BzTree<D>,
+fn work(
+    tree: &dyn RangeIndex,
     records: u64,
     read_percent: u64,
     seed: u64,
@@ -84,11 +67,10 @@ fn work<D: Domain>(
     loop {
         let key = key_of(rng.below(records));
         if rng.below(100) < read_percent {
-            match tree.read_with(&key.to_be_bytes(), |value| value.len())? {
-                Some(8) => {}
-                found => {
-                    return Err(format!("lost key {key:#018x}: a get found {found:?} bytes").into());
-                }
+            let mut found = None;
+            tree.read(&key.to_be_bytes(), &mut |value| found = Some(value.len()))?;
+            if found != Some(8) {
+                return Err(format!("lost key {key:#018x}: a get found {found:?} bytes").into());
             }
         } else {
             tree.upsert(&key.to_be_bytes(), &value_of(key, rng.bits()).to_le_bytes())?;

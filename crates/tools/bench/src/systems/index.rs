@@ -1,69 +1,68 @@
 //! Any [`RangeIndex`] of Pando as a system: keys and values are handed on as they are.
 //!
-//! It goes through the public contract and nothing else, so what is measured is what a user of
-//! byte-string keys gets.
+//! It calls the contract of `pando-index` and nothing else, as the public API does. So a figure is
+//! what a user of byte-string keys gets, a virtual call an operation included, and the harness is
+//! compiled once for all indexes of ours.
 
 use std::ops::Bound;
+use std::sync::Arc;
 
-use pando_index::{Cursor, Error, KeyRange, RangeIndex};
+use pando_index::{Error, KeyRange, RangeIndex};
 
 use crate::system::{Order, Refusal, Scan, System};
 
-/// An index on the heap.
-pub struct Indexed<I>(I);
+/// The room that a system takes, if it knows; what each is stands with [`System`].
+pub trait Footprint: Send + Sync {
+    /// See [`System::footprint_bytes`].
+    fn footprint_bytes(&self) -> Option<u64> {
+        None
+    }
 
-impl<I: RangeIndex> Indexed<I> {
-    /// `index` as a system.
-    pub fn new(index: I) -> Self {
-        Self(index)
+    /// See [`System::file_bytes`].
+    fn file_bytes(&self) -> Option<u64> {
+        None
     }
 }
 
-/// Every key from `from`, included, in the direction of `order`.
-pub fn range_from(from: &[u8], order: Order) -> KeyRange {
-    match order {
-        Order::Ascending => KeyRange::from(from),
-        Order::Descending => {
-            KeyRange { low: Bound::Unbounded, high: Bound::Included(from.to_vec()) }
+/// An index, and the pool that it lies in, if it does.
+pub struct Indexed {
+    // Dropped first: the pool is closed after its last index.
+    index: Arc<dyn RangeIndex>,
+    pool: Option<Box<dyn Footprint>>,
+}
+
+impl Indexed {
+    /// An index on the heap.
+    pub fn new(index: impl RangeIndex + 'static) -> Self {
+        Self { index: Arc::new(index), pool: None }
+    }
+
+    /// An index in `pool`.
+    pub fn in_pool(index: Arc<dyn RangeIndex>, pool: impl Footprint + 'static) -> Self {
+        Self { index, pool: Some(Box::new(pool)) }
+    }
+}
+
+impl System for Indexed {
+    #[inline]
+    fn insert_new(&self, key: &[u8], value: &[u8]) -> Result<bool, Refusal> {
+        match self.index.insert(key, value) {
+            Ok(()) => Ok(true),
+            Err(Error::KeyExists) => Ok(false),
+            Err(error) => Err(error.into()),
         }
     }
-}
 
-/// Hands the first `limit` records of `cursor` to `visit`.
-pub fn visit_from(
-    mut cursor: Box<dyn Cursor + '_>,
-    limit: u64,
-    mut visit: impl FnMut(&[u8], &[u8]),
-) -> Result<(), Refusal> {
-    for _ in 0..limit {
-        let Some((key, value)) = cursor.next()? else { break };
-        visit(key, value);
-    }
-    Ok(())
-}
-
-/// Whether an insert found its key absent.
-pub fn is_new(inserted: Result<(), Error>) -> Result<bool, Refusal> {
-    match inserted {
-        Ok(()) => Ok(true),
-        Err(Error::KeyExists) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
-}
-
-impl<I: RangeIndex> System for Indexed<I> {
-    fn insert_new(&self, key: &[u8], value: &[u8]) -> Result<bool, Refusal> {
-        is_new(self.0.insert(key, value))
-    }
-
+    #[inline]
     fn upsert(&self, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
-        self.0.upsert(key, value)?;
+        self.index.upsert(key, value)?;
         Ok(())
     }
 
+    #[inline]
     fn get(&self, key: &[u8], visit: impl FnOnce(&[u8])) -> Result<bool, Refusal> {
         let mut visit = Some(visit);
-        let found = self.0.read(key, &mut |value| {
+        let found = self.index.read(key, &mut |value| {
             if let Some(visit) = visit.take() {
                 visit(value);
             }
@@ -71,16 +70,47 @@ impl<I: RangeIndex> System for Indexed<I> {
         Ok(found?)
     }
 
-    fn delete(&self, key: &[u8]) -> Result<bool, Refusal> {
-        Ok(self.0.remove(key)?)
+    #[inline]
+    fn get_many(&self, keys: &[&[u8]], mut visit: impl FnMut(usize, &[u8])) -> Result<(), Refusal> {
+        self.index.read_many(keys, &mut |index, value| {
+            if let Some(value) = value {
+                visit(index, value);
+            }
+        })?;
+        Ok(())
     }
 
-    fn scan(&self, scan: Scan<'_>, visit: impl FnMut(&[u8], &[u8])) -> Result<(), Refusal> {
+    #[inline]
+    fn delete(&self, key: &[u8]) -> Result<bool, Refusal> {
+        Ok(self.index.remove(key)?)
+    }
+
+    #[inline]
+    fn scan(&self, scan: Scan<'_>, mut visit: impl FnMut(&[u8], &[u8])) -> Result<(), Refusal> {
         let Scan { from, limit, order } = scan;
-        visit_from(self.0.scan(range_from(from, order), order)?, limit, visit)
+        let range = match order {
+            Order::Ascending => KeyRange::from(from),
+            Order::Descending => {
+                KeyRange { low: Bound::Unbounded, high: Bound::Included(from.to_vec()) }
+            }
+        };
+        let mut cursor = self.index.scan(range, order)?;
+        for _ in 0..limit {
+            let Some((key, value)) = cursor.next()? else { break };
+            visit(key, value);
+        }
+        Ok(())
     }
 
     fn count(&self) -> Result<u64, Refusal> {
-        Ok(self.0.len()?)
+        Ok(self.index.len()?)
+    }
+
+    fn footprint_bytes(&self) -> Option<u64> {
+        self.pool.as_ref()?.footprint_bytes()
+    }
+
+    fn file_bytes(&self) -> Option<u64> {
+        self.pool.as_ref()?.file_bytes()
     }
 }

@@ -48,16 +48,13 @@ pub use entry::{
 use crate::record::Shape;
 use btreemap::{LockedBytes, LockedIntegers};
 use entry::boxed;
-use ours::{BY_CAS, OURS};
 use peers::PEERS;
 use skiplist::{PlainBytes, PlainIntegers, Tuned};
 use words::only_words;
 
 /// Every system: ours, the two peers that are always built, then those of [`peers::PEERS`].
-pub static SYSTEMS: LazyLock<Vec<SystemEntry>> = LazyLock::new(|| {
-    let ours = OURS.iter().flat_map(|ours| ours.systems);
-    ours.chain(BY_CAS.as_flattened()).chain(ALWAYS_BUILT).chain(&PEERS).copied().collect()
-});
+pub static SYSTEMS: LazyLock<Vec<SystemEntry>> =
+    LazyLock::new(|| ours::systems().chain(ALWAYS_BUILT.iter().chain(&PEERS).copied()).collect());
 
 /// The peers that are always built.
 const ALWAYS_BUILT: &[SystemEntry] = &[

@@ -13,35 +13,42 @@ use pando_nbtree::NbTrees;
 use pando_pmem::counting::Counting;
 #[cfg(feature = "papers")]
 use pando_pmem::emulated::Emulated;
-use pando_pmem::{Adr, Process, Volatile};
+use pando_pmem::{Adr, Domain, Process, Volatile};
 use pando_pmwcas::Recovered;
 #[cfg(feature = "papers")]
 use pando_skiplist::CasSkipLists;
 use pando_skiplist::SkipLists;
 #[cfg(feature = "sorted-array")]
 use pando_sorted_array::SortedArrays;
-use pando_tree::maps::{IndexKind, IndexOptions};
+use pando_tree::maps::{IndexKind, IndexOptions, OptionSpec, OptionValues};
 use pando_wbtree::WbTrees;
 
 use super::entry::{BuildError, BuildOptions, Durability, SystemEntry, any_shape, boxed};
-use super::stored::Stored;
+use super::index::Indexed;
+use super::stored::{Make, Stored, compiled, erased};
 use super::words::only_words;
+use crate::record::Shape;
+use crate::subject::Subject;
 
 /// An index, or why it could not be built.
 pub type Built = Result<Arc<dyn RangeIndex>, BuildError>;
 
-/// What is measured of an index.
+/// An index of ours, its code in each domain, and the systems that it is.
 pub struct Ours {
     /// Its name; those of its systems begin with it.
     pub name: &'static str,
-    /// It in each domain.
-    pub systems: &'static [SystemEntry],
-    /// It in the counting domain, empty, on anonymous memory.
-    pub counting: fn(&BuildOptions) -> Built,
-    /// It in a new pool at a path, in the domain `process`.
-    pub create: fn(&Path, &BuildOptions) -> Built,
-    /// It in the pool at a path, in the domain `process`.
-    pub open: fn(&Path) -> Result<Reopened, BuildError>,
+    title: &'static str,
+    systems: &'static [InDomain],
+    limits: fn(Shape) -> Result<(), String>,
+    /// Options that its systems set, unless a run sets any itself.
+    set: &'static [(&'static str, &'static str)],
+    specs: &'static [OptionSpec],
+    volatile: Make<Volatile, Arc<dyn RangeIndex>>,
+    process: Make<Process, Arc<dyn RangeIndex>>,
+    adr: Make<Adr, Arc<dyn RangeIndex>>,
+    counting: Make<Counting, Arc<dyn RangeIndex>>,
+    #[cfg(feature = "papers")]
+    slow: Make<Emulated, Arc<dyn RangeIndex>>,
 }
 
 impl fmt::Debug for Ours {
@@ -60,165 +67,242 @@ pub struct Reopened {
     pub recovered: Recovered,
 }
 
-/// A system: an index of ours in a pool of its own.
-macro_rules! system {
-    (
-        $kind:ty, $set:expr, $limits:expr, $pool:ident in $domain:ty, $survives:ident, $settings:literal,
-        [$($name:literal),+], [$($what:literal),+]
-    ) => {
-        SystemEntry {
-            name: concat!($($name),+),
-            what: concat!($($what),+),
-            durability: Durability::$survives,
-            settings: $settings,
-            limits: $limits,
-            can_descend: true,
-            build: |_, _, options| boxed(Stored::<$kind, $domain>::$pool(&set::<$kind>(options, $set)?)?),
-        }
-    };
+/// An index in one domain, as a system.
+struct InDomain {
+    /// What its name has behind that of the index.
+    suffix: &'static str,
+    /// What it is, behind the title of the index.
+    what: &'static str,
+    durability: Durability,
+    settings: &'static str,
 }
 
-macro_rules! ours {
-    ($kind:ty, $name:literal, $title:literal) => {
-        ours!($kind, $name, $title, any_shape, &[])
-    };
-    ($kind:ty, $name:literal, $title:literal, $limits:expr, $set:expr) => {
-        Ours {
-            name: $name,
-            systems: &[
-                system!(
-                    $kind, $set, $limits, anonymous in Volatile, None, "default options",
-                    [$name], [$title, ", domain volatile, on anonymous memory"]
-                ),
-                system!(
-                    $kind, $set, $limits, in_file in Volatile, None,
-                    "default options; what :process costs more than it, durability costs",
-                    [$name, ":volatile-file"], [$title, ", domain volatile, in a file of --pool-dir"]
-                ),
-                system!(
-                    $kind, $set, $limits, in_file in Process, ProcessCrash, "default options",
-                    [$name, ":process"], [$title, ", domain process, in a pool file of --pool-dir"]
-                ),
-                // The domains process and eadr have the same code, which is compiled once.
-                system!(
-                    $kind, $set, $limits, in_file in Process, PowerLoss,
-                    "default options; on ordinary memory it survives a process crash only",
-                    [$name, ":eadr"], [$title, ", domain eadr, in a pool file of --pool-dir"]
-                ),
-                system!(
-                    $kind, $set, $limits, in_file in Adr, PowerLoss,
-                    "default options; on ordinary memory it survives a process crash only",
-                    [$name, ":adr"], [$title, ", domain adr, in a pool file of --pool-dir"]
-                ),
-                #[cfg(feature = "papers")]
-                system!(
-                    $kind, $set, $limits, in_file in Emulated, PowerLoss,
-                    "default options; a busy wait for each line written back, and for each read that its thread has not cached; on ordinary memory it survives a process crash only",
-                    [$name, ":slow"],
-                    [$title, ", as :adr on an emulated slower medium (--write-back-ns, --read-line-ns)"]
-                ),
-            ],
-            counting: |options| Ok(Arc::new(Stored::<$kind, Counting>::anonymous(&set::<$kind>(options, $set)?)?.index)),
-            create: |path, options| {
-                Ok(Arc::new(Stored::<$kind, Process>::create(path, &set::<$kind>(options, $set)?)?.index))
-            },
-            open: |path| {
-                let Stored { index, catalog, .. } = Stored::<$kind, Process>::open(path)?;
-                Ok(Reopened {
-                    index: Arc::new(index),
-                    was_clean: catalog.pool().was_clean(),
-                    recovered: catalog.recovered(),
-                })
-            },
-        }
-    };
+const fn in_domain(
+    suffix: &'static str,
+    what: &'static str,
+    durability: Durability,
+    settings: &'static str,
+) -> InDomain {
+    InDomain { suffix, what, durability, settings }
 }
 
-/// The options with what a system has set of its index, unless a run sets anything itself.
-fn set<K: IndexKind>(
-    options: &BuildOptions,
-    words: &[(&str, &str)],
-) -> Result<BuildOptions, BuildError> {
-    let mut options = options.clone();
-    let is_set =
-        options.settings.as_ref().is_some_and(|settings| settings.are_of(K::Options::SPECS));
-    if !is_set && !words.is_empty() {
-        options.settings = Some(K::Options::parse(words)?.values()?);
-    }
-    Ok(options)
-}
+/// What the names of systems end with whose medium is emulated.
+pub const EMULATED: &str = ":slow";
 
-/// Every index of ours.
-pub const OURS: &[Ours] = &[
-    ours!(BzTrees, "bztree", "BzTree"),
-    ours!(NbTrees, "nbtree", "NBTree"),
-    ours!(WbTrees, "wbtree", "wB+-Tree"),
-    ours!(
-        WbTrees,
-        "wbtree-fixed",
-        "wB+-Tree with records of 8-byte keys and values",
-        only_words,
-        &[("records", "fixed")]
+const POWER_LOSS_SETTINGS: &str =
+    "default options; on ordinary memory it survives a process crash only";
+
+/// The systems of an index.
+const SYSTEMS: &[InDomain] = &[
+    in_domain("", ", domain volatile, on anonymous memory", Durability::None, "default options"),
+    in_domain(
+        ":volatile-file",
+        ", domain volatile, in a file of --pool-dir",
+        Durability::None,
+        "default options; what :process costs more than it, durability costs",
     ),
-    // `crossbeam-skiplist` is a peer.
-    ours!(SkipLists, "pando-skiplist", "our skip list on PMwCAS", any_shape, SAME_HEIGHTS),
-    ours!(BwTrees, "bwtree", "Bw-tree"),
+    in_domain(
+        ":process",
+        ", domain process, in a pool file of --pool-dir",
+        Durability::ProcessCrash,
+        "default options",
+    ),
+    in_domain(
+        ":eadr",
+        ", domain eadr, in a pool file of --pool-dir",
+        Durability::PowerLoss,
+        POWER_LOSS_SETTINGS,
+    ),
+    in_domain(
+        ":adr",
+        ", domain adr, in a pool file of --pool-dir",
+        Durability::PowerLoss,
+        POWER_LOSS_SETTINGS,
+    ),
     #[cfg(feature = "papers")]
-    ours!(
-        BwTrees,
-        "bwtree-plain",
-        "Bw-tree of the paper's design: each delta a block, no shortcuts",
-        any_shape,
-        &[("chain_deltas", "6"), ("delta_bytes", "0"), ("shortcuts", "off"), ("runs", "off"),]
+    in_domain(
+        EMULATED,
+        ", as :adr on an emulated slower medium (--write-back-ns, --read-line-ns)",
+        Durability::PowerLoss,
+        "default options; a busy wait for each line written back, and for each read that its thread has not cached; on ordinary memory it survives a process crash only",
     ),
-    #[cfg(feature = "sorted-array")]
-    ours!(SortedArrays, "sorted-array", "the example of an index"),
 ];
+
+/// The systems of an index by single-word CAS.
+#[cfg(feature = "papers")]
+const CAS_SYSTEMS: &[InDomain] = &[
+    in_domain(
+        "",
+        " by single-word CAS, domain volatile, on anonymous memory",
+        Durability::None,
+        "default options",
+    ),
+    in_domain(
+        ":volatile-file",
+        " by single-word CAS, domain volatile, in a file of --pool-dir",
+        Durability::None,
+        "default options",
+    ),
+    in_domain(
+        ":process",
+        " by single-word CAS, domain process, in a pool file of --pool-dir",
+        Durability::None,
+        "default options; a kill between two words may leave what no code repairs",
+    ),
+    in_domain(
+        ":adr",
+        " by single-word persistent CAS, domain adr, in a pool file of --pool-dir",
+        Durability::None,
+        "default options; each word is written back, but a crash between two may leave what no code repairs",
+    ),
+];
+
+/// The index of kind `K`, as the public API has it.
+const fn ours<K: IndexKind>(name: &'static str, title: &'static str) -> Ours {
+    Ours {
+        name,
+        title,
+        systems: SYSTEMS,
+        limits: any_shape,
+        set: &[],
+        specs: K::Options::SPECS,
+        volatile: compiled::<K, Volatile>,
+        process: compiled::<K, Process>,
+        adr: compiled::<K, Adr>,
+        counting: erased::<K, Counting>,
+        #[cfg(feature = "papers")]
+        slow: erased::<K, Emulated>,
+    }
+}
+
+/// The index of kind `K` by single-word CAS, which the public API does not have.
+#[cfg(feature = "papers")]
+const fn by_cas<K: IndexKind>(name: &'static str, title: &'static str) -> Ours {
+    Ours {
+        systems: CAS_SYSTEMS,
+        volatile: erased::<K, Volatile>,
+        process: erased::<K, Process>,
+        adr: erased::<K, Adr>,
+        ..ours::<K>(name, title)
+    }
+}
 
 /// Nodes of skip lists are as high in each run.
 const SAME_HEIGHTS: &[(&str, &str)] = &[("height_seed", "1")];
 
-#[cfg(feature = "papers")]
-macro_rules! by_cas {
-    ($kind:ty, $name:literal, $title:literal, $set:expr) => {
-        [
-            system!(
-                $kind, $set, any_shape, anonymous in Volatile, None, "default options",
-                [$name], [$title, " by single-word CAS, domain volatile, on anonymous memory"]
-            ),
-            system!(
-                $kind, $set, any_shape, in_file in Volatile, None, "default options",
-                [$name, ":volatile-file"],
-                [$title, " by single-word CAS, domain volatile, in a file of --pool-dir"]
-            ),
-            system!(
-                $kind, $set, any_shape, in_file in Process, None,
-                "default options; a kill between two words may leave what no code repairs",
-                [$name, ":process"],
-                [$title, " by single-word CAS, domain process, in a pool file of --pool-dir"]
-            ),
-            system!(
-                $kind, $set, any_shape, in_file in Adr, None,
-                "default options; each word is written back, but a crash between two may leave what no code repairs",
-                [$name, ":adr"],
-                [$title, " by single-word persistent CAS, domain adr, in a pool file of --pool-dir"]
-            ),
-        ]
-    };
-}
+/// Every index of ours.
+pub const OURS: &[Ours] = &[
+    ours::<BzTrees>("bztree", "BzTree"),
+    ours::<NbTrees>("nbtree", "NBTree"),
+    ours::<WbTrees>("wbtree", "wB+-Tree"),
+    Ours {
+        limits: only_words,
+        set: &[("records", "fixed")],
+        ..ours::<WbTrees>("wbtree-fixed", "wB+-Tree with records of 8-byte keys and values")
+    },
+    // `crossbeam-skiplist` is a peer.
+    Ours { set: SAME_HEIGHTS, ..ours::<SkipLists>("pando-skiplist", "our skip list on PMwCAS") },
+    ours::<BwTrees>("bwtree", "Bw-tree"),
+    #[cfg(feature = "papers")]
+    Ours {
+        set: &[("chain_deltas", "6"), ("delta_bytes", "0"), ("shortcuts", "off"), ("runs", "off")],
+        ..ours::<BwTrees>(
+            "bwtree-plain",
+            "Bw-tree of the paper's design: each delta a block, no shortcuts",
+        )
+    },
+    #[cfg(feature = "sorted-array")]
+    ours::<SortedArrays>("sorted-array", "the example of an index"),
+];
 
 /// Indexes by single-word CAS, which no crash may interrupt: what the PMwCAS paper compares with.
-#[cfg(feature = "papers")]
-pub const BY_CAS: [[SystemEntry; 4]; 2] = [
-    by_cas!(CasSkipLists, "pando-skiplist-cas", "our skip list", SAME_HEIGHTS),
-    by_cas!(CasBwTrees, "bwtree-cas", "our Bw-tree", &[]),
-];
 /// They are in builds with the feature `papers` alone.
+#[cfg(feature = "papers")]
+const BY_CAS: &[Ours] = &[
+    Ours { set: SAME_HEIGHTS, ..by_cas::<CasSkipLists>("pando-skiplist-cas", "our skip list") },
+    by_cas::<CasBwTrees>("bwtree-cas", "our Bw-tree"),
+];
 #[cfg(not(feature = "papers"))]
-pub const BY_CAS: [[SystemEntry; 4]; 0] = [];
+const BY_CAS: &[Ours] = &[];
 
-/// What the names of systems end with whose medium is emulated.
-pub const EMULATED: &str = ":slow";
+/// The systems of all indexes of ours.
+pub fn systems() -> impl Iterator<Item = SystemEntry> {
+    let of = |ours: &'static Ours| ours.systems.iter().map(|system| ours.entry(system));
+    OURS.iter().chain(BY_CAS).flat_map(of)
+}
+
+impl Ours {
+    /// The entry of one of its systems. Its texts are made once and live as long as the process.
+    fn entry(&self, system: &InDomain) -> SystemEntry {
+        SystemEntry {
+            name: format!("{}{}", self.name, system.suffix).leak(),
+            what: format!("{}{}", self.title, system.what).leak(),
+            durability: system.durability,
+            settings: system.settings,
+            limits: self.limits,
+            can_descend: true,
+            build: |name, _, options| build(name, options),
+        }
+    }
+
+    /// The options with what its systems set, unless the run sets options of this index itself.
+    fn set(&self, options: &BuildOptions) -> Result<BuildOptions, BuildError> {
+        let of_run = options.settings.clone().filter(|settings| settings.are_of(self.specs));
+        let settings = match of_run {
+            Some(settings) => settings,
+            None => {
+                let mut settings = OptionValues::new(self.specs);
+                self.set.iter().try_for_each(|(name, value)| settings.set(name, value))?;
+                settings
+            }
+        };
+        Ok(BuildOptions { settings: Some(settings), ..options.clone() })
+    }
+
+    /// It in the counting domain, empty, on anonymous memory.
+    pub fn counting(&self, options: &BuildOptions) -> Built {
+        Ok(Stored::anonymous(&self.set(options)?, self.counting)?.index)
+    }
+
+    /// It in a new pool at `path`, in the domain `process`.
+    pub fn create(&self, path: &Path, options: &BuildOptions) -> Built {
+        Ok(Stored::create(path, &self.set(options)?, self.process)?.index)
+    }
+
+    /// It in the pool at `path`, in the domain `process`.
+    pub fn open(&self, path: &Path) -> Result<Reopened, BuildError> {
+        let Stored { index, catalog, .. } = Stored::<_, Process>::open(path)?;
+        Ok(Reopened {
+            index,
+            was_clean: catalog.pool().was_clean(),
+            recovered: catalog.recovered(),
+        })
+    }
+}
+
+/// Builds the system called `name`.
+fn build(name: &str, options: &BuildOptions) -> Result<Box<dyn Subject>, BuildError> {
+    let (index, domain) = name.split_at(name.find(':').unwrap_or(name.len()));
+    let ours = OURS.iter().chain(BY_CAS).find(|ours| ours.name == index);
+    let ours = ours.ok_or_else(|| format!("there is no index {index:?} of ours"))?;
+    let options = &ours.set(options)?;
+    match domain {
+        "" => in_pool(Stored::anonymous(options, ours.volatile)?),
+        ":volatile-file" => in_pool(Stored::in_file(options, ours.volatile)?),
+        // The code of the two domains is the same.
+        ":process" | ":eadr" => in_pool(Stored::in_file(options, ours.process)?),
+        ":adr" => in_pool(Stored::in_file(options, ours.adr)?),
+        #[cfg(feature = "papers")]
+        EMULATED => in_pool(Stored::in_file(options, ours.slow)?),
+        _ => Err(format!("{index} is not measured in the domain {domain:?}").into()),
+    }
+}
+
+fn in_pool<D: Domain>(
+    stored: Stored<Arc<dyn RangeIndex>, D>,
+) -> Result<Box<dyn Subject>, BuildError> {
+    boxed(Indexed::in_pool(Arc::clone(&stored.index), stored))
+}
 
 /// Whether `name` is that of a system that is in builds with the feature `papers` alone.
 pub fn is_of_papers(name: &str) -> bool {

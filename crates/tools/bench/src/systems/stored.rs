@@ -1,75 +1,105 @@
-//! Our indexes, of any kind and in any domain, as systems: in a pool of their own, on anonymous
-//! memory or in a file.
+//! Pools of the harness's own, with one of our indexes in each, on anonymous memory or in a file.
 //!
-//! The one place of this crate that knows how a pool with an index in it is made. Keys and values
-//! are handed on as they are: what a user of byte strings gets. The harness is compiled against the
-//! index of each kind and domain, and calls its own
-//! [`read_with`](pando_tree::maps::Tree::read_with); only a scan goes through the cursor of
-//! the common contract.
+//! The one place of this crate that makes pools.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use pando::CompiledDomain;
 use pando_index::RangeIndex;
 use pando_pmem::layout::{CHUNK_BYTES, CHUNK_TABLE_OFF};
 use pando_pmem::{CreateOptions, Domain, OpenPool, Pool};
-use pando_tree::maps::{Catalog, IndexKind, IndexOptions, Tree};
+use pando_tree::maps::{Catalog, IndexKind, IndexOptions, OptionValues};
 use tempfile::TempDir;
 
 use super::entry::{BuildError, BuildOptions};
-use super::index::{is_new, range_from, visit_from};
-use crate::system::{Refusal, Scan, System};
+use super::index::Footprint;
 
 /// The one map of each pool.
 const MAP: &str = "bench";
 /// Bytes of a word of the chunk table.
 const CHUNK_WORD_BYTES: u64 = 8;
 
-/// An index of kind `K` under domain `D`, its pool, and the folder that this lies in, if it has
-/// one.
-pub struct Stored<K: IndexKind, D: Domain> {
+/// Makes the index of a new pool, with these options or with its defaults.
+pub type Make<D, I> = fn(&Arc<Catalog<D>>, Option<&OptionValues>) -> Result<I, BuildError>;
+
+/// The index of kind `K` that the crate `pando` has compiled: what a user of byte strings gets.
+pub fn compiled<K: IndexKind, D: CompiledDomain>(
+    catalog: &Arc<Catalog<D>>,
+    options: Option<&OptionValues>,
+) -> Result<Arc<dyn RangeIndex>, BuildError> {
+    Ok(D::find_or_create(catalog, MAP, K::NAME, options)?)
+}
+
+/// The index of kind `K`, compiled where this is called.
+pub fn of_kind<K: IndexKind, D: Domain>(
+    catalog: &Arc<Catalog<D>>,
+    options: Option<&OptionValues>,
+) -> Result<K::Index<D>, BuildError> {
+    let own = options.filter(|options| options.are_of(K::Options::SPECS));
+    Ok(catalog.find_or_create_index::<K>(MAP, own.map(K::Options::of).unwrap_or_default())?)
+}
+
+/// As [`of_kind`], with its type forgotten.
+pub fn erased<K: IndexKind, D: Domain>(
+    catalog: &Arc<Catalog<D>>,
+    options: Option<&OptionValues>,
+) -> Result<Arc<dyn RangeIndex>, BuildError> {
+    Ok(Arc::new(of_kind::<K, D>(catalog, options)?))
+}
+
+/// An index, its pool of domain `D`, and the folder that this lies in, if it has one.
+pub struct Stored<I, D: Domain> {
     // Dropped first: the pool is closed before its folder is removed.
     /// The index.
-    pub index: K::Index<D>,
+    pub index: I,
     /// The PMwCAS of its pool.
     pub catalog: Arc<Catalog<D>>,
     folder: Option<TempDir>,
 }
 
-impl<K: IndexKind, D: Domain> Stored<K, D> {
+impl<I, D: Domain> Stored<I, D> {
     /// An empty index on anonymous memory.
-    pub fn anonymous(options: &BuildOptions) -> Result<Self, BuildError> {
-        Self::create_in(Pool::anonymous(&create_options(options))?, options)
+    pub fn anonymous(options: &BuildOptions, make: Make<D, I>) -> Result<Self, BuildError> {
+        Self::create_in(Pool::anonymous(&create_options(options))?, options, make)
     }
 
     /// An empty index in a new file, in a folder of its own that is removed with it.
-    pub fn in_file(options: &BuildOptions) -> Result<Self, BuildError> {
+    pub fn in_file(options: &BuildOptions, make: Make<D, I>) -> Result<Self, BuildError> {
         #[cfg(feature = "papers")]
         pando_pmem::emulated::set_delays(options.delays)?;
         let folder = tempfile::tempdir_in(&options.pool_dir)?;
         let path = folder.path().join("bench.pando");
-        Ok(Self { folder: Some(folder), ..Self::create(&path, options)? })
+        Ok(Self { folder: Some(folder), ..Self::create(&path, options, make)? })
     }
 
     /// An empty index in a new pool at `path`.
-    pub fn create(path: &Path, options: &BuildOptions) -> Result<Self, BuildError> {
-        Self::create_in(Pool::create(path, &create_options(options))?, options)
+    pub fn create(
+        path: &Path,
+        options: &BuildOptions,
+        make: Make<D, I>,
+    ) -> Result<Self, BuildError> {
+        Self::create_in(Pool::create(path, &create_options(options))?, options, make)
     }
 
+    fn create_in(
+        pool: Arc<Pool<D>>,
+        options: &BuildOptions,
+        make: Make<D, I>,
+    ) -> Result<Self, BuildError> {
+        let catalog = Arc::new(Catalog::open(pool)?);
+        let index = make(&catalog, options.settings.as_ref())?;
+        Ok(Self { index, catalog, folder: None })
+    }
+}
+
+impl<D: CompiledDomain> Stored<Arc<dyn RangeIndex>, D> {
     /// The index in the pool at `path`, which is recovered if need be.
     pub fn open(path: &Path) -> Result<Self, BuildError> {
         let pool = Pool::open(path, &OpenPool::default())?;
         let catalog = Arc::new(Catalog::open(pool)?);
-        let index = catalog.find_index::<K>(MAP)?.ok_or("the pool has lost its map")?;
-        Ok(Self { index, catalog, folder: None })
-    }
-
-    fn create_in(pool: Arc<Pool<D>>, options: &BuildOptions) -> Result<Self, BuildError> {
-        let catalog = Arc::new(Catalog::open(pool)?);
-        let own = options.settings.as_ref().filter(|values| values.are_of(K::Options::SPECS));
-        let settings = own.map(K::Options::of).unwrap_or_default();
-        let index = catalog.find_or_create_index::<K>(MAP, settings)?;
+        let index = D::find(&catalog, MAP)?;
         Ok(Self { index, catalog, folder: None })
     }
 }
@@ -82,48 +112,7 @@ fn create_options(options: &BuildOptions) -> CreateOptions {
     }
 }
 
-impl<K: IndexKind, D: Domain> System for Stored<K, D> {
-    #[inline]
-    fn insert_new(&self, key: &[u8], value: &[u8]) -> Result<bool, Refusal> {
-        is_new(self.index.insert(key, value))
-    }
-
-    #[inline]
-    fn upsert(&self, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
-        self.index.upsert(key, value)?;
-        Ok(())
-    }
-
-    #[inline]
-    fn get(&self, key: &[u8], visit: impl FnOnce(&[u8])) -> Result<bool, Refusal> {
-        Ok(self.index.read_with(key, visit)?.is_some())
-    }
-
-    #[inline]
-    fn get_many(&self, keys: &[&[u8]], mut visit: impl FnMut(usize, &[u8])) -> Result<(), Refusal> {
-        self.index.read_many(keys, &mut |index, value| {
-            if let Some(value) = value {
-                visit(index, value);
-            }
-        })?;
-        Ok(())
-    }
-
-    #[inline]
-    fn delete(&self, key: &[u8]) -> Result<bool, Refusal> {
-        Ok(self.index.remove(key)?)
-    }
-
-    #[inline]
-    fn scan(&self, scan: Scan<'_>, visit: impl FnMut(&[u8], &[u8])) -> Result<(), Refusal> {
-        let Scan { from, limit, order } = scan;
-        visit_from(self.index.scan(range_from(from, order), order)?, limit, visit)
-    }
-
-    fn count(&self) -> Result<u64, Refusal> {
-        Ok(self.index.len()?)
-    }
-
+impl<I: Send + Sync, D: Domain> Footprint for Stored<I, D> {
     /// The chunks ever used, free ones included, their part of the table, and the fixed part.
     fn footprint_bytes(&self) -> Option<u64> {
         let chunks = self.catalog.pool().usage().ok()?.chunks;
@@ -150,10 +139,11 @@ mod tests {
         let options = BuildOptions::default();
         let folder = tempfile::tempdir_in(&options.pool_dir).unwrap();
         let path = folder.path().join("back.pando");
-        let created = Stored::<BzTrees, Process>::create(&path, &options).unwrap();
+        let make = compiled::<BzTrees, Process>;
+        let created = Stored::<_, Process>::create(&path, &options, make).unwrap();
         created.index.insert(b"key", b"value").unwrap();
         drop(created);
-        let opened = Stored::<BzTrees, Process>::open(&path).unwrap();
+        let opened = Stored::<_, Process>::open(&path).unwrap();
         assert_eq!(opened.index.get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
         assert!(opened.catalog.pool().was_clean());
     }
@@ -161,11 +151,12 @@ mod tests {
     #[test]
     fn space_is_known_on_a_file_and_without() {
         let options = BuildOptions::default();
-        let anonymous = Stored::<BzTrees, Process>::anonymous(&options).unwrap();
-        let in_file = Stored::<BzTrees, Process>::in_file(&options).unwrap();
-        assert!(System::footprint_bytes(&anonymous) > Some(CHUNK_TABLE_OFF));
-        assert_eq!(System::footprint_bytes(&anonymous), System::footprint_bytes(&in_file));
-        assert!(System::file_bytes(&in_file) >= System::footprint_bytes(&in_file));
-        assert_eq!(System::file_bytes(&anonymous), None);
+        let make = compiled::<BzTrees, Process>;
+        let anonymous = Stored::anonymous(&options, make).unwrap();
+        let in_file = Stored::in_file(&options, make).unwrap();
+        assert!(anonymous.footprint_bytes() > Some(CHUNK_TABLE_OFF));
+        assert_eq!(anonymous.footprint_bytes(), in_file.footprint_bytes());
+        assert!(in_file.file_bytes() >= in_file.footprint_bytes());
+        assert_eq!(anonymous.file_bytes(), None);
     }
 }
