@@ -9,10 +9,10 @@ use crate::record::{MAX_KEY_BYTES, MAX_VALUE_BYTES, WORD_BYTES};
 /// Where figures go beside the terminal.
 #[derive(Args, Debug)]
 pub struct FilesArgs {
-    /// Write one JSON object a line to this file
+    /// Write the rows to this file, one JSON object per line
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write a page with plots to this file
+    /// Write an HTML page with plots to this file
     #[arg(long, value_name = "FILE")]
     pub page: Option<PathBuf>,
 }

@@ -29,26 +29,26 @@ pub struct BenchArgs {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Count flushes, fences and lines an operation, beside the published figures
+    /// Count flushes, fences and cache lines per operation, beside the published figures
     Costs(CostsArgs),
-    /// Time an opening after kill -9, up to the first successful get
+    /// Time the opening of a pool after kill -9, up to the first successful get
     Recovery(RecoveryArgs),
-    /// Bytes a record after filling each system
+    /// Measure the bytes per record of each system after a fill
     Space(SpaceArgs),
-    /// Servers, driven by redis-benchmark: requests, or restarts after kill -9
+    /// Measure servers with redis-benchmark: requests, or restarts after kill -9
     Servers(crate::servers::command::ServersArgs),
-    /// Where BzTree's time goes, by component
+    /// Show how BzTree's time is divided among its components
     Profile(crate::profile::command::ProfileArgs),
-    /// The process that is profiled
+    /// The process that `profile` samples
     #[command(hide = true)]
     ProfileChild(crate::profile::command::ProfileChildArgs),
-    /// Put the ratios of two runs of the same comparison beside each other: do they agree?
+    /// Compare the ratios of two runs of the same comparison
     Agree(AgreeArgs),
     /// List the systems and the operation mixes
     Systems(SystemsArgs),
-    /// The figures of the documents: measure them, write their tables, check them
+    /// Measure the figures of the documents, write their tables, or check them
     Figures(FiguresArgs),
-    /// The process that the recovery test kills
+    /// The process that `recovery` kills
     #[command(hide = true)]
     RecoveryChild(ChildArgs),
 }
@@ -56,51 +56,57 @@ pub enum Command {
 /// Arguments of a comparison.
 #[derive(Args, Debug)]
 pub struct RunArgs {
-    /// Systems to compare; all are loaded at once [default: BzTree and its peers, in memory and
-    /// then durable]
+    /// Systems to compare; `systems` lists them; all are in memory at the same time [default: BzTree
+    /// and its peers, first in memory, then durable]
     #[arg(long, value_delimiter = ',')]
     pub systems: Option<Vec<SystemName>>,
-    /// System that the others are divided by [default: the first]
+    /// System to which the ratios refer [default: the first]
     #[arg(long)]
     pub base: Option<SystemName>,
     /// Operation mixes; `systems` lists them
-    #[arg(long, value_delimiter = ',', default_value = "read,50/50,scan10,insert,delete")]
-    pub mix: Vec<OperationMix>,
-    /// Records loaded first, as in 500k or 10M [default: 10M; without --systems 1M in memory and
-    /// 100k durable]
+    #[arg(
+        long,
+        alias = "mix",
+        value_delimiter = ',',
+        default_value = "read,50/50,scan10,insert,delete"
+    )]
+    pub operation_mix: Vec<OperationMix>,
+    /// Records that are loaded first, such as 500k or 10M [default: 10M; without --systems 1M in
+    /// memory and 100k durable]
     #[arg(long, value_parser = count)]
     pub records: Option<u64>,
-    /// Numbers of threads, 1 to 64, one after the other [default: 1 and as many as cores]
+    /// Numbers of threads, each from 1 to 64, measured one after the other [default: 1 and the
+    /// number of cores]
     #[arg(long, value_delimiter = ',', value_parser = threads)]
     pub threads: Option<Vec<usize>>,
-    /// Which records are met: uniform, zipfian:THETA, monotonic or latest [default: what a YCSB
-    /// mix says, else uniform]
+    /// Distribution of the keys: uniform, zipfian:THETA, monotonic or latest [default: that of the
+    /// YCSB mix, otherwise uniform]
     #[arg(long)]
     pub keys: Option<KeyChoice>,
-    /// Bytes of a key, 8 to 128
+    /// Length of a key in bytes, 8 to 128
     #[arg(long, value_parser = key_bytes, default_value = "8")]
     pub key_bytes: usize,
-    /// Bytes of a value, 8 to 4096
+    /// Length of a value in bytes, 8 to 4096
     #[arg(long, value_parser = value_bytes, default_value = "8")]
     pub value_bytes: usize,
-    /// Open loop: begin so many operations a second, all threads together, and take latencies
-    /// from the moment at which each was meant to begin
+    /// Open loop: start this many operations per second, all threads together, and measure each
+    /// latency from the scheduled start [default: closed loop]
     #[arg(long, value_parser = rate, value_name = "OPS_PER_SECOND")]
     pub rate: Option<f64>,
-    /// Rounds for each number of threads
+    /// Number of rounds for each number of threads
     #[arg(long, value_parser = rounds, default_value = "5")]
     pub rounds: usize,
-    /// Seconds that a slice of reads, upserts or scans takes [default: 1; without --systems 0.15]
+    /// Seconds of a slice of reads, upserts or scans [default: 1; without --systems 0.15]
     #[arg(long, value_parser = seconds)]
     pub seconds: Option<f64>,
-    /// Begin no round that would end later than so many seconds after the start, the first
-    /// excepted [default: none; without --systems 80 in memory and 50 durable]
+    /// Start no further round that would end later than this many seconds after the start [default:
+    /// none; without --systems 80 in memory and 50 durable]
     #[arg(long, value_parser = seconds, value_name = "SECONDS")]
     pub time_limit: Option<f64>,
-    /// Records that a slice of inserts or deletes takes [default: a twentieth of --records]
+    /// Records of a slice of inserts or deletes [default: a twentieth of --records]
     #[arg(long, value_parser = count)]
     pub batch: Option<u64>,
-    /// Time one operation in so many; 1 times all
+    /// Measure the latency of one operation in this many; 1: of each
     #[arg(long, value_parser = count, default_value = "16")]
     pub sample_every: u64,
     /// Seed of all operations
@@ -113,20 +119,21 @@ pub struct RunArgs {
     #[cfg(feature = "papers")]
     #[command(flatten)]
     pub delays: DelayArgs,
-    /// Ask for huge pages behind the pools of BzTree
+    /// Request huge pages for the pools of Pando's indexes
     #[arg(long)]
     pub huge_pages: bool,
-    /// Write one JSON object a line to this file
+    /// Write the rows to this file, one JSON object per line
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write a page with plots to this file [default: none; without --systems pando-bench.html]
+    /// Write an HTML page with plots to this file [default: none; without --systems
+    /// pando-bench.html]
     #[arg(long, value_name = "FILE")]
     pub page: Option<PathBuf>,
-    /// Replay a file of operations instead of mixes, and compare all answers: lines such as
-    /// `insert KEY VALUE`, `update KEY VALUE`, `get KEY`, `delete KEY`, `scan KEY N`,
-    /// `scan-reverse KEY N`; bytes as they are or as \xNN, # for comments
+    /// Replay the operations of this file instead of mixes, and compare the answers of all systems;
+    /// the lines are `insert KEY VALUE`, `update KEY VALUE`, `get KEY`, `delete KEY`, `scan KEY N`,
+    /// `scan-reverse KEY N`; \xNN is a byte, # starts a comment
     #[arg(long, value_name = "FILE", conflicts_with_all = [
-        "mix", "records", "threads", "keys", "key_bytes", "value_bytes", "rate", "rounds",
+        "operation_mix", "records", "threads", "keys", "key_bytes", "value_bytes", "rate", "rounds",
         "seconds", "time_limit", "batch", "sample_every", "seed",
     ])]
     pub replay: Option<PathBuf>,
@@ -135,16 +142,16 @@ pub struct RunArgs {
 /// Arguments of `agree`.
 #[derive(Args, Debug)]
 pub struct AgreeArgs {
-    /// What --json of a comparison wrote
+    /// Rows that --json of a comparison wrote
     pub first: PathBuf,
-    /// The same of another run, or of another commit
+    /// Rows of another run, or of another commit
     pub second: PathBuf,
 }
 
 /// Arguments of `systems`.
 #[derive(Args, Debug)]
 pub struct SystemsArgs {
-    /// Say with which settings each system runs
+    /// Print the settings of each system too
     #[arg(long)]
     pub settings: bool,
 }
@@ -152,13 +159,13 @@ pub struct SystemsArgs {
 /// Arguments of `costs`.
 #[derive(Args, Debug)]
 pub struct CostsArgs {
-    /// The indexes that are counted, of ours
+    /// Pando's indexes whose operations are counted
     #[arg(long = "index", value_name = "NAME", value_delimiter = ',', value_parser = ours_called, default_value = "bztree")]
     pub ours: Vec<&'static Ours>,
-    /// Records loaded first
+    /// Records that are loaded first
     #[arg(long, value_parser = count, default_value = "100k")]
     pub records: u64,
-    /// Operations of each kind that are counted
+    /// Number of counted operations of each kind
     #[arg(long, value_parser = count, default_value = "100k")]
     pub samples: u64,
     /// Where the figures go.
@@ -169,19 +176,19 @@ pub struct CostsArgs {
 /// Arguments of `recovery`.
 #[derive(Args, Debug)]
 pub struct RecoveryArgs {
-    /// The indexes that are opened, of ours
+    /// Pando's indexes that are opened
     #[arg(long = "index", value_name = "NAME", value_delimiter = ',', value_parser = ours_called, default_value = "bztree")]
     pub ours: Vec<&'static Ours>,
-    /// Records in the pool; several sizes are measured one after the other
+    /// Numbers of records in the pool, measured one after the other
     #[arg(long, value_delimiter = ',', value_parser = count, default_value = "1M,10M")]
     pub records: Vec<u64>,
-    /// Times that each pool is killed and opened
+    /// Number of kills and openings of each pool
     #[arg(long, value_parser = count, default_value = "21")]
     pub cycles: u64,
     /// Folder for the pool
     #[arg(long, default_value_os_t = memory_folder())]
     pub pool_dir: PathBuf,
-    /// Seed of the keys and of the moments of the kills
+    /// Seed of the keys and of the times of the kills
     #[arg(long, default_value = "1")]
     pub seed: u64,
     /// Where the figures go.
@@ -192,7 +199,7 @@ pub struct RecoveryArgs {
 /// Arguments of `space`.
 #[derive(Args, Debug)]
 pub struct SpaceArgs {
-    /// Systems to fill, one after the other
+    /// Systems to fill, one after the other; `systems` lists them
     #[arg(
         long,
         value_delimiter = ',',
@@ -202,10 +209,10 @@ pub struct SpaceArgs {
     /// Numbers of records
     #[arg(long, value_delimiter = ',', value_parser = count, default_value = "1M,10M")]
     pub records: Vec<u64>,
-    /// Bytes of a key, 8 to 128
+    /// Length of a key in bytes, 8 to 128
     #[arg(long, value_parser = key_bytes, default_value = "8")]
     pub key_bytes: usize,
-    /// Bytes of a value, 8 to 4096
+    /// Length of a value in bytes, 8 to 4096
     #[arg(long, value_parser = value_bytes, default_value = "8")]
     pub value_bytes: usize,
     /// Folder for the pools of durable systems
@@ -255,10 +262,10 @@ mod tests {
 
     #[test]
     fn a_comparison_needs_no_word_of_its_own() {
-        let words = "--systems btreemap,crossbeam-skiplist --mix read,50/50 --records 10M \
+        let words = "--systems btreemap,crossbeam-skiplist --operation-mix read,50/50 --records 10M \
                      --threads 1,2 --rounds 5 --seconds 1 --keys zipfian:0.99 --base crossbeam-skiplist";
         let run = parsed(words).unwrap().run;
-        assert_eq!((run.records, run.mix.len()), (Some(10_000_000), 2));
+        assert_eq!((run.records, run.operation_mix.len()), (Some(10_000_000), 2));
         assert_eq!(run.threads, Some(vec![1, 2]));
         let run = parsed("--time-limit 1.5 --sample-every 1 --huge-pages").unwrap().run;
         assert_eq!((run.time_limit, run.sample_every, run.huge_pages), (Some(1.5), 1, true));
@@ -278,13 +285,15 @@ mod tests {
     #[test]
     fn what_cannot_be_is_refused() {
         for (words, says) in [
+            ("--operation-mix rad", "ycsb-f"),
+            // The former name.
             ("--mix rad", "ycsb-f"),
             ("--threads 65", "from 1 to 64"),
             ("--key-bytes 7", "from 8 to 128"),
             ("--value-bytes 5000", "from 8 to 4096"),
             ("--rate 1G", "from 1 to 100M"),
             ("--systems bztre", "expected one of bztree"),
-            ("--replay x --mix read", "cannot be used with"),
+            ("--replay x --operation-mix read", "cannot be used with"),
         ] {
             let error = parsed(words).unwrap_err().to_string();
             assert!(error.contains(says), "{words}: {error}");

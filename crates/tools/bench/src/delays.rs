@@ -11,11 +11,12 @@ use crate::systems::ours::EMULATED;
 /// How slow an emulated medium is.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct DelayArgs {
-    /// Emulated medium (bztree:slow and the like, domain slow): nanoseconds for each line written
-    /// back
+    /// Emulated medium (systems that end with :slow, domain slow): delay in nanoseconds of each
+    /// cache line that is written back
     #[arg(long, default_value = "0", value_parser = delay_ns())]
     pub write_back_ns: u64,
-    /// Emulated medium: nanoseconds for each line read that its thread has not cached
+    /// Emulated medium: delay in nanoseconds of each cache line that is read and that the thread
+    /// has not cached
     #[arg(long, default_value = "0", value_parser = delay_ns())]
     pub read_line_ns: u64,
 }

@@ -55,8 +55,8 @@ fn figures_without_rounds_are_written_too() {
     assert!(page.contains("<svg") && page.contains("bztree:process"), "{page}");
 }
 
-const COMPARISON: &str = "--systems btreemap,crossbeam-skiplist,bztree:process --base crossbeam-skiplist --mix read,insert \
-    --records 1k --threads 1,2 --rounds 2 --seconds 0.01";
+const COMPARISON: &str = "--systems btreemap,crossbeam-skiplist,bztree:process --base crossbeam-skiplist \
+    --operation-mix read,insert --records 1k --threads 1,2 --rounds 2 --seconds 0.01";
 
 #[test]
 fn a_comparison_writes_rows_and_a_page() {
@@ -102,7 +102,7 @@ fn words_that_cannot_go_together_are_refused() {
     for (words, says) in [
         ("--systems btreemap --base bztree --records 1k", "base"),
         ("--systems btreemap,btreemap --records 1k", "twice"),
-        ("--systems btreemap --mix delete --batch 2k --records 1k --rounds 1", "--batch"),
+        ("--systems btreemap --operation-mix delete --batch 2k --records 1k --rounds 1", "--batch"),
         (
             "--systems crossbeam-skiplist:tuned --value-bytes 100 --records 1k",
             "crossbeam-skiplist:tuned",

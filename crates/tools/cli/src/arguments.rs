@@ -28,17 +28,17 @@ pub struct Arguments {
     pub command: Command,
 }
 
-/// Which pool, and how to open it.
+/// The pool, and how to open it.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Pool")]
 pub struct PoolArguments {
-    /// The pool's file [default: $PANDO_POOL, else ./pando.pool]
+    /// File of the pool [default: $PANDO_POOL, else ./pando.pool]
     #[arg(long = "pool", value_name = "PATH", global = true)]
     pub path: Option<PathBuf>,
-    /// The persistence domain
+    /// Persistence domain: what a write that has returned survives
     #[arg(long, default_value_t, value_parser = domain(), global = true)]
     pub domain: DomainChoice,
-    /// Open a pool that a power cut may have torn, to copy out what can be read
+    /// Open a pool that a power cut may have damaged, to copy out the records that can be read
     #[arg(long, global = true)]
     pub salvage: bool,
 }
@@ -57,32 +57,32 @@ pub enum Command {
     Scan(ScanArguments),
     /// Print all records, in a form that `load` reads
     Dump(DumpArguments),
-    /// Drop a map with all its records, without asking
+    /// Drop a map with all its records; there is no question first
     Drop(DropArguments),
     /// Print the indexes that a map can have, and the options of each
     #[command(alias = "kinds")]
     Indexes(IndexesArguments),
-    /// Print what the pool lies on, what it guarantees, and its figures
+    /// Print the pool's medium, its guarantee and its figures
     Stat(StatArguments),
-    /// Walk all maps and compare them with what the allocator gave out
+    /// Check tree invariants and find leaked blocks
     Check(CheckArguments),
-    /// Give room that no record uses back to the file system
+    /// Return unused space to the file system
     Compact(CompactArguments),
-    /// Serve Redis clients from a store that survives kill -9
+    /// Serve Redis and memcached clients from a store that survives kill -9
     Serve(ServeArguments),
-    /// Show a server's figures, live: throughput, times, memory, the tree
+    /// Show the live figures of a server: throughput, latencies, memory, index
     Top(TopArguments),
-    /// Load real text, kill the loading process midway, and verify what is left
+    /// Load real text, kill the loading process, recover and verify the records
     Tour(TourArguments),
-    /// Compare indexes, interleaved, with the maps one would otherwise pick
+    /// Measure the indexes, interleaved with other ordered maps
     #[cfg(feature = "bench")]
     #[command(after_help = exit_codes(&[BENCH]))]
     Bench(Box<pando_bench::args::BenchArgs>),
-    /// The papers' experiments by name, beside what the papers say; without a name, the list
+    /// Run the experiments of the papers; without a name, list them
     #[cfg(feature = "papers")]
     #[command(after_help = exit_codes(&[BENCH]))]
     Paper(Box<pando_papers::command::PapersArgs>),
-    /// The papers' experiments: not in this build
+    /// The experiments of the papers: not in this build
     #[cfg(not(feature = "papers"))]
     #[command(hide = true, disable_help_flag = true)]
     Paper(AbsentArguments),
@@ -99,37 +99,37 @@ pub struct AbsentArguments {
     words: Vec<String>,
 }
 
-/// The map to work on.
+/// The map that a command uses.
 #[derive(Debug, Args)]
 pub struct MapArgument {
-    /// The map's name
+    /// Name of the map
     #[arg(long = "map", value_name = "NAME", default_value = "main")]
     pub name: String,
     #[command(flatten)]
     pub force: ForceArgument,
 }
 
-/// Whether the map of a server may be used.
+/// Permission to use the map of a server.
 #[derive(Debug, Args)]
 pub struct ForceArgument {
-    /// Use the map "server" too, in which `pando serve` keeps its keys in a format of its own
+    /// Allow the map "server", in which `pando serve` keeps its keys in its own format
     #[arg(long)]
     pub force: bool,
 }
 
-/// What is made if it is not there.
+/// Pools and maps that a command creates if they do not exist.
 #[derive(Debug, Args)]
 pub struct CreateArguments {
-    /// Create the pool if it is not there
+    /// Create the pool if it does not exist
     #[arg(long)]
     pub create: bool,
-    /// How far a pool that is created may grow, such as 500M or 2T [default: 64G]
+    /// Maximum size of a new pool, such as 500M or 2T [default: 64G]
     #[arg(long, value_name = "BYTES", requires = "create", value_parser = size_bytes)]
     pub max_bytes: Option<u64>,
-    /// The index of a map that is created; `pando indexes` lists them
+    /// Index of a new map; `pando indexes` lists them [default: bztree]
     #[arg(long, alias = "kind", value_name = "NAME", value_parser = index())]
     pub index: Option<String>,
-    /// What is set of a map that is created; may be given several times
+    /// Option of a new map; may be repeated; `pando indexes` lists the options
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = index_option)]
     pub options: Vec<(String, String)>,
 }
@@ -137,102 +137,103 @@ pub struct CreateArguments {
 #[derive(Debug, Args)]
 #[command(after_help = exit_codes(&[]))]
 pub struct ServeArguments {
-    /// The port of the Redis protocol; 0 for none
+    /// Port of the Redis protocol; 0: none
     #[arg(long, value_name = "N", default_value_t = 6379)]
     pub port: u16,
-    /// The port of the memcached protocol, whose clients are asked for no password [default: none]
+    /// Port of the memcached protocol, whose clients need no password [default: none]
     #[arg(long, value_name = "N")]
     pub memcached_port: Option<u16>,
-    /// How long a value may be that memcached's clients send, such as 8M, its key included; at most
-    /// 1G [default: 1M]
+    /// Maximum size of a memcached item, key and value together, such as 8M; at most 1G
+    /// [default: 1M]
     #[arg(long, value_name = "BYTES", value_parser = size_bytes)]
     pub memcached_max_item: Option<u64>,
-    /// The address to listen at; may be given several times
+    /// Address to listen on; may be repeated
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     pub bind: Vec<IpAddr>,
-    /// A socket in the file system for the Redis protocol
+    /// Path of a Unix socket for the Redis protocol [default: none]
     #[arg(long, value_name = "PATH")]
     pub unix: Option<PathBuf>,
-    /// The port of the live page, of /metrics for Prometheus and of what `pando top` reads
+    /// Port of HTTP: the live page, /metrics for Prometheus, and the figures that `pando top` reads
+    /// [default: none]
     #[arg(long, value_name = "N")]
     pub http_port: Option<u16>,
-    /// The address at which HTTP is served, to whoever comes; may be given several times
+    /// Address on which HTTP is served without a password; may be repeated
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", requires = "http_port")]
     pub http_bind: Vec<IpAddr>,
-    /// Where SAVE and BGSAVE write [default: the pool's name with .snapshot behind it]
+    /// File that SAVE and BGSAVE write [default: the pool's path with .snapshot appended]
     #[arg(long, value_name = "PATH")]
     pub snapshot: Option<PathBuf>,
-    /// Begin a new store with the keys of a snapshot
+    /// Start a new store with the keys of this snapshot
     #[arg(long, value_name = "PATH")]
     pub restore: Option<PathBuf>,
-    /// If the pool cannot be trusted or is damaged, keep it under another name and begin a new one
-    /// from the newest snapshot, or without one from what can be read of it
+    /// If the pool is damaged, or a power cut may have damaged it, rename it and start a new one
+    /// from the newest snapshot, or, without a snapshot, from the records that can be read
     #[arg(long, conflicts_with = "restore")]
     pub recover: bool,
-    /// Write a snapshot every so many seconds in which something changed [default: none]
+    /// Write a snapshot after this many seconds if a key has changed [default: none]
     #[arg(long, value_name = "SECONDS")]
     pub snapshot_every: Option<u64>,
-    /// How many snapshots are kept, the earlier ones with .1, .2 and so on behind the name
+    /// Number of snapshots that are kept; .1, .2 and so on are appended to the names of older ones
     /// [default: 1]
     #[arg(long, value_name = "N")]
     pub snapshots: Option<u8>,
-    /// The index of a new store; `pando indexes` lists them
+    /// Index of a new store; `pando indexes` lists them [default: bztree]
     #[arg(long, alias = "kind", value_name = "NAME", value_parser = index())]
     pub index: Option<String>,
-    /// How far a pool that is created may grow, such as 500M or 2T [default: 64G]
+    /// Maximum size of a new pool, such as 500M or 2T [default: 64G]
     #[arg(long, value_name = "BYTES", value_parser = size_bytes)]
     pub max_bytes: Option<u64>,
-    /// Threads that serve clients; at most 1,024 [default: one a processor]
+    /// Number of threads that serve clients; at most 1,024 [default: one per processor]
     #[arg(long, value_name = "N", value_parser = writers())]
     pub threads: Option<u16>,
-    /// The password that clients of the Redis protocol say [default: none; then nobody from another
-    /// machine is let in]
+    /// Password of the Redis protocol [default: none; then clients of other machines are refused]
     #[arg(long, value_name = "PASSWORD")]
     pub requirepass: Option<String>,
-    /// The file of the users and what each may do, in the format of Redis's aclfile
+    /// File of the users and their permissions, in the format of Redis's aclfile
     #[arg(long, value_name = "FILE")]
     pub acl_file: Option<PathBuf>,
-    /// A config parameter of CONFIG SET, such as maxclients=100; may be given several times
+    /// Config parameter as CONFIG SET takes it, such as maxclients=100; may be repeated
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = config_parameter)]
     pub config: Vec<(String, String)>,
-    /// The port of the Redis protocol over TLS
+    /// Port of the Redis protocol over TLS [default: none]
     #[arg(long, value_name = "N", requires_all = ["tls_cert", "tls_key"])]
     pub tls_port: Option<u16>,
-    /// The server's certificate, with those that it hangs on, in PEM
+    /// The server's certificate and its chain, in PEM
     #[arg(long, value_name = "FILE", requires = "tls_port")]
     pub tls_cert: Option<PathBuf>,
-    /// The certificate's private key, in PEM
+    /// Private key of the certificate, in PEM
     #[arg(long, value_name = "FILE", requires = "tls_port")]
     pub tls_key: Option<PathBuf>,
-    /// Who signs the certificates that clients have to show, in PEM [default: clients need none]
+    /// Certificate authority that must have signed the certificates of clients, in PEM [default:
+    /// clients need no certificate]
     #[arg(long, value_name = "FILE", requires = "tls_port")]
     pub tls_client_ca: Option<PathBuf>,
-    /// The least weighty of what is logged
+    /// Least severe level that is logged
     #[arg(long, value_enum, default_value_t = LogLevel::Info)]
     pub log_level: LogLevel,
-    /// How the log is written, on standard error
+    /// Format of the log, which goes to standard error
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
 }
 
-/// What is logged.
+/// Events that are logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogLevel {
-    /// Nothing
+    /// No events
     Off,
-    /// What the server cannot do
+    /// Failures of the server
     Error,
-    /// What may become a problem
+    /// Possible problems
     Warn,
-    /// What happens to the server
+    /// Events of the server
     Info,
-    /// What happens to connections
+    /// Events of connections
     Debug,
-    /// Everything
+    /// All events
     Trace,
 }
 
-/// How the log is written.
+/// Format of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
     /// Lines for people
@@ -241,51 +242,51 @@ pub enum LogFormat {
     Json,
 }
 
-/// What to show of which server.
+/// The server whose figures are shown.
 #[derive(Debug, Args)]
 pub struct TopArguments {
-    /// The server's HTTP port on this machine, as it was given to `serve`
+    /// HTTP port of a server on this machine: the --http-port of `pando serve`
     #[arg(long, value_name = "N", default_value_t = 8379)]
     pub http_port: u16,
-    /// The server's HTTP address, such as 10.0.0.2:8379
+    /// HTTP address and port of a server, such as 10.0.0.2:8379
     #[arg(long, value_name = "ADDRESS", conflicts_with = "http_port")]
     pub http: Option<String>,
-    /// Print one frame as plain text, and end
+    /// Print the figures once, as plain text, and exit
     #[arg(long)]
     pub once: bool,
 }
 
-/// What to do at a line that cannot be loaded.
+/// Handling of a line that cannot be loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum OnError {
-    /// End with an error
+    /// Exit with an error
     Stop,
-    /// Report it and go on
+    /// Report it and continue
     Skip,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = exit_codes(&[]))]
 pub struct LoadArguments {
-    /// The file, or - for standard input
+    /// File to read; - is standard input
     pub file: PathBuf,
     #[command(flatten)]
     pub map: MapArgument,
-    /// How the file is written [default: by the file's extension; tsv for standard input]
+    /// Format of the file [default: by its extension; tsv for standard input]
     #[arg(long, value_enum)]
     pub format: Option<Format>,
-    /// Threads that write at once; at most 1,024
+    /// Number of writing threads; at most 1,024
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = writers())]
     pub writers: u16,
-    /// What to do at a line that cannot be loaded
+    /// What to do with a line that cannot be loaded
     #[arg(long, value_enum, default_value_t = OnError::Stop)]
     pub on_error: OnError,
-    /// Refuse a key that is there already instead of replacing its value
+    /// Refuse a key that exists, instead of replacing its value
     #[arg(long)]
     pub insert: bool,
     #[command(flatten)]
     pub create: CreateArguments,
-    /// Longest line that is read; it has to fit memory
+    /// Maximum length of a line; a line must fit into memory
     #[arg(long, value_name = "BYTES", default_value_t = 256 << 20)]
     pub max_line_bytes: usize,
 }
@@ -293,11 +294,11 @@ pub struct LoadArguments {
 #[derive(Debug, Args)]
 #[command(after_help = exit_codes(&[MISSING]))]
 pub struct GetArguments {
-    /// The key, escaped as scan prints it (\t \n \r \\ \xNN)
+    /// Key, escaped as `pando scan` prints it (\t \n \r \\ \xNN)
     pub key: OsString,
     #[command(flatten)]
     pub map: MapArgument,
-    /// Write the value's bytes as they are, without a line end
+    /// Write the bytes of the value without escapes and without a newline
     #[arg(long)]
     pub raw: bool,
 }
@@ -305,13 +306,13 @@ pub struct GetArguments {
 #[derive(Debug, Args)]
 #[command(after_help = exit_codes(&[]))]
 pub struct PutArguments {
-    /// The key, escaped as scan prints it (\t \n \r \\ \xNN)
+    /// Key, escaped as `pando scan` prints it (\t \n \r \\ \xNN)
     pub key: OsString,
-    /// The value, escaped in the same way, or - to read its bytes from standard input
+    /// Value, escaped like the key; - reads its bytes from standard input
     pub value: OsString,
     #[command(flatten)]
     pub map: MapArgument,
-    /// Refuse a key that is there already instead of replacing its value
+    /// Refuse a key that exists, instead of replacing its value
     #[arg(long)]
     pub insert: bool,
     #[command(flatten)]
@@ -321,7 +322,7 @@ pub struct PutArguments {
 #[derive(Debug, Args)]
 #[command(after_help = exit_codes(&[MISSING]))]
 pub struct DropArguments {
-    /// The map's name
+    /// Name of the map
     #[arg(value_name = "MAP", required_unless_present = "slot")]
     pub name: Option<String>,
     #[command(flatten)]
@@ -333,14 +334,14 @@ pub struct DropArguments {
 /// A damaged map, whose name is not known.
 #[derive(Debug, Args)]
 pub struct SlotArguments {
-    /// The map's slot of the catalog, in place of its name: for a damaged map, which stat and check
-    /// list by its slot
+    /// Slot of a damaged map in the catalog, in place of its name; `pando stat` and `pando check`
+    /// print it
     #[arg(long, value_name = "N", conflicts_with_all = ["name"])]
     pub slot: Option<u64>,
-    /// The index of the map, if that is damaged too
+    /// Index of the damaged map, if its header does not name it
     #[arg(long, alias = "kind", value_name = "NAME", value_parser = index(), requires = "slot")]
     pub index: Option<String>,
-    /// The options of the map, if its index has to be named; may be given several times
+    /// Option of the damaged map, as it was created; may be repeated
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = index_option, requires = "index")]
     pub options: Vec<(String, String)>,
 }
@@ -348,7 +349,7 @@ pub struct SlotArguments {
 #[derive(Debug, Args)]
 #[command(after_help = exit_codes(&[]))]
 pub struct IndexesArguments {
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -356,7 +357,7 @@ pub struct IndexesArguments {
 #[derive(Debug, Args)]
 #[command(after_help = exit_codes(&[MISSING]))]
 pub struct DelArguments {
-    /// The keys, escaped as scan prints them (\t \n \r \\ \xNN)
+    /// Keys, escaped as `pando scan` prints them (\t \n \r \\ \xNN)
     #[arg(required = true, value_name = "KEY")]
     pub keys: Vec<OsString>,
     #[command(flatten)]
@@ -366,22 +367,22 @@ pub struct DelArguments {
 #[derive(Debug, Args)]
 #[command(after_help = exit_codes(&[MISSING]))]
 pub struct ScanArguments {
-    /// The lowest key, included, escaped as scan prints it (\t \n \r \\ \xNN)
+    /// Lowest key, included, escaped as `pando scan` prints it (\t \n \r \\ \xNN)
     pub from: Option<OsString>,
-    /// The highest key, excluded
+    /// Highest key, excluded
     pub to: Option<OsString>,
     #[command(flatten)]
     pub map: MapArgument,
-    /// Only keys that begin with this
+    /// Print only the keys that begin with this
     #[arg(long, conflicts_with_all = ["from", "to"])]
     pub prefix: Option<OsString>,
-    /// From the highest key to the lowest
+    /// Print from the highest key to the lowest
     #[arg(long)]
     pub reverse: bool,
-    /// At most so many records
+    /// Maximum number of records
     #[arg(long, value_name = "N")]
     pub limit: Option<u64>,
-    /// How records are written
+    /// Format of the records
     #[arg(long, value_enum, default_value_t = OutputFormat::Tsv)]
     pub format: OutputFormat,
 }
@@ -393,7 +394,7 @@ pub struct DumpArguments {
     pub map: MapArgument,
     #[command(flatten)]
     pub slot: SlotArguments,
-    /// How records are written
+    /// Format of the records
     #[arg(long, value_enum, default_value_t = OutputFormat::Tsv)]
     pub format: OutputFormat,
 }
@@ -401,20 +402,20 @@ pub struct DumpArguments {
 #[derive(Debug, Args)]
 #[command(after_help = exit_codes(&[]))]
 pub struct StatArguments {
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
 
-/// Gives chunks of 64 KiB that no record uses back to the file system, and cuts the file behind the
-/// last one that is used. The pool must not be open elsewhere; a crash leaves it whole.
+/// Returns each chunk of 64 KiB without records to the file system, and truncates the file after the
+/// last used chunk. The pool must not be open elsewhere. A crash does not damage the pool.
 ///
-/// It moves no record: room beside records that stay is not given back. To get that back too,
+/// No record moves, so that free space within a used chunk is not returned. To return that too,
 /// `dump` the maps and `load` them into a new pool.
 #[derive(Debug, Args)]
 #[command(after_help = exit_codes(&[]))]
 pub struct CompactArguments {
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -422,31 +423,34 @@ pub struct CompactArguments {
 #[derive(Debug, Args)]
 #[command(after_help = exit_codes(&[PROBLEMS]))]
 pub struct CheckArguments {
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
 
-/// The tour goes through these steps and prints what each has verified: collect real text, load
-/// it by several writers in a process of its own, kill that process by SIGKILL midway, open the
-/// pool again, verify that every acknowledged record is there and nothing is half there, finish
-/// the load, scan both ways, delete half, look for leaks.
+/// The tour prints the result of each step:
+///
+/// 1. Collect real text, and load it with several writers in another process.
+/// 2. Kill that process with SIGKILL during the load.
+/// 3. Open the pool, and verify that each acknowledged record exists and that no record is
+///    incomplete.
+/// 4. Finish the load, scan in both directions, delete half of the records, and look for leaks.
 #[derive(Debug, Args)]
-#[command(after_help = exit_codes(&[TOUR]))]
+#[command(after_help = exit_codes(&[TOUR]), verbatim_doc_comment)]
 pub struct TourArguments {
-    /// A file of one's own: .tsv and .jsonl are read as load does, of any other each line is a
-    /// record [default: text that every Debian machine has]
+    /// File to load: .tsv and .jsonl as `pando load` reads them; of another file, each line is a
+    /// record [default: text that each Debian machine has]
     pub file: Option<PathBuf>,
-    /// Threads that write at once; at most 1,024
+    /// Number of writing threads; at most 1,024
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = writers())]
     pub writers: u16,
-    /// How many records to make of Debian's text; not used with a file of one's own
+    /// Number of records that are made of Debian's text; ignored with a file
     #[arg(long, value_name = "N", default_value_t = 200_000)]
     pub records: usize,
-    /// Seed of the order in which records are loaded [default: another one each time]
+    /// Seed of the order in which records are loaded [default: a random one]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Keep the pool at the end, and say where it is
+    /// Keep the pool, and print its path
     #[arg(long)]
     pub keep: bool,
 }
@@ -470,13 +474,13 @@ fn writers() -> clap::builder::RangedI64ValueParser<u16> {
 
 fn domain() -> impl TypedValueParser<Value = DomainChoice> {
     let help = |choice| match choice {
-        DomainChoice::Auto => "the strongest that the medium really gives",
-        DomainChoice::Volatile => "nothing is written back",
-        DomainChoice::Process => "survives the death of any process",
+        DomainChoice::Auto => "the strongest guarantee that the medium has",
+        DomainChoice::Volatile => "no guarantee",
+        DomainChoice::Process => "a write that has returned survives kill -9",
         DomainChoice::Eadr => {
-            "ordered stores, for media whose platform flushes caches at a power cut"
+            "a write survives a power cut, if the platform flushes the caches then"
         }
-        _ => "lines are written back and fenced",
+        _ => "a write survives a power cut: each cache line is written back and fenced",
     };
     let value = |choice: DomainChoice| PossibleValue::new(choice.name()).help(help(choice));
     PossibleValuesParser::new(DomainChoice::ALL.map(value)).try_map(|name| name.parse())
@@ -487,12 +491,12 @@ fn index() -> PossibleValuesParser {
 }
 
 fn index_option(text: &str) -> Result<(String, String), &'static str> {
-    let parts = text.split_once('=').ok_or("not NAME=VALUE; such as leaf_bytes=4096")?;
+    let parts = text.split_once('=').ok_or("expected NAME=VALUE, such as leaf_bytes=4096")?;
     Ok((parts.0.to_owned(), parts.1.to_owned()))
 }
 
 fn config_parameter(text: &str) -> Result<(String, String), &'static str> {
-    let parts = text.split_once('=').ok_or("not NAME=VALUE; such as maxclients=100")?;
+    let parts = text.split_once('=').ok_or("expected NAME=VALUE, such as maxclients=100")?;
     Ok((parts.0.to_owned(), parts.1.to_owned()))
 }
 
@@ -507,7 +511,7 @@ mod tests {
         [command].into_iter().chain(below).collect()
     }
 
-    /// The parser stops in the middle of its work if one name means two things.
+    /// The parser panics if one name means two things.
     #[test]
     fn no_command_has_an_option_by_the_name_of_one_that_all_have() {
         let command = Arguments::command();

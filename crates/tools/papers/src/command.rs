@@ -39,11 +39,11 @@ pub struct PapersArgs {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// PMwCAS alone, on arrays of words
+    /// Measure PMwCAS alone, on arrays of words
     Pmwcas(PmwcasArgs),
-    /// Replay a trace on systems: deduplicated chunks of real files, or a game
+    /// Replay a trace on systems: deduplication of real files, or a game
     Trace(TraceArgs),
-    /// The process that is profiled
+    /// The process that an experiment samples
     #[command(hide = true)]
     ProfileChild(ProfileChildArgs),
 }
@@ -51,19 +51,20 @@ pub enum Command {
 /// Arguments of experiments.
 #[derive(Args, Debug)]
 pub struct PaperArgs {
-    /// The experiments, as in bztree:fig4; none lists them all
+    /// Experiments, such as bztree:fig4; without a name, all are listed
     pub names: Vec<String>,
-    /// Records, as in 500k or 10M; words of an array for pmwcas:fig5 [default: the experiment's
-    /// own]
+    /// Number of records, such as 500k or 10M; for pmwcas:fig5, words of an array [default: that of
+    /// the experiment]
     #[arg(long, value_parser = count)]
     pub records: Option<u64>,
-    /// Numbers of threads [default: 1, 2 and so on up to the cores]
+    /// Numbers of threads [default: 1, 2, 4 and so on, up to the
+    /// number of cores]
     #[arg(long, value_delimiter = ',', value_parser = number_to_1024)]
     pub threads: Option<Vec<usize>>,
-    /// Seconds that a slice takes [default: the experiment's own]
+    /// Seconds of a slice [default: those of the experiment]
     #[arg(long, value_parser = seconds)]
     pub seconds: Option<f64>,
-    /// Rounds [default: the experiment's own]
+    /// Number of rounds [default: that of the experiment]
     #[arg(long, value_parser = number_to_1024)]
     pub rounds: Option<usize>,
     /// Seed of all operations
@@ -75,7 +76,7 @@ pub struct PaperArgs {
     /// Folder for pools in files
     #[arg(long, default_value_os_t = memory_folder())]
     pub pool_dir: PathBuf,
-    /// Write one JSON object a line to this file
+    /// Write the rows to this file, one JSON object per line
     #[arg(long)]
     pub json: Option<PathBuf>,
 }
@@ -83,26 +84,26 @@ pub struct PaperArgs {
 /// Arguments of `pmwcas`.
 #[derive(Args, Debug)]
 pub struct PmwcasArgs {
-    /// Sizes of the arrays in words; the smaller, the more threads meet
+    /// Sizes of the arrays in words; in a smaller array, threads conflict more often
     #[arg(long, value_delimiter = ',', value_parser = count, default_value = "100,10k,1M")]
     pub arrays: Vec<u64>,
-    /// Words an operation changes, or cas for the single-word persistent CAS
+    /// Numbers of words that an operation changes; cas is the single-word persistent CAS
     #[arg(long, value_delimiter = ',', default_value = "cas,1,2,3,4")]
     pub words: Vec<Method>,
     /// Numbers of threads
     #[arg(long, value_delimiter = ',', value_parser = number_to_1024, default_value = "1,2,4")]
     pub threads: Vec<usize>,
-    /// Domains; ratios are to the first: volatile, process, eadr, adr, slow; by the algorithm of
-    /// the PMwCAS paper with :rdcss behind them, without hardware transactions with :direct
+    /// Domains: volatile, process, eadr, adr or slow; ratios refer to the first; append :rdcss for
+    /// the algorithm of the PMwCAS paper, :direct for runs without hardware transactions
     #[arg(long, value_delimiter = ',', value_parser = domain, default_value = "volatile,process,adr")]
     pub domains: Vec<&'static str>,
-    /// Rounds
+    /// Number of rounds
     #[arg(long, value_parser = number_to_1024, default_value = "5")]
     pub rounds: usize,
-    /// Seconds that a slice takes
+    /// Seconds of a slice
     #[arg(long, value_parser = seconds, default_value = "0.1")]
     pub seconds: f64,
-    /// Attempts of each thread that are counted in the counting domain
+    /// Attempts of each thread whose steps are counted
     #[arg(long, default_value = "2000")]
     pub counted: u64,
     /// How slow the domain slow is.
@@ -114,7 +115,7 @@ pub struct PmwcasArgs {
     /// Folder for the pools
     #[arg(long, default_value_os_t = memory_folder())]
     pub pool_dir: PathBuf,
-    /// Write one JSON object a line to this file
+    /// Write the rows to this file, one JSON object per line
     #[arg(long)]
     pub json: Option<PathBuf>,
 }

@@ -176,7 +176,7 @@ fn plan_of(args: &RunArgs, default: Option<&Comparison>, conditions: &Conditions
         cores => vec![1, cores.min(64)],
     };
     Plan {
-        mixes: args.mix.clone(),
+        mixes: args.operation_mix.clone(),
         records,
         threads: args.threads.clone().unwrap_or_else(all_cores),
         keys: args.keys,

@@ -110,10 +110,8 @@ pub const FIGURES: &[Figure] = &[
     Figure {
         name: "skewed",
         about: "The same with 10 million records and zipfian keys.",
-        commands: &[
-            "--systems bztree,congee,concurrent-map,crossbeam-skiplist --mix read,50/50,scan10 \
-             --keys zipfian:0.99 --records 10M --threads 1,2 --rounds 3 --seconds 0.3",
-        ],
+        commands: &["--systems bztree,congee,concurrent-map,crossbeam-skiplist \
+             --operation-mix read,50/50,scan10 --keys zipfian:0.99 --records 10M --threads 1,2 --rounds 3 --seconds 0.3"],
         sources: INDEXES,
         table: Table {
             keys: &[OPERATIONS, KEYS, THREADS],

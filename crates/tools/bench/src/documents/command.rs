@@ -21,7 +21,7 @@ pub struct FiguresArgs {
     /// What to do
     #[command(subcommand)]
     pub command: FiguresCommand,
-    /// A folder of the checkout whose documents are meant
+    /// Folder in the git checkout whose documents are used
     #[arg(long, value_name = "FOLDER", default_value = ".", global = true)]
     pub checkout: PathBuf,
 }
@@ -29,16 +29,16 @@ pub struct FiguresArgs {
 /// What to do with figures.
 #[derive(Debug, Subcommand)]
 pub enum FiguresCommand {
-    /// Run the commands of these figures, keep their rows, and write tables and plots
+    /// Run the commands of these figures, store their rows, and write tables and plots
     Measure {
-        /// The figures; `check` lists those that are older than the code
+        /// Figures; `check` lists those that are older than the code
         #[arg(required = true, value_delimiter = ',', value_parser = figure)]
         figures: Vec<&'static Figure>,
     },
     /// Write the tables and plots of all figures from their data
     Write,
-    /// Fail if a table or a plot is not what its data says, or has no data; list the figures that
-    /// are older than the code
+    /// Fail if a table or a plot differs from its data or has no data; list the figures that are
+    /// older than the code
     Check,
 }
 

@@ -14,25 +14,25 @@ use crate::systems::entry::BuildError;
 /// Arguments of `profile`.
 #[derive(Args, Debug)]
 pub struct ProfileArgs {
-    /// Records filled before the profile begins
+    /// Records that are loaded before the profile starts
     #[arg(long, value_parser = count, default_value = "1M")]
     pub records: u64,
-    /// Threads at work
+    /// Number of threads
     #[arg(long, default_value = "1")]
     pub threads: usize,
-    /// Percent of gets, a column each; the other operations are upserts
+    /// Percentages of gets, one column for each; the other operations are upserts
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u64).range(0..=100), default_value = "100,90,50")]
     pub read_percent: Vec<u64>,
-    /// The domain: volatile or adr
+    /// Persistence domain of the pool
     #[arg(long, default_value = "volatile", value_parser = ["volatile", "adr"])]
     pub profile_domain: String,
-    /// Seconds that samples are taken for, a column
+    /// Seconds of sampling for each column
     #[arg(long, default_value = "5")]
     pub seconds: f64,
     /// Seed of the operations
     #[arg(long, default_value = "1")]
     pub seed: u64,
-    /// Write one JSON object a line to this file
+    /// Write the rows to this file, one JSON object per line
     #[arg(long)]
     pub json: Option<PathBuf>,
 }
@@ -46,7 +46,7 @@ pub struct ProfileChildArgs {
     /// Records filled first
     #[arg(long)]
     pub records: u64,
-    /// Threads at work
+    /// Number of threads
     #[arg(long)]
     pub threads: usize,
     /// Percent of gets

@@ -22,7 +22,7 @@ use crate::{page, report};
 /// Arguments of `servers`.
 #[derive(Args, Debug)]
 pub struct ServersArgs {
-    /// The servers; ratios are to the first
+    /// Servers to compare; ratios refer to the first
     #[arg(
         long,
         value_enum,
@@ -35,31 +35,31 @@ pub struct ServersArgs {
         )
     )]
     pub servers: Vec<Server>,
-    /// Requests, as redis-benchmark names them
+    /// Requests to measure, by the names of redis-benchmark
     #[arg(long, value_delimiter = ',', default_value = "get,set,incr,sadd,hset,zadd")]
     pub tests: Vec<String>,
-    /// Requests on their way at once, for each client
+    /// Numbers of requests that each client sends before it waits for the answers
     #[arg(long, value_delimiter = ',', default_value = "1,16,100")]
     pub pipelines: Vec<u32>,
-    /// Clients at once
+    /// Numbers of concurrent clients
     #[arg(long, value_delimiter = ',', default_value = "50,500")]
     pub clients: Vec<u32>,
-    /// Requests of a run; a tenth of it without a pipeline
+    /// Requests of a run; with a pipeline of 1, a tenth of these
     #[arg(long, value_parser = count, default_value = "2M")]
     pub requests: u64,
-    /// Keys that requests are spread over, and that are there from the beginning
+    /// Number of keys, which exist from the beginning
     #[arg(long, value_parser = count, default_value = "1M")]
     pub keys: u64,
-    /// Rounds, each with all servers in turn
+    /// Number of rounds; each measures all servers in turn
     #[arg(long, default_value = "3")]
     pub rounds: usize,
-    /// Instead of requests, measure so many restarts after a kill
+    /// Measure this many restarts after a kill instead of requests
     #[arg(long, value_name = "CYCLES", value_parser = count)]
     pub restarts: Option<u64>,
-    /// Keys in a server that is restarted
+    /// Number of keys in a server that is restarted
     #[arg(long, value_parser = count, default_value = "10M", requires = "restarts")]
     pub records: u64,
-    /// Our command, if it is not this one
+    /// Path of the command `pando` [default: this program, if it is `pando`]
     #[arg(long, value_name = "PROGRAM")]
     pub pando: Option<PathBuf>,
     /// Folder for pools, logs and sockets

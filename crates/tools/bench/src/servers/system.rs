@@ -25,25 +25,25 @@ const MEMCACHED_PAUSE: Duration = Duration::from_secs(3);
 /// A server that can be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Server {
-    /// Ours, with its pool in the folder
+    /// Pando's server, with its pool in --folder
     Pando,
     /// Debian's redis-server without persistence
     Redis,
-    /// redis-server with its log, synced every second
+    /// redis-server with its append-only file, synced each second
     RedisEverysec,
-    /// redis-server with its log, synced before each reply
+    /// redis-server with its append-only file, synced before each reply
     RedisAlways,
-    /// redis-server restored from a dump
+    /// redis-server that restores a dump
     RedisDump,
-    /// Ours, by the memcached protocol
+    /// Pando's server, by the memcached protocol
     PandoMemcached,
-    /// The same with its store in a wB+-Tree
+    /// Pando's server, by the memcached protocol, on a wB+-Tree
     PandoMemcachedWbtree,
-    /// The same with its store in an NBTree
+    /// Pando's server, by the memcached protocol, on an NBTree
     PandoMemcachedNbtree,
-    /// The same with its store in a skip list
+    /// Pando's server, by the memcached protocol, on a skip list
     PandoMemcachedSkiplist,
-    /// Debian's memcached; restarted, it was told to end in order and finds its memory again
+    /// Debian's memcached; before a restart it is stopped in order, so that it finds its memory
     Memcached,
 }
 

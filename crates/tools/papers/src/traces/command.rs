@@ -23,31 +23,31 @@ use pando_bench::units::count as short;
 /// Arguments of `trace`.
 #[derive(Args, Debug)]
 pub struct TraceArgs {
-    /// The trace: dedup (chunks of real files) or game (94-byte keys, 1,200-byte values)
+    /// Trace: dedup (chunks of real files) or game (94-byte keys, 1,200-byte values)
     #[arg(value_parser = ["dedup", "game"])]
     pub trace: String,
-    /// dedup: folders, and files, that are cut into chunks
+    /// dedup: folders and files that are divided into chunks
     #[arg(long, value_delimiter = ',', default_value = "/usr/lib")]
     pub files: Vec<PathBuf>,
-    /// dedup: MiB of files that are read at most
+    /// dedup: maximum MiB of files that are read
     #[arg(long, default_value = "256")]
     pub max_mib: u64,
-    /// dedup: bytes of a chunk on average
+    /// dedup: mean length of a chunk in bytes
     #[arg(long, default_value = "4096")]
     pub chunk_bytes: u32,
-    /// game: players, each a record
+    /// game: number of players; each is a record
     #[arg(long, value_parser = count, default_value = "100k")]
     pub players: u64,
-    /// game: gets and updates
+    /// game: number of gets and updates
     #[arg(long, value_parser = count, default_value = "1M")]
     pub operations: u64,
-    /// Sides to compare; ratios are to the first
+    /// Systems to compare; ratios refer to the first
     #[arg(long, value_delimiter = ',', default_value = "crossbeam-skiplist,btreemap,bztree")]
     pub systems: Vec<SystemName>,
-    /// Threads, which share the steps by key
+    /// Number of threads, which divide the steps by key
     #[arg(long, default_value = "2")]
     pub threads: usize,
-    /// Parts that the steps are cut into; the systems take turns part by part
+    /// Number of parts of the trace; the systems take turns after each part
     #[arg(long, default_value = "10")]
     pub parts: usize,
     /// Seed of the game
@@ -59,10 +59,10 @@ pub struct TraceArgs {
     /// How slow the systems are whose medium is emulated.
     #[command(flatten)]
     pub delays: DelayArgs,
-    /// Write the trace to this file, a line an operation, and replay nothing
+    /// Write the trace to this file, one line per operation, and do not replay it
     #[arg(long)]
     pub write: Option<PathBuf>,
-    /// Write one JSON object a line to this file
+    /// Write the rows to this file, one JSON object per line
     #[arg(long)]
     pub json: Option<PathBuf>,
 }
