@@ -1,9 +1,9 @@
-//! Two runs of the same comparison, ratio by ratio: do they agree?
+//! Comparison of the ratios of two runs of the same comparison.
 //!
-//! A ratio that is measured a second time should lie within the spread of the first. What is read
-//! are the rows that `--json` of a comparison wrote; rows are the same if they are of the same
-//! system and base under the same mix, keys, sizes, threads and rate. A base by itself has the
-//! ratio 1 in every run and is left out.
+//! The second measurement of a ratio should lie within the spread of the first. The input is the
+//! rows that `--json` of a comparison wrote. Two rows are compared if system, base, operation mix,
+//! keys, sizes, threads and rate are equal. The rows of the base itself always have the ratio 1 and
+//! are ignored.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use crate::report::ROW_VERSION;
 use crate::spread::Spread;
 use crate::units::count;
 
-/// What a ratio is of: the fields of a [`Row`](crate::report::Row) with the same names.
+/// The subject of a ratio: the fields of a [`Row`](crate::report::Row) with the same names.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 pub struct Subject {
     system: String,
@@ -29,7 +29,7 @@ pub struct Subject {
     rate_ops_per_second: Option<f64>,
 }
 
-/// The version of a row; rows of version 1 do not say it.
+/// The version of a row; rows of version 1 do not contain it.
 #[derive(Deserialize)]
 struct Version {
     #[serde(default = "one")]
@@ -40,7 +40,7 @@ fn one() -> u32 {
     1
 }
 
-/// A ratio with its spread over the rounds.
+/// A ratio and its spread over the rounds.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(expecting = "an object, as bench --json writes it")]
 pub struct Ratio {
@@ -107,22 +107,22 @@ impl Subject {
     }
 }
 
-/// The ratios of two runs beside each other, and how many of them agree.
+/// The ratios of two runs, and the number of them that agree.
 #[derive(Debug)]
 pub struct Agreement {
     /// A line for each ratio that both runs have.
     pub figures: Figures,
-    /// Ratios that both have.
+    /// Ratios that both runs have.
     pub both: usize,
     /// Those of the second run that lie within the first's spread.
     pub within_first: usize,
     /// Those of the first run that lie within the second's spread.
     pub within_second: usize,
-    /// Ratios that one of the runs has alone.
+    /// Ratios that only one of the runs has.
     pub alone: usize,
 }
 
-/// Puts the ratios of `first` and `second` beside each other; an error if they have none in common.
+/// Compares the ratios of `first` and `second`; an error if they have none in common.
 pub fn agreement(first: &[Ratio], second: &[Ratio]) -> Result<Agreement, Error> {
     let columns =
         ["system", "mix", "keys", "records", "bytes", "threads", "first", "second", "within"];
@@ -181,7 +181,7 @@ pub fn agreement(first: &[Ratio], second: &[Ratio]) -> Result<Agreement, Error> 
 }
 
 impl Agreement {
-    /// The table, and below it how many agree.
+    /// The table, and below it the number of ratios that agree.
     pub fn text(&self) -> String {
         let Self { both, within_first, within_second, alone, .. } = self;
         let mut out = self.figures.text();

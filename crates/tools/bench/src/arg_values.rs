@@ -1,4 +1,4 @@
-//! Words and numbers that several commands take.
+//! Arguments and values that several commands use.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::record::{MAX_KEY_BYTES, MAX_VALUE_BYTES, WORD_BYTES};
 
-/// Where figures go beside the terminal.
+/// The files of the figures.
 #[derive(Args, Debug)]
 pub struct FilesArgs {
     /// Write the rows to this file, one JSON object per line
@@ -54,20 +54,20 @@ pub fn rounds(text: &str) -> Result<usize, String> {
     within(text, 1, 1000)
 }
 
-/// Bytes of a key.
+/// Length of a key in bytes.
 pub fn key_bytes(text: &str) -> Result<usize, String> {
     within(text, WORD_BYTES, MAX_KEY_BYTES)
 }
 
-/// Bytes of a value.
+/// Length of a value in bytes.
 pub fn value_bytes(text: &str) -> Result<usize, String> {
     within(text, WORD_BYTES, MAX_VALUE_BYTES)
 }
 
-/// More operations a second than this cannot be told apart by a clock of nanoseconds.
+/// Maximum rate: the starts of more operations per second are too close for a clock of nanoseconds.
 const MAX_RATE: u64 = 100_000_000;
 
-/// Operations a second.
+/// Operations per second.
 pub fn rate(text: &str) -> Result<f64, String> {
     match count(text) {
         Ok(rate) if rate <= MAX_RATE => Ok(rate as f64),
@@ -75,7 +75,7 @@ pub fn rate(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A time of a slice in seconds.
+/// Time of a slice in seconds.
 pub fn seconds(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(seconds) if (0.001..=3600.0).contains(&seconds) => Ok(seconds),

@@ -1,4 +1,4 @@
-//! The command line: words and numbers, and nothing that runs.
+//! The arguments of the command line.
 
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ use crate::systems::ours::{Ours, ours_called};
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct BenchArgs {
-    /// What to do instead of a comparison.
+    /// Another command than the comparison.
     #[command(subcommand)]
     pub command: Option<Command>,
     /// The comparison.
@@ -26,7 +26,7 @@ pub struct BenchArgs {
     pub run: RunArgs,
 }
 
-/// What to do.
+/// A command.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Count flushes, fences and cache lines per operation, beside the published figures
@@ -115,7 +115,7 @@ pub struct RunArgs {
     /// Folder for the pools of durable systems
     #[arg(long, default_value_os_t = memory_folder())]
     pub pool_dir: PathBuf,
-    /// How slow the systems are whose medium is emulated.
+    /// The delays of the emulated medium.
     #[cfg(feature = "papers")]
     #[command(flatten)]
     pub delays: DelayArgs,
@@ -168,7 +168,7 @@ pub struct CostsArgs {
     /// Number of counted operations of each kind
     #[arg(long, value_parser = count, default_value = "100k")]
     pub samples: u64,
-    /// Where the figures go.
+    /// The files of the figures.
     #[command(flatten)]
     pub files: FilesArgs,
 }
@@ -191,7 +191,7 @@ pub struct RecoveryArgs {
     /// Seed of the keys and of the times of the kills
     #[arg(long, default_value = "1")]
     pub seed: u64,
-    /// Where the figures go.
+    /// The files of the figures.
     #[command(flatten)]
     pub files: FilesArgs,
 }
@@ -218,12 +218,12 @@ pub struct SpaceArgs {
     /// Folder for the pools of durable systems
     #[arg(long, default_value_os_t = memory_folder())]
     pub pool_dir: PathBuf,
-    /// Where the figures go.
+    /// The files of the figures.
     #[command(flatten)]
     pub files: FilesArgs,
 }
 
-/// Arguments of the process that the recovery test kills.
+/// Arguments of the process that `recovery` kills.
 #[derive(Args, Debug)]
 pub struct ChildArgs {
     /// The index, one of ours.
@@ -286,7 +286,7 @@ mod tests {
     fn what_cannot_be_is_refused() {
         for (words, says) in [
             ("--operation-mix rad", "ycsb-f"),
-            // The former name.
+            // The alias.
             ("--mix rad", "ycsb-f"),
             ("--threads 65", "from 1 to 64"),
             ("--key-bytes 7", "from 8 to 128"),

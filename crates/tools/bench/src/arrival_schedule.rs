@@ -1,11 +1,13 @@
-//! The open loop: operations begin at a rate, whether or not those before them are done.
+//! The open loop: operations start at a rate, also while earlier ones are still running.
 //!
-//! Each operation has a moment at which it is meant to begin, and its latency runs from that
-//! moment. So an operation that had to wait for a stall before it is charged for the wait, as its
-//! user would be; a closed loop would have begun it later and not noticed (coordinated omission).
-//! What was due and has not begun when a slice ends has waited too: it is no operation, but a
-//! latency of the time that it waited, which is the least that it can come to. Without these, a
-//! system that is too slow for the rate would be charged for the few that it did.
+//! Each operation has a scheduled start, and its latency is measured from there. So the latency of
+//! an operation includes its wait for a stall before it, as its user would see it. A closed loop
+//! would start the operation later and hide the wait (coordinated omission).
+//!
+//! An operation that was due but not started at the end of a slice has waited too. It does not
+//! count as an operation, but its wait so far, the least latency that it can have, is recorded.
+//! Without these waits, a system that is too slow for the rate would show only the latencies of the
+//! few operations that it did.
 
 use std::hint;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,35 +16,35 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-/// The kernel may wake a thread so much late; the rest of a wait is spent awake.
+/// The kernel may wake a thread this much too late, so that the end of a wait is a busy loop.
 const WAKE_SLACK: Duration = Duration::from_micros(150);
-/// The longest sleep in one piece, so that a stop is seen.
+/// Maximum length of one sleep, so that the thread sees a stop.
 const LONGEST_SLEEP: Duration = Duration::from_millis(5);
 
-/// Operations that wait when a slice ends are told apart up to this number; of more, neighbours are
-/// charged alike, with what the last of them has waited.
+/// Maximum number of recorded waits at the end of a slice. If more operations wait, several of them
+/// are recorded with the wait of the last of these.
 const MAX_WAITING_TOLD: u64 = 100_000;
 
-/// The moments at which one thread's operations are meant to begin.
+/// The scheduled starts of the operations of one thread.
 pub struct ArrivalSchedule {
     next: Instant,
     interval: Duration,
 }
 
 impl ArrivalSchedule {
-    /// The share of `thread` among `threads` in `rate_ops_per_second` operations a second; the
-    /// threads take turns.
+    /// The schedule of `thread` among `threads` threads, which take turns and together start
+    /// `rate_ops_per_second` operations per second.
     pub fn new(start: Instant, rate_ops_per_second: f64, thread: usize, threads: usize) -> Self {
         let turn = Duration::from_secs_f64(1.0 / rate_ops_per_second);
         Self { next: start + turn.mul_f64(thread as f64), interval: turn.mul_f64(threads as f64) }
     }
 
-    /// Waits for the moment of the next operation and returns it; at once if it has passed. `None`
-    /// as soon as `stop` is set.
+    /// Waits for the start of the next operation, if it is not in the past, and returns it. `None`
+    /// if `stop` is set.
     #[inline]
     pub fn wait_for_next(&mut self, stop: &AtomicBool) -> Option<Instant> {
         loop {
-            // Relaxed: a stop that is seen a little later is a slice that is a little longer.
+            // Relaxed: if the stop is seen a little later, the slice is a little longer.
             if stop.load(Ordering::Relaxed) {
                 return None;
             }
@@ -59,8 +61,8 @@ impl ArrivalSchedule {
         }
     }
 
-    /// Adds to `latency_ns` how long each operation has waited that was due by `end` and has not
-    /// begun; how many there are.
+    /// Adds the waits of the operations that were due by `end` and have not started to `latency_ns`;
+    /// returns their number.
     pub fn charge_waiting(&self, end: Instant, latency_ns: &mut Histogram<u64>) -> u64 {
         let Some(longest) = end.checked_duration_since(self.next) else { return 0 };
         let (longest, interval) =
@@ -88,7 +90,7 @@ mod tests {
         let go_on = AtomicBool::new(false);
         assert_eq!(schedule.wait_for_next(&go_on), Some(start));
         thread::sleep(Duration::from_millis(10));
-        // The second was meant to begin during the stall: it begins now, nine milliseconds late.
+        // The second was scheduled during the stall: it starts now, nine milliseconds late.
         let second = schedule.wait_for_next(&go_on);
         assert_eq!(second, Some(start + Duration::from_millis(1)));
         assert!(start.elapsed() >= Duration::from_millis(10));
@@ -116,7 +118,7 @@ mod tests {
         let fast = ArrivalSchedule::new(start, 1e8, 0, 1);
         let (waiting, latency_ns) = charged(&fast, 10);
         assert_eq!((waiting, latency_ns.len()), (1_001, 1_001));
-        // So many that not all are told apart: still each is counted, none with too much.
+        // More than are recorded one by one: each is counted, and none with a longer wait than it had.
         let (waiting, latency_ns) = charged(&fast, 9_000_000);
         assert_eq!((waiting, latency_ns.len()), (900_000_001, 900_000_001));
         assert!(latency_ns.lowest_equivalent(latency_ns.max()) <= 9_000_000_000);

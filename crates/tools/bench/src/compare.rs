@@ -1,12 +1,12 @@
 //! Rounds over systems: the interleaving.
 //!
-//! A round takes each number of threads in turn, with each mix in turn, and within a mix one slice
-//! on each system, so that what is compared lies seconds apart. The system that goes first changes
-//! from round to round.
+//! A round runs each operation mix with each number of threads. For each of these pairs it runs one
+//! slice on each system, so that the slices that are compared are only seconds apart. The first
+//! system changes from round to round.
 //!
-//! The live records are a window of record numbers. Inserts lengthen it at its end, deletes
-//! shorten it at its beginning; since keys are a mix of numbers, both fall all over the key space.
-//! With both mixes in a run, the size comes back to the loaded one in every round.
+//! The live records are a range of record numbers. Inserts extend the range at its end, and deletes
+//! shorten it at its beginning. Keys are a mix of the numbers, so that both are spread over the key
+//! space. If a run has both mixes, each round ends with the number of records that were loaded.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -25,10 +25,10 @@ use crate::subject::Subject;
 use crate::table::Table;
 use crate::verify;
 
-/// A fill is cut into so many slices, for the progress bar alone.
+/// Slices of a load; they exist only for the progress bar.
 const LOAD_SLICES: u64 = 20;
 
-/// A system that is loaded.
+/// A loaded system.
 struct LoadedSystem<'run> {
     system: &'run NamedSystem,
     subject: Box<dyn Subject>,
@@ -36,8 +36,8 @@ struct LoadedSystem<'run> {
     space: Space,
 }
 
-/// Runs `plan` over `systems`, the first of which the others are divided by; each tick of
-/// `progress` is one slice.
+/// Runs `plan` on `systems`. Ratios refer to the first of them. Each tick of `progress` is one
+/// slice.
 pub fn run(
     plan: &Plan,
     systems: &[NamedSystem],
@@ -66,8 +66,7 @@ pub fn run(
     Ok(table.rows())
 }
 
-/// Builds `system`, loads the plan's records into it, checks it, and says how many bytes one
-/// takes.
+/// Builds `system`, loads the plan's records into it and checks it; returns the bytes per record.
 pub fn bytes_per_record(
     plan: &Plan,
     system: &NamedSystem,
@@ -81,7 +80,7 @@ pub fn bytes_per_record(
     Ok(loaded.space)
 }
 
-/// The least that is ever live is asked for by reads and scans, so it must not be nothing.
+/// Reads and scans need at least one live record at any time.
 fn check_deletes(plan: &Plan) -> Result<(), Error> {
     let slices = (plan.rounds * plan.threads.len()) as u64;
     let has = |work| plan.mixes.iter().any(|mix| mix.work == work);
@@ -97,16 +96,16 @@ fn failed(system: &NamedSystem, mix: &str, threads: usize, fault: Fault) -> Erro
     Error::Fault { system: system.name.clone(), mix: mix.to_owned(), threads, fault }
 }
 
-/// The systems in the order of a round: each goes first in its turn.
+/// The systems in the order of a round, which rotates.
 fn turns(round: usize, systems: usize) -> impl Iterator<Item = usize> {
     (0..systems).map(move |turn| (round + turn) % systems)
 }
 
-/// A plan under way.
+/// A running plan.
 struct Run<'run> {
     plan: &'run Plan,
     records: Records,
-    /// What picks the records of each mix of the plan.
+    /// For each mix of the plan, the sampler of its records.
     samplers: Vec<KeySampler>,
     progress: &'run ProgressBar,
     begun: Instant,
@@ -191,7 +190,7 @@ impl<'run> Run<'run> {
         Ok((LoadedSystem { system, subject, live: 0..records, space }, outcome))
     }
 
-    /// Rounds of fills, each of a new system that is dropped again.
+    /// Rounds of loads; each builds a new system and drops it.
     fn loads(&self, systems: &'run [NamedSystem], table: &mut Table<'_>) -> Result<(), Error> {
         let Some(mix) = self.plan.mixes.iter().position(|mix| mix.work == Work::Load) else {
             return Ok(());
@@ -246,7 +245,7 @@ impl<'run> Run<'run> {
         Ok(())
     }
 
-    /// Whether what takes `next` more would end after the time limit.
+    /// Whether work of length `next` would end after the time limit.
     fn is_too_late(&self, next: Duration) -> bool {
         self.plan.time_limit.is_some_and(|limit| self.begun.elapsed() + next > limit)
     }
@@ -279,8 +278,8 @@ impl<'run> Run<'run> {
     }
 }
 
-/// Inserts among about `batch` operations of which one in `every` inserts: as many for each of
-/// `threads`, and at least one.
+/// Number of inserts among about `batch` operations, one in `every` of which inserts: the same
+/// number for each of `threads`, and at least one.
 fn inserts_of(batch: u64, every: u64, threads: u64) -> u64 {
     match every {
         0 => 0,

@@ -1,4 +1,4 @@
-//! What a figure was taken on: without it, a figure means nothing.
+//! Machine and build of a figure.
 
 use std::path::Path;
 
@@ -12,21 +12,21 @@ use crate::machine;
 pub struct Conditions {
     /// The processor, as it names itself.
     pub cpu_model: String,
-    /// Cores that the process may use; with more threads than these, none is pinned.
+    /// Number of cores that the process may use; if there are more threads, none is pinned.
     pub cores: usize,
     /// The kernel's release.
     pub kernel: String,
     /// The commit that this program was built from, if it was built in a repository.
     pub commit: Option<&'static str>,
-    /// What kind of file system the pools of durable systems lie on.
+    /// The file system of the pools of durable systems.
     pub pool_file_system: String,
-    /// Of an emulated medium: nanoseconds that a line written back costs.
+    /// Emulated medium: delay in nanoseconds of a cache line that is written back.
     pub write_back_ns: u64,
-    /// Of an emulated medium: nanoseconds that a line costs that its thread has not cached.
+    /// Emulated medium: delay in nanoseconds of a cache line that is read and not cached.
     pub read_line_ns: u64,
 }
 
-/// A row of figures with what it was taken on, as one object.
+/// A row with machine and build, as one object.
 #[derive(Serialize)]
 struct Placed<'row, R> {
     #[serde(flatten)]
@@ -51,17 +51,17 @@ impl Conditions {
         }
     }
 
-    /// A line of JSON for each of `rows`, with the conditions in it.
+    /// A line of JSON for each of `rows`, with these conditions.
     pub fn json_lines<R: Serialize>(&self, rows: &[R]) -> String {
         let line = |row| {
             let placed = Placed { row, conditions: self };
-            // Strings and numbers only: there is nothing that JSON cannot say.
+            // Strings and numbers only, which JSON can always represent.
             serde_json::to_string(&placed).unwrap_or_default() + "\n"
         };
         rows.iter().map(line).collect()
     }
 
-    /// All of it in a line.
+    /// The conditions in one line.
     pub fn line(&self) -> String {
         format!(
             "{}, {} cores, Linux {}, pools on {}{}",
@@ -90,7 +90,7 @@ fn cpu_model() -> Option<String> {
 /// The type of the file system of `folder`: that of the longest mount point above it.
 fn file_system(folder: &Path) -> Option<String> {
     let folder = folder.canonicalize().ok()?;
-    // Of equal mount points, the last one hides those before it.
+    // Of equal mount points, the last one hides the earlier ones.
     let mounts = procfs::mounts().ok()?.into_iter();
     let above = mounts.filter(|mount| folder.starts_with(&mount.fs_file));
     above.max_by_key(|mount| mount.fs_file.len()).map(|mount| mount.fs_vfstype)

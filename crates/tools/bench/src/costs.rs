@@ -1,9 +1,9 @@
-//! What an operation takes, counted: flushes, fences, lines. No clock is involved, so these
-//! figures are the same on every machine.
+//! Counted costs of an operation: flushes, fences, cache lines. These figures do not depend on
+//! time, so they are the same on each machine.
 //!
-//! Each operation of an 8-byte record runs alone on a loaded index in the counting domain. The
-//! median is what a plain operation takes; the mean adds its share of the consolidations, splits
-//! and merges that it sets off.
+//! Each operation on an 8-byte record runs alone on a loaded index in the counting domain. The
+//! median is the cost of a plain operation. The mean includes its share of consolidations, splits
+//! and merges.
 
 use pando_index::{Error as Refusal, RangeIndex};
 use pando_pmem::counting::{self, Counts};
@@ -15,8 +15,8 @@ use crate::keys::{key_of, value_of};
 use crate::rng::Rng;
 use crate::spread::Spread;
 
-/// Table 1 of the NBTree paper: a tree, its flushes and its lines written, an insert, a delete, an
-/// update.
+/// Table 1 of the NBTree paper: for each tree, flushes and written lines of an insert, a delete and
+/// an update.
 pub const NBTREE_TABLE_1: [(&str, &str, &str); 8] = [
     ("NVTree", "2/2/2", "2/2/2"),
     ("WB+Tree", "4/3/3", "3/2/2"),
@@ -28,7 +28,7 @@ pub const NBTREE_TABLE_1: [(&str, &str, &str); 8] = [
     ("NBTree", "1/1/1", "1/1/1"),
 ];
 
-/// What that table says of an operation on a tree: its flushes, and its lines written.
+/// The entry of that table for an operation on a tree: its flushes and written lines.
 pub fn published_figures(tree: &str, operation: &str) -> Option<(&'static str, &'static str)> {
     let (_, flushes, lines) =
         NBTREE_TABLE_1.iter().find(|(name, ..)| name.eq_ignore_ascii_case(tree))?;
@@ -36,7 +36,7 @@ pub fn published_figures(tree: &str, operation: &str) -> Option<(&'static str, &
     Some((flushes.split('/').nth(column)?, lines.split('/').nth(column)?))
 }
 
-/// An operation by name, with what NBTree's Table 1 reports of it for an index.
+/// An operation, with the figures of Table 1 of the NBTree paper for an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Published {
     /// The operation.
@@ -49,8 +49,7 @@ pub struct Published {
     pub lines_written: Option<u64>,
 }
 
-/// The operations that are counted, in the order in which they run, and what is published of them
-/// for the index of ours called `index`.
+/// The counted operations in the order in which they run, with the published figures of `index`.
 fn published(index: &str) -> [Published; 4] {
     ["get", "update", "insert", "delete"].map(|operation| {
         let known = published_figures(index, operation);
@@ -62,24 +61,24 @@ fn published(index: &str) -> [Published; 4] {
     })
 }
 
-/// One figure of an operation.
+/// A figure of an operation.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Figure {
-    /// What most operations take.
+    /// The median of all operations.
     pub median: f64,
-    /// All that was taken, divided by the operations.
+    /// The mean of all operations.
     pub mean: f64,
 }
 
-/// What an operation was found to take; one line of JSON.
+/// The counted costs of an operation; one line of JSON.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cost {
     /// The index.
     pub index: String,
-    /// The operation, and what is published of it.
+    /// The operation and its published figures.
     #[serde(flatten)]
     pub published: Published,
-    /// Records loaded first.
+    /// Records that were loaded first.
     pub records: u64,
     /// Operations that were counted.
     pub samples: u64,
@@ -95,8 +94,8 @@ pub struct Cost {
     pub lines_read: Figure,
 }
 
-/// Loads `records` records into `index`, which must be empty and is called `name`, and counts
-/// `samples` operations of each kind.
+/// Loads `records` records into the empty index `index`, whose name is `name`, and counts `samples`
+/// operations of each kind.
 pub fn count(
     name: &str,
     index: &dyn RangeIndex,
@@ -104,7 +103,7 @@ pub fn count(
     samples: u64,
 ) -> Result<Vec<Cost>, Fault> {
     for number in 0..records {
-        // Measured too: the tally of lines starts anew with each measurement.
+        // Measured too: each measurement starts a new count of lines.
         counting::measure(|| apply(index, "insert", number, 0)).0?;
     }
     let mut rng = Rng::new(1);
@@ -170,7 +169,7 @@ fn summary(index: &str, published: Published, records: u64, counts: &[Counts]) -
     }
 }
 
-/// The costs for people, beside the published figures.
+/// The table of the costs and the published figures.
 pub fn figures(costs: &[Cost]) -> Figures {
     let show = |figure: Figure| format!("{} ({:.2})", figure.median, figure.mean);
     let known = |figure: Option<u64>| figure.map_or("-".to_owned(), |count| count.to_string());

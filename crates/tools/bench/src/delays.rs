@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::systems::SystemName;
 use crate::systems::ours::EMULATED;
 
-/// How slow an emulated medium is.
+/// The delays of an emulated medium.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct DelayArgs {
     /// Emulated medium (systems that end with :slow, domain slow): delay in nanoseconds of each
@@ -35,8 +35,8 @@ impl DelayArgs {
         self.delays(is_taken, "the systems that end with :slow")
     }
 
-    /// The delays. If there are any and nothing that is to run takes them, an error that names
-    /// `takers`, which would.
+    /// The delays; an error if they are set and `is_taken` is false. The error names `takers`, which
+    /// use delays.
     pub fn delays(self, is_taken: bool, takers: &str) -> Result<Delays, Error> {
         let Self { write_back_ns, read_line_ns } = self;
         let delays = Delays { write_back_ns, read_line_ns };
@@ -44,13 +44,13 @@ impl DelayArgs {
             return Ok(delays);
         }
         Err(Error::Usage(format!(
-            "--write-back-ns and --read-line-ns slow down {takers} alone, and that is not to run"
+            "--write-back-ns and --read-line-ns need {takers}; add one of these, or remove the delays"
         )))
     }
 }
 
 impl Conditions {
-    /// The same, with `delays` for the systems and domains whose medium is emulated.
+    /// The same conditions with `delays` for systems and domains with an emulated medium.
     pub fn emulating(self, delays: Delays) -> Self {
         let Delays { write_back_ns, read_line_ns } = delays;
         Self { write_back_ns, read_line_ns, ..self }

@@ -1,45 +1,45 @@
-//! What can go wrong: a system that breaks its word, and a run that cannot take place.
+//! Errors: a wrong answer of a system, and a run that cannot take place.
 
 use std::path::PathBuf;
 
 use crate::system::Refusal;
 
-/// A system did something that it must not do; each names the key.
+/// A wrong answer of a system; each names the key.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
-    /// A record that is due was not found.
+    /// An expected record was not found.
     #[error("lost key {key:#018x} (record {number}): {operation} did not find it")]
     Lost {
         /// The key.
         key: u64,
         /// The number of its record.
         number: u64,
-        /// What looked for it.
+        /// The operation.
         operation: &'static str,
     },
-    /// A record was found that nobody inserted, or that was deleted.
-    #[error("invented key {key:#018x}: {operation} found it, but it must not be there")]
+    /// A record was found that was never inserted, or that was deleted.
+    #[error("invented key {key:#018x}: {operation} found it, but it was deleted or never inserted")]
     Invented {
         /// The key.
         key: u64,
-        /// What found it.
+        /// The operation.
         operation: &'static str,
     },
-    /// A value that no write has given to its key.
+    /// A value that no write gave to its key.
     #[error(
-        "key {key:#018x}: {operation} found the value {found:#018x}, which is not one of its own"
+        "key {key:#018x}: {operation} found the value {found:#018x}, which was never written to this key"
     )]
     WrongValue {
         /// The key.
         key: u64,
         /// The value that was found.
         found: u64,
-        /// What found it.
+        /// The operation.
         operation: &'static str,
     },
-    /// A key or a value of another length than those of the run.
-    #[error("key {key:#018x}: {operation} found {found} bytes; {due} are due")]
+    /// A key or a value with a length that the run does not use.
+    #[error("key {key:#018x}: {operation} found {found} bytes; expected {due}")]
     Length {
         /// The key; 0 if its own length is wrong.
         key: u64,
@@ -47,19 +47,19 @@ pub enum Fault {
         found: usize,
         /// Bytes that were written.
         due: usize,
-        /// What found them.
+        /// The operation.
         operation: &'static str,
     },
-    /// A key or a value that begins as one and does not end as it.
-    #[error("key {key:#018x}: {operation} found bytes that do not end as they were written")]
+    /// A key or a value whose last bytes do not match its first bytes.
+    #[error("key {key:#018x}: {operation} found bytes whose end is not as it was written")]
     Torn {
         /// The key.
         key: u64,
-        /// What found it.
+        /// The operation.
         operation: &'static str,
     },
-    /// A scan that does not go its way.
-    #[error("a scan gave key {key:#018x} after {previous:#018x}")]
+    /// A scan whose keys are out of order.
+    #[error("a scan returned the key {key:#018x} after {previous:#018x}")]
     Disorder {
         /// The key that came first.
         previous: u64,
@@ -67,31 +67,31 @@ pub enum Fault {
         key: u64,
     },
     /// A scan that ended early.
-    #[error("a scan from key {from:#018x} gave {found} records; {due} were due")]
+    #[error("a scan from key {from:#018x} returned {found} records; expected {due}")]
     ShortScan {
-        /// Where it began.
+        /// The key at which it began.
         from: u64,
-        /// Records that it gave.
+        /// Number of records that it returned.
         found: u64,
-        /// Records that it owed.
+        /// Expected number of records.
         due: u64,
     },
-    /// A number of records other than what is due.
-    #[error("{found} records are there; {due} are due")]
+    /// A wrong number of records.
+    #[error("found {found} records; expected {due}")]
     Count {
-        /// What was counted.
+        /// Number of records that were counted.
         found: u64,
-        /// What the operations so far amount to.
+        /// Number of records that the operations so far must have left.
         due: u64,
     },
-    /// An error value where none is due.
-    #[error("key {key:#018x}: {operation} was refused: {source}")]
+    /// An error where the operation must succeed.
+    #[error("key {key:#018x}: {operation} failed: {source}")]
     Refused {
         /// The key.
         key: u64,
-        /// What was refused.
+        /// The operation.
         operation: &'static str,
-        /// The reason given.
+        /// The cause.
         source: Refusal,
     },
     /// A thread of the slice panicked.
@@ -104,16 +104,16 @@ pub enum Fault {
 pub struct Difference {
     /// The line of the operation; `None` for the comparison at the end.
     pub line: Option<usize>,
-    /// What the system answered.
+    /// The answer of the system.
     pub found: String,
-    /// What the model answered.
+    /// The answer of the model.
     pub due: String,
 }
 
-/// Why a command ended before its end.
+/// The error that ended a command.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why a run gave no figures.
+/// The error that ended a run without figures.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -122,11 +122,11 @@ pub enum Error {
     Fault {
         /// The system's name.
         system: String,
-        /// What was running.
+        /// The operation mix.
         mix: String,
-        /// Threads that ran it.
+        /// Number of threads.
         threads: usize,
-        /// What was found.
+        /// The fault.
         fault: Fault,
     },
     /// A system could not be built.
@@ -134,30 +134,30 @@ pub enum Error {
     Build {
         /// The system's name.
         system: String,
-        /// The reason given.
+        /// The cause.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// More records are to be deleted than are there.
+    /// The deletes of a run would delete all records.
     #[error(
-        "deletes of {batch} records a round for {slices} slices leave none of {records}; ask for a smaller --batch, or for inserts too"
+        "{slices} slices of {batch} deletes leave none of {records} records; set a smaller --batch, or add the operation mix insert"
     )]
     TooManyDeletes {
-        /// Records deleted a slice.
+        /// Records that a slice deletes.
         batch: u64,
         /// Slices of deletes in the run.
         slices: u64,
-        /// Records loaded.
+        /// Records that were loaded.
         records: u64,
     },
     /// A file could not be written or read.
     #[error("cannot read or write {path}: {source}")]
     File {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// The reason given.
+        /// The cause.
         source: std::io::Error,
     },
-    /// A line of a file is not what it should be: an operation, a row.
+    /// A line of a file that is no valid operation or row.
     #[error("{path}, line {line}: {what}")]
     Line {
         /// The file.
@@ -167,8 +167,8 @@ pub enum Error {
         /// What is wrong with it.
         what: String,
     },
-    /// A system answered an operation of a file otherwise than the model.
-    #[error("{system}, {file}, {}: {} was found; {} was due",
+    /// The answers of a system and of the model to an operation of a file differ.
+    #[error("{system}, {file}, {}: found {}; expected {}",
         .difference.line.map_or("at the end".to_owned(), |line| format!("line {line}")),
         .difference.found, .difference.due)]
     ReplayDiffers {
@@ -179,16 +179,16 @@ pub enum Error {
         /// What differs, and where.
         difference: Difference,
     },
-    /// Words of the command line that cannot go together.
+    /// Arguments that do not go together.
     #[error("{0}")]
     Usage(String),
     /// A plot could not be drawn.
     #[error("cannot draw a plot: {0}")]
     Plot(String),
-    /// A child process did not do its part.
+    /// A child process failed.
     #[error("the child process of the recovery test {what}")]
     Child {
-        /// What it did instead.
+        /// Its failure.
         what: String,
     },
 }

@@ -1,14 +1,13 @@
-//! Figures that are no comparison of rounds, for people: a table and bars. The terminal and the
-//! page show the same.
+//! Figures without rounds, as a table and bars. The terminal and the page show the same figures.
 
 use crate::spread::Spread;
 
 /// A table with a heading, and plots of it.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
-    /// What was measured, in a few words.
+    /// A short title.
     pub title: String,
-    /// What the figures are, in a line.
+    /// A line that describes the figures.
     pub about: String,
     /// The headings of the columns; the first is that of the rows' names.
     pub columns: Vec<String>,
@@ -21,16 +20,16 @@ pub struct Figures {
 /// A plot of bars.
 #[derive(Clone, Debug)]
 pub struct Bars {
-    /// What it shows.
+    /// The title.
     pub title: String,
     /// The unit of all bars.
     pub unit: &'static str,
-    /// Each bar's name, how long it is, and the line across its end.
+    /// The name of each bar, and its median with the least and the greatest figure.
     pub bars: Vec<(String, Spread)>,
 }
 
 impl Figures {
-    /// The table as text; the names stand left, all else right.
+    /// The table as text; names are aligned left, figures right.
     pub fn text(&self) -> String {
         let lines = || [&self.columns].into_iter().chain(&self.rows);
         let width = |column: usize| {

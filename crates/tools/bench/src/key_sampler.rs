@@ -1,9 +1,9 @@
-//! Which of the live records an operation meets.
+//! The choice of the record of an operation.
 //!
-//! Zipfian ranks below a skew of 1 are drawn by the method of Gray and others ("Quickly generating
-//! billion-record synthetic databases", 1994), as YCSB does; from 1 on, where that method has no
-//! solution, by rejection. Unless keys are monotonic they are a mix of record numbers, so the
-//! popular records lie all over the key space without further scrambling.
+//! Zipfian ranks with a skew below 1 are drawn by the method of Gray and others ("Quickly generating
+//! billion-record synthetic databases", 1994), as YCSB does. From a skew of 1 on, where that method has no
+//! solution, they are drawn by rejection. Unless keys are monotonic, they are a mix of the record
+//! numbers, so that the popular records are spread over the key space.
 
 use std::fmt;
 use std::ops::Range;
@@ -13,7 +13,7 @@ use rand_distr::{Distribution, Zipf};
 
 use crate::rng::Rng;
 
-/// The least and the greatest skew that can be asked for.
+/// The least and the greatest skew.
 const THETAS: std::ops::RangeInclusive<f64> = 0.5..=1.2;
 /// The skew of YCSB.
 const USUAL_THETA: f64 = 0.99;
@@ -21,16 +21,16 @@ const USUAL_THETA: f64 = 0.99;
 /// A distribution by name, as the command line gives it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum KeyChoice {
-    /// Every live record is as likely as another.
+    /// Each live record has the same probability.
     Uniform,
     /// The record of rank `r` has a weight of `1 / r^theta`.
     Zipfian {
         /// The skew, from 0.5 to 1.2.
         theta: f64,
     },
-    /// Keys ascend with the records' numbers; any live record is as likely as another.
+    /// Keys ascend with the record numbers; each live record has the same probability.
     Monotonic,
-    /// Zipfian with the usual skew, the newest record being the most popular.
+    /// Zipfian with the skew of YCSB; the newest record is the most popular.
     Latest,
 }
 
@@ -71,7 +71,7 @@ impl FromStr for KeyChoice {
     }
 }
 
-/// A distribution made ready for a number of records.
+/// A distribution for a number of records.
 #[derive(Clone, Debug)]
 pub enum KeySampler {
     /// See [`KeyChoice::Uniform`] and [`KeyChoice::Monotonic`].
@@ -82,18 +82,18 @@ pub enum KeySampler {
     Latest(Zipfian),
 }
 
-/// A record that was picked.
+/// The chosen record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Picked {
     /// One of the live records, by its number.
     Live(u64),
-    /// One of those that the thread has added since, counted from the first.
+    /// A record that the thread has added, counted from the first one.
     Added(u64),
 }
 
 impl KeySampler {
-    /// Makes `choice` ready for about `records` records; the cost is linear in them for a skew
-    /// below 1.
+    /// The sampler of `choice` for about `records` records. The cost is linear in the records for a
+    /// skew below 1.
     pub fn new(choice: KeyChoice, records: u64) -> Self {
         let zipfian = |theta| Zipfian::new(records.max(1), theta);
         match choice {
@@ -103,8 +103,7 @@ impl KeySampler {
         }
     }
 
-    /// One of the records in `live`, which must not be empty, or of the `added` ones that came
-    /// after them.
+    /// A record of `live`, which must not be empty, or of the `added` records after them.
     #[inline]
     pub fn pick(&self, rng: &mut Rng, live: &Range<u64>, added: u64) -> Picked {
         let records = live.end - live.start;
@@ -119,7 +118,7 @@ impl KeySampler {
     }
 }
 
-/// Zipfian ranks, the most popular being 0.
+/// Zipfian ranks; rank 0 is the most popular.
 #[derive(Clone, Debug)]
 pub enum Zipfian {
     /// A skew below 1.

@@ -1,13 +1,12 @@
-//! Records by number: the key of record `i`, the record of a key, and the values that a key may
+//! Records by number: the key of record `i`, the number of a key, and the values that a key may
 //! have.
 //!
-//! Key and number are joined by a bijection of 64 bits (the first number of a seed), so that
-//! keys are spread evenly, any of them is found without a table that would compete for the cache,
-//! and a key that nobody inserted is recognised: its number is out of range.
+//! A bijection of 64 bits maps numbers to keys. So keys are spread evenly, and no table of keys
+//! competes for the cache. A key that was never inserted is recognised: its number is out of range.
 
 use pando_index::random::{FACTORS, INCREMENT, Random};
 
-/// Bits of a value that tell writes of one key apart; the bits above them belong to the key.
+/// Bits of a value that distinguish the writes of a key; the bits above them depend on the key.
 pub const VERSION_BITS: u32 = 16;
 
 const VALUE_SALT: u64 = INCREMENT;
@@ -18,14 +17,14 @@ pub fn key_of(number: u64) -> u64 {
     Random::new(number).draw()
 }
 
-/// The number of the record that has this key: the inverse of [`key_of`].
+/// The number of the record with this key: the inverse of [`key_of`].
 pub fn number_of(key: u64) -> u64 {
     let mut bits = undo_shift(key, 31).wrapping_mul(inverse(FACTORS[1]));
     bits = undo_shift(bits, 27).wrapping_mul(inverse(FACTORS[0]));
     undo_shift(bits, 30).wrapping_sub(INCREMENT)
 }
 
-/// The value that write `version` gives to `key`; only [`VERSION_BITS`] of the version are kept.
+/// The value that write `version` gives to `key`; only [`VERSION_BITS`] of the version are used.
 #[inline]
 pub fn value_of(key: u64, version: u64) -> u64 {
     let own = key_of(key ^ VALUE_SALT);
@@ -33,7 +32,7 @@ pub fn value_of(key: u64, version: u64) -> u64 {
     (own & !mask) | (version & mask)
 }
 
-/// Whether some write of `key` may have given it `value`.
+/// Whether a write of `key` may have given it `value`.
 #[inline]
 pub fn belongs(key: u64, value: u64) -> bool {
     (value_of(key, 0) ^ value) >> VERSION_BITS == 0
@@ -42,14 +41,14 @@ pub fn belongs(key: u64, value: u64) -> bool {
 /// Solves `bits ^ (bits >> shift) == mixed` for `bits`.
 fn undo_shift(mixed: u64, shift: u32) -> u64 {
     let mut bits = mixed;
-    // Each turn makes `shift` more of the upper bits right.
+    // Each step corrects `shift` more of the upper bits.
     for _ in 0..64 / shift {
         bits = mixed ^ (bits >> shift);
     }
     bits
 }
 
-/// The inverse of an odd number modulo 2^64, by Newton's method: each turn doubles the bits.
+/// The inverse of an odd number modulo 2^64, by Newton's method: each step doubles the number of correct bits.
 const fn inverse(odd: u64) -> u64 {
     let mut inverse = odd;
     let mut turn = 0;

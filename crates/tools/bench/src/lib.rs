@@ -1,43 +1,42 @@
-//! The measure: Pando's indexes beside the maps that a user would otherwise pick.
+//! The benchmark of Pando's indexes against other ordered maps.
 //!
-//! What a figure from here means, and why it can be believed:
+//! Rules that make a figure reliable:
 //!
-//! * **Interleaved.** All systems are loaded first and live side by side. Each round gives every
-//!   system one short slice of the same work, one after the other, in turning order; the ratio of
-//!   two systems is taken within a round, and its median is reported with its least and greatest
-//!   value. A machine that slows down for a while slows both.
-//! * **The same work.** One seed gives the same operations on every system. The key of record `i`
-//!   is a bijective mix of `i` ([`keys`]), so no system is helped or hindered by a table of keys.
-//! * **Checked.** Every read must hit and bring a value that belongs to its key, every insert
-//!   must find its key absent and every delete find it present; counts are compared after each
-//!   slice that changes them, and at the end a full scan must give exactly the records that are
-//!   due ([`verify`]). A system that loses or invents a key gets no figure: the run fails and
-//!   names the key.
+//! * **Interleaved.** All systems are loaded first and stay in memory together. In each round, each
+//!   system runs one short slice of the same work. The slices follow each other, and the order
+//!   rotates. The ratio of two systems is taken within a round. The report gives the median of the
+//!   ratios with the least and the greatest. A machine that is slow for a while slows both systems.
+//! * **The same work.** One seed gives the same operations on each system. The key of record `i` is
+//!   a bijective mix of `i` ([`keys`]), so that no table of keys competes for the cache.
+//! * **Checked.** Each read must find its key and a value of this key. Each insert must find its
+//!   key absent, and each delete must find it present. Counts are compared after each slice that
+//!   changes them. At the end a full scan must return exactly the expected records ([`verify`]). A
+//!   system that loses or invents a key has no figure: the run fails and names the key.
 //!
-//! It stands above the indexes and below the `pando` command, which carries it as `pando bench`;
-//! `pando-bench` is the same alone. The papers' experiments (`pando-papers`) stand on it. One file,
-//! one idea:
+//! This crate is above the indexes and below the command `pando`, which calls it as `pando bench`.
+//! The program `pando-bench` has this command alone. The papers' experiments (`pando-papers`) use
+//! this crate.
 //!
-//! | file, from the lowest up | what |
+//! | file, from the lowest up | content |
 //! | --- | --- |
-//! | [`system`] | what is measured, seen by the harness |
-//! | [`keys`], [`key_sampler`], [`rng`] | records, and which of them an operation meets |
-//! | [`record`] | keys and values as bytes, of any size |
-//! | [`error`], [`spread`], [`units`], `latency` | what can go wrong; figures, and how people read them |
-//! | [`operation_mix`], [`mod@slice`], `worker`, `arrival_schedule` | the work, one timed slice of it, one thread of that, the open loop |
-//! | [`subject`] | one slice run on a system |
-//! | [`systems`] | the adapters and the one place that builds them by name |
+//! | [`system`] | the interface of a measured system |
+//! | [`keys`], [`key_sampler`], [`rng`] | records, and the choice of the record of an operation |
+//! | [`record`] | keys and values as bytes of any length |
+//! | [`error`], [`spread`], [`units`], `latency` | errors; figures and their texts |
+//! | [`operation_mix`], [`mod@slice`], `worker`, `arrival_schedule` | the operations, a timed slice, a thread of a slice, the open loop |
+//! | [`subject`] | the run of a slice on a system |
+//! | [`systems`] | the adapters, and the construction of a system by its name |
 //! | [`verify`] | the final scan |
-//! | [`conditions`], [`machine`] | what figures are taken on; what the machine is asked for |
-//! | [`plan`], [`compare`] | what is compared, and rounds over systems: the interleaving |
-//! | [`replay`] | a file of operations on every system, answers compared |
+//! | [`conditions`], [`machine`] | machine and build of a figure; system calls |
+//! | [`plan`], [`compare`] | the plan of a comparison; rounds over the systems: the interleaving |
+//! | [`replay`] | a file of operations on each system, with a comparison of the answers |
 //! | `table`, [`report`], [`page`] | the figures of a run; the table and the JSON lines; the page with plots |
-//! | `figures` | the table and the plots of what has no rounds |
-//! | [`costs`], [`recovery`], [`space`] | flushes and lines, the time to come back, bytes a record |
-//! | [`profile`], [`servers`] | where the time goes; servers side by side |
-//! | `agree` | the ratios of two runs beside each other |
+//! | `figures` | the table and the plots of figures without rounds |
+//! | [`costs`], [`recovery`], [`space`] | flushes and cache lines, recovery time, bytes per record |
+//! | [`profile`], [`servers`] | the time of each component; comparison of servers |
+//! | `agree` | comparison of the ratios of two runs |
 //! | [`documents`] | the figures of the documents: data, tables and plots |
-//! | [`arg_values`], [`args`], [`commands`], [`progress`] | the command line, and what it sets off |
+//! | [`arg_values`], [`args`], [`commands`], [`progress`] | the command line and its functions |
 
 mod agree;
 pub mod arg_values;

@@ -1,5 +1,5 @@
-//! What the harness asks of the machine: a core for each thread, how long a thread really had one,
-//! and the size of the heap.
+//! System calls of the harness: a core for each thread, the time of a thread on a core, the size of
+//! the heap.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub fn cores() -> Vec<usize> {
         .collect()
 }
 
-/// Keeps the calling thread on `core`; a refusal only means that it may move.
+/// Pins the calling thread to `core`; if the kernel refuses, the thread may move.
 pub fn pin_to(core: usize) {
     // SAFETY: the core came from the kernel's own set, so it is in range; the call only reads.
     unsafe {
@@ -29,7 +29,7 @@ pub fn pin_to(core: usize) {
     }
 }
 
-/// How long the calling thread has been on a core so far.
+/// The time that the calling thread has run on a core so far.
 pub fn thread_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the call writes the one structure that it is given.
@@ -37,7 +37,7 @@ pub fn thread_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Has the kernel kill this process with the thread that started it.
+/// Makes the kernel kill this process when the thread that started it ends.
 pub fn die_with_parent() {
     // SAFETY: the call takes plain integers and touches no memory of this process.
     #[cfg(target_os = "linux")]
@@ -46,11 +46,10 @@ pub fn die_with_parent() {
     };
 }
 
-/// Bytes that the heap has allocated, all arenas together; `None` where the C library does not
-/// say.
+/// Allocated bytes of the heap in all arenas; `None` if the C library has no such figure.
 ///
-/// It is asked between slices only and costs the measured operations nothing, unlike an
-/// allocator that counts.
+/// It is read between slices only, so that it costs the measured operations nothing, unlike a
+/// counting allocator.
 pub fn heap_bytes() -> Option<u64> {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {

@@ -1,12 +1,12 @@
-//! The mixes of operations, by name.
+//! The operation mixes by name.
 //!
-//! A mix is either *timed*, and runs for as long as a slice takes, or *counted*, and inserts or
-//! deletes so many records: then each system does exactly the same, and all systems stay equally
-//! full.
+//! A mix is *timed* or *counted*. A timed mix runs for the time of a slice. A counted mix inserts or
+//! deletes a number of records, so that each system does the same work and has the same number of
+//! records afterwards.
 //!
-//! The YCSB mixes are those of its core workloads (Cooper and others, 2010), with the keys that
-//! they name there unless others are asked for. D and E insert once in twenty operations, at fixed
-//! places of each thread's sequence, so that one seed inserts the same records on every system; a
+//! The YCSB mixes are its core workloads (Cooper and others, 2010), with their distributions of keys
+//! unless `--keys` sets another one. D and E insert in one of twenty operations, at fixed positions
+//! of the sequence of each thread, so that one seed inserts the same records on each system. A
 //! thread reads its own new records and all older ones.
 
 use std::fmt;
@@ -15,19 +15,19 @@ use std::str::FromStr;
 use crate::key_sampler::KeyChoice;
 use crate::system::Order;
 
-/// Records that the longest scan of a mix visits.
+/// Records of the longest scan of a mix.
 pub const MAX_SCAN_RECORDS: u64 = 100;
 
-/// What the threads of a slice do.
+/// The operations of the threads of a slice.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OperationMix {
-    /// The name that the command line and the reports use.
+    /// The name on the command line and in reports.
     pub name: &'static str,
-    /// What it is, in a line.
+    /// A description in one line.
     pub what: &'static str,
     /// The operations.
     pub work: Work,
-    /// Which records are met, if the mix says so itself.
+    /// The distribution of keys, if the mix sets one.
     pub keys: Option<KeyChoice>,
 }
 
@@ -38,18 +38,18 @@ pub enum Work {
     Load,
     /// Inserts new records into the loaded ones.
     Insert,
-    /// Deletes records that are there, the oldest first.
+    /// Deletes the oldest records.
     Delete,
-    /// Gets of [`BATCH`] records at once.
+    /// Gets [`BATCH`] records with one call.
     Batch,
-    /// Several kinds of operations by chance.
+    /// Operations of several kinds, chosen at random.
     Blend(Blend),
 }
 
-/// Records of one operation of [`Work::Batch`].
+/// Records of an operation of [`Work::Batch`].
 pub const BATCH: usize = 16;
 
-/// Shares of operations on records that are there, in hundredths; together they are a hundred.
+/// Shares of the operations on existing records, in percent; their sum is 100.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blend {
     /// Gets.
@@ -62,18 +62,18 @@ pub struct Blend {
     pub scans: u64,
     /// The scans' length and direction.
     pub scan: ScanLengths,
-    /// One operation in so many, counted in each thread, inserts a record instead; 0 is none.
+    /// One operation in this many, counted by each thread, inserts a record instead; 0: none.
     pub insert_every: u64,
 }
 
 /// The scans of a mix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScanLengths {
-    /// The fewest records that one visits.
+    /// The least number of records of a scan.
     pub min_records: u64,
-    /// The most; a length between them is drawn for each scan.
+    /// The greatest number; the length of each scan is drawn from this range.
     pub max_records: u64,
-    /// Which way they go.
+    /// Their order.
     pub order: Order,
 }
 
@@ -129,8 +129,8 @@ impl OperationMix {
     pub const READ: Self = updating("read", "gets", 100);
     /// Half gets, half upserts.
     pub const HALF: Self = updating("50/50", "50 % gets, 50 % upserts", 50);
-    /// Upserts of records that are there.
-    pub const UPDATE: Self = updating("update", "upserts of records that are there", 0);
+    /// Upserts of existing records.
+    pub const UPDATE: Self = updating("update", "upserts of existing records", 0);
     /// Inserts.
     pub const INSERT: Self = counted("insert", "inserts of new records", Work::Insert);
     /// Deletes.
@@ -194,7 +194,7 @@ impl OperationMix {
         ),
     ];
 
-    /// Whether a slice is a number of operations; otherwise it is a time.
+    /// Whether a slice is a number of operations; otherwise, it is a time.
     pub fn is_counted(&self) -> bool {
         match self.work {
             Work::Load | Work::Insert | Work::Delete => true,
@@ -216,7 +216,7 @@ impl OperationMix {
         self.scan().is_some_and(|scan| scan.order == Order::Descending)
     }
 
-    /// A number that no other mix has.
+    /// A number that is unique among the mixes.
     pub fn ordinal(&self) -> u64 {
         Self::ALL.iter().position(|mix| mix == self).unwrap_or(Self::ALL.len()) as u64
     }

@@ -1,4 +1,4 @@
-//! What is compared, and how.
+//! The plan of a comparison.
 
 use std::time::Duration;
 
@@ -8,45 +8,45 @@ use crate::operation_mix::{OperationMix, Work};
 use crate::record::{Records, Shape};
 use crate::systems::entry::Builder;
 
-/// What is compared, and how.
+/// The plan of a comparison.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Mixes of a round.
+    /// Operation mixes of a round.
     pub mixes: Vec<OperationMix>,
     /// Records loaded before the first round.
     pub records: u64,
-    /// Numbers of threads, one after the other in each round.
+    /// Numbers of threads, in the order of each round.
     pub threads: Vec<usize>,
-    /// Which records an operation meets; each mix's own choice, or uniform, if it is not said.
+    /// The distribution of keys; if it is not set, that of each mix, otherwise uniform.
     pub keys: Option<KeyChoice>,
-    /// Sizes of keys and values.
+    /// Lengths of keys and values.
     pub shape: Shape,
-    /// Rounds.
+    /// Number of rounds.
     pub rounds: usize,
-    /// How long a slice of reads, upserts or scans takes.
+    /// Time of a slice of reads, upserts or scans.
     pub time: Duration,
-    /// How many records a slice of inserts or deletes takes.
+    /// Records of a slice of inserts or deletes.
     pub batch: u64,
-    /// One operation in so many is timed, if the loop is closed.
+    /// In a closed loop, one operation in this many is timed.
     pub sample_every: u64,
-    /// Operations that all threads together begin a second, if the loop is open.
+    /// In an open loop, operations that all threads together start per second.
     pub rate_ops_per_second: Option<f64>,
     /// Seed of all operations.
     pub seed: u64,
-    /// No round is begun that is not likely to end within this time from the start, the first
-    /// excepted.
+    /// After the first round, a round starts only if it is likely to end within this time from the
+    /// start of the run.
     pub time_limit: Option<Duration>,
-    /// What the figures are taken on.
+    /// Machine and build.
     pub conditions: Conditions,
 }
 
 impl Plan {
-    /// Which records `mix` meets.
+    /// The distribution of keys of `mix`.
     pub fn keys_of(&self, mix: &OperationMix) -> KeyChoice {
         self.keys.or(mix.keys).unwrap_or(KeyChoice::Uniform)
     }
 
-    /// The most records that a system can hold at once, if nothing is deleted.
+    /// The greatest number of records of a system, if no record is deleted.
     pub fn most_records(&self) -> u64 {
         let adds = |mix: &&OperationMix| match mix.work {
             Work::Insert => true,
@@ -54,33 +54,33 @@ impl Plan {
             Work::Load | Work::Delete | Work::Batch => false,
         };
         let slices = self.mixes.iter().filter(adds).count() * self.rounds * self.threads.len();
-        // A blend inserts once a thread at least.
+        // In a blend, each thread inserts at least once.
         let each = self.batch.max(self.threads.iter().copied().max().unwrap_or(1) as u64);
         self.records.saturating_add(each.saturating_mul(slices as u64))
     }
 
-    /// Which keys the records have.
+    /// The keys of the records.
     pub fn records_of_run(&self) -> Records {
         let is_monotonic = self.keys == Some(KeyChoice::Monotonic);
         Records { shape: self.shape, is_monotonic }
     }
 }
 
-/// A system by name, and how to build it.
+/// A system: its name and its builder.
 pub struct NamedSystem {
-    /// The name in the reports.
+    /// Its name in reports.
     pub name: String,
-    /// Builds it, empty.
+    /// Builds it without records.
     pub build: Builder,
 }
 
-/// Bytes a record after the load, all that the system takes included.
+/// Bytes per record after the load, with all overhead of the system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Space {
-    /// Of a pool what it has used, otherwise the heap's growth.
+    /// Used bytes of a pool, otherwise the growth of the heap.
     pub used: Option<f64>,
-    /// What the file system has given to the system's files, if it has any.
+    /// Bytes that the file system has allocated for the system's files, if it has any.
     pub files: Option<f64>,
-    /// The heap's growth, if it is counted.
+    /// The growth of the heap, if it is known.
     pub heap: Option<f64>,
 }

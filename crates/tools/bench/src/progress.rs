@@ -1,10 +1,10 @@
-//! The bar that says how far a run is.
+//! The progress bar of a run.
 
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A bar on standard error with time spent and time left; it is not drawn where no person looks.
+/// A bar on standard error with elapsed and remaining time; it is drawn on a terminal only.
 pub fn progress() -> ProgressBar {
     let bar = ProgressBar::new(0);
     let shape = "{bar:30} {percent:>3} % {elapsed_precise} (about {eta} left) {msg}";

@@ -1,27 +1,27 @@
-//! Records as bytes: what a key and a value of a run look like, and how one that is found is
-//! checked.
+//! Records as bytes: the format of the keys and values of a run, and the check of a record that was
+//! read.
 //!
-//! A key begins with eight big-endian bytes, its *number key*, by which alone keys are ordered; a
-//! value begins with eight little-endian bytes, one of those of its key ([`keys`](crate::keys)).
-//! Whatever follows is filler made from these: of a value, its length and its last eight bytes are
-//! checked whenever it is read, which costs little and finds a value that is cut short or torn.
+//! A key begins with its *number key*, eight big-endian bytes, which alone decide the order of keys.
+//! A value begins with eight little-endian bytes that belong to its key ([`keys`](crate::keys)). The
+//! other bytes are filler, computed from these eight. Each read checks the length and the last eight
+//! bytes of a value. This costs little and finds a truncated or torn value.
 //!
-//! The harness is compiled once for records of 8 and 8 bytes (`EIGHT`) and once for all other
-//! shapes, so that the former pay nothing for the latter.
+//! The harness is compiled once for keys and values of 8 bytes (`EIGHT`) and once for all other
+//! lengths, so that records of 8 bytes do not pay for longer ones.
 
 use crate::error::Fault;
 use crate::keys::{belongs, key_of, number_of};
 
-/// Bytes of the part of a key, and of a value, that is not filler.
+/// Length of the part of a key or a value that is not filler, in bytes.
 pub const WORD_BYTES: usize = 8;
-/// The longest key in bytes.
+/// Maximum length of a key in bytes.
 pub const MAX_KEY_BYTES: usize = 128;
-/// The longest value in bytes.
+/// Maximum length of a value in bytes.
 pub const MAX_VALUE_BYTES: usize = 4096;
 
 const FILLER_FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// Sizes of keys and values, the same for all records of a run.
+/// Lengths of the keys and values of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Bytes of a key, 8 to 128. The first eight are a big-endian number.
@@ -46,13 +46,13 @@ impl Default for Shape {
     }
 }
 
-/// Which record has which key, and how it is written.
+/// The mapping of records to keys, and the lengths of both.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Records {
-    /// Sizes of keys and values.
+    /// Lengths of keys and values.
     pub shape: Shape,
-    /// Number keys are the numbers of the records, so that inserts ascend; otherwise they are a
-    /// mix of them.
+    /// Number keys are the record numbers, so that inserts ascend; otherwise, they are a mix of the
+    /// record numbers.
     pub is_monotonic: bool,
 }
 
@@ -68,7 +68,7 @@ impl Records {
         if self.is_monotonic { key } else { number_of(key) }
     }
 
-    /// That the record with this number key is not there.
+    /// The fault that the record with this number key was not found.
     pub fn lost(self, key: u64, operation: &'static str) -> Fault {
         Fault::Lost { key, number: self.number(key), operation }
     }
@@ -114,7 +114,7 @@ impl Records {
     }
 }
 
-/// What the last bytes of a record are made of.
+/// The filler of a record.
 #[inline]
 fn tail_of(first: u64) -> u64 {
     first.wrapping_mul(FILLER_FACTOR).rotate_left(23)
@@ -126,7 +126,7 @@ fn ends_with_tail(bytes: &[u8], first: u64) -> bool {
     bytes[bytes.len() - tail_bytes..] == tail_of(first).to_le_bytes()[..tail_bytes]
 }
 
-/// Fills what follows the first eight bytes.
+/// Writes the filler after the first eight bytes.
 #[inline]
 fn fill(bytes: &mut [u8], first: u64) {
     let mut word = first;
@@ -140,7 +140,7 @@ fn fill(bytes: &mut [u8], first: u64) {
     filler[tail_off..].copy_from_slice(&tail_of(first).to_le_bytes()[..tail_bytes]);
 }
 
-/// Room in which one thread writes the bytes of a key and of a value.
+/// The buffers of a thread for the bytes of a key and a value.
 #[derive(Clone, Debug)]
 pub struct Buffers {
     shape: Shape,
@@ -149,7 +149,7 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// Room for records of `shape`, whose sizes must be within the limits.
+    /// Buffers for records of `shape`, whose lengths must be within the limits.
     pub fn new(shape: Shape) -> Self {
         Self { shape, key: [0; MAX_KEY_BYTES], value: vec![0; shape.value_bytes].into() }
     }
@@ -185,7 +185,7 @@ impl Buffers {
         (key_room, value_room)
     }
 
-    /// The least and the greatest bytes that a key of this shape can have.
+    /// The least and the greatest key of this shape.
     pub fn ends(shape: Shape) -> (Vec<u8>, Vec<u8>) {
         (vec![0; shape.key_bytes], vec![u8::MAX; shape.key_bytes])
     }

@@ -1,13 +1,13 @@
-//! How long a pool takes to come back after a kill -9: from opening it to the first successful
-//! get, in a process that has just begun.
+//! Recovery time after kill -9: from the opening of a pool to the first successful get, in a new
+//! process.
 //!
-//! The parent starts a child that fills a pool, lets it write on for a while and kills it. Then,
-//! `cycles` times: a new child opens the pool, gets one record, says how long that took, checks
-//! some more, and writes until it is killed in its turn. So every opening but the first is of a
-//! pool that was recovered before and killed again.
+//! The parent starts a child that fills a pool and continues to write, and kills it. Then it repeats
+//! `cycles` times: a new child opens the pool, gets one record, prints the times, checks more
+//! records, and writes until it is killed. So each opening after the first one finds a pool that was
+//! recovered before.
 //!
-//! A child says on its standard output, a line each: `filled`, or
-//! `opened OPEN_NS TOTAL_NS IN_FLIGHT`. It dies with its parent, whatever the parent dies of.
+//! A child prints a line on standard output: `filled`, or `opened OPEN_NS TOTAL_NS IN_FLIGHT`. The
+//! kernel kills it when its parent ends.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -29,40 +29,40 @@ use crate::systems::entry::{BuildError, BuildOptions};
 use crate::systems::ours::{self, Ours};
 use crate::units::{count, duration};
 
-/// Threads that write until they are killed.
+/// Number of threads that write until the kill.
 const WRITERS: u64 = 2;
-/// Records that each writer inserts and deletes again, beside those of the fill.
+/// Records that each writer inserts and deletes, in addition to those of the fill.
 const CHURN_RECORDS: u64 = 10_000;
-/// Gets after the timed one.
+/// Number of gets after the timed one.
 const CHECKED_GETS: u64 = 1_000;
 
-/// What to measure.
+/// The plan of a measurement.
 #[derive(Clone, Debug)]
 pub struct RecoveryPlan {
     /// The index.
     pub ours: &'static Ours,
     /// Records in the pool.
     pub records: u64,
-    /// Times that it is killed and opened.
+    /// Number of kills and openings.
     pub cycles: u64,
-    /// This program, which serves as its own child.
+    /// This program, which runs itself as the child.
     pub executable: PathBuf,
-    /// What stands before `recovery-child` on its command line.
+    /// The arguments before `recovery-child` on the command line of the child.
     pub prefix: Vec<String>,
-    /// Where the pool lies.
+    /// Folder and size of the pool.
     pub build: BuildOptions,
-    /// Seed of the keys and of the moments of the kills.
+    /// Seed of the keys and of the times of the kills.
     pub seed: u64,
 }
 
-/// How long one opening took.
+/// The times of an opening.
 #[derive(Clone, Copy, Debug)]
 pub struct Reopened {
-    /// Until the index could be used.
+    /// Nanoseconds until the index was open.
     pub open_ns: u64,
-    /// Until the first get had its answer.
+    /// Nanoseconds until the answer of the first get.
     pub total_ns: u64,
-    /// Operations that the kill before it had cut short.
+    /// Operations that were in progress at the kill.
     pub in_flight: u64,
 }
 
@@ -73,15 +73,15 @@ pub struct Summary {
     pub index: &'static str,
     /// Records in the pool.
     pub records: u64,
-    /// Times that it was killed and opened.
+    /// Number of kills and openings.
     pub cycles: u64,
-    /// Nanoseconds until the index could be used.
+    /// Nanoseconds until the index was open.
     pub open_ns: Spread,
-    /// Nanoseconds until the first get had its answer.
+    /// Nanoseconds until the answer of the first get.
     pub first_get_ns: Spread,
-    /// Kills that cut operations short.
+    /// Kills that found operations in progress.
     pub kills_in_flight: u64,
-    /// Seed of the keys and of the moments of the kills.
+    /// Seed of the keys and of the times of the kills.
     pub seed: u64,
 }
 
@@ -103,7 +103,7 @@ impl Summary {
     }
 }
 
-/// The summaries for people.
+/// The table of the summaries.
 pub fn figures(rows: &[Summary]) -> Figures {
     let spread = |Spread { median, min, max }: Spread| {
         [median, min, max].map(|ns| duration(ns as u64)).join(" / ")
@@ -125,7 +125,7 @@ pub fn figures(rows: &[Summary]) -> Figures {
     let columns = ["index", "records", "kills", "open", "to the first get", "cut short"];
     Figures {
         title: "Recovery".to_owned(),
-        about: "from opening a pool after kill -9, median / min / max; cut short: kills that found operations under way".to_owned(),
+        about: "from opening a pool after kill -9, median / min / max; cut short: kills that found operations in progress".to_owned(),
         columns: columns.map(str::to_owned).to_vec(),
         rows: rows.iter().map(line).collect(),
         plots: vec![Bars {
@@ -141,7 +141,7 @@ struct Child(std::process::Child);
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // If it has ended by itself there is nothing left to kill, and waiting returns at once.
+        // Errors are ignored: the process may have ended by itself.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -222,13 +222,13 @@ fn parse(line: &str) -> Option<Reopened> {
     Some(Reopened { open_ns: next()?, total_ns: next()?, in_flight: next()? })
 }
 
-/// How the child builds a pool of `records` records.
+/// The options with which the child builds a pool of `records` records.
 pub fn build_options(records: u64) -> BuildOptions {
     let churned = WRITERS * CHURN_RECORDS;
     BuildOptions::default().for_records(records.saturating_add(churned), Shape::EIGHT)
 }
 
-/// The child that fills a new pool and then writes for ever.
+/// The child that fills a new pool and then writes until it is killed.
 pub fn fill_and_write(
     ours: &Ours,
     pool: &Path,
@@ -246,7 +246,7 @@ pub fn fill_and_write(
     write_for_ever(&*index, records, seed)
 }
 
-/// The child that opens the pool, tells how long that took, and then writes for ever.
+/// The child that opens the pool, prints the times, and then writes until it is killed.
 pub fn open_and_write(ours: &Ours, pool: &Path, records: u64, seed: u64) -> Result<(), BuildError> {
     machine::die_with_parent();
     let mut rng = Rng::new(seed);
@@ -257,9 +257,11 @@ pub fn open_and_write(ours: &Ours, pool: &Path, records: u64, seed: u64) -> Resu
     let first_is_right = is_right(&*index, first_key)?;
     let total = start.elapsed();
     if was_clean {
-        return Err("the pool was closed in order: nothing was killed".into());
+        return Err(
+            "the pool was closed before the kill, so that there was nothing to recover".into()
+        );
     }
-    let lost = |key| Err(format!("key {key:#018x} is lost, or has a wrong value").into());
+    let lost = |key| Err(format!("key {key:#018x} is lost or has a wrong value").into());
     if !first_is_right {
         return lost(first_key);
     }
@@ -288,7 +290,8 @@ fn is_right(index: &dyn RangeIndex, key: u64) -> Result<bool, pando_index::Error
     Ok(is_own)
 }
 
-/// Upserts of the fill's records, inserts and deletes of others, by some threads, until killed.
+/// Upserts records of the fill, and inserts and deletes other records, with several threads, until
+/// the process is killed.
 fn write_for_ever(index: &dyn RangeIndex, records: u64, seed: u64) -> Result<(), BuildError> {
     let write = |writer: u64| -> Result<(), pando_index::Error> {
         let mut rng = Rng::new(seed ^ writer << 32);

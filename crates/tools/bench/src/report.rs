@@ -1,4 +1,4 @@
-//! What a run found: the table on the terminal and the JSON lines.
+//! The result of a run: the table on the terminal and the JSON lines.
 
 use std::fs;
 use std::path::Path;
@@ -11,8 +11,8 @@ use crate::spread::Spread;
 use crate::systems::entry::Durability;
 use crate::units::{bytes, count, duration};
 
-/// The version of the JSON lines of a comparison: it rises when a field is renamed or changes its
-/// meaning. Version 1, which lines did not say, had `side` and `mix`.
+/// The version of the JSON lines of a comparison. It rises when a field is renamed or changes its
+/// meaning. Lines of version 1 have no version, and the fields `side` and `mix`.
 pub const ROW_VERSION: u32 = 2;
 
 /// One system in one operation mix with one number of threads; one line of JSON.
@@ -26,88 +26,87 @@ pub struct Row {
     pub operation_mix: String,
     /// The distribution of keys.
     pub keys: String,
-    /// Records loaded.
+    /// Records that were loaded.
     pub records: u64,
-    /// Bytes of a key; of a replay, of the longest.
+    /// Length of a key in bytes; of a replay, of the longest.
     pub key_bytes: usize,
-    /// Bytes of a value; of a replay, of the longest.
+    /// Length of a value in bytes; of a replay, of the longest.
     pub value_bytes: usize,
-    /// Threads at work.
+    /// Number of threads.
     pub threads: usize,
-    /// Median over the rounds.
+    /// Throughput: the median of the rounds.
     pub ops_per_second: f64,
-    /// Median latency in nanoseconds, all rounds together.
+    /// Median latency of all rounds in nanoseconds.
     pub p50_ns: u64,
-    /// 99 in 100 operations took at most this long.
+    /// 99th percentile of the latency.
     pub p99_ns: u64,
-    /// 999 in 1,000 operations took at most this long.
+    /// 99.9th percentile of the latency.
     pub p999_ns: u64,
-    /// The longest that was timed.
+    /// Greatest measured latency.
     pub max_ns: u64,
-    /// Bytes a record after loading: what a pool has used, otherwise the heap's growth.
+    /// Bytes per record after loading: used bytes of a pool, otherwise the growth of the heap.
     pub bytes_per_record: Option<f64>,
-    /// Bytes a record that the file system has given to the system's files after loading, room for
-    /// growth and logs included; `None` without files.
+    /// Bytes per record that the file system has allocated for the system's files after loading,
+    /// with logs and space for growth; `None` without files.
     pub file_bytes_per_record: Option<f64>,
-    /// The system that the ratios are to: the first.
+    /// The system to which the ratios refer: the first.
     pub base: String,
-    /// Median over the rounds of this system's throughput divided by the base's.
+    /// Throughput of this system divided by that of the base: the median of the rounds.
     pub ratio_to_first: f64,
-    /// The least ratio of a round.
+    /// The least of the rounds.
     pub ratio_min: f64,
-    /// The greatest ratio of a round.
+    /// The greatest of the rounds.
     pub ratio_max: f64,
-    /// As `ratio_to_first`, of operations for each second that a thread had a core: what to go by
-    /// when the machine is busy otherwise. It flatters a system whose threads sleep.
+    /// As `ratio_to_first`, of operations per second of core time. Use it when the machine is busy
+    /// with other work. It flatters a system whose threads sleep.
     pub on_core_ratio: f64,
-    /// The least of a round.
+    /// The least of the rounds.
     pub on_core_ratio_min: f64,
-    /// The greatest of a round.
+    /// The greatest of the rounds.
     pub on_core_ratio_max: f64,
-    /// Median over the rounds of this throughput divided by that with the number of threads before
-    /// this one in the list; `None` for the first.
+    /// Throughput divided by that with the previous number of threads in the list: the median of the
+    /// rounds; `None` for the first number.
     pub scaling: Option<f64>,
-    /// The least of a round.
+    /// The least of the rounds.
     pub scaling_min: Option<f64>,
-    /// The greatest of a round.
+    /// The greatest of the rounds.
     pub scaling_max: Option<f64>,
-    /// The share of the time for which as many threads as there are cores for had one; well below
-    /// 1 on a machine that was busy with something else, and for threads that sleep.
+    /// The core time of the threads divided by the core time that was available to them. It is well
+    /// below 1 on a machine that is busy with other work, and for threads that sleep.
     pub on_core_share: f64,
-    /// Rounds.
+    /// Number of rounds.
     pub rounds: usize,
-    /// Operations of all rounds together.
+    /// Operations of all rounds.
     pub operations: u64,
-    /// Gets that missed a key while another thread replaced its value: a known fault of that
-    /// system.
+    /// Gets that missed a key while another thread replaced its value: a known fault of the system.
     pub transient_misses: u64,
-    /// Operations of an open loop that were due when a slice ended, and had not begun: each is in
-    /// the latencies with the time that it had waited by then.
+    /// Operations of an open loop that were due but not started at the end of a slice. The latencies
+    /// contain the wait of each.
     pub due_not_begun: u64,
-    /// Operations that were timed, and those that were due and not begun.
+    /// Number of latencies: timed operations, and operations that were due but not started.
     pub latency_samples: u64,
-    /// Operations that were meant to begin a second; `None` if the loop was closed.
+    /// Scheduled operations per second; `None` for a closed loop.
     pub rate_ops_per_second: Option<f64>,
-    /// What a write of this system survives, if it is one of the table.
+    /// Durability of a write that has returned, if the system is in the table.
     pub durability: Option<Durability>,
     /// Machine and build.
     #[serde(flatten)]
     pub conditions: Conditions,
     /// Seed of the operations.
     pub seed: u64,
-    /// Latencies by percentile, for the plots: the percentile as a number of nines (2 is 99 %),
-    /// and nanoseconds.
+    /// Latencies by percentile, for the plots: the percentile as a number of nines (2 is 99 %), and
+    /// nanoseconds.
     #[serde(skip)]
     pub latency_curve: Vec<(f64, u64)>,
 }
 
 impl Row {
-    /// This system's throughput divided by the base's.
+    /// Throughput of this system divided by that of the base.
     pub fn ratio(&self) -> Spread {
         Spread { median: self.ratio_to_first, min: self.ratio_min, max: self.ratio_max }
     }
 
-    /// What a reader of the figures has to know beside them, a sentence each.
+    /// Notes that a reader of the figures needs, one sentence each.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.transient_misses > 0 {
@@ -118,7 +117,7 @@ impl Row {
         }
         if self.due_not_begun > 0 {
             notes.push(format!(
-                "{} operations were due and not begun when a slice ended; their waits are among the latencies",
+                "{} operations were due and not begun when a slice ended; the latencies contain their waits",
                 self.due_not_begun
             ));
         }
@@ -126,21 +125,21 @@ impl Row {
     }
 }
 
-/// One JSON object a line.
+/// The rows as JSON, one object per line.
 pub fn json_lines(rows: &[Row]) -> String {
-    // Strings and numbers only: there is nothing that JSON cannot say.
+    // Strings and numbers only, which JSON can always represent.
     rows.iter().map(|row| serde_json::to_string(row).unwrap_or_default() + "\n").collect()
 }
 
-/// Writes `text` to `path`, in place of what was there.
+/// Writes `text` to `path`; an existing file is replaced.
 pub fn write(path: &Path, text: &str) -> Result<(), Error> {
     fs::write(path, text).map_err(|source| Error::File { path: path.to_path_buf(), source })
 }
 
-/// A machine that gives its threads less than this share of the time is busy otherwise.
+/// With a smaller share of core time, the machine is busy with other work.
 const BUSY_SHARE: f64 = 0.9;
 
-/// The rows as a table for people.
+/// The rows as a table.
 pub fn table(rows: &[Row]) -> String {
     let mut out = String::new();
     let system_width = rows.iter().map(|row| row.system.len()).max().unwrap_or(0).max(4);
@@ -196,8 +195,8 @@ pub fn table(rows: &[Row]) -> String {
         }
     }
     if rows.iter().any(|row| row.on_core_share < BUSY_SHARE) {
-        out += "\non core: the share of the time that the threads had a core. Where it is low on every \
-                system, the machine was busy otherwise: go by the ratio of operations on core.\n";
+        out += "\non core: core time of the threads, divided by the available core time. If it is low for \
+                all systems, the machine was busy with other work: use the ratio on core.\n";
     }
     out
 }

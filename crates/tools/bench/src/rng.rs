@@ -1,5 +1,5 @@
-//! Random numbers: one addition and one mix a number (SplitMix64), so that drawing it does not show
-//! in what is measured; the same on every machine for a seed.
+//! Random numbers (SplitMix64). A number costs one addition and one mix, so that it does not
+//! distort a measurement. A seed gives the same numbers on each machine.
 
 use std::convert::Infallible;
 
@@ -16,7 +16,7 @@ impl Rng {
     /// The stream of `seed`; nearby seeds give unrelated streams.
     pub fn new(seed: u64) -> Self {
         let mut random = Random::new(key_of(seed));
-        // The workloads of a seed stay those of which there are figures.
+        // Do not change: figures were measured with the workloads of these numbers.
         random.draw();
         Self(random)
     }
@@ -40,7 +40,7 @@ impl Rng {
     }
 }
 
-/// For the distributions of the `rand` family.
+/// For the distributions of the crate `rand_distr`.
 impl TryRng for Rng {
     type Error = Infallible;
 

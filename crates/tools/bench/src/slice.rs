@@ -1,13 +1,14 @@
-//! One timed slice: some threads do one mix on one system.
+//! A timed slice: several threads run one operation mix on one system.
 //!
-//! Threads meet at a barrier and start together; each is kept on a core of its own when there
-//! are enough. A slice's time runs from the first thread's start to the last one's end. Before
-//! the barrier each thread warms up with reads, because the system before it has had the cache.
+//! The threads wait at a barrier and start together. If there are enough cores, each thread is
+//! pinned to its own. The time of a slice is from the start of the first thread to the end of the
+//! last one. Each thread warms up with reads before the barrier, because the previous system has
+//! replaced the content of the cache.
 //!
-//! Latency is taken of one operation in [`Slice::sample_every`]: two readings of the clock for
-//! each would add a twentieth to a fast operation. The loop is closed, each thread waiting for
-//! its own operation only, so a long stall is one long sample; with a rate it is open, every
-//! operation is timed, and a stall is charged to all that had to wait for it
+//! One operation in [`Slice::sample_every`] is timed, because two readings of the clock for each
+//! operation would add a twentieth to a fast one. The loop is closed: each thread waits for its own
+//! operation only, so that a long stall is one long sample. With a rate the loop is open: each
+//! operation is timed, and a stall lengthens the latency of all operations that wait for it
 //! ([`arrival_schedule`](crate::arrival_schedule)).
 
 use std::ops::Range;
@@ -20,54 +21,54 @@ use crate::latency::empty_histogram;
 use crate::operation_mix::OperationMix;
 use crate::record::Records;
 
-/// What to run.
+/// A slice.
 #[derive(Clone, Debug)]
 pub struct Slice<'run> {
     /// The operations.
     pub mix: OperationMix,
-    /// Threads that run them.
+    /// Number of threads.
     pub threads: usize,
-    /// Which keys the records have.
+    /// The keys of the records.
     pub records: Records,
-    /// Records that are there when the slice begins.
+    /// The records at the start of the slice.
     pub live: Range<u64>,
-    /// Records to be inserted or deleted, for the mixes that do.
+    /// The records that the slice inserts or deletes.
     pub target: Range<u64>,
-    /// How long the other mixes run.
+    /// Time of the slice, if its mix is timed.
     pub time: Duration,
-    /// How long each thread reads before the start.
+    /// Time for which each thread reads before the start.
     pub warm_up: Duration,
-    /// Which records are met.
+    /// The choice of records.
     pub sampler: &'run KeySampler,
     /// Seed of the operations; the same on every system.
     pub seed: u64,
-    /// One operation in so many is timed, if the loop is closed.
+    /// In a closed loop, one operation in this many is timed.
     pub sample_every: u64,
-    /// How many operations all threads together begin a second, if the loop is open.
+    /// In an open loop, operations that all threads together start per second.
     pub rate_ops_per_second: Option<f64>,
 }
 
-/// What came of it.
+/// The result of a slice.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Operations done by all threads.
+    /// Operations of all threads.
     pub operations: u64,
-    /// Operations that were due in an open loop when the slice ended, and had not begun.
+    /// Operations of an open loop that were due but not started at the end of the slice.
     pub due_not_begun: u64,
-    /// From the first start to the last end.
+    /// Time from the first start to the last end.
     pub elapsed: Duration,
-    /// Time that the threads had a core, together.
+    /// Core time of all threads.
     pub on_core: Duration,
-    /// Gets that missed a key which another thread was replacing; see
+    /// Gets that missed a key while another thread replaced its value; see
     /// [`REPLACING_HIDES_KEY`](crate::system::System::REPLACING_HIDES_KEY).
     pub transient_misses: u64,
-    /// Latencies in nanoseconds of the operations that were timed, and how long those have waited
-    /// that were due and not begun.
+    /// Latencies in nanoseconds of the timed operations, and the waits of operations that were due
+    /// but not started.
     pub latency_ns: Histogram<u64>,
 }
 
 impl Outcome {
-    /// Nothing done yet.
+    /// The result before the first operation.
     pub fn none() -> Self {
         Self {
             operations: 0,
@@ -79,7 +80,7 @@ impl Outcome {
         }
     }
 
-    /// Adds a slice that came after this one.
+    /// Adds the result of a later slice.
     pub fn append(&mut self, later: &Self) {
         self.operations += later.operations;
         self.due_not_begun += later.due_not_begun;
@@ -89,12 +90,12 @@ impl Outcome {
         self.latency_ns += &later.latency_ns;
     }
 
-    /// Operations for each second that a thread had a core.
+    /// Operations per second of core time.
     pub fn ops_per_core_second(&self) -> f64 {
         self.operations as f64 / self.on_core.as_secs_f64().max(1e-9)
     }
 
-    /// Operations a second.
+    /// Operations per second.
     pub fn ops_per_second(&self) -> f64 {
         self.operations as f64 / self.elapsed.as_secs_f64().max(1e-9)
     }

@@ -1,7 +1,7 @@
-//! Bytes a record after a fill with random keys, as a table of systems and sizes.
+//! Bytes per record after a fill with random keys, as a table of systems and numbers of records.
 //!
-//! For an index in a pool, all that the pool has used; for a map on the heap, the heap's growth.
-//! In brackets what the system's files take, room for growth included.
+//! For an index in a pool: the used bytes of the pool. For a map on the heap: the growth of the
+//! heap. In brackets: the bytes of the system's files, with space for growth.
 
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -18,15 +18,15 @@ use crate::units::{bytes, count};
 pub struct Row {
     /// The system's name.
     pub system: String,
-    /// Records that it was filled with.
+    /// Number of records.
     pub records: u64,
-    /// Bytes of a key.
+    /// Length of a key in bytes.
     pub key_bytes: usize,
-    /// Bytes of a value.
+    /// Length of a value in bytes.
     pub value_bytes: usize,
-    /// Bytes a record: what a pool has used, otherwise the heap's growth.
+    /// Bytes per record: used bytes of the pool, otherwise the growth of the heap.
     pub bytes_per_record: Option<f64>,
-    /// Bytes a record that the file system has given to the system's files, if it has any.
+    /// Bytes per record that the file system has allocated for the system's files, if it has any.
     pub file_bytes_per_record: Option<f64>,
 }
 
@@ -56,7 +56,7 @@ pub fn measure(
     Ok(rows)
 }
 
-/// The rows for people: a line a system, a column a size.
+/// The table of the rows: a line for each system, a column for each number of records.
 pub fn figures(rows: &[Row]) -> Figures {
     let (mut systems, mut sizes) = (Vec::new(), Vec::new());
     for row in rows {
@@ -91,7 +91,7 @@ pub fn figures(rows: &[Row]) -> Figures {
     Figures {
         title: "Bytes a record".to_owned(),
         about: format!(
-            "keys of {key_bytes} and values of {value_bytes} bytes, after a random fill; in brackets what the system's files take"
+            "keys of {key_bytes} and values of {value_bytes} bytes, after a random fill; in brackets: the files of the system"
         ),
         columns: ["system".to_owned()]
             .into_iter()

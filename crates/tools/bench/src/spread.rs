@@ -1,13 +1,13 @@
-//! The middle of some figures, and how far they reach.
+//! The median of figures, with the least and the greatest.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// The middle of some figures, and how far they reach.
+/// The median of figures, with the least and the greatest.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
-    /// The median; of an even number of figures, the mean of the middle two.
+    /// The median; for an even number of figures, the mean of the middle two.
     pub median: f64,
     /// The least.
     pub min: f64,

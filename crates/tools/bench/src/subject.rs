@@ -1,5 +1,5 @@
-//! A system with its type forgotten, and the run of one slice on it: one virtual call a slice, none
-//! an operation.
+//! A system behind a trait object, and the run of a slice on it. A slice costs one virtual call; an
+//! operation costs none here.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
@@ -14,7 +14,7 @@ use crate::slice::{Outcome, Slice};
 use crate::system::{AnySystem, Order, System};
 use crate::worker::{Done, Worker, refused};
 
-/// A system with its type forgotten.
+/// A system behind a trait object.
 pub trait Subject: Send + Sync {
     /// Runs one slice.
     fn run(&self, slice: &Slice<'_>) -> Result<Outcome, Fault>;
@@ -74,12 +74,12 @@ fn on_threads<S: System, const EIGHT: bool>(
                     if let Some(core) = core {
                         machine::pin_to(core);
                     }
-                    // Even a system that panics must not keep the others at the barrier.
+                    // If a system panics here, the other threads must not wait at the barrier.
                     let warmed = caught(|| worker.warm_up());
                     barrier.wait();
                     let done = warmed.and_then(|()| caught(|| worker.work()));
                     if done.is_err() {
-                        // Relaxed: the others only have to see it at some time.
+                        // Relaxed: the other threads see it at some later time.
                         stop.store(true, Ordering::Relaxed);
                     }
                     done
@@ -98,7 +98,7 @@ fn on_threads<S: System, const EIGHT: bool>(
     })
 }
 
-/// Adds up what the threads did, and looks again for the keys that they missed.
+/// Adds up the results of the threads, and searches again for the keys that they missed.
 fn gather<S: System>(system: &S, slice: &Slice<'_>, workers: Vec<Done>) -> Result<Outcome, Fault> {
     let mut outcome = Outcome::none();
     let (Some(start), Some(end)) =
@@ -125,14 +125,14 @@ fn gather<S: System>(system: &S, slice: &Slice<'_>, workers: Vec<Done>) -> Resul
     Ok(outcome)
 }
 
-/// The key of the live record from which exactly [`MAX_SCAN_RECORDS`] are left in the direction
-/// of `order`, or the last one against it if there are fewer.
+/// The key from which exactly [`MAX_SCAN_RECORDS`] live records follow in `order`; if there are
+/// fewer records, the first key in `order`.
 ///
-/// Keys are spread evenly or are the records' numbers, so a part of the key space that should
-/// hold a few times as many is searched first.
+/// Keys are spread evenly or are the record numbers, so that a part of the key space that should
+/// hold four times as many records is searched first.
 fn edge_key(slice: &Slice<'_>, order: Order) -> u64 {
     let (records, live) = (slice.records, &slice.live);
-    // The distance of a key from the end that the scan goes towards.
+    // The distance of a key from the end of the key space in the direction of the scan.
     let distance = |number| match order {
         Order::Ascending => u64::MAX - records.key(number),
         Order::Descending => records.key(number),
@@ -157,7 +157,7 @@ fn edge_key(slice: &Slice<'_>, order: Order) -> u64 {
     }
 }
 
-/// Runs `work`; a panic in it, whose message is on standard error by then, is a fault of the
+/// Runs `work`. A panic, whose message the runtime has printed on standard error, is a fault of the
 /// system.
 fn caught<T>(work: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(Fault::Panicked))

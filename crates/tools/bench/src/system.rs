@@ -1,23 +1,24 @@
-//! What is measured, as the harness sees it.
+//! The interface of a measured system.
 //!
-//! An adapter implements [`System`]. The timed slices are compiled against each of those in memory,
-//! so that a call costs what it would cost that library's user (`subject.rs`). All else, and
-//! systems whose operations take microseconds anyway, goes through [`AnySystem`], a virtual call an
-//! operation, and is compiled once.
+//! An adapter implements [`System`]. The timed slices are compiled for each adapter of a map in
+//! memory, so that a call costs what it costs a user of that library (`subject.rs`). Pando's own
+//! indexes are called through `pando-index`'s trait object, as the public API calls them. All other
+//! code, and the durable peers, whose operations take microseconds, use [`AnySystem`]: one virtual
+//! call per operation, compiled once.
 
 pub use pando_index::Order;
 
-/// Why a system did not do what it was asked to.
+/// The error of a system.
 pub type Refusal = Box<dyn std::error::Error + Send + Sync>;
 
-/// Which records a scan visits.
+/// The records of a scan.
 #[derive(Clone, Copy, Debug)]
 pub struct Scan<'key> {
-    /// The key that it begins at, included if it is there.
+    /// The first key, included if it is present.
     pub from: &'key [u8],
-    /// The most records.
+    /// The maximum number of records.
     pub limit: u64,
-    /// Upwards or downwards.
+    /// The order.
     pub order: Order,
 }
 
@@ -28,24 +29,24 @@ impl<'key> Scan<'key> {
     }
 }
 
-/// An ordered map from byte strings to byte strings that many threads use at once; keys are
-/// ordered bytewise.
+/// An ordered map from byte strings to byte strings that many threads use at the same time; keys
+/// are ordered bytewise.
 pub trait System: Send + Sync {
-    /// Whether a get may miss a key while another thread replaces its value: a fault that the
-    /// harness lives with for a peer, on record. Such misses are counted and reported, and each
-    /// key has to be there when the slice is over.
+    /// Whether a get may miss a key while another thread replaces its value: a known fault of a
+    /// peer. Such misses are counted and reported, and each of these keys must be present at the end
+    /// of the slice.
     const REPLACING_HIDES_KEY: bool = false;
 
-    /// Adds a record; false, with nothing changed, if its key is there.
+    /// Adds a record; false, without a change, if its key is present.
     fn insert_new(&self, key: &[u8], value: &[u8]) -> Result<bool, Refusal>;
 
-    /// Replaces the value of a key that the caller knows to be there.
+    /// Replaces the value of a key. The caller knows that the key is present.
     fn upsert(&self, key: &[u8], value: &[u8]) -> Result<(), Refusal>;
 
-    /// Calls `visit` with the value of `key` if it is there; whether it is.
+    /// Calls `visit` with the value of `key` if it is present; returns whether it is.
     fn get(&self, key: &[u8], visit: impl FnOnce(&[u8])) -> Result<bool, Refusal>;
 
-    /// Calls `visit` with the index and the value of each of `keys` that is there.
+    /// Calls `visit` with the index and the value of each of `keys` that is present.
     fn get_many(&self, keys: &[&[u8]], mut visit: impl FnMut(usize, &[u8])) -> Result<(), Refusal> {
         for (index, key) in keys.iter().enumerate() {
             self.get(key, |value| visit(index, value))?;
@@ -56,26 +57,24 @@ pub trait System: Send + Sync {
     /// Removes a record; false if its key is absent.
     fn delete(&self, key: &[u8]) -> Result<bool, Refusal>;
 
-    /// Visits records in the order of `scan`. Refuses (an error that says so) a direction that the
-    /// map has not.
+    /// Visits records in the order of `scan`; an error if the map cannot scan in this order.
     fn scan(&self, scan: Scan<'_>, visit: impl FnMut(&[u8], &[u8])) -> Result<(), Refusal>;
 
-    /// The number of records, while nobody writes.
+    /// The number of records, while no thread writes.
     fn count(&self) -> Result<u64, Refusal>;
 
-    /// The bytes that the system takes, if it knows; otherwise the heap's growth is taken.
+    /// The bytes of the system, if it knows them; otherwise, the growth of the heap is used.
     fn footprint_bytes(&self) -> Option<u64> {
         None
     }
 
-    /// The bytes that the system's files take, if it has any.
+    /// The bytes of the system's files, if it has any.
     fn file_bytes(&self) -> Option<u64> {
         None
     }
 }
 
-/// A system with its type forgotten, one operation at a time; what each does stands with
-/// [`System`].
+/// A system behind a trait object, for single operations; [`System`] describes them.
 pub trait AnySystem: Send + Sync {
     /// See [`System::insert_new`].
     fn insert_new(&self, key: &[u8], value: &[u8]) -> Result<bool, Refusal>;

@@ -1,8 +1,8 @@
-//! The figures of a run, cell by cell, and the rows that are made of them.
+//! The figures of a run by cells, and the rows of these cells.
 //!
-//! A cell is one mix with one number of threads on one system. Ratios are taken between cells of
-//! the same round, then the median over the rounds: what slowed the machine down in a round slowed
-//! both.
+//! A cell is one operation mix with one number of threads on one system. The ratio of two cells is
+//! taken in each round; the result is the median of the rounds. So a disturbance of the machine in
+//! a round affects both cells.
 
 use crate::conditions::Conditions;
 use crate::plan::{NamedSystem, Plan, Space};
@@ -12,12 +12,12 @@ use crate::slice::Outcome;
 use crate::spread::Spread;
 use crate::systems;
 
-/// A latency curve has so many points for each nine of its percentiles.
+/// Points of a latency curve for each nine of its percentiles.
 const POINTS_PER_NINE: u32 = 10;
-/// The nines that a latency curve goes to, at most: 99.999 %.
+/// Maximum number of nines of a latency curve: 99.999 %.
 const NINES: u32 = 5;
 
-/// What one system did in one mix with one number of threads: by round, and all rounds together.
+/// The figures of one system in one mix with one number of threads: of each round, and of all.
 pub struct Cell {
     ops_per_second: Vec<f64>,
     ops_per_core_second: Vec<f64>,
@@ -58,7 +58,7 @@ pub struct Table<'run> {
 }
 
 impl<'run> Table<'run> {
-    /// Empty cells for `plan` and `systems`, of which the first is what others are divided by.
+    /// Empty cells for `plan` and `systems`; the first system is the base.
     pub fn new(plan: &'run Plan, systems: &'run [NamedSystem]) -> Self {
         let cells = plan.mixes.len() * plan.threads.len() * systems.len();
         Self { plan, systems, cells: (0..cells).map(|_| Cell::empty()).collect() }
@@ -68,7 +68,7 @@ impl<'run> Table<'run> {
         (mix * self.plan.threads.len() + threads) * self.systems.len() + system
     }
 
-    /// The cell of a mix, a number of threads and a system, each by its place in the plan.
+    /// The cell of a mix, a number of threads and a system, each by its position in the plan.
     pub fn cell(&mut self, mix: usize, threads: usize, system: usize) -> &mut Cell {
         let at = self.at(mix, threads, system);
         &mut self.cells[at]
@@ -109,7 +109,7 @@ impl<'run> Table<'run> {
     }
 }
 
-/// What a row says of its cell beside the figures.
+/// The parts of a row that are no figures.
 pub struct RowContext<'run> {
     /// The system's name.
     pub system: &'run str,
@@ -117,13 +117,13 @@ pub struct RowContext<'run> {
     pub mix: &'run str,
     /// The distribution of keys.
     pub keys: String,
-    /// Records loaded.
+    /// Records that were loaded.
     pub records: u64,
-    /// Sizes of keys and values.
+    /// Lengths of keys and values.
     pub shape: Shape,
-    /// Threads at work.
+    /// Number of threads.
     pub threads: usize,
-    /// The system that the ratios are to.
+    /// The system to which the ratios refer.
     pub base: &'run str,
     /// The rate of an open loop.
     pub rate_ops_per_second: Option<f64>,
@@ -133,7 +133,8 @@ pub struct RowContext<'run> {
     pub seed: u64,
 }
 
-/// The row of `cell`, divided by `base`, and by the same system's cell of `fewer` threads.
+/// The row of `cell`. Ratios refer to `base`; `fewer` is the cell of the same system with the
+/// previous number of threads.
 pub fn row(context: &RowContext<'_>, cell: &Cell, base: &Cell, fewer: Option<&Cell>) -> Row {
     let ratio = divided(&cell.ops_per_second, &base.ops_per_second);
     let on_core = divided(&cell.ops_per_core_second, &base.ops_per_core_second);
@@ -182,7 +183,7 @@ pub fn row(context: &RowContext<'_>, cell: &Cell, base: &Cell, fewer: Option<&Ce
     }
 }
 
-/// Latencies by nines, as far as there are enough samples to tell.
+/// Latencies by nines, up to the percentile that the number of samples supports.
 fn curve(outcome: &Outcome) -> Vec<(f64, u64)> {
     let nines = |point: u32| f64::from(point) / f64::from(POINTS_PER_NINE);
     let told = (outcome.latency_ns.len().max(1) as f64).log10();

@@ -1,11 +1,11 @@
-//! Numbers with their units, for people.
+//! Texts of numbers with their units.
 
-/// Bytes a record, if they are known.
+/// Bytes per record; `-` if they are not known.
 pub fn bytes(bytes: Option<f64>) -> String {
     bytes.map_or("-".to_owned(), |bytes| format!("{bytes:.1}"))
 }
 
-/// Nanoseconds with a unit that suits them.
+/// Nanoseconds in a suitable unit.
 pub fn duration(ns: u64) -> String {
     match ns {
         0..1_000 => format!("{ns} ns"),
@@ -15,7 +15,7 @@ pub fn duration(ns: u64) -> String {
     }
 }
 
-/// A number of records as the command line takes it.
+/// A number of records in the form of the command line.
 pub fn count(records: u64) -> String {
     match records {
         0 => "0".to_owned(),

@@ -1,9 +1,9 @@
-//! What a system must hold when the work is done: exactly the records that are due.
+//! The final check: a system must hold exactly the expected records.
 //!
-//! A full scan must ascend, and each of its keys must be that of a live record; if as many come
-//! as are due, they are all of them. Which key is missing, if one is, is told by a bit a record.
-//! A scan and a get may find their way differently, so some gets follow: of records that are
-//! there, and of some that are not.
+//! The keys of a full scan must ascend, and each must be the key of a live record. If their number
+//! is right, the scan has returned all live records. A bit for each record shows a missing key. A
+//! get may take another path than a scan, so that some gets follow: of live records, and of keys
+//! that are absent.
 
 use std::ops::Range;
 
@@ -11,23 +11,25 @@ use crate::error::Fault;
 use crate::record::{Buffers, Records};
 use crate::system::{AnySystem, Refusal, Scan};
 
-/// Gets of records that are there, at most.
+/// Maximum number of gets of live records.
 const PRESENT_GETS: u64 = 1_000_000;
-/// Gets of deleted records and of ones that never were, at most, on each system of the live ones.
+/// Maximum number of gets of absent records on each side of the live ones: of deleted records, and
+/// of records that were never inserted.
 const ABSENT_GETS: u64 = 10_000;
 
-/// How the keys of a full scan differ from those that are due; each names the first that does.
+/// The first difference between the keys of a full scan and the expected keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stray {
-    /// It is due, and the scan passed over it.
+    /// An expected key that the scan did not return.
     Lost(Vec<u8>),
-    /// It is not due.
+    /// A key that is not expected.
     Invented(Vec<u8>),
-    /// It is due, and came where it must not: a second time, or after a greater one.
+    /// An expected key at a wrong position: a second time, or after a greater key.
     Disorder(Vec<u8>),
 }
 
-/// Compares the keys of a full scan upwards from `least` with `due`, which ascend.
+/// Compares the keys of a full scan upwards from `least` with `due`, the expected keys in ascending
+/// order.
 pub fn keys(system: &dyn AnySystem, least: &[u8], due: &[&[u8]]) -> Result<Option<Stray>, Refusal> {
     let (mut at, mut stray) = (0, None);
     system.scan(Scan::upwards(least), &mut |key, _| match due.get(at) {
@@ -44,18 +46,18 @@ pub fn keys(system: &dyn AnySystem, least: &[u8], due: &[&[u8]]) -> Result<Optio
     Ok(stray.or_else(|| due.get(at).map(|next| Stray::Lost(next.to_vec()))))
 }
 
-/// Compares the number of records with that of `live`; if it is wrong, says which key is.
+/// Compares the number of records with that of `live`; if it is wrong, searches for the wrong key.
 pub fn count(system: &dyn AnySystem, records: Records, live: &Range<u64>) -> Result<(), Fault> {
     let operation = "the count of records";
     let due = live.end - live.start;
     match system.count().map_err(|source| Fault::Refused { key: 0, operation, source })? {
         found if found == due => Ok(()),
-        // Of a system whose scan and gets find just what is due only the count is wrong.
+        // Scan and gets find exactly the expected records, so that only the count is wrong.
         found => all(system, records, live).and(Err(Fault::Count { found, due })),
     }
 }
 
-/// Compares all records with those of the numbers in `live`.
+/// Compares all records with the records `live`.
 pub fn all(system: &dyn AnySystem, records: Records, live: &Range<u64>) -> Result<(), Fault> {
     scan_all(system, records, live)?;
     let operation = "a get after the run";

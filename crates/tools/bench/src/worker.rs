@@ -1,4 +1,4 @@
-//! One thread of a slice: it draws operations, does them, and checks each answer.
+//! A thread of a slice: it draws operations, executes them, and checks each answer.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -17,39 +17,39 @@ use crate::rng::Rng;
 use crate::slice::Slice;
 use crate::system::{Order, Refusal, Scan, System};
 
-/// One thread of a slice; `EIGHT` if keys and values are eight bytes.
+/// A thread of a slice; `EIGHT` if keys and values have eight bytes.
 pub struct Worker<'run, S, const EIGHT: bool> {
-    /// What is worked on.
+    /// The system.
     pub system: &'run S,
-    /// What is to be done.
+    /// The slice.
     pub slice: &'run Slice<'run>,
-    /// This thread's number.
+    /// The number of this thread.
     pub thread: usize,
-    /// Set when a slice that is a time is over, or when another thread has failed.
+    /// Set at the end of a timed slice, or when another thread has failed.
     pub stop: &'run AtomicBool,
-    /// A scan may end early only if it begins beyond this key.
+    /// A scan may end early only if it starts beyond this key.
     pub edge_key: u64,
 }
 
-/// What one thread did.
+/// The result of a thread.
 pub struct Done {
-    /// When it began.
+    /// Its start.
     pub start: Instant,
-    /// When it ended.
+    /// Its end.
     pub end: Instant,
-    /// How long it had a core in between.
+    /// Its core time between start and end.
     pub on_core: Duration,
-    /// Operations done.
+    /// Number of operations.
     pub operations: u64,
-    /// Operations of an open loop that were due and not begun.
+    /// Operations of an open loop that were due but not started.
     pub due_not_begun: u64,
-    /// Keys to be looked for again when nobody replaces them.
+    /// Missed keys, to be searched again when no thread replaces values.
     pub missed: Vec<u64>,
     /// Latencies in nanoseconds.
     pub latency_ns: Histogram<u64>,
 }
 
-/// What changes while a thread works.
+/// The mutable state of a thread.
 struct Hands {
     rng: Rng,
     buffers: Buffers,
@@ -57,7 +57,7 @@ struct Hands {
     missed: Vec<u64>,
 }
 
-/// What makes a fault of a refusal.
+/// Converts the error of a system into a fault.
 pub fn refused(key: u64, operation: &'static str) -> impl FnOnce(Refusal) -> Fault {
     move |source| Fault::Refused { key, operation, source }
 }
@@ -72,7 +72,7 @@ impl<S: System, const EIGHT: bool> Worker<'_, S, EIGHT> {
         }
     }
 
-    /// Reads for a while, if there is anything to read.
+    /// Reads for the warm-up time, if there are records.
     pub fn warm_up(&self) -> Result<(), Fault> {
         let start = Instant::now();
         let mut hands = self.hands(1);
@@ -85,7 +85,7 @@ impl<S: System, const EIGHT: bool> Worker<'_, S, EIGHT> {
         Ok(())
     }
 
-    /// Does this thread's part.
+    /// Executes the operations of this thread.
     pub fn work(&self) -> Result<Done, Fault> {
         let hands = &mut self.hands(2);
         let done = match self.slice.mix.work {
@@ -94,7 +94,7 @@ impl<S: System, const EIGHT: bool> Worker<'_, S, EIGHT> {
             }
             Work::Delete => self.repeat(self.share(), |turn| self.delete(hands, turn))?,
             Work::Batch => self.repeat(u64::MAX, |_| self.read_batch(hands))?,
-            // Nothing is drawn where there is nothing to choose.
+            // A mix of one kind of operation needs no random choice.
             Work::Blend(Blend { reads: 100, insert_every: 0, .. }) => {
                 self.repeat(u64::MAX, |_| {
                     let key = self.live_key(hands);
@@ -115,7 +115,7 @@ impl<S: System, const EIGHT: bool> Worker<'_, S, EIGHT> {
         Ok(Done { missed: std::mem::take(&mut hands.missed), ..done })
     }
 
-    /// Calls `operation` with 0, 1, ... `limit` times or until the slice is stopped.
+    /// Calls `operation` with 0, 1 and so on, `limit` times or until the slice is stopped.
     #[inline]
     fn repeat(
         &self,
@@ -134,13 +134,13 @@ impl<S: System, const EIGHT: bool> Worker<'_, S, EIGHT> {
                 latency_ns.saturating_record(intended.elapsed().as_nanos() as u64);
                 turn += 1;
             }
-            // A slice that is a number of operations has done them all.
+            // A counted slice is complete.
             if turn < limit {
                 due_not_begun = schedule.charge_waiting(Instant::now(), &mut latency_ns);
             }
         } else {
-            // The first is done in any case, however late this thread was given a core. Relaxed: a
-            // stop that is seen a little later is a slice that is a little longer.
+            // Each thread executes at least one operation, even if it started late. Relaxed: if the
+            // stop is seen a little later, the slice is a little longer.
             while turn < limit && (turn == 0 || !self.stop.load(Ordering::Relaxed)) {
                 let before = Instant::now();
                 operation(turn)?;
@@ -159,7 +159,7 @@ impl<S: System, const EIGHT: bool> Worker<'_, S, EIGHT> {
         Ok(Done { start, end, on_core, operations: turn, due_not_begun, missed, latency_ns })
     }
 
-    /// How many of the slice's records are this thread's.
+    /// The number of the slice's records that belong to this thread.
     fn share(&self) -> u64 {
         let all = self.slice.target.end - self.slice.target.start;
         let threads = self.slice.threads as u64;

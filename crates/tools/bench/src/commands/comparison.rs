@@ -1,4 +1,4 @@
-//! The command `run`: a comparison of systems, or the replay of a file on them.
+//! The comparison of systems, and the replay of a file on them.
 
 use std::path::Path;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::report;
 use crate::systems::entry::BuildOptions;
 use crate::systems::{self, SystemName};
 
-/// A comparison that is made when no systems are named.
+/// A default comparison, for a command line without --systems.
 struct Comparison {
     title: &'static str,
     systems: &'static [&'static str],
@@ -27,8 +27,8 @@ struct Comparison {
     time_limit: Duration,
 }
 
-/// The comparisons that are made when no systems are named: together they take less than three
-/// minutes on two cores. To add a peer, add its name.
+/// The default comparisons, which together take less than three minutes on two cores. To add a peer,
+/// add its name.
 const DEFAULTS: [Comparison; 2] = [
     Comparison {
         title: "In memory",
@@ -52,12 +52,12 @@ const DEFAULTS: [Comparison; 2] = [
         time_limit: Duration::from_secs(50),
     },
 ];
-/// Seconds of a slice when no systems are named.
+/// Seconds of a slice of a default comparison.
 const DEFAULT_SECONDS: f64 = 0.15;
-/// Where the page goes when no systems are named.
+/// The page of a default comparison.
 const DEFAULT_PAGE: &str = "pando-bench.html";
 
-/// Compares what `args` ask for, prints it, and writes the files that are asked for.
+/// Runs the comparison of `args`, prints its table, and writes the files of `args`.
 pub fn compare_systems(args: &RunArgs) -> Result<(), Failure> {
     let options = BuildOptions {
         pool_dir: args.pool_dir.clone(),
@@ -109,8 +109,8 @@ pub fn compare_systems(args: &RunArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The systems of a default comparison that are compiled in and can do it; of the others it says
-/// why they are left out.
+/// The systems of a default comparison that are in this build and can run it. Prints the reason for
+/// each other system.
 fn default_systems(
     default: &Comparison,
     shape: Shape,
@@ -127,7 +127,7 @@ fn default_systems(
     Ok(names)
 }
 
-/// Compares and prints at once, since the next comparison may take minutes.
+/// Runs a comparison and prints it immediately, because the next one may take minutes.
 fn section(
     title: &str,
     names: &[SystemName],

@@ -1,7 +1,6 @@
-//! What the command line sets off. `pando-bench` and `pando bench` are both thin wrappers of
-//! [`run`].
+//! The functions of the commands. `pando-bench` and `pando bench` call [`run`].
 //!
-//! | file | what |
+//! | file | content |
 //! | --- | --- |
 //! | [`comparison`] | a comparison of systems, and the replay of a file |
 //! | [`single`] | costs, recovery, space: figures of a run without rounds |
@@ -19,8 +18,8 @@ use crate::progress::progress;
 use crate::systems;
 use crate::{agree, documents, profile, recovery, servers};
 
-/// Runs what `args` ask for. `prefix` is what stands before the arguments of this command when
-/// the program runs itself again: `["bench"]` for `pando bench`.
+/// Runs the command of `args`. `prefix` is the arguments before those of this command when the
+/// program runs itself again: `["bench"]` for `pando bench`.
 pub fn run(args: &BenchArgs, prefix: &[&str]) -> Result<(), Failure> {
     match &args.command {
         None => comparison::compare_systems(&args.run),

@@ -7,7 +7,7 @@ use crate::record::Shape;
 use crate::systems::entry::BuildOptions;
 use crate::systems::{self, SystemName};
 
-/// The systems by name, with room for `records` records.
+/// The systems of these names, with space for `records` records.
 pub fn named_systems(
     names: &[SystemName],
     records: u64,
@@ -22,7 +22,7 @@ pub fn named_systems(
     names.iter().map(system).collect()
 }
 
-/// Refuses what a system cannot do, before anything is loaded.
+/// Refuses operations and records that a system does not support, before the load.
 pub fn check_limits(
     names: &[SystemName],
     shape: Shape,

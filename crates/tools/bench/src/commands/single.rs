@@ -16,7 +16,7 @@ use crate::recovery::{self, RecoveryPlan, Summary};
 use crate::systems::entry::BuildOptions;
 use crate::{costs, report, space};
 
-/// Prints `figures`, and writes the files that `files` ask for; `lines` are the rows as JSON.
+/// Prints `figures`, and writes the files of `files`; `lines` are the rows as JSON.
 fn show(
     figures: Figures,
     lines: &str,
@@ -34,7 +34,7 @@ fn show(
     Ok(())
 }
 
-/// Counts what an operation takes.
+/// Counts the costs of operations.
 pub fn count_costs(args: &CostsArgs) -> Result<(), Failure> {
     let all = args.records.saturating_add(args.samples);
     let options = BuildOptions::default().for_records(all, Shape::EIGHT);
@@ -72,7 +72,7 @@ pub fn time_recovery(args: &RecoveryArgs, prefix: &[&str]) -> Result<(), Failure
         progress.finish_and_clear();
         match measured {
             Ok(all) => rows.push(Summary::of(&plan, &all)),
-            // What was measured before is shown all the same.
+            // Show the earlier measurements before the error.
             Err(error) => {
                 if !rows.is_empty() {
                     show_rows(&rows)?;
@@ -87,7 +87,7 @@ pub fn time_recovery(args: &RecoveryArgs, prefix: &[&str]) -> Result<(), Failure
     show_rows(&rows)
 }
 
-/// Fills systems and says how many bytes a record takes.
+/// Fills systems and prints the bytes per record.
 pub fn measure_space(args: &SpaceArgs) -> Result<(), Failure> {
     let conditions = Conditions::here(&args.pool_dir);
     eprintln!("{}", conditions.line());

@@ -1,10 +1,10 @@
-//! Replay of a file of operations on every system, interleaved, each answer compared.
+//! Replay of a file of operations on each system, interleaved, with a comparison of all answers.
 //!
-//! A model (the standard library's `BTreeMap`) goes through the file first, a part at a time, and
-//! keeps its answers; then each system does the same part, in turning order, and has to answer as
-//! the model did. So all systems answer alike, or the first that does not is named with the line.
-//! At the end each system must hold the model's records and no others. One thread replays: with
-//! more, the answers would not be determined.
+//! The file is replayed in parts. A model (the standard library's `BTreeMap`) executes a part first
+//! and records its answers. Then each system executes the same part, in rotating order, and must
+//! give the same answers. The first difference ends the replay with the name of the system and the
+//! line. At the end each system must hold exactly the records of the model. One thread replays,
+//! because with several threads the answers would depend on their schedule.
 //!
 //! The format is described in [`parse`](mod@parse).
 
@@ -29,17 +29,17 @@ use crate::table::{Cell, RowContext, row};
 use crate::verify::{self, Stray};
 use parse::{Operation, Verb};
 
-/// Operations that a system does before the next one has its turn.
+/// Operations of a part.
 const PART_OPERATIONS: usize = 10_000;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// What an operation is answered by.
+/// The answer of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Whether a key was there, or absent, as the operation wanted it.
+    /// Whether the key was present or absent, as the operation requires it.
     Done(bool),
-    /// A value, if there is one.
+    /// The value, if the key is present.
     Value(Option<Vec<u8>>),
     /// Records in the order of a scan.
     Records(Vec<(Vec<u8>, Vec<u8>)>),
@@ -73,8 +73,8 @@ pub fn read(path: &Path) -> Result<Vec<Operation>, Error> {
     Ok(operations)
 }
 
-/// The shape that systems are built for: the longest key and value. If these are eight bytes and
-/// some are shorter, a little more, so that no system takes the records for integers.
+/// The shape for which systems are built: the longest key and value. If these have eight bytes and
+/// others are shorter, the shape is longer than eight bytes, so that no system uses integers.
 pub fn shape_of(operations: &[Operation]) -> Shape {
     let values = || {
         operations.iter().filter_map(|operation| match &operation.verb {
@@ -91,7 +91,7 @@ pub fn shape_of(operations: &[Operation]) -> Shape {
     }
 }
 
-/// Replays `operations` on all `systems`; each tick of `progress` is one part on one system.
+/// Replays `operations` on all `systems`; each tick of `progress` is a part on one system.
 pub fn run(
     operations: &[Operation],
     name: &str,
@@ -127,7 +127,7 @@ pub fn run(
         }
     }
     let shape = shape_of(operations);
-    // A system of integers takes no shorter key; of the others' keys this is the least.
+    // The least key: a system of integers needs eight bytes.
     let least = vec![0; if shape.is_eight() { WORD_BYTES } else { 1 }];
     for (system, subject) in subjects.iter().enumerate() {
         check_records(subject.any(), &least, &model)
@@ -182,7 +182,7 @@ fn answer_of_model(model: &mut Model, operation: &Operation) -> Answer {
     }
 }
 
-/// Does `operations` on `system` and compares its answers with those that are `due`.
+/// Executes `operations` on `system` and compares the answers with `due`, those of the model.
 fn do_part(
     system: &dyn AnySystem,
     operations: &[Operation],
@@ -208,9 +208,9 @@ fn do_part(
     Ok(outcome)
 }
 
-/// A system's answer. An update of a key that the model has not is a get, since a system's upsert
-/// would add it; so is an insert of a key that the model has, since some maps cannot tell
-/// their own record from an equal one.
+/// The answer of a system. An update of a key that the model does not have is replayed as a get,
+/// because an upsert would add the key. An insert of a key that the model has is replayed as a get
+/// too, because some maps cannot distinguish their own record from an equal one.
 fn answer_of(
     system: &dyn AnySystem,
     operation: &Operation,
@@ -246,8 +246,8 @@ fn answer_of(
     })
 }
 
-/// Compares all records of `system` with those of the model, by gets, by a full scan from `least`,
-/// and by its count.
+/// Compares all records of `system` with those of the model: by gets, by a full scan from `least`,
+/// and by their number.
 fn check_records(system: &dyn AnySystem, least: &[u8], model: &Model) -> Result<(), Difference> {
     let at_end = |found: String, due: String| Difference { line: None, found, due };
     let refused = |refusal: Refusal| format!("the error {refusal}");

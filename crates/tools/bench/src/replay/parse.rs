@@ -2,52 +2,53 @@
 //!
 //! ```text
 //! # a comment; empty lines are skipped too
-//! insert KEY VALUE      add a record; answered by whether the key was absent
-//! update KEY VALUE      replace a value; answered by whether the key was there
-//! get KEY               answered by the value, if there is one
-//! delete KEY            answered by whether the key was there
+//! insert KEY VALUE      add a record; the answer is whether the key was absent
+//! update KEY VALUE      replace a value; the answer is whether the key was present
+//! get KEY               the answer is the value, if the key is present
+//! delete KEY            the answer is whether the key was present
 //! scan KEY N            up to N records from KEY, included, upwards
 //! scan-reverse KEY N    the same downwards
 //! ```
 //!
-//! Words are separated by blanks. A byte of a key or value is written as it is, or as `\xNN`
-//! with two hexadecimal digits; a blank has to be (`\x20`), a line end, `#` at the beginning of a
-//! line, and a backslash (`\x5c`) too. Keys have 1 to 128 bytes, values 1 to 4,096.
+//! Words are separated by blanks. A byte of a key or value is written as it is, or as `\xNN` with
+//! two hexadecimal digits. These must be written as `\xNN`: a blank (`\x20`), a line end, a
+//! backslash (`\x5c`), and `#` at the beginning of a line. Keys have 1 to 128 bytes, values 1 to
+//! 4,096.
 
 use crate::record::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 
-/// The most records that a scan of a file may ask for.
+/// Maximum number of records of a scan.
 pub const MAX_SCAN_RECORDS: u64 = 1_000_000;
 
-/// One line.
+/// A line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
     /// The line's number, from 1.
     pub line: usize,
-    /// The key, or where a scan begins.
+    /// The key, or the first key of a scan.
     pub key: Vec<u8>,
-    /// What is done with it.
+    /// The operation.
     pub verb: Verb,
 }
 
-/// What a line asks for.
+/// The operation of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// Adds a record with this value.
     Insert(Vec<u8>),
     /// Replaces the value by this one.
     Update(Vec<u8>),
-    /// Asks for the value.
+    /// Gets the value.
     Get,
     /// Removes the record.
     Delete,
-    /// Visits up to so many records upwards.
+    /// Visits up to this many records upwards.
     Scan(u64),
-    /// Visits up to so many records downwards.
+    /// Visits up to this many records downwards.
     ScanReverse(u64),
 }
 
-/// Reads a file's text; an error is the number of a line and what is wrong with it.
+/// Parses the text of a file; an error is the number of a line and its fault.
 pub fn parse(text: &[u8]) -> Result<Vec<Operation>, (usize, String)> {
     let mut operations = Vec::new();
     for (index, line) in text.split(|&byte| byte == b'\n').enumerate() {
