@@ -137,7 +137,7 @@ fn what_is_missing_is_said_before_anything_is_made() {
     let refused = folder.fails(2, &["put", "a", "1", "--create", "--max-bytes", "17592186044417"]);
     assert!(refused.contains("17592186044416"), "{refused}");
     let no_folder = folder.fails(3, &["load", "one.tsv", "--create", "--pool", "none/a.pool"]);
-    assert!(no_folder.contains("the folder none is not there"), "{no_folder}");
+    assert!(no_folder.contains("the folder none does not exist"), "{no_folder}");
     assert!(!folder.path("pando.pool").exists());
 }
 
@@ -229,7 +229,7 @@ fn what_is_no_regular_file_is_no_pool() {
             [&["get", "a", "--pool", path][..], &["put", "a", "1", "--create", "--pool", path]]
         {
             let refused = folder.fails(3, arguments);
-            assert!(refused.contains(path) && refused.contains("no regular file"), "{refused}");
+            assert!(refused.contains(path) && refused.contains("not a regular file"), "{refused}");
             assert!(!refused.contains("remove"), "{refused}");
         }
     }
