@@ -56,8 +56,8 @@ pub enum Command {
 /// Arguments of a comparison.
 #[derive(Args, Debug)]
 pub struct RunArgs {
-    /// Systems to compare; `systems` lists them; all are in memory at the same time [default: BzTree
-    /// and its peers, first in memory, then durable]
+    /// Systems to compare; `systems` lists them; all are in memory at the same time [default:
+    /// BzTree and its peers, first in memory, then durable]
     #[arg(long, value_delimiter = ',')]
     pub systems: Option<Vec<SystemName>>,
     /// System to which the ratios refer [default: the first]

@@ -61,8 +61,8 @@ impl ArrivalSchedule {
         }
     }
 
-    /// Adds the waits of the operations that were due by `end` and have not started to `latency_ns`;
-    /// returns their number.
+    /// Adds the waits of the operations that were due by `end` and have not started to
+    /// `latency_ns`; returns their number.
     pub fn charge_waiting(&self, end: Instant, latency_ns: &mut Histogram<u64>) -> u64 {
         let Some(longest) = end.checked_duration_since(self.next) else { return 0 };
         let (longest, interval) =
@@ -118,7 +118,8 @@ mod tests {
         let fast = ArrivalSchedule::new(start, 1e8, 0, 1);
         let (waiting, latency_ns) = charged(&fast, 10);
         assert_eq!((waiting, latency_ns.len()), (1_001, 1_001));
-        // More than are recorded one by one: each is counted, and none with a longer wait than it had.
+        // More than are recorded one by one: each is counted, and none with a longer wait than it
+        // had.
         let (waiting, latency_ns) = charged(&fast, 9_000_000);
         assert_eq!((waiting, latency_ns.len()), (900_000_001, 900_000_001));
         assert!(latency_ns.lowest_equivalent(latency_ns.max()) <= 9_000_000_000);

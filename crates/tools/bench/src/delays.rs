@@ -35,8 +35,8 @@ impl DelayArgs {
         self.delays(is_taken, "the systems that end with :slow")
     }
 
-    /// The delays; an error if they are set and `is_taken` is false. The error names `takers`, which
-    /// use delays.
+    /// The delays; an error if they are set and `is_taken` is false. The error names `takers`,
+    /// which use delays.
     pub fn delays(self, is_taken: bool, takers: &str) -> Result<Delays, Error> {
         let Self { write_back_ns, read_line_ns } = self;
         let delays = Delays { write_back_ns, read_line_ns };

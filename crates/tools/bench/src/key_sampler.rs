@@ -1,9 +1,9 @@
 //! The choice of the record of an operation.
 //!
-//! Zipfian ranks with a skew below 1 are drawn by the method of Gray and others ("Quickly generating
-//! billion-record synthetic databases", 1994), as YCSB does. From a skew of 1 on, where that method has no
-//! solution, they are drawn by rejection. Unless keys are monotonic, they are a mix of the record
-//! numbers, so that the popular records are spread over the key space.
+//! Zipfian ranks with a skew below 1 are drawn by the method of Gray and others ("Quickly
+//! generating billion-record synthetic databases", 1994), as YCSB does. From a skew of 1 on, where
+//! that method has no solution, they are drawn by rejection. Unless keys are monotonic, they are a
+//! mix of the record numbers, so that the popular records are spread over the key space.
 
 use std::fmt;
 use std::ops::Range;

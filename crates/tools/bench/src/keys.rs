@@ -48,7 +48,8 @@ fn undo_shift(mixed: u64, shift: u32) -> u64 {
     bits
 }
 
-/// The inverse of an odd number modulo 2^64, by Newton's method: each step doubles the number of correct bits.
+/// The inverse of an odd number modulo 2^64, by Newton's method: each step doubles the number of
+/// correct bits.
 const fn inverse(odd: u64) -> u64 {
     let mut inverse = odd;
     let mut turn = 0;

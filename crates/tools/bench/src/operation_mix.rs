@@ -1,13 +1,13 @@
 //! The operation mixes by name.
 //!
-//! A mix is *timed* or *counted*. A timed mix runs for the time of a slice. A counted mix inserts or
-//! deletes a number of records, so that each system does the same work and has the same number of
-//! records afterwards.
+//! A mix is *timed* or *counted*. A timed mix runs for the time of a slice. A counted mix inserts
+//! or deletes a number of records, so that each system does the same work and has the same number
+//! of records afterwards.
 //!
-//! The YCSB mixes are its core workloads (Cooper and others, 2010), with their distributions of keys
-//! unless `--keys` sets another one. D and E insert in one of twenty operations, at fixed positions
-//! of the sequence of each thread, so that one seed inserts the same records on each system. A
-//! thread reads its own new records and all older ones.
+//! The YCSB mixes are its core workloads (Cooper and others, 2010), with their distributions of
+//! keys unless `--keys` sets another one. D and E insert in one of twenty operations, at fixed
+//! positions of the sequence of each thread, so that one seed inserts the same records on each
+//! system. A thread reads its own new records and all older ones.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,10 +1,11 @@
 //! Records as bytes: the format of the keys and values of a run, and the check of a record that was
 //! read.
 //!
-//! A key begins with its *number key*, eight big-endian bytes, which alone decide the order of keys.
-//! A value begins with eight little-endian bytes that belong to its key ([`keys`](crate::keys)). The
-//! other bytes are filler, computed from these eight. Each read checks the length and the last eight
-//! bytes of a value. This costs little and finds a truncated or torn value.
+//! A key begins with its *number key*, eight big-endian bytes, which alone decide the order of
+//! keys. A value begins with eight little-endian bytes that belong to its key
+//! ([`keys`](crate::keys)). The other bytes are filler, computed from these eight. Each read checks
+//! the length and the last eight bytes of a value. This costs little and finds a truncated or torn
+//! value.
 //!
 //! The harness is compiled once for keys and values of 8 bytes (`EIGHT`) and once for all other
 //! lengths, so that records of 8 bytes do not pay for longer ones.

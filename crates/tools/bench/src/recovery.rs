@@ -1,10 +1,10 @@
 //! Recovery time after kill -9: from the opening of a pool to the first successful get, in a new
 //! process.
 //!
-//! The parent starts a child that fills a pool and continues to write, and kills it. Then it repeats
-//! `cycles` times: a new child opens the pool, gets one record, prints the times, checks more
-//! records, and writes until it is killed. So each opening after the first one finds a pool that was
-//! recovered before.
+//! The parent starts a child that fills a pool and continues to write, and kills it. Then it
+//! repeats `cycles` times: a new child opens the pool, gets one record, prints the times, checks
+//! more records, and writes until it is killed. So each opening after the first one finds a pool
+//! that was recovered before.
 //!
 //! A child prints a line on standard output: `filled`, or `opened OPEN_NS TOTAL_NS IN_FLIGHT`. The
 //! kernel kills it when its parent ends.

@@ -64,8 +64,8 @@ pub struct Row {
     pub on_core_ratio_min: f64,
     /// The greatest of the rounds.
     pub on_core_ratio_max: f64,
-    /// Throughput divided by that with the previous number of threads in the list: the median of the
-    /// rounds; `None` for the first number.
+    /// Throughput divided by that with the previous number of threads in the list: the median of
+    /// the rounds; `None` for the first number.
     pub scaling: Option<f64>,
     /// The least of the rounds.
     pub scaling_min: Option<f64>,
@@ -80,8 +80,8 @@ pub struct Row {
     pub operations: u64,
     /// Gets that missed a key while another thread replaced its value: a known fault of the system.
     pub transient_misses: u64,
-    /// Operations of an open loop that were due but not started at the end of a slice. The latencies
-    /// contain the wait of each.
+    /// Operations of an open loop that were due but not started at the end of a slice. The
+    /// latencies contain the wait of each.
     pub due_not_begun: u64,
     /// Number of latencies: timed operations, and operations that were due but not started.
     pub latency_samples: u64,

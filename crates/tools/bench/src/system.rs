@@ -33,8 +33,8 @@ impl<'key> Scan<'key> {
 /// are ordered bytewise.
 pub trait System: Send + Sync {
     /// Whether a get may miss a key while another thread replaces its value: a known fault of a
-    /// peer. Such misses are counted and reported, and each of these keys must be present at the end
-    /// of the slice.
+    /// peer. Such misses are counted and reported, and each of these keys must be present at the
+    /// end of the slice.
     const REPLACING_HIDES_KEY: bool = false;
 
     /// Adds a record; false, without a change, if its key is present.

@@ -407,8 +407,8 @@ pub struct StatArguments {
     pub json: bool,
 }
 
-/// Returns each chunk of 64 KiB without records to the file system, and truncates the file after the
-/// last used chunk. The pool must not be open elsewhere. A crash does not damage the pool.
+/// Returns each chunk of 64 KiB without records to the file system, and truncates the file after
+/// the last used chunk. The pool must not be open elsewhere. A crash does not damage the pool.
 ///
 /// No record moves, so that free space within a used chunk is not returned. To return that too,
 /// `dump` the maps and `load` them into a new pool.

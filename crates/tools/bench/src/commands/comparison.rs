@@ -27,8 +27,8 @@ struct Comparison {
     time_limit: Duration,
 }
 
-/// The default comparisons, which together take less than three minutes on two cores. To add a peer,
-/// add its name.
+/// The default comparisons, which together take less than three minutes on two cores. To add a
+/// peer, add its name.
 const DEFAULTS: [Comparison; 2] = [
     Comparison {
         title: "In memory",
