@@ -209,12 +209,12 @@ impl Map {
     }
 
     /// Removes a record and returns true, or returns false if the key is absent. It works in a full
-    /// pool too, except for an `nbtree`, which may need a little room.
+    /// pool too, except for an `nbtree` or a `bwtree`, which may need a little room.
     ///
     /// # Errors
     ///
-    /// As [`get`](Self::get); for an `nbtree` also [`Error::PoolFull`], [`Error::FileSystemFull`]
-    /// and [`Error::FileTooLarge`].
+    /// As [`get`](Self::get); for an `nbtree` or a `bwtree` also [`Error::PoolFull`],
+    /// [`Error::FileSystemFull`] and [`Error::FileTooLarge`].
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;

@@ -1,6 +1,7 @@
 //! Frees the blocks of an operation at its end (section 5.2, table 1).
 //!
-//! The owner of the operation finalizes it once all targets hold final values, durably:
+//! The owner of the operation finalizes it when all targets hold final values. By the default
+//! algorithm, it first writes the targets back; by RDCSS they are durable already.
 //!
 //! | step | what is written | a crash leaves |
 //! | --- | --- | --- |

@@ -13,7 +13,7 @@
 //! * `tree.rs`: the descent and the search. `write.rs`: inserts, updates, deletes. `cursor.rs`:
 //!   scans.
 //! * `smo.rs`: splits, consolidations, drops. `install.rs`: changes of inner nodes.
-//! * `recovery.rs`: how process memory is rebuilt. `audit.rs`: what `check` and `stat` see.
+//! * `recovery/`: how process memory is rebuilt. `audit.rs`: what `check` and `stat` see.
 //!   `index.rs`: the tree as a map of a pool; `options.rs`: what can be set of it.
 //!
 //! # Where a change is decided

@@ -17,9 +17,9 @@
 //! So a scan downwards begins at the greatest key with those eight bytes, and passes over what lies
 //! above its start.
 //!
-//! Rarely, after several threads have written and deleted, a scan downwards from a key in the middle
-//! gives no record at all, and gives none again until the tree changes. One from the end of the
-//! tree is right. So a scan downwards that gave none is repeated from the end.
+//! Rarely, after several threads have written and deleted, a scan downwards from a key in the
+//! middle gives no record at all, and gives none again until the tree changes. One from the end of
+//! the tree is right. So a scan downwards that gave none is repeated from the end.
 //!
 //! The crate counts records on the way; the count here is a scan, so that it tells the truth.
 
