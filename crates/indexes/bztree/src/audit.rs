@@ -1,8 +1,8 @@
-//! What `check` and `stat` see of a tree: its invariants, its shape, and the blocks that it
-//! reaches. Exact while nobody writes.
+//! The walk of a tree for `check` and `stat`: its invariants, its shape, and the blocks that it
+//! reaches. Exact while no thread writes.
 //!
-//! Nothing that a node says is believed before it was found to lie in the node's block: a damaged
-//! tree is walked to the end, and every problem is reported.
+//! Each field of a node is checked against the node's block before it is used. So a damaged tree is
+//! walked to its end, and every problem is reported.
 
 use pando_index::Result;
 use pando_pmem::Domain;
@@ -16,7 +16,7 @@ use crate::meta::Meta;
 use crate::node::{Inner, Node};
 use crate::tree::{BzTree, Fence, MAX_HEIGHT};
 
-/// A walk under way.
+/// A walk in progress.
 struct Walk<'op, 'visit, D: Domain> {
     context: Context<'op, D>,
     audit: Audit,
@@ -26,8 +26,7 @@ struct Walk<'op, 'visit, D: Domain> {
 }
 
 impl<D: Domain> BzTree<D> {
-    /// Walks the whole tree, and lends the live records of leaves in which nothing is wrong to
-    /// `visit`.
+    /// Walks the whole tree, and lends the live records of undamaged leaves to `visit`.
     pub(crate) fn walk_tree(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit> {
         let guard = self.pin()?;
         let context = self.context(&guard);
@@ -42,7 +41,7 @@ impl<'op, D: Domain> Walk<'op, '_, D> {
         self.audit.problem(class, off, what);
     }
 
-    /// Walks what `link` leads to, which has the keys of `fence`.
+    /// Walks the subtree of `link`, whose keys lie in `fence`.
     fn node(&mut self, link: Link, depth: u64, fence: Fence<'op>) {
         let (context, off) = (self.context, link.off());
         let Some(bytes) = self.audit.block(context.pool(), off, HEADER_BYTES, "a node") else {
@@ -154,7 +153,7 @@ impl<'op, D: Domain> Walk<'op, '_, D> {
         self.audit.stat.deleted_bytes += storage_bytes.saturating_sub(extent.storage_bytes);
         if self.audit.problems.len() == wrong_before {
             for record in &live {
-                // `None`: it was deleted since.
+                // `None`: it was deleted meanwhile.
                 if let Some(value) = leaf.value(context, record.meta) {
                     (self.visit)(record.key(context), value);
                 }
@@ -163,8 +162,8 @@ impl<'op, D: Domain> Walk<'op, '_, D> {
     }
 }
 
-/// Whether a leaf that is in place is not marked as replaced, closed by its last claimed slot or
-/// its gate if at all, and has dead bits only if all slots are claimed.
+/// Whether a reachable leaf is consistent: it is not marked as replaced, only its last claimed slot
+/// or its gate may close it, and it has dead bits only if all slots are claimed.
 fn is_open_or_closed<D: Domain>(context: Context<'_, D>, leaf: &Leaf) -> bool {
     let mut slots = Vec::new();
     leaf.read_slots(context, &mut slots);

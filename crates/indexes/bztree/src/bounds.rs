@@ -1,7 +1,7 @@
-//! Whether all that a node counts and names lies within the node: checked before the whole node is
+//! Checks that the counts and offsets of a node stay inside the node, before the whole node is
 //! copied, merged or scanned.
 //!
-//! A get does not check this: each of its accesses is bounded ([`pando_tree::checked`]).
+//! A get does not do this: each of its accesses is bounded ([`pando_tree::checked`]).
 
 use pando_pmem::Domain;
 use pando_tree::context::Context;
@@ -57,8 +57,8 @@ impl Leaf {
         Some(self.slots())
     }
 
-    /// Whether what stands before the records leaves room for them, and the sorted ones are as many
-    /// as counted.
+    /// Whether the areas before the records leave room for them, and the number of sorted records
+    /// is as counted.
     fn holds_its_places(&self) -> bool {
         let Node { header, shape, .. } = self.node;
         let sorted_bytes = header.node_bytes.checked_sub(shape.sorted_at);
@@ -74,7 +74,8 @@ impl Leaf {
             }
     }
 
-    /// Bytes that the records of a leaf take; `None` if they, or what stands before them, leave it.
+    /// Bytes that the records of a leaf take; `None` if a record, or an area before the records,
+    /// exceeds the leaf.
     pub fn stored<D: Domain>(&self, context: Context<'_, D>) -> Option<u64> {
         let Node { header, shape, .. } = self.node;
         if !self.holds_its_places() {
@@ -86,7 +87,7 @@ impl Leaf {
     }
 
     /// Whether the records of a leaf lie from `storage_at` on, and its slots are claimed in order.
-    /// Exact while nobody writes.
+    /// Exact while no thread writes.
     pub fn holds_its_records<D: Domain>(&self, context: Context<'_, D>, storage_at: u64) -> bool {
         let is_empty = |slot| self.slot(context, slot).kind() == Kind::Empty;
         storage_at.is_multiple_of(8)
@@ -102,7 +103,7 @@ impl Leaf {
             bytes += meta.padded_bytes();
             meta.is_visible() && self.lies_within(meta, storage_at)
         };
-        // Those that are all alike lie where the shape says.
+        // Records of equal length lie where the shape says.
         let lie_within = self.node.shape.is_uniform()
             || (0..self.sorted()).all(|index| lies_within(self.sorted_meta(context, index)));
         lie_within && bytes <= self.node.header.node_bytes

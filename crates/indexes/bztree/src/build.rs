@@ -1,5 +1,5 @@
-//! New nodes: sorted, exactly as large as their content and free space want, written into a
-//! reserved block that nobody sees, and flushed before anything names it (paper 4.3, 6.2).
+//! New nodes: sorted, as large as their content and free space need, written into a reserved block
+//! that no other thread sees, and flushed before a word names the block (paper 4.3, 6.2).
 
 use pando_pmem::{Domain, Exclusive, block_bytes};
 use pando_tree::blocks::NewBlock;
@@ -13,14 +13,15 @@ use crate::meta::MAX_LEAF_BYTES;
 use crate::node::{Inner, published};
 use crate::slices::{prefix_bytes_of, slice_behind};
 
-/// What records take in a leaf of their own.
+/// The room that records take in a leaf of their own.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extent {
     /// Bytes of the records, padded.
     pub storage_bytes: u64,
     /// Bytes of their metadata, slices included.
     pub metadata_bytes: u64,
-    /// The length of each, if keys have 8 bytes and all are alike and inline; else zero.
+    /// The length of each record, if keys have 8 bytes and all records are equally long and inline;
+    /// otherwise zero.
     uniform_bytes: u64,
 }
 
@@ -46,10 +47,10 @@ impl Extent {
     }
 }
 
-/// What a record is taken to need of an empty leaf, in bytes.
+/// Bytes that a record of unknown length is assumed to take in an empty leaf.
 pub(crate) const USUAL_BYTES: u64 = 16;
 
-/// Records for which a leaf must have room: so many, of so many bytes each.
+/// Records for which a leaf must have room: their number, and the bytes of each.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     pub records: u64,
@@ -64,7 +65,7 @@ impl Wanted {
     }
 }
 
-/// Room for records to come, in bytes, and for the wanted ones for certain.
+/// Room for later records, in bytes, and the records that must fit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     pub free_bytes: u64,
@@ -72,19 +73,19 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// Bytes that the room takes at least. One slot is always there.
+    /// The least bytes of this room. There is always one slot.
     pub fn least_bytes(self) -> u64 {
         self.free_bytes.max(self.wanted.bytes() + self.wanted.records.max(1) * 8)
     }
 
-    /// Bytes to ask for beside `sorted` records.
+    /// Bytes to request beside `sorted` records.
     pub fn bytes(self, sorted: u64) -> u64 {
         let free = self.least_bytes();
         free + dead_bytes(sorted, free / 8)
     }
 
-    /// How many of `room` bytes beside `sorted` records serve as slots, if records to come are
-    /// like those that are there.
+    /// How many slots to make in `room` bytes beside `sorted` records, if later records are like
+    /// the present ones.
     fn slots(self, sorted: u64, storage_bytes: u64, room: u64) -> u64 {
         let usual = || self.wanted.record_bytes.max(USUAL_BYTES);
         let each = 8 + storage_bytes.checked_div(sorted).unwrap_or_else(usual).max(8);
@@ -114,11 +115,12 @@ pub(crate) fn leaf<'op, D: Domain>(
     let metadata_end = HEADER_BYTES + extent.metadata_bytes;
     let wanted = metadata_end + storage_bytes + room.bytes(count);
     let mut block = context.guard.reserve(wanted)?;
-    // What the size class adds serves as free space.
+    // The bytes that the size class adds become free space.
     let node_bytes = block.bytes();
     debug_assert!(node_bytes <= MAX_LEAF_BYTES);
     let sorted_at = node_bytes - storage_bytes;
-    // But not what a full pool adds, for want of a block of the right class (`smo/sweep.rs`).
+    // But not those that a full pool adds because it has no block of the right class
+    // (`smo/sweep.rs`).
     let added = node_bytes - block_bytes(wanted).min(node_bytes);
     let slots = room.slots(count, storage_bytes, sorted_at - metadata_end - added);
     let shape = Shape { slots, sorted_at, record_bytes: extent.uniform_bytes };
@@ -144,7 +146,7 @@ pub(crate) fn leaf<'op, D: Domain>(
     if let Some(storage) = block.range_mut(sorted_at, storage_bytes) {
         copy_records(context, records, storage);
     }
-    // Slots that nobody has claimed read as empty, also after a crash.
+    // Unclaimed slots read as empty, also after a crash.
     let zeros = slots * 8 + dead_bytes(count, slots);
     block.zero(metadata_end, zeros);
     block.flush(0, metadata_end + zeros);
@@ -183,13 +185,13 @@ fn copy_records<D: Domain>(
     for record in records {
         let bytes = record.meta.padded_bytes();
         if record.meta.is_pointer() {
-            // The word that names a value's block may be under a PMwCAS; the key is not.
+            // A PMwCAS may be changing the word that names a value's block; the key never changes.
             storage.write_u64(at, context.read(record.off));
             storage.write(at + 8, published(context, record.off + 8, bytes - 8));
         } else {
             let source = published(context, record.off, bytes);
             match source.as_chunks::<8>() {
-                // The commonest record by far: two words, not a loop.
+                // By far the most common record: two words, without a loop.
                 ([first, second], []) => {
                     storage.write_u64(at, u64::from_le_bytes(*first));
                     storage.write_u64(at + 8, u64::from_le_bytes(*second));
@@ -209,8 +211,8 @@ pub(crate) struct InnerContent<'op> {
 }
 
 impl<'op> InnerContent<'op> {
-    /// What `inner` holds now. It is what the node holds at an instant only if its status is the
-    /// same before and after; installing the copy checks that.
+    /// The present content of `inner`. It is the content at one instant only if the node's status
+    /// is the same before and after; the installation of the copy checks that.
     pub fn read<D: Domain>(context: Context<'op, D>, inner: Inner) -> Self {
         if !inner.is_within_bounds(context) {
             context.guard.note_damage(inner.node.off);
@@ -243,8 +245,8 @@ impl<'op> InnerContent<'op> {
         if self.stride() == 8 { 0 } else { self.separators.len() as u64 * SLICED_BYTES }
     }
 
-    /// The halves, and the separator between them; of roughly equal bytes, no half with fewer
-    /// than one child.
+    /// The two halves, and the separator between them. They have roughly equal bytes, and at least
+    /// one child each.
     pub fn split(mut self) -> (Self, &'op [u8], Self) {
         let half = self.key_bytes() / 2 + self.children.len() as u64 * (8 + SLICED_BYTES) / 2;
         let mut bytes = 0;
@@ -256,7 +258,7 @@ impl<'op> InnerContent<'op> {
                 break;
             }
         }
-        // Two children a half, if there are four.
+        // Two children in each half, if there are four.
         let last = self.separators.len() - 1;
         let middle = if last >= 2 { middle.clamp(1, last - 1) } else { middle.min(last) };
         let right = Self {
@@ -328,7 +330,7 @@ impl<'op> InnerContent<'op> {
             let mut at = 0;
             for separator in &self.separators {
                 match separator.as_array::<8>() {
-                    // The commonest length: one word, not a loop.
+                    // The most common length: one word, without a loop.
                     Some(word) => keys.write_u64(at, u64::from_le_bytes(*word)),
                     None => keys.write(at, separator),
                 }

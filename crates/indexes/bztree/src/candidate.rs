@@ -1,4 +1,4 @@
-//! Settled records on their way into a sorted sequence: for scans and for new leaves.
+//! Settled records, sorted for scans and for new leaves.
 
 use std::cmp::Ordering as Compare;
 
@@ -11,7 +11,7 @@ use crate::meta::Meta;
 use crate::node::{Probe, published};
 use crate::slices::{search_numbers, search_range};
 
-/// A settled record of a leaf, with what decides most comparisons of its key.
+/// A settled record of a leaf, with the data that decide most comparisons of its key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidate {
     /// The key's slice from its first byte on, as a number.
@@ -40,8 +40,8 @@ impl Candidate {
         }
     }
 
-    /// The comparison of two with one slice. It is a call, so that the rest of
-    /// [`compare`](Self::compare) is small enough to be a part of each sort.
+    /// Compares two records with the same slice. Not inlined, so that the rest of
+    /// [`compare`](Self::compare) is small enough to be inlined into each sort.
     #[inline(never)]
     fn compare_keys<D: Domain>(self, context: Context<'_, D>, leaf: &Leaf, other: Self) -> Compare {
         if self.meta.key_bytes() == 8 && other.meta.key_bytes() == 8 {
@@ -65,9 +65,9 @@ impl Candidate {
 }
 
 impl Leaf {
-    /// Gathers those of the records in `slots`, the claimed ones as they were read, that `wanted`
-    /// admits into `newest`, which is empty: of each key the newest settled one, ascending. Whether
-    /// records were deleted in place.
+    /// Puts those records in `slots` that `wanted` selects into `newest`, which is empty: of each
+    /// key the newest settled one, ascending. `slots` has the claimed slots as they were read.
+    /// Returns whether records were deleted in place.
     #[inline]
     pub(crate) fn gather_unsorted<D: Domain>(
         &self,
@@ -82,7 +82,7 @@ impl Leaf {
                 newest.push(Candidate { index: self.sorted() + slot as u64, ..candidate });
             }
         }
-        // From newest to oldest, then stable: the first of equal keys is the newest.
+        // From newest to oldest, then sorted stably: the first of equal keys is the newest.
         newest.reverse();
         newest.sort_by(|&left, &right| left.compare(context, self, right));
         newest.dedup_by(|later, first| later.compare(context, self, *first).is_eq());
@@ -95,7 +95,7 @@ impl Leaf {
         any_dead
     }
 
-    /// The sorted record `index`, whether it was deleted in place or not.
+    /// The sorted record `index`, even if it was deleted in place.
     #[inline(always)]
     fn sorted_candidate<D: Domain>(&self, context: Context<'_, D>, index: u64) -> Candidate {
         Candidate { index, ..Candidate::new(context, self, self.sorted_meta(context, index)) }
@@ -103,8 +103,8 @@ impl Leaf {
 
     /// The live records, ascending: of each key the newest settled record, if it is visible.
     ///
-    /// Each is as it was at some instant of the call. Of a leaf that was closed before, they are
-    /// final.
+    /// Each is the record of some instant of the call. If the leaf was closed before, the records
+    /// are final.
     pub(crate) fn live_records<D: Domain>(&self, context: Context<'_, D>) -> Vec<LiveRecord> {
         if !self.is_within_bounds(context) {
             context.guard.note_damage(self.node.off);
@@ -117,7 +117,8 @@ impl Leaf {
         let mut live = Vec::with_capacity((self.sorted() + self.slots()) as usize);
         let record = |meta: Meta| LiveRecord { meta, off: self.node.off + meta.offset() };
         let mut next = 0;
-        // Between two records of slots the sorted ones are copied in one go: most are.
+        // Between two records of slots, the sorted ones are copied in one run: most records are
+        // sorted.
         for newer in unsorted {
             let (position, equal) = self.position_among(context, Some(newer), next..self.sorted());
             self.push_sorted(context, &mut live, next..position, any_dead);
@@ -130,8 +131,8 @@ impl Leaf {
         live
     }
 
-    /// The first sorted record in `range` that is not before `candidate` (its end if there is
-    /// none, or no candidate), and whether it is of the same key.
+    /// The first sorted record in `range` that is not before `candidate` (the end of `range` if
+    /// there is none, or no candidate), and whether it is of the same key.
     #[inline(always)]
     pub(crate) fn position_among<D: Domain>(
         &self,

@@ -1,33 +1,35 @@
-//! Claims of a leaf's slots, and the closing of the leaf, which is the claim that ends all.
+//! Claims of a leaf's slots, and the closing of the leaf, which is its last claim.
 //!
 //! # Claims
 //!
-//! A slot is claimed by one CAS of the first empty one, and is not written back: nothing durable
-//! depends on a claim. But a slot that a crash forgot must not leave a hole, which would be claimed
-//! again for a record of another length. Stores to one line reach the medium in order, so within a
-//! line none is forgotten before a later one; and who claims the first slot of a line first writes
-//! the line before it back.
+//! A slot is claimed by one CAS of the first empty one. The claim is not written back, because
+//! nothing durable depends on it. But if a crash loses the claim of one slot and keeps that of a
+//! later one, the lost slot would be claimed again, for a record of another length. Stores to one
+//! line reach the medium in order, so within a line a crash keeps no later claim without the
+//! earlier ones. A thread that claims the first slot of a line first writes back the line before
+//! it.
 //!
-//! A slot may be *aborted* while it is reserved, by anybody: whoever reserved it then finds that it
-//! came to nothing. A crash that forgets an abortion leaves a slot that was reserved by a dead
-//! generation, which nobody settles either.
+//! Any thread may *abort* a slot while it is reserved. The thread that reserved it then finds it
+//! aborted. If a crash loses the abort, the slot is one that a dead generation reserved, and no
+//! thread settles it.
 //!
 //! # Closing
 //!
 //! | step | what a crash leaves |
 //! | --- | --- |
-//! | upwards, every slot in progress is aborted | slots that came to nothing |
-//! | the first empty slot becomes *closed*; or, if there is none, and the slots are durable, the gate does | a closed leaf, or an open one |
+//! | every slot in progress is aborted, from the first on | aborted slots |
+//! | the first empty slot becomes *closed*; if there is none, and the slots are durable, the gate does | a closed leaf, or an open one |
 //!
-//! No slot behind the closed one can be claimed after that, and none before it can settle; so the
-//! leaf's records are final. Whoever meets a closed leaf replaces it, or opens it again: the closed
-//! slot becomes *aborted*, and later ones can be claimed; a gate opens with a version that it
-//! never had. So a leaf is never closed twice by the same word. What replaces it takes that word
-//! from *closed* to *replaced*, which nobody opens: of an opening and a replacement only one
-//! succeeds, and no copy that was made before an opening is ever put in place.
+//! From then on, no slot behind the closed one can be claimed, and none before it can settle. So
+//! the leaf's records are final. A thread that finds a closed leaf replaces it or opens it again.
+//! To open it, the closed slot becomes *aborted*, and later slots can be claimed; or the gate gets
+//! a version that it never had. So two closings of a leaf never have the same word. The replacement
+//! changes that word from *closed* to *replaced*, which is never opened. Of an opening and a
+//! replacement only one succeeds, and a copy that was made before an opening is never installed.
 //!
-//! The gate, and the dead bits that depend on it, count only when all slots are claimed; therefore
-//! the last claims are made durable before the gate is closed, or a record deleted in place.
+//! The gate, and the dead bits that depend on it, count only when all slots are claimed. Therefore
+//! the last claims are made durable before the gate is closed, and before a record is deleted in
+//! place.
 
 use pando_pmem::{Domain, mutant};
 use pando_tree::checked::Steps;
@@ -38,16 +40,16 @@ use crate::leaf::Leaf;
 use crate::meta::{Kind, Meta};
 
 impl Leaf {
-    /// Claims the empty slot `slot`, not durably; false if somebody else has.
+    /// Claims the empty slot `slot`, not durably. Returns false if another thread has claimed it.
     #[inline]
     pub fn claim<D: Domain>(&self, context: Context<'_, D>, slot: u64, meta: Meta) -> bool {
         self.secure_slots_before(context, slot);
         swap(context, self.slot_off(slot), Meta::EMPTY.0, meta.0)
     }
 
-    /// Sees to it that no crash forgets the claim of a slot before `slot`, which is about to be
-    /// claimed. Within a line none is forgotten before a later one, and the first claim of each
-    /// line has secured the line before it.
+    /// Makes the claims of all slots before `slot` safe from a crash, before `slot` is claimed.
+    /// Within a line a crash keeps no later claim without the earlier ones, and the first claim of
+    /// each line has written back the line before it.
     #[inline]
     pub fn secure_slots_before<D: Domain>(&self, context: Context<'_, D>, slot: u64) {
         let off = self.slot_off(slot);
@@ -57,8 +59,7 @@ impl Leaf {
         }
     }
 
-    /// Sees to it that no crash forgets that all slots are claimed: what stands in the gate and the
-    /// dead bits counts only then.
+    /// Makes the claims of all slots durable. Only then do the gate and the dead bits count.
     pub fn secure_all_slots<D: Domain>(&self, context: Context<'_, D>) {
         if D::WRITE_BACK {
             context.pool().word(self.slot_off(self.slots().saturating_sub(1))).flush();
@@ -66,7 +67,8 @@ impl Leaf {
         }
     }
 
-    /// Sees to it that no crash brings back what a slot held before it was aborted.
+    /// Writes back all slots, so that no crash brings back the content of a slot before it was
+    /// aborted.
     pub fn secure_every_slot<D: Domain>(&self, context: Context<'_, D>) {
         if D::WRITE_BACK {
             context.pool().flush(self.slot_off(0), self.slots() * 8);
@@ -98,7 +100,8 @@ impl Leaf {
                         return Closing::Slot { off, meta };
                     }
                 }
-                // A leaf that was replaced hangs nowhere any more: nothing will come of this.
+                // A replaced leaf cannot be reached any more, so the replacement of the caller will
+                // fail.
                 Kind::Closed | Kind::Replaced => return Closing::Slot { off, meta },
                 Kind::Inline | Kind::Pointer | Kind::Deleted | Kind::Aborted => slot += 1,
             }
@@ -118,8 +121,8 @@ impl Leaf {
 }
 
 impl Leaf {
-    /// Takes a step of those that only other threads' success, or damage, makes necessary. Whether
-    /// there is none left: then damage is noted, and nothing will come of what the caller does.
+    /// Takes one of the steps that are needed only after another thread's success, or after damage.
+    /// Returns true if no step remains: then damage is noted, and the caller's operation will fail.
     #[cold]
     fn is_stuck<D: Domain>(&self, context: Context<'_, D>, steps: &mut Steps) -> bool {
         let is_stuck = steps.take(context.guard, self.node.off).is_err();
@@ -131,7 +134,7 @@ impl Leaf {
 }
 
 /// Aborts the operation that reserved the slot at `off`, if it is still in progress. A crash may
-/// forget that, and bring back what the operation would have made of the slot: see
+/// lose the abort, and with it bring back the slot of that operation: see
 /// [`secure_every_slot`](Leaf::secure_every_slot).
 pub(crate) fn abort<D: Domain>(context: Context<'_, D>, off: u64, reserved: Meta) {
     swap(context, off, reserved.0, reserved.aborted().0);

@@ -16,7 +16,8 @@ pub(crate) enum Closing {
 }
 
 impl Closing {
-    /// Its offset, what it holds while the leaf is closed, and from when the leaf is replaced.
+    /// The offset of the word, its value while the leaf is closed, and its value when the leaf is
+    /// replaced.
     pub fn words(self) -> (u64, u64, u64) {
         match self {
             Self::Slot { off, meta } => (off, meta.0, Meta::REPLACED.0),
@@ -24,7 +25,7 @@ impl Closing {
         }
     }
 
-    /// Makes the operation replace the closed leaf, and no other state of it.
+    /// Makes the operation replace the leaf only if it is still closed by this word.
     pub fn seal<D: Domain>(
         self,
         operation: &mut Descriptor<'_, '_, D>,
@@ -33,7 +34,7 @@ impl Closing {
         operation.add_word(off, closed, replaced)
     }
 
-    /// Opens the leaf, unless it was replaced or opened since.
+    /// Opens the leaf, unless it was replaced or opened meanwhile.
     pub fn reopen<D: Domain>(self, context: Context<'_, D>) {
         let (off, closed, _) = self.words();
         let opened = match self {
@@ -41,13 +42,13 @@ impl Closing {
             Self::Gate { gate, .. } if !gate.is_replaced() => gate.opened().0,
             _ => return,
         };
-        // A failure says that another thread has settled the matter.
+        // If this fails, another thread has opened or replaced the leaf.
         swap(context, off, closed, opened);
     }
 }
 
-/// A change of a slot or a gate that nothing durable depends on, unless it is made durable first;
-/// whether it took place.
+/// Changes a slot or a gate. Nothing durable depends on the change, unless it is made durable
+/// first. Returns whether it took place.
 #[inline]
 pub(crate) fn swap<D: Domain>(context: Context<'_, D>, off: u64, from: u64, to: u64) -> bool {
     context.pmwcas.compare_exchange_undurable(context.guard, off, from, to).is_ok()

@@ -1,10 +1,10 @@
 //! Scans, forwards and backwards (paper 4.2.6).
 //!
-//! A cursor copies a batch of one leaf's live records while it is pinned, and lends them when it is
-//! not. Where it goes on is decided by the leaf's range, not by the last key that it returned: an
-//! empty leaf has a range too. If a batch did not exhaust the leaf, it goes on behind the batch's
-//! last key, in whatever leaf that lies by then. Each record is one of an instant of the scan
-//! (`leaf.rs`); those of one leaf may be of different instants.
+//! A cursor copies a batch of one leaf's live records while it is pinned, and lends them while it
+//! is not. The range of the leaf decides where it continues, not the last key that it returned,
+//! because an empty leaf has a range too. If a batch did not exhaust the leaf, the cursor continues
+//! behind the batch's last key, in the leaf that has that key by then. Each record was in the tree
+//! at some instant of the scan (`leaf.rs`); the records of one leaf may be of different instants.
 
 use std::cell::Cell;
 use std::cmp::Ordering as Compare;
@@ -24,12 +24,12 @@ use crate::meta::Meta;
 use crate::node::{Probe, published};
 use crate::tree::BzTree;
 
-/// Records of the first batch: short scans copy little. Later batches double up to whole leaves.
+/// Records of the first batch: short scans copy little. Later batches double, up to whole leaves.
 const FIRST_BATCH: usize = 12;
-/// Room for the first batch, in bytes; more is made as it is needed.
+/// Room for the first batch, in bytes; it grows when needed.
 const FIRST_BYTES: usize = 512;
 
-/// The batch, and the unsorted records of the leaf at hand.
+/// The batch, and the unsorted records of the current leaf.
 #[derive(Debug, Default)]
 struct Buffers {
     batch: Batch,
@@ -41,8 +41,8 @@ thread_local! {
     static SPARE: Cell<Option<Buffers>> = const { Cell::new(None) };
 }
 
-/// What a cursor copies into. A thread's last cursor leaves its room to the next: a short scan
-/// would spend a tenth of its time on allocation.
+/// The buffers of a cursor. The thread keeps those of its last cursor for the next one, because a
+/// short scan would spend a tenth of its time on allocation.
 #[derive(Debug)]
 pub struct ThreadsBuffers(Buffers);
 
@@ -93,7 +93,8 @@ enum Stop {
     LeafDone,
     /// The range has no more records.
     RangeDone,
-    /// The batch is full, or what was read is out of date: go on behind what was copied.
+    /// The batch is full, or data that were read are out of date: continue behind the last copied
+    /// key.
     GoOn,
 }
 
@@ -131,7 +132,8 @@ impl<D: Domain> Fill for BzTree<D> {
                 .leave(off, if scan.order() == Order::Ascending { fence.high } else { fence.low }),
             Stop::GoOn => match batch.last_key() {
                 Some(last) => scan.go_behind(off, last),
-                // Nothing was copied before what was out of date: the same place again.
+                // Nothing was copied before the data were found to be out of date: the same place
+                // again.
                 None => Ok(()),
             },
         }
@@ -168,7 +170,7 @@ impl<D: Domain> Copier<'_, '_, D> {
         stop
     }
 
-    /// The sorted records that are yet to come.
+    /// The sorted records that were not copied yet.
     #[inline(always)]
     fn sorted_ahead(&self, probe: Option<Probe<'_>>) -> Range<u64> {
         let (context, leaf, order) = (self.context, self.leaf, self.scan.order());
@@ -192,7 +194,7 @@ impl<D: Domain> Copier<'_, '_, D> {
         let mut newer = 0;
         loop {
             let first = unsorted.get(newer).copied();
-            // No more than the batch takes.
+            // At most as many as the batch takes.
             let room = (self.scan.most() - self.buffers.batch.len()) as u64;
             let (run, is_cut) = match self.scan.order() {
                 Order::Ascending => {
@@ -217,7 +219,7 @@ impl<D: Domain> Copier<'_, '_, D> {
                 return stop;
             }
             if is_cut {
-                // Some of the run were deleted in place: there is still room.
+                // Some records of the run were deleted in place, so there is still room.
                 continue;
             }
             let Some(first) = first else { return Stop::LeafDone };
@@ -228,7 +230,7 @@ impl<D: Domain> Copier<'_, '_, D> {
         }
     }
 
-    /// Copies sorted records into the batch; says how to stop if that is due.
+    /// Copies sorted records into the batch; returns how to stop, if it must stop.
     #[inline(always)]
     fn take_run(&mut self, run: Range<u64>, any_dead: bool) -> Option<Stop> {
         let (context, leaf, order) = (self.context, self.leaf, self.scan.order());
@@ -241,7 +243,7 @@ impl<D: Domain> Copier<'_, '_, D> {
         let last = if order == Order::Ascending { run.end - 1 } else { run.start };
         let is_plain = stride == shape.record_bytes && shape.is_uniform() && !any_dead;
         if is_plain && !self.is_out_of_range(leaf.sorted_meta(context, last)) {
-            // The records stand side by side, and so they may in the batch.
+            // The records stand side by side, so they are copied as a whole.
             let off = leaf.node.off + shape.sorted_at + run.start * stride;
             let records = published(context, off, count * stride);
             let value_bytes = shape.record_bytes as usize - 8;
@@ -263,7 +265,7 @@ impl<D: Domain> Copier<'_, '_, D> {
         self.buffers.batch.is_full(self.scan.most()).then_some(Stop::GoOn)
     }
 
-    /// Copies a record into the batch if it counts; says how to stop if that is due.
+    /// Copies a record into the batch if it is live; returns how to stop, if it must stop.
     #[inline(always)]
     fn take(&mut self, meta: Meta) -> Option<Stop> {
         let (context, leaf) = (self.context, self.leaf);
@@ -274,8 +276,8 @@ impl<D: Domain> Copier<'_, '_, D> {
             return None;
         }
         if meta.is_pointer() {
-            // If it was superseded or deleted since its metadata was read, what is there now is
-            // found by looking again.
+            // The record was superseded or deleted since its metadata was read. Another look finds
+            // the present state.
             let Some(value) = leaf.value(context, meta) else {
                 return if mutant!("scan-passes-replaced") { None } else { Some(Stop::GoOn) };
             };

@@ -1,30 +1,29 @@
 //! Deletes of single records (paper 4.2.2).
 //!
-//! A delete of an inline record claims its slot as *deleted*, which is durable when the call
-//! returns: one CAS, and nothing else is written. Where an earlier operation on the key is in
-//! doubt, or the value has a block of its own, it reserves its slot and settles it as writes do
-//! (`write.rs`).
+//! A delete of an inline record claims its slot as *deleted*, durably before it returns: one CAS,
+//! and nothing else is written. If an earlier operation on the key is in doubt, or the value has a
+//! block of its own, the delete reserves its slot and settles it as writes do (`write.rs`).
 //!
-//! A delete that finds no slot replaces the leaf first. The new one has a slot at least, which
-//! another operation may take; so who comes again asks for room for one record more each time.
+//! A delete that finds no slot replaces the leaf first. The new leaf has at least one slot, which
+//! another operation may take. So each further attempt asks for room for one record more.
 //!
 //! # In a full leaf of a full pool
 //!
-//! Where there was no room once to replace the leaf, it *deletes in place*:
+//! If the pool once had no room to replace the leaf, the delete is done *in place*:
 //!
 //! | step | what a crash leaves |
 //! | --- | --- |
-//! | all slots in progress that may be of the key are aborted | slots that came to nothing |
-//! | all slots' lines are written back: what was aborted stays so | the same |
+//! | all slots in progress that may be of the key are aborted | aborted slots |
+//! | the lines of all slots are written back, so the aborts are durable | the same |
 //! | PMwCAS: the gate is open and stays as it is; the record's dead bit is set | the record, or not |
 //!
-//! The second step is needed for what an aborted operation has left on the medium: if that has all
-//! references of its PMwCAS, a recovery takes it for a success, and here nothing later in the leaf
-//! supersedes it.
+//! The second step is needed because of what an aborted operation may have left on the medium. If
+//! all references of its PMwCAS are there, recovery lets it succeed, and here no later slot of the
+//! leaf supersedes it.
 //!
-//! No slot can be claimed meanwhile, since none is empty, so nothing can settle for the key; and
-//! whoever copies the leaf has closed the gate before. It does not close the leaf itself, so
-//! two such deletes do not keep each other out.
+//! No slot can be claimed meanwhile, since none is empty, so nothing can settle for the key. A
+//! thread that copies the leaf has closed the gate before. The delete does not close the leaf, so
+//! two such deletes do not exclude each other.
 
 use pando_index::{Error, Result, Upserted};
 use pando_pmem::{Domain, mutant};
@@ -42,9 +41,9 @@ use crate::smo::Tidied;
 use crate::tree::BzTree;
 use crate::write::{Claim, more_rooms};
 
-/// What a delete asks of the leaf that is to replace the one in which it found no slot.
+/// The room that a delete requests of the leaf that replaces the one without a slot.
 struct Demand {
-    /// For how many records; none at first, so that the leaf may be merged away.
+    /// The number of records; zero at first, so that the leaf may be merged away.
     rooms: u64,
     /// The pool had no room for that.
     refused: bool,
@@ -52,13 +51,13 @@ struct Demand {
 
 impl Demand {
     fn wanted(&self) -> Wanted {
-        // A delete takes no bytes; a write that met the same leaf may.
+        // A delete needs no bytes, but a write at the same leaf may.
         Wanted { records: self.rooms, record_bytes: USUAL_BYTES }
     }
 }
 
 impl<D: Domain> BzTree<D> {
-    /// Deletes `key` (paper 4.2.2). Whether it was there.
+    /// Deletes `key` (paper 4.2.2). Returns whether it was present.
     pub(crate) fn delete(&self, key: &[u8]) -> Result<bool> {
         LIMITS.check_key(key)?;
         let probe = Probe::new(key);
@@ -132,7 +131,7 @@ impl<D: Domain> BzTree<D> {
         }
     }
 
-    /// Deletes in a leaf all of whose slots are claimed, and that cannot be replaced.
+    /// Deletes in a leaf whose slots are all claimed and that cannot be replaced.
     #[cold]
     fn delete_in_place(
         &self,

@@ -1,4 +1,4 @@
-//! The tree as an index of a pool: the contract, what pools ask of it, its kind.
+//! The tree as an index of a pool: `RangeIndex`, `Tree` and `IndexKind`.
 
 use pando_index::{Change, Intent, Limits, RangeIndex, Result, Upserted};
 use pando_pmem::Domain;
@@ -77,7 +77,7 @@ impl<D: Domain> Tree for BzTree<D> {
         let mut steps = Steps::of_attempts();
         loop {
             let found = self.find_leaf(context, probe).get(context, probe);
-            // A block that is gone was superseded or deleted meanwhile: look again.
+            // The value's block was superseded or deleted meanwhile: look again.
             let Err(Superseded) = found else {
                 undamaged(&guard)?;
                 return Ok(found.ok().flatten().map(visit));

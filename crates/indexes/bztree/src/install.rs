@@ -1,9 +1,9 @@
-//! Putting new nodes in place of old ones: where a node hangs, and the operation that changes it.
+//! The installation of new nodes in place of old ones: the word that names a node, and the
+//! operation that changes this word.
 //!
-//! An inner node is read *status first*. Whatever changes one of its children raises the version in
-//! its status, and whatever replaces it freezes it, in the same PMwCAS. So what was read is what
-//! the node holds if the status is still the same at installation, and every installation has
-//! the status among its words.
+//! An inner node is read *status first*. A change of one of its children raises the version in its
+//! status, and its replacement freezes it, in the same PMwCAS. So the copy is exact if the status
+//! is still the same at installation, and every installation has the status among its words.
 
 use pando_index::Result;
 use pando_pmem::{Domain, mutant};
@@ -15,23 +15,23 @@ use crate::layout::{InnerStatus, Link};
 use crate::node::Inner;
 use crate::tree::{BzTree, Path, Step};
 
-/// Where a node hangs: the word that names it, and the status that must not have changed.
+/// Where a node is installed: the word that names it, and the status that must not change.
 #[derive(Clone, Copy)]
 pub(crate) enum Anchor {
     Root,
     Child { inner: Inner, child: u64, status: InnerStatus },
 }
 
-/// An inner node that is to be replaced: its status before it was read, and what it holds.
+/// An inner node that is to be replaced: its status before it was read, and its content.
 pub(crate) struct Parent<'op> {
     pub inner: Inner,
     pub status: InnerStatus,
     pub content: InnerContent<'op>,
-    /// Which of its children is the subject.
+    /// The child that is to be changed.
     pub child: usize,
 }
 
-/// How an attempt at a modification ended that the pool had room for.
+/// How an attempt at a modification ended, if the pool had room for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a caller that takes a race or a replacement for a merge comes back for ever"]
 pub(crate) enum Progress {
@@ -45,22 +45,22 @@ pub(crate) enum Progress {
     Nothing,
 }
 
-/// An error says that the pool had no room; the tree is as it was.
+/// An error says that the pool had no room; the tree is unchanged.
 pub(crate) type Outcome = Result<Progress>;
 
-/// The tree changed under the path.
+/// The tree changed below the path.
 pub(crate) struct Gone;
 
 impl<D: Domain> BzTree<D> {
-    /// Reads an inner node: the status first, so that the copy is exact if the status still is
-    /// the same at installation.
+    /// Reads an inner node, status first: the copy is exact if the status is still the same at
+    /// installation.
     pub(crate) fn read_parent<'op>(context: Context<'op, D>, step: Step) -> Parent<'op> {
         let status = step.inner.status(context);
         let content = InnerContent::read(context, step.inner);
         Parent { inner: step.inner, status, content, child: step.child as usize }
     }
 
-    /// The parent of the node `link` at `level` of `path`; none if that is the root.
+    /// The parent of the node `link` at `level` of `path`; `None` if the node is the root.
     pub(crate) fn parent<'op>(
         &self,
         context: Context<'op, D>,
@@ -77,7 +77,8 @@ impl<D: Domain> BzTree<D> {
         if holds && !parent.status.is_frozen() { Ok(Some(parent)) } else { Err(Gone) }
     }
 
-    /// Where the node `link` at `level` of `path` hangs now; `None` if not where the path says.
+    /// Where the node `link` at `level` of `path` is installed now; `None` if it is not where the
+    /// path says.
     pub(crate) fn anchor(
         &self,
         context: Context<'_, D>,
@@ -94,8 +95,8 @@ impl<D: Domain> BzTree<D> {
         (holds && !status.is_frozen()).then_some(Anchor::Child { inner, child, status })
     }
 
-    /// Adds to `operation` that the node `old` is replaced where it hangs; the new node comes by
-    /// `activate`. Whichever of the two is not in place in the end is freed.
+    /// Adds to `operation` the replacement of the node `old`; `activate` adds the new node. At the
+    /// end, the one of the two nodes that is not installed is freed.
     pub(crate) fn hang(
         &self,
         operation: &mut Descriptor<'_, '_, D>,
@@ -122,7 +123,7 @@ impl<D: Domain> BzTree<D> {
         operation.activate_with_hint(entry, node.block, node.link.hint_bits());
     }
 
-    /// Makes a modification of what `prepare` adds to a PMwCAS; `progress` is what its success is.
+    /// Runs the PMwCAS that `prepare` fills; returns `progress` if it succeeds.
     pub(crate) fn modify<'op>(
         context: Context<'op, D>,
         progress: Progress,

@@ -19,9 +19,10 @@
 //!              5..0 the first of them; of an inner node: 11 zero  10..0 children; zero if unknown
 //! ```
 //!
-//! Gate and slots, and the metadata of sorted records, are drawn in [`meta`](crate::meta), slices
-//! in [`slices`](crate::slices); prefix is how many bytes all keys with slices begin with alike, at
-//! most. Offsets in a node count from its first byte. Records start at multiples of 8:
+//! Gate, slots and the metadata of sorted records are drawn in [`meta`](crate::meta), slices in
+//! [`slices`](crate::slices). *Prefix* is the number of bytes that all keys with slices have in
+//! common, up to a maximum. Offsets in a node count from its first byte. Records start at multiples
+//! of 8:
 //!
 //! ```text
 //! inline   key, value, padding to 8
@@ -30,25 +31,26 @@
 //!
 //! A leaf's sorted records stand at its end, in order, and never change. If their keys have 8
 //! bytes, and they are equally long and inline, they stand one length (padded) apart and need no
-//! metadata and no slices (m is zero); else each has its own (m is their number). Records that came
-//! later have a slot each, claimed from the first to the last, and stand before the sorted ones,
-//! the later the lower. A dead bit (60 a word) of each sorted record and each slot says that it was
-//! deleted in place; such bits are set only when all slots are claimed.
+//! metadata and no slices (m is zero). Otherwise each has its own (m is their number). Each later
+//! record has a slot. Slots are claimed from the first to the last. The records of slots stand
+//! before the sorted ones, in descending order. A dead bit (60 a word) of each sorted record and
+//! each slot says that the record was deleted in place. Such bits are set only when all slots are
+//! claimed.
 //!
 //! An inner node whose keys all have 8 bytes keeps them side by side, without slices or key places.
 //!
-//! Links are what children and the entry word hold. The hint tells a descent which lines of a leaf
-//! to ask for before it has seen the leaf's header; it is never more than a hint.
+//! Children and the entry word are links. The hint tells a descent which lines of a leaf to
+//! prefetch before it has read the leaf's header. Nothing relies on it.
 
 use pando_index::Limits;
 use pando_pmwcas::{HINT_SHIFT, MAX_HINT};
 
-/// Bytes that all keys of a node have in common count up to so many.
+/// At most so many common bytes of a node's keys are left out of slices.
 pub(crate) const MAX_PREFIX_BYTES: usize = 255;
 /// Bytes of the slice and the metadata of a sorted record, or of the slice and the place of a key.
 pub(crate) const SLICED_BYTES: u64 = 16;
 
-/// Bytes that a record takes: records start at words.
+/// Bytes that a record takes, rounded up to whole words.
 #[inline(always)]
 pub(crate) fn padded(record_bytes: u64) -> u64 {
     record_bytes.next_multiple_of(8)
@@ -64,7 +66,7 @@ pub(crate) const SHAPE_AT: u64 = 16;
 pub const MAX_KEY_BYTES: usize = 32 * 1024;
 /// Longest value, in bytes.
 pub const MAX_VALUE_BYTES: usize = 1 << 30;
-/// What keys and values are checked against.
+/// The limits of keys and values.
 pub(crate) const LIMITS: Limits =
     Limits { max_key_bytes: MAX_KEY_BYTES, max_value_bytes: MAX_VALUE_BYTES };
 /// Dead bits in a word.
@@ -93,7 +95,7 @@ impl Header {
         (self.kind as u64) << 56 | prefix_bytes << 48 | self.count << 32 | self.node_bytes
     }
 
-    /// Checked: `None` for a word that cannot have been written.
+    /// Checked: `None` for a word that no code writes.
     #[inline(always)]
     pub fn decode(word: u64) -> Option<Self> {
         let count = (word >> 32) & 0xFFFF;
@@ -155,13 +157,12 @@ pub(crate) struct Link(pub u64);
 
 const LEAF_HINT: u16 = 1 << 11;
 
-/// What a link tells of the node's shape; offsets in the node.
+/// The shape of a node as far as a link tells it; offsets in the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hint {
     /// Nothing is known.
     None,
-    /// A leaf: where what the search of the sorted records looks into begins, and its length, in
-    /// whole lines.
+    /// A leaf: offset and length, in whole lines, of what the search of the sorted records reads.
     Leaf { searched_at: u64, searched_bytes: u64 },
     /// An inner node with so many children.
     Inner { children: u64 },
@@ -227,7 +228,8 @@ impl InnerStatus {
         Self(self.0 | FROZEN)
     }
 
-    /// After a change of a child. At a change a nanosecond the version lasts for 36 years.
+    /// The status after a change of a child. At one change per nanosecond the version lasts for 36
+    /// years.
     pub fn next(self) -> Self {
         Self((self.0 & FROZEN) | ((self.0 & (FROZEN - 1)) + 1) & (FROZEN - 1))
     }

@@ -1,26 +1,25 @@
 //! Leaves as a pinned thread reads them.
 //!
-//! # What a look at a leaf tells
+//! # What a pass over a leaf finds
 //!
-//! Slots are claimed from the first to the last, and all that writes to one key in one leaf
-//! settles in the order of its slots: who settles a slot has seen every earlier one that might be
-//! of its key settled or aborted, or aborts it in the same step (`write.rs`). A settled slot never
-//! changes. So the newest settled slot of a key decides, and one pass over the slots, upwards,
-//! finds it. Of the slots of the key, let S be the last that the pass found settled:
+//! Slots are claimed from the first to the last, and all writes to one key in one leaf settle in
+//! the order of its slots: before a thread settles a slot, every earlier slot that might be of its
+//! key is settled or aborted, or the thread aborts it in the same step (`write.rs`). A settled slot
+//! never changes. So the newest settled slot of a key decides, and one pass over the slots,
+//! upwards, finds it. Of the slots of the key, let S be the last that the pass found settled:
 //!
-//! * If it found one behind S in progress, then S was the newest at the moment when it met the
-//!   first of them, since none behind that was settled then.
-//! * If it found none, S was the newest at the moment when it came to an empty slot, or to the end.
+//! * If the pass found slots in progress behind S, then S was the newest when the pass reached the
+//!   first of them, since none behind that one was settled then.
+//! * If it found none, S was the newest when the pass reached an empty slot, or the end.
 //!
-//! A scan reads the slots of a leaf for each batch anew, once and in order, and then the records
-//! that they name. A record that is there throughout is found: once its slot has settled it stays
-//! so, and only a settled slot behind it, which is read later, can say something newer of its key.
-//! So each record is one of an instant of the scan, and those of one leaf may be of different
-//! instants. (Values in blocks of their own, and what was deleted in place, are read after the
-//! slots, each as it is then.)
+//! A scan reads the slots of a leaf once for each batch, in order, and then the records that they
+//! name. It finds each record that is present throughout: its slot stays settled, and only a later
+//! settled slot, which is read later, can be newer for the key. So each record is one of an instant
+//! of the scan, and the records of one leaf may be of different instants. (Values in blocks of
+//! their own, and dead bits, are read after the slots, each at its own time.)
 //!
 //! If all slots are claimed, a record may have been deleted in place, by its dead bit, which is
-//! looked at last. It is set only while no slot of its key is in progress, and none can be claimed.
+//! read last. The bit is set only while no slot of its key is in progress, and none can be claimed.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -41,26 +40,25 @@ pub(crate) struct Leaf {
     pub node: Node,
 }
 
-/// A settled record: its metadata, and its index among the sorted ones and, behind them, the
-/// slots.
+/// A settled record: its metadata, and its index. Sorted records come first, then the slots.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settled {
     pub index: u64,
     pub meta: Meta,
 }
 
-/// What a writer sees of a leaf, for one key.
+/// The state of a leaf that a writer needs, for one key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
     /// The newest settled record of the key: visible, or deleted.
     pub newest: Option<Settled>,
-    /// Whether a slot in progress may turn out to be of this key.
+    /// Whether a slot in progress may become a record of this key.
     pub in_doubt: bool,
-    /// The first slot that nobody has claimed; all are claimed if there is no such slot.
+    /// The first unclaimed slot; if all are claimed, the number of slots.
     pub next: u64,
-    /// Offset of the record that came last.
+    /// Offset of the record of the last claimed slot.
     pub bottom: u64,
-    /// What closed the leaf, if it is closed.
+    /// The word that closed the leaf, if it is closed.
     pub closing: Option<Closing>,
 }
 
@@ -70,17 +68,17 @@ impl Look {
     }
 }
 
-/// A value's block went away between the look at its record and at the block.
+/// A value's block was released between the read of its record and the read of the block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Superseded;
 
-/// What a leaf holds, about.
+/// An estimate of a leaf's content.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Estimate {
-    /// Bytes that a copy of the live records would take, if all were of the mean length.
+    /// Bytes of a copy of the live records, if all had the mean length.
     pub live_bytes: u64,
     pub is_closed: bool,
-    /// Deletions, of whatever.
+    /// Deletions, of any records.
     pub deleted: u64,
 }
 
@@ -112,7 +110,7 @@ impl Leaf {
         self.slots_at() + self.slots() * 8
     }
 
-    /// Offset in the leaf behind which records stand.
+    /// Offset in the leaf from which records may be stored.
     #[inline(always)]
     pub fn records_at(&self) -> u64 {
         self.dead_at() + dead_bytes(self.sorted(), self.slots())
@@ -131,25 +129,26 @@ impl Leaf {
         Gate(context.read(self.gate_off()))
     }
 
-    /// A slot's metadata; durable, if it is settled.
+    /// A slot's metadata. If the slot is settled, it is made durable.
     #[inline(always)]
     pub fn slot<D: Domain>(&self, context: Context<'_, D>, slot: u64) -> Meta {
         Meta(context.read(self.slot_off(slot)))
     }
 
-    /// The word and the bit in it that say whether record `index` was deleted in place.
+    /// The offset of the word, and the bit in it, that say whether record `index` was deleted in
+    /// place.
     pub fn dead_bit(&self, index: u64) -> (u64, u64) {
         (self.node.off + self.dead_at() + index / DEAD_BITS * 8, 1 << (index % DEAD_BITS))
     }
 
-    /// Records that were deleted in place; none as long as a slot is empty.
+    /// The number of records that were deleted in place; zero while a slot is empty.
     pub fn dead<D: Domain>(&self, context: Context<'_, D>) -> u64 {
         let first = self.node.off + self.dead_at();
         let words = dead_bytes(self.sorted(), self.slots()) / 8;
         (0..words).map(|word| u64::from(context.read(first + word * 8).count_ones())).sum()
     }
 
-    /// `meta`, of record `index`, or that it was deleted, if that was in place.
+    /// `meta`, of record `index`; if the record was deleted in place, a metadata that says so.
     pub fn unless_dead<D: Domain>(&self, context: Context<'_, D>, index: u64, meta: Meta) -> Meta {
         let (off, bit) = self.dead_bit(index);
         if context.read(off) & bit != 0 { meta.deleted(0) } else { meta }
@@ -166,14 +165,14 @@ impl Leaf {
         Meta(context.fixed(self.node.off + self.metadata_at() + index * 8))
     }
 
-    /// Offset in the leaf of the metadata of the sorted records, which are not all alike: behind
-    /// the slices.
+    /// Offset in the leaf of the metadata of the sorted records, behind the slices. Only for
+    /// records of different lengths.
     #[inline(always)]
     fn metadata_at(&self) -> u64 {
         HEADER_BYTES + self.sorted() * 8
     }
 
-    /// The first sorted record in `range` that is not before `key`; they are not all alike.
+    /// The first sorted record in `range` that is not before `key`. Only for records with slices.
     #[inline(always)]
     pub fn sliced_position<D: Domain>(
         &self,
@@ -185,7 +184,7 @@ impl Leaf {
         self.sliced(context).search(range, key, false, key_at, |_| {})
     }
 
-    /// The keys of the sorted records by their slices; they are not all alike.
+    /// The keys of the sorted records by their slices. Only for records with slices.
     #[inline(always)]
     fn sliced<'op, D: Domain>(&self, context: Context<'op, D>) -> Sliced<'op, D> {
         let key_at = match self.sorted() {
@@ -205,7 +204,7 @@ impl Leaf {
             && self.sliced(context).are_of((0..self.sorted()).map(key))
     }
 
-    /// The same; `any_dead` says whether records were found deleted in place.
+    /// The same; `any_dead` says whether some records were deleted in place.
     #[inline(always)]
     pub fn sorted_unless_dead<D: Domain>(
         &self,
@@ -223,7 +222,7 @@ impl Leaf {
         published(context, self.node.off + meta.key_at(), meta.key_bytes())
     }
 
-    /// Asks ahead for the records of slots that came first.
+    /// Prefetches the records of the first slots.
     #[inline(always)]
     pub fn prefetch_unsorted<D: Domain>(&self, context: Context<'_, D>) {
         let sorted_at = self.node.off + self.node.shape.sorted_at;
@@ -232,7 +231,7 @@ impl Leaf {
         }
     }
 
-    /// Asks ahead for the next few sorted records.
+    /// Prefetches the next few sorted records.
     #[inline(always)]
     pub fn prefetch_from<D: Domain>(&self, context: Context<'_, D>, index: u64) {
         let (pool, shape) = (context.pool(), self.node.shape);
@@ -258,8 +257,8 @@ impl Leaf {
         self.node.off + meta.offset()
     }
 
-    /// The value of a visible record; `None` if it was superseded or deleted since `meta` was
-    /// read, so that its block is gone.
+    /// The value of a visible record; `None` if the record was superseded or deleted since `meta`
+    /// was read, so that its block may be gone.
     #[inline(always)]
     pub fn value<'op, D: Domain>(&self, context: Context<'op, D>, meta: Meta) -> Option<&'op [u8]> {
         if meta.is_pointer() {
@@ -300,7 +299,7 @@ impl Leaf {
         }
     }
 
-    /// Where among the sorted records `probe` is, or would be.
+    /// The position of `probe` among the sorted records, or the one where it would be.
     #[inline(always)]
     pub fn sorted_position<D: Domain>(&self, context: Context<'_, D>, probe: Probe<'_>) -> u64 {
         let shape = self.node.shape;
@@ -326,9 +325,9 @@ impl Leaf {
         self.has_key(context, meta, probe).then_some(Settled { index, meta })
     }
 
-    /// One pass over the claimed slots before `end`, upwards; how many these are. Lends `visit` the
-    /// metadata of each, and whether it may be of `pattern`; if it may, it is settled durably, or
-    /// not settled.
+    /// One pass over the claimed slots before `end`, upwards; returns their number. Lends `visit`
+    /// the metadata of each, and whether the slot may be of `pattern`. If it may, and is settled,
+    /// it is durable.
     #[inline(always)]
     fn pass<D: Domain>(
         &self,
@@ -372,7 +371,7 @@ impl Leaf {
         self.newest(context, probe, newest, claimed == self.slots())
     }
 
-    /// The newest settled record of the key: that of the slots, or the sorted one; `full` says
+    /// The newest settled record of the key: that of the slots, or the sorted one. `full` says
     /// whether all slots were found claimed.
     #[inline(always)]
     fn newest<D: Domain>(
@@ -390,7 +389,7 @@ impl Leaf {
         Some(Settled { index, meta })
     }
 
-    /// What a writer must know of the leaf. `own` is a slot that is the caller's: only those
+    /// The state of the leaf that a writer needs. If `own` is a slot of the caller, only the slots
     /// before it count.
     #[inline(always)]
     pub fn look<D: Domain>(
@@ -420,7 +419,7 @@ impl Leaf {
         if self.node.shape.sorted_at > self.node.header.node_bytes {
             context.guard.note_damage(self.node.off);
         } else if own.is_none() {
-            // Where the next record will stand.
+            // The place of the next record.
             context.pool().word(self.node.off + bottom.saturating_sub(8)).prefetch_for_write();
         }
         let full = next == self.slots();
@@ -436,13 +435,13 @@ impl Leaf {
         Look { newest, in_doubt, next, bottom, closing }
     }
 
-    /// Whether a record of `needed` bytes finds a slot and a place.
+    /// Whether there is a slot and room for a record of `needed` bytes.
     #[inline(always)]
     pub fn has_room(&self, look: &Look, needed: u64) -> bool {
         look.next < self.slots() && look.bottom >= self.records_at() + needed
     }
 
-    /// The value of the key; `Err` if the block that held it is gone, so that the caller has to
+    /// The value of the key; `Err` if its block was released meanwhile, so that the caller must
     /// look again.
     #[inline(always)]
     pub fn get<'op, D: Domain>(
@@ -458,7 +457,7 @@ impl Leaf {
         }
     }
 
-    /// The metadata of all claimed slots into `slots`, read once and in order.
+    /// Reads the metadata of all claimed slots into `slots`, once and in order.
     #[inline(always)]
     pub fn read_slots<D: Domain>(&self, context: Context<'_, D>, slots: &mut Vec<Meta>) {
         slots.clear();
@@ -466,9 +465,9 @@ impl Leaf {
         slots.extend(claimed.take_while(|&meta| meta != Meta::EMPTY));
     }
 
-    /// Whether all records of the leaf may have been deleted, of which `estimate` counts those
-    /// twice that were updated: as many were deleted as the leaf was made of, and behind each that
-    /// was added is a deletion that may be of its key.
+    /// Whether all records of the leaf may have been deleted. `estimate` counts updated records
+    /// twice. The test: there are as many deletions as the leaf had records when it was built, and
+    /// behind each added record there is a deletion that may be of its key.
     #[inline]
     pub fn may_be_empty<D: Domain>(&self, context: Context<'_, D>, estimate: Estimate) -> bool {
         estimate.deleted >= self.sorted().max(1) && self.all_added_may_be_deleted(context)
@@ -479,10 +478,10 @@ impl Leaf {
         let mut slots = Vec::with_capacity(self.slots() as usize);
         self.read_slots(context, &mut slots);
         if slots.len() as u64 == self.slots() && self.dead(context) > 0 {
-            // What was deleted in place has no slot that says so.
+            // A delete in place leaves no slot.
             return self.live_records(context).is_empty();
         }
-        // From the last on: most likely that one is there.
+        // From the last slot on: the last record is the most likely to be live.
         let later = |slot: usize| slots.iter().skip(slot + 1);
         slots.iter().enumerate().rev().filter(|(_, added)| added.is_visible()).all(
             |(slot, added)| {
@@ -492,7 +491,7 @@ impl Leaf {
         )
     }
 
-    /// What the leaf holds, without a look at its keys: what was updated counts twice.
+    /// An estimate of the content, without a read of the keys: updated records count twice.
     pub fn estimate<D: Domain>(&self, context: Context<'_, D>) -> Estimate {
         let (node, uniform) = (self.node, self.node.shape.is_uniform());
         let each = if uniform { 0 } else { SLICED_BYTES };

@@ -1,9 +1,9 @@
 //! Gets of many keys at once.
 //!
-//! A get waits for memory most of its time: for a line of each node on its way, one after the
-//! other. Here the descents of a group of keys take turns, level by level: what one of them is
-//! going to look at is asked for while the others look at theirs. Each key is read for itself, as
-//! by a single get; the answers are not of one moment.
+//! A get spends most of its time waiting for memory: for a line of each node on its path, one after
+//! the other. Here the descents of a group of keys take turns, level by level: the line that one of
+//! them reads next is prefetched while the others read theirs. Each key is read by itself, as by a
+//! single get; the answers are not of one point in time.
 
 use pando_index::Result;
 use pando_pmem::Domain;
@@ -17,7 +17,7 @@ use crate::leaf::{Leaf, Superseded};
 use crate::node::{Inner, Node, Probe};
 use crate::tree::{BzTree, MAX_HEIGHT};
 
-/// Descents that take turns. More would ask for more lines at a time than a core waits for.
+/// Descents that take turns. More would request more lines at a time than a core can wait for.
 const GROUP: usize = 8;
 
 impl<D: Domain> BzTree<D> {
@@ -42,7 +42,7 @@ impl<D: Domain> BzTree<D> {
                         undamaged(guard)?;
                         visit(first + at, value);
                     }
-                    // A block that is gone was superseded or deleted meanwhile: look again.
+                    // The value's block was superseded or deleted meanwhile: look again.
                     Err(Superseded) => {
                         let lend = |value: &[u8]| visit(first + at, Some(value));
                         if self.read_with(probe.bytes, lend)?.is_none() {
@@ -55,12 +55,12 @@ impl<D: Domain> BzTree<D> {
         })
     }
 
-    /// The leaves for `probes`, in order; behind them, whatever.
+    /// The leaves for `probes`, in order; the further elements are unspecified.
     fn find_leaves(&self, context: Context<'_, D>, probes: &[Probe<'_>]) -> [Node; GROUP] {
         let mut nodes = [self.root(context); GROUP];
         let mut child_offs = [0; GROUP];
         let mut children = [Link(0); GROUP];
-        // All leaves are equally deep below one root.
+        // All leaves have the same depth below one root.
         for _ in 0..MAX_HEIGHT {
             if nodes.iter().take(probes.len()).any(Node::is_leaf) {
                 break;
@@ -77,7 +77,7 @@ impl<D: Domain> BzTree<D> {
                 *node = Node::at(context, child);
             }
         }
-        // Else the tree is damaged.
+        // If a node is left, the tree is damaged.
         for node in nodes.iter_mut().take(probes.len()).filter(|node| !node.is_leaf()) {
             *node = node.too_deep(context);
         }

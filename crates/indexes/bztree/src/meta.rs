@@ -9,12 +9,12 @@
 //! A place is the offset of the record in its leaf, in words; that of a deleted slot is the offset
 //! of a key. The fingerprint is the upper part of the key's hash.
 //!
-//! A slot goes one way, and never back:
+//! The states of a slot have one direction:
 //!
 //! ```text
-//! empty ── reserved ── inline, pointer, deleted      settled: it counts, for ever
-//!    │        └─────── aborted                       it came to nothing
-//!    ├── deleted                                     where no record is to be written
+//! empty ── reserved ── inline, pointer, deleted      settled: it counts, and never changes
+//!    │        └─────── aborted                       no record
+//!    ├── deleted                                     a delete that writes no record
 //!    └── closed ────── replaced                      no slot behind it is ever claimed
 //!           └───────── aborted                       the leaf is open again, behind this slot
 //! ```
@@ -24,24 +24,24 @@ use pando_pmwcas::CONTROL_BITS;
 
 use crate::layout::padded;
 
-/// A slot's metadata: where a record is and what state it is in.
+/// A slot's metadata: the place and state of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Meta(pub u64);
 
-/// What a slot's metadata says of it.
+/// The state of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Nobody has claimed it.
+    /// No thread has claimed it.
     Empty = 0,
-    /// An operation is under way, or was when its thread stopped.
+    /// An operation is in progress, or was when its thread stopped.
     Reserved = 1,
     /// Key and value stand at the place.
     Inline = 2,
     /// The value's block and the key stand at the place.
     Pointer = 3,
-    /// The key at the place is not there, if no later slot says otherwise.
+    /// The key at the place is absent, unless a later slot has it.
     Deleted = 4,
-    /// The operation came to nothing.
+    /// The operation was aborted.
     Aborted = 5,
     /// The leaf takes no more records.
     Closed = 6,
@@ -54,9 +54,9 @@ const FINGERPRINT_SHIFT: u32 = 48;
 const HASH_SHIFT: u32 = 42;
 const PLACE_SHIFT: u32 = 32;
 const KEY_SHIFT: u32 = 16;
-/// A leaf is at most so long, in bytes: places have sixteen bits.
+/// The greatest length of a leaf, in bytes: places have sixteen bits.
 pub(crate) const MAX_LEAF_BYTES: u64 = 8 << 16;
-/// What slots of one key have in common, whatever became of them.
+/// The bits that all slots of one key have in common, in each state.
 const MATCH_MASK: u64 = 0x3FF << FINGERPRINT_SHIFT | 0xFFFF << KEY_SHIFT;
 
 impl Meta {
@@ -78,7 +78,7 @@ impl Meta {
 
     #[inline(always)]
     fn settled(kind: Kind, offset: u64, hash: u16, key_bytes: u64, record_bytes: u64) -> Self {
-        // Of an undamaged leaf the offset fits; of a damaged one it is checked as any other
+        // In an undamaged leaf the offset fits. In a damaged one it is checked as any other offset
         // (`bounds.rs`).
         Self(
             (kind as u64) << KIND_SHIFT
@@ -102,13 +102,13 @@ impl Meta {
         Self::settled(kind, offset, hash, key_bytes, record_bytes)
     }
 
-    /// Of a record: that its key, which stays where it is, is not there any more.
+    /// A slot that deletes the record's key; the key stays where it is.
     #[inline(always)]
     pub fn deleted(self, hash: u16) -> Self {
         Self::settled(Kind::Deleted, self.key_at(), hash, self.key_bytes(), 0)
     }
 
-    /// What becomes of a reserved or closed slot that comes to nothing; it keeps its space.
+    /// The aborted state of a reserved or closed slot; it keeps its space.
     pub fn aborted(self) -> Self {
         Self((Kind::Aborted as u64) << KIND_SHIFT | self.record_bytes())
     }
@@ -149,19 +149,19 @@ impl Meta {
         matches!(self.kind(), Kind::Closed | Kind::Replaced)
     }
 
-    /// What [`may_match`](Self::may_match) looks for.
+    /// The pattern for [`may_match`](Self::may_match).
     #[inline(always)]
     pub fn pattern(hash: u16, key_bytes: u64) -> u64 {
         u64::from(hash >> 6) << FINGERPRINT_SHIFT | key_bytes << KEY_SHIFT
     }
 
-    /// Whether the slot may be of the key of `pattern`. Says nothing of an empty slot.
+    /// Whether the slot may be of the key of `pattern`. The answer for an empty slot means nothing.
     #[inline(always)]
     pub fn may_match(self, pattern: u64) -> bool {
         (self.0 ^ pattern) & MATCH_MASK == 0
     }
 
-    /// Whether the slot is in progress and may turn out to be of a key with this length and hash.
+    /// Whether the slot is in progress and may become a record of a key with this length and hash.
     /// An operation of an earlier generation is dead and will not.
     #[inline]
     pub fn may_become(self, generation: u32, hash: u16, key_bytes: u64) -> bool {
@@ -184,7 +184,7 @@ impl Meta {
         self.0 & 0xFFFF
     }
 
-    /// Bytes that the slot takes of the records' space, whatever became of it.
+    /// Bytes that the slot takes of the records' space, in each state.
     #[inline(always)]
     pub fn padded_bytes(self) -> u64 {
         padded(self.record_bytes())
@@ -196,7 +196,7 @@ impl Meta {
         if self.is_pointer() { self.offset() + 8 } else { self.offset() }
     }
 
-    /// The same record at another offset, where it needs no fingerprint.
+    /// The same record at another offset, without a fingerprint.
     #[inline(always)]
     pub fn moved_to(self, offset: u64) -> Self {
         Self::settled(self.kind(), offset, 0, self.key_bytes(), self.record_bytes())
@@ -228,15 +228,15 @@ impl Gate {
         Self(self.0 | GATE_CLOSED | GATE_REPLACED)
     }
 
-    /// Open again, and unlike any state that it had before. At an opening a nanosecond the version
-    /// lasts for 18 years.
+    /// The state after an opening, unlike any earlier state of the gate. At one opening per
+    /// nanosecond the version lasts for 18 years.
     pub fn opened(self) -> Self {
         let raised = self.0 + if mutant!("same-gate-again") { 0 } else { 1 };
         Self(raised & (GATE_CLOSED - 1))
     }
 }
 
-/// Sixteen bits that tell most keys apart.
+/// Sixteen bits in which most keys differ.
 #[inline(always)]
 pub(crate) fn key_hash(key: &[u8]) -> u16 {
     let (words, rest) = key.as_chunks::<8>();

@@ -1,8 +1,8 @@
 //! Read-modify-write of a single record: one descent for the look and the write.
 //!
-//! The record is read in its leaf, and what is made of it is written there as a compare-exchange of
-//! the value that was read, or as an insert if there was none (`write.rs`). What those refuse,
-//! since another thread was faster, begins again at the root: its success.
+//! The record is read in its leaf. The new value is written there by a compare-exchange with the
+//! value that was read, or by an insert if there was none (`write.rs`). If that fails because
+//! another thread succeeded first, the operation starts again at the root.
 
 use pando_index::{Change, Error, Intent, Result, Upserted};
 use pando_pmem::Domain;
@@ -14,7 +14,7 @@ use crate::node::Probe;
 use crate::tree::BzTree;
 
 impl<D: Domain> BzTree<D> {
-    /// Puts what `change` makes of the value of `key` in its place; `None` if it is to stay.
+    /// Replaces the value of `key` by the one that `change` computes; `None` if it is to stay.
     #[inline]
     pub(crate) fn read_modify_write(
         &self,
@@ -31,7 +31,7 @@ impl<D: Domain> BzTree<D> {
             |guard| {
                 let context = self.context(guard);
                 let leaf = self.find_leaf(context, probe);
-                // A block that is gone was superseded or deleted meanwhile: look again.
+                // The value's block was superseded or deleted meanwhile: look again.
                 let Ok(found) = leaf.get(context, probe) else { return Ok(None) };
                 undamaged(guard)?;
                 new.clear();
@@ -41,7 +41,8 @@ impl<D: Domain> BzTree<D> {
                 LIMITS.check_value(&new)?;
                 let intent = found.map_or(Intent::Insert, |expected| Intent::Exchange { expected });
                 let pointer = self.wants_block(key, &new);
-                // As in `put`: what writes leave of a full pool lets deletes make room again.
+                // As in `put`: writes leave some room in a full pool, so that deletes can make room
+                // again.
                 let attempt = guard.without_reserve(|| {
                     self.write_in_leaf(context, leaf, probe, &new, pointer, intent, &mut rooms)
                 });

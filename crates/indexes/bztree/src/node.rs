@@ -1,8 +1,8 @@
 //! Nodes as a pinned thread reads them.
 //!
-//! Everything in a node but its status or gate, its slots, its dead bits, its children and its
-//! value pointers never changes once it can be reached, so keys and values are lent as plain
-//! slices. Leaves have a file of their own, `leaf.rs`.
+//! A reachable node changes only in its status or gate, its slots, its dead bits, its children and
+//! its value pointers. So keys and values are lent as plain slices. Leaves have a file of their
+//! own, `leaf.rs`.
 
 use std::sync::atomic::Ordering;
 
@@ -22,9 +22,9 @@ pub(crate) fn published<'op, D: Domain>(
     off: u64,
     bytes: u64,
 ) -> &'op [u8] {
-    // SAFETY: records, keys and value blocks are written before they are published and never
-    // after, and the guard keeps what was reachable since it was taken from being reused. The
-    // offset came from a published node.
+    // SAFETY: records, keys and value blocks are written before they are published, and never
+    // after. The guard prevents the reuse of all that was reachable since it was taken. The offset
+    // came from a published node.
     unsafe { context.pool().bytes(off, bytes) }
 }
 
@@ -35,8 +35,8 @@ impl Link {
         Self(context.read(off))
     }
 
-    /// Asks for the lines of a node ahead, all at once: the first, those of a leaf's slots, and
-    /// those where the search of the sorted records, or of the separators, turns first.
+    /// Prefetches the lines of a node, all at once: the first, those of a leaf's slots, and those
+    /// that the search of the sorted records, or of the separators, reads first.
     #[inline(always)]
     pub fn prefetch<D: Domain>(self, context: Context<'_, D>) {
         let (pool, off) = (context.pool(), self.off());
@@ -47,7 +47,8 @@ impl Link {
                 return;
             }
             Hint::Leaf { searched_at, searched_bytes } => {
-                // Slots stand behind the slices and as many metadata, or begin in the first line.
+                // Slots stand behind the slices and the equally long metadata, or begin in the
+                // first line.
                 let slots_at = if searched_at == 0 { searched_bytes * 2 } else { 0 };
                 pool.prefetch(off + slots_at + 64);
                 pool.prefetch(off + slots_at + 128);
@@ -78,14 +79,14 @@ impl Node {
         let Some(words) = context.pool().words_within(off, HEADER_BYTES / 8) else {
             return Self::nothing(context, link);
         };
-        // Relaxed: the node was published by the word that led here, which was read with acquire.
+        // Relaxed: the word that names the node published it, and was read with acquire.
         let header = Header::decode(words.at(0, Ordering::Relaxed));
-        // A reachable node was written by this library. Anything else is damage.
+        // This library has written each reachable node. Anything else is damage.
         let Some(header) = header else { return Self::nothing(context, link) };
         Self { off, link, header, shape: Shape::decode(words.at(2, Ordering::Relaxed)) }
     }
 
-    /// An empty leaf in the place of a damaged node.
+    /// An empty leaf instead of a damaged node.
     #[inline(always)]
     fn nothing<D: Domain>(context: Context<'_, D>, link: Link) -> Self {
         context.guard.note_damage(link.off());
@@ -95,7 +96,7 @@ impl Node {
         Self { off: link.off(), link, header, shape }
     }
 
-    /// The same for an inner node so deep that the way to it leads in a circle.
+    /// An empty leaf instead of an inner node at a depth that only a cycle can have.
     #[cold]
     pub fn too_deep<D: Domain>(&self, context: Context<'_, D>) -> Self {
         Self::nothing(context, self.link)
@@ -116,7 +117,7 @@ impl Node {
         self.off + STATUS_AT
     }
 
-    /// The keys by their slices, which begin at `slices_at`; the first key stands at `key_at`.
+    /// The keys by their slices, which begin at `slices_at`; the first key is at `key_at`.
     #[inline(always)]
     pub fn sliced<'op, D: Domain>(
         &self,
@@ -132,13 +133,13 @@ impl Node {
     }
 }
 
-/// A key to be searched for, with what makes comparing it cheap.
+/// A key to search for, with precomputed parts that make comparisons cheap.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Probe<'key> {
     pub bytes: &'key [u8],
     /// The key as a number, if it has eight bytes: numbers compare as the keys do.
     pub number: Option<u64>,
-    /// Tells most keys apart.
+    /// A hash in which most keys differ.
     pub hash: u16,
 }
 
@@ -156,7 +157,7 @@ pub(crate) fn value_of_block<'op, D: Domain>(context: Context<'op, D>, block: u6
     published(context, block + value_block::HEADER_BYTES, bytes)
 }
 
-/// An inner node with the status that an operation works from.
+/// An inner node with the status that an operation starts from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Inner {
     pub node: Node,
@@ -193,7 +194,7 @@ impl Inner {
         published(context, self.node.off + at, bytes)
     }
 
-    /// Where in a node with key places separator `index` stands, and its length.
+    /// The offset of separator `index` in a node with key places, and its length.
     #[inline(always)]
     pub fn separator_place<D: Domain>(&self, context: Context<'_, D>, index: u64) -> (u64, u64) {
         // Behind the children and the slices.
@@ -202,10 +203,10 @@ impl Inner {
         (place >> 32, place & 0xFFFF_FFFF)
     }
 
-    /// The separators by their slices; they are not all of eight bytes.
+    /// The separators by their slices, if not all have eight bytes.
     #[inline(always)]
     fn sliced<'op, D: Domain>(&self, context: Context<'op, D>) -> Sliced<'op, D> {
-        // The first separator comes first.
+        // The first separator stands first.
         let key_at = self.node.shape.sorted_at;
         self.node.sliced(context, HEADER_BYTES + self.children() * 8, key_at)
     }
@@ -224,14 +225,14 @@ impl Inner {
                 .are_of((1..self.children()).map(|index| self.separator(context, index - 1)))
     }
 
-    /// The child that a search for the key goes to.
+    /// The child in which a search for the key continues.
     #[inline(always)]
     pub fn search<D: Domain>(&self, context: Context<'_, D>, probe: Probe<'_>, side: Side) -> u64 {
         let shape = self.node.shape;
         let separators = self.children() - 1;
         let above = side == Side::Holding;
         let prefetch = |low| {
-            // The child that is taken, next: one of sixteen.
+            // The next child to read is one of sixteen.
             context.pool().prefetch(self.child_off(low));
             context.pool().prefetch(self.child_off(low + 8));
         };

@@ -1,4 +1,4 @@
-//! What a user may set of a tree.
+//! The options of a tree.
 
 use pando_tree::maps::{BadOption, OptionType};
 
@@ -17,7 +17,7 @@ impl OptionType for ValueMode {
 }
 
 pando_tree::options! {
-    /// The shape of a tree. Kept with the tree, so that it opens as it was created.
+    /// The shape of a tree. It is stored with the tree, which always opens as it was created.
     pub struct Options checked by check {
         leaf_bytes: u32 [256..=65_536] = 2048,
             "a leaf whose records and free space would take more bytes is split";
@@ -35,7 +35,7 @@ pando_tree::options! {
 }
 
 impl Options {
-    /// These options with `free_bytes` and `merge_bytes` of half a leaf at most.
+    /// These options with `free_bytes` and `merge_bytes` limited to half a leaf.
     pub(crate) fn fitted(self) -> Self {
         let half = self.leaf_bytes / 2;
         Self {
@@ -46,7 +46,7 @@ impl Options {
     }
 }
 
-/// Refuses what is set to more than half a leaf. A default that is more means half a leaf.
+/// Refuses values of more than half a leaf. A greater default means half a leaf.
 fn check(options: &Options) -> Result<(), BadOption> {
     let (half, default) = (options.leaf_bytes / 2, Options::default());
     let bounded = [

@@ -1,23 +1,24 @@
-//! How far the sweeps of a full pool have come, for one handle (`smo/sweep.rs`).
+//! The position of the sweeps of a full pool, for one handle (`smo/sweep.rs`).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Where the sweeps of a handle have come to.
+/// The position of a handle's sweeps.
 #[derive(Debug)]
 pub(crate) struct Sweep {
-    /// The number at which the next one begins.
+    /// The number at which the next sweep begins.
     pub(crate) at: AtomicU64,
     /// Whether some leaf may wait for its merge.
     pub(crate) owes: AtomicBool,
-    /// Whether a write of the handle was ever refused, and not only once.
+    /// Whether writes of the handle were refused more than once.
     pub(crate) was_full: AtomicBool,
-    /// Numbers that sweeps have passed since a leaf was changed; the most if that was a round.
+    /// Numbers that sweeps have passed since a leaf was changed; the maximum if that was a whole
+    /// round.
     pub(crate) passed: AtomicU64,
 }
 
 impl Default for Sweep {
     fn default() -> Self {
-        // It cannot know whether a leaf waits.
+        // A new handle does not know whether a leaf waits.
         let owes = AtomicBool::new(true);
         let [at, passed] = [AtomicU64::new(0), AtomicU64::new(0)];
         Self { at, owes, was_full: AtomicBool::new(false), passed }
@@ -34,7 +35,7 @@ impl Sweep {
     /// Notes that a record was deleted.
     #[inline]
     pub(crate) fn stir(&self) {
-        // Relaxed: see `owe`. Written seldom, since all threads read it.
+        // Relaxed: see `owe`. Written rarely, since all threads read it.
         if self.passed.load(Ordering::Relaxed) == u64::MAX {
             self.passed.store(0, Ordering::Relaxed);
         }
@@ -42,8 +43,8 @@ impl Sweep {
 
     /// Notes that a leaf waits for its merge.
     pub(crate) fn owe(&self) {
-        // Relaxed, as all here: it orders nothing; who misses it refuses a write that might have
-        // been carried out.
+        // Relaxed, as all accesses here: the word orders nothing. A thread that misses the store
+        // refuses a write that might have been possible.
         self.owes.store(true, Ordering::Relaxed);
         self.passed.store(0, Ordering::Relaxed);
     }

@@ -1,17 +1,17 @@
-//! Slices: what tells most keys of a node apart, side by side.
+//! Slices: the bytes in which most keys of a node differ, side by side.
 //!
-//! A node whose keys are not all of eight bytes has, for each sorted key, the eight bytes behind
-//! those that all its sorted keys begin with. They are searched as keys of eight bytes are, by
-//! numbers in neighbouring lines; a key itself, which lies anywhere, is only looked at if its slice
-//! equals that of the key that is searched for.
+//! A node whose keys do not all have eight bytes stores a slice for each sorted key: the eight
+//! bytes after the prefix that all its sorted keys share. Slices are searched like keys of eight
+//! bytes, as numbers in neighbouring lines. A key itself lies elsewhere, and is read only if its
+//! slice equals that of the searched key.
 //!
 //! ```text
 //! slice   8 bytes of the key from prefix_bytes of the header on, as they stand in the key; zeros
 //!         where the key has no more
 //! ```
 //!
-//! Slices that differ compare, as big-endian numbers, as their keys do. Equal ones say nothing:
-//! zeros may be the key's own, and keys go on behind them.
+//! Slices that differ compare, as big-endian numbers, as their keys do. Equal slices decide
+//! nothing: zeros may belong to the key, and keys continue after their slices.
 
 use std::cmp::Ordering as Compare;
 use std::ops::Range;
@@ -22,11 +22,11 @@ use pando_tree::key::{alike_bytes, slice_of};
 
 use crate::layout::MAX_PREFIX_BYTES;
 
-/// Fewer are left in the slices: to compare them would take a look at a key.
+/// A shorter prefix stays in the slices: to compare it would need a read of a key.
 const MIN_PREFIX_BYTES: usize = 4;
 
-/// The first of `count` keys of 8 bytes that is not below `number` (`above`: that is above it).
-/// The keys stand `stride` words apart in `words`, from word `first`.
+/// The index of the first of `count` keys of 8 bytes that is at least `number` (with `above`:
+/// greater than it). The keys stand `stride` words apart in `words`, from word `first`.
 #[inline(always)]
 pub(crate) fn search_numbers<D: Domain>(
     words: Words<'_, D>,
@@ -37,11 +37,12 @@ pub(crate) fn search_numbers<D: Domain>(
     above: bool,
     narrowed: impl FnOnce(u64),
 ) -> u64 {
-    // Once for all keys: a look at each would make the loop longer.
+    // One check for all keys: a check of each would make the loop longer.
     if count > 0 && !words.reach(first + (count - 1) * stride + 1) {
         return 0;
     }
-    // Relaxed: keys never change; whoever led here saw the node published.
+    // Relaxed: keys never change, and the thread has read, with acquire, the word that published
+    // the node.
     let goes_right = |index: u64| {
         let key = words.at(first + index * stride, Ordering::Relaxed).swap_bytes();
         u64::from(if above { key <= number } else { key < number })
@@ -57,22 +58,22 @@ pub(crate) fn search_numbers<D: Domain>(
     (0..size).fold(low, |position, index| position + goes_right(low + index))
 }
 
-/// One step of a search among `size` keys from `low`: the quarter in which it goes on.
+/// One step of a search among `size` keys from `low`: the quarter in which it continues.
 ///
-/// Without a branch on the outcome: keys asked for at random have no pattern that a processor could
-/// predict, and the three loads of a step wait for their lines together.
+/// There is no branch on the outcome: the keys of random searches have no pattern that a processor
+/// could predict, and the three loads of a step wait for their lines together.
 #[inline(always)]
 fn quartered(low: u64, size: u64, goes_right: impl Fn(u64) -> u64) -> (u64, u64) {
     let quarter = size / 4;
     let pivot = low + quarter - 1;
     let steps = goes_right(pivot) + goes_right(pivot + quarter) + goes_right(pivot + 2 * quarter);
-    // The last part has what the division left over. Others take keys of the next part with them,
-    // which are above: no harm.
+    // The last part also has the rest of the division. The other parts include keys of the next
+    // part, which are greater, so this does no harm.
     (low + steps * quarter, size - 3 * quarter)
 }
 
-/// The first index in `range` that does not go right, or its end; none that does comes behind one
-/// that does not.
+/// The first index in `range` for which `goes_right` is false, or the end of `range`. Behind such
+/// an index there is none for which it is true.
 #[inline(always)]
 pub(crate) fn search_range(range: Range<u64>, goes_right: impl Fn(u64) -> bool) -> u64 {
     let Range { start: mut low, end: mut high } = range;
@@ -87,8 +88,8 @@ pub(crate) fn search_range(range: Range<u64>, goes_right: impl Fn(u64) -> bool) 
     low
 }
 
-/// Whether a search for `key` goes right of `found`: to the first that is not below it (`above`:
-/// that is above it).
+/// Whether a search for `key` continues right of `found`, to the first key that is at least `key`
+/// (with `above`: greater than it).
 #[inline(always)]
 pub(crate) fn goes_right(found: &[u8], key: &[u8], above: bool) -> bool {
     match found.cmp(key) {
@@ -98,8 +99,8 @@ pub(crate) fn goes_right(found: &[u8], key: &[u8], above: bool) -> bool {
     }
 }
 
-/// How many bytes of keys that ascend from `first` to `last` their slices leave out, since all keys
-/// begin with them.
+/// The length of the prefix that the slices of ascending keys from `first` to `last` leave out,
+/// since all these keys share it.
 pub(crate) fn prefix_bytes_of(first: &[u8], last: &[u8]) -> usize {
     match alike_bytes(first, last) {
         0..MIN_PREFIX_BYTES => 0,
@@ -118,14 +119,14 @@ pub(crate) struct Sliced<'op, D: Domain> {
     /// The node's words, and the first of the slices.
     pub words: Words<'op, D>,
     pub first: u64,
-    /// What all keys begin with.
+    /// The common prefix of all keys.
     pub prefix: &'op [u8],
 }
 
 impl<'op, D: Domain> Sliced<'op, D> {
-    /// The first key in `range` that is not below `key` (`above`: that is above it), or the range's
-    /// end. `key_at` lends the node's keys; `narrowed` is told early about where the search will
-    /// end.
+    /// The first key in `range` that is at least `key` (with `above`: greater than it), or the end
+    /// of `range`. `key_at` lends the node's keys. `narrowed` is called early with the approximate
+    /// end of the search.
     #[inline]
     pub fn search(
         &self,
@@ -158,7 +159,7 @@ impl<'op, D: Domain> Sliced<'op, D> {
         search_range(low..high, |index| goes_right(key_at(index), key, above))
     }
 
-    /// Whether the slices are those of `keys`, which all begin with the prefix.
+    /// Whether the slices are those of `keys`, and each key begins with the prefix.
     pub fn are_of(&self, keys: impl Iterator<Item = &'op [u8]>) -> bool {
         keys.enumerate().all(|(index, key)| {
             let slice = slice_behind(key, self.prefix.len());
@@ -168,7 +169,8 @@ impl<'op, D: Domain> Sliced<'op, D> {
 
     #[inline(always)]
     fn slice(&self, index: u64) -> u64 {
-        // Relaxed: slices never change; whoever led here saw the node published.
+        // Relaxed: slices never change, and the thread has read, with acquire, the word that
+        // published the node.
         self.words.load(self.first + index, Ordering::Relaxed).swap_bytes()
     }
 }

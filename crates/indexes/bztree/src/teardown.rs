@@ -1,6 +1,6 @@
-//! What goes next of a tree whose map is dropped: the first leaf, with the values that have blocks
-//! of their own, or an inner node without children. Entry word and children become zero, the first
-//! before the second. (How units are freed, and what a crash leaves, says `pando_tree::maps`.)
+//! The next unit of a tree whose map was dropped: the first leaf with the blocks of its values, or
+//! an inner node without children. The word that names a unit becomes zero, the first child's before
+//! the second's. (`pando_tree::maps` says how units are freed, and what a crash leaves.)
 
 use pando_pmem::Domain;
 use pando_tree::context::Context;
@@ -42,7 +42,7 @@ pub(crate) fn next_unit<D: Domain>(context: Context<'_, D>, root_off: u64) -> Un
     Unit::passed_over(word, context.read(word))
 }
 
-/// The blocks of a leaf's values; none of a leaf whose records leave it.
+/// The blocks of a leaf's values; none of a leaf whose records exceed it.
 fn values<D: Domain>(context: Context<'_, D>, leaf: &Leaf) -> Vec<u64> {
     let node_bytes = leaf.node.header.node_bytes;
     let stored = leaf.stored(context);

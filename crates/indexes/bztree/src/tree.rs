@@ -1,15 +1,15 @@
 //! The tree: its handle, and the descent from the root to a leaf.
 //!
-//! A descent needs no retry: what it finds was reachable at some moment since it began.
+//! A descent needs no retry, because what it finds was reachable at some point in time since it
+//! began:
 //!
-//! * An inner node that was replaced has been frozen, but its children are still those of the
-//!   moment of freezing. A leaf reached through it was current when the descent began or later.
+//! * An inner node that was replaced is frozen, but its children are still those of the time of
+//!   freezing. A leaf reached through it was current when the descent began, or later.
 //! * The range of keys of a leaf never changes; structure modifications make new leaves. So the
-//!   separators passed on the way, from any mixture of old and new inner nodes, bound exactly the
-//!   leaf that was reached.
-//! * A leaf that was replaced has been closed, and what it holds is what it held when it was
-//!   replaced, which is not before the descent began. A reader may use it; a writer finds it closed
-//!   and starts again.
+//!   separators of the path, from any mixture of old and new inner nodes, are exactly the bounds of
+//!   the leaf.
+//! * A leaf that was replaced is closed. It holds what it held when it was replaced, which is not
+//!   before the descent began. A reader may use it. A writer finds it closed and starts again.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -25,11 +25,11 @@ use crate::node::{Inner, Node, Probe};
 use crate::options::Options;
 use crate::rounds::Sweep;
 
-/// Levels of inner nodes that a path holds: with two children a node, more than any pool can.
+/// Levels of inner nodes in a path: with two children per node, more than any pool can have.
 pub(crate) const MAX_HEIGHT: usize = 48;
 
-/// A BzTree in a pool. All that counts of its state is in the pool; any number of handles may be
-/// open.
+/// A BzTree in a pool. All its state is in the pool, apart from caches. Any number of handles may
+/// be open.
 #[derive(Clone, Debug)]
 pub struct BzTree<D: Domain> {
     handle: Handle<D, Options>,
@@ -45,14 +45,14 @@ impl<D: Domain> Deref for BzTree<D> {
     }
 }
 
-/// An inner node on the way down, and which of its children was taken.
+/// An inner node of a path, and the child that was taken.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
     pub inner: Inner,
     pub child: u64,
 }
 
-/// The way from the root to a leaf.
+/// The path from the root to a leaf.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Path {
     steps: [Option<Step>; MAX_HEIGHT],
@@ -61,7 +61,7 @@ pub(crate) struct Path {
 }
 
 impl Path {
-    /// The inner node `above` levels over the leaf, from 1; `None` over the root.
+    /// The inner node `above` levels over the leaf, counted from 1; `None` above the root.
     pub fn above_leaf(&self, above: usize) -> Option<Step> {
         self.height.checked_sub(above).and_then(|level| self.steps[level])
     }
@@ -91,7 +91,7 @@ impl<D: Domain> BzTree<D> {
         Node::at(context, Link::at(context, self.root_off))
     }
 
-    /// The leaf to which `choose` leads: it says which child of each inner node is taken.
+    /// The leaf that `choose` selects: it returns the child to take in each inner node.
     #[inline(always)]
     pub(crate) fn descend(
         &self,
@@ -111,8 +111,8 @@ impl<D: Domain> BzTree<D> {
         Leaf::new(node.too_deep(context))
     }
 
-    /// The leaf for `probe`, without the way to it. Most gets and writes come here, so this is
-    /// [`descend`](Self::descend) written out: its closure would be a call.
+    /// The leaf for `probe`, without its path. Most gets and writes use this, so it is
+    /// [`descend`](Self::descend) written out: there, the closure would be a call.
     #[inline(always)]
     pub(crate) fn find_leaf(&self, context: Context<'_, D>, probe: Probe<'_>) -> Leaf {
         let mut node = self.root(context);
@@ -128,7 +128,7 @@ impl<D: Domain> BzTree<D> {
         Leaf::new(node.too_deep(context))
     }
 
-    /// The way to the leaf for `probe`.
+    /// The path to the leaf for `probe`.
     #[inline]
     pub(crate) fn find_path(&self, context: Context<'_, D>, probe: Probe<'_>) -> Path {
         let mut steps = [None; MAX_HEIGHT];
@@ -142,8 +142,8 @@ impl<D: Domain> BzTree<D> {
         Path { steps, height, leaf: leaf.node }
     }
 
-    /// The leaf on `side` of `probe` (of no probe: the first or last leaf), and its range.
-    // A call, in which the closure is no call.
+    /// The leaf on `side` of `probe` (without a probe: the first or last leaf), and its range.
+    // A function of its own, so that the closure is inlined into it.
     #[inline(never)]
     pub(crate) fn find_fenced<'op>(
         &self,

@@ -3,58 +3,63 @@
 //! # One word decides
 //!
 //! The paper publishes each change of a leaf by a PMwCAS over the leaf's status and the record's
-//! metadata. Here the metadata alone decides, so that one CAS does, and one line is written back
-//! for it. What made the status necessary is settled otherwise:
+//! metadata. Here the metadata alone decides, so one CAS is enough, and one line is written back
+//! for it. The purposes of the status are met in other ways:
 //!
-//! * *Which slot, which space.* The slots themselves say: the first that is empty is next, and its
-//!   record stands right before that of the slot before it. A claim is one CAS of an empty slot.
+//! * *Which slot, which space.* The first empty slot is the next one. Its record stands right
+//!   before the record of the slot before it. A claim is one CAS of an empty slot.
 //! * *Two operations on one key.* They settle in the order of their slots (below).
-//! * *A delete.* It does not change the slot of the record that it deletes, but claims one that
-//!   says so. So settled slots never change.
-//! * *Closing the leaf*, for a structure modification. It claims the next slot, too, as *closed*,
-//!   and aborts those in progress; then nothing in the leaf can change (`claim.rs`).
+//! * *A delete.* It does not change the slot of the deleted record. It claims another slot that
+//!   marks the key as deleted. So settled slots never change.
+//! * *Closing the leaf*, for a structure modification. The closer claims the next slot too, as
+//!   *closed*, and aborts the slots in progress. From then on nothing in the leaf can change
+//!   (`claim.rs`).
 //!
 //! # Adding a record
 //!
 //! | step | what a crash leaves |
 //! | --- | --- |
 //! | *look*: one pass over the slots finds the key's newest record, and the first empty slot | nothing |
-//! | *claim* it: one CAS, from empty to *reserved* with the key's hash and the generation | a slot of a dead generation, or an empty one |
+//! | *claim* the slot: one CAS, from empty to *reserved* with the key's hash and the generation | a slot of a dead generation, or an empty one |
 //! | *write* the record; write it back; **fence** | the same |
 //! | *settle*: one CAS, from reserved to visible; write it back; **fence** | the record, or the same |
 //!
-//! Where lines are written back, a slot is settled with the dirty bit, which goes when it is
-//! durable; who acts upon a dirty slot makes it durable first, as with any persistent CAS (PMwCAS
-//! paper, section 3). Such a CAS asks that no value return to its word (there, `compare_exchange`),
-//! and a slot only goes one way. (A PMwCAS that fails puts *reserved* back, but nothing durable
-//! depends on that.) What a crash may forget of a claim, `claim.rs` says.
+//! In a domain with write-backs, a slot is settled with the dirty bit, which is cleared when the
+//! slot is durable. A thread that acts upon a dirty slot makes it durable first, as with any
+//! persistent CAS (PMwCAS paper, section 3). Such a CAS requires that no value returns to its word
+//! (there, `compare_exchange`), and the states of a slot have one direction. (A PMwCAS that fails
+//! puts *reserved* back, but nothing durable depends on that.) `claim.rs` says what a crash may
+//! lose of a claim.
 //!
 //! # Two operations on one key
 //!
 //! All slots of one key settle in their order: *a slot may only settle when every earlier slot that
-//! may be of its key is settled or aborted.* Whoever looks at the slots, finds none in doubt and
-//! then claims the slot behind them knows that for its own slot, and so does who aborts what is in
-//! doubt. So what an operation saw of its key when it claimed its slot still holds when it
-//! settles: later slots of its key cannot settle before it does.
+//! may be of its key is settled or aborted.* A thread that reads the slots, finds none in doubt,
+//! and claims the next slot, knows this for its own slot. So does a thread that has aborted those
+//! in doubt. Therefore what an operation read of its key when it claimed its slot still holds when
+//! it settles: later slots of its key cannot settle before it does.
 //!
-//! Where an earlier slot is in doubt, the settling is a PMwCAS that carries it as a further word,
-//! from reserved to *aborted*. So either the earlier operation settles first, and the later one
-//! fails and looks again; or the later one settles, and the earlier finds its slot aborted and
-//! starts again. Nobody waits (the paper's insert does, for the earlier slot to settle), and
-//! every failure is another's success. A slot whose hash or length differs is no concern.
+//! If an earlier slot is in doubt, the slot is settled by a PMwCAS that has the earlier slot as a
+//! further word, from reserved to *aborted*. Either the earlier operation settles first, and the
+//! later one fails and looks again. Or the later one settles, and the earlier one finds its slot
+//! aborted and starts again. No thread waits (in the paper, the insert waits until the earlier slot
+//! settles). Every failure is the success of another operation. Slots with another hash or length
+//! are of other keys and do not matter.
 //!
-//! (Of one more than seven operations in doubt on one key the abortions go before the PMwCAS.)
+//! If more than seven operations on one key are in doubt, those beyond seven are aborted before the
+//! PMwCAS. In this case an abort is not part of a success.
 //!
-//! Who closes a leaf aborts what is in progress there without a success of its own. So that
-//! everybody has one in the end, whoever finds no room, or the leaf closed, asks for room for one
-//! record more each time, up to [`MAX_ROOM_BYTES`]: there is room for all who are at the leaf then.
+//! A thread that closes a leaf also aborts slots without a success of its own. To let every thread
+//! succeed in the end, a thread that finds no room, or a closed leaf, asks for room for one more
+//! record each time, up to [`MAX_ROOM_BYTES`]. Then there is room for all threads at the leaf.
 //!
 //! # Values in blocks of their own
 //!
-//! change owner by PMwCAS: of the slot, the record's pointer, and the old record's pointer, which
-//! becomes zero. A value that replaces another in its block swaps the pointer in place (paper
-//! 4.2.3); that the leaf's next slot stays empty (or, if all are claimed, its gate and the record's
-//! dead bit as they are) is part of that operation, so that nothing came between.
+//! A value in a block changes its owner by PMwCAS of the slot, the record's pointer, and the old
+//! record's pointer, which becomes zero. A value that replaces another one in the same record swaps
+//! the pointer in place (paper 4.2.3). That PMwCAS also compares the next slot, which must still be
+//! empty (or, if all are claimed, the gate and the dead bit of the record). So it fails if anything
+//! changed in between.
 
 use pando_index::{Error, Intent, Result, Upserted};
 use pando_pmem::{Domain, mutant};
@@ -74,23 +79,23 @@ use crate::node::{Probe, value_of_block};
 use crate::options::ValueMode;
 use crate::tree::BzTree;
 
-/// Slots that one settling aborts: a descriptor's words, less its own slot and the words of two
-/// values' blocks.
+/// Slots that one settling can abort: the words of a descriptor, without its own slot and the words
+/// of two values' blocks.
 const MAX_CONFLICTS: usize = MAX_WORDS - 3;
 
-/// What room a leaf gets at most for the records of those that found none again and again; more
-/// only for one that is longer.
+/// The most room that a leaf gets for records of threads that repeatedly found none. One longer
+/// record may get more.
 const MAX_ROOM_BYTES: u64 = 128 << 10;
 
-/// A claimed slot, and what is to stand there.
+/// A claimed slot, and the record for it.
 pub(crate) struct Claim {
     pub slot: u64,
     pub reserved: Meta,
-    /// The record that was written for it; none by a delete.
+    /// The record that was written for it; `None` for a delete.
     pub record: Option<Meta>,
 }
 
-/// Slots that an operation aborts if it succeeds: where their metadata is, and what it was.
+/// Slots that an operation aborts if it succeeds: offset and content of their metadata.
 #[derive(Clone, Copy, Default)]
 struct Conflicts {
     slots: [(u64, u64); MAX_CONFLICTS],
@@ -98,7 +103,7 @@ struct Conflicts {
 }
 
 impl Conflicts {
-    /// False if there is no more room.
+    /// Returns false if there is no more room.
     fn push(&mut self, off: u64, meta: Meta) -> bool {
         let Some(place) = self.slots.get_mut(self.count) else { return false };
         *place = (off, meta.0);
@@ -111,18 +116,18 @@ impl Conflicts {
     }
 }
 
-/// What an intent makes of the state of its key.
+/// How an intent changes the state of its key.
 enum Decision {
     /// Supersede, or delete, this record.
     Supersede(Settled),
     /// Add the key's first record.
     Add,
-    /// The state changed while it was looked at.
+    /// The state changed while it was read: look again.
     Again,
 }
 
 impl<D: Domain> BzTree<D> {
-    /// `intent`: none of a delete.
+    /// `intent`: `None` for a delete.
     #[inline]
     fn decide(
         context: Context<'_, D>,
@@ -169,7 +174,7 @@ impl<D: Domain> BzTree<D> {
             |guard| {
                 let context = self.context(guard);
                 let leaf = self.find_leaf(context, probe);
-                // What writes leave of a full pool lets deletes make room again.
+                // Writes leave some room in a full pool, so that deletes can make room again.
                 guard.without_reserve(|| {
                     self.write_in_leaf(context, leaf, probe, value, pointer, intent, &mut rooms)
                 })
@@ -177,9 +182,10 @@ impl<D: Domain> BzTree<D> {
         )
     }
 
-    /// One attempt; `None` says that the search has to begin again at the root.
+    /// One attempt. `None` means: search again from the root.
     ///
-    /// `rooms`: for how many records of this length a leaf is to have room, if it must be replaced.
+    /// `rooms`: the number of records of this length for which a leaf must have room if it is
+    /// replaced.
     #[expect(clippy::too_many_arguments, reason = "the state of one operation, passed once")]
     #[inline]
     pub(crate) fn write_in_leaf(
@@ -235,7 +241,7 @@ impl<D: Domain> BzTree<D> {
                 )),
             };
             if pointer {
-                // Before the claim: what a full pool refuses is to leave no slot behind.
+                // Before the claim, so that an error in a full pool leaves no slot behind.
                 let _left = self.leave_for_merges(context);
                 let block = Some(value_block::reserve(context, value).map_err(Error::storage)?);
                 if !leaf.claim(context, claim.slot, claim.reserved) {
@@ -266,7 +272,7 @@ impl<D: Domain> BzTree<D> {
         let pool = context.pool();
         let off = leaf.node.off + record.offset();
         if record.is_pointer() {
-            // The pointer itself is set when the slot settles.
+            // The pointer itself is written when the slot settles.
             pool.store_bytes(off, &[0; 8]);
             pool.store_bytes(off + 8, key);
         } else if key.len().is_multiple_of(8) {
@@ -280,7 +286,7 @@ impl<D: Domain> BzTree<D> {
         }
     }
 
-    /// Settles the claimed slot, whose record is written; `intent`: none of a delete.
+    /// Settles the claimed slot, whose record is written. `intent`: `None` for a delete.
     #[expect(clippy::too_many_arguments, reason = "the state of one operation, passed once")]
     #[inline]
     fn settle(
@@ -300,7 +306,7 @@ impl<D: Domain> BzTree<D> {
             && plain(claim.record)
             && plain(old.map(|old| old.meta))
         {
-            // The record before what makes it count.
+            // The record must be durable before the slot that makes it visible.
             D::fence();
             let off = leaf.slot_off(claim.slot);
             let settled =
@@ -310,8 +316,8 @@ impl<D: Domain> BzTree<D> {
         self.settle_in_doubt(context, leaf, claim, probe, value, None, Some(intent))
     }
 
-    /// As `settle`, with earlier slots in doubt, or values in blocks of their own. `block` holds
-    /// the value, if it is to have one; after a failure another is made.
+    /// Like `settle`, with earlier slots in doubt, or with values in blocks of their own. `block`
+    /// holds the value, if it has a block; after a failure the next attempt makes another one.
     #[expect(clippy::too_many_arguments, reason = "the state of one operation, passed once")]
     #[cold]
     pub(crate) fn settle_in_doubt<'op>(
@@ -329,12 +335,12 @@ impl<D: Domain> BzTree<D> {
         loop {
             steps.take(context.guard, leaf.node.off)?;
             if context.read(off) != claim.reserved.0 {
-                // Aborted, by a later operation on the key or by who closed the leaf.
+                // Aborted, by a later operation on the key or by a thread that closed the leaf.
                 return Ok(None);
             }
-            // Before the look, all of this: a slot that settles between the two is seen by the
-            // look, one that settles later fails the operation. And who deletes the key in place,
-            // which the look does not see, has aborted our slot before.
+            // All of this comes before the look. The look sees a slot that settles in between, and
+            // a slot that settles later makes the operation fail. The look does not see a delete in
+            // place of the key, but such a delete has aborted our slot before.
             let conflicts = Self::conflicts(context, &leaf, claim, probe);
             let look = leaf.look(context, probe, Some(claim.slot));
             let decision = Self::decide(context, &leaf, intent, &look)
@@ -347,7 +353,7 @@ impl<D: Domain> BzTree<D> {
             let settled = match (claim.record, old) {
                 (Some(record), _) => record,
                 (None, Some(old)) => old.meta.deleted(probe.hash),
-                // A delete of what is not there was an error above.
+                // A delete of an absent key was an error above.
                 (None, None) => continue,
             };
             let is_done = context
@@ -378,8 +384,8 @@ impl<D: Domain> BzTree<D> {
         }
     }
 
-    /// Makes the operation free the value's block of the record `old`, if it has one. False if
-    /// that is not the value that the intent expects.
+    /// Makes the operation free the value's block of the record `old`, if it has one. Returns false
+    /// if that is not the value that the intent expects.
     pub(crate) fn release_value(
         context: Context<'_, D>,
         leaf: &Leaf,
@@ -390,7 +396,7 @@ impl<D: Domain> BzTree<D> {
         let Some(old) = old.filter(|old| old.meta.is_pointer()) else { return Ok(true) };
         let off = leaf.pointer_off(old.meta);
         let block = context.read(off);
-        // The very block that was compared is the one that the operation expects.
+        // The operation expects the very block whose value was compared.
         if let (Some(Intent::Exchange { expected }), 1..) = (intent, block)
             && value_of_block(context, block) != expected
         {
@@ -410,7 +416,7 @@ impl<D: Domain> BzTree<D> {
         let mut conflicts = Conflicts::default();
         for (off, meta) in Self::in_doubt(context, leaf, claim.slot, probe) {
             if !conflicts.push(off, meta) {
-                // More than a descriptor holds: these are aborted whether we succeed or not.
+                // More than a descriptor holds: these are aborted even if the operation fails.
                 abort(context, off, meta);
             }
         }
@@ -430,8 +436,8 @@ impl<D: Domain> BzTree<D> {
         )
     }
 
-    /// Makes `operation` fail if the leaf is closed, or a slot was claimed since `look`, or the
-    /// record `index` deleted in place. False if that is so already.
+    /// Makes `operation` fail if the leaf is closed, if a slot was claimed since `look`, or if the
+    /// record `index` was deleted in place. Returns false if that has already happened.
     fn require_unchanged(
         context: Context<'_, D>,
         leaf: &Leaf,
@@ -451,8 +457,8 @@ impl<D: Domain> BzTree<D> {
         Ok(!gate.is_closed() && dead & bit == 0)
     }
 
-    /// Swaps the value's block of a pointer record in place (paper 4.2.3). False if something
-    /// changed meanwhile.
+    /// Swaps the value's block of a pointer record in place (paper 4.2.3). Returns false if
+    /// something changed meanwhile.
     fn swap_value(
         &self,
         context: Context<'_, D>,
@@ -486,7 +492,7 @@ impl<D: Domain> BzTree<D> {
     }
 }
 
-/// For how many records a leaf is to have room for an operation that found none, again.
+/// For how many records a leaf must have room, after an operation found none again.
 pub(crate) fn more_rooms(rooms: u64, record_bytes: u64) -> u64 {
     (rooms + 1).min((MAX_ROOM_BYTES / (record_bytes + 8)).max(1))
 }

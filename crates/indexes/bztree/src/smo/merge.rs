@@ -1,11 +1,11 @@
 //! Merges: of a leaf or an inner node with a neighbour, and of the root with its only child.
 //!
-//! A merge needs room for two copies, of the leaf and of its parent, before it gives back three
-//! blocks. Both are asked for before anything is closed. If there is none for the parent, the
-//! parent is split first. If there is no room, nothing changes, and the caller is told so
-//! ([`Tidied::Later`]): a remove tries again when it has let go of its guard and blocks are reused,
-//! and then leaves it to a sweep (`sweep.rs`). A merge that other threads have kept from its end is
-//! treated alike.
+//! A merge needs room for two copies, of the leaf and of its parent, before it frees three blocks.
+//! It reserves both before it closes a leaf. If there is no room for the copy of the parent, the
+//! parent is split first. If there is no room at all, nothing changes, and the caller gets
+//! [`Tidied::Later`]. A remove then tries again when it has dropped its guard and blocks can be
+//! reused, and after that leaves the merge to a sweep (`sweep.rs`). A merge that other threads have
+//! prevented is treated in the same way.
 
 use pando_index::{Error, Result};
 use pando_pmem::{Domain, mutant};
@@ -24,41 +24,43 @@ use crate::meta::Meta;
 use crate::node::{Inner, Node, Probe};
 use crate::tree::{BzTree, Path, Step};
 
-/// A neighbour to be merged with: its index in the parent, and what both would take as one.
+/// A neighbour for a merge: its index in the parent, and the bytes that both take as one leaf.
 pub(super) struct Partner {
     pub(super) index: u64,
     pub(super) merged_bytes: u64,
 }
 
-/// What became of the room that a delete has left in its leaf.
+/// The result of an attempt to give back the room that a delete has left in its leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "what found no room is to be done when there is some"]
 pub(crate) enum Tidied {
     /// There is nothing more to give back.
     Done,
-    /// The pool had no room for the copies, or other threads were always faster.
+    /// The pool had no room for the copies, or other threads always changed the tree first.
     Later,
 }
 
-/// How much two leaves may hold to become one.
+/// The most that two leaves may hold to be merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fit {
-    /// As much as leaves shall hold, and the usual room for changes.
+    /// The usual size of a leaf, with the usual room for changes.
     Usual,
-    /// As much as the larger one's block: in a full pool there may be no larger one, and two blocks
-    /// for one is what counts.
+    /// The size of the larger leaf's block: a full pool may have no larger block, and the merge
+    /// frees one.
     Tight,
 }
 
-/// Room for changes in a leaf that is built for want of room: slots for a few deletes.
+/// Room for changes in a leaf that is built in a full pool: slots for a few deletes.
 pub(super) const TIGHT_BYTES: u64 = 32;
 
-/// How often a merge is begun again when other threads change the tree: each time is another's
+/// How often a merge starts again when other threads change the tree. Each time another thread has
+/// succeeded.
 /// success.
 const MOST_RACES: usize = 8;
 
 impl<D: Domain> BzTree<D> {
-    /// After a delete: gives back what the leaf no longer needs, if it is worth a copy.
+    /// After a delete: gives back room of the leaf that is no longer needed, if that is worth a
+    /// copy.
     #[inline]
     pub(crate) fn merge_underfull(
         &self,
@@ -87,8 +89,8 @@ impl<D: Domain> BzTree<D> {
             .into()
     }
 
-    /// As [`merge_underfull`](Self::merge_underfull), when it found no room, after reclamations.
-    /// What finds none again is left to a sweep. The caller holds no guard.
+    /// Like [`merge_underfull`](Self::merge_underfull), after it found no room, with reclamations
+    /// before it. If it finds no room again, a sweep will do it. The caller holds no guard.
     #[cold]
     pub(crate) fn tidy_with_room(&self, probe: Probe<'_>) {
         let tidied = self.until_done(Tries::Few, nothing_to_give, |guard| {
@@ -101,7 +103,7 @@ impl<D: Domain> BzTree<D> {
         }
     }
 
-    /// As [`merge_underfull`](Self::merge_underfull), for a leaf whose merge, or the merge of a
+    /// Like [`merge_underfull`](Self::merge_underfull), for a leaf whose merge, or the merge of a
     /// node above it, found no room before.
     #[cold]
     pub(super) fn merge_underfull_again(
@@ -109,7 +111,7 @@ impl<D: Domain> BzTree<D> {
         context: Context<'_, D>,
         probe: Probe<'_>,
     ) -> Outcome {
-        // A leaf without a neighbour under its parent has one when the parent was merged.
+        // A leaf without a neighbour under its parent gets one when the parent is merged.
         let above = self.shrink(context, probe)?;
         let merged = self.merge_leaf(context, probe, Fit::Usual)?;
         if merged == Progress::Merged {
@@ -118,8 +120,8 @@ impl<D: Domain> BzTree<D> {
         Ok(if merged == Progress::Nothing { above } else { merged })
     }
 
-    /// Merges the leaf of `probe` and what is above it, however large it is, with a neighbour that
-    /// it fits tightly.
+    /// Merges the leaf of `probe`, and the nodes above it, with a neighbour, even if the leaf is
+    /// large, if both fit tightly into one block.
     pub(super) fn merge_tightly(&self, context: Context<'_, D>, probe: Probe<'_>) -> Outcome {
         let merged = self.merge_leaf(context, probe, Fit::Tight)?;
         if merged == Progress::Merged {
@@ -128,8 +130,8 @@ impl<D: Domain> BzTree<D> {
         Ok(merged)
     }
 
-    /// Merges the leaf of `probe` with a neighbour, if it has one that fits; in the usual way only
-    /// if it is small.
+    /// Merges the leaf of `probe` with a neighbour, if one fits; in the usual way only if the leaf
+    /// is small.
     #[cold]
     fn merge_leaf(&self, context: Context<'_, D>, probe: Probe<'_>, fit: Fit) -> Outcome {
         let mut path = self.find_path(context, probe);
@@ -137,11 +139,11 @@ impl<D: Domain> BzTree<D> {
         let small = u64::from(self.options.merge_bytes);
         let Estimate { mut live_bytes, is_closed, .. } = leaf.estimate(context);
         if is_closed {
-            // Who has closed it replaces it.
+            // The thread that has closed it replaces it.
             return Ok(Progress::Nothing);
         }
         if live_bytes >= small {
-            // What was updated counts twice there.
+            // The estimate counts updated records twice.
             live_bytes = Extent::of(&leaf.live_records(context)).bytes();
         }
         if fit == Fit::Usual && live_bytes >= small && live_bytes > 0 {
@@ -151,14 +153,14 @@ impl<D: Domain> BzTree<D> {
         let Some(Partner { index, merged_bytes }) = partner else {
             return Ok(Progress::Nothing);
         };
-        // Before anything is closed: a leaf that was closed for nothing has lost a slot.
+        // Before a leaf is closed: a leaf that was closed in vain has lost a slot.
         if let Err(error) = self.reserve_merge(context, &path, merged_bytes) {
             let parent = path.above_leaf(1).map(|step| InnerContent::read(context, step.inner));
             if !parent.is_some_and(|parent| self.is_too_large(context, &parent)) {
                 return Err(error);
             }
             return match self.split_inner(context, &path, path.height - 1)? {
-                // Under a smaller parent; half as large at most, so that this ends.
+                // Under a smaller parent, which is at most half as large, so this ends.
                 Progress::Replaced => self.merge_leaf(context, probe, fit),
                 other => Ok(other),
             };
@@ -173,7 +175,7 @@ impl<D: Domain> BzTree<D> {
             }
             path = self.find_path(context, probe);
             if path.leaf.link != leaf.node.link {
-                // Another has replaced it: that one is looked at anew.
+                // Another thread has replaced it: look at the new one.
                 return Ok(Progress::Raced);
             }
             let live_bytes = Extent::of(&records).bytes();
@@ -188,8 +190,8 @@ impl<D: Domain> BzTree<D> {
         merged
     }
 
-    /// Asks for the blocks of a merge at the end of `path`, and gives them back: the copy of both
-    /// leaves and that of the parent. An error if the pool has not both.
+    /// Reserves the blocks of a merge at the end of `path`, and returns them: the copy of both
+    /// leaves and that of the parent. Returns an error if the pool does not have both.
     fn reserve_merge(&self, context: Context<'_, D>, path: &Path, merged_bytes: u64) -> Result<()> {
         let reserve = |bytes| context.guard.reserve(bytes).map_err(Error::storage);
         let _merged = reserve(merged_bytes)?;
@@ -202,7 +204,7 @@ impl<D: Domain> BzTree<D> {
         Ok(())
     }
 
-    /// The neighbour with which the leaf at the end of `path` may be merged. The left one first; it
+    /// The neighbour with which the leaf at the end of `path` may be merged, the left one first. It
     /// must not be closed, and must have room for `live` bytes.
     pub(super) fn partner(
         &self,
@@ -221,7 +223,7 @@ impl<D: Domain> BzTree<D> {
             let (most_bytes, free_bytes) = self.limits(fit, [&path.leaf, &node]);
             let other = neighbour.estimate(context);
             let merged_bytes = HEADER_BYTES + other.live_bytes + live + free_bytes;
-            // An empty leaf can always go, whatever its neighbour is in the middle of.
+            // An empty leaf can always be merged away, whatever its neighbour is doing.
             let fits = merged_bytes <= most_bytes && !other.is_closed;
             (live == 0 || fits).then_some(Partner { index, merged_bytes })
         };
@@ -231,15 +233,15 @@ impl<D: Domain> BzTree<D> {
         })
     }
 
-    /// The most bytes that a merged leaf may need, and those of its room for changes.
+    /// The most bytes of a merged leaf, and those of its room for changes.
     fn limits(&self, fit: Fit, leaves: [&Node; 2]) -> (u64, u64) {
         let options = &self.options;
         match fit {
             Fit::Usual => (u64::from(options.leaf_bytes), u64::from(options.free_bytes)),
             Fit::Tight => {
                 let [leaf, other] = leaves.map(|leaf| leaf.header.node_bytes);
-                // Less what says which records were deleted in place. No larger than a leaf becomes
-                // by writes: there may be no blocks for the halves.
+                // Without the dead bits. No larger than writes make a leaf: there may be no blocks
+                // for the halves.
                 let most_bytes = u64::from(options.leaf_bytes) + u64::from(options.free_bytes);
                 ((leaf.max(other) - 16).min(most_bytes), TIGHT_BYTES)
             }
@@ -274,7 +276,7 @@ impl<D: Domain> BzTree<D> {
             records.iter().chain(&others).copied().collect()
         };
         let merged = (|| {
-            // It may have grown until it was closed; then it is left to the next that comes by.
+            // It may have grown before it was closed. Then the next operation replaces it.
             let (most_bytes, free_bytes) = self.limits(fit, [&path.leaf, &neighbour.node]);
             let bytes = HEADER_BYTES + Extent::of(&all).bytes() + free_bytes;
             if !records.is_empty() && bytes > most_bytes {
@@ -333,8 +335,8 @@ impl<D: Domain> BzTree<D> {
         })
     }
 
-    /// Merges inner nodes on the way to `probe` that have become small, from below; whether any
-    /// was.
+    /// Merges the inner nodes on the path to `probe` that have become small, from below. Returns
+    /// whether any was merged.
     fn shrink(&self, context: Context<'_, D>, probe: Probe<'_>) -> Outcome {
         let (mut above, mut races, mut progress) = (1, 0, Progress::Nothing);
         loop {
@@ -343,7 +345,7 @@ impl<D: Domain> BzTree<D> {
                 return Ok(progress);
             }
             match self.shrink_inner(context, &path, path.height - above)? {
-                // What is below may have a neighbour now.
+                // The node below may have a neighbour now.
                 Progress::Merged => (above, progress) = (1, Progress::Merged),
                 Progress::Raced if races == MOST_RACES => return Ok(Progress::Raced),
                 Progress::Raced => races += 1,

@@ -3,21 +3,21 @@
 //!
 //! # Protocol
 //!
-//! A *leaf* is closed first (`claim.rs`); then its records are final, and whoever comes by may copy
-//! them. What replaces it is built from the copy and put in place by one PMwCAS, which takes the
-//! word that closed the leaf from *closed* to *replaced*; the first wins, the others look again.
-//! A crash between closing and installing leaves a closed leaf, or not even that; the next writer
-//! to come by replaces it. If there is no room to replace it, it is opened again, so that a full
-//! pool still takes deletes and what fits its leaves.
+//! A *leaf* is closed first (`claim.rs`). Then its records are final, and any thread may copy them.
+//! Its replacement is built from the copy and installed by one PMwCAS, which changes the word that
+//! closed the leaf from *closed* to *replaced*. The first installation wins; the other threads look
+//! again. A crash between closing and installing leaves a closed leaf, or an open one. The next
+//! writer at a closed leaf replaces it. If there is no room to replace it, the writer opens it
+//! again, so that a full pool still takes deletes and records that fit its leaves.
 //!
-//! An *inner node* changes in two ways: a child is replaced in place, which raises the version in
-//! its status; or the node is replaced, which freezes it. Both take its status as a word of the
-//! PMwCAS. So a copy of an inner node is exact if the status is, at installation, what it was
-//! before the copy was made. (The paper's status of an inner node has no version; there a child
-//! replaced between copy and installation would be lost.) An inner node is never found frozen
-//! and still in place: nobody has to help.
+//! An *inner node* changes in two ways: a child is replaced, which raises the version in the node's
+//! status; or the node itself is replaced, which freezes it. Both have its status as a word of the
+//! PMwCAS. So a copy of an inner node is exact if the status at installation is the same as before
+//! the copy was made. (In the paper, the status of an inner node has no version; there a child
+//! replaced between copy and installation would be lost.) A frozen inner node is never reachable
+//! from its parent, so no thread needs to help.
 //!
-//! | modification | words of the PMwCAS | blocks that hang on it |
+//! | modification | words of the PMwCAS | blocks that it owns |
 //! | --- | --- | --- |
 //! | consolidate leaf N under P | closing word of N, child of P: N to N', status of P: next version | N or N' |
 //! | split leaf N under P, P under G | closing word of N, status of P: frozen, child of G: P to P', status of G: next | P or P', N, N', O |
@@ -26,15 +26,15 @@
 //! | merge inner P, Q under G | status of P, Q, G: frozen, child of H: G to G', status of H: next | G or G', P, Q, M |
 //! | any of these at the root | the entry word instead of child and status | the same |
 //!
-//! Blocks hang on the operation by its entries' policies, so neither a failure nor a crash leaks
-//! one. When the root is left with one child, that child becomes the root in the same PMwCAS.
+//! The operation owns blocks by the policies of its entries, so neither a failure nor a crash leaks
+//! one. If the root is left with one child, that child becomes the root in the same PMwCAS.
 //!
-//! A thread that finds its leaf in need does the modification first (paper 5.1), one step, and
-//! starts again from the root; a parent that is too large is split before its child.
+//! A thread whose leaf needs a modification does one step of it first (paper 5.1), and starts again
+//! from the root. A parent that is too large is split before its child.
 //!
-//! What begins a modification, and a leaf's replacement by one leaf, are here; splits in [`split`];
-//! merges, and the root's collapse, in [`merge`]; what is made up for in a full pool, in
-//! [`sweep`](mod@sweep).
+//! This file has the start of modifications, and the replacement of a leaf by one leaf. Splits are
+//! in [`split`]; merges, and the collapse of the root, in [`merge`]; the modifications that only a
+//! full pool needs in [`sweep`](mod@sweep).
 
 mod merge;
 mod split;
@@ -73,19 +73,19 @@ impl<D: Domain> BzTree<D> {
             if leaf.has_room(&look, wanted.record_bytes) {
                 return Ok(());
             }
-            // Whether there is room for a copy is asked before the leaf is closed: what a full pool
-            // refuses, again and again, should leave no trace in it.
+            // Room for a copy is reserved before the leaf is closed: attempts that a full pool
+            // refuses repeatedly must leave no trace in the leaf.
             let live = leaf.estimate(context).live_bytes;
             let least = HEADER_BYTES + self.room(wanted).least_bytes();
             let copies = if self.is_to_split(live) { 2 } else { 1 };
-            // What was updated counts twice in the estimate.
+            // The estimate counts updated records twice.
             let bytes = (least + live / copies).min(path.leaf.header.node_bytes).max(least);
             let reserve = |copies: u64, bytes| {
                 let blocks =
                     (0..copies).map(|_| context.guard.reserve(bytes).map_err(Error::storage));
                 blocks.collect::<Result<Vec<_>>>().map(drop)
             };
-            // Two smaller ones may do.
+            // Two smaller blocks may be enough.
             reserve(copies, bytes).or_else(|error| match copies {
                 1 if self.may_be_halved(live, wanted) => reserve(2, least + live / 2),
                 _ => Err(error),
@@ -94,25 +94,26 @@ impl<D: Domain> BzTree<D> {
         self.rebuild(context, &path, wanted).map(|_| ())
     }
 
-    /// Replaces the leaf of `probe`, if it is closed, or opens it. That there is no room to replace
-    /// it is none of the business of an operation that came by.
+    /// Replaces the leaf of `probe`, if it is closed, or opens it. If there is no room to replace
+    /// it, that is no error of the operation that found it closed.
     ///
-    /// It closes nothing. If it closed the leaf anew that another has opened meanwhile, or a
+    /// It closes nothing. If it closed the leaf again that another thread has opened meanwhile, or
+    /// a neighbour for a merge, two operations could exclude each other for ever.
     /// neighbour for a merge, two operations could keep each other out for ever.
     #[cold]
     pub(crate) fn settle_closed(&self, context: Context<'_, D>, probe: Probe<'_>, wanted: Wanted) {
         let path = self.find_path(context, probe);
         let leaf = Leaf::new(path.leaf);
         let Some(closing) = leaf.look(context, probe, None).closing else { return };
-        // Who wants room for a record does not merge.
+        // An operation that wants room for a record does not merge.
         let wanted = Wanted { records: wanted.records.max(1), ..wanted };
         if self.replace(context, &path, (&leaf, closing), wanted).is_err() {
             closing.reopen(context);
         }
     }
 
-    /// Closes the leaf at the end of `path` and replaces it by one, by two, or together with a
-    /// neighbour by one, as its content wants. Opens it if there is no room for that.
+    /// Closes the leaf at the end of `path` and replaces it by one leaf, by two, or together with a
+    /// neighbour by one, depending on its content. Opens it if there is no room for that.
     pub(super) fn rebuild(&self, context: Context<'_, D>, path: &Path, wanted: Wanted) -> Outcome {
         let leaf = Leaf::new(path.leaf);
         let closing = leaf.close(context);
@@ -131,8 +132,8 @@ impl<D: Domain> BzTree<D> {
         let records = leaf.0.live_records(context);
         undamaged(context.guard)?;
         let live = Extent::of(&records).bytes();
-        // A record that needs more than the usual room gets it, but is no reason to tear the
-        // others apart: when it is there, the split finds its place.
+        // A record that needs more than the usual room gets it, but does not cause a split of the
+        // other records. When it is in the leaf, the split finds the right place.
         if self.is_to_split(live) && records.len() >= 2 {
             return self.split_leaf(context, path, leaf.1, &records, wanted);
         }
@@ -151,13 +152,13 @@ impl<D: Domain> BzTree<D> {
         replaced
     }
 
-    /// Whether a leaf for whose copy a full pool has no block is split, since smaller ones may be
-    /// there. Not for a delete, which finds another way.
+    /// Whether to split a leaf for whose copy a full pool has no block, since smaller blocks may be
+    /// free. Not for a delete, which can be done in place.
     fn may_be_halved(&self, live: u64, wanted: Wanted) -> bool {
         wanted.records > 0 && live >= u64::from(self.options.merge_bytes)
     }
 
-    /// Whether a leaf with so many bytes of live records is split.
+    /// Whether to split a leaf with so many bytes of live records.
     fn is_to_split(&self, live: u64) -> bool {
         let options = &self.options;
         HEADER_BYTES + live + u64::from(options.free_bytes) > u64::from(options.leaf_bytes)
@@ -211,8 +212,8 @@ mod tests {
         Planted::<Volatile, BzTrees>::anonymous(options).index
     }
 
-    /// Else two operations in a full pool could close each other's leaf, or the leaf that the other
-    /// has just opened, for ever.
+    /// Otherwise two operations in a full pool could for ever close each other's leaf, or the leaf
+    /// that the other one has just opened.
     #[test]
     fn who_meets_a_closed_leaf_closes_nothing() {
         let tree = tree();
@@ -226,7 +227,7 @@ mod tests {
         let context = tree.context(&guard);
         let (first, last) = (key(0), key(count - 1));
         let (small, other) = (Probe::new(&first), Probe::new(&last));
-        // One record is left of the first leaf, which is not merged for want of room.
+        // One record is left in the first leaf, which is not merged, since there is no room.
         let fence = |number: u64| tree.find_leaf(context, Probe::new(&key(number))).node.off;
         let of_small = (1..count).filter(|&number| fence(number) == fence(0));
         refuse(Resource::Block, 0, u64::MAX, || {

@@ -54,7 +54,7 @@ impl<D: Domain> BzTree<D> {
         )
     }
 
-    /// Whether a full pool has no block for a copy of an inner node, but may have some for its
+    /// Whether a full pool has no block for a copy of an inner node, but may have blocks for its
     /// halves. (Not of a node whose halves would be merged again.)
     pub(super) fn is_too_large(&self, context: Context<'_, D>, content: &InnerContent<'_>) -> bool {
         let bytes = content.bytes();
@@ -63,7 +63,8 @@ impl<D: Domain> BzTree<D> {
             && context.guard.reserve(bytes).is_err()
     }
 
-    /// Splits the inner node at `level` of `path`, or first its parent if that is full.
+    /// Splits the inner node at `level` of `path`; if its parent is full, splits the parent
+    /// instead.
     pub(super) fn split_inner(
         &self,
         context: Context<'_, D>,
@@ -166,7 +167,7 @@ impl<D: Domain> BzTree<D> {
     }
 }
 
-/// The shortest key above `last` and not above `first`. Keys of eight bytes stay as they are, so
+/// The shortest key above `last` and not above `first`. Keys of eight bytes are not shortened, so
 /// that they are searched as numbers.
 fn separator_between<'key>(last: &[u8], first: &'key [u8]) -> &'key [u8] {
     if first.len() == SLICE_BYTES { first } else { shortest_between(last, first) }
@@ -181,7 +182,7 @@ fn middle_of(records: &[LiveRecord]) -> usize {
     for (index, record) in records.iter().enumerate() {
         bytes += record.meta.padded_bytes() + each;
         if bytes >= half {
-            // The record that crosses the middle goes to the smaller side.
+            // The record at the middle goes to the smaller half.
             return (index + 1).clamp(1, records.len() - 1);
         }
     }

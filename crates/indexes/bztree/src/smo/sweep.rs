@@ -1,59 +1,60 @@
-//! Room that leaves hold for nothing, given back when the pool is full.
+//! The return of unused room in leaves, when the pool is full.
 //!
-//! A leaf holds more than it needs for three reasons. A merge may have found no room for its
-//! copies, since a thread that had stopped held back the blocks of earlier merges. Deletes leave a
-//! leaf that is not small enough for a merge as large as it was. And a new leaf has room for
-//! records to come. None of that is worth a write while there is room; when there is none, a write
-//! that is refused (`pando_tree::room`) sweeps some leaves:
+//! A leaf may have more room than it needs, for three reasons. A merge may have found no room for
+//! its copies, because a stopped thread prevented the reuse of blocks of earlier merges. Deletes
+//! leave a leaf as large as it was, until it is small enough for a merge. And a new leaf has room
+//! for later records. While the pool has room, none of that is worth a write. When it has none, a
+//! refused write (`pando_tree::room`) sweeps some leaves:
 //!
 //! | leaf | what is done: the first of these for which there is room |
 //! | --- | --- |
 //! | small, or under a parent with one child | it is merged (`merge.rs`), and so are the nodes above it that have become small |
-//! | whose records fit into one block with those of a neighbour, that of the larger one | both are merged, with little free room |
-//! | for which there is a block that is smaller by an eighth or more | it is copied to that, with little free room |
-//! | closed, or any other | nothing: who has closed it replaces it |
+//! | its records and those of a neighbour fit into the larger one's block | both are merged, with little free room |
+//! | there is a block that is smaller by an eighth or more | it is copied into that block, with little free room |
+//! | closed, or any other | nothing: the thread that has closed it replaces it |
 //!
-//! A merge may find no room because leaves stand in the only blocks that are large enough for a
-//! parent. So a merge that finds none does not keep the sweep from the copy, which gives such a
-//! block back. And a leaf that was changed is looked at again, when what it has left is free: the
-//! merged leaf may stand in a block that is too large for it.
+//! A merge may find no room because leaves are in the only blocks that are large enough for a
+//! parent. Therefore, after a merge that finds no room, the sweep still tries the copy, which frees
+//! such a block. And a changed leaf is visited again when its old blocks are free: the merged leaf
+//! may be in a block that is too large for it.
 //!
 //! Each is a modification of its own, by the PMwCAS that `mod.rs` describes; a crash leaves the
-//! tree before it or behind it. No word in the pool says that a leaf is to be swept: the leaf
-//! itself does, so it is found after a crash, too.
+//! tree before it or after it. No word in the pool says that a leaf needs a sweep. The content of
+//! the leaf says so, also after a crash.
 //!
 //! # Which leaves
 //!
-//! The leaves of a tree share the numbers from 0 to 2^64 as its inner nodes divide them: of the
-//! range of a node each child has an equal part. A sweep goes on at the number where the last one
-//! ended, so it needs no key, and the next one comes to other leaves. It stops when it has changed
-//! [`ENOUGH`] leaves, or has looked at [`MOST_LEAVES`] of them.
+//! The leaves of a tree share the numbers from 0 to 2^64 as its inner nodes divide them: each child
+//! of a node has an equal part of the node's range. A sweep continues at the number where the last
+//! one ended. So it needs no key, and the next sweep visits other leaves. It stops when it has
+//! changed [`ENOUGH`] leaves, or has visited [`MOST_LEAVES`].
 //!
-//! A handle *owes* a round if the tree may have a leaf whose merge found no room: one that has met
-//! such a leaf, and a new one, since it cannot know. Then a sweep that finds nothing goes on until
-//! it has been at every leaf once. A sweep ends when [`MOST_REFUSED`] leaves found no room; the
-//! round stays owed.
+//! A handle *owes* a round if the tree may have a leaf whose merge found no room: a handle that has
+//! met such a leaf, and a new handle, since it cannot know. Then a sweep that finds nothing
+//! continues until it has visited every leaf once. A sweep ends when [`MOST_REFUSED`] leaves found
+//! no room; the round stays owed.
 //!
-//! # What a write leaves
+//! # Room that a write leaves
 //!
-//! A split takes more blocks than it gives back; a merge gives back more, but takes two before. If
-//! writes took the last blocks, nothing could be merged any more. So as soon as a handle has found
-//! the pool full, each write that asks for blocks reserves those of a merge first, as far as there
-//! are any, and drops them when it has its own. A new leaf that stands in a block of a larger
-//! class, for want of its own, has no more slots than in its own (`build.rs`): otherwise its
+//! A split takes more blocks than it frees; a merge frees more, but takes two before. If writes
+//! took the last blocks, nothing could be merged any more. Therefore, once a handle has found the
+//! pool full, each write that needs blocks first reserves those of a merge, as far as there are
+//! any, and drops them when it has its own. A new leaf that got a block of a larger class, since
+//! there was none of its own, has no more slots than in its own class (`build.rs`). Otherwise its
 //! records would grow with the block, and no copy could give that back.
 //!
 //! The largest block of a modification is the copy of a parent. If a full pool has none, the parent
-//! is split first, and smaller blocks do (`split.rs`). So is a leaf that is not small, if there is
-//! no block for its copy with a write's record.
+//! is split first, and smaller blocks are enough (`split.rs`). The same holds for a leaf that is
+//! not small, if there is no block for its copy with a write's record.
 //!
-//! # What a refusal costs
+//! # The cost of a refusal
 //!
-//! When sweeps have been round all leaves and have found nothing, they rest until a record is
-//! deleted or a leaf waits for its merge: a pool that stays full refuses writes without a look at
-//! leaves.
+//! When sweeps have visited all leaves and found nothing, there is no further sweep until a record
+//! is deleted or a leaf waits for its merge. So a pool that stays full refuses writes without a
+//! visit to leaves.
 //!
-//! Sweeps of several threads go over each other's leaves at worst. All of that is in process
+//! At worst, sweeps of several threads visit the same leaves. All of this state is in process
+//! memory; its loss costs a round.
 //! memory; losing it costs a round.
 
 use std::sync::atomic::Ordering;
@@ -75,29 +76,29 @@ use crate::tree::BzTree;
 
 /// Leaves that one sweep changes at most.
 const ENOUGH: usize = 32;
-/// Leaves that one sweep looks at, if no round is owed.
+/// Leaves that one sweep visits, if no round is owed.
 const MOST_LEAVES: usize = 256;
-/// A leaf is copied if that gives back so great a part of it: one of so many.
+/// A leaf is copied if the copy is smaller by at least one part of this many.
 const LEAST_PART: u64 = 8;
-/// A merge asks for a leaf and a parent.
+/// A merge reserves blocks for a leaf and a parent.
 const BLOCKS_OF_A_MERGE: usize = 2;
-/// Leaves for whose copies there is no room, after which a sweep ends.
+/// The number of leaves without room for their copies after which a sweep ends.
 const MOST_REFUSED: usize = 16;
 
-/// A leaf that a sweep has come to.
+/// A leaf that a sweep visits.
 struct Visited<'op> {
     leaf: Leaf,
-    /// The first key that the leaf may hold; none of the first leaf.
+    /// The lowest key that the leaf may hold; `None` for the first leaf.
     low: Option<&'op [u8]>,
     /// Whether it has no neighbour under its parent.
     is_alone: bool,
-    /// The end of its numbers; zero of the last leaf.
+    /// The end of its numbers; zero for the last leaf.
     end: u64,
 }
 
 impl<D: Domain> BzTree<D> {
-    /// What a write must leave of a full pool, reserved: blocks for the next merge, as far as there
-    /// are any.
+    /// Reserves the room that a write must leave in a full pool: blocks for the next merge, as far
+    /// as there are any.
     #[inline]
     pub(crate) fn leave_for_merges<'op>(&self, context: Context<'op, D>) -> Vec<NewBlock<'op, D>> {
         if self.sweep.was_full() { self.reserve_for_merges(context) } else { Vec::new() }
@@ -109,7 +110,7 @@ impl<D: Domain> BzTree<D> {
         context.guard.with_reserve(|| (0..BLOCKS_OF_A_MERGE).map_while(reserve).collect())
     }
 
-    /// Gives back some of the room that leaves hold for nothing. The caller holds no guard.
+    /// Gives back some unused room of leaves. The caller holds no guard.
     #[cold]
     pub(crate) fn give_back(&self) -> GivenBack {
         self.sweep.was_full.store(true, Ordering::Relaxed);
@@ -128,7 +129,8 @@ impl<D: Domain> BzTree<D> {
             let at = self.sweep.at.load(Ordering::Relaxed);
             let Ok((mut outcome, end)) = self.visit(at) else { break };
             if outcome.is_err() && self.pool().reclaim().is_ok() {
-                // What the leaf before has given back is free when this thread has let go of it.
+                // The blocks that the last visit released become free when this thread drops its
+                // guard.
                 let Ok((again, _)) = self.visit(at) else { break };
                 outcome = again;
             }
@@ -136,8 +138,8 @@ impl<D: Domain> BzTree<D> {
                 Ok(Progress::Merged | Progress::Replaced) => {
                     changed += 1;
                     looked_at += 1;
-                    // The new leaf may stand in a block that is too large for it, and fit into what
-                    // it leaves.
+                    // The new leaf may be in a block that is too large for it, and fit into one
+                    // that it released.
                     if self.pool().reclaim().is_err() {
                         break;
                     }
@@ -155,12 +157,12 @@ impl<D: Domain> BzTree<D> {
         }
         let passed = if changed > 0 { 0 } else { u128::from(before) + passed };
         self.sweep.passed.store(passed.min(u128::from(u64::MAX)) as u64, Ordering::Relaxed);
-        // Elsewhere there may be more to find.
+        // Other leaves may have more to give back.
         let is_cut_short = refused == MOST_REFUSED;
         if changed > 0 || is_cut_short { GivenBack::Some } else { GivenBack::Nothing }
     }
 
-    /// Does what is due for the leaf at number `at`; the end of its numbers.
+    /// Modifies the leaf at number `at`, if needed; returns the end of its numbers.
     fn visit(&self, at: u64) -> Result<(Outcome, u64)> {
         let guard = self.pin()?;
         let context = self.context(&guard);
@@ -200,7 +202,7 @@ impl<D: Domain> BzTree<D> {
         if !is_smaller(block_bytes(copy)) {
             return nothing();
         }
-        // There may be larger blocks only.
+        // Only larger blocks may be free.
         if !context.guard.reserve(copy).is_ok_and(|block| is_smaller(block.bytes())) {
             return nothing();
         }
@@ -225,7 +227,7 @@ impl<D: Domain> BzTree<D> {
         let (mut low, mut is_alone) = (None, false);
         let leaf = self.descend(context, |inner| {
             let children = u128::from(inner.children()).max(1);
-            // Below 2^64 by 2^16: a node has fewer children than that.
+            // Below 2^64 times 2^16: a node has fewer children than that.
             let child = ((u128::from(at) - start) * children / count).min(children - 1);
             let (first, end) = (count * child / children, count * (child + 1) / children);
             (start, count) = (start + first, (end - first).max(1));
