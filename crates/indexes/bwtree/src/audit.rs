@@ -1,9 +1,9 @@
-//! What `check` and `stat` see of a tree: its invariants, its shape, and the blocks that it
-//! reaches. Exact while nobody writes.
+//! The walk of a tree for `check` and `stat`: its invariants, its shape, and the blocks that it
+//! reaches. Exact while no thread writes.
 //!
-//! No word of a page or a delta is used before it was found to lie in its block. A chain is checked
-//! from its newest record to its base. Only if nothing in it is wrong, it is put together and its
-//! records are lent. The children of a damaged page are not visited; the other pages are.
+//! Each word of a page or a delta is checked against its block before it is used. A chain is
+//! checked from its newest record to its base. Only if the whole chain is undamaged, it is gathered
+//! and its records are lent. The children of a damaged page are not visited; the other pages are.
 
 use std::collections::HashSet;
 
@@ -27,14 +27,14 @@ use crate::style::Style;
 use crate::table::{is_cursor_valid, words_of};
 use crate::tree::BwTree;
 
-/// Where the last page of a level that was walked ends.
+/// The end of the last page that was walked on a level.
 #[derive(Clone, Debug)]
 struct End {
     right: Pid,
     high: Option<Vec<u8>>,
 }
 
-/// What a walk has found, and where it has been.
+/// The findings of a walk, and its position.
 struct Walk<'visit> {
     found: Audit,
     anchor: u64,
@@ -46,17 +46,17 @@ struct Walk<'visit> {
     visit: &'visit mut dyn FnMut(&[u8], &[u8]),
 }
 
-/// What a page must be.
+/// What a page must be, by the page above it.
 #[derive(Clone, Debug)]
 struct Expected {
-    /// The root may be on any.
+    /// `None` for the root, which may be on any level.
     level: Option<u8>,
     low: Vec<u8>,
     high: Option<Vec<u8>>,
 }
 
 impl<D: Domain, S: Style> BwTree<D, S> {
-    /// Walks the whole tree, and lends the records in which nothing is wrong to `visit`.
+    /// Walks the whole tree, and lends the undamaged records to `visit`.
     pub(crate) fn walk_tree(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit> {
         let guard = self.pin()?;
         let context = self.context(&guard);
@@ -84,7 +84,7 @@ impl Walk<'_> {
         self.found.problem(class, off, what);
     }
 
-    /// Walks the anchor and the segments; whether there is an anchor.
+    /// Walks the anchor and the segments; returns whether there is an anchor.
     fn table<D: Domain>(&mut self, context: Context<'_, D>) -> bool {
         let (pool, anchor) = (context.pool(), self.anchor);
         if self.found.block(pool, anchor, ANCHOR_BYTES, "the anchor").is_none() {
@@ -105,7 +105,7 @@ impl Walk<'_> {
         true
     }
 
-    /// Looks at a page, and at what it leads to.
+    /// Checks a page, and what it leads to.
     fn page<D: Domain>(&mut self, context: Context<'_, D>, pid: Pid, expected: &Expected) {
         if !self.pids.contains(&pid) {
             self.problem(ProblemClass::Structure, pid, "there is no such PID in the mapping table");
@@ -219,7 +219,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Looks for what the walk has not met.
+    /// Reports what the walk did not reach.
     fn end<D: Domain>(&mut self, context: Context<'_, D>) {
         for level in 0..self.ends.len() {
             let end = self.ends[level].take();
@@ -246,7 +246,7 @@ impl Walk<'_> {
     }
 }
 
-/// Whether all that the chain says of itself lies where it may.
+/// Whether each record of the chain, with its lengths and offsets, lies where it may.
 pub(crate) fn check_chain<D: Domain>(
     context: Context<'_, D>,
     link: Link,
@@ -308,7 +308,7 @@ pub(crate) fn check_chain<D: Domain>(
     check_page(context, link, bytes)
 }
 
-/// Where a delta stands, and how many bytes it may have.
+/// The place of a delta, and the bytes that it may have.
 fn delta_place<D: Domain>(context: Context<'_, D>, link: Link) -> Result<(u64, u64), Broken> {
     const BLOCK: ProblemClass = ProblemClass::Block;
     let off = link.off();
@@ -319,7 +319,7 @@ fn delta_place<D: Domain>(context: Context<'_, D>, link: Link) -> Result<(u64, u
             Err((BLOCK, "a delta's block is short"))
         };
     }
-    // Beside a base: that of the link, or further away than a link can say.
+    // Beside a base: the base of the link, or farther from it than a link can say.
     let Some(base) = link.base_off() else {
         return Err((BLOCK, "a delta's block is not allocated"));
     };

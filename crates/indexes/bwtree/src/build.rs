@@ -1,5 +1,5 @@
-//! Pages and values' blocks as they are made: written and flushed before anyone can see them.
-//! Deltas are in `prepend.rs`.
+//! New pages and values' blocks: written and flushed before any other thread can see them. Deltas
+//! are in `prepend.rs`.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ use crate::layout::{
 };
 use crate::page::Page;
 
-/// A base page to be made.
+/// A base page to be built.
 #[derive(Debug)]
 pub struct NewPage<'page, 'op, D: Domain> {
     pub level: u8,
@@ -26,16 +26,16 @@ pub struct NewPage<'page, 'op, D: Domain> {
     pub right: Pid,
     pub lsn: u64,
     pub items: &'page [Item<'op, D>],
-    /// Bytes of its delta space, at least.
+    /// The least bytes of its delta space.
     pub room: u64,
 }
 
-/// What the records of a page have in common.
+/// Totals and common lengths of the records of a page.
 #[derive(Clone, Copy, Debug)]
 struct Totals {
     records: usize,
-    /// Bytes of each key and each value, if there is one for all, and none of the values has a
-    /// block.
+    /// The length of each key and of each value, if all keys have one length, all values too, and
+    /// no value has a block.
     lengths: Option<(usize, usize)>,
     /// Bytes of all keys and values.
     bytes: u64,
@@ -87,7 +87,7 @@ impl Totals {
         totals
     }
 
-    /// Bytes of the slices, and of the places or the values in their stead, and of the rest.
+    /// Bytes of the slices, of the places (or of the values in their stead), and of the rest.
     fn body_bytes(&self) -> u64 {
         let records = self.records as u64;
         match self.lengths {
@@ -116,23 +116,23 @@ pub(crate) fn each_record<'op, D: Domain>(
     items.iter().for_each(|item| each(item, &mut visit));
 }
 
-/// Bytes that a base with these records has, its two fences apart.
+/// Bytes of a base with these records, without its low and high key.
 pub(crate) fn base_bytes<D: Domain>(items: &[Item<'_, D>], is_inner: bool) -> u64 {
     SLICES_AT + Totals::of(items, is_inner).body_bytes()
 }
 
-/// Where a page is cut in two.
+/// The result of a cut of a page.
 #[derive(Debug)]
 pub struct Cut<'op, D: Domain> {
     /// The records on the right.
     pub right: Vec<Item<'op, D>>,
-    /// What is not below it is on the right.
+    /// The records from this key on are on the right.
     pub separator: &'op [u8],
 }
 
-/// Cuts the records in two halves of about as many bytes; `None` if there are too few. An inner
-/// page keeps two children: with one, it would lead to nothing that its parent does not, and a root
-/// of two long keys would be cut again and again.
+/// Cuts the records into two halves of about the same bytes; `None` if there are too few. Each half
+/// of an inner page keeps two children. With one child, it would lead nowhere that its parent does
+/// not, and a root of two long keys would be cut again and again.
 pub(crate) fn cut<'op, D: Domain>(items: &[Item<'op, D>], is_inner: bool) -> Option<Cut<'op, D>> {
     let least = if is_inner { 2 } else { 1 };
     let mut sizes = Vec::new();
@@ -159,7 +159,7 @@ pub(crate) fn cut<'op, D: Domain>(items: &[Item<'op, D>], is_inner: bool) -> Opt
         }
         index += 1;
     });
-    // Keys of up to eight bytes stay as they are: those of one length are found quicker.
+    // Keys of up to eight bytes are not shortened: keys of one length are found faster.
     let separator = match is_inner || above.len() <= SLICE_BYTES {
         true => above,
         false => shortest_between(below, above),
@@ -196,11 +196,11 @@ struct Writer<'block, 'range> {
     bytes: &'range mut Exclusive<'block>,
     records: usize,
     next: usize,
-    /// Where the next key or value goes, and where none goes any more.
+    /// Where the next key or value goes, and the end of the room.
     at: usize,
     end: usize,
-    /// There was more to write than was counted: this block is in use, and damaged bits had named
-    /// it as free.
+    /// There was more to write than was counted: the block is in use, because damaged bits named it
+    /// as free.
     is_over: bool,
     lengths: Option<(usize, usize)>,
     prefix_bytes: usize,
@@ -243,7 +243,7 @@ impl Writer<'_, '_> {
         self.next += 1;
     }
 
-    /// Records of a page of the same lengths as this one.
+    /// Copies records of a page whose lengths are those of this page.
     fn run<D: Domain>(
         &mut self,
         context: Context<'_, D>,
@@ -262,7 +262,7 @@ impl Writer<'_, '_> {
 }
 
 impl<D: Domain> NewPage<'_, '_, D> {
-    /// Makes the page.
+    /// Builds the page.
     pub fn build<'op>(&self, context: Context<'op, D>) -> Result<NewBlock<'op, D>> {
         let is_inner = self.level > 0;
         let totals = Totals::of(self.items, is_inner);
@@ -291,7 +291,7 @@ impl<D: Domain> NewPage<'_, '_, D> {
         Ok(block)
     }
 
-    /// Whether all had room, as counted.
+    /// Returns whether everything fitted, as counted.
     fn write(
         &self,
         context: Context<'_, D>,
@@ -364,7 +364,7 @@ impl<D: Domain> NewPage<'_, '_, D> {
         is_whole
     }
 
-    /// With how many bytes all keys begin that are kept.
+    /// The length of the prefix that all kept keys share.
     fn prefix_bytes(&self, is_inner: bool) -> usize {
         let (mut index, mut first, mut last): (_, Option<&[u8]>, &[u8]) = (0, None, &[]);
         each_record(self.items, |key, _| {

@@ -11,7 +11,7 @@ use crate::layout::Link;
 /// A page's identifier: the offset of its mapping word.
 pub(crate) type Pid = u64;
 
-/// Something that no undamaged tree has.
+/// Damage: something that no undamaged tree has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damaged {
     pub off: u64,
@@ -24,7 +24,7 @@ impl From<Damaged> for Error {
     }
 }
 
-/// A page, and what the mapping table had of it.
+/// A page, and the link that its mapping word held when it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct At {
     pub pid: Pid,
@@ -32,7 +32,7 @@ pub struct At {
 }
 
 impl At {
-    /// What the mapping table has of the page now.
+    /// The page with the link that its mapping word holds now.
     #[inline(always)]
     pub fn now<D: Domain>(context: Context<'_, D>, pid: Pid) -> Self {
         Self { pid, link: Link::at(context, pid) }
@@ -51,20 +51,21 @@ pub(crate) fn published<'op, D: Domain>(
     off: u64,
     bytes: u64,
 ) -> &'op [u8] {
-    // SAFETY: base pages, deltas and values' blocks are written before the word that leads to them
-    // is, and never after; what is written beside them is another delta's place. The guard keeps
-    // what was reachable since it was taken from being reused. The offset came from there.
+    // SAFETY: base pages, deltas and values' blocks are written before the word that leads to them,
+    // and never after; later writes beside them go to the places of other deltas. The guard
+    // prevents the reuse of all that was reachable since it was taken. The offset came from such a
+    // word.
     unsafe { context.pool().bytes(off, bytes) }
 }
 
 impl Link {
-    /// What the mapping table has of a page.
+    /// The link in the mapping word of a page.
     #[inline(always)]
     pub fn at<D: Domain>(context: Context<'_, D>, pid: Pid) -> Self {
         Self(context.read(pid))
     }
 
-    /// Of a page that is removed now.
+    /// The word of a page that is removed now.
     pub fn removed_now<D: Domain>(context: Context<'_, D>) -> Self {
         Self::removed(context.pool().generation(), 0)
     }
@@ -89,8 +90,8 @@ impl<'op> Value<'op> {
     }
 
     fn of_block<D: Domain>(context: Context<'op, D>, off: u64) -> Result<&'op [u8], Damaged> {
-        // A checked access would note damage, and a scan then returns no record at all: those
-        // before this one are undamaged.
+        // A checked access would note damage, and then a scan returns no record at all. But the
+        // records before this one are undamaged.
         let end = context.pool().size_bytes();
         let is_in_pool = |bytes: u64| off.checked_add(bytes).is_some_and(|at| at <= end);
         if off.is_multiple_of(8) && is_in_pool(HEADER_BYTES) {
@@ -102,7 +103,7 @@ impl<'op> Value<'op> {
         Err(Damaged { off })
     }
 
-    /// The child that it is, of a record of an inner page.
+    /// The child, if this is a record of an inner page.
     #[inline(always)]
     pub fn child(self) -> Pid {
         match self {
@@ -111,7 +112,7 @@ impl<'op> Value<'op> {
         }
     }
 
-    /// The offset of its block; zero if it has none.
+    /// The offset of the value's block; zero if it has none.
     pub fn block_off(self) -> u64 {
         match self {
             Self::Inline(_) => 0,
@@ -120,7 +121,7 @@ impl<'op> Value<'op> {
     }
 }
 
-/// The word that eight bytes are.
+/// The eight bytes as a word.
 #[inline(always)]
 pub(crate) fn word_of(bytes: &[u8]) -> u64 {
     bytes.first_chunk().map_or(0, |word| u64::from_le_bytes(*word))

@@ -1,20 +1,21 @@
 //! Scans, forwards and backwards.
 //!
-//! A cursor copies a batch of one leaf's records while it is pinned, and lends them when it is not.
-//! Where it goes on is decided by the leaf's range, not by the last key that it returned: an empty
-//! leaf has a range, too. A leaf that has been split is left by its side link's range, one that was
-//! removed is found again by the range that is still to come. Backwards, a descent to what is
-//! before the leaf's lowest key.
+//! A cursor copies a batch of one leaf's records while it is pinned, and lends them while it is
+//! not. The range of the leaf decides where it continues, not the last key that it returned,
+//! because an empty leaf has a range too. After a split, the side link leads on. If a leaf was
+//! removed, a descent with the rest of the range finds the next one. Backwards, the cursor descends
+//! to the keys right before the leaf's lowest key.
 //!
-//! Before each record it looks whether the leaf's mapping word still is what it was when the batch
-//! was copied. If not, what was not returned yet is copied anew (section III.C of the paper): a
-//! scan returns a record as it was when it was asked for. That is more than the contract asks,
-//! which is some instant of the scan; so the records of one leaf may be of different instants.
+//! Before each record it compares the leaf's mapping word with the word at the time of the copy. If
+//! they differ, the records that were not returned yet are copied again (section III.C of the
+//! paper). So a scan returns a record as it is when the caller requests it. The contract requires
+//! only some instant of the scan. So the records of one leaf may be of different instants.
 //!
-//! The cursor is not pinned then, so the word may be what it was, and lead to another content: the
-//! block was freed and reused at the same place. That takes three epochs, so a batch is copied anew
-//! also if the epoch is three above what it was before the leaf was looked for. The word is read
-//! first: whoever put a reused block there had seen that epoch.
+//! At that comparison the cursor is not pinned. So the word may be the same and lead to another
+//! content, if the block was freed and reused at the same place. That takes three epochs. Therefore
+//! a batch is also copied again if the epoch is three above what it was before the search for the
+//! leaf. The word is read first, and the thread that published the reused block had seen that
+//! epoch.
 
 use std::cmp::Ordering as Compare;
 use std::ops::{Bound, Deref, DerefMut, Range};
@@ -34,14 +35,14 @@ use crate::page::{Located, Page};
 use crate::style::Style;
 use crate::tree::BwTree;
 
-/// Records of the first batch: short scans copy little. Later batches double up to whole leaves.
+/// Records of the first batch: short scans copy little. Later batches double, up to whole leaves.
 const FIRST_BATCH: usize = 10;
 
 /// A batch of a leaf's records.
 #[derive(Debug, Default)]
 pub struct LeafBatch {
     batch: ThreadsBatch,
-    /// The leaf that the batch is of, as it was; and the epoch before it was looked for.
+    /// The leaf of the batch as it was read, and the epoch before the search for it.
     source: Option<(At, u64)>,
 }
 
@@ -71,9 +72,8 @@ impl<D: Domain, S: Style> Fill for BwTree<D, S> {
     fn is_outdated(&self, batch: &LeafBatch) -> bool {
         batch.source.is_some_and(|(source, epoch)| {
             let pool = self.pool();
-            // Acquire: what is copied anew is at least as new as what is found here; and with the
-            // swap that put the word there, the epoch is at least the one in which its block was
-            // reused.
+            // Acquire: a new copy is at least as new as the word read here. Pairs with the swap
+            // that published the word: the epoch is at least the one in which its block was reused.
             let word = pool.word(source.pid).load(Ordering::Acquire);
             word != source.link.0 || pool.may_be_reused_since(epoch)
         })
@@ -87,7 +87,7 @@ impl<D: Domain, S: Style> Fill for BwTree<D, S> {
         let target = scan.target();
         let at = self.find_holder(context, target)?;
         let gathered = Gathered::new(context, at.link)?;
-        // Else a page that is another's, or none, would cut the scan short.
+        // Otherwise the page of another range, or a removed one, would end the scan early.
         let is_there = match target {
             Target::Holding(probe) => gathered.holds(probe.bytes),
             Target::Before(probe) => gathered.holds_before(probe.bytes),
@@ -117,10 +117,10 @@ struct Copier<'fill, 'op, D: Domain> {
 }
 
 impl<D: Domain> Copier<'_, '_, D> {
-    /// Copies a batch of the leaf's records in range; whether there may be more.
+    /// Copies a batch of the leaf's records in range; returns whether there may be more.
     fn copy(&mut self, gathered: &Gathered<'_, D>) -> Result<bool, Damaged> {
         let items = gathered.items(false);
-        // If the range goes on behind the leaf, no record need be asked whether it is past the end.
+        // If the range continues behind the leaf, no record needs a comparison with its end.
         let is_bounded = match (self.scan.order(), gathered.high) {
             (Order::Ascending, Some(high)) => !self.ends_behind(high),
             (Order::Ascending, None) => self.scan.end() != Bound::Unbounded,
@@ -139,7 +139,7 @@ impl<D: Domain> Copier<'_, '_, D> {
         }
     }
 
-    /// Whether the end to which the scan goes is at that key or behind it.
+    /// Whether the scan ends at `key` or behind it.
     fn ends_behind(&self, key: &[u8]) -> bool {
         match (self.scan.order(), self.scan.end()) {
             (_, Bound::Unbounded) => true,
@@ -149,7 +149,7 @@ impl<D: Domain> Copier<'_, '_, D> {
         }
     }
 
-    /// Copies an item's records; whether the batch is full.
+    /// Copies an item's records; returns whether the batch is full.
     fn copy_item(&mut self, item: &Item<'_, D>, is_bounded: bool) -> Result<bool, Damaged> {
         match item {
             Item::One(key, value) => {
@@ -177,7 +177,7 @@ impl<D: Domain> Copier<'_, '_, D> {
         }
     }
 
-    /// Those of the records that are not before the start of the scan.
+    /// The records that are not before the start of the scan.
     fn begun(&self, page: &Page<'_, D>, range: Range<usize>) -> Range<usize> {
         let (Bound::Included(key) | Bound::Excluded(key)) = self.scan.start() else {
             return range;
@@ -199,13 +199,13 @@ impl<D: Domain> Copier<'_, '_, D> {
         self.scan.is_past(|end| key::compare(key, end))
     }
 
-    /// Copies the record; whether the batch is full.
+    /// Copies the record; returns whether the batch is full.
     #[inline(always)]
     fn copy_record(&mut self, key: &[u8], value: Value<'_>) -> Result<bool, Damaged> {
         match value.bytes(self.context) {
             Ok(value) => self.batch.push(key, value),
             Err(damage) if self.batch.is_empty() => return Err(damage),
-            // Those before it are returned first.
+            // The records before it are returned first.
             Err(_) => return Ok(true),
         }
         Ok(self.batch.is_full(self.scan.most()))
@@ -218,7 +218,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         let gathered = self.gather_leaf(context, from)?;
         let mut records = 0;
         for item in gathered.items(false) {
-            // The leaf may have been merged with those before it, which are counted.
+            // The leaf may have been merged with leaves before it, which are counted already.
             records += match item {
                 Item::Run(_, range) if gathered.low >= from => range.len(),
                 Item::Run(page, range) => {
@@ -258,7 +258,7 @@ mod tests {
         Planted::<Volatile, BwTrees>::anonymous(Options::default()).index
     }
 
-    /// A mapping word that is again what it was, while the cursor was not pinned: the block was
+    /// A mapping word that holds its old value again while the cursor was not pinned: the block was
     /// reused.
     #[test]
     fn a_link_that_comes_back_leads_to_what_is_new() {

@@ -1,8 +1,8 @@
-//! All that a chain says, put together: what consolidation, splits, merges and scans work from.
+//! The content of a chain, for consolidation, splits, merges and scans.
 //!
-//! A chain is one or two base pages (two under a node merge delta), whose records below a bound
-//! count, and *edits*, the newest delta of each key, in order of keys. Records of a base that no
-//! edit concerns are taken in runs.
+//! A chain has one or two base pages (two under a node merge delta), whose records below a bound
+//! count, and *edits*: the newest delta of each key, in order of keys. Records of a base without an
+//! edit are taken in runs.
 
 use std::ops::Range;
 
@@ -14,13 +14,13 @@ use crate::context::{Damaged, Pid, Value};
 use crate::layout::{Kind, Link, NO_POSITION};
 use crate::page::{Chain, Delta, Located, Page};
 
-/// What the newest delta of a key makes of its record.
+/// The effect of the newest delta of a key on its record.
 #[derive(Clone, Copy, Debug)]
 pub struct Edit<'op> {
     pub key: &'op [u8],
-    /// The value, or none: the record is gone.
+    /// The value; `None` if the record is deleted.
     pub value: Option<Value<'op>>,
-    /// So many records of its base are before the key, if that is known.
+    /// The number of records of its base before the key, if known.
     pub position: u16,
 }
 
@@ -28,7 +28,7 @@ pub struct Edit<'op> {
 #[derive(Debug)]
 pub struct Part<'op, D: Domain> {
     pub page: Page<'op, D>,
-    /// So many, from the first.
+    /// Their number, from the first on.
     pub end: usize,
 }
 
@@ -40,7 +40,7 @@ pub enum Item<'op, D: Domain> {
     One(&'op [u8], Value<'op>),
 }
 
-/// What a chain says.
+/// The content of a chain.
 #[derive(Debug)]
 pub struct Gathered<'op, D: Domain> {
     pub level: u8,
@@ -51,7 +51,7 @@ pub struct Gathered<'op, D: Domain> {
     /// In order of keys.
     pub parts: Vec<Part<'op, D>>,
     pub edits: Vec<Edit<'op>>,
-    /// The blocks of the chain, values' apart.
+    /// The blocks of the chain, without values' blocks.
     pub blocks: Vec<u64>,
     pub deltas: usize,
     /// The page is about to be removed.
@@ -59,7 +59,7 @@ pub struct Gathered<'op, D: Domain> {
 }
 
 impl<'op, D: Domain> Gathered<'op, D> {
-    /// Puts the chain together that `link` leads to.
+    /// Gathers the chain that `link` leads to.
     pub fn new(context: Context<'op, D>, link: Link) -> Result<Self, Damaged> {
         let mut gathered = Self {
             level: 0,
@@ -88,13 +88,13 @@ impl<'op, D: Domain> Gathered<'op, D> {
         self.low <= key && self.high.is_none_or(|high| key < high)
     }
 
-    /// Whether what is right before `key` lies in the page's range.
+    /// Whether the keys right before `key` lie in the page's range.
     pub fn holds_before(&self, key: &[u8]) -> bool {
         (self.low < key || key.is_empty()) && self.high.is_none_or(|high| key <= high)
     }
 
     /// Adds the chain at `link`, of which the keys below `bound` count, and the deltas newer than
-    /// those that it found `depth` node merges above.
+    /// those that it found. `depth` is the number of node merges above.
     fn chain(
         &mut self,
         context: Context<'op, D>,
@@ -128,11 +128,11 @@ impl<'op, D: Domain> Gathered<'op, D> {
                     bound = Some(key);
                     right = Some(delta.value_word());
                 }
-                // Deeper than one is in no sound tree.
+                // No undamaged tree has a second level.
                 Kind::NodeMerge if depth > 0 => return Err(Damaged { off: delta.off }),
                 Kind::NodeMerge => {
                     merged = Some((Link(delta.value_word()), bound, right));
-                    // A newer split may have taken all of that page away, and more.
+                    // A newer split may have moved all records of that page away, and more.
                     bound = Some(bound.map_or(key, |bound| bound.min(key)));
                     right = None;
                 }
@@ -168,14 +168,14 @@ impl<'op, D: Domain> Gathered<'op, D> {
         self.edits.binary_search_by(|edit| compare(edit.key, key))
     }
 
-    /// Adds what a delta says, unless a newer one of its key is there.
+    /// Adds the effect of a delta, unless there is a newer one of its key.
     pub fn edit(&mut self, key: &'op [u8], value: Option<Value<'op>>, position: u16) {
         if let Err(at) = self.find_edit(key) {
             self.edits.insert(at, Edit { key, value, position });
         }
     }
 
-    /// Adds a change that is newer than all of the chain.
+    /// Adds a change that is newer than the whole chain.
     pub fn change(&mut self, key: &'op [u8], value: Option<Value<'op>>) {
         match self.find_edit(key) {
             Ok(at) => self.edits[at].value = value,
@@ -183,8 +183,8 @@ impl<'op, D: Domain> Gathered<'op, D> {
         }
     }
 
-    /// The records, in order: runs of the bases, and what edits have put between them. With
-    /// `by_records` each record for itself.
+    /// The records, in order: runs of the bases, and the edits between them. With `by_records`,
+    /// each record is an item.
     pub fn items(&self, by_records: bool) -> Vec<Item<'op, D>> {
         let mut items = Vec::with_capacity(self.edits.len() * 2 + 4);
         let mut edits = self.edits.as_slice();
@@ -216,22 +216,23 @@ fn one_by_one<'op, D: Domain>(item: Item<'op, D>) -> Vec<Item<'op, D>> {
 }
 
 impl<'op, D: Domain> Part<'op, D> {
-    /// Where the key of an edit stands.
+    /// The position of an edit's key.
     fn place(&self, edit: &Edit<'_>) -> Located {
         let probe = Probe::new(edit.key);
         let position = usize::from(edit.position);
         if edit.position == NO_POSITION || self.page.level() > 0 {
             return self.page.locate(probe);
         }
-        // Its own record is the next one, if there is one.
+        // Its own record is the next one, if it exists.
         self.page.locate_in(position..self.page.records().min(position + 1), probe)
     }
 
-    /// Appends the records, with what the edits made of them.
+    /// Appends the records, changed by the edits.
     fn items(&self, edits: &[Edit<'op>], items: &mut Vec<Item<'op, D>>) {
         let mut from = 0;
         if self.page.first() == 1 && self.end > 0 {
-            // Its key is the page's lowest one. An edit of that replaces or removes the child.
+            // Its key is the page's lowest one. An edit with this key replaces or removes the
+            // child.
             let key = self.page.low();
             if edits.first().is_none_or(|edit| edit.key != key) {
                 items.push(Item::One(key, self.page.value(0)));

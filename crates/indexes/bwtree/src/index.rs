@@ -1,4 +1,4 @@
-//! The Bw-tree as an index of a pool: the contract, what pools ask of it, its kind.
+//! The Bw-tree as an index of a pool: `RangeIndex`, `Tree` and `IndexKind`.
 
 use pando_index::{Change, Intent, Limits, RangeIndex, Result, Upserted};
 use pando_pmem::Domain;
@@ -18,15 +18,15 @@ use crate::teardown::next_unit;
 use crate::tree::{BwTree, BwTrees, MultiWord};
 
 impl<D: Domain, S: Style> BwTree<D, S> {
-    /// As [`RangeIndex::upsert`], with the log sequence number of the operation, which its delta,
-    /// and then the page that takes it in, carries: for a transactional component that redoes what
-    /// is newer than what a page says (paper, section V.A). Zero stands for none. Numbers are kept,
-    /// not acted upon.
+    /// Like [`RangeIndex::upsert`], with the log sequence number of the operation. Its delta
+    /// carries the number, and later the page that consolidates the delta. A transactional
+    /// component can then redo what is newer than a page (paper, section V.A). Zero means no
+    /// number. The tree keeps the numbers and does not use them.
     pub fn upsert_at_lsn(&self, key: &[u8], value: &[u8], lsn: u64) -> Result<Upserted> {
         self.put(key, value, Intent::Upsert, lsn)
     }
 
-    /// As [`RangeIndex::remove`], with the log sequence number of the operation.
+    /// Like [`RangeIndex::remove`], with the log sequence number of the operation.
     pub fn remove_at_lsn(&self, key: &[u8], lsn: u64) -> Result<bool> {
         self.delete(key, lsn)
     }

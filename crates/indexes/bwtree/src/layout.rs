@@ -1,4 +1,4 @@
-//! What a tree has in its pool, byte by byte.
+//! The bytes of a tree in its pool.
 //!
 //! All numbers are little-endian.
 //!
@@ -15,13 +15,13 @@
 //! ```
 //!
 //! * `root`: the mapping word of the root page. Zero: a leaf without records, if `begun` is zero;
-//!   else it is damaged.
+//!   otherwise it is damaged.
 //! * `begun`: one from the first record on.
 //! * `segments`: the newest segment; each names the one before it.
-//! * `fresh`, `sweep`: where free PIDs are looked for next (`table.rs`): bits 63 .. 48 which word,
-//!   below the segment. Any of their former values will do.
-//! * `anchor`: whose segment it is. Zero in `begun` and `anchor` is what trees have that were made
-//!   before these words were.
+//! * `fresh`, `sweep`: where the next search for a free PID begins (`table.rs`): bits 63 .. 48 the
+//!   number of the word, below them the segment. Any earlier value is valid too.
+//! * `anchor`: the anchor of the segment's tree. Trees from before these words existed have zero in
+//!   `begun` and `anchor`.
 //!
 //! A *PID* is the offset of its mapping word. A mapping word is free (zero, or removed), or
 //! a [`Link`]:
@@ -32,11 +32,11 @@
 //!        1         generation (20 bits), epoch (40 bits)                     removed
 //! ```
 //!
-//! * The newest record is the base, or a delta. `distance`: how far it lies behind the base of its
+//! * The newest record is the base, or a delta. `distance`: its distance from the base of its
 //!   chain, in units of 32 bytes; 0 for the base itself, 0x7FF for a delta that is a block.
 //! * `inner`: whether it is an inner page.
 //! * *removed*: the page was merged into its left neighbour in that generation and epoch. Epoch 0:
-//!   after the removal nobody has looked at the clock yet.
+//!   no thread has recorded the epoch yet.
 //!
 //! ```text
 //! base page
@@ -57,13 +57,13 @@
 //! claim  63 .. 32 generation                          31 .. 0 first free byte of the delta space
 //! ```
 //!
-//! * A *slice* is eight bytes of a key as they stand, zeros behind its end: the first eight if
-//!   `words` is set (then all keys are of one length up to eight, all values of one length and in
-//!   the page, and there are values in place of places), else those behind the *prefix*, with which
-//!   all keys begin.
+//! * A *slice* is eight bytes of a key, with zeros behind the end of the key. If `words` is set, it
+//!   is the first eight bytes; then all keys have one length of at most eight, all values have one
+//!   length and are in the page, and there are values instead of places. Otherwise it is the eight
+//!   bytes behind the *prefix* that all keys share.
 //! * In an inner page a record is a child: its lowest key, and its PID as the value. The lowest key
-//!   of the first is the page's own; its slice is zero, and its key is not kept.
-//! * A *pointer* is the offset of the block of a value, eight bytes in the value's place.
+//!   of the first child is that of the page; its slice is zero, and its key is not stored.
+//! * A *pointer* is the offset of the block of a value: eight bytes in the value's place.
 //! * The claim stands right before the delta space, which begins at the next multiple of 32.
 //!
 //! ```text
@@ -89,22 +89,22 @@
 //! | 10 remove node | | (only in the style of single words) |
 //! | 11 flush | | kept for pages on a log-structured store |
 //!
-//! *position*: so many records of the base are before the key; 0x7FFF: not known. *own*: the delta
-//! is a block of its own.
+//! *position*: the number of records of the base before the key; 0x7FFF: not known. *own*: the
+//! delta is a block of its own.
 //!
-//! A value's block is that of [`pando_tree::value_block`].
+//! For a value's block, see [`pando_tree::value_block`].
 
 use pando_index::Limits;
 use pando_pmwcas::HINT_SHIFT;
 
-/// Longest key that a tree takes, in bytes.
+/// The longest key of a tree, in bytes.
 pub const MAX_KEY_BYTES: usize = 32 * 1024;
-/// Longest value that a tree takes, in bytes.
+/// The longest value of a tree, in bytes.
 pub const MAX_VALUE_BYTES: usize = 1 << 30;
-/// What keys and values are checked against.
+/// The limits of keys and values.
 pub(crate) const LIMITS: Limits =
     Limits { max_key_bytes: MAX_KEY_BYTES, max_value_bytes: MAX_VALUE_BYTES };
-/// Longest value that stands in a page, in bytes.
+/// The longest value inside a page, in bytes.
 pub(crate) const MAX_INLINE_BYTES: u32 = 16 * 1024;
 
 pub(crate) const ANCHOR_BYTES: u64 = 512;
@@ -115,9 +115,9 @@ pub(crate) const SWEEP_AT: u64 = 24;
 pub(crate) const BEGUN_AT: u64 = 32;
 
 pub(crate) const SEGMENT_BYTES: u64 = 4096;
-/// Of a segment: the one before it.
+/// In a segment: the segment before it.
 pub(crate) const NEXT_SEGMENT_AT: u64 = 0;
-/// Of a segment: the anchor of its tree.
+/// In a segment: the anchor of its tree.
 pub(crate) const OWNER_AT: u64 = 8;
 /// Where the mapping words of a segment, and of the anchor, begin.
 pub(crate) const WORDS_AT: u64 = 64;
@@ -130,7 +130,8 @@ const REMOVED: u64 = 1 << 60;
 const EPOCH_BITS: u32 = 40;
 const GENERATION_MASK: u64 = 0xF_FFFF;
 
-/// A delta beside a base begins before this, from the base: so far a link can say where.
+/// A delta beside a base begins before this, from the base: the greatest distance that a link can
+/// hold.
 pub(crate) const MAX_DELTAS_END: u64 = (DISTANCE_MASK - 1) * DELTA_ALIGN;
 /// Deltas stand at multiples of this from their base.
 pub(crate) const DELTA_ALIGN: u64 = 32;
@@ -145,7 +146,7 @@ pub(crate) const SHAPE_WORD: u64 = 5;
 pub(crate) const LSN_WORD: u64 = 6;
 pub(crate) const HIGH_SLICE_WORD: u64 = 7;
 
-/// In the place of a key's length: there is none.
+/// Instead of a key's length: there is no key.
 pub(crate) const NO_KEY: u32 = u32::MAX;
 
 const _: () = {
@@ -158,12 +159,13 @@ const _: () = {
     assert!(WORDS_AT < ANCHOR_BYTES && BEGUN_AT + 8 <= WORDS_AT && OWNER_AT + 8 <= WORDS_AT);
 };
 
-/// Where a record of a chain is, and its base; what a mapping word holds of a page.
+/// The content of a page's mapping word: where the newest record of its chain is, and where its
+/// base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link(pub u64);
 
 impl Link {
-    /// Of the root of a tree that has never had a record: a leaf without any.
+    /// The root of a tree that has never had a record: an empty leaf.
     pub const EMPTY: Self = Self(0);
 
     /// To a base page.
@@ -193,8 +195,7 @@ impl Link {
         self.0 & INNER != 0
     }
 
-    /// What stands above the offset, as
-    /// [`Descriptor::activate_with_hint`](pando_pmwcas::Descriptor) takes it.
+    /// The bits above the offset, for [`Descriptor::activate_with_hint`](pando_pmwcas::Descriptor).
     pub fn hint(self) -> u16 {
         (self.0 >> HINT_SHIFT) as u16
     }
@@ -204,7 +205,7 @@ impl Link {
         self.0 >> DISTANCE_SHIFT & DISTANCE_MASK
     }
 
-    /// It leads to a base page, not to a delta.
+    /// Whether it leads to a base page, not to a delta.
     #[inline(always)]
     pub fn is_base(self) -> bool {
         self.distance() == 0
@@ -219,8 +220,8 @@ impl Link {
         }
     }
 
-    /// Of a page that was removed in that generation and epoch; epoch 0 if it is to be looked up
-    /// yet.
+    /// The word of a page that was removed in that generation and epoch; epoch 0 if it is to be
+    /// recorded later.
     pub fn removed(generation: u32, epoch: u64) -> Self {
         let epoch = epoch & ((1 << EPOCH_BITS) - 1);
         Self(REMOVED | (u64::from(generation) & GENERATION_MASK) << EPOCH_BITS | epoch)
@@ -238,7 +239,7 @@ impl Link {
     }
 }
 
-/// What a record of a chain is.
+/// The kind of a record of a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Leaf = 1,
@@ -255,7 +256,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Checked: `None` for a kind that there is not.
+    /// Checked: `None` for an unknown kind.
     #[inline(always)]
     pub fn decode(word: u64) -> Option<Self> {
         Some(match word & 0xF {
@@ -306,7 +307,7 @@ impl PageInfo {
     }
 }
 
-/// Where a key and its value stand in a page that has places.
+/// The place of a key and its value, in a page that has places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     pub at: u32,
@@ -334,7 +335,7 @@ impl Place {
     }
 }
 
-/// The position of a delta's key that is not known.
+/// The position of a delta's key, if it is not known.
 pub(crate) const NO_POSITION: u16 = 0x7FFF;
 
 /// The first word of a delta.
@@ -344,14 +345,14 @@ pub struct DeltaInfo {
     /// The value is a pointer.
     pub is_pointer: bool,
     pub has_lsn: bool,
-    /// The range that an index entry is of has no end.
+    /// The range of the index entry has no end.
     pub is_endless: bool,
     /// The delta is a block of its own.
     pub is_own: bool,
     pub key_bytes: u16,
     pub value_bytes: u32,
     pub position: u16,
-    /// Deltas from here on, this one included; 255: or more.
+    /// Deltas from here on, including this one; 255 means 255 or more.
     pub deltas: u8,
 }
 
@@ -368,7 +369,7 @@ impl DeltaInfo {
             | self.kind as u64
     }
 
-    /// Checked: `None` for what is no delta.
+    /// Checked: `None` for a word that is no delta's.
     #[inline(always)]
     pub fn decode(word: u64) -> Option<Self> {
         let kind = Kind::decode(word)?;
@@ -400,7 +401,7 @@ impl DeltaInfo {
         self.key_at() + u64::from(self.key_bytes).next_multiple_of(8).max(8)
     }
 
-    /// Bytes from its first to its last.
+    /// Its length in bytes.
     pub fn bytes(self) -> u64 {
         self.value_at() + u64::from(self.value_bytes).next_multiple_of(8)
     }
@@ -411,7 +412,7 @@ impl DeltaInfo {
     }
 }
 
-/// Where the delta space of a page begins whose base ends at `base_bytes`; the claim stands in the
+/// The start of the delta space of a page whose base ends at `base_bytes`; the claim stands in the
 /// word before.
 #[inline(always)]
 pub(crate) fn deltas_at(base_bytes: u64) -> u64 {

@@ -1,27 +1,33 @@
-//! The Bw-tree of Levandoski, Lomet and Sengupta (`bwtree.txt`, sections III and IV), whose
-//! structure changes by PMwCAS (`pmwcas.txt`, section 6.2), so that the same code serves volatile
-//! and persistent memory and has no recovery of its own.
+//! The Bw-tree of Levandoski, Lomet and Sengupta (sections III and IV of their paper). Its
+//! structure changes by PMwCAS (section 6.2 of the PMwCAS paper), so the same code serves volatile
+//! and persistent memory, and the index has no recovery of its own.
 //!
-//! It stands on `pando-pmwcas` and `pando-pmem`, and keeps the contract of
-//! `pando-index`. It owns nothing but blocks of the pool, reached from one entry word.
+//! It uses `pando-tree`, `pando-pmwcas` and `pando-pmem`, and implements the contract of
+//! `pando-index`. Its whole state is in blocks of the pool, reachable from one entry word.
 //!
-//! * [`layout`](mod@layout): pages, deltas and the mapping table drawn byte by byte. `table.rs`:
-//!   the mapping table, and the life of a PID.
-//! * `page.rs`: base pages and deltas as they are read; `gather.rs`: chains, put together;
-//!   `build.rs`: pages as they are made; `prepend.rs`: deltas. `context.rs`: what an operation
-//!   reads with; keys and values.
-//! * `search.rs`: the way to a key. `write.rs`: writes of records, consolidation. `smo.rs`: when
-//!   pages are split; `merge.rs`: when they are merged, with the protocol.
-//! * `style.rs`: what changing pages means; `multi_word.rs`: by PMwCAS, with the protocol;
+//! A *PID* is the number of a page: the offset of its word in the *mapping table*, which names the
+//! newest record of the page. Changes are *deltas*, prepended to the page's *base*; the base and
+//! its deltas are a *chain*. The *side link* of a page names its right neighbour, whose range
+//! begins at the page's *high key*.
+//!
+//! * [`layout`](mod@layout): the bytes of pages, deltas and the mapping table. `table.rs`: the
+//!   mapping table, and the life of a PID.
+//! * `page.rs`: reads of base pages and deltas; `gather.rs`: the content of chains; `build.rs`:
+//!   construction of pages; `prepend.rs`: deltas. `context.rs`: keys, values and damage.
+//! * `search.rs`: the search for a key. `write.rs`: writes of records, consolidation. `smo.rs`:
+//!   decides on splits and prepares them; `merge.rs`: decides on merges, with the protocol.
+//! * `style.rs`: the interface of changes of pages; `multi_word.rs`: by PMwCAS, with the protocol;
 //!   with the feature `papers`: `single_word.rs`: by CAS; `single_merge.rs`: merges by CAS;
 //!   `single_swap.rs`: their steps.
 //! * `races.rs`: how often changes lose a race.
-//! * `cursor.rs`: scans both ways. `audit.rs`: what `check` and `stat` see. `teardown.rs`: the end
-//!   of a tree. `index.rs`: the tree as a map of a pool; `options.rs`: what can be set of it.
+//! * `cursor.rs`: scans in both directions. `audit.rs`: the walk for `check` and `stat`.
+//!   `teardown.rs`: the blocks of a dropped tree. `index.rs`: the tree as a map of a pool;
+//!   `options.rs`: its options.
 //!
-//! Keys have 32 KiB at most, values 1 GiB. Where the paper is silent, or where we do otherwise, the
-//! page on top of the file says so: low keys belong to a page and high keys do not; deltas stand
-//! beside their base; splits and merges are one step.
+//! Keys have at most 32 KiB, values 1 GiB. Where the paper is silent, or where this code differs
+//! from it, the top of the file says so. The main differences: a page has its low key, and its high
+//! key is the low key of its right neighbour; deltas stand beside their base; splits and merges are
+//! one step.
 
 mod audit;
 mod build;

@@ -1,48 +1,48 @@
-//! When pages are merged, and when the root collapses.
+//! Decides when pages are merged, and when the root collapses.
 //!
-//! # What is due
+//! # When a merge is due
 //!
 //! | a page | is merged with a neighbour of the same parent |
 //! | --- | --- |
 //! | that is *bare*: a leaf without records, an inner page with one child | always; if the two are too large for a page, they are split again, in halves |
-//! | that is *small*: below `merge_bytes` | if the two fill three quarters of a page at most, so that they are not split again soon; or if they are inner pages of so few children that they would not be split |
+//! | that is *small*: below `merge_bytes` | if the two fill at most three quarters of a page, so that they are not split again soon; or if they are inner pages with so few children that they would not be split |
 //! | any other | never |
 //!
 //! The left neighbour is tried first, then the right one. A bare page without a neighbour is its
-//! parent's only child. So the parent is bare too, and its merge is due first; or it is the root,
-//! and *collapses*: what its only child is comes to the root's PID, and the tree is one level
-//! lower.
+//! parent's only child. So the parent is bare too, and its merge is due first. If the parent is the
+//! root, it *collapses*: the content of its only child moves to the root's PID, and the tree is one
+//! level lower.
 //!
 //! # Protocol
 //!
-//! Each merge, of leaves and of inner pages alike, and each collapse is one change of the style's:
-//! with PMwCAS one step over the words of both pages and of their parent, or of the root and its
-//! only child. Between two of them the tree is whole; there is nothing to help along. What the
-//! words decide and what a crash leaves is in `multi_word.rs`, the sequence of single words in
-//! `single_merge.rs`. Here it is decided which change is next:
+//! Each merge, of leaves and of inner pages alike, and each collapse is one change of the style.
+//! With PMwCAS it is one step over the words of both pages and of their parent, or of the root and
+//! its only child. Between two changes the tree is complete, and no helping is needed.
+//! `multi_word.rs` says which words decide and what a crash leaves; `single_merge.rs` has the
+//! sequence of single words. This file decides which change is next:
 //!
-//! | who | sees | does next |
+//! | where | state | next |
 //! | --- | --- | --- |
-//! | a remove | its leaf may be small | consolidates it, and begins here with the leaf |
-//! | here | the page is not due | goes on with its parent, if it has merged anything, else ends |
+//! | a remove | its leaf may be small | it consolidates the leaf, and starts here with it |
+//! | here | the merge of the page is not due | continues with its parent, if anything was merged; otherwise ends |
 //! | | no neighbour under the parent | merges the parent first, or lets the root collapse; looks at the page again |
-//! | | a neighbour, and it is due | merges; consolidates, splits if that is due; looks at the page again, which may be due still |
+//! | | a neighbour, and the merge is due | merges; consolidates, splits if that is due; looks at the page again, which may still be due |
 //! | | a word has changed since it was read | looks at the page again |
 //!
-//! Whoever makes a page due sees to it: the remove whose leaf is small then, the merge that took
-//! the parent's last but one child, or that left two small pages one small page. Each looks after
-//! its own change, so the last of several that change a page at once sees all of their changes, and
-//! no page that is due is left to nobody. A bare page is tried many times: nothing will be removed
-//! from it any more, so nobody would come back but by a record that is inserted there. Each attempt
-//! that fails does so since another thread's change has succeeded. A small one is left after some
-//! attempts, to its next remove.
+//! The thread that makes a merge due also does it: the remove that leaves a small leaf, the merge
+//! that removed the parent's last child but one, or that made one small page of two. Each thread
+//! looks after its own change, so the last of several that change a page at once sees all of their
+//! changes, and no page that is due is forgotten. A bare page is tried many times: nothing will be
+//! removed from it any more, so the next visit would be an insert. Each failed attempt means that
+//! the change of another thread has succeeded. A small page is left, after some attempts, to its
+//! next remove.
 //!
-//! # What stays
+//! # What remains
 //!
-//! When all records are removed, one leaf at the root. But what a merge was refused by a full pool,
-//! what a crash came between, or what others came between 256 times: a page that is due stays so,
-//! and is merged with its neighbour as soon as that is due, or when a record of it is removed.
-//! Segments of the mapping table stay, for the next PIDs.
+//! When all records are removed, one leaf at the root remains. There are exceptions: a merge that a
+//! full pool refused, that a crash interrupted, or that other threads prevented 256 times. Such a
+//! page remains due, and is merged when the merge of its neighbour is due, or when a record of it
+//! is removed. Segments of the mapping table remain, for later PIDs.
 
 use pando_index::Result;
 use pando_pmem::Domain;
@@ -59,18 +59,18 @@ use crate::smo::{ATTEMPTS, LEAST_SPLIT};
 use crate::style::{Merge, Style};
 use crate::tree::BwTree;
 
-/// How often it is tried to merge a bare page, beside others that change it or its neighbours each
-/// time.
+/// How often the merge of a bare page is tried, while other threads change it or its neighbours
+/// each time.
 const BARE_ATTEMPTS: usize = 256;
 
-/// What became of an attempt.
+/// The result of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Step {
     Done,
     NotDue,
-    /// Something has come between, or was to be done first. And whether the page is bare.
+    /// Another change came first, or was needed first. The field says whether the page is bare.
     Again(bool),
-    /// The parent is merged first, whose lowest key this is.
+    /// The parent, which has this lowest key, must be merged first.
     ParentFirst(Vec<u8>),
 }
 
@@ -81,8 +81,8 @@ pub(crate) fn children<'op, D: Domain>(page: &Gathered<'op, D>) -> Vec<(&'op [u8
     children
 }
 
-/// Again, if one of the pages has changed since it was read. Else they do not go together: one is
-/// damaged.
+/// Again, if one of the pages has changed since it was read. Otherwise they contradict each other:
+/// one is damaged.
 fn changed<D: Domain>(context: Context<'_, D>, pages: &[At], is_bare: bool) -> Result<Step> {
     match pages.iter().all(|at| Link::at(context, at.pid) == at.link) {
         true => Err(damaged(pages[0])),
@@ -96,7 +96,7 @@ fn records<D: Domain>(page: &Gathered<'_, D>) -> usize {
     records
 }
 
-/// Whether the page has so little that it is merged whatever its neighbour has.
+/// Whether the page is merged in any case, whatever its neighbour has.
 fn is_bare<D: Domain>(page: &Gathered<'_, D>) -> bool {
     records(page) <= usize::from(page.level > 0)
 }
@@ -106,8 +106,8 @@ fn live_bytes<D: Domain>(page: &Gathered<'_, D>) -> u64 {
 }
 
 impl<D: Domain, S: Style> BwTree<D, S> {
-    /// Merges the page on `level` that holds `key` while that is due, and what is above it while
-    /// that is.
+    /// Merges the page on `level` that holds `key` as long as that is due, and then the pages above
+    /// it.
     pub(crate) fn merge(&self, context: Context<'_, D>, level: u8, key: &[u8]) -> Result<()> {
         let (mut attempts, mut is_changed) = (0, false);
         loop {
@@ -120,7 +120,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
                         break;
                     }
                 }
-                // As deep as the tree is high.
+                // The recursion is as deep as the tree is high.
                 Step::ParentFirst(low) => self.merge(context, level + 1, &low)?,
             }
         }
@@ -143,7 +143,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
             return Ok(Step::Again(true));
         }
         if !page.holds(key) {
-            // It was split since the parent was read, or the parent does not know it yet.
+            // It was split since the parent was read, or the parent has no entry for it yet.
             S::passed_side_link(self, context, at)?;
             return changed(context, &[parent, at], true);
         }
@@ -163,7 +163,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         }
         for left in [place.checked_sub(1), Some(place)].into_iter().flatten() {
             let Some(pair) = children.get(left..left + 2) else { continue };
-            // Where the entry of the right one ends.
+            // The end of the right one's entry.
             let end = children.get(left + 2).map(|&(low, _)| low).or(above.high);
             match self.merge_pair(context, parent, pair, end, is_bare)? {
                 Step::NotDue => {}
@@ -173,8 +173,8 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         Ok(Step::NotDue)
     }
 
-    /// Merges the second of two neighbours into the first, if they may be one page, or with
-    /// `is_bare` in any case.
+    /// Merges the second of two neighbours into the first, if they may be one page. With `is_bare`,
+    /// in any case.
     fn merge_pair(
         &self,
         context: Context<'_, D>,
@@ -203,15 +203,15 @@ impl<D: Domain, S: Style> BwTree<D, S> {
             && chains[0].high == Some(separator)
             && chains[1].high == end;
         if !are_whole {
-            // One was split since the parent was read, or the parent does not know it yet.
+            // One was split since the parent was read, or the parent has no entry for it yet.
             S::passed_side_link(self, context, left)?;
             S::passed_side_link(self, context, right)?;
             return changed(context, &[parent, left, right], is_bare);
         }
         let level = chains[0].level;
         let most = self.max_bytes(level);
-        // As one page, which may be larger than the two: if the keys of each are of one length, but
-        // not of the same.
+        // As one page, which may be larger than the two, if the keys of each have one length, but
+        // not the same.
         let items: Vec<_> = chains.iter().flat_map(|chain| chain.items(false)).collect();
         let both = base_bytes(&items, level > 0) - HEADER_BYTES;
         let fits = both <= (most - HEADER_BYTES) / 4 * 3;
@@ -219,7 +219,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         if !(is_bare || fits || are_few) {
             return Ok(Step::NotDue);
         }
-        // So the chain that comes of it has few blocks, and is no deeper than one node merge.
+        // So the chain of the merged page has few blocks, and is no deeper than one node merge.
         for (at, chain) in places.into_iter().zip(&chains) {
             if chain.blocks.len() > 1 {
                 self.consolidate(context, at, None, 0)?;
@@ -238,7 +238,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         if !self.counted(Race::Merge, S::merge(self, context, merge)?) {
             return Ok(again);
         }
-        // The two chains become one page, and the right one's blocks are free.
+        // The two chains become one page, and the right one's blocks are freed.
         let left = At::now(context, left.pid);
         if !left.link.is_removed() {
             let bytes = self.consolidate(context, left, None, 0);
@@ -266,7 +266,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
             return Ok(Step::Again(true));
         }
         if content.high.is_some() {
-            // It was split, and its right sibling is not known to the root as it was read.
+            // It was split, and the root as it was read does not have its right sibling.
             S::passed_side_link(self, context, child)?;
             return changed(context, &[root, child], true);
         }

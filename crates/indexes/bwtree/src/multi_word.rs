@@ -1,14 +1,14 @@
-//! Pages that change by PMwCAS: section 6.2 of `pmwcas.txt`.
+//! Changes of pages by PMwCAS: section 6.2 of the PMwCAS paper.
 //!
 //! # Protocol
 //!
-//! The tree is what the mapping table says of it, and each change is one PMwCAS over the mapping
-//! words that it concerns. So between two of them all of this holds, always:
+//! The mapping table defines the tree, and each change is one PMwCAS over the mapping words that it
+//! concerns. So between two changes all of this holds:
 //!
-//! 1. Every page but the root has one entry in one page of the level above, whose range is the
-//!    page's own: from its lowest key to its high key.
+//! 1. Every page except the root has one entry in one page of the level above. The range of the
+//!    entry is the page's own: from its lowest key to its high key.
 //! 2. The side link of a page leads to the page whose range begins where its own ends.
-//! 3. A word that is no page's is free, or waits for its epoch (`table.rs`).
+//! 3. A word that belongs to no page is free, or waits for its epoch (`table.rs`).
 //!
 //! | operation | words of its PMwCAS | blocks | a crash before it leaves | after it |
 //! | --- | --- | --- | --- | --- |
@@ -16,41 +16,45 @@
 //! | the same, with deltas in blocks | the same, by PMwCAS | the delta, freed on failure | a reserved block, free again | the change |
 //! | consolidation, perhaps with a change of a record | the page: from its newest record to the new base; with a tree's first record, `begun` | the new base, freed on failure; those of the chain, on success | a reserved block | the same records in one base |
 //! | split of P | P: to the split delta; a free PID: to the right half; the parent: to the index entry | the right half | the page as it was | two pages |
-//! | split of the root | a free PID: to the split delta, behind it the root's content; another: to the right half; the root: to a page with these two children | the right half, the new root | the same | a level more |
-//! | merge of R into L | L: to the node merge delta, which leads to R's content; R: to *removed*; the parent: to the index entry delete | none: R's blocks go over to L | two pages | one |
-//! | root collapse | the root: to the content of its only child; the child: to *removed* | the root's, freed on success | the same | a level less |
+//! | split of the root | a free PID: to the split delta, behind it the root's content; another: to the right half; the root: to a page with these two children | the right half, the new root | the same | one level more |
+//! | merge of R into L | L: to the node merge delta, which leads to R's content; R: to *removed*; the parent: to the index entry delete | none: R's blocks now belong to L | two pages | one |
+//! | root collapse | the root: to the content of its only child; the child: to *removed* | the root's, freed on success | the same | one level less |
 //!
-//! The deciding word is the status of the PMwCAS (or the page's own mapping word, where it is the
-//! only one), the helper whoever meets one of its words. There are no half-done structure changes,
-//! for a reader, for a helper or for a crash; nothing is to be helped along, or posted twice, and
-//! no recovery is needed but that of PMwCAS.
+//! The order in which the code adds the words does not matter: a PMwCAS installs them by address.
 //!
-//! Why it is enough that the words are as they were found: a mapping word never holds a link twice
-//! while anyone knows it. A delta's place is claimed by one thread and published once; a block is
-//! not reused while anyone who has seen it is pinned. So an unchanged word says that nothing of the
-//! page has changed since it was read: its records, its range, its side link; and that of the
-//! parent, that it still has that very entry. Two structure changes that meet in one page, or at
-//! one parent, share a word: one of them fails. A parent that was removed has another word. A page
-//! that was removed has, too; so no entry for it is ever posted.
+//! The deciding word is the status of the PMwCAS (or the page's own mapping word, if it is the only
+//! one). The helper is any thread that meets one of its words. Readers, helpers and crashes never
+//! see a half-done structure change. So no change must be completed or posted later, and PMwCAS is
+//! the only recovery.
 //!
-//! Each that fails does so since another has succeeded, so all is lock-free. A write that fails is
-//! tried again; a consolidation, split or merge is left to the next who finds it due.
+//! Why it is enough that the words are as they were read: a mapping word never holds the same link
+//! twice while a thread that has read it is pinned. A delta's place is claimed by one thread and
+//! published once, and a block is not reused while a thread that has seen it is pinned. So an
+//! unchanged word says that nothing of the page has changed since it was read: its records, its
+//! range, its side link. An unchanged word of the parent says that it still has the same entry. Two
+//! structure changes of one page, or under one parent, share a word, and one of them fails. The
+//! word of a removed parent or page has changed too, so no entry for a removed page is ever posted.
 //!
-//! # The order of what a thread sees
+//! A change fails only if another one has succeeded, so all operations are lock-free. A failed
+//! write is tried again. A failed consolidation, split or merge is left to the next thread that
+//! finds it due.
 //!
-//! A search reads the parent's word and then the child's. By then the child may have been split, so
-//! it looks whether its key lies behind it, and takes the side link; or removed, and it begins
-//! again: the parent it read is not the parent any more. It cannot come to a page that begins
-//! behind its key: low keys never change, and a PID is not another page's while the thread is
-//! pinned. (The root's PID is always the root's.)
+//! # The order of reads
 //!
-//! # Where we leave the paper
+//! A search reads the parent's word and then the child's. In between, the child may have been
+//! split. So the search compares its key with the child's high key, and takes the side link if the
+//! key lies behind it. Or the child may have been removed. Then the search starts again, because
+//! the parent's word has changed too. It cannot reach a page that begins behind its key: low keys
+//! never change, and a PID is not used for another page while the thread is pinned. (The root's PID
+//! always belongs to the root.)
 //!
-//! It uses PMwCAS for every change of one word too, since a persistent allocation must pass its
-//! block to the word. Here a delta stands beside its base, in room that came with it, so there is
-//! no block to pass, and a single-word persistent CAS is enough: `delta_bytes` 0 is the paper's
-//! design. And the paper's remove-node delta is the word *removed* itself: nobody can see a page
-//! that is removed and not merged.
+//! # Where this differs from the paper
+//!
+//! The paper uses PMwCAS also for a change of one word, since a persistent allocation must pass its
+//! block to the word. Here a delta stands beside its base, in room that was allocated with the
+//! base. So there is no block to pass, and a single-word persistent CAS is enough; `delta_bytes` 0
+//! is the paper's design. The paper's remove-node delta is the word *removed* itself: no thread can
+//! see a page that is removed and not merged.
 
 use pando_index::Result;
 use pando_pmem::{Domain, mutant};
@@ -79,7 +83,7 @@ fn add_delta<'op, D: Domain>(
     }
 }
 
-/// Adds the word of `pid`, from `expected` to what `link` says of the block.
+/// Adds the word of `pid`, from `expected` to the link of the block.
 fn add_block<'op, D: Domain>(
     operation: &mut Descriptor<'_, 'op, D>,
     pid: Pid,
@@ -110,7 +114,7 @@ impl Style for MultiWord {
         values: Blocks<'_, D>,
     ) -> Result<bool> {
         if let (Prepared::Beside(link), true) = (&delta, values.is_none()) {
-            // The delta is durable before anything leads to it.
+            // The delta is durable before a word leads to it.
             if !mutant!("bw-delta-not-fenced") {
                 D::fence();
             }
@@ -138,7 +142,7 @@ impl Style for MultiWord {
             let link = Link::base(page.off(), is_inner);
             add_block(operation, at.pid, at.link.0, link, page)?;
             if at.link == Link::EMPTY {
-                // Only the root of a new tree is so.
+                // Only the root of a new tree is empty.
                 operation.add_word(begun_off(at.pid), 0, 1)?;
             }
             values.give_to(operation)?;
@@ -230,17 +234,17 @@ impl Style for MultiWord {
         Ok(done)
     }
 
-    /// Nothing: the parent knows the right sibling already.
+    /// Nothing: the parent already has the right sibling.
     fn passed_side_link<D: Domain>(_: &BwTree<D, Self>, _: Context<'_, D>, _: At) -> Result<()> {
         Ok(())
     }
 
-    /// There is none under way in an undamaged tree.
+    /// An undamaged tree has no removal in progress.
     fn complete_removal<D: Domain>(_: &BwTree<D, Self>, _: Context<'_, D>, at: At) -> Result<()> {
         Err(damaged(at))
     }
 
-    /// Nothing: changes among the children are whole.
+    /// Nothing: changes among the children are complete.
     #[inline(always)]
     fn settle<D: Domain>(
         _: &BwTree<D, Self>,

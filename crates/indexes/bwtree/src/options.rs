@@ -1,15 +1,15 @@
-//! What a user may set of a Bw-tree.
+//! The options of a Bw-tree.
 
 use pando_tree::maps::BadOption;
 
 use crate::layout::MAX_INLINE_BYTES;
 
-/// Deltas of a chain at most, if they are blocks of their own: the operation that replaces a chain
+/// The most deltas of a chain, if they are blocks of their own: the operation that replaces a chain
 /// names each of its blocks.
 pub(crate) const MAX_BLOCK_DELTAS: u32 = 6;
 
 pando_tree::options! {
-    /// The shape of a Bw-tree. Kept with the tree, so that it opens as it was created.
+    /// The shape of a Bw-tree. It is stored with the tree, which always opens as it was created.
     pub struct Options checked by check {
         leaf_bytes: u32 [128..=32_768] = 1536, "a larger leaf is split";
         inner_bytes: u32 [128..=32_768] = 4096, "a larger inner page is split";
@@ -27,7 +27,7 @@ pando_tree::options! {
     }
 }
 
-/// Refuses options that do not go together.
+/// Refuses options that contradict each other.
 fn check(options: &Options) -> Result<(), BadOption> {
     if options.delta_bytes == 0 && options.chain_deltas > MAX_BLOCK_DELTAS {
         let allowed = format!("1 to {MAX_BLOCK_DELTAS} with delta_bytes 0");
@@ -53,16 +53,16 @@ impl Options {
         }
     }
 
-    /// How long a chain may get, and where deltas go.
+    /// The greatest length of a chain, and the place of deltas.
     pub(crate) fn chaining(&self) -> Chaining {
         Chaining { max_deltas: self.chain_deltas, is_beside: self.delta_bytes > 0 }
     }
 }
 
-/// How long a chain may get, and where deltas go.
+/// The greatest length of a chain, and the place of deltas.
 #[derive(Clone, Copy, Debug)]
 pub struct Chaining {
-    /// Deltas of a leaf's chain at most; of an inner page's, a quarter of that.
+    /// The most deltas of a leaf's chain; an inner page's has a quarter of that.
     pub max_deltas: u32,
     /// Deltas stand beside the base, not in blocks.
     pub is_beside: bool,

@@ -1,10 +1,10 @@
-//! Base pages and deltas, as a pinned thread reads them.
+//! Reads of base pages and deltas by a pinned thread.
 //!
-//! A link may lead anywhere: the word that it was read from may be damaged. So what it leads to is
-//! taken for a page or a delta only if it says of itself what the link says of it, and lies in the
-//! pool with all that it says it has; and a walk along a chain ends after as many steps as no sound
-//! chain has. Else the caller gets [`Damaged`]. (What a page that looks like one says of its keys
-//! and values is believed, but never past the end of its base.)
+//! A link may lead anywhere, because the word that it was read from may be damaged. So its target
+//! counts as a page or a delta only if the target itself agrees with the link, and lies in the pool
+//! with its whole length. A walk along a chain ends after as many steps as no undamaged chain has.
+//! In all other cases the caller gets [`Damaged`]. (The lengths of keys and values in such a page
+//! are not checked, but no access goes past the end of its base.)
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -20,7 +20,7 @@ use crate::layout::{
     deltas_at,
 };
 
-/// Deltas that a sound chain has at most: no more fit what counts them, twice under a node merge.
+/// No undamaged chain has more deltas, also with the two chains of a node merge.
 pub(crate) const MAX_CHAIN: usize = 1024;
 
 /// A base page.
@@ -30,19 +30,19 @@ pub struct Page<'op, D: Domain> {
     pub off: u64,
     pub info: PageInfo,
     words: Words<'op, D>,
-    /// Bytes up to the end of its range's keys.
+    /// Bytes of the base, including the low and high key.
     base_bytes: u64,
     /// Bytes of each key and each value, if the page has no places.
     key_bytes: u16,
     value_bytes: u16,
 }
 
-/// Where a key stands among the records of a page.
+/// The position of a key among the records of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Located {
-    /// It is this record's.
+    /// The key of this record.
     At(usize),
-    /// So many records are before it.
+    /// The number of records before it.
     Before(usize),
 }
 
@@ -87,7 +87,7 @@ impl<'op, D: Domain> Page<'op, D> {
         Ok(Self { context, off, info, words, base_bytes, key_bytes, value_bytes })
     }
 
-    /// Bytes of the base; none if they are not all its own.
+    /// The bytes of the base; none if they exceed its block.
     #[inline(always)]
     fn bytes(&self, at: u64, bytes: u64) -> &'op [u8] {
         if at + bytes <= self.base_bytes {
@@ -99,7 +99,7 @@ impl<'op, D: Domain> Page<'op, D> {
 
     #[inline(always)]
     fn word(&self, index: u64) -> u64 {
-        // Relaxed: a base never changes; whoever led here saw it published.
+        // Relaxed: a base never changes, and the word that led here was read with acquire.
         self.words.load(index, Ordering::Relaxed)
     }
 
@@ -117,7 +117,7 @@ impl<'op, D: Domain> Page<'op, D> {
         self.base_bytes
     }
 
-    /// Bytes of its header and its records, without the keys that are its range.
+    /// Bytes of its header and its records, without its low and high key.
     pub fn body_bytes(&self) -> u64 {
         self.word(LOW_WORD) & 0xFFFF_FFFF
     }
@@ -143,7 +143,7 @@ impl<'op, D: Domain> Page<'op, D> {
         self.fence(self.word(LOW_WORD)).unwrap_or_default()
     }
 
-    /// The key from which on records are not in the page.
+    /// The high key: the page has the records below it.
     pub fn high(&self) -> Option<&'op [u8]> {
         self.fence(self.word(HIGH_WORD))
     }
@@ -160,7 +160,7 @@ impl<'op, D: Domain> Page<'op, D> {
         if probe.slice < head { false } else { self.is_before_all_of(probe) }
     }
 
-    /// Whether the key lies before the page, of whose records none is before the key.
+    /// Whether the key lies before the page. Called when no record is before the key.
     #[cold]
     pub fn begins_behind(&self, probe: Probe<'_>) -> bool {
         self.low() > probe.bytes
@@ -214,7 +214,7 @@ impl<'op, D: Domain> Page<'op, D> {
         if place.is_pointer { Value::Block(word_of(bytes)) } else { Value::Inline(bytes) }
     }
 
-    /// The child that a record of an inner page is.
+    /// The child in a record of an inner page.
     #[inline(always)]
     pub fn child(&self, index: usize) -> Pid {
         if self.info.is_words {
@@ -228,24 +228,24 @@ impl<'op, D: Domain> Page<'op, D> {
         SLICES_AT + self.records() as u64 * 8
     }
 
-    /// Bytes of each key and of each value, if they are all the same and short.
+    /// The length of each key and of each value, if they are all the same and short.
     pub fn words_shape(&self) -> Option<(u16, u16)> {
         self.info.is_words.then_some((self.key_bytes, self.value_bytes))
     }
 
-    /// The first record whose key is kept.
+    /// The first record whose key is stored.
     #[inline(always)]
     pub fn first(&self) -> usize {
         usize::from(self.info.level > 0)
     }
 
-    /// Where the key stands among all records whose keys are kept.
+    /// The position of the key among all records whose keys are stored.
     #[inline(always)]
     pub fn locate(&self, probe: Probe<'_>) -> Located {
         self.locate_in(self.first()..self.records(), probe)
     }
 
-    /// Where the key stands, which is known to be in `range`.
+    /// The position of the key, which is known to be in `range`.
     #[inline(always)]
     pub fn locate_in(&self, range: Range<usize>, probe: Probe<'_>) -> Located {
         let prefix_bytes = usize::from(self.info.prefix_bytes);
@@ -264,7 +264,7 @@ impl<'op, D: Domain> Page<'op, D> {
             return Located::Before(low);
         }
         if self.info.is_words {
-            // Keys of one length: no other has this slice.
+            // Keys of one length: no other key has this slice.
             return match usize::from(self.key_bytes).cmp(&probe.bytes.len()) {
                 std::cmp::Ordering::Equal => Located::At(low),
                 std::cmp::Ordering::Greater => Located::Before(low),
@@ -274,7 +274,7 @@ impl<'op, D: Domain> Page<'op, D> {
         self.locate_among_equals(low..range.end, slice, probe)
     }
 
-    /// Where the key stands among records of which the first has its slice.
+    /// The position of the key among records of which the first has its slice.
     fn locate_among_equals(&self, range: Range<usize>, slice: u64, probe: Probe<'_>) -> Located {
         let (mut low, mut high) = (range.start, range.end);
         while low < high {
@@ -292,10 +292,10 @@ impl<'op, D: Domain> Page<'op, D> {
         Located::Before(low)
     }
 
-    /// The first record in `range` whose slice is not below `slice`, or its end.
+    /// The first record in `range` whose slice is not below `slice`, or the end of `range`.
     ///
-    /// Without a branch on what is found: it would be mispredicted half of the time. The three
-    /// loads of a step wait for their lines together.
+    /// There is no branch on the result of a comparison: it would be mispredicted half of the time.
+    /// The three loads of a step wait for their lines together.
     #[inline(always)]
     fn first_not_below(&self, range: Range<usize>, slice: u64) -> usize {
         let (mut low, mut size) = (range.start, range.end.saturating_sub(range.start));
@@ -303,7 +303,7 @@ impl<'op, D: Domain> Page<'op, D> {
         let mut is_narrow = size < 16;
         while size >= 4 {
             if !is_narrow && size < 16 {
-                // What will be asked for next stands beside what is still searched.
+                // The places needed next are near the slices that are still searched.
                 is_narrow = true;
                 let at = self.off + self.values_at() + low as u64 * 8;
                 self.context.pool().prefetch(at);
@@ -312,8 +312,8 @@ impl<'op, D: Domain> Page<'op, D> {
             let quarter = size / 4;
             let pivot = low + quarter - 1;
             let steps = is_below(pivot) + is_below(pivot + quarter) + is_below(pivot + 2 * quarter);
-            // The last part has what the division left over. Others take slices of the next part
-            // with them, which are not below: no harm.
+            // The last part also has the rest of the division. The other parts include slices of
+            // the next part, which are not below, so this does no harm.
             (low, size) = (low + steps * quarter, size - 3 * quarter);
         }
         (0..size).fold(low, |found, index| found + is_below(low + index))
@@ -328,7 +328,7 @@ pub struct Delta<'op, D: Domain> {
     pub info: DeltaInfo,
 }
 
-/// A range of keys that leads to a child.
+/// A range of keys and the child that it leads to.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'op> {
     pub child: Pid,
@@ -337,7 +337,7 @@ pub struct Entry<'op> {
 }
 
 impl<'op, D: Domain> Delta<'op, D> {
-    /// The delta that `link` leads to; `None` if that is a base.
+    /// The delta that `link` leads to; `None` if it leads to a base.
     #[inline(always)]
     pub fn of(context: Context<'op, D>, link: Link) -> Result<Option<Self>, Damaged> {
         Chain::new(link).next(context)
@@ -353,7 +353,7 @@ impl<'op, D: Domain> Delta<'op, D> {
         Ok(Self { context, off, info })
     }
 
-    /// What it was prepended to.
+    /// The link to the record that it was prepended to.
     #[inline(always)]
     pub fn next(&self) -> Link {
         Link(self.context.fixed(self.off + 8))
@@ -408,7 +408,7 @@ impl<'op, D: Domain> Delta<'op, D> {
         self.context.fixed(self.off + self.info.value_at())
     }
 
-    /// The range that an index entry, or an index entry delete, leads to a child.
+    /// The range of an index entry, or of an index entry delete, with its child.
     #[inline(always)]
     pub fn entry(&self) -> Result<Entry<'op>, Damaged> {
         let damaged = Damaged { off: self.off };
@@ -428,7 +428,7 @@ impl<'op, D: Domain> Delta<'op, D> {
 /// A walk along a chain, from its newest record on.
 #[derive(Clone, Copy, Debug)]
 pub struct Chain {
-    /// What the walk has not come to yet.
+    /// The rest of the chain.
     pub link: Link,
     steps: usize,
 }
@@ -439,7 +439,7 @@ impl Chain {
         Self { link, steps: 0 }
     }
 
-    /// The next delta; `None` at the base, which `link` then leads to.
+    /// The next delta; `None` at the base, to which `link` then leads.
     #[inline(always)]
     pub fn next<'op, D: Domain>(
         &mut self,
@@ -463,7 +463,7 @@ impl Chain {
 }
 
 impl Located {
-    /// So many records are before the key.
+    /// The position with so many records before the key.
     #[inline(always)]
     pub fn position(self) -> usize {
         match self {

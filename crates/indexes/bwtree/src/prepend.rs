@@ -1,7 +1,7 @@
-//! Deltas as they are made: written and flushed before anyone can see them.
+//! New deltas: written and flushed before any other thread can see them.
 //!
-//! A delta stands in the delta space of its base, if that has room, or is a block. Room is claimed
-//! by a swap of one word, which no crash need keep ([`NewDelta::prepare`]).
+//! A delta stands in the delta space of its base, if there is room, or is a block. Room is claimed
+//! by a swap of one word, which need not survive a crash ([`NewDelta::prepare`]).
 
 use std::sync::atomic::Ordering;
 
@@ -15,7 +15,7 @@ use crate::layout::{DELTA_ALIGN, DeltaInfo, Kind, Link, MAX_DELTAS_END};
 use crate::options::{Chaining, MAX_BLOCK_DELTAS};
 use crate::page::{Chain, Delta, Page};
 
-/// A delta to be made.
+/// A delta to be prepared.
 #[derive(Clone, Copy, Debug)]
 pub struct NewDelta<'op> {
     pub kind: Kind,
@@ -29,7 +29,7 @@ pub struct NewDelta<'op> {
 }
 
 impl<'op> NewDelta<'op> {
-    /// One without a value.
+    /// A delta without a value.
     pub fn new(kind: Kind, key: &'op [u8]) -> Self {
         Self {
             kind,
@@ -62,7 +62,7 @@ impl<'op> NewDelta<'op> {
     }
 }
 
-/// A delta that is made, and named by nothing yet.
+/// A prepared delta, to which no word leads yet.
 #[derive(Debug)]
 pub enum Prepared<'op, D: Domain> {
     /// In the delta space of the base.
@@ -79,8 +79,8 @@ impl<D: Domain> Prepared<'_, D> {
 }
 
 impl NewDelta<'_> {
-    /// Makes the delta, to be prepended to `next`, which is not [`Link::EMPTY`]; `None` if the
-    /// chain is as long as it may be, or there is no room for it.
+    /// Prepares the delta, to be prepended to `next`, which is not [`Link::EMPTY`]. Returns `None`
+    /// if the chain has its greatest length, or there is no room.
     #[inline(always)]
     pub fn prepare<'op, D: Domain>(
         &self,
@@ -89,7 +89,7 @@ impl NewDelta<'_> {
         chaining: Chaining,
     ) -> Result<Option<Prepared<'op, D>>> {
         let before = Delta::of(context, next)?.map_or(0, |delta| delta.info.deltas);
-        // Inner pages change seldom, and every search reads them.
+        // Inner pages change rarely, and every search reads them.
         let max_deltas = match next.is_inner() {
             true => chaining.max_deltas.div_ceil(4),
             false => chaining.max_deltas,
@@ -107,8 +107,8 @@ impl NewDelta<'_> {
             return self.prepare_large(context, next, before);
         }
         let Some(off) = claim(context, &base, next, info.room())? else {
-            // A base without deltas, whose room others have taken and not used yet: if it were
-            // consolidated for that, two threads could do so in turn for ever.
+            // A base without deltas, whose room other threads have claimed and not used yet. If
+            // this caused a consolidation, two threads could consolidate it in turn for ever.
             return if next.is_base() {
                 self.prepare_large(context, next, before)
             } else {
@@ -116,7 +116,7 @@ impl NewDelta<'_> {
             };
         };
         let pool = context.pool();
-        // Relaxed: whoever publishes the delta does so by a later release.
+        // Relaxed: the delta is published by a later release.
         pool.word(off).store(info.encode(), Ordering::Relaxed);
         pool.word(off + 8).store(next.0, Ordering::Relaxed);
         if info.has_lsn {
@@ -138,8 +138,8 @@ impl NewDelta<'_> {
         Ok(Some(Prepared::Beside(Link::beside(base.off, off, next.is_inner()))))
     }
 
-    /// Makes a delta for which no page like this has room beside it. A change of a record has
-    /// better be consolidated; one of structure has a block.
+    /// Prepares a delta that has no room beside its base. A change of a record is better
+    /// consolidated; a change of structure gets a block.
     #[cold]
     fn prepare_large<'op, D: Domain>(
         &self,
@@ -180,10 +180,11 @@ impl NewDelta<'_> {
     }
 }
 
-/// Takes `bytes` of the page's delta space, for the calling thread alone; where they begin.
+/// Claims `bytes` of the page's delta space for the calling thread; returns where they begin.
 ///
-/// The claim is not durable: of another generation it is void, and the first free byte is that
-/// behind the deltas of the chain, `link`, to which nobody has added anything in this one.
+/// The claim is not durable. A claim of another generation is void: the first free byte is then the
+/// one behind the deltas of the chain `link`, to which no thread has added anything in this
+/// generation.
 #[inline(always)]
 fn claim<D: Domain>(
     context: Context<'_, D>,
@@ -246,8 +247,8 @@ mod tests {
         Planted::<Volatile, BwTrees>::anonymous(options).index
     }
 
-    /// A base without deltas, of whose delta space nothing is left, as it is while others have
-    /// claimed it and not used it yet: a delta of structure is a block, one of a record is
+    /// A base without deltas whose delta space is used up, as it is while other threads have
+    /// claimed it and not used it yet. A delta of structure becomes a block; one of a record is
     /// consolidated.
     #[test]
     fn a_delta_of_structure_is_a_block_where_others_have_claimed_all_room() {
@@ -277,7 +278,7 @@ mod tests {
         assert_eq!((delta.info.kind, delta.next(), delta.key()), (Kind::Split, link, &b"m"[..]));
         assert!(delta.info.is_own && delta.info.deltas == 1);
         assert_eq!(delta.value_bytes(), [7; 8]);
-        // What was claimed and is not used is lost to the base, and nothing else.
+        // Claimed and unused room is lost to the base, and nothing else.
         drop(block);
         assert!(tree.remove(b"key").expect("removes"));
         assert!(tree.is_empty().expect("reads"));

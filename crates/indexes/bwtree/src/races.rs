@@ -1,14 +1,14 @@
-//! How often changes of pages lose a race: what table I of `bwtree.txt` reports. Counted in process
-//! memory, by a handle that was asked to, and its clones.
+//! How often changes of pages lose a race, as in table I of the Bw-tree paper. A handle that was
+//! created for it counts them in process memory, and so do its clones.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A change, and how it ended.
+/// A change of pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Race {
     /// A write of a record, consolidations with one included.
     Write,
-    /// A base page in the place of a chain.
+    /// The replacement of a chain by a base page.
     Consolidation,
     /// Of leaves and inner pages.
     Split,
@@ -22,8 +22,8 @@ struct Count {
     failures: AtomicU64,
 }
 
-/// Attempts at changes of pages, and how many of them failed since another thread's change came
-/// first.
+/// Attempts to change pages, and the number of those that failed because another thread's change
+/// came first.
 #[derive(Debug, Default)]
 pub struct Races {
     counts: [Count; 4],

@@ -1,24 +1,24 @@
-//! The way to a key: down the inner pages, along side links, and through a leaf's chain.
+//! The search for a key: down the inner pages, along side links, and through a leaf's chain.
 //!
-//! Every page may have been split since the word was read that led to it, so each is asked first
-//! whether the target lies behind it. A chain is walked from the newest record on: what comes first
-//! holds. A split delta is older than all deltas of keys that it left in the page, and newer than
-//! those of keys that it took out of it; a node merge delta stands for two chains, of which one is
-//! gone on with.
+//! Every page may have been split since the word that led to it was read. So the search first
+//! checks whether the target lies behind the page. A chain is walked from the newest record on, and
+//! the first record that concerns the key decides. A split delta is older than all deltas of keys
+//! that it left in the page, and newer than those of keys that it moved out of it. A node merge
+//! delta stands for two chains, and the search continues in one of them.
 //!
-//! A page is removed by the very step, or after the step, by which what led to it leads there no
-//! more. So whoever comes to a removed page looks again at the word that led there: it has changed,
-//! and the search begins again at the root; or it has not, and then one of the two words has
-//! damaged.
+//! The step that removes a page, or an earlier one, also changes the word that led to it. So a
+//! thread at a removed page reads again the word that led there. If it has changed, the search
+//! starts again at the root. If not, one of the two words is damaged.
 //!
-//! # What a damaged word does
+//! # Damaged words
 //!
-//! A word of the mapping table may hold anything, one day. A search then ends, with [`Damaged`] or
-//! at a page that looks sound (`page.rs`): chains are walked a bounded number of steps; each step
-//! to a child is one level down, of which there are no more than 255; each step to the right comes
-//! to a page whose lowest key is higher; and a search that begins again has seen a word change. A
-//! leaf that begins behind the key that led to it is another's; so an insert puts nothing where no
-//! search would find it. (One that ends before the key is gone past, by side links.)
+//! A word of the mapping table may hold anything if the pool is damaged. A search then ends with
+//! [`Damaged`], or at a page that looks undamaged (`page.rs`), for these reasons. Chains are walked
+//! a bounded number of steps. Each step to a child is one level down, and there are at most 255
+//! levels. Each step to the right leads to a page with a higher lowest key. A search that starts
+//! again has seen a word change. A leaf that begins behind the searched key belongs to another
+//! range, so an insert puts nothing where no search would find it. (If a leaf ends before the key,
+//! side links lead on.)
 
 use std::ops::Range;
 
@@ -34,7 +34,7 @@ use crate::style::Style;
 use crate::table::begun_off;
 use crate::tree::BwTree;
 
-/// Where a target lies from a page.
+/// Where a target lies, seen from a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
     /// In this child of the inner page.
@@ -43,25 +43,25 @@ pub enum Route {
     Here,
     /// Behind it, from its right sibling on.
     Right(Pid),
-    /// Nowhere: the page is about to be removed.
+    /// Nowhere: the page is being removed.
     Leaving,
 }
 
-/// What a leaf says of a key.
+/// The answer of a leaf for a key.
 #[derive(Clone, Copy, Debug)]
 pub enum Found<'op> {
-    /// The record is there. And where its key stands in the base, if that is known.
+    /// The record, and the position of its key in the base, if known.
     Value(Value<'op>, u16),
-    /// There is no record. And where its key would stand.
+    /// There is no record; the position where its key would be.
     Absent(u16),
     /// The key lies behind the leaf.
     Right(Pid),
-    /// The leaf is about to be removed.
+    /// The leaf is being removed.
     Leaving,
 }
 
 impl Link {
-    /// Where the target lies from the page that the link leads to.
+    /// Where the target lies, seen from the page that the link leads to.
     #[inline(always)]
     pub fn route<D: Domain>(
         self,
@@ -105,7 +105,7 @@ impl Link {
         if page.level() == 0 {
             return Ok(Route::Here);
         }
-        // The separators from the second child on; the first child has what is before them.
+        // The separators from the second child on; the first child has the keys before them.
         let position = match target {
             Target::Last => page.records(),
             Target::Holding(probe) => match page.locate(probe) {
@@ -120,7 +120,7 @@ impl Link {
         Ok(Route::Child(page.child(position.saturating_sub(1))))
     }
 
-    /// What the leaf says of the key.
+    /// The answer of the leaf for the key.
     #[inline(always)]
     pub fn find<'op, D: Domain>(
         self,
@@ -129,7 +129,7 @@ impl Link {
         shortcuts: bool,
     ) -> Result<Found<'op>, Damaged> {
         let mut chain = Chain::new(self);
-        // Where the key can stand in the base.
+        // The range of possible positions of the key in the base.
         let (mut from, mut to) = (0, usize::MAX);
         let mut is_known = true;
         while let Some(delta) = chain.next(context)? {
@@ -145,8 +145,8 @@ impl Link {
                         });
                     }
                     if shortcuts {
-                        // Without a branch on what is found: there is no pattern in it. What is not
-                        // known is above all positions that there are.
+                        // Without a branch on the comparison, whose result has no pattern. An
+                        // unknown position is above all real ones.
                         let position = usize::from(info.position);
                         let is_below = head < probe.slice && info.position != NO_POSITION;
                         let is_above = head > probe.slice;
@@ -228,8 +228,8 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         }
     }
 
-    /// The page on `level`, above the leaves, to which the target leads, and the child there;
-    /// `None` if the tree is not so high.
+    /// The page on `level`, above the leaves, to which the target leads, and its child for the
+    /// target; `None` if the tree is not so high.
     pub(crate) fn find_inner(
         &self,
         context: Context<'_, D>,
@@ -239,7 +239,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         self.find_inner_by(context, target, level, Self::step_right)
     }
 
-    /// As [`find_inner`](Self::find_inner), with `step` along side links.
+    /// Like [`find_inner`](Self::find_inner), with `step` along side links.
     pub(crate) fn find_inner_by<'op>(
         &self,
         context: Context<'op, D>,
@@ -283,7 +283,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         Ok(at)
     }
 
-    /// The child of `at` at `pid`; `None` if it is gone, and the search begins again. `levels`
+    /// The child of `at` at `pid`; `None` if it was removed, and the search starts again. `levels`
     /// counts steps down.
     #[inline(always)]
     fn descend(
@@ -300,8 +300,8 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         Ok(self.arrive(context, at, pid)?)
     }
 
-    /// What is at `pid`, to which `from` leads; its lines are asked for. `None` if it is gone, and
-    /// `from` has changed since it was read.
+    /// The page at `pid`, to which `from` leads; prefetches its lines. `None` if it was removed,
+    /// and `from` has changed since it was read.
     #[inline(always)]
     pub(crate) fn arrive(
         &self,
@@ -314,7 +314,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
             return self.gone(context, from, pid);
         }
         if let Some(base) = link.base_off() {
-            // The header, the first slices; and the newest deltas, which stand one before the
+            // The header, the first slices, and the newest deltas, which stand one before the
             // other.
             for line in 0..6 {
                 context.pool().prefetch(base + line * 64);
@@ -328,15 +328,15 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         Ok(Some(At { pid, link }))
     }
 
-    /// There is no page at `pid`: since it was removed, after `from` was read; or else one of the
-    /// two words is damaged.
+    /// There is no page at `pid`. Either it was removed after `from` was read, or one of the two
+    /// words is damaged.
     #[cold]
     fn gone(&self, context: Context<'_, D>, from: At, pid: Pid) -> Result<Option<At>, Damaged> {
         if Link::at(context, from.pid) == from.link { Err(Damaged { off: pid }) } else { Ok(None) }
     }
 
-    /// The right sibling of `at`, to which a search goes on that has found its target behind the
-    /// page; `None` if it begins again.
+    /// The right sibling of `at`, where a search continues whose target lies behind the page;
+    /// `None` if the search starts again.
     #[cold]
     pub(crate) fn step_right(
         &self,
@@ -344,12 +344,12 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         at: At,
         right: Pid,
     ) -> Result<Option<At>> {
-        // A search goes on also if the pool has no room for what is to be completed.
+        // The search continues even if the pool has no room to complete a change.
         let _ = S::passed_side_link(self, context, at);
         self.pass_side_link(context, at, right)
     }
 
-    /// As [`step_right`](Self::step_right), but completes nothing.
+    /// Like [`step_right`](Self::step_right), but completes nothing.
     pub(crate) fn pass_side_link(
         &self,
         context: Context<'_, D>,
@@ -366,19 +366,19 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         Ok(Some(next))
     }
 
-    /// Removes the page that is about to be removed; the search begins again.
+    /// Completes the removal of the page; the search starts again.
     #[cold]
     pub(crate) fn help(&self, context: Context<'_, D>, at: At) -> Result<Option<At>> {
-        // What it takes it gives back.
+        // It gives back the room that it takes.
         context.guard.with_reserve(|| S::complete_removal(self, context, at))?;
         Ok(None)
     }
 }
 
-/// Whether the tree whose root is at `pid`, where there is none, has never had a record.
+/// Whether a tree without a root at `pid` has never had a record.
 #[cold]
 fn is_new<D: Domain>(context: Context<'_, D>, pid: Pid) -> bool {
-    // The root may have come since it was looked for; its word is written before or with the other
-    // one.
+    // A root may have appeared since it was searched. Its word is written before `begun`, or
+    // together with it.
     context.read(begun_off(pid)) == 0 || Link::at(context, pid) != Link::EMPTY
 }

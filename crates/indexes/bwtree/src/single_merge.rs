@@ -1,69 +1,70 @@
-//! Merges and the root's collapse by single-word CAS: section IV.B of `bwtree.txt`.
+//! Merges and the root's collapse by single-word CAS: section IV.B of the Bw-tree paper.
 //!
 //! # Protocol of a merge of R into its left neighbour
 //!
-//! K is where R begins, P the parent of both.
+//! K is R's lowest key, P the parent of both.
 //!
-//! | step | word | what others see before the next |
+//! | step | word | what other threads see before the next step |
 //! | --- | --- | --- |
-//! | 1. the index entry delete of K is prepended | P's | what a half split looks like, but that P says so: R is found by the side link alone, and takes reads and writes still |
-//! | 2. the *remove-node* delta is prepended | R's | R is *leaving*: it changes no more, and who comes to it completes its removal |
+//! | 1. the index entry delete of K is prepended | P's | R is found only by the side link, as after a half split, but P says that K is deleted; R still takes reads and writes |
+//! | 2. the *remove-node* delta is prepended | R's | R is *leaving*: it changes no more, and each thread that reaches it completes its removal |
 //! | 3. the node merge delta, with R's content, is prepended | that of the page before R | all of R's records, in the page before it |
 //! | 4. *removed* | R's | the merge; the PID waits for its epoch |
 //!
-//! The deciding word is P's. From then on anyone completes it: who would take the side link to R
-//! (`complete` of `single_word.rs`), who comes to R when it is leaving, and who would put another
-//! base in the place of P's chain, split P, or merge under P again. Each finds out by itself how
-//! far it is: it goes to the page that holds what is right before K. If that page ends at K, the
-//! merge is not over, and its right sibling is R; if it ends behind K, step 3 is done.
+//! The deciding word is P's. From then on these threads complete the merge: a thread that would
+//! take the side link to R (`complete` of `single_word.rs`), a thread that reaches R when it is
+//! leaving, and a thread that would replace the base of P's chain, split P, or merge under P again.
+//! Each of them finds the reached step by itself: it goes to the page that holds the keys right
+//! before K. If that page ends at K, the merge is not complete, and its right sibling is R. If it
+//! ends behind K, step 3 is done.
 //!
-//! Why the page right of K is R and no other: a page that is to be split at K holds K within. It is
-//! read first, and its parent then; if K's index entry delete stands in the parent's chain, the
-//! chain is consolidated first. If that is prepended later, there was a page that began at K by
-//! then, so the page that was to be split has changed, and its CAS fails. So while P's chain says
-//! that K is deleted, no page begins at K but R. And the chain says so until another base takes its
-//! place, for which the merge must be over: P can neither be split between L and R, nor be merged,
-//! meanwhile.
+//! Why the page right of K is R and no other: a page that is to be split at K holds K inside its
+//! range. The split reads this page first, and then its parent. If the parent's chain has an index
+//! entry delete of K, the chain is consolidated first. If that delta is prepended later, there was
+//! a page that began at K by then, so the page that was to be split has changed, and the CAS of the
+//! split fails. So while P's chain says that K is deleted, no page except R begins at K. The chain
+//! says so until another base replaces it, and before that the merge must be complete. Meanwhile P
+//! can neither be split between L and R, nor be merged.
 //!
-//! Who comes late may find another page that begins at K, which has its entry. So step 2 is made
-//! only if the parent still says, after R's word was read, that K is deleted; then R is still to be
-//! marked, or its word has changed. And a page that is leaving already, whichever it is, is to be
+//! A late thread may find another page that begins at K, which has its own entry. So step 2 is done
+//! only if the parent still says that K is deleted, read after R's word. Then R must still be
+//! marked, or its word has changed. A page that is leaving already, whichever it is, must be
 //! merged.
 //!
-//! Why no index entry for R is posted again: who posts one has read of P that K is not deleted, and
-//! P has changed since.
+//! Why no index entry for R is posted again: a thread that posts one has read in P that K is not
+//! deleted, and P has changed since.
 //!
-//! Why nothing is lost of R: step 3 takes the content that the remove-node delta was prepended to,
-//! and from then on R's word changes only to *removed*. And not twice: the page before R ends
-//! behind K after step 3, and its word has changed.
+//! Why no record of R is lost: step 3 takes the content that the remove-node delta was prepended
+//! to, and from then on R's word changes only to *removed*. Why none appears twice: after step 3
+//! the page before R ends behind K, and its word has changed.
 //!
-//! What is read in R before step 2 was so when R's word was read; after that nobody reads R. (A
-//! page may be split once more between 1 and 3: then the page before R is another, and is found as
-//! such.)
+//! A read of R before step 2 returns the state at the time when R's word was read; after step 2 no
+//! thread reads R. (A page may be split once more between steps 1 and 3. Then the page before R is
+//! another one, and is found as such.)
 //!
-//! Completing may have to consolidate a page, for which other merges are completed. That comes to
-//! an end: those are of keys before K (or below R, of which this holds again), and a page that is
-//! met on the way to what is right before a key, and is leaving itself, begins before that key.
-//! Half splits are passed by, and left to others.
+//! A completion may have to consolidate a page, for which it completes other merges first. This
+//! ends: those merges are of keys before K (or below R, where the same holds). A leaving page on
+//! the path to the keys before a key begins before that key. Half splits are passed by, and left to
+//! other threads.
 //!
 //! # Protocol of the root's collapse
 //!
-//! | step | word | what others see before the next |
+//! | step | word | what other threads see before the next step |
 //! | --- | --- | --- |
 //! | 1. the remove-node delta is prepended | the only child's | it is leaving |
 //! | 2. the content of the child | the root's | the collapse |
 //! | 3. *removed* | the child's | the PID waits for its epoch |
 //!
-//! The deciding word is the child's. It was read first, and says that nothing is behind the child;
-//! then the root, that it leads to this child alone. While the child's word is unchanged there is
-//! one page on its level, so the root stays that child's parent, and stays alone. Who comes to the
-//! child looks whether the root leads there, and does what is left.
+//! The deciding word is the child's. It is read first, and says that nothing is behind the child.
+//! Then the root is read: it leads to this child alone. While the child's word is unchanged, there
+//! is one page on its level, so the root stays its parent and has no other child. A thread that
+//! reaches the child checks whether the root leads there, and does the remaining steps.
 //!
-//! # Where we leave the paper
+//! # Where this differs from the paper
 //!
-//! It marks R first, and takes the index entry out of the parent last. But between the two the
-//! parent may be split right at R, whose entry is then the first of another page than L's, and
-//! cannot be deleted without one of L's taking its place. Here the parent decides first.
+//! The paper marks R first, and removes the index entry from the parent last. But in between the
+//! parent may be split right at R. Then R's entry is the first of another page than L's, and cannot
+//! be deleted unless an entry of L replaces it. Here the parent decides first.
 
 use pando_index::Result;
 use pando_pmem::{Domain, mutant};
@@ -84,7 +85,7 @@ use crate::tree::BwTree;
 
 type Tree<D> = BwTree<D, SingleWord>;
 
-/// Merges a page into its left neighbour; whether that has begun, and then it is done.
+/// Merges a page into its left neighbour. Returns whether the merge has begun; then it is complete.
 pub(crate) fn merge<D: Domain>(
     tree: &Tree<D>,
     context: Context<'_, D>,
@@ -114,8 +115,8 @@ pub(crate) fn settle<D: Domain>(
     Ok(())
 }
 
-/// Completes the merge of the page on `level` that begins at `key`, if it is not over. By the time
-/// that this looks, it may be over, and another page may begin there.
+/// Completes the merge of the page on `level` that begins at `key`, if it is not complete. It may
+/// already be complete when this looks, and another page may begin there.
 pub(crate) fn complete_merge<D: Domain>(
     tree: &Tree<D>,
     context: Context<'_, D>,
@@ -126,7 +127,7 @@ pub(crate) fn complete_merge<D: Domain>(
         let Some(left) = page_before(tree, context, level, key)? else { return Ok(()) };
         let before = Gathered::new(context, left.link)?;
         if before.is_leaving {
-            // It begins before the key, so that this goes ever further to the left, and ends.
+            // It begins before the key, so each recursion goes farther to the left, and this ends.
             if before.low >= key {
                 return Err(damaged(left));
             }
@@ -166,8 +167,8 @@ pub(crate) fn complete_merge<D: Domain>(
 }
 
 /// Whether the parent's chain says now that the entry at `key` is deleted. If so, the page that
-/// begins there is to be merged, and it stays so until that page is leaving: whoever has read its
-/// word before may mark it.
+/// begins there must be merged, until it is leaving: a thread that has read its word before may
+/// mark it.
 fn is_still_deleted<D: Domain>(
     tree: &Tree<D>,
     context: Context<'_, D>,
@@ -181,7 +182,7 @@ fn is_still_deleted<D: Domain>(
     }
 }
 
-/// The page on `level` that holds what is right before `key`; `None` if the tree is not so high.
+/// The page on `level` that holds the keys right before `key`; `None` if the tree is not so high.
 fn page_before<D: Domain>(
     tree: &Tree<D>,
     context: Context<'_, D>,
@@ -190,7 +191,7 @@ fn page_before<D: Domain>(
 ) -> Result<Option<At>> {
     let target = Target::Before(Probe::new(key));
     'parent: loop {
-        // Not by `step_right`, which would complete what is passed, and come here again.
+        // Not by `step_right`, which would complete changes of passed pages, and call this again.
         let found = tree.find_inner_by(context, target, level + 1, Tree::pass_side_link)?;
         let Some((parent, pid)) = found else { return Ok(None) };
         let Some(mut at) = tree.arrive(context, parent, pid)? else { continue };
@@ -202,8 +203,9 @@ fn page_before<D: Domain>(
     }
 }
 
-/// Prepends the remove-node delta, if the page's content is of one base; else it is consolidated
-/// first. Merges under way among its children go over with it. Whether it is marked now.
+/// Prepends the remove-node delta, if the page's content has one base; otherwise consolidates it
+/// first. Merges in progress among its children move with the content. Returns whether the page is
+/// marked now.
 fn mark<D: Domain>(
     tree: &Tree<D>,
     context: Context<'_, D>,
@@ -223,7 +225,7 @@ fn mark<D: Domain>(
     Ok(exchange(context, at, link, &[own], std::iter::empty()))
 }
 
-/// What the remove-node delta of a page was prepended to.
+/// The link to the record that the remove-node delta of a page was prepended to.
 fn content_of<D: Domain>(context: Context<'_, D>, at: At) -> Result<Link> {
     match Delta::of(context, at.link)? {
         Some(delta) if delta.info.kind == Kind::RemoveNode => Ok(delta.next()),
@@ -231,7 +233,7 @@ fn content_of<D: Domain>(context: Context<'_, D>, at: At) -> Result<Link> {
     }
 }
 
-/// Takes the page's PID out of use, when its content is another's.
+/// Frees the page's PID, when another page has its content.
 fn retire<D: Domain>(context: Context<'_, D>, at: At) {
     let own = match Delta::of(context, at.link) {
         Ok(Some(delta)) if delta.info.is_own => delta.off,
@@ -259,7 +261,7 @@ pub(crate) fn complete_removal<D: Domain>(
     Ok(())
 }
 
-/// Lets the root take the content of its only child; whether it did.
+/// Lets the root take the content of its only child; returns whether it did.
 pub(crate) fn collapse<D: Domain>(
     tree: &Tree<D>,
     context: Context<'_, D>,
@@ -267,7 +269,7 @@ pub(crate) fn collapse<D: Domain>(
     child: At,
 ) -> Result<bool> {
     let page = Gathered::new(context, child.link)?;
-    // Looked at behind the child's word: it leads to this child alone, now.
+    // Read after the child's word: the root leads to this child alone now.
     if Link::at(context, root.pid) != root.link || page.high.is_some() {
         return Ok(false);
     }

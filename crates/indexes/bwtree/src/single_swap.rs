@@ -1,5 +1,5 @@
 //! The steps of changes by single-word CAS (`single_word.rs`): one CAS of a mapping word, with the
-//! blocks that it gives away and takes out.
+//! blocks that it publishes and releases.
 
 use pando_pmem::Domain;
 use pando_tree::blocks::NewBlock;
@@ -16,12 +16,13 @@ use crate::tree::BwTree;
 #[derive(Clone, Copy, Debug)]
 pub enum SingleWord {}
 
-/// Bw-trees whose pages change by single-word CAS: for measuring, in a pool that is not to survive.
+/// Bw-trees whose pages change by single-word CAS: for measurements, in a pool that need not
+/// survive a crash.
 #[derive(Clone, Copy, Debug)]
 pub enum CasBwTrees {}
 
 impl IndexKind for CasBwTrees {
-    // From 0xFFFF_0000 on are examples and experiments.
+    // Numbers from 0xFFFF_0000 on are for examples and experiments.
     const NUMBER: u64 = 0xFFFF_0003;
     const NAME: &'static str = "bwtree-cas";
     const DESCRIPTION: &'static str =
@@ -31,14 +32,14 @@ impl IndexKind for CasBwTrees {
     type Index<D: Domain> = BwTree<D, SingleWord>;
 }
 
-/// Gives the block to a word that is about to name it.
+/// Activates the block for a word that will name it.
 pub(crate) fn activate<D: Domain>(context: Context<'_, D>, block: NewBlock<'_, D>) -> u64 {
     let off = block.into_logged();
     context.pool().activate_logged(off);
     off
 }
 
-/// Takes blocks back that nobody has seen.
+/// Takes back blocks that no other thread has seen.
 pub(crate) fn take_back<D: Domain>(context: Context<'_, D>, blocks: &[u64]) {
     for &off in blocks.iter().filter(|&&off| off != 0) {
         if context.pool().deactivate(off).is_ok() {
@@ -58,7 +59,7 @@ pub(crate) fn free<D: Domain>(context: Context<'_, D>, blocks: impl Iterator<Ite
     }
 }
 
-/// The link of a delta, and its block, active; zero if it has none.
+/// The link of a delta, and its block, activated; zero if it has none.
 pub(crate) fn given<D: Domain>(context: Context<'_, D>, delta: Prepared<'_, D>) -> (Link, u64) {
     match delta {
         Prepared::Beside(link) => (link, 0),
@@ -67,12 +68,12 @@ pub(crate) fn given<D: Domain>(context: Context<'_, D>, delta: Prepared<'_, D>) 
 }
 
 pub(crate) fn swap<D: Domain>(context: Context<'_, D>, pid: Pid, from: u64, to: Link) -> bool {
-    // What the link leads to is durable before it is.
+    // The delta is durable before the link is.
     D::fence();
     context.pmwcas.compare_exchange(context.guard, pid, from, to.0).is_ok()
 }
 
-/// Changes the word of `at`, to which `blocks` go, in place of `freed`.
+/// Changes the word of `at`, which publishes `blocks`, and frees `freed`.
 pub(crate) fn exchange<D: Domain>(
     context: Context<'_, D>,
     at: At,

@@ -1,34 +1,36 @@
-//! Pages that change by single-word CAS: the Bw-tree as sections III and IV of `bwtree.txt` have
-//! it, and what `pmwcas.txt` compares with. For measuring, in a pool that is not to survive.
+//! Changes of pages by single-word CAS: the Bw-tree as in sections III and IV of its paper, with
+//! which the PMwCAS paper compares. For measurements, in a pool that need not survive a crash.
 //!
 //! # Protocol of a split
 //!
-//! | step | word | what others see before the next |
+//! | step | word | what other threads see before the next step |
 //! | --- | --- | --- |
-//! | 1. the right half gets a PID | its own, which nobody knows | nothing |
-//! | 2. the split delta is prepended | the page's | a *half split*: the right half is found by the side link alone |
+//! | 1. the right half gets a PID | its own, which no other thread knows | nothing |
+//! | 2. the split delta is prepended | the page's | a *half split*: the right half is found only by the side link |
 //! | 3. the index entry is prepended | the parent's | the split |
 //!
-//! The deciding word is the page's. From then on anyone completes it: whoever takes a side link,
-//! and whoever would split or merge one of the two, looks whether the parent has an entry that
-//! begins where the right sibling does, and if not, prepends it. It reads the parent's word first
-//! and then the page's. If the page still has that side link, its right sibling is there, and was
-//! not known to the parent as it was read; and if since then another has prepended the entry, or
-//! begun to merge the sibling, the parent's word has changed, and the CAS fails. So no entry is
-//! posted twice, and none for a page that is gone. If the parent says instead that the entry is
-//! deleted, the sibling is being merged, and that is completed (`single_merge.rs`).
+//! The deciding word is the page's. From then on these threads complete the split: a thread that
+//! takes a side link, and a thread that would split or merge one of the two pages. It checks
+//! whether the parent has an entry that begins where the right sibling does, and if not, prepends
+//! it. It reads the parent's word first and then the page's. If the page still has that side link,
+//! its right sibling exists, and the parent as it was read has no entry for it. If another thread
+//! has since prepended the entry, or begun to merge the sibling, the parent's word has changed, and
+//! the CAS fails. So no entry is posted twice, and none for a removed page. If the parent says
+//! instead that the entry is deleted, the sibling is being merged, and the thread completes that
+//! (`single_merge.rs`).
 //!
-//! A page whose right sibling the parent does not know is not split again, nor is a page that the
-//! parent does not know: the entry is posted first. So there is one half split at a page at most,
-//! and each index entry ends where the next begins.
+//! A page is not split again while its parent has no entry for its right sibling, and neither is a
+//! page without an entry: the entry is posted first. So a page has at most one half split, and each
+//! index entry ends where the next one begins.
 //!
-//! Of a root, the page that takes its content and the right half are made before one CAS of the
-//! root's word.
+//! If the root splits, the page that takes its content and the right half are made before one CAS
+//! of the root's word.
 //!
 //! # Blocks
 //!
-//! A block is activated before the CAS that gives it away and freed after the one that takes it
-//! out, with nothing on record that would do either after a crash: what `pmwcas.txt` calls PCAS.
+//! A block is activated before the CAS that publishes it, and freed after the CAS that makes it
+//! unreachable. No record exists from which either would be done after a crash: the PMwCAS paper
+//! calls this PCAS.
 
 use std::sync::atomic::Ordering;
 
@@ -79,7 +81,7 @@ impl Style for SingleWord {
         let is_done = exchange(context, at, Link::base(off, is_inner), &[off, value], freed);
         if is_done && at.link == Link::EMPTY {
             let begun = context.pool().word(begun_off(at.pid));
-            // Release: with the acquire load of who finds no root.
+            // Release: pairs with the acquire load of a thread that finds no root.
             begun.store(1, Ordering::Release);
             begun.flush();
         }
@@ -109,7 +111,7 @@ impl Style for SingleWord {
                     let (entry, block) = given(context, entry);
                     if !swap(context, parent.pid, parent.link.0, entry) {
                         take_back(context, &[block]);
-                        // Something has changed the parent: it is done as by anyone who comes by.
+                        // The parent has changed. Complete the split as any other thread would.
                         complete(tree, context, left.pid)?;
                     }
                 }
@@ -178,8 +180,8 @@ impl Style for SingleWord {
     }
 }
 
-/// Completes what is under way at a page that is to be split, and among its children; whether
-/// nothing of its parent stands in the way.
+/// Completes changes in progress at a page that is to be split, and among its children. Returns
+/// whether the page may be split now.
 fn may_split<D: Domain>(
     tree: &BwTree<D, SingleWord>,
     context: Context<'_, D>,
@@ -205,8 +207,8 @@ fn may_split<D: Domain>(
     Ok(is_known)
 }
 
-/// Sees to it that the parent of `pid` leads to its right sibling, or that this is merged, if that
-/// has begun.
+/// Makes the parent of `pid` lead to its right sibling, or completes the merge of that sibling, if
+/// it has begun.
 fn complete<D: Domain>(
     tree: &BwTree<D, SingleWord>,
     context: Context<'_, D>,

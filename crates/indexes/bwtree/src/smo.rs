@@ -1,11 +1,12 @@
-//! When pages are split, and what with; how that is made one step, or several, says the style
-//! (`multi_word.rs`, `single_word.rs`). Merges are in `merge.rs`.
+//! Decides when pages are split, and prepares the splits. The style installs them, in one step or
+//! in several: see [`Style::split`] in `multi_word.rs` and `single_word.rs`. Merges are in
+//! `merge.rs`.
 //!
-//! A split is prepared from what the mapping table had of each of its pages, and takes place only
-//! if it still has that. Its parent is looked up anew each time, by the separator: nothing that was
-//! remembered on the way down can be out of date. If the parent does not lead to the page, it was
-//! split since, or is a right half of which the parent does not know yet; the style is asked to see
-//! to that, and the page is looked at anew.
+//! A split is prepared from the links in the mapping words of its pages, and takes place only if
+//! these words are unchanged. Each attempt searches the parent again, by the separator, so no
+//! remembered path can be out of date. If the parent does not lead to the page, the page was split
+//! since, or it is a right half for which the parent has no entry yet. Then the style completes
+//! that split, if needed, and the next attempt looks at the page again.
 
 use pando_index::Result;
 use pando_pmem::Domain;
@@ -21,13 +22,13 @@ use crate::races::Race;
 use crate::style::{Above, Split, Style};
 use crate::tree::BwTree;
 
-/// Children that an inner page has at least that is split.
+/// An inner page with fewer children is not split.
 pub(crate) const LEAST_SPLIT: usize = 4;
-/// How often a change is prepared anew before it is left to others.
+/// How often a change is prepared again before it is left to other threads.
 pub(crate) const ATTEMPTS: usize = 8;
 
 impl<D: Domain, S: Style> BwTree<D, S> {
-    /// Splits the page, if it is too large; and then its ancestors, if they are.
+    /// Splits the page, if it is too large, and then its ancestors, if they are.
     pub(crate) fn split(&self, context: Context<'_, D>, pid: Pid) -> Result<()> {
         for _ in 0..ATTEMPTS {
             let left = At::now(context, pid);
@@ -51,7 +52,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         Ok(())
     }
 
-    /// Splits the page there; whether it is done with.
+    /// Splits the page `left`. Returns false if it must be looked at again.
     fn split_at(
         &self,
         context: Context<'_, D>,
@@ -136,7 +137,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
     /// then.
     pub(crate) fn make_room(&self, context: Context<'_, D>, at: At, room: u64) -> Result<()> {
         let Some(bytes) = self.consolidate(context, at, None, room)? else { return Ok(()) };
-        // Inner pages are of level 1 at least.
+        // Inner pages are at least on level 1.
         if bytes > self.max_bytes(1) {
             self.split(context, at.pid)?;
         }

@@ -1,17 +1,17 @@
-//! How pages change: what the two styles of section 7.2 of `pmwcas.txt` have to say.
+//! How pages change: the interface of the two styles of section 7.2 of the PMwCAS paper.
 //!
-//! All else is the same code: pages, deltas, searches, scans, and the decisions when a page is
-//! consolidated, split or merged and what with. In which domain a style runs is another type, so
-//! the paper's four primitives are four types:
+//! Everything else is common code: pages, deltas, searches, scans, and the decisions when to
+//! consolidate, split or merge a page. The domain is another type parameter, so the paper's four
+//! primitives are four types:
 //!
 //! | primitive | style | domain |
 //! | --- | --- | --- |
 //! | CAS | `SingleWord` (feature `papers`) | `Volatile` |
 //! | MwCAS | [`MultiWord`](crate::MultiWord) | `Volatile` |
-//! | PCAS | `SingleWord` (feature `papers`) | `Adr`, for measuring: a crash may leave what no code repairs |
+//! | PCAS | `SingleWord` (feature `papers`) | `Adr`, for measurements: a crash may leave a state that no code repairs |
 //! | PMwCAS | [`MultiWord`](crate::MultiWord) | any |
 //!
-//! The flush variants are the domain's: what it writes back with.
+//! The domain also chooses the write-back instruction.
 
 use std::fmt::Debug;
 
@@ -26,7 +26,7 @@ use crate::prepend::Prepared;
 use crate::table::FreePid;
 use crate::tree::BwTree;
 
-/// A split, prepared: the right half is a page, and two deltas wait to be prepended.
+/// A prepared split: the right half is a page, and two deltas are ready to be prepended.
 #[derive(Debug)]
 pub struct Split<'op, D: Domain> {
     /// The page to be split.
@@ -39,35 +39,35 @@ pub struct Split<'op, D: Domain> {
     pub above: Above<'op, D>,
 }
 
-/// What a split changes above the page.
+/// The change above the page.
 #[derive(Debug)]
 pub enum Above<'op, D: Domain> {
     /// Its parent gets an index entry.
     Parent(At, Prepared<'op, D>),
-    /// The page is the root: its content goes to another PID, and a page with two children takes
-    /// its place.
+    /// The page is the root: its content moves to another PID, and a page with two children
+    /// replaces it.
     Root(FreePid, NewBlock<'op, D>),
 }
 
-/// A merge, prepared: a delta waits to be prepended to the parent.
+/// A prepared merge: a delta is ready to be prepended to the parent.
 #[derive(Debug)]
 pub struct Merge<'op, D: Domain> {
     pub left: At,
     /// It is merged into the left one.
     pub right: At,
-    /// Where the right one begins.
+    /// The lowest key of the right one.
     pub separator: &'op [u8],
     pub parent: At,
     pub delete: Prepared<'op, D>,
-    /// Of the two.
+    /// The level of both pages.
     pub level: u8,
 }
 
 /// How pages change.
 ///
-/// Each of these says whether it took place: not, if something has come between; then nothing is
-/// changed, and what was prepared is free again. `Err` without a change if the pool could not
-/// serve.
+/// Each function returns whether the change took place. It did not if another change came first;
+/// then nothing is changed, and what was prepared is free again. `Err` means that nothing is
+/// changed, because the pool has no room.
 pub trait Style: Sized + Copy + Debug + Send + Sync + 'static {
     /// Prepends a delta to the page.
     fn prepend<D: Domain>(
@@ -77,7 +77,7 @@ pub trait Style: Sized + Copy + Debug + Send + Sync + 'static {
         values: Blocks<'_, D>,
     ) -> Result<bool>;
 
-    /// Puts a base page in the place of the chain, whose blocks are `freed`.
+    /// Replaces the chain by a base page; `freed` has the chain's blocks.
     fn replace<D: Domain>(
         context: Context<'_, D>,
         at: At,
@@ -101,8 +101,7 @@ pub trait Style: Sized + Copy + Debug + Send + Sync + 'static {
         merge: Merge<'_, D>,
     ) -> Result<bool>;
 
-    /// Puts the content of the root's only child in the place of the root, whose blocks are
-    /// `freed`.
+    /// Replaces the content of the root by that of its only child; `freed` has the root's blocks.
     fn collapse<D: Domain>(
         tree: &BwTree<D, Self>,
         context: Context<'_, D>,
@@ -111,8 +110,8 @@ pub trait Style: Sized + Copy + Debug + Send + Sync + 'static {
         freed: &[u64],
     ) -> Result<bool>;
 
-    /// Does what is to be done before a search goes on to the right sibling of `at`, since that is
-    /// not known to the parent yet, perhaps.
+    /// Called before a search continues at the right sibling of `at`: the parent may have no entry
+    /// for the sibling yet.
     fn passed_side_link<D: Domain>(
         tree: &BwTree<D, Self>,
         context: Context<'_, D>,
@@ -126,8 +125,8 @@ pub trait Style: Sized + Copy + Debug + Send + Sync + 'static {
         at: At,
     ) -> Result<()>;
 
-    /// Completes what is under way among the children of an inner page and stands in its chain, so
-    /// that another base may take the chain's place.
+    /// Completes changes in progress among the children of an inner page that stand in its chain,
+    /// so that another base may replace the chain.
     fn settle<D: Domain>(
         tree: &BwTree<D, Self>,
         context: Context<'_, D>,

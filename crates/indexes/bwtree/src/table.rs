@@ -1,32 +1,33 @@
-//! The mapping table: which PIDs there are, and which are free.
+//! The mapping table: which PIDs exist, and which are free.
 //!
-//! The table has no directory. A PID is the offset of its mapping word, so a page is found by one
-//! load, at any size, and a pool opens without looking at the table. It grows by a segment of 504
-//! words at a time, which one PMwCAS puts before the others; segments stay until the map is
+//! The table has no directory. A PID is the offset of its mapping word. So a page is found by one
+//! load, at any size, and a pool opens without a read of the table. The table grows by a segment of
+//! 504 words at a time, which one PMwCAS puts before the others. Segments stay until the map is
 //! dropped.
 //!
-//! # A PID's life
+//! # The life of a PID
 //!
 //! | word | the PID is |
 //! | --- | --- |
 //! | zero | free, and never was used |
 //! | a link | that page's |
-//! | removed in an earlier generation | free: nobody is left who could know it |
-//! | removed in this one, epoch not known | waiting; whoever looks for a free PID writes down the epoch |
-//! | removed in this one in epoch e | free when nobody is pinned since before e (three epochs later) |
+//! | removed in an earlier generation | free: no thread can know it any more |
+//! | removed in this one, epoch not known | waiting; a thread that searches a free PID records the epoch |
+//! | removed in this one in epoch e | free when no thread is pinned since before e (three epochs later) |
 //!
-//! The word itself decides: the PMwCAS that makes a page expects the word as it was found, so a PID
-//! is allocated together with its page, or not at all, and removed together with the page. There is
-//! no list of free PIDs that a crash could lose, and nothing to recover. A free PID is looked for
-//! where two cursors point: in the newest segment, and then, for a bounded number of words, round
-//! all of them. The cursors are hints; whatever a crash leaves of them will do, and a damaged one
-//! begins anew. But a word is a PID only if it is one of the table: a segment says whose it is, and
-//! one that does not is an error, before anything is written there.
+//! The word itself decides: the PMwCAS that publishes a page expects the word as it was read. So a
+//! PID is allocated together with its page, or not at all, and removed together with the page.
+//! There is no list of free PIDs that a crash could lose, and nothing to recover. A search for a
+//! free PID begins at two cursors: in the newest segment, and then, for a bounded number of words,
+//! in a round through all segments. The cursors are hints. After a crash any of their values is
+//! valid, and a damaged one is reset. But a word is a PID only if it belongs to the table: each
+//! segment names its tree, and a segment that does not is an error, before anything is written
+//! there.
 //!
-//! Why no PID returns too early: a thread that still knows it has read a word that led to the page
-//! before that was removed, and is pinned since; the epoch that is written down is read after the
-//! removal. Why no swap mistakes a later removal for an earlier one: the word has its epoch, and
-//! that does not rise by three while whoever has read it is pinned.
+//! Why no PID is reused too early: a thread that still knows it has read a word that led to the
+//! page before its removal, and is pinned since; the recorded epoch is read after the removal. Why
+//! no swap mistakes a later removal for an earlier one: the word has its epoch, which does not rise
+//! by three while a thread that has read the word is pinned.
 
 use std::sync::atomic::Ordering;
 
@@ -43,21 +44,21 @@ use crate::layout::{
 };
 use crate::tree::BwTree;
 
-/// Words that one search for a free PID looks at, beyond the newest segment.
+/// Words that one search for a free PID reads, beyond the newest segment.
 const SWEPT: usize = 64;
-/// How often another PID is looked for before there is one segment more.
+/// How often another PID is searched before a segment is added.
 const ATTEMPTS: usize = 2;
 const INDEX_SHIFT: u32 = 48;
 const FIRST_INDEX: u64 = WORDS_AT / 8;
 
-/// A PID that is free as long as its word holds this.
+/// A PID that is free as long as its word holds `word`.
 #[derive(Clone, Copy, Debug)]
 pub struct FreePid {
     pub pid: Pid,
     pub word: u64,
 }
 
-/// A place in the table: a segment, or the anchor, and a word there.
+/// A place in the table: a segment or the anchor, and a word in it.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     segment: u64,
@@ -76,7 +77,7 @@ impl Place {
         self.segment | self.index << INDEX_SHIFT
     }
 
-    /// Whether it is a word of the table, or behind those of a segment.
+    /// Whether it is a word of the table, or the place behind the words of a segment.
     fn is_valid<D: Domain>(self, context: Context<'_, D>, anchor: u64) -> bool {
         (FIRST_INDEX..=words_in(self.segment, anchor)).contains(&self.index)
             && (self.segment == anchor || check_segment(context, self.segment, anchor).is_ok())
@@ -91,12 +92,12 @@ pub(crate) fn first_anchor<'op, D: Domain>(context: Context<'op, D>) -> Reserved
     Ok(block)
 }
 
-/// The word that says whether the tree whose root has this PID has had a record.
+/// The word that says whether the tree with this root PID ever had a record.
 pub(crate) fn begun_off(root: Pid) -> u64 {
     root - ROOT_AT + BEGUN_AT
 }
 
-/// Refuses what is no segment of the table.
+/// Refuses a block that is no segment of the table.
 pub(crate) fn check_segment<D: Domain>(
     context: Context<'_, D>,
     segment: u64,
@@ -105,7 +106,7 @@ pub(crate) fn check_segment<D: Domain>(
     let block = context.pool().active_block(segment);
     let is_segment = block.is_some_and(|bytes| bytes >= SEGMENT_BYTES)
         && match context.fixed(segment + OWNER_AT) {
-            // One of before segments had this word.
+            // Segments from before this word existed.
             0 => is_listed(context, segment, anchor),
             owner => owner == anchor,
         };
@@ -116,7 +117,7 @@ pub(crate) fn check_segment<D: Domain>(
 #[cold]
 fn is_listed<D: Domain>(context: Context<'_, D>, segment: u64, anchor: u64) -> bool {
     let mut at = anchor + SEGMENTS_AT;
-    // No more than the pool has room for: a damaged list may go in circles.
+    // At most as many as the pool has room for: a damaged list may be a cycle.
     for _ in 0..context.pool().size_bytes() / SEGMENT_BYTES {
         let found = context.read(at);
         if found == segment
@@ -130,14 +131,14 @@ fn is_listed<D: Domain>(context: Context<'_, D>, segment: u64, anchor: u64) -> b
     false
 }
 
-/// Whether the cursor at `off` points to a word of the table, or behind those of a segment.
+/// Whether the cursor at `off` points to a word of the table, or behind the words of a segment.
 pub(crate) fn is_cursor_valid<D: Domain>(context: Context<'_, D>, off: u64, anchor: u64) -> bool {
-    // Acquire: with the swap that put the cursor there, after the segment was.
+    // Acquire: pairs with the swap that set the cursor, after the segment was published.
     let place = Place::decode(context.pool().word(off).load(Ordering::Acquire), anchor);
     place.is_valid(context, anchor)
 }
 
-/// The segment behind `segment` in the table; the last one's is the anchor.
+/// The segment behind `segment` in the table; behind the last one, the anchor.
 fn next_segment<D: Domain>(
     context: Context<'_, D>,
     anchor: u64,
@@ -164,7 +165,7 @@ impl<D: Domain, S> BwTree<D, S> {
         }
     }
 
-    /// A PID for a new page that is not `first`, which nothing keeps from being found again.
+    /// A PID for a new page that is not `first`, which a search would find again.
     pub(crate) fn other_free_pid(&self, context: Context<'_, D>, first: Pid) -> Result<FreePid> {
         for _ in 0..ATTEMPTS {
             let free = self.free_pid(context)?;
@@ -172,7 +173,7 @@ impl<D: Domain, S> BwTree<D, S> {
                 return Ok(free);
             }
         }
-        // It is the only one that is left.
+        // It is the only free one.
         self.add_segment(context)?;
         loop {
             let free = self.free_pid(context)?;
@@ -182,15 +183,15 @@ impl<D: Domain, S> BwTree<D, S> {
         }
     }
 
-    /// One of the newest segment.
+    /// A free PID of the newest segment.
     fn fresh_pid(&self, context: Context<'_, D>) -> Option<FreePid> {
         let anchor = self.anchor(context);
         let cursor = context.pool().word(anchor + FRESH_AT);
         loop {
-            // Acquire: with the swap that put the cursor there, after the segment was.
+            // Acquire: pairs with the swap that set the cursor, after the segment was published.
             let found = cursor.load(Ordering::Acquire);
             let place = Place::decode(found, anchor);
-            // A damaged one is replaced with the next segment.
+            // A damaged cursor is replaced with the next segment.
             if place.index >= words_in(place.segment, anchor) || !place.is_valid(context, anchor) {
                 return None;
             }
@@ -203,7 +204,7 @@ impl<D: Domain, S> BwTree<D, S> {
         }
     }
 
-    /// One of any segment.
+    /// A free PID of any segment.
     fn swept_pid(&self, context: Context<'_, D>) -> Result<Option<FreePid>, Damaged> {
         let anchor = self.anchor(context);
         let cursor = context.pool().word(anchor + SWEEP_AT);
@@ -245,7 +246,7 @@ impl<D: Domain, S> BwTree<D, S> {
         if is_done {
             let cursor = context.pool().word(anchor + FRESH_AT);
             let place = Place { segment, index: FIRST_INDEX };
-            // If another thread's is there by now, the sweep finds this one's words.
+            // If another thread has set it meanwhile, the sweep finds the words of this segment.
             let _ = cursor.compare_exchange(cursor.load(Ordering::Acquire), place.encode());
         }
         Ok(())
@@ -253,7 +254,8 @@ impl<D: Domain, S> BwTree<D, S> {
 }
 
 impl<D: Domain, S> BwTree<D, S> {
-    /// Refuses to put a segment before `newest` if that is none: those behind it would be lost.
+    /// Refuses to put a segment before `newest` if that is no segment: those behind it would be
+    /// lost.
     fn check_newest(&self, context: Context<'_, D>, newest: u64) -> Result<(), Damaged> {
         let anchor = self.anchor(context);
         if newest != 0 {
@@ -264,7 +266,7 @@ impl<D: Domain, S> BwTree<D, S> {
             let segment = Place::decode(cursor, anchor).segment;
             let is_lost = segment != anchor
                 && check_segment(context, segment, anchor).is_ok()
-                // It may have come since.
+                // A segment may have been added since.
                 && context.read(anchor + SEGMENTS_AT) == 0;
             if is_lost {
                 return Err(Damaged { off: anchor + SEGMENTS_AT });
@@ -283,7 +285,7 @@ pub(crate) fn words_of(segment: u64, anchor: u64) -> impl Iterator<Item = Pid> {
     (FIRST_INDEX..words_in(segment, anchor)).map(move |index| segment + index * 8)
 }
 
-/// The PID of the word there, if it is free.
+/// The PID of the word at `place`, if it is free.
 fn free_at<D: Domain>(context: Context<'_, D>, place: Place) -> Option<FreePid> {
     let pid = place.segment + place.index * 8;
     let link = Link::at(context, pid);
@@ -304,10 +306,10 @@ fn free_at<D: Domain>(context: Context<'_, D>, place: Place) -> Option<FreePid> 
     }
 }
 
-/// Writes down when the page was removed at the latest.
+/// Records the epoch: the page was removed no later.
 pub(crate) fn stamp<D: Domain>(context: Context<'_, D>, pid: Pid, link: Link) {
     let stamped = Link::removed(context.pool().generation(), context.guard.unlink_epoch());
-    // Need not be durable: after a crash it does not matter.
+    // Not durable: after a crash the epoch does not matter.
     let _ = context.pmwcas.compare_exchange_undurable(context.guard, pid, link.0, stamped.0);
 }
 
@@ -319,8 +321,8 @@ mod tests {
     use super::*;
     use crate::{BwTrees, Options};
 
-    /// The second PID that a root's split needs is another than the first: also if that is the only
-    /// free one, and if the sweep comes to it again.
+    /// The second PID for a root's split differs from the first, also if the first is the only free
+    /// one, and if the sweep finds it again.
     #[test]
     fn another_free_pid_is_another() {
         let tree = Planted::<Volatile, BwTrees>::anonymous(Options::default()).index;
@@ -333,8 +335,8 @@ mod tests {
         words.iter().for_each(|&pid| word(pid).store(taken, Ordering::Release));
         let only = words[words.len() / 2];
         word(only).store(0, Ordering::Release);
-        // The cursor of the newest segment is at its end: all is found by the sweep, which goes
-        // round.
+        // The cursor of the newest segment is at its end, so the sweep, which goes in rounds, finds
+        // everything.
         let end = Place { segment: anchor, index: words_in(anchor, anchor) };
         word(anchor + FRESH_AT).store(end.encode(), Ordering::Release);
         let first = tree.free_pid(context).expect("a PID");

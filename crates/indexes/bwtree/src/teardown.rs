@@ -1,7 +1,7 @@
-//! What goes next of a tree whose map is dropped: the page of the newest segment's first mapping
-//! word that has one, with the blocks of its chain and of its values; then the segment; at last the
-//! anchor. The tree is not looked at: each page has one mapping word. (How units are freed, and
-//! what a crash leaves, says `pando_tree::maps`.)
+//! The next unit of a tree whose map was dropped: the page of the first used mapping word of the
+//! newest segment, with the blocks of its chain and of its values; then the segment; at last the
+//! anchor. The tree is not read: each page has one mapping word. (`pando_tree::maps` says how units
+//! are freed, and what a crash leaves.)
 
 use pando_pmem::Domain;
 use pando_tree::context::Context;
@@ -26,7 +26,7 @@ pub(crate) fn next_unit<D: Domain>(context: Context<'_, D>, root_off: u64) -> Un
         return Unit::passed_over(list, newest);
     }
     let segment = if newest == 0 { anchor } else { newest };
-    // The root's word is none of those that are given to pages.
+    // The root's word is not among those for other pages.
     let root = (newest == 0).then_some(anchor + ROOT_AT);
     for pid in words_of(segment, anchor).chain(root) {
         let link = Link::at(context, pid);

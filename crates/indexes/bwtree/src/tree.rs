@@ -21,12 +21,12 @@ pub enum BwTrees {}
 #[derive(Clone, Copy, Debug)]
 pub enum MultiWord {}
 
-/// A Bw-tree in a pool, whose pages change in the style `S`. All of its state is in the pool; any
+/// A Bw-tree in a pool, whose pages change in the style `S`. All its state is in the pool. Any
 /// number of handles may be open.
 #[derive(Clone, Debug)]
 pub struct BwTree<D: Domain, S = MultiWord> {
     handle: Handle<D, Options>,
-    /// What changes of pages are counted in, if they are.
+    /// The counters of changes, if they are counted.
     races: Option<Arc<Races>>,
     style: PhantomData<S>,
 }
@@ -46,14 +46,14 @@ impl<D: Domain, S> BwTree<D, S> {
         Self { handle, races: None, style: PhantomData }
     }
 
-    /// A handle that counts attempts at changes of pages; and where they are counted.
+    /// A handle that counts attempts to change pages, and the counters.
     pub fn counting_races(&self) -> (Self, Arc<Races>) {
         let races = Arc::new(Races::default());
         let handle = self.handle.clone();
         (Self { handle, races: Some(Arc::clone(&races)), style: PhantomData }, races)
     }
 
-    /// Counts an attempt, if they are counted; whether it was won.
+    /// Counts an attempt, if they are counted; returns `is_won`.
     #[inline(always)]
     pub(crate) fn counted(&self, race: Race, is_won: bool) -> bool {
         if let Some(races) = &self.races {
@@ -62,7 +62,7 @@ impl<D: Domain, S> BwTree<D, S> {
         is_won
     }
 
-    /// Where the root, the table's segments and its cursors are found.
+    /// The anchor, with the root, the table's segments and its cursors.
     #[inline(always)]
     pub(crate) fn anchor(&self, context: Context<'_, D>) -> u64 {
         context.read(self.root_off)
@@ -77,7 +77,7 @@ impl<D: Domain, S> BwTree<D, S> {
         self.options.chaining()
     }
 
-    /// Above how many bytes a page on `level` is split.
+    /// A page on `level` with more bytes is split.
     pub(crate) fn max_bytes(&self, level: u8) -> u64 {
         u64::from(if level == 0 { self.options.leaf_bytes } else { self.options.inner_bytes })
     }

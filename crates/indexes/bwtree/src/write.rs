@@ -1,31 +1,31 @@
 //! Writes of records, and consolidation.
 //!
 //! Every write is one step on its leaf's mapping word, from the link under which the record was
-//! looked up: what was found still holds when the step is made, or the step fails and the write
-//! looks again. Usually it prepends a delta. If the chain is as long as it may be, or has no room,
-//! the write consolidates the page and puts its own change into the new base, in one step.
+//! searched. So the result of the search still holds at the step, or the step fails and the write
+//! searches again. Usually the step prepends a delta. If the chain has its greatest length, or has
+//! no room, the write consolidates the page and puts its own change into the new base, in one step.
 //!
-//! What is due after that, a split or a merge, is done by the same thread, and left if it cannot be
-//! done: the write has taken place.
+//! If a split or a merge is due afterwards, the same thread does it. If it cannot be done, it is
+//! left: the write has taken place.
 //!
 //! # A full pool
 //!
-//! Writes are refused, and change nothing; a remove is to be carried out, and makes room. It needs
-//! none if its delta finds room beside the base. Else it takes a new base without room for deltas,
-//! which is no larger than the one that it gives back: from the
-//! reserve of the pool, two chunks of 64 KiB, which are cut into blocks of 4 KiB. What a
-//! remove gives back is free when no thread can look at it any more; a remove that is refused tries
-//! again some times for that. So it is carried out, but
+//! Writes are refused, and change nothing; a remove should succeed, and make room. It needs no room
+//! if its delta fits beside the base. Otherwise it takes a new base without room for deltas, which
+//! is no larger than the one that it frees. This base comes from the reserve of the pool: two
+//! chunks of 64 KiB, which are cut into blocks of 4 KiB. A freed base can be reused when no thread
+//! can read it any more; a refused remove tries again several times, to wait for that. So a remove
+//! succeeds, except in these cases:
 //!
 //! * with `delta_bytes` 0: there a base that takes in the inserts of its chain is larger than what
-//!   it gives back;
+//!   it frees;
 //! * in pages of more than 4 KiB;
-//! * in a page whose keys, or values, all had one length (`build.rs`), if deltas have brought
-//!   others: its new base says where each record is, and is larger than what it gives back;
-//! * if as many blocks wait for a thread that stays pinned, or if others' writes take each time
-//!   what removes give back.
+//! * in a page whose keys, or values, all had one length (`build.rs`), if deltas have brought other
+//!   lengths: its new base stores where each record is, and is larger than what it frees;
+//! * if as many blocks wait for a thread that stays pinned, or if writes of other threads take each
+//!   time what removes free.
 //!
-//! Then it may be refused, as any write; removes of other records make room for it.
+//! Then it may be refused like any write. Removes of other records make room for it.
 
 use pando_index::{Change, Error, Intent, Result, Upserted};
 use pando_pmem::{Domain, mutant};
@@ -46,7 +46,7 @@ use crate::search::Found;
 use crate::style::Style;
 use crate::tree::BwTree;
 
-/// What a write makes of a record.
+/// The effect of a write on a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
     /// It gets the value.
@@ -56,9 +56,9 @@ pub(crate) enum Decision {
     Keep,
 }
 
-/// A write that is told what is there.
+/// A write that depends on the present value.
 pub(crate) trait Write {
-    /// What to make of the record, or why not.
+    /// The effect on the record, or an error.
     fn decide(&mut self, found: Option<&[u8]>) -> Result<Decision>;
 
     /// How often it is tried again when the pool has no room.
@@ -68,7 +68,7 @@ pub(crate) trait Write {
     fn value(&self) -> &[u8];
 }
 
-/// A write of a value that is known.
+/// A write of a value that is given.
 #[derive(Debug)]
 pub(crate) struct Put<'call> {
     pub intent: Intent<'call>,
@@ -105,7 +105,7 @@ impl Write for Remove {
     }
 }
 
-/// A write of what a caller makes of the value.
+/// A write of the value that a caller computes from the present one.
 struct Modify<'call, 'change> {
     change: &'call mut Change<'change>,
     new: Vec<u8>,
@@ -126,7 +126,7 @@ impl Write for Modify<'_, '_> {
     }
 }
 
-/// What became of a write.
+/// The result of a write.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Done {
     /// The record was there before.
@@ -145,7 +145,7 @@ pub(crate) struct Taken<'op, D: Domain> {
 }
 
 impl<D: Domain, S: Style> BwTree<D, S> {
-    /// Writes the value, whatever the operation asks for.
+    /// Writes the value, with the intent of the operation.
     #[inline]
     pub(crate) fn put(
         &self,
@@ -160,14 +160,14 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         Ok(if done.was_there { Upserted::Updated } else { Upserted::Inserted })
     }
 
-    /// Removes the record; whether it was there.
+    /// Removes the record; returns whether it was present.
     #[inline]
     pub(crate) fn delete(&self, key: &[u8], lsn: u64) -> Result<bool> {
         LIMITS.check_key(key)?;
         Ok(self.write(key, &mut Remove, lsn)?.was_there)
     }
 
-    /// Puts what `change` makes of the value of `key` in its place; `None` if it is to stay.
+    /// Replaces the value of `key` by the one that `change` computes; `None` if it is to stay.
     pub(crate) fn read_modify_write(
         &self,
         key: &[u8],
@@ -186,12 +186,12 @@ impl<D: Domain, S: Style> BwTree<D, S> {
     fn write<W: Write>(&self, key: &[u8], write: &mut W, lsn: u64) -> Result<Done> {
         let probe = Probe::new(key);
         self.until_done(W::TRIES, nothing_to_give, |guard| {
-            // What this leaves is kept for removes, here (`consolidate_with`) and in other maps.
+            // Writes leave some room for removes, here (`consolidate_with`) and in other maps.
             guard.without_reserve(|| self.attempt(self.context(guard), probe, write, lsn))
         })
     }
 
-    /// Finds the leaf and makes the write's step there; `None` if something has come between.
+    /// Finds the leaf and does the write's step there; `None` if another change came first.
     #[inline(always)]
     fn attempt<W: Write>(
         &self,
@@ -229,7 +229,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         if let Some(Value::Block(off)) = found
             && value_block::check(context, off).is_err()
         {
-            // It may be another operation's doing: then the record has changed.
+            // Another operation may be the reason: then the record has changed.
             return if Link::at(context, at.pid) == at.link { Err(damaged(at)) } else { Ok(None) };
         }
         let mut value = Value::Inline(bytes);
@@ -246,8 +246,8 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         let prepared = match at.link {
             Link::EMPTY => None,
             link => match delta.prepare(context, link, self.chaining()) {
-                // Its block takes room until the page is consolidated; a base gives back more than
-                // it takes.
+                // Its block takes room until the page is consolidated; a base frees more than it
+                // takes.
                 Err(error) if removes && error.is_full() => None,
                 prepared => prepared?,
             },
@@ -266,9 +266,8 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         Ok(is_done.then_some(done))
     }
 
-    /// Consolidates the leaf and merges it, if the chain at which a record was removed may leave
-    /// little of a small page: without waiting for the chain to be full, since there may be no more
-    /// removes.
+    /// After a remove: consolidates the leaf and merges it, if its chain may have left a small
+    /// page. It does not wait until the chain is full, since there may be no more removes.
     #[inline(always)]
     fn tidy_if_small(&self, context: Context<'_, D>, at: At, key: &[u8]) {
         if at.link == Link::EMPTY {
@@ -279,7 +278,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
             return;
         };
         let deltas = 1 + delta.map_or(0, |delta| usize::from(delta.info.deltas));
-        // So each consolidation halves the page: there are few of them.
+        // So each consolidation halves the page, and there are few of them.
         let merge_bytes = u64::from(self.options.merge_bytes);
         let is_small = base.body_bytes() < 2 * merge_bytes || deltas >= base.records();
         let may_be_small = deltas * 2 >= base.records() && is_small && merge_bytes > 0;
@@ -288,7 +287,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         }
     }
 
-    /// Whether a leaf of that many bytes is to be merged: one that is small, or without records
+    /// Whether a leaf of that many bytes must be merged: a small one, or one without records
     /// (`merge.rs`).
     fn is_due(&self, bytes: u64) -> bool {
         let merge_bytes = u64::from(self.options.merge_bytes);
@@ -305,7 +304,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
             true => Some(Page::of(context, at.link)?.body_bytes()),
             false => self.consolidate(context, at, None, 0)?,
         };
-        // If something has come between, the merge looks for itself.
+        // If another change came first, the merge looks for itself.
         if bytes.is_none_or(|bytes| self.is_due(bytes)) {
             self.merge(context, 0, key)?;
         }
@@ -326,7 +325,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         let old = taken.values.old;
         let again = Taken { values: Blocks { new: None, old }, ..taken };
         let done = match self.consolidate(context, at, Some(taken), 0) {
-            // A base without room for deltas is no larger than the one whose room it gives back.
+            // A base without room for deltas is no larger than the one that it frees.
             Err(error) if removes && error.is_full() => {
                 context.guard.with_reserve(|| self.consolidate_into(context, at, Some(again), 0))
             }
@@ -344,8 +343,8 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         Ok(true)
     }
 
-    /// Puts a base page in the place of the chain, with at least `room` bytes for deltas, and as
-    /// many as pages have. How many bytes it has; `None` if something has come between.
+    /// Replaces the chain by a base page with at least `room` bytes for deltas, and the usual room.
+    /// Returns its bytes; `None` if another change came first.
     pub(crate) fn consolidate(
         &self,
         context: Context<'_, D>,
@@ -356,7 +355,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         self.consolidate_into(context, at, taken, self.room(room))
     }
 
-    /// As [`consolidate`](Self::consolidate), with `room` bytes for deltas.
+    /// Like [`consolidate`](Self::consolidate), with `room` bytes for deltas.
     fn consolidate_into(
         &self,
         context: Context<'_, D>,
@@ -394,7 +393,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         Ok(is_done.then(|| base_bytes(&items, is_inner)))
     }
 
-    /// Bytes of the delta space of a new page that is to have `room` at least.
+    /// Bytes of the delta space of a new page, at least `room`.
     pub(crate) fn room(&self, room: u64) -> u64 {
         match self.options.delta_bytes {
             0 => 0,
