@@ -1,5 +1,5 @@
-//! What `check`, `stat` and salvage see of a tree: a walk over the chain of blocks that believes
-//! none of them, compared with what is in process memory.
+//! The walk of a tree for `check`, `stat` and salvage. It follows the chain of blocks, checks each
+//! block before it uses its content, and compares the blocks with the layers in process memory.
 
 use pando_index::{Error, Result};
 use pando_pmem::{Domain, Guard};
@@ -25,12 +25,12 @@ impl Bytes {
     }
 }
 
-/// Walks the whole tree; exact while nobody writes.
+/// Walks the whole tree; exact while no thread writes.
 pub(crate) fn walk<D: Domain>(
     tree: &NbTree<D>,
     visit: &mut dyn FnMut(&[u8], &[u8]),
 ) -> Result<Audit> {
-    // Also of a tree that refuses its operations.
+    // Also if the tree refuses operations.
     let guard = tree.catalog.pool().pin().map_err(Error::storage)?;
     let mut audit = Audit::default();
     let mut chain = Vec::new();
@@ -132,9 +132,9 @@ fn walk_leaf<D: Domain>(
     }
 }
 
-/// Lends what was found, in order and each key once. A leaf's records are held back until the next
-/// one's are known: of two leaves that overlap, what lies beyond the middle of the other is
-/// damaged.
+/// Lends the records that were found, in order and each key once. It holds back a leaf's records
+/// until those of the next leaf are known: if two leaves overlap, the records of one beyond the
+/// middle of the other are damaged.
 struct Lender<'visit> {
     held: Vec<(Vec<u8>, Vec<u8>)>,
     last: Option<Vec<u8>>,
@@ -166,7 +166,7 @@ impl Lender<'_> {
     }
 }
 
-/// The layers in process memory, against the blocks of the chain.
+/// Compares the layers in process memory with the blocks of the chain.
 fn walk_layers<D: Domain>(
     tree: &NbTree<D>,
     guard: &Guard<'_, D>,

@@ -1,28 +1,30 @@
-//! Scans, forwards and backwards, which the paper lacks.
+//! Scans, forwards and backwards. The paper has none.
 //!
-//! A cursor takes the slots of one leaf that lie in its range while it is pinned, sorts them,
-//! copies their records, and lends these when it is not. Of long values it copies no more at once
-//! than about [`FULL_BYTES`], and comes back. Where it goes on is decided by the leaf's range, not
-//! by the last key that it returned:
+//! A cursor collects the slots of one leaf in its range while it is pinned, sorts them, copies
+//! their records, and lends these while it is not pinned. Of long values it copies at most about
+//! [`FULL_BYTES`] at once, and comes back for the rest. The range of the leaf decides where it
+//! continues, not the last key that it returned:
 //!
-//! * Forwards: at the separator to the right of the leaf, as the descent found it. A leaf that is
-//!   open has at least that range, since its range only grows, to the right, when its neighbour is
-//!   dropped. What lies beyond is left to the next step, which may come to the same leaf.
+//! * Forwards: at the separator to the right of the leaf, as the descent found it. An open leaf has
+//!   at least that range: its range only grows, to the right, when its neighbour is dropped. The
+//!   keys beyond the separator are left to the next step, which may find the same leaf.
 //! * Backwards: right below the leaf's lowest key, which never changes.
 //!
-//! The leaf was not replaced when it was found, during the scan. Its bitmap is read once, and then
-//! each of its value words.
+//! The leaf was not replaced at the time during the scan when it was found. Its bitmap is read
+//! once, and then each of its value words.
 //!
-//! * A record that is there throughout has its slot in that bitmap, and its word holds it whenever
-//!   it is read: an update changes the word in place, or leaves it closed, with the value before,
-//!   in a leaf that is replaced meanwhile.
-//! * What a word says was true at that moment, or, of a closed one, when the leaf was found or
-//!   later: no change of a closed word takes effect before the leaf's replacement is published.
-//! * No key is there twice: of the slots of one bitmap all but one of a key are deleted for ever.
+//! * A record that is present throughout has its slot in that bitmap, and its word holds it at each
+//!   read. An update changes the word in place. If the leaf is replaced meanwhile, the closed word
+//!   still holds the value before the update.
+//! * The content of an open word was true when it was read. That of a closed word was true when the
+//!   leaf was found, or later: no change of a closed word takes effect before the leaf's
+//!   replacement is published.
+//! * No key appears twice: of the slots of a key in one bitmap, all except one are deleted, and
+//!   stay so.
 //!
-//! So each record is one of an instant of the scan, and those of one leaf may be of different
-//! instants. No step waits for another thread or begins again because of one, other than at a leaf
-//! that is dropped while it is looked for.
+//! So each record is one of an instant of the scan, and the records of one leaf may be of different
+//! instants. No step waits for another thread or starts again because of one, except at a leaf that
+//! is dropped during the search for it.
 
 use std::cmp::Ordering as Compare;
 use std::sync::atomic::Ordering;
@@ -85,7 +87,7 @@ impl<D: Domain> Fill for NbTree<D> {
 }
 
 impl<D: Domain> NbTree<D> {
-    /// The leaf of the probe, or at the edge, and the separator to its right.
+    /// The leaf of the probe, or the first or last leaf, and the separator to its right.
     fn find_for_scan<'guard>(
         &self,
         guard: &'guard Guard<'_, D>,
@@ -118,7 +120,7 @@ impl<D: Domain> NbTree<D> {
                 Some(Compare::Equal) => side == Side::Holding,
                 Some(Compare::Greater) => true,
             };
-            // A leaf that was dropped has none.
+            // A dropped leaf has no replacement.
             let left = replacement.left(guard)?;
             leaf = match replacement.right(guard) {
                 Some(right) if is_right(&right) && !mutant!("nbtree-scan-of-the-left-half") => {
@@ -134,7 +136,7 @@ impl<D: Domain> NbTree<D> {
         Some((leaf, high))
     }
 
-    /// Copies the records of the slots; whether all.
+    /// Copies the records of the slots; returns whether it copied all.
     fn copy_taken(
         &self,
         guard: &Guard<'_, D>,
@@ -190,7 +192,8 @@ impl<D: Domain> NbTree<D> {
                 scan.is_ahead(slice.cmp(&probe.slice).then_with(|| key.cmp(probe.bytes)))
             });
             let is_below = high.is_none_or(|high| high.compare(&own) == Compare::Less);
-            // Backwards nothing is beyond: what lies above the leaf's range comes before.
+            // Backwards no slot is left for later: the keys above the leaf's range come earlier in
+            // the scan.
             let is_here = is_ahead && (is_below || scan.order() == Order::Descending);
             if !is_here || scan.is_past(|end| key.cmp(end)) {
                 continue;

@@ -1,4 +1,4 @@
-//! The tree as an index of a pool: the contract, what pools ask of it, its kind.
+//! The tree as an index of a pool: `RangeIndex`, `Tree` and `IndexKind`.
 
 use pando_index::{Intent, Limits, RangeIndex, Result, Upserted};
 use pando_pmem::{Domain, Guard};
@@ -19,13 +19,14 @@ use crate::tree::NbTree;
 use crate::volatile::node::{Kind, LeafRef, Node};
 
 impl<D: Domain> NbTree<D> {
-    /// Visits the leaves that inner nodes lead to now, in order, each as it is replaced by now.
+    /// Visits the present leaves in order: for each leaf in the inner nodes, its newest
+    /// replacement.
     pub(crate) fn visit_leaves<'guard>(
         &self,
         guard: &'guard Guard<'_, D>,
         visit: &mut dyn FnMut(LeafRef<'guard>),
     ) {
-        // The last is the next.
+        // A stack: the last one is visited next.
         let mut rest: Vec<Node<'guard>> = vec![self.layers.root.slot().load(guard)];
         while let Some(node) = rest.pop() {
             match node.kind() {
@@ -81,15 +82,15 @@ impl<D: Domain> Tree for NbTree<D> {
         Ok(block)
     }
 
-    /// Rebuilds what is in process memory, unless another handle has it: in time that grows with
-    /// the records, unlike other indexes (paper 3.2).
+    /// Rebuilds the layers in process memory, unless another handle has them. The time grows with
+    /// the records, unlike that of other indexes (paper 3.2).
     fn open(handle: Handle<D, Options>) -> Self {
         Self::new(handle)
     }
 
-    /// Writes nothing that is shared and allocates nothing, but where it helps: it completes an
-    /// insert that it meets, writes back what may be lost, and brings inner nodes up to date behind
-    /// a replacement.
+    /// Allocates nothing, and writes nothing that is shared, except to help: it completes an insert
+    /// that it meets, writes back lines that may not be durable, and updates inner nodes after a
+    /// replacement.
     #[inline]
     fn read_with<R>(&self, key: &[u8], visit: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         LIMITS.check_key(key)?;

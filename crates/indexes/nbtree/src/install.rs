@@ -1,32 +1,34 @@
 //! Changes of inner nodes (paper 4.3).
 //!
-//! Inner nodes are a hint that is kept good: a leaf that is replaced names its replacement, so an
-//! operation that finds it comes to the right leaf anyway, and brings the inner nodes up to date on
-//! its way. Whoever does so first does it for all.
+//! Inner nodes are hints that are kept up to date. A replaced leaf names its replacement. So an
+//! operation that finds a replaced leaf still reaches the right one, and updates the inner nodes on
+//! its way. The first operation that does so does it for all.
 //!
 //! # Protocol
 //!
-//! A child is replaced by one other by a CAS of its slot. A change of the keys replaces the node:
+//! If one child is replaced by one other, that is one CAS of its slot. A change of the keys
+//! replaces the node:
 //!
-//! | step | who can help | what others see |
+//! | step | helper | what other threads see |
 //! | --- | --- | --- |
-//! | freeze all slots: by one hardware transaction, or one by one | anyone | no CAS of them succeeds any more |
-//! | copy, with the change: one node, or two if it is full, or none if its last child goes | | the old node, and all children |
+//! | freeze all slots: by one hardware transaction, or one by one | any thread | no CAS of them succeeds any more |
+//! | copy, with the change: one node, or two if it is full, or none if its last child was removed | | the old node, and all children |
 //! | replace the node in its parent by the same rules, or in the root | | the old node, or the new |
 //! | retire the old node | | |
 //!
-//! The deciding word is the slot, in the lowest node that only has a child replaced, or the root. A
-//! thread that stops with a node frozen holds nobody up: whoever wants to change that node copies
-//! it too, and the slot above decides which copy it is. That is why the fallback is as good as the
-//! transaction, which saves a CAS a slot. (The paper changes nodes in place within transactions,
-//! and says nothing of processors that never commit one.)
+//! The deciding word is a slot: that of the lowest node in which only one child is replaced, or the
+//! root. A thread that stops after it has frozen a node delays no other thread: a thread that needs
+//! to change that node makes its own copy, and the slot above decides which copy is used. For the
+//! same reason freezing slot by slot is as good as the transaction, which only saves a CAS for each
+//! slot. (The paper changes nodes in place within transactions, and does not say what happens on
+//! processors that never commit one.)
 //!
-//! A root with one child left is frozen as any other, and its child put in its place: the tree is a
-//! level lower. (Its keys never change, so it has one child for ever.)
+//! If the root has one child left, it is frozen like any other node, and replaced by its child: the
+//! tree is one level lower. (Its keys never change, so it never gets a second child.)
 //!
 //! If the first child of a node is dropped, the range of its leaf goes to the leaf before it, which
-//! is below another node: the separator to the left of the node rises in the same step, in the
-//! parent, which is copied too, or further up.
+//! is below another node. The separator to the left of the node rises in the same step. It is in
+//! the parent, which is copied too, or in a node farther up.
 
 use pando_pmem::{Domain, Guard, mutant};
 use pando_tree::key::{Probe, Side};
@@ -37,19 +39,19 @@ use crate::volatile::inner::Parts;
 use crate::volatile::node::{InnerRef, Kind, LeafRef, Node};
 use crate::volatile::nodes::Inner;
 
-/// What stands in place of a child.
+/// The replacement of a child.
 #[derive(Clone, Debug)]
 enum Edit<'guard> {
-    /// Another; with the separator to its left, if that rises.
+    /// One node; with the separator to its left, if that rises.
     One(Node<'guard>, Option<Separator>),
-    /// Two, and the separator between them; with the one to their left, if that rises.
+    /// Two nodes, and the separator between them; with the one to their left, if that rises.
     Two(Node<'guard>, Separator, Node<'guard>, Option<Separator>),
-    /// Nothing: its range is the left neighbour's.
+    /// No node: the left neighbour gets its range.
     None,
 }
 
 impl<D: Domain> NbTree<D> {
-    /// Puts what `leaf` is replaced by in its place in the inner nodes, unless it is there.
+    /// Puts the replacement of `leaf` into the inner nodes, unless it is there.
     pub(crate) fn install(&self, guard: &Guard<'_, D>, leaf: LeafRef<'_>) {
         let Some(replacement) = leaf.replaced_by(guard) else { return };
         let edit = match (replacement.left(guard), replacement.right(guard)) {
@@ -62,13 +64,13 @@ impl<D: Domain> NbTree<D> {
         let mut room = [0; 8];
         let probe = Probe::new(leaf.low.bytes(&mut room));
         if self.change(guard, &probe, leaf.node(), 0, &edit) {
-            // SAFETY: this thread has just put what replaces it in its place.
+            // SAFETY: this thread has just put the replacement in its place.
             unsafe { self.layers.root.retired.retire(guard, leaf.node()) };
         }
     }
 
-    /// Carries out `edit` on `target`, which is at `level` on the way to `probe`, if it is still
-    /// there; whether this thread did it.
+    /// Applies `edit` to `target`, which is at `level` on the path to `probe`, if it is still
+    /// there. Returns whether this thread did it.
     fn change(
         &self,
         guard: &Guard<'_, D>,
@@ -103,7 +105,7 @@ impl<D: Domain> NbTree<D> {
         }
     }
 
-    /// The edit of the root, or a false start.
+    /// The edit of the root; false if the root has changed.
     fn change_root(&self, target: Node<'_>, level: u32, edit: &Edit<'_>) -> bool {
         let root = self.layers.root.slot();
         match edit {
@@ -125,7 +127,7 @@ impl<D: Domain> NbTree<D> {
         }
     }
 
-    /// Replaces `inner` by a copy with the edit; whether that was done by this thread.
+    /// Replaces `inner` by a copy with the edit; returns whether this thread did it.
     fn change_copied(
         &self,
         guard: &Guard<'_, D>,
@@ -138,8 +140,8 @@ impl<D: Domain> NbTree<D> {
             inner.freeze::<D>();
         }
         let mut parts = inner.parts(guard);
-        // It may have been replaced before the freeze. Then the copy only makes the node one that
-        // can change.
+        // It may have been replaced before the freeze. Then the copy only makes the node changeable
+        // again.
         let at = parts.children.iter().position(|&child| child == target);
         let raised = at.and_then(|at| apply(&mut parts, at, edit));
         let (level, old) = (inner.level, inner.node());
@@ -158,7 +160,7 @@ impl<D: Domain> NbTree<D> {
             Edit::Two(left, middle, right, raised)
         };
         if self.change(guard, probe, old, level, &above) {
-            // SAFETY: this thread has just put what replaces it in its place.
+            // SAFETY: this thread has just put the copy in its place.
             unsafe { self.layers.root.retired.retire(guard, old) };
             self.lower_root(guard);
             return at.is_some();
@@ -169,8 +171,8 @@ impl<D: Domain> NbTree<D> {
             Edit::None => (None, None),
         };
         for new in [first, second].into_iter().flatten() {
-            // SAFETY: made above, and no slot holds it: the change failed. A copy of the node above
-            // that held it was given back unseen.
+            // SAFETY: made above, and no slot holds it: the change failed. If a copy of the node
+            // above held it, that copy was freed before any other thread saw it.
             unsafe { new.discard() }
         }
         false
@@ -178,7 +180,7 @@ impl<D: Domain> NbTree<D> {
 }
 
 impl<D: Domain> NbTree<D> {
-    /// Takes the root's only child for the root, as long as it has only one.
+    /// Makes the root's only child the root, as long as it is the only one.
     fn lower_root(&self, guard: &Guard<'_, D>) {
         let root = self.layers.root.slot();
         loop {
@@ -187,7 +189,7 @@ impl<D: Domain> NbTree<D> {
             if inner.len() > 1 {
                 return;
             }
-            // What is put in its place must not be replaced in it afterwards.
+            // After this, its child must not be replaced in it.
             inner.freeze::<D>();
             if root.replace::<D>(node, inner.slot(0).load(guard)) {
                 // SAFETY: this thread has just put the child in its place.
@@ -197,7 +199,8 @@ impl<D: Domain> NbTree<D> {
     }
 }
 
-/// Makes the edit of the child at `at`; the separator to the left of all, if it rises.
+/// Applies the edit to the child at `at`; returns the separator to the left of all children, if it
+/// rises.
 fn apply<'guard>(parts: &mut Parts<'guard>, at: usize, edit: &Edit<'guard>) -> Option<Separator> {
     let mut raised = None;
     let mut raise = |parts: &mut Parts<'_>, low: &Option<Separator>| match (low, at.checked_sub(1))

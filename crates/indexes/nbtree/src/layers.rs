@@ -1,4 +1,4 @@
-//! The layers in process memory, as the handles of a tree share them.
+//! The layers in process memory, shared by the handles of a tree.
 
 use pando_index::Result;
 use pando_tree::checked::damaged;
@@ -8,14 +8,14 @@ use crate::volatile::node::Root;
 /// The layers in process memory, which all handles of one tree share.
 #[derive(Debug)]
 pub(crate) struct Layers {
-    /// The root, and what waits to be given back.
+    /// The root, and the retired nodes.
     pub root: Root,
-    /// Why the tree could not be built of its blocks.
+    /// Why the layers could not be rebuilt from the blocks.
     pub damage: Option<Damaged>,
 }
 
 impl Layers {
-    /// Refuses an operation on a tree that could not be built.
+    /// Refuses an operation on a tree whose layers could not be rebuilt.
     #[inline(always)]
     pub fn check(&self) -> Result<()> {
         match self.damage {
@@ -25,7 +25,7 @@ impl Layers {
     }
 }
 
-/// Where the tree is damaged, and how.
+/// The place and kind of damage.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Damaged {
     pub off: u64,

@@ -8,32 +8,32 @@
 //! ...                                                                              to 1,024: 45 slots
 //! ```
 //!
-//! * `next`: the block of the next leaf, zero behind the last; with [`REPLACED`] the leaf is
-//!   replaced, and `next` is what it was then. A word of PMwCAS.
-//! * `mark`: [`LEAF_MARK`] and, in the low 8 bits, how many slots the block has.
-//! * A slot's `key` is the first eight bytes of the key as a big-endian number, filled up with
-//!   zeros.
+//! * `next`: the block of the next leaf, zero behind the last. With [`REPLACED`] the leaf is
+//!   replaced, and the rest of `next` has not changed since. A word of PMwCAS.
+//! * `mark`: [`LEAF_MARK`] and, in the low 8 bits, the number of slots of the block.
+//! * A slot's `key` is the first eight bytes of the key as a big-endian number, with zeros behind a
+//!   shorter key.
 //! * A record may be in any slot. It is put into the *home* line of its fingerprint, or the first
-//!   behind it that has room: so a search can fetch that line while it waits for the leaf's
-//!   metadata (`tree.rs`).
-//! * `classes`: two bits a slot, the top two bits of the value that the slot was made for.
+//!   line behind it that has room. So a search can fetch the home line while it waits for the
+//!   leaf's metadata (`tree.rs`).
+//! * `classes`: two bits a slot: the top two bits of the value for which the slot was filled.
 //!
-//! A *value word* decides what its slot holds, by its top two bits:
+//! The top two bits of a *value word* decide what its slot holds:
 //!
 //! ```text
 //! bit   63 62   61 60   59 .. 48   47 .. 0
 //!       0  0    value, its lower 62 bits             the slot's key is exactly the eight bytes
 //!       0  1    value, its lower 62 bits             the same, PENDING: not inserted yet
 //!       1  0    value, its lower 62 bits             the same, CLOSED: its leaf is being replaced
-//!       1  1    flags   0          0                 nothing was ever here
-//!       1  1    flags   1          0                 deleted, for ever
+//!       1  1    flags   0          0                 never used
+//!       1  1    flags   1          0                 deleted; this never changes
 //!       1  1    flags   2          block             a record in a block of its own
 //!                                                    flags: 1 PENDING, 2 CLOSED
 //! ```
 //!
-//! The paper takes the top two bits from the user's value. Here these stand in `classes` instead,
-//! and every value is allowed: a value of eight bytes whose top two bits are not those of its slot
-//! has a block of its own ([`pando_tree::record_block`]).
+//! The paper takes the top two bits from the user's value. Here they are in `classes`, and every
+//! value is allowed: a value of eight bytes whose top two bits are not those of its slot has a
+//! block of its own ([`pando_tree::record_block`]).
 //!
 //! After a crash a slot is live if its value word holds a value or a block and is not pending.
 
@@ -50,25 +50,25 @@ pub(crate) const MAX_SLOTS: usize = 45;
 /// Words of the largest block.
 pub(crate) const BLOCK_WORDS: usize = 128;
 
-/// Where the word that names the next leaf is.
+/// Offset of the word that names the next leaf.
 pub(crate) const NEXT_AT: u64 = 0;
-/// Where the mark is.
+/// Offset of the mark.
 pub(crate) const MARK_AT: u64 = 8;
-/// In the word that names the next leaf: this one is replaced.
+/// In the word that names the next leaf: this leaf is replaced.
 pub(crate) const REPLACED: u64 = 1 << 48;
-/// What the mark begins with.
+/// The upper bytes of the mark.
 pub(crate) const LEAF_MARK: u64 = u64::from_be_bytes(*b"NBTree1\0");
-/// The bits of a word that are a block's offset.
+/// The bits of a word that hold a block's offset.
 pub(crate) const BLOCK_MASK: u64 = (1 << 48) - 1;
 
 /// Longest key in bytes.
 pub const MAX_KEY_BYTES: usize = 32 << 10;
 /// Longest value in bytes.
 pub const MAX_VALUE_BYTES: usize = 1 << 30;
-/// What keys and values are checked against.
+/// The limits of keys and values.
 pub(crate) const LIMITS: Limits =
     Limits { max_key_bytes: MAX_KEY_BYTES, max_value_bytes: MAX_VALUE_BYTES };
-/// How a record's block is laid out.
+/// The layout of a record's block.
 pub(crate) const RECORD: KeyLength = KeyLength::Upper;
 
 /// The bits of a value that its value word holds.
@@ -88,10 +88,10 @@ const RECORD_KIND: u64 = 2 << KIND_SHIFT;
 pub(crate) const EMPTY: u64 = SPECIAL;
 /// The value word of a slot whose record was deleted.
 pub(crate) const DELETED: u64 = SPECIAL | DELETED_KIND;
-/// What stands beside a block's offset in the value word of a record.
+/// The bits beside a block's offset in the value word of a record.
 pub(crate) const RECORD_TAG: u64 = SPECIAL | RECORD_KIND;
-/// The bits of a record's value word that decide whether it names its block: all but the closed
-/// one.
+/// The bits of a record's value word that decide whether it names its block: all except the closed
+/// bit.
 pub(crate) const STABLE_BITS: u64 = !SPECIAL_CLOSED;
 
 const _: () = {
@@ -111,33 +111,33 @@ pub(crate) const fn mark(slots: usize) -> u64 {
     LEAF_MARK | slots as u64
 }
 
-/// Where the classes of the slot's line are, from the block's first byte.
+/// Offset in the block of the classes of the slot's line.
 #[inline(always)]
 pub(crate) fn classes_at(slot: usize) -> u64 {
     LINE_BYTES * (1 + slot as u64 / SLOTS_A_LINE)
 }
 
-/// Where the slot's key is; its value follows.
+/// Offset in the block of the slot's key; its value follows.
 #[inline(always)]
 pub(crate) fn key_at(slot: usize) -> u64 {
     classes_at(slot) + 8 + slot as u64 % SLOTS_A_LINE * 16
 }
 
-/// Where the slot's value word is.
+/// Offset in the block of the slot's value word.
 #[inline(always)]
 pub(crate) fn value_at(slot: usize) -> u64 {
     key_at(slot) + 8
 }
 
-/// The first slot of the line where a key with this fingerprint is put if there is room, in a leaf
-/// of so many slots.
+/// The first slot of the home line of a key with this fingerprint, in a leaf of so many slots.
 #[inline(always)]
 pub(crate) fn home_slot(fingerprint: u8, slots: usize) -> usize {
     let lines = slots.div_ceil(SLOTS_A_LINE as usize);
     ((usize::from(fingerprint) * lines) >> 8) * SLOTS_A_LINE as usize
 }
 
-/// The free slot that a key with this fingerprint takes: the first from its home on, and round.
+/// The free slot that a key with this fingerprint takes: the first one from its home on,
+/// cyclically.
 #[inline(always)]
 pub(crate) fn slot_to_take(free: u64, fingerprint: u8, slots: usize) -> Option<usize> {
     let home = home_slot(fingerprint, slots);
@@ -146,7 +146,7 @@ pub(crate) fn slot_to_take(free: u64, fingerprint: u8, slots: usize) -> Option<u
     (chosen != 0).then_some(chosen.trailing_zeros() as usize)
 }
 
-/// By how many bits the slot's class is shifted in the word of its line.
+/// The shift of the slot's class in the word of its line.
 #[inline(always)]
 pub(crate) fn class_shift(slot: usize) -> u32 {
     (slot as u64 % SLOTS_A_LINE) as u32 * 2
@@ -158,7 +158,7 @@ pub(crate) fn class_of(classes: u64, slot: usize) -> u64 {
     (classes >> class_shift(slot)) & 3
 }
 
-/// A value of eight bytes as a number, split in class and value word.
+/// A value of eight bytes as a number, split into class and value word.
 #[inline(always)]
 pub(crate) fn split_value(value: u64) -> (u64, u64) {
     (value >> VALUE_BITS, value & VALUE_MASK)
@@ -170,22 +170,22 @@ pub(crate) fn join_value(class: u64, word: u64) -> u64 {
     class << VALUE_BITS | word & VALUE_MASK
 }
 
-/// What a value word says of its slot.
+/// The content of a slot by its value word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// Nothing was ever there.
+    /// Never used.
     Empty,
-    /// A record was, and was deleted.
+    /// A deleted record.
     Deleted,
     /// A value of a key of exactly eight bytes.
     Value,
     /// A record in the block at this offset.
     Record(u64),
-    /// No such word is written.
+    /// No code writes such a word.
     Damaged,
 }
 
-/// What a value word says of its slot, whatever its flags.
+/// The content of a slot by its value word, without its flags.
 #[inline(always)]
 pub(crate) fn content(word: u64) -> Content {
     if word & SPECIAL != SPECIAL {
@@ -212,7 +212,7 @@ pub(crate) fn is_pending(word: u64) -> bool {
     if word & SPECIAL == SPECIAL { word & SPECIAL_PENDING != 0 } else { word & PENDING != 0 }
 }
 
-/// Whether the leaf is being replaced, and this is what the slot held last.
+/// Whether the leaf is being replaced, and the content is final.
 #[inline(always)]
 pub(crate) fn is_closed(word: u64) -> bool {
     if word & SPECIAL == SPECIAL { word & SPECIAL_CLOSED != 0 } else { word & CLOSED != 0 }
@@ -246,7 +246,7 @@ pub(crate) fn record_word(off: u64) -> u64 {
     RECORD_TAG | off
 }
 
-/// The words of a block that nobody else can see yet.
+/// The words of a block that no other thread can see yet.
 #[derive(Debug)]
 pub(crate) struct Image {
     words: [u64; BLOCK_WORDS],

@@ -1,24 +1,24 @@
-//! NBTree (Zhang, Zheng, Qi, Huang; `nbtree.txt`): a latch-free B+-tree whose leaves have their
-//! records in the pool and all else in process memory, so that an operation writes one line of the
-//! pool and reads one.
+//! The NBTree of Zhang, Zheng, Qi and Huang: a latch-free B+-tree whose leaves have their records
+//! in the pool and everything else in process memory. So an operation writes one line of the pool
+//! and reads one.
 //!
-//! It stands on `pando-pmem` and `pando-pmwcas`, and keeps the contract of
-//! `pando-index`. It owns blocks of the pool, reached from one entry word, and memory of the
+//! It uses `pando-tree`, `pando-pmem` and `pando-pmwcas`, and implements the contract of
+//! `pando-index`. It has blocks of the pool, reachable from one entry word, and memory of the
 //! process that has opened the pool.
 //!
-//! * [`layout`](mod@layout): the block of a leaf, drawn byte by byte. `record.rs`: records with
-//!   blocks of their own.
-//! * `volatile/`: what is in process memory; `layers.rs`: how handles share it.
-//!   `separator.rs`: keys as these see them.
+//! * [`layout`](mod@layout): the bytes of a leaf's block. `record.rs`: records with blocks of their
+//!   own.
+//! * `volatile/`: the layers in process memory; `layers.rs`: how handles share them.
+//!   `separator.rs`: keys as these layers see them.
 //! * `tree.rs`: the descent and the search. `write.rs`: inserts, updates, deletes. `cursor.rs`:
 //!   scans.
 //! * `smo.rs`: splits, consolidations, drops. `install.rs`: changes of inner nodes.
-//! * `recovery/`: how process memory is rebuilt. `audit.rs`: what `check` and `stat` see.
-//!   `index.rs`: the tree as a map of a pool; `options.rs`: what can be set of it.
+//! * `recovery/`: how process memory is rebuilt. `audit.rs`: the walk for `check` and `stat`.
+//!   `index.rs`: the tree as a map of a pool; `options.rs`: its options.
 //!
 //! # Where a change is decided
 //!
-//! | what | by which word | where | durable by |
+//! | change | deciding word | where it is | made durable by |
 //! | --- | --- | --- | --- |
 //! | an insert | the leaf's `control`, then the value word | memory, pool | the slot's line |
 //! | an update, a delete | the value word | pool | its line |
@@ -27,18 +27,18 @@
 //!
 //! # One process
 //!
-//! What is in process memory decides inserts, so two processes cannot use one tree at the same
-//! time. A pool is open in one process at a time, and a second one is refused by the pool's lock,
-//! with an error that says so; this kind of map needs that also if others should come not to.
+//! Process memory decides inserts, so two processes cannot use one tree at the same time. Today one
+//! process opens a pool at a time, and the pool's lock refuses a second one with an error that says
+//! so. If other indexes can be shared between processes later, this one cannot.
 //!
-//! # Who stops, and who waits
+//! # When a thread stops
 //!
-//! Nobody waits. A thread that stops for ever, at any instruction, costs the others: the slot that
-//! it has claimed, until the leaf is replaced; a write-back of the line that it was about to write
-//! back, for each read of that slot (`Adr` alone); the blocks and nodes that wait for its epoch,
-//! and those of a replacement that it was about to make. Opening is the exception: who opens a map
-//! of this kind waits for another that is just building its layers. Replacements that it has begun
-//! are completed by those who need them.
+//! No thread waits. A thread that stops for ever, at any instruction, has these costs for the
+//! others: the slot that it has claimed is lost until the leaf is replaced; each read of a slot
+//! that it was about to write back writes back the line (`Adr` alone); and the blocks and nodes
+//! that wait for its epoch, and those of a replacement that it was preparing, are not reused.
+//! Threads that need the replacement complete it. Opening is the exception: a thread that opens a
+//! map of this kind waits for another one that is building its layers.
 
 mod audit;
 mod cursor;

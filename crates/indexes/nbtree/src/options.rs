@@ -1,10 +1,10 @@
-//! What a user may set of a tree.
+//! The options of a tree.
 
 use crate::layout::MAX_SLOTS;
 use crate::volatile::nodes::MAX_CHILDREN;
 
 pando_tree::options! {
-    /// The shape of a tree. Kept with the tree, so that it opens as it was created.
+    /// The shape of a tree. It is stored with the tree, which always opens as it was created.
     pub struct Options {
         leaf_slots: u32 [3..=MAX_SLOTS as u32] = MAX_SLOTS as u32,
             "records that a leaf has room for";

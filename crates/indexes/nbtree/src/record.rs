@@ -1,5 +1,5 @@
-//! Records in blocks of their own: those whose key or value is not of eight bytes, or whose value
-//! is not of its slot's class.
+//! Records in blocks of their own: those whose key or value does not have eight bytes, or whose
+//! value does not have its slot's class.
 
 use std::sync::atomic::Ordering;
 
@@ -10,7 +10,7 @@ use pando_tree::record_block::HEADER_BYTES;
 use crate::layout::{RECORD, split_value};
 use crate::separator::{fingerprint, is_eight};
 
-/// A key with its fingerprint, and the value it is to have.
+/// A key with its fingerprint, and its new value.
 pub(crate) struct Record<'record> {
     pub probe: Probe<'record>,
     pub fingerprint: u8,
@@ -29,7 +29,7 @@ impl<'record> Record<'record> {
     }
 }
 
-/// Key and value of the record in the block at `off`, which was found in a value word under this
+/// Key and value of the record in the block at `off`, which was read from a value word under this
 /// guard.
 #[inline]
 pub(crate) fn parts<'guard, D: Domain>(
@@ -39,11 +39,11 @@ pub(crate) fn parts<'guard, D: Domain>(
     let pool = guard.pool();
     // Relaxed: written before its offset was published.
     let (key_bytes, value_bytes) = RECORD.lengths(pool.word(off).load(Ordering::Relaxed));
-    // SAFETY: a record's block is written before its offset is, and never afterwards; the caller
-    // has found it in a value word while the guard was held, so it is not reused before that is
-    // dropped.
+    // SAFETY: a record's block is written before its offset is, and never afterwards. The caller
+    // has read the offset from a value word while it held the guard, so the block is not reused
+    // before the guard is dropped.
     let record = unsafe { pool.bytes(off.wrapping_add(HEADER_BYTES), key_bytes + value_bytes) };
-    // None at all, if damage has led here.
+    // Empty slices, if damage has led here.
     record.split_at_checked(key_bytes as usize).unwrap_or_default()
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn has_key<D: Domain>(guard: &Guard<'_, D>, off: u64, key: &[u8]) -> 
     parts(guard, off).0 == key
 }
 
-/// The key of the record in the block at `off`, which may be anything; `None` if no record can be
+/// The key of the record in the block at `off`, which may be any offset; `None` if no record can be
 /// there.
 pub(crate) fn checked_key<'guard, D: Domain>(
     guard: &'guard Guard<'_, D>,

@@ -1,11 +1,11 @@
-//! Fingerprints of keys, and keys that divide leaves.
+//! Fingerprints of keys, and keys that separate leaves.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
 use pando_tree::key::{Probe, SLICE_BYTES, shortest_between, slice_of};
 
-/// One byte that equal keys have in common (paper 3.1: `fps`), never zero.
+/// One byte, the same for equal keys (paper 3.1: `fps`), never zero.
 #[inline(always)]
 pub(crate) fn fingerprint(probe: &Probe<'_>) -> u8 {
     if is_eight(probe) { eight_fingerprint(probe.slice) } else { long_fingerprint(probe.bytes) }
@@ -22,7 +22,7 @@ const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
 /// The fingerprint of a key of eight bytes.
 #[inline(always)]
 pub(crate) fn eight_fingerprint(slice: u64) -> u8 {
-    // Of the key's upper half, too: a product's upper bits depend on all lower ones.
+    // The key's upper half too, because a product's upper bits depend on all lower bits.
     one_byte((slice ^ slice >> 32).wrapping_mul(FACTOR))
 }
 
@@ -36,16 +36,16 @@ fn long_fingerprint(bytes: &[u8]) -> u8 {
 
 #[inline(always)]
 fn one_byte(hash: u64) -> u8 {
-    // Zero is a free slot's.
+    // Zero marks a free slot.
     ((hash >> 56) as u8).max(1)
 }
 
-/// A key that divides two leaves: the lowest that may lie in the right one.
+/// A key that separates two leaves: the lowest that may be in the right one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Separator {
-    /// The first eight bytes as a number, filled up with zeros.
+    /// The first eight bytes as a number, with zeros behind a shorter key.
     pub slice: u64,
-    /// All bytes, if these are not exactly eight.
+    /// All bytes, if there are not exactly eight.
     long: Option<Arc<[u8]>>,
 }
 
@@ -63,11 +63,11 @@ impl Separator {
     /// The shortest key above `left` and not above `right`, of two keys that ascend.
     pub fn between(left: &[u8], right: &[u8]) -> Self {
         let shortest = shortest_between(left, right);
-        // A separator of eight bytes needs no room of its own.
+        // A separator of eight bytes needs no memory of its own.
         Self::new(right.get(..shortest.len().max(SLICE_BYTES)).unwrap_or(shortest))
     }
 
-    /// How `probe` lies to it.
+    /// Compares the separator with `probe`.
     pub fn compare(&self, probe: &Probe<'_>) -> Ordering {
         let by_slice = probe.slice.cmp(&self.slice);
         by_slice.then_with(|| compare_tie(probe, self.long.as_deref()))
@@ -86,12 +86,12 @@ impl Separator {
         Self { slice, long }
     }
 
-    /// Whether nothing is below.
+    /// Whether no key is below.
     pub fn is_lowest(&self) -> bool {
         self.long.as_deref().is_some_and(<[u8]>::is_empty)
     }
 
-    /// All bytes, written to `room` if they stand nowhere else.
+    /// All bytes; written to `room` if they are not stored as bytes.
     pub fn bytes<'all>(&'all self, room: &'all mut [u8; SLICE_BYTES]) -> &'all [u8] {
         match &self.long {
             Some(long) => long,
@@ -103,7 +103,7 @@ impl Separator {
     }
 }
 
-/// How the probe lies to a separator with the same first eight bytes.
+/// Compares the probe with a separator that has the same first eight bytes.
 #[cold]
 pub(crate) fn compare_tie(probe: &Probe<'_>, long: Option<&[u8]>) -> Ordering {
     match long {

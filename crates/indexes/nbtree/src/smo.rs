@@ -1,51 +1,53 @@
 //! Structure modifications of leaves: split, consolidation, drop (paper 4.2, 5.1).
 //!
-//! A leaf without a free slot is replaced by two if more than half of its slots are live, else by
-//! one; a leaf without a live slot is dropped, its range going to the leaf before it (the first
-//! leaf never is). There are no merges of leaves that have records.
+//! A leaf without a free slot is replaced by two leaves if more than half of its slots are live,
+//! otherwise by one. A leaf without a live slot is dropped, and its range goes to the leaf before
+//! it (the first leaf is never dropped). Leaves with records are not merged.
 //!
 //! # Three phases, and what stops in each
 //!
 //! | phase | what is done | inserts | updates, deletes | searches | a crash leaves |
 //! | --- | --- | --- | --- | --- | --- |
-//! | close | `control` closed, by whoever finds the leaf full or empty | replace the leaf, and go along | go on | go on | the old leaf |
+//! | close | `control` closed, by a thread that finds the leaf full or empty | replace the leaf, and are carried along | go on | go on | the old leaf |
 //! | copy | room is reserved; the live slots are copied, and divided | the same | go on | go on | the old leaf |
-//! | sync | each value word is closed, and the copy brought up to what it held then; written back | the same | of closed ones: replace the leaf, and go along | go on | the old leaf, closed words count as open ones |
+//! | sync | each value word is closed, and the copy updated to its final content; written back | the same | of closed words: replace the leaf, and are carried along | go on | the old leaf, closed words count as open ones |
 //! | link | one PMwCAS: the predecessor's `next` to the new leaf, this one's `next` marked, blocks allocated and freed | the same | the same | go on | by PMwCAS: old or new |
 //! | publish | the new leaves' metadata, by a CAS of the old one's `replacement` | go on in the new | the same | go on in the new | the new leaves |
 //! | install | inner nodes (`install.rs`) | go on | go on | go on | |
 //!
-//! The paper's sync phase brings one shared copy up to date while updates change old and new leaf,
-//! told apart by the copy and sync bits of values; two updates that put a first value back then let
-//! a late synchronizer undo a third (its CAS compares values, and values return). Here a value word
-//! that is synchronized is closed, so what it holds is what it will ever hold, and each thread has
-//! a copy of its own.
+//! In the paper's sync phase, threads update one shared copy while updates change the old and the
+//! new leaf, which the copy and sync bits of values distinguish. If two updates restore an earlier
+//! value, a late synchronizer can undo a third update, because its CAS compares values, and values
+//! return. Here a synchronized value word is closed, so its content is final, and each thread has a
+//! copy of its own.
 //!
-//! # Changes that go along
+//! # Changes that are carried along
 //!
-//! Who replaces a leaf since it has no slot for a record, or since the value word that is to change
-//! is closed, makes that change in what replaces it: the PMwCAS is then the insert, update or
-//! delete, durably, and takes effect when it is published. (Otherwise threads that claim all slots
-//! of leaf after leaf and one that finds them claimed, or words closed, could hold each other up
-//! for ever, a replacement after the other. So each replacement is some thread's success.) Nothing
-//! is inserted into the leaf once it is closed, so a key that is absent then stays absent; a closed
-//! word never changes, so what a change was decided by still holds. A record's block that goes with
-//! its value is freed by the same PMwCAS. A log that wrote the block's name into the closed word
-//! may stand: recovery finds the name there and leaves the block alone.
+//! A thread replaces a leaf because it has no slot for a record, or because the value word that the
+//! thread must change is closed. Then the thread makes its change in the replacement. The PMwCAS is
+//! then the insert, update or delete, durably, and the change takes effect when the replacement is
+//! published. (Otherwise threads that claim all slots of leaf after leaf, and a thread that always
+//! finds them claimed, or words closed, could delay each other for ever, by one replacement after
+//! the other. So each replacement is some thread's success.) A closed leaf takes no inserts, so a
+//! key that is absent then stays absent. A closed word never changes, so the basis of a change
+//! still holds. If a change removes a record's block, the same PMwCAS frees it. The log of a thread
+//! that wrote the block's name into the closed word may still exist: recovery finds the name there
+//! and leaves the block alone.
 //!
 //! # Cooperation
 //!
-//! Whoever needs the leaf to be replaced does all of it, with blocks of its own (cooperative SMO).
-//! The PMwCAS decides: it succeeds once, since it marks the old leaf's `next`. The blocks of the
-//! others are free again by its policies, so nothing leaks, whoever stops or dies where. If the one
-//! that succeeded stops before it has published, the others find the mark, read the new leaves from
-//! the chain, and publish themselves: before that nobody has changed these.
+//! Each thread that needs the replacement of the leaf does all of it, with blocks of its own
+//! (cooperative SMO). The PMwCAS decides: it succeeds only once, since it marks the old leaf's
+//! `next`. Its policies free the blocks of the other threads, so nothing leaks when a thread stops
+//! or dies. If the successful thread stops before it has published, the others find the mark, read
+//! the new leaves from the chain, and publish them themselves: no thread has changed these before.
 //!
 //! Neighbours: the PMwCAS expects the successor's block in this leaf's `next`, and changes the
-//! predecessor's. If the successor is replaced first, it fails and begins again with the new one.
-//! If the predecessor is, the same, once that one's replacement is published, which is helped along
-//! (that goes to the left, once for each thread that has stopped between linking and publishing).
-//! No next pointer is ever copied and then changed.
+//! predecessor's. If the successor is replaced first, the PMwCAS fails, and the next attempt uses
+//! the new successor. If the predecessor is replaced first, the same happens after its replacement
+//! is published, which this thread helps to complete (this recursion goes to the left, one step for
+//! each thread that has stopped between linking and publishing). No next pointer is copied and then
+//! changed.
 
 use std::cmp::Ordering as Compare;
 use std::sync::atomic::Ordering;
@@ -69,21 +71,21 @@ use crate::volatile::leaf::{Control, FREE, slots};
 use crate::volatile::node::LeafRef;
 use crate::volatile::nodes::{Leaf, Replacement};
 
-/// A change that a leaf cannot take any more, for what replaces it.
+/// A change that a leaf cannot take any more, for its replacement.
 #[derive(Clone, Copy)]
 pub(crate) enum Change<'change> {
-    /// The record, if the leaf has not its key.
+    /// The record, if the leaf does not have its key.
     Insert(&'change Record<'change>),
-    /// The record, in place of one that was found behind a closed word.
+    /// The record, in place of one that was found in a closed word.
     Update(Found, &'change Record<'change>),
-    /// The end of a record that was found behind a closed word.
+    /// The removal of a record that was found in a closed word.
     Delete(Found),
 }
 
 /// A slot's copy.
 #[derive(Clone, Copy, Debug, Default)]
 struct Copy {
-    /// None of a record that goes along.
+    /// `None` for a record that is carried along.
     slot: Option<usize>,
     slice: u64,
     class: u64,
@@ -91,7 +93,7 @@ struct Copy {
     fingerprint: u8,
 }
 
-/// The live slots of a leaf, and a record more.
+/// The live slots of a leaf, and one record more.
 struct Copies {
     list: [Copy; MAX_SLOTS + 1],
     len: usize,
@@ -111,7 +113,7 @@ impl Copies {
         &mut self.list[..self.len]
     }
 
-    /// Takes out the copy of a slot.
+    /// Removes the copy of a slot.
     fn remove(&mut self, slot: usize) {
         if let Some(at) = self.all().iter().position(|copy| copy.slot == Some(slot)) {
             self.len -= 1;
@@ -121,13 +123,12 @@ impl Copies {
 }
 
 impl<D: Domain> NbTree<D> {
-    /// Replaces the leaf, or waits for nobody and finds it replaced. It is not changed by anyone
-    /// from then on.
+    /// Replaces the leaf, or finds it replaced, without waiting. The leaf never changes after that.
     pub(crate) fn replace(&self, guard: &Guard<'_, D>, leaf: LeafRef<'_>) -> Result<()> {
         self.replace_with(guard, leaf, None).map(drop)
     }
 
-    /// The same, with a change that goes along; whether it was made so.
+    /// The same, with a change that is carried along. Returns whether this call made the change.
     #[cold]
     #[inline(never)]
     pub(crate) fn replace_with(
@@ -139,7 +140,7 @@ impl<D: Domain> NbTree<D> {
         let was_closed = leaf.control::<D>().is_closed();
         let control = leaf.close::<D>();
         if was_closed {
-            // Another thread is at it, and likely to come to its end.
+            // Another thread is replacing it, and will probably finish soon.
             for _ in 0..D::SPINS {
                 if leaf.is_replaced::<D>() {
                     break;
@@ -147,7 +148,7 @@ impl<D: Domain> NbTree<D> {
                 std::hint::spin_loop();
             }
         }
-        // Nothing is inserted into the leaf any more: what is absent now stays so.
+        // The leaf takes no inserts any more: a key that is absent now stays absent.
         let is_absent = |record: &Record<'_>| {
             let bitmap = control.bitmap();
             self.search(guard, leaf, bitmap, &record.probe, record.fingerprint).is_none()
@@ -166,8 +167,8 @@ impl<D: Domain> NbTree<D> {
         Ok(is_made)
     }
 
-    /// One attempt; the leaf may be replaced afterwards, or not. Whether the change, which nothing
-    /// stands against, was made.
+    /// One attempt; afterwards the leaf is replaced, or not. Returns whether the change, which
+    /// nothing prevents, was made.
     fn try_replace(
         &self,
         guard: &Guard<'_, D>,
@@ -204,7 +205,8 @@ impl<D: Domain> NbTree<D> {
             copies.push(Copy { slot: None, slice, class, word, fingerprint });
         }
         let room = self.slots();
-        // A delete takes no more room than it gives back: it may be what makes room in a full pool.
+        // A delete takes no more room than it frees: it may be the operation that makes room in a
+        // full pool.
         let is_delete = matches!(change, Some(Change::Delete(_)));
         let blocks = match copies.len {
             0 if !leaf.low.is_lowest() => 0,
@@ -292,7 +294,7 @@ impl<D: Domain> NbTree<D> {
         Ok((mutant!("nbtree-goes-along-alone") || is_linked) && change.is_some())
     }
 
-    /// Where the word is that names the leaf's block; `None` if that has to be looked for again.
+    /// Offset of the word that names the leaf's block; `None` if it must be searched again.
     fn previous_next(&self, guard: &Guard<'_, D>, leaf: LeafRef<'_>) -> Result<Option<u64>> {
         if leaf.low.is_lowest() {
             return Ok(Some(self.root_off));
@@ -302,7 +304,7 @@ impl<D: Domain> NbTree<D> {
         let previous = self.find_leaf(guard, &probe, Side::Before, FREE);
         let off = previous.block_off + NEXT_AT;
         if self.catalog.read(guard, off) & REPLACED != 0 {
-            // Nobody has published by what, yet.
+            // Its replacement is not published yet.
             self.replace(guard, previous)?;
             return Ok(None);
         }
@@ -331,7 +333,7 @@ impl<D: Domain> NbTree<D> {
         copies
     }
 
-    /// Puts the `left_len` lowest keys first; what divides them from the others.
+    /// Moves the `left_len` lowest keys to the front; returns what separates them from the others.
     fn divide(&self, guard: &Guard<'_, D>, copies: &mut Copies, left_len: usize) -> Separator {
         fn key<'all, D: Domain>(
             guard: &'all Guard<'_, D>,
@@ -346,7 +348,7 @@ impl<D: Domain> NbTree<D> {
                 }
             }
         }
-        // A call of its own, so that the comparison of slices is a part of each sort.
+        // A call of its own, so that the comparison of slices is inlined into each sort.
         #[cold]
         #[inline(never)]
         fn compare_keys<D: Domain>(guard: &Guard<'_, D>, left: &Copy, right: &Copy) -> Compare {
@@ -371,7 +373,7 @@ impl<D: Domain> NbTree<D> {
         }
     }
 
-    /// Closes every value word of the bitmap, and brings the copies up to what these hold for ever.
+    /// Closes every value word of the bitmap, and updates the copies to their final content.
     fn sync(&self, guard: &Guard<'_, D>, leaf: LeafRef<'_>, control: Control, copies: &mut Copies) {
         let pool = guard.pool();
         for copy in copies.all_mut() {
@@ -390,8 +392,8 @@ impl<D: Domain> NbTree<D> {
             }
         }
         if D::WRITE_BACK {
-            // A log of a thread that has not come to its end must find in this block what the new
-            // ones say; the fence of the PMwCAS's descriptor completes it before anything is
+            // The log of a thread that has not finished must find in this block what the new blocks
+            // contain. The fence of the PMwCAS's descriptor completes this before anything is
             // linked.
             let undurable =
                 slots(control.bitmap()).filter(|&slot| leaf.may_be_undurable::<D>(slot));
@@ -403,8 +405,8 @@ impl<D: Domain> NbTree<D> {
         }
     }
 
-    /// Publishes what was linked in place of the leaf, behind the word at `previous_off` and before
-    /// the leaf at `next`, by a thread that has not done so yet.
+    /// Publishes the new leaves that were linked in place of the leaf, behind the word at
+    /// `previous_off` and before the leaf at `next`, if the linking thread has not done so yet.
     fn publish_found(&self, guard: &Guard<'_, D>, leaf: LeafRef<'_>, previous_off: u64, next: u64) {
         let first = self.catalog.read(guard, previous_off);
         if first == leaf.block_off || first & REPLACED != 0 {
@@ -419,8 +421,8 @@ impl<D: Domain> NbTree<D> {
         if leaf.is_replaced::<D>() || second & REPLACED != 0 {
             return;
         }
-        // As long as nothing is published nobody changes the new leaves; and if it is, this comes
-        // to nothing.
+        // Before they are published, no thread changes the new leaves. If they are published
+        // already, this has no effect.
         let Some(left) = recovery::survey(guard, first, self.slots()) else { return };
         let right = if second == next {
             None

@@ -1,6 +1,6 @@
-//! What goes next of a tree whose map is dropped: the first leaf of the chain, with the records
-//! that have blocks of their own. The entry word becomes what follows. (How units are freed, and
-//! what a crash leaves, says `pando_tree::maps`.)
+//! The next unit of a tree whose map was dropped: the first leaf of the chain, with the records
+//! that have blocks of their own. The entry word then names the next leaf. (`pando_tree::maps` says
+//! how units are freed, and what a crash leaves.)
 
 use std::sync::atomic::Ordering;
 
@@ -17,7 +17,7 @@ pub(crate) fn next_unit<D: Domain>(context: Context<'_, D>, root_off: u64, slots
     let pool = context.pool();
     let leaf = context.read(root_off);
     let is_leaf = pool.active_block(leaf).is_some_and(|bytes| bytes >= block_bytes(slots))
-        // Relaxed: it was published by the word that led here.
+        // Relaxed: the word that led here published it.
         && pool.word(leaf + MARK_AT).load(Ordering::Relaxed) == mark(slots);
     if !is_leaf {
         return Unit::passed_over(root_off, leaf);
@@ -25,10 +25,10 @@ pub(crate) fn next_unit<D: Domain>(context: Context<'_, D>, root_off: u64, slots
     let next = context.read(leaf + NEXT_AT);
     let next = if next & REPLACED != 0 || next == leaf { 0 } else { next };
     let record = |slot| {
-        // Acquire: with the swap that put it there.
+        // Acquire: pairs with the swap that wrote the record's block.
         let word = pool.word(leaf + value_at(slot)).load(Ordering::Acquire);
         match content(word) {
-            // An insert that a crash cut short has no block any more.
+            // An insert that a crash interrupted has no block any more.
             Content::Record(block) if !is_pending(word) => Some(block),
             _ => None,
         }

@@ -2,33 +2,32 @@
 //!
 //! # Which leaf has a key
 //!
-//! Inner nodes may lag: a leaf that is replaced stands in them until its replacement does
-//! (`install.rs`). But a leaf that is replaced is closed, and names what replaces it. So a descent
-//! that ends in an open leaf has found the leaf of the key, since a leaf's range shrinks only by
-//! its replacement; and from a closed one it goes on to what replaces it. A leaf that was dropped
-//! names nothing: its range is that of the leaf before it, and the descent begins again once inner
-//! nodes say so.
+//! Inner nodes may be out of date: a replaced leaf stays in them until its replacement is installed
+//! (`install.rs`). But a replaced leaf is closed, and names its replacement. A leaf's range shrinks
+//! only by its replacement. So a descent that ends in an open leaf has found the leaf of the key,
+//! and from a closed leaf it continues to the replacement. A dropped leaf names nothing: its range
+//! is that of the leaf before it, and the descent starts again when the inner nodes say so.
 //!
 //! # What a search sees
 //!
-//! The leaf was not replaced at some moment since the operation began: when its `control` was found
-//! open, or, if it was closed, when it named no replacement. The slots of `control`'s bitmap at the
-//! beginning are all that were ever decided in the leaf by then. Of a key, at most one of them is
-//! live at any moment, and one that is deleted stays so. So:
+//! At some point in time since the operation began, the leaf was not replaced: when its `control`
+//! was found open, or, if it was closed, when it named no replacement. The slots of `control`'s
+//! bitmap at that time are all that were ever decided in the leaf. Of the slots of a key, at most
+//! one is live at any time, and a deleted one stays deleted. So:
 //!
-//! * A live slot, its value word not closed: the record was there, with this value, when the word
-//!   was read. (While a value word is open, nothing else in the tree has the record.)
-//! * A live slot, closed: the word never changes any more, and nobody changes the record elsewhere
-//!   before the leaf names its replacement. So this was its value at that moment, or when the word
-//!   was closed, whichever came last. (The paper has the reader bring the new leaf up to date
-//!   first, sync-on-read: 4.2. Here the new leaf is not to be seen before it is.)
+//! * A live slot, its value word not closed: the record was in the tree, with this value, when the
+//!   word was read. (While a value word is open, no other place of the tree has the record.)
+//! * A live slot, closed: the word never changes any more, and no thread changes the record
+//!   elsewhere before the leaf names its replacement. So this was its value at that time, or when
+//!   the word was closed, whichever came last. (In the paper, the reader first updates the new
+//!   leaf, sync-on-read: 4.2. Here no thread can see the new leaf before it is up to date.)
 //! * No live slot: the key was absent when `control` was read, when its slot was deleted, or, in a
-//!   closed leaf, at that moment: a closed leaf takes no insert, and neither does its replacement
-//!   before it is named.
+//!   closed leaf, at that time: a closed leaf takes no insert, and neither does its replacement
+//!   before the leaf names it.
 //!
-//! Where lines are written back, whatever such an answer relies on is made durable first, if its
-//! slot says that a change of it may not be (`volatile/leaf.rs`): no dirty read, which the paper
-//! accepts without eADR.
+//! In a domain with write-backs, the basis of each answer is made durable first, if its slot says
+//! that a change may not be durable (`volatile/leaf.rs`). So there are no dirty reads, which the
+//! paper accepts without eADR.
 
 use std::cmp::Ordering as Compare;
 use std::ops::Deref;
@@ -68,7 +67,7 @@ impl<D: Domain> Deref for NbTree<D> {
     }
 }
 
-/// A slot that holds the key that was looked for, and its value word.
+/// A slot that holds the searched key, and its value word.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
     pub slot: usize,
@@ -76,7 +75,7 @@ pub(crate) struct Found {
 }
 
 impl<D: Domain> NbTree<D> {
-    /// Opens the tree: rebuilds what is in process memory, unless another handle has it.
+    /// Opens the tree: rebuilds the layers in process memory, unless another handle has them.
     pub(crate) fn new(handle: Handle<D, Options>) -> Self {
         let Handle { catalog, root_off, options } = &handle;
         let build = || recovery::build(catalog, *root_off, options);
@@ -115,7 +114,7 @@ impl<D: Domain> NbTree<D> {
                     Kind::Leaf(leaf) => break leaf,
                 }
             };
-            // Most likely the record's line, while the leaf's is waited for.
+            // Probably the record's line, while the leaf's line is loaded.
             guard.pool().prefetch(node.block_hint.wrapping_add(home_off));
             if !leaf.control::<D>().is_closed() {
                 return leaf;
@@ -126,7 +125,7 @@ impl<D: Domain> NbTree<D> {
         }
     }
 
-    /// What stands for a closed leaf now; `None` if it was dropped.
+    /// The present replacement of a closed leaf; `None` if it was dropped.
     #[cold]
     #[inline(never)]
     pub(crate) fn current<'guard>(
@@ -174,7 +173,7 @@ impl<D: Domain> NbTree<D> {
                 Content::Record(off) if record::has_key(guard, off, probe.bytes) => {
                     return Some(Found { slot, word });
                 }
-                // Who relies on its being gone must not do so before that is durable.
+                // A thread that relies on the deletion must not do so before it is durable.
                 Content::Deleted => self.make_durable(guard, leaf, slot),
                 Content::Value | Content::Record(_) | Content::Empty | Content::Damaged => {}
             }
@@ -182,10 +181,10 @@ impl<D: Domain> NbTree<D> {
         None
     }
 
-    /// The value word of a decided slot. If its insert is not completed, it is now.
+    /// The value word of a decided slot. If its insert is not complete, this completes it.
     #[inline(always)]
     pub(crate) fn settled(&self, guard: &Guard<'_, D>, leaf: LeafRef<'_>, slot: usize) -> u64 {
-        // Acquire: with the CAS that put a record's block there.
+        // Acquire: pairs with the CAS that wrote a record's block.
         let word = guard.pool().word(leaf.block_off + value_at(slot)).load(Ordering::Acquire);
         if is_pending(word) { self.complete_insert(guard, leaf, slot) } else { word }
     }
@@ -207,7 +206,7 @@ impl<D: Domain> NbTree<D> {
         }
     }
 
-    /// What was read of the slot's value word is durable from now on.
+    /// Makes durable what was read from the slot's value word.
     #[inline(always)]
     pub(crate) fn make_durable(&self, guard: &Guard<'_, D>, leaf: LeafRef<'_>, slot: usize) {
         if !mutant!("nbtree-dirty-read") && leaf.may_be_undurable::<D>(slot) {
@@ -216,7 +215,7 @@ impl<D: Domain> NbTree<D> {
         }
     }
 
-    /// Lends the value that a value word of the slot stands for.
+    /// Lends the value of a slot with this value word.
     #[inline(always)]
     pub(crate) fn lend<R>(
         &self,
@@ -231,7 +230,7 @@ impl<D: Domain> NbTree<D> {
         }
     }
 
-    /// The value of eight bytes that a value word of the slot stands for.
+    /// The value of eight bytes of a slot with this value word.
     #[inline(always)]
     fn number(&self, guard: &Guard<'_, D>, leaf: LeafRef<'_>, found: Found) -> u64 {
         let Found { slot, word } = found;

@@ -2,40 +2,40 @@
 //!
 //! # Insert
 //!
-//! | step | deciding word | who can help | a crash leaves |
+//! | step | deciding word | helper | a crash leaves |
 //! | --- | --- | --- | --- |
 //! | search: no slot of the bitmap is live | | | |
 //! | claim a free slot, in the home line if it has one: CAS of its fingerprint | `fingerprints` | | a slot that is empty |
 //! | store the slot's class, key and value word, *pending* | | | pending: not live |
 //! | decide: CAS of `control` to the slot's bit, as long as no slot was decided since that holds the key | `control` | | pending: not live |
-//! | complete: CAS of the value word from pending to plain; write back, fence | value word | whoever meets it | live |
+//! | complete: CAS of the value word from pending to plain; write back, fence | value word | any thread that meets it | live |
 //!
-//! So at most one slot of a key is live, which two steps of the paper (a slot that is claimed
-//! blindly, a bit that is set without a look at what else was decided) do not ensure; and what is
-//! live on the medium was decided, which its key word alone does not say. A slot whose thread stops
-//! before it has decided is lost to others until the leaf is replaced, and to nobody else. If the
-//! leaf is closed meanwhile, or another slot has the key, the slot is given up as it is: pending,
-//! it counts for nothing.
+//! So at most one slot of a key is live. Two steps of the paper do not ensure this: it claims a
+//! slot blindly, and sets a bit without a check of the other decided slots. And a slot that is live
+//! on the medium was decided, which its key word alone does not say. If the thread of a slot stops
+//! before it has decided, other threads cannot use the slot until the leaf is replaced, and this is
+//! its only cost. If the leaf is closed meanwhile, or another slot has the key, the slot is
+//! abandoned as it is: while it is pending, it does not count.
 //!
-//! One line of the pool is written, written back once, behind one fence. If no slot is free, or the
-//! leaf is closed, the leaf is replaced, and the record goes with it (`smo.rs`).
+//! One line of the pool is written, and written back once, with one fence. If no slot is free, or
+//! the leaf is closed, the leaf is replaced, and the record is carried along (`smo.rs`).
 //!
 //! # Update, delete
 //!
-//! One CAS of the value word, to the new value or to *deleted*, which it stays for ever; write
-//! back, fence. It fails if the word was closed: then the leaf is replaced, and the change goes
-//! along (`smo.rs`), or another thread has replaced it and the search begins again there
-//! (sync-on-write: paper 4.2, which has the writer change both leaves). An open value word was
-//! copied nowhere for good, so a change of it is never lost.
+//! One CAS of the value word, to the new value or to *deleted*, which is final; write back, fence.
+//! The CAS fails if the word was closed. Then the leaf is replaced, and the change is carried along
+//! (`smo.rs`), or another thread has replaced it and the search starts again there (sync-on-write:
+//! paper 4.2, in which the writer changes both leaves). The copies of an open value word are not
+//! final, so a change of it is never lost.
 //!
 //! # Records in blocks of their own
 //!
-//! The same, with the word's name of the block and the block exchanged by `pando_pmem::Exchange`:
-//! the log of the thread stands until the value word is durable, or given up. A pending word names
-//! no block to recovery. A leaf is replaced only behind what its threads are doing to such words:
-//! who replaces it writes back each line with a change that may not be durable (`smo.rs`), and an
-//! unlinked leaf keeps its words as long as some thread that could have a log of them holds its
-//! guard.
+//! The same, but `pando_pmem::Exchange` writes the block's name into the word and exchanges the
+//! block: the log of the thread exists until the value word is durable, or abandoned. For recovery,
+//! a pending word names no block. A leaf is replaced only after the changes of such words by other
+//! threads: the thread that replaces it writes back each line with a change that may not be durable
+//! (`smo.rs`). An unlinked leaf keeps its words as long as a thread that could have a log of them
+//! holds its guard.
 
 use std::sync::atomic::Ordering;
 
@@ -69,7 +69,7 @@ enum NotInserted {
 }
 
 impl<D: Domain> NbTree<D> {
-    /// Writes the record, if the key is as `intent` wants it.
+    /// Writes the record, if the key's state is as `intent` requires.
     #[inline]
     pub(crate) fn put(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted> {
         LIMITS.check_key(key)?;
@@ -81,7 +81,7 @@ impl<D: Domain> NbTree<D> {
         })
     }
 
-    /// One attempt; `None` says that the leaf has changed.
+    /// One attempt; `None` means that the leaf has changed.
     #[inline(always)]
     fn write_pinned(
         &self,
@@ -96,7 +96,7 @@ impl<D: Domain> NbTree<D> {
         if matches!(intent, Intent::Insert)
             && let Some(slot) = leaf.slot_to_take(fingerprint, self.slots())
         {
-            // Most likely it is absent, and this slot its place.
+            // The key is probably absent, and this slot its place.
             guard.pool().word(leaf.block_off + value_at(slot)).prefetch_for_write();
         }
         let found = self.search(guard, leaf, control.bitmap(), &probe, fingerprint);
@@ -147,7 +147,7 @@ impl<D: Domain> NbTree<D> {
             .map_err(Error::storage)
     }
 
-    /// Inserts the record into the leaf, which was found without its key at `control`.
+    /// Inserts the record into the leaf, in which `control` had no slot of its key.
     #[inline(always)]
     fn insert_into(
         &self,
@@ -158,11 +158,11 @@ impl<D: Domain> NbTree<D> {
     ) -> Result<Result<(), NotInserted>> {
         let Record { probe, fingerprint, .. } = *record;
         let pool = guard.pool();
-        // A block is not made in vain.
+        // No block is made in vain.
         if record.inline.is_none() && leaf.slot_to_take(fingerprint, self.slots()).is_none() {
             return Ok(Err(NotInserted::Full));
         }
-        // Before the claim: a refusal must not cost a slot.
+        // Before the claim: an error must not cost a slot.
         let block = match record.inline {
             Some(_) => None,
             None => Some(self.reserve(guard, record)?),
@@ -186,8 +186,8 @@ impl<D: Domain> NbTree<D> {
             (None, Some(exchange)) => exchange.new_name(),
             (None, None) => 0,
         };
-        // Relaxed, and in order on their line: the value word, last, makes them count. Readers see
-        // them with the bit in `control`.
+        // Relaxed, and in order on their line: the value word, which makes the others count, is
+        // last. Readers see them when they see the bit in `control`.
         pool.word(leaf.block_off + key_at(slot)).store(probe.slice, Ordering::Relaxed);
         let first = if mutant!("nbtree-live-before-decided") { word } else { pending(word) };
         value.store(first, Ordering::Release);
@@ -205,7 +205,7 @@ impl<D: Domain> NbTree<D> {
             }
             seen = found;
         }
-        // Whoever met it may have completed it.
+        // Another thread that met it may have completed it.
         let _ = value.compare_exchange(pending(word), word);
         if !mutant!("nbtree-undurable-insert") {
             value.flush();
@@ -220,7 +220,7 @@ impl<D: Domain> NbTree<D> {
         Ok(Ok(()))
     }
 
-    /// Replaces the value of the record that was found.
+    /// Replaces the value of the found record.
     #[inline(always)]
     fn update_slot(
         &self,
@@ -243,7 +243,7 @@ impl<D: Domain> NbTree<D> {
         }
     }
 
-    /// Changes the value word that was found, which names no block, to another that names none.
+    /// Changes the found value word, which names no block, to another one that names none.
     #[inline(always)]
     fn change_word(
         &self,
@@ -263,8 +263,7 @@ impl<D: Domain> NbTree<D> {
         if changed { Ok(()) } else { Err(Again) }
     }
 
-    /// Changes the value word that was found to a word that names no block, or to the name of a
-    /// block.
+    /// Changes the found value word to a word that names no block, or to the name of a block.
     fn exchange<'guard>(
         &self,
         guard: &'guard Guard<'_, D>,
@@ -293,7 +292,7 @@ impl<D: Domain> NbTree<D> {
         if changed { Ok(()) } else { Err(Again) }
     }
 
-    /// Removes the key; whether it was there.
+    /// Removes the key; returns whether it was present.
     #[inline]
     pub(crate) fn delete(&self, key: &[u8]) -> Result<bool> {
         LIMITS.check_key(key)?;
@@ -302,7 +301,7 @@ impl<D: Domain> NbTree<D> {
         self.until_done(Tries::Many, nothing_to_give, |guard| self.delete_pinned(guard, &probe))
     }
 
-    /// One attempt; `None` says that the leaf has changed.
+    /// One attempt; `None` means that the leaf has changed.
     #[inline(always)]
     fn delete_pinned(&self, guard: &Guard<'_, D>, probe: &Probe<'_>) -> Result<Option<bool>> {
         let fingerprint = fingerprint(probe);
@@ -324,7 +323,7 @@ impl<D: Domain> NbTree<D> {
             return Ok(None);
         }
         if leaf.note_deleted() && !leaf.low.is_lowest() {
-            // The record is gone, whether or not its leaf can be dropped now.
+            // The record is removed, whether its leaf can be dropped now or not.
             let _ = guard.with_reserve(|| self.replace(guard, leaf));
         }
         Ok(Some(true))

@@ -1,24 +1,24 @@
 //! Recovery: the layers in process memory, rebuilt from the chain of blocks (paper 3.2, "crash
 //! consistency").
 //!
-//! When a tree is opened, PMwCAS has settled what was linked and what was not, and the pool which
-//! records' blocks belong to a value word. So the chain holds each record once, and this only has
-//! to look:
+//! When a tree is opened, PMwCAS has already settled which links exist, and the pool has settled
+//! which records' blocks belong to a value word. So the chain holds each record once, and this code
+//! only has to read:
 //!
-//! 1. Walk the chain, block to block, and survey the blocks: which slots are live, their
-//!    fingerprints, the lowest and the highest key (`survey.rs`). By several threads, if there are
-//!    many (`runs.rs`). Nothing is changed before all of the chain is known to be sound: a damaged
-//!    one may lead into another map.
-//! 2. Open value words that were closed, and clear counts of changing threads.
-//! 3. Take out leaves without a live slot, but for the first.
+//! 1. Walk the chain, block by block, and survey the blocks: which slots are live, their
+//!    fingerprints, the lowest and the highest key (`survey.rs`). With many blocks, several threads
+//!    do this (`runs.rs`). Nothing is changed before the whole chain is known to be undamaged: a
+//!    damaged one may lead into another map.
+//! 2. Open value words that were closed, and clear the counts of changing threads.
+//! 3. Take out leaves without a live slot, except for the first.
 //! 4. Build the inner nodes, level by level, from the lowest keys.
 //!
-//! 2 opens words by stores that no recovery needs to find, and 3 takes leaves out by the PMwCAS
-//! that drops them at other times; so it may be cut short anywhere, and begun again. Slots that
-//! were claimed stay lost until their leaf is replaced. It reads each line of the tree once: time
-//! is linear in the records, and no other index of ours takes that long to open. A leaf's block
-//! that cannot be one makes the tree refuse every operation, with an error that says so; `walk`
-//! shows what can be read.
+//! Step 2 opens words by stores that no recovery needs to find. Step 3 takes leaves out by the same
+//! PMwCAS that drops them at other times. So recovery may be interrupted anywhere, and started
+//! again. Claimed slots stay lost until their leaf is replaced. Recovery reads each line of the
+//! tree once: its time is linear in the records, and no other index takes that long to open. If a
+//! leaf's block is none, the tree refuses every operation, with an error that says so; `walk` shows
+//! what can be read.
 
 mod runs;
 mod survey;
@@ -104,7 +104,7 @@ fn build_pinned<D: Domain>(
     Ok(Root::new(build_inner(leaves, options)))
 }
 
-/// Takes the leaf at `off`, which holds nothing, out of the chain; whether it could be.
+/// Takes the empty leaf at `off` out of the chain; returns whether that was possible.
 pub(crate) fn drop_leaf<D: Domain>(
     pmwcas: &Pmwcas<D>,
     guard: &Guard<'_, D>,
@@ -119,10 +119,10 @@ pub(crate) fn drop_leaf<D: Domain>(
         && drop.execute()
 }
 
-/// The inner nodes over the leaves: the root.
+/// Builds the inner nodes over the leaves; returns the root.
 #[expect(clippy::vec_box, reason = "a leaf stays where it is from the beginning")]
 fn build_inner(leaves: Vec<Box<Leaf>>, options: &Options) -> Node<'static> {
-    // Room in each for what comes.
+    // Each node has room for later children.
     let most = (options.inner_children as usize * 3 / 4).max(2);
     let mut lows: Vec<Separator> = leaves.iter().map(|leaf| leaf.low.clone()).collect();
     let mut nodes: Vec<Node<'static>> = leaves.into_iter().map(Node::of_leaf).collect();

@@ -1,9 +1,8 @@
-//! The chain of blocks, walked and surveyed a run of leaves at a time.
+//! The chain of blocks, walked and surveyed one run of leaves at a time.
 //!
-//! A walk waits for memory at each block, and a survey computes. So a thread that is alone walks as
-//! it surveys, and fetches a block while it is at the one before. Several take turns at the walk,
-//! each a run, and survey what they have walked side by side. A small tree is surveyed by one
-//! thread.
+//! A walk waits for memory at each block, and a survey computes. So a single thread surveys while
+//! it walks, and fetches a block while it surveys the one before. Several threads take turns at the
+//! walk, one run each, and survey their runs in parallel. One thread surveys a small tree.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
@@ -25,15 +24,15 @@ const SURVEYED_ALONE: usize = 4;
 /// The leaves of a part of the chain.
 #[derive(Debug, Default)]
 pub(super) struct Run {
-    /// In order. The first with a live slot does not know yet what divides it from those before.
+    /// In order. The first one with a live slot has no separator yet to those before it.
     pub leaves: Vec<Surveyed>,
-    /// The blocks of those that are to be settled.
+    /// The blocks of those that must be settled.
     pub unsettled: Vec<u64>,
-    /// The lowest and the highest key; none if no slot is live.
+    /// The lowest and the highest key; `None` if no slot is live.
     pub ends: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-/// A leaf with what is to be known of it.
+/// A leaf with the result of its survey.
 #[derive(Debug)]
 pub(super) struct Surveyed {
     pub leaf: Box<Leaf>,
@@ -44,10 +43,10 @@ pub(super) struct Surveyed {
 const NO_LEAF: &str = "it is no leaf of this tree, or a record of it is lost";
 const NO_BLOCK: &str = "no block is allocated there";
 
-/// A run by its place in the chain, or why there is none.
+/// The position of a run in the chain, and the run, or the damage that was found.
 type Placed = (usize, Result<Run, Damaged>);
 
-/// Surveys all leaves of the tree whose entry word is at `root_off`: runs that follow each other.
+/// Surveys all leaves of the tree whose entry word is at `root_off`: consecutive runs.
 pub(super) fn survey_all<D: Domain>(
     pmwcas: &Pmwcas<D>,
     guard: &Guard<'_, D>,
@@ -56,7 +55,7 @@ pub(super) fn survey_all<D: Domain>(
 ) -> Result<Vec<Run>, Damaged> {
     let first = pmwcas.read(guard, root_off);
     if first == 0 {
-        // Also of a map that was dropped meanwhile.
+        // Also if the map was dropped meanwhile.
         return Err(Damaged { off: root_off, what: "its entry names no leaf" });
     }
     let walk = Mutex::new(Walk { next: first, begun: 0, steps: 0, landmark: 0, slots });
@@ -68,7 +67,7 @@ pub(super) fn survey_all<D: Domain>(
         std::thread::scope(|scope| {
             let work = || match pmwcas.pool().pin() {
                 Ok(guard) => survey_in_turn(pmwcas, &guard, &walk),
-                // Without a participant slot it leaves all to the others.
+                // Without a participant slot it leaves all runs to the other threads.
                 Err(_) => Vec::new(),
             };
             let others: Vec<_> = (0..helpers)
@@ -87,7 +86,7 @@ pub(super) fn survey_all<D: Domain>(
     placed.into_iter().map(|(_, run)| run).collect()
 }
 
-/// Surveys at most so many runs, and walks on the way.
+/// Surveys at most so many runs, while it walks.
 fn survey_alone<D: Domain>(
     pmwcas: &Pmwcas<D>,
     guard: &Guard<'_, D>,
@@ -105,7 +104,7 @@ fn survey_alone<D: Domain>(
     runs
 }
 
-/// Walks a run and then surveys it while other threads walk the next, until nothing is left.
+/// Walks a run and then surveys it while other threads walk the next one, until no run is left.
 fn survey_in_turn<D: Domain>(
     pmwcas: &Pmwcas<D>,
     guard: &Guard<'_, D>,
@@ -127,16 +126,16 @@ fn locked(walk: &Mutex<Walk>) -> std::sync::MutexGuard<'_, Walk> {
     walk.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How far the chain is walked.
+/// The position of the walk.
 struct Walk {
-    /// The block that comes next; zero behind the last.
+    /// The next block; zero behind the last.
     next: u64,
-    /// Runs that were begun.
+    /// Runs that were started.
     begun: usize,
     /// Blocks that were passed.
     steps: u64,
-    /// The block at which so many were that it was a power of two: a chain that goes in a circle
-    /// comes to it again in the end, after a few rounds.
+    /// The last block whose number was a power of two. If the chain is a cycle, the walk reaches
+    /// such a block again after a few rounds.
     landmark: u64,
     slots: usize,
 }
@@ -146,7 +145,7 @@ impl Walk {
         self.next == 0
     }
 
-    /// The place of the next run, if there is one.
+    /// The position of the next run, if there is one.
     fn begin(&mut self) -> Option<usize> {
         if self.is_over() {
             return None;
@@ -155,7 +154,7 @@ impl Walk {
         Some(self.begun - 1)
     }
 
-    /// The blocks of a run. Nothing comes behind a damaged one.
+    /// The blocks of a run. Nothing follows a damaged one.
     fn run<D: Domain>(
         &mut self,
         pmwcas: &Pmwcas<D>,
@@ -170,7 +169,7 @@ impl Walk {
         std::iter::from_fn(step).take(RUN)
     }
 
-    /// The block behind that at `off`, which is not known to be one yet.
+    /// The block behind that at `off`, which may not be a block yet.
     fn behind<D: Domain>(
         &mut self,
         pmwcas: &Pmwcas<D>,
@@ -181,7 +180,7 @@ impl Walk {
         let bytes = block_bytes(self.slots);
         let pool = pmwcas.pool();
         let end = off.checked_add(bytes).filter(|_| off.is_multiple_of(LINE_BYTES));
-        // Reading a word of PMwCAS may settle it: nothing that is not a leaf may be read so.
+        // A read of a PMwCAS word may settle it, so only leaves may be read in this way.
         let is_marked = end.is_some_and(|end| end <= pool.size_bytes())
             && pool.word(off + MARK_AT).load(Ordering::Relaxed) == mark(self.slots);
         if !is_marked {
@@ -204,7 +203,7 @@ impl Walk {
     }
 }
 
-/// Surveys the leaves at these offsets, which follow each other.
+/// Surveys the consecutive leaves at these offsets.
 fn survey_run<D: Domain>(
     guard: &Guard<'_, D>,
     offs: impl Iterator<Item = Result<u64, Damaged>>,

@@ -1,5 +1,4 @@
-//! What a leaf's block holds: which slots are live, their fingerprints, the lowest and the highest
-//! key.
+//! The content of a leaf's block: live slots, their fingerprints, the lowest and the highest key.
 
 use std::sync::atomic::Ordering;
 
@@ -15,13 +14,13 @@ use crate::separator::{Separator, eight_fingerprint, fingerprint};
 use crate::volatile::leaf::{Control, FREE, LOST, slots as slots_of};
 use crate::volatile::nodes::Leaf;
 
-/// What the slots of a block hold.
+/// The content of a block's slots.
 #[derive(Debug)]
 pub(crate) struct Survey<'guard> {
     off: u64,
     bitmap: u64,
     fingerprints: [u8; MAX_SLOTS],
-    /// The lowest and the highest key; none if no slot is live.
+    /// The lowest and the highest key; `None` if no slot is live.
     pub ends: Option<(Key<'guard>, Key<'guard>)>,
     /// Whether a value word is closed.
     pub is_unsettled: bool,
@@ -32,7 +31,7 @@ pub(crate) struct Survey<'guard> {
 pub(crate) struct Key<'guard> {
     /// The first eight bytes as a number.
     slice: u64,
-    /// All, if it has a block of its own.
+    /// All bytes, if it has a block of its own.
     long: Option<&'guard [u8]>,
 }
 
@@ -46,7 +45,7 @@ impl<'guard> Key<'guard> {
         self.bytes(&mut room) < other.bytes(&mut room_of_other)
     }
 
-    /// What divides it from the key `above` it.
+    /// The separator between it and the key `above` it.
     pub fn divided_from(&self, above: &Self) -> Separator {
         if self.long.is_none() && above.long.is_none() {
             return Separator::eight(above.slice);
@@ -59,7 +58,7 @@ impl<'guard> Key<'guard> {
         self.bytes(&mut [0; 8]).to_vec()
     }
 
-    /// All bytes, written to `room` if they stand nowhere else.
+    /// All bytes; written to `room` if they are not stored as bytes.
     fn bytes<'all>(&self, room: &'all mut [u8; 8]) -> &'all [u8]
     where
         'guard: 'all,
@@ -76,35 +75,34 @@ impl Survey<'_> {
     }
 }
 
-/// Opens the value words of the leaf at `off` that a replacement had closed which came to nothing.
+/// Opens the value words of the leaf at `off` that a failed replacement had closed.
 pub(super) fn settle<D: Domain>(guard: &Guard<'_, D>, off: u64, slots: usize) {
     for slot in 0..slots {
         let value = guard.pool().word(off + value_at(slot));
         let word = value.load(Ordering::Acquire);
         if is_closed(word) && content(word) != Content::Damaged {
-            // Not written back: a recovery that finds it closed does the same.
+            // Not written back: another recovery that finds it closed does the same.
             value.store(plain(word), Ordering::Release);
         }
     }
 }
 
-/// Surveys the block at `off`; `None` if it is no leaf with so many slots, or one of its records is
-/// none.
+/// Surveys the block at `off`; `None` if it is no leaf with so many slots, or if one of its records
+/// is damaged.
 pub(crate) fn survey<'guard, D: Domain>(
     guard: &'guard Guard<'_, D>,
     off: u64,
     slots: usize,
 ) -> Option<Survey<'guard>> {
     let words = guard.pool().words(off, block_bytes(slots) / 8);
-    // Relaxed, here and below: nobody changes the block meanwhile, or what is found comes to
-    // nothing.
+    // Relaxed, here and below: no thread changes the block meanwhile, or the result is not used.
     let at = |at: u64| words.load(at / 8, Ordering::Relaxed);
     if at(MARK_AT) != mark(slots) {
         return None;
     }
     let mut fingerprints = [FREE; MAX_SLOTS];
-    // Values of keys of eight bytes first, step by step without a branch: most slots hold one, and
-    // which do not no processor foresees.
+    // Values of keys of eight bytes first, in a loop without branches: most slots hold one, and a
+    // processor cannot predict which do not.
     let (mut bitmap, mut others) = (0u64, 0u64);
     let (mut lowest, mut highest) = (u64::MAX, 0);
     const A_LINE: usize = SLOTS_A_LINE as usize;
@@ -136,7 +134,7 @@ pub(crate) fn survey<'guard, D: Domain>(
             Content::Value => eight(slice),
             Content::Record(off) => {
                 let long = record::checked_key(guard, off)?;
-                // All order is first by the slice.
+                // Keys compare first by their slices.
                 if slice_of(long) != slice {
                     return None;
                 }

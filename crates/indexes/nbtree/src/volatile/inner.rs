@@ -6,16 +6,17 @@
 //!      7 words           64 words    64 pairs: node, block
 //! ```
 //!
-//! Keys do not change once a node is published, so a search meets no shift and needs no second look
-//! (the paper's shift-aware search exists since its nodes are shifted in place: 4.3). Only a child
-//! is replaced in place, by one CAS. A node whose keys have to change is *frozen*, slot by slot or
-//! by one hardware transaction, copied with the change, and replaced in its parent (`install.rs`).
+//! Keys do not change after a node is published, so a search meets no shift and needs no second
+//! look (the paper's search handles shifts, because it shifts nodes in place: 4.3). Only a child is
+//! replaced in place, by one CAS. If the keys of a node must change, the node is *frozen*, slot by
+//! slot or by one hardware transaction, copied with the change, and replaced in its parent
+//! (`install.rs`).
 //!
-//! `slices` are the first eight bytes of the separators as numbers, unused ones all ones. `samples`
-//! are every eighth of them, so that a search reads one line of these, one of the slices and one of
-//! the children, not one line a step; and the child's line can be fetched beside the slices'. A
-//! child that is a leaf has the offset of its block beside it, so that a line of that can be
-//! fetched beside the leaf's metadata (`node.rs`).
+//! `slices` are the first eight bytes of the separators as numbers; unused ones are all ones.
+//! `samples` are every eighth of them. So a search reads one line of samples, one of slices and one
+//! of children, not one line for each step; and the child's line can be fetched together with the
+//! slices'. A child that is a leaf has the offset of its block beside it, so that a line of the
+//! block can be fetched together with the leaf's metadata (`node.rs`).
 
 use std::cmp::Ordering;
 
@@ -27,10 +28,10 @@ use super::nodes::{Inner, MAX_CHILDREN, Odd, SAMPLES, STRIDE, Slot};
 use crate::separator::{Separator, compare_tie};
 use arrayvec::ArrayVec;
 
-/// Room for one child more than a node has.
+/// Room for one child more than a node may have.
 const ROOM: usize = MAX_CHILDREN + 1;
 
-/// What a node is made of: children, and a separator between any two.
+/// The parts of a node: children, and a separator between each two.
 #[derive(Debug)]
 pub(crate) struct Parts<'guard> {
     pub children: ArrayVec<Node<'guard>, ROOM>,
@@ -41,7 +42,7 @@ pub(crate) struct Parts<'guard> {
 #[derive(Debug, Default)]
 pub(crate) struct Separators {
     slices: ArrayVec<u64, ROOM>,
-    /// As many, or none if all are of eight bytes.
+    /// The same number, or empty if all separators have eight bytes.
     odd: Vec<Option<Odd>>,
 }
 
@@ -68,7 +69,7 @@ impl Separators {
         Separator::of_parts(slice, long)
     }
 
-    /// Cuts the list in two at a separator, which belongs to neither.
+    /// Cuts the list in two at a separator, which is in neither part.
     pub fn split_at(mut self, at: usize) -> (Self, Separator, Self) {
         let right = Self {
             slices: self.slices.drain(at + 1..).collect(),
@@ -88,7 +89,7 @@ impl FromIterator<Separator> for Separators {
 }
 
 impl Inner {
-    /// A node of these parts: at least one child, at most [`MAX_CHILDREN`].
+    /// A node of these parts: with 1 to [`MAX_CHILDREN`] children.
     pub fn new(level: u32, children: &[Node<'_>], separators: Separators) -> Self {
         debug_assert!(children.len() == separators.len() + 1 && children.len() <= MAX_CHILDREN);
         let mut inner = Self {
@@ -115,25 +116,27 @@ impl Inner {
         self.len as usize
     }
 
-    /// Which child the probe leads to: how many separators are not above it, or are below it.
+    /// The child that the probe leads to: the number of separators that are not above it (or, on
+    /// the other side, below it).
     #[inline(always)]
     pub fn index(&self, probe: &Probe<'_>, side: Side) -> usize {
         let slice = probe.slice;
-        // Step by step, without branches: compilers make a detour of a count over all.
+        // Step by step, without branches: compilers make slower code of a count over all.
         let mut group = 0;
         for step in [4, 2, 1] {
             let sample = self.samples[(group + step - 1).min(SAMPLES - 1)];
             group += step * usize::from(sample <= slice);
         }
         let first = group * STRIDE;
-        // The child's line is one of two; fetched beside the slices'.
+        // The child's line is one of two; both are fetched together with the slices'.
         self.children[first].prefetch();
         self.children[first + STRIDE / 2].prefetch();
         let mut index = first;
         for &other in &self.slices[first..first + STRIDE] {
             index += usize::from(other <= slice);
         }
-        // Unused slices are all ones, and count for a probe that is: the length bounds it.
+        // Unused slices are all ones, and count for a probe of all ones, so the length limits the
+        // result.
         let index = index.min(self.len as usize - 1);
         if index > 0 && self.slices[index - 1] == slice {
             return self.index_among_equals(index, probe, side);
@@ -184,14 +187,14 @@ impl Inner {
         }
     }
 
-    /// Freezes all children in one hardware transaction; false if the processor took it back, or
-    /// has none.
+    /// Freezes all children in one hardware transaction; false if the processor aborted it, or has
+    /// none.
     fn freeze_at_once(&self) -> bool {
         let slots = &self.children[..self.len as usize];
         rtm::attempt(|| slots.iter().for_each(Slot::freeze_in_transaction)).is_ok()
     }
 
-    /// What the node is made of; what it stays, if it is frozen.
+    /// The parts of the node; final, if it is frozen.
     pub fn parts<'guard, D: Domain>(&self, guard: &'guard Guard<'_, D>) -> Parts<'guard> {
         let len = self.len as usize;
         Parts {
@@ -213,13 +216,13 @@ mod tests {
     use crate::volatile::nodes::Leaf;
     use pando_pmem::{Adr, CreateOptions, Pool, Volatile};
 
-    /// Small, so that Miri can have it.
+    /// Small, so that Miri can run it.
     fn small() -> CreateOptions {
         CreateOptions { max_bytes: 1 << 20, ..CreateOptions::default() }
     }
 
-    /// While another thread replaces children all the time; whether all could be frozen by
-    /// `freeze`.
+    /// Freezes a node while another thread replaces its children all the time. Returns whether
+    /// `freeze` succeeded for all of them.
     fn is_frozen_for_ever<D: Domain>(freeze: impl Fn(&Inner) -> bool) -> bool {
         const CHILDREN: usize = 24;
         let pool = Pool::<D>::anonymous(&small()).expect("memory");
@@ -257,7 +260,7 @@ mod tests {
             is_over.store(true, Access::Relaxed);
             is_frozen
         });
-        // SAFETY: the inner node is not used any more, and nobody else has seen them.
+        // SAFETY: the inner node is not used any more, and no other thread has seen them.
         leaves.into_iter().for_each(|leaf| unsafe { leaf.discard() });
         is_frozen
     }
@@ -265,7 +268,7 @@ mod tests {
     #[test]
     fn children_of_a_frozen_node_stay() {
         for _ in 0..20 {
-            // Miri knows no instruction that writes back.
+            // Miri has no write-back instructions.
             assert!(
                 cfg!(miri)
                     || is_frozen_for_ever::<Adr>(|inner| {
@@ -280,11 +283,11 @@ mod tests {
         }
     }
 
-    /// Where the processor commits transactions, one freezes a node, also while others replace its
-    /// children.
+    /// If the processor commits transactions, one freezes a node, also while other threads replace
+    /// its children.
     #[test]
     fn a_transaction_freezes_a_node_where_there_are_any() {
-        // Others may abort any one.
+        // Other threads may abort any of them.
         let attempts = if rtm::is_available() { 2_000 } else { 20 };
         let is_frozen =
             (0..attempts).any(|_| is_frozen_for_ever::<Volatile>(Inner::freeze_at_once));

@@ -1,26 +1,27 @@
-//! A leaf's metadata (paper 3.1), one line that every operation reads and a second that few do.
+//! A leaf's metadata (paper 3.1): one line that every operation reads, and a second one that few
+//! read.
 //!
-//! `control` decides what is in the leaf:
+//! `control` decides which slots are in the leaf:
 //!
 //! ```text
 //! bit   63      44 .. 0
 //!       CLOSED  bitmap: slots whose inserts are decided
 //! ```
 //!
-//! It only changes by a CAS of the whole word, so who sees that it has not changed knows that no
-//! slot was decided since. Once it is closed it never changes again: nothing is inserted any more,
-//! and the leaf is replaced (`smo.rs`). Its slots' value words still change, until these are closed
-//! one by one.
+//! It changes only by a CAS of the whole word. So if a thread sees that it has not changed, no slot
+//! was decided meanwhile. A closed `control` never changes again: nothing is inserted any more, and
+//! the leaf is replaced (`smo.rs`). Its slots' value words still change, until they are closed one
+//! by one.
 //!
-//! `fingerprints` has a byte a slot: zero as long as the slot is free, and from the CAS that claims
-//! it on the fingerprint of the key, for ever. (The paper counts claims, and so gives slots out in
-//! order.)
+//! `fingerprints` has one byte for each slot: zero as long as the slot is free, and the fingerprint
+//! of the key from the CAS that claims it on; then it never changes. (The paper counts claims, and
+//! so hands out slots in order.)
 //!
-//! `dirty` counts, by slot and only where lines are written back, the threads that are about to
-//! change the slot's value word or have not yet made it durable. Who reads a value word and then
-//! finds the count zero has read what is durable; otherwise it makes it durable itself. The order:
-//! count up, change the word, write back, fence, count down. A thread that stops in between makes
-//! others write that line back, no more.
+//! `dirty` is used only in a domain with write-backs. For each slot it counts the threads that are
+//! about to change its value word, or have not yet made their change durable. If a thread reads a
+//! value word and then a count of zero, the value is durable; otherwise the thread makes it durable
+//! itself. The order is: count up, change the word, write back, fence, count down. If a thread
+//! stops in between, the only cost is that other threads write that line back.
 
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
@@ -32,14 +33,15 @@ use crate::separator::Separator;
 
 const CLOSED: u64 = 1 << 63;
 const BITMAP_MASK: u64 = (1 << MAX_SLOTS) - 1;
-/// The fingerprint of a slot that nobody has claimed, and of no key.
+/// The fingerprint of an unclaimed slot, and of no key.
 pub(crate) const FREE: u8 = 0;
-/// That of a slot that is lost: claimed by an insert that a crash has cut short. Keys may have it.
+/// The fingerprint of a lost slot: an insert claimed it, and a crash interrupted the insert. Keys
+/// may have it too.
 pub(crate) const LOST: u8 = 1;
 
 const _: () = assert!(MAX_SLOTS < 63);
 
-/// What `control` held.
+/// A value of `control`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Control(u64);
 
@@ -66,17 +68,17 @@ impl Control {
     }
 }
 
-/// Which bytes of eight are `byte`: the lowest bit of the result for the lowest byte.
+/// Which of eight bytes equal `byte`: the lowest bit of the result is for the lowest byte.
 #[cfg_attr(target_arch = "x86_64", allow(dead_code))]
 fn equal_bytes(word: u64, byte: u8) -> u64 {
     const LOW_SEVEN: u64 = 0x7F7F_7F7F_7F7F_7F7F;
     let differing = word ^ u64::from(byte).wrapping_mul(0x0101_0101_0101_0101);
-    // The top bit of each byte that is zero; no carry leaves its byte.
+    // Sets the top bit of each zero byte; no carry leaves its byte.
     let zeros = !(((differing & LOW_SEVEN) + LOW_SEVEN) | differing | LOW_SEVEN);
     (zeros >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56
 }
 
-/// Which of sixteen bytes are `byte`.
+/// Which of sixteen bytes equal `byte`.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn equal_in_pair(low: u64, high: u64, byte: u8) -> u64 {
@@ -121,32 +123,34 @@ impl Leaf {
         }
     }
 
-    /// What is in the leaf.
+    /// The present `control`.
     #[inline(always)]
     pub fn control<D: Domain>(&self) -> Control {
         D::observe_process_memory();
-        // Acquire: with the CAS that decided a slot, behind the stores of its key and fingerprint.
+        // Acquire: pairs with the CAS that decided a slot, after the stores of its key and
+        // fingerprint.
         Control(self.control.load(Ordering::Acquire))
     }
 
-    /// Changes `control`; what it is, if it is not `from`.
+    /// Changes `control`; returns its present value if that is not `from`.
     #[inline(always)]
     pub fn change<D: Domain>(&self, from: Control, to: Control) -> Result<(), Control> {
         D::observe_process_memory();
-        // Release, of the slot that is decided; acquire, of the slots that others have decided.
+        // Release for the slot that is decided; acquire for the slots that other threads have
+        // decided.
         let changed =
             self.control.compare_exchange(from.0, to.0, Ordering::AcqRel, Ordering::Acquire);
         changed.map(drop).map_err(Control)
     }
 
-    /// Closes the leaf: nothing is inserted from now on. What is in it.
+    /// Closes the leaf: nothing is inserted from now on. Returns its final `control`.
     pub fn close<D: Domain>(&self) -> Control {
         D::observe_process_memory();
         // As in `change`.
         Control(self.control.fetch_or(CLOSED, Ordering::AcqRel) | CLOSED)
     }
 
-    /// Claims a slot for a key with this fingerprint, of the first `slots`; none if all are
+    /// Claims a slot for a key with this fingerprint, among the first `slots`; `None` if all are
     /// claimed.
     #[inline(always)]
     pub fn claim<D: Domain>(&self, fingerprint: u8, slots: usize) -> Option<usize> {
@@ -155,7 +159,7 @@ impl Leaf {
             D::observe_process_memory();
             let word = &self.fingerprints[slot / 8];
             let shift = slot % 8 * 8;
-            // Relaxed: a byte that is free becomes one thread's by this word alone, and what is in
+            // Relaxed: this word alone decides which thread gets a free byte, and the content of
             // the slot is published with its bit.
             let found = word.load(Ordering::Relaxed);
             let claimed = found | u64::from(fingerprint) << shift;
@@ -181,18 +185,18 @@ impl Leaf {
         (self.fingerprints[slot / 8].load(Ordering::Relaxed) >> (slot % 8 * 8)) as u8
     }
 
-    /// The slots with this fingerprint, among them some that are not decided, and that there are
-    /// not.
+    /// The slots with this fingerprint. They may include undecided slots, and numbers beyond the
+    /// last slot.
     #[inline(always)]
     pub fn matches(&self, fingerprint: u8) -> u64 {
-        // Relaxed: those of decided slots were stored before `control` said so.
+        // Relaxed: the fingerprints of decided slots were stored before the bit in `control`.
         let word = |index: usize| self.fingerprints[index].load(Ordering::Relaxed);
         equal_in_pair(word(0), word(1), fingerprint)
             | equal_in_pair(word(2), word(3), fingerprint) << 16
             | equal_in_pair(word(4), word(5), fingerprint) << 32
     }
 
-    /// The value word of the slot is about to be changed.
+    /// To be called before a change of the slot's value word.
     #[inline(always)]
     pub fn begin_change<D: Domain>(&self, slot: usize) {
         if D::WRITE_BACK {
@@ -202,7 +206,7 @@ impl Leaf {
         }
     }
 
-    /// What this thread has made of the value word is durable, or it has made nothing of it.
+    /// To be called when this thread's change of the value word is durable, or was not made.
     #[inline(always)]
     pub fn end_change<D: Domain>(&self, slot: usize) {
         if D::WRITE_BACK {
@@ -212,34 +216,34 @@ impl Leaf {
         }
     }
 
-    /// Whether what was read of the value word may not be durable yet.
+    /// Whether the value word that was read may not be durable yet.
     #[inline(always)]
     pub fn may_be_undurable<D: Domain>(&self, slot: usize) -> bool {
         D::WRITE_BACK && {
             D::observe_process_memory();
-            // The load of the word came first, and acquired what its writer had counted up.
+            // The load of the word came first, and acquired the count of its writer.
             self.dirty[slot].load(Ordering::Acquire) != 0
         }
     }
 
-    /// Notes that a record of the leaf was deleted; whether it was the last.
+    /// Counts a deleted record of the leaf; returns whether it was the last one.
     pub fn note_deleted(&self) -> bool {
-        // Relaxed: a hint; what is in the leaf is looked at again.
+        // Relaxed: a hint; the content of the leaf is read again.
         let deleted = self.deleted.fetch_add(1, Ordering::Relaxed) + 1;
         let decided = (self.control.load(Ordering::Relaxed) & BITMAP_MASK).count_ones();
         deleted >= decided
     }
 
-    /// What the leaf is replaced by, if it is.
+    /// Whether the leaf is replaced.
     #[inline(always)]
     pub fn is_replaced<D: Domain>(&self) -> bool {
         D::observe_process_memory();
-        // Acquire: with the CAS that published the replacement.
+        // Acquire: pairs with the CAS that published the replacement.
         !self.replacement.load(Ordering::Acquire).is_null()
     }
 }
 
-/// The slots of a bitmap, the first first.
+/// The slots of a bitmap, in ascending order.
 pub(crate) fn slots(mut bitmap: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let slot = (bitmap != 0).then_some(bitmap.trailing_zeros() as usize)?;

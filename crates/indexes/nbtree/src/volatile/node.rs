@@ -1,10 +1,10 @@
-//! References to nodes in process memory, the words that hold them, and how their memory is given
-//! back: the one place of this crate that turns addresses into nodes.
+//! References to nodes in process memory, the words that hold them, and how their memory is freed.
+//! This is the only file of the crate that turns addresses into nodes.
 //!
-//! A node is published by a word ([`Slot`], or a leaf's replacement), found through it by who holds
-//! a guard, taken out of it by one thread, and that thread *retires* it: its memory goes back once
-//! nobody can hold it any more, by the epochs of the pool ([`Retired`]). A node that nobody ever
-//! saw is simply dropped.
+//! A word ([`Slot`], or a leaf's replacement) publishes a node. A thread that holds a guard finds
+//! the node by this word. Later one thread removes it from the word and *retires* it: its memory is
+//! freed when no thread can hold it any more, by the epochs of the pool ([`Retired`]). A node that
+//! no other thread ever saw is simply dropped.
 
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -16,20 +16,20 @@ use pando_pmem::{Domain, Guard};
 use super::nodes::{Inner, Leaf, Replacement, Slot};
 use super::spare::Spares;
 
-/// In the address of a slot: its inner node is being replaced, and the slot never changes again.
+/// In the address of a slot: its inner node is being replaced, and the slot is final.
 const FROZEN: usize = 1;
-/// In the address of a node: it is an inner one.
+/// In the address of a node: it is an inner node.
 const INNER: usize = 2;
 const TAGS: usize = FROZEN | INNER;
 
 const _: () = assert!(align_of::<Leaf>() > TAGS && align_of::<Inner>() > TAGS);
 
-/// A node, as long as a guard is held since it was found.
+/// A node; valid as long as the guard is held under which it was found.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Node<'guard> {
     /// With [`INNER`], never with [`FROZEN`].
     tagged: *mut (),
-    /// Most likely the offset of the block, if it is a leaf: a hint where to fetch from.
+    /// Probably the offset of the block, if it is a leaf: a hint for prefetches.
     pub block_hint: u64,
     guard: PhantomData<&'guard Leaf>,
 }
@@ -40,11 +40,11 @@ impl PartialEq for Node<'_> {
     }
 }
 
-/// A leaf or an inner node, as long as a guard is held since it was found.
+/// A leaf or an inner node; valid as long as the guard is held under which it was found.
 ///
-/// It is the address that the node's box was given up for, and not a reference to the node: by a
-/// reference nobody may write to, or free, what lies there, and whoever takes a node out of the
-/// tree has to ([`Retired::retire`]).
+/// It is the address of the node's box, and not a reference to the node. Through a reference no
+/// code may write to, or free, the node. But a thread that removes a node from the tree must do so
+/// ([`Retired::retire`]).
 #[derive(Debug)]
 pub(crate) struct Ref<'guard, T> {
     address: NonNull<T>,
@@ -64,8 +64,8 @@ impl<T> Copy for Ref<'_, T> {}
 
 impl<'guard, T> Ref<'guard, T> {
     /// # Safety
-    /// The address is one that a box was given up for, and what lies there is not freed before the
-    /// lifetime ends.
+    /// The address is that of a box that was turned into a raw pointer, and its memory is not freed
+    /// before the lifetime ends.
     unsafe fn new(address: NonNull<T>) -> Self {
         Self { address, guard: PhantomData }
     }
@@ -73,7 +73,7 @@ impl<'guard, T> Ref<'guard, T> {
     /// The node, for as long as the guard is held.
     #[inline(always)]
     pub fn get(self) -> &'guard T {
-        // SAFETY: what `new` asks for.
+        // SAFETY: the requirement of `new`.
         unsafe { self.address.as_ref() }
     }
 }
@@ -88,11 +88,11 @@ impl<T> Deref for Ref<'_, T> {
 }
 
 impl<'guard> Ref<'guard, Leaf> {
-    /// What the leaf is replaced by, if that is decided.
+    /// The replacement of the leaf, if it is decided.
     #[inline(always)]
     pub fn replaced_by<D: Domain>(self, _: &'guard Guard<'_, D>) -> Option<&'guard Replacement> {
         D::observe_process_memory();
-        // Acquire: with the CAS of `publish`.
+        // Acquire: pairs with the CAS of `publish`.
         let replacement = self.replacement.load(Ordering::Acquire);
         // SAFETY: published by `publish`, and freed with this leaf.
         unsafe { replacement.as_ref() }
@@ -123,13 +123,13 @@ impl<'guard> Node<'guard> {
         Self { tagged, block_hint, guard: PhantomData }
     }
 
-    /// A leaf that is to be published; until then it is given back by [`discard`](Self::discard).
+    /// A leaf to be published; before that, [`discard`](Self::discard) frees it.
     pub fn of_leaf(leaf: Box<Leaf>) -> Self {
         let block_off = leaf.block_off;
         Self::tagged(Box::into_raw(leaf).cast(), block_off)
     }
 
-    /// The same, of an inner node.
+    /// The same, for an inner node.
     pub fn of_inner(inner: Inner) -> Self {
         Self::of_boxed_inner(Box::new(inner))
     }
@@ -149,11 +149,11 @@ impl<'guard> Node<'guard> {
 
     #[inline(always)]
     pub fn kind(self) -> Kind<'guard> {
-        // SAFETY: not null: made of a box by `of_leaf` or `of_inner`.
+        // SAFETY: not null: `of_leaf` or `of_inner` made it from a box.
         let address = unsafe { NonNull::new_unchecked(self.address()) };
         if self.is_inner() {
-            // SAFETY: made by `of_inner`, of a node that is not freed before the guard of this
-            // lifetime is dropped: it was found, while that was held, in a word that published it.
+            // SAFETY: `of_inner` made it. The node was found in a word that published it, under the
+            // guard of this lifetime, and is not freed before that guard is dropped.
             Kind::Inner(unsafe { Ref::new(address.cast()) })
         } else {
             // SAFETY: as above, for leaves.
@@ -161,7 +161,7 @@ impl<'guard> Node<'guard> {
         }
     }
 
-    /// Gives back a node that nobody else has ever seen.
+    /// Frees a node that no other thread has ever seen.
     ///
     /// # Safety
     /// The node was made by [`of_leaf`](Self::of_leaf), [`of_inner`](Self::of_inner) or
@@ -172,7 +172,7 @@ impl<'guard> Node<'guard> {
     }
 
     /// # Safety
-    /// The node was made by `of_leaf` or `of_inner`, and nobody can reach it, now or later.
+    /// The node was made by `of_leaf` or `of_inner`, and no thread can reach it, now or later.
     unsafe fn free(self, memory: &Memory) {
         if self.is_inner() {
             // SAFETY: the caller's.
@@ -191,9 +191,9 @@ impl Replacement {
     }
 
     pub fn left<'guard, D: Domain>(&self, _: &'guard Guard<'_, D>) -> Option<LeafRef<'guard>> {
-        // SAFETY: made of a box. It is freed no earlier than the leaf that it replaces is retired,
-        // since only then can it be reached, and replaced, on another way; who reads this holds a
-        // guard since it found that leaf.
+        // SAFETY: made from a box. It is freed no earlier than the leaf that it replaces is
+        // retired, since only then it can be reached, and replaced, by another path. A thread that
+        // reads this has held a guard since it found that leaf.
         self.left.map(|leaf| unsafe { Ref::new(leaf) })
     }
 
@@ -202,22 +202,22 @@ impl Replacement {
         self.right.map(|leaf| unsafe { Ref::new(leaf) })
     }
 
-    /// Gives back the leaves of a replacement that was not published.
+    /// Frees the leaves of a replacement that was not published.
     fn discard(self) {
         for leaf in [self.left, self.right].into_iter().flatten() {
-            // SAFETY: made of a box, and never published.
+            // SAFETY: made from a box, and never published.
             drop(unsafe { Box::from_raw(leaf.as_ptr()) });
         }
     }
 }
 
 impl Leaf {
-    /// Publishes what the leaf is replaced by, unless another thread has.
+    /// Publishes the replacement of the leaf, unless another thread has published one.
     pub fn publish<D: Domain>(&self, replacement: Replacement) {
         D::observe_process_memory();
         let new = Box::into_raw(Box::new(replacement));
         let null = std::ptr::null_mut();
-        // Release, of the new leaves.
+        // Release: publishes the new leaves.
         let published =
             self.replacement.compare_exchange(null, new, Ordering::AcqRel, Ordering::Acquire);
         if published.is_err() {
@@ -231,15 +231,15 @@ impl Drop for Leaf {
     fn drop(&mut self) {
         let replacement = *self.replacement.get_mut();
         if !replacement.is_null() {
-            // SAFETY: made of a box by `publish`; with the leaf nobody can reach it any more. The
-            // leaves that it names have their own ends.
+            // SAFETY: `publish` made it from a box. Like the leaf, no thread can reach it any more.
+            // The leaves that it names are freed separately.
             drop(unsafe { Box::from_raw(replacement) });
         }
     }
 }
 
 impl Slot {
-    /// A slot of a node that has fewer children.
+    /// An unused slot.
     pub const fn none() -> Self {
         Self { node: AtomicPtr::new(std::ptr::null_mut()), block_hint: AtomicU64::new(0) }
     }
@@ -252,14 +252,14 @@ impl Slot {
     #[inline(always)]
     pub fn load<'guard, D: Domain>(&self, _: &'guard Guard<'_, D>) -> Node<'guard> {
         D::observe_process_memory();
-        // Acquire: with the CAS that published the node.
+        // Acquire: pairs with the CAS that published the node.
         let found = self.node.load(Ordering::Acquire);
         // Relaxed: a hint.
         let block_hint = self.block_hint.load(Ordering::Relaxed);
         Node::tagged(found.map_addr(|address| address & !FROZEN), block_hint)
     }
 
-    /// Fetches the slot's line, while other work goes on.
+    /// Prefetches the slot's line.
     #[inline(always)]
     pub fn prefetch(&self) {
         pando_pmem::prefetch::for_read(std::ptr::from_ref(self).cast());
@@ -268,7 +268,7 @@ impl Slot {
     /// Replaces `from` by `to`; false if the slot holds something else, or is frozen.
     pub fn replace<D: Domain>(&self, from: Node<'_>, to: Node<'_>) -> bool {
         D::observe_process_memory();
-        // Release, of the new node.
+        // Release: publishes the new node.
         let replaced =
             self.node.compare_exchange(from.tagged, to.tagged, Ordering::AcqRel, Ordering::Acquire);
         if replaced.is_ok() {
@@ -278,7 +278,7 @@ impl Slot {
         replaced.is_ok()
     }
 
-    /// Freezes the slot: it never changes again.
+    /// Freezes the slot: it is final.
     pub fn freeze<D: Domain>(&self) {
         loop {
             D::observe_process_memory();
@@ -292,19 +292,19 @@ impl Slot {
         }
     }
 
-    /// As [`freeze`](Self::freeze), within a hardware transaction, which orders it.
+    /// Like [`freeze`](Self::freeze), inside a hardware transaction, which orders it.
     pub fn freeze_in_transaction(&self) {
         let found = self.node.load(Ordering::Relaxed);
         self.node.store(found.map_addr(|address| address | FROZEN), Ordering::Relaxed);
     }
 
-    /// The node, of a slot that nobody else can reach.
+    /// The node of a slot that no other thread can reach.
     fn take(&mut self) -> Node<'static> {
         Node::tagged(self.node.get_mut().map_addr(|address| address & !FROZEN), 0)
     }
 }
 
-/// A node that nobody can find any more, but that some may still hold.
+/// A node that no thread can find any more, but that some may still hold.
 #[derive(Debug)]
 struct Entry {
     node: Node<'static>,
@@ -312,24 +312,24 @@ struct Entry {
     next: *mut Entry,
 }
 
-/// Memory of nodes that were given back.
+/// Freed memory of nodes.
 #[derive(Debug, Default)]
 struct Memory {
     leaves: Spares<Leaf>,
     inner: Spares<Inner>,
 }
 
-/// Nodes that wait for their epoch, and the memory of those whose epoch has come.
+/// Nodes that wait for their epoch, and the memory of those whose epoch has passed.
 #[derive(Debug, Default)]
 pub(crate) struct Retired {
     memory: Memory,
     first: AtomicPtr<Entry>,
     count: AtomicUsize,
-    /// The lowest epoch whose nodes were not ripe when last looked at; zero if all were.
+    /// The lowest epoch whose nodes were not ripe at the last collection; zero if all were.
     unripe: AtomicU64,
 }
 
-// SAFETY: nodes may be dropped by any thread, and are shared by their atomics alone.
+// SAFETY: any thread may drop nodes, and threads share only their atomics.
 unsafe impl Send for Retired {}
 // SAFETY: as above; the list is changed by CAS and swap.
 unsafe impl Sync for Retired {}
@@ -338,43 +338,43 @@ unsafe impl Send for Replacement {}
 // SAFETY: as above.
 unsafe impl Sync for Replacement {}
 
-/// Nodes are given back whenever so many have gathered.
+/// A collection runs whenever so many nodes have been retired.
 const COLLECT_EVERY: usize = 64;
 
 impl Retired {
-    /// An inner node that is to be published; until then it is given back by [`Node::discard`].
+    /// An inner node to be published; before that, [`Node::discard`] frees it.
     pub fn inner<'guard>(&self, inner: Inner) -> Node<'guard> {
         Node::of_boxed_inner(self.memory.inner.boxed(inner))
     }
 
-    /// A leaf that is to be published.
+    /// A leaf to be published.
     pub fn leaf(&self, leaf: Leaf) -> Box<Leaf> {
         self.memory.leaves.boxed(leaf)
     }
 
-    /// Gives `node` back when nobody can hold it any more.
+    /// Frees `node` when no thread can hold it any more.
     ///
     /// # Safety
-    /// The calling thread, and it alone, has just taken the node out of the one word by which it
+    /// The calling thread, and no other, has just removed the node from the only word by which it
     /// could be found.
     pub unsafe fn retire<D: Domain>(&self, guard: &Guard<'_, D>, node: Node<'_>) {
         let epoch = guard.unlink_epoch();
         let entry = Entry { node: Node::tagged(node.tagged, 0), epoch, next: std::ptr::null_mut() };
         let entry = Box::into_raw(Box::new(entry));
         self.push(entry, entry);
-        // Relaxed: it only says when to look.
+        // Relaxed: it only decides when to collect.
         if self.count.fetch_add(1, Ordering::Relaxed) % COLLECT_EVERY == COLLECT_EVERY - 1 {
             self.collect(guard);
         }
     }
 
-    /// Puts a chain of entries, which are this thread's alone, on the list.
+    /// Pushes a chain of entries, which belong to this thread alone, on the list.
     fn push(&self, first: *mut Entry, last: *mut Entry) {
         let mut found = self.first.load(Ordering::Relaxed);
         loop {
-            // SAFETY: the chain is this thread's alone.
+            // SAFETY: the chain belongs to this thread alone.
             unsafe { (*last).next = found };
-            // Release, of the entries; pairs with the swap in `collect`.
+            // Release: publishes the entries; pairs with the swap in `collect`.
             match self.first.compare_exchange_weak(
                 found,
                 first,
@@ -388,27 +388,27 @@ impl Retired {
     }
 
     fn collect<D: Domain>(&self, guard: &Guard<'_, D>) {
-        // Behind a thread that has stopped, one look and not a walk. Relaxed: a guess.
+        // If a thread has stopped, one load instead of a walk. Relaxed: a hint.
         let unripe = self.unripe.load(Ordering::Relaxed);
         if unripe != 0 && !guard.is_ripe(unripe) {
             return;
         }
-        // Acquire: pairs with `push`. From here on the entries are this thread's alone.
+        // Acquire: pairs with `push`. From here on the entries belong to this thread alone.
         let mut next = self.first.swap(std::ptr::null_mut(), Ordering::Acquire);
         let (mut kept, mut last) = (std::ptr::null_mut::<Entry>(), std::ptr::null_mut::<Entry>());
-        // What is ripe was so by the epoch of the newest that is.
+        // The epoch of the newest ripe entry.
         let mut ripe_until = 0;
         let mut unripe_from = u64::MAX;
         while !next.is_null() {
-            // SAFETY: made of a box by `retire`, and this thread's alone.
+            // SAFETY: `retire` made it from a box, and it belongs to this thread alone.
             let mut entry = unsafe { Box::from_raw(next) };
             next = entry.next;
             let is_ripe = entry.epoch <= ripe_until
                 || (entry.epoch < unripe_from && guard.is_ripe(entry.epoch));
             if is_ripe {
                 ripe_until = ripe_until.max(entry.epoch);
-                // SAFETY: nobody could find the node since its epoch, and nobody is left who could
-                // before.
+                // SAFETY: no thread could find the node since its epoch, and no thread that could
+                // find it before is still pinned.
                 unsafe { entry.node.free(&self.memory) };
             } else {
                 unripe_from = unripe_from.min(entry.epoch);
@@ -431,10 +431,10 @@ impl Drop for Retired {
     fn drop(&mut self) {
         let mut next = *self.first.get_mut();
         while !next.is_null() {
-            // SAFETY: made of a box by `retire`; nobody else has the list any more.
+            // SAFETY: `retire` made it from a box, and no other thread has the list any more.
             let entry = unsafe { Box::from_raw(next) };
             next = entry.next;
-            // SAFETY: nobody uses the tree any more.
+            // SAFETY: no thread uses the tree any more.
             unsafe { entry.node.free(&self.memory) };
         }
     }
@@ -444,7 +444,7 @@ impl Drop for Retired {
 #[derive(Debug)]
 pub(crate) struct Root {
     slot: Slot,
-    /// Nodes that were replaced.
+    /// Replaced nodes.
     pub retired: Retired,
 }
 
@@ -461,14 +461,14 @@ impl Root {
 
 impl Drop for Root {
     fn drop(&mut self) {
-        // A list of its own, not recursion: replacements of replacements may be many.
+        // A stack instead of recursion: chains of replacements may be long.
         let mut rest = vec![self.slot.take()];
         while let Some(node) = rest.pop() {
             match node.kind() {
                 Kind::Inner(_) => {
-                    // SAFETY: nobody uses the tree any more, and each node is reached once: a leaf
-                    // that is replaced stands in an inner node only as long as what replaces it
-                    // does not.
+                    // SAFETY: no thread uses the tree any more, and each node is reached once: an
+                    // inner node has a replaced leaf only as long as it does not have the
+                    // replacement.
                     let mut inner = unsafe { Box::from_raw(node.address().cast::<Inner>()) };
                     rest.extend(inner.slots_mut().iter_mut().map(Slot::take));
                 }
@@ -495,13 +495,13 @@ mod tests {
     use crate::separator::Separator;
     use crate::volatile::leaf::Control;
 
-    /// Small, so that Miri can have it.
+    /// Small, so that Miri can run it.
     fn small() -> CreateOptions {
         CreateOptions { max_bytes: 1 << 20, ..CreateOptions::default() }
     }
 
-    /// Nothing is given back that somebody may hold, everything once nobody can, and the rest with
-    /// the list.
+    /// A node that a thread may hold is not freed; the others are; and the rest is freed with the
+    /// list.
     #[test]
     fn nodes_wait_for_who_may_hold_them() {
         let pool = Pool::<Volatile>::anonymous(&small()).expect("memory");
@@ -514,7 +514,7 @@ mod tests {
                 let guard = pool.pin().expect("a slot");
                 let leaf = Leaf::new::<Volatile>(64, low.clone(), Control::new(0), &[]);
                 let slot = Slot::new(Node::of_leaf(retired.leaf(leaf)));
-                // As an operation has it, which found the leaf and read it.
+                // As in an operation that found the leaf and read it.
                 let Kind::Leaf(found) = slot.load(&guard).kind() else { panic!("a leaf") };
                 assert_eq!(found.block_off, 64);
                 // SAFETY: the slot is not used any more.

@@ -1,6 +1,5 @@
-//! The nodes in process memory, field by field: `leaf.rs` and `inner.rs` say how they are read,
-//! `node.rs` how one leads to another. Only `node.rs` uses the addresses in a slot and a
-//! replacement.
+//! The nodes in process memory, field by field. `leaf.rs` and `inner.rs` read them; `node.rs` has
+//! the references between them. Only `node.rs` uses the addresses in a slot and a replacement.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -9,11 +8,11 @@ use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64};
 use crate::layout::MAX_SLOTS;
 use crate::separator::Separator;
 
-/// Most children of a node.
+/// The most children of a node.
 pub(crate) const MAX_CHILDREN: usize = 64;
 /// Slices between two samples.
 pub(super) const STRIDE: usize = 8;
-/// The last slice of each stride, but for the last one.
+/// The last slice of each stride, except for the last stride.
 pub(super) const SAMPLES: usize = MAX_CHILDREN / STRIDE - 1;
 
 const _: () = {
@@ -22,7 +21,7 @@ const _: () = {
     assert!(std::mem::offset_of!(Inner, children) == 576);
 };
 
-/// All bytes of a separator that is not of eight.
+/// All bytes of a separator that does not have eight.
 pub(super) type Odd = Arc<[u8]>;
 
 /// An inner node (`inner.rs`).
@@ -35,12 +34,12 @@ pub(crate) struct Inner {
     pub level: u32,
     pub(super) slices: [u64; MAX_CHILDREN],
     pub(super) children: [Slot; MAX_CHILDREN],
-    /// The separators that are not of eight bytes; empty if there are none.
+    /// The separators that do not have eight bytes; empty if there are none.
     pub(super) odd: Box<[Option<Odd>]>,
 }
 
-/// A word that holds a node, and beside it a hint: the offset of its block, if it is a leaf. The
-/// hint is stored behind the word, and may be another leaf's; nobody relies on it.
+/// A word that holds a node, and a hint beside it: the offset of its block, if it is a leaf. The
+/// hint is stored after the word, and may be that of another leaf; nothing relies on it.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct Slot {
@@ -51,7 +50,7 @@ pub(crate) struct Slot {
 /// Words of fingerprints.
 pub(super) const FINGERPRINT_WORDS: usize = MAX_SLOTS.div_ceil(8);
 
-/// A leaf as it stands in process memory.
+/// The metadata of a leaf in process memory.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Leaf {
@@ -59,13 +58,13 @@ pub(crate) struct Leaf {
     /// Offset of its block.
     pub block_off: u64,
     pub(super) fingerprints: [AtomicU64; FINGERPRINT_WORDS],
-    /// What it is replaced by, if that is decided (paper 3.1: `copy_ptr` and `flag`).
+    /// The replacement, if it is decided (paper 3.1: `copy_ptr` and `flag`).
     pub replacement: AtomicPtr<Replacement>,
-    /// The lowest key that may lie in it.
+    /// The lowest key that it may hold.
     pub low: Separator,
-    /// Slots whose records were deleted.
+    /// The number of slots whose records were deleted.
     pub(super) deleted: AtomicU32,
-    /// Empty where nothing is written back.
+    /// Empty in a domain without write-backs.
     pub(super) dirty: Box<[AtomicU8]>,
 }
 
@@ -74,7 +73,7 @@ const _: () = {
     assert!(std::mem::size_of::<Leaf>() == 128);
 };
 
-/// What a leaf is replaced by (paper 3.1: `copy_ptr`): two leaves, one, or none if it was empty and
+/// The replacement of a leaf (paper 3.1: `copy_ptr`): two leaves, one, or none if it was empty and
 /// is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Replacement {

@@ -1,23 +1,23 @@
-//! Memory of nodes that were given back, kept for the next ones: a structure modification makes as
-//! many nodes as it gives back, and the system's allocator takes a third of its time for memory
-//! that begins at a line.
+//! Freed memory of nodes, kept for new ones. A structure modification frees as many nodes as it
+//! makes, and the system's allocator takes a third of its time for memory that is aligned to a
+//! line.
 //!
-//! Each place holds one node's memory or nothing. Who takes it swaps the place's pointer out, who
-//! gives it puts it into an empty one, so no thread sees memory that another has; where to look
-//! first is a guess.
+//! Each place holds the memory of one node or nothing. To take memory, a thread swaps the place's
+//! pointer out; to keep memory, it puts the pointer into an empty place. So no two threads have the
+//! same memory. The place where a search begins is a guess.
 
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-/// Places: as many nodes as are given back at once.
+/// Places: as many as nodes are freed at once.
 const PLACES: usize = 64;
 
 /// Memory for nodes of one kind.
 #[derive(Debug)]
 pub(crate) struct Spares<T> {
     places: [AtomicPtr<MaybeUninit<T>>; PLACES],
-    /// Where memory was put last.
+    /// The place where memory was put last.
     top: AtomicUsize,
 }
 
@@ -29,7 +29,7 @@ impl<T> Default for Spares<T> {
 }
 
 impl<T> Spares<T> {
-    /// A box with `value`, in memory that was given back if there is some.
+    /// A box with `value`, in freed memory if there is some.
     pub fn boxed(&self, value: T) -> Box<T> {
         match self.take() {
             Some(memory) => Box::write(memory, value),
@@ -37,10 +37,11 @@ impl<T> Spares<T> {
         }
     }
 
-    /// Drops what is in the box, and keeps its memory if there is room.
+    /// Drops the content of the box, and keeps its memory if there is a free place.
     pub fn keep(&self, boxed: Box<T>) {
         let node = Box::into_raw(boxed);
-        // SAFETY: the box's, which nobody else has; what is left of it is memory.
+        // SAFETY: the memory belongs to the box, which only this thread has; its value is dropped,
+        // so only memory is left.
         let memory = unsafe {
             std::ptr::drop_in_place(node);
             Box::from_raw(node.cast::<MaybeUninit<T>>())
@@ -59,7 +60,7 @@ impl<T> Spares<T> {
                 return;
             }
         }
-        // SAFETY: made of a box above, and put nowhere.
+        // SAFETY: made from a box above, and in no place.
         drop(unsafe { Box::from_raw(memory) });
     }
 
@@ -67,7 +68,7 @@ impl<T> Spares<T> {
         let top = self.top.load(Ordering::Relaxed);
         for turn in 0..PLACES {
             let at = (top + PLACES - turn) % PLACES;
-            // Relaxed: a look before the swap decides.
+            // Relaxed: a check; the swap decides.
             if self.places[at].load(Ordering::Relaxed).is_null() {
                 continue;
             }
@@ -75,7 +76,8 @@ impl<T> Spares<T> {
             let found = self.places[at].swap(std::ptr::null_mut(), Ordering::Acquire);
             if let Some(memory) = NonNull::new(found) {
                 self.top.store((at + PLACES - 1) % PLACES, Ordering::Relaxed);
-                // SAFETY: made of a box by `keep`, and now taken out of the only place that had it.
+                // SAFETY: `keep` made it from a box, and the swap has just removed it from its only
+                // place.
                 return Some(unsafe { Box::from_raw(memory.as_ptr()) });
             }
         }
