@@ -1,10 +1,10 @@
-//! What `check` and `stat` see of a tree. Exact while nobody writes; believes nothing of a block
-//! before it was found to lie in one.
+//! The walk of a tree for `check` and `stat`. Exact while no thread writes. Each field of a node is
+//! checked against its block before it is used.
 //!
-//! Level by level, from the root's, along the fences: a node need not have a cell in its parent,
-//! but each child of a parent must be one of the level below, with the key of its cell as its
-//! lowest, and no node the child of two cells. Each leaf's pointer to the left must lead to the one
-//! before it.
+//! The walk goes level by level, from the root's, along the fences. A node need not have a cell in
+//! its parent, but each child of a parent must be on the level below, with the key of its cell as
+//! its lowest key, and no node may be the child of two cells. Each leaf's pointer to the left must
+//! lead to the leaf before it.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::Ordering;
@@ -22,25 +22,25 @@ use crate::slots;
 use crate::state::State;
 use crate::tree::WbTree;
 
-/// A walk under way.
+/// A walk in progress.
 struct Walk<'op, 'visit, D: Domain> {
     context: Context<'op, D>,
     audit: Audit,
-    /// The nodes that were met.
+    /// The nodes that were visited.
     met: HashSet<u64>,
     /// The last key that was lent.
     last: Option<Vec<u8>>,
     visit: &'visit mut dyn FnMut(&[u8], &[u8]),
 }
 
-/// A key and, of a record, its value, as they were found in the cell at this place.
+/// A key and, for a record, its value, as read from the cell with this number.
 struct Entry {
     cell: Cell,
     key: Vec<u8>,
     value: Vec<u8>,
 }
 
-/// A node that could be read.
+/// A readable node.
 struct Readable {
     /// The live cells in order of their keys.
     entries: Vec<Entry>,
@@ -70,7 +70,8 @@ impl<D: Domain> Walk<'_, '_, D> {
             Err((class, what)) => return self.problem(class, root_off, what),
         };
         self.audit.stat.height = header.level + 1;
-        // What the level above has cells for, by offset; the first node of each level.
+        // The children that the level above has cells for, by offset; also the first node of each
+        // level.
         let mut expected = BTreeMap::from([(root_off, self.low(&[]).to_vec())]);
         let mut first = root_off;
         for level in (0..=header.level).rev() {
@@ -83,7 +84,8 @@ impl<D: Domain> Walk<'_, '_, D> {
         }
     }
 
-    /// Walks a level from its first node; what its nodes have cells for, and the first child.
+    /// Walks a level from its first node; returns the children for which its nodes have cells, and
+    /// the first child.
     fn level(
         &mut self,
         level: u64,
@@ -114,8 +116,8 @@ impl<D: Domain> Walk<'_, '_, D> {
             at = node.fence.cell.link;
             low = node.fence.key;
         }
-        // A chain that is broken hides the nodes behind: what the parents lead to is visited all
-        // the same.
+        // A broken chain hides the nodes behind it. The nodes that the parents lead to are visited
+        // all the same.
         let is_broken = at != 0;
         let mut expected: Vec<_> = expected.into_iter().collect();
         expected.sort_by(|left, right| left.1.cmp(&right.1));
@@ -142,12 +144,11 @@ impl<D: Domain> Walk<'_, '_, D> {
         (children, first_child)
     }
 
-    /// Expects the children of the node at `off` on the level below, with their keys.
+    /// Records the children of the node at `off` on the level below, with their keys.
     fn expect(&mut self, off: u64, node: &Readable, children: &mut BTreeMap<u64, Vec<u8>>) {
         for entry in &node.entries {
             if children.insert(entry.cell.link, entry.key.clone()).is_some() {
-                // Some of its keys lead to the wrong node, which need not lie in front of the right
-                // one.
+                // Some of its keys lead to the wrong node, which need not be before the right one.
                 let what = "a second cell of the level leads to the same child";
                 self.problem(ProblemClass::Structure, off, what);
             }
@@ -164,8 +165,8 @@ impl<D: Domain> Walk<'_, '_, D> {
         }
     }
 
-    /// Lends the records of a leaf that lie in its range and above all that were lent: of a damaged
-    /// tree, too, what is lent is in order, and each key there once.
+    /// Lends the records of a leaf that lie in its range and above all records that were lent. So
+    /// the records of a damaged tree are lent in order too, and each key once.
     fn lend(&mut self, leaf: &Readable, low: &[u8]) {
         let is_last = leaf.fence.cell.link == 0;
         for Entry { key, value, .. } in &leaf.entries {
@@ -255,12 +256,12 @@ impl<D: Domain> Walk<'_, '_, D> {
         Some(Readable { entries, fence })
     }
 
-    /// The lowest key of a range, as a cell would have it.
+    /// The lowest key of a range, as stored in a cell.
     fn low<'key>(&self, low: &'key [u8]) -> &'key [u8] {
         if low.is_empty() && !self.context.shape.is_variable { &[0; 8] } else { low }
     }
 
-    /// What a cell says, with the block that it owns.
+    /// The content of a cell, with the block that it owns.
     fn entry(&mut self, off: u64, cell: Cell, is_record: bool) -> Option<Entry> {
         if !self.context.shape.is_variable {
             let key = cell.slice.to_be_bytes().to_vec();

@@ -1,4 +1,4 @@
-//! Nodes and blocks as they are made, where nobody looks.
+//! New nodes and blocks, written before any other thread can see them.
 
 use pando_index::{Error, Result};
 use pando_pmem::{Domain, mutant};
@@ -13,7 +13,7 @@ use crate::order::Order;
 use crate::slots;
 use crate::state::State;
 
-/// A node of `level` with these cells, which ascend, this fence, and of a leaf the leaf to the
+/// A node of `level` with these ascending cells and this fence, and, for a leaf, the leaf to the
 /// left; written and flushed.
 pub(crate) fn node<'op, D: Domain>(
     context: Context<'op, D>,
@@ -25,7 +25,7 @@ pub(crate) fn node<'op, D: Domain>(
     let shape = context.shape;
     let kind = shape.kind(level);
     let mut block = context.guard.reserve(shape.node_bytes)?;
-    // Near cells are left to who puts the next one, if there is room behind them.
+    // Near cells stay free for the next put, if there is room behind them.
     let near = shape.near(kind).count_ones() as usize;
     let is_roomy = near + cells.len() < shape.cells(kind) as usize;
     let first = if is_roomy { near } else { 0 };
@@ -35,8 +35,8 @@ pub(crate) fn node<'op, D: Domain>(
     block.write_u64(LEFT_AT, if level == 0 { left_off } else { 0 });
     let order = Order::ascending(first, cells.len());
     for index in 0..(kind.cells_at() - SLOTS_AT) / 8 {
-        // Words without slots have a version too, so that none is believed that an earlier node
-        // left.
+        // Words without slots get a version too, so that a version of an earlier node in this block
+        // does not count.
         let is_slots = index < slots::words_of(cells.len());
         block.write_u64(
             SLOTS_AT + index * 8,
@@ -55,7 +55,8 @@ pub(crate) fn node<'op, D: Domain>(
     Ok(block)
 }
 
-/// A cell of this key, with a new block for it and for a record's value if the tree has blocks.
+/// A cell of this key, with a new block for the key and for a record's value, if the tree has
+/// blocks.
 #[inline]
 pub(crate) fn cell<'op, D: Domain>(
     context: Context<'op, D>,
@@ -82,7 +83,7 @@ pub(crate) fn write_cell<D: Domain>(
 ) {
     use std::sync::atomic::Ordering::Release;
     let (pool, off) = (context.pool(), node.cell_off(context, at));
-    // Release: a reader of an earlier state that sees one of these sees the later state too.
+    // Release: a reader of an earlier state that sees one of these stores sees the later state too.
     pool.word(off).store(cell.slice, Release);
     if context.shape.is_variable {
         pool.word(off + 8).store(cell.block, Release);
@@ -91,7 +92,7 @@ pub(crate) fn write_cell<D: Domain>(
     pool.word(off + words * 8 - 8).store(cell.link, Release);
 }
 
-/// Starts the write-back of cells, which ascend; of each line once.
+/// Starts the write-back of ascending cells, of each line once.
 #[inline]
 pub(crate) fn flush_cells<D: Domain>(
     context: Context<'_, D>,

@@ -1,15 +1,16 @@
 //! Claims of cells: which free cells of a node a thread may write.
 //!
-//! The claims word has a bit for each claimed cell, and the generation that claimed. It is process
-//! memory in all but place: never written back for its own sake, and void in the next generation.
+//! The claims word has a bit for each claimed cell, and the generation of the claims. Its content
+//! is volatile although it lies in the pool: it is never written back on purpose, and is void in
+//! the next generation.
 //!
 //! | step | what it ensures |
 //! | --- | --- |
-//! | claims are read, then the state | a cell that another has published is either still claimed in the one, or live in the other |
-//! | a CAS of the claims adds free cells | nobody else writes them |
-//! | the state is looked at again | cells that were claimed, published and given up in between, so that the CAS could not tell, are live: the claim is given up |
-//! | the cells are written; a state publishes them, or does not | |
-//! | the claim is given up | cells that are not live are free again |
+//! | read the claims, then the state | a cell that another thread has published is still claimed in the claims, or live in the state |
+//! | add free cells to the claims by a CAS | no other thread writes them |
+//! | read the state again | cells that were claimed, published and released in between, which the CAS cannot notice, are live: the claim is released |
+//! | write the cells; a state publishes them, or does not | |
+//! | release the claim | cells that are not live are free again |
 //!
 //! A thread that stops for ever keeps its cells. A node that has no room for that reason is copied
 //! (`smo/replace.rs`), and the copy has no claims.
@@ -25,7 +26,7 @@ use crate::state::State;
 
 const CELLS: u64 = (1 << MAX_CELLS) - 1;
 
-/// Cells that this thread may write; given up when dropped.
+/// Cells that this thread may write; released when dropped.
 #[derive(Debug)]
 pub(crate) struct Claim<'op, D: Domain> {
     pool: &'op Pool<D>,
@@ -36,7 +37,7 @@ pub(crate) struct Claim<'op, D: Domain> {
 /// Why a node is not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// The state is not the one that was looked at.
+    /// The state is not the one that was read.
     Changed,
     /// Too few cells are free, or no version is left.
     NoRoom,
@@ -69,14 +70,14 @@ impl<D: Domain> Claim<'_, D> {
 impl<D: Domain> Drop for Claim<'_, D> {
     #[inline]
     fn drop(&mut self) {
-        // Releases: who claims a cell next sees whether it is live.
+        // Release: the next thread that claims such a cell sees whether it is live.
         self.pool.word(self.node_off + CLAIMS_AT).fetch_and(!self.cells);
     }
 }
 
 impl<D: Domain> Node<'_, D> {
-    /// Claims `count` free cells of the node in `state`, the lowest, and leaves `spare` others.
-    /// Near cells are taken if no others are left: puts want them.
+    /// Claims the lowest `count` free cells of the node in `state`, and leaves `spare` others free.
+    /// Near cells are taken only if no others are left, because puts need them.
     #[inline]
     pub fn claim<'op>(
         &self,
@@ -94,7 +95,7 @@ impl<D: Domain> Node<'_, D> {
         }
     }
 
-    /// The same, of the cells that have a bit in `among`; the spare ones may be others.
+    /// The same, among the cells that have a bit in `among`; the spare ones may be others.
     #[inline]
     pub fn claim_among<'op>(
         &self,

@@ -5,13 +5,13 @@
 //! | step | write-backs, fences | a crash leaves |
 //! | --- | --- | --- |
 //! | claimed cells are written; unless near (`put.rs`), written back; **fence** | 1, 1; near 0, 0 | free cells |
-//! | the state is swapped; slot words are written, the claim is given up | | all or nothing |
+//! | the state is swapped; slot words are written, the claim is released | | all or nothing |
 //! | the line of these words is written back; **fence** | 1, 1 | all |
-//! | the version is stored that is durable (`durable.rs`); return | | all |
+//! | the durable version is stored (`durable.rs`); return | | all |
 //!
-//! One that makes or frees blocks is a PMwCAS of the state that owns them, so that a block is
-//! allocated exactly if the state names it. In both the state that was read is what the change
-//! depends on: which records are live, which cell is the fence, whether the node lives.
+//! A change that allocates or frees blocks is a PMwCAS of the state that owns them, so that a block
+//! is allocated exactly if the state names it. Both changes depend on the state that was read:
+//! which records are live, which cell is the fence, whether the node is alive.
 
 use pando_index::Error;
 use pando_pmem::{Domain, mutant};
@@ -23,7 +23,7 @@ use crate::order::Order;
 use crate::state::State;
 
 /// Makes `to` the node's state, if it is `from`, with live cells in this order; durable when it
-/// returns. With a claim, cells were written; they are near, or else their write-back has begun.
+/// returns. A claim says that cells were written: near ones, or ones whose write-back has begun.
 #[inline]
 pub(crate) fn commit<'op, D: Domain>(
     context: Context<'op, D>,

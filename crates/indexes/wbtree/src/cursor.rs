@@ -1,24 +1,22 @@
 //! Scans, forwards and backwards.
 //!
 //! A cursor copies a batch of records while it is pinned, leaf after leaf, each under one state,
-//! and lends them when it is not. The state is what makes the copy one of records that were there:
-//! a cell is used again under a later one. The records of one leaf may be of different instants,
-//! since they may lie in two batches. It goes from leaf to leaf by their sibling pointers, as the
-//! paper's scans do: forwards by fences, backwards by the leaves' pointers to the left, and comes
-//! from the root only for the next batch.
+//! and lends them while it is not. Under one state, all copied cells are records of that state,
+//! because a cell is used again only under a later state. The records of one leaf may be of
+//! different instants, since they may be in two batches. A cursor goes from leaf to leaf by their
+//! sibling pointers, as the paper'"'"'s scans do: forwards by fences, backwards by the leaves'"'"'
+//! pointers to the left. Only the next batch starts at the root.
 //!
-//! Forwards, the next leaf begins where the fence says, in whatever state it is found. Backwards,
-//! the leaf to the left has to end where the last one begins: so it is read in the state in which
-//! its fence was seen to lead there ([`Node::left`]), and if it is split or merged meanwhile, the
-//! cursor comes from the root again.
+//! Forwards, the next leaf begins where the fence says, in any state. Backwards, the leaf to the
+//! left must end where the last one begins. So it is read in the state whose fence leads there
+//! ([`Node::left`]). If it is split or merged meanwhile, the cursor starts at the root again.
 //!
-//! Where a cursor goes on is decided by the leaf's range, not by the last key that it returned: an
-//! empty leaf has a range too. If a batch did not exhaust the leaf, it goes on behind the batch's
-//! last key, in whatever leaf that lies by then.
+//! The range of the leaf decides where a cursor continues, not the last key that it returned,
+//! because an empty leaf has a range too. If a batch did not exhaust the leaf, the cursor continues
+//! behind the batch'"'"'s last key, in the leaf that has that key by then.
 //!
-//! Fixed keys are told apart by their eight bytes, bounds may be longer. So a bound that goes on
-//! behind a key's eight bytes is looked for as if it were that key, and each record is compared
-//! with the whole of it.
+//! Fixed keys have eight bytes, but bounds may be longer. A bound with more than eight bytes is
+//! searched by its first eight, and each record is compared with the whole bound.
 
 use pando_index::{Order, Result};
 use pando_pmem::{Domain, Guard, mutant};
@@ -33,11 +31,11 @@ use crate::state::State;
 use crate::tree::{Found, WbTree};
 use crate::write::with_value;
 
-/// Records of the first batch: short scans copy little. Later batches double up to the last.
+/// Records of the first batch: short scans copy little. Later batches double up to the maximum.
 const FIRST_BATCH: usize = 12;
 const LAST_BATCH: usize = 96;
 
-/// A leaf that another led to, and the state in which it is to be read.
+/// A leaf found through its neighbour, and the state in which it must be read.
 type Sibling<'op, D> = Option<(Node<'op, D>, State)>;
 
 impl<D: Domain> Fill for WbTree<D> {
@@ -50,7 +48,7 @@ impl<D: Domain> Fill for WbTree<D> {
     fn fill(&self, guard: &Guard<'_, D>, scan: &mut Scan, batch: &mut ThreadsBatch) -> Result<()> {
         let context = self.context(guard);
         let mut copier = Copier { context, scan, batch, key: Vec::new() };
-        // The next leaf, where the last one led to it.
+        // The next leaf, if the last one led to it.
         let mut sibling: Sibling<'_, D> = None;
         let mut steps = Steps::of_attempts();
         while !copier.is_done() {
@@ -83,7 +81,7 @@ impl<D: Domain> Fill for WbTree<D> {
 }
 
 impl<D: Domain> WbTree<D> {
-    /// Looks for the leaf in which the scan goes on, from the root.
+    /// Searches the leaf in which the scan continues, from the root.
     fn seek_scan<'op>(
         &self,
         context: Context<'op, D>,
@@ -94,7 +92,7 @@ impl<D: Domain> WbTree<D> {
             && !context.shape.is_variable
             && scan.order() == Order::Descending
         {
-            // A key of another length is no record's. A shorter one lies before the record that has
+            // No record has a key of another length. A shorter bound lies before the record with
             // its slice, a longer one behind it.
             target = match probe.bytes.len() {
                 FIXED_BYTES => target,
@@ -111,18 +109,18 @@ struct Copier<'fill, 'op, D: Domain> {
     context: Context<'op, D>,
     scan: &'fill mut Scan,
     batch: &'fill mut Batch,
-    /// The key at hand.
+    /// The key of the present record.
     key: Vec<u8>,
 }
 
 impl<'op, D: Domain> Copier<'_, 'op, D> {
-    /// Whether nothing is to be copied any more.
+    /// Whether nothing more must be copied.
     fn is_done(&self) -> bool {
         self.scan.is_over() || self.batch.is_full(self.scan.most())
     }
 
-    /// Copies the wanted records of the leaf at `off`, up to the batch's size; false if the scan is
-    /// to go on in the leaf, or is at its end.
+    /// Copies the wanted records of the leaf at `off`, up to the batch'"'"'s size. Returns false if
+    /// the scan continues in this leaf, or has ended.
     fn copy(&mut self, off: u64, records: &[Cell]) -> Result<bool> {
         let count = records.len();
         for index in 0..count {
@@ -151,8 +149,8 @@ impl<'op, D: Domain> Copier<'_, 'op, D> {
         Ok(true)
     }
 
-    /// Goes on behind the leaf at `off` with this fence; the leaf there, if it is to be looked at
-    /// now.
+    /// Continues behind the leaf at `off` with this fence; returns the leaf there, if it must be
+    /// read now.
     fn go_right(&mut self, off: u64, fence: &Cell) -> Result<Sibling<'op, D>> {
         if fence.link == 0 {
             self.scan.finish();
@@ -167,9 +165,9 @@ impl<'op, D: Domain> Copier<'_, 'op, D> {
         Ok(Some((right, right.state(self.context))))
     }
 
-    /// Goes on below a leaf whose lowest record this is; the leaf there, if it is to be looked at
-    /// now. Where the leaf begins is `low`, known of one that was found from the root; else the
-    /// leaf to the left says so.
+    /// Continues below a leaf with this lowest record; returns the leaf there, if it must be read
+    /// now. `low` is where the leaf begins, known if it was found from the root. Otherwise the leaf
+    /// to the left says so.
     fn go_left(
         &mut self,
         leaf: &Node<'op, D>,
@@ -188,15 +186,15 @@ impl<'op, D: Domain> Copier<'_, 'op, D> {
                 Ok(None)
             }
             Ok(Some((left, state, fence))) => {
-                // Where a leaf begins never changes.
+                // A leaf'"'"'s lower bound never changes.
                 if low.is_none() {
                     self.go_below(leaf.off, &fence)?;
                 }
                 Ok((!self.scan.is_over()).then_some((left, state)))
             }
             Err(Changed) => {
-                // Nothing else is known of where the leaf begins; one without records is looked for
-                // again.
+                // The lower bound of the leaf is not known otherwise; a leaf without records is
+                // searched again.
                 if let (None, Some(lowest)) = (low, lowest) {
                     self.go_below(leaf.off, lowest)?;
                 }
@@ -205,8 +203,8 @@ impl<'op, D: Domain> Copier<'_, 'op, D> {
         }
     }
 
-    /// Goes on below the key of `bound`, with which the leaf at `off` begins; its words are zero
-    /// for the smallest.
+    /// Continues below the key of `bound`, the lower bound of the leaf at `off`; its words are zero
+    /// for the smallest key.
     fn go_below(&mut self, off: u64, bound: &Cell) -> Result<()> {
         self.context.copy_key(bound, &mut self.key);
         let is_smallest = bound.slice == 0 && bound.block == 0;

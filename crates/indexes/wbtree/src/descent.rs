@@ -1,17 +1,18 @@
-//! The descent that nothing disturbs.
+//! The fast descent.
 //!
-//! It is a loop of its own, which knows no way but down: that keeps what it needs in registers. It
-//! gives up at the first thing that is not so, and the descent of [`tree`](crate::tree) begins
-//! again from the root.
+//! It is a loop of its own that only goes down, so that its variables stay in registers. If it
+//! meets anything else, it gives up, and the descent of [`tree`](crate::tree) starts again from the
+//! root.
 //!
-//! It needs no pin, only an [`OptimisticRead`], which waits for none of the thread's write-backs.
-//! An offset is used only if the read was still valid after the load: then the node that held it
-//! was linked at that time, and so was the node that it leads to. Until then any other loaded word
-//! may be anything, and is treated as such. A search in a tree of fixed records ends so, with the
-//! value. A search whose value lies in a block pins, since it lends the block. A write pins after
-//! the descent; if the read is still valid then, the pin protects as if it had been taken before.
+//! It needs no pin, only an [`OptimisticRead`], which waits for none of the thread'"'"'s
+//! write-backs. It uses an offset only if the read was still valid after the load: then the node
+//! that held the offset was linked at that time, and so was the node at the offset. Before that
+//! check any other loaded word may have any value, and is treated so. A search in a tree of fixed
+//! records ends here, with the value. A search whose value is in a block pins, since it lends the
+//! block. A write pins after the descent; if the read is still valid then, the pin protects as if
+//! it had been taken before.
 //!
-//! A search of fixed records that does not find its key descends again, pinned: only then is asked
+//! A search of fixed records that does not find its key descends again, pinned. Only then it checks
 //! whether the key lies beyond the leaf.
 
 use std::sync::atomic::Ordering;
@@ -28,8 +29,8 @@ use crate::search::{cell_at, compare_all, ones};
 use crate::tree::WbTree;
 
 impl<D: Domain> WbTree<D> {
-    /// The leaf to which live cells lead that were there when they were looked at; the key may lie
-    /// beyond it. `None` if anything else was to be done than to go down.
+    /// The leaf that the path of live cells leads to; the key may lie beyond it. `None` if the
+    /// descent met anything else than a way down.
     #[inline(always)]
     pub(crate) fn descend(
         &self,
@@ -53,12 +54,12 @@ impl<D: Domain> WbTree<D> {
         let Shape { node_bytes, inner: kind, .. } = self.shape;
         let is_variable = CELL_WORDS == Shape::cell_words_if(true) as usize;
         let first = kind.cells_at() / 8;
-        // Acquire, here and below: with the swap that put it there.
+        // Acquire, here and below: pairs with the swap that wrote the offset.
         let mut off = pool.word(self.root_off).load(Ordering::Acquire);
         if off & CONTROL_BITS != 0 || !read.is_valid() {
             return None;
         }
-        // What the next node has to say of itself. Of the root nothing is known.
+        // The expected header of the next node. Nothing is known of the root.
         const UNKNOWN: u64 = u64::MAX - 1;
         let mut expected = UNKNOWN;
         loop {
@@ -76,8 +77,8 @@ impl<D: Domain> WbTree<D> {
             if top == Header::LEAF_TOP {
                 return Some(off);
             }
-            // It goes down, and so comes to an end: a top has 16 bits. Below a damaged root no node
-            // is as expected.
+            // It goes down, and therefore ends: a top has 16 bits. Below a damaged root no node is
+            // as expected.
             expected = top.wrapping_sub(1);
             let (live, compared) =
                 (state.live(kind), compare_all::<D, CELL_WORDS>(&words, kind, slice, u64::MAX));
@@ -88,7 +89,7 @@ impl<D: Domain> WbTree<D> {
             let cell = cell_at(&words, kind, state, last)?;
             let link = first + (u64::from(cell) + 1) * CELL_WORDS as u64 - 1;
             off = words.get(link, Ordering::Acquire)?;
-            // What lies beyond the node is above all its keys.
+            // Keys beyond the node are above all its keys.
             let fence = state.fence();
             let is_beyond = || {
                 let link = first + (u64::from(fence) + 1) * CELL_WORDS as u64 - 1;
@@ -101,8 +102,7 @@ impl<D: Domain> WbTree<D> {
         }
     }
 
-    /// The value of the key of a tree with fixed records, if it is where an undisturbed descent
-    /// leads.
+    /// The value of the key in a tree with fixed records, if the fast descent finds it.
     #[inline(always)]
     pub(crate) fn peek(&self, probe: Probe<'_>) -> Result<Option<u64>> {
         let pool = self.pool();
@@ -134,7 +134,7 @@ impl<D: Domain> WbTree<D> {
         (words.at(0, Ordering::Acquire) == word && read.is_valid()).then_some(value)
     }
 
-    /// Pins the thread, and the leaf to which the key led before that, if the pin covers it.
+    /// Pins the thread; returns the leaf that was found before, if the pin protects it.
     #[inline(always)]
     pub(crate) fn pin_at_leaf(&self, probe: Probe<'_>) -> Result<(Guard<'_, D>, Option<u64>)> {
         let pool = self.pool();

@@ -1,44 +1,46 @@
-//! How it is known that a state is durable, without a swap that says so.
+//! How a thread knows that a state is durable, without a second swap.
 //!
-//! A state that a change of one node has put in place has the dirty bit, and keeps it. The header
-//! has the *durable version*, in the same line: the version of a state that was written back and
-//! fenced. If that is the state's own version, the state is durable, whatever its dirty bit says.
+//! A state written by a change of one node has the dirty bit, and keeps it. The header has the
+//! *durable version*, in the same line: the version of a state that was written back and fenced. If
+//! that is the state'"'"'s own version, the state is durable, whatever its dirty bit says.
 //!
 //! # Protocol
 //!
-//! | step | who | what a crash leaves |
+//! | step | thread | what a crash leaves |
 //! | --- | --- | --- |
 //! | the state of version v is swapped for one of v + 1, dirty | the writer | either |
 //! | the line is written back; **fence** | the writer | the later one |
 //! | v + 1 is stored as the durable version; return | the writer | the same; what the version says is true |
 //!
-//! Who finds a dirty state and another durable version than its own ([`settled`]) makes the state
-//! durable before it goes on, by a read of the PMwCAS, which also clears the bit: its writer is not
-//! done, or has stopped, or another's store of an earlier version came late, or a crash has taken
-//! the last store back. In each case that costs a write-back and no more.
+//! If a thread finds a dirty state and a durable version that differs from the state'"'"'s
+//! ([`settled`]), it makes the state durable before it continues, by a read of the PMwCAS, which
+//! also clears the bit. The reason may be that the writer is not done or has stopped, that a store
+//! of an earlier version by another thread came late, or that a crash has lost the last store. In
+//! each case the cost is one write-back.
 //!
 //! Why no state is taken for durable that is not: a thread stores a version only after it has
-//! fenced a state of that version, under the guard by which it found the node; a node's versions
-//! never return, so no other state has it; and the node is not allocated anew before that guard is
-//! dropped. The version reaches the medium no earlier than its state, being stored behind the
-//! fence. It is stored and not swapped: one that comes late says of an earlier state what was true,
-//! and of the one that is there nothing.
+//! fenced a state of that version, under the guard by which it found the node. A node'"'"'s
+//! versions never return, so no other state has this version. The node is not allocated again
+//! before that guard is dropped. The version reaches the medium no earlier than its state, since it
+//! is stored after the fence. It is stored and not swapped: a late store is true for an earlier
+//! state, and says nothing of the present one.
 //!
-//! Why a store: a swap waits for the fence before it, and a store does not. The thread goes on, and
-//! looks for its next key ([`descent`](crate::descent)) while the line is on its way.
+//! Why a store: a swap waits for the fence before it, and a store does not. The thread continues
+//! with the search for its next key ([`descent`](crate::descent)) while the line is written back.
 //!
-//! A PMwCAS wants its words without the bit, and writes back again what has it. So who has found a
-//! state durable takes the bit away before it gives the state to one ([`Node::expect`]).
+//! A PMwCAS expects words without the dirty bit, and writes back a word that has it. So a thread
+//! that has found a state durable clears the bit before it passes the state to a PMwCAS
+//! ([`Node::expect`]).
 //!
-//! What a PMwCAS puts in place is clean, unless others helped it: then it is dirty until it is
-//! written back (phase 2 of its RDCSS). It may be taken for durable before that: a dead state has
-//! the version of the one before it, which may be the durable version; so may the version of the
-//! old state, which a failed operation puts back. Both are durable. The status was, before the dead
-//! state came, and the descriptor stands until its owner has written the target back, so that a
-//! recovery puts the dead state where the medium has the reference. The old state is one that
-//! `expect` was given.
+//! A state written by a PMwCAS is clean, unless other threads helped the operation: then it is
+//! dirty until it is written back (phase 2 of its RDCSS). It may be taken for durable before that.
+//! A dead state has the version of the one before it, which may be the durable version; and a
+//! failed operation puts the old state back, which may have the durable version too. Both are
+//! durable. For the dead state, the status was durable before the dead state was written, and the
+//! descriptor stays until its owner has written the target back; so recovery puts the dead state
+//! where the medium has the reference. The old state is one that was passed to `expect`.
 //!
-//! Where nothing is written back there is no dirty bit, and the durable version stays zero.
+//! In a domain without write-backs there is no dirty bit, and the durable version stays zero.
 
 use std::sync::atomic::Ordering;
 
@@ -49,7 +51,7 @@ use crate::layout::{HEADER_AT, Header};
 use crate::node::{Changed, Context, Node};
 use crate::state::State;
 
-/// The state in the word `word` of the node with these words, if it is one, and durable.
+/// The state in `word`, if it is valid for a node with these words, and durable.
 #[inline(always)]
 pub(crate) fn settled<D: Domain>(words: &Words<'_, D>, word: u64) -> Option<State> {
     if word & CONTROL_BITS == 0 {
@@ -59,7 +61,7 @@ pub(crate) fn settled<D: Domain>(words: &Words<'_, D>, word: u64) -> Option<Stat
         return None;
     }
     let state = State(word & !DIRTY);
-    // Acquire: with the store behind the fence.
+    // Acquire: pairs with the store after the fence.
     let header = words.at(HEADER_AT / 8, Ordering::Acquire);
     (Header::durable_version_of(header) == state.version()).then_some(state)
 }
@@ -68,7 +70,7 @@ impl<D: Domain> Node<'_, D> {
     /// The state, durable.
     #[inline(always)]
     pub fn state(&self, context: Context<'_, D>) -> State {
-        // Acquire: with the swap that put it there; what its writer wrote to cells is seen.
+        // Acquire: pairs with the swap that wrote it; its writer'"'"'s stores to cells are visible.
         let word = self.words.at(0, Ordering::Acquire);
         match settled(&self.words, word) {
             Some(state) => state,
@@ -76,7 +78,7 @@ impl<D: Domain> Node<'_, D> {
         }
     }
 
-    /// An error if the state is another than `state`, which is durable.
+    /// Returns an error if the state is not `state`, which is durable.
     #[inline(always)]
     pub fn still(&self, context: Context<'_, D>, state: State) -> Result<(), Changed> {
         // Acquire: as in `state`.
@@ -84,7 +86,8 @@ impl<D: Domain> Node<'_, D> {
         if word & !DIRTY == state.0 || self.state(context) == state { Ok(()) } else { Err(Changed) }
     }
 
-    /// Makes the node's first line durable, in which `state` was put in place, and says so.
+    /// Makes the node'"'"'s first line durable, after `state` was written there, and stores the
+    /// durable version.
     #[inline(always)]
     pub fn make_durable(&self, context: Context<'_, D>, state: State) {
         if !D::WRITE_BACK {
@@ -98,13 +101,13 @@ impl<D: Domain> Node<'_, D> {
         }
         let header =
             Header { level: self.level, kind: self.kind, node_bytes: context.shape.node_bytes };
-        // Release: who sees it knows what the fence was for.
+        // Release: a thread that sees it knows that the fence is done.
         let word = context.pool().word(self.off + HEADER_AT);
         word.store(header.encode_with(state.version()), Ordering::Release);
     }
 
-    /// Makes the operation depend on the node's state `from`, which is durable, and exchange it for
-    /// `to`.
+    /// Makes the operation depend on the node'"'"'s state `from`, which is durable, and exchange it
+    /// for `to`.
     pub fn expect(
         &self,
         context: Context<'_, D>,

@@ -1,4 +1,4 @@
-//! The tree as an index of a pool: the contract, what pools ask of it, its kind.
+//! The tree as an index of a pool: `RangeIndex`, `Tree` and `IndexKind`.
 
 use std::sync::atomic::Ordering;
 
@@ -73,7 +73,7 @@ impl<D: Domain> Tree for WbTree<D> {
         if pool.active_block(off).is_none_or(|bytes| bytes < LINE_BYTES) {
             return Ok(());
         }
-        // Acquire: with the swap that made it the root.
+        // Acquire: pairs with the swap that made it the root.
         let header = pool.word(off + HEADER_AT).load(Ordering::Acquire);
         if Header::is_earlier(header) {
             return Err(format!("its nodes have the header {header:#x}, of an earlier layout"));
@@ -81,8 +81,8 @@ impl<D: Domain> Tree for WbTree<D> {
         Ok(())
     }
 
-    /// Writes no record and allocates nothing, but slot words that a crash has left invalid are
-    /// written anew.
+    /// Writes no record and allocates nothing. It only rewrites slot words that a crash has left
+    /// outdated.
     #[inline]
     fn read_with<R>(&self, key: &[u8], visit: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         if !self.may_hold(key)? {

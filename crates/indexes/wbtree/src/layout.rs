@@ -15,19 +15,19 @@
 //! Keys and records of any length have blocks ([`pando_tree::record_block`]), with the length of
 //! the key in the lower half. The block of a key has no value.
 //!
-//! The state is drawn in [`state`](crate::state), slot words in [`slots`](crate::slots), the
-//! durable version is explained in [`durable`](crate::durable). Left is the offset of the leaf to
-//! the left, zero in the first leaf and in inner nodes; [`smo`](crate::smo) says how it changes.
+//! The state is drawn in [`state`](crate::state), slot words in [`slots`](crate::slots);
+//! [`durable`](crate::durable) explains the durable version. Left is the offset of the leaf to the
+//! left, zero in the first leaf and in inner nodes; [`smo`](crate::smo) says how it changes.
 //!
 //! A live cell of a leaf is a record: its link is the value (fixed), or zero with key and value in
-//! the block (variable). One of an inner node is a child: the link is the child's offset, the key
-//! the lowest that the child may hold. Cells in the state's own line are *near*: they are written
-//! back with the state ([`put`](crate::put)), and a new node leaves them free. One cell of each
-//! node, the *fence*, has the lowest key beyond the node and the offset of the next node of the
-//! level; of the last node its words are zero.
+//! the block (variable). A live cell of an inner node is a child: the link is the child'"'"'s
+//! offset, the key is the lowest that the child may hold. Cells in the state'"'"'s own line are
+//! *near*: they are written back with the state ([`put`](crate::put)), and a new node leaves them
+//! free. One cell of each node, the *fence*, has the lowest key beyond the node and the offset of
+//! the next node of the level. In the last node of a level the words of the fence are zero.
 //!
 //! A fixed key is the eight bytes as a number, the first byte the most significant. A slice is that
-//! of the first eight bytes, padded with zeros; block zero stands for the empty key.
+//! of the first eight bytes, padded with zeros; block zero is the empty key.
 
 use pando_pmem::BLOCK_ALIGN;
 use pando_tree::record_block::KeyLength;
@@ -46,26 +46,26 @@ pub(crate) const LEFT_AT: u64 = 24;
 pub(crate) const SLOTS_AT: u64 = 32;
 /// Slot words of a slot+bitmap node.
 pub(crate) const SLOT_WORDS: u64 = 4;
-/// Most cells of a node: what the bitmap has bits for.
+/// The most cells of a node: the bits of the bitmap.
 pub(crate) const MAX_CELLS: u64 = 38;
-/// Most cells of a slot+bitmap node: what its slot words have slots for.
+/// The most cells of a slot+bitmap node: the slots of its slot words.
 pub(crate) const MAX_SLOT_BITMAP_CELLS: u64 = SLOT_WORDS * 8;
-/// Most cells of a slot-only node: slots have three bits.
+/// The most cells of a slot-only node: slots have three bits.
 pub(crate) const MAX_SLOT_ONLY_CELLS: u64 = 8;
-/// Fewest cells of a node: the fence, one for the fence of a split, and twice two, so that no split
-/// leaves an inner node with one child.
+/// The fewest cells of a node: the fence, one for the fence of a split, and twice two, so that no
+/// split leaves an inner node with one child.
 pub(crate) const MIN_CELLS: u64 = 6;
 pub(crate) const LINE_BYTES: u64 = 64;
 /// More levels than any pool can have nodes for.
 pub(crate) const MAX_LEVELS: u64 = 64;
-/// Most lines of a node.
+/// The most lines of a node.
 pub(crate) const MAX_NODE_LINES: u64 = 12;
-/// How the block of a key or record is laid out.
+/// The layout of the block of a key or record.
 pub(crate) const RECORD: KeyLength = KeyLength::Lower;
 
-/// Of nodes as they are drawn above.
+/// Marks nodes with the layout above.
 const MAGIC: u64 = 0x79;
-/// Of nodes without a durable version, of which some had no pointer to the left either.
+/// Marks nodes without a durable version; some of these have no pointer to the left either.
 const EARLIER_MAGIC: u64 = 0x78;
 const DURABLE_SHIFT: u32 = 16;
 /// The largest version of a state.
@@ -74,7 +74,7 @@ const DURABLE: u64 = MAX_VERSION << DURABLE_SHIFT;
 
 const _: () = {
     assert!(MAX_NODE_LINES * LINE_BYTES < 1 << DURABLE_SHIFT);
-    // A node that damage leads to has all its words.
+    // A node at a damaged offset still has all its words.
     assert!(MAX_NODE_LINES * LINE_BYTES <= pando_pmem::NOTHING_BYTES);
     assert!(SLOTS_AT + SLOT_WORDS * 8 == LINE_BYTES && BLOCK_ALIGN == LINE_BYTES);
     assert!(STATE_AT == 0 && CLAIMS_AT + 8 == HEADER_AT);
@@ -83,20 +83,20 @@ const _: () = {
     assert!(MAX_KEY_BYTES < MAX_VALUE_BYTES);
 };
 
-/// How a node knows which cells are live, and in which order (paper, table 2 and figure 8).
+/// How a node stores which cells are live, and their order (paper, table 2 and figure 8).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NodeKind {
-    /// A bitmap says which cells are live, slot words in which order.
+    /// A bitmap has the live cells, slot words have their order.
     #[default]
     SlotBitmap = 1,
-    /// A bitmap says which cells are live; their order has to be found.
+    /// A bitmap has the live cells; their order must be computed.
     BitmapOnly = 2,
-    /// The word that a bitmap would be in has the slots, so there are at most seven records.
+    /// The slots are in the word of the bitmap, so there are at most seven records.
     SlotOnly = 3,
 }
 
 impl NodeKind {
-    /// Where the cells begin.
+    /// Offset of the first cell.
     #[inline(always)]
     pub(crate) fn cells_at(self) -> u64 {
         match self {
@@ -105,7 +105,7 @@ impl NodeKind {
         }
     }
 
-    /// A bit for each cell of two words that lies in the state's line.
+    /// A bit for each cell of two words that lies in the state'"'"'s line.
     #[inline(always)]
     pub(crate) fn near(self) -> u64 {
         (1 << ((LINE_BYTES - self.cells_at()) / 16)) - 1
@@ -120,7 +120,7 @@ impl NodeKind {
     }
 }
 
-/// What all nodes of a tree have in common.
+/// The common properties of all nodes of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub node_bytes: u64,
@@ -148,8 +148,8 @@ impl Shape {
         if level == 0 { self.leaf } else { self.inner }
     }
 
-    /// A bit for each near cell of a node of `kind`. In a tree with variable records there are
-    /// none: a record's state is changed by a PMwCAS, which has its own fence.
+    /// A bit for each near cell of a node of `kind`. A tree with variable records has none: a
+    /// PMwCAS, which has its own fence, changes a record'"'"'s state.
     #[inline(always)]
     pub fn near(&self, kind: NodeKind) -> u64 {
         if self.is_variable { 0 } else { kind.near() }
@@ -163,8 +163,7 @@ impl Shape {
     }
 }
 
-/// The third word of a node. Nothing of it changes but the durable version, which is not part of
-/// this.
+/// The third word of a node. Only its durable version changes, which is not part of this type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub level: u64,
@@ -177,19 +176,19 @@ impl Header {
         MAGIC << 56 | self.level << 48 | (self.kind as u64) << 40 | self.node_bytes
     }
 
-    /// With the durable version.
+    /// The word with this durable version.
     #[inline(always)]
     pub fn encode_with(self, durable_version: u64) -> u64 {
         self.encode() | durable_version << DURABLE_SHIFT
     }
 
-    /// The durable version, of a node's header.
+    /// The durable version in a node'"'"'s header.
     #[inline(always)]
     pub fn durable_version_of(word: u64) -> u64 {
         (word & DURABLE) >> DURABLE_SHIFT
     }
 
-    /// Checked: `None` for a word that cannot have been written.
+    /// Checked: `None` for a word that no code writes.
     pub fn decode(word: u64) -> Option<Self> {
         let kind = match word >> 40 & 0xFF {
             1 => NodeKind::SlotBitmap,
@@ -220,26 +219,26 @@ impl Header {
     /// [`top_of`](Self::top_of) a leaf.
     pub const LEAF_TOP: u64 = MAGIC << 8;
 
-    /// Magic number and level of any word: what a descent knows before it looks at a node.
+    /// Magic number and level of any word: all that a descent knows before it reads a node.
     #[inline(always)]
     pub fn top_of(word: u64) -> u64 {
         word >> 48
     }
 
-    /// The level in what [`top_of`](Self::top_of) says; `None` if that is of no node.
+    /// The level in a result of [`top_of`](Self::top_of); `None` if it is of no node.
     #[inline(always)]
     pub fn level_of_top(top: u64) -> Option<u64> {
         (top >> 8 == MAGIC).then_some(top & 0xFF)
     }
 
-    /// The level, of a node's header.
+    /// The level in a node'"'"'s header.
     #[inline(always)]
     pub fn level_of(word: u64) -> u64 {
         word >> 48 & 0xFF
     }
 }
 
-/// What a cell holds. A fixed one has no block.
+/// The content of a cell. A fixed one has no block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cell {
     pub slice: u64,
@@ -248,7 +247,7 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// The cell's bytes, as they stand in a node of `shape`.
+    /// The cell'"'"'s bytes in a node of `shape`.
     pub fn encode(self, shape: &Shape) -> ([u8; 24], usize) {
         let words: &[u64] = if shape.is_variable {
             &[self.slice, self.block, self.link]
@@ -308,7 +307,7 @@ mod tests {
         assert_eq!(near.map(|kind| shape.near(kind)), [0; 3]);
     }
 
-    /// A node of the earlier layout, as it was written.
+    /// A node of the earlier layout.
     #[test]
     fn earlier_headers_are_refused() {
         let earlier = 0x7803_0200_0000_0200;

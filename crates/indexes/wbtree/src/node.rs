@@ -1,10 +1,10 @@
-//! Nodes as they are read.
+//! Reads of nodes.
 //!
 //! A reader loads the state, then cells, then the state again. If it is the same, the cells were
-//! those of that state: a cell that is live is not written before a later state is there, which has
-//! another version. Stores to cells release and loads acquire, so who sees a cell's next content
-//! sees the later state too. What was read is believed only after the second look; above all no
-//! block is looked into before.
+//! those of that state: a live cell is not written before a later state, with another version, is
+//! in place. Stores to cells release and loads acquire, so a thread that sees a cell'"'"'s next
+//! content sees the later state too. The cells count only after the second load; above all, no
+//! block is read before it.
 
 use std::cmp::Ordering as Compare;
 use std::ops::Deref;
@@ -23,7 +23,7 @@ use crate::order::{Order, WORDS};
 use crate::slots;
 use crate::state::State;
 
-/// What an operation works with.
+/// The context of an operation, with the shape of the tree.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Context<'op, D: Domain> {
     pub context: context::Context<'op, D>,
@@ -39,10 +39,10 @@ impl<'op, D: Domain> Deref for Context<'op, D> {
     }
 }
 
-/// An offset behind all pools, to which another can be added.
+/// An offset behind all pools; adding another offset does not overflow.
 const NOWHERE: u64 = 1 << 60;
 
-/// The state is not the one that was looked at: look again.
+/// The state is not the one that was read: look again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Changed;
 
@@ -63,20 +63,20 @@ impl<'op, D: Domain> Context<'op, D> {
         self.fetched_node(off)
     }
 
-    /// The same of a node whose lines were asked for.
+    /// The same, for a node whose lines were prefetched.
     #[inline(always)]
     pub fn fetched_node(&self, off: u64) -> Node<'op, D> {
         let pool: &'op Pool<D> = self.pool();
         let Some(words) = pool.words_within(off, self.shape.node_bytes / 8) else {
             return self.no_node(off);
         };
-        // Relaxed: written before the node was published, by whom the caller has acquired from.
+        // Relaxed: written before the node was published, and the caller has acquired that.
         let top = Header::top_of(words.at(HEADER_AT / 8, Ordering::Relaxed));
         let Some(level) = Header::level_of_top(top) else { return self.no_node(off) };
         Node { words, off, level, kind: self.shape.kind(level) }
     }
 
-    /// A node without words, where nothing is, for where damage has led.
+    /// A node without words, in place of one at a damaged offset.
     #[inline(always)]
     fn no_node(&self, off: u64) -> Node<'op, D> {
         self.guard.note_damage(off);
@@ -91,11 +91,11 @@ impl<'op, D: Domain> Context<'op, D> {
         }
         let pool: &'op Pool<D> = self.guard.pool();
         let (key_bytes, value_bytes) = RECORD.lengths(pool.word(off).load(Ordering::Relaxed));
-        // SAFETY: the callers have found the block's offset in a cell that was live, or a fence,
-        // while the guard was held, and have seen so by the state; such a block was written before
+        // SAFETY: the callers have read the block'"'"'s offset from a live cell, or a fence, while
+        // the guard was held, and have checked this by the state. Such a block was written before
         // it was published, is not written again, and is not reused before the guard is dropped.
         let bytes = unsafe { pool.bytes(off.wrapping_add(HEADER_BYTES), key_bytes + value_bytes) };
-        // None at all, if damage has led here.
+        // Empty slices, if damage has led here.
         bytes.split_at_checked(key_bytes as usize).unwrap_or_default()
     }
 
@@ -116,7 +116,7 @@ impl<'op, D: Domain> Context<'op, D> {
         key
     }
 
-    /// How the key of a cell that was live, or a fence, compares with the probe.
+    /// Compares the key of a cell that was live, or a fence, with the probe.
     #[inline(always)]
     pub fn compare(&self, cell: &Cell, probe: Probe<'_>) -> Compare {
         match self.shape.is_variable {
@@ -125,7 +125,7 @@ impl<'op, D: Domain> Context<'op, D> {
         }
     }
 
-    /// The header of the node at `off`, of which nothing is known.
+    /// The header of the node at `off`, which may be any offset.
     ///
     /// # Errors
     ///
@@ -136,7 +136,7 @@ impl<'op, D: Domain> Context<'op, D> {
             let what = "the block of a node is not allocated, or is too small";
             return Err((ProblemClass::Block, what));
         }
-        // Acquire: with the store of the node's durable version.
+        // Acquire: pairs with the store of the node'"'"'s durable version.
         let header = Header::decode(pool.word(off + HEADER_AT).load(Ordering::Acquire));
         header.filter(|header| header.is_of(shape, level)).ok_or((
             ProblemClass::Structure,
@@ -160,7 +160,7 @@ impl<'op, D: Domain> Seen<'op, D> {
     pub fn of(context: Context<'op, D>, off: u64) -> Option<Self> {
         let node = context.node(off);
         let state = node.state(context);
-        // First: a damaged state names cells and a fence that must not be looked at.
+        // First: a damaged state names cells and a fence that must not be read.
         if state.is_dead() { None } else { node.contents(context, state).ok() }
     }
 
@@ -178,7 +178,7 @@ impl<'op, D: Domain> Seen<'op, D> {
 }
 
 impl<'op, D: Domain> Node<'op, D> {
-    /// Cells of the node.
+    /// Number of cells of the node.
     #[inline(always)]
     pub fn cells(&self, context: Context<'_, D>) -> u64 {
         context.shape.cells(self.kind)
@@ -189,7 +189,7 @@ impl<'op, D: Domain> Node<'op, D> {
         self.kind.cells_at() / 8 + u64::from(cell) * context.shape.cell_words()
     }
 
-    /// Where a cell is.
+    /// Offset of a cell.
     #[inline(always)]
     pub fn cell_off(&self, context: Context<'_, D>, cell: u8) -> u64 {
         self.off + self.word_of(context, cell) * 8
@@ -200,7 +200,8 @@ impl<'op, D: Domain> Node<'op, D> {
         self.words.load(self.word_of(context, cell), Ordering::Acquire)
     }
 
-    /// What a cell holds, of this state or another: to be believed when the state is still there.
+    /// The content of a cell, of this state or another: valid only if the state is still the same
+    /// afterwards.
     #[inline(always)]
     pub fn cell(&self, context: Context<'_, D>, cell: u8) -> Cell {
         let first = self.word_of(context, cell);
@@ -219,7 +220,7 @@ impl<'op, D: Domain> Node<'op, D> {
         Ok(cell)
     }
 
-    /// The leaf to the left of this leaf, as its pointer has it; zero of the first.
+    /// The pointer to the leaf to the left of this leaf; zero in the first leaf.
     pub fn left_off(&self, context: Context<'_, D>) -> u64 {
         context.read(self.off + LEFT_AT)
     }
@@ -227,10 +228,10 @@ impl<'op, D: Domain> Node<'op, D> {
     /// The leaf to the left of this leaf, its state, and its fence, which leads here; `None` of the
     /// first leaf.
     ///
-    /// The pointer may be of another moment than the state: a split may have come between the two,
-    /// or this leaf may be dead. The fence decides: what it leads to is alive in that state, and
-    /// begins where it says. The pointer never leads to a block that is allocated anew while the
-    /// guard is held ([`smo`]).
+    /// Pointer and state may be of different times: a split may have come between the two reads, or
+    /// this leaf may be dead. The fence decides: the leaf that it leads to is alive in that state,
+    /// and begins where the fence says. The pointer never leads to a block that is allocated again
+    /// while the guard is held ([`smo`]).
     ///
     /// [`smo`]: crate::smo
     pub fn left(
@@ -241,8 +242,8 @@ impl<'op, D: Domain> Node<'op, D> {
         if off == 0 {
             return Ok(None);
         }
-        // A damaged pointer may lead anywhere; then the way from the root is taken. So the block is
-        // checked before it is entered.
+        // A damaged pointer may lead anywhere; then the caller descends from the root. So the block
+        // is checked before it is used.
         let (pool, shape) = (context.pool(), context.shape);
         let end = off.checked_add(shape.node_bytes).filter(|_| off.is_multiple_of(LINE_BYTES));
         if end.is_none_or(|end| end > pool.size_bytes()) {
@@ -265,7 +266,7 @@ impl<'op, D: Domain> Node<'op, D> {
         Ok(Some((left, state, fence)))
     }
 
-    /// How the key of `cell` compares with the probe's, under `state`.
+    /// Compares the key of `cell` with the probe'"'"'s, under `state`.
     #[inline(always)]
     pub(crate) fn compare(
         &self,
@@ -279,8 +280,7 @@ impl<'op, D: Domain> Node<'op, D> {
             return Ok(slice.cmp(&probe.slice));
         }
         let found = self.cell(context, cell);
-        // Before the block is looked into: it is the cell's, and not what was there before or
-        // after.
+        // Before the block is read: it is the cell'"'"'s block, and not one from before or after.
         self.still(context, state)?;
         Ok(context.block(found.block).0.cmp(probe.bytes))
     }
@@ -293,7 +293,7 @@ impl<'op, D: Domain> Node<'op, D> {
             .then_some(word)
     }
 
-    /// The order that slot words of `state` say; `None` if they are of another version.
+    /// The order in the slot words of `state`; `None` if they are of another version.
     #[inline(always)]
     fn order_by_slots(&self, state: State, count: usize) -> Option<Order> {
         let mut words = [0; WORDS];
@@ -303,7 +303,8 @@ impl<'op, D: Domain> Node<'op, D> {
         Some(Order::of_words(words, count))
     }
 
-    /// How many of the ordered cells have keys below the probe's, or not above it if `inclusive`.
+    /// How many of the ordered cells have keys below the probe'"'"'s (with `inclusive`: not above
+    /// it).
     pub(crate) fn rank(
         &self,
         context: Context<'_, D>,
@@ -329,9 +330,9 @@ impl<'op, D: Domain> Node<'op, D> {
         Ok(low)
     }
 
-    /// The live cells in order; by their keys if the slot words are of another version, which then
-    /// are written anew.
-    // Not a part of `look`, which has few registers left.
+    /// The live cells in order. If the slot words are of another version, the cells are sorted by
+    /// their keys, and the slot words are rewritten.
+    // Not inlined into `look`, which has few registers left.
     #[inline(never)]
     pub fn order(&self, context: Context<'_, D>, state: State) -> Result<Order, Changed> {
         match self.kind {
@@ -373,7 +374,7 @@ impl<'op, D: Domain> Node<'op, D> {
         }
         for index in 0..slots::words_of(order.len()) {
             let word = context.pool().word(self.off + SLOTS_AT + index * 8);
-            // Release: who sees it sees the cells that it puts in order.
+            // Release: a thread that sees it sees the cells that it orders.
             word.store(slots::encode(order, index, state.version()), Ordering::Release);
         }
     }
@@ -386,7 +387,7 @@ impl<'op, D: Domain> Node<'op, D> {
         }
     }
 
-    /// All that the node holds under one state.
+    /// The content of the node under one state.
     pub fn contents(&self, context: Context<'_, D>, state: State) -> Result<Seen<'op, D>, Changed> {
         self.check(context, state);
         let order = self.order(context, state)?;
@@ -419,7 +420,7 @@ impl<'op, D: Domain> Node<'op, D> {
     }
 }
 
-/// Asks for the lines of the node at `off` (paper 2.2, prefetching B+-trees).
+/// Prefetches the lines of the node at `off` (paper 2.2, prefetching B+-trees).
 #[inline(always)]
 pub(crate) fn fetch<D: Domain>(pool: &Pool<D>, off: u64, node_bytes: u64) {
     let mut line = 0;

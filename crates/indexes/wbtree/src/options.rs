@@ -1,4 +1,4 @@
-//! What can be set of a tree.
+//! The options of a tree.
 
 use pando_tree::maps::{BadOption, OptionType};
 
@@ -8,7 +8,7 @@ impl OptionType for NodeKind {
     const CHOICES: &'static [Self] = &[Self::SlotBitmap, Self::BitmapOnly, Self::SlotOnly];
 }
 
-/// Which keys and values a tree holds.
+/// The keys and values that a tree holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RecordBytes {
     /// Of any length (paper 4.6).
@@ -23,10 +23,11 @@ impl OptionType for RecordBytes {
 }
 
 pando_tree::options! {
-    /// What the trees of the paper's table 2 differ in, and how large nodes are.
+    /// The differences between the trees of the paper'"'"'s table 2, and the size of nodes.
     ///
     /// `leaf`: slot+bitmap is the wB+-Tree, bitmap-only the one with bitmap-only leaves; with
-    /// slot-only leaves the inner nodes are slot-only too. A node's version must have room for
+    /// slot-only leaves the inner nodes are slot-only too. A node'"'"'s version must have room for
+    /// `node_versions`.
     /// `node_versions`.
     pub struct Options checked by check {
         leaf: NodeKind ["slot+bitmap", "bitmap-only", "slot-only"] = 0,

@@ -1,4 +1,4 @@
-//! Cells of a node in order of their keys, eight to a word, as slot words have them.
+//! Cells of a node in order of their keys, eight to a word, as in slot words.
 
 use crate::layout::MAX_CELLS;
 
@@ -15,7 +15,7 @@ const LAST_SHIFT: usize = (CELLS_A_WORD - 1) * CELL_BITS;
 
 const _: () = assert!(MAX_CELLS <= CELL);
 
-/// Cells in order. Behind the last all bits are zero.
+/// Cells in order. All bits behind the last one are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Order {
     words: [u64; WORDS],
@@ -31,13 +31,13 @@ pub(crate) fn cell_of(word: u64, place: usize) -> u8 {
 impl Order {
     pub const EMPTY: Self = Self { words: [0; WORDS], len: 0 };
 
-    /// Of words that have nothing but cells, and of these `len`.
+    /// From words that have only cells, the first `len` of them.
     #[inline(always)]
     pub fn of_words(words: [u64; WORDS], len: usize) -> Self {
         Self { words, len }
     }
 
-    /// `len` cells from the cell `first` on, in that order.
+    /// The cells from `first` on, `len` of them, in ascending order.
     pub fn ascending(first: usize, len: usize) -> Self {
         (first as u8..(first + len) as u8).collect()
     }
@@ -69,7 +69,7 @@ impl Order {
         self.len += 1;
     }
 
-    /// The bits of the word of `at` that are of places before it.
+    /// The bits of the places before `at`, in its word.
     #[inline(always)]
     fn before(at: usize) -> u64 {
         (1 << (CELL_BITS * (at % CELLS_A_WORD))) - 1
@@ -106,14 +106,14 @@ impl Order {
         self.len -= 1;
     }
 
-    /// Puts another cell in the place of one.
+    /// Replaces the cell at a place.
     pub fn set(&mut self, at: usize, cell: u8) {
         let shift = CELL_BITS * (at % CELLS_A_WORD);
         let word = &mut self.words[at / CELLS_A_WORD];
         *word = *word & !(CELL << shift) | u64::from(cell) << shift;
     }
 
-    /// Puts another cell in the place of the cell `from`, if that is there.
+    /// Replaces the cell `from`, if it is in the order.
     pub fn replace(&mut self, from: u8, to: u8) {
         let place = self.iter().position(|cell| cell == from);
         if let Some(place) = place {
@@ -175,7 +175,7 @@ mod tests {
                 }
                 _ => {}
             }
-            // Behind the last all bits are zero.
+            // All bits behind the last cell are zero.
             assert_eq!(order, list.iter().copied().collect());
             assert!(order.iter().eq(list.iter().copied()) && order.len() == list.len());
         }

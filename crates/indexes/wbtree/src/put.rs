@@ -1,29 +1,29 @@
-//! Where a put cell goes.
+//! The choice of the cell for a put.
 //!
-//! A cell has to be durable before a state names it. *Far* from the state that takes a write-back
-//! and a fence of its own, and the swap of the state waits for it. A *near* cell lies in the
-//! state's own line, whose stores reach the medium in order: it is stored, the state is swapped
-//! behind it, and one write-back and one fence take both. So a put takes a near cell where one is
-//! free.
+//! A cell must be durable before a state names it. If it is *far* from the state, that takes a
+//! write-back and a fence of its own, and the swap of the state waits for it. A *near* cell lies in
+//! the state'"'"'s own line, whose stores reach the medium in order: it is stored, then the state
+//! is swapped, and one write-back and one fence make both durable. So a put takes a near cell if
+//! one is free.
 //!
-//! When none is, the put takes far cells, one for itself and one for each near cell that is live,
-//! copies these there, and the swap that names its own names the copies for the originals: the next
-//! puts have near cells again. With two near cells, two of three puts take one fence. If there is
-//! no room for that, the put takes any cell.
+//! If none is free, the put takes far cells: one for itself and one for each live near cell. It
+//! copies the near cells there, and the swap that names its own cell also names the copies instead
+//! of the originals. The next puts have near cells again. With two near cells, two of three puts
+//! take one fence. If there is no room for that, the put takes any cell.
 //!
 //! | step | near | far |
 //! | --- | --- | --- |
-//! | cells are claimed | one near cell | the new one's and the copies' |
+//! | cells are claimed | one near cell | the new one'"'"'s and the copies'"'"' |
 //! | they are written | | and written back; **fence** |
 //! | the state is swapped | a crash leaves it and the cell, or not the state | a crash leaves the state or not |
 //! | the state is made durable (`durable.rs`) | | |
 //!
 //! A copy holds what its original held in the state that was swapped, since a live cell is not
-//! written; and the original may be written as soon as the later state is there, as any free cell.
-//! An update leaves out the cell that it replaces. Who claims cells for something else (fences,
-//! merges) is given far ones.
+//! written. The original may be written as soon as the later state is in place, like any free cell.
+//! An update leaves out the cell that it replaces. Claims for other purposes (fences, merges) get
+//! far cells.
 //!
-//! Where nothing is written back no cell is near: no fence is saved.
+//! In a domain without write-backs no cell is near, because no fence is saved.
 
 use pando_index::Error;
 use pando_pmem::{Domain, mutant};
@@ -42,7 +42,7 @@ use crate::tree::WbTree;
 struct Place<'op, D: Domain> {
     claim: Claim<'op, D>,
     is_near: bool,
-    /// A bit for each near cell that is to be copied, to the claimed cells behind the first.
+    /// A bit for each near cell that must be copied to the claimed cells behind the first.
     copied: u64,
 }
 
@@ -57,7 +57,7 @@ impl<'op, D: Domain> Place<'op, D> {
         is_swap: bool,
     ) -> Result<Self, Refused> {
         let near = if D::WRITE_BACK && is_swap { context.shape.near(node.kind) } else { 0 };
-        // Of each, one cell is left for the fence that a split writes.
+        // One cell of each kind stays free for the fence of a split.
         if near != 0 {
             match node.claim_among(context, state, near, 1, 1) {
                 Ok(claim) => return Ok(Self { claim, is_near: true, copied: 0 }),
@@ -80,7 +80,7 @@ impl<'op, D: Domain> Place<'op, D> {
 impl<D: Domain> WbTree<D> {
     /// Puts a cell into a node, in place of the one that was found.
     ///
-    /// A refusal is no error: that stands for one of the pool.
+    /// `Err` means an error of the pool; a refusal is part of the result.
     #[inline]
     pub(crate) fn put_cell<'op>(
         context: Context<'op, D>,

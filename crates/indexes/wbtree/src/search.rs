@@ -1,19 +1,20 @@
 //! The search of a key in a node (paper 4.5).
 //!
-//! The paper's search is binary, through the slot array, and leaves that for a register when fewer
-//! than eight slots are left: what its slots cost it are loads that wait for loads. Here no cell
-//! waits for a slot. All cells are compared with the key, in the order in which they lie, whatever
-//! the comparisons say, into a word of one bit a cell; of a leaf those up to the last live one,
-//! since what lies behind need not be waited for. With the live cells of the state that word says
+//! The paper'"'"'s search is binary, through the slot array, and continues in a register when fewer
+//! than eight slots are left. It needs this because its slots cost loads that wait for loads. Here
+//! no cell waits for a slot. All cells are compared with the key, in the order in which they lie,
+//! into a word with one bit for each cell. In a leaf, only the cells up to the last live one are
+//! compared, since the lines behind it need not be loaded. With the live cells of the state that
+//! word says
 //!
 //! * in a leaf, which cell has the key;
-//! * in an inner node, how many keys are not above it; and the one slot of that place, which cell
-//!   is the last of these.
+//! * in an inner node, how many keys are not above it. The slot of that place says which cell is
+//!   the last of these.
 //!
-//! All lines of a node are on their way at once (paper 2.2), no address depends on what a line
-//! holds, and there is no branch that could be guessed wrong.
+//! All lines of a node are loaded at once (paper 2.2), no address depends on the content of a line,
+//! and no branch can be mispredicted.
 //!
-//! Slices are compared. They decide, unless a key begins as the probe does: then whole keys are.
+//! Slices are compared. If a key has the same slice as the probe, whole keys are compared.
 
 use std::sync::atomic::Ordering;
 
@@ -26,15 +27,15 @@ use crate::order::{CELLS_A_WORD, Order, cell_of};
 use crate::slots;
 use crate::state::State;
 
-/// Which cells have slices that are not above the given one, and which have that: a bit each, of
-/// cells that are not live too.
+/// Which cells have slices that are not above the given one, and which have an equal one: a bit for
+/// each cell, also for cells that are not live.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Compared {
     pub not_above: u64,
     pub equal: u64,
 }
 
-/// Compares the cells of a node of `kind`, up to the last that has a bit in `upto`.
+/// Compares the cells of a node of `kind`, up to the last one with a bit in `upto`.
 #[inline(always)]
 pub(crate) fn compare_all<D: Domain, const CELL_WORDS: usize>(
     words: &Words<'_, D>,
@@ -71,15 +72,14 @@ pub(crate) fn cell_at<D: Domain>(
         .then_some(cell_of(word, place % CELLS_A_WORD))
 }
 
-/// How many bits are set. The instruction for that is not of every processor that this is compiled
-/// for, and without it this is a tenth of a search.
+/// The number of set bits. Not every processor that this is compiled for has the instruction, and
+/// without it this is a tenth of a search.
 #[inline(always)]
 pub(crate) fn ones(word: u64) -> usize {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("popcnt") {
         let count: usize;
-        // SAFETY: the processor has the instruction, which has no effect but on its operand and
-        // flags.
+        // SAFETY: the processor has the instruction, which affects only its operand and flags.
         unsafe {
             std::arch::asm!(
                 "popcnt {0}, {1}", out(reg) count, in(reg) word, options(pure, nomem, nostack)
@@ -91,7 +91,7 @@ pub(crate) fn ones(word: u64) -> usize {
 }
 
 impl<D: Domain> Node<'_, D> {
-    /// Compares the cells up to the last that has a bit in `upto`.
+    /// Compares the cells up to the last one with a bit in `upto`.
     #[inline(always)]
     fn compare_all(&self, context: Context<'_, D>, slice: u64, upto: u64) -> Compared {
         match context.shape.is_variable {
@@ -124,7 +124,7 @@ impl<D: Domain> Node<'_, D> {
         while equal != 0 {
             let at = equal.trailing_zeros() as u8;
             let cell = self.cell(context, at);
-            // Before the block is looked into: it is the cell's, and not what was there before or
+            // Before the block is read: it is the cell'"'"'s block, and not one from before or
             // after.
             self.still(context, state)?;
             if !context.shape.is_variable || context.block(cell.block).0 == probe.bytes {
@@ -136,8 +136,8 @@ impl<D: Domain> Node<'_, D> {
         Ok(None)
     }
 
-    /// What a writer has to know of a key. The place and the order are to be believed if the swap
-    /// of the state succeeds.
+    /// What a writer needs to know of a key. Place and order are valid if the swap of the state
+    /// succeeds.
     #[inline]
     pub fn look(
         &self,
@@ -162,8 +162,8 @@ impl<D: Domain> Node<'_, D> {
         Ok(Look { found, place, order })
     }
 
-    /// Of an inner node, the cell of the child to go to, and whether it is the last in order. The
-    /// state is not looked at again.
+    /// In an inner node: the cell of the child to go to, and whether it is the last in order. The
+    /// state is not read again.
     pub fn child(
         &self,
         context: Context<'_, D>,
@@ -176,18 +176,18 @@ impl<D: Domain> Node<'_, D> {
             Target::Before(probe) => self.rank(context, state, probe, false, &order)?,
             Target::Last => order.len(),
         };
-        // Below the first key, too, the first child is the one: it is of the lowest keys.
+        // Keys below the first key belong to the first child too, which has the lowest keys.
         Ok((order.cell(place.saturating_sub(1)), place == order.len()))
     }
 }
 
-/// What a node says of a key.
+/// The answer of a node for a key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
-    /// The live cell that has the key, and what it holds.
+    /// The live cell that has the key, and its content.
     pub found: Option<(u8, Cell)>,
-    /// The place of the key in the order: of its cell, or of where its cell would be.
+    /// The place of the key in the order: that of its cell, or where its cell would be.
     pub place: usize,
-    /// The live cells in order; empty of a bitmap-only node.
+    /// The live cells in order; empty for a bitmap-only node.
     pub order: Order,
 }

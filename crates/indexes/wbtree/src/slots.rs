@@ -8,27 +8,27 @@
 //!
 //! # Protocol
 //!
-//! What is live follows from the state alone; the slot words are derived from it, and each says
-//! from which version. Who needs the order and finds a word of another version sorts the live
-//! cells, and writes the words anew (paper, figure 10, lines 2 to 4). A leaf is searched without
-//! its slots (`search.rs`).
+//! The state alone says which cells are live. The slot words are derived from it, and each has the
+//! version from which it was derived. A thread that needs the order, and finds a word of another
+//! version, sorts the live cells and rewrites the words (paper, figure 10, lines 2 to 4). A leaf is
+//! searched without its slots (`search.rs`).
 //!
-//! | step | who | what a crash leaves |
+//! | step | thread | what a crash leaves |
 //! | --- | --- | --- |
-//! | the state has version v | the writer | words of earlier versions: nobody believes them |
-//! | the cells are read and sorted; the state still has version v | anyone | the same |
-//! | each word of another version is written with that of v | anyone | some words of v |
+//! | the state has version v | the writer | words of earlier versions, which do not count |
+//! | the cells are read and sorted; the state still has version v | any thread | the same |
+//! | each word of another version is written with that of v | any thread | some words of v |
 //!
-//! So a word of version v holds what the live cells of v sort to, whoever wrote it, and whenever:
-//! one that comes late, over a word of a later version, is of a version that does not return, and
-//! who finds it passes it over as any other. That costs a reader a look through the cells, and no
-//! word its truth.
+//! So a word of version v holds the sorted live cells of v, whichever thread wrote it, and at any
+//! time. A late store may replace a word of a later version. Its own version never returns, so each
+//! thread that finds it ignores it like any outdated word. The cost is one more sort by a reader;
+//! no word is ever wrong.
 //!
-//! The writer of a state writes its words right behind the swap, before the write-back, which then
-//! takes both: they are of one line, whose stores reach the medium in order. So a word of v is on
-//! the medium only with a state of v or of a later version, and a recovery never goes back to an
-//! earlier one: after a crash no other state has the version of a word that was left. The words
-//! need no write-back of their own.
+//! The writer of a state writes its words right after the swap, before the write-back, which then
+//! includes both: they are in one line, whose stores reach the medium in order. So a word of v is
+//! on the medium only with a state of v or of a later version. A recovery never goes back to an
+//! earlier state, so after a crash no other state has the version of such a word. The words need no
+//! write-back of their own.
 
 use crate::order::{CELL_BITS, CELLS, CELLS_A_WORD, Order};
 
@@ -39,7 +39,7 @@ const _: () = {
     assert!(crate::layout::MAX_VERSION == u64::MAX >> VERSION_SHIFT);
 };
 
-/// How many words `count` slots take.
+/// The number of words for `count` slots.
 #[inline(always)]
 pub(crate) fn words_of(count: usize) -> u64 {
     count.div_ceil(CELLS_A_WORD) as u64
@@ -57,7 +57,7 @@ pub(crate) fn version_of(word: u64) -> u64 {
     word >> VERSION_SHIFT
 }
 
-/// A word of no state: no version is the largest.
+/// A word of no state: no state has the largest version.
 pub(crate) const NONE: u64 = u64::MAX << VERSION_SHIFT;
 
 /// The cells of a word.

@@ -7,14 +7,14 @@
 //! body, slot-only      2..0 number of records   3 (i + 1) .. 3 i + 5 the cell of record i, in order of keys
 //! ```
 //!
-//! The paper's bitmap has a bit that says whether the slot array is valid. Here slot words tell by
-//! the version for which they were written ([`slots`](crate::slots)), so no write has to clear a
-//! bit first.
+//! The paper'"'"'s bitmap has a bit that says whether the slot array is valid. Here slot words have
+//! the version for which they were written ([`slots`](crate::slots)), so no write must clear a bit
+//! first.
 //!
-//! The version is raised by each change and never returns: a node whose versions run out is copied.
-//! So a state that a thread finds again, after it has looked at cells, held all the time in
-//! between; and a CAS from a state succeeds only if nothing changed since that state was read. A
-//! dead node is linked from nowhere; who still holds it begins again from the root.
+//! Each change raises the version, which never returns: a node whose versions are used up is
+//! copied. So if a thread finds the same state after it has read cells, the state was unchanged in
+//! between. And a CAS from a state succeeds only if nothing changed since that state was read. No
+//! word leads to a dead node; a thread that still holds one starts again from the root.
 
 use pando_pmem::mutant;
 use pando_pmwcas::CONTROL_BITS;
@@ -38,8 +38,8 @@ const _: () = {
 pub(crate) struct State(pub u64);
 
 impl State {
-    /// Of a new node, whose `live` cells from the cell `first` on are live, in order, and whose
-    /// fence is the cell behind them.
+    /// The state of a new node: its `live` cells from the cell `first` on are live, in order, and
+    /// its fence is the cell behind them.
     pub fn new(kind: NodeKind, first: usize, live: usize) -> Self {
         let order = Order::ascending(first, live);
         let cells = ((1 << live) - 1) << first;
@@ -117,7 +117,7 @@ impl State {
         (0..self.0 & 7).map(|place| self.slot(place)).collect()
     }
 
-    /// The state after this one, with these live cells and this fence. `order` is theirs; a
+    /// The state after this one, with these live cells and this fence. `order` is their order; a
     /// bitmap-only node needs none.
     #[inline]
     pub fn next(self, kind: NodeKind, live: u64, order: &Order, fence: u8) -> Self {

@@ -1,12 +1,12 @@
-//! What goes next of a tree whose map is dropped: the first node of a level, with its keys and
+//! The next unit of a tree whose map was dropped: the first node of a level, with its keys and
 //! records, level by level from the leaves up.
 //!
-//! A node need not have a cell in its parent, so a level goes along its fences. The word that leads
-//! to the level's first node is a cell of the first node of the level above, or the entry word; it
-//! becomes the next node of the level, and at last zero. An inner node with a cell that leads
-//! nowhere is one whose level below is gone. So the next node of an inner level gets such a cell in
-//! the step in which it becomes the first. (How units are freed, and what a crash leaves, says
-//! `pando_tree::maps`.)
+//! A node need not have a cell in its parent, so the order inside a level is that of its fences.
+//! The word that leads to the level'"'"'s first node is a cell of the first node of the level
+//! above, or the entry word. It changes to the next node of the level, and at the end to zero. An
+//! inner node with a cell that leads nowhere is one whose level below is gone. So the next node of
+//! an inner level gets such a cell in the step in which it becomes the first. (`pando_tree::maps`
+//! says how units are freed, and what a crash leaves.)
 
 use pando_pmem::Domain;
 use pando_tree::maps::{Change, Unit};
@@ -15,7 +15,7 @@ use crate::layout::{Cell, RECORD};
 use crate::node::{Context, Node};
 use crate::state::State;
 
-/// A node whose header and state are checked.
+/// A node with checked header and state.
 struct Checked<'op, D: Domain> {
     node: Node<'op, D>,
     state: State,
@@ -37,7 +37,7 @@ pub(crate) fn next_unit<D: Domain>(context: Context<'_, D>, root_off: u64) -> Un
     }
 }
 
-/// The node at `off`, if one of the tree can be there.
+/// The node at `off`, if a node of the tree can be there.
 fn checked<'op, D: Domain>(
     context: Context<'op, D>,
     off: u64,
@@ -66,7 +66,7 @@ fn leads_nowhere<D: Domain>(context: Context<'_, D>, checked: &Checked<'_, D>) -
     live(checked).any(|cell| context.read(link_off(context, &checked.node, cell)) == 0)
 }
 
-/// The word that leads to the first child; none of a leaf, or if the level below is gone.
+/// The word that leads to the first child; `None` for a leaf, or if the level below is gone.
 fn first_child<D: Domain>(context: Context<'_, D>, checked: &Checked<'_, D>) -> Option<u64> {
     let node = &checked.node;
     if node.level == 0 || leads_nowhere(context, checked) {
@@ -79,7 +79,7 @@ fn first_child<D: Domain>(context: Context<'_, D>, checked: &Checked<'_, D>) -> 
     live(checked).min_by_key(key).map(|cell| link_off(context, node, cell))
 }
 
-/// The key of a cell of which nothing is known.
+/// The key of a cell that may have any content.
 fn checked_key<D: Domain>(context: Context<'_, D>, cell: &Cell) -> Vec<u8> {
     match context.shape.is_variable && RECORD.check(context.pool(), cell.block).is_ok() {
         true => context.key(cell),

@@ -1,26 +1,26 @@
 //! The tree: its handle, and the descent from the root.
 //!
-//! A descent goes from a child of one state of its parent to that child. That child was alive when
-//! the parent had that state, so its range began not above the key; it begins there for as long as
-//! the node is alive, since splits and merges move only its upper end. If the key lies beyond that,
-//! the fence leads to the next node, which is alive as long as the fence names it. A dead node
-//! sends to the root. So the node in which a descent ends holds the key's range in the state that
-//! it returns.
+//! A descent goes from a child in one state of its parent to that child. The child was alive when
+//! the parent had that state, so the lower bound of its range was not above the key. The lower
+//! bound never changes while the node is alive, since splits and merges move only the upper end. If
+//! the key lies beyond the upper end, the fence leads to the next node, which is alive as long as
+//! the fence names it. At a dead node the descent starts again from the root. So the node in which
+//! a descent ends has the key in its range, in the state that the descent returns.
 //!
 //! # Why a descent ends
 //!
-//! *A live node and the entry word lead only to nodes that are alive.* A node dies by the one
-//! PMwCAS that changes all words that lead to it. A merge changes the state of the parent and that
-//! of the left neighbour. A copy changes both too; of the first node of a level the parent's state,
-//! of the root the entry word. A collapse, and the drop of the map, change the entry word. So a
-//! thread that has seen a node dead, and only then reads the words that led there, finds another
-//! state or another entry word.
+//! *A live node and the entry word lead only to nodes that are alive.* A node dies by one PMwCAS
+//! that changes all words that lead to it. A merge changes the state of the parent and that of the
+//! left neighbour. A copy changes both too; for the first node of a level only the parent'"'"'s
+//! state, for the root the entry word. A collapse, and the drop of the map, change the entry word.
+//! So if a thread has seen a dead node, and reads the words that led there after that, it finds
+//! another state or another entry word.
 //!
-//! An undamaged tree leads no descent to the same dead node twice, since the node's block is not
-//! allocated again while the guard is held. If that happens, the node's state is damaged, or PMwCAS
-//! cannot read it, which reads as dead; the descent ends with [`Error::Damaged`]. The other loops
-//! that read a node again check the same: a merge, whether the parent that leads to a dead child
-//! has changed; a collapse, whether the dead root still is the root.
+//! In an undamaged tree no descent reaches the same dead node twice, since the node'"'"'s block is
+//! not allocated again while the guard is held. If that happens, the node'"'"'s state is damaged,
+//! or PMwCAS cannot read it, which reads as dead; the descent ends with [`Error::Damaged`]. The
+//! other loops that read a node again check the same: a merge checks whether the parent that leads
+//! to a dead child has changed; a collapse checks whether the dead root still is the root.
 
 use std::ops::Deref;
 
@@ -35,7 +35,7 @@ use crate::node::{Changed, Context, Node};
 use crate::options::Options;
 use crate::state::State;
 
-/// A wB+-Tree in a pool. All of its state is in the pool; any number of handles may be open.
+/// A wB+-Tree in a pool. All its state is in the pool. Any number of handles may be open.
 #[derive(Clone, Debug)]
 pub struct WbTree<D: Domain> {
     pub(crate) handle: Handle<D, Options>,
@@ -51,7 +51,7 @@ impl<D: Domain> Deref for WbTree<D> {
     }
 }
 
-/// A live node or the entry word leads to a node that is dead.
+/// A live node or the entry word leads to a dead node.
 #[cold]
 pub(crate) fn dead(off: u64) -> Error {
     damaged(off, "it is marked as replaced, and still linked")
@@ -62,15 +62,16 @@ pub(crate) fn dead(off: u64) -> Error {
 pub(crate) struct Found<'op, D: Domain> {
     pub node: Node<'op, D>,
     pub state: State,
-    /// A cell whose key is not above the lowest of the node's range; all zero for the smallest.
+    /// A cell whose key is not above the lowest of the node'"'"'s range; all zero for the smallest
+    /// key.
     pub low: Cell,
-    /// A node that was left for the next of its level, which then may have no cell in its parent.
+    /// A node whose fence was followed, so that the next node may have no cell in its parent.
     pub crossed: Option<Node<'op, D>>,
 }
 
 /// Where to go from a node.
 enum Step {
-    /// The node is the one.
+    /// The node has the target in its range.
     Here,
     /// To the next of the level, beyond this fence.
     Next(Cell),
@@ -89,11 +90,11 @@ impl<D: Domain> WbTree<D> {
         context.node(context.read(self.root_off))
     }
 
-    /// The node of `level` that is looked for; `None` if the tree is not that high.
+    /// The node of `level` with the target in its range; `None` if the tree is not that high.
     ///
     /// # Errors
     ///
-    /// [`Error::Damaged`] if a node on the way is dead each time: its state is damaged.
+    /// [`Error::Damaged`] if a node on the path is dead each time: its state is damaged.
     #[inline]
     pub(crate) fn seek<'op>(
         &self,
@@ -101,7 +102,7 @@ impl<D: Domain> WbTree<D> {
         target: Target<'_>,
         level: u64,
     ) -> Result<Option<Found<'op, D>>> {
-        // The dead node that sent to the root.
+        // The dead node because of which the descent last started again.
         let mut last_dead = 0;
         let mut steps = Steps::of_attempts();
         'root: loop {
@@ -171,7 +172,7 @@ impl<D: Domain> WbTree<D> {
     ) -> Result<Step, Changed> {
         let (child, is_last) = node.child(context, state, target)?;
         let child = node.cell(context, child);
-        // What lies beyond the node lies beyond its last child.
+        // Keys beyond the node are beyond its last child.
         if is_last && let Some(fence) = node.is_beyond(context, state, target)? {
             return Ok(Step::Next(fence));
         }
@@ -179,8 +180,8 @@ impl<D: Domain> WbTree<D> {
         Ok(Step::Down(child))
     }
 
-    /// The leaf that holds the key. It is looked for at `hint` first, if there is one, to which the
-    /// key led before.
+    /// The leaf that holds the key. If there is a `hint`, the search begins there: an earlier
+    /// descent for the key ended at it.
     #[inline]
     pub(crate) fn seek_leaf<'op>(
         &self,
@@ -208,7 +209,7 @@ impl<D: Domain> WbTree<D> {
         }
     }
 
-    /// The record of the key; at `hint`, or where the way from the root leads.
+    /// The record of the key, at `hint`, or found from the root.
     #[inline(always)]
     pub(crate) fn lookup(
         &self,
@@ -231,7 +232,7 @@ impl<D: Domain> WbTree<D> {
         self.lookup_among(context, probe, hint)
     }
 
-    /// The same of one that is not there, or whose leaf was not found at once.
+    /// The same, for an absent record, or if the leaf was not found at once.
     #[inline(never)]
     fn lookup_among(
         &self,

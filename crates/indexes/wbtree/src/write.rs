@@ -1,9 +1,9 @@
 //! Inserts, updates and deletes of records (paper 4.3, 4.4).
 //!
-//! Each decides by one state of the key's leaf and takes effect by the swap of that state
-//! ([`commit`](crate::commit)); if it is another by then, somebody else's change has taken effect,
-//! and this one begins again. An insert writes a free cell (`put.rs`); an update writes one too,
-//! and the swap exchanges it for the old one; a delete writes none.
+//! Each decides by one state of the key'"'"'s leaf and takes effect by the swap of that state
+//! ([`commit`](crate::commit)). If the state has changed by then, the change of another thread has
+//! taken effect, and this one starts again. An insert writes a free cell (`put.rs`). An update
+//! writes one too, and the swap exchanges it for the old one. A delete writes none.
 
 use pando_index::{Error, Intent, RangeIndex, Result, Upserted};
 use pando_pmem::{Domain, mutant};
@@ -20,8 +20,8 @@ use crate::node::Context;
 use crate::smo::MERGE_BELOW;
 use crate::tree::WbTree;
 
-/// How a write ended, unless by an error of the pool. It goes from frame to frame in a register, as
-/// does a boxed error: what is copied through memory behind the last fence would wait for it.
+/// How a write ended, except for an error of the pool. It is returned in a register, as is a boxed
+/// error: a copy through memory after the last fence would wait for the fence.
 #[derive(Clone, Copy, Debug)]
 enum Written {
     Inserted,

@@ -1,17 +1,17 @@
-//! Merges: a node takes over the cells and the fence of the node to its right; and the collapse of
+//! Merges: a node takes over the cells and the fence of the node to its right. Also the collapse of
 //! a root.
 //!
 //! | step | a crash leaves |
 //! | --- | --- |
-//! | free cells of the left node are claimed; the right one's cells and fence are copied there | free cells |
-//! | one PMwCAS: the left state with these cells and this fence, the right state dead, the parent's without the right one's cell; of leaves, the pointer of the next one to the right, which leads to the left one | before or after |
+//! | free cells of the left node are claimed; the right one'"'"'s cells and fence are copied there | free cells |
+//! | one PMwCAS: the left state with these cells and this fence, the right state dead, the parent'"'"'s without the right one'"'"'s cell; of leaves, the pointer of the next one to the right, which leads to the left one | before or after |
 //!
-//! It compares all that it has read: both nodes and the parent. Both must be children of one
-//! parent, and the left one's fence must lead to the right one. Blocks of records and of the right
-//! fence's key change their owner; the right node, the key of the left one's fence and the key of
-//! the parent's cell are freed. It allocates nothing, so deletes in a full pool make room. Nodes
-//! whose versions have run out are merged by versions that are kept for that; a node that has used
-//! these up too is copied first.
+//! The PMwCAS compares everything that was read: both nodes and the parent. Both nodes must be
+//! children of one parent, and the left one'"'"'s fence must lead to the right one. Blocks of
+//! records and of the right fence'"'"'s key change their owner. The right node, the key of the left
+//! one'"'"'s fence and the key of the parent'"'"'s cell are freed. The merge allocates nothing, so
+//! deletes in a full pool make room. Some versions are kept for merges of nodes whose ordinary
+//! versions are used up; a node that has used these too is copied first.
 
 use pando_index::Result;
 use pando_pmem::{Domain, mutant};
@@ -27,10 +27,10 @@ use crate::smo::replace::FENCE_VERSIONS;
 use crate::smo::{Attempt, MERGE_BELOW, relink};
 use crate::tree::{WbTree, dead};
 
-/// What became of a node that was to be merged.
+/// The result of an attempt to merge a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Merged {
-    /// It is merged with a neighbour, and its parent may be a candidate too.
+    /// It is merged with a neighbour, and its parent may be small now.
     Done { parent_is_small: bool },
     /// Its parent has no other child.
     OnlyChild,
@@ -95,7 +95,7 @@ impl<D: Domain> WbTree<D> {
         let child = |place| Seen::of(context, off(place));
         let (Some(left), Some(gone)) = (child(right - 1), child(right)) else {
             let is_dead = |off: &u64| context.node(*off).state(context).is_dead();
-            // If the parent still leads there, the tree is damaged.
+            // If the parent still leads to a dead node, the tree is damaged.
             if let Some(off) = [right - 1, right].map(off).into_iter().find(is_dead)
                 && parent.node.state(context) == parent.state
             {
@@ -117,7 +117,7 @@ impl<D: Domain> WbTree<D> {
         }
         let kind = left.node.kind;
         let total = (left.count() + gone.count()) as u64;
-        // Not to the brim: the next insert would split it again.
+        // Not completely full: the next insert would split it again.
         let is_fitting = total + 2 <= left.node.cells(context)
             && (total <= 2 || total * 4 <= left.node.cells(context) * 3);
         if !is_fitting {
@@ -174,7 +174,7 @@ impl<D: Domain> WbTree<D> {
         Ok(Attempt::Done)
     }
 
-    /// Makes the only child of the root the root, as often as it has only one.
+    /// Makes the only child of the root the root, repeatedly if necessary.
     pub(crate) fn collapse(&self, context: Context<'_, D>) -> Result<()> {
         let mut steps = Steps::of_attempts();
         loop {
@@ -199,11 +199,11 @@ impl<D: Domain> WbTree<D> {
                 return Ok(());
             }
             let Ok(fence) = child.fence(context, state) else { continue };
-            // One that has a next has not been posted; that needs the root.
+            // If it has a next node, that one is not posted yet, and the post needs the root.
             if fence.link != 0 {
                 return Ok(());
             }
-            // A failure says that one of them has changed.
+            // A failure means that one of them has changed.
             context.publish(|operation| {
                 operation.add_word(self.root_off, root.node.off, child.off)?;
                 root.node.expect(context, operation, root.state, root.state.dead())?;

@@ -1,57 +1,57 @@
 //! Structure modifications: splits, merges, copies, and the growth and collapse of the root.
 //!
-//! The paper logs what a split changes and writes it back when the log is durable. Here each step
-//! is one swap of a state, or one PMwCAS of the states concerned, and leaves a tree in which
-//! everything is found: so there is no log, and no recovery.
+//! The paper logs what a split changes, and writes it back when the log is durable. Here each step
+//! is one swap of a state, or one PMwCAS of the states concerned, and leaves a tree in which every
+//! record is found. So there is no log, and no recovery.
 //!
-//! | step | words | what is true afterwards |
+//! | step | words | the result |
 //! | --- | --- | --- |
 //! | *split* (`split.rs`): the upper half goes to a new node, to which a new fence leads | the node; R | keys of the new node are found through the fence |
-//! | *post* (`post.rs`): the new node gets a cell in the parent | the parent | and directly |
-//! | *growth*: a new root above the root | the entry word | the root's level has a parent |
-//! | *merge* (`merge.rs`): a node takes over its right neighbour's cells and fence | both, the parent; R | the neighbour is dead, and linked from nowhere |
+//! | *post* (`post.rs`): the new node gets a cell in the parent | the parent | they are also found directly |
+//! | *growth*: a new root above the root | the entry word | the root'"'"'s level has a parent |
+//! | *merge* (`merge.rs`): a node takes over its right neighbour'"'"'s cells and fence | both, the parent; R | the neighbour is dead, and no word leads to it |
 //! | *collapse*: a root with one child | the entry word, both | the child is the root |
-//! | *copy* (`replace.rs`): a node whose versions or cells run out gives way to a copy | the node, its left neighbour, the parent; R | the node is dead, and linked from nowhere |
+//! | *copy* (`replace.rs`): a copy replaces a node whose versions or cells are used up | the node, its left neighbour, the parent; R | the node is dead, and no word leads to it |
 //!
-//! R: of leaves, the pointer to the left of the leaf to the right of all these.
+//! R: for leaves, the pointer to the left of the leaf to the right of all these.
 //!
-//! # The way back
+//! # The pointers to the left
 //!
-//! A leaf has a pointer to the leaf to its left, so that scans go backwards as they go forwards.
-//! *While a leaf is alive, its pointer leads to the leaf whose fence leads to it*, and is zero if
-//! there is none. Nothing but a split, a merge or a copy changes which leaf that is; each changes
-//! the state of that leaf, or makes it dead, and each changes the pointer by the same PMwCAS. So
-//! the leaf to the right need not be compared: as long as the state stands whose fence leads to it,
-//! it is alive, and nobody else changes its pointer. A record that is written changes no pointer.
+//! A leaf has a pointer to the leaf to its left, for scans backwards. *While a leaf is alive, its
+//! pointer leads to the leaf whose fence leads to it*, and is zero if there is none. Only a split,
+//! a merge or a copy changes which leaf that is. Each of them changes the state of that leaf, or
+//! makes it dead, and changes the pointer by the same PMwCAS. So the leaf to the right need not be
+//! compared: as long as the state whose fence leads to it is unchanged, the leaf is alive, and no
+//! other thread changes its pointer. A write of a record changes no pointer.
 //!
-//! The pointer of a dead leaf is that of the moment at which it died. Who reads it held a guard
-//! before that moment, or would not know the leaf, and the leaf that it leads to was alive then:
-//! its block is not allocated anew before that guard is dropped. A reader sees pointer and fence at
-//! two moments, and believes the fence ([`Node::left`]). What it expects in the pointer it has read
-//! there, so a pointer that damage has changed is mended by the next of these that passes; one that
-//! is no value of a word lets it fail, and says so.
+//! The pointer of a dead leaf is that of the time when it died. A thread that reads it has held a
+//! guard since before that time, otherwise it could not know the leaf. The leaf that the pointer
+//! leads to was alive then, so its block is not allocated again before that guard is dropped. A
+//! reader reads pointer and fence at two different times, and the fence decides ([`Node::left`]). A
+//! modification expects the pointer that it has read. So the next modification repairs a damaged
+//! pointer; if the pointer is no valid word, the modification fails with an error that says so.
 //!
-//! Whoever writes and comes to a node through a fence posts it, so it does not matter who split; a
-//! reader goes on. A split that a crash cut short is posted by the next writer that passes.
+//! A writer that reaches a node through a fence posts it, no matter which thread split the node; a
+//! reader just continues. If a crash interrupts a split, the next writer that passes posts it.
 //!
-//! Why a post names no dead node: it reads the parent's state, and then looks whether the left
-//! node's fence still leads to the right one, which is alive then. Only a merge through the
-//! parent's cell for that node makes it dead; there is no such cell in the parent's state, and
-//! another state lets the post fail.
+//! Why a post names no dead node: it reads the parent'"'"'s state, and then checks whether the left
+//! node'"'"'s fence still leads to the right one, which is then alive. Only a merge through the
+//! parent'"'"'s cell for that node makes it dead. The parent'"'"'s state has no such cell, and
+//! another state makes the post fail.
 //!
-//! Why a merge loses nothing: it compares the states of both nodes and of the parent, so whatever
-//! changed since it copied the cells lets it fail.
+//! Why a merge loses nothing: it compares the states of both nodes and of the parent, so any change
+//! since it copied the cells makes it fail.
 //!
-//! Every PMwCAS of this tree owns a block, so none is *plain* ([`pando_pmwcas`]): a recovery lets
-//! it succeed by its durable status, never by the references that it finds. This matters because
-//! the state that an operation failed to put in place and the one of who interrupted it are of one
-//! version. A plain operation that was let fail can still succeed by recovery while the other's
-//! state is not durable; then only that slot words and the durable version lie in the state's line
-//! would keep them from being believed of the wrong one. As it is, of all states of one version
-//! only one is put in place, and after it at most the same, dead; and slot words are written only
-//! after `execute` is true.
+//! Every PMwCAS of this tree owns a block, so none is *plain* ([`pando_pmwcas`]): recovery lets it
+//! succeed by its durable status, never by the references that it finds. This matters because two
+//! states may have one version: the state that a failed operation could not install, and the state
+//! of the thread that interrupted it. Recovery can still let a failed plain operation succeed while
+//! the other state is not durable. Then slot words and durable version, which lie in the
+//! state'"'"'s line, could count for the wrong state. Since no operation is plain, only one state
+//! of each version is ever installed, and after it at most the same state, dead. And slot words are
+//! written only after `execute` has returned true.
 //!
-//! Nobody's help is needed for any of this to end: each failure is another's change.
+//! None of this needs help to end: each failure is a change by another thread.
 
 mod merge;
 mod post;
@@ -70,7 +70,7 @@ use crate::node::{Changed, Context, Node};
 use crate::state::State;
 use crate::tree::WbTree;
 
-/// A node is looked at for a merge when a delete leaves less than one of this many of its cells
+/// After a delete, a node is considered for a merge if less than one of this many of its cells is
 /// live.
 pub(crate) const MERGE_BELOW: u64 = 4;
 
@@ -78,9 +78,9 @@ pub(crate) const MERGE_BELOW: u64 = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attempt {
     Done,
-    /// Something changed meanwhile, or is in the way that was cleared: look again.
+    /// Something changed meanwhile, or an obstacle was removed: look again.
     Again,
-    /// It cannot be done as things are.
+    /// It is not possible at present.
     Not,
 }
 
@@ -100,7 +100,7 @@ impl From<Refused> for Attempt {
 }
 
 /// Makes the operation change the pointer of the leaf at `right_off`, if there is one, so that it
-/// leads to the one at `left_off`. Inner nodes, of other levels, have no such pointer.
+/// leads to the leaf at `left_off`. Inner nodes have no such pointer.
 fn relink<D: Domain>(
     context: Context<'_, D>,
     operation: &mut Descriptor<'_, '_, D>,
@@ -111,11 +111,11 @@ fn relink<D: Domain>(
     if level > 0 || right_off == 0 {
         return Ok(());
     }
-    // A damaged offset need not leave room for another.
+    // Adding to a damaged offset may overflow.
     let at = right_off.wrapping_add(LEFT_AT);
     let found = context.read(at);
     if found >= pando_pmwcas::MAX_VALUE {
-        // A damaged word, which would let every attempt fail for ever.
+        // A damaged word, which would make every attempt fail.
         return Err(pando_pmwcas::Error::ControlBits { value: found });
     }
     operation.add_word(at, found, left_off)
@@ -131,8 +131,7 @@ impl<D: Domain> WbTree<D> {
         probe: Probe<'_>,
     ) -> Result<()> {
         let count = state.count(node.kind) as u64;
-        // A node with few live cells is full of claims of threads that have stopped, or has no
-        // versions.
+        // A node with few live cells has claims of threads that have stopped, or no versions left.
         let is_full = count >= 2 && 2 * (count + 2) >= node.cells(context);
         if is_full && state.version() < context.shape.versions {
             match self.split(context, node, state)? {
@@ -147,17 +146,17 @@ impl<D: Domain> WbTree<D> {
         self.replace(context, node.level, probe, node.off).map(drop)
     }
 
-    /// Posts the node that `left`'s fence leads to, if that is possible: without it everything is
-    /// found, too.
+    /// Posts the node that `left`'"'"'s fence leads to, if that is possible. Without a post
+    /// everything is found too.
     pub(crate) fn help(&self, context: Context<'_, D>, left: Node<'_, D>) {
         let _ = self.post(context, left);
     }
 
-    /// Merges the leaf that holds the key with a neighbour, and what then is nearly empty above it,
-    /// as far as that is possible: without it nothing is lost but room.
+    /// Merges the leaf that holds the key with a neighbour, and then the nearly empty nodes above
+    /// it, as far as that is possible. Without a merge only room is lost.
     pub(crate) fn merge_underfull(&self, context: Context<'_, D>, probe: Probe<'_>) {
-        // An only child has neighbours when its parent is merged, so after that the leaf is looked
-        // at again.
+        // An only child gets neighbours when its parent is merged. So the leaf is looked at once
+        // more after that.
         for _ in 0..2 {
             let (mut level, mut was_alone) = (0, false);
             loop {

@@ -1,9 +1,9 @@
-//! Posts: the parent gets a cell for a node that so far is found only through its left neighbour's
-//! fence.
+//! Posts: the parent gets a cell for a node that so far is found only through its left
+//! neighbour'"'"'s fence.
 //!
-//! The deciding word is the parent's state. The left neighbour's fence is looked at after the
-//! parent's state was read ([`smo`](super) says why). If the level has no parent, the tree grows
-//! first: a new root with one child, whose deciding word is the entry word.
+//! The deciding word is the parent'"'"'s state. The left neighbour'"'"'s fence is read after the
+//! parent'"'"'s state ([`smo`](super) says why). If the level has no parent, the tree grows first:
+//! a new root with one child, whose deciding word is the entry word.
 
 use pando_index::{Error, Result};
 use pando_pmem::{Domain, mutant};
@@ -29,7 +29,7 @@ impl<D: Domain> WbTree<D> {
             steps.take(context.guard, left.off)?;
             let Some(found) = self.seek(context, Target::Holding(probe), left.level + 1)? else {
                 let root = self.root(context);
-                // If the left node is alive, the root that was read before is not below it.
+                // If the left node is alive, it is not above the root that was read before.
                 let is_blind = mutant!("wbtree-grown-above-a-lower-root");
                 if !is_blind && Self::fence_of(context, &left) != Some(fence) {
                     return Ok(());
@@ -41,8 +41,8 @@ impl<D: Domain> WbTree<D> {
             };
             let (parent, state) = (found.node, found.state);
             let Ok(look) = parent.look(context, state, probe) else { continue };
-            // The node was posted, or merged away, or its left neighbour was, or was split again:
-            // who passes the fence that then leads to it posts it.
+            // The node was posted or merged, or its left neighbour was merged or split again. A
+            // thread that passes the new fence posts the node.
             if look.found.is_some() || Self::fence_of(context, &left) != Some(fence) {
                 return Ok(());
             }
@@ -72,12 +72,12 @@ impl<D: Domain> WbTree<D> {
         None
     }
 
-    /// Puts a new root above `root`, which is of `level`, if that still is the root.
+    /// Puts a new root above `root`, which is on `level`, if that is still the root.
     fn grow(&self, context: Context<'_, D>, root: Node<'_, D>, level: u64) -> Result<()> {
         let child = Cell { slice: 0, block: 0, link: root.off };
         let block = build::node(context, level + 1, &[child], &Cell::default(), 0);
         let block = block.map_err(Error::storage)?;
-        // A failure says that there is another root.
+        // A failure means that there is another root.
         context.publish(|operation| {
             let policy = Policy::FreeNewOnFailure;
             let entry = operation.reserve_entry(self.root_off, root.off, policy)?;

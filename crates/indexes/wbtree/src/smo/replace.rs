@@ -1,15 +1,15 @@
-//! Copies: a node whose versions run out, or whose free cells are claimed by threads that have
-//! stopped, gives way to a copy with the first version and no claims.
+//! Copies: a node whose versions are used up, or whose free cells are claimed by threads that have
+//! stopped, is replaced by a copy with the first version and no claims.
 //!
 //! | step | a crash leaves |
 //! | --- | --- |
 //! | the copy is written | a reserved block |
-//! | a free cell of the left neighbour becomes a fence that leads to the copy; one of the parent, the copy's cell | free cells |
+//! | a free cell of the left neighbour becomes a fence that leads to the copy; one of the parent, the copy'"'"'s cell | free cells |
 //! | one PMwCAS: the node dead, the neighbour with the new fence, the parent (or the entry word) with the new cell; of a leaf, the pointer of the leaf to the right, which leads to the copy | before or after |
 //!
-//! Keys keep their blocks: the new cells name those of the old ones. A parent or neighbour that has
-//! itself no cell or version is copied first; that ends at the root, and at the first node of the
-//! level.
+//! Keys keep their blocks: the new cells name those of the old ones. If the parent or the neighbour
+//! itself has no cell or version left, it is copied first. This recursion ends at the root, and at
+//! the first node of the level.
 
 use pando_index::{Error, Result};
 use pando_pmem::{Domain, mutant};
@@ -26,11 +26,11 @@ use crate::smo::{Attempt, relink};
 use crate::state::State;
 use crate::tree::{Found, WbTree};
 
-/// Versions beyond those of ordinary changes that are left to changes of a fence, and to merges. At
-/// last come as many deletes as there are cells.
+/// Versions beyond those of ordinary changes, reserved for changes of a fence, and for merges. At
+/// the end come as many deletes as there are cells.
 pub(super) const FENCE_VERSIONS: u64 = 1000;
 
-/// A node with a cell exchanged for another that has been written.
+/// A node, and its state with one cell exchanged for a new one.
 struct Exchange<'op, D: Domain> {
     seen: Seen<'op, D>,
     next: State,
@@ -39,7 +39,7 @@ struct Exchange<'op, D: Domain> {
 }
 
 impl<D: Domain> WbTree<D> {
-    /// Copies the node at `off`, of `level`, if it still is the one that holds the key.
+    /// Copies the node at `off`, on `level`, if it still is the one that holds the key.
     pub(crate) fn replace(
         &self,
         context: Context<'_, D>,
@@ -73,11 +73,11 @@ impl<D: Domain> WbTree<D> {
                 Some((above, place))
             }
         };
-        // The left neighbour is the one that holds the keys right below the node's range.
+        // The left neighbour holds the keys right below the node'"'"'s range.
         let low = parent.as_ref().map_or(Cell::default(), |(above, place)| above.cells[*place]);
         let low_key = context.key(&low);
         let mut neighbour = None;
-        // Some key of the neighbour's range leads there: its own lowest.
+        // A key of the neighbour'"'"'s range leads there: its own lowest.
         let mut neighbour_low = Cell::default();
         if low.block != 0 || low.slice != 0 {
             let before = Target::Before(Probe::new(&low_key));
@@ -118,7 +118,7 @@ impl<D: Domain> WbTree<D> {
                 Err(Refused::NoRoom) => {
                     drop((copy, exchanged));
                     let key = context.key(&neighbour_low);
-                    // Ever further to the left, so that it ends.
+                    // Each recursion goes farther to the left, so it ends.
                     if *key >= *probe.bytes {
                         return Err(damaged(left_off, "it begins behind the node to its right"));
                     }
@@ -152,7 +152,7 @@ impl<D: Domain> WbTree<D> {
     }
 
     /// Writes a cell that leads to `off` in place of the one at `place` of the order, or of the
-    /// fence, and makes the state with it.
+    /// fence, and builds the state with it.
     fn exchange<'op>(
         context: Context<'op, D>,
         seen: Seen<'op, D>,
