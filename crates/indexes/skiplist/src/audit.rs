@@ -1,16 +1,15 @@
-//! What `check` and `stat` see of a list: its invariants, its shape, and the blocks that it
-//! reaches. Exact while nobody writes.
+//! The walk of a list for `check` and `stat`: its invariants, its shape, and the blocks that it
+//! reaches. Exact while no thread writes.
 //!
-//! Nothing that a node says is believed before it was found to lie in the node's block: a damaged
-//! list is walked to the end of each level as far as that can be, and every problem is reported.
-//! Behind a node that is damaged a walk goes on from the levels above, which pass over it. What is
-//! lent is lent at the end, in order and each key once, wherever it was found.
+//! Each field of a node is checked against the node's block before it is used. So a damaged list is
+//! walked to the end of each level, as far as possible, and every problem is reported. Behind a
+//! damaged node a walk continues from the levels above, which skip it. Records are lent at the end,
+//! in order and each key once, wherever they were found.
 //!
-//! Beside writers a walk may come to a node that is removed before it was looked at. Its block is
-//! then not active, as that of no node is in a damaged list; but the word that led there has
-//! changed, or is of a node that was removed itself. So the walk goes back to a node that it has
-//! passed and that is still linked, and from there on passes over what it knows, up to the last
-//! key.
+//! Beside writers a walk may reach a node that was removed before it was read. Its block is then
+//! not active, which is also a sign of damage. But the word that led there has changed, or belongs
+//! to a removed node. So the walk goes back to a node that it has passed and that is still linked.
+//! From there it skips what it knows, up to the last key.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -27,20 +26,20 @@ use crate::node::{Next, Node};
 use crate::state::{Kind, SMALL_BYTES};
 use crate::style::Links;
 
-/// How many nodes that were passed a walk remembers, to go back to.
+/// The number of passed nodes that a walk remembers, to go back to.
 const TRAIL: usize = 32;
-/// How often a walk goes back before it comes to a node that is new to it.
+/// How often a walk goes back before it reaches a new node.
 const TURNS: usize = 64;
 
-/// What a walk has found, and where it has been.
+/// The findings of a walk, and its position.
 struct Walk<'visit> {
     found: Audit,
-    /// The nodes that were walked, by offset, and on how many levels each says that it is linked,
-    /// less those on which it was met.
+    /// The nodes that were walked, by offset: the number of levels on which each says that it is
+    /// linked, minus the number on which it was met.
     unmet: HashMap<u64, i64>,
-    /// The nodes in which nothing is wrong, as they were met.
+    /// The undamaged nodes, in the order in which they were met.
     whole: Vec<Node>,
-    /// Whether they were met in order.
+    /// Whether this is the order of their keys.
     is_ordered: bool,
     visit: &'visit mut dyn FnMut(&[u8], &[u8]),
 }
@@ -61,8 +60,8 @@ impl Trail {
         self.turns = 0;
     }
 
-    /// Where to go on if `next`, the word of `before`, led to a node that is gone; `None` if nobody
-    /// has changed anything.
+    /// Where to continue if `next`, the word of `before`, led to a removed node; `None` if no
+    /// thread has changed anything.
     fn back<D: Domain>(
         &mut self,
         context: Context<'_, D>,
@@ -91,8 +90,8 @@ impl Trail {
 }
 
 impl<D: Domain, S: Links> SkipList<D, S> {
-    /// Walks the whole list, and lends the records in which nothing is wrong to `visit`, in order
-    /// and each key once.
+    /// Walks the whole list, and lends the undamaged records to `visit`, in order and each key
+    /// once.
     pub(crate) fn walk_list(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit> {
         let guard = self.pin()?;
         let context = self.context(&guard);
@@ -117,7 +116,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
     }
 }
 
-/// The key of a node whose lengths are sound.
+/// The key of a node with consistent lengths.
 fn key_of<D: Domain>(context: Context<'_, D>, node: Node) -> Vec<u8> {
     let mut key = Vec::new();
     node.key(context).copy_to(&mut key);
@@ -129,7 +128,7 @@ impl Walk<'_> {
         self.found.problem(class, node.0, what);
     }
 
-    /// Looks at the head; whether it is one.
+    /// Checks the head; returns whether it is one.
     fn begin<D: Domain>(&mut self, context: Context<'_, D>, head: Node) -> bool {
         let Some(bytes) = context.pool().active_block(head.0) else {
             self.problem(ProblemClass::Block, head, "the head's block is not allocated");
@@ -193,8 +192,8 @@ impl Walk<'_> {
                 self.leads(before, level, next, Next::to(head, Hint::NONE));
                 return;
             }
-            // Each node is walked on level 0, where all are; one that is met first above it is lost
-            // there.
+            // Each node is walked on level 0, which has all of them. A node that is first met above
+            // level 0 is missing there.
             if level > 0 && !known {
                 self.is_ordered = false;
                 self.problem(
@@ -242,7 +241,7 @@ impl Walk<'_> {
                     node,
                     format!("the keys of level {level} do not ascend"),
                 );
-                // Round and round, perhaps.
+                // It may be a cycle.
                 return;
             }
             last_key = Some(key);
@@ -254,7 +253,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Looks whether a word says of where it leads what is so.
+    /// Checks the hint of a word against the node that it leads to.
     fn leads(&mut self, node: Node, level: usize, next: Next, expected: Next) {
         if next.unmarked() != expected {
             let what = format!("what the word of level {level} says of a key is not so");
@@ -262,14 +261,14 @@ impl Walk<'_> {
         }
     }
 
-    /// Looks whether `node` names the one before it.
+    /// Checks whether `node` names the one before it.
     fn names<D: Domain>(&mut self, context: Context<'_, D>, node: Node, before: Node) {
         if node.prev(context) != before {
             self.problem(ProblemClass::Structure, node, "the node names another one before it");
         }
     }
 
-    /// Looks at a node for the first time; whether it can be passed.
+    /// Checks a node for the first time; returns whether the walk can pass it.
     fn node<D: Domain>(&mut self, context: Context<'_, D>, node: Node) -> bool {
         let Some(bytes) = context.pool().active_block(node.0) else {
             self.problem(ProblemClass::Block, node, "a node's block is not allocated");
@@ -288,7 +287,7 @@ impl Walk<'_> {
         if slice_of(&key_of(context, node)) != node.slice(context) {
             self.problem(ProblemClass::Order, node, "a slice is not that of its key");
         }
-        // Whatever its kind: a small value may replace an inline one.
+        // For any kind: a small value may replace an inline one.
         if context.pmwcas.is_damaged(context.guard, node.small_off()) {
             self.problem(ProblemClass::Structure, node, "the word of a small value is damaged");
         }
@@ -324,7 +323,7 @@ impl Walk<'_> {
         true
     }
 
-    /// Lends the records in which nothing is wrong.
+    /// Lends the undamaged records.
     fn lend<D: Domain>(&mut self, context: Context<'_, D>) {
         let mut whole = std::mem::take(&mut self.whole);
         if !self.is_ordered {
@@ -332,14 +331,14 @@ impl Walk<'_> {
             whole.dedup_by_key(|node| key_of(context, *node));
         }
         for node in whole {
-            // None, if it was removed since.
+            // `None` if it was removed since.
             if let Some((_, value)) = node.value(context) {
                 (self.visit)(&key_of(context, node), value.as_bytes());
             }
         }
     }
 
-    /// Compares what nodes say with where they were met.
+    /// Compares what nodes say of their levels with the levels where they were met.
     fn end(&mut self) {
         let mut wrong: Vec<_> =
             self.unmet.iter().filter(|&(_, &unmet)| unmet != 0).map(|(&off, _)| off).collect();

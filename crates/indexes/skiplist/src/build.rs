@@ -1,4 +1,4 @@
-//! Nodes and values' blocks as they are made: written and flushed before anyone can see them.
+//! New nodes and values' blocks: written and flushed before any other thread can see them.
 
 use std::sync::atomic::Ordering;
 
@@ -17,8 +17,8 @@ use crate::node::{Next, Node};
 use crate::state::{Small, State};
 use crate::style::Place;
 
-/// A node of that height for the record, to stand at `place` and to be linked on `levels` at once,
-/// and the block of its value, if that is longer than `inline_bytes` (and than a small one).
+/// A node of that height for the record, to be linked at `place` on `levels` at once; and the block
+/// of its value, if the value is longer than `inline_bytes` (and than a small one).
 pub(crate) fn node<'op, D: Domain>(
     context: Context<'op, D>,
     place: &Place,
@@ -52,7 +52,8 @@ pub(crate) fn node<'op, D: Domain>(
     block.write_u64(INFO_AT, info.encode());
     block.write_u64(SLICE_AT, key.slice);
     if levels < height {
-        // Not linked there yet, so not followed; but marked, perhaps, in the style of CAS.
+        // Not linked there yet, so no thread follows these words; but in the style of CAS they may
+        // be marked.
         block.zero(next_at(levels), tail_at(height).saturating_sub(next_at(levels)));
     }
     if height > LOW_LEVELS {
@@ -70,11 +71,12 @@ pub(crate) fn node<'op, D: Domain>(
     Ok((block, own))
 }
 
-/// Names the successor of `node` on a level on which it is not linked yet, durable after the next
-/// fence: that of the operation that links it.
+/// Sets the successor of `node` on a level on which it is not linked yet. It is durable after the
+/// next fence: that of the operation that links the node.
 pub(crate) fn set_next<D: Domain>(context: Context<'_, D>, node: Node, level: usize, next: Next) {
     let word = context.pool().word(node.next_off(level));
-    // Release: with the acquire load of who comes here by the link that is made next.
+    // Release: pairs with the acquire load of a thread that comes here by the link that is set
+    // next.
     word.store(next.0, Ordering::Release);
     if !mutant!("skip-raised-unflushed") {
         word.flush();

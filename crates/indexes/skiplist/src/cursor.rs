@@ -1,14 +1,14 @@
 //! Scans, forwards and backwards, on level 0.
 //!
-//! A cursor copies a batch of records while it is pinned, and lends them when it is not. The next
-//! batch begins behind the last key that it has visited, wherever that lies by then. Each record is
-//! one of an instant of the scan, and so is the absence of any other between it and the next one:
-//! the two were neighbours (see `search.rs`). Backwards, `prev` says so, which is exact while its
-//! node is linked and stays as it was when that is unlinked.
+//! A cursor copies a batch of records while it is pinned, and lends them while it is not. The next
+//! batch begins behind the last visited key, wherever that lies by then. Each record was in the map
+//! at some instant of the scan. At some instant there was also no key between it and the next
+//! record: the two were neighbours (see `search.rs`). Backwards, `prev` shows this: it is exact
+//! while its node is linked, and does not change after the node is unlinked.
 //!
-//! A scan waits for memory, for one node after the other. Upwards it asks for those ahead: where
-//! its search left the low levels, some nodes further on each, and where the words of the nodes it
-//! comes to lead, of which the lowest three are in a line that it has read.
+//! A scan waits for memory, for one node after the other. Upwards it prefetches later nodes: those
+//! where its search left the low levels, some nodes ahead on each level, and those that the words
+//! of the visited nodes lead to. The lowest three of these words are in a line that it has read.
 
 use std::ops::Bound;
 
@@ -26,8 +26,8 @@ use crate::node::Node;
 use crate::search::Aim;
 use crate::style::Links;
 
-/// Nodes of the first batch: each is a line to wait for, and short scans are mostly of ten. Later
-/// batches double up to [`LAST_BATCH`].
+/// Nodes of the first batch: each is a line to wait for, and short scans mostly have ten records.
+/// Later batches double up to [`LAST_BATCH`].
 const FIRST_BATCH: usize = 10;
 const LAST_BATCH: usize = 768;
 /// Nodes that are counted under one guard, so that reclamation does not wait for all.
@@ -77,12 +77,12 @@ fn copy<D: Domain>(context: Context<'_, D>, batch: &mut Batch, node: Node) {
 }
 
 impl<D: Domain, S: Links> SkipList<D, S> {
-    /// The next node in the order of the scan; `None` if it is to be searched for.
+    /// The next node in the order of the scan; `None` if it must be searched.
     #[inline(always)]
     fn step(context: Context<'_, D>, order: Order, node: Node) -> Option<Node> {
         let next = match order {
             Order::Ascending => {
-                // Nodes further on, so that the scan waits for several lines at once.
+                // Nodes further ahead, so that the scan waits for several lines at once.
                 for level in 1..node.info(context).height.min(LOW_LEVELS) {
                     context.pool().prefetch(node.next(context, level).node().0);
                 }
@@ -97,7 +97,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         next
     }
 
-    /// The first node of what is left of the scan, in its order, or the head.
+    /// The first node of the rest of the scan, in its order, or the head.
     fn first_of(&self, context: Context<'_, D>, start: Bound<&[u8]>, order: Order) -> Node {
         let (key, aim) = match (start, order) {
             (Bound::Included(key), Order::Ascending) => (key, Aim::Before),
@@ -120,7 +120,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         if let Some(last) = S::before(context, head) {
             return last;
         }
-        // As a search for a key behind all.
+        // Like a search for a key behind all others.
         self.find_end(context)
     }
 
@@ -136,7 +136,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
             live += u64::from(!node.state(context).is_deleted());
             let next = node.next(context, 0);
             if visited == COUNTED || (S::MARKED_STAY && next.is_marked()) {
-                // The next key that there can be.
+                // The next possible key.
                 let mut key = Vec::new();
                 node.key(context).copy_to(&mut key);
                 key.push(0);

@@ -1,35 +1,35 @@
-//! How high a node becomes.
+//! The height of a node.
 //!
-//! Heights decide nothing but speed: a list is sound whatever they are. By chance alone, as in the
+//! Heights affect only the speed: a list is correct with any heights. By chance alone, as in the
 //! paper, half of the nodes of a level are on the next one. But the gaps between two of these
-//! differ, and a search goes through long ones more often than through short ones: to one node a
-//! level on the average, each of which is a line to wait for.
+//! differ, and a search passes through long gaps more often than through short ones. On average it
+//! visits one node on each level, and each is a line to wait for.
 //!
-//! With *even gaps* an insert looks how many nodes of a level lie in the gap in which it finds its
-//! place, between two nodes of the next level: those that its search has gone through, and whether
-//! there is one behind. Before the node rises from a level to the next:
+//! With *even gaps* an insert counts the nodes of a level in the gap of its place, between two
+//! nodes of the next level: the nodes that its search has visited, and whether there is one behind
+//! its place. Before the node rises from a level to the next:
 //!
-//! | nodes that it knows of in the gap | it rises |
+//! | known nodes in the gap | the node rises |
 //! | --- | --- |
-//! | none | in one of eight cases: mostly the gap would be split for nothing |
+//! | none | in one of eight cases: usually the gap would be split in vain |
 //! | one | in one of two |
 //! | two or more | in seven of eight |
 //!
-//! So inserts leave few long gaps, in whatever order they come, and a search goes to 0.7 times as
-//! many nodes (0.9 times after descending inserts). Removes make gaps longer. In the worst order of
-//! those that were tried (descending inserts, then each second record removed) a search goes to
-//! about as many nodes as by chance alone.
+//! So inserts leave few long gaps, in any order of inserts, and a search visits 0.7 times as many
+//! nodes (0.9 times after descending inserts). Removes make gaps longer. In the worst tested order
+//! (descending inserts, then the removal of each second record) a search visits about as many nodes
+//! as by chance alone.
 //!
-//! No row is certain. If none never rose, and two always did, then who knows nothing of the seed,
-//! or an accident, could surround each node with high ones, so that it stays low, and remove these:
-//! nothing but low nodes would be left, and a search would go to all of them. As it is, wherever
-//! nodes are inserted, at least one in eight of a level is on the next one in the mean, whatever is
-//! removed without knowing which; if no more are, a search goes to seven nodes a level, on a third
-//! as many levels, which is 2.3 times as many as by chance alone.
+//! No row is certain. Suppose that a node never rose with none, and always with two. Then an
+//! attacker who does not know the seed, or an accident, could surround each node with high ones, so
+//! that it stays low, and remove these. Only low nodes would remain, and a search would visit all
+//! of them. With the table above, wherever nodes are inserted, on average at least one in eight of
+//! a level is on the next one, if removes do not depend on heights. In the worst case a search
+//! visits seven nodes on each level, on a third as many levels, which is 2.3 times as many as by
+//! chance alone.
 //!
-//! What is chance follows from the key and the map's seed, so that a run can be repeated, and so
-//! that who does not know the seed can neither choose keys whose nodes stay low nor foresee which
-//! nodes are high.
+//! The random part follows from the key and the map's seed. So a run can be repeated, and without
+//! the seed no one can choose keys whose nodes stay low, or predict which nodes are high.
 
 use pando_tree::key::slice_of;
 
@@ -43,8 +43,8 @@ fn fold(mixed: u64, word: u64) -> u64 {
     product as u64 ^ (product >> 64) as u64
 }
 
-/// What the height of the node of `key` depends on by chance: a bit a level, of one key in one map
-/// always the same. The map's `seed` keeps a user's keys from being chosen to be low.
+/// The random bits for the height of the node of `key`: one bit for each level, always the same for
+/// one key in one map. The map's `seed` prevents users from choosing keys with low nodes.
 #[inline]
 fn chances(key: &[u8], seed: u64) -> u64 {
     let start = fold(seed ^ 0xA076_1D64_78BD_642F, key.len() as u64);
@@ -60,8 +60,8 @@ pub(crate) fn by_chance(key: &[u8], seed: u64) -> usize {
     (1 + chances(key, seed).trailing_zeros() as usize).min(MAX_HEIGHT)
 }
 
-/// Whether a node rises from each level, a bit a level, by the nodes that are known of in its gap:
-/// none, one, more.
+/// Whether a node rises from each level, one bit for each level, by the number of known nodes in
+/// its gap: none, one, more.
 #[inline]
 fn rising(key: &[u8], seed: u64) -> [u64; 3] {
     let first = chances(key, seed);
@@ -70,7 +70,7 @@ fn rising(key: &[u8], seed: u64) -> [u64; 3] {
     [!(first | second | third), !first, !(first & second & third)]
 }
 
-/// The height of the node of `key` that makes gaps even, if it is inserted at `place`.
+/// The height of the node of `key` with even gaps, if it is inserted at `place`.
 #[inline]
 pub(crate) fn by_gaps(key: &[u8], seed: u64, place: &Place) -> usize {
     let rising = rising(key, seed);
@@ -94,9 +94,9 @@ mod tests {
     use crate::{Options, SkipLists};
     use pando_tree::key::Probe;
 
-    /// Nodes that searches for all keys go to that are left, in lists of nodes of so many levels in
-    /// all. The few nodes on the highest levels are chance, and one list may differ by a quarter
-    /// from the mean.
+    /// The nodes that searches for all remaining keys visit, in several lists together. The few
+    /// nodes on the highest levels depend on chance, and one list may differ by a quarter from the
+    /// mean.
     fn passed(even_gaps: bool, keys: &[u64], gone: impl Fn(u64) -> bool) -> (u64, u64) {
         (1..=16)
             .map(|seed| passed_in_one(seed, even_gaps, keys, &gone))
@@ -136,7 +136,7 @@ mod tests {
         const KEYS: u64 = 20_000;
         let ascending: Vec<u64> = (0..KEYS).collect();
         let descending: Vec<u64> = (0..KEYS).rev().collect();
-        // Each key once, since the factor and the number of keys have no divisor in common.
+        // Each key once, since the factor and the number of keys have no common divisor.
         let mixed: Vec<u64> = (0..KEYS).map(|number| number * 7_919 % KEYS).collect();
         let none = |_| false;
         for (keys, most) in [(&ascending, 0.8), (&descending, 0.9), (&mixed, 0.8)] {
@@ -145,7 +145,7 @@ mod tests {
             assert!(even as f64 <= chance as f64 * most, "{even} of {chance} at {:?}", &keys[..3]);
             assert!(even_levels as f64 <= chance_levels as f64 * 1.1);
         }
-        // What is removed in a pattern leaves longer gaps, and no long ones.
+        // Regular removes leave longer gaps, but no very long ones.
         for (keys, every) in [(&ascending, 2), (&descending, 2), (&ascending, 3), (&mixed, 3)] {
             let gone = |key| key % every == 1;
             let ((even, _), (chance, _)) = (passed(true, keys, gone), passed(false, keys, gone));
@@ -153,7 +153,7 @@ mod tests {
         }
     }
 
-    /// Who knows nothing of the seed inserts keys so that those that are left found none in their
+    /// Inserts keys, without knowledge of the seed, so that the remaining keys found none in their
     /// gaps.
     #[test]
     fn heights_cannot_be_foreseen() {
@@ -180,8 +180,8 @@ mod tests {
     fn golden_heights() {
         let heights: Vec<_> =
             (0..12_u64).map(|number| by_chance(&number.to_be_bytes(), 1)).collect();
-        // Nodes that are there keep theirs, whatever this says; runs of the crash lab are repeated
-        // by it.
+        // Existing nodes keep their heights in any case. But the crash lab repeats runs by these
+        // heights.
         assert_eq!(heights, [5, 2, 2, 3, 10, 1, 1, 2, 5, 1, 2, 1]);
     }
 

@@ -1,9 +1,10 @@
-//! What a `next` word says of the key that it leads to, so that a search need not look.
+//! Hints in a `next` word about the key of the node that it leads to, so that a search need not
+//! read the node.
 //!
-//! A search compares the key that it looks for with the next node's on each level, and half of
-//! these nodes it does not go to: it only waits for their lines. A node's offset leaves twelve bits
-//! of its word free; they say where the next node's slice differs from that of the node that the
-//! word is of, and what follows:
+//! On each level a search compares its key with that of the next node, and does not go to half of
+//! these nodes: it only waits for their lines. The offset of a node leaves twelve bits of its word
+//! free. They say at which bit the next node's slice differs from the slice of the word's own node,
+//! and the bits that follow:
 //!
 //! ```text
 //! bit    60   59 .. 54     53 .. 48                        47 .. 6    5 .. 1   0
@@ -11,12 +12,12 @@
 //!                          that differs
 //! ```
 //!
-//! The next node's slice is the larger one, so it has a one where they first differ. All zero:
-//! nothing is said; so it is behind the last node, where slices are the same, and of slices that
-//! differ in their first bit with nothing behind. The word is changed as a whole, so what it says
-//! is of where it leads.
+//! The next node's slice is the larger one, so it has a one where they first differ. All zero means
+//! no hint. This is so behind the last node, for equal slices, and for slices that differ in their
+//! first bit with zeros behind it. The word is changed as a whole, so the hint always belongs to
+//! the node that the word leads to.
 //!
-//! The head counts as a node whose slice is zero.
+//! The head counts as a node with the slice zero.
 
 use std::cmp::Ordering as Compare;
 
@@ -25,14 +26,14 @@ use pando_pmwcas::HINT_SHIFT;
 const FOLLOWING_BITS: u32 = 6;
 const FOLLOWING_MASK: u16 = (1 << FOLLOWING_BITS) - 1;
 
-/// What a word says of the key that it leads to.
+/// The hint of a word about the key that it leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hint(u16);
 
 impl Hint {
     pub const NONE: Self = Self(0);
 
-    /// Of the word of a node with the slice `from` that leads to one with the slice `to`.
+    /// The hint for the word of a node with the slice `from` that leads to one with the slice `to`.
     #[inline(always)]
     pub fn between(from: u64, to: u64) -> Self {
         let differing = from ^ to;
@@ -48,13 +49,13 @@ impl Hint {
         Self((word >> HINT_SHIFT) as u16 & 0xFFF)
     }
 
-    /// As the bits above the offset in a word.
+    /// Its bits above the offset in a word.
     #[inline(always)]
     pub fn to_word(self) -> u64 {
         u64::from(self.0) << HINT_SHIFT
     }
 
-    /// As those bits alone.
+    /// These bits alone.
     pub fn bits(self) -> u16 {
         self.0
     }
@@ -63,16 +64,17 @@ impl Hint {
         u32::from(self.0 >> FOLLOWING_BITS)
     }
 
-    /// How the key that the word leads to compares with one of the slice `probe`, which has the
-    /// first `alike` bits of the slice of the word's node, and is not below that; `None` if this
-    /// does not tell.
+    /// Compares the key that the word leads to with a key of the slice `probe`. `probe` shares its
+    /// first `alike` bits with the slice of the word's node, and is not below that. Returns `None`
+    /// if the hint does not decide.
     #[inline(always)]
     pub fn compare(self, probe: u64, alike: u32) -> Option<Compare> {
         if self == Self::NONE {
             return None;
         }
         match self.alike().cmp(&alike) {
-            // The probe goes with the node where the next one leaves it.
+            // Where the next node's slice first differs from that of the word's node, the probe
+            // still equals the latter.
             Compare::Less => Some(Compare::Greater),
             Compare::Greater => Some(Compare::Less),
             Compare::Equal => {
@@ -82,21 +84,23 @@ impl Hint {
         }
     }
 
-    /// Of the word of a node with the slice `new`, which comes between one with the slice `from`,
-    /// of whose word this is, and where that leads; `None` if this does not tell.
+    /// The hint for a new node with the slice `new`, between the word's node, with the slice
+    /// `from`, and the next one; `None` if this hint does not give it.
     pub fn behind(self, from: u64, new: u64) -> Option<Self> {
         let is_told = self != Self::NONE && (from ^ new).leading_zeros() > self.alike();
         is_told.then_some(self)
     }
 
-    /// Of the word of a node with the slice `from` that is to lead where that of a node with the
-    /// slice `over` leads, whose hint this is; `None` if this does not tell.
+    /// The hint for the word of a node with the slice `from` that must lead where the word of a
+    /// node with the slice `over` leads. This is the hint of the latter. `None` if it does not give
+    /// the new one.
     pub fn over(self, from: u64, over: u64) -> Option<Self> {
         if self == Self::NONE {
             return None;
         }
         let alike = self.alike();
-        // The slice where it leads, as far as this goes. That of `from` differs from it no later.
+        // The known first bits of the slice where it leads. That of `from` differs from it no
+        // later.
         let same = over & !(u64::MAX >> alike);
         let first = 1 << (63 - alike);
         let following = u64::from(self.0 & FOLLOWING_MASK) << (64 - FOLLOWING_BITS);
@@ -114,7 +118,7 @@ fn following(slice: u64, alike: u32) -> u16 {
 mod tests {
     use super::*;
 
-    /// Numbers that differ early, late, by little.
+    /// Numbers that differ early, late, and by little.
     fn slices() -> Vec<u64> {
         let mut slices = vec![0, 1, 2, 3, u64::MAX, u64::MAX - 1, 1 << 63, (1 << 63) + 1];
         for shift in [0, 1, 5, 6, 7, 31, 56, 57, 58] {

@@ -1,4 +1,4 @@
-//! The skip list as an index of a pool: the contract, what pools ask of it, its kind.
+//! The skip list as an index of a pool: `RangeIndex`, `Tree` and `IndexKind`.
 
 use pando_index::{Intent, Limits, RangeIndex, Result, Upserted};
 use pando_pmem::Domain;
@@ -60,7 +60,7 @@ impl<D: Domain, S: Links> Tree for SkipList<D, S> {
         let guard = self.pin()?;
         let context = self.context(&guard);
         let node = self.find_node(context, Probe::new(key));
-        // A node that is deleted was so since this operation began: then the key was absent.
+        // A deleted node was deleted since this operation began: at that time the key was absent.
         let value = node.and_then(|node| node.value(context));
         undamaged(&guard)?;
         Ok(value.map(|(_, value)| visit(value.as_bytes())))

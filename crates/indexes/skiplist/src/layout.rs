@@ -6,45 +6,45 @@
 //! 64     slice     next 3    ..  next h-1, tail: the key's bytes from the ninth on, then the inline value
 //! ```
 //!
-//! * `next i`: the successor on level `i`, with a hint of its key (`hint.rs`); only `h` of them are
-//!   there, so the tail of a node of height 1 begins at byte 48, of height 3 at byte 64. The last
-//!   node's successor is the head. Bit 0 ([`MARK`]): the node is no more linked on that level, and
-//!   the word changes no more.
-//! * `prev`: the predecessor on level 0; the first node's is the head.
+//! * `next i`: the successor on level `i`, with a hint of its key (`hint.rs`). There are only `h`
+//!   of them, so the tail of a node of height 1 begins at byte 48, of height 3 at byte 64. The last
+//!   node's successor is the head. Bit 0 ([`MARK`]): the node is unlinked from that level, and the
+//!   word never changes again.
+//! * `prev`: the predecessor on level 0; for the first node, the head.
 //! * `state`, `small`: liveness, links and value (`state.rs`).
 //! * `info`: bits 7 .. 0 the height `h`; 31 .. 8 the bytes of the key; 63 .. 32 the bytes of the
 //!   inline value.
-//! * `slice`: the first eight bytes of the key as a number whose order is theirs; a shorter key is
-//!   filled up with zeros. Again before `next 3`: a search on the upper levels looks at that line
-//!   alone.
+//! * `slice`: the first eight bytes of the key as a number with the same order; a shorter key is
+//!   filled up with zeros. It is repeated before `next 3`, so that a search on the upper levels
+//!   reads only that line.
 //!
-//! `info`, `slice` and the tail never change. A node of height 3 at most with a key and a value of
-//! eight bytes each is one cache line. The *head* is a node of height [`MAX_HEIGHT`] without a key,
-//! behind and before all: so an empty list's words all name the head. Its `slice` is zero, and its
-//! `small` the seed of the map's heights.
+//! `info`, `slice` and the tail never change. A node of height 3 or less, with a key and a value of
+//! eight bytes each, is one cache line. The *head* is a node of height [`MAX_HEIGHT`] without a
+//! key. It stands before the first and behind the last node: all words of an empty list name the
+//! head. Its `slice` is zero, and its `small` is the seed of the map's heights.
 //!
-//! A value's block is that of [`pando_tree::value_block`].
+//! For a value's block, see [`pando_tree::value_block`].
 
 use pando_index::Limits;
 use pando_pmwcas::{HINT_SHIFT, MAX_VALUE};
 use pando_tree::key::SLICE_BYTES;
 
-/// Most levels on which one operation links a node: beside these, the successor's `prev` and the
+/// The most levels on which one operation links a node, beside the successor's `prev` and the
 /// value's block.
 pub(crate) const MAX_LEVELS_AT_ONCE: u32 = pando_pmwcas::MAX_WORDS as u32 - 2;
 
 /// Levels of the head, and of the highest node. About half of the nodes of a level are on the next
-/// one (`height.rs`), so these serve sixteen million records as well as fewer, and more nearly as
-/// well.
+/// one (`height.rs`), so with up to sixteen million records a search takes no extra steps, and with
+/// more only a few.
 pub const MAX_HEIGHT: usize = 24;
-/// Longest key, in bytes.
+/// The longest key, in bytes.
 pub const MAX_KEY_BYTES: usize = 32 * 1024;
-/// Longest value, in bytes.
+/// The longest value, in bytes.
 pub const MAX_VALUE_BYTES: usize = 1 << 30;
-/// What keys and values are checked against.
+/// The limits of keys and values.
 pub(crate) const LIMITS: Limits =
     Limits { max_key_bytes: MAX_KEY_BYTES, max_value_bytes: MAX_VALUE_BYTES };
-/// Longest value that can be inline, in bytes.
+/// The longest inline value, in bytes.
 pub(crate) const MAX_INLINE_BYTES: u32 = 16 * 1024;
 
 pub(crate) const PREV_AT: u64 = 8;
@@ -53,12 +53,12 @@ pub(crate) const SMALL_AT: u64 = 24;
 pub(crate) const INFO_AT: u64 = 32;
 pub(crate) const SLICE_AT: u64 = 40;
 const UPPER_AT: u64 = 48;
-/// Where the slice stands again, in nodes higher than [`LOW_LEVELS`].
+/// Offset of the second copy of the slice, in nodes higher than [`LOW_LEVELS`].
 pub(crate) const HIGH_SLICE_AT: u64 = 64;
-/// Levels whose words stand in the first line.
+/// Levels whose words are in the first line.
 pub(crate) const LOW_LEVELS: usize = 3;
 
-/// In a `next` word: the node that the word is of is no more linked on that level.
+/// In a `next` word: its node is unlinked from that level.
 pub(crate) const MARK: u64 = 1;
 /// The bits of a `next` word that are the offset.
 pub(crate) const OFF_MASK: u64 = (1 << HINT_SHIFT) - 1 - MARK;
@@ -70,7 +70,7 @@ const _: () = {
     assert!((0xFFF << HINT_SHIFT) + OFF_MASK + MARK <= MAX_VALUE);
 };
 
-/// Where in a node its successor on `level` stands.
+/// Offset in a node of its successor on `level`.
 #[inline(always)]
 pub(crate) const fn next_at(level: usize) -> u64 {
     match level {
@@ -80,19 +80,19 @@ pub(crate) const fn next_at(level: usize) -> u64 {
     }
 }
 
-/// Where the slice stands that a search on `level` looks at.
+/// Offset of the slice that a search on `level` reads.
 #[inline(always)]
 pub(crate) const fn slice_at(level: usize) -> u64 {
     if level < LOW_LEVELS { SLICE_AT } else { HIGH_SLICE_AT }
 }
 
-/// Where the tail of a node of that height begins.
+/// Offset of the tail of a node of that height.
 #[inline(always)]
 pub(crate) const fn tail_at(height: usize) -> u64 {
     if height <= LOW_LEVELS { UPPER_AT + (height as u64 - 1) * 8 } else { next_at(height) }
 }
 
-/// What never changes of a node.
+/// The constant properties of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Info {
     pub height: usize,
@@ -127,7 +127,7 @@ impl Info {
         self.key_bytes.saturating_sub(SLICE_BYTES) as u64
     }
 
-    /// Where the inline value begins.
+    /// Offset of the inline value.
     #[inline(always)]
     pub const fn inline_at(self) -> u64 {
         tail_at(self.height) + self.tail_key_bytes()

@@ -1,29 +1,30 @@
-//! The doubly linked, latch-free skip list of Wang, Levandoski and Larson (`pmwcas.txt`, section
-//! 6.1), whose links change by PMwCAS, so that the same code serves volatile and persistent memory
-//! and has no recovery of its own. And beside it, for measuring, the same list by single-word CAS.
+//! The doubly linked, latch-free skip list of Wang, Levandoski and Larson (section 6.1 of the
+//! PMwCAS paper). Its links change by PMwCAS, so the same code serves volatile and persistent
+//! memory, and the index has no recovery of its own. For measurements there is also the same list
+//! by single-word CAS.
 //!
-//! It stands on `pando-pmwcas` and `pando-pmem`, and keeps the contract of
-//! `pando-index`. It owns nothing but blocks of the pool, reached from one entry word.
+//! It uses `pando-tree`, `pando-pmwcas` and `pando-pmem`, and implements the contract of
+//! `pando-index`. Its whole state is in blocks of the pool, reachable from one entry word.
 //!
-//! Who should pick it: a map of small records that is written more than it is scanned, where the
-//! slowest write counts: no write moves more than one record, there is no page to consolidate,
-//! split or merge, and a remove takes no room. A `bztree` reads and scans quicker, since its
-//! records lie side by side.
+//! When to choose it: for a map of small records with more writes than scans, if the slowest write
+//! counts. No write moves more than one record, there is no page to consolidate, split or merge,
+//! and a remove takes no room. A `bztree` reads and scans faster, since its records lie side by
+//! side.
 //!
-//! * [`layout`](mod@layout): nodes drawn byte by byte; `state.rs`: the word that says how a node is
+//! * [`layout`](mod@layout): the bytes of nodes; `state.rs`: the word that says how a node is
 //!   linked and where its value is.
-//! * `node.rs`: nodes as they are read; `build.rs`: as they are made. `search.rs`: the way to a
-//!   key; `hint.rs`: what a word says of where it leads; `height.rs`: how high a node becomes;
-//!   `many.rs`: gets of many keys.
-//! * `style.rs`: what changing links means; `multi_word.rs`: by PMwCAS, with the protocol;
+//! * `node.rs`: reads of nodes; `build.rs`: new nodes. `search.rs`: the search for a key;
+//!   `hint.rs`: hints in a word about the next key; `height.rs`: the height of a node; `many.rs`:
+//!   gets of many keys.
+//! * `style.rs`: the interface of changes of links; `multi_word.rs`: by PMwCAS, with the protocol;
 //!   with the feature `papers`, `single_word.rs`: by CAS.
-//! * `write.rs`: inserts, writes of values, removes. `cursor.rs`: scans both ways. `audit.rs`: what
-//!   `check` and `stat` see. `teardown.rs`: the end of a list. `index.rs`: the list as a map of
-//!   a pool; `options.rs`: what can be set of it.
+//! * `write.rs`: inserts, writes of values, removes. `cursor.rs`: scans in both directions.
+//!   `audit.rs`: the walk for `check` and `stat`. `teardown.rs`: the blocks of a dropped list.
+//!   `index.rs`: the list as a map of a pool; `options.rs`: its options.
 //!
-//! Keys have 32 KiB at most, values 1 GiB. Where the paper is silent, or where we do otherwise, the
-//! page on top of the file says so: towers in one block, no back pointers above level 0, values of
-//! eight bytes in the node, replaced in place.
+//! Keys have at most 32 KiB, values 1 GiB. Where the paper is silent, or where this code differs
+//! from it, the top of the file says so. The main differences: towers in one block, no back
+//! pointers above level 0, values of eight bytes in the node, replaced in place.
 
 mod audit;
 mod build;

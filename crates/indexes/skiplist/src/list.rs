@@ -22,7 +22,7 @@ pub enum SkipLists {}
 #[derive(Clone, Copy, Debug)]
 pub enum MultiWord {}
 
-/// A skip list in a pool, whose links change in the style `S`. All of its state is in the pool; any
+/// A skip list in a pool, whose links change in the style `S`. All its state is in the pool. Any
 /// number of handles may be open.
 #[derive(Clone, Debug)]
 pub struct SkipList<D: Domain, S = MultiWord> {
@@ -71,7 +71,7 @@ impl<D: Domain, S> SkipList<D, S> {
         context.fixed(self.head(context).small_off())
     }
 
-    /// What stands before all records, and behind.
+    /// The head: it stands before all records and behind them.
     #[inline(always)]
     pub(crate) fn head(&self, context: Context<'_, D>) -> Node {
         Node(context.read(self.root_off))
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
     use crate::SkipLists;
 
-    /// Heights that can be foreseen can be chosen to be low.
+    /// If heights can be predicted, keys can be chosen whose nodes are low.
     #[test]
     fn seeds_are_drawn_unless_they_are_set() {
         let seeds = |height_seed: u32| {

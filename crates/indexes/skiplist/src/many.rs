@@ -1,9 +1,9 @@
 //! Gets of many keys at once.
 //!
-//! A get waits for memory most of its time, for one node after the other. Here the searches for a
-//! group of keys take turns: the node that one of them goes to next is asked for while the others
-//! look at theirs. Each key is read for itself, as by a single get; the answers are not of one
-//! moment.
+//! A get spends most of its time waiting for memory, for one node after the other. Here the
+//! searches for a group of keys take turns: the node that one of them visits next is prefetched
+//! while the others read theirs. Each key is read by itself, as by a single get; the answers are
+//! not of one point in time.
 
 use std::cmp::Ordering as Compare;
 
@@ -19,20 +19,20 @@ use crate::node::Node;
 use crate::search::NODE_BYTES;
 use crate::style::Links;
 
-/// Searches that take turns. More would ask for more lines at a time than a core waits for.
+/// Searches that take turns. More would request more lines at a time than a core can wait for.
 const GROUP: usize = 8;
 
-/// A search under way.
+/// A search in progress.
 #[derive(Clone, Copy)]
 struct Descent<'key> {
     probe: Probe<'key>,
     node: Node,
-    /// How many bits the key has in common with that of `node`.
+    /// The number of leading bits that the key shares with that of `node`.
     alike: u32,
     level: usize,
     /// Known not to be before the key.
     bound: Node,
-    /// The node that was asked for.
+    /// The node that was prefetched.
     next: Option<Node>,
     /// The node of the key, when the search is over.
     found: Option<Option<Node>>,
@@ -52,7 +52,7 @@ impl<'key> Descent<'key> {
         }
     }
 
-    /// Looks at the node that was asked for, and goes on to where another one is to be looked at.
+    /// Reads the prefetched node, and continues to the next node that must be read.
     #[inline]
     fn advance<D: Domain>(&mut self, context: Context<'_, D>, head: Node) {
         if let Some(next) = self.next.take() {
@@ -103,7 +103,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
             }
             let descents = &mut descents[..keys.len()];
             if S::MARKED_STAY {
-                // Its searches begin again now and then, and take no turns.
+                // Searches of this style may start again, and take no turns.
                 for descent in descents.iter_mut() {
                     descent.found = Some(self.find_node(context, descent.probe));
                 }

@@ -2,17 +2,19 @@
 //!
 //! # Protocol
 //!
-//! Level 0 is a doubly linked list of all records, each level above it a singly linked list of a
-//! part of the level below. Between two operations of PMwCAS all of this holds, always:
+//! Level 0 is a doubly linked list of all records. Each level above it is a singly linked list of a
+//! part of the level below. Between two PMwCAS operations all of this holds:
 //!
 //! 1. A node that is linked on a level names its successor there, unmarked; on level 0 its
 //!    successor names it back. Keys ascend. The head is behind the last node.
-//! 2. A node's state says on how many levels it is linked: on exactly the levels below that number.
+//! 2. A node's state has the number of levels on which it is linked: exactly the levels below that
+//!    number.
 //! 3. A node that is unlinked from a level is marked there, and its words of that level never
-//!    change again. One that is unlinked from level 0 is unlinked from all, and its state is zero.
+//!    change again. A node that is unlinked from level 0 is unlinked from all levels, and its state
+//!    is zero.
 //!
-//! So there is no half-linked tower, for a reader, for a helper or for a crash: a node that was to
-//! be higher is a lower one, which is as right. No recovery is needed but that of PMwCAS.
+//! So readers, helpers and crashes never see a half-linked tower: a node that was to become higher
+//! is just a lower node. PMwCAS is the only recovery.
 //!
 //! | operation | words of its PMwCAS | blocks | a crash before it leaves | after it |
 //! | --- | --- | --- | --- | --- |
@@ -23,26 +25,27 @@
 //! | new small value of `n` | `n.state`, `n.small` | | the old value | the new one |
 //! | new value of `n` in a block | `n.state` | the old and the new block: one of them freed | the old value | the new one |
 //!
-//! The deciding word is the status of the PMwCAS, the helper whoever meets one of its words. Each
-//! that fails does so since another has succeeded, so all is lock-free. An insert, a remove and a
-//! write of a value take effect when theirs succeeds; raising and lowering change nothing that a
-//! user sees.
+//! The deciding word is the status of the PMwCAS, and the helper is any thread that meets one of
+//! its words. An operation fails only if another one has succeeded, so all operations are
+//! lock-free. An insert, a remove and a write of a value take effect when their PMwCAS succeeds.
+//! Users do not notice when a node is raised or lowered.
 //!
-//! A node is raised by who has inserted it, and by nobody else; so its words of higher levels are
-//! that thread's own until they are linked, and it stops raising when the state does not say what
-//! it has left there. A remove lowers a node from the highest level first: whoever finds a node on
-//! some level finds it on all below. Most nodes need neither: six in seven are on three levels at
-//! most, and are linked, and removed, by one PMwCAS.
+//! Only the thread that inserted a node raises it. So the node's words of higher levels belong to
+//! that thread until they are linked, and it stops raising if the state is not what it has left
+//! there. A remove lowers a node from the highest level first: a thread that finds a node on some
+//! level finds it on all levels below. Most nodes need neither: six in seven are on at most three
+//! levels, and are linked, and removed, by one PMwCAS.
 //!
-//! Why `p` is linked when it is given another successor: its word is expected unmarked. Why `s` is:
-//! `p`, which is linked, names it.
+//! Why `p` is linked when it gets another successor: its word is expected unmarked. Why `s` is
+//! linked: `p`, which is linked, names it.
 //!
-//! # Where we leave the paper
+//! # Where this differs from the paper
 //!
-//! It links nodes both ways on each level. Here levels above 0 have no back pointers: nothing would
-//! read them. A reverse scan runs on level 0, and a remove has just searched for its predecessors.
-//! And a tower is one block, not one node a level: a search finds a node's lower levels in the line
-//! that it has compared, a record has one owner, and its levels need not be linked one by one.
+//! The paper links nodes in both directions on each level. Here levels above 0 have no back
+//! pointers, because nothing would read them: a reverse scan runs on level 0, and a remove has just
+//! searched for its predecessors. And a tower is one block, not one node for each level: a search
+//! finds a node's lower levels in the line that it has compared, a record has one owner, and its
+//! levels need not be linked one by one.
 
 use pando_index::{Error, Result};
 use pando_pmem::{Domain, mutant};
@@ -59,10 +62,10 @@ use crate::node::{Next, Node};
 use crate::state::{Kind, Small, State};
 use crate::style::{Links, Place, Raise, Removal};
 
-/// Levels that one operation removes a node from, and frees it: two words each, and beside them
+/// The most levels from which one operation removes a node and frees it: two words each, and also
 /// `prev`, `state`, and two blocks.
 const REMOVED_AT_ONCE: usize = (MAX_WORDS - 4) / 2;
-/// Levels that one operation lowers a node by: two words each, and `state`.
+/// The most levels by which one operation lowers a node: two words each, and `state`.
 const LOWERED_AT_ONCE: usize = (MAX_WORDS - 1) / 2;
 
 impl Links for MultiWord {
@@ -146,7 +149,7 @@ impl Links for MultiWord {
             let is_done = context.publish(|operation| {
                 for level in lowered..levels {
                     let next = node.next(context, level);
-                    // It was raised since, or it has another predecessor, or is removed.
+                    // It was raised since, it has another predecessor, or it is removed.
                     if place.succ(level) != node || next.is_marked() {
                         return Ok(false);
                     }
@@ -183,7 +186,7 @@ impl Links for MultiWord {
         value: &[u8],
     ) -> Result<bool> {
         if let Some(small) = Small::new(value).filter(|_| state.kind() != Some(Kind::Block)) {
-            // If it is not of that state, the operation fails.
+            // If the word is not of that state, the operation fails.
             let word = context.read(node.small_off());
             if word == MAX_VALUE && context.pmwcas.is_damaged(context.guard, node.small_off()) {
                 let what = "a word of it refers to an operation that there is not";
@@ -207,7 +210,7 @@ impl Links for MultiWord {
         })
     }
 
-    /// Nothing: its words of all levels say so already.
+    /// Nothing: its words of all levels are marked already.
     fn bury<D: Domain>(_: Context<'_, D>, _: Node) {}
 
     fn unlink<D: Domain>(_: Context<'_, D>, _: Node, _: Node, _: usize, _: Next, _: Next) -> bool {

@@ -1,4 +1,4 @@
-//! Nodes as a pinned thread reads them.
+//! Reads of nodes by a pinned thread.
 
 use std::cmp::Ordering as Compare;
 
@@ -42,7 +42,7 @@ impl Node {
 pub struct Next(pub u64);
 
 impl Next {
-    /// To `node`, whose key the hint is of.
+    /// Leads to `node`, with a hint of its key.
     #[inline(always)]
     pub fn to(node: Node, hint: Hint) -> Self {
         Self(node.0 | hint.to_word())
@@ -53,7 +53,7 @@ impl Next {
         Node(self.0 & OFF_MASK)
     }
 
-    /// The node that the word is of is no more linked on that level.
+    /// Whether the word's node is unlinked from that level.
     #[inline(always)]
     pub fn is_marked(self) -> bool {
         self.0 & MARK != 0
@@ -74,7 +74,7 @@ impl Next {
     }
 }
 
-/// A key of a node: its slice, and what is behind.
+/// A key of a node: its slice, and the bytes behind it.
 #[derive(Clone, Copy, Debug)]
 pub struct Key<'op> {
     pub slice: u64,
@@ -83,7 +83,7 @@ pub struct Key<'op> {
 }
 
 impl Key<'_> {
-    /// How the key compares with another, whose slice is the same.
+    /// Compares the key with another one that has the same slice.
     fn compare_rest(self, other: &[u8]) -> Compare {
         match other.get(SLICE_BYTES..) {
             Some(rest) if self.bytes > SLICE_BYTES => self.tail.cmp(rest),
@@ -101,12 +101,12 @@ impl Key<'_> {
     }
 }
 
-/// A value, as it is lent.
+/// A value to be lent.
 #[derive(Clone, Copy, Debug)]
 pub enum Value<'op> {
     /// Copied from the node's words, and its length.
     Small([u8; SMALL_BYTES], usize),
-    /// Where it lies.
+    /// A slice of the pool.
     Bytes(&'op [u8]),
 }
 
@@ -127,9 +127,9 @@ pub(crate) fn published<'op, D: Domain>(
     off: u64,
     bytes: u64,
 ) -> &'op [u8] {
-    // SAFETY: keys, inline values and values' blocks are written before they are published and
-    // never after, and the guard keeps what was reachable since it was taken from being reused.
-    // The offset came from a published node.
+    // SAFETY: keys, inline values and values' blocks are written before they are published, and
+    // never after. The guard prevents the reuse of all that was reachable since it was taken. The
+    // offset came from a published node.
     unsafe { context.pool().bytes(off, bytes) }
 }
 
@@ -149,13 +149,13 @@ impl Node {
         State(context.read(self.state_off()))
     }
 
-    /// The node's lengths as they are stored, whether a node can have them or not.
+    /// The node's lengths as they are stored, valid or not.
     #[inline(always)]
     pub fn info<D: Domain>(self, context: Context<'_, D>) -> Info {
         Info::decode(context.fixed(self.0 + INFO_AT))
     }
 
-    /// The same if a node can have them. Otherwise damage is noted, and the answer is that of a
+    /// The same, if the lengths are valid. Otherwise damage is noted, and the result is that of a
     /// node without key and value.
     #[inline(always)]
     fn checked_info<D: Domain>(self, context: Context<'_, D>) -> Info {
@@ -187,7 +187,7 @@ impl Node {
         Key { slice: self.slice(context), bytes: info.key_bytes, tail }
     }
 
-    /// How the node's key compares with that of `probe`.
+    /// Compares the node's key with `probe`.
     #[inline(always)]
     pub fn compare<D: Domain>(self, context: Context<'_, D>, probe: Probe<'_>) -> Compare {
         match self.slice(context).cmp(&probe.slice) {
@@ -196,12 +196,12 @@ impl Node {
         }
     }
 
-    /// The hint for a word of a node with the slice `from` that is to lead here.
+    /// The hint for a word of a node with the slice `from` that will lead here.
     pub fn hint_from<D: Domain>(self, context: Context<'_, D>, from: u64, head: Self) -> Hint {
         if self == head { Hint::NONE } else { Hint::between(from, self.slice(context)) }
     }
 
-    /// The value of the node, with the state that it is of; `None` if the record is deleted.
+    /// The value of the node, with the state that it belongs to; `None` if the record is deleted.
     #[inline(always)]
     pub fn value<'op, D: Domain>(self, context: Context<'op, D>) -> Option<(State, Value<'op>)> {
         loop {
@@ -229,7 +229,7 @@ impl Node {
                     let bytes = context.fixed(block);
                     Value::Bytes(published(context, block + HEADER_BYTES, bytes))
                 }
-                // Only damage has left such a state.
+                // Only damage causes such a state.
                 None => {
                     context.guard.note_damage(self.0);
                     Value::Bytes(&[])

@@ -1,14 +1,14 @@
-//! What a user may set of a skip list.
+//! The options of a skip list.
 
 use crate::layout::{MAX_INLINE_BYTES, MAX_LEVELS_AT_ONCE};
 
 pando_tree::options! {
-    /// The shape of a skip list. Kept with the list, so that it opens as it was created.
+    /// The shape of a skip list. It is stored with the list, which always opens as it was created.
     ///
-    /// `height_seed` 0 is replaced by a drawn one when the list is created, so that nobody can
-    /// choose keys whose nodes are low. With `even_gaps` a node's height follows from those beside
-    /// it too, but is never certain: no order of inserts and removes, chosen without the seed,
-    /// leaves only low nodes.
+    /// `height_seed` 0 is replaced by a random one when the list is created, so that no one can
+    /// choose keys whose nodes are low. With `even_gaps` a node's height depends on the nodes
+    /// beside it too, but is never certain: no order of inserts and removes, chosen without the
+    /// seed, leaves only low nodes.
     pub struct Options {
         inline_bytes: u32 [0..=MAX_INLINE_BYTES] = 1024,
             "a longer value has a block of its own from the beginning";

@@ -1,19 +1,19 @@
-//! The way to a key, from the highest level of the head down.
+//! The search for a key, from the highest level of the head down.
 //!
-//! A search stands on a node before the key, and goes to its successor as long as that is before
-//! the key too, else a level down. It writes nothing and begins nothing again, for what it stands
-//! on was linked at some moment since it began, and:
+//! A search stands on a node before the key. It goes to the node's successor as long as that is
+//! before the key too, otherwise one level down. It writes nothing and never starts again, because
+//! the node on which it stands was linked at some point in time since it began, and:
 //!
-//! * A node that was unlinked from a level keeps, marked, the successor that it had at that moment.
-//!   That one was linked then, and so is not in use for something else before this thread unpins.
-//! * If no key lay between the two at that moment, none did at a moment of this operation. So an
-//!   answer that is drawn from a marked word was right then.
+//! * A node that was unlinked from a level keeps, marked, the successor that it had at that time.
+//!   This successor was linked then, so its block is not reused before this thread unpins.
+//! * If no key lay between the two nodes at that time, this was true at an instant of the
+//!   operation. So an answer that follows from a marked word was right at that instant.
 //!
-//! Who wants to write needs predecessors that are linked: [`SkipList::find_place`] begins again at
-//! a mark. It comes to one only if another thread has unlinked that node since it began.
+//! A writer needs linked predecessors: [`SkipList::find_place`] starts again at a mark. It meets a
+//! mark only if another thread has unlinked that node since the search began.
 //!
-//! With the style of single words a marked word promises less (`single_word.rs`): every search
-//! begins again there, and unlinks what is marked before it steps on it.
+//! With the style of single words a marked word guarantees less (`single_word.rs`): every search
+//! starts again there, and unlinks a marked node before it steps on it.
 
 use std::cmp::Ordering as Compare;
 
@@ -31,33 +31,33 @@ use crate::style::{Links, Place};
 /// Bytes of the smallest node.
 pub(crate) const NODE_BYTES: u64 = 64;
 
-/// What a search is for.
+/// The target of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Aim {
-    /// The node of the key: on whatever level it is met first.
+    /// The node of the key, on the first level where it is met.
     Node,
     /// The last node before the key, and the first that is not, on each level.
     Before,
-    /// As [`Before`](Self::Before), but behind a node of the key itself.
+    /// Like [`Before`](Self::Before), but behind a node of the key itself.
     Behind,
 }
 
-/// Where a search has left a level.
+/// The point where a search has left a level.
 struct Left {
     level: usize,
     /// The last node before the key.
     node: Node,
-    /// The word that leads on from there.
+    /// The word that leads on from it.
     next: Next,
-    /// Nodes that it has gone to on this level.
+    /// Nodes that it has visited on this level.
     passed: u8,
 }
 
-/// Something is marked: begin again.
+/// A node is marked: start again.
 struct Marked;
 
 impl<D: Domain, S: Links> SkipList<D, S> {
-    /// The node of the key, if it is there; it may be deleted since.
+    /// The node of the key, if there is one; it may have been deleted since.
     #[inline(always)]
     pub(crate) fn find_node(&self, context: Context<'_, D>, probe: Probe<'_>) -> Option<Node> {
         let mut steps = Steps::of_attempts();
@@ -72,8 +72,8 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         }
     }
 
-    /// Where the key stands, for a writer; `met` is told its node, if it is there, as soon as it is
-    /// met.
+    /// The place of the key, for a writer. `met` is called with the key's node, if there is one, as
+    /// soon as it is met.
     #[inline]
     pub(crate) fn find_place(
         &self,
@@ -105,9 +105,9 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         }
     }
 
-    /// The last node before the key, or not behind it, as `aim` says, and the first behind that
-    /// one, on level 0; either may be the head. For a scan that ascends from there the lines of the
-    /// next few nodes are asked for.
+    /// The last node before the key (or not behind it, depending on `aim`), and the first one
+    /// behind that, on level 0; either may be the head. The lines of the next few nodes are
+    /// prefetched for an ascending scan.
     pub(crate) fn find_gap(
         &self,
         context: Context<'_, D>,
@@ -161,8 +161,8 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         }
     }
 
-    /// Takes a step; whether there is none left, or damage was noted: then it is noted, and the
-    /// caller ends with any answer.
+    /// Takes a step; returns true if none is left, or damage was noted. Then damage is noted in
+    /// both cases, and the caller may return any answer.
     #[cold]
     fn is_stuck(&self, context: Context<'_, D>, steps: &mut Steps) -> bool {
         let head = self.head(context).0;
@@ -173,8 +173,8 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         is_stuck
     }
 
-    /// Goes down; tells `note` where it left each level, and `met` the node of the key, before it
-    /// goes on. The node of the key, if it was met.
+    /// Goes down. Calls `note` where it leaves each level, and `met` with the node of the key,
+    /// before it continues. Returns the node of the key, if it was met.
     #[inline(always)]
     fn descend(
         &self,
@@ -187,21 +187,21 @@ impl<D: Domain, S: Links> SkipList<D, S> {
     ) -> Result<Option<Node>, Marked> {
         let head = self.head(context);
         let mut node = head;
-        // How many bits the key looked for has in common with that of the node.
+        // The number of leading bits that the searched key shares with that of the node.
         let mut alike = probe.slice.leading_zeros();
         let mut level = MAX_HEIGHT - 1;
-        // Known not to be before the key: met on the level above.
+        // Known not to be before the key: it was met on the level above.
         let mut bound = head;
         let mut found = None;
         let mut passed = 0_u8;
         let mut rounds = None;
         loop {
             let next = self.next(context, node, level, head, only_linked)?;
-            // The head is behind all. A search that took it for a node before the key, which is
-            // what its slice would say, would go round for ever.
+            // The head is behind all nodes. By its slice it would be before the key, and a search
+            // that believed this would go round for ever.
             if next.node() != bound && (mutant!("skip-end-taken-for-a-node") || next.node() != head)
             {
-                // If the hint does not tell, the node does.
+                // If the hint does not decide, the node does.
                 let compared = next
                     .hint()
                     .compare(probe.slice, alike)
@@ -209,15 +209,14 @@ impl<D: Domain, S: Links> SkipList<D, S> {
                 if compared == Compare::Less || (compared.is_eq() && aim == Aim::Behind) {
                     node = next.node();
                     if level >= LOW_LEVELS {
-                        // The words of the lower levels, to which the search comes from here more
-                        // often than not.
+                        // The words of the lower levels, where the search often continues from
+                        // here.
                         context.pool().prefetch(node.0);
                     }
                     alike = (probe.slice ^ node.slice_on(context, level)).leading_zeros();
                     passed = match passed.checked_add(1) {
                         Some(more) => more,
-                        // From now on every 128 nodes: only a long level, or a circle, comes to
-                        // this.
+                        // From now on every 128 nodes: only a long level, or a cycle, reaches this.
                         None => {
                             let steps = rounds.get_or_insert_with(|| {
                                 Steps::of_blocks(context.guard, 128 * NODE_BYTES)

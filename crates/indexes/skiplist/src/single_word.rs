@@ -1,43 +1,45 @@
-//! Links that change by single-word CAS: what section 7.2 of the paper compares with.
+//! Changes of links by single-word CAS, with which section 7.2 of the PMwCAS paper compares.
 //!
-//! For measuring. It is latch-free and linearizable, but a crash may leave it as no code repairs
-//! it, so no map of a user is of this style. In a volatile domain each change is one CAS of the
-//! processor; in one that writes lines back it is the paper's persistent CAS (its section 3).
+//! For measurements. It is latch-free and linearizable, but no code repairs what a crash may leave,
+//! so no map of a user has this style. In a volatile domain each change is one CAS of the
+//! processor; in a domain with write-backs it is the paper's persistent CAS (its section 3).
 //!
 //! # Protocol
 //!
-//! No step changes two words, so most words may be behind:
+//! No step changes two words, so most words may be out of date:
 //!
 //! | word | what it says |
 //! | --- | --- |
-//! | `state` | zero: the record is deleted. This decides |
-//! | `next i` of a node | marked once the record is deleted, from the highest level down; then it changes no more, and the node is to be unlinked from that level |
-//! | `prev` | a hint: who finds that it is behind searches |
+//! | `state` | zero: the record is deleted. This word decides |
+//! | `next i` of a node | marked after the record is deleted, from the highest level down; then it never changes again, and the node must be unlinked from that level |
+//! | `prev` | a hint: a thread that finds it out of date searches |
 //!
 //! *Insert*: the predecessor's `next 0` from s to n, where it takes effect; then the same on each
 //! level above, and `s.prev` is set. *Remove*: `state` to zero, where it takes effect; all `next`
 //! words of all levels are marked; a search for the key unlinks the node from each level, as every
 //! search does that meets a marked node; the successor's `prev` is set; the node is freed.
 //!
-//! Where PMwCAS has one step, three races are to be thought of here:
+//! Where PMwCAS has one step, this protocol has three races:
 //!
-//! * *An insert links a level of a node whose remove has already searched there.* It looks for the
-//!   mark after each link, and if there is one, searches too.
-//! * *A search stands on a node that is unlinked.* Its word leads to a node that may be unlinked as
-//!   well, and freed before this thread has pinned: a marked word is never followed. A node that is
-//!   marked is unlinked before its successor is, since nobody can change a marked word; so a marked
-//!   node that is still linked leads to one that is linked.
-//! * *Two threads set one `prev`, and the later one is late.* Who has set it looks whether that was
-//!   right, and if not sets it again.
+//! * *An insert links a level of a node after the node's remove has searched that level.* The
+//!   insert checks for the mark after each link, and if there is one, searches too.
+//! * *A search stands on an unlinked node.* Its word leads to a node that may be unlinked as well,
+//!   and freed before this thread has pinned. So a marked word is never followed. A marked node is
+//!   unlinked before its successor is, since no thread can change a marked word. So a marked node
+//!   that is still linked leads to one that is linked.
+//! * *Two threads set one `prev`, and the later one is late.* A thread that has set it checks
+//!   whether it was right, and if not sets it again.
 //!
-//! Nobody waits: who finds a deleted record of its key marks it and searches again.
+//! No thread waits: a thread that finds a deleted record of its key marks the node and searches
+//! again.
 //!
-//! # When a node may be used for something else
+//! # When a node may be reused
 //!
-//! A thread that has found n linked may put n in a word later: link a level, set a `prev`. It takes
-//! that back, as above, before it unpins. If it is pinned in epoch e, n is unlinked in e or later,
-//! and used again three epochs later at the earliest. Who has seen what that thread put there is
-//! pinned in e + 1 at the latest, and holds the epoch below e + 3 until it unpins.
+//! A thread that has found n linked may write n into a word later: it may link a level, or set a
+//! `prev`. It takes this back, as above, before it unpins. If it is pinned in epoch e, n is
+//! unlinked in e or later, and reused three epochs later at the earliest. A thread that has seen
+//! the word that it wrote is pinned in e + 1 at the latest, and keeps the epoch below e + 3 until
+//! it unpins.
 
 use pando_index::{Error, Order, Result};
 use pando_pmem::Domain;
@@ -59,13 +61,13 @@ use crate::style::{Links, Place, Raise, Removal, past};
 #[derive(Clone, Copy, Debug)]
 pub enum SingleWord {}
 
-/// Skip lists whose links change by single-word CAS: for measuring, in a pool that is not to
-/// survive.
+/// Skip lists whose links change by single-word CAS: for measurements, in a pool that need not
+/// survive a crash.
 #[derive(Clone, Copy, Debug)]
 pub enum CasSkipLists {}
 
 impl IndexKind for CasSkipLists {
-    // From 0xFFFF_0000 on are examples and experiments.
+    // Numbers from 0xFFFF_0000 on are for examples and experiments.
     const NUMBER: u64 = 0xFFFF_0002;
     const NAME: &'static str = "skiplist-cas";
     const DESCRIPTION: &'static str =
@@ -75,27 +77,27 @@ impl IndexKind for CasSkipLists {
     type Index<D: Domain> = SkipList<D, SingleWord>;
 }
 
-/// Replaces `old` by `new`, durably in a domain that knows what that is; whether it did.
+/// Replaces `old` by `new`, durably in a domain with write-backs; returns whether it did.
 #[inline(always)]
 fn swap<D: Domain>(context: Context<'_, D>, off: u64, old: u64, new: u64) -> bool {
     context.pmwcas.compare_exchange(context.guard, off, old, new).is_ok()
 }
 
-/// Takes a block into the list's possession.
+/// Activates a block for the list.
 fn take<D: Domain>(context: Context<'_, D>, block: NewBlock<'_, D>) -> u64 {
     let off = block.into_logged();
     context.pool().activate_logged(off);
     off
 }
 
-/// Gives back a block that nobody has seen.
+/// Takes back a block that no other thread has seen.
 fn give_back<D: Domain>(context: Context<'_, D>, off: u64) {
     if off != 0 && context.pool().deactivate(off).is_ok() {
         context.pool().reuse(context.guard, off);
     }
 }
 
-/// Gives back a block that others may look at.
+/// Frees a block that other threads may read.
 fn free<D: Domain>(context: Context<'_, D>, off: u64) {
     if off != 0 && context.pool().deactivate(off).is_ok() {
         context.guard.retire(off);
@@ -117,13 +119,13 @@ fn search_before<D: Domain>(
     (found == node).then_some(pred)
 }
 
-/// Whether `node` follows `pred`, which is linked if so.
+/// Whether `node` follows `pred`; then `pred` is linked.
 fn follows<D: Domain>(context: Context<'_, D>, pred: Node, node: Node) -> bool {
     let next = pred.next(context, 0);
     !next.is_marked() && next.node() == node
 }
 
-/// Sets `prev` of `node`, before which `hint` stood a moment ago.
+/// Sets `prev` of `node`; `hint` was its predecessor shortly before.
 fn set_prev<D: Domain>(
     list: &SkipList<D, SingleWord>,
     context: Context<'_, D>,
@@ -139,7 +141,7 @@ fn set_prev<D: Domain>(
                 None => return,
             },
         };
-        // It may have ceased to be right before it was set.
+        // It may have become wrong before it was set.
         if (set == pred || swap(context, node.prev_off(), set.0, pred.0))
             && follows(context, pred, node)
         {
@@ -148,7 +150,7 @@ fn set_prev<D: Domain>(
     }
 }
 
-/// Searches for the key of `node`, which is marked: then no level names it.
+/// Searches for the key of `node`, which is marked: after this no level names it.
 fn unlink_all<D: Domain>(
     list: &SkipList<D, SingleWord>,
     context: Context<'_, D>,
@@ -251,7 +253,7 @@ impl Links for SingleWord {
         Ok(replaced)
     }
 
-    /// Marks the words of all levels, the lowest last: an insert of the same key comes behind it.
+    /// Marks the words of all levels, the lowest last: an insert of the same key goes behind it.
     fn bury<D: Domain>(context: Context<'_, D>, node: Node) {
         for level in (0..node.info(context).height).rev() {
             let off = node.0 + next_at(level);

@@ -1,5 +1,5 @@
-//! The state of a node: how many levels it is linked on, and where its value is. One word, so that
-//! a write of the value, a link and a delete are each refused if another has come between.
+//! The state of a node: on how many levels it is linked, and where its value is. It is one word, so
+//! that a write of the value, a link and a delete each fail if another one came first.
 //!
 //! ```text
 //! bit    60     59 .. 58  57 .. 56  55 .. 53   52 .. 48   47 .. 4     3 .. 0
@@ -8,15 +8,15 @@
 //!        0      0         kind      0          levels     offset of the block    of a block
 //! ```
 //!
-//! * `levels`: the node is linked on so many, from level 0 up. Zero: the record is deleted, and the
-//!   word is zero for ever.
-//! * *small*: a value of eight bytes at most. It lies in the word `small`, but for its top three
+//! * `levels`: the node is linked on so many levels, from level 0 up. Zero: the record is deleted,
+//!   and the whole word is zero and final.
+//! * *small*: a value of at most eight bytes. It is in the word `small`, except for its top three
 //!   bits, which that word needs for itself; these are here. A change replaces both words at once
-//!   and raises the version, so that who finds the same state before and after `small` has a value
-//!   that was there.
+//!   and raises the version. So if a thread reads the same state before and after `small`, it has
+//!   the value of that state.
 //! * *inline*: behind the key, as it was inserted.
-//! * *block*: in a block of its own. A value that has left its node does not come back: a small
-//!   one's version would begin anew.
+//! * *block*: in a block of its own. A value that has moved to a block does not move back to the
+//!   node, because the version of a small value would start again.
 
 use pando_pmwcas::{HINT_SHIFT, MAX_HINT};
 
@@ -32,7 +32,7 @@ const LENGTH_MASK: u64 = 0xF;
 const VERSION_SHIFT: u32 = 4;
 /// Bits of a small value that its word holds.
 const SMALL_BITS: u32 = 61;
-/// Longest small value, in bytes.
+/// The longest small value, in bytes.
 pub(crate) const SMALL_BYTES: usize = 8;
 
 const _: () = {
@@ -56,10 +56,10 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State(pub u64);
 
-/// A value of eight bytes at most, as two words.
+/// A value of at most eight bytes, as two words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Small {
-    /// What the node's word holds.
+    /// The content of the node's word.
     pub word: u64,
     top: u64,
     bytes: u64,
@@ -78,26 +78,26 @@ impl Small {
 }
 
 impl State {
-    /// Of a record that is deleted.
+    /// The state of a deleted record.
     pub const DELETED: Self = Self(0);
 
-    /// Of a node that is linked on level 0.
+    /// The state of a node with this small value that is linked on level 0.
     #[inline(always)]
     pub fn small(small: Small) -> Self {
         Self(1 << LEVELS_SHIFT | small.top << TOP_SHIFT | small.bytes)
     }
 
-    /// Of a node that is linked on level 0.
+    /// The state of a node with an inline value that is linked on level 0.
     pub fn inline() -> Self {
         Self(1 << LEVELS_SHIFT | (Kind::Inline as u64) << KIND_SHIFT)
     }
 
-    /// Of a node that is linked on level 0.
+    /// The state of a node with a value in this block that is linked on level 0.
     pub fn block(off: u64) -> Self {
         Self(1 << LEVELS_SHIFT | (Kind::Block as u64) << KIND_SHIFT | off)
     }
 
-    /// On how many levels the node is linked; on none, it is deleted.
+    /// The number of levels on which the node is linked; zero if it is deleted.
     #[inline(always)]
     pub fn levels(self) -> usize {
         (self.0 >> LEVELS_SHIFT & LEVELS_MASK) as usize
@@ -113,7 +113,7 @@ impl State {
         Self(self.0 & !(LEVELS_MASK << LEVELS_SHIFT) | (levels as u64) << LEVELS_SHIFT)
     }
 
-    /// Checked: `None` for a kind that there is not.
+    /// Checked: `None` for an unknown kind.
     #[inline(always)]
     pub fn kind(self) -> Option<Kind> {
         match self.0 >> KIND_SHIFT {
@@ -124,18 +124,18 @@ impl State {
         }
     }
 
-    /// The offset of the value's block, if it has one; else zero.
+    /// The offset of the value's block; zero if it has none.
     #[inline(always)]
     pub fn block_off(self) -> u64 {
         if self.kind() == Some(Kind::Block) { self.0 & LOW_MASK } else { 0 }
     }
 
-    /// What stands above the offset of a block in the state of a node whose value moves there.
+    /// The bits above the offset of the block, in the state of a node whose value moves to a block.
     pub fn hint_of_block(self) -> u16 {
         (Self::block(0).on_levels(self.levels()).0 >> HINT_SHIFT) as u16
     }
 
-    /// The state with the next small value. Only where there is no block.
+    /// The state with the next small value. Only for a value that is not in a block.
     #[inline(always)]
     pub fn with_small(self, small: Small) -> Self {
         let version = match self.kind() {

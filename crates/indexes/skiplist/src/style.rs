@@ -1,13 +1,14 @@
-//! How links change: what the two styles of section 7.2 of the paper have to say.
+//! How links change: the interface of the two styles of section 7.2 of the PMwCAS paper.
 //!
-//! All else is the same code: nodes, search, values, scans. In which domain a style runs is another
+//! Everything else is common code: nodes, search, values, scans. The domain is another type
+//! parameter, so the paper's four primitives are four types:
 //! type, so the paper's four primitives are four types:
 //!
 //! | primitive | style | domain |
 //! | --- | --- | --- |
 //! | CAS | `SingleWord` (feature `papers`) | `Volatile` |
 //! | MwCAS | [`MultiWord`](crate::MultiWord) | `Volatile` |
-//! | PCAS | `SingleWord` (feature `papers`) | `Adr`, for measuring: a crash may leave what no code repairs |
+//! | PCAS | `SingleWord` (feature `papers`) | `Adr`, for measurements: a crash may leave a state that no code repairs |
 //! | PMwCAS | [`MultiWord`](crate::MultiWord) | any |
 
 use std::fmt::Debug;
@@ -23,17 +24,17 @@ use crate::list::SkipList;
 use crate::node::{Next, Node};
 use crate::state::State;
 
-/// Where a key stands on each level.
+/// The place of a key on each level.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     pub head: Node,
     /// The last node before it.
     pub preds: [Node; MAX_HEIGHT],
-    /// The word that leads from there to the first that is not; unmarked.
+    /// The word that leads from it to the first node that is not before the key; unmarked.
     pub nexts: [Next; MAX_HEIGHT],
-    /// Nodes that the search has gone to on the level.
+    /// Nodes that the search has visited on the level.
     pub passed: [u8; MAX_HEIGHT],
-    /// The node of the key, which stands on level 0 behind `preds[0]`.
+    /// The node of the key, which is behind `preds[0]` on level 0.
     pub found: Option<Node>,
 }
 
@@ -43,7 +44,7 @@ impl Place {
         self.nexts[level].node()
     }
 
-    /// The word for a new node of the key, whose slice is `slice`, that leads from it on `level`.
+    /// The word on `level` of a new node of the key, whose slice is `slice`.
     pub fn behind<D: Domain>(&self, context: Context<'_, D>, level: usize, slice: u64) -> Next {
         let (pred, next) = (self.preds[level], self.nexts[level]);
         let hint = next.hint().behind(pred.slice(context), slice);
@@ -51,7 +52,7 @@ impl Place {
         Next::to(next.node(), hint)
     }
 
-    /// The word that leads on `level` to the new node of the key, whose slice is `slice`.
+    /// The word on `level` that leads to the new node of the key, whose slice is `slice`.
     pub fn before<D: Domain>(
         &self,
         context: Context<'_, D>,
@@ -91,23 +92,23 @@ pub(crate) fn past<D: Domain>(
     Next::to(next.node(), hint.unwrap_or_else(|| next.node().hint_from(context, from, head)))
 }
 
-/// What became of a remove.
+/// The result of a remove.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Removal {
     /// This thread has removed the record.
     Done,
-    /// Another thread has.
+    /// Another thread has removed it.
     Deleted,
-    /// Something has come between: look again.
+    /// Another change came first: look again.
     Again,
 }
 
-/// What became of linking a node on one more level.
+/// The result of an attempt to link a node on one more level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Raise {
     /// It is linked.
     Done,
-    /// Something has come between: look again.
+    /// Another change came first: look again.
     Again,
     /// The node is being removed.
     Over,
@@ -115,16 +116,16 @@ pub enum Raise {
 
 /// How links change.
 pub trait Links: Sized + Copy + Debug + Send + Sync + 'static {
-    /// A node whose successor is marked may still be linked, and where that word leads may be in
-    /// use for something else: a search begins again, and on its way unlinks what is marked.
+    /// A node with a marked successor word may still be linked, and the block where that word leads
+    /// may have been reused. So a search starts again there, and on its way unlinks marked nodes.
     const MARKED_STAY: bool;
 
-    /// A node's state says on how many levels it is linked, and an insert may link several at once.
+    /// A node's state has the number of its levels, and an insert may link several at once.
     const COUNTS_LEVELS: bool;
 
-    /// Links the new node `node`, of that slice and height, with its value's block at `place`,
-    /// where its own words lead already, on as many levels as is done at once. Whether it did: not,
-    /// if something has come between.
+    /// Links the new node `node`, of that slice and height, with its value's block at `place`, to
+    /// which its own words already lead, on as many levels as one step can. Returns whether it did;
+    /// it did not if another change came first.
     fn insert<'op, D: Domain>(
         list: &SkipList<D, Self>,
         context: Context<'op, D>,
@@ -144,7 +145,7 @@ pub trait Links: Sized + Copy + Debug + Send + Sync + 'static {
         level: usize,
     ) -> Result<Raise>;
 
-    /// Removes the node that `place` has found.
+    /// Removes the node that was found at `place`.
     fn remove<D: Domain>(
         list: &SkipList<D, Self>,
         context: Context<'_, D>,
@@ -152,8 +153,8 @@ pub trait Links: Sized + Copy + Debug + Send + Sync + 'static {
         node: Node,
     ) -> Result<Removal>;
 
-    /// Replaces the value of `node`, which is in `state`. Whether it did: not, if the state is
-    /// another by now. `Err` without a change if the pool is full.
+    /// Replaces the value of `node`, which is in `state`. Returns whether it did; it did not if the
+    /// state has changed. `Err` without a change if the pool is full.
     fn replace<D: Domain>(
         context: Context<'_, D>,
         node: Node,
@@ -161,11 +162,13 @@ pub trait Links: Sized + Copy + Debug + Send + Sync + 'static {
         value: &[u8],
     ) -> Result<bool>;
 
-    /// Does for `node`, whose record was found deleted, what lets an insert of the same key go on.
+    /// Called for `node`, whose record was found deleted, so that an insert of the same key can
+    /// continue.
     fn bury<D: Domain>(context: Context<'_, D>, node: Node);
 
-    /// Takes the node that `next` leads to, whose own word on `level` is `behind` and marked, out
-    /// of the list of that level, behind `node`. Whether the search may go on from `node`.
+    /// Unlinks the node that `next` leads to from the list of `level`, where it is behind `node`;
+    /// its own word there is `behind`, and marked. Returns whether the search may continue from
+    /// `node`.
     fn unlink<D: Domain>(
         context: Context<'_, D>,
         head: Node,
@@ -175,7 +178,6 @@ pub trait Links: Sized + Copy + Debug + Send + Sync + 'static {
         behind: Next,
     ) -> bool;
 
-    /// The node before `node` on level 0, as a scan that goes backwards needs it; `None` if it is
-    /// to be searched for.
+    /// The node before `node` on level 0, for a scan backwards; `None` if it must be searched.
     fn before<D: Domain>(context: Context<'_, D>, node: Node) -> Option<Node>;
 }

@@ -1,7 +1,7 @@
-//! What goes next of a list whose map is dropped: the first nodes, with the values that have blocks
+//! The next unit of a list whose map was dropped: the first nodes, with the values that have blocks
 //! of their own, as many as one operation frees; then the head. The head's successor on level 0
-//! becomes what follows; the other levels are not looked at any more. (How units are freed, and
-//! what a crash leaves, says `pando_tree::maps`.)
+//! changes to the next remaining node; the other levels are not read any more. (`pando_tree::maps`
+//! says how units are freed, and what a crash leaves.)
 
 use pando_pmem::Domain;
 use pando_tree::context::Context;
@@ -27,7 +27,7 @@ pub(crate) fn next_unit<D: Domain>(context: Context<'_, D>, root_off: u64) -> Un
     let mut next = first;
     while next.node() != head {
         let Some([node, value]) = node_and_value(context, next) else {
-            // What is behind cannot be found.
+            // The nodes behind it cannot be found.
             next = Next(head.0);
             break;
         };

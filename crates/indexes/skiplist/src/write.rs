@@ -17,7 +17,7 @@ use crate::node::Node;
 use crate::style::{Links, Place, Raise, Removal};
 
 impl<D: Domain, S: Links> SkipList<D, S> {
-    /// Writes the value of `key`, if the key is as `intent` wants it.
+    /// Writes the value of `key`, if the key's state is as `intent` requires.
     pub(crate) fn put(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted> {
         LIMITS.check_key(key)?;
         LIMITS.check_value(value)?;
@@ -37,12 +37,12 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         })
     }
 
-    /// Removes the record; whether it was there.
+    /// Removes the record; returns whether it was present.
     pub(crate) fn delete(&self, key: &[u8]) -> Result<bool> {
         LIMITS.check_key(key)?;
         let probe = Probe::new(key);
         self.until_done(|context| {
-            // The neighbours' words will be changed, and their lines were not looked at so far.
+            // The neighbours' words will be changed, and their lines were not read yet.
             let met = |node: Node| {
                 let (pred, succ) = (node.prev(context), node.next(context, 0).node());
                 context.pool().word(succ.prev_off()).prefetch_for_write();
@@ -52,7 +52,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
             let Some(node) = place.found else { return Ok(Some(false)) };
             Ok(match S::remove(self, context, &place, node)? {
                 Removal::Done => Some(true),
-                // By another, since this operation began: then it was absent.
+                // Another thread removed it since this operation began: at that time it was absent.
                 Removal::Deleted => Some(false),
                 Removal::Again => None,
             })
@@ -63,7 +63,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
     #[inline(always)]
     fn until_done<R>(&self, attempt: impl Fn(Context<'_, D>) -> Result<Option<R>>) -> Result<R> {
         self.handle.until_done(Tries::Few, nothing_to_give, |guard| {
-            // A remove takes no block; what an insert leaves is kept for merges in other maps.
+            // A remove takes no block. The room that an insert leaves is for merges in other maps.
             let attempted = guard.without_reserve(|| attempt(self.context(guard)));
             // Damage may have led to an answer.
             undamaged(guard)?;
@@ -71,7 +71,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         })
     }
 
-    /// Inserts the record at `place`; `None` if something has come between.
+    /// Inserts the record at `place`; `None` if another change came first.
     fn insert(
         &self,
         context: Context<'_, D>,
@@ -79,7 +79,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         probe: Probe<'_>,
         value: &[u8],
     ) -> Result<Option<Upserted>> {
-        // Written soon, and not looked at so far.
+        // Written soon, and not read yet.
         context.pool().word(place.succ(0).prev_off()).prefetch_for_write();
         let seed = self.seed(context);
         let height = match self.options.even_gaps {
@@ -89,26 +89,25 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         let at_once = if S::COUNTS_LEVELS { self.options.levels_at_once as usize } else { 1 };
         let levels = height.min(at_once);
         for level in 1..levels {
-            // What the node's words say of these may depend on their slices.
+            // The hints in the node's words may depend on their slices.
             context.pool().prefetch(place.succ(level).0);
         }
         let inline_bytes = self.options.inline_bytes;
         let (block, own) =
             build::node(context, &place, height, levels, probe, value, inline_bytes)?;
         let node = Node(block.off());
-        // As often as not the next insert's block, which takes its stores when they are made only
-        // if its line is there.
+        // Often this is the next insert's block; its stores are fast only if its line is in the
+        // cache.
         context.pool().prefetch(block.off() + block.bytes());
         if !S::insert(self, context, &place, probe.slice, levels, block, own)? {
             return Ok(None);
         }
-        // The record is there. What is left to do makes it quicker to find, and is left if it
-        // cannot be done.
+        // The record is inserted. The rest only makes it faster to find, and may be left out.
         let _ = self.raise(context, place, node, levels..height, probe);
         Ok(Some(Upserted::Inserted))
     }
 
-    /// Links `node` on these levels too, or as many as others let it be linked on.
+    /// Links `node` on these levels too, or on as many as other threads allow.
     fn raise(
         &self,
         context: Context<'_, D>,
@@ -134,7 +133,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         Ok(())
     }
 
-    /// Writes the value of a node of the key; `None` if the key is to be looked for again.
+    /// Writes the value of a node of the key; `None` if the key must be searched again.
     fn write_value(
         &self,
         context: Context<'_, D>,
@@ -156,7 +155,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
                 },
             };
             match intent {
-                // Deleted since this operation began: then the key was absent.
+                // Deleted since this operation began: at that time the key was absent.
                 Intent::Update if state.is_deleted() => return Err(Error::KeyNotFound),
                 _ if state.is_deleted() => {
                     S::bury(context, node);

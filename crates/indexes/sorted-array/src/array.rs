@@ -5,11 +5,11 @@
 //!      n          bytes      n places                 n records: key, value, key, ..
 //!
 //! place, ascending:  bits 63 .. 32  bytes of the key
-//!                    bits 31 .. 0   where in the block the record begins
+//!                    bits 31 .. 0   offset of the record in the block
 //! ```
 //!
-//! A value ends where the next record begins, the last at `bytes`. Nothing in the block changes
-//! once its offset has been published.
+//! A value ends where the next record begins, the last one at `bytes`. The block never changes
+//! after its offset has been published.
 
 use pando_index::Record;
 use pando_pmem::{Domain, Guard, Pool};
@@ -18,17 +18,17 @@ use pando_pmem::{Domain, Guard, Pool};
 pub(crate) const HEADER_BYTES: u64 = 16;
 /// Bytes of a place.
 pub(crate) const PLACE_BYTES: u64 = 8;
-/// Most bytes of an array.
+/// The most bytes of an array.
 pub const MAX_ARRAY_BYTES: u64 = 1 << 28;
 
 const _: () = assert!(MAX_ARRAY_BYTES <= u32::MAX as u64, "a place has 32 bits for an offset");
 
-/// What an empty map begins with.
+/// The array of an empty map.
 pub(crate) fn empty() -> Vec<u8> {
     encode(&[])
 }
 
-/// The block of `records`, which ascend.
+/// The block of `records`, which must ascend.
 pub(crate) fn encode(records: &[Record<'_>]) -> Vec<u8> {
     let places_bytes = records.len() as u64 * PLACE_BYTES;
     let (mut places, mut content) = (Vec::with_capacity(places_bytes as usize), Vec::new());
@@ -43,7 +43,7 @@ pub(crate) fn encode(records: &[Record<'_>]) -> Vec<u8> {
     [header, places, content].concat()
 }
 
-/// An array in the pool, for as long as `guard` is held.
+/// An array in the pool; valid as long as `guard` is held.
 #[derive(Clone, Copy)]
 pub(crate) struct Array<'guard, D: Domain> {
     pool: &'guard Pool<D>,
@@ -55,15 +55,15 @@ pub(crate) struct Array<'guard, D: Domain> {
 }
 
 impl<'guard, D: Domain> Array<'guard, D> {
-    /// The array at `off`, which a thread found in the entry word while `guard` was held.
+    /// The array at `off`, which a thread read from the entry word while it held `guard`.
     pub fn at(guard: &'guard Guard<'_, D>, off: u64) -> Self {
         let pool = guard.pool();
-        // What was written before the offset was published, which the entry word's reader acquired.
+        // Written before the offset was published, which the reader of the entry word has acquired.
         let header = pool.load_bytes(off, HEADER_BYTES);
         Self { pool, off, len: word(&header, 0), bytes: word(&header, 1) }
     }
 
-    /// Where the record `index` begins, and the bytes of its key.
+    /// The offset of the record `index`, and the bytes of its key.
     fn place(&self, index: u64) -> (u64, u64) {
         if index == self.len {
             return (self.bytes, 0);
@@ -85,7 +85,7 @@ impl<'guard, D: Domain> Array<'guard, D> {
         self.pool.load_bytes(self.off + at + key_bytes, end - at - key_bytes)
     }
 
-    /// The place of the first record that `is_before` is false of.
+    /// The place of the first record for which `is_before` is false.
     pub fn first_not(&self, is_before: impl Fn(&[u8]) -> bool) -> u64 {
         let (mut low, mut high) = (0, self.len);
         while low < high {
@@ -95,7 +95,7 @@ impl<'guard, D: Domain> Array<'guard, D> {
         low
     }
 
-    /// The place of `key`: of its record, or of where its record would stand.
+    /// The place of `key`: that of its record, or where its record would be.
     pub fn find(&self, key: &[u8]) -> Result<u64, u64> {
         let place = self.first_not(|other| other < key);
         if place < self.len && self.key(place) == key { Ok(place) } else { Err(place) }
@@ -106,7 +106,7 @@ impl<'guard, D: Domain> Array<'guard, D> {
         self.pool.load_bytes(self.off, self.bytes)
     }
 
-    /// The records of a whole array, as its bytes have them; what is wrong, if they cannot be it.
+    /// The records in the bytes of a whole array; what is wrong, if they are damaged.
     pub fn decode(block: &[u8]) -> Result<Vec<Record<'_>>, String> {
         let bytes = block.len() as u64;
         let len = if bytes < HEADER_BYTES { 0 } else { word(block, 0) };
@@ -164,7 +164,7 @@ mod tests {
             for bit in 0..8 {
                 let mut block = sound.clone();
                 block[at] ^= 1 << bit;
-                // It may decode to something else, but never leaves the block.
+                // It may decode to other records, but never reads outside the block.
                 let _ = Array::<Volatile>::decode(&block);
             }
         }

@@ -1,6 +1,6 @@
-//! Scans: what `pando_tree::cursor` asks of an index, a batch of one array's records. The next
-//! batch begins behind the last key, in the array of that moment: so each record is one of an
-//! instant of the scan, and two may be of different instants.
+//! Scans: the part of `pando_tree::cursor` that an index writes, the copy of a batch of one array's
+//! records. The next batch begins behind the last key, in the array of that time. So each record
+//! was in the map at some instant of the scan, and two records may be of different instants.
 
 use std::ops::Bound;
 

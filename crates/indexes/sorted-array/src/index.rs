@@ -1,4 +1,4 @@
-//! The array as an index of a pool: the contract, what pools ask of it, its kind.
+//! The array as an index of a pool: `RangeIndex`, `Tree` and `IndexKind`.
 
 use std::ops::Deref;
 
@@ -39,18 +39,18 @@ struct ArrayTooLong {
     found_bytes: u64,
 }
 
-/// What a write makes of the value that it finds: another value, or none.
+/// The new value of a write; `None` for a remove.
 type Change<'new> = Option<&'new [u8]>;
 
 impl<D: Domain> SortedArray<D> {
-    /// The array as it is now.
+    /// The present array.
     pub(crate) fn array<'guard>(&self, guard: &'guard Guard<'_, D>) -> (u64, Array<'guard, D>) {
         let off = self.catalog.read(guard, self.root_off);
         (off, Array::at(guard, off))
     }
 
-    /// Changes the value of `key` to what `decide` makes of it, unless that refuses; returns
-    /// whether the key was there.
+    /// Changes the value of `key` to the result of `decide`, unless that is an error. Returns
+    /// whether the key was present.
     fn replace_record<'new>(
         &self,
         key: &[u8],
@@ -71,7 +71,7 @@ impl<D: Domain> SortedArray<D> {
                 (Err(_), None) => return undamaged(guard).map(|()| Some(false)),
             }
             let replace = || self.replace(self.context(guard), old, &array::encode(&records));
-            // A remove takes room too, for less than it gives back.
+            // A remove takes room too, but frees more.
             let is_replaced = match change {
                 Some(_) => guard.without_reserve(replace),
                 None => guard.with_reserve(replace),
@@ -80,7 +80,7 @@ impl<D: Domain> SortedArray<D> {
         })
     }
 
-    /// Replaces the array at `old` by `content`; fails if another write has done so.
+    /// Replaces the array at `old` by `content`; fails if another write has replaced it.
     fn replace(&self, context: Context<'_, D>, old: u64, content: &[u8]) -> Result<bool> {
         let found_bytes = content.len() as u64;
         if found_bytes > MAX_ARRAY_BYTES {
