@@ -204,7 +204,7 @@ pub enum Error {
         why: String,
     },
     /// The pool holds as many maps as it can.
-    #[error("the pool holds {max_maps} maps, as many as it can; drop one first")]
+    #[error("the pool has {max_maps} maps, the most that it can have; drop one first")]
     TooManyMaps {
         /// How many maps a pool can hold.
         max_maps: usize,

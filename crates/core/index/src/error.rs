@@ -58,7 +58,7 @@ pub enum Error {
     /// The index has read data that it cannot have written. The operation has not taken place, but
     /// parts of it may have been written.
     #[error(
-        "the block at {off:#x} is damaged: {what}; `pando check` says what else is, and `pando --salvage dump` copies \
+        "the block at {off:#x} is damaged: {what}; `pando check` lists all damage, and `pando --salvage dump` copies \
          out what can be read"
     )]
     Damaged {

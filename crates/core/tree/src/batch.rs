@@ -1,24 +1,24 @@
 //! The records that a cursor has copied, and lends.
 //!
-//! A cursor copies a batch of records while it is pinned, and lends them when it is not: whoever
-//! asks for a record may keep it for as long as it likes, and holds no memory back. All records of
-//! a batch stand in one vector of bytes, key and value side by side.
+//! A cursor copies a batch of records while it is pinned, and lends them while it is not. So its
+//! caller may keep a record for any time, and delays no reclamation. All records of a batch are in
+//! one vector of bytes, key and value side by side.
 //!
 //! A batch is full when it has as many records as its cursor wants, or [`FULL_BYTES`]. Short scans
-//! would spend a tenth of their time on allocation, so a thread's last batch leaves its room to the
-//! next one ([`ThreadsBatch`]).
+//! would spend a tenth of their time on allocation, so a thread keeps the memory of its last batch
+//! for the next one ([`ThreadsBatch`]).
 
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
 
 use pando_index::{Order, Record};
 
-/// A batch that has so many bytes is full.
+/// A batch with so many bytes is full.
 pub const FULL_BYTES: usize = 1 << 20;
-/// More room than this is not kept for a thread's next batch, in bytes.
+/// More memory than this is not kept for a thread's next batch, in bytes.
 const KEPT_BYTES: usize = 64 * 1024;
 
-/// Where one record stands in the batch's bytes.
+/// The place of one record in the batch's bytes.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     at: usize,
@@ -31,7 +31,7 @@ struct Place {
 pub struct Batch {
     bytes: Vec<u8>,
     places: Vec<Place>,
-    /// Records that were lent.
+    /// The number of records that were lent.
     lent: usize,
 }
 
@@ -42,7 +42,7 @@ impl Batch {
         Self { bytes: Vec::with_capacity(bytes), places: Vec::with_capacity(records), lent: 0 }
     }
 
-    /// Forgets all records.
+    /// Removes all records.
     #[inline]
     pub fn clear(&mut self) {
         self.bytes.clear();
@@ -50,21 +50,21 @@ impl Batch {
         self.lent = 0;
     }
 
-    /// Records, with those that were lent.
+    /// The number of records, including those that were lent.
     #[inline(always)]
     #[must_use]
     pub fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// Whether it has no record.
+    /// Whether it has no records.
     #[inline(always)]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 
-    /// Bytes of all records.
+    /// The bytes of all records.
     #[inline(always)]
     #[must_use]
     pub fn bytes(&self) -> usize {
@@ -78,14 +78,14 @@ impl Batch {
         self.lent == self.places.len()
     }
 
-    /// Whether it has `most` records, or as many bytes as a batch may have.
+    /// Whether it has `most` records, or the most bytes of a batch.
     #[inline(always)]
     #[must_use]
     pub fn is_full(&self, most: usize) -> bool {
         self.places.len() >= most || self.bytes.len() >= FULL_BYTES
     }
 
-    /// Whether its room is not too much to be kept.
+    /// Whether its memory is small enough to be kept.
     #[inline(always)]
     #[must_use]
     pub fn is_worth_keeping(&self) -> bool {
@@ -177,7 +177,7 @@ thread_local! {
     static SPARE: Cell<Option<Batch>> = const { Cell::new(None) };
 }
 
-/// A batch in the room of the thread's last one, which goes to its next one.
+/// A batch in the memory of the thread's last one; its memory goes to the next one.
 #[derive(Debug)]
 pub struct ThreadsBatch(Batch);
 

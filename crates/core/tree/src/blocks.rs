@@ -1,4 +1,4 @@
-//! The blocks that come and go with a change of a record.
+//! The blocks that a change of a record allocates and frees.
 
 use pando_pmem::{Domain, Reservation};
 use pando_pmwcas::{Descriptor, Policy, Result};
@@ -9,7 +9,7 @@ pub type NewBlock<'op, D> = Reservation<'op, 'op, D>;
 /// A new block, or why the pool has no room for it.
 pub type Reserved<'op, D> = pando_pmem::Result<NewBlock<'op, D>>;
 
-/// A block that a change makes, and one that it frees.
+/// A block that a change allocates, and one that it frees.
 #[derive(Debug)]
 pub struct Blocks<'op, D: Domain> {
     /// The new one.
@@ -29,8 +29,8 @@ impl<'op, D: Domain> Blocks<'op, D> {
         self.new.is_none() && self.old == 0
     }
 
-    /// Makes the operation own the blocks: if it takes place, the new one is allocated and the old
-    /// one freed; if not, the reverse.
+    /// Makes the operation own the blocks: if it succeeds, the new one is allocated and the old one
+    /// freed; if it fails, the reverse.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What an operation reads and writes with.
+//! The context of an operation, through which it reads and writes.
 
 use std::sync::atomic::Ordering;
 
@@ -11,11 +11,11 @@ use crate::blocks::NewBlock;
 /// The PMwCAS, the guard and the pool of one operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'op, D: Domain> {
-    /// By which words of the pool change.
+    /// Changes words of the pool.
     pub pmwcas: &'op Pmwcas<D>,
-    /// The operation's.
+    /// The operation's pin.
     pub guard: &'op Guard<'op, D>,
-    /// The guard's pool: kept here, since each step of a search needs it.
+    /// The guard's pool, kept here because each step of a search needs it.
     pool: &'op Pool<D>,
 }
 
@@ -32,16 +32,16 @@ impl<'op, D: Domain> Context<'op, D> {
         self.pool
     }
 
-    /// The value of a word that changes by PMwCAS, durable.
+    /// The durable value of a word that changes by PMwCAS.
     #[inline(always)]
     pub fn read(self, off: u64) -> u64 {
         self.pmwcas.read(self.guard, off)
     }
 
-    /// A word that never changes while it can be reached.
+    /// A word that does not change while it is reachable.
     #[inline(always)]
     pub fn fixed(self, off: u64) -> u64 {
-        // Relaxed: its block was published by the word that led here, which was read with acquire.
+        // Relaxed: the word that led here published its block, and was read with acquire.
         self.pool.word(off).load(Ordering::Relaxed)
     }
 
@@ -55,12 +55,12 @@ impl<'op, D: Domain> Context<'op, D> {
         self.guard.reserve(bytes).map_err(Error::storage)
     }
 
-    /// Makes one PMwCAS of what `prepare` adds to it, unless that returns false. Whether it took
-    /// place. If not, one of its words had another value.
+    /// Runs one PMwCAS with the words that `prepare` adds, unless `prepare` returns false. Returns
+    /// whether it succeeded. If not, one of its words had another value.
     ///
     /// # Errors
     ///
-    /// [`Error::Storage`] if it could not be prepared; nothing has changed then.
+    /// [`Error::Storage`] if it could not be prepared; then nothing has changed.
     #[inline(always)]
     pub fn publish(
         self,

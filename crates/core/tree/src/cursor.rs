@@ -1,20 +1,20 @@
 //! A scan that copies records in batches, the same for all indexes.
 //!
-//! [`BatchCursor`] copies a batch of records while it is pinned, and lends them when it is not. An
-//! index writes only [`Fill::fill`]: copy the records of the leaf in which the scan goes on, and
-//! say where it goes on behind them.
+//! [`BatchCursor`] copies a batch of records while it is pinned, and lends them while it is not. An
+//! index writes only [`Fill::fill`]: it copies the records of the leaf in which the scan continues,
+//! and says where the scan continues after them.
 //!
-//! [`Scan`] is the part of the range that is still to come. Of a tree it goes on at the edge of the
-//! leaf that was copied ([`Scan::leave`]) and not behind the last key that was returned: an empty
-//! leaf has a range too. If a batch did not exhaust the leaf, the scan goes on behind the batch's
-//! last key ([`Scan::go_behind`]), in the leaf that holds it by then.
+//! [`Scan`] is the rest of the range. In a tree it continues at the edge of the copied leaf
+//! ([`Scan::leave`]), and not behind the last returned key, because an empty leaf has a range too.
+//! If a batch did not exhaust the leaf, the scan continues behind the batch's last key
+//! ([`Scan::go_behind`]), in the leaf that has that key by then.
 //!
-//! * Each move takes the scan further in its order; one that would not is damage. So a scan ends,
-//!   also on a damaged pool.
+//! * Each move takes the scan further in its order; a move that would not is damage. So a scan
+//!   ends, also on a damaged pool.
 //! * A fill that neither moved the scan nor copied a record is repeated, [`Steps`] times: the leaf
-//!   was replaced while it was looked for.
-//! * After damage each call fails. Records that were copied before it was met are not returned,
-//!   since the way to them may be damaged too.
+//!   was replaced while it was searched.
+//! * After damage each call fails. Records that were copied before are not returned, since the path
+//!   to them may be damaged too.
 //! * Nothing is pinned between two calls of `next`.
 
 use std::cmp::Ordering as Compare;
@@ -30,7 +30,7 @@ use crate::maps::Tree;
 
 /// An index whose records a [`BatchCursor`] copies.
 pub trait Fill: Tree {
-    /// The batch, with more that an index keeps beside it.
+    /// The batch, and other data that the index keeps with it.
     type Batch: DerefMut<Target = Batch> + Default;
 
     /// Records of the first batch: short scans copy little. Each further batch has twice as many as
@@ -40,8 +40,8 @@ pub trait Fill: Tree {
     /// Records of the largest batch.
     const LAST_BATCH: usize = usize::MAX;
 
-    /// Copies records from where the scan goes on into the empty `batch`, in the scan's order and
-    /// at most [`Scan::most`], and moves the scan behind them.
+    /// Copies records from the start of the scan into the empty `batch`, in the scan's order and at
+    /// most [`Scan::most`], and moves the scan behind them.
     ///
     /// # Errors
     ///
@@ -53,7 +53,7 @@ pub trait Fill: Tree {
         batch: &mut Self::Batch,
     ) -> Result<()>;
 
-    /// Whether the records of the batch that were not lent yet are to be copied anew.
+    /// Whether the records of the batch that were not lent yet must be copied again.
     #[inline(always)]
     fn is_outdated(&self, batch: &Self::Batch) -> bool {
         let _ = batch;
@@ -61,27 +61,27 @@ pub trait Fill: Tree {
     }
 }
 
-/// From where the next batch is to come.
+/// Where the next batch begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Start {
-    /// Nothing is left.
+    /// The scan has ended.
     Over,
     /// Damage was met at this offset.
     Failed(u64),
-    /// From the first or last record on.
+    /// At the first record, or at the last one for a descending scan.
     Edge,
-    /// From the scan's key on; the key itself only if it is included.
+    /// At the scan's key; the key itself only if it is included.
     Key { included: bool },
 }
 
-/// What is left of a scan's range.
+/// The rest of a scan's range.
 #[derive(Debug)]
 pub struct Scan {
     order: Order,
     start: Start,
     /// The key of [`Start::Key`].
     key: Vec<u8>,
-    /// The end to which the scan goes.
+    /// The end of the scan.
     end: Bound<Vec<u8>>,
     /// Records of the next batch.
     most: usize,
@@ -111,21 +111,22 @@ impl Scan {
         self.order
     }
 
-    /// Whether nothing is left.
+    /// Whether the scan has ended.
     #[inline(always)]
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.start == Start::Over
     }
 
-    /// Records of the batch that is copied now.
+    /// The most records of the present batch.
     #[inline(always)]
     #[must_use]
     pub fn most(&self) -> usize {
         self.most
     }
 
-    /// Where the scan goes on: the lower bound of what is left if it ascends, else the upper one.
+    /// Where the scan continues: the lower bound of the rest if it ascends, otherwise the upper
+    /// bound.
     #[inline(always)]
     #[must_use]
     pub fn start(&self) -> Bound<&[u8]> {
@@ -136,8 +137,8 @@ impl Scan {
         }
     }
 
-    /// The key in whose leaf, or right before which, the scan goes on. None says: in the first
-    /// leaf if the scan ascends, else in the last.
+    /// The key in whose leaf, or right before which, the scan continues. `None` means the first
+    /// leaf if the scan ascends, otherwise the last.
     #[inline(always)]
     #[must_use]
     pub fn place(&self) -> (Option<&[u8]>, Side) {
@@ -149,7 +150,7 @@ impl Scan {
         (key, if is_before { Side::Before } else { Side::Holding })
     }
 
-    /// The same, of an index that has no first leaf but that of the smallest key.
+    /// The same, for an index whose first leaf is that of the smallest key.
     #[inline(always)]
     #[must_use]
     pub fn target(&self) -> Target<'_> {
@@ -160,14 +161,15 @@ impl Scan {
         }
     }
 
-    /// The bound to which the scan goes.
+    /// The bound at the end of the scan.
     #[inline(always)]
     #[must_use]
     pub fn end(&self) -> Bound<&[u8]> {
         self.end.as_ref().map(Vec::as_slice)
     }
 
-    /// Whether a key that compares like this with that of [`start`](Self::start) is still to come.
+    /// Whether a key with this order relative to [`start`](Self::start) is in the rest of the
+    /// range.
     #[inline(always)]
     #[must_use]
     pub fn is_ahead(&self, found: Compare) -> bool {
@@ -178,14 +180,14 @@ impl Scan {
         }
     }
 
-    /// Whether the scan's start is not behind a key, given how that compares with another one.
+    /// Whether the scan's start is not behind a key that has this order relative to another one.
     #[inline(always)]
     #[must_use]
     pub fn has_begun(&self, compare: impl FnOnce(&[u8]) -> Compare) -> bool {
         !matches!(self.start, Start::Key { .. }) || self.is_ahead(compare(&self.key))
     }
 
-    /// Whether a key lies beyond the end, given how it compares with another one.
+    /// Whether a key that has this order relative to another one lies beyond the end.
     #[inline(always)]
     #[must_use]
     pub fn is_past(&self, compare: impl FnOnce(&[u8]) -> Compare) -> bool {
@@ -203,17 +205,17 @@ impl Scan {
         }
     }
 
-    /// Nothing more is wanted.
+    /// Ends the scan.
     #[inline]
     pub fn finish(&mut self) {
         self.start = Start::Over;
     }
 
-    /// Goes on behind `key`, that of the last record that was looked at in the block at `off`.
+    /// Continues behind `key`, the key of the last record that was read in the block at `off`.
     ///
     /// # Errors
     ///
-    /// [`Error::Damaged`] if that is not ahead.
+    /// [`Error::Damaged`] if this is not forward in the scan's order.
     #[inline]
     pub fn go_behind(&mut self, off: u64, key: &[u8]) -> Result<()> {
         if !self.has_begun(|start| key.cmp(start)) {
@@ -224,12 +226,12 @@ impl Scan {
     }
 
     /// Leaves the leaf at `off`, whose range ends at `edge` in the scan's order. The upper edge is
-    /// the lowest key of the next leaf, the lower edge that of the leaf itself. The scan is over if
-    /// there is no edge, or if no key behind it is wanted.
+    /// the lowest key of the next leaf, the lower edge that of the leaf itself. The scan ends if
+    /// there is no edge, or if the range has no key behind it.
     ///
     /// # Errors
     ///
-    /// [`Error::Damaged`] if the edge is not ahead.
+    /// [`Error::Damaged`] if the edge is not forward in the scan's order.
     #[inline]
     pub fn leave(&mut self, off: u64, edge: Option<&[u8]>) -> Result<()> {
         let Some(edge) = edge else {
@@ -238,7 +240,7 @@ impl Scan {
         };
         let ascends = self.order == Order::Ascending;
         let is_ahead = match self.start {
-            // The leaf holds the start, so it ends above.
+            // The leaf holds the start, so its upper edge is above.
             Start::Key { .. } if ascends => edge > self.key.as_slice(),
             _ => self.has_begun(|start| edge.cmp(start)),
         };
@@ -246,7 +248,7 @@ impl Scan {
             return Err(stuck(off));
         }
         let is_past = match &self.end {
-            // Downwards the edge itself is not to come any more.
+            // In a descending scan the edge itself was copied already.
             Bound::Included(end) if !ascends => edge <= end.as_slice(),
             _ => self.is_past(|end| edge.cmp(end)),
         };
@@ -269,11 +271,11 @@ impl Scan {
 
 #[cold]
 fn stuck(off: u64) -> Error {
-    damaged(off, "a scan would not get past it")
+    damaged(off, "a scan would not move ahead")
 }
 
-/// The methods of `RangeIndex` that follow from `Tree::read_with` and [`Fill`], the same in each
-/// index: `read` and `scan`.
+/// The methods `read` and `scan` of `RangeIndex`, which follow from `Tree::read_with` and [`Fill`]
+/// in the same way for each index.
 #[macro_export]
 macro_rules! read_and_scan {
     () => {
@@ -285,7 +287,7 @@ macro_rules! read_and_scan {
             Ok($crate::maps::Tree::read_with(self, key, visit)?.is_some())
         }
 
-        // Inlined, so that a caller that knows the type of the index knows that of the cursor.
+        // Inlined, so that a caller that knows the type of the index also knows that of the cursor.
         #[inline]
         fn scan<'index>(
             &'index self,
@@ -322,7 +324,7 @@ impl<'index, I: Fill> BatchCursor<'index, I> {
     fn fill(&mut self) -> Result<()> {
         self.batch.clear();
         if let Start::Failed(off) = self.scan.start {
-            return Err(damaged(off, "the scan has met damage before"));
+            return Err(damaged(off, "the scan met damage before"));
         }
         let mut steps = Steps::of_attempts();
         while self.batch.is_empty() && !self.scan.is_over() {
@@ -347,7 +349,7 @@ impl<'index, I: Fill> BatchCursor<'index, I> {
         Ok(())
     }
 
-    /// Copies the batch's records that were not lent anew.
+    /// Copies again the batch's records that were not lent.
     #[cold]
     fn refill(&mut self) -> Result<()> {
         if let Some(lent) = self.batch.lent_key() {

@@ -1,4 +1,4 @@
-//! The handle of an index, from which each of its operations begins.
+//! The handle of an index, with which each of its operations begins.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use crate::room::{GivenBack, Tries, nothing_to_give, with_room};
 /// The number of records in a range, and the key at which the next range begins.
 pub type Counted = (u64, Option<Vec<u8>>);
 
-/// Where an index is, and how it was created. Any number of handles may be open.
+/// The place and the options of an index. Any number of handles may be open.
 #[derive(Clone, Debug)]
 pub struct Handle<D: Domain, O> {
     /// The maps of the index's pool.
     pub catalog: Arc<Catalog<D>>,
-    /// The offset of the entry word, from which all blocks of the index are reached.
+    /// The offset of the entry word, from which all blocks of the index are reachable.
     pub root_off: u64,
     /// The options with which the index was created.
     pub options: O,
@@ -47,14 +47,14 @@ impl<D: Domain, O> Handle<D, O> {
         Context::new(&self.catalog, guard)
     }
 
-    /// Pins the thread and calls `attempt`, until that returns a result. `None` says that another
-    /// thread's change came first; then the thread unpins and pins again. A refusal for want of
-    /// room is treated as [`with_room`] does; `give_back` is the index's.
+    /// Pins the thread and calls `attempt` until it returns a result. `None` means that another
+    /// thread's change came first; then the thread unpins and pins again. If the pool has no room,
+    /// it continues as [`with_room`] says; `give_back` is the index's.
     ///
     /// # Errors
     ///
-    /// Those of `attempt`. [`Error::Damaged`] instead if damage was noted, or if no attempt
-    /// returns a result.
+    /// Those of `attempt`. [`Error::Damaged`] instead if damage was noted, or if no attempt returns
+    /// a result.
     #[inline(always)]
     pub fn until_done<R>(
         &self,
@@ -76,12 +76,13 @@ impl<D: Domain, O> Handle<D, O> {
         })
     }
 
-    /// Gives groups of at most `GROUP` keys to `read`, with the index of the first. Each group has
-    /// its own guard, so reclamation does not wait for all keys.
+    /// Passes groups of at most `GROUP` keys to `read`, with the number of the first key. Each
+    /// group has its own guard, so reclamation does not wait for all keys.
     ///
     /// # Errors
     ///
-    /// Those of `read`; and if a key is longer than `limits` allow, or no participant slot is free.
+    /// Those of `read`. Also if a key is longer than `limits` allow, or if no participant slot is
+    /// free.
     pub fn in_groups<'keys, const GROUP: usize>(
         &self,
         keys: &'keys [&'keys [u8]],

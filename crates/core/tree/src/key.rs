@@ -6,7 +6,7 @@ use std::cmp::Ordering as Compare;
 pub const SLICE_BYTES: usize = 8;
 
 /// The first eight bytes of a key as a big-endian number, filled up with zeros. Slices that differ
-/// compare as their keys do. Equal slices say nothing.
+/// compare as their keys do. Equal slices decide nothing.
 #[inline(always)]
 pub fn slice_of(key: &[u8]) -> u64 {
     match key.first_chunk::<SLICE_BYTES>() {
@@ -19,17 +19,17 @@ pub fn slice_of(key: &[u8]) -> u64 {
     }
 }
 
-/// How many bytes the keys begin with alike.
+/// The length of the common prefix of both keys.
 pub fn alike_bytes(left: &[u8], right: &[u8]) -> usize {
     left.iter().zip(right).take_while(|(left, right)| left == right).count()
 }
 
-/// The shortest key above `below` and not above `above`, of two keys that ascend.
+/// The shortest key above `below` and not above `above`; the two must ascend.
 pub fn shortest_between<'key>(below: &[u8], above: &'key [u8]) -> &'key [u8] {
     above.get(..=alike_bytes(below, above)).unwrap_or(above)
 }
 
-/// A key that is searched for.
+/// A key to search for.
 #[derive(Clone, Copy, Debug)]
 pub struct Probe<'key> {
     /// All bytes.
@@ -45,7 +45,7 @@ impl<'key> Probe<'key> {
         Self { bytes, slice: slice_of(bytes) }
     }
 
-    /// How a key with this slice compares with the probe; `key` lends all of it.
+    /// Compares a key with this slice with the probe; `key` lends the whole key.
     #[inline(always)]
     pub fn compare_with<'other>(self, slice: u64, key: impl FnOnce() -> &'other [u8]) -> Compare {
         match slice.cmp(&self.slice) {
@@ -55,13 +55,13 @@ impl<'key> Probe<'key> {
     }
 }
 
-/// How two keys compare: by their slices if these differ.
+/// Compares two keys: by their slices if these differ.
 #[inline(always)]
 pub fn compare(left: &[u8], right: &[u8]) -> Compare {
     Probe::new(right).compare_with(slice_of(left), || left)
 }
 
-/// On which side of an equal separator a search goes on.
+/// On which side of an equal separator a search continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Where the key itself lies.
@@ -70,7 +70,7 @@ pub enum Side {
     Before,
 }
 
-/// Where a search goes.
+/// The target of a search.
 #[derive(Clone, Copy, Debug)]
 pub enum Target<'key> {
     /// To the node that holds the key.
@@ -82,7 +82,7 @@ pub enum Target<'key> {
 }
 
 impl Target<'_> {
-    /// Whether it may lie at a key with this slice, or behind it.
+    /// Whether the target may be at a key with this slice, or behind it.
     #[inline(always)]
     pub fn reaches_slice(self, slice: u64) -> bool {
         match self {
@@ -91,7 +91,7 @@ impl Target<'_> {
         }
     }
 
-    /// Whether it lies in a range that begins at `low`, or behind that range.
+    /// Whether the target is in a range that begins at `low`, or behind that range.
     #[inline(always)]
     pub fn reaches(self, low: &[u8]) -> bool {
         match self {

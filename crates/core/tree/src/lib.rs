@@ -1,17 +1,17 @@
-//! What all indexes share. It stands above `pando-pmwcas` and below every index.
+//! The common part of all indexes. It uses `pando-pmwcas`, and every index uses it.
 //!
 //! * [`batch`]: the records that a cursor has copied, and lends.
-//! * [`blocks`]: the blocks that come and go with a change of a record.
-//! * [`checked`]: what keeps operations on damaged pools from panicking and from going in circles.
-//! * [`cursor`]: a scan that copies batches, over an index that fills them.
+//! * [`blocks`]: the blocks that a change of a record allocates and frees.
+//! * [`checked`]: checks that let operations on damaged pools end without a panic.
+//! * [`cursor`]: a scan that copies batches; an index only fills them.
 //! * [`context`]: the PMwCAS, guard and pool of one operation.
-//! * [`handle`]: where an index is, and the loop in which an operation is attempted.
+//! * [`handle`]: the place of an index, and the loop in which an operation is attempted.
 //! * [`key`](mod@key): keys as searches compare them.
-//! * [`maps`]: the named maps of a pool, and what an index is to be so that it can be one.
-//! * [`record_block`]: records that stand apart, with their keys.
-//! * [`room`](mod@room): another try for an operation to which a full pool refused room.
-//! * [`value_block`]: values that stand apart from their records.
-//! * `testing`: what the tests of indexes share.
+//! * [`maps`]: the named maps of a pool, and the traits of an index.
+//! * [`record_block`]: blocks of records with their keys.
+//! * [`room`](mod@room): further attempts of an operation for which a full pool had no room.
+//! * [`value_block`]: blocks of values.
+//! * `testing`: the test kit of the indexes.
 
 pub mod batch;
 pub mod blocks;

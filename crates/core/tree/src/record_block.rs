@@ -21,7 +21,7 @@ pub const HEADER_BYTES: u64 = 8;
 const HALF_BITS: u32 = 32;
 const HALF: u64 = (1 << HALF_BITS) - 1;
 
-/// Which half of the first word is the length of the key. The other half is that of the value.
+/// Which half of the first word has the length of the key. The other half has that of the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyLength {
     /// The upper half.
@@ -39,7 +39,7 @@ impl KeyLength {
         }
     }
 
-    /// Bytes of key and value, of a block with this first word.
+    /// The lengths of key and value, from the first word of a block.
     #[inline(always)]
     pub fn lengths(self, word: u64) -> (u64, u64) {
         match self {
@@ -68,7 +68,7 @@ impl KeyLength {
         Ok(block)
     }
 
-    /// Bytes of key and value of the block at `off`, of which nothing is known.
+    /// The lengths of key and value of the block at `off`, which may be any offset.
     ///
     /// # Errors
     ///
@@ -76,7 +76,7 @@ impl KeyLength {
     pub fn check<D: Domain>(self, pool: &Pool<D>, off: u64) -> Result<(u64, u64), Broken> {
         let bytes = pool.active_block(off).filter(|&bytes| bytes >= HEADER_BYTES);
         let bytes = bytes.ok_or((ProblemClass::Block, "a record's block is not allocated"))?;
-        // Acquire: with the store that published the block.
+        // Acquire: pairs with the store that published the block.
         let (key_bytes, value_bytes) = self.lengths(pool.word(off).load(Ordering::Acquire));
         if key_bytes + value_bytes > bytes - HEADER_BYTES {
             return Err((ProblemClass::Count, "a record is longer than its block"));
@@ -88,7 +88,7 @@ impl KeyLength {
     ///
     /// # Errors
     ///
-    /// As [`check`](Self::check).
+    /// Those of [`check`](Self::check).
     pub fn load<D: Domain>(self, pool: &Pool<D>, off: u64) -> Result<(Vec<u8>, Vec<u8>), Broken> {
         let (key_bytes, value_bytes) = self.check(pool, off)?;
         let mut key = pool.load_bytes(off + HEADER_BYTES, key_bytes + value_bytes);

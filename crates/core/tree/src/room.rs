@@ -1,24 +1,24 @@
-//! Another try for an operation to which a full pool refused room.
+//! Further attempts of an operation for which a full pool had no room.
 //!
-//! A pool is full when no block is free. But a block that was replaced or removed is free only when
-//! no thread can look at it any more, and a thread that is pinned holds its own blocks back. So a
-//! refused operation lets go of its guard first, and then:
+//! A pool is full when no block is free. But a replaced or removed block becomes free only when no
+//! thread can read it any more, and a pinned thread delays its own blocks too. So a refused
+//! operation first drops its guard, and then:
 //!
 //! | step | what it does |
 //! | --- | --- |
-//! | reclaim | the epoch is raised as far as other threads allow; what nobody can see any more is free |
-//! | try | the operation begins again, under a new guard |
-//! | free dropped maps | some of what is left of them, if there is one |
-//! | give back | if it is refused again: the index merges, or makes smaller, some nodes that hold more room than they need |
+//! | reclaim | the epoch is raised as far as other threads allow; blocks that no thread can read become free |
+//! | try | the operation starts again, under a new guard |
+//! | free dropped maps | some of the rest of them, if there are any |
+//! | give back | if it is refused again: the index merges, or makes smaller, some nodes that have more room than they need |
 //! | reclaim, try | as above; from *give back* on again while that finds something, up to a limit |
-//! | report | the operation returns the error of its last try |
+//! | report | the operation returns the error of its last attempt |
 //!
-//! No step waits for another thread: each is a bounded piece of work, and there are [`Tries`] of
-//! them. So an operation may be refused while a thread that has stopped holds the epoch back, or
-//! while other threads take what was given back. A refused operation has changed nothing.
+//! No step waits for another thread: each is a bounded piece of work, and their number is bounded
+//! ([`Tries`]). So an operation may be refused while a stopped thread delays the epoch, or while
+//! other threads take the room that was given back. A refused operation has changed nothing.
 //!
-//! Nothing here is durable. A crash leaves what the operation leaves, or what the index leaves of a
-//! merge.
+//! None of these steps is durable by itself. A crash leaves what the operation leaves, or what a
+//! merge of the index leaves.
 
 use std::cell::Cell;
 
@@ -29,7 +29,7 @@ use crate::maps::{Catalog, MapError};
 
 /// An error that may say that the pool had no room.
 pub trait Refusal {
-    /// Whether the operation may succeed once the pool has given something back.
+    /// Whether the operation may succeed when the pool has more room.
     fn is_full(&self) -> bool;
 }
 
@@ -76,13 +76,13 @@ impl Refusal for Box<Error> {
 /// Parts of dropped maps that one refusal frees: a few hundred KiB.
 const DROP_STEPS: u32 = 256;
 
-/// How often an operation is tried again after a refusal.
+/// How often a refused operation is tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tries {
-    /// An operation that takes room: few times, so that a full pool says so quickly.
+    /// An operation that takes room: few times, so that a full pool reports it quickly.
     Few,
-    /// One that gives back more than it takes, as a remove: it is refused only if others'
-    /// operations take the room each time.
+    /// An operation that frees more than it takes, such as a remove: it is refused only if
+    /// operations of other threads take the room each time.
     Many,
 }
 
@@ -95,23 +95,23 @@ impl Tries {
     }
 }
 
-/// What an index could give back.
+/// The room that an index could give back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GivenBack {
     /// Blocks that it no longer needs.
     Some,
-    /// Nothing was found.
+    /// None.
     Nothing,
 }
 
-/// For an index whose nodes never hold more room than they need.
+/// For an index whose nodes never have more room than they need.
 pub fn nothing_to_give() -> GivenBack {
     GivenBack::Nothing
 }
 
-/// Runs `attempt`, and again after a refusal: see [the module](self). `attempt` and `give_back` pin
-/// themselves, and hold no guard when they return; nor does the caller, or nothing can be
-/// reclaimed.
+/// Runs `attempt`, and again if it is refused: see [the module](self). `attempt` and `give_back`
+/// pin themselves, and hold no guard when they return. The caller must hold none either, or nothing
+/// can be reclaimed.
 #[inline(always)]
 pub fn with_room<D: Domain, R, E: Refusal>(
     catalog: &Catalog<D>,
@@ -133,7 +133,7 @@ pub fn with_room<D: Domain, R, E: Refusal>(
     }
 }
 
-/// Makes room after so many `refusals`. Whether to try again.
+/// Makes room after so many `refusals`; returns whether to try again.
 #[cold]
 #[inline(never)]
 fn may_try_again<D: Domain>(
@@ -146,20 +146,20 @@ fn may_try_again<D: Domain>(
     if refusals > tries.count() {
         return false;
     }
-    // Looking for dropped maps reads the whole catalog: once, if there is none.
+    // The search for dropped maps reads the whole catalog: only once, if there are none.
     *may_be_dropped = *may_be_dropped && free_dropped(catalog);
     let is_hopeless = !*may_be_dropped
         && refusals > 1
         && give_back() == GivenBack::Nothing
         && tries == Tries::Few;
-    // An error of the reclamation is that of the pin, which the next try would meet.
+    // An error of the reclamation is that of the pin, which the next attempt would also return.
     !is_hopeless && catalog.pool().reclaim().is_ok()
 }
 
-/// Frees some of what is left of dropped maps; whether there was any.
+/// Frees some of the rest of dropped maps; returns whether there was any.
 fn free_dropped<D: Domain>(catalog: &Catalog<D>) -> bool {
     let steps = Cell::new(0);
     let is_enough = || steps.replace(steps.get() + 1) >= DROP_STEPS;
-    // Whoever dropped the map meets the same error, or the next opening does.
+    // The thread that dropped the map gets the same error, or the next opening does.
     catalog.pool().has_dropped_maps() && catalog.free_dropped(&is_enough).unwrap_or(false)
 }

@@ -1,6 +1,6 @@
-//! What the tests of all indexes share: an index with its pool, in a file or on anonymous memory;
-//! closing it as a crash would; all that it holds; a check of all that its pool holds; operations
-//! between the accesses of another one, beside writers, and in a full pool.
+//! The test kit of all indexes: an index with its pool, in a file or on anonymous memory; a close
+//! as by a crash; all its records; a check of everything in its pool; operations between the
+//! accesses of another one, beside writers, and in a full pool.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -24,7 +24,7 @@ use crate::maps::{Catalog, IndexKind, IndexOptions, OptionValues, Tree};
 /// The one map of the tests' pools.
 pub const NAME: &str = "index";
 
-/// As large as a pool may get that is to have room for all.
+/// The most bytes of a pool that must have room for everything.
 const AMPLE_BYTES: u64 = 1 << 32;
 
 /// An index of kind `K` with its pool.
@@ -37,7 +37,7 @@ pub struct Planted<D: Domain, K: IndexKind> {
     pub catalog: Arc<Catalog<D>>,
     /// The pool.
     pub pool: Arc<Pool<D>>,
-    /// What part of the conformance suite's work it is given.
+    /// The part of the conformance suite's work to run.
     pub scale: f64,
     _folder: Option<tempfile::TempDir>,
 }
@@ -88,7 +88,7 @@ impl<D: Domain, K: IndexKind> Planted<D, K> {
         self.catalog.drop_index::<K>(&entry).expect("drops the map");
     }
 
-    /// In the file that a test left at `path`.
+    /// Opens the file that a test left at `path`.
     pub fn reopen(path: &Path) -> Self {
         let pool = Pool::open(path, &OpenPool::default()).expect("opens");
         Self::of(pool, K::Options::default())
@@ -100,7 +100,7 @@ pub fn abandon<D: Domain, K: IndexKind>(planted: Planted<D, K>) {
     planted.pool.clone().abandon();
 }
 
-/// Panics unless the default options of an index are stored as `words`, and come back from them.
+/// Panics unless the default options of an index are stored as `words`, and decoded from them.
 pub fn golden_options<O: IndexOptions>(words: [u64; 4]) {
     let values = O::default().values().expect("defaults in range");
     assert_eq!(values.encode(), words);
@@ -108,11 +108,11 @@ pub fn golden_options<O: IndexOptions>(words: [u64; 4]) {
     assert_eq!(O::of(&decoded), O::default());
 }
 
-/// What an index holds.
+/// The records of an index.
 pub type Records = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// All records, as a scan finds them; panics if a scan finds one out of order, or if the scans in
-/// both directions differ.
+/// All records, by a scan. Panics if a scan finds one out of order, or if the scans in both
+/// directions differ.
 pub fn dump(index: &dyn RangeIndex) -> Records {
     let visit = |order| {
         let mut records = Vec::new();
@@ -130,8 +130,7 @@ pub fn dump(index: &dyn RangeIndex) -> Records {
     ascending.into_iter().collect()
 }
 
-/// Fills an empty index with large values, and panics if a batch of a scan has more bytes than it
-/// may.
+/// Fills an empty index with large values. Panics if a batch of a scan has more bytes than it may.
 pub fn check_batches<I: RangeIndex + Fill>(index: &I) {
     let value = vec![7; FULL_BYTES];
     for number in 0..20_u64 {
@@ -151,7 +150,7 @@ pub fn check_batches<I: RangeIndex + Fill>(index: &I) {
     }
 }
 
-/// Panics if an invariant of the pool's maps is broken, or a block leaked or is missing.
+/// Panics if an invariant of the pool's maps is violated, or if a block leaked or is missing.
 pub fn check<D: Domain, K: IndexKind>(planted: &Planted<D, K>) {
     let guard = planted.pool.pin().expect("a slot");
     let mut reached: BTreeSet<u64> = BTreeSet::new();
@@ -190,7 +189,7 @@ impl<D: Domain, K: IndexKind> Subject for Planted<D, K> {
     }
 }
 
-/// Everything that the pool can give.
+/// All blocks that the pool has room for.
 pub fn take_all<'guard, 'pool, D: Domain>(
     guard: &'guard Guard<'pool, D>,
 ) -> Vec<Reservation<'guard, 'pool, D>> {
@@ -229,9 +228,9 @@ pub fn rewritten_under_scans<K: IndexKind>(options: K::Options) {
     full_leaves_that_are_rewritten(&fresh, interrupt, 300);
 }
 
-/// Calls `write` in as many threads as there are `writers`, with the number of each. Until they
-/// end, gets and scans in both directions find all of `stays`, which no writer changes, and scans
-/// find no key out of order.
+/// Calls `write` in `writers` threads, with the number of each. Until they end, gets and scans in
+/// both directions must find all of `stays`, which no writer changes, and no scan may find a key
+/// out of order.
 pub fn find_beside_writers(
     index: &dyn RangeIndex,
     stays: &Records,
@@ -275,12 +274,12 @@ pub fn find_beside_writers(
     });
 }
 
-/// Whether the pool refused an operation for want of room.
+/// Whether the pool refused an operation because it had no room.
 pub fn is_full(error: &Error) -> bool {
     matches!(error, Error::Storage(_)) && error.to_string().contains("the pool is full")
 }
 
-/// Gives the records to four threads, each key to one; all that these return.
+/// Gives the records to four threads, each key to one; returns all results.
 pub fn in_four_threads(
     records: &Records,
     work: impl Fn(u64, Records) -> Records + Sync,

@@ -1,4 +1,4 @@
-//! The block of a value that stands apart from its record.
+//! The block of a value outside its record.
 //!
 //! ```text
 //! byte   0        8 ..
@@ -28,7 +28,7 @@ pub fn reserve<'op, D: Domain>(context: Context<'op, D>, value: &[u8]) -> Reserv
     Ok(block)
 }
 
-/// Whether a value can be in the block at `off`. The record that names it still exists.
+/// Checks whether a value can be in the block at `off`. The record that names it must still exist.
 ///
 /// # Errors
 ///

@@ -169,7 +169,9 @@ fn told(error: &pando::Error) -> String {
              cannot grow: {why}; take fewer --writers"
         ),
         Error::TooManyMaps { max_maps } => {
-            format!("the pool holds {max_maps} maps, as many as it can; drop one by `pando drop`")
+            format!(
+                "the pool has {max_maps} maps, the most that it can have; drop one by `pando drop`"
+            )
         }
         other => other.to_string(),
     }

@@ -1,4 +1,4 @@
-//! What an index tells to `check` and `stat`.
+//! The report of an index to `check` and `stat`.
 
 use std::collections::HashSet;
 
@@ -9,14 +9,14 @@ use crate::context::Context;
 use crate::record_block::{self, KeyLength};
 use crate::value_block;
 
-/// How an index is built and filled.
+/// The shape and fill of an index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stat {
     /// Levels from the entry to the leaves, both included.
     pub height: u64,
-    /// Leaves: what holds records.
+    /// Leaves: nodes with records.
     pub leaves: u64,
-    /// Inner nodes: what leads to leaves.
+    /// Inner nodes: nodes that lead to leaves.
     pub inner_nodes: u64,
     /// Live records.
     pub records: u64,
@@ -26,7 +26,7 @@ pub struct Stat {
     pub inner_bytes: u64,
     /// Bytes of live records in leaves, metadata included.
     pub live_bytes: u64,
-    /// Bytes of records in leaves that are deleted or superseded, or came to nothing.
+    /// Bytes in leaves of records that are deleted or superseded, and of aborted writes.
     pub deleted_bytes: u64,
     /// Values that have blocks of their own.
     pub value_blocks: u64,
@@ -34,7 +34,7 @@ pub struct Stat {
     pub value_block_bytes: u64,
 }
 
-/// All that a walk over an index finds; exact while nobody writes.
+/// The findings of a walk over an index; exact while no thread writes.
 #[derive(Clone, Debug, Default)]
 pub struct Audit {
     /// Shape and fill.
@@ -53,8 +53,8 @@ impl Audit {
         self.problems.is_empty()
     }
 
-    /// Takes in the block at `off`; its size. `None`, with a problem, if it is not allocated, is
-    /// smaller than `least_bytes`, or was taken in before.
+    /// Adds the block at `off`; returns its size. Returns `None`, and adds a problem, if the block
+    /// is not allocated, is smaller than `least_bytes`, or was added before.
     pub fn block<D: Domain>(
         &mut self,
         pool: &Pool<D>,
@@ -76,8 +76,8 @@ impl Audit {
         Some(bytes)
     }
 
-    /// Takes in the value's block at `off`, which the node at `node_off` names; whether it can be
-    /// one.
+    /// Adds the value's block at `off`, which the node at `node_off` names; returns whether it can
+    /// be one.
     pub fn value_block<D: Domain>(
         &mut self,
         context: Context<'_, D>,
@@ -96,7 +96,7 @@ impl Audit {
         bytes.is_some()
     }
 
-    /// Takes in the record's block at `off`; its size, its key and its value.
+    /// Adds the record's block at `off`; returns its size, its key and its value.
     pub fn record_block<D: Domain>(
         &mut self,
         pool: &Pool<D>,
@@ -115,7 +115,7 @@ impl Audit {
         }
     }
 
-    /// Notes a violated invariant.
+    /// Adds a violated invariant.
     pub fn problem(&mut self, class: ProblemClass, node_off: u64, what: impl Into<String>) {
         self.problems.push(Problem { class, node_off, what: what.into() });
     }

@@ -1,8 +1,9 @@
-//! Changes of a pool's catalog of named maps, each one PMwCAS over the slot and the version.
+//! Changes of a pool's catalog of named maps. Each is one PMwCAS over the slot and the version.
 //!
-//! The version changes with every slot, so of two threads that give one name at the same time one
-//! fails, looks again and finds the other's map. The header and the map's first block belong to
-//! the operation until it succeeds; a crash leaves either the whole map or nothing.
+//! Each change of a slot changes the version. So if two threads create a map with one name at the
+//! same time, one of them fails, looks again and finds the other's map. The operation owns the
+//! header and the map's first block until it succeeds. A crash leaves either the whole map or
+//! nothing.
 
 use std::any::Any;
 use std::ops::Deref;
@@ -20,9 +21,9 @@ use super::shared_state::SharedStates;
 use super::unit::KnownKind;
 use crate::blocks::Reserved;
 
-/// How often a change of the catalog, or of a map that is freed, is tried before the words count as
-/// damaged. An attempt fails since another thread's has succeeded, or since damage lets it fail for
-/// ever.
+/// How often a change of the catalog, or of a map that is freed, is attempted before the words
+/// count as damaged. An attempt fails because another thread's has succeeded, or because of damage,
+/// which makes every attempt fail.
 pub(super) const MAX_ATTEMPTS: u32 = 1 << 16;
 
 /// Why the catalog was not changed.
@@ -36,7 +37,10 @@ pub enum MapError {
         found: String,
     },
     /// The catalog is full.
-    #[error("the pool holds {} maps, as many as it can; drop one first", layout::CATALOG_SLOTS)]
+    #[error(
+        "the pool has {} maps, the most that it can have; drop one first",
+        layout::CATALOG_SLOTS
+    )]
     CatalogFull,
     /// The map was dropped since it was found.
     #[error("the map {name:?} was dropped meanwhile; look for it again")]
@@ -55,17 +59,17 @@ pub enum MapError {
         /// What is damaged.
         damage: Damage,
     },
-    /// The catalog's words, or those of a map that is freed, refer to operations that there are
-    /// not, or do not change.
+    /// Words of the catalog, or of a map that is freed, refer to operations that do not exist, or
+    /// cannot be changed.
     #[error(
-        "the word at {off:#x} is damaged; `pando check` says what else is, and `pando --salvage dump` copies out what \
-         can be read"
+        "the word at {off:#x} is damaged; `pando check` lists all damage, and `pando --salvage dump` copies \
+         the readable records out"
     )]
     DamagedWord {
         /// Its offset.
         off: u64,
     },
-    /// There is no map of that name, or the map of that name is one of those that are damaged.
+    /// There is no map of that name, or it is one of the damaged maps.
     #[error(
         "no map {name:?} is found, and {}: one of them may be {name:?}. Copy the records out by \
          `pando --salvage dump --slot N` (Pool::salvage_slot), then remove it by `pando drop --slot N`",
@@ -77,24 +81,24 @@ pub enum MapError {
         /// Numbers of the damaged slots.
         slots: Vec<u64>,
     },
-    /// A kind has to be named to use what is left of a damaged map.
+    /// The index of a damaged map must be named.
     #[error(
-        "of the map in the catalog's slot {slot} it is no longer known which kind of index it is, or how it was set; \
-         name the kind as it was created, by `--kind` and `--set` (MapOptions)"
+        "the index and the options of the map in the catalog's slot {slot} are no longer known; name them as the map \
+         was created, by `--index` and `--set` (MapOptions)"
     )]
     KindNotKnown {
         /// Number of the slot.
         slot: u64,
     },
-    /// No header of the map in a damaged slot is found.
+    /// There is not exactly one header for the map in a damaged slot.
     #[error(
-        "{found} headers say that they are of the map in the catalog's slot {slot}, so its records cannot be found; \
+        "{found} headers name the catalog's slot {slot}, so the records of its map cannot be found; \
          restore a copy of the pool, or free the slot by `pando drop --slot {slot}`"
     )]
     NoHeader {
         /// Number of the slot.
         slot: u64,
-        /// How many there are.
+        /// The number of headers that were found.
         found: usize,
     },
     /// No map is in the slot.
@@ -103,14 +107,16 @@ pub enum MapError {
         /// Number of the slot.
         slot: u64,
     },
-    /// The map is of another kind than the one it was to be opened as.
-    #[error("the map {name:?} is of kind {found}, not {expected}; open it as what it is")]
+    /// The map has another index than the one that was requested.
+    #[error(
+        "the map {name:?} has index number {found}, not {expected}; open it with its own index"
+    )]
     OtherKind {
         /// The map's name.
         name: String,
-        /// The number of its kind.
+        /// The number of its index.
         found: u64,
-        /// The number of the kind that was asked for.
+        /// The number of the requested index.
         expected: u64,
     },
     /// The map's blocks are of a layout that this build does not know.
@@ -123,7 +129,7 @@ pub enum MapError {
         /// What was found, and what was expected.
         what: String,
     },
-    /// An option has a value that it cannot have.
+    /// The value of an option is not allowed.
     #[error(transparent)]
     Option(#[from] BadOption),
     /// The operation could not be carried out.
@@ -151,7 +157,7 @@ pub(super) fn next_version(version: u64) -> u64 {
     (version + 1) & !CONTROL_BITS
 }
 
-/// The named maps of a pool, and the PMwCAS by which they and the catalog change.
+/// The named maps of a pool, and the PMwCAS that changes them and the catalog.
 #[derive(Debug)]
 pub struct Catalog<D: Domain> {
     pmwcas: Pmwcas<D>,
@@ -175,12 +181,12 @@ impl<D: Domain> Deref for Catalog<D> {
 }
 
 impl<D: Domain> Catalog<D> {
-    /// Recovers the pool ([`Pmwcas::open`]) and gives its maps.
+    /// Recovers the pool ([`Pmwcas::open`]) and returns its maps.
     pub fn open(pool: Arc<Pool<D>>) -> Result<Self, Error> {
         Pmwcas::open(pool).map(Self::from)
     }
 
-    /// With the kinds of index whose dropped maps can be freed by any thread that finds them.
+    /// Sets the indexes whose dropped maps any thread that finds them can free.
     pub fn with_kinds(self, kinds: Vec<KnownKind<D>>) -> Self {
         Self { kinds, ..self }
     }
@@ -190,8 +196,8 @@ impl<D: Domain> Catalog<D> {
         self.pmwcas.into_pool()
     }
 
-    /// What the index whose entry word is at `root_off` keeps in process memory: what another
-    /// handle of it has, or else what `make` makes. It lives as long as some handle holds it.
+    /// The process memory of the index whose entry word is at `root_off`: that of another handle of
+    /// the index, or else the result of `make`. It lives as long as a handle holds it.
     ///
     /// For opening an index, not for its operations: one call waits for another, and for its
     /// `make`.
@@ -203,19 +209,18 @@ impl<D: Domain> Catalog<D> {
         self.shared_states.find_or_make(root_off, make)
     }
 
-    /// The index whose entry word was at `root_off` is no more.
+    /// To be called when the index whose entry word was at `root_off` is dropped.
     pub fn forget_shared_state(&self, root_off: u64) {
         self.shared_states.forget(root_off);
     }
 
-    /// The maps of the pool, those too that are damaged.
+    /// The maps of the pool, including damaged ones.
     pub fn maps(&self, guard: &Guard<'_, D>) -> Vec<MapEntry> {
         self.pool().catalog(guard, &|off| self.read(guard, off))
     }
 
-    /// The map called `name`. While a map is damaged whose name is not known, a name that is not
-    /// found is
-    /// [`MapError::Hidden`]: the damaged map may have it.
+    /// The map with this name. If the name is not found while the name of a damaged map is not
+    /// known, the result is [`MapError::Hidden`]: the damaged map may have it.
     pub fn find_map(&self, guard: &Guard<'_, D>, name: &str) -> Result<Option<MapEntry>, MapError> {
         let mut damaged = Vec::new();
         for entry in self.maps(guard) {
@@ -231,14 +236,13 @@ impl<D: Domain> Catalog<D> {
         Err(MapError::Hidden { name: name.to_owned(), slots: damaged })
     }
 
-    /// The map in the catalog's slot `slot`. If the slot's word is damaged, its header is looked
-    /// for among all blocks, in time that grows with the pool; the entry then has the header that
-    /// was found.
+    /// The map in the catalog's slot `slot`. If the slot's word is damaged, its header is searched
+    /// in all blocks, in time that grows with the pool; the entry then has that header.
     pub fn map_in_slot(&self, guard: &Guard<'_, D>, slot: u64) -> Result<MapEntry, MapError> {
         self.pool().catalog_slot_off(slot).ok_or(MapError::NoSuchSlot { slot })?;
         let entry = self.pool().entry_in(guard, slot, &|off| self.read(guard, off));
         let entry = entry.ok_or(MapError::NoSuchSlot { slot })?;
-        // A dropped map is nobody's, but for one that cannot be freed because its header is
+        // A dropped map no longer exists, except for one that cannot be freed because its header is
         // damaged.
         if entry.is_dropped() && entry.header.is_ok() {
             return Err(MapError::NoSuchSlot { slot });
@@ -257,8 +261,8 @@ impl<D: Domain> Catalog<D> {
         }
     }
 
-    /// What [`map_in_slot`](Self::map_in_slot) has found, with the words of a damaged header in
-    /// which its copies agree, or else with `told`: kind and options.
+    /// The result of [`map_in_slot`](Self::map_in_slot), with the words of a damaged header in
+    /// which its copies agree, or otherwise with `told`: index and options.
     pub fn with_remains(
         &self,
         guard: &Guard<'_, D>,
@@ -275,8 +279,8 @@ impl<D: Domain> Catalog<D> {
         Ok(MapEntry { header: Ok(MapHeader { name: String::new(), kind, options }), ..entry })
     }
 
-    /// Writes the slot and the header of the damaged map `entry` anew, whose header was found or
-    /// told, so that it can be dropped. No other thread changes the catalog meanwhile.
+    /// Rewrites the slot and the header of the damaged map `entry`, whose header was found or
+    /// given, so that it can be dropped. No other thread may change the catalog meanwhile.
     pub fn repair_map(&self, entry: &MapEntry) -> Result<MapEntry, MapError> {
         let header = entry.header.as_ref();
         let header = header.map_err(|_| MapError::KindNotKnown { slot: entry.slot })?;
@@ -293,13 +297,14 @@ impl<D: Domain> Catalog<D> {
         self.pool().rewrite_slot(slot, 0);
     }
 
-    /// The catalog's version, for a change of the catalog. No operation changes a word that refers
-    /// to one that there is not, so a version that damage has made such a word begins anew.
+    /// The catalog's version, for a change of the catalog. No operation can change a word that
+    /// refers to an operation that does not exist. So if damage has made the version such a word,
+    /// it is reset.
     pub(super) fn catalog_version(&self, guard: &Guard<'_, D>) -> u64 {
         let off = self.pool().catalog_version_off();
         let word = self.pool().word(off);
-        // Relaxed: a damaged word says nothing of other memory. Loaded before the question, so that
-        // what is replaced is what was found damaged.
+        // Relaxed: a damaged word says nothing about other memory. Loaded before the check, so that
+        // the word that is replaced is the one that was found damaged.
         let found = word.load(Ordering::Relaxed);
         if self.is_damaged(guard, off) {
             let _ = word.compare_exchange(found, found & !CONTROL_BITS);
@@ -307,7 +312,7 @@ impl<D: Domain> Catalog<D> {
         self.read(guard, off)
     }
 
-    /// Finds the map of `header.name`, or creates it with what `make_root` makes its first block.
+    /// Finds the map `header.name`, or creates it with the first block that `make_root` makes.
     pub fn find_or_create_map<'guard>(
         &self,
         guard: &'guard Guard<'_, D>,

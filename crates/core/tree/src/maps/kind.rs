@@ -1,4 +1,4 @@
-//! An index as a map of a pool: what it says of itself, and maps of a kind that is known.
+//! The traits of an index as a map of a pool, and maps whose index is known.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -15,80 +15,80 @@ use crate::blocks::Reserved;
 use crate::context::Context;
 use crate::handle::Handle;
 
-/// A kind of index that a pool can hold as a named map: its name, and its index in each domain.
+/// An index that a pool can hold as a named map: its name, and its type in each domain.
 ///
-/// The layers above hold, open, check, measure and explore every index by this and by [`Tree`].
+/// The layers above open, check, measure and explore every index by this trait and by [`Tree`].
 /// Guide: `docs/adding-an-index.md`.
 pub trait IndexKind: Sized + 'static {
-    /// The kind's number in the catalog of every pool; given once, for ever.
+    /// The index's number in the catalog of every pool; it never changes.
     const NUMBER: u64;
-    /// Its name, as commands and options take it.
+    /// Its name, for commands and options.
     const NAME: &'static str;
-    /// What it is, in a line.
+    /// A description in one line.
     const DESCRIPTION: &'static str;
 
-    /// What a user may set of it.
+    /// Its options.
     type Options: IndexOptions;
 
     /// The index in a pool of domain `D`.
     type Index<D: Domain>: Tree<Domain = D, Options = Self::Options>;
 }
 
-/// An index in a pool, which holds its [`Handle`]. It owns blocks of the pool and nothing else, all
-/// reached from the map's entry word.
+/// An index in a pool, which holds its [`Handle`]. All its durable state is in blocks of the pool,
+/// reachable from the map's entry word.
 pub trait Tree:
     RangeIndex + Deref<Target = Handle<Self::Domain, Self::Options>> + Sized + 'static
 {
     /// The pool's persistence domain.
     type Domain: Domain;
 
-    /// What a user may set of it.
+    /// Its options.
     type Options: IndexOptions;
 
-    /// The block with which a new map begins, written and flushed; its offset becomes the value of
-    /// the map's entry word together with the map's name.
+    /// The first block of a new map, written and flushed. The step that creates the map writes its
+    /// offset into the map's entry word.
     fn first_block<'op>(
         context: Context<'op, Self::Domain>,
         options: Self::Options,
     ) -> Reserved<'op, Self::Domain>;
 
-    /// The index of `handle`. Does no work that grows with the records.
+    /// The index of `handle`. The time does not grow with the number of records.
     fn open(handle: Handle<Self::Domain, Self::Options>) -> Self;
 
-    /// Whether the block that the entry word at `root_off` names is of a layout of this build's;
-    /// what is wrong, if an earlier build has written another. What is damaged is not for this to
-    /// say.
+    /// Checks whether the block that the entry word at `root_off` names has a layout of this build;
+    /// returns what is wrong, if an earlier build has written another layout. Damage is not
+    /// reported here.
     fn check_layout(context: Context<'_, Self::Domain>, root_off: u64) -> Result<(), String> {
         let _ = (context, root_off);
         Ok(())
     }
 
-    /// Lends the value of `key` to `visit` and returns its result; `None` if the key is absent. As
-    /// [`read`](RangeIndex::read), without a virtual call.
+    /// Lends the value of `key` to `visit` and returns its result; `None` if the key is absent.
+    /// Like [`read`](RangeIndex::read), without a virtual call.
     fn read_with<R>(&self, key: &[u8], visit: impl FnOnce(&[u8]) -> R) -> Result<Option<R>>;
 
     /// Walks the whole index: its invariants, its figures, the blocks that it reaches. Lends the
-    /// records of every node in which nothing is wrong to `visit`, key and value, so that of a
-    /// damaged pool all can be copied out that can be read. Believes nothing that a block says
-    /// before it was found to lie in the block.
+    /// records of every undamaged node to `visit`, key and value, so that all readable records of a
+    /// damaged pool can be copied out. Each field of a block is checked against the block before it
+    /// is used.
     fn walk(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit>;
 
-    /// As [`walk`](Self::walk), for what it finds alone.
+    /// Like [`walk`](Self::walk), for its report alone.
     fn audit(&self) -> Result<Audit> {
         self.walk(&mut |_, _| ())
     }
 
-    /// Which part of a dropped map goes next, given its entry word, which is not zero: the word
-    /// that leads to the part, and the blocks that are free with it. What follows from the words of
-    /// the map alone, and is called until the entry word is zero; several threads may ask at once,
-    /// and go on after a crash. Believes nothing that a block says before it was found to lie in
-    /// the block, and passes over what is no part of an index.
+    /// The next part of a dropped map to be freed, given its entry word, which is not zero: the
+    /// word that leads to the part, and the blocks that are freed with it. The result follows from
+    /// the words of the map alone. It is called until the entry word is zero; several threads may
+    /// call it at once, and again after a crash. Each field of a block is checked against the block
+    /// before it is used, and anything that is no part of an index is skipped.
     fn next_unit(context: Context<'_, Self::Domain>, root_off: u64, options: Self::Options)
     -> Unit;
 }
 
 impl<D: Domain> KnownKind<D> {
-    /// The kind `K`.
+    /// The index `K`.
     pub fn of<K: IndexKind>() -> Self {
         let next_unit: NextUnit<D> = |context, root_off, values| {
             K::Index::<D>::next_unit(context, root_off, K::Options::of(values))
@@ -98,7 +98,7 @@ impl<D: Domain> KnownKind<D> {
 }
 
 impl<D: Domain> Catalog<D> {
-    /// The map `name` of the kind `K`; created with `options` if there is none of that name.
+    /// The map `name` with the index `K`; created with `options` if there is none of that name.
     pub fn find_or_create_index<K: IndexKind>(
         self: &Arc<Self>,
         name: &str,
@@ -112,7 +112,7 @@ impl<D: Domain> Catalog<D> {
         self.open_entry::<K>(&entry)
     }
 
-    /// The map `name` of the kind `K`; `None` if there is none of that name.
+    /// The map `name` with the index `K`; `None` if there is none of that name.
     pub fn find_index<K: IndexKind>(
         self: &Arc<Self>,
         name: &str,
@@ -139,7 +139,7 @@ impl<D: Domain> Catalog<D> {
         }
         let options = K::Options::of(&OptionValues::decode(K::Options::SPECS, header.options)?);
         options.check()?;
-        // Nothing of the map is reused while it is opened.
+        // No block of the map is reused while it is opened.
         let guard = self.pool().pin()?;
         if self.read(&guard, entry.slot_off()) != entry.word {
             return Err(MapError::Dropped { name: header.name.clone() });

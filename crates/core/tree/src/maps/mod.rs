@@ -1,14 +1,13 @@
-//! Named maps: what an index is to be so that a pool can hold it under a name.
+//! Named maps: the traits that let a pool hold an index under a name.
 //!
-//! * `kind.rs`: [`IndexKind`] and [`Tree`], what an index says of itself: its number and name, how
-//!   it begins, is opened, looked at and dropped. All that is done with maps goes through them.
-//! * `options.rs`: what a user may set of a map, as a table that drives checking, storing and
-//!   help.
+//! * `kind.rs`: [`IndexKind`] and [`Tree`], the description of an index: its number and name, and
+//!   how it is created, opened, walked and dropped. All operations on maps use these traits.
+//! * `options.rs`: the options of a map, as a table for checks, storage and help.
 //! * `audit.rs`: the report of an index to `check` and `stat`, `problem.rs`: its violated
 //!   invariants; `unit.rs`: the next part of a dropped map to be freed.
 //! * `catalog.rs`: [`Catalog`], the maps of a pool; each change of the catalog is one PMwCAS.
-//! * `shared_state.rs`: what the handles of one index share in process memory.
-//! * `teardown.rs`: dropping a map, by one step, and freeing its blocks afterwards.
+//! * `shared_state.rs`: process memory that the handles of one index share.
+//! * `teardown.rs`: the drop of a map, in one step, and the freeing of its blocks afterwards.
 
 mod audit;
 mod catalog;

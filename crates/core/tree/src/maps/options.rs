@@ -1,9 +1,9 @@
-//! What a user may set of a map: a table of each index, and the values that a map was created with.
+//! The options of a map: a table for each index, and the values with which a map was created.
 //!
-//! An index declares its options by [`options!`](crate::options). The table that follows from it
-//! ([`OptionSpec`]) is the only place that knows names, defaults and ranges: parsing, checking, the
-//! words of the map's header, messages and help follow from it. An index is opened with its own
-//! struct ([`IndexOptions`]); layers that know no index hand [`OptionValues`] on.
+//! An index declares its options by [`options!`](crate::options). The resulting table
+//! ([`OptionSpec`]) is the only place with names, defaults and ranges: parsing, checks, the words
+//! of the map's header, messages and help follow from it. An index is opened with its own struct
+//! ([`IndexOptions`]); layers that know no index pass [`OptionValues`].
 //!
 //! ```text
 //! options of a map header, 4 words: the value of each option, in order of the table
@@ -15,31 +15,31 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
-/// How many options a kind of index can have.
+/// The most options of an index.
 pub const MAX_OPTIONS: usize = 8;
 
-/// Something that a user may set of a map; kept with the map, so that it opens as it was created.
+/// An option of a map. Its value is stored with the map, which always opens as it was created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OptionSpec {
-    /// Its name; one of a size ends with its unit.
+    /// Its name; that of a size ends with its unit.
     pub name: &'static str,
-    /// What it does, in a line.
+    /// Its effect, in one line.
     pub what: &'static str,
-    /// Its value if it is not set.
+    /// Its default.
     pub default: u32,
-    /// What it may be.
+    /// Its allowed values.
     pub allowed: Allowed,
     /// Whether only experiments set it: the library and the command refuse other values than the
     /// default, and do not list it.
     pub is_experimental: bool,
 }
 
-/// What an option may be.
+/// The allowed values of an option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Allowed {
     /// A number in a range, both ends included.
     Number(RangeInclusive<u32>),
-    /// One of these words, kept as its place in the list.
+    /// One of these words, stored as its place in the list.
     OneOf(&'static [&'static str]),
 }
 
@@ -52,20 +52,20 @@ impl fmt::Display for Allowed {
     }
 }
 
-/// An option that there is not, or a value that is not allowed.
+/// An unknown option, or a value that is not allowed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{option} is {found}; allowed is {allowed}")]
 pub struct BadOption {
     /// The option's name.
     pub option: String,
-    /// What was given.
+    /// The given value.
     pub found: String,
-    /// What is allowed.
+    /// The allowed values.
     pub allowed: String,
 }
 
 impl BadOption {
-    /// The refusal of `option`, which is `found`.
+    /// An error about `option`, whose value is `found`.
     pub fn new(option: &str, found: impl fmt::Display, allowed: String) -> Self {
         Self { option: option.to_owned(), found: found.to_string(), allowed }
     }
@@ -94,7 +94,7 @@ impl OptionSpec {
         }
     }
 
-    /// A value as text, as [`OptionValues::set`] takes it.
+    /// A value as text for [`OptionValues::set`].
     pub fn text(&self, value: u32) -> String {
         match &self.allowed {
             Allowed::Number(_) => value.to_string(),
@@ -105,7 +105,7 @@ impl OptionSpec {
     }
 }
 
-/// The values of all values of a map, each in its range.
+/// The values of all options of a map, each in its range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OptionValues {
     table: &'static [OptionSpec],
@@ -121,7 +121,7 @@ impl OptionValues {
         Self { table, values }
     }
 
-    /// Whether they are of a kind of map that has this table.
+    /// Whether they are values of this table.
     pub fn are_of(&self, table: &[OptionSpec]) -> bool {
         let names = |table: &[OptionSpec]| table.iter().map(|one| one.name).collect::<Vec<_>>();
         names(self.table) == names(table)
@@ -154,7 +154,7 @@ impl OptionValues {
         [0, 1, 2, 3].map(|word| u64::from(pair(word)[0]) | u64::from(pair(word)[1]) << 32)
     }
 
-    /// These numbers, in order of the table; refused if one is not allowed.
+    /// The values of these numbers, in order of the table; an error if one is not allowed.
     fn of(table: &'static [OptionSpec], values: [u32; MAX_OPTIONS]) -> Result<Self, BadOption> {
         match table.iter().zip(values).find(|&(option, value)| !option.allows(value)) {
             Some((option, value)) => Err(option.refuse(value)),
@@ -162,7 +162,7 @@ impl OptionValues {
         }
     }
 
-    /// Sets the option `name` to what `text` stands for: a number, or one of its words.
+    /// Sets the option `name` to the value `text`: a number, or one of its words.
     pub fn set(&mut self, name: &str, text: &str) -> Result<(), BadOption> {
         let Some(place) = self.table.iter().position(|option| option.name == name) else {
             let names: Vec<_> = self.table.iter().map(|option| option.name).collect();
@@ -177,7 +177,7 @@ impl OptionValues {
         Ok(())
     }
 
-    /// The value of the option `name`, which the index's own table has.
+    /// The value of the option `name`, which must be in the index's table.
     pub fn value(&self, name: &str) -> u32 {
         let place = self.table.iter().position(|option| option.name == name);
         self.values[place.expect("an index asks for values of its own table only")]
@@ -202,32 +202,31 @@ impl OptionValues {
     }
 }
 
-/// The options of a kind of index, as it works with them; declared by
-/// [`options!`](crate::options).
+/// The options of an index as a struct, declared by [`options!`](crate::options).
 pub trait IndexOptions: Copy + Default + PartialEq + fmt::Debug + Send + Sync + 'static {
-    /// What a user may set, in the order of the fields.
+    /// The table of options, in the order of the fields.
     const SPECS: &'static [OptionSpec];
 
-    /// The options that `values`, which are of this table, stand for.
+    /// The options with these values, which must be of this table.
     fn of(values: &OptionValues) -> Self;
 
     /// The fields as numbers, zero behind the last.
     fn numbers(self) -> [u32; MAX_OPTIONS];
 
-    /// Whether options that are each in range go together.
+    /// Whether options that are each in range contradict each other.
     fn check(&self) -> Result<(), BadOption> {
         Ok(())
     }
 
-    /// The defaults with what `words` set: a name, and a number or one of its words.
+    /// The defaults, changed by `words`: a name, and a number or one of its words.
     fn parse(words: &[(&str, &str)]) -> Result<Self, BadOption> {
         let mut values = OptionValues::new(Self::SPECS);
         words.iter().try_for_each(|(name, text)| values.set(name, text))?;
         Ok(Self::of(&values))
     }
 
-    /// The values of these options; refused if one is out of its range, or if they do not go
-    /// together.
+    /// The values of these options; an error if one is out of its range, or if they contradict each
+    /// other.
     fn values(self) -> Result<OptionValues, BadOption> {
         let values = OptionValues::of(Self::SPECS, self.numbers())?;
         self.check()?;
@@ -278,10 +277,10 @@ impl OptionType for bool {
 
 /// Declares the options of an index: a struct that is [`IndexOptions`](crate::maps::IndexOptions).
 ///
-/// Each line has a name, a type ([`OptionType`](crate::maps::OptionType)), what is allowed (a range
-/// of numbers, or words), the default (a number, or the place of a word) and a line of help, which
-/// becomes the documentation of the field. `experimental` behind that marks an option that only
-/// experiments set. Options that must go together are checked by a function.
+/// Each line has a name, a type ([`OptionType`](crate::maps::OptionType)), the allowed values (a
+/// range of numbers, or words), the default (a number, or the place of a word) and a line of help,
+/// which becomes the documentation of the field. `experimental` behind that marks an option that
+/// only experiments set. A function checks for options that contradict each other.
 ///
 /// ```
 /// use pando_tree::maps::{BadOption, IndexOptions};

@@ -1,21 +1,21 @@
-//! What can be wrong with an index.
+//! The violated invariants of an index.
 
-/// Which invariant is violated.
+/// The class of an invariant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProblemClass {
-    /// A node or value is reachable, and its block is not allocated or is of another size.
+    /// A node or value is reachable, but its block is not allocated or has another size.
     Block,
     /// A node's counts do not fit the node.
     Count,
-    /// A separator does not ascend, or a key lies outside the range that they give its leaf.
+    /// A separator does not ascend, or a key lies outside the range of its leaf.
     Separator,
     /// The records of a leaf do not ascend.
     Order,
-    /// A leaf is not as deep as the others, or a node is in a state that it cannot be in.
+    /// A leaf is not as deep as the others, or a node is in an impossible state.
     Structure,
 }
 
-/// What is wrong with a block, before it is a [`Problem`].
+/// A problem of a block, before it becomes a [`Problem`].
 pub type Broken = (ProblemClass, &'static str);
 
 /// A violated invariant.

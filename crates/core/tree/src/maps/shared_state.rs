@@ -1,4 +1,4 @@
-//! What an index keeps in process memory, shared by all its handles on one pool.
+//! The process memory of an index, shared by all its handles on one pool.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -15,7 +15,8 @@ impl SharedStates {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is shared by the handles of the index at `root_off`, made by `make` if there is none.
+    /// The memory that the handles of the index at `root_off` share; made by `make` if there is
+    /// none.
     pub fn find_or_make<T: Any + Send + Sync>(
         &self,
         root_off: u64,

@@ -1,5 +1,5 @@
-//! Dropping a map: one step takes it out of the catalog, and then its blocks are freed, without an
-//! allocation.
+//! The drop of a map: one step removes it from the catalog, and then its blocks are freed, without
+//! an allocation.
 //!
 //! # Protocol
 //!
@@ -10,34 +10,35 @@
 //! | 3. the header is forgotten | zeros over the magic of both copies | a dropped map without a root |
 //! | 4. the slot is free | one PMwCAS: slot to zero, header freed, the catalog's version | a dropped map without a root, or nothing |
 //!
-//! The slot's word decides. From step 1 on the name is free and nobody finds the map; no handle of
-//! it is open. So whoever finds a dropped map may go on with it, at any time and several threads at
-//! once: the thread that dropped it, one that finds the pool full, one that begins when the pool is
-//! opened.
+//! The slot's word decides. From step 1 on the name is free and no thread finds the map; it has no
+//! open handle. So any thread that finds a dropped map may continue with it, at any time, and
+//! several threads at once: the thread that dropped it, a thread that finds the pool full, a thread
+//! that opens the pool.
 //!
-//! A *unit* is what goes at once: a leaf, an inner node without children, some nodes of a list. An
-//! index only says which unit is next ([`Unit`]); it follows from the words of the map, so there is
-//! nothing to remember. One PMwCAS changes the word that names the unit and frees its blocks. If a
-//! leaf owns more blocks (values) than one operation can free, operations before that free those,
-//! in the order in which the index lists them, and count in the *progress* word of the map's header
-//! how many are free:
+//! A *unit* is the part that is freed at once: a leaf, an inner node without children, some nodes
+//! of a list. An index only says which unit is next ([`Unit`]). This follows from the words of the
+//! map, so nothing must be remembered. One PMwCAS changes the word that names the unit and frees
+//! its blocks. If a leaf owns more blocks (values) than one operation can free, earlier operations
+//! free these, in the order in which the index lists them, and count them in the *progress* word of
+//! the map's header:
 //!
 //! ```text
 //! progress   59 .. 48  47 .. 6   5 .. 0
 //!            count     block     count      the count's upper and lower bits; the block that names the unit
 //! ```
 //!
-//! Each of them also expects the word that names the unit as it was, and such a word never holds a
-//! value again. So of two threads that free the same unit one fails and looks again, and a thread
-//! that slept frees nothing.
+//! Each of them also expects the unchanged word that names the unit, and such a word never has an
+//! old value again. So if two threads free the same unit, one fails and looks again, and a thread
+//! that was stopped frees nothing later.
 //!
-//! A block is freed by the operation alone that takes the last word or place away which leads to
-//! it. So a map that goes on being freed after a crash never frees a block that belongs to another
-//! map by now.
+//! A block is freed only by the operation that removes the last word or place that leads to it. So
+//! a map that is freed further after a crash never frees a block that belongs to another map by
+//! then.
 //!
-//! A damaged map ends too. What does not look like a unit is passed over: the word that leads there
-//! becomes zero, and what is behind stays allocated, which `check` reports as leaked. Each
-//! operation takes something away, so their number is bounded by the words of the map.
+//! The freeing of a damaged map ends too. Anything that does not look like a unit is skipped: the
+//! word that leads there becomes zero, and the blocks behind it stay allocated, which `check`
+//! reports as leaked. Each operation removes something, so their number is bounded by the words of
+//! the map.
 
 use std::sync::atomic::Ordering;
 
@@ -51,14 +52,14 @@ use super::options::OptionValues;
 use super::unit::{Change, KnownKind, Unit};
 use crate::context::Context;
 
-/// Operations under one guard. What they free is used again when the guard is gone.
+/// Operations under one guard. The blocks that they free can be reused when the guard is dropped.
 const STEPS_A_GUARD: usize = 32;
 /// Bits of the progress word's count that stand below the block.
 const LOW_COUNT_BITS: u32 = 6;
-/// Most blocks that are counted: bits above the block are twelve.
+/// The most blocks that are counted: there are twelve bits above the block.
 const MAX_BLOCKS: usize = 1 << (LOW_COUNT_BITS + 12);
 
-/// The progress word: so many blocks of the unit with that block are free.
+/// The progress word: so many blocks of the unit with that block are freed.
 fn progress(count: usize, block: u64) -> u64 {
     let count = count as u64;
     let low = count & ((1 << LOW_COUNT_BITS) - 1);
@@ -72,8 +73,8 @@ fn progress_of(word: u64, block: u64) -> usize {
 }
 
 impl<D: Domain> Catalog<D> {
-    /// Takes the map `entry` out of the catalog, durably: step 1. No handle of it is open. It
-    /// allocates nothing, so it succeeds in a full pool. What it returns is the dropped map, for
+    /// Removes the map `entry` from the catalog, durably: step 1. It must have no open handle. This
+    /// allocates nothing, so it succeeds in a full pool. Returns the dropped map, for
     /// [`free_map`](Self::free_map).
     pub fn unlist_map(&self, entry: &MapEntry) -> Result<MapEntry, MapError> {
         let word = if mutant!("map-name-free-first") {
@@ -100,20 +101,20 @@ impl<D: Domain> Catalog<D> {
         Err(MapError::DamagedWord { off: version_off })
     }
 
-    /// The maps that are dropped and not free yet.
+    /// The dropped maps that are not freed yet.
     pub fn dropped_maps(&self, guard: &Guard<'_, D>) -> Vec<MapEntry> {
         self.pool().dropped_maps(guard, &|off| self.read(guard, off))
     }
 
-    /// Drops the map `entry` of the kind `K`, of which no handle is open, and frees its blocks.
-    /// When it returns, the map is gone durably; a crash leaves the map as it was, or a dropped map
-    /// whose blocks are freed later.
+    /// Drops the map `entry` with the index `K`, of which no handle is open, and frees its blocks.
+    /// When it returns, the map is dropped durably. A crash leaves the map as it was, or a dropped
+    /// map whose blocks are freed later.
     pub fn drop_index<K: IndexKind>(&self, entry: &MapEntry) -> Result<(), MapError> {
         let dropped = self.unlist_map(entry)?;
         self.free_map(&KnownKind::of::<K>(), &dropped, &|| false)
     }
 
-    /// Frees the dropped map `entry`, unless `is_enough` says to stop before: steps 2 to 4.
+    /// Frees the dropped map `entry`, unless `is_enough` stops it earlier: steps 2 to 4.
     pub fn free_map(
         &self,
         kind: &KnownKind<D>,
@@ -126,8 +127,8 @@ impl<D: Domain> Catalog<D> {
         let mut failures = 0;
         loop {
             let guard = self.pool().pin()?;
-            // What a guard has seen in its slot stays there. Without one, another map may have
-            // taken slot and header.
+            // What a guard has read from its slot does not change under the guard. Without one,
+            // another map may have taken slot and header.
             let found = self.pool().entry_in(&guard, entry.slot, &|off| self.read(&guard, off));
             let Some(found) = found.filter(|found| found.word == entry.word) else { return Ok(()) };
             let is_erased = found.header.is_err() && self.read(&guard, entry.root_off()) == 0;
@@ -143,7 +144,7 @@ impl<D: Domain> Catalog<D> {
                     _ => {
                         let context = Context::new(self, &guard);
                         let unit = (kind.next_unit)(context, entry.root_off(), &options);
-                        // It has believed nothing of what it has read.
+                        // It has checked everything that it has read.
                         guard.forget_damage();
                         self.free_unit(&guard, entry, &unit)?
                     }
@@ -156,9 +157,9 @@ impl<D: Domain> Catalog<D> {
         }
     }
 
-    /// Frees what is left of dropped maps, of the kinds and options that are
-    /// [known](Self::with_kinds), until `is_enough` says to stop. Whether there were any. For who
-    /// opens a pool, and for who finds it full.
+    /// Frees the rest of dropped maps whose indexes and options are [known](Self::with_kinds),
+    /// until `is_enough` stops it. Returns whether there were any. For threads that open a pool, or
+    /// find it full.
     pub fn free_dropped(&self, is_enough: &dyn Fn() -> bool) -> Result<bool, MapError> {
         let dropped = {
             let guard = self.pool().pin()?;
@@ -167,7 +168,7 @@ impl<D: Domain> Catalog<D> {
         let mut found_any = false;
         for entry in dropped {
             let Ok(header) = &entry.header else {
-                // What is left is the header, or waits for someone who knows what the map was.
+                // Only the header is left, or the map waits for a program that knows its index.
                 let guard = self.pool().pin()?;
                 if !self.is_free(&guard, &entry) && self.read(&guard, entry.root_off()) == 0 {
                     self.forget_map(&guard, &entry)?;
@@ -179,8 +180,8 @@ impl<D: Domain> Catalog<D> {
             };
             match self.free_map(kind, &entry, is_enough) {
                 Ok(()) => found_any = true,
-                // It waits for a version that knows its options, or is damaged, and keeps no other
-                // map waiting.
+                // It waits for a version that knows its options, or is damaged. It does not block
+                // other maps.
                 Err(MapError::Option(_) | MapError::DamagedWord { .. }) => continue,
                 Err(error) => return Err(error),
             }
@@ -195,7 +196,7 @@ impl<D: Domain> Catalog<D> {
         self.read(guard, entry.slot_off()) != entry.word
     }
 
-    /// Frees a unit, or some of what it owns; whether anything has changed.
+    /// Frees a unit, or some of the blocks that it owns; returns whether anything has changed.
     fn free_unit(
         &self,
         guard: &Guard<'_, D>,
@@ -240,13 +241,12 @@ impl<D: Domain> Catalog<D> {
         Ok(has_changed)
     }
 
-    /// Writes words anew that refer to operations that there are not, and that no operation
-    /// changes.
+    /// Rewrites words that refer to operations that do not exist, which no operation can change.
     fn mend(&self, guard: &Guard<'_, D>, words: impl Iterator<Item = (u64, u64)>) {
         for (off, new) in words {
             let word = self.pool().word(off);
             let found = word.load(Ordering::Acquire);
-            // By a CAS: another thread may have done it, and gone on from there.
+            // By a CAS: another thread may have done it, and continued from there.
             if self.is_damaged(guard, off)
                 && word.compare_exchange(found, new & !CONTROL_BITS).is_ok()
             {
@@ -256,7 +256,7 @@ impl<D: Domain> Catalog<D> {
         }
     }
 
-    /// Frees the header and the slot: steps 3 and 4; whether this thread has.
+    /// Frees the header and the slot: steps 3 and 4; returns whether this thread has.
     fn forget_map(&self, guard: &Guard<'_, D>, entry: &MapEntry) -> Result<bool, MapError> {
         self.pool().erase_header(entry.header_off);
         let version_off = self.pool().catalog_version_off();
@@ -268,7 +268,7 @@ impl<D: Domain> Catalog<D> {
     }
 }
 
-/// The block, if an operation can name it; else none.
+/// The block, if an operation can name it; otherwise zero.
 fn named(block: u64) -> u64 {
     if block <= BLOCK_MASK { block } else { 0 }
 }

@@ -1,4 +1,4 @@
-//! What an index tells of a dropped map: which of its parts goes next (`teardown.rs`).
+//! The next part of a dropped map to be freed, as an index describes it (`teardown.rs`).
 
 use pando_pmem::Domain;
 use pando_pmwcas::MAX_WORDS;
@@ -7,25 +7,25 @@ use crate::context::Context;
 
 use super::options::{OptionSpec, OptionValues};
 
-/// A word that changes as a unit goes.
+/// A word that changes when a unit is freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
     /// Its offset.
     pub off: u64,
-    /// What it holds.
+    /// Its present value.
     pub old: u64,
-    /// What it is to hold, which it has never held.
+    /// Its new value, which it has never had.
     pub new: u64,
 }
 
-/// The part of a dropped map that goes next.
+/// The next part of a dropped map to be freed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unit {
-    /// The word that leads to the unit, to be changed to zero or to what follows.
+    /// The word that leads to the unit; it changes to zero, or leads to the next part.
     pub leading: Change,
-    /// Another word that has to change with it.
+    /// Another word that must change with it.
     pub other: Option<Change>,
-    /// Blocks that only the unit leads to, in an order that is the same until the unit is gone,
+    /// Blocks that only the unit leads to. Their order is always the same until the unit is freed,
     /// whichever of them are free by then.
     pub owned: Vec<u64>,
     /// The blocks of the unit itself, at most [`MAX_OWN`](Self::MAX_OWN).
@@ -33,16 +33,17 @@ pub struct Unit {
 }
 
 impl Unit {
-    /// Most blocks of a unit itself: what one operation can free; one less if another word changes.
+    /// The most own blocks of a unit: as many as one operation can free; one less if another word
+    /// changes.
     pub const MAX_OWN: usize = MAX_WORDS - 1;
 
-    /// The block at `block`, to which the word at `off` leads that holds `old`; the word becomes
-    /// `new`.
+    /// The unit of the block at `block`. The word at `off`, which has the value `old`, leads to it,
+    /// and changes to `new`.
     pub fn of_block(off: u64, old: u64, new: u64, block: u64) -> Self {
         Self { leading: Change { off, old, new }, other: None, owned: Vec::new(), own: vec![block] }
     }
 
-    /// Nothing that can be freed: the word at `off`, which holds `old`, leads to no unit.
+    /// No unit that can be freed: the word at `off`, with the value `old`, leads to none.
     pub fn passed_over(off: u64, old: u64) -> Self {
         let leading = Change { off, old, new: 0 };
         Self { leading, other: None, owned: Vec::new(), own: Vec::new() }
@@ -53,16 +54,16 @@ impl Unit {
     }
 }
 
-/// Which unit of a map goes next, given the offset of its entry word, which is not zero.
+/// Returns the next unit of a map, given the offset of its entry word, which is not zero.
 pub type NextUnit<D> = fn(Context<'_, D>, u64, &OptionValues) -> Unit;
 
-/// A kind of index whose dropped maps can be freed.
+/// An index whose dropped maps can be freed.
 #[derive(Clone, Copy, Debug)]
 pub struct KnownKind<D: Domain> {
     /// Its number in the catalog.
     pub number: u64,
-    /// What a user may set of it.
+    /// Its options.
     pub options: &'static [OptionSpec],
-    /// Which unit goes next.
+    /// Returns the next unit.
     pub next_unit: NextUnit<D>,
 }
