@@ -156,7 +156,7 @@ impl<K> std::fmt::Debug for TypedMap<K> {
 }
 
 /// The records of a range of a [`TypedMap`]. For a stored key that is not a `K` it yields an error,
-/// and then goes on with the next key.
+/// and then continues with the next key.
 pub struct TypedScan<'map, K> {
     scan: Scan<'map>,
     key: PhantomData<fn() -> K>,

@@ -264,7 +264,7 @@ pub(crate) fn check_chain<D: Domain>(
         }
         let (off, room) = delta_place(context, link)?;
         let info = DeltaInfo::decode(context.fixed(off));
-        let info = info.ok_or((STRUCTURE, "a delta is of a kind that there is not"))?;
+        let info = info.ok_or((STRUCTURE, "a delta is of an unknown kind"))?;
         let is_own = context.pool().active_block(off).is_some();
         if info.is_own != is_own || is_own != link.base_off().is_none() || info.bytes() > room {
             return Err((ProblemClass::Count, "a delta does not fit its place"));

@@ -189,7 +189,7 @@ impl Links for MultiWord {
             // If the word is not of that state, the operation fails.
             let word = context.read(node.small_off());
             if word == MAX_VALUE && context.pmwcas.is_damaged(context.guard, node.small_off()) {
-                let what = "a word of it refers to an operation that there is not";
+                let what = "a word of it refers to an operation that does not exist";
                 return Err(damaged(node.0, what));
             }
             return context.publish(|operation| {

@@ -45,60 +45,60 @@ pub fn exit_codes(own: &[&[(u8, &str)]]) -> String {
     format!("Exit codes:{}{highest}", lines.collect::<String>())
 }
 
-/// Why a command ends before its end.
+/// Why a command ends early.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// Whoever reads the output has stopped reading: nothing is wrong.
-    #[error("nobody reads the output any more")]
+    /// The reader of the output has closed it: this is no error.
+    #[error("the reader of the output has closed it")]
     BrokenPipe,
-    /// A key is not there.
+    /// A key is absent.
     #[error("{0}")]
     NotFound(String),
     /// The command line or the input is wrong.
     #[error("{0}")]
     Input(String),
-    /// The pool refused.
+    /// An error of the pool.
     #[error("{}", told(.0))]
     Pool(#[from] pando::Error),
-    /// The pool refused a record of an input.
+    /// An error of the pool for a record of an input.
     #[error("{place}: {}", told(source))]
     At {
         /// File and line.
         place: String,
-        /// What the pool answered.
+        /// The error.
         source: pando::Error,
     },
-    /// The operating system refused.
+    /// An error of the operating system.
     #[error("{what}: {source}")]
     System {
-        /// What was tried.
+        /// The operation that failed.
         what: String,
-        /// What the operating system answered.
+        /// The error.
         source: std::io::Error,
     },
-    /// The server could not begin, or end in order.
+    /// The server could not start, or did not end in order.
     #[error("{0}")]
     Serve(#[from] pando_server::ServeError),
     /// A check found problems.
-    #[error("the pool is not sound; the gravest of its problems: {0}")]
-    Unsound(ProblemClass),
-    /// A benchmark came to no end.
+    #[error("the check found problems; the gravest: {0}")]
+    Problems(ProblemClass),
+    /// A benchmark failed.
     #[cfg(feature = "bench")]
     #[error("{0}")]
     Bench(pando_bench::error::Failure),
-    /// The tour found something that does not hold.
-    #[error("the tour ends here, for this does not hold: {0}")]
+    /// The tour found a property that does not hold.
+    #[error("the tour ends here, because this does not hold: {0}")]
     Violation(String),
 }
 
 impl Failure {
-    /// The operating system refused `what`.
+    /// An error of the operating system in `what`.
     pub fn system(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
         let what = what.into();
         move |source| Self::System { what, source }
     }
 
-    /// The operating system refused to `verb` the file at `path`.
+    /// An error of the operating system when it was to `verb` the file at `path`.
     pub fn file(verb: &str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         Self::system(format!("cannot {verb} {}", path.display()))
     }
@@ -122,12 +122,12 @@ impl Failure {
                 | pando::Error::MapOptionDiffers { .. },
             ) => 2,
             Self::Pool(_) | Self::At { .. } | Self::System { .. } | Self::Serve(_) => 3,
-            Self::Unsound(ProblemClass::Leaked | ProblemClass::HeaderCopy) => 4,
-            Self::Unsound(ProblemClass::Count) => 5,
-            Self::Unsound(ProblemClass::Separator) => 6,
-            Self::Unsound(ProblemClass::Order) => 7,
-            Self::Unsound(ProblemClass::ReachableButFree) => 8,
-            Self::Unsound(_) => 9,
+            Self::Problems(ProblemClass::Leaked | ProblemClass::HeaderCopy) => 4,
+            Self::Problems(ProblemClass::Count) => 5,
+            Self::Problems(ProblemClass::Separator) => 6,
+            Self::Problems(ProblemClass::Order) => 7,
+            Self::Problems(ProblemClass::ReachableButFree) => 8,
+            Self::Problems(_) => 9,
             Self::Violation(_) => 10,
             #[cfg(feature = "bench")]
             Self::Bench(_) => 11,
@@ -135,7 +135,7 @@ impl Failure {
     }
 }
 
-/// What the pool answered, with the way out that the command has.
+/// The error of the pool, with the remedy that the command has.
 fn told(error: &pando::Error) -> String {
     use pando::Error;
     match error {

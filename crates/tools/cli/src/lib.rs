@@ -1,3 +1,3 @@
-//! What of the `pando` command is worth calling from elsewhere: the formats of records.
+//! The part of the `pando` command that other crates use: the formats of records.
 
 pub mod format;

@@ -1,9 +1,9 @@
 //! The `pando` command: loads, reads, scans, dumps and checks pools, and shows on real data that
 //! they survive `kill -9`.
 //!
-//! It is thin: it parses, calls the `pando` library and prints. What it writes and what it reads is
-//! escaped in one way everywhere ([`mod@format`]), its exit codes are in [`failure`], and the tour
-//! is in [`tour`]; `bench` is all in `pando-bench`, `paper` in `pando-papers`.
+//! It only parses, calls the `pando` library and prints. All its input and output is escaped in one
+//! way ([`mod@format`]), its exit codes are in [`failure`], and the tour is in [`tour`]; `bench` is
+//! in `pando-bench`, `paper` in `pando-papers`.
 
 mod arguments;
 mod commands;
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if !matches!(failure, Failure::BrokenPipe) {
-                // A closed standard error leaves nobody to tell.
+                // If standard error is closed, no message is possible.
                 let _ = writeln!(std::io::stderr(), "pando: {failure}");
             }
             ExitCode::from(failure.exit_code())

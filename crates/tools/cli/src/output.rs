@@ -1,4 +1,4 @@
-//! Standard output: buffered, and content with a reader that stops reading.
+//! Standard output: buffered. It is no error if its reader closes it.
 
 use std::fmt::Display;
 use std::io::{self, BufWriter, StdoutLock, Write};
@@ -30,13 +30,14 @@ impl Output {
         writeln!(self.writer, "{line}").map_err(failure)
     }
 
-    /// Writes a line that has to be seen now.
+    /// Writes a line that must be visible at once.
     pub fn line_now(&mut self, line: impl Display) -> Result<(), Failure> {
         self.line(line)?;
         self.flush()
     }
 
-    /// Hands everything on; to be called at the end, since a drop cannot report.
+    /// Writes everything that is buffered; to be called at the end, since a drop cannot report an
+    /// error.
     pub fn flush(&mut self) -> Result<(), Failure> {
         self.writer.flush().map_err(failure)
     }
@@ -59,7 +60,7 @@ pub fn report<R: Serialize + ?Sized>(
 
 /// A value as JSON.
 fn json<V: Serialize + ?Sized>(value: &V) -> Result<String, Failure> {
-    // A path that is not UTF-8 has no form in JSON.
+    // A path that is not UTF-8 cannot be written as JSON.
     serde_json::to_string_pretty(value)
         .map_err(|error| Failure::Input(format!("the report has no form in JSON: {error}")))
 }
@@ -81,7 +82,7 @@ pub fn time_text(time: std::time::Duration) -> String {
         1_000_000..1_000_000_000 => (time_ns as f64 / 1e6, "ms"),
         _ => (time_ns as f64 / 1e9, "s"),
     };
-    // Three digits; rounding must not make a fourth.
+    // Three digits; rounding must not add a fourth.
     let digits = if value < 9.995 {
         2
     } else if value < 99.95 {
@@ -92,7 +93,7 @@ pub fn time_text(time: std::time::Duration) -> String {
     format!("{value:.digits$} {unit}")
 }
 
-/// How many a second, for people.
+/// The rate per second, for people.
 pub fn rate_text(count: u64, time: std::time::Duration) -> String {
     let rate = count as f64 / time.as_secs_f64().max(1e-9);
     indicatif::HumanCount(rate as u64).to_string()

@@ -32,7 +32,7 @@ impl PoolArguments {
         PoolOptions::new().domain(self.domain).salvage(self.salvage)
     }
 
-    /// Refuses what says how to open a pool, for a `command` that opens none.
+    /// Returns an error if an option says how to open a pool, for a `command` that opens none.
     pub fn refuse_for(&self, command: &str) -> Result<(), Failure> {
         if self.path.is_none() && self.domain == DomainChoice::Auto && !self.salvage {
             return Ok(());
@@ -47,7 +47,7 @@ impl PoolArguments {
         Ok(Pool::open(self.path_or_default()?, &self.options())?)
     }
 
-    /// Opens the pool, or creates it if it is not there and `create` says so.
+    /// Opens the pool, or creates it if it does not exist and `create` allows it.
     pub fn open_or_create(&self, create: &CreateArguments) -> Result<Pool, Failure> {
         if !create.create {
             return self.open();
@@ -61,7 +61,7 @@ impl PoolArguments {
 }
 
 impl SlotArguments {
-    /// What a damaged map is taken for.
+    /// The index and the options that a damaged map is assumed to have.
     pub fn options(&self) -> MapOptions {
         let named =
             self.index.iter().fold(MapOptions::new(), |options, index| options.index(index));
@@ -77,7 +77,7 @@ impl MapArgument {
 }
 
 impl ForceArgument {
-    /// Refuses `name` if a server keeps its keys in the map of that name.
+    /// Returns an error if a server keeps its keys in the map `name`.
     pub fn check<'name>(&self, name: &'name str) -> Result<&'name str, Failure> {
         if self.force || name != pando_server::MAP_NAME {
             return Ok(name);
@@ -112,13 +112,13 @@ pub fn open_or_create_map(
     }
     let opened = pool.map_with(name, &options)?;
     if is_new && !create.create {
-        // Perhaps a slip of the pen, in a pool that was there.
+        // The name may be misspelt, if the pool existed before.
         eprintln!("pando: created the map {name:?}");
     }
     Ok((opened, is_new))
 }
 
-/// The bytes of a key or a value that was given, escaped, on the command line.
+/// The bytes of an escaped key or value on the command line.
 pub fn argument_bytes(name: &str, argument: &OsStr) -> Result<Vec<u8>, Failure> {
     escape::unescaped(argument.as_bytes())
         .map_err(|error| Failure::Input(format!("{name} {}: {error}", argument.display())))

@@ -1,5 +1,5 @@
-//! How far a long command is: a bar on a terminal, a line now and then elsewhere, on standard
-//! error in either case.
+//! The progress of a long command: a bar on a terminal, occasional lines elsewhere, on standard
+//! error in both cases.
 
 use std::io::{IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
@@ -16,7 +16,7 @@ const BAR_STEPS: u64 = 1000;
 /// The progress of one command.
 pub struct Progress {
     what: &'static str,
-    /// How much there is to do, in any unit, if that is known.
+    /// The total work, in any unit, if it is known.
     total: Option<u64>,
     begin: Instant,
     bar: Option<ProgressBar>,
@@ -24,7 +24,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Begins; `what` says in one word what is done to the records.
+    /// Begins; `what` is one word for the work on the records.
     pub fn new(what: &'static str, total: Option<u64>) -> Self {
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = match total {
@@ -33,7 +33,7 @@ impl Progress {
             };
             bar.set_draw_target(ProgressDrawTarget::stderr());
             let template = if total.is_some() { "{wide_bar} {msg}" } else { "{spinner} {msg}" };
-            // The templates are constants and known to be right; the default would do as well.
+            // The templates are constants that are correct; the default would work too.
             bar.with_style(
                 ProgressStyle::with_template(template)
                     .unwrap_or_else(|_| ProgressStyle::default_bar()),
@@ -43,8 +43,8 @@ impl Progress {
         Self { what, total, begin, bar, shown: Mutex::new(begin) }
     }
 
-    /// Says that `position` of the total is reached and so many records are done. Cheap enough to
-    /// be called often.
+    /// Reports the position within the total, and the number of finished records. It is cheap
+    /// enough for frequent calls.
     pub fn update(&self, position: u64, records: u64) {
         let every = if self.bar.is_some() { BAR_EVERY } else { LINE_EVERY };
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
@@ -71,7 +71,7 @@ impl Progress {
         match &self.bar {
             Some(bar) => bar.println(line),
             None => {
-                // A closed standard error leaves nobody to tell.
+                // If standard error is closed, no message is possible.
                 let _ = writeln!(std::io::stderr(), "{line}");
             }
         }

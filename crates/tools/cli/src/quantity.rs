@@ -1,10 +1,10 @@
-//! Quantities: as they are printed for people, and as they are given.
+//! Quantities, as printed for people and as read from the command line.
 
 use std::fmt::Display;
 
 use indicatif::HumanCount;
 
-/// So many of what is called `one` if it is one: "1 map", "2,000 maps".
+/// A number and its noun, whose singular is `one`: "1 map", "2,000 maps".
 pub fn counted(count: u64, one: &str) -> impl Display {
     let ending = if count == 1 { "" } else { "s" };
     format!("{} {one}{ending}", HumanCount(count))

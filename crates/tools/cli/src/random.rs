@@ -1,4 +1,4 @@
-//! Numbers that nobody can predict, and orders that a seed repeats.
+//! Random numbers, and orders that a seed repeats.
 
 use std::hash::{BuildHasher, RandomState};
 

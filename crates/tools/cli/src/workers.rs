@@ -13,13 +13,13 @@ pub fn start<'scope, Answer: Send + 'scope>(
     Builder::new().spawn_scoped(scope, work).map_err(Failure::system("cannot start a thread"))
 }
 
-/// Waits for a thread and passes its panic on, if it ended in one.
+/// Waits for a thread; if it panicked, panics too.
 pub fn join<Answer>(thread: ScopedJoinHandle<'_, Answer>) -> Answer {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// Calls `work` for every number below `count` on so many threads at once. After a failure no
-/// further number is begun, and the first failure by thread is returned.
+/// further number is started, and the first failure, in order of the threads, is returned.
 pub fn each(
     count: usize,
     writers: u16,

@@ -175,7 +175,7 @@ fn names_out_of_range_and_a_full_catalog_are_refused() {
     assert_eq!(active(catalog.pool()).len(), 2046);
 }
 
-/// A version that refers to an operation that there is not would let each change fail for ever.
+/// A version that refers to an operation that does not exist would make each change fail.
 #[test]
 fn a_damaged_version_of_the_catalog_hinders_no_change() {
     let catalog = in_memory_with_kind();
@@ -236,7 +236,7 @@ fn a_dropped_map_that_cannot_be_freed_keeps_no_other_one() {
     let left = catalog.dropped_maps(&catalog.pool().pin().unwrap());
     assert_eq!(left.iter().map(|entry| entry.slot).collect::<Vec<_>>(), [entries[0].slot]);
     assert_eq!(active(catalog.pool()).len(), 2);
-    // What cannot be freed gives no room, so nobody waits for it.
+    // A map that cannot be freed gives no room, so no operation waits for it.
     assert!(!catalog.free_dropped(&|| false).unwrap());
 }
 

@@ -112,7 +112,7 @@ pub struct Users<Words> {
 }
 
 impl<Words: Clone + Default> Users<Words> {
-    /// The users of a new server: the default user, who has `everything`.
+    /// The users of a new server: the default user, with the rights `everything`.
     pub fn new(everything: Rights<Words>) -> Self {
         let default = Arc::new(User::new(DEFAULT, everything.clone()));
         let users = BTreeMap::from([(DEFAULT.to_owned(), Arc::clone(&default))]);

@@ -1,4 +1,4 @@
-//! `check`: what the maps reach against what the allocator gave out.
+//! `check`: compares the blocks that the maps reach with those that the allocator has allocated.
 
 use indicatif::HumanCount;
 use pando::{CheckReport, Problem};
@@ -9,13 +9,13 @@ use crate::format::escape;
 use crate::output::{self, Output};
 use crate::quantity::counted;
 
-/// Prints what is wrong; the exit code tells the gravest class of it.
+/// Prints the problems; the exit code is that of the gravest one.
 pub fn run(pool: &PoolArguments, arguments: &CheckArguments) -> Result<(), Failure> {
     let pool = pool.open()?;
     let report = pool.check()?;
     pool.close()?;
     output::report(&report, arguments.json, print)?;
-    report.gravest().map_or(Ok(()), |class| Err(Failure::Unsound(class)))
+    report.gravest().map_or(Ok(()), |class| Err(Failure::Problems(class)))
 }
 
 /// A problem in one line.

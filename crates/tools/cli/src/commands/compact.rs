@@ -1,4 +1,4 @@
-//! `compact`: room that no record uses goes back to the file system.
+//! `compact`: returns unused room to the file system.
 
 use indicatif::BinaryBytes;
 
@@ -6,7 +6,7 @@ use crate::arguments::{CompactArguments, PoolArguments};
 use crate::failure::Failure;
 use crate::output;
 
-/// Compacts the pool, and prints what its file took before and after.
+/// Compacts the pool, and prints the size of its file before and after.
 pub fn run(pool: &PoolArguments, arguments: &CompactArguments) -> Result<(), Failure> {
     let compacted = pool.open()?.compact()?;
     output::report(&compacted, arguments.json, |compacted, output| {

@@ -1,7 +1,7 @@
 //! `load`: records from a file or from standard input, written by several threads.
 //!
-//! One thread reads and parses, and deals records out by their key: the lines of one key go to one
-//! writer, in order, so that of several lines with the same key the last one counts.
+//! One thread reads and parses the lines, and distributes records by their key: the lines of one
+//! key go to one writer, in order. So the last of several lines with the same key counts.
 
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
@@ -66,7 +66,7 @@ pub fn run(pool: &PoolArguments, arguments: &LoadArguments) -> Result<(), Failur
     outcome
 }
 
-/// What is loaded.
+/// The input of a load.
 struct Input {
     reader: Box<dyn Read>,
     /// Its name in messages.
@@ -119,7 +119,7 @@ struct Line {
     record: Record,
 }
 
-/// Records on their way to one writer.
+/// Records for one writer, to be sent together.
 struct Batch {
     lines: Vec<Line>,
     size_bytes: usize,
@@ -134,8 +134,8 @@ impl Batch {
     }
 }
 
-/// What reader and writers of one load share. The counters are read when all have ended, so
-/// relaxed operations do.
+/// The state that reader and writers of one load share. The counters are read when all have ended,
+/// so relaxed operations are enough.
 struct Load<'load> {
     map: &'load Map,
     arguments: &'load LoadArguments,
@@ -144,8 +144,8 @@ struct Load<'load> {
     inserted: AtomicU64,
     updated: AtomicU64,
     skipped: AtomicU64,
-    /// The first line that ends the load, `u64::MAX` while there is none. The lines before it are
-    /// loaded; some of those behind it may be too.
+    /// The first line that ends the load; `u64::MAX` if there is none. The lines before it are
+    /// loaded; some behind it may be loaded too.
     stop_line: AtomicU64,
     /// The failure of that line.
     failure: Mutex<Option<(u64, Failure)>>,
@@ -266,7 +266,7 @@ impl<'load> Load<'load> {
         }
     }
 
-    /// A line cannot be loaded: stops or goes on, as asked.
+    /// Handles a line that cannot be loaded: stops or continues, as the option says.
     fn refuse(&self, number: u64, reason: &str) {
         let message = format!("{}:{number}: {reason}", self.name);
         if self.arguments.on_error == OnError::Stop {

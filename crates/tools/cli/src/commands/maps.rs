@@ -1,4 +1,4 @@
-//! `drop` and `indexes`: maps as wholes, and what they can be.
+//! `drop` and `indexes`: operations on whole maps, and the indexes that a map can have.
 
 use pando::IndexInfo;
 

@@ -61,7 +61,7 @@ pub fn put(pool: &PoolArguments, arguments: &PutArguments) -> Result<(), Failure
     Ok(pool.close()?)
 }
 
-/// Deletes records. Those that are there are deleted even if others are not.
+/// Deletes records. If some are absent, the others are deleted all the same.
 pub fn del(pool: &PoolArguments, arguments: &DelArguments) -> Result<(), Failure> {
     let keys = arguments.keys.iter().map(|key| argument_bytes("the key", key));
     let keys = keys.collect::<Result<Vec<_>, _>>()?;

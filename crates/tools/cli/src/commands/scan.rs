@@ -41,7 +41,7 @@ pub fn dump(arguments_of_pool: &PoolArguments, arguments: &DumpArguments) -> Res
     Ok(pool.close()?)
 }
 
-/// Prints all records that can be read, and tells on standard error what cannot.
+/// Prints all readable records, and reports the unreadable parts on standard error.
 fn salvage(pool: Pool, arguments: &DumpArguments) -> Result<(), Failure> {
     let mut output = Output::new();
     let (mut line, mut printed, mut copied) = (Vec::new(), Ok(()), 0_u64);
@@ -68,7 +68,7 @@ fn salvage(pool: Pool, arguments: &DumpArguments) -> Result<(), Failure> {
         HumanCount(copied),
         HumanCount(report.problems.len() as u64)
     );
-    report.gravest().map_or(Ok(()), |class| Err(Failure::Unsound(class)))
+    report.gravest().map_or(Ok(()), |class| Err(Failure::Problems(class)))
 }
 
 fn range(arguments: &ScanArguments) -> Result<KeyRange, Failure> {

@@ -1,4 +1,4 @@
-//! `serve`: the server, until it is told to stop.
+//! `serve`: the server.
 
 use std::net::SocketAddr;
 
@@ -8,7 +8,7 @@ use tracing_subscriber::filter::LevelFilter;
 use crate::arguments::{LogFormat, LogLevel, PoolArguments, ServeArguments};
 use crate::failure::Failure;
 
-/// Serves clients from the pool, which is created if it is not there.
+/// Serves clients from the pool, which is created if it does not exist.
 pub fn run(pool: &PoolArguments, arguments: &ServeArguments) -> Result<(), Failure> {
     if pool.salvage {
         return Err(Failure::Input(format!(
@@ -77,7 +77,7 @@ fn log_to_standard_error(level: LogLevel, format: LogFormat) {
     }
 }
 
-/// Where HTTP is served, if it is.
+/// The addresses of HTTP, if it is served.
 fn http_at(arguments: &ServeArguments) -> impl Iterator<Item = SocketAddr> {
     let at = |port| arguments.http_bind.iter().map(move |&address| SocketAddr::new(address, port));
     arguments.http_port.into_iter().flat_map(at)

@@ -1,4 +1,4 @@
-//! `stat`: what a pool lies on, what it guarantees, and its figures.
+//! `stat`: a pool's medium, its guarantee, and its figures.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::output::{self, Output, time_text};
 use crate::quantity::counted;
 
-/// Fewer records have no mean size.
+/// With fewer records no mean size is shown.
 const RECORDS_FOR_A_MEAN: u64 = 100;
 
 /// Prints the figures.
@@ -83,8 +83,7 @@ fn print_map(map: &MapStat, output: &mut Output) -> Result<(), Failure> {
     ))
 }
 
-/// The bytes of a record, if there are enough records for that to mean something: a map has some
-/// bytes without any.
+/// The bytes per record, if there are enough records: a map also takes some bytes without any.
 fn bytes_a_record(figures: &MapFigures) -> String {
     if figures.records < RECORDS_FOR_A_MEAN {
         return String::new();

@@ -1,19 +1,19 @@
-//! The one escaping of the command: for records of `tsv`, and for keys and values on the command
-//! line.
+//! The escaping of the command: for records of `tsv`, and for keys and values on the command line.
 //!
-//! `\t`, `\n`, `\r` and `\\` stand for themselves; control characters, byte order marks, and bytes
-//! that are not UTF-8, are `\xNN`, byte by byte. All other text stands as it is.
+//! `\t`, `\n`, `\r` and `\\` have their usual meaning. Control characters, byte order marks, and
+//! bytes that are not UTF-8 are written as `\xNN`, byte by byte. All other text is written as it
+//! is.
 
 /// Why an escaped text cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EscapeError {
-    /// A backslash that is followed by something else.
+    /// A backslash before another character.
     #[error(
         "\\{found} is no escape; allowed are \\t \\n \\r \\\\ \\xNN (write \\\\ for a backslash, \
          or load with --format raw-tsv)"
     )]
     Unknown {
-        /// What follows the backslash.
+        /// The character behind the backslash.
         found: char,
     },
     /// A backslash at the very end.
@@ -35,7 +35,7 @@ pub fn append(bytes: &[u8], escaped: &mut Vec<u8>) {
                 '\n' => escaped.extend_from_slice(b"\\n"),
                 '\r' => escaped.extend_from_slice(b"\\r"),
                 '\\' => escaped.extend_from_slice(b"\\\\"),
-                // At the beginning of a file it would be passed over.
+                // At the beginning of a file it would be skipped.
                 '\u{feff}' => append_hexadecimal(encoded, escaped),
                 _ if character.is_control() => append_hexadecimal(encoded, escaped),
                 _ => escaped.extend_from_slice(encoded),
@@ -52,7 +52,7 @@ pub fn escaped_text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&escaped).into_owned()
 }
 
-/// The bytes that `escaped` stands for.
+/// The bytes of the escaped text.
 pub fn unescaped(escaped: &[u8]) -> Result<Vec<u8>, EscapeError> {
     let mut bytes = Vec::with_capacity(escaped.len());
     let mut rest = escaped;

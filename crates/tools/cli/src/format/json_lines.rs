@@ -1,8 +1,8 @@
 //! Records as lines of JSON.
 //!
 //! `{"key": "...", "value": "..."}`; bytes that are not text are `"key_hex"` or `"value_hex"`, two
-//! hexadecimal digits a byte. A value that is no string (a number, an object, ...) is refused: a
-//! record holds bytes, so a dump could not tell it from a string.
+//! hexadecimal digits for each byte. A value that is no string (a number, an object, ...) is an
+//! error: a record holds bytes, so a dump could not distinguish it from a string.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -33,7 +33,7 @@ struct Written<'record> {
 
 /// The record of a line.
 pub fn parse(line: &[u8]) -> Result<Record, LineError> {
-    // There is one line; which of the file it is says the caller.
+    // The text has one line; the caller adds the number of the line in the file.
     let json_error = |error: serde_json::Error| {
         LineError::Json(error.to_string().replace(" at line 1 column ", ", at byte "))
     };

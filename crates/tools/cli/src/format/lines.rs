@@ -1,4 +1,4 @@
-//! Reading lines of any length without holding those that are too long.
+//! Lines of any length, read without keeping those that are too long.
 
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -18,7 +18,7 @@ pub struct Lines<R> {
 }
 
 impl<R: Read> Lines<R> {
-    /// The lines of `reader`; those of more than `max_line_bytes` are passed over with an error.
+    /// The lines of `reader`; a line of more than `max_line_bytes` is skipped with an error.
     pub fn new(reader: R, max_line_bytes: usize) -> Self {
         let reader = BufReader::with_capacity(BUFFER_BYTES, reader);
         Self { reader, line: Vec::new(), max_line_bytes, number: 0, position_bytes: 0 }
@@ -29,17 +29,17 @@ impl<R: Read> Lines<R> {
         self.number
     }
 
-    /// How many bytes have been read.
+    /// The number of bytes that were read.
     pub fn position_bytes(&self) -> u64 {
         self.position_bytes
     }
 
-    /// Whether the next line may have to be waited for.
+    /// Whether the next line may not be buffered yet.
     pub fn may_wait(&self) -> bool {
         !self.reader.buffer().contains(&b'\n')
     }
 
-    /// The next line, without its line end, or none at the end.
+    /// The next line, without its line end; `None` at the end.
     pub fn next_line(&mut self) -> io::Result<Option<Result<&[u8], LineError>>> {
         self.line.clear();
         let mut found_bytes = 0u64;
@@ -75,7 +75,7 @@ impl<R: Read> Lines<R> {
             if [&[0xFF, 0xFE][..], &[0xFE, 0xFF]].iter().any(|mark| self.line.starts_with(mark)) {
                 return Ok(Some(Err(LineError::Utf16)));
             }
-            // Editors put it there; it is no part of the first key.
+            // Some editors write it; it is no part of the first key.
             if self.line.starts_with(BYTE_ORDER_MARK) {
                 self.line.drain(..BYTE_ORDER_MARK.len());
             }

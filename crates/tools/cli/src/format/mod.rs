@@ -1,12 +1,12 @@
-//! The forms in which records are read and written.
+//! The formats in which records are read and written.
 //!
-//! * `tsv`: a record a line, key TAB value, both escaped ([`escape`]). A further TAB belongs to
-//!   the value.
+//! * `tsv`: one record on each line, key TAB value, both escaped ([`escape`]). A further TAB
+//!   belongs to the value.
 //! * `raw-tsv`: the same without escapes: bytes as they are, for files that have backslashes of
 //!   their own. It cannot hold every record, so it is only read.
-//! * `json-lines`: an object a line; see [`json_lines`].
+//! * `json-lines`: one object on each line; see [`json_lines`].
 //!
-//! Empty lines are passed over in each, and so is a byte order mark of UTF-8 at the beginning.
+//! Empty lines are skipped in each, and so is a byte order mark of UTF-8 at the beginning.
 
 pub mod escape;
 pub mod json_lines;
@@ -20,7 +20,7 @@ use clap::ValueEnum;
 
 pub use record::{LineError, Record};
 
-/// How records are read or written.
+/// The format of records that are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// Key TAB value, with \t \n \r \\ \xNN for what has no other form
@@ -32,7 +32,7 @@ pub enum Format {
     JsonLines,
 }
 
-/// How records are written; each is a [`Format`] that reads them back.
+/// The format of records that are written; each is a [`Format`] that reads them again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum OutputFormat {
     /// Key TAB value, with \t \n \r \\ \xNN for what has no other form
@@ -43,7 +43,7 @@ pub enum OutputFormat {
 }
 
 impl Format {
-    /// The format that a file's extension tells, if it does.
+    /// The format for a file's extension, if there is one.
     pub fn of_extension(path: &Path) -> Option<Self> {
         match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
             "tsv" => Some(Self::Tsv),
@@ -52,7 +52,7 @@ impl Format {
         }
     }
 
-    /// The record of a line, without its line end; none if the line is empty.
+    /// The record of a line, without its line end; `None` if the line is empty.
     pub fn parse(self, line: &[u8]) -> Result<Option<Record>, LineError> {
         let unix_line = line.strip_suffix(b"\r").unwrap_or(line);
         match self {
@@ -65,7 +65,7 @@ impl Format {
 }
 
 impl OutputFormat {
-    /// The format that reads what is written.
+    /// The format that reads this output.
     pub fn read_by(self) -> Format {
         match self {
             Self::Tsv => Format::Tsv,

@@ -1,4 +1,4 @@
-//! A record as it is read, and why a line is none.
+//! A record that was read, and the errors of a line.
 
 use super::escape;
 
@@ -8,7 +8,7 @@ pub type Record = (Vec<u8>, Vec<u8>);
 /// Why a line is not a record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LineError {
-    /// Nothing parts key and value.
+    /// There is no TAB between key and value.
     #[error("no TAB between key and value")]
     NoTab,
     /// The key's escapes are wrong.
@@ -20,15 +20,15 @@ pub enum LineError {
     /// The line is not JSON, or not such an object.
     #[error("not an object with key and value: {0}")]
     Json(String),
-    /// The object names something twice or not at all.
+    /// The object has a field twice or not at all.
     #[error("the object has {found}; it needs either {name} or {name}_hex")]
     OneOfTwo {
-        /// What the object has.
+        /// The fields that were found.
         found: &'static str,
         /// `key` or `value`.
         name: &'static str,
     },
-    /// Hexadecimal digits that are none.
+    /// The text is no hexadecimal number.
     #[error("{name} is not an even number of hexadecimal digits")]
     Hexadecimal {
         /// The field.
@@ -40,15 +40,15 @@ pub enum LineError {
     /// The value is a number, an object or the like.
     #[error("the value is {found}, and a record holds bytes; write it as a string")]
     NotText {
-        /// Which type of JSON it is.
+        /// The type of the JSON value.
         found: &'static str,
     },
-    /// The line is longer than what is read.
+    /// The line is too long.
     #[error("a line of {found_bytes} bytes is longer than {max_bytes}; raise --max-line-bytes")]
     TooLong {
         /// The line's length.
         found_bytes: u64,
-        /// The longest that is read.
+        /// The longest line that is read.
         max_bytes: usize,
     },
 }

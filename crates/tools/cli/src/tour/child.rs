@@ -1,4 +1,4 @@
-//! Starting the process that loads, counting what it acknowledges, and killing it midway.
+//! The start of the loading process, the count of its acknowledgements, and its kill midway.
 
 use std::io::{ErrorKind, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -15,17 +15,17 @@ use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::random;
 
-/// How far the child may be ahead of us: small, so that midway is midway.
+/// The most bytes that the child may be ahead: few, so that the kill really comes midway.
 const PIPE_BYTES: usize = 16 << 10;
 /// The kill comes when this part of the records, in percent, is acknowledged, ...
 const KILL_FROM_PERCENT: u64 = 35;
 const KILL_TO_PERCENT: u64 = 65;
-/// ... and a little later, so that no acknowledgement tells the instant, and the writers are not
-/// just handing the processor to whoever reads the pipe.
+/// ... and a little later, so that the instant is not that of an acknowledgement, and the writers
+/// are not just switching to the reader of the pipe.
 const MIN_KILL_DELAY_NS: u64 = 50_000;
 const MAX_KILL_DELAY_NS: u64 = 500_000;
 
-/// How to start the process that loads.
+/// The arguments of the loading process.
 pub struct Loader<'tour> {
     pub pool: &'tour PoolArguments,
     pub pool_path: &'tour Path,
@@ -34,20 +34,20 @@ pub struct Loader<'tour> {
     pub seed: u64,
 }
 
-/// What is known of a process that was killed.
+/// A killed process.
 pub struct Killed {
     /// By record, whether its insert was acknowledged.
     pub is_acknowledged: Vec<bool>,
-    /// How many were.
+    /// The number of acknowledged records.
     pub acknowledged_count: u64,
     /// From the start of the process to the kill.
     pub elapsed: Duration,
-    /// Which process it was.
+    /// Its process id.
     pub process_id: u32,
 }
 
 impl Loader<'_> {
-    /// Loads in a process of its own and kills it midway; none if it was done before the kill.
+    /// Loads in a process of its own and kills it midway; `None` if the load ended before the kill.
     pub fn load_and_kill(&self, records: usize) -> Result<Option<Killed>, Failure> {
         let begin = Instant::now();
         let mut process = Process(self.start()?);
@@ -65,7 +65,7 @@ impl Loader<'_> {
         let mut elapsed = Duration::ZERO;
         let progress = Progress::new("acknowledged", Some(records as u64));
         let acknowledged = Acknowledged::new(records).read(pipe, kill_at, &progress, || {
-            // The pipe has just been emptied: the writers go on writing all the while.
+            // The pipe has just been emptied, so the writers continue meanwhile.
             wait_awake(delay);
             process.kill();
             elapsed = begin.elapsed();
@@ -97,12 +97,12 @@ impl Loader<'_> {
     }
 }
 
-/// A child that does not outlive the tour, however the tour ends.
+/// A child process that is killed when the tour ends in any way.
 struct Process(Child);
 
 impl Process {
     fn kill(&mut self) {
-        // SIGKILL. It fails only if the process has ended by itself, which its status tells.
+        // SIGKILL. It fails only if the process has ended by itself; then its status says so.
         let _ = self.0.kill();
     }
 }
@@ -114,7 +114,7 @@ impl Drop for Process {
     }
 }
 
-/// Whether the process was killed by us, or done; anything else is a failure.
+/// Whether this program killed the process, or the process had ended; anything else is a failure.
 fn was_killed(status: ExitStatus) -> Result<bool, Failure> {
     if status.signal() == Some(libc::SIGKILL) {
         Ok(true)
@@ -125,14 +125,14 @@ fn was_killed(status: ExitStatus) -> Result<bool, Failure> {
     }
 }
 
-/// Makes a pipe hold no more than `PIPE_BYTES`. If the system refuses, the kill may come later.
+/// Limits a pipe to `PIPE_BYTES`. If the system refuses, the kill may come later.
 fn shrink(pipe: BorrowedFd<'_>) {
-    // SAFETY: the descriptor is open for as long as it is borrowed, and the call touches no
-    // memory of ours.
+    // SAFETY: the descriptor is open for as long as it is borrowed, and the call accesses no memory
+    // of this process.
     unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETPIPE_SZ, PIPE_BYTES as libc::c_int) };
 }
 
-/// Waits without giving up the processor: a sleep would last longer than what is waited for.
+/// Waits without giving up the processor: a sleep would take longer than the delay.
 fn wait_awake(delay: Duration) {
     let begin = Instant::now();
     while begin.elapsed() < delay {
@@ -140,7 +140,7 @@ fn wait_awake(delay: Duration) {
     }
 }
 
-/// The acknowledgements that have come.
+/// The received acknowledgements.
 struct Acknowledged {
     is_acknowledged: Vec<bool>,
     count: u64,
@@ -161,7 +161,7 @@ impl Acknowledged {
     ) -> Result<Self, Failure> {
         let mut kill = Some(kill);
         let mut buffer = vec![0; PIPE_BYTES];
-        // Bytes at the buffer's beginning that are the begin of an acknowledgement.
+        // Bytes at the buffer's beginning that belong to an incomplete acknowledgement.
         let mut kept_bytes = 0;
         loop {
             let read_bytes = match pipe.read(&mut buffer[kept_bytes..]) {

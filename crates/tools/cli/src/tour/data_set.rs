@@ -9,7 +9,7 @@ use crate::failure::Failure;
 /// The map that the tour fills.
 pub const MAP: &str = "tour";
 
-/// Where a record lies among the bytes.
+/// The place of a record among the bytes.
 #[derive(Clone, Copy)]
 struct Span {
     begin: usize,
@@ -17,21 +17,21 @@ struct Span {
     value_bytes: u32,
 }
 
-/// Records as they come, in any order.
+/// Records in any order.
 #[derive(Default)]
 pub struct Builder {
     bytes: Vec<u8>,
     spans: Vec<Span>,
 }
 
-/// Records sorted by key, each key once. A record is known by its place in that order.
+/// Records sorted by key, each key once. A record's number is its place in that order.
 pub struct DataSet {
     bytes: Vec<u8>,
     spans: Vec<Span>,
 }
 
 impl Builder {
-    /// Adds a record. A key or a value of 4 GiB and more is left out and false returned.
+    /// Adds a record. Returns false, without adding it, if its key or value has 4 GiB or more.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> bool {
         let (Ok(key_bytes), Ok(value_bytes)) = (key.len().try_into(), value.len().try_into())
         else {
@@ -53,7 +53,7 @@ impl Builder {
         self.spans.iter().map(|span| record(&self.bytes, span).1)
     }
 
-    /// Sorts; of several records with one key the last one stays.
+    /// Sorts the records; of several records with one key the last one is kept.
     pub fn finish(mut self) -> DataSet {
         self.spans.reverse();
         self.spans.sort_by_key(|span| record(&self.bytes, span).0);
@@ -84,7 +84,7 @@ impl DataSet {
         self.spans.iter().map(|span| record(&self.bytes, span))
     }
 
-    /// Writes the data set into a new file: per record its two lengths, key and value.
+    /// Writes the data set into a new file: for each record its two lengths, key and value.
     pub fn write_to(&self, path: &Path) -> Result<(), Failure> {
         let write = || {
             let mut writer = BufWriter::new(File::create_new(path)?);
@@ -99,7 +99,7 @@ impl DataSet {
         write().map_err(Failure::file("write", path))
     }
 
-    /// Reads what [`write_to`](Self::write_to) has written.
+    /// Reads a file that [`write_to`](Self::write_to) has written.
     pub fn read_from(path: &Path) -> Result<Self, Failure> {
         let read = || {
             let mut reader = BufReader::new(File::open(path)?);

@@ -12,11 +12,11 @@ use super::data_set::{Builder, DataSet};
 use super::words;
 use crate::failure::Failure;
 
-/// The tour promises at least so many records without a file of one's own.
+/// The least number of records that the tour finds without a file of the user.
 const MIN_RECORDS: usize = 100_000;
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
-/// One kind of text: where it lies and how its files are called.
+/// One kind of text: its folder, and the names of its files.
 struct Source {
     name: &'static str,
     folders: &'static [&'static str],
@@ -42,8 +42,8 @@ const SOURCES: [Source; 4] = [
     },
 ];
 
-/// At most `max_records` records from the text of the system under `root`, and lines that tell
-/// where they are from.
+/// At most `max_records` records from the text of the system under `root`, and lines that say where
+/// they are from.
 pub fn collect(root: &Path, max_records: usize) -> Result<(DataSet, Vec<String>), Failure> {
     let mut builder = Builder::default();
     let mut told = Vec::new();
@@ -78,7 +78,7 @@ pub fn collect(root: &Path, max_records: usize) -> Result<(DataSet, Vec<String>)
     Ok((builder.finish(), told))
 }
 
-/// Adds the regular files under `folder`; links, and what cannot be read, are passed over.
+/// Adds the regular files under `folder`; skips links and unreadable files.
 fn find_files(folder: &Path, accepts: fn(&Path) -> bool, files: &mut Vec<PathBuf>) {
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {

@@ -1,12 +1,11 @@
-//! `tour`: real text, several writers, a `kill -9` midway, and a check of what is left.
+//! `tour`: real text, several writers, a `kill -9` midway, and a check of the result.
 //!
-//! The tour writes its data set into a file and starts the command itself anew as `tour-writer`
-//! ([`writer`]), which inserts the records and acknowledges each over a pipe once the insert has
-//! returned. [`child`] counts the acknowledgements and kills that process midway, at an instant
-//! that nobody can predict. What is left in the pool is then held against the data set
-//! ([`verify`]): every acknowledged record is there with its exact value, every record that is
-//! there is one whole record of the data set, and at most one record a writer is there that was
-//! not acknowledged.
+//! The tour writes its data set into a file and starts the command again as `tour-writer`
+//! ([`writer`]), which inserts the records and acknowledges each over a pipe after the insert has
+//! returned. [`child`] counts the acknowledgements and kills that process midway, at an
+//! unpredictable instant. Then the pool is compared with the data set ([`verify`]): every
+//! acknowledged record is present with its exact value, every present record is one whole record of
+//! the data set, and for each writer at most one present record was not acknowledged.
 
 mod child;
 mod data_set;
@@ -35,10 +34,10 @@ use verify::Left;
 
 /// Fewer records are loaded too fast to be killed midway.
 const MIN_RECORDS: usize = 10_000;
-/// So often is a child that was done before the kill replaced by a new one.
+/// How often a child that ended before the kill is replaced by a new one.
 const KILL_ATTEMPTS: u32 = 5;
 
-/// What the whole tour works with.
+/// The data of a tour.
 struct Tour<'tour> {
     pool: &'tour PoolArguments,
     writers: u16,
@@ -48,7 +47,7 @@ struct Tour<'tour> {
     output: Output,
 }
 
-/// Goes through all steps.
+/// Does all steps.
 pub fn run(pool: &PoolArguments, arguments: &TourArguments) -> Result<(), Failure> {
     let mut output = Output::new();
     let (data, told) = match &arguments.file {
@@ -205,7 +204,7 @@ impl Tour<'_> {
         Ok(left)
     }
 
-    /// Loads what the child did not.
+    /// Loads the records that the child did not load.
     fn finish_the_load(&mut self, map: &Map, left: &Left) -> Result<(), Failure> {
         let begin = Instant::now();
         let missing = &left.missing;
@@ -239,7 +238,7 @@ impl Tour<'_> {
         Ok(())
     }
 
-    /// Deletes every second record and verifies that exactly the others are left.
+    /// Deletes every second record and verifies that exactly the others remain.
     fn delete_half(&mut self, pool: &Pool, map: &Map) -> Result<(), Failure> {
         let used_before_bytes = pool.stat()?.allocator.used_bytes;
         let begin = Instant::now();
@@ -278,7 +277,7 @@ impl Tour<'_> {
         self.tell("check", text)
     }
 
-    /// Closes the pool cleanly and looks at it once more.
+    /// Closes the pool cleanly and opens it once more.
     fn close_and_open(&mut self, pool: Pool) -> Result<(), Failure> {
         pool.close()?;
         let pool = Pool::open(self.place.pool_path(), &self.pool.options())?;

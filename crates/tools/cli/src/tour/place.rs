@@ -1,4 +1,4 @@
-//! Where a tour keeps its files, and that they are gone afterwards.
+//! The files of a tour, and their removal.
 
 use std::ffi::CString;
 use std::io;
@@ -10,22 +10,22 @@ use tempfile::TempDir;
 use crate::failure::Failure;
 
 const SHARED_MEMORY: &str = "/dev/shm";
-/// What a tour may need by byte of its data set, generously, and what it needs anyway.
+/// Room for each byte of the data set, generously, and room that a tour needs in any case.
 const ROOM_BY_DATA_BYTE: u64 = 8;
 const ROOM_BYTES: u64 = 256 << 20;
 
-/// A folder of the tour's own, and the pool in it or at the path that the user gave.
+/// A temporary folder of the tour, and the pool in it or at the path that the user gave.
 pub struct Place {
     folder: Option<TempDir>,
     folder_path: PathBuf,
     pool_path: PathBuf,
     keep: bool,
-    /// Whether the pool's file is the tour's: never remove a file that was there before.
+    /// Whether the tour created the pool's file: a file that existed before is never removed.
     owns_pool: bool,
 }
 
 impl Place {
-    /// Memory if there is room, else the folder for temporary files.
+    /// Memory if there is room, otherwise the folder for temporary files.
     pub fn choose(pool_path: Option<&Path>, data_bytes: u64, keep: bool) -> Result<Self, Failure> {
         if let Some(path) = pool_path
             && path.symlink_metadata().is_ok()
@@ -56,7 +56,7 @@ impl Place {
         self.folder_path.join("data-set")
     }
 
-    /// Where the pool is kept, if it is.
+    /// The path of the pool, if it is kept.
     pub fn kept_path(&self) -> Option<&Path> {
         self.keep.then_some(&self.pool_path)
     }
@@ -66,7 +66,7 @@ impl Place {
         std::fs::remove_file(&self.pool_path).map_err(Failure::file("remove", &self.pool_path))
     }
 
-    /// Removes what is not to be kept.
+    /// Removes everything that is not kept.
     pub fn remove(&mut self) -> Result<(), Failure> {
         let data_path = self.data_path();
         std::fs::remove_file(&data_path).map_err(Failure::file("remove", &data_path))?;
@@ -84,7 +84,7 @@ impl Place {
 }
 
 impl Drop for Place {
-    /// After a failure: as far as it goes.
+    /// After a failure: removes as much as possible.
     fn drop(&mut self) {
         if self.keep {
             if let Some(folder) = self.folder.take() {
@@ -96,12 +96,12 @@ impl Drop for Place {
     }
 }
 
-/// Free bytes of the file system that `path` lies on.
+/// Free bytes of the file system of `path`.
 fn free_bytes(path: &Path) -> io::Result<u64> {
     let path = CString::new(path.as_os_str().as_bytes())?;
-    // SAFETY: statvfs is plain data, for which all zeroes is a value.
+    // SAFETY: statvfs is plain data, for which all zeroes is a valid value.
     let mut figures: libc::statvfs = unsafe { std::mem::zeroed() };
-    // SAFETY: the path ends with a zero byte and the figures are ours to write; both outlive the
+    // SAFETY: the path ends with a zero byte, and the call may write to `figures`; both outlive the
     // call.
     let outcome = unsafe { libc::statvfs(path.as_ptr(), &mut figures) };
     if outcome != 0 {

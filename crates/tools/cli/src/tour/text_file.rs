@@ -1,4 +1,4 @@
-//! A file of the user's as the data set.
+//! A file of the user as the data set.
 
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
@@ -20,7 +20,7 @@ pub fn line_key(path: &Path, number: u64) -> Vec<u8> {
     key
 }
 
-/// The records of `path`: of a format that its extension tells, else its lines.
+/// The records of `path`, in the format of its extension; without one, its lines.
 pub fn collect(path: &Path) -> Result<(DataSet, Vec<String>), Failure> {
     let format = Format::of_extension(path);
     let file = File::open(path).map_err(Failure::file("open", path))?;

@@ -1,4 +1,4 @@
-//! Holding a map against the data set.
+//! The comparison of a map with the data set.
 
 use pando::{KeyRange, Map, Order};
 
@@ -6,15 +6,15 @@ use super::data_set::DataSet;
 use crate::failure::Failure;
 use crate::format::escape::escaped_text;
 
-/// What a kill has left.
+/// The records after a kill.
 pub struct Left {
-    /// How many records are there.
+    /// The number of present records.
     pub present_count: u64,
-    /// The records of the data set that are not.
+    /// The absent records of the data set.
     pub missing: Vec<usize>,
 }
 
-/// Every acknowledged record is there with its exact value.
+/// Checks that every acknowledged record is present with its exact value.
 pub fn acknowledged_are_there(
     map: &Map,
     data: &DataSet,
@@ -30,7 +30,7 @@ pub fn acknowledged_are_there(
     Ok(())
 }
 
-/// Every record that is there is one whole record of the data set, and keys strictly ascend.
+/// Checks that every present record is one whole record of the data set, and keys strictly ascend.
 pub fn whole_records_only(map: &Map, data: &DataSet) -> Result<Left, Failure> {
     let mut scan = map.scan(KeyRange::all(), Order::Ascending)?;
     let mut left = Left { present_count: 0, missing: Vec::new() };
@@ -64,7 +64,7 @@ pub fn whole_records_only(map: &Map, data: &DataSet) -> Result<Left, Failure> {
     Ok(left)
 }
 
-/// A scan in `order` gives exactly the records of the data set that `is_there` names.
+/// Checks that a scan in `order` gives exactly the records of the data set that `is_there` names.
 pub fn scan_is(
     map: &Map,
     data: &DataSet,
@@ -101,7 +101,7 @@ pub fn scan_is(
     }
 }
 
-/// The map has so many records.
+/// Checks that the map has so many records.
 pub fn length_is(map: &Map, expected: u64) -> Result<(), Failure> {
     let found = map.len()?;
     if found == expected {
@@ -110,7 +110,7 @@ pub fn length_is(map: &Map, expected: u64) -> Result<(), Failure> {
     Err(Failure::Violation(format!("the map has {expected} records; it counts {found}")))
 }
 
-/// The violation of a record that is not there as it was written.
+/// The violation of a record whose value is not the one that was written.
 pub fn violated_value(key: &[u8], value: &[u8], found: Option<&[u8]>) -> Failure {
     let found = found.map_or("is not there".to_owned(), |found| format!("is {}", shown(found)));
     Failure::Violation(format!(
@@ -120,7 +120,7 @@ pub fn violated_value(key: &[u8], value: &[u8], found: Option<&[u8]>) -> Failure
     ))
 }
 
-/// The violation of a record that should be there.
+/// The violation of an absent record.
 pub fn violated_presence(key: &[u8]) -> Failure {
     Failure::Violation(format!("{} is there to be deleted; it is not", shown(key)))
 }
@@ -140,7 +140,7 @@ fn in_strict_order(last: Option<&[u8]>, key: &[u8], order: Order) -> Result<(), 
     )))
 }
 
-/// Bytes as a message shows them: escaped, and not too long.
+/// Bytes for a message: escaped, and shortened.
 fn shown(bytes: &[u8]) -> String {
     const SHOWN_BYTES: usize = 80;
     match bytes.get(..SHOWN_BYTES) {

@@ -1,4 +1,4 @@
-//! Records made by combining words, where there is not enough text.
+//! Records of combined words, if there is not enough text.
 
 use std::collections::BTreeSet;
 
@@ -13,8 +13,8 @@ const KNOWN_WORDS: [&str; 16] = [
     "lime", "maple", "oak", "pine", "willow",
 ];
 
-/// Adds records until there are `wanted`: the key is a combination of words, each of them once,
-/// the value the same words backwards.
+/// Adds records until there are `wanted`: the key is a combination of words, each used once, the
+/// value has the same words backwards.
 pub fn fill(builder: &mut Builder, wanted: usize) {
     let words = collect(builder);
     let missing = wanted.saturating_sub(builder.len());
@@ -23,7 +23,7 @@ pub fn fill(builder: &mut Builder, wanted: usize) {
         words_in_a_key += 1;
     }
     for number in 0..missing {
-        // The digits of the number, words.len() being the base: no two numbers share them.
+        // The digits of the number, in base words.len(): no two numbers share them.
         let mut rest = number;
         let mut combination = Vec::new();
         for _ in 0..words_in_a_key {

@@ -10,17 +10,17 @@ use crate::random;
 use crate::tour::data_set::{DataSet, MAP};
 use crate::workers;
 
-/// Bytes of an acknowledgement: the record's index, little-endian. A pipe takes so few bytes in
-/// one piece (at most `PIPE_BUF`), so that writers need not agree on who writes next.
+/// Bytes of an acknowledgement: the record's index, little-endian. A pipe takes so few bytes in one
+/// piece (at most `PIPE_BUF`), so writers need not coordinate.
 pub const ACKNOWLEDGEMENT_BYTES: usize = 8;
 
-/// Inserts all records; after each insert that has returned, its index goes to standard output.
+/// Inserts all records; after each insert has returned, writes its index to standard output.
 pub fn run(pool: &PoolArguments, arguments: &TourWriterArguments) -> Result<(), Failure> {
     let data = DataSet::read_from(&arguments.data)?;
     let order = random::order(data.len(), arguments.seed);
     let pool = pool.open()?;
     let map = pool.open_map(MAP)?;
-    // Unbuffered: what is acknowledged has to be in the pipe, not in this process.
+    // Unbuffered: an acknowledgement must be in the pipe, not in this process.
     let pipe = io::stdout()
         .as_fd()
         .try_clone_to_owned()

@@ -1,4 +1,4 @@
-//! What `top` draws.
+//! The screen of `top`.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use ratatui::widgets::{Block, Paragraph, Row, Sparkline, Table, Wrap};
 
 use crate::output::time_text;
 
-/// What there is to draw.
+/// The content of the screen.
 pub struct Seen<'seen> {
-    /// The last status that came.
+    /// The last received status.
     pub status: &'seen Status,
-    /// Where from.
+    /// The server's address.
     pub address: &'seen str,
-    /// Why there is none any more.
+    /// Why no status is received any more.
     pub lost: Option<&'seen str>,
 }
 

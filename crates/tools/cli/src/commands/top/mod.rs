@@ -1,8 +1,8 @@
 //! `top`: a server's figures in the terminal, live.
 //!
 //! It reads the server's `/status.json`, as the page does, and not INFO over the Redis protocol:
-//! there are the quantiles, the last two minutes and the tree's shape, in numbers with names, and
-//! it takes no password and no client's place.
+//! `/status.json` has the quantiles, the last two minutes and the tree's shape, as named numbers.
+//! It needs no password, and does not count as a client.
 
 mod frame;
 
@@ -18,16 +18,16 @@ use crate::arguments::TopArguments;
 use crate::failure::Failure;
 use crate::output::Output;
 
-/// Between two looks.
+/// The time between two requests.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// A server answers within that time.
+/// The most time for an answer of the server.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Longest status that is read, in bytes; a real one has some tens of thousands.
+/// The longest status that is read, in bytes; a real one has some tens of thousands.
 const MAX_STATUS_BYTES: u64 = 4 << 20;
-/// What `--once` prints, in columns and lines.
+/// The size of the output of `--once`, in columns and lines.
 const ONCE: (u16, u16) = (100, 32);
 
-/// Shows the figures, until the user has seen enough.
+/// Shows the figures until the user ends it.
 pub fn run(arguments: &TopArguments) -> Result<(), Failure> {
     let server = Server::new(arguments.http_port, arguments.http.as_deref());
     if arguments.once {
@@ -35,7 +35,7 @@ pub fn run(arguments: &TopArguments) -> Result<(), Failure> {
         output.line(plain(&server.ask()?, &server.address)?)?;
         return output.flush();
     }
-    // Before the terminal is taken, so that what is wrong is told in words that stay.
+    // Before the terminal changes its mode, so that an error message stays visible.
     let first = server.ask()?;
     let mut terminal = ratatui::try_init().map_err(Failure::system("cannot take the terminal"))?;
     let shown = show(&mut terminal, server, first);
@@ -43,7 +43,7 @@ pub fn run(arguments: &TopArguments) -> Result<(), Failure> {
     shown.and(restored)
 }
 
-/// Where figures come from.
+/// The source of the figures.
 #[derive(Clone)]
 struct Server {
     agent: ureq::Agent,
@@ -73,7 +73,7 @@ impl Server {
         })
     }
 
-    /// Asks for a walk over the tree; whether one is made is seen in the next status.
+    /// Requests a walk over the tree; the next status shows whether one is made.
     fn ask_for_shape(&self) {
         let _ = self.agent.post(format!("http://{}/shape", self.address)).send_empty();
     }
@@ -101,7 +101,7 @@ fn plain(status: &Status, address: &str) -> Result<String, Failure> {
     Ok(lines.join("\n").trim_end().to_owned())
 }
 
-/// Draws what comes, and does what the keys say.
+/// Draws each received status, and handles keys.
 fn show(
     terminal: &mut ratatui::DefaultTerminal,
     server: Server,
@@ -115,7 +115,7 @@ fn show(
         drawn.map_err(Failure::system("cannot draw"))?;
         let draw_again_at = Instant::now() + INTERVAL;
         while let Some(left) = draw_again_at.checked_duration_since(Instant::now()) {
-            // Short, so that what has come is drawn soon.
+            // Short, so that a new status is drawn soon.
             let left = left.min(Duration::from_millis(50));
             if event::poll(left).map_err(Failure::system("cannot read keys"))? {
                 match event::read().map_err(Failure::system("cannot read keys"))? {
@@ -150,7 +150,7 @@ fn show(
     }
 }
 
-/// Asks in a thread of its own, so that keys are heard meanwhile.
+/// Requests the status in a thread of its own, so that keys are handled meanwhile.
 fn ask_again_and_again(server: Server) -> Result<Receiver<Result<Status, Failure>>, Failure> {
     let (send, came) = mpsc::sync_channel(1);
     let ask = move || {
