@@ -1,5 +1,5 @@
 //! `bench figures`: measures the figures of the documents, writes their tables and plots, and
-//! checks that nobody wrote them by hand.
+//! checks that they were not edited by hand.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

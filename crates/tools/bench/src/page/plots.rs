@@ -274,7 +274,7 @@ pub fn latency(rows: &[&Row], names: &[&str]) -> Result<String, Error> {
     let least = points().map(|(_, ns)| *ns).min().unwrap_or(1).max(1) as f64;
     let most = points().map(|(_, ns)| *ns).max().unwrap_or(1).max(10) as f64;
     let nines = points().map(|(nines, _)| *nines).fold(1.0, f64::max);
-    // Whole powers of ten, so that there is always a label at both ends.
+    // Whole powers of ten, so that both ends always have a label.
     let (low, high) = (least.log10().floor(), most.log10().ceil());
     drawn(HEIGHT_PX, |area| {
         let mut chart = ChartBuilder::on(area)

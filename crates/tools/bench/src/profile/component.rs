@@ -1,9 +1,9 @@
-//! Whose time a sample is, by the functions that were inlined at its address.
+//! The component to which a sample belongs, by the functions that were inlined at its address.
 //!
-//! The chain is looked at from the innermost function outwards, and the first one that a rule
-//! names decides. Accessors (a word's load, a pool's bytes, the standard library) name nobody: they
-//! belong to who called them. So reading a link is inner search, and the same load in a PMwCAS is
-//! PMwCAS.
+//! The chain is walked from the innermost function outwards, and the first function with a rule
+//! decides. Accessors (a word's load, a pool's bytes, the standard library) have no component of
+//! their own: they belong to their caller. So a read of a link is inner search, and the same load
+//! in a PMwCAS is PMwCAS.
 
 use serde::Serialize;
 
@@ -66,12 +66,12 @@ pub struct Frame {
     pub file: String,
 }
 
-/// A file, functions in it (none named: all), and whose they are; `None` belongs to the caller.
+/// A file, functions in it (none: all), and their component; `None` means that of the caller.
 type Rule = (&'static str, &'static [&'static str], Option<Component>);
 
 /// The first rule that fits a function decides about it.
 const RULES: &[Rule] = &[
-    // What reads one word for somebody.
+    // Functions that read one word for a caller.
     ("core/pmwcas/src/pmwcas.rs", &["read", "pool"], None),
     ("core/pmwcas/src/descriptor.rs", &["all"], None),
     ("core/pmwcas/src/", &[], Some(Component::Pmwcas)),
@@ -120,7 +120,7 @@ const RULES: &[Rule] = &[
         ],
         Some(Component::LeafSearch),
     ),
-    // Where things are in a leaf; whoever copies one asks, too.
+    // Places in a leaf; functions that copy a leaf use them too.
     ("indexes/bztree/src/leaf.rs", &[], None),
     ("indexes/bztree/src/build.rs", &[], Some(Component::Copying)),
     ("indexes/bztree/src/candidate.rs", &[], Some(Component::Copying)),
@@ -130,7 +130,7 @@ const RULES: &[Rule] = &[
     ("tools/bench/src/", &[], Some(Component::Driver)),
 ];
 
-/// Whose time a chain is, the innermost function first.
+/// The component of a chain, the innermost function first.
 pub fn component(chain: &[Frame]) -> Component {
     // A call into the C library has no chain beyond itself: copying by what it is called.
     if let [frame] = chain
@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(component(&[]), Component::Other);
     }
 
-    /// Files and functions move; a rule that names what is gone would let its part fall to others.
+    /// Files and functions move; a rule for a missing one would move its time to other components.
     #[test]
     fn rules_name_what_there_is() {
         let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

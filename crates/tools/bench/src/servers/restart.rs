@@ -1,9 +1,8 @@
-//! How long a server is away after a kill: from the start of its process to the answer to a GET of
-//! a key that was there before.
+//! How long a server is unavailable after a kill: from the start of its process to the answer to a
+//! GET of a key from before the kill.
 //!
-//! Each system is filled, told to write its dump if it lives by one, and killed by SIGKILL;
-//! memcached, which would lose all, is told to end in order. The clock starts before its process
-//! does.
+//! Each system is filled, writes its dump if it uses one, and is killed by SIGKILL. Memcached,
+//! which would lose everything, is stopped in order. The clock starts before the new process does.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -36,7 +35,7 @@ pub fn measure(
     for cycle in 0..cycles {
         progress.set_message(format!("{name}: killing and starting"));
         running.kill();
-        // Keys from all over.
+        // Keys spread over all records.
         let get = system.get(cycle * 7919 % records.max(1));
         let (again, took) = Running::start(system, ours, folder, &get)?;
         running = again;

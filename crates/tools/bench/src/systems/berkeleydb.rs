@@ -92,7 +92,7 @@ unsafe extern "C" {
 }
 
 fn refusal(error: c_int) -> Refusal {
-    // SAFETY: `db_strerror` takes any number and returns a string that nobody changes while it
+    // SAFETY: `db_strerror` takes any number and returns a string that no code changes while it
     // is copied; for a number that it does not know it may be one that it reuses.
     let text = unsafe { CStr::from_ptr(pando_bdb_text(error)) };
     format!("BerkeleyDB: {} ({error})", text.to_string_lossy()).into()
@@ -169,7 +169,7 @@ impl Cursor {
 
 impl Drop for Cursor {
     fn drop(&mut self) {
-        // SAFETY: the cursor is open and nobody uses it after this. That closing it fails leaves
+        // SAFETY: the cursor is open and not used after this. That closing it fails leaves
         // nothing to be done: it holds no data.
         unsafe { pando_bdb_cursor_close(self.handle) };
     }
@@ -189,7 +189,7 @@ unsafe impl Send for Tree {}
 unsafe impl Sync for Tree {}
 
 impl Tree {
-    /// The tree in `folder`, made if it is not there; `is_synced` asks for a sync a write.
+    /// The tree in `folder`, created if it does not exist; with `is_synced`, each write is synced.
     pub fn open(folder: &Path, shape: Shape, is_synced: bool) -> Result<Self, BuildError> {
         let folder = CString::new(folder.as_os_str().as_bytes())?;
         let mut handle = ptr::null_mut();
@@ -259,7 +259,7 @@ impl Tree {
 
 impl Drop for Tree {
     fn drop(&mut self) {
-        // SAFETY: all cursors are gone, for they live within a scan, and nobody has the handle
+        // SAFETY: all cursors are gone, for they live within a scan, and no other code has the handle
         // after this. That closing fails is no loss: what was committed is in the log.
         unsafe { pando_bdb_close(self.handle) };
     }
@@ -316,7 +316,7 @@ impl System for Tree {
         };
         let (mut left, mut last) = (limit, None::<Vec<u8>>);
         while left > 0 {
-            // A cursor that lost a deadlock is of no use any more; a new one goes on from the last
+            // A cursor that lost a deadlock cannot be used any more; a new one continues from the last
             // key, which is passed over if it is still there.
             let mut cursor = self.cursor()?;
             let mut is_there = cursor.start(last.as_deref().unwrap_or(from), order);

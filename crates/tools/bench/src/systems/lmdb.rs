@@ -37,7 +37,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// The table in `folder`, made if it is not there; `is_synced` asks for a sync a write.
+    /// The table in `folder`, created if it does not exist; with `is_synced`, each write is synced.
     pub fn open(
         folder: &Path,
         options: &BuildOptions,

@@ -21,7 +21,7 @@
 //! middle gives no record at all, and gives none again until the tree changes. One from the end of
 //! the tree is right. So a scan downwards that gave none is repeated from the end.
 //!
-//! The crate counts records on the way; the count here is a scan, so that it tells the truth.
+//! The crate keeps an approximate count of records; the count here is a scan, so that it is exact.
 
 use ::masstree::{MassTree, MassTree15, RangeBound};
 

@@ -267,7 +267,7 @@ impl Tour<'_> {
         let report = pool.check()?;
         if let (Some(class), Some(first)) = (report.gravest(), report.problems.first()) {
             self.tell("check", problem_text(first))?;
-            return Err(Failure::Unsound(class));
+            return Err(Failure::Problems(class));
         }
         let text = format!(
             "{} blocks allocated, {} reached: no leak, nothing out of order",

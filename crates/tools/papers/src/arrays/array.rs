@@ -152,7 +152,7 @@ impl<D: Domain> Array<D> {
         Ok(operation.execute())
     }
 
-    /// The sum of all words, while nobody changes them.
+    /// The sum of all words, while no thread changes them.
     pub fn sum(&self) -> Result<u64, BuildError> {
         let guard = self.pmwcas.pool().pin()?;
         Ok((0..self.words).map(|index| self.pmwcas.read(&guard, self.word_off(index))).sum())

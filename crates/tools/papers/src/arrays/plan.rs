@@ -1,5 +1,5 @@
 //! Rounds over domains: each array size, kind of operation and number of threads in turn, and
-//! within it one slice under each domain, so that what is compared lies moments apart.
+//! within it one slice under each domain, so that compared slices follow each other.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ pub const RDCSS: &str = ":rdcss";
 /// Marks a domain under which operations are executed without hardware transactions.
 pub const DIRECT: &str = ":direct";
 
-/// The domain and the algorithm that a name asks for.
+/// The domain and the algorithm of a name.
 fn parts(name: &str) -> (&str, Algorithm) {
     match name.strip_suffix(RDCSS) {
         Some(domain) => (domain, Algorithm::Rdcss),

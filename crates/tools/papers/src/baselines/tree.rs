@@ -146,7 +146,7 @@ impl<D: Domain, const STRINGS: bool> Baseline<D, STRINGS> {
         self.pool.word(node + word * 8).load(Ordering::Relaxed)
     }
 
-    /// Writes a word of a node that nobody sees yet.
+    /// Writes a word of a node that no other thread sees yet.
     pub(super) fn set(&self, node: u64, word: u64, value: u64) {
         self.pool.word(node + word * 8).store(value, Ordering::Relaxed);
     }
@@ -452,7 +452,7 @@ impl<D: Domain, const STRINGS: bool> Baseline<D, STRINGS> {
         self.roots_off + 8 * u64::from(is_first_leaf)
     }
 
-    /// Writes a whole node that nobody sees yet, packed.
+    /// Writes a whole node that no other thread sees yet, packed.
     pub(super) fn fill(&self, node: u64, is_leaf: bool, first: u64, entries: &[(u64, u64)]) {
         let count = entries.len() as u64;
         let is_bitmap = is_leaf && self.leaves == Leaves::Bitmap;
