@@ -1,17 +1,17 @@
 //! The medium that the wB+-Tree paper's simulator models (its table 4), as a domain: what it would
-//! make a thread wait, and what it would wear, by count. Nothing waits really, so the figures do
-//! not depend on this machine; and what the processor does besides is not in them.
+//! make a thread wait, and what it would wear, by count. No thread really waits, so the figures do
+//! not depend on this machine, and the work of the processor is not in them.
 //!
-//! * **Read.** A line that is not cached comes from the medium in [`READ_LINE_NS`]. Lines that were
-//!   asked for ahead come at the same time, and a load waits for what is left.
+//! * **Read.** A line that is not cached comes from the medium in [`READ_LINE_NS`]. Prefetched
+//!   lines come at the same time, and a load waits for the rest of that time.
 //! * **Written back.** Each of the line's words that the medium has otherwise takes
 //!   [`WRITE_WORD_NS`]; the next fence waits for all words written back since the last.
-//! * **Evicted.** A changed line that another takes the place of is written too. For that nobody
-//!   waits: the paper's processor has a queue of 32 lines for it.
+//! * **Evicted.** A changed line that is replaced by another one is written too. No thread waits
+//!   for that: the paper's processor has a queue of 32 lines for it.
 //! * **The cache** is direct-mapped, of [`CACHED_LINES`] lines: a sixteenth of the paper's, as
 //!   there are fewer records.
 //!
-//! Only one thread, and only between [`begin`] and [`end`]. Its pools must be there until then.
+//! Only one thread, and only between [`begin`] and [`end`]. Its pools must exist until then.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};

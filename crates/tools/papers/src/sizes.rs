@@ -37,9 +37,9 @@ pub struct Watched;
 
 #[derive(Default)]
 struct Watch {
-    /// Where the pool begins; 0 while nobody asks.
+    /// Where the pool begins; 0 while nothing is counted.
     base: usize,
-    /// The next load tells where.
+    /// The next load sets `base`.
     is_asked: bool,
     /// Words of each PMwCAS.
     sizes: Vec<u8>,

@@ -259,8 +259,8 @@ impl Tree {
 
 impl Drop for Tree {
     fn drop(&mut self) {
-        // SAFETY: all cursors are gone, for they live within a scan, and no other code has the handle
-        // after this. That closing fails is no loss: what was committed is in the log.
+        // SAFETY: all cursors are gone, for they live within a scan, and no other code has the
+        // handle after this. That closing fails is no loss: what was committed is in the log.
         unsafe { pando_bdb_close(self.handle) };
     }
 }
@@ -316,8 +316,8 @@ impl System for Tree {
         };
         let (mut left, mut last) = (limit, None::<Vec<u8>>);
         while left > 0 {
-            // A cursor that lost a deadlock cannot be used any more; a new one continues from the last
-            // key, which is passed over if it is still there.
+            // A cursor that lost a deadlock cannot be used any more; a new one continues from the
+            // last key, which is passed over if it is still there.
             let mut cursor = self.cursor()?;
             let mut is_there = cursor.start(last.as_deref().unwrap_or(from), order);
             if is_there == Ok(true) && last.as_deref() == Some(cursor.key()) {

@@ -31,7 +31,8 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// The keyspace in `folder`, created if it does not exist; with `is_synced`, each write is synced.
+    /// The keyspace in `folder`, created if it does not exist; with `is_synced`, each write is
+    /// synced.
     pub fn open(folder: &Path, is_synced: bool) -> Result<Self, BuildError> {
         let database = Database::builder(folder.join("fjall")).cache_size(CACHE_BYTES).open()?;
         let records = database.keyspace("bench", KeyspaceCreateOptions::default)?;

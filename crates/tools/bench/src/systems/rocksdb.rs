@@ -44,7 +44,8 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// The database in `folder`, created if it does not exist; with `is_synced`, each write is synced.
+    /// The database in `folder`, created if it does not exist; with `is_synced`, each write is
+    /// synced.
     pub fn open(folder: &Path, is_synced: bool) -> Result<Self, BuildError> {
         let mut blocks = BlockBasedOptions::default();
         blocks.set_block_cache(&Cache::new_lru_cache(CACHE_BYTES as usize));

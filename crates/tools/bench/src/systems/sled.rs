@@ -32,7 +32,8 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// The tree in `folder`, created if it does not exist; with `is_flushed`, each write is flushed.
+    /// The tree in `folder`, created if it does not exist; with `is_flushed`, each write is
+    /// flushed.
     pub fn open(folder: &Path, is_flushed: bool) -> Result<Self, BuildError> {
         let records = Config::new()
             .path(folder.join("sled"))

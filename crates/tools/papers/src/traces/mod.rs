@@ -24,7 +24,7 @@ pub mod text;
 
 use pando_bench::keys::key_of;
 
-/// A write that there is not: nothing is due.
+/// No write: the key is expected to be absent.
 const ABSENT: u32 = u32::MAX;
 
 /// What an operation does.
