@@ -1,5 +1,5 @@
-//! What others do between two accesses of an operation to the pool, in both designs of deltas:
-//! records are changed in every way, pages consolidated, split and merged, up to the root.
+//! Operations of other threads between two accesses of an operation to the pool, in both designs of
+//! deltas: records change in every way; pages are consolidated, split and merged, up to the root.
 
 use pando_bwtree::{BwTrees, Options};
 use pando_index::conformance::between::{
@@ -10,7 +10,7 @@ use pando_tree::testing::{one_in, rewritten_under_scans};
 use crate::common::watchdog::within_bounds;
 use crate::common::{Planted, small, small_plain};
 
-/// Longer than a value that stays in its page.
+/// Longer than a value inside a page.
 const LONG_BYTES: usize = 40;
 
 fn one(options: Options, there: &[Act], act: Act, others: &[Act], access: u64) -> bool {
@@ -33,15 +33,15 @@ fn a_record_that_is_changed() {
     of_both_designs(|one| between_acts::a_record_that_is_changed(one, 2, LONG_BYTES));
 }
 
-/// Pages of several levels, in whose midst records come: amid an operation pages there are split,
-/// emptied and merged.
+/// Pages of several levels, between whose records others are inserted: during an operation, pages
+/// there are split, emptied and merged.
 #[test]
 fn pages_that_are_split_and_merged_meanwhile() {
     of_both_designs(|one| between_acts::nodes_that_are_split_and_merged(one, 11, LONG_BYTES));
 }
 
-/// An operation that itself splits, consolidates or merges, whichever of a run does: amid it others
-/// do the like.
+/// An operation that itself splits, consolidates or merges; during it, other operations do the
+/// same.
 #[test]
 fn structure_changes_amid_structure_changes() {
     of_both_designs(|one| between_acts::structure_changes_amid_structure_changes(one, 7, 9..15));
@@ -53,14 +53,14 @@ fn runs_of_writes_at_random() {
     of_both_designs(|one| at_random(one, 1_000, LONG_BYTES));
 }
 
-/// A leaf is merged, and amid that its parent gets an entry: another leaf under it is split.
+/// A leaf is merged; meanwhile its parent gets an entry, because another leaf under it is split.
 #[test]
 fn a_leaf_is_merged_while_its_parent_gets_an_entry() {
     of_both_designs(|one| {
         // Leaves of six records each under few inner pages.
         for leaf in [1_u64, 3, 5] {
             let first = leaf * 6;
-            // One of these removes leaves so few that the leaf is merged.
+            // One of these removes leaves so few records that the leaf is merged.
             for gone in 1..5 {
                 let there = [&inserts(0..48)[..], &removes(first..first + gone)].concat();
                 let acts = [Act::Remove((first + gone) * 10)];
@@ -74,12 +74,12 @@ fn a_leaf_is_merged_while_its_parent_gets_an_entry() {
     });
 }
 
-/// A leaf is merged away while a search is on its way to it, and a split takes a PID when no other
-/// is free: not the one that the search has read.
+/// A leaf is merged while a search is on its way to it, and a split takes a PID when no other is
+/// free: it must not be the one that the search has read.
 #[test]
 fn a_pid_that_a_search_has_read_is_not_given_out() {
     within_bounds("deltas beside their bases", || {
-        // About as many pages as the anchor has PIDs: so that with one of these numbers none is
+        // About as many pages as the anchor has PIDs, so that with one of these numbers none is
         // free.
         for records in (300..348).step_by(3) {
             let there = inserts(0..records);

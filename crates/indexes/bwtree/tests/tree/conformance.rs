@@ -1,12 +1,12 @@
-//! The conformance suite, in the domain that pays nothing and the one that writes lines back; with
-//! small pages, in the paper's design, and by single-word CAS. (The domains between are the crash
-//! lab's and the public API's.)
+//! The conformance suite, in the domain without costs and in one with write-backs; with small
+//! pages, in the paper's design, and by single-word CAS. (The crash lab and the public API test the
+//! other domains.)
 
 use crate::common::{Planted, small, small_plain};
 use pando_bwtree::{BwTrees, CasBwTrees, Options};
 use pando_pmem::{Adr, Volatile};
 
-/// Pages are small, so little is needed before something happens.
+/// Pages are small, so a small part of the suite's work is enough.
 const SCALE: f64 = 0.4;
 
 mod volatile {

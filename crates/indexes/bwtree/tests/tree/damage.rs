@@ -1,4 +1,4 @@
-//! Damage: in pages, where a walk must see it, and in the mapping table, where operations must.
+//! Damage: in pages, where a walk must find it, and in the mapping table, where operations must.
 
 use std::sync::atomic::Ordering;
 
@@ -11,8 +11,8 @@ use pando_tree::maps::{IndexKind, Tree};
 use crate::common::watchdog::{seed, within_bounds};
 use crate::common::{Planted, check, dump, key, small, small_plain, value};
 
-/// Class 13: a checker that is wrong. Whatever one word of a block becomes, the walk ends; and of
-/// the words that say what a page is, no damage is unseen.
+/// Class 13: a checker that is wrong. With any content of one word of a block, the walk ends. Any
+/// damage of the words that describe a page is found.
 #[test]
 fn a_damaged_tree_is_walked_and_reported() {
     for options in [small(), small_plain()] {
@@ -34,7 +34,7 @@ fn a_damaged_tree_is_walked_and_reported() {
                 }
             }
         }
-        // The anchor's words: all of those in use.
+        // All words of the anchor that are in use.
         let anchor = blocks[0].off;
         for at in (0..512).step_by(8).filter(|at| !(16..64).contains(at)) {
             let word = planted.pool.word(anchor + at);
@@ -45,8 +45,7 @@ fn a_damaged_tree_is_walked_and_reported() {
             let damaged = sound ^ 1 << random.below(60);
             word.store(damaged, Ordering::Relaxed);
             let audit = planted.index.audit().expect("audits");
-            // An older delta of the chain is a link that could be; then the newer one's block is
-            // lost.
+            // An older delta of the chain is a possible link; then the newer one's block is lost.
             let is_seen =
                 !audit.is_consistent() || sound >> 60 == 1 || audit.blocks.len() < blocks.len();
             assert!(is_seen, "word {at} of the anchor: {sound:#x}, then {damaged:#x}");
@@ -56,7 +55,8 @@ fn a_damaged_tree_is_walked_and_reported() {
     }
 }
 
-/// Class 13, and "unbounded loops": a mapping word is damaged. Reads end, with an error or an
+/// Class 13, and "unbounded loops": a mapping word is damaged. Reads end with an error or an
+/// answer, a scan never ends early without an error, and writes end too.
 /// answer; a scan never ends early without an error; writes end, too.
 #[test]
 fn a_rotted_mapping_word_is_an_error_and_never_a_hang() {
@@ -69,7 +69,7 @@ fn a_rotted_mapping_word_is_an_error_and_never_a_hang() {
         }
         planted
     }
-    /// The mapping words that are in use: PIDs of pages.
+    /// The used mapping words: PIDs of pages.
     fn words<K: IndexKind<Options = Options>>(planted: &Planted<Volatile, K>) -> Vec<u64> {
         let anchor = planted.index.audit().expect("audits").blocks[0].off;
         let word = |off| planted.pool.word(off).load(Ordering::Acquire);
@@ -78,7 +78,7 @@ fn a_rotted_mapping_word_is_an_error_and_never_a_hang() {
             .filter(|&off| word(off) != 0 && word(off) >> 60 == 0)
             .collect()
     }
-    /// Where the base is that a link leads to, if it says so.
+    /// The base that a link leads to, if the link says so.
     fn base(link: u64) -> u64 {
         (link & 0xFFFF_FFFF_FFFF).wrapping_sub((link >> 49 & 0x7FF) * 32)
     }
@@ -111,7 +111,7 @@ fn a_rotted_mapping_word_is_an_error_and_never_a_hang() {
                         }
                         assert!(records <= 2 * KEYS, "{sound:#x}, then {damage:#x}: circles");
                     };
-                    // An older state of the same page is one that could be.
+                    // An older state of the same page is a possible one.
                     let is_same_page = damage & 1 << 48 == sound & 1 << 48
                         && (base(damage) == base(sound) || options.delta_bytes == 0);
                     assert!(
@@ -162,7 +162,7 @@ fn a_rotted_mapping_word_is_an_error_and_never_a_hang() {
     within_bounds("writes, CAS", move || writes::<CasBwTrees>(small(), seed));
 }
 
-/// A mapping word leads to another page, which is sound: no get finds a record missing without an
+/// A mapping word leads to another page, which is undamaged: no get misses a record without an
 /// error, and no write goes where the next search would not find it.
 #[test]
 fn a_mapping_word_of_another_page_loses_nothing() {
@@ -192,7 +192,7 @@ fn a_mapping_word_of_another_page_loses_nothing() {
                     Ok(found) => assert!(found.is_some(), "{number}: a record is missing"),
                     Err(_) => errors += 1,
                 }
-                // Where no key is; what is inserted is found.
+                // Where no key is; an inserted key must be found.
                 let absent = key(number * 2 + 1);
                 match planted.index.insert(&absent, b"new") {
                     Ok(()) => assert!(planted.index.remove(&absent).expect("removes")),
@@ -211,8 +211,8 @@ fn a_mapping_word_of_another_page_loses_nothing() {
     check(&planted);
 }
 
-/// The anchor's words beside the root are damaged: a cursor begins anew, a lost segment is an
-/// error; no PID is allocated where there is none, and nothing is lost.
+/// The anchor's words beside the root are damaged: a cursor is reset, and a lost segment is an
+/// error. No PID is allocated outside the table, and nothing is lost.
 #[test]
 fn rotted_words_of_the_anchor_lose_nothing() {
     const KEYS: u64 = 6_000;
@@ -220,7 +220,7 @@ fn rotted_words_of_the_anchor_lose_nothing() {
     for round in 0..90_u64 {
         let planted = Planted::<Volatile, BwTrees>::anonymous(small());
         let insert = |number: u64| planted.index.insert(&key(number), &value(number));
-        // So many pages that the table has segments.
+        // Enough pages for several segments of the table.
         (0..KEYS).for_each(|number| insert(number).expect("inserts"));
         let anchor = planted.index.audit().expect("audits").blocks[0].off;
         let page = planted.pool.word(anchor + 64).load(Ordering::Acquire) & 0xFFFF_FFFF_FFC0;
@@ -236,8 +236,8 @@ fn rotted_words_of_the_anchor_lose_nothing() {
             4 => random.draw(),
             _ => sound & !(0xFFFF << 48) | 1 << 48,
         };
-        // An older segment of the table looks consistent. Then the newer segments are out of use,
-        // and the audit reports their pages.
+        // An older segment of the table looks consistent. Then the newer segments are not used any
+        // more, and the audit reports their pages.
         let mut older = planted.pool.word(anchor + 8).load(Ordering::Acquire);
         let mut is_older = false;
         while round % 3 == 0 && older != 0 {
@@ -257,14 +257,14 @@ fn rotted_words_of_the_anchor_lose_nothing() {
             assert!(found == Some(value(number)), "{number}, {sound:#x}, then {damaged:#x}");
         }
         if is_older {
-            // To put the word back would cut off the segments that came since.
+            // To restore the word would cut off the segments that were added since.
             assert!(!planted.index.audit().expect("audits").is_consistent());
             continue;
         }
         if round % 3 == 0 {
             word.store(sound, Ordering::Release);
         }
-        // A cursor that no split has come to is reported; else all is sound.
+        // A cursor that no split has used is reported; otherwise nothing is damaged.
         let audit = planted.index.audit().expect("audits");
         let is_cursor = |off: u64| off == anchor + 16 || off == anchor + 24;
         assert!(
@@ -275,8 +275,8 @@ fn rotted_words_of_the_anchor_lose_nothing() {
     }
 }
 
-/// A pointer to a value's block is damaged: reads and scans say so, and no write frees what is
-/// another's.
+/// A pointer to a value's block is damaged: reads and scans report it, and no write frees a block
+/// of another record.
 #[test]
 fn a_rotted_pointer_to_a_value_is_an_error() {
     let planted =
@@ -292,7 +292,7 @@ fn a_rotted_pointer_to_a_value_is_an_error() {
     for damage in [0, 4, u64::MAX, u64::MAX - 7, 1 << 47, planted.pool.size_bytes()] {
         pointer.store(damage, Ordering::Release);
         let is_damage = |error: &pando_index::Error| error.to_string().contains("damaged");
-        // A word that is in the pool may be the length of something.
+        // Any word in the pool may look like a length.
         let read = planted.index.get(b"other");
         assert!(damage == 0 || read.as_ref().is_err_and(is_damage), "{damage:#x}: {read:?}");
         assert!(planted.index.upsert(b"other", b"new").is_err_and(|error| is_damage(&error)));
@@ -310,7 +310,7 @@ fn a_rotted_pointer_to_a_value_is_an_error() {
     check(&planted);
 }
 
-/// A root word of zero is that of a tree which has never had a record, and of no other.
+/// A root word of zero is valid only for a tree that has never had a record.
 #[test]
 fn a_root_that_is_gone_is_an_error() {
     for options in [small(), small_plain()] {

@@ -1,10 +1,9 @@
-//! A pool that is full (class 10): writes are refused and change nothing, removes are carried out,
-//! and make room.
+//! A full pool (class 10): writes are refused and change nothing; removes succeed, and make room.
 //!
-//! A remove from a Bw-tree may need a block, for a delta or for the page that takes it in. So pools
-//! of several sizes are filled until they take no more, and then records are removed in orders that
-//! come to a leaf again and again, or to each leaf once. Where a tree cannot promise to carry out
-//! each remove (`write.rs`), it carries out those that make room for the others.
+//! A remove from a Bw-tree may need a block, for a delta or for the page that consolidates it. So
+//! pools of several sizes are filled until they take no more. Then records are removed in several
+//! orders: repeatedly in one leaf, or once in each leaf. If a tree cannot promise that each remove
+//! succeeds (`write.rs`), enough removes succeed to make room for the others.
 
 use std::path::Path;
 
@@ -21,11 +20,11 @@ use crate::common::{Planted, Records, check, dump, folder, key, small, small_pla
 const LEAST_BYTES: u64 = 1 << 20;
 const CHUNK_BYTES: u64 = 64 << 10;
 
-/// How the records of one fill look.
+/// The shape of the records of one fill.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     options: Options,
-    /// Bytes of a key, eight at least.
+    /// Bytes of a key, at least eight.
     key_bytes: usize,
     value_bytes: usize,
 }
@@ -64,10 +63,10 @@ fn verify(planted: &Planted<Process>, records: &Records) {
     assert!(dump(&planted.index) == *records, "the records differ");
 }
 
-/// In which order the keys of a full tree are removed, and how many there are to a leaf.
+/// The order in which the keys of a full tree are removed, and the number of records of a leaf.
 type InOrder = fn(&[Vec<u8>]) -> Vec<Vec<u8>>;
 
-/// As they stand; from the last on; and so that each leaf is come to before any a second time.
+/// Ascending; descending; and so that each leaf has one remove before any has a second.
 const ORDERS: [InOrder; 3] = [
     |keys| keys.to_vec(),
     |keys| keys.iter().rev().cloned().collect(),
@@ -100,7 +99,7 @@ fn fill_and_empty(path: &Path, max_bytes: u64, shape: Shape, order: InOrder, alw
             assert_eq!(is_there, refused.last() == Some(key));
         }
         check(&planted);
-        // Those that were carried out make room for the others.
+        // The removes that succeeded make room for the others.
         assert!(refused.len() < keys.len(), "{max_bytes} bytes, {shape:?}: all are refused");
         keys = refused;
     }
@@ -139,8 +138,7 @@ fn a_full_pool_of_long_keys_takes_removes() {
     fill_and_empty_pools(shape(small(), 300, 8), true);
 }
 
-/// Where deltas are blocks, a base that takes the inserts of its chain is larger than the one
-/// before.
+/// If deltas are blocks, a base that takes the inserts of its chain is larger than the one before.
 #[test]
 fn a_full_pool_with_deltas_in_blocks_is_emptied_in_the_end() {
     for options in [Options::plain(), small_plain()] {
@@ -150,7 +148,7 @@ fn a_full_pool_with_deltas_in_blocks_is_emptied_in_the_end() {
     }
 }
 
-/// Pages that are larger than the blocks of the room that is kept.
+/// Pages that are larger than the blocks of the reserve.
 #[test]
 fn a_full_pool_of_large_pages_is_emptied_in_the_end() {
     let large = Options { leaf_bytes: 32_768, inner_bytes: 32_768, ..Options::default() };
@@ -159,8 +157,8 @@ fn a_full_pool_of_large_pages_is_emptied_in_the_end() {
     fill_and_empty_pools(shape(Options::default(), 32 * 1024, 8), false);
 }
 
-/// Four threads in a pool that is full all the time; each key is one thread's, which knows whether
-/// it is there.
+/// Four threads in a pool that is always full; each key has one owner, which knows whether the key
+/// is present.
 #[test]
 fn threads_in_a_full_pool_lose_nothing() {
     let seed = seed("threads in a full pool");
@@ -187,7 +185,7 @@ fn threads_in_a_full_pool_lose_nothing() {
                             part.insert(key, value);
                         }),
                     };
-                    // What a remove has given back another thread may have taken.
+                    // Another thread may have taken the room that a remove gave back.
                     done.unwrap_or_else(|error| assert!(is_full(&error), "{error}"));
                 }
                 part

@@ -1,11 +1,11 @@
-//! The tree, as an index and as what a crash, a pause or a full pool leaves of it.
+//! Tests of the tree as an index, and after a crash, a pause or in a full pool.
 //!
 //! * `conformance.rs`: the suite that every index passes.
-//! * `traps.rs`: defects that others shipped; `merges.rs`: how far merges go; `damage.rs`: what
-//!   rots; `exhaustion.rs`: a pool that is full.
-//! * `between.rs`: what others do between two accesses of an operation.
+//! * `traps.rs`: defects of other systems; `merges.rs`: which pages are merged; `damage.rs`:
+//!   damaged words; `exhaustion.rs`: full pools.
+//! * `between.rs`: operations of others between two accesses of an operation.
 //!
-//! One program, since each would compile the tree for every domain again.
+//! One program, since several would each compile the tree for every domain.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! How far merges go.
+//! Which pages are merged.
 
 use pando_bwtree::{BwTrees, CasBwTrees, Options};
 use pando_index::RangeIndex;
@@ -8,7 +8,7 @@ use pando_tree::maps::{IndexKind, Tree};
 use crate::common::watchdog::within_bounds;
 use crate::common::{Planted, check, dump, key, small, small_plain, value};
 
-/// How records are removed.
+/// The order of the removes.
 #[derive(Clone, Copy, Debug)]
 enum Removal {
     Ascending,
@@ -19,8 +19,8 @@ enum Removal {
     Together,
 }
 
-/// Bw-tree: merges that are off because they are broken, or come to a stop on the way. When all
-/// records are removed, in whatever order, one leaf is left, at the root; and no block but that
+/// Bw-tree: merges that are disabled because they are broken, or that stop halfway. When all
+/// records are removed, in any order, one leaf remains, at the root, and no block except that
 /// leaf's and the mapping table's.
 #[test]
 fn an_emptied_tree_is_one_leaf() {
@@ -81,7 +81,7 @@ fn an_emptied_tree_is_one_leaf() {
     }
     let few_children = Options { inner_bytes: 128, ..small() };
     let blocks = Options { chain_deltas: 2, delta_bytes: 0, ..few_children };
-    // Below the header that every page has: only what is bare is merged.
+    // Smaller than the header of every page, so that only bare pages are merged.
     let only_bare = Options { merge_bytes: 1, ..small() };
     for removal in [Removal::Ascending, Removal::Descending, Removal::Random, Removal::Together] {
         within_bounds("small", move || empty::<BwTrees>(small(), removal));

@@ -1,6 +1,6 @@
-//! Traps of `traps.md` that take one or a few threads; each test's name says which. What a crash
-//! leaves at each step of each schedule is explored by the crash lab
-//! (`pando-crashlab explore --index bwtree`).
+//! Traps of `traps.md` that need one or a few threads; each test's name says which. The crash lab
+//! explores what a crash leaves at each step of each schedule (`pando-crashlab explore --index
+//! bwtree`).
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -22,8 +22,8 @@ use crate::common::{
 
 /// Bw-tree: a split racing a merge of the same page at the parent, a parent found deleted on the
 /// way, an index entry posted twice. Threads fill and empty neighbouring ranges of a few leaves,
-/// under inner pages of a few children, so that pages of all levels come and go; readers find what
-/// stays all the time.
+/// under inner pages of a few children, so that pages of all levels are created and merged.
+/// Meanwhile readers find the permanent records.
 #[test]
 fn splits_and_merges_that_meet_at_one_parent_leave_one_entry_each() {
     fn race<K: IndexKind<Options = Options>>(planted: &Planted<Volatile, K>, seed: u64) {
@@ -80,8 +80,8 @@ fn churn<D: Domain>(planted: &Planted<D>) {
     }
 }
 
-/// Bw-tree: a PID freed while anyone still knows it. And class 7, reuse; and class 8: what waits
-/// for a reader is allocated again when that is gone.
+/// Bw-tree: a PID freed while a thread still knows it. Also class 7, reuse; and class 8: blocks
+/// that wait for a reader are allocated again when the reader has ended.
 #[test]
 fn a_pid_is_given_out_again_only_when_nobody_can_know_it() {
     let planted = Planted::<Volatile, BwTrees>::anonymous(small());
@@ -96,7 +96,7 @@ fn a_pid_is_given_out_again_only_when_nobody_can_know_it() {
         scope.spawn(|| (0..5).for_each(|_| churn(&planted)));
     });
     let still = removed(&planted);
-    // Those that were removed before this thread was pinned may be taken.
+    // PIDs that were removed before this thread was pinned may be reused.
     let epoch = waiting.iter().map(|&(_, word)| word & 0xFF_FFFF_FFFF).max();
     let newest = |set: &BTreeSet<(u64, u64)>| -> BTreeSet<u64> {
         let is_newest = |&&(_, word): &&(u64, u64)| Some(word & 0xFF_FFFF_FFFF) == epoch;
@@ -115,7 +115,7 @@ fn a_pid_is_given_out_again_only_when_nobody_can_know_it() {
     check(&planted);
 }
 
-/// Class 7: what was removed in an earlier generation is free, whatever epoch it says.
+/// Class 7: a PID removed in an earlier generation is free, whatever its epoch.
 #[test]
 fn pids_that_were_removed_before_a_restart_are_free() {
     let folder = folder();
@@ -134,7 +134,7 @@ fn pids_that_were_removed_before_a_restart_are_free() {
 }
 
 /// Classes 4 and 5: a crash inside a split, a merge, a root split, a root collapse. An insert and a
-/// remove that bring one about are killed before each of their writes.
+/// remove that cause one are killed before each of their writes.
 #[test]
 fn structure_changes_that_a_crash_cuts_short_are_whole_or_not_there() {
     const POOL_BYTES: u64 = 8 << 20;
@@ -153,7 +153,7 @@ fn structure_changes_that_a_crash_cuts_short_are_whole_or_not_there() {
             });
             planted
         };
-        // The inserts and the removes behind which there are other pages than before.
+        // The inserts and the removes that change the number of pages.
         let planted = fresh(0);
         let (mut growing, mut shrinking) = (Vec::new(), Vec::new());
         for number in 0..160 {
@@ -204,7 +204,7 @@ fn structure_changes_that_a_crash_cuts_short_are_whole_or_not_there() {
                 let is_there = planted.index.get(&key(number)).expect("reads").is_some();
                 assert!(!done || is_there != removes, "an acknowledged write is lost");
                 assert_eq!(dump(&planted.index).len() as u64, number + u64::from(is_there));
-                // And it can be used.
+                // It can be used.
                 planted.index.upsert(&key(number), b"new").expect("writes");
                 assert!(planted.index.remove(&key(number)).expect("removes"));
                 check(&planted);
@@ -213,7 +213,7 @@ fn structure_changes_that_a_crash_cuts_short_are_whole_or_not_there() {
     }
 }
 
-/// Class 10: a full pool refuses writes and changes nothing; what is refused leaks nothing; there
+/// Class 10: a full pool refuses writes and changes nothing; a refused write leaks nothing; there
 /// is room again when something is freed.
 #[test]
 fn a_full_pool_refuses_and_has_room_again() {
@@ -249,8 +249,8 @@ fn a_full_pool_refuses_and_has_room_again() {
     }
 }
 
-/// Class 6: each allocation of a write fails once; the tree stays sound, and the write takes place
-/// or does not.
+/// Class 6: each allocation of a write fails once; the tree stays consistent, and the write takes
+/// place or does not.
 #[test]
 fn each_allocation_that_fails_changes_nothing() {
     for options in [small(), small_plain()] {
@@ -262,7 +262,7 @@ fn each_allocation_that_fails_changes_nothing() {
                 let (done, was_refused) = refuse(Resource::Block, failing, 1, || {
                     planted.index.upsert(&name, &value(number))
                 });
-                // What is refused behind the write itself, in a split, does not concern it.
+                // A refusal after the write itself, in a split, does not affect it.
                 is_there |= done.is_ok();
                 let found = planted.index.get(&name).expect("reads");
                 assert_eq!(found, is_there.then(|| value(number)));
@@ -275,7 +275,7 @@ fn each_allocation_that_fails_changes_nothing() {
     }
 }
 
-/// Class 9: a scan notices what is changed of what it has not returned yet (paper, III.C), also if
+/// Class 9: a scan notices changes of records that it has not returned yet (paper, III.C), also if
 /// the leaf was split or merged meanwhile, in both directions.
 #[test]
 fn a_scan_notices_updates_to_what_it_has_not_returned() {
@@ -308,8 +308,8 @@ fn a_scan_notices_updates_to_what_it_has_not_returned() {
     }
 }
 
-/// Class 11 and 12: keys and values that no page takes beside others, and chains of them, stay
-/// within bounds.
+/// Classes 11 and 12: keys and values that do not fit into a page beside others, and chains of
+/// them, stay within bounds.
 #[test]
 fn pages_of_the_longest_keys_are_split_and_merged() {
     let planted = Planted::<Volatile, BwTrees>::anonymous(Options::default());
@@ -327,8 +327,7 @@ fn pages_of_the_longest_keys_are_split_and_merged() {
     assert!(planted.index.is_empty().expect("reads"));
 }
 
-/// Log sequence numbers outlive consolidations, splits and restarts, with the records that they are
-/// of.
+/// Log sequence numbers survive consolidations, splits and restarts, together with their records.
 #[test]
 fn a_page_carries_the_highest_lsn_of_its_records() {
     let planted = Planted::<Volatile, BwTrees>::anonymous(small());
@@ -342,7 +341,7 @@ fn a_page_carries_the_highest_lsn_of_its_records() {
     check(&planted);
 }
 
-/// A tree that is dropped gives back every block, also with deep levels and values in blocks.
+/// A dropped tree gives back every block, also with deep levels and values in blocks.
 #[test]
 fn a_dropped_tree_leaves_nothing() {
     fn drop_one<K: IndexKind<Options = Options>>(options: Options) {

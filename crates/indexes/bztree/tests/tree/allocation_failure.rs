@@ -1,10 +1,11 @@
 //! The N-th allocation fails, for every N, in every operation and structure modification.
 //!
-//! What can fail: reserving a block, room in the file as the pool grows, a descriptor. (Activating
-//! a reserved block cannot.) Each is refused once, so that later requests of the same operation
-//! are granted, and from the N-th on. The operation then either took place or returned an error
-//! that says why; it changed nothing or everything, leaked nothing, and deletes are never refused.
-//! Tried again it succeeds; the same holds after the pool is closed, or left as by a crash.
+//! These requests can fail: a reservation of a block, room in the file as the pool grows, a
+//! descriptor. (The activation of a reserved block cannot.) A test refuses either one request, so
+//! that later requests of the same operation succeed, or all from the N-th on. The operation then
+//! either took place or returned an error with the reason. It changed nothing or everything, and
+//! leaked nothing; deletes are never refused. A second attempt succeeds. The same holds after the
+//! pool is closed, or left as by a crash.
 //!
 //! `cargo test -p pando-bztree --test tree allocation_failure:: -- --nocapture` prints the
 //! failures.
@@ -23,14 +24,14 @@ use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::{Guard, Process, Reservation, block_bytes};
 
 const MAX_BYTES: u64 = 16 << 20;
-/// How many requests are refused: one, or all from that one on.
+/// Which requests are refused: one, or all from that one on.
 const COUNTS: [u64; 2] = [1, u64::MAX];
 
 const NO_DESCRIPTOR: &str = "no descriptor";
 
 type Planting = Planted<Process>;
 
-/// Says which requests are refused.
+/// Sets which requests are refused.
 fn named(resource: Resource, granted: u64, count: u64) -> String {
     let all = if count == 1 { "" } else { " and all after it" };
     format!("{resource:?} {granted} refused{all}")
@@ -43,7 +44,7 @@ fn assert_clear(error: &Error, label: &str) {
     assert!(known.iter().any(|begin| message.starts_with(begin)), "{label}: {message}");
 }
 
-/// Reserves all room that the pool has without growing: the next request must grow it.
+/// Reserves all room that the pool has without growth, so that the next request must grow it.
 fn take_all_room<'guard, 'pool>(
     guard: &'guard Guard<'pool, Process>,
 ) -> Vec<Reservation<'guard, 'pool, Process>> {
@@ -58,7 +59,7 @@ fn take_all_room<'guard, 'pool>(
     taken
 }
 
-/// A scenario, what its tree holds before and after, and its prepared pool.
+/// A scenario, the records of its tree before and after, and its prepared pool.
 struct Trial<'scenario> {
     scenario: &'scenario Scenario,
     before: Records,
@@ -89,7 +90,7 @@ impl<'scenario> Trial<'scenario> {
         Planted::reopen(&path)
     }
 
-    /// The outcome is all or nothing, and the tree is sound.
+    /// Checks that the outcome is all or nothing, and the tree is consistent.
     fn judge(&mut self, planted: &Planting, outcome: Result<Answer, Error>, label: &str) {
         let expected = match outcome {
             Ok(answer) => {
@@ -106,7 +107,7 @@ impl<'scenario> Trial<'scenario> {
         assert!(dump(&planted.index) == *expected, "{label}: neither all nor nothing");
     }
 
-    /// The operation succeeds now, if it has not yet.
+    /// Checks that the operation succeeds now, if it has not succeeded yet.
     fn finish(&self, planted: &Planting, label: &str) {
         if dump(&planted.index) == self.before {
             assert_eq!(self.scenario.act.run(&planted.index), self.answer, "{label}");
@@ -115,7 +116,7 @@ impl<'scenario> Trial<'scenario> {
         assert!(dump(&planted.index) == self.after, "{label}: after a second attempt");
     }
 
-    /// The operation is done by `attempt` to a fresh tree, then finished at once, after a clean
+    /// Runs the operation by `attempt` on a fresh tree, then finishes it at once, after a clean
     /// close, or after a crash.
     fn run(&mut self, label: &str, attempt: impl Fn(&Planting, &Op) -> Result<Answer, Error>) {
         for ending in ["at once", "after a close", "after a crash"] {
@@ -142,8 +143,8 @@ impl<'scenario> Trial<'scenario> {
         }
     }
 
-    /// Fails every request for `resource` in turn. `full`: in a pool that has to grow for the
-    /// first block already.
+    /// Refuses every request for `resource` in turn. With `full`, the pool must grow even for the
+    /// first block.
     fn refuse_each(&mut self, resource: Resource, full: bool) {
         for count in COUNTS {
             for granted in 0.. {
@@ -163,7 +164,7 @@ impl<'scenario> Trial<'scenario> {
         }
     }
 
-    /// Does the operation while this thread holds every descriptor.
+    /// Runs the operation while this thread holds every descriptor.
     fn refuse_descriptors(&mut self) {
         self.run(NO_DESCRIPTOR, |planted, act| {
             let guard = planted.pool.pin().expect("a slot");
@@ -219,7 +220,7 @@ fn a_long_run_with_refusals_loses_nothing() {
         for turn in 0..20_000 {
             let key = key(random.below(2_000));
             let value = if random.below(3) == 0 { pointed(turn as u8) } else { inline(turn as u8) };
-            // Growing at first, then shrinking.
+            // First the tree grows, then it shrinks.
             let removes = 1 + turn / 5_000;
             let op = match random.below(8) {
                 draw if draw < removes => Op::Remove(key),
@@ -252,8 +253,9 @@ fn a_long_run_with_refusals_loses_nothing() {
     }
 }
 
-/// Does `change` to the catalog of a pool with a tree in it, each request refused in turn; then
-/// without refusals, if it failed. Whether it is there after each attempt, says `is_done`.
+/// Applies `change` to the catalog of a pool with a tree in it, with each request refused in turn;
+/// then without refusals, if it failed. `is_done` says after each attempt whether the change is
+/// there.
 fn fail_catalog_change(
     prepare: impl Fn(&Planting),
     change: impl Fn(&Planting) -> Result<(), Box<dyn std::error::Error>>,

@@ -1,5 +1,5 @@
-//! What others do between two accesses of an operation to the pool: records are changed in every
-//! way, leaves consolidated, split and merged, up to the root.
+//! Operations of other threads between two accesses of an operation to the pool: records change in
+//! every way; leaves are consolidated, split and merged, up to the root.
 
 use pando_bztree::{BzTrees, Options, ValueMode};
 use pando_index::RangeIndex;
@@ -13,7 +13,7 @@ use pando_tree::testing::{one_in, rewritten_under_scans};
 use crate::common::watchdog::within_bounds;
 use crate::common::{Planted, Records, dump, folder, small_nodes};
 
-/// Longer than a value that stays in its leaf.
+/// Longer than a value inside a leaf.
 const LONG_BYTES: usize = 40;
 
 /// Trees whose leaves have room for few records.
@@ -48,15 +48,15 @@ fn a_record_that_is_changed() {
     of_both_modes(|one| between_acts::a_record_that_is_changed(one, 2, LONG_BYTES));
 }
 
-/// Nodes of several levels, in whose midst records come: amid an operation nodes there are split,
-/// emptied and merged.
+/// Nodes of several levels, between whose records others are inserted: during an operation, nodes
+/// there are split, emptied and merged.
 #[test]
 fn nodes_that_are_split_and_merged_meanwhile() {
     of_both_modes(|one| between_acts::nodes_that_are_split_and_merged(one, 11, LONG_BYTES));
 }
 
-/// An operation that itself splits, consolidates or merges, whichever of a run does: amid it others
-/// do the like.
+/// An operation that itself splits, consolidates or merges; during it, other operations do the
+/// same.
 #[test]
 fn structure_changes_amid_structure_changes() {
     of_both_modes(|one| between_acts::structure_changes_amid_structure_changes(one, 7, 5..13));
@@ -68,12 +68,12 @@ fn runs_of_writes_at_random() {
     of_both_modes(|one| at_random(one, 1_000, LONG_BYTES));
 }
 
-/// A leaf is split, for which its parent is copied, and amid that other children of the parent are
+/// A leaf is split, so its parent is copied; meanwhile other children of the parent are
 /// consolidated.
 #[test]
 fn a_parent_is_copied_while_its_children_are_replaced() {
     of_both_modes(|one| {
-        // So often that a leaf has no free slots for all.
+        // So often that a leaf does not have free slots for all.
         let changes = |key: u64| (0..8).map(move |turn| Act::Upsert(key * 10, turn));
         for filled in 12..24 {
             let there = inserts(0..filled);
@@ -85,7 +85,8 @@ fn a_parent_is_copied_while_its_children_are_replaced() {
     });
 }
 
-/// A leaf is merged with a neighbour, and amid that one record of the neighbour changes, or comes.
+/// A leaf is merged with a neighbour; meanwhile one record of the neighbour changes, or is
+/// inserted.
 #[test]
 fn a_neighbour_changes_while_it_is_merged() {
     of_both_modes(|one| {
@@ -109,7 +110,7 @@ fn full_leaves_rewritten_under_scans() {
     }
 }
 
-/// A write that is refused makes the one leaf of a tree smaller, and amid that a record is deleted.
+/// A refused write makes the only leaf of a tree smaller; meanwhile a record is deleted.
 #[test]
 fn a_record_that_goes_while_its_leaf_is_swept() {
     within_bounds("the sweeps", || {
@@ -149,7 +150,7 @@ fn a_record_that_goes_while_its_leaf_is_swept() {
 /// Records of the leaf that is swept.
 const LEFT: u8 = 6;
 
-/// Fills the pool by another tree, but for the room of one value of so many bytes.
+/// Fills the pool by another tree, except for the room of one value of so many bytes.
 fn fill_all_but(planted: &Planted<Between>, bytes: usize) {
     let other = planted
         .catalog

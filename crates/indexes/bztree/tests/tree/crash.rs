@@ -1,10 +1,10 @@
 //! A crash before every write of every operation and structure modification (traps 1, 4, 5, 6).
 //!
-//! For each scenario a pool is prepared, and then, for n = 0, 1, 2, ... until the operation comes
-//! to its end: a copy of the pool is opened, the operation is killed before its n-th write, the
-//! pool is opened again. The tree must be sound, no block leaked or missing, and hold exactly
-//! what it held before the operation or what it holds after it. Then it is used. Recovery itself
-//! is killed before each of its writes too.
+//! For each scenario a pool is prepared. Then, for n = 0, 1, 2, ... until the operation completes:
+//! a copy of the pool is opened, the operation is killed before its n-th write, and the pool is
+//! opened again. The tree must be consistent, with no block leaked or missing, and have exactly its
+//! records from before or from after the operation. Then it is used. Recovery itself is killed
+//! before each of its writes too.
 //!
 //! `cargo test -p pando-bztree --test tree crash:: -- --nocapture` prints the cut points.
 
@@ -21,17 +21,17 @@ use pando_index::random::Random;
 use pando_pmem::Domain;
 use pando_pmem::testing::{CutShort, count_writes, kill_after};
 
-/// Small, so that the chunk table and the process's caches are.
+/// Small, so that the chunk table and the caches of the process are small too.
 const MAX_BYTES: u64 = 8 << 20;
-/// Of so many cuts of an operation, one also has its recovery cut at every write.
+/// For one in so many cuts of an operation, recovery is cut at every write too.
 const RECOVERY_EVERY: u64 = 8;
-/// Of so many, one is followed by a second crash in the operation's second attempt.
+/// One in so many is followed by a second crash, in the operation's second attempt.
 const AGAIN_EVERY: u64 = 3;
 
-/// As `Adr`: with dirty bits in words that are not known to be durable.
+/// Like `Adr`: with dirty bits in words that may not be durable.
 type WithWriteBack = CutShort<true>;
 
-/// How often a scenario was cut.
+/// The number of cuts of a scenario.
 #[derive(Default)]
 struct Cuts {
     operation: u64,
@@ -52,7 +52,7 @@ impl<'scenario> Crash<'scenario> {
         Self { scenario, before, after, answer }
     }
 
-    /// The tree is sound and holds what it held before or after.
+    /// Checks that the tree is consistent and has its records from before or after.
     fn verify<D: Domain>(&self, planted: &Planted<D>, label: &str) {
         check(planted);
         let found = dump(&planted.index);
@@ -66,7 +66,8 @@ impl<'scenario> Crash<'scenario> {
         );
     }
 
-    /// The tree serves: the operation can be finished, neighbours come and go.
+    /// Checks that the tree works: the operation can be finished, and neighbours are inserted and
+    /// removed.
     fn use_it<D: Domain>(&self, planted: &Planted<D>, label: &str) {
         let name = self.scenario.name;
         if self.answer == Answer::Done && dump(&planted.index) == self.before {
@@ -93,7 +94,8 @@ impl<'scenario> Crash<'scenario> {
         check(planted);
     }
 
-    /// Runs the operation on the pool at `path` and kills it after `writes`; whether it finished.
+    /// Runs the operation on the pool at `path` and kills it after `writes`; returns whether it
+    /// finished.
     fn cut<D: Domain>(&self, path: &Path, writes: u64) -> bool {
         let planted = Planted::<D>::reopen(path);
         let ended = kill_after(writes, || self.scenario.act.run(&planted.index));
@@ -108,8 +110,8 @@ impl<'scenario> Crash<'scenario> {
     }
 
     /// Opens copies of the pool at `crashed`, each killed before another write, and then one that
-    /// is killed again and again, each attempt finding what the last one left. How many writes
-    /// recovery has.
+    /// is killed repeatedly, where each attempt continues after the last one. Returns the number of
+    /// writes of recovery.
     fn cut_recovery<D: Domain>(&self, crashed: &Path, copy: &Path) -> u64 {
         let mut writes = 0;
         loop {
@@ -274,7 +276,7 @@ fn a_crash_at_every_write_of_creating_a_tree() {
     println!("creating a tree: {cuts} cuts");
 }
 
-/// Goes on with a map that was dropped when its thread was cut short.
+/// Continues with a map that was dropped when its thread was interrupted.
 fn free_dropped(planted: &Planted<CutShort>) {
     let catalog = &planted.index.catalog;
     let dropped = catalog.dropped_maps(&planted.pool.pin().expect("a slot"));
@@ -283,7 +285,7 @@ fn free_dropped(planted: &Planted<CutShort>) {
             catalog.free_map(&KnownKind::of::<BzTrees>(), &entry, &|| false).expect("is freed");
         }
     }
-    // Of a map whose header is erased, the header is left.
+    // Of a map with an erased header, the header block remains.
     catalog.free_dropped(&|| false).expect("is freed");
 }
 
@@ -311,7 +313,7 @@ fn a_crash_at_every_write_of_dropping_a_tree() {
             planted.index.catalog.drop_index::<BzTrees>(&entry).expect("drops");
         });
         abandon(planted);
-        // The tree is made anew if it was dropped.
+        // If the tree was dropped, it is created again.
         let planted = Planted::<CutShort>::reopen(&path);
         free_dropped(&planted);
         check(&planted);

@@ -1,9 +1,9 @@
 //! A pool that is full (trap 10; BzTree: the abort path of a split leaking its new nodes).
 //!
-//! Pools of many sizes are filled with records of several shapes until they take no more, so that
-//! the allocation which fails is now a leaf's, now a parent's, now a value's, the first or the last
-//! of a split. The caller gets an error, nothing is changed, nothing leaks; deleting works in a
-//! full pool, and makes room again.
+//! Pools of many sizes are filled with records of several shapes until they take no more. So the
+//! allocation that fails is that of a leaf, of a parent or of a value, the first or the last of a
+//! split. The caller gets an error, nothing is changed, and nothing leaks. Deletes work in a full
+//! pool, and make room again.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +23,7 @@ use pando_pmem::{Process, Volatile};
 const LEAST_BYTES: u64 = 1 << 20;
 const CHUNK_BYTES: u64 = 64 << 10;
 
-/// How the records of one fill look.
+/// The shape of the records of one fill.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     options: Options,
@@ -42,16 +42,16 @@ fn shapes() -> [Shape; 4] {
     ]
 }
 
-/// What is asked of a pool after deletes.
+/// The requirement on a pool after deletes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expect {
-    /// Every delete is carried out, the tree is sound.
+    /// Every delete succeeds, and the tree is consistent.
     Sound,
-    /// There is room again, too.
+    /// There is also room again.
     Room,
 }
 
-/// Does `op` to tree and model; whether the pool had room.
+/// Runs `op` on tree and model; returns whether the pool had room.
 fn attempt(planted: &Planted<Process>, records: &mut Records, op: &Op, label: &str) -> bool {
     match op.try_run(&planted.index) {
         Ok(answer) => {
@@ -65,7 +65,7 @@ fn attempt(planted: &Planted<Process>, records: &mut Records, op: &Op, label: &s
     }
 }
 
-/// A key that is spread over the tree by `index`.
+/// A key of the number `index`; consecutive numbers are far apart in the tree.
 fn scattered(index: u64) -> u64 {
     index.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40
 }
@@ -93,7 +93,7 @@ fn fill_and_empty(path: &Path, max_bytes: u64, shape: Shape, expect: Expect) {
     let mut records = Records::new();
     let filled = fill(&planted, &mut records, shape, &label);
     verify(&planted, &records, &label);
-    // Updates and exchanges may or may not find room; nothing may break.
+    // Updates and exchanges may or may not find room; the tree must stay consistent.
     let keys: Vec<_> = records.keys().cloned().collect();
     for key in keys.iter().step_by(7) {
         attempt(&planted, &mut records, &Op::Update(key.clone(), (shape.value)(0xAA)), &label);
@@ -101,10 +101,10 @@ fn fill_and_empty(path: &Path, max_bytes: u64, shape: Shape, expect: Expect) {
     }
     verify(&planted, &records, &label);
     drop(planted);
-    // What is full stays full, and whole, over a restart.
+    // A full pool is still full, and consistent, after a restart.
     let planted = Planted::<Process>::reopen(path);
     verify(&planted, &records, &label);
-    // Every second record goes; each remove must be carried out.
+    // Every second record is removed; each remove must succeed.
     for key in keys.iter().step_by(2) {
         let answer = Op::Remove(key.clone()).try_run(&planted.index);
         let answer = answer.unwrap_or_else(|error| panic!("{label}: a remove failed: {error}"));
@@ -122,7 +122,7 @@ fn fill_and_empty(path: &Path, max_bytes: u64, shape: Shape, expect: Expect) {
         refilled > left + filled / 8,
         "{label}: {filled} records, {left} left, {refilled} again"
     );
-    // All goes, and the pool is as good as new.
+    // Everything is removed, and the pool is as good as new.
     for key in records.keys() {
         assert!(planted.index.remove(key).expect("a remove in a full pool"), "{label}");
     }
@@ -165,8 +165,8 @@ fn a_full_pool_refuses_large_values_and_recovers() {
     fill_pools_of_many_sizes(shapes()[3], Expect::Room);
 }
 
-/// Four threads in a pool that is full all the time: each key has one owner, who knows whether it
-/// is there, whatever was refused. Leaves are closed and opened under the others' writes.
+/// Four threads in a pool that is always full: each key has one owner, which knows whether the key
+/// is present after each answer. Leaves are closed and opened during the writes of other threads.
 #[test]
 fn threads_in_a_full_pool_lose_nothing() {
     let seed = seed("threads in a full pool");
@@ -208,16 +208,16 @@ fn threads_in_a_full_pool_lose_nothing() {
     }
 }
 
-/// Merging leaves takes a block for the new leaf and one for its parent. If none of their classes
-/// has one, nothing can be merged, and what was deleted is not given back.
+/// A merge of leaves takes a block for the new leaf and one for its parent. If no such blocks are
+/// free, nothing can be merged, and deletes give no room back.
 #[test]
 fn a_full_pool_of_inline_records_has_room_again_after_deletes() {
     fill_pools_of_many_sizes(shapes()[0], Expect::Room);
     fill_pools_of_many_sizes(shapes()[1], Expect::Room);
 }
 
-/// The value's block is asked for before a slot is claimed: else each refusal would cost the leaf a
-/// slot, and small records that still fit would be refused too.
+/// The value's block is reserved before a slot is claimed. Otherwise each refusal would cost the
+/// leaf a slot, and small records that still fit would be refused too.
 #[test]
 fn refused_blocks_of_values_leave_the_slots_of_a_leaf_alone() {
     let planted = crate::common::Planted::<Volatile>::anonymous(Options::default());
@@ -236,8 +236,8 @@ fn refused_blocks_of_values_leave_the_slots_of_a_leaf_alone() {
     check(&planted);
 }
 
-/// What a long value has left waits for an epoch like everything else; many of them must not wait
-/// for as many frees as short ones may.
+/// The block of a long value waits for an epoch like any other. Many such blocks must not wait for
+/// as many frees as short ones may.
 #[test]
 fn long_values_that_were_replaced_make_room_for_the_next() {
     let folder = folder();

@@ -1,5 +1,5 @@
-//! What is deleted in a full pool is room again: leaves without records are merged, and those that
-//! hold more room than their records need are made smaller before a write is refused.
+//! Deletes in a full pool make room: leaves without records are merged, and leaves with more room
+//! than their records need are made smaller before a write is refused.
 
 use std::path::Path;
 
@@ -13,10 +13,10 @@ use pando_index::{Error, RangeIndex};
 use pando_pmem::Process;
 use pando_pmem::testing::refusal::{Resource, refuse};
 
-/// The first number of a key that comes behind those of all smaller numbers.
+/// The first number whose key is behind those of all smaller numbers.
 const IN_ORDER: u64 = 1 << 40;
 
-/// The `number`-th of keys in no order, or of those in order.
+/// The key of `number`: scattered for small numbers, ascending for larger ones.
 fn key(number: u64) -> [u8; 8] {
     if number >= IN_ORDER {
         return number.to_be_bytes();
@@ -24,7 +24,7 @@ fn key(number: u64) -> [u8; 8] {
     (number + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes()
 }
 
-/// Whether the record was inserted; panics if it was refused for another reason than want of room.
+/// Whether the record was inserted; panics if it was refused for another reason than a full pool.
 fn inserted(tree: &BzTree<Process>, number: u64, value: &[u8]) -> bool {
     match tree.insert(&key(number), value) {
         Ok(()) => true,
@@ -33,7 +33,8 @@ fn inserted(tree: &BzTree<Process>, number: u64, value: &[u8]) -> bool {
     }
 }
 
-/// Inserts records from `number` on, until the pool is full; the number behind the last.
+/// Inserts records from `number` on, until the pool is full; returns the first number that was
+/// refused.
 fn fill(tree: &BzTree<Process>, number: u64, value: &[u8]) -> u64 {
     (number..).find(|&number| !inserted(tree, number, value)).expect("a full pool")
 }
@@ -42,8 +43,8 @@ fn leaves(tree: &BzTree<Process>) -> u64 {
     tree.audit().expect("audits").stat.leaves
 }
 
-/// Fills a pool, overwrites some records, removes two thirds, and fills it again. The numbers of
-/// the records.
+/// Fills a pool, overwrites some records, removes two thirds, and fills it again. Returns the
+/// numbers of the records.
 fn fill_twice(planted: &Planted<Process>, from: u64) -> Vec<u64> {
     let tree = &planted.index;
     let first = fill(tree, from, &[1; 300]);
@@ -58,7 +59,7 @@ fn fill_twice(planted: &Planted<Process>, from: u64) -> Vec<u64> {
     (from..last).filter(|&number| number >= first || number % 3 == 0).collect()
 }
 
-/// In a pool that was full and is empty, there is room for what a pool is for; and it can be
+/// A pool that was full and is now empty has room for new maps and records, and the map can be
 /// dropped.
 fn expect_room(path: &Path, planted: Planted<Process>, is_reopened: bool) {
     let planted = if is_reopened {
@@ -94,8 +95,8 @@ fn a_tree_that_is_emptied_in_a_full_pool_keeps_no_leaves() {
     }
 }
 
-/// While a thread is stopped no room comes back, so no leaf is merged. It is when a write needs the
-/// room, also by another handle.
+/// While a thread is stopped no room becomes free, so no leaf is merged. The merge happens when a
+/// write needs the room, also through another handle.
 #[test]
 fn leaves_whose_merge_found_no_room_are_merged_when_a_write_is_refused() {
     for is_reopened in [false, true] {
@@ -135,9 +136,8 @@ fn leaves_whose_merge_found_no_room_are_merged_when_a_write_is_refused() {
     }
 }
 
-/// What is deleted at random lies in many leaves, of which none is small. Merges of neighbours make
-/// blocks of that. (Of leaves of two records each, few have a neighbour with which they fit into
-/// one block.)
+/// Random deletes leave many leaves, none of which is small. Merges of neighbours free blocks. (Of
+/// leaves with two records each, few have a neighbour with which they fit into one block.)
 #[test]
 fn what_is_deleted_at_random_is_room_for_others() {
     let usual = Options::default();
@@ -174,8 +174,8 @@ fn what_is_deleted_at_random_is_room_for_others() {
     }
 }
 
-/// Whatever request is refused while records are removed: the next refused write finds what was
-/// left.
+/// Any request may be refused while records are removed: the next refused write finds the room that
+/// was left.
 #[test]
 fn the_nth_refusal_during_removes_leaves_no_leaf_behind() {
     for count in [1, 8, u64::MAX] {

@@ -14,7 +14,8 @@ fn roomy() -> Options {
     Options { leaf_bytes: 4096, free_bytes: 2048, ..small_nodes() }
 }
 
-/// Begins an insert of `key` and dies before its write `writes`; whether it had ended before.
+/// Begins an insert of `key` and dies before its write `writes`; returns whether it had ended
+/// before.
 fn die_inserting(path: &std::path::Path, key: &[u8], writes: u64) -> bool {
     let planted = Planted::<CutShort>::reopen(path);
     let insert = Op::Insert(key.to_vec(), inline(1));
@@ -50,7 +51,7 @@ fn an_insert_does_not_wait_for_a_dead_reservation_of_its_key() {
     }
 }
 
-/// More dead reservations of one key than a completion can abort, of as many generations.
+/// More dead reservations of one key than one completion can abort, from as many generations.
 #[test]
 fn reservations_of_many_earlier_generations_pile_up_in_one_leaf() {
     let folder = folder();
@@ -67,8 +68,8 @@ fn reservations_of_many_earlier_generations_pile_up_in_one_leaf() {
     check(&planted);
 }
 
-/// The mark of a reservation has ten bits of the generation: after 1,024 openings a dead one
-/// looks like one of today.
+/// The mark of a reservation has ten bits of the generation. So after 1,024 openings a dead one
+/// looks like one of the present generation.
 #[test]
 fn a_dead_reservation_is_harmless_when_its_generation_comes_again() {
     let folder = folder();
@@ -83,7 +84,7 @@ fn a_dead_reservation_is_harmless_when_its_generation_comes_again() {
     for _ in 0..1_012 {
         abandon(Planted::<CutShort>::reopen(&path));
     }
-    // The tags of the six dead inserts come by again, and some beside them.
+    // The tags of the six dead inserts are used again, and some others.
     for _ in 0..20 {
         let planted = Planted::<CutShort>::reopen(&path);
         insert_at_once(&planted, &short(7));

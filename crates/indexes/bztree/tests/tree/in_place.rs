@@ -1,6 +1,7 @@
-//! Deletes in place: in a leaf all of whose slots are claimed, in a pool without room for another.
+//! Deletes in place: in a leaf whose slots are all claimed, in a pool without room for another
+//! leaf.
 //!
-//! An operation on the same key that paused when it had claimed its slot must not settle after the
+//! An operation on the same key that paused after its claim of a slot must not settle after the
 //! delete, which saw the key without it.
 
 use std::sync::Arc;
@@ -13,11 +14,11 @@ use pando_index::{Error, RangeIndex};
 use pando_pmem::testing::{Arena, CutShort, Paused, written_back};
 use pando_pmem::{CreateOptions, Domain, Pool};
 
-/// As `Adr`: with dirty bits.
+/// Like `Adr`: with dirty bits.
 type WithWriteBack = CutShort<true>;
 
 /// A thread pauses in `act` before its write `writes`; another fills the leaf of `act`'s key, and
-/// deletes the key. Whether the first was done before.
+/// deletes the key. Returns whether the first thread had finished before.
 fn delete_under<D: Domain>(act: &Op, writes: u64) -> bool {
     let label = format!("{act:?}, paused before write {writes}");
     let create = CreateOptions { max_bytes: 4 << 20, ..CreateOptions::default() };
@@ -66,9 +67,9 @@ fn an_update_in_progress_does_not_bring_back_what_is_deleted_in_place() {
     }
 }
 
-/// An update waits for another's slot and so has a PMwCAS of two words. If it was let fail, and its
-/// key deleted in place, no recovery may find its references on the medium and take them for a
-/// success.
+/// An update behind another thread's slot has a PMwCAS of two words. If another thread let it fail,
+/// and deleted its key in place, recovery must not find its references on the medium and take them
+/// for a success.
 #[test]
 fn an_update_that_was_let_fail_does_not_come_back_after_a_power_cut() {
     const POOL_BYTES: u64 = 4 << 20;
@@ -81,7 +82,7 @@ fn an_update_that_was_let_fail_does_not_come_back_after_a_power_cut() {
         for number in 1..=5 {
             planted.index.insert(&key(number), &key(100 + number)).expect("there is room");
         }
-        // Behind what a thread's first use of the pool writes, which a get shows.
+        // After the writes of a thread's first use of the pool, whose number a get shows.
         let get_is_done_after = |&writes: &u64| {
             let its = planted.clone();
             let get = Paused::start(writes, move || its.index.get(&key(1)).is_ok());

@@ -1,11 +1,11 @@
-//! kill -9 of a real process with four concurrent writers, again and again on one pool.
+//! kill -9 of a real process with four concurrent writers, repeatedly on one pool.
 //!
-//! A child process (this binary again) opens the pool; each of its threads does inserts, updates,
-//! upserts, removes and compare-exchanges on keys of its own, which share leaves with the others',
-//! and acknowledges each through a pipe only after the call has returned. The parent kills it at a
-//! random instant, opens the pool and compares: what a thread's keys hold is what its operations
-//! up to the last acknowledged one made, or up to the one after. Nothing else is there, nothing
-//! is leaked. The next round goes on with the same pool.
+//! A child process (this binary again) opens the pool. Each of its threads does inserts, updates,
+//! upserts, removes and compare-exchanges on keys of its own, which share leaves with the keys of
+//! other threads. It acknowledges each operation through a pipe after the call has returned. The
+//! parent kills the child at a random instant, opens the pool and compares: the keys of a thread
+//! have the records after its last acknowledged operation, or after the next one. The pool has no
+//! other records, and no block is leaked. The next round continues with the same pool.
 //!
 //! Both sides draw a thread's operations from the same seed and state, so an acknowledgement is a
 //! number. `PANDO_KILLS=300 cargo test --release -p pando-bztree --test tree kill:: --
@@ -26,11 +26,11 @@ use pando_pmem::Process;
 const WRITERS: u64 = 4;
 /// Keys that each writer owns.
 const KEYS: u64 = 250;
-/// How far the pool may grow: it must not grow with the number of kills.
+/// The most bytes of the pool: it must not grow with the number of kills.
 const MAX_BYTES: u64 = 64 << 20;
-/// The longest that a child lives, in microseconds.
+/// The longest life of a child, in microseconds.
 const LIFE_US: u64 = 40_000;
-/// What a child is told: the pool's path, and the seed of the round.
+/// The arguments of a child: the pool's path, and the seed of the round.
 const CHILD: &str = "PANDO_KILL_CHILD";
 
 /// A key of `writer`. Neighbours in order belong to different writers.
@@ -39,7 +39,7 @@ fn key(writer: u64, index: u64) -> Vec<u8> {
     if index.is_multiple_of(3) { long(number) } else { short(number) }
 }
 
-/// A value that says whether it is whole: a number, then what follows from it and the key.
+/// A value that shows whether it is whole: a number, then bytes that follow from it and the key.
 fn value(key: &[u8], number: u64) -> Vec<u8> {
     let bytes = match number % 5 {
         0 => 200 + number % 1500,
@@ -58,7 +58,7 @@ fn is_whole(found_key: &[u8], found: &[u8]) -> bool {
     number.is_some_and(|number| value(found_key, number) == found)
 }
 
-/// One writer: its part of the records, and the stream that its operations come from.
+/// One writer: its records, and the source of its operations.
 struct Writer {
     number: u64,
     records: Records,
@@ -79,7 +79,7 @@ impl Writer {
         (0..WRITERS).map(owner).collect()
     }
 
-    /// The next operation, applied to the model; and how it must end.
+    /// The next operation, applied to the model, and its expected answer.
     fn step(&mut self) -> (Op, Answer) {
         let key = key(self.number, self.random.below(KEYS));
         let new = value(&key, self.random.draw() >> 1);
@@ -106,7 +106,7 @@ fn child() {
     let Ok(order) = std::env::var(CHILD) else { return };
     let (round_seed, path) = order.split_once(' ').expect("a seed and a path");
     let round_seed = round_seed.parse().expect("a seed");
-    // A thread that panics must not leave the others running as if all were well.
+    // If a thread panics, the others must not continue.
     std::panic::set_hook(Box::new(|panic| {
         eprintln!("the child panics: {panic}");
         std::process::abort();
@@ -135,7 +135,7 @@ fn child() {
     });
 }
 
-/// Runs a child for `life` and kills it; how many operations each writer acknowledged.
+/// Runs a child for `life` and kills it; returns how many operations each writer acknowledged.
 fn run_and_kill(path: &Path, round_seed: u64, life: Duration) -> Vec<u64> {
     let mut child = Command::new(std::env::current_exe().expect("this binary"))
         .args(["--exact", "kill::child", "--nocapture", "--quiet"])
@@ -168,7 +168,7 @@ fn run_and_kill(path: &Path, round_seed: u64, life: Duration) -> Vec<u64> {
     acknowledged
 }
 
-/// Compares what a writer's keys hold with its last acknowledged operation, or the one after.
+/// Compares the keys of a writer with its last acknowledged operation, or the next one.
 fn verify_writer(mut writer: Writer, acknowledged: u64, found: &Records, label: &str) {
     let own = Writer::all(found, 0).swap_remove(writer.number as usize).records;
     while writer.done < acknowledged {

@@ -1,16 +1,16 @@
-//! The tree, as an index and as what a crash, a pause or a full pool leaves of it.
+//! Tests of the tree as an index, and after a crash, a pause or in a full pool.
 //!
 //! * `conformance.rs`: the suite that every index passes.
-//! * `traps.rs`: defects that others shipped.
-//! * `crash.rs`, `generations.rs`, `kill.rs`: what is left by a process that dies.
-//! * `between.rs`: what others do between two accesses of an operation.
+//! * `traps.rs`: defects of other systems.
+//! * `crash.rs`, `generations.rs`, `kill.rs`: a process that dies.
+//! * `between.rs`: operations of others between two accesses of an operation.
 //! * `paused.rs`, `stopped.rs`: threads that stop for a while, or for ever.
-//! * `exhaustion.rs`, `allocation_failure.rs`, `in_place.rs`, `full_pool.rs`: no room.
-//! * `undurable.rs`: readers of what a power cut may still lose.
+//! * `exhaustion.rs`, `allocation_failure.rs`, `in_place.rs`, `full_pool.rs`: full pools.
+//! * `undurable.rs`: reads of data that a power cut may still lose.
 //! * `soak.rs`: many threads, many records.
 //! * `common/`: trees and scenarios for all of them.
 //!
-//! One program, since each would compile the tree for every domain again.
+//! One program, since several would each compile the tree for every domain.
 
 mod common;
 

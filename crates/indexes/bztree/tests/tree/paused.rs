@@ -1,11 +1,11 @@
-//! A thread that pauses before any write of any operation or structure modification, and goes on
-//! after others have changed the tree around it: what it meant to install must not undo what they
-//! did (BzTree: merge with a closed sibling, merge racing split; trap 7).
+//! A thread pauses before any write of any operation or structure modification, and continues after
+//! other threads have changed the tree around it. Its installation must not undo their changes
+//! (BzTree: merge with a closed sibling, merge racing split; trap 7).
 //!
-//! For each scenario and each n a thread does the operation and pauses before its n-th write.
-//! Another updates and removes records of the same leaf and its neighbours, and inserts between
-//! them; once with room, once in a pool without any, where a leaf that was closed is opened. Then
-//! the first goes on. The tree must hold what both did, and no block may be leaked.
+//! For each scenario and each n a thread runs the operation and pauses before its n-th write.
+//! Another thread updates and removes records of the same leaf and its neighbours, and inserts
+//! between them; once with room, once in a full pool, where a closed leaf is opened again. Then the
+//! first continues. The tree must have the effects of both, and no block may be leaked.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::common::{Planted, check, dump, take_all};
 use pando_pmem::testing::{CutShort, Paused};
 use pando_pmem::{CreateOptions, Domain, Pool};
 
-/// As `Adr`: with dirty bits.
+/// Like `Adr`: with dirty bits.
 type WithWriteBack = CutShort<true>;
 
 /// Records on each side of the key that the other thread changes.
@@ -34,7 +34,7 @@ fn prepared<D: Domain>(scenario: &Scenario) -> Planted<D> {
     planted
 }
 
-/// What the other does around `key`: the operations, in order.
+/// The other thread's operations around `key`, in order.
 fn around(scenario: &Scenario, key: &[u8]) -> Vec<Op> {
     let (before, ..) = scenario.expected();
     let below = before.range(..key.to_vec()).rev().take(AROUND);
@@ -52,7 +52,7 @@ fn around(scenario: &Scenario, key: &[u8]) -> Vec<Op> {
     ops
 }
 
-/// Pauses the operation before its write `writes`; whether it was done before.
+/// Pauses the operation before its write `writes`; returns whether it had finished before.
 fn pause<D: Domain>(scenario: &Scenario, writes: u64, room: Room) -> bool {
     let label = format!("{}, paused before write {writes}, room: {room:?}", scenario.name);
     let (mut records, _, expected) = scenario.expected();

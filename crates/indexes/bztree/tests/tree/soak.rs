@@ -20,7 +20,7 @@ fn records() -> u64 {
     asked.map_or(100_000, |text| text.parse().expect("PANDO_SOAK_RECORDS is a number"))
 }
 
-/// A bijection, so that keys are scattered and can be told from their number.
+/// A bijection, so that keys are scattered and their number can be computed.
 fn key(number: u64) -> [u8; 8] {
     let mixed = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     (mixed ^ (mixed >> 32)).wrapping_mul(0xD6E8_FEB8_6659_FD93).to_be_bytes()

@@ -1,11 +1,10 @@
-//! A thread that stops for ever before any write of any operation or structure modification holds
-//! nobody up (traps: waiting for a dead owner's reservation, a merge with a
-//! closed sibling).
+//! A thread that stops for ever before any write of any operation or structure modification delays
+//! no other thread (traps: waiting for a dead owner's reservation, a merge with a closed sibling).
 //!
-//! For each scenario and each n a thread does the operation and stops before its n-th write. Two
-//! others then do a bounded number of operations on the same key, on the same leaf, over splits
-//! and merges around it, and scans both ways. All must return, within a time that a watchdog
-//! bounds, and leave the records that nobody touched as they were. Each n has a pool of its own,
+//! For each scenario and each n a thread runs the operation and stops before its n-th write. Two
+//! other threads then do a bounded number of operations on the same key, on the same leaf, over
+//! splits and merges around it, and scans in both directions. All must return, within a time that a
+//! watchdog limits, and leave the untouched records as they were. Each n has a pool of its own,
 //! which is leaked with the thread that holds it.
 
 use std::sync::Arc;
@@ -19,10 +18,10 @@ use pando_index::{KeyRange, Order, RangeIndex};
 use pando_pmem::testing::{CutShort, run_until_stopped};
 use pando_pmem::{CreateOptions, Domain, Pool};
 
-/// Neighbours that each of the others inserts and removes: enough to split the leaf and merge it.
+/// Neighbours that each other thread inserts and removes: enough to split the leaf and merge it.
 const NEIGHBOURS: u8 = 40;
 
-/// As `Adr`: with dirty bits that helpers must clear.
+/// Like `Adr`: with dirty bits that helpers must clear.
 type WithWriteBack = CutShort<true>;
 
 fn prepared<D: Domain>(scenario: &Scenario) -> Planted<D> {
@@ -32,13 +31,13 @@ fn prepared<D: Domain>(scenario: &Scenario) -> Planted<D> {
     planted
 }
 
-/// Keys right behind `key`, of one of the two threads.
+/// Keys right behind `key`, for one of the two threads.
 fn neighbours(key: &[u8], thread: u8) -> impl Iterator<Item = Vec<u8>> {
     let key = key.to_vec();
     (0..NEIGHBOURS).map(move |index| [key.as_slice(), &[index, thread]].concat())
 }
 
-/// What the others do, each of them all of it.
+/// The operations of the other threads; each does all of them.
 fn meddle<D: Domain>(tree: &Planted<D>, key: &[u8], thread: u8) {
     let tree = &tree.index;
     let value = |tag| if thread == 0 { scenario::inline(tag) } else { scenario::pointed(tag) };
@@ -64,7 +63,7 @@ fn meddle<D: Domain>(tree: &Planted<D>, key: &[u8], thread: u8) {
     let _ = Op::Remove(key.to_vec()).run(tree);
 }
 
-/// Stops the operation before its write `writes`; whether it was done before.
+/// Stops the operation before its write `writes`; returns whether it had finished before.
 fn stop<D: Domain>(scenario: &Scenario, before: &Records, writes: u64) -> bool {
     let name = scenario.name;
     let tree = Arc::new(prepared::<D>(scenario));
@@ -93,8 +92,8 @@ fn stop<D: Domain>(scenario: &Scenario, before: &Records, writes: u64) -> bool {
         records
     };
     assert!(untouched(&records) == untouched(before), "{label}: other records changed");
-    // The stopped operation came before the others' remove, or never took place: helped after
-    // it, it would find other words than it expects.
+    // The stopped operation took effect before the others' remove, or never: if it was helped after
+    // the remove, it finds other words than it expects.
     assert!(!records.contains_key(scenario.act.key()), "{label}: a removed key came back");
     done
 }
@@ -137,7 +136,7 @@ fn a_thread_stopped_in_an_inner_modification_holds_nobody_up() {
 #[test]
 fn a_thread_stopped_with_giant_records_or_an_empty_leaf_holds_nobody_up() {
     let edges = scenario::edges();
-    // Copying a long key takes a write a word; nobody sees those.
+    // The copy of a long key takes one write for each word; no other thread sees these.
     let seen = edges.iter().filter(|edge| !edge.name.contains("second giant"));
     let seen: Vec<_> = seen.cloned().collect();
     explore::<CutShort>("edges", &seen);

@@ -1,5 +1,5 @@
-//! Traps of `traps.md` that take one or a few threads and no crash to test; each test's name says
-//! which. Crashes are in `crash.rs` and `kill.rs`, stopped threads in `stopped.rs`, full pools in
+//! Traps of `traps.md` that need one or a few threads and no crash; each test's name says which.
+//! Crashes are in `crash.rs` and `kill.rs`, stopped threads in `stopped.rs`, full pools in
 //! `exhaustion.rs`, dead reservations in `generations.rs`.
 
 use std::collections::BTreeMap;
@@ -39,7 +39,7 @@ fn racing_inserts_and_deletes_of_one_key_happen_exactly_once() {
                                 _ => (Op::Insert(key, value), 1),
                             };
                             if op.run(tree) == Answer::Done {
-                                // Only the sum counts, when all have ended.
+                                // Relaxed: only the sum after the end of all threads matters.
                                 balance[index as usize].fetch_add(change, Ordering::Relaxed);
                             }
                         }
@@ -77,13 +77,13 @@ fn insert_and_delete_of_one_key_may_repeat_for_ever() {
     assert_eq!(planted.pool.size_bytes(), size_bytes, "the pool grew");
 }
 
-/// Four threads, each in waves of inserts and removes of its own keys between the others'.
+/// Four threads, each in waves of inserts and removes of its own keys between those of the others.
 fn waves(planted: &Planted<Volatile>, count: u64, rounds: u64, keep: bool) {
     std::thread::scope(|scope| {
         for thread in 0..4 {
             let tree = &planted.index;
             scope.spawn(move || {
-                // Regions that touch: one is shrinking while its neighbour is growing.
+                // Adjacent regions: one shrinks while its neighbour grows.
                 let key = |index: u64| long((index / 8 * 4 + thread) * 8 + index % 8);
                 for round in 0..rounds {
                     for index in 0..count {
@@ -228,12 +228,12 @@ fn keys_compare_as_unsigned_bytes() {
     }
 }
 
-/// How the tree changes while a cursor rests.
+/// Changes of the tree while a cursor pauses.
 type Change = fn(&Planted<Volatile>, &mut BTreeMap<Vec<u8>, Vec<u8>>);
 
 /// Trap 9; BzTree: a scan across a leaf that split, merged or became empty after its snapshot. For
-/// each place where the cursor may rest: keys go on in order, none of those that stay is missing,
-/// none that never was appears, the bounds hold.
+/// each place where the cursor may pause: the order of keys continues, no permanent record is
+/// missing, no other key appears, and the bounds hold.
 #[test]
 fn a_scan_rests_while_leaves_split_merge_and_become_empty() {
     let split: Change = |planted, _| {
@@ -253,7 +253,7 @@ fn a_scan_rests_while_leaves_split_merge_and_become_empty() {
             stays.remove(&short(index * 16));
         }
     };
-    // Without merges, leaves that become empty stay.
+    // Without merges, empty leaves remain.
     let unmerged = Options { merge_bytes: 0, ..small_nodes() };
     for (options, change) in [
         (small_nodes(), split),
@@ -299,8 +299,8 @@ fn a_scan_rests_while_leaves_split_merge_and_become_empty() {
     }
 }
 
-/// Trap 8: a reader that stalls holds back reclamation, not the writers; it still reads what it
-/// read; and the memory comes back when it goes on.
+/// Trap 8: a reader that stalls delays reclamation, but not the writers. It still reads its old
+/// data, and the memory is freed when it continues.
 #[test]
 fn a_stalled_reader_blocks_no_writer_and_memory_comes_back() {
     let planted = Planted::<Volatile>::anonymous(small_nodes());
@@ -332,7 +332,8 @@ fn a_stalled_reader_blocks_no_writer_and_memory_comes_back() {
     check(&planted);
 }
 
-/// Trap 12: no recursion whose depth grows with the data, no loop over what is empty or deleted.
+/// Trap 12: no recursion whose depth grows with the data, and no long loop over empty or deleted
+/// data.
 #[test]
 fn a_tall_tree_needs_little_stack() {
     let work = || {
@@ -349,7 +350,7 @@ fn a_tall_tree_needs_little_stack() {
         for index in 1..count - 1 {
             assert!(planted.index.remove(&key(index)).expect("removes"));
         }
-        // Thousands of empty leaves lie between the two that are left.
+        // Thousands of empty leaves lie between the two remaining records.
         assert_eq!(dump(&planted.index).len(), 2);
         assert_eq!(planted.index.len().expect("counts"), 2);
         check(&planted);
@@ -358,7 +359,8 @@ fn a_tall_tree_needs_little_stack() {
     thread.join().expect("a stack of 256 KiB is enough");
 }
 
-/// Slices are equal where keys are not: zeros that a key has not, and what lies behind eight bytes.
+/// Slices may be equal while keys differ: by zeros behind a short key, and by bytes after the first
+/// eight.
 #[test]
 fn keys_that_share_their_slices_are_told_apart() {
     for options in [small_nodes(), Options::default()] {

@@ -15,7 +15,7 @@ use pando_pmem::Pool;
 use pando_pmem::testing::{Arena, CutShort, Paused, written_back};
 use pando_pmwcas::DIRTY;
 
-/// As `Adr`: with dirty bits.
+/// Like `Adr`: with dirty bits.
 type WithWriteBack = CutShort<true>;
 type Read = fn(&BzTree<WithWriteBack>, &[u8]) -> Option<Vec<u8>>;
 
@@ -36,8 +36,8 @@ fn by_scan(tree: &BzTree<WithWriteBack>, key: &[u8]) -> Option<Vec<u8>> {
     None
 }
 
-/// The content of the pool, without each line that has a dirty word since `before`: that line is as
-/// it was.
+/// The content of the pool after a power cut: each line that has a dirty word has its content of
+/// `before`.
 fn without_dirty_lines(arena: &Arena, before: &[u8]) -> (Vec<u8>, u64) {
     let mut image = arena.read(0, arena.bytes() as usize);
     let mut lost = 0;
@@ -52,8 +52,8 @@ fn without_dirty_lines(arena: &Arena, before: &[u8]) -> (Vec<u8>, u64) {
     (image, lost)
 }
 
-/// Pauses `write` before each of its writes, reads its key and cuts the power; how often the slot
-/// was not durable when the key was read.
+/// Pauses `write` before each of its writes, reads its key and cuts the power. Returns how often
+/// the slot was not durable when the key was read.
 fn read_undurable(write: &Op, read: Read) -> u64 {
     let mut undurable = 0;
     for writes in 0.. {

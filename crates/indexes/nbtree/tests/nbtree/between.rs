@@ -1,6 +1,6 @@
-//! What others do between two accesses of an operation, to the pool or to the leaf's metadata and
-//! the inner nodes: leaves are split, emptied and dropped, slots claimed and deleted, values
-//! changed in every way.
+//! Operations of other threads between two accesses of an operation, to the pool or to the leaf's
+//! metadata and the inner nodes: leaves are split, emptied and dropped, slots claimed and deleted,
+//! values changed in every way.
 
 use pando_index::RangeIndex;
 use pando_index::conformance::between::{
@@ -17,7 +17,7 @@ fn one(there: &[Act], act: Act, others: &[Act], access: u64) -> bool {
     one_in::<NbTrees>(Planted::anonymous(small_nodes()), there, act, others, access)
 }
 
-/// Longer than a value that stays in its slot.
+/// Longer than a value inside a slot.
 const LONG_BYTES: usize = 30;
 
 /// The value of a key, present or absent, changes, goes and comes back.
@@ -26,8 +26,8 @@ fn a_slot_that_is_changed() {
     between_acts::a_record_that_is_changed(&one, 1, LONG_BYTES);
 }
 
-/// The leaf is full, so that an insert replaces it: amid that its records are changed and deleted,
-/// some or all, and it is replaced by others; so are those beside it.
+/// The leaf is full, so that an insert replaces it; meanwhile some or all of its records are
+/// changed and deleted, and other threads replace it and its neighbours.
 #[test]
 fn a_leaf_that_is_replaced_meanwhile() {
     let there = inserts(0..12);
@@ -52,11 +52,11 @@ fn a_leaf_that_is_replaced_meanwhile() {
     );
 }
 
-/// The last record of a leaf is deleted, so that the leaf is dropped: amid that, records come into
-/// it and into its neighbours, and these are dropped too.
+/// The last record of a leaf is deleted, so that the leaf is dropped; meanwhile records are
+/// inserted into it and into its neighbours, and these are dropped too.
 #[test]
 fn a_leaf_that_is_emptied_meanwhile() {
-    // Of the last leaves one record each is left.
+    // Each of the last leaves has one record left.
     let few = removes((10..24).filter(|number| number % 3 != 0));
     let there = [&inserts(0..24)[..], &few].concat();
     let comes = [Act::Insert(151, 1), Act::Insert(152, 2)];
@@ -69,8 +69,8 @@ fn a_leaf_that_is_emptied_meanwhile() {
     each(&one, 1, &there, &acts, &[&comes, &goes, &again, &many]);
 }
 
-/// Records go from the highest on, so that the root comes down at some of them: amid that, what it
-/// has left is split.
+/// Records are removed from the highest on, so that the root is lowered at some of them; meanwhile
+/// the remaining nodes are split.
 #[test]
 fn a_root_that_comes_down_meanwhile() {
     let splits: Vec<Act> = (1..9).map(|step| Act::Insert(step, step)).collect();
@@ -80,7 +80,7 @@ fn a_root_that_comes_down_meanwhile() {
             let planted = Planted::<Between>::anonymous(small_nodes());
             let tree = planted.index.clone();
             let is_between = one_in(planted, &there, Act::Remove(last * 10), &splits, *access);
-            // What was retired is given back, once, and used again.
+            // Retired nodes are freed once, and their memory is used again.
             for turn in 0..4 {
                 for number in 0..100u64 {
                     let key = (1_000 + number).to_be_bytes();

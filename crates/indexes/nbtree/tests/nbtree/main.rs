@@ -1,11 +1,11 @@
-//! The tree, as an index and as what a crash or a stopped thread leaves of it.
+//! Tests of the tree as an index, and after a crash or with a stopped thread.
 //!
 //! * `conformance.rs`: the suite that every index passes.
-//! * `traps.rs`: defects that others shipped.
-//! * `recovery.rs`: what is left by a process that dies, at each of its writes, and opened again.
+//! * `traps.rs`: defects of other systems.
+//! * `recovery.rs`: a process that dies at each of its writes, and the next opening.
 //! * `common/`: trees for all of them.
 //!
-//! One program, since each would compile the tree for every domain again.
+//! One program, since several would each compile the tree for every domain.
 
 mod between;
 mod common;

@@ -1,6 +1,5 @@
-//! What is left by a process that dies at any of its writes, and what is opened again; recovery
-//! that is cut short itself. (The crash lab explores the same with several threads and with lines
-//! that are lost.)
+//! A process that dies at any of its writes, and the next opening; also recovery that is
+//! interrupted itself. (The crash lab explores the same with several threads and with lost lines.)
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -78,8 +77,8 @@ fn draw(random: &mut Random, keys: u64) -> Op {
     }
 }
 
-/// A process that dies at each of the writes of many operations in a row: what is found is what
-/// was, or what the operation at hand makes of it, and no block has leaked.
+/// A process dies at each of the writes of many consecutive operations: the records are those
+/// before or after the interrupted operation, and no block has leaked.
 fn dies_at_every_write<const WRITE_BACK: bool>() {
     let folder = folder();
     let path = folder.path().join("pool");
@@ -87,7 +86,7 @@ fn dies_at_every_write<const WRITE_BACK: bool>() {
     let mut records = Records::new();
     let mut random = Random::new(7);
     for stamp in 0..140 {
-        // Growth, and then mostly removes, so that leaves are emptied.
+        // First growth, and then mostly removes, so that leaves are emptied.
         let number = random.below(64);
         let op = if stamp < 60 {
             Op::Upsert(number)
@@ -118,7 +117,7 @@ fn dies_at_every_write<const WRITE_BACK: bool>() {
     }
 }
 
-/// Drops the tree as a crash would, and opens what is left.
+/// Drops the tree as a crash would, and opens it again.
 fn crash<D: Domain>(planted: &mut Planted<D>, path: &Path) {
     let create = pando_pmem::CreateOptions { max_bytes: 1 << 24, ..Default::default() };
     let empty = Planted::of(Pool::anonymous(&create).expect("memory"), small_nodes());
@@ -149,7 +148,7 @@ fn recovery_may_be_cut_short() {
         Op::Insert(stamp).run(&planted.index, stamp).expect("an insert");
         Op::Insert(stamp).apply(&mut records, stamp);
     }
-    // A split that is cut in its link, so that words are closed.
+    // A split that is interrupted in its link phase, so that words are closed.
     let cut = (0..).find(|&writes| {
         let stamp = 1_000 + writes;
         let done = kill_after(60 + writes % 40, || Op::Insert(stamp).run(&planted.index, stamp));
@@ -164,7 +163,7 @@ fn recovery_may_be_cut_short() {
     for writes in 0.. {
         let opened = kill_after(writes, || {
             let pool = Pool::<CutShort>::open(&path, &OpenPool::default()).expect("opens");
-            // What dies here leaves its pool open to nobody.
+            // A pool that is left here cannot be opened again.
             let catalog = std::sync::Arc::new(Catalog::open(pool.clone()).expect("recovers"));
             let tree = catalog.find_index::<pando_nbtree::NbTrees>(NAME).expect("a map");
             let is_there = tree.is_some();
@@ -203,8 +202,7 @@ fn a_large_tree_is_surveyed_by_several_threads() {
     }
 }
 
-/// A chain of leaves that goes in a circle is seen after a few rounds, also if no leaf has a
-/// record.
+/// A chain of leaves that is a cycle is detected after a few rounds, also if no leaf has a record.
 #[test]
 fn a_chain_in_a_circle_is_found_in_no_time() {
     for has_record in [false, true] {
@@ -224,8 +222,8 @@ fn a_chain_in_a_circle_is_found_in_no_time() {
     }
 }
 
-/// A slot's slice that is not the beginning of its long key orders it in two ways: scans would go
-/// in circles.
+/// A slot's slice that is not the beginning of its long key would order it in two ways, and scans
+/// would not end.
 #[test]
 fn a_slice_that_is_not_its_keys_is_refused() {
     for at in [0, 1, 7] {
@@ -261,12 +259,12 @@ fn a_map_that_was_dropped_meanwhile_is_not_opened() {
     assert!(refused.contains("dropped meanwhile"), "{refused}");
 }
 
-/// A damaged pointer leads into another map: the tree that has it is refused, and nothing of the
-/// other is written, neither a record whose bits look like those of PMwCAS, nor a leaf that is
-/// being replaced.
+/// A damaged pointer leads into another map: the tree with the pointer is refused, and nothing of
+/// the other map is written, neither a record whose bits look like those of PMwCAS, nor a leaf that
+/// is being replaced.
 #[test]
 fn a_chain_that_leads_into_another_map_changes_nothing_there() {
-    // With the dirty bit of PMwCAS, and without its others.
+    // With the dirty bit of PMwCAS, and without its other bits.
     const LOOKS_DIRTY: u64 = 1 << 61 | 7;
     const CLOSED: u64 = 1 << 63;
     let planted = Planted::<Process>::in_file(small_nodes());
@@ -280,7 +278,7 @@ fn a_chain_that_leads_into_another_map_changes_nothing_there() {
     let block = |tree: &NbTree<_>| tree.audit().expect("audits").blocks[0];
     let (own, foreign) = (block(&planted.index), block(&other));
     drop(planted.index);
-    // As a replacement that is under way leaves it.
+    // As during a replacement.
     let word = |at: u64| planted.pool.word(foreign.off + at);
     let value_at = (64..foreign.bytes)
         .step_by(8)
@@ -297,8 +295,8 @@ fn a_chain_that_leads_into_another_map_changes_nothing_there() {
     }
 }
 
-/// Each bit of the header and of the first slots of a leaf is damaged, in turn, and the entry word:
-/// opening, walking and reading do not panic, and what is refused says so.
+/// Each bit of the header and of the first slots of a leaf, and of the entry word, is damaged in
+/// turn: opening, walking and reading do not panic, and a refusal says what is wrong.
 #[test]
 fn damaged_blocks_are_refused_or_harmless() {
     use pando_pmem::testing::Arena;

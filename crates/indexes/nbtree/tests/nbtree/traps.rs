@@ -67,10 +67,10 @@ fn a_load_by_four_threads_loses_no_key() {
     }
 }
 
-/// NBTree: lost update between copy and link; a key deleted, then found again, because the sync
-/// phase re-copied it; the next pointer of a predecessor that is itself replaced. Writers own their
-/// keys, so each knows what it must find, while others' inserts between these keys replace the
-/// leaves all the time.
+/// NBTree: a lost update between copy and link; a key deleted, then found again, because the sync
+/// phase re-copied it; the next pointer of a predecessor that is itself replaced. Each writer has
+/// its own keys, so it knows what it must find, while inserts of other threads between these keys
+/// replace the leaves all the time.
 fn own_keys_among_splits<D: pando_pmem::Domain>() {
     let planted = Planted::<D>::anonymous(small_nodes());
     let is_over = AtomicBool::new(false);
@@ -93,7 +93,7 @@ fn own_keys_among_splits<D: pando_pmem::Domain>() {
                             None
                         }
                         _ => {
-                            // Any class, and now and then a block of its own.
+                            // Any class, and sometimes a block of its own.
                             let value = turn.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes();
                             let value =
                                 if turn % 9 == 0 { value.repeat(2) } else { value.to_vec() };
@@ -129,7 +129,7 @@ fn updates_and_deletes_survive_every_phase_of_a_split_with_write_backs() {
     own_keys_among_splits::<Adr>();
 }
 
-/// Emptied leaves are dropped, and their blocks and records' blocks given back; also the first of
+/// Emptied leaves are dropped, and their blocks and records' blocks freed; also the first leaf of
 /// an inner node.
 #[test]
 fn deletes_give_leaves_and_blocks_back() {
@@ -152,7 +152,7 @@ fn deletes_give_leaves_and_blocks_back() {
     }
 }
 
-/// The tree becomes lower as it is emptied, also by several threads while others write.
+/// The tree becomes lower when it is emptied, also by several threads while others write.
 #[test]
 fn the_root_comes_down_amid_writes() {
     const THREADS: u64 = 4;
@@ -171,7 +171,7 @@ fn the_root_comes_down_amid_writes() {
                         let turn = if thread % 2 == 0 { turn } else { KEYS - 1 - turn };
                         assert!(tree.remove(&own(turn)).expect("removes"));
                         if turn.is_multiple_of(64) {
-                            // What the tree has just become too low for.
+                            // Records for which the tree has just become too low.
                             tree.insert(&own(turn), &own(round)).expect("an insert");
                             assert!(tree.remove(&own(turn)).expect("removes"));
                         }
@@ -211,7 +211,7 @@ fn a_full_pool_refuses_and_takes_deletes() {
     check(&planted);
 }
 
-/// A thread that stops for ever before any of its writes: the others go on.
+/// A thread stops for ever before any of its writes: the others continue.
 #[test]
 fn a_stopped_thread_holds_nobody_up() {
     type Domain = CutShort<true>;
@@ -221,7 +221,7 @@ fn a_stopped_thread_holds_nobody_up() {
             planted.index.insert(&eight(number * 10), &eight(1)).expect("an insert");
         }
         let tree = planted.index.clone();
-        // It splits a leaf, updates in a block, deletes.
+        // It splits a leaf, updates a value in a block, and deletes.
         let is_done = run_until_stopped(writes, move || {
             tree.insert(&eight(15), &eight(2)).expect("an insert");
             tree.update(&eight(20), &[3; 30]).expect("an update");
@@ -244,8 +244,8 @@ fn a_stopped_thread_holds_nobody_up() {
     }
 }
 
-/// Scans beside a thread that has stopped amid a change, in a pool without any room: they find all
-/// the same.
+/// Scans beside a thread that has stopped during a change, in a pool without any room: they find
+/// everything all the same.
 #[test]
 fn scans_in_a_full_pool_pass_a_stopped_thread() {
     type Tree = pando_nbtree::NbTree<CutShort<true>>;
@@ -287,8 +287,8 @@ fn tree_goes_on(tree: &pando_nbtree::NbTree<CutShort<true>>, number: u64) {
     }
 }
 
-/// ABA and reuse: two handles of one tree share what is in memory, and a map that is dropped leaves
-/// nothing behind for the next at its place.
+/// ABA and reuse: two handles of one tree share its process memory, and a dropped map leaves
+/// nothing behind for the next one at its place.
 #[test]
 fn handles_share_a_tree_and_a_dropped_map_is_gone() {
     let planted = Planted::<Process>::in_file(small_nodes());
@@ -306,9 +306,9 @@ fn handles_share_a_tree_and_a_dropped_map_is_gone() {
     assert_eq!(dump(&again).len(), 1);
 }
 
-/// NBTree: reads of what a crash may still forget, which the paper accepts without eADR. A thread
-/// pauses before each write of its update, delete or insert; whoever sees what that has done writes
-/// its line back.
+/// NBTree: reads of data that a crash may still lose, which the paper accepts without eADR. A
+/// thread pauses before each write of its update, delete or insert; a reader that sees the change
+/// writes its line back.
 #[test]
 fn what_may_be_lost_is_written_back_by_who_reads_it() {
     type WithWriteBack = CutShort<true>;
@@ -362,9 +362,9 @@ fn what_may_be_lost_is_written_back_by_who_reads_it() {
     }
 }
 
-/// A thread that has put a block's name into a value word has a log of it until the word is
-/// durable; recovery takes the block back if it does not find the name there. So a leaf with such a
-/// word is replaced only behind its write-back.
+/// A thread that has written a block's name into a value word has a log of it until the word is
+/// durable. Recovery takes the block back if it does not find the name there. So a leaf with such a
+/// word is replaced only after the word's write-back.
 #[test]
 fn a_replacement_writes_back_the_words_that_logs_need() {
     let mut seen = 0;
@@ -406,7 +406,7 @@ fn a_replacement_writes_back_the_words_that_logs_need() {
     assert!(seen > 0);
 }
 
-/// A small pool, with one leaf whose slots are all taken: by the even keys below twelve.
+/// A small pool, with one leaf whose slots are all claimed: by the even keys below twelve.
 fn with_a_full_leaf() -> crate::common::Planted<CutShort<true>> {
     let create = CreateOptions { max_bytes: 4 << 20, ..CreateOptions::default() };
     let pool = Pool::anonymous(&create).expect("memory");
@@ -417,9 +417,9 @@ fn with_a_full_leaf() -> crate::common::Planted<CutShort<true>> {
     planted
 }
 
-/// Threads that claim a leaf's slots and one that finds none free could hold each other up for
-/// ever, if replacing the leaf and inserting were two steps: wherever the thread stops, once the
-/// leaf is replaced its record is there.
+/// Threads that claim a leaf's slots, and one that finds none free, could delay each other for
+/// ever, if the replacement of the leaf and the insert were two steps. Wherever the thread stops,
+/// its record is present when the leaf is replaced.
 #[test]
 fn a_leaf_is_replaced_with_the_record_that_had_no_slot() {
     for value_bytes in [8, 30] {
@@ -435,8 +435,7 @@ fn a_leaf_is_replaced_with_the_record_that_had_no_slot() {
             let victim = Paused::start(paused_before, move || tree.insert(&eight(5), &value));
             let is_done = victim.is_done();
             if first_leaf(&planted) != before {
-                // Gets may say that it is absent until somebody publishes the new leaf, as this
-                // does.
+                // Gets may not find it until a thread publishes the new leaf, as this does.
                 let again = planted.index.insert(&eight(5), &[]);
                 assert!(matches!(again, Err(Error::KeyExists)), "before write {paused_before}");
                 assert!(planted.index.get(&eight(5)).expect("reads").is_some());
@@ -453,8 +452,8 @@ fn a_leaf_is_replaced_with_the_record_that_had_no_slot() {
     }
 }
 
-/// So could threads that claim slots and one whose value word is closed each time that it comes:
-/// whoever has replaced the leaf, its insert, update or delete is there then.
+/// The same holds for threads that claim slots, and one that always finds its value word closed:
+/// when the leaf is replaced, by any thread, its insert, update or delete has taken place.
 #[test]
 fn a_leaf_is_replaced_with_the_change_of_a_closed_word() {
     type Tree = pando_nbtree::NbTree<CutShort<true>>;
@@ -481,7 +480,7 @@ fn a_leaf_is_replaced_with_the_change_of_a_closed_word() {
                 });
                 is_over = other.is_done() || first_leaf() != before;
                 if is_over {
-                    // It is the insert's alone.
+                    // It belongs to the insert alone.
                     other.resume();
                     break;
                 }
@@ -489,7 +488,7 @@ fn a_leaf_is_replaced_with_the_change_of_a_closed_word() {
                 let victim = Paused::start(paused_before, move || change(&tree));
                 let is_done = victim.is_done();
                 if first_leaf() != before {
-                    // Publishes what has come.
+                    // Publishes the replacement.
                     drop(planted.index.insert(&eight(11), &[]));
                     let now = dump(&planted.index);
                     let is_made = records.iter().any(|(key, value)| now.get(key) != Some(value));
@@ -513,8 +512,8 @@ fn a_leaf_is_replaced_with_the_change_of_a_closed_word() {
     }
 }
 
-/// A full pool: a delete of a closed word needs one block at most, which it gives back, wherever
-/// the thread has stopped that replaces the leaf.
+/// A full pool: a delete of a closed word needs at most one block, which it gives back, wherever
+/// the thread that replaces the leaf has stopped.
 #[test]
 fn a_delete_that_goes_along_takes_no_more_room_than_it_gives_back() {
     for paused_before in 1.. {

@@ -1,5 +1,5 @@
-//! What others do between two accesses of an operation to the pool: values are changed in every
-//! way, towers raised, lowered and taken out, the last nodes removed under a search.
+//! Operations of other threads between two accesses of an operation to the pool: values change in
+//! every way; towers are raised, lowered and removed; the last nodes are removed during a search.
 
 use pando_index::conformance::between::{
     self as between_acts, Act, One, acts_upon, at_random, each, inserts, removes,
@@ -11,10 +11,10 @@ use pando_tree::testing::{one_in, rewritten_under_scans};
 use crate::common::watchdog::within_bounds;
 use crate::common::{Planted, small_values};
 
-/// Longer than a value that stays in its node.
+/// Longer than a value inside a node.
 const LONG_BYTES: usize = 40;
 
-/// Lists whose nodes are all linked a level at a time, of the same heights each time.
+/// Lists whose nodes are linked one level at a time, with the same heights each time.
 fn a_level_at_a_time() -> Options {
     Options { levels_at_once: 1, ..small_values() }
 }
@@ -36,7 +36,8 @@ fn a_record_that_is_changed() {
     of_both_styles(|one| between_acts::a_record_that_is_changed(one, 1, LONG_BYTES));
 }
 
-/// Keys of high nodes are inserted and removed: amid that they and what is beside them go and come.
+/// Keys of high nodes are inserted and removed; meanwhile they and their neighbours are removed and
+/// inserted.
 #[test]
 fn towers_that_are_raised_and_lowered() {
     of_both_styles(|one| {
@@ -62,7 +63,7 @@ fn towers_that_are_raised_and_lowered() {
     });
 }
 
-/// Between two nodes, and behind all: of heights that one operation neither links nor takes out.
+/// Between two nodes, and behind all: with heights that one operation can neither link nor remove.
 fn high_keys() -> [u64; 2] {
     let is_high = |&key: &u64| {
         let planted = Planted::<pando_pmem::Volatile, SkipLists>::anonymous(a_level_at_a_time());
@@ -73,7 +74,7 @@ fn high_keys() -> [u64; 2] {
     [high(51..110), high(1_000..2_000)]
 }
 
-/// The last nodes are removed under searches and scans that are at them, from both sides.
+/// The last nodes are removed while searches and scans are at them, from both sides.
 #[test]
 fn the_end_of_the_list_comes_nearer() {
     of_both_styles(|one| {

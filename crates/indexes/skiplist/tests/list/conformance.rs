@@ -1,11 +1,11 @@
-//! The conformance suite, in the domain that pays nothing, the one that orders stores and the one
-//! that writes lines back, and with values that leave their nodes.
+//! The conformance suite, in the domain without costs, the one that orders stores and the one with
+//! write-backs, and with values outside of nodes.
 
 use crate::common::{Planted, small_values};
 use pando_pmem::{Adr, Process, Volatile};
 use pando_skiplist::{CasSkipLists, Options, SkipLists};
 
-/// There is no page to be filled before something happens.
+/// No page must be filled before anything happens.
 const SCALE: f64 = 0.4;
 
 mod volatile {

@@ -1,5 +1,5 @@
-//! A checker that is wrong (class 13): what a walk must find in a list that is damaged, and what it
-//! must not lose of one that is written.
+//! A checker that is wrong (class 13): what a walk must find in a damaged list, and what it must
+//! not miss in a list beside writers.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,7 +11,7 @@ use pando_tree::maps::Tree;
 use crate::common::watchdog::within_bounds;
 use crate::common::{Planted, check};
 
-/// A list whose nodes are lines, or end within their first: the keys, in order, and the nodes'
+/// A list whose nodes are one line, or end within their first: the keys, in order, and the nodes'
 /// offsets.
 fn with_keys(keys: &[&[u8]]) -> (Planted<Volatile>, Vec<u64>) {
     let planted = Planted::<Volatile, SkipLists>::anonymous(Options::default());
@@ -20,7 +20,7 @@ fn with_keys(keys: &[&[u8]]) -> (Planted<Volatile>, Vec<u64>) {
     }
     let audit = planted.index.audit().expect("audits");
     assert!(audit.is_consistent());
-    // The first is the head; then they are in order.
+    // The first is the head; the others are in order.
     let nodes = audit.blocks[1..].iter().map(|block| block.off).collect();
     (planted, nodes)
 }
@@ -32,7 +32,8 @@ fn salvaged(planted: &Planted<Volatile>) -> (Vec<Vec<u8>>, bool) {
     (keys, audit.is_consistent())
 }
 
-/// Bits that no value has, in the word of a small value: seen, and no write waits for them.
+/// Bits that no value has, in the word of a small value: the walk finds them, and no write waits
+/// for them.
 #[test]
 fn a_damaged_small_word_is_seen_and_refused() {
     for bit in [62, 63] {
@@ -55,12 +56,12 @@ fn a_damaged_small_word_is_seen_and_refused() {
     }
 }
 
-/// A node's slice and its key are one key. The head has neither.
+/// A node's slice and its key must belong to one key. The head has neither.
 #[test]
 fn a_slice_that_is_not_its_keys_is_seen() {
     let (planted, nodes) = with_keys(&[b"abc", b"quaking aspen"]);
     let head = planted.pool.word(planted.index.audit().expect("audits").blocks[0].off + 40);
-    // Of the slice of a key of three bytes, the padding; of the lengths, that of the key, 13 to 5.
+    // In the slice of a key of three bytes, the padding; in the lengths, that of the key, 13 to 5.
     for (word, damage) in [
         (planted.pool.word(nodes[0] + 40), 1),
         (planted.pool.word(nodes[1] + 32), 8 << 8),
@@ -75,7 +76,8 @@ fn a_slice_that_is_not_its_keys_is_seen() {
     check(&planted);
 }
 
-/// What is salvaged of a damaged list is in order and there once, also if it is found late.
+/// The records salvaged from a damaged list are in order and appear once, also if they are found
+/// late.
 #[test]
 fn records_are_salvaged_in_order() {
     let names: Vec<Vec<u8>> = (0..64_u64).map(|number| number.to_be_bytes().to_vec()).collect();
@@ -83,7 +85,7 @@ fn records_are_salvaged_in_order() {
     let (planted, nodes) = with_keys(&keys);
     let mut found_late = 0;
     for at in 0..nodes.len() - 8 {
-        // Past the next six; those of them that are on higher levels are found there.
+        // Past the next six nodes; those that are on higher levels are found there.
         let word = planted.pool.word(nodes[at]);
         let sound = word.load(Ordering::Relaxed);
         let offset = (1 << 48) - 1;
@@ -98,7 +100,7 @@ fn records_are_salvaged_in_order() {
     check(&planted);
 }
 
-/// A walk beside writers is not exact, but it finds what stays behind the nodes that go.
+/// A walk beside writers is not exact, but it finds the permanent records behind removed nodes.
 #[test]
 fn a_walk_beside_removes_goes_on_behind_them() {
     const STAYING: u64 = 2000;

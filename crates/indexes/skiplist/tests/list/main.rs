@@ -1,11 +1,11 @@
-//! The list, as an index and as what a crash, a pause or a full pool leaves of it.
+//! Tests of the list as an index, and after a crash, a pause or in a full pool.
 //!
 //! * `conformance.rs`: the suite that every index passes.
-//! * `traps.rs`: defects that others shipped. `damage.rs`: what a walk finds in a list that is not
-//!   sound, or not at rest.
-//! * `between.rs`: what others do between two accesses of an operation.
+//! * `traps.rs`: defects of other systems. `damage.rs`: walks over a damaged list, and beside
+//!   writers.
+//! * `between.rs`: operations of others between two accesses of an operation.
 //!
-//! One program, since each would compile the list for every domain again.
+//! One program, since several would each compile the list for every domain.
 
 mod common;
 

@@ -1,6 +1,6 @@
-//! Traps of `traps.md` that take one or a few threads; each test's name says which. What a crash
-//! leaves at each step of each schedule is explored by the crash lab
-//! (`pando-crashlab explore --index skiplist`).
+//! Traps of `traps.md` that need one or a few threads; each test's name says which. The crash lab
+//! explores what a crash leaves at each step of each schedule (`pando-crashlab explore --index
+//! skiplist`).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -53,8 +53,8 @@ fn no_get_misses_a_key_that_is_overwritten() {
     overwrite::<CasSkipLists>(&Planted::anonymous(small_values()));
 }
 
-/// Skip list: a range that leaks every node it visits. Scans, half of them left in the middle,
-/// beside removes and inserts; the pool stays as large as it was.
+/// Skip list: a range that leaks every node it visits. Scans, half of which end in the middle,
+/// beside removes and inserts; the pool does not grow.
 #[test]
 fn scans_leak_nothing() {
     let planted = Planted::<Process>::in_file(small_values());
@@ -81,8 +81,8 @@ fn scans_leak_nothing() {
     assert_eq!(planted.pool.size_bytes(), size_bytes, "the pool grew");
 }
 
-/// Skip list: predecessor pointers after racing deletes. Keys that stay are found by scans in both
-/// directions all the time; at the end every pointer is what it must be.
+/// Skip list: predecessor pointers after racing deletes. Scans in both directions always find the
+/// permanent keys; at the end every pointer is correct.
 #[test]
 fn predecessors_are_right_after_racing_inserts_and_deletes() {
     fn race<K: IndexKind<Options = Options>>(planted: &Planted<Volatile, K>, seed: u64) {
@@ -116,7 +116,7 @@ fn predecessors_are_right_after_racing_inserts_and_deletes() {
     });
 }
 
-/// A key whose node is higher than what one operation links, in lists of these options.
+/// A key whose node is higher than one operation links, in lists of these options.
 fn high_key<K: IndexKind<Options = Options>>() -> Vec<u8> {
     let planted = Planted::<Volatile, K>::anonymous(small_values());
     let height = || planted.index.audit().expect("audits").stat.height;
@@ -130,7 +130,7 @@ fn high_key<K: IndexKind<Options = Options>>() -> Vec<u8> {
 }
 
 /// Skip list: a tower half linked at a crash. An insert, and then a remove, of a high node is
-/// killed before each of its writes: what is left is a sound list with the record or without it.
+/// killed before each of its writes: the result is a consistent list with the record or without it.
 #[test]
 fn a_tower_that_a_crash_cuts_short_is_a_lower_one() {
     const POOL_BYTES: u64 = 8 << 20;
@@ -173,7 +173,7 @@ fn a_tower_that_a_crash_cuts_short_is_a_lower_one() {
                 assert_eq!(is_there, !removes);
                 break;
             }
-            // And it can be used.
+            // It can be used.
             planted.index.upsert(&high, b"new").expect("writes");
             assert!(planted.index.remove(&high).expect("removes"));
             check(&planted);
@@ -223,8 +223,8 @@ fn small_values_have_all_their_bits() {
     }
 }
 
-/// Class 13: a checker that is wrong. Whatever one word of a block becomes, the walk ends; and of
-/// the words that say where nodes are and in which order, no damage is unseen.
+/// Class 13: a checker that is wrong. With any content of one word of a block, the walk ends. Any
+/// damage of the words that link nodes, or order them, is found.
 #[test]
 fn a_damaged_list_is_walked_and_reported() {
     for kinds in [1, 5] {
@@ -244,8 +244,8 @@ fn a_damaged_list_is_walked_and_reported() {
                 for damage in [1 << random.below(61), random.draw() >> 3, u64::MAX, 1 << 63] {
                     word.store(sound ^ damage, Ordering::Relaxed);
                     let audit = planted.index.audit().expect("audits");
-                    // All blocks are nodes; the first, second and sixth word, and of the fourth,
-                    // which is a small value's, bits that no value has.
+                    // All blocks are nodes: the first, second and sixth word; and in the fourth,
+                    // which belongs to a small value, bits that no value has.
                     let is_of_order = [0, 8, 40].contains(&at);
                     let must_be_seen = kinds == 1 && (is_of_order || at == 24 && damage == 1 << 63);
                     assert!(
@@ -260,8 +260,8 @@ fn a_damaged_list_is_walked_and_reported() {
     }
 }
 
-/// Class 12: a loop without an end. Keys behind all others come and go, and the searches for them
-/// that are under way must find the end of each level.
+/// Class 12: a loop without an end. Keys behind all others are inserted and removed, and concurrent
+/// searches for them must find the end of each level.
 #[test]
 fn a_search_ends_at_the_end_of_the_list() {
     fn race<K: IndexKind<Options = Options>>(planted: &Planted<Volatile, K>) {

@@ -1,5 +1,5 @@
-//! What others do between two steps of an operation: at each load and each write of it, one after
-//! the other, a second thread does something to its end. The answers and what is there afterwards
+//! Operations of other threads between two steps of an operation: at each of its loads and writes,
+//! one after the other, a second thread completes an operation. The answers and the final records
 //! must be those of one order of the two.
 
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ enum Act {
     Upsert(u64, u64),
     Remove(u64),
     Get(u64),
-    /// What others have freed is used again.
+    /// Blocks that other threads have freed are used again.
     Reclaim,
 }
 
@@ -35,7 +35,7 @@ fn number(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes.try_into().expect("eight bytes"))
 }
 
-/// What an act answers: whether it was done, and what it found.
+/// The answer of an act: whether it succeeded, and what it found.
 fn on_tree<D: Domain>(tree: &WbTree<D>, act: Act) -> (bool, Option<u64>) {
     match act {
         Act::Insert(k, v) => (tree.insert(&key(k), &v.to_le_bytes()).is_ok(), None),
@@ -64,12 +64,13 @@ fn records<D: Domain>(tree: &WbTree<D>) -> Model {
     dump(tree).iter().map(|(key, value)| (word(key), number(value))).collect()
 }
 
-/// One act with others before one of its accesses, in a tree with these records; whether it has so
-/// many accesses.
+/// One act, with other operations before one of its accesses, in a tree with these records; returns
+/// whether it has so many accesses.
 fn one_between(options: Options, there: &[Act], act: Act, others: &[Act], access: u64) -> bool {
     let planted = Planted::<Between>::anonymous(options);
     let mut model = Model::new();
-    // By a thread that ends, so that the others go on with its slabs, and use what they free.
+    // By a thread that ends, so that the other threads continue with its slabs, and use the blocks
+    // that they free.
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for &act in there {
@@ -106,7 +107,7 @@ fn one_between(options: Options, there: &[Act], act: Act, others: &[Act], access
     is_between
 }
 
-/// Each act of `acts` with all of `others` before each of its accesses.
+/// Each act of `acts`, with all of `others` before each of its accesses.
 fn each_between(options: Options, there: &[Act], acts: &[Act], others: &[Act]) {
     for &act in acts {
         let _ = (0..).find(|&access| !one_between(options, there, act, others, access));
@@ -122,7 +123,8 @@ fn inserts(numbers: impl Iterator<Item = u64>) -> Vec<Act> {
     numbers.map(|number| Act::Insert(number * 10, number)).collect()
 }
 
-/// A cell that is looked at is given up and has another record, or another value, by the next look.
+/// A cell that is being read is released and has another record, or another value, at the next
+/// read.
 #[test]
 fn cells_that_are_used_again() {
     for leaf in KINDS {
@@ -134,8 +136,8 @@ fn cells_that_are_used_again() {
                 Act::Upsert(10, 9),
                 Act::Remove(10),
             ];
-            // The lowest free cell is taken, which is that of the record that was there first;
-            // where there are near cells, when these are taken.
+            // The lowest free cell is taken: that of the first record, if there are no near cells,
+            // or if these are taken.
             let inserts_behind: Vec<Act> = (15..19).map(|number| Act::Insert(number, 5)).collect();
             for others in [
                 &[Act::Remove(10), Act::Insert(15, 5)][..],
@@ -148,8 +150,8 @@ fn cells_that_are_used_again() {
     }
 }
 
-/// Nodes are merged away, and their blocks are nodes again, with other keys in as many cells: in a
-/// state that has been there before. Who looks without a pin must notice.
+/// Nodes are merged, and their blocks become nodes again, with other keys in as many cells: in a
+/// state that existed before. A reader without a pin must notice.
 #[test]
 fn blocks_that_are_used_again() {
     for leaf in KINDS {
@@ -166,13 +168,13 @@ fn blocks_that_are_used_again() {
     }
 }
 
-/// Leaves, and what is above them, are split, merged and copied.
+/// Leaves, and the nodes above them, are split, merged and copied.
 #[test]
 fn nodes_that_are_split_merged_and_copied() {
     for options in [small_fixed(NodeKind::SlotBitmap), small_nodes(NodeKind::SlotOnly)] {
         let there = inserts(0..16);
         let splits: Vec<Act> = (0..5).map(|step| Act::Insert(71 + step, step)).collect();
-        // All that a split moved goes again, so that the new node is merged away.
+        // All records that a split moved are removed again, so that the new node is merged.
         let empties: Vec<Act> = (6..16).map(|number| Act::Remove(number * 10)).collect();
         let acts = [Act::Get(70), Act::Insert(79, 1), Act::Remove(80)];
         for others in [&splits, &empties, &[&splits[..], &empties[..]].concat()] {
@@ -181,7 +183,7 @@ fn nodes_that_are_split_merged_and_copied() {
     }
 }
 
-/// Runs of inserts and removes among nodes as small as can be, before any access of a write or a
+/// Runs of inserts and removes among the smallest possible nodes, before any access of a write or a
 /// read.
 #[test]
 fn runs_of_writes_at_random() {
@@ -216,8 +218,8 @@ fn runs_of_writes_at_random() {
     }
 }
 
-/// A leaf is read under one state: what stays, stays; what another thread moves from one key to
-/// another is not there twice.
+/// A leaf is read under one state: permanent records are found, and a record that another thread
+/// moves from one key to another is not found twice.
 #[test]
 fn scans_of_cells_that_are_used_again() {
     for leaf in KINDS {
@@ -268,12 +270,13 @@ fn full_leaves_rewritten_under_scans() {
     }
 }
 
-/// A scan finds what stays, once, whatever is split, merged and copied before any one access of it;
-/// backwards it goes by the pointers to the left, which change under it.
+/// A scan finds the permanent records, once, with splits, merges and copies before any of its
+/// accesses. Backwards it follows the pointers to the left, which change meanwhile.
 #[test]
 fn scans_among_splits_merges_and_copies() {
-    // What another thread does: a leaf in the middle is split, twice and thrice; leaves are emptied
-    // and merged; a record is written until the versions of its leaf run out.
+    // The operations of the other thread: a leaf in the middle is split, twice and three times;
+    // leaves are emptied and merged; a record is written until the versions of its leaf are used
+    // up.
     let splits: Vec<Act> = (1..10).map(|step| Act::Insert(150 + step, step)).collect();
     let merges: Vec<Act> = (11..24).map(|number| Act::Remove(number * 10)).collect();
     let copies: Vec<Act> = (0..30).map(|value| Act::Upsert(150, value)).collect();
@@ -323,8 +326,8 @@ fn scans_among_splits_merges_and_copies() {
     }
 }
 
-/// Trap: a read that is not yet durable. Who finds a value whose writer has not written it back has
-/// done so itself when it returns it.
+/// Trap: a read that is not yet durable. A reader that finds a value whose writer has not written
+/// it back writes it back before it returns it.
 #[test]
 fn who_reads_an_undurable_state_makes_it_durable() {
     for leaf in KINDS {
@@ -337,7 +340,7 @@ fn who_reads_an_undurable_state_makes_it_durable() {
             let is_over = paused.is_done();
             let ((_, found), lines) = written_back(|| on_tree(&planted.index, Act::Get(10)));
             if found == Some(2) && !is_seen {
-                // The writer has swapped the state and is about to write the next word.
+                // The writer has swapped the state and will write the next word.
                 is_seen = true;
                 assert!(!is_over && !lines.is_empty(), "{leaf:?}, before write {writes}");
             }
@@ -350,8 +353,8 @@ fn who_reads_an_undurable_state_makes_it_durable() {
     }
 }
 
-/// A split whose node got no cell in the parent, for want of a block, stands between two nodes that
-/// are to be merged.
+/// A split whose node got no cell in the parent, because the pool had no block, stands between two
+/// nodes that must be merged.
 #[test]
 fn merges_pass_over_no_node_that_is_not_posted() {
     for leaf in KINDS {
@@ -361,7 +364,7 @@ fn merges_pass_over_no_node_that_is_not_posted() {
             let mut model = Model::new();
             let mut both = |act| {
                 let answer = on_tree(tree, act);
-                // What was refused has changed nothing.
+                // A refused operation has changed nothing.
                 if answer.0 || !matches!(act, Act::Insert(..)) {
                     assert_eq!(answer, on_model(&mut model, act));
                 }

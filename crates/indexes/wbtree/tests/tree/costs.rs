@@ -7,7 +7,7 @@ use pando_wbtree::{NodeKind, Options, RecordBytes};
 
 use crate::common::Planted;
 
-/// Words, write-backs and fences, on the average.
+/// Words, write-backs and fences, on average.
 type Mean = [f64; 3];
 
 fn mean(counts: &[Counts]) -> Mean {
@@ -20,10 +20,10 @@ fn key(place: u64) -> u64 {
     place * 10 + 10
 }
 
-/// Ours write as many words to a node, and take as few write-backs and fences, as the paper's
-/// slot-only and bitmap-only nodes, in every kind: the slot words need none. Where cells lie in the
-/// state's line an insert takes one of each, less than the paper's, whose cells are written back
-/// before the state.
+/// Our nodes of every kind write as many words, and take as few write-backs and fences, as the
+/// paper's slot-only and bitmap-only nodes: the slot words need none. If cells are in the state's
+/// line an insert takes one of each, less than the paper's, which writes cells back before the
+/// state.
 #[test]
 fn ours_take_two_fences_to_insert_and_one_to_delete() {
     for leaf in [NodeKind::SlotBitmap, NodeKind::BitmapOnly, NodeKind::SlotOnly] {
@@ -43,7 +43,7 @@ fn ours_take_two_fences_to_insert_and_one_to_delete() {
         assert_eq!((delete.flushes, delete.fences), (1, 1), "{leaf:?}");
         assert_eq!((update.flushes, update.fences), (put, put), "{leaf:?}");
         // Of an insert: two words of the cell and the state, as in the table; the claim and its
-        // end, the durable version, and slot words, which are not written back.
+        // release, the durable version, and slot words, which are not written back.
         let slot_words = if leaf == NodeKind::SlotBitmap { 3 } else { 0 };
         assert_eq!(insert.words_written, 3 + 3 + slot_words, "{leaf:?}");
         assert_eq!(delete.words_written, 1 + 1 + slot_words, "{leaf:?}");
@@ -67,7 +67,7 @@ fn two_of_three_inserts_take_one_fence() {
         let lines = if is_near { 0..=0 } else { 1..=2 };
         assert!(lines.contains(&(found.flushes - 1)), "insert {place}: {found:?}");
         assert_eq!(found.fences, if is_near { 1 } else { 2 }, "insert {place}");
-        // The first looks for the dirty bit in vain: the state is that of a new node.
+        // The first one looks for the dirty bit in vain, because the state is that of a new node.
         let swaps = u64::from(place == 0);
         assert_eq!(found.words_written, swaps + if is_near { 6 } else { 10 }, "insert {place}");
         counts.push(found);
@@ -77,7 +77,7 @@ fn two_of_three_inserts_take_one_fence() {
     assert!(flushes < 2.0 && fences < 1.34, "{flushes} write-backs, {fences} fences");
 }
 
-/// Backwards a scan goes from leaf to leaf: it reads no more lines than forwards.
+/// A scan backwards goes from leaf to leaf: it reads no more lines than one forwards.
 #[test]
 fn scans_backwards_cost_what_scans_forwards_do() {
     use pando_index::{KeyRange, Order};
@@ -105,9 +105,8 @@ fn scans_backwards_cost_what_scans_forwards_do() {
     assert!(backwards * 100 <= forwards * 102, "{backwards} for {forwards}");
 }
 
-/// What inserts that split a leaf, and nothing above it, take on the average: where there is a leaf
-/// to the right, its pointer is one word more of the same PMwCAS: three write-backs and a fence,
-/// which inserts without a split do not take.
+/// The average costs of inserts that split a leaf and no node above it. If there is a leaf to the
+/// right, its pointer is one more word of the same PMwCAS: three write-backs and a fence more.
 #[test]
 fn a_split_changes_one_word_of_one_leaf_more() {
     use pando_tree::maps::Tree;
@@ -115,7 +114,7 @@ fn a_split_changes_one_word_of_one_leaf_more() {
         let options = Options { leaf, records: RecordBytes::Fixed, ..Options::default() };
         let planted = Planted::<Counting>::anonymous(options);
         let mut splits = [Vec::new(), Vec::new()];
-        // Where the right leaf is the last there is no leaf to the right of it.
+        // If the right leaf is the last one, there is no leaf to the right of it.
         let shape = || {
             let stat = planted.index.audit().expect("audits").stat;
             (stat.inner_nodes, stat.leaves)
@@ -135,9 +134,9 @@ fn a_split_changes_one_word_of_one_leaf_more() {
         let [last, inner] = splits.map(|counts| mean(&counts));
         println!("{leaf:?}: a split of the last leaf {last:.2?}, of another {inner:.2?}");
         let more = [1, 2].map(|field| inner[field] - last[field]);
-        // Of a bitmap-only leaf: the record goes to a near cell of the new leaf in the one case,
-        // and in the other to the old leaf, whose near cells are taken, with copies of them in up
-        // to two lines.
+        // For a bitmap-only leaf: in one case the record goes to a near cell of the new leaf. In
+        // the other case it goes to the old leaf, whose near cells are taken, with copies of them
+        // in up to two lines.
         let far = if leaf == NodeKind::BitmapOnly { [2.0, 1.0] } else { [0.0; 2] };
         assert!(
             more[0] <= 3.5 + far[0] && more[1] <= 1.0 + far[1],

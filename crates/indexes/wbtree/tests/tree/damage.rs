@@ -1,6 +1,6 @@
-//! Trap: a checker that is wrong (class 13). What a walk must find in a tree that is damaged; and a
-//! damage that it does not find does no harm: scans in both directions agree, and what they find is
-//! found by its key. What an operation comes to that is damaged ends it.
+//! Trap: a checker that is wrong (class 13). What a walk must find in a damaged tree. Damage that it
+//! does not find must do no harm: scans in both directions agree, and gets find the records of
+//! scans. An operation that meets damage ends.
 
 use std::sync::atomic::Ordering;
 
@@ -48,7 +48,7 @@ fn nodes(planted: &Planted<Volatile>, level: u64) -> Vec<u64> {
     walk(planted).blocks.iter().map(|block| block.off).filter(is_one).collect()
 }
 
-/// A cell whose child is that of a cell to its right: the fences still lead to all nodes, but keys
+/// A cell has the child of a cell to its right: the fences still lead to all nodes, but some keys
 /// lead to a node that begins above them.
 #[test]
 fn two_cells_that_lead_to_one_child_are_seen() {
@@ -76,8 +76,7 @@ fn two_cells_that_lead_to_one_child_are_seen() {
     }
 }
 
-/// A map of an earlier build is refused when it is opened, with the reason, and not taken for a
-/// damaged one.
+/// A map of an earlier build is refused at opening, with the reason, and not reported as damaged.
 #[test]
 fn a_map_of_an_earlier_layout_is_refused() {
     let planted = with_records(small_fixed(NodeKind::BitmapOnly), 40);
@@ -93,7 +92,7 @@ fn a_map_of_an_earlier_layout_is_refused() {
     check(&planted);
 }
 
-/// A pointer to the left that leads elsewhere.
+/// A pointer to the left that leads to a wrong leaf.
 #[test]
 fn a_pointer_to_another_leaf_is_seen() {
     for leaf in [NodeKind::SlotBitmap, NodeKind::BitmapOnly, NodeKind::SlotOnly] {
@@ -104,7 +103,8 @@ fn a_pointer_to_another_leaf_is_seen() {
             for other in leaves.iter().copied().chain([0]).filter(|&other| other != sound) {
                 store(&planted, off + LEFT, other);
                 assert!(!walk(&planted).is_consistent(), "{leaf:?}: {off:#x} to {other:#x}");
-                // Only zero is believed: what it leads to has a fence that says otherwise.
+                // Only zero is accepted: the fence of any other leaf shows that the pointer is
+                // wrong.
                 assert!(other == 0 || is_usable(&planted), "{leaf:?}: {off:#x} to {other:#x}");
             }
             store(&planted, off + LEFT, sound);
@@ -113,8 +113,8 @@ fn a_pointer_to_another_leaf_is_seen() {
     }
 }
 
-/// A pointer to the left that leads nowhere, or is no value of a word: scans find the way from the
-/// root, and what splits or merges leaves beside it comes to an end, if by an error.
+/// A pointer to the left that leads to no leaf, or is no valid word: scans descend from the root
+/// instead, and splits and merges of leaves beside it end, possibly with an error.
 #[test]
 fn a_pointer_that_leads_nowhere_ends_in_no_panic_and_no_loop() {
     for leaf in [NodeKind::SlotBitmap, NodeKind::BitmapOnly, NodeKind::SlotOnly] {
@@ -137,7 +137,7 @@ fn a_pointer_that_leads_nowhere_ends_in_no_panic_and_no_loop() {
                 let found = load(&planted, at);
                 assert!(is_usable(&planted), "{leaf:?}: {found:#x}");
                 for number in 0..80u64 {
-                    // What is refused is refused for this damage alone.
+                    // A refusal must name this damage.
                     let _ = planted.index.insert(&(2 * number + 1).to_be_bytes(), &[8; 8]);
                 }
                 for number in 0..160u64 {
@@ -148,8 +148,8 @@ fn a_pointer_that_leads_nowhere_ends_in_no_panic_and_no_loop() {
     }
 }
 
-/// A state that says dead, or is no value of a word: whatever comes to the node ends, with an
-/// answer or an error that names it, and does so again; so does the drop of the map.
+/// A state that is dead, or no valid word: each operation at the node ends with an answer or an
+/// error that names it, also when it is repeated; so does the drop of the map.
 #[test]
 fn a_state_that_says_dead_ends_in_no_panic_and_no_loop() {
     for options in [
@@ -217,12 +217,12 @@ fn end_beside_a_damaged_state(options: Options, level: u64, bit: u32) {
         let guard = planted.pool.pin().expect("a pin");
         let entry = tree.catalog.maps(&guard).remove(0);
         drop(guard);
-        // What is damaged is passed over.
+        // Damaged nodes are skipped.
         tree.catalog.drop_index::<WbTrees>(&entry).expect("is dropped");
     }
 }
 
-/// Whether scans agree, and what they find is found.
+/// Checks that scans agree, and that gets find their records.
 fn is_usable(planted: &Planted<Volatile>) -> bool {
     use pando_index::Order::{Ascending, Descending};
     let keys = |order| {
@@ -240,8 +240,8 @@ fn is_usable(planted: &Planted<Volatile>) -> bool {
         && ascending.iter().all(|key| planted.index.get(key).expect("an answer").is_some())
 }
 
-/// The words of all blocks of the tree, but for what no walk looks at: claims, and what lies behind
-/// a key and a value.
+/// The words of all blocks of the tree, except those that no walk reads: claims, and bytes behind a
+/// key and a value.
 fn words(planted: &Planted<Volatile>, node_bytes: u64) -> Vec<u64> {
     let audit = walk(planted);
     let is_node = |off: u64| load(planted, off + HEADER) >> 56 == 0x79;
@@ -274,7 +274,7 @@ fn each_bit_is_seen_or_harmless() {
     }
 }
 
-/// Each word of a tree, with zero and with what each other word of it holds.
+/// Each word of a tree is replaced by zero and by each of its other words.
 #[test]
 fn each_word_of_another_is_seen_or_harmless() {
     for options in [small_fixed(NodeKind::SlotBitmap), small_nodes(NodeKind::SlotBitmap)] {

@@ -22,10 +22,10 @@ fn follows_a_model<D: Domain>(planted: &Planted<D>, seed: u64, keys: u64, operat
     let mut random = Random::new(seed);
     let mut model: Records = BTreeMap::new();
     for step in 0..operations {
-        // Now growing, now shrinking.
+        // Alternating growth and shrinking.
         let grows = (step / (2 * keys)).is_multiple_of(2);
         let number = random.below(keys);
-        // The ends of the range of keys too.
+        // Including the ends of the range of keys.
         let key = key(if number == 0 { u64::MAX } else { number - 1 });
         let value = step.to_le_bytes();
         let is_there = model.contains_key(&key[..]);
@@ -105,7 +105,7 @@ fn usual_nodes_follow_a_model() {
     }
 }
 
-/// Threads that insert, update and remove their own keys among those of others find them as they
+/// Threads insert, update and remove their own keys among those of others, and find them as they
 /// left them.
 #[test]
 fn threads_find_their_own_records() {
@@ -154,7 +154,7 @@ fn threads_find_their_own_records() {
 }
 
 /// Trap: a scan that begins beside its bound. Bounds may be longer than keys; the usual one for "up
-/// to this key" is the key and a zero.
+/// to this key" is the key followed by a zero byte.
 #[test]
 fn bounds_that_are_longer_than_keys() {
     let planted = Planted::<Volatile>::anonymous(small_fixed(NodeKind::SlotBitmap));
@@ -199,7 +199,7 @@ fn other_lengths_are_refused_by_name() {
     assert!(refused(&[0; 8], &[0; 9]).contains("longer than the 8 bytes"));
 }
 
-/// A key that cannot be there is not there; also one that is the beginning of one that is.
+/// An impossible key is absent; also one that is a prefix of a present key.
 #[test]
 fn a_shorter_key_is_absent() {
     let planted = Planted::<Volatile>::anonymous(small_fixed(NodeKind::SlotBitmap));

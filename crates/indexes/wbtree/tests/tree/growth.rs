@@ -1,5 +1,5 @@
-//! Trap: a split races the merges of what it split. A thread stops somewhere between the split of
-//! the root and the root above it, and meanwhile others take the whole tree down to a leaf.
+//! Trap: a split races the merges of its nodes. A thread stops between the split of the root and
+//! the growth above it, and meanwhile other threads reduce the whole tree to one leaf.
 
 use pando_index::RangeIndex;
 use pando_pmem::testing::{CutShort, Paused};
@@ -32,8 +32,8 @@ fn brink(options: Options) -> u64 {
     unreachable!("some insert splits a root")
 }
 
-/// Before each of its writes an insert that splits the root waits until all else is removed. What
-/// it does then, it does to a tree of one leaf.
+/// Before each of its writes, an insert that splits the root waits until all other records are
+/// removed. So its remaining steps meet a tree of one leaf.
 #[test]
 fn a_root_that_came_down_meanwhile_is_not_grown_above() {
     for options in [

@@ -1,14 +1,14 @@
-//! The tree, as an index and as what a crash, a pause or a full pool leaves of it.
+//! Tests of the tree as an index, and after a crash, a pause or in a full pool.
 //!
 //! * `conformance.rs`: the suite that every index passes. `fixed.rs`: trees whose records have
 //!   eight bytes; `narrow.rs`: the suite on them.
-//! * `costs.rs`: what operations write, write back and fence, counted.
-//! * `traps.rs`: defects that others shipped; `growth.rs`: one of them, a split beside merges.
-//! * `between.rs`: what others do between any two steps of an operation.
-//! * `damage.rs`: what a walk sees of a damaged tree, and that operations on it end.
+//! * `costs.rs`: writes, write-backs and fences of operations, counted.
+//! * `traps.rs`: defects of other systems; `growth.rs`: one of them, a split beside merges.
+//! * `between.rs`: operations of others between any two steps of an operation.
+//! * `damage.rs`: walks over a damaged tree, and the end of operations on it.
 //! * `common/`: trees for all of them.
 //!
-//! One program, since each would compile the tree for every domain again.
+//! One program, since several would each compile the tree for every domain.
 
 mod common;
 

@@ -1,10 +1,10 @@
 //! The conformance suite on trees whose keys and values have eight bytes, as far as its keys can be
-//! had.
+//! encoded.
 //!
-//! [`Narrow`] makes such a tree take other keys: each is encoded in eight bytes, in order. What it
-//! can encode are keys of six bytes at most, and behind four zeros another six, so that small
-//! numbers of eight bytes are among them; so the suite is told that keys have `LONGEST` bytes, six
-//! or eight, and the cases are run whose keys can be had then. Bounds of scans may be longer, and
+//! [`Narrow`] lets such a tree take other keys: each is encoded in eight bytes, in order. It can
+//! encode keys of at most six bytes, and four zeros followed by at most six bytes, so that small
+//! numbers of eight bytes are included. So the suite gets `LONGEST` as the longest key, six or
+//! eight bytes, and runs the cases whose keys can be encoded. Bounds of scans may be longer, and
 //! are encoded in more bytes. A value is kept in the test's memory, and its number in the tree.
 
 use std::collections::HashMap;
@@ -52,7 +52,7 @@ struct Narrow<D: Domain, const LONGEST: usize> {
     values: Mutex<Values>,
 }
 
-/// The key, in order, in eight bytes; in more if it is too long to be a key.
+/// The key, in order, in eight bytes; in more bytes if it is too long for a key.
 fn encode(key: &[u8]) -> Vec<u8> {
     let is_zeros = key.len() < ZEROS.len() && key.iter().all(|&byte| byte == 0);
     let (class, rest) = match key.strip_prefix(&ZEROS) {

@@ -1,5 +1,5 @@
-//! Defects that others shipped, each with a test that fails if the care against it is taken out.
-//! Crashes at each step, with lines that are lost, and schedules are explored by `pando-crashlab`.
+//! Defects of other systems, each with a test that fails if the protection against it is removed.
+//! `pando-crashlab` explores crashes at each step, with lost lines, and schedules.
 
 use pando_index::random::Random;
 use pando_index::{KeyRange, Order, RangeIndex};
@@ -23,7 +23,7 @@ fn key(number: u64) -> Vec<u8> {
 
 /// Traps: published before durable; a slot array that is invalid after a crash and used anyway; a
 /// crash inside splits, merges and copies; leaked blocks. An operation is killed before each of its
-/// writes, slot words included, and the tree is what it was before or after, and serves.
+/// writes, slot words included. The tree is as before or after it, and works.
 #[test]
 fn a_kill_at_every_write_leaves_all_or_nothing() {
     for options in [
@@ -94,8 +94,8 @@ fn a_kill_at_every_write_leaves_all_or_nothing() {
     }
 }
 
-/// Trap: a redo log that is replayed over a later change. There is no log of the tree's own, so a
-/// pool that is opened again and again stays what it was.
+/// Trap: a redo log that is replayed over a later change. The tree has no log of its own, so a pool
+/// that is opened again and again does not change.
 #[test]
 fn opening_again_changes_nothing() {
     let folder = folder();
@@ -115,7 +115,7 @@ fn opening_again_changes_nothing() {
     }
 }
 
-/// Trap: an overflow of a fixed field. Versions run out again and again, in leaves, in inner nodes
+/// Trap: an overflow of a fixed field. Versions are used up repeatedly, in leaves, in inner nodes
 /// and in the root, and nodes are copied.
 #[test]
 fn versions_run_out_and_nodes_are_copied() {
@@ -171,8 +171,8 @@ fn scans_find_what_stays_among_splits_and_merges() {
     }
 }
 
-/// Trap: exhaustion. A full pool refuses inserts, takes deletes, which give their room back also if
-/// the versions of the nodes have run out, and then has room again; and a map can be dropped in it.
+/// Trap: exhaustion. A full pool refuses inserts and takes deletes, which free their room even if
+/// the versions of the nodes are used up. Then it has room again. A map can also be dropped in it.
 #[test]
 fn a_full_pool_refuses_and_takes_deletes() {
     let kinds = [small_fixed(NodeKind::SlotBitmap), small_nodes(NodeKind::SlotBitmap)];
@@ -213,7 +213,7 @@ fn a_full_pool_refuses_and_takes_deletes() {
     }
 }
 
-/// The same where not one block is to be had, and nodes have used up their versions: merges take no
+/// The same without any free block, and with nodes that have used up their versions: merges take no
 /// room.
 #[test]
 fn merges_take_no_room() {
@@ -236,8 +236,8 @@ fn merges_take_no_room() {
     }
 }
 
-/// Trap: keys and values at the ends of their fields; keys that begin alike, with zeros that slices
-/// pad with.
+/// Trap: keys and values at the ends of their fields; keys with a common beginning, and with zeros
+/// like those that pad slices.
 #[test]
 fn keys_and_values_at_the_ends_of_their_fields() {
     let planted = Planted::<Volatile>::anonymous(small_nodes(NodeKind::SlotBitmap));

@@ -8,7 +8,7 @@ use pando_bwtree::{BwTrees, Options};
 /// A tree of kind `K` with its pool.
 pub type Planted<D, K = BwTrees> = pando_tree::testing::Planted<D, K>;
 
-/// Options under which pages are split and merged, and values leave them, soon.
+/// Options under which pages are soon split and merged, and values soon leave them.
 pub fn small() -> Options {
     Options {
         leaf_bytes: 256,

@@ -22,8 +22,8 @@ pub fn small_nodes() -> Options {
     }
 }
 
-/// The pool as a power cut may leave it: a line that a thread has written back holds what it held
-/// then, and every other line what it holds in `before`.
+/// The pool as a power cut may leave it: a line that a thread has written back has the content of
+/// that time, and every other line has its content in `before`.
 pub fn power_cut(arena: &Arena, before: &[u8], written_back: &Lines) -> Arena {
     let cut = Arena::new(arena.bytes()).expect("memory");
     cut.write(0, before);

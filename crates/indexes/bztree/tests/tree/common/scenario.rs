@@ -1,6 +1,6 @@
-//! Single operations that make a tree do something in particular, found by trying: a list of
-//! operations runs on a fresh tree until one has the wanted effect. What ran before it prepares
-//! the tree, the same each time; that one is what a test then cuts short.
+//! Single operations with a certain effect on a tree, found by trying: a list of operations runs on
+//! a fresh tree until one has the wanted effect. The operations before it prepare the tree, the
+//! same each time. A test then interrupts that one.
 
 use pando_bztree::{BzTree, Options, ValueMode};
 use pando_index::{Error, RangeIndex, Upserted};
@@ -31,7 +31,7 @@ pub enum Answer {
 }
 
 impl Op {
-    /// The key that it is about.
+    /// Its key.
     pub fn key(&self) -> &[u8] {
         match self {
             Self::Insert(key, _)
@@ -42,12 +42,12 @@ impl Op {
         }
     }
 
-    /// Does it to `tree`.
+    /// Runs it on `tree`.
     pub fn run<D: Domain>(&self, tree: &BzTree<D>) -> Answer {
         self.try_run(tree).unwrap_or_else(|error| panic!("{self:?}: {error}"))
     }
 
-    /// Does it to `tree`; an error is one of the pool.
+    /// Runs it on `tree`; `Err` is an error of the pool.
     pub fn try_run<D: Domain>(&self, tree: &BzTree<D>) -> Result<Answer, Error> {
         let result = match self {
             Self::Insert(key, value) => tree.insert(key, value),
@@ -67,7 +67,7 @@ impl Op {
         }
     }
 
-    /// Does it to a model.
+    /// Runs it on a model.
     pub fn apply(&self, records: &mut Records) -> Answer {
         let found = records.get(self.key());
         match self {
@@ -91,7 +91,7 @@ impl Op {
     }
 }
 
-/// An operation, and how to come to the tree on which it has its effect.
+/// An operation, and the preparation of the tree on which it has its effect.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     pub name: &'static str,
@@ -108,7 +108,7 @@ impl Scenario {
         }
     }
 
-    /// What the tree holds before and after the operation, and how it ends.
+    /// The records of the tree before and after the operation, and the operation's answer.
     pub fn expected(&self) -> (Records, Records, Answer) {
         let mut records = Records::new();
         for op in &self.prepare {
@@ -120,7 +120,7 @@ impl Scenario {
     }
 }
 
-/// What an operation did to the shape of a tree: the shape before, and after.
+/// The effect of an operation on the shape of a tree: the shape before, and after.
 pub type Effect = fn(&Stat, &Stat) -> bool;
 
 /// The scenario whose operation is the first of `ops` to have `effect`.
@@ -139,7 +139,7 @@ pub fn first(name: &'static str, options: Options, ops: Vec<Op>, effect: Effect)
     panic!("{name}: none of {} operations has the effect; the tree is now {before:?}", ops.len());
 }
 
-/// The scenario that prepares by all of `prepare`, then does `act`.
+/// The scenario that prepares by all of `prepare`, then runs `act`.
 pub fn exactly(name: &'static str, options: Options, prepare: Vec<Op>, act: Op) -> Scenario {
     Scenario { name, options, prepare, act }
 }
@@ -149,13 +149,13 @@ pub fn short(index: u64) -> Vec<u8> {
     index.to_be_bytes().to_vec()
 }
 
-/// Keys of other and different lengths.
+/// Keys of other lengths.
 pub fn long(index: u64) -> Vec<u8> {
     let tail = "abcdefghijklmnopqrstuvwxyz".get(..index as usize % 23).unwrap_or_default();
     format!("key/{index:06}/{tail}").into_bytes()
 }
 
-/// A value that stands in its record.
+/// A value inside its record.
 pub fn inline(tag: u8) -> Vec<u8> {
     vec![tag; 8]
 }
@@ -189,7 +189,7 @@ pub fn inserts_then_removes(
 
 /// Every single operation, by the kind of value before and after.
 pub fn operations() -> Vec<Scenario> {
-    // Room in the leaf, so that the operation is all that happens.
+    // The leaf has room, so the operation changes nothing else.
     let options = Options { leaf_bytes: 1024, free_bytes: 512, ..small_nodes() };
     let pointers = Options { value_mode: ValueMode::Pointer, ..options };
     let with = |value: Vec<u8>| {
@@ -224,7 +224,7 @@ pub fn operations() -> Vec<Scenario> {
     }
     let act = Op::Update(there.clone(), inline(2));
     all.push(exactly("update, pointer mode", pointers, with(inline(1)), act));
-    // A key that was removed in the same leaf: its place is taken again.
+    // A key that was removed in the same leaf: its place is used again.
     let mut prepare = with(pointed(1));
     prepare.push(Op::Remove(there.clone()));
     all.push(exactly("insert again, pointer", options, prepare, Op::Insert(there, pointed(2))));
@@ -312,7 +312,7 @@ pub fn inner_modifications() -> Vec<Scenario> {
     ]
 }
 
-/// Records that no node was made for, and none at all.
+/// Records that are larger than a usual node, and no records.
 pub fn edges() -> Vec<Scenario> {
     let options = small_nodes();
     let giant_key = |tag: u8| vec![tag; 2_000];

@@ -8,8 +8,8 @@ use pando_skiplist::{Options, SkipLists};
 /// A list of kind `K` with its pool.
 pub type Planted<D, K = SkipLists> = pando_tree::testing::Planted<D, K>;
 
-/// Options under which values of all kinds are met, and high nodes among few; the same ones in each
-/// run.
+/// Options under which a few records have values of all kinds, and some high nodes; the same ones
+/// in each run.
 pub fn small_values() -> Options {
     Options { inline_bytes: 32, levels_at_once: 2, height_seed: 1, even_gaps: false }
 }

@@ -7,7 +7,7 @@ use pando_wbtree::{NodeKind, Options, RecordBytes, WbTrees};
 /// A tree with its pool.
 pub type Planted<D> = pando_tree::testing::Planted<D, WbTrees>;
 
-/// Options under which few records make many nodes, and few changes a copy.
+/// Options under which few records make many nodes, and few changes cause a copy.
 pub fn small_nodes(leaf: NodeKind) -> Options {
     Options { leaf, node_lines: 4, node_versions: 24, ..Options::default() }
 }
