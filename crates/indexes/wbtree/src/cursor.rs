@@ -4,7 +4,7 @@
 //! and lends them while it is not. Under one state, all copied cells are records of that state,
 //! because a cell is used again only under a later state. The records of one leaf may be of
 //! different instants, since they may be in two batches. A cursor goes from leaf to leaf by their
-//! sibling pointers, as the paper'"'"'s scans do: forwards by fences, backwards by the leaves'"'"'
+//! sibling pointers, as the paper's scans do: forwards by fences, backwards by the leaves'
 //! pointers to the left. Only the next batch starts at the root.
 //!
 //! Forwards, the next leaf begins where the fence says, in any state. Backwards, the leaf to the
@@ -13,7 +13,7 @@
 //!
 //! The range of the leaf decides where a cursor continues, not the last key that it returned,
 //! because an empty leaf has a range too. If a batch did not exhaust the leaf, the cursor continues
-//! behind the batch'"'"'s last key, in the leaf that has that key by then.
+//! behind the batch's last key, in the leaf that has that key by then.
 //!
 //! Fixed keys have eight bytes, but bounds may be longer. A bound with more than eight bytes is
 //! searched by its first eight, and each record is compared with the whole bound.
@@ -119,7 +119,7 @@ impl<'op, D: Domain> Copier<'_, 'op, D> {
         self.scan.is_over() || self.batch.is_full(self.scan.most())
     }
 
-    /// Copies the wanted records of the leaf at `off`, up to the batch'"'"'s size. Returns false if
+    /// Copies the wanted records of the leaf at `off`, up to the batch's size. Returns false if
     /// the scan continues in this leaf, or has ended.
     fn copy(&mut self, off: u64, records: &[Cell]) -> Result<bool> {
         let count = records.len();
@@ -186,7 +186,7 @@ impl<'op, D: Domain> Copier<'_, 'op, D> {
                 Ok(None)
             }
             Ok(Some((left, state, fence))) => {
-                // A leaf'"'"'s lower bound never changes.
+                // A leaf's lower bound never changes.
                 if low.is_none() {
                     self.go_below(leaf.off, &fence)?;
                 }

@@ -4,7 +4,7 @@
 //! meets anything else, it gives up, and the descent of [`tree`](crate::tree) starts again from the
 //! root.
 //!
-//! It needs no pin, only an [`OptimisticRead`], which waits for none of the thread'"'"'s
+//! It needs no pin, only an [`OptimisticRead`], which waits for none of the thread's
 //! write-backs. It uses an offset only if the read was still valid after the load: then the node
 //! that held the offset was linked at that time, and so was the node at the offset. Before that
 //! check any other loaded word may have any value, and is treated so. A search in a tree of fixed

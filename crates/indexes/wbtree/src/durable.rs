@@ -2,7 +2,7 @@
 //!
 //! A state written by a change of one node has the dirty bit, and keeps it. The header has the
 //! *durable version*, in the same line: the version of a state that was written back and fenced. If
-//! that is the state'"'"'s own version, the state is durable, whatever its dirty bit says.
+//! that is the state's own version, the state is durable, whatever its dirty bit says.
 //!
 //! # Protocol
 //!
@@ -12,14 +12,14 @@
 //! | the line is written back; **fence** | the writer | the later one |
 //! | v + 1 is stored as the durable version; return | the writer | the same; what the version says is true |
 //!
-//! If a thread finds a dirty state and a durable version that differs from the state'"'"'s
+//! If a thread finds a dirty state and a durable version that differs from the state's
 //! ([`settled`]), it makes the state durable before it continues, by a read of the PMwCAS, which
 //! also clears the bit. The reason may be that the writer is not done or has stopped, that a store
 //! of an earlier version by another thread came late, or that a crash has lost the last store. In
 //! each case the cost is one write-back.
 //!
 //! Why no state is taken for durable that is not: a thread stores a version only after it has
-//! fenced a state of that version, under the guard by which it found the node. A node'"'"'s
+//! fenced a state of that version, under the guard by which it found the node. A node's
 //! versions never return, so no other state has this version. The node is not allocated again
 //! before that guard is dropped. The version reaches the medium no earlier than its state, since it
 //! is stored after the fence. It is stored and not swapped: a late store is true for an earlier
@@ -70,7 +70,7 @@ impl<D: Domain> Node<'_, D> {
     /// The state, durable.
     #[inline(always)]
     pub fn state(&self, context: Context<'_, D>) -> State {
-        // Acquire: pairs with the swap that wrote it; its writer'"'"'s stores to cells are visible.
+        // Acquire: pairs with the swap that wrote it; its writer's stores to cells are visible.
         let word = self.words.at(0, Ordering::Acquire);
         match settled(&self.words, word) {
             Some(state) => state,
@@ -86,7 +86,7 @@ impl<D: Domain> Node<'_, D> {
         if word & !DIRTY == state.0 || self.state(context) == state { Ok(()) } else { Err(Changed) }
     }
 
-    /// Makes the node'"'"'s first line durable, after `state` was written there, and stores the
+    /// Makes the node's first line durable, after `state` was written there, and stores the
     /// durable version.
     #[inline(always)]
     pub fn make_durable(&self, context: Context<'_, D>, state: State) {
@@ -106,7 +106,7 @@ impl<D: Domain> Node<'_, D> {
         word.store(header.encode_with(state.version()), Ordering::Release);
     }
 
-    /// Makes the operation depend on the node'"'"'s state `from`, which is durable, and exchange it
+    /// Makes the operation depend on the node's state `from`, which is durable, and exchange it
     /// for `to`.
     pub fn expect(
         &self,

@@ -20,8 +20,8 @@
 //! left, zero in the first leaf and in inner nodes; [`smo`](crate::smo) says how it changes.
 //!
 //! A live cell of a leaf is a record: its link is the value (fixed), or zero with key and value in
-//! the block (variable). A live cell of an inner node is a child: the link is the child'"'"'s
-//! offset, the key is the lowest that the child may hold. Cells in the state'"'"'s own line are
+//! the block (variable). A live cell of an inner node is a child: the link is the child's
+//! offset, the key is the lowest that the child may hold. Cells in the state's own line are
 //! *near*: they are written back with the state ([`put`](crate::put)), and a new node leaves them
 //! free. One cell of each node, the *fence*, has the lowest key beyond the node and the offset of
 //! the next node of the level. In the last node of a level the words of the fence are zero.
@@ -105,7 +105,7 @@ impl NodeKind {
         }
     }
 
-    /// A bit for each cell of two words that lies in the state'"'"'s line.
+    /// A bit for each cell of two words that lies in the state's line.
     #[inline(always)]
     pub(crate) fn near(self) -> u64 {
         (1 << ((LINE_BYTES - self.cells_at()) / 16)) - 1
@@ -149,7 +149,7 @@ impl Shape {
     }
 
     /// A bit for each near cell of a node of `kind`. A tree with variable records has none: a
-    /// PMwCAS, which has its own fence, changes a record'"'"'s state.
+    /// PMwCAS, which has its own fence, changes a record's state.
     #[inline(always)]
     pub fn near(&self, kind: NodeKind) -> u64 {
         if self.is_variable { 0 } else { kind.near() }
@@ -182,7 +182,7 @@ impl Header {
         self.encode() | durable_version << DURABLE_SHIFT
     }
 
-    /// The durable version in a node'"'"'s header.
+    /// The durable version in a node's header.
     #[inline(always)]
     pub fn durable_version_of(word: u64) -> u64 {
         (word & DURABLE) >> DURABLE_SHIFT
@@ -231,7 +231,7 @@ impl Header {
         (top >> 8 == MAGIC).then_some(top & 0xFF)
     }
 
-    /// The level in a node'"'"'s header.
+    /// The level in a node's header.
     #[inline(always)]
     pub fn level_of(word: u64) -> u64 {
         word >> 48 & 0xFF
@@ -247,7 +247,7 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// The cell'"'"'s bytes in a node of `shape`.
+    /// The cell's bytes in a node of `shape`.
     pub fn encode(self, shape: &Shape) -> ([u8; 24], usize) {
         let words: &[u64] = if shape.is_variable {
             &[self.slice, self.block, self.link]

@@ -4,15 +4,15 @@
 //! They use `pando-tree`, `pando-pmwcas` and `pando-pmem`, and implement the contract of
 //! `pando-index`. Their whole state is in blocks of the pool, reachable from one entry word.
 //!
-//! # The paper'"'"'s trees, and the differences
+//! # The paper's trees, and the differences
 //!
 //! A node has cells in any order, and a word, its *state*, that says which are live. An insert
 //! writes a free cell and then the state; a delete writes only the state. The order of the cells is
 //! in a slot array: in the state itself (slot-only), beside a bitmap in the state (slot+bitmap), or
-//! nowhere (bitmap-only). The three trees of the paper'"'"'s table 2 are the three values of the
+//! nowhere (bitmap-only). The three trees of the paper's table 2 are the three values of the
 //! option `leaf`; fixed and variable keys (4.6) are those of `records`.
 //!
-//! The paper'"'"'s trees have one writer. These have any number, and no thread waits:
+//! The paper's trees have one writer. These have any number, and no thread waits:
 //!
 //! * **The state is swapped, with a version.** A writer decides by one state and swaps that state.
 //!   If another thread has changed it, the writer looks again. A reader reads the state before and
@@ -29,15 +29,15 @@
 //!   of a record does not touch it.
 //! * **Slots say for which state they are** (`slots.rs`). The paper first clears a valid bit,
 //!   durably, which costs an insert a write-back and a fence, and a delete two of each.
-//! * **Keys with blocks have a slice**, their first eight bytes, in the cell. The paper'"'"'s cells
+//! * **Keys with blocks have a slice**, their first eight bytes, in the cell. The paper's cells
 //!   have only a pointer to the key, and each comparison follows it.
 //! * **A store, not a swap, records that a state is durable** (`durable.rs`), and cells in the
-//!   state'"'"'s own line are written back with it (`put.rs`): a swap waits for the write-backs
+//!   state's own line are written back with it (`put.rs`): a swap waits for the write-backs
 //!   before it, and a store does not.
 //! * **The descent needs no pin** (`descent.rs`), for the same reason.
 //!
 //! An insert takes two write-backs and two fences, a delete one of each, in every kind of node: as
-//! in the paper'"'"'s slot-only and bitmap-only nodes. In these, with fixed records, two of three
+//! in the paper's slot-only and bitmap-only nodes. In these, with fixed records, two of three
 //! inserts take one of each. If blocks are allocated or freed, the state is swapped by a PMwCAS
 //! that owns them.
 //!

@@ -2,7 +2,7 @@
 //!
 //! A reader loads the state, then cells, then the state again. If it is the same, the cells were
 //! those of that state: a live cell is not written before a later state, with another version, is
-//! in place. Stores to cells release and loads acquire, so a thread that sees a cell'"'"'s next
+//! in place. Stores to cells release and loads acquire, so a thread that sees a cell's next
 //! content sees the later state too. The cells count only after the second load; above all, no
 //! block is read before it.
 
@@ -91,7 +91,7 @@ impl<'op, D: Domain> Context<'op, D> {
         }
         let pool: &'op Pool<D> = self.guard.pool();
         let (key_bytes, value_bytes) = RECORD.lengths(pool.word(off).load(Ordering::Relaxed));
-        // SAFETY: the callers have read the block'"'"'s offset from a live cell, or a fence, while
+        // SAFETY: the callers have read the block's offset from a live cell, or a fence, while
         // the guard was held, and have checked this by the state. Such a block was written before
         // it was published, is not written again, and is not reused before the guard is dropped.
         let bytes = unsafe { pool.bytes(off.wrapping_add(HEADER_BYTES), key_bytes + value_bytes) };
@@ -136,7 +136,7 @@ impl<'op, D: Domain> Context<'op, D> {
             let what = "the block of a node is not allocated, or is too small";
             return Err((ProblemClass::Block, what));
         }
-        // Acquire: pairs with the store of the node'"'"'s durable version.
+        // Acquire: pairs with the store of the node's durable version.
         let header = Header::decode(pool.word(off + HEADER_AT).load(Ordering::Acquire));
         header.filter(|header| header.is_of(shape, level)).ok_or((
             ProblemClass::Structure,
@@ -266,7 +266,7 @@ impl<'op, D: Domain> Node<'op, D> {
         Ok(Some((left, state, fence)))
     }
 
-    /// Compares the key of `cell` with the probe'"'"'s, under `state`.
+    /// Compares the key of `cell` with the probe's, under `state`.
     #[inline(always)]
     pub(crate) fn compare(
         &self,
@@ -280,7 +280,7 @@ impl<'op, D: Domain> Node<'op, D> {
             return Ok(slice.cmp(&probe.slice));
         }
         let found = self.cell(context, cell);
-        // Before the block is read: it is the cell'"'"'s block, and not one from before or after.
+        // Before the block is read: it is the cell's block, and not one from before or after.
         self.still(context, state)?;
         Ok(context.block(found.block).0.cmp(probe.bytes))
     }
@@ -303,7 +303,7 @@ impl<'op, D: Domain> Node<'op, D> {
         Some(Order::of_words(words, count))
     }
 
-    /// How many of the ordered cells have keys below the probe'"'"'s (with `inclusive`: not above
+    /// How many of the ordered cells have keys below the probe's (with `inclusive`: not above
     /// it).
     pub(crate) fn rank(
         &self,

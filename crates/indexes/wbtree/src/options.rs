@@ -23,10 +23,10 @@ impl OptionType for RecordBytes {
 }
 
 pando_tree::options! {
-    /// The differences between the trees of the paper'"'"'s table 2, and the size of nodes.
+    /// The differences between the trees of the paper's table 2, and the size of nodes.
     ///
     /// `leaf`: slot+bitmap is the wB+-Tree, bitmap-only the one with bitmap-only leaves; with
-    /// slot-only leaves the inner nodes are slot-only too. A node'"'"'s version must have room for
+    /// slot-only leaves the inner nodes are slot-only too. A node's version must have room for
     /// `node_versions`.
     /// `node_versions`.
     pub struct Options checked by check {

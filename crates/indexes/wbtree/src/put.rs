@@ -2,7 +2,7 @@
 //!
 //! A cell must be durable before a state names it. If it is *far* from the state, that takes a
 //! write-back and a fence of its own, and the swap of the state waits for it. A *near* cell lies in
-//! the state'"'"'s own line, whose stores reach the medium in order: it is stored, then the state
+//! the state's own line, whose stores reach the medium in order: it is stored, then the state
 //! is swapped, and one write-back and one fence make both durable. So a put takes a near cell if
 //! one is free.
 //!
@@ -13,7 +13,7 @@
 //!
 //! | step | near | far |
 //! | --- | --- | --- |
-//! | cells are claimed | one near cell | the new one'"'"'s and the copies'"'"' |
+//! | cells are claimed | one near cell | the new one's and the copies' |
 //! | they are written | | and written back; **fence** |
 //! | the state is swapped | a crash leaves it and the cell, or not the state | a crash leaves the state or not |
 //! | the state is made durable (`durable.rs`) | | |

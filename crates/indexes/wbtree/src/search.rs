@@ -1,6 +1,6 @@
 //! The search of a key in a node (paper 4.5).
 //!
-//! The paper'"'"'s search is binary, through the slot array, and continues in a register when fewer
+//! The paper's search is binary, through the slot array, and continues in a register when fewer
 //! than eight slots are left. It needs this because its slots cost loads that wait for loads. Here
 //! no cell waits for a slot. All cells are compared with the key, in the order in which they lie,
 //! into a word with one bit for each cell. In a leaf, only the cells up to the last live one are
@@ -124,7 +124,7 @@ impl<D: Domain> Node<'_, D> {
         while equal != 0 {
             let at = equal.trailing_zeros() as u8;
             let cell = self.cell(context, at);
-            // Before the block is read: it is the cell'"'"'s block, and not one from before or
+            // Before the block is read: it is the cell's block, and not one from before or
             // after.
             self.still(context, state)?;
             if !context.shape.is_variable || context.block(cell.block).0 == probe.bytes {

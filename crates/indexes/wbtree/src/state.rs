@@ -7,7 +7,7 @@
 //! body, slot-only      2..0 number of records   3 (i + 1) .. 3 i + 5 the cell of record i, in order of keys
 //! ```
 //!
-//! The paper'"'"'s bitmap has a bit that says whether the slot array is valid. Here slot words have
+//! The paper's bitmap has a bit that says whether the slot array is valid. Here slot words have
 //! the version for which they were written ([`slots`](crate::slots)), so no write must clear a bit
 //! first.
 //!

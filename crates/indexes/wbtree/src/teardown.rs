@@ -2,7 +2,7 @@
 //! records, level by level from the leaves up.
 //!
 //! A node need not have a cell in its parent, so the order inside a level is that of its fences.
-//! The word that leads to the level'"'"'s first node is a cell of the first node of the level
+//! The word that leads to the level's first node is a cell of the first node of the level
 //! above, or the entry word. It changes to the next node of the level, and at the end to zero. An
 //! inner node with a cell that leads nowhere is one whose level below is gone. So the next node of
 //! an inner level gets such a cell in the step in which it becomes the first. (`pando_tree::maps`

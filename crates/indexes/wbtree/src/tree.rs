@@ -11,13 +11,13 @@
 //!
 //! *A live node and the entry word lead only to nodes that are alive.* A node dies by one PMwCAS
 //! that changes all words that lead to it. A merge changes the state of the parent and that of the
-//! left neighbour. A copy changes both too; for the first node of a level only the parent'"'"'s
+//! left neighbour. A copy changes both too; for the first node of a level only the parent's
 //! state, for the root the entry word. A collapse, and the drop of the map, change the entry word.
 //! So if a thread has seen a dead node, and reads the words that led there after that, it finds
 //! another state or another entry word.
 //!
-//! In an undamaged tree no descent reaches the same dead node twice, since the node'"'"'s block is
-//! not allocated again while the guard is held. If that happens, the node'"'"'s state is damaged,
+//! In an undamaged tree no descent reaches the same dead node twice, since the node's block is
+//! not allocated again while the guard is held. If that happens, the node's state is damaged,
 //! or PMwCAS cannot read it, which reads as dead; the descent ends with [`Error::Damaged`]. The
 //! other loops that read a node again check the same: a merge checks whether the parent that leads
 //! to a dead child has changed; a collapse checks whether the dead root still is the root.
@@ -62,7 +62,7 @@ pub(crate) fn dead(off: u64) -> Error {
 pub(crate) struct Found<'op, D: Domain> {
     pub node: Node<'op, D>,
     pub state: State,
-    /// A cell whose key is not above the lowest of the node'"'"'s range; all zero for the smallest
+    /// A cell whose key is not above the lowest of the node's range; all zero for the smallest
     /// key.
     pub low: Cell,
     /// A node whose fence was followed, so that the next node may have no cell in its parent.

@@ -1,6 +1,6 @@
 //! Inserts, updates and deletes of records (paper 4.3, 4.4).
 //!
-//! Each decides by one state of the key'"'"'s leaf and takes effect by the swap of that state
+//! Each decides by one state of the key's leaf and takes effect by the swap of that state
 //! ([`commit`](crate::commit)). If the state has changed by then, the change of another thread has
 //! taken effect, and this one starts again. An insert writes a free cell (`put.rs`). An update
 //! writes one too, and the swap exchanges it for the old one. A delete writes none.

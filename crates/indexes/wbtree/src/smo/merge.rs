@@ -3,13 +3,13 @@
 //!
 //! | step | a crash leaves |
 //! | --- | --- |
-//! | free cells of the left node are claimed; the right one'"'"'s cells and fence are copied there | free cells |
-//! | one PMwCAS: the left state with these cells and this fence, the right state dead, the parent'"'"'s without the right one'"'"'s cell; of leaves, the pointer of the next one to the right, which leads to the left one | before or after |
+//! | free cells of the left node are claimed; the right one's cells and fence are copied there | free cells |
+//! | one PMwCAS: the left state with these cells and this fence, the right state dead, the parent's without the right one's cell; of leaves, the pointer of the next one to the right, which leads to the left one | before or after |
 //!
 //! The PMwCAS compares everything that was read: both nodes and the parent. Both nodes must be
-//! children of one parent, and the left one'"'"'s fence must lead to the right one. Blocks of
-//! records and of the right fence'"'"'s key change their owner. The right node, the key of the left
-//! one'"'"'s fence and the key of the parent'"'"'s cell are freed. The merge allocates nothing, so
+//! children of one parent, and the left one's fence must lead to the right one. Blocks of
+//! records and of the right fence's key change their owner. The right node, the key of the left
+//! one's fence and the key of the parent's cell are freed. The merge allocates nothing, so
 //! deletes in a full pool make room. Some versions are kept for merges of nodes whose ordinary
 //! versions are used up; a node that has used these too is copied first.
 

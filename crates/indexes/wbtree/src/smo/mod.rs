@@ -8,8 +8,8 @@
 //! | --- | --- | --- |
 //! | *split* (`split.rs`): the upper half goes to a new node, to which a new fence leads | the node; R | keys of the new node are found through the fence |
 //! | *post* (`post.rs`): the new node gets a cell in the parent | the parent | they are also found directly |
-//! | *growth*: a new root above the root | the entry word | the root'"'"'s level has a parent |
-//! | *merge* (`merge.rs`): a node takes over its right neighbour'"'"'s cells and fence | both, the parent; R | the neighbour is dead, and no word leads to it |
+//! | *growth*: a new root above the root | the entry word | the root's level has a parent |
+//! | *merge* (`merge.rs`): a node takes over its right neighbour's cells and fence | both, the parent; R | the neighbour is dead, and no word leads to it |
 //! | *collapse*: a root with one child | the entry word, both | the child is the root |
 //! | *copy* (`replace.rs`): a copy replaces a node whose versions or cells are used up | the node, its left neighbour, the parent; R | the node is dead, and no word leads to it |
 //!
@@ -34,9 +34,9 @@
 //! A writer that reaches a node through a fence posts it, no matter which thread split the node; a
 //! reader just continues. If a crash interrupts a split, the next writer that passes posts it.
 //!
-//! Why a post names no dead node: it reads the parent'"'"'s state, and then checks whether the left
-//! node'"'"'s fence still leads to the right one, which is then alive. Only a merge through the
-//! parent'"'"'s cell for that node makes it dead. The parent'"'"'s state has no such cell, and
+//! Why a post names no dead node: it reads the parent's state, and then checks whether the left
+//! node's fence still leads to the right one, which is then alive. Only a merge through the
+//! parent's cell for that node makes it dead. The parent's state has no such cell, and
 //! another state makes the post fail.
 //!
 //! Why a merge loses nothing: it compares the states of both nodes and of the parent, so any change
@@ -47,7 +47,7 @@
 //! states may have one version: the state that a failed operation could not install, and the state
 //! of the thread that interrupted it. Recovery can still let a failed plain operation succeed while
 //! the other state is not durable. Then slot words and durable version, which lie in the
-//! state'"'"'s line, could count for the wrong state. Since no operation is plain, only one state
+//! state's line, could count for the wrong state. Since no operation is plain, only one state
 //! of each version is ever installed, and after it at most the same state, dead. And slot words are
 //! written only after `execute` has returned true.
 //!
@@ -146,7 +146,7 @@ impl<D: Domain> WbTree<D> {
         self.replace(context, node.level, probe, node.off).map(drop)
     }
 
-    /// Posts the node that `left`'"'"'s fence leads to, if that is possible. Without a post
+    /// Posts the node that `left`'s fence leads to, if that is possible. Without a post
     /// everything is found too.
     pub(crate) fn help(&self, context: Context<'_, D>, left: Node<'_, D>) {
         let _ = self.post(context, left);

@@ -1,8 +1,8 @@
 //! Posts: the parent gets a cell for a node that so far is found only through its left
-//! neighbour'"'"'s fence.
+//! neighbour's fence.
 //!
-//! The deciding word is the parent'"'"'s state. The left neighbour'"'"'s fence is read after the
-//! parent'"'"'s state ([`smo`](super) says why). If the level has no parent, the tree grows first:
+//! The deciding word is the parent's state. The left neighbour's fence is read after the
+//! parent's state ([`smo`](super) says why). If the level has no parent, the tree grows first:
 //! a new root with one child, whose deciding word is the entry word.
 
 use pando_index::{Error, Result};

@@ -4,7 +4,7 @@
 //! | step | a crash leaves |
 //! | --- | --- |
 //! | the copy is written | a reserved block |
-//! | a free cell of the left neighbour becomes a fence that leads to the copy; one of the parent, the copy'"'"'s cell | free cells |
+//! | a free cell of the left neighbour becomes a fence that leads to the copy; one of the parent, the copy's cell | free cells |
 //! | one PMwCAS: the node dead, the neighbour with the new fence, the parent (or the entry word) with the new cell; of a leaf, the pointer of the leaf to the right, which leads to the copy | before or after |
 //!
 //! Keys keep their blocks: the new cells name those of the old ones. If the parent or the neighbour
@@ -73,11 +73,11 @@ impl<D: Domain> WbTree<D> {
                 Some((above, place))
             }
         };
-        // The left neighbour holds the keys right below the node'"'"'s range.
+        // The left neighbour holds the keys right below the node's range.
         let low = parent.as_ref().map_or(Cell::default(), |(above, place)| above.cells[*place]);
         let low_key = context.key(&low);
         let mut neighbour = None;
-        // A key of the neighbour'"'"'s range leads there: its own lowest.
+        // A key of the neighbour's range leads there: its own lowest.
         let mut neighbour_low = Cell::default();
         if low.block != 0 || low.slice != 0 {
             let before = Target::Before(Probe::new(&low_key));

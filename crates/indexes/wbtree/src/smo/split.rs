@@ -7,7 +7,7 @@
 //! | one PMwCAS: the node's state, in which the upper half is not live and the fence is the new one; of a leaf, the pointer of the leaf to the right, which leads to the new one | before or after |
 //! | the new node is posted | a node that is found through a fence |
 //!
-//! The deciding word is the node'"'"'s state. The PMwCAS owns the new node and the separator'"'"'s
+//! The deciding word is the node's state. The PMwCAS owns the new node and the separator's
 //! block. Blocks of records change their owner with it.
 
 use pando_index::{Error, Result};
@@ -47,7 +47,7 @@ impl<D: Domain> WbTree<D> {
             Some(last) if node.level == 0 && context.shape.is_variable => {
                 shortest_between(context.block(last.block).0, &first)
             }
-            // Fixed keys have one length; in an inner node it is the first child'"'"'s own key.
+            // Fixed keys have one length; in an inner node it is the first child's own key.
             _ => &first,
         };
         let (separator, key_block) = build::cell(context, Probe::new(key), &[], right.off())?;
