@@ -72,6 +72,10 @@ impl Intent<'_> {
 /// The function that [`modify`](RangeIndex::modify) calls with a value.
 pub type Change<'call> = dyn FnMut(Option<&[u8]>, &mut Vec<u8>) -> bool + 'call;
 
+/// The function that [`read_many`](RangeIndex::read_many) calls with the index of each key and its
+/// value, or `None` if the key is absent.
+pub type VisitMany<'call> = dyn FnMut(usize, Option<&[u8]>) + 'call;
+
 /// How often [`modify`](RangeIndex::modify) tries again, each time because another thread has
 /// changed the value. Only a damaged index reaches this number: reads find records that writes do
 /// not find.
@@ -156,11 +160,7 @@ pub trait RangeIndex: Send + Sync {
     /// value, or `None` if the key is absent. Each key is read separately, like by
     /// [`read`](Self::read), whose limits hold for `visit`. An index may overlap the memory
     /// accesses of these reads. After an error, any number of the keys may have been visited.
-    fn read_many(
-        &self,
-        keys: &[&[u8]],
-        visit: &mut dyn FnMut(usize, Option<&[u8]>),
-    ) -> Result<(), Error> {
+    fn read_many(&self, keys: &[&[u8]], visit: &mut VisitMany<'_>) -> Result<(), Error> {
         for (index, key) in keys.iter().enumerate() {
             if !self.read(key, &mut |value| visit(index, Some(value)))? {
                 visit(index, None);

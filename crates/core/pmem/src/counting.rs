@@ -31,6 +31,15 @@ pub struct Counts {
     pub lines_read: u64,
 }
 
+impl Counts {
+    /// The means of `counts`: words written, write-backs and fences.
+    pub fn means(counts: &[Self]) -> [f64; 3] {
+        let mean =
+            |of: fn(&Self) -> u64| counts.iter().map(of).sum::<u64>() as f64 / counts.len() as f64;
+        [mean(|count| count.words_written), mean(|count| count.flushes), mean(|count| count.fences)]
+    }
+}
+
 #[derive(Default)]
 struct Tally {
     flushes: u64,

@@ -24,6 +24,21 @@ pub struct Handle<D: Domain, O> {
     pub options: O,
 }
 
+/// Lets an index be used as its field `handle`, which [`Tree`](crate::maps::Tree) requires.
+#[macro_export]
+macro_rules! deref_to_handle {
+    ($index:ident<D $(, $style:ident)?>, $options:ty) => {
+        impl<D: ::pando_pmem::Domain $(, $style)?> ::std::ops::Deref for $index<D $(, $style)?> {
+            type Target = $crate::handle::Handle<D, $options>;
+
+            #[inline(always)]
+            fn deref(&self) -> &Self::Target {
+                &self.handle
+            }
+        }
+    };
+}
+
 impl<D: Domain, O> Handle<D, O> {
     /// The index's pool.
     #[inline(always)]

@@ -2,6 +2,18 @@
 
 use std::cmp::Ordering as Compare;
 
+use pando_index::Limits;
+
+/// The longest key of most indexes, in bytes.
+pub const MAX_KEY_BYTES: usize = 32 << 10;
+
+/// The longest value of most indexes, in bytes.
+pub const MAX_VALUE_BYTES: usize = 1 << 30;
+
+/// Both of them.
+pub const LIMITS: Limits =
+    Limits { max_key_bytes: MAX_KEY_BYTES, max_value_bytes: MAX_VALUE_BYTES };
+
 /// Bytes of a key that its slice holds.
 pub const SLICE_BYTES: usize = 8;
 

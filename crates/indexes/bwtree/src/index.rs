@@ -5,8 +5,9 @@ use pando_pmem::Domain;
 use pando_tree::blocks::Reserved;
 use pando_tree::context::Context;
 use pando_tree::handle::Handle;
+use pando_tree::index_kind;
 use pando_tree::key::{Probe, Target};
-use pando_tree::maps::{Audit, IndexKind, Tree, Unit};
+use pando_tree::maps::{Audit, Tree, Unit};
 use pando_tree::read_and_scan;
 
 use crate::layout::LIMITS;
@@ -15,7 +16,7 @@ use crate::search::Found;
 use crate::style::Style;
 use crate::table::first_anchor;
 use crate::teardown::next_unit;
-use crate::tree::{BwTree, BwTrees, MultiWord};
+use crate::tree::{BwTree, MultiWord};
 
 impl<D: Domain, S: Style> BwTree<D, S> {
     /// Like [`RangeIndex::upsert`], with the log sequence number of the operation. Its delta
@@ -105,12 +106,9 @@ impl<D: Domain, S: Style> Tree for BwTree<D, S> {
     }
 }
 
-impl IndexKind for BwTrees {
-    const NUMBER: u64 = 2;
-    const NAME: &'static str = "bwtree";
-    const DESCRIPTION: &'static str =
-        "a Bw-tree: a mapping table, delta updates, splits and merges each one PMwCAS";
-
-    type Options = Options;
-    type Index<D: Domain> = BwTree<D, MultiWord>;
+index_kind! {
+    /// Bw-trees whose structure changes by PMwCAS.
+    pub enum BwTrees = 2, "bwtree",
+    "a Bw-tree: a mapping table, delta updates, splits and merges each one PMwCAS",
+    BwTree<D, MultiWord>, Options;
 }

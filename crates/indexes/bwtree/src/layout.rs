@@ -94,16 +94,10 @@
 //!
 //! For a value's block, see [`pando_tree::value_block`].
 
-use pando_index::Limits;
 use pando_pmwcas::HINT_SHIFT;
+pub(crate) use pando_tree::key::LIMITS;
+pub use pando_tree::key::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 
-/// The longest key of a tree, in bytes.
-pub const MAX_KEY_BYTES: usize = 32 * 1024;
-/// The longest value of a tree, in bytes.
-pub const MAX_VALUE_BYTES: usize = 1 << 30;
-/// The limits of keys and values.
-pub(crate) const LIMITS: Limits =
-    Limits { max_key_bytes: MAX_KEY_BYTES, max_value_bytes: MAX_VALUE_BYTES };
 /// The longest value inside a page, in bytes.
 pub(crate) const MAX_INLINE_BYTES: u32 = 16 * 1024;
 

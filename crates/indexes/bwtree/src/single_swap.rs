@@ -4,7 +4,7 @@
 use pando_pmem::Domain;
 use pando_tree::blocks::NewBlock;
 use pando_tree::context::Context;
-use pando_tree::maps::IndexKind;
+use pando_tree::index_kind;
 
 use crate::context::{At, Pid};
 use crate::layout::Link;
@@ -16,20 +16,12 @@ use crate::tree::BwTree;
 #[derive(Clone, Copy, Debug)]
 pub enum SingleWord {}
 
-/// Bw-trees whose pages change by single-word CAS: for measurements, in a pool that need not
-/// survive a crash.
-#[derive(Clone, Copy, Debug)]
-pub enum CasBwTrees {}
-
-impl IndexKind for CasBwTrees {
-    // Numbers from 0xFFFF_0000 on are for examples and experiments.
-    const NUMBER: u64 = 0xFFFF_0003;
-    const NAME: &'static str = "bwtree-cas";
-    const DESCRIPTION: &'static str =
-        "for measuring: the Bw-tree by single-word CAS, which no crash may interrupt";
-
-    type Options = Options;
-    type Index<D: Domain> = BwTree<D, SingleWord>;
+index_kind! {
+    /// Bw-trees whose pages change by single-word CAS: for measurements, in a pool that need not
+    /// survive a crash.
+    pub enum CasBwTrees = 0xFFFF_0003, "bwtree-cas",
+    "for measuring: the Bw-tree by single-word CAS, which no crash may interrupt",
+    BwTree<D, SingleWord>, Options;
 }
 
 /// Activates the block for a word that will name it.

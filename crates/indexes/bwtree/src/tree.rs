@@ -1,21 +1,17 @@
 //! The tree: its handle, and the pieces that all operations use.
 
 use std::marker::PhantomData;
-use std::ops::Deref;
 use std::sync::Arc;
 
 use pando_pmem::Domain;
 use pando_tree::context::Context;
+use pando_tree::deref_to_handle;
 use pando_tree::handle::Handle;
 
 use crate::context::Pid;
 use crate::layout::ROOT_AT;
 use crate::options::{Chaining, Options};
 use crate::races::{Race, Races};
-
-/// Bw-trees whose structure changes by PMwCAS.
-#[derive(Clone, Copy, Debug)]
-pub enum BwTrees {}
 
 /// Pages change by PMwCAS, all words of a change at once.
 #[derive(Clone, Copy, Debug)]
@@ -31,14 +27,7 @@ pub struct BwTree<D: Domain, S = MultiWord> {
     style: PhantomData<S>,
 }
 
-impl<D: Domain, S> Deref for BwTree<D, S> {
-    type Target = Handle<D, Options>;
-
-    #[inline(always)]
-    fn deref(&self) -> &Handle<D, Options> {
-        &self.handle
-    }
-}
+deref_to_handle!(BwTree<D, S>, Options);
 
 impl<D: Domain, S> BwTree<D, S> {
     /// Opens the tree.

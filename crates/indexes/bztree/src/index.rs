@@ -1,13 +1,14 @@
 //! The tree as an index of a pool: `RangeIndex`, `Tree` and `IndexKind`.
 
-use pando_index::{Change, Intent, Limits, RangeIndex, Result, Upserted};
+use pando_index::{Change, Intent, Limits, RangeIndex, Result, Upserted, VisitMany};
 use pando_pmem::Domain;
 use pando_tree::blocks::Reserved;
 use pando_tree::checked::{Steps, undamaged};
 use pando_tree::context::Context;
 use pando_tree::handle::Handle;
+use pando_tree::index_kind;
 use pando_tree::key::Side;
-use pando_tree::maps::{Audit, IndexKind, Tree, Unit};
+use pando_tree::maps::{Audit, Tree, Unit};
 use pando_tree::read_and_scan;
 
 use crate::build::{self, Room, Wanted};
@@ -27,7 +28,7 @@ impl<D: Domain> RangeIndex for BzTree<D> {
         self.put(key, value, intent)
     }
 
-    fn read_many(&self, keys: &[&[u8]], visit: &mut dyn FnMut(usize, Option<&[u8]>)) -> Result<()> {
+    fn read_many(&self, keys: &[&[u8]], visit: &mut VisitMany<'_>) -> Result<()> {
         self.visit_many(keys, visit)
     }
 
@@ -95,15 +96,9 @@ impl<D: Domain> Tree for BzTree<D> {
     }
 }
 
-/// BzTrees.
-#[derive(Clone, Copy, Debug)]
-pub enum BzTrees {}
-
-impl IndexKind for BzTrees {
-    const NUMBER: u64 = 1;
-    const NAME: &'static str = "bztree";
-    const DESCRIPTION: &'static str = "BzTree, a latch-free B+-tree on PMwCAS";
-
-    type Options = Options;
-    type Index<D: Domain> = BzTree<D>;
+index_kind! {
+    /// BzTrees.
+    pub enum BzTrees = 1, "bztree",
+    "BzTree, a latch-free B+-tree on PMwCAS",
+    BzTree<D>, Options;
 }

@@ -42,8 +42,9 @@
 //! Children and the entry word are links. The hint tells a descent which lines of a leaf to
 //! prefetch before it has read the leaf's header. Nothing relies on it.
 
-use pando_index::Limits;
 use pando_pmwcas::{HINT_SHIFT, MAX_HINT};
+pub(crate) use pando_tree::key::LIMITS;
+pub use pando_tree::key::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 
 /// At most so many common bytes of a node's keys are left out of slices.
 pub(crate) const MAX_PREFIX_BYTES: usize = 255;
@@ -62,13 +63,6 @@ pub(crate) const HEADER_BYTES: u64 = 24;
 pub(crate) const STATUS_AT: u64 = 8;
 pub(crate) const SHAPE_AT: u64 = 16;
 
-/// Longest key, in bytes.
-pub const MAX_KEY_BYTES: usize = 32 * 1024;
-/// Longest value, in bytes.
-pub const MAX_VALUE_BYTES: usize = 1 << 30;
-/// The limits of keys and values.
-pub(crate) const LIMITS: Limits =
-    Limits { max_key_bytes: MAX_KEY_BYTES, max_value_bytes: MAX_VALUE_BYTES };
 /// Dead bits in a word.
 pub(crate) const DEAD_BITS: u64 = 60;
 

@@ -5,7 +5,7 @@
 //! them reads next is prefetched while the others read theirs. Each key is read by itself, as by a
 //! single get; the answers are not of one point in time.
 
-use pando_index::Result;
+use pando_index::{Result, VisitMany};
 use pando_pmem::Domain;
 use pando_tree::checked::undamaged;
 use pando_tree::context::Context;
@@ -23,11 +23,7 @@ const GROUP: usize = 8;
 impl<D: Domain> BzTree<D> {
     /// Lends the value of each of `keys` to `visit`, with the key's index, in order; `None` if it
     /// is absent.
-    pub(crate) fn visit_many(
-        &self,
-        keys: &[&[u8]],
-        visit: &mut dyn FnMut(usize, Option<&[u8]>),
-    ) -> Result<()> {
+    pub(crate) fn visit_many(&self, keys: &[&[u8]], visit: &mut VisitMany<'_>) -> Result<()> {
         self.in_groups::<GROUP>(keys, LIMITS, |guard, first, keys| {
             let context = self.context(guard);
             let mut probes = [Probe::new(&[]); GROUP];

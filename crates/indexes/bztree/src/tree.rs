@@ -11,11 +11,11 @@
 //! * A leaf that was replaced is closed. It holds what it held when it was replaced, which is not
 //!   before the descent began. A reader may use it. A writer finds it closed and starts again.
 
-use std::ops::Deref;
 use std::sync::Arc;
 
 use pando_pmem::Domain;
 use pando_tree::context::Context;
+use pando_tree::deref_to_handle;
 use pando_tree::handle::Handle;
 use pando_tree::key::Side;
 
@@ -36,14 +36,7 @@ pub struct BzTree<D: Domain> {
     pub(crate) sweep: Arc<Sweep>,
 }
 
-impl<D: Domain> Deref for BzTree<D> {
-    type Target = Handle<D, Options>;
-
-    #[inline(always)]
-    fn deref(&self) -> &Handle<D, Options> {
-        &self.handle
-    }
-}
+deref_to_handle!(BzTree<D>, Options);
 
 /// An inner node of a path, and the child that was taken.
 #[derive(Clone, Copy, Debug)]

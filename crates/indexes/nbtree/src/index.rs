@@ -6,8 +6,9 @@ use pando_tree::blocks::Reserved;
 use pando_tree::checked::undamaged;
 use pando_tree::context::Context;
 use pando_tree::handle::Handle;
+use pando_tree::index_kind;
 use pando_tree::key::{Probe, Side};
-use pando_tree::maps::{Audit, IndexKind, Tree, Unit};
+use pando_tree::maps::{Audit, Tree, Unit};
 use pando_tree::read_and_scan;
 
 use crate::audit;
@@ -115,16 +116,9 @@ impl<D: Domain> Tree for NbTree<D> {
     }
 }
 
-/// NBTrees.
-#[derive(Clone, Copy, Debug)]
-pub enum NbTrees {}
-
-impl IndexKind for NbTrees {
-    const NUMBER: u64 = 3;
-    const NAME: &'static str = "nbtree";
-    const DESCRIPTION: &'static str =
-        "NBTree, a latch-free B+-tree with one line written an operation";
-
-    type Options = Options;
-    type Index<D: Domain> = NbTree<D>;
+index_kind! {
+    /// NBTrees.
+    pub enum NbTrees = 3, "nbtree",
+    "NBTree, a latch-free B+-tree with one line written an operation",
+    NbTree<D>, Options;
 }

@@ -37,8 +37,9 @@
 //!
 //! After a crash a slot is live if its value word holds a value or a block and is not pending.
 
-use pando_index::Limits;
 use pando_pmem::Exclusive;
+pub(crate) use pando_tree::key::LIMITS;
+pub use pando_tree::key::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use pando_tree::record_block::KeyLength;
 
 /// Bytes of a line of the pool.
@@ -61,13 +62,6 @@ pub(crate) const LEAF_MARK: u64 = u64::from_be_bytes(*b"NBTree1\0");
 /// The bits of a word that hold a block's offset.
 pub(crate) const BLOCK_MASK: u64 = (1 << 48) - 1;
 
-/// Longest key in bytes.
-pub const MAX_KEY_BYTES: usize = 32 << 10;
-/// Longest value in bytes.
-pub const MAX_VALUE_BYTES: usize = 1 << 30;
-/// The limits of keys and values.
-pub(crate) const LIMITS: Limits =
-    Limits { max_key_bytes: MAX_KEY_BYTES, max_value_bytes: MAX_VALUE_BYTES };
 /// The layout of a record's block.
 pub(crate) const RECORD: KeyLength = KeyLength::Upper;
 

@@ -30,12 +30,12 @@
 //! paper accepts without eADR.
 
 use std::cmp::Ordering as Compare;
-use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use pando_index::Result;
 use pando_pmem::{Domain, Guard, mutant};
+use pando_tree::deref_to_handle;
 use pando_tree::handle::Handle;
 use pando_tree::key::{Probe, Side};
 
@@ -58,14 +58,7 @@ pub struct NbTree<D: Domain> {
     pub(crate) layers: Arc<Layers>,
 }
 
-impl<D: Domain> Deref for NbTree<D> {
-    type Target = Handle<D, Options>;
-
-    #[inline(always)]
-    fn deref(&self) -> &Handle<D, Options> {
-        &self.handle
-    }
-}
+deref_to_handle!(NbTree<D>, Options);
 
 /// A slot that holds the searched key, and its value word.
 #[derive(Clone, Copy, Debug)]

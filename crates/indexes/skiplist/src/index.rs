@@ -1,17 +1,18 @@
 //! The skip list as an index of a pool: `RangeIndex`, `Tree` and `IndexKind`.
 
-use pando_index::{Intent, Limits, RangeIndex, Result, Upserted};
+use pando_index::{Intent, Limits, RangeIndex, Result, Upserted, VisitMany};
 use pando_pmem::Domain;
 use pando_tree::blocks::Reserved;
 use pando_tree::checked::undamaged;
 use pando_tree::context::Context;
 use pando_tree::handle::Handle;
+use pando_tree::index_kind;
 use pando_tree::key::Probe;
-use pando_tree::maps::{Audit, IndexKind, Tree, Unit};
+use pando_tree::maps::{Audit, Tree, Unit};
 use pando_tree::read_and_scan;
 
 use crate::layout::LIMITS;
-use crate::list::{MultiWord, SkipList, SkipLists};
+use crate::list::{MultiWord, SkipList};
 use crate::options::Options;
 use crate::style::Links;
 use crate::teardown::next_unit;
@@ -25,7 +26,7 @@ impl<D: Domain, S: Links> RangeIndex for SkipList<D, S> {
         self.put(key, value, intent)
     }
 
-    fn read_many(&self, keys: &[&[u8]], visit: &mut dyn FnMut(usize, Option<&[u8]>)) -> Result<()> {
+    fn read_many(&self, keys: &[&[u8]], visit: &mut VisitMany<'_>) -> Result<()> {
         self.visit_many(keys, visit)
     }
 
@@ -75,11 +76,9 @@ impl<D: Domain, S: Links> Tree for SkipList<D, S> {
     }
 }
 
-impl IndexKind for SkipLists {
-    const NUMBER: u64 = 5;
-    const NAME: &'static str = "skiplist";
-    const DESCRIPTION: &'static str = "a doubly linked skip list on PMwCAS: one cache line a small record, no page to split or merge";
-
-    type Options = Options;
-    type Index<D: Domain> = SkipList<D, MultiWord>;
+index_kind! {
+    /// Skip lists whose links change by PMwCAS.
+    pub enum SkipLists = 5, "skiplist",
+    "a doubly linked skip list on PMwCAS: one cache line a small record, no page to split or merge",
+    SkipList<D, MultiWord>, Options;
 }

@@ -25,9 +25,10 @@
 //!
 //! For a value's block, see [`pando_tree::value_block`].
 
-use pando_index::Limits;
 use pando_pmwcas::{HINT_SHIFT, MAX_VALUE};
+pub(crate) use pando_tree::key::LIMITS;
 use pando_tree::key::SLICE_BYTES;
+pub use pando_tree::key::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 
 /// The most levels on which one operation links a node, beside the successor's `prev` and the
 /// value's block.
@@ -37,13 +38,6 @@ pub(crate) const MAX_LEVELS_AT_ONCE: u32 = pando_pmwcas::MAX_WORDS as u32 - 2;
 /// one (`height.rs`), so with up to sixteen million records a search takes no extra steps, and with
 /// more only a few.
 pub const MAX_HEIGHT: usize = 24;
-/// The longest key, in bytes.
-pub const MAX_KEY_BYTES: usize = 32 * 1024;
-/// The longest value, in bytes.
-pub const MAX_VALUE_BYTES: usize = 1 << 30;
-/// The limits of keys and values.
-pub(crate) const LIMITS: Limits =
-    Limits { max_key_bytes: MAX_KEY_BYTES, max_value_bytes: MAX_VALUE_BYTES };
 /// The longest inline value, in bytes.
 pub(crate) const MAX_INLINE_BYTES: u32 = 16 * 1024;
 

@@ -2,21 +2,17 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::marker::PhantomData;
-use std::ops::Deref;
 
 use pando_pmem::Domain;
 use pando_pmwcas::MAX_VALUE;
 use pando_tree::blocks::Reserved;
 use pando_tree::context::Context;
+use pando_tree::deref_to_handle;
 use pando_tree::handle::Handle;
 
 use crate::layout::{INFO_AT, Info, MAX_HEIGHT, PREV_AT, SMALL_AT, next_at, tail_at};
 use crate::node::Node;
 use crate::options::Options;
-
-/// Skip lists whose links change by PMwCAS.
-#[derive(Clone, Copy, Debug)]
-pub enum SkipLists {}
 
 /// Links change by PMwCAS, all words of a step at once.
 #[derive(Clone, Copy, Debug)]
@@ -30,14 +26,7 @@ pub struct SkipList<D: Domain, S = MultiWord> {
     style: PhantomData<S>,
 }
 
-impl<D: Domain, S> Deref for SkipList<D, S> {
-    type Target = Handle<D, Options>;
-
-    #[inline(always)]
-    fn deref(&self) -> &Handle<D, Options> {
-        &self.handle
-    }
-}
+deref_to_handle!(SkipList<D, S>, Options);
 
 impl<D: Domain, S> SkipList<D, S> {
     /// Opens the list.

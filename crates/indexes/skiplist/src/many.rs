@@ -7,7 +7,7 @@
 
 use std::cmp::Ordering as Compare;
 
-use pando_index::Result;
+use pando_index::{Result, VisitMany};
 use pando_pmem::Domain;
 use pando_tree::checked::{Steps, undamaged};
 use pando_tree::context::Context;
@@ -89,11 +89,7 @@ impl<'key> Descent<'key> {
 impl<D: Domain, S: Links> SkipList<D, S> {
     /// Lends the value of each of `keys` to `visit`, with the key's index, in order; `None` if it
     /// is absent.
-    pub(crate) fn visit_many(
-        &self,
-        keys: &[&[u8]],
-        visit: &mut dyn FnMut(usize, Option<&[u8]>),
-    ) -> Result<()> {
+    pub(crate) fn visit_many(&self, keys: &[&[u8]], visit: &mut VisitMany<'_>) -> Result<()> {
         self.in_groups::<GROUP>(keys, LIMITS, |guard, first, keys| {
             let context = self.context(guard);
             let head = self.head(context);

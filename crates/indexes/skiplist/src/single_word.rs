@@ -45,8 +45,8 @@ use pando_index::{Error, Order, Result};
 use pando_pmem::Domain;
 use pando_tree::blocks::NewBlock;
 use pando_tree::context::Context;
+use pando_tree::index_kind;
 use pando_tree::key::Probe;
-use pando_tree::maps::IndexKind;
 use pando_tree::value_block;
 
 use crate::layout::{MARK, next_at};
@@ -61,20 +61,12 @@ use crate::style::{Links, Place, Raise, Removal, past};
 #[derive(Clone, Copy, Debug)]
 pub enum SingleWord {}
 
-/// Skip lists whose links change by single-word CAS: for measurements, in a pool that need not
-/// survive a crash.
-#[derive(Clone, Copy, Debug)]
-pub enum CasSkipLists {}
-
-impl IndexKind for CasSkipLists {
-    // Numbers from 0xFFFF_0000 on are for examples and experiments.
-    const NUMBER: u64 = 0xFFFF_0002;
-    const NAME: &'static str = "skiplist-cas";
-    const DESCRIPTION: &'static str =
-        "for measuring: the skip list by single-word CAS, which no crash may interrupt";
-
-    type Options = Options;
-    type Index<D: Domain> = SkipList<D, SingleWord>;
+index_kind! {
+    /// Skip lists whose links change by single-word CAS: for measurements, in a pool that need not
+    /// survive a crash.
+    pub enum CasSkipLists = 0xFFFF_0002, "skiplist-cas",
+    "for measuring: the skip list by single-word CAS, which no crash may interrupt",
+    SkipList<D, SingleWord>, Options;
 }
 
 /// Replaces `old` by `new`, durably in a domain with write-backs; returns whether it did.

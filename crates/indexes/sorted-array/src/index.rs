@@ -9,7 +9,8 @@ use pando_tree::blocks::Reserved;
 use pando_tree::checked::undamaged;
 use pando_tree::context::Context;
 use pando_tree::handle::Handle;
-use pando_tree::maps::{Audit, IndexKind, ProblemClass, Stat, Tree, Unit};
+use pando_tree::index_kind;
+use pando_tree::maps::{Audit, ProblemClass, Stat, Tree, Unit};
 use pando_tree::read_and_scan;
 use pando_tree::room::{Tries, nothing_to_give};
 
@@ -196,16 +197,9 @@ impl<D: Domain> Tree for SortedArray<D> {
     }
 }
 
-/// Sorted arrays.
-#[derive(Clone, Copy, Debug)]
-pub enum SortedArrays {}
-
-impl IndexKind for SortedArrays {
-    // Numbers from 0xFFFF_0000 on are for examples and experiments.
-    const NUMBER: u64 = 0xFFFF_0001;
-    const NAME: &'static str = "sorted-array";
-    const DESCRIPTION: &'static str = "an example: one sorted array, copied on every write";
-
-    type Options = ();
-    type Index<D: Domain> = SortedArray<D>;
+index_kind! {
+    /// Sorted arrays.
+    pub enum SortedArrays = 0xFFFF_0001, "sorted-array",
+    "an example: one sorted array, copied on every write",
+    SortedArray<D>, ();
 }

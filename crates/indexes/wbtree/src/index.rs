@@ -8,14 +8,14 @@ use pando_tree::blocks::Reserved;
 use pando_tree::checked::undamaged;
 use pando_tree::context;
 use pando_tree::handle::Handle;
+use pando_tree::index_kind;
+use pando_tree::key::LIMITS;
 use pando_tree::key::{Probe, Target};
-use pando_tree::maps::{Audit, IndexKind, Tree, Unit};
+use pando_tree::maps::{Audit, Tree, Unit};
 use pando_tree::read_and_scan;
 
 use crate::build;
-use crate::layout::{
-    Cell, FIXED_BYTES, HEADER_AT, Header, LINE_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES,
-};
+use crate::layout::{Cell, FIXED_BYTES, HEADER_AT, Header, LINE_BYTES};
 use crate::node::Context;
 use crate::options::Options;
 use crate::teardown::next_unit;
@@ -26,7 +26,7 @@ impl<D: Domain> RangeIndex for WbTree<D> {
     #[inline]
     fn limits(&self) -> Limits {
         if self.shape.is_variable {
-            Limits { max_key_bytes: MAX_KEY_BYTES, max_value_bytes: MAX_VALUE_BYTES }
+            LIMITS
         } else {
             Limits { max_key_bytes: FIXED_BYTES, max_value_bytes: FIXED_BYTES }
         }
@@ -110,15 +110,9 @@ impl<D: Domain> Tree for WbTree<D> {
     }
 }
 
-/// wB+-Trees.
-#[derive(Clone, Copy, Debug)]
-pub enum WbTrees {}
-
-impl IndexKind for WbTrees {
-    const NUMBER: u64 = 4;
-    const NAME: &'static str = "wbtree";
-    const DESCRIPTION: &'static str = "wB+-Tree, a B+-tree whose nodes change by one atomic write";
-
-    type Options = Options;
-    type Index<D: Domain> = WbTree<D>;
+index_kind! {
+    /// wB+-Trees.
+    pub enum WbTrees = 4, "wbtree",
+    "wB+-Tree, a B+-tree whose nodes change by one atomic write",
+    WbTree<D>, Options;
 }

@@ -30,12 +30,9 @@
 //! of the first eight bytes, padded with zeros; block zero is the empty key.
 
 use pando_pmem::BLOCK_ALIGN;
+pub use pando_tree::key::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use pando_tree::record_block::KeyLength;
 
-/// Longest key, in bytes, of a tree with variable records.
-pub const MAX_KEY_BYTES: usize = 32 * 1024;
-/// Longest value, in bytes, of a tree with variable records.
-pub const MAX_VALUE_BYTES: usize = 1 << 30;
 /// Bytes of each key and each value of a tree with fixed records.
 pub const FIXED_BYTES: usize = 8;
 

@@ -22,11 +22,10 @@
 //! other loops that read a node again check the same: a merge checks whether the parent that leads
 //! to a dead child has changed; a collapse checks whether the dead root still is the root.
 
-use std::ops::Deref;
-
 use pando_index::{Error, Result};
 use pando_pmem::{Domain, Guard, mutant};
 use pando_tree::checked::{Steps, damaged};
+use pando_tree::deref_to_handle;
 use pando_tree::handle::Handle;
 use pando_tree::key::{Probe, Target};
 
@@ -42,14 +41,7 @@ pub struct WbTree<D: Domain> {
     pub(crate) shape: Shape,
 }
 
-impl<D: Domain> Deref for WbTree<D> {
-    type Target = Handle<D, Options>;
-
-    #[inline(always)]
-    fn deref(&self) -> &Handle<D, Options> {
-        &self.handle
-    }
-}
+deref_to_handle!(WbTree<D>, Options);
 
 /// A live node or the entry word leads to a dead node.
 #[cold]

@@ -11,14 +11,8 @@ use pando_pmem::{Adr, CreateOptions, Pool};
 /// Lines of a node, as in the table's example: n is 31.
 const LINES: u64 = 8;
 
-/// Words, write-backs and fences, on the average.
+/// Words, write-backs and fences, on average.
 type Mean = [f64; 3];
-
-fn mean(counts: &[Counts]) -> Mean {
-    let sum = |of: fn(&Counts) -> u64| counts.iter().map(of).sum::<u64>() as f64;
-    let length = counts.len() as f64;
-    [sum(|c| c.words_written) / length, sum(|c| c.flushes) / length, sum(|c| c.fences) / length]
-}
 
 fn key(place: u64) -> u64 {
     place * 10 + 10
@@ -28,7 +22,7 @@ fn key(place: u64) -> u64 {
 fn baseline(leaves: Leaves, scheme: Scheme, m: u64) -> (Mean, Mean) {
     let filled = || {
         let pool = Pool::<Counting>::anonymous(&CreateOptions::default()).expect("memory");
-        let tree = Baseline::new(pool, leaves, scheme, LINES).expect("a tree");
+        let tree = Baseline::<_, false>::new(pool, leaves, scheme, LINES).expect("a tree");
         (0..m).for_each(|place| assert!(tree.insert(key(place), 1).expect("an answer")));
         tree
     };
@@ -44,7 +38,7 @@ fn baseline(leaves: Leaves, scheme: Scheme, m: u64) -> (Mean, Mean) {
             measure(|| assert!(tree.remove(key(place)).expect("an answer"))).1
         })
         .collect();
-    (mean(&inserts), mean(&deletes))
+    (Counts::means(&inserts), Counts::means(&deletes))
 }
 
 #[test]
@@ -90,7 +84,7 @@ fn baselines_follow_a_model() {
     for (name, leaves, scheme) in BASELINES {
         let create = CreateOptions { max_bytes: 1 << 28, ..CreateOptions::default() };
         let pool = Pool::<Adr>::anonymous(&create).expect("memory");
-        let tree = Baseline::new(pool, leaves, scheme, 2).expect("a tree");
+        let tree = Baseline::<_, false>::new(pool, leaves, scheme, 2).expect("a tree");
         let mut model = std::collections::BTreeMap::new();
         let mut random = Random::new(5);
         for step in 0..6000 {
@@ -121,7 +115,7 @@ fn baselines_of_strings_follow_a_model() {
     for (name, leaves, scheme) in BASELINES {
         let create = CreateOptions { max_bytes: 1 << 28, ..CreateOptions::default() };
         let pool = Pool::<Adr>::anonymous(&create).expect("memory");
-        let tree = Baseline::with_strings(pool, leaves, scheme, 4).expect("a tree");
+        let tree = Baseline::<_, true>::new(pool, leaves, scheme, 4).expect("a tree");
         let mut model = std::collections::BTreeMap::new();
         let mut random = Random::new(6);
         for step in 0..4000 {

@@ -34,6 +34,30 @@ pub trait IndexKind: Sized + 'static {
     type Index<D: Domain>: Tree<Domain = D, Options = Self::Options>;
 }
 
+/// Declares an index: an empty enum that is [`IndexKind`](crate::maps::IndexKind), with its number,
+/// name, description, type in the domain `D` and options. Numbers from `0xFFFF_0000` on are for
+/// examples and experiments.
+#[macro_export]
+macro_rules! index_kind {
+    (
+        $(#[$attribute:meta])* pub enum $kind:ident = $number:literal, $name:literal,
+        $description:literal, $index:ident<D $(, $style:ident)?>, $options:ty;
+    ) => {
+        $(#[$attribute])*
+        #[derive(Clone, Copy, Debug)]
+        pub enum $kind {}
+
+        impl $crate::maps::IndexKind for $kind {
+            const NUMBER: u64 = $number;
+            const NAME: &'static str = $name;
+            const DESCRIPTION: &'static str = $description;
+
+            type Options = $options;
+            type Index<D: ::pando_pmem::Domain> = $index<D $(, $style)?>;
+        }
+    };
+}
+
 /// An index in a pool, which holds its [`Handle`]. All its durable state is in blocks of the pool,
 /// reachable from the map's entry word.
 pub trait Tree:

@@ -7,15 +7,6 @@ use pando_wbtree::{NodeKind, Options, RecordBytes};
 
 use crate::common::Planted;
 
-/// Words, write-backs and fences, on average.
-type Mean = [f64; 3];
-
-fn mean(counts: &[Counts]) -> Mean {
-    let sum = |of: fn(&Counts) -> u64| counts.iter().map(of).sum::<u64>() as f64;
-    let length = counts.len() as f64;
-    [sum(|c| c.words_written) / length, sum(|c| c.flushes) / length, sum(|c| c.fences) / length]
-}
-
 fn key(place: u64) -> u64 {
     place * 10 + 10
 }
@@ -72,7 +63,7 @@ fn two_of_three_inserts_take_one_fence() {
         assert_eq!(found.words_written, swaps + if is_near { 6 } else { 10 }, "insert {place}");
         counts.push(found);
     }
-    let [words, flushes, fences] = mean(&counts);
+    let [words, flushes, fences] = Counts::means(&counts);
     println!("{words:.2} words, {flushes:.2} write-backs, {fences:.2} fences");
     assert!(flushes < 2.0 && fences < 1.34, "{flushes} write-backs, {fences} fences");
 }
@@ -131,7 +122,7 @@ fn a_split_changes_one_word_of_one_leaf_more() {
                 }
             }
         }
-        let [last, inner] = splits.map(|counts| mean(&counts));
+        let [last, inner] = splits.map(|counts| Counts::means(&counts));
         println!("{leaf:?}: a split of the last leaf {last:.2?}, of another {inner:.2?}");
         let more = [1, 2].map(|field| inner[field] - last[field]);
         // For a bitmap-only leaf: in one case the record goes to a near cell of the new leaf. In

@@ -10,7 +10,7 @@ use pando_pmem::testing::watchdog::within_bounds;
 use pando_tree::maps::{Audit, Tree};
 use pando_wbtree::{NodeKind, Options, WbTrees};
 
-use crate::common::{NAME, Planted, check, small_fixed, small_nodes};
+use crate::common::{NAME, Planted, check, small_fixed, small_nodes, small_trees};
 
 const STATE: u64 = 0;
 const HEADER: u64 = 16;
@@ -152,12 +152,7 @@ fn a_pointer_that_leads_nowhere_ends_in_no_panic_and_no_loop() {
 /// error that names it, also when it is repeated; so does the drop of the map.
 #[test]
 fn a_state_that_says_dead_ends_in_no_panic_and_no_loop() {
-    for options in [
-        small_fixed(NodeKind::SlotBitmap),
-        small_fixed(NodeKind::BitmapOnly),
-        small_fixed(NodeKind::SlotOnly),
-        small_nodes(NodeKind::SlotBitmap),
-    ] {
+    for options in small_trees() {
         within_bounds("operations that come to a damaged state", move || {
             let height = (0..8).take_while(|&level| !nodes(&sixty(options), level).is_empty());
             let height = height.count() as u64;

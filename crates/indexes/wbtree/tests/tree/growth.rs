@@ -4,9 +4,9 @@
 use pando_index::RangeIndex;
 use pando_pmem::testing::{CutShort, Paused};
 use pando_tree::maps::Tree;
-use pando_wbtree::{NodeKind, Options};
+use pando_wbtree::Options;
 
-use crate::common::{Planted, check, dump, small_fixed, small_nodes};
+use crate::common::{Planted, check, dump, small_trees};
 
 fn key(number: u64) -> [u8; 8] {
     number.to_be_bytes()
@@ -36,12 +36,7 @@ fn brink(options: Options) -> u64 {
 /// removed. So its remaining steps meet a tree of one leaf.
 #[test]
 fn a_root_that_came_down_meanwhile_is_not_grown_above() {
-    for options in [
-        small_fixed(NodeKind::SlotBitmap),
-        small_fixed(NodeKind::BitmapOnly),
-        small_fixed(NodeKind::SlotOnly),
-        small_nodes(NodeKind::SlotBitmap),
-    ] {
+    for options in small_trees() {
         let last = brink(options);
         for writes in 0.. {
             let label = format!("{options:?}, paused before write {writes}");

@@ -58,7 +58,8 @@ impl<D: Domain, const STRINGS: bool> fmt::Debug for Baseline<D, STRINGS> {
 pub(super) type Path = Vec<(u64, u64)>;
 
 impl<D: Domain, const STRINGS: bool> Baseline<D, STRINGS> {
-    fn make(
+    /// An empty tree with nodes of `node_lines` lines, in room of the pool that is free.
+    pub fn new(
         pool: Arc<Pool<D>>,
         leaves: Leaves,
         scheme: Scheme,
@@ -500,16 +501,6 @@ impl<D: Domain, const STRINGS: bool> Baseline<D, STRINGS> {
 }
 
 impl<D: Domain> Baseline<D> {
-    /// An empty tree with nodes of `node_lines` lines, on what the pool has not given to others.
-    pub fn new(
-        pool: Arc<Pool<D>>,
-        leaves: Leaves,
-        scheme: Scheme,
-        node_lines: u64,
-    ) -> Result<Self, Error> {
-        Self::make(pool, leaves, scheme, node_lines)
-    }
-
     /// The value of the key.
     #[inline]
     pub fn get(&self, key: u64) -> Option<u64> {
@@ -528,17 +519,6 @@ impl<D: Domain> Baseline<D> {
 }
 
 impl<D: Domain> Baseline<D, true> {
-    /// An empty tree of string keys, with nodes of `node_lines` lines, on what the pool has not
-    /// given to others.
-    pub fn with_strings(
-        pool: Arc<Pool<D>>,
-        leaves: Leaves,
-        scheme: Scheme,
-        node_lines: u64,
-    ) -> Result<Self, Error> {
-        Self::make(pool, leaves, scheme, node_lines)
-    }
-
     /// The value of the key.
     #[inline]
     pub fn get(&self, key: &[u8]) -> Option<u64> {

@@ -98,7 +98,7 @@ fn stores(settings: &Settings) -> Result<Vec<Named>, BuildError> {
     for (name, leaves, scheme) in
         BASELINES.into_iter().filter(|baseline| baseline.1 != Leaves::Unsorted)
     {
-        let tree = Baseline::<Adr, true>::with_strings(pool(settings)?, leaves, scheme, LINES.0)?;
+        let tree = Baseline::<Adr, true>::new(pool(settings)?, leaves, scheme, LINES.0)?;
         stores.push((name.to_owned(), Arc::new(Mutex::new(tree))));
     }
     for (name, leaf) in &WB_TREES[..2] {

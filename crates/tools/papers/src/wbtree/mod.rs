@@ -212,7 +212,7 @@ fn trees_of_strings<D: Domain>(settings: &Settings, lines: u64) -> Result<Vec<Na
     for (name, leaves, scheme) in
         BASELINES.into_iter().filter(|baseline| baseline.1 != Leaves::Unsorted)
     {
-        let tree = Baseline::<D, true>::with_strings(pool(settings)?, leaves, scheme, lines)?;
+        let tree = Baseline::<D, true>::new(pool(settings)?, leaves, scheme, lines)?;
         trees.push((name, Box::new(OfStrings(tree))));
     }
     for (name, leaf) in &WB_TREES[..2] {

@@ -16,3 +16,9 @@ pub fn small_nodes(leaf: NodeKind) -> Options {
 pub fn small_fixed(leaf: NodeKind) -> Options {
     Options { records: RecordBytes::Fixed, node_lines: 3, ..small_nodes(leaf) }
 }
+
+/// Small trees of each kind of leaf with records of eight bytes, and one with others.
+pub fn small_trees() -> [Options; 4] {
+    let [first, second, third] = [NodeKind::SlotBitmap, NodeKind::BitmapOnly, NodeKind::SlotOnly];
+    [small_fixed(first), small_fixed(second), small_fixed(third), small_nodes(first)]
+}
