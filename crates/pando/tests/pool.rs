@@ -102,10 +102,10 @@ fn a_pool_that_is_cut_off_or_damaged_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cut.pool");
     Pool::create(&path, &PoolOptions::new()).unwrap().close().unwrap();
-    let sound = std::fs::read(&path).unwrap();
-    let mut flipped = sound.clone();
+    let undamaged = std::fs::read(&path).unwrap();
+    let mut flipped = undamaged.clone();
     flipped[16] ^= 1;
-    for damaged in [&sound[..sound.len() / 2], &flipped] {
+    for damaged in [&undamaged[..undamaged.len() / 2], &flipped] {
         std::fs::write(&path, damaged).unwrap();
         let refused = Pool::open(&path, &PoolOptions::new()).unwrap_err();
         assert!(matches!(refused, Error::Damaged(_)), "{refused}");

@@ -159,10 +159,10 @@ mod tests {
 
     #[test]
     fn every_damaged_byte_of_header_and_places_is_seen_or_harmless() {
-        let sound = encode(&[(b"ash", b"1"), (b"oak", b"")]);
-        for at in 0..sound.len() {
+        let undamaged = encode(&[(b"ash", b"1"), (b"oak", b"")]);
+        for at in 0..undamaged.len() {
             for bit in 0..8 {
-                let mut block = sound.clone();
+                let mut block = undamaged.clone();
                 block[at] ^= 1 << bit;
                 // It may decode to other records, but never reads outside the block.
                 let _ = Array::<Volatile>::decode(&block);

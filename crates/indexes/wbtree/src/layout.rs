@@ -314,9 +314,9 @@ mod tests {
 
     #[test]
     fn damaged_headers_are_refused() {
-        let sound = Header { level: 1, kind: NodeKind::SlotBitmap, node_bytes: 512 }.encode();
+        let undamaged = Header { level: 1, kind: NodeKind::SlotBitmap, node_bytes: 512 }.encode();
         for bit in [32, 35, 39, 40, 42, 56, 63] {
-            assert_eq!(Header::decode(sound ^ 1 << bit), None, "bit {bit}");
+            assert_eq!(Header::decode(undamaged ^ 1 << bit), None, "bit {bit}");
         }
     }
 }

@@ -177,7 +177,7 @@ fn pools_and_maps_are_created_as_asked() {
     folder.ok(&["drop", "main"]);
     let gone = folder.fails(1, &["drop", "main"]);
     assert!(gone.contains("no map \"main\"; it has \"b\""), "{gone}");
-    assert!(folder.ok(&["check"]).starts_with("sound: 1 map, "));
+    assert!(folder.ok(&["check"]).starts_with("consistent: 1 map, "));
 }
 
 #[test]

@@ -133,7 +133,7 @@ fn stat_and_check_tell_about_the_pool() {
     assert_eq!(json["maps"][0]["records"], 2);
     assert!(json["recovery"]["duration_ns"].is_u64());
 
-    assert!(folder.ok(&["check"]).starts_with("sound: 1 map, "));
+    assert!(folder.ok(&["check"]).starts_with("consistent: 1 map, "));
     let json: serde_json::Value = serde_json::from_str(&folder.ok(&["check", "--json"])).unwrap();
     assert_eq!(json["problems"].as_array().map(Vec::len), Some(0));
 }
@@ -156,7 +156,7 @@ fn compact_returns_the_room_of_records_that_are_gone() {
     assert_eq!(json["size_bytes"], after.len());
     assert!(after.blocks() * 512 < before / 4, "{json}");
     assert_eq!(folder.ok(&["dump"]), "a\t1\nb\t2\n");
-    assert!(folder.ok(&["check"]).starts_with("sound: 1 map, "));
+    assert!(folder.ok(&["check"]).starts_with("consistent: 1 map, "));
 
     // There is nothing more to return.
     let text = folder.ok(&["compact"]);

@@ -26,11 +26,11 @@ fn a_damaged_tree_is_walked_and_reported() {
         for block in blocks.iter().skip(1).step_by(3) {
             for at in (0..block.bytes.min(320)).step_by(8) {
                 let word = planted.pool.word(block.off + at);
-                let sound = word.load(Ordering::Relaxed);
+                let undamaged = word.load(Ordering::Relaxed);
                 for damage in [1 << random.below(61), random.draw() >> 3, u64::MAX] {
-                    word.store(sound ^ damage, Ordering::Relaxed);
+                    word.store(undamaged ^ damage, Ordering::Relaxed);
                     let _ = planted.index.audit().expect("audits");
-                    word.store(sound, Ordering::Relaxed);
+                    word.store(undamaged, Ordering::Relaxed);
                 }
             }
         }
@@ -38,18 +38,18 @@ fn a_damaged_tree_is_walked_and_reported() {
         let anchor = blocks[0].off;
         for at in (0..512).step_by(8).filter(|at| !(16..64).contains(at)) {
             let word = planted.pool.word(anchor + at);
-            let sound = word.load(Ordering::Relaxed);
-            if sound == 0 {
+            let undamaged = word.load(Ordering::Relaxed);
+            if undamaged == 0 {
                 continue;
             }
-            let damaged = sound ^ 1 << random.below(60);
+            let damaged = undamaged ^ 1 << random.below(60);
             word.store(damaged, Ordering::Relaxed);
             let audit = planted.index.audit().expect("audits");
             // An older delta of the chain is a possible link; then the newer one's block is lost.
             let is_seen =
-                !audit.is_consistent() || sound >> 60 == 1 || audit.blocks.len() < blocks.len();
-            assert!(is_seen, "word {at} of the anchor: {sound:#x}, then {damaged:#x}");
-            word.store(sound, Ordering::Relaxed);
+                !audit.is_consistent() || undamaged >> 60 == 1 || audit.blocks.len() < blocks.len();
+            assert!(is_seen, "word {at} of the anchor: {undamaged:#x}, then {damaged:#x}");
+            word.store(undamaged, Ordering::Relaxed);
         }
         check(&planted);
     }
@@ -91,10 +91,10 @@ fn a_rotted_mapping_word_is_an_error_and_never_a_hang() {
         let mut errors = 0;
         for &off in &places {
             let word = planted.pool.word(off);
-            let sound = word.load(Ordering::Relaxed);
+            let undamaged = word.load(Ordering::Relaxed);
             let other = planted.pool.word(*random.pick(&places)).load(Ordering::Relaxed);
             let mut damages = vec![0, u64::MAX, u64::MAX >> 3, other, 1 << 60, random.draw()];
-            damages.extend((0..64).map(|bit| sound ^ 1 << bit));
+            damages.extend((0..64).map(|bit| undamaged ^ 1 << bit));
             for damage in damages {
                 word.store(damage, Ordering::Relaxed);
                 for key in whole.keys() {
@@ -109,18 +109,18 @@ fn a_rotted_mapping_word_is_an_error_and_never_a_hang() {
                             Ok(None) => break true,
                             Err(_) => break false,
                         }
-                        assert!(records <= 2 * KEYS, "{sound:#x}, then {damage:#x}: circles");
+                        assert!(records <= 2 * KEYS, "{undamaged:#x}, then {damage:#x}: circles");
                     };
                     // An older state of the same page is a possible one.
-                    let is_same_page = damage & 1 << 48 == sound & 1 << 48
-                        && (base(damage) == base(sound) || options.delta_bytes == 0);
+                    let is_same_page = damage & 1 << 48 == undamaged & 1 << 48
+                        && (base(damage) == base(undamaged) || options.delta_bytes == 0);
                     assert!(
                         !is_over || records == whole.len() as u64 || is_same_page,
-                        "{order:?}, {sound:#x}, then {damage:#x}: {records} records"
+                        "{order:?}, {undamaged:#x}, then {damage:#x}: {records} records"
                     );
                 }
                 let _ = planted.index.len();
-                word.store(sound, Ordering::Relaxed);
+                word.store(undamaged, Ordering::Relaxed);
             }
         }
         assert!(errors > 1_000, "{errors}");
@@ -133,14 +133,14 @@ fn a_rotted_mapping_word_is_an_error_and_never_a_hang() {
             let planted = fill::<K>(options);
             let places = words(&planted);
             let word = planted.pool.word(*random.pick(&places));
-            let sound = word.load(Ordering::Relaxed);
+            let undamaged = word.load(Ordering::Relaxed);
             let other = planted.pool.word(*random.pick(&places)).load(Ordering::Relaxed);
             let damage = match round % 5 {
                 0 => other,
                 1 => 1 << 60,
                 2 => random.draw(),
                 3 => 0,
-                _ => sound ^ 1 << random.below(64),
+                _ => undamaged ^ 1 << random.below(64),
             };
             word.store(damage, Ordering::Relaxed);
             for number in 0..KEYS {
@@ -183,7 +183,7 @@ fn a_mapping_word_of_another_page_loses_nothing() {
     let (mut errors, mut refused) = (0, 0);
     for (index, &off) in leaves.iter().enumerate() {
         let word = planted.pool.word(off);
-        let sound = word.load(Ordering::Relaxed);
+        let undamaged = word.load(Ordering::Relaxed);
         for other in leaves.iter().skip(index % 3).step_by(3).filter(|&&other| other != off) {
             let wrong = planted.pool.word(*other).load(Ordering::Relaxed);
             word.store(wrong, Ordering::Relaxed);
@@ -204,7 +204,7 @@ fn a_mapping_word_of_another_page_loses_nothing() {
                 wrong,
                 "another's page was written through the word"
             );
-            word.store(sound, Ordering::Relaxed);
+            word.store(undamaged, Ordering::Relaxed);
         }
     }
     assert!(errors > 100 && refused > 100, "{errors} {refused}");
@@ -226,15 +226,15 @@ fn rotted_words_of_the_anchor_lose_nothing() {
         let page = planted.pool.word(anchor + 64).load(Ordering::Acquire) & 0xFFFF_FFFF_FFC0;
         // `segments`, `fresh`, `sweep`.
         let word = planted.pool.word(anchor + 8 + round % 3 * 8);
-        let sound = word.load(Ordering::Acquire);
+        let undamaged = word.load(Ordering::Acquire);
         let damaged = match round / 3 % 6 {
             0 => 0,
             1 => u64::MAX,
             // A page, which is no segment, and one of its words.
             2 => page | 9 << 48,
-            3 => sound ^ 1 << random.below(61),
+            3 => undamaged ^ 1 << random.below(61),
             4 => random.draw(),
-            _ => sound & !(0xFFFF << 48) | 1 << 48,
+            _ => undamaged & !(0xFFFF << 48) | 1 << 48,
         };
         // An older segment of the table looks consistent. Then the newer segments are not used any
         // more, and the audit reports their pages.
@@ -254,7 +254,7 @@ fn rotted_words_of_the_anchor_lose_nothing() {
         }
         for number in (0..KEYS).chain(done) {
             let found = planted.index.get(&key(number)).expect("reads");
-            assert!(found == Some(value(number)), "{number}, {sound:#x}, then {damaged:#x}");
+            assert!(found == Some(value(number)), "{number}, {undamaged:#x}, then {damaged:#x}");
         }
         if is_older {
             // To restore the word would cut off the segments that were added since.
@@ -262,14 +262,14 @@ fn rotted_words_of_the_anchor_lose_nothing() {
             continue;
         }
         if round % 3 == 0 {
-            word.store(sound, Ordering::Release);
+            word.store(undamaged, Ordering::Release);
         }
         // A cursor that no split has used is reported; otherwise nothing is damaged.
         let audit = planted.index.audit().expect("audits");
         let is_cursor = |off: u64| off == anchor + 16 || off == anchor + 24;
         assert!(
             audit.problems.iter().all(|problem| is_cursor(problem.node_off)),
-            "{sound:#x}, then {damaged:#x}: {:?}",
+            "{undamaged:#x}, then {damaged:#x}: {:?}",
             audit.problems
         );
     }
@@ -287,8 +287,8 @@ fn a_rotted_pointer_to_a_value_is_an_error() {
     let delta = planted.pool.word(anchor).load(Ordering::Acquire) & 0xFFFF_FFFF_FFC0;
     // Behind two words of the delta, and eight bytes of the key.
     let pointer = planted.pool.word(delta + 24);
-    let sound = pointer.load(Ordering::Acquire);
-    assert!(planted.pool.active_block(sound).is_some(), "{sound:#x} is no block");
+    let undamaged = pointer.load(Ordering::Acquire);
+    assert!(planted.pool.active_block(undamaged).is_some(), "{undamaged:#x} is no block");
     for damage in [0, 4, u64::MAX, u64::MAX - 7, 1 << 47, planted.pool.size_bytes()] {
         pointer.store(damage, Ordering::Release);
         let is_damage = |error: &pando_index::Error| error.to_string().contains("damaged");
@@ -299,13 +299,13 @@ fn a_rotted_pointer_to_a_value_is_an_error() {
         assert!(planted.index.remove(b"other").is_err_and(|error| is_damage(&error)));
         if damage != 0 {
             let mut cursor = planted.index.scan(KeyRange::all(), Order::Ascending).expect("scans");
-            let (key, _) = cursor.next().expect("the first is sound").expect("a record");
+            let (key, _) = cursor.next().expect("the first is undamaged").expect("a record");
             assert_eq!(key, b"key");
             assert!((0..2).all(|_| cursor.next().is_err_and(|error| is_damage(&error))));
         }
         assert!(!planted.index.audit().expect("audits").is_consistent());
     }
-    pointer.store(sound, Ordering::Release);
+    pointer.store(undamaged, Ordering::Release);
     assert_eq!(planted.index.get(b"other").expect("reads"), Some(vec![8; 100]));
     check(&planted);
 }
@@ -319,13 +319,13 @@ fn a_root_that_is_gone_is_an_error() {
         planted.index.insert(b"key", b"value").expect("inserts");
         let anchor = planted.index.audit().expect("audits").blocks[0].off;
         let root = planted.pool.word(anchor);
-        let sound = root.load(Ordering::Acquire);
+        let undamaged = root.load(Ordering::Acquire);
         root.store(0, Ordering::Release);
         planted.index.get(b"key").expect_err("the root is gone");
         planted.index.insert(b"other", b"value").expect_err("the root is gone");
         planted.index.len().expect_err("the root is gone");
         assert!(!planted.index.audit().expect("audits").is_consistent());
-        root.store(sound, Ordering::Release);
+        root.store(undamaged, Ordering::Release);
         assert!(planted.index.remove(b"key").expect("removes"));
         assert!(planted.index.get(b"key").expect("a tree without records").is_none());
         check(&planted);

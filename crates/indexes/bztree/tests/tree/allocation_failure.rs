@@ -309,7 +309,7 @@ fn find_other(planted: &Planting) -> Option<(MapEntry, BzTree<Process>)> {
     let guard = planted.pool.pin().expect("a slot");
     let catalog = &planted.index.catalog;
     let entry = catalog.find_map(&guard, OTHER).ok()??;
-    let tree = catalog.open_entry::<BzTrees>(&entry).expect("a sound map");
+    let tree = catalog.open_entry::<BzTrees>(&entry).expect("an undamaged map");
     Some((entry, tree))
 }
 

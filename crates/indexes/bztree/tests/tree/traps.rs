@@ -391,10 +391,10 @@ fn a_slice_that_is_not_its_keys_is_reported() {
     for index in 0..2_000_u64 {
         Op::Upsert(format!("user:{index:06}").into_bytes(), inline(1)).run(&planted.index);
     }
-    let sound = planted.index.audit().unwrap();
-    assert!(sound.is_consistent());
+    let undamaged = planted.index.audit().unwrap();
+    assert!(undamaged.is_consistent());
     let pool = planted.index.catalog.pool();
-    for block in &sound.blocks {
+    for block in &undamaged.blocks {
         // The first word behind the header, the gate and the shape of a leaf.
         let is_leaf = pool.word(block.off).load(Ordering::Relaxed) >> 56 == 1;
         let slice = pool.word(block.off + if is_leaf { 24 } else { continue });

@@ -315,8 +315,8 @@ fn damaged_blocks_are_refused_or_harmless() {
         planted.index.audit().expect("audits").blocks[0].off
     };
     for at in (off..off + 192).step_by(8).chain([entry_off]) {
-        let sound = arena.word(at);
-        let flipped = [0, 3, 17, 47, 48, 49, 60, 61, 62, 63].map(|bit| sound ^ 1 << bit);
+        let undamaged = arena.word(at);
+        let flipped = [0, 3, 17, 47, 48, 49, 60, 61, 62, 63].map(|bit| undamaged ^ 1 << bit);
         for damaged in flipped.into_iter().chain([0]) {
             arena.set_word(at, damaged);
             let before = arena.read(0, arena.bytes() as usize);
@@ -329,7 +329,7 @@ fn damaged_blocks_are_refused_or_harmless() {
             }
             drop((tree, catalog));
             arena.write(0, &before);
-            arena.set_word(at, sound);
+            arena.set_word(at, undamaged);
         }
     }
 }

@@ -40,8 +40,8 @@ fn a_damaged_small_word_is_seen_and_refused() {
         within_bounds("a write of a damaged value", move || {
             let (planted, nodes) = with_keys(&[b"ash", b"oak"]);
             let word = planted.pool.word(nodes[0] + 24);
-            let sound = word.load(Ordering::Relaxed);
-            word.store(sound | 1 << bit, Ordering::Relaxed);
+            let undamaged = word.load(Ordering::Relaxed);
+            word.store(undamaged | 1 << bit, Ordering::Relaxed);
             let (keys, is_sound) = salvaged(&planted);
             assert!(!is_sound, "bit {bit}");
             assert_eq!(keys, [b"oak"]);
@@ -50,7 +50,7 @@ fn a_damaged_small_word_is_seen_and_refused() {
             assert!(planted.index.upsert(b"ash", b"new").is_err());
             planted.index.update(b"oak", b"new").expect("writes");
             // It can be removed.
-            word.store(sound, Ordering::Relaxed);
+            word.store(undamaged, Ordering::Relaxed);
             check(&planted);
         });
     }
@@ -67,11 +67,11 @@ fn a_slice_that_is_not_its_keys_is_seen() {
         (planted.pool.word(nodes[1] + 32), 8 << 8),
         (head, 1 << 63),
     ] {
-        let sound = word.load(Ordering::Relaxed);
-        word.store(sound ^ damage, Ordering::Relaxed);
+        let undamaged = word.load(Ordering::Relaxed);
+        word.store(undamaged ^ damage, Ordering::Relaxed);
         let audit = planted.index.audit().expect("audits");
-        assert!(!audit.is_consistent(), "{sound:#x} ^ {damage:#x}");
-        word.store(sound, Ordering::Relaxed);
+        assert!(!audit.is_consistent(), "{undamaged:#x} ^ {damage:#x}");
+        word.store(undamaged, Ordering::Relaxed);
     }
     check(&planted);
 }
@@ -87,11 +87,11 @@ fn records_are_salvaged_in_order() {
     for at in 0..nodes.len() - 8 {
         // Past the next six nodes; those that are on higher levels are found there.
         let word = planted.pool.word(nodes[at]);
-        let sound = word.load(Ordering::Relaxed);
+        let undamaged = word.load(Ordering::Relaxed);
         let offset = (1 << 48) - 1;
-        word.store(sound & !offset | nodes[at + 7], Ordering::Relaxed);
+        word.store(undamaged & !offset | nodes[at + 7], Ordering::Relaxed);
         let (keys, is_sound) = salvaged(&planted);
-        word.store(sound, Ordering::Relaxed);
+        word.store(undamaged, Ordering::Relaxed);
         assert!(!is_sound && keys.len() >= nodes.len() - 6, "{at}: {}", keys.len());
         assert!(keys.is_sorted_by(|left, right| left < right), "{at}: keys do not ascend");
         found_late += keys.len() - (nodes.len() - 6);

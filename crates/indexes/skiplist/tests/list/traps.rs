@@ -240,9 +240,9 @@ fn a_damaged_list_is_walked_and_reported() {
         for block in blocks.iter().skip(1).take(40) {
             for at in (0..64).step_by(8) {
                 let word = planted.pool.word(block.off + at);
-                let sound = word.load(Ordering::Relaxed);
+                let undamaged = word.load(Ordering::Relaxed);
                 for damage in [1 << random.below(61), random.draw() >> 3, u64::MAX, 1 << 63] {
-                    word.store(sound ^ damage, Ordering::Relaxed);
+                    word.store(undamaged ^ damage, Ordering::Relaxed);
                     let audit = planted.index.audit().expect("audits");
                     // All blocks are nodes: the first, second and sixth word; and in the fourth,
                     // which belongs to a small value, bits that no value has.
@@ -250,9 +250,9 @@ fn a_damaged_list_is_walked_and_reported() {
                     let must_be_seen = kinds == 1 && (is_of_order || at == 24 && damage == 1 << 63);
                     assert!(
                         !must_be_seen || !audit.is_consistent(),
-                        "{at}: {sound:#x} ^ {damage:#x}"
+                        "{at}: {undamaged:#x} ^ {damage:#x}"
                     );
-                    word.store(sound, Ordering::Relaxed);
+                    word.store(undamaged, Ordering::Relaxed);
                 }
             }
         }

@@ -65,12 +65,12 @@ fn two_cells_that_lead_to_one_child_are_seen() {
         }
         assert!(links.len() > 8, "{}", links.len());
         for &link in &links {
-            let sound = load(&planted, link);
+            let undamaged = load(&planted, link);
             for &other in links.iter().filter(|&&other| other != link) {
                 store(&planted, link, load(&planted, other));
                 assert!(!walk(&planted).is_consistent(), "{options:?}: {link:#x} as {other:#x}");
             }
-            store(&planted, link, sound);
+            store(&planted, link, undamaged);
         }
         check(&planted);
     }
@@ -99,15 +99,15 @@ fn a_pointer_to_another_leaf_is_seen() {
         let planted = with_records(small_fixed(leaf), 40);
         let leaves = nodes(&planted, 0);
         for &off in leaves.iter().chain(&nodes(&planted, 1)) {
-            let sound = load(&planted, off + LEFT);
-            for other in leaves.iter().copied().chain([0]).filter(|&other| other != sound) {
+            let undamaged = load(&planted, off + LEFT);
+            for other in leaves.iter().copied().chain([0]).filter(|&other| other != undamaged) {
                 store(&planted, off + LEFT, other);
                 assert!(!walk(&planted).is_consistent(), "{leaf:?}: {off:#x} to {other:#x}");
                 // Only zero is accepted: the fence of any other leaf shows that the pointer is
                 // wrong.
                 assert!(other == 0 || is_usable(&planted), "{leaf:?}: {off:#x} to {other:#x}");
             }
-            store(&planted, off + LEFT, sound);
+            store(&planted, off + LEFT, undamaged);
         }
         check(&planted);
     }
@@ -120,12 +120,12 @@ fn a_pointer_that_leads_nowhere_ends_in_no_panic_and_no_loop() {
     for leaf in [NodeKind::SlotBitmap, NodeKind::BitmapOnly, NodeKind::SlotOnly] {
         within_bounds("operations beside a damaged pointer", move || {
             let damages: [fn(u64) -> u64; 9] = [
-                |sound| sound ^ 1 << 62,
-                |sound| sound ^ 1 << 63,
-                |sound| sound ^ 7 << 61,
-                |sound| sound + 8,
-                |sound| sound + 32,
-                |sound| sound + 64,
+                |undamaged| undamaged ^ 1 << 62,
+                |undamaged| undamaged ^ 1 << 63,
+                |undamaged| undamaged ^ 7 << 61,
+                |undamaged| undamaged + 8,
+                |undamaged| undamaged + 32,
+                |undamaged| undamaged + 64,
                 |_| 64,
                 |_| 1 << 40,
                 |_| (1 << 45) - 64,
@@ -257,13 +257,13 @@ fn each_bit_is_seen_or_harmless() {
     ] {
         let planted = with_records(options, 20);
         for off in words(&planted, u64::from(options.node_lines) * 64) {
-            let sound = load(&planted, off);
+            let undamaged = load(&planted, off);
             for bit in 0..64 {
-                store(&planted, off, sound ^ 1 << bit);
+                store(&planted, off, undamaged ^ 1 << bit);
                 let is_passed = walk(&planted).is_consistent();
                 assert!(!is_passed || is_usable(&planted), "{options:?}: bit {bit} of {off:#x}");
             }
-            store(&planted, off, sound);
+            store(&planted, off, undamaged);
         }
         check(&planted);
     }
@@ -280,13 +280,13 @@ fn each_word_of_another_is_seen_or_harmless() {
         contents.sort_unstable();
         contents.dedup();
         for off in words {
-            let sound = load(&planted, off);
+            let undamaged = load(&planted, off);
             for &other in &contents {
                 store(&planted, off, other);
                 let is_passed = walk(&planted).is_consistent();
                 assert!(!is_passed || is_usable(&planted), "{options:?}: {off:#x} as {other:#x}");
             }
-            store(&planted, off, sound);
+            store(&planted, off, undamaged);
         }
         check(&planted);
     }

@@ -33,8 +33,8 @@ fn a_kill_at_every_write_leaves_all_or_nothing() {
         small_nodes(NodeKind::BitmapOnly),
     ] {
         let folder = folder();
-        let (sound, copy) = (folder.path().join("sound"), folder.path().join("copy"));
-        let planted = Planted::<CutShort>::create(&sound, MAX_BYTES, options);
+        let (undamaged, copy) = (folder.path().join("undamaged"), folder.path().join("copy"));
+        let planted = Planted::<CutShort>::create(&undamaged, MAX_BYTES, options);
         let value = |tag: u64| tag.to_le_bytes();
         for number in 0..40 {
             planted.index.insert(&key(number * 29 % 40 * 2), &value(number)).unwrap();
@@ -68,7 +68,7 @@ fn a_kill_at_every_write_leaves_all_or_nothing() {
                 model
             };
             for writes in 0.. {
-                std::fs::copy(&sound, &copy).unwrap();
+                std::fs::copy(&undamaged, &copy).unwrap();
                 let planted = Planted::<CutShort>::reopen(&copy);
                 let is_over = kill_after(writes, || run(&planted.index)).is_some();
                 abandon(planted);

@@ -33,7 +33,7 @@ fn print(report: &CheckReport, output: &mut Output) -> Result<(), Failure> {
     }
     output.line(format_args!(
         "{}: {}, {}, {}; {} reached, {} allocated",
-        if report.is_consistent() { "sound" } else { "NOT SOUND" },
+        if report.is_consistent() { "consistent" } else { "NOT CONSISTENT" },
         counted(report.maps, "map"),
         counted(report.nodes, "node"),
         counted(report.records, "record"),

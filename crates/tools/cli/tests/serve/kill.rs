@@ -1,6 +1,6 @@
 //! `kill -9` of a server under load: every acknowledged write is there afterwards, writes of
 //! several keys or of several pieces of a string are there as one, collections have as many
-//! elements as they say, what expires still does, and the pool is sound.
+//! elements as they say, what expires still does, and the pool is consistent.
 //!
 //! A few kills here; `cargo test --release -p pando-cli --test serve -- --ignored` is 200.
 
