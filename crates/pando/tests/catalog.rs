@@ -207,7 +207,10 @@ fn a_damaged_map_is_dropped_by_its_slot() {
         planted.with_flipped(bits, |pool| {
             if bits.len() == 2 {
                 let refused = pool.drop_slot(SLOT, &MapOptions::new()).unwrap_err();
-                assert!(refused.to_string().contains("name the kind"), "{refused}");
+                assert!(
+                    refused.to_string().contains("name them as the map was created"),
+                    "{refused}"
+                );
             }
             pool.drop_slot(SLOT, &as_created).unwrap();
             assert_eq!(pool.maps().unwrap().len(), 2);

@@ -5,7 +5,6 @@ use pando_pmem::Domain;
 use pando_tree::blocks::Reserved;
 use pando_tree::context::Context;
 use pando_tree::handle::Handle;
-use pando_tree::index_kind;
 use pando_tree::key::{Probe, Target};
 use pando_tree::maps::{Audit, Tree, Unit};
 use pando_tree::read_and_scan;
@@ -16,7 +15,7 @@ use crate::search::Found;
 use crate::style::Style;
 use crate::table::first_anchor;
 use crate::teardown::next_unit;
-use crate::tree::{BwTree, MultiWord};
+use crate::tree::BwTree;
 
 impl<D: Domain, S: Style> BwTree<D, S> {
     /// Like [`RangeIndex::upsert`], with the log sequence number of the operation. Its delta
@@ -104,11 +103,4 @@ impl<D: Domain, S: Style> Tree for BwTree<D, S> {
     fn next_unit(context: Context<'_, D>, root_off: u64, _: Options) -> Unit {
         next_unit(context, root_off)
     }
-}
-
-index_kind! {
-    /// Bw-trees whose structure changes by PMwCAS.
-    pub enum BwTrees = 2, "bwtree",
-    "a Bw-tree: a mapping table, delta updates, splits and merges each one PMwCAS",
-    BwTree<D, MultiWord>, Options;
 }

@@ -56,10 +56,9 @@ mod teardown;
 mod tree;
 mod write;
 
-pub use index::BwTrees;
 pub use layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use options::Options;
 pub use races::{Race, Races};
 #[cfg(feature = "papers")]
 pub use single_swap::{CasBwTrees, SingleWord};
-pub use tree::{BwTree, MultiWord};
+pub use tree::{BwTree, BwTrees, MultiWord};

@@ -7,6 +7,7 @@ use pando_pmem::Domain;
 use pando_tree::context::Context;
 use pando_tree::deref_to_handle;
 use pando_tree::handle::Handle;
+use pando_tree::index_kind;
 
 use crate::context::Pid;
 use crate::layout::ROOT_AT;
@@ -28,6 +29,13 @@ pub struct BwTree<D: Domain, S = MultiWord> {
 }
 
 deref_to_handle!(BwTree<D, S>, Options);
+
+index_kind! {
+    /// Bw-trees whose structure changes by PMwCAS.
+    pub enum BwTrees = 2, "bwtree",
+    "a Bw-tree: a mapping table, delta updates, splits and merges each one PMwCAS",
+    BwTree<D, MultiWord>, Options;
+}
 
 impl<D: Domain, S> BwTree<D, S> {
     /// Opens the tree.

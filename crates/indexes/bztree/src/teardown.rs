@@ -1,6 +1,6 @@
 //! The next unit of a tree whose map was dropped: the first leaf with the blocks of its values, or
-//! an inner node without children. The word that names a unit becomes zero, the first child's before
-//! the second's. (`pando_tree::maps` says how units are freed, and what a crash leaves.)
+//! an inner node without children. The word that names a unit becomes zero, the first child's
+//! before the second's. (`pando_tree::maps` says how units are freed, and what a crash leaves.)
 
 use pando_pmem::Domain;
 use pando_tree::context::Context;

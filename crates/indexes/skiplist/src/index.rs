@@ -6,13 +6,12 @@ use pando_tree::blocks::Reserved;
 use pando_tree::checked::undamaged;
 use pando_tree::context::Context;
 use pando_tree::handle::Handle;
-use pando_tree::index_kind;
 use pando_tree::key::Probe;
 use pando_tree::maps::{Audit, Tree, Unit};
 use pando_tree::read_and_scan;
 
 use crate::layout::LIMITS;
-use crate::list::{MultiWord, SkipList};
+use crate::list::SkipList;
 use crate::options::Options;
 use crate::style::Links;
 use crate::teardown::next_unit;
@@ -74,11 +73,4 @@ impl<D: Domain, S: Links> Tree for SkipList<D, S> {
     fn next_unit(context: Context<'_, D>, root_off: u64, _: Options) -> Unit {
         next_unit(context, root_off)
     }
-}
-
-index_kind! {
-    /// Skip lists whose links change by PMwCAS.
-    pub enum SkipLists = 5, "skiplist",
-    "a doubly linked skip list on PMwCAS: one cache line a small record, no page to split or merge",
-    SkipList<D, MultiWord>, Options;
 }

@@ -46,9 +46,8 @@ mod style;
 mod teardown;
 mod write;
 
-pub use index::SkipLists;
 pub use layout::{MAX_HEIGHT, MAX_KEY_BYTES, MAX_VALUE_BYTES};
-pub use list::{MultiWord, SkipList};
+pub use list::{MultiWord, SkipList, SkipLists};
 pub use options::Options;
 #[cfg(feature = "papers")]
 pub use single_word::{CasSkipLists, SingleWord};

@@ -9,6 +9,7 @@ use pando_tree::blocks::Reserved;
 use pando_tree::context::Context;
 use pando_tree::deref_to_handle;
 use pando_tree::handle::Handle;
+use pando_tree::index_kind;
 
 use crate::layout::{INFO_AT, Info, MAX_HEIGHT, PREV_AT, SMALL_AT, next_at, tail_at};
 use crate::node::Node;
@@ -27,6 +28,13 @@ pub struct SkipList<D: Domain, S = MultiWord> {
 }
 
 deref_to_handle!(SkipList<D, S>, Options);
+
+index_kind! {
+    /// Skip lists whose links change by PMwCAS.
+    pub enum SkipLists = 5, "skiplist",
+    "a doubly linked skip list on PMwCAS: one cache line a small record, no page to split or merge",
+    SkipList<D, MultiWord>, Options;
+}
 
 impl<D: Domain, S> SkipList<D, S> {
     /// Opens the list.

@@ -1,5 +1,5 @@
-//! Trap: a checker that is wrong (class 13). What a walk must find in a damaged tree. Damage that it
-//! does not find must do no harm: scans in both directions agree, and gets find the records of
+//! Trap: a checker that is wrong (class 13). What a walk must find in a damaged tree. Damage that
+//! it does not find must do no harm: scans in both directions agree, and gets find the records of
 //! scans. An operation that meets damage ends.
 
 use std::sync::atomic::Ordering;
