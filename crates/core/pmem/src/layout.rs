@@ -10,6 +10,7 @@
 //!             +192     catalog version                             (catalog.rs)
 //!             +256     directory of the participant table: its further segments, 6 words (table.rs)
 //!             +320     chunks whose room was returned to the system (alloc/holes.rs)
+//!             +384     control block of the log, 0 if there is none (crate pando-log)
 //! 8,192      16,384    participants, the first 128 slots of 128 bytes (participant.rs, table.rs)
 //! 24,576      8,192    catalog, 1,024 words                        (catalog.rs)
 //! 32,768    262,144    descriptor partitions of these slots, 2,048 bytes each (crate pando-pmwcas)
@@ -39,6 +40,8 @@ pub const SEGMENTS_OFF: u64 = CONTROL_OFF + 256;
 pub const SEGMENT_COUNT: usize = 6;
 /// Offset of the number of chunks whose room was returned to the system.
 pub const PUNCHED_OFF: u64 = CONTROL_OFF + 320;
+/// Offset of the word that names the control block of the pool's log.
+pub const LOG_OFF: u64 = CONTROL_OFF + 384;
 
 /// Offset of the participant table.
 pub const PARTICIPANTS_OFF: u64 = 8192;

@@ -1,0 +1,171 @@
+//! A directory of a file system.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, FallocateFlags, RenameFlags, fallocate, renameat_with};
+use rustix::io::Errno;
+
+use crate::{Directory, Error, File, Operation, Result};
+
+/// Zeros are written in pieces of this many bytes.
+const ZEROS_BYTES: usize = 1 << 20;
+
+/// A directory of a file system, used by `pread`, `pwrite` and `fdatasync`.
+#[derive(Debug)]
+pub struct Disk {
+    path: PathBuf,
+}
+
+impl Disk {
+    /// Opens the directory `path`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::is_not_found`] if there is none; else what the system answers.
+    pub fn open(path: &Path) -> Result<Self> {
+        let failed = |source| error(Operation::OpenDirectory, path, source);
+        if !fs::metadata(path).map_err(failed)?.is_dir() {
+            return Err(failed(io::ErrorKind::NotADirectory.into()));
+        }
+        Ok(Self { path: path.to_owned() })
+    }
+
+    /// Opens the directory `path`, and creates it if there is none. Its name is durable on return.
+    ///
+    /// # Errors
+    ///
+    /// If its parent is missing; else what the system answers.
+    pub fn open_or_create(path: &Path) -> Result<Self> {
+        match fs::create_dir(path) {
+            Err(source) if source.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(error(Operation::OpenDirectory, path, source));
+            }
+            _ => {}
+        }
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        Self::open(parent.unwrap_or(Path::new(".")))?.sync()?;
+        Self::open(path)
+    }
+
+    fn file(&self, name: &str, operation: Operation, options: &fs::OpenOptions) -> Result<OnDisk> {
+        let path = self.path.join(name);
+        match options.open(&path) {
+            Ok(file) => Ok(OnDisk { path, file }),
+            Err(source) => Err(error(operation, &path, source)),
+        }
+    }
+}
+
+fn error(operation: Operation, path: &Path, source: io::Error) -> Error {
+    Error { operation, path: path.display().to_string(), source }
+}
+
+impl Directory for Disk {
+    fn path(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn names(&self) -> Result<Vec<String>> {
+        let failed = |source| error(Operation::List, &self.path, source);
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.path).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            // All names of ours are text, so others are foreign files.
+            if let Ok(name) = entry.file_name().into_string() {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    fn open(&self, name: &str) -> Result<Box<dyn File>> {
+        let options = fs::OpenOptions::new().read(true).write(true).clone();
+        Ok(Box::new(self.file(name, Operation::Open, &options)?))
+    }
+
+    fn create(&self, name: &str) -> Result<Box<dyn File>> {
+        let options = fs::OpenOptions::new().read(true).write(true).create_new(true).clone();
+        Ok(Box::new(self.file(name, Operation::Create, &options)?))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        let (from, to) = (self.path.join(from), self.path.join(to));
+        let failed = |source| error(Operation::Rename, &from, source);
+        match renameat_with(CWD, &from, CWD, &to, RenameFlags::NOREPLACE) {
+            Ok(()) => Ok(()),
+            Err(Errno::INVAL | Errno::NOSYS) => Err(failed(io::ErrorKind::Unsupported.into())),
+            Err(errno) => Err(failed(errno.into())),
+        }
+    }
+
+    fn replace(&self, from: &str, to: &str) -> Result<()> {
+        let path = self.path.join(from);
+        fs::rename(&path, self.path.join(to))
+            .map_err(|source| error(Operation::Rename, &path, source))
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        let path = self.path.join(name);
+        fs::remove_file(&path).map_err(|source| error(Operation::Remove, &path, source))
+    }
+
+    fn sync(&self) -> Result<()> {
+        // Opened for each sync: a handle reports a failure once, to whoever syncs it first.
+        let synced = fs::File::open(&self.path).and_then(|directory| directory.sync_all());
+        synced.map_err(|source| error(Operation::SyncDirectory, &self.path, source))
+    }
+}
+
+/// A file of a file system.
+#[derive(Debug)]
+struct OnDisk {
+    path: PathBuf,
+    file: fs::File,
+}
+
+impl OnDisk {
+    fn answer<T>(&self, operation: Operation, answer: io::Result<T>) -> Result<T> {
+        answer.map_err(|source| error(operation, &self.path, source))
+    }
+}
+
+impl File for OnDisk {
+    fn size_bytes(&self) -> Result<u64> {
+        self.answer(Operation::Read, self.file.metadata()).map(|metadata| metadata.len())
+    }
+
+    fn read_at(&self, bytes: &mut [u8], at: u64) -> Result<()> {
+        self.answer(Operation::Read, self.file.read_exact_at(bytes, at))
+    }
+
+    fn write_at(&self, bytes: &[u8], at: u64) -> Result<()> {
+        self.answer(Operation::Write, self.file.write_all_at(bytes, at))
+    }
+
+    fn allocate(&self, bytes: u64) -> Result<()> {
+        let mut at = self.size_bytes()?;
+        if at >= bytes {
+            return Ok(());
+        }
+        // Refuses at once what does not fit. A file system that has no such call is asked by the
+        // writes themselves.
+        match fallocate(&self.file, FallocateFlags::empty(), 0, bytes) {
+            Ok(()) | Err(Errno::OPNOTSUPP) => {}
+            Err(errno) => return self.answer(Operation::Allocate, Err(errno.into())),
+        }
+        let zeros = vec![0; ZEROS_BYTES];
+        while at < bytes {
+            let piece = zeros.len().min(usize::try_from(bytes - at).unwrap_or(usize::MAX));
+            self.answer(Operation::Allocate, self.file.write_all_at(&zeros[..piece], at))?;
+            at += piece as u64;
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.answer(Operation::Sync, self.file.sync_data())
+    }
+}

@@ -1,0 +1,201 @@
+//! Both directories keep the contract; the simulated one loses what a power cut may lose.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pando_device::simulated::{Kept, Simulated};
+use pando_device::{Directory, Disk, Operation, SECTOR_BYTES};
+use pando_index::random::Random;
+
+fn each_directory(test: impl Fn(&dyn Directory)) {
+    let folder = tempfile::tempdir().expect("a folder");
+    test(&Disk::open_or_create(&folder.path().join("log")).expect("a directory"));
+    test(&Simulated::new());
+}
+
+fn read(directory: &dyn Directory, name: &str) -> Vec<u8> {
+    let file = directory.open(name).expect("the file");
+    let mut bytes = vec![0; file.size_bytes().expect("its size") as usize];
+    file.read_at(&mut bytes, 0).expect("its bytes");
+    bytes
+}
+
+#[test]
+fn what_was_written_is_read() {
+    each_directory(|directory| {
+        let file = directory.create("oak").expect("a new file");
+        file.write_at(b"bark", 3).expect("a write");
+        assert_eq!(file.size_bytes().expect("a size"), 7);
+        file.sync().expect("a sync");
+        assert_eq!(read(directory, "oak"), b"\0\0\0bark");
+        let error = file.read_at(&mut [0; 8], 0).expect_err("it has seven bytes");
+        assert_eq!(error.operation, Operation::Read);
+        assert_eq!(error.source.kind(), io::ErrorKind::UnexpectedEof);
+        assert!(error.to_string().contains("oak"), "{error}");
+    });
+}
+
+#[test]
+fn allocated_room_is_zero_and_keeps_what_was_written() {
+    each_directory(|directory| {
+        let file = directory.create("ash").expect("a new file");
+        file.write_at(b"leaf", 0).expect("a write");
+        file.allocate(10_000).expect("room");
+        file.allocate(100).expect("it has more");
+        let bytes = read(directory, "ash");
+        assert_eq!(bytes.len(), 10_000);
+        assert!(bytes.starts_with(b"leaf") && bytes[4..].iter().all(|&byte| byte == 0));
+    });
+}
+
+#[test]
+fn names_change_in_one_step() {
+    each_directory(|directory| {
+        for name in ["elm", "fir"] {
+            let file = directory.create(name).expect("a new file");
+            file.write_at(name.as_bytes(), 0).expect("a write");
+        }
+        let again = directory.create("elm").expect_err("the name is taken");
+        assert!(again.is_taken(), "{again}");
+        let kept = directory.open("fir").expect("the file");
+        assert!(directory.rename("elm", "fir").expect_err("the name is taken").is_taken());
+        directory.replace("elm", "fir").expect("a rename");
+        directory.sync().expect("a sync");
+        assert_eq!(directory.names().expect("names"), ["fir"]);
+        assert_eq!(read(directory, "fir"), b"elm");
+        let mut bytes = [0; 3];
+        kept.read_at(&mut bytes, 0).expect("an open file outlives its name");
+        assert_eq!(&bytes, b"fir");
+        directory.remove("fir").expect("a removal");
+        assert!(directory.names().expect("names").is_empty());
+        directory.create("yew").expect("a new file");
+        directory.rename("yew", "box").expect("a rename");
+        assert_eq!(directory.names().expect("names"), ["box"]);
+        for missing in [
+            directory.remove("fir"),
+            directory.rename("fir", "elm"),
+            directory.replace("fir", "elm"),
+        ] {
+            assert!(missing.expect_err("it is gone").is_not_found());
+        }
+        assert!(directory.open("fir").expect_err("it is gone").is_not_found());
+    });
+}
+
+#[test]
+fn a_directory_that_is_missing_or_a_file_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let missing = Disk::open(&folder.path().join("none")).expect_err("there is none");
+    assert!(missing.is_not_found(), "{missing}");
+    std::fs::write(folder.path().join("file"), b"").expect("a file");
+    let error = Disk::open_or_create(&folder.path().join("file")).expect_err("it is a file");
+    assert_eq!(error.operation, Operation::OpenDirectory, "{error}");
+}
+
+#[test]
+fn a_power_cut_keeps_what_was_synced_and_any_sectors_of_the_rest() {
+    let directory = Simulated::new();
+    let file = directory.create("log").expect("a new file");
+    file.write_at(&[1; 3 * SECTOR_BYTES], 0).expect("a write");
+    file.sync().expect("a sync");
+    directory.sync().expect("a sync");
+    // From the middle of the first sector to the middle of the third.
+    file.write_at(&[2; 2 * SECTOR_BYTES], SECTOR_BYTES as u64 / 2).expect("a write");
+    let mut found = BTreeSet::new();
+    let mut random = Random::new(1);
+    for _ in 0..200 {
+        let image = read(&directory.cut_power(Kept::Some, &mut random), "log");
+        assert!(image[..SECTOR_BYTES / 2].iter().all(|&byte| byte == 1));
+        let sectors: Vec<u8> = (0..3).map(|at| image[at * SECTOR_BYTES + 300]).collect();
+        // Each part of a sector is old or new as a whole.
+        assert_eq!(image[SECTOR_BYTES..2 * SECTOR_BYTES], [sectors[1]; SECTOR_BYTES]);
+        found.insert([sectors[0], sectors[1], image[2 * SECTOR_BYTES]]);
+    }
+    assert_eq!(found.len(), 8, "{found:?}");
+    let all = read(&directory.cut_power(Kept::All, &mut random), "log");
+    assert_eq!(all, read(&directory, "log"));
+    let nothing = read(&directory.cut_power(Kept::Nothing, &mut random), "log");
+    assert_eq!(nothing, [1; 3 * SECTOR_BYTES]);
+}
+
+#[test]
+fn a_power_cut_keeps_any_changes_of_names_that_were_not_synced() {
+    let directory = Simulated::new();
+    directory.create("old").expect("a new file").write_at(b"1", 0).expect("a write");
+    directory.sync().expect("a sync");
+    directory.create("new").expect("a new file");
+    directory.rename("new", "newest").expect("a rename");
+    directory.remove("old").expect("a removal");
+    let mut found = BTreeSet::new();
+    let mut random = Random::new(2);
+    for _ in 0..200 {
+        let image = directory.cut_power(Kept::Some, &mut random);
+        found.insert(image.names().expect("names"));
+    }
+    let old = |name: &str| {
+        let mut names = vec![name.to_owned(), "old".to_owned()];
+        names.retain(|name| !name.is_empty());
+        names
+    };
+    let without_old = |name: &str| old(name).into_iter().filter(|name| name != "old").collect();
+    let expected: BTreeSet<Vec<String>> =
+        ["", "new", "newest"].into_iter().flat_map(|name| [old(name), without_old(name)]).collect();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn bytes_behind_a_failed_sync_are_lost_even_if_the_next_sync_succeeds() {
+    let directory = Simulated::new();
+    let file = directory.create("log").expect("a new file");
+    directory.sync().expect("a sync");
+    file.write_at(b"synced", 0).expect("a write");
+    file.sync().expect("a sync");
+    file.write_at(b"lost!!", 0).expect("a write");
+    let may_fail = AtomicBool::new(true);
+    directory.on_operation(move |operation, _| {
+        if operation == Operation::Sync && may_fail.swap(false, Ordering::Relaxed) {
+            return Err(io::Error::other("the medium failed"));
+        }
+        Ok(())
+    });
+    let other = directory.open("log").expect("another handle");
+    assert_eq!(file.sync().expect_err("it fails once").operation, Operation::Sync);
+    file.sync().expect("the second one says nothing");
+    other.sync().expect_err("each handle that was open reports it");
+    directory.open("log").expect("a later handle").sync().expect("it has nothing to report");
+    assert_eq!(read(&directory, "log"), b"lost!!");
+    let image = directory.cut_power(Kept::All, &mut Random::new(3));
+    assert_eq!(read(&image, "log"), b"synced");
+}
+
+#[test]
+fn a_full_file_system_is_told_from_other_failures() {
+    let directory = Simulated::new();
+    let file = directory.create("log").expect("a new file");
+    for (kind, is_full) in [(io::ErrorKind::StorageFull, true), (io::ErrorKind::Other, false)] {
+        directory.on_operation(move |operation, name| {
+            assert_eq!((operation, name), (Operation::Allocate, "log"));
+            Err(kind.into())
+        });
+        assert_eq!(file.allocate(100).expect_err("it is refused").is_full(), is_full);
+    }
+}
+
+#[test]
+fn names_behind_a_failed_sync_of_the_directory_are_lost_even_if_the_next_one_succeeds() {
+    let directory = Simulated::new();
+    directory.create("log").expect("a new file");
+    let may_fail = AtomicBool::new(true);
+    directory.on_operation(move |operation, _| {
+        if operation == Operation::SyncDirectory && may_fail.swap(false, Ordering::Relaxed) {
+            return Err(io::Error::other("the medium failed"));
+        }
+        Ok(())
+    });
+    directory.sync().expect_err("it fails once");
+    directory.create("later").expect("a new file");
+    directory.sync().expect("the second one says nothing of the first file");
+    let image = directory.cut_power(Kept::All, &mut Random::new(4));
+    assert_eq!(image.names().expect("names"), ["later"]);
+}

@@ -1,0 +1,166 @@
+//! The manifest: which pool a log belongs to.
+//!
+//! ```text
+//! byte      0        8        16       24       32       40       48       56
+//! 0         magic    crc      pool id           log id            generat. segment
+//! ```
+//!
+//! `crc` is the CRC-32 of all bytes, with itself taken as zero; `segment` the bytes of a segment.
+//!
+//! The manifest changes as a whole: a new file is written, synced, and put in the place of the old
+//! one by a rename, whose directory is then synced. A crash leaves the old manifest or the new one.
+
+use std::ops::RangeInclusive;
+
+use pando_device::Directory;
+
+use crate::block::BLOCK_ALIGN;
+use crate::error::{Error, Result};
+use crate::segments;
+
+const NAME: &str = "manifest";
+/// The first eight bytes of a manifest.
+const MAGIC: [u8; 8] = *b"PANDOlm1";
+const BYTES: usize = 64;
+/// Bytes that a segment may have.
+pub(crate) const SEGMENT_BYTES: RangeInclusive<u64> = 64 << 10..=1 << 30;
+const CRC_AT: usize = 8;
+
+/// What a manifest says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Manifest {
+    /// The pool that has the log's tail.
+    pub pool_id: u128,
+    pub log_id: u128,
+    /// The log's generation: raised by one when the log is recovered, and when it is opened after a
+    /// failed write or sync.
+    pub generation: u64,
+    pub segment_bytes: u64,
+}
+
+fn checksum(bytes: &[u8; BYTES]) -> u64 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&bytes[..CRC_AT]);
+    hasher.update(&bytes[CRC_AT + 8..]);
+    u64::from(hasher.finalize())
+}
+
+impl Manifest {
+    fn encode(&self) -> [u8; BYTES] {
+        let mut bytes = [0; BYTES];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[16..32].copy_from_slice(&self.pool_id.to_le_bytes());
+        bytes[32..48].copy_from_slice(&self.log_id.to_le_bytes());
+        bytes[48..56].copy_from_slice(&self.generation.to_le_bytes());
+        bytes[56..].copy_from_slice(&self.segment_bytes.to_le_bytes());
+        let crc = checksum(&bytes);
+        bytes[CRC_AT..CRC_AT + 8].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8; BYTES]) -> Option<Self> {
+        let word = |at: usize| Some(u64::from_le_bytes(*bytes[at..].first_chunk()?));
+        let id = |at: usize| Some(u128::from_le_bytes(*bytes[at..].first_chunk()?));
+        if !bytes.starts_with(&MAGIC) || word(CRC_AT)? != checksum(bytes) {
+            return None;
+        }
+        let segment_bytes = word(56)?;
+        let is_allowed =
+            SEGMENT_BYTES.contains(&segment_bytes) && segment_bytes.is_multiple_of(BLOCK_ALIGN);
+        is_allowed.then_some(Self {
+            pool_id: id(16)?,
+            log_id: id(32)?,
+            generation: word(48)?,
+            segment_bytes,
+        })
+    }
+
+    /// Makes this the manifest of the log in `directory`, durably.
+    pub fn store(&self, directory: &dyn Directory) -> Result<()> {
+        let (name, file) = segments::create_unnamed(directory)?;
+        file.write_at(&self.encode(), 0)?;
+        file.sync()?;
+        directory.replace(&name, NAME)?;
+        segments::sync_names(directory)
+    }
+
+    /// The manifest of the log in `directory`, if there is one.
+    pub fn find(directory: &dyn Directory) -> Result<Option<Self>> {
+        match Self::load(directory) {
+            Err(Error::NotALog { .. }) => Ok(None),
+            loaded => loaded.map(Some),
+        }
+    }
+
+    /// The manifest of the log in `directory`.
+    pub fn load(directory: &dyn Directory) -> Result<Self> {
+        let file = match directory.open(NAME) {
+            Err(error) if error.is_not_found() => {
+                return Err(Error::NotALog { path: directory.path() });
+            }
+            opened => opened?,
+        };
+        let mut bytes = [0; BYTES];
+        let size = file.size_bytes()?;
+        if size == BYTES as u64 {
+            file.read_at(&mut bytes, 0)?;
+        }
+        Self::decode(&bytes).ok_or_else(|| Error::Damaged {
+            path: format!("{}/{NAME}", directory.path()),
+            what: format!("its {size} bytes are no manifest of a log"),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pando_device::simulated::Simulated;
+
+    use super::*;
+
+    fn example() -> Manifest {
+        let (pool_id, log_id) = (7 << 70 | 1, 9 << 80 | 2);
+        Manifest { pool_id, log_id, generation: 3, segment_bytes: 1 << 20 }
+    }
+
+    /// Fails on any change of the format: then the magic number must change with it.
+    #[test]
+    fn golden_manifest() {
+        assert_eq!(crc32fast::hash(&example().encode()), GOLDEN, "the format changed");
+    }
+    const GOLDEN: u32 = 2_932_275_847;
+
+    #[test]
+    fn any_flipped_bit_of_a_manifest_is_found() {
+        let bytes = example().encode();
+        assert_eq!(Manifest::decode(&bytes), Some(example()));
+        for bit in 0..BYTES * 8 {
+            let mut damaged = bytes;
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Manifest::decode(&damaged), None, "bit {bit}");
+        }
+    }
+
+    /// A manifest with a right checksum and a size that no log has.
+    #[test]
+    fn a_size_of_segments_that_is_not_allowed_is_refused() {
+        for segment_bytes in [0, 4096, (64 << 10) + 1, 2 << 30] {
+            let manifest = Manifest { segment_bytes, ..example() };
+            assert_eq!(Manifest::decode(&manifest.encode()), None, "{segment_bytes}");
+        }
+    }
+
+    #[test]
+    fn a_missing_and_a_damaged_manifest_are_told_apart() {
+        let directory = Simulated::new();
+        let missing = Manifest::load(&directory).expect_err("there is none");
+        assert!(matches!(missing, Error::NotALog { .. }), "{missing}");
+        example().store(&directory).expect("stored");
+        assert_eq!(Manifest::load(&directory).expect("a manifest"), example());
+        for change in [(|bytes| bytes.truncate(63)) as fn(&mut Vec<u8>), |bytes| bytes[20] ^= 1] {
+            assert!(directory.damage(NAME, change));
+            let damaged = Manifest::load(&directory).expect_err("it is damaged");
+            assert!(matches!(damaged, Error::Damaged { .. }), "{damaged}");
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Reading the log from its files, after a power cut or into a new pool.
+//!
+//! A block is the next one of the log if
+//!
+//! 1. it is whole (`block.rs`), belongs to the log, and lies at the place that it says; and
+//! 2. it covers the LSNs from the last one so far, and its `before` is the checksum of the block so
+//!    far.
+//!
+//! It lies right behind the block so far, or at the start of a later segment. If two blocks fit,
+//! the one with the higher generation is the next: it was written when the other had been given up,
+//! because it was torn, or because its sync had failed.
+//!
+//! Where no block is the next one, the log ends. A block further on that belongs to the log, and
+//! covers LSNs from that end on, contradicts this: it was sealed when all LSNs before it were
+//! durable. So the bytes in between are damaged.
+//!
+//! # Going on
+//!
+//! The last block may never have been synced: its bytes may be those of the kernel's cache, after a
+//! kill. What is built upon it must not be more durable than it is. So [`Recovered::secure`] writes
+//! it again and syncs all segments that were read, before the new generation begins.
+
+use std::collections::BTreeMap;
+
+use pando_device::Directory;
+use pando_pmem::mutant;
+
+use crate::block::{BLOCK_ALIGN, Block, Header, padded};
+use crate::control::Start;
+use crate::error::{Error, Result};
+use crate::manifest::Manifest;
+use crate::segments::{existing, first_header, name_of, numbers, read_block, sync_names};
+
+/// What was read of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recovered {
+    manifest: Manifest,
+    /// Where the next generation begins.
+    start: Start,
+    /// The last block, and its place.
+    last: Option<(u64, Vec<u8>)>,
+    /// The first segment that was read.
+    first_segment: u64,
+    /// Records that were read.
+    pub records: u64,
+    /// Blocks that were read.
+    pub blocks: u64,
+}
+
+impl Recovered {
+    /// The LSN up to which the log has been read.
+    pub fn end_lsn(&self) -> u64 {
+        self.start.lsn
+    }
+
+    /// Which log it is.
+    pub fn log_id(&self) -> u128 {
+        self.manifest.log_id
+    }
+
+    /// The pool to which the log belonged.
+    pub fn pool_id(&self) -> u128 {
+        self.manifest.pool_id
+    }
+
+    pub(crate) fn start(&self) -> Start {
+        self.start
+    }
+
+    pub(crate) fn next_manifest(&self, pool_id: u128) -> Manifest {
+        Manifest { pool_id, generation: self.manifest.generation + 1, ..self.manifest }
+    }
+
+    /// Makes durable what was read.
+    pub(crate) fn secure(&self, directory: &dyn Directory) -> Result<()> {
+        let segment_bytes = self.manifest.segment_bytes;
+        let failed = |_| Error::Failed { path: directory.path() };
+        let Some((place, bytes)) = &self.last else { return Ok(()) };
+        for number in numbers(directory)?.into_iter().filter(|&n| n >= self.first_segment) {
+            let Some(file) = existing(directory, number)? else { continue };
+            if number == place / segment_bytes {
+                file.write_at(bytes, place % segment_bytes).map_err(failed)?;
+            }
+            file.sync().map_err(failed)?;
+        }
+        sync_names(directory)
+    }
+}
+
+/// Reads the log in `directory` and calls `visit` with the LSN and payload of each committed record
+/// above the LSN `from`, in the order of LSNs. It changes nothing, and may be repeated.
+///
+/// # Errors
+///
+/// [`Error::NotALog`]; [`Error::Missing`] if the log begins behind `from` or ends before it;
+/// [`Error::Damaged`] if bytes are missing that were durable; [`Error::Device`]; and what `visit`
+/// returns.
+pub fn recover(
+    directory: &dyn Directory,
+    from: u64,
+    visit: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
+) -> Result<Recovered> {
+    let manifest = Manifest::load(directory)?;
+    let reader = Reader::open(directory, manifest)?;
+    let mut so_far = reader.begin(from)?;
+    let first_segment = so_far.place / manifest.segment_bytes;
+    let (mut records, mut blocks, mut last) = (0, 0, None);
+    while let Some((block, bytes)) = reader.next(&so_far)? {
+        for (lsn, payload) in &block.records {
+            if *lsn > from {
+                visit(*lsn, &bytes[payload.clone()])?;
+                records += 1;
+            }
+        }
+        blocks += 1;
+        so_far = SoFar::after(&block);
+        last = Some((block.header.place, bytes));
+    }
+    reader.check_end(&so_far)?;
+    if so_far.lsn < from {
+        let what = format!("it ends at LSN {}", so_far.lsn);
+        return Err(Error::Missing { path: directory.path(), from, what });
+    }
+    let place = reader.firsts.keys().last().map_or(0, |last| last + 1) * manifest.segment_bytes;
+    let start = Start { place, lsn: so_far.lsn, crc: so_far.crc };
+    Ok(Recovered { manifest, start, last, first_segment, records, blocks })
+}
+
+/// How far the log was read.
+#[derive(Clone, Copy, Debug)]
+struct SoFar {
+    lsn: u64,
+    crc: u32,
+    generation: u64,
+    /// The place behind the last block; that of the first block, before one was read.
+    place: u64,
+}
+
+impl SoFar {
+    fn after(block: &Block) -> Self {
+        let Header { last_lsn, generation, place, .. } = block.header;
+        Self { lsn: last_lsn, crc: block.crc, generation, place: place + padded(block.bytes) }
+    }
+
+    fn is_followed_by(&self, header: &Header) -> bool {
+        header.after_lsn == self.lsn && header.crc_before == self.crc
+    }
+}
+
+struct Reader<'directory> {
+    directory: &'directory dyn Directory,
+    log_id: u128,
+    segment_bytes: u64,
+    /// All segments, with the header of the first block of each.
+    firsts: BTreeMap<u64, Option<Header>>,
+}
+
+impl<'directory> Reader<'directory> {
+    fn open(directory: &'directory dyn Directory, manifest: Manifest) -> Result<Self> {
+        let Manifest { log_id, segment_bytes, .. } = manifest;
+        let mut firsts = BTreeMap::new();
+        for number in numbers(directory)? {
+            firsts.insert(number, first_header(directory, log_id, number, segment_bytes)?);
+        }
+        Ok(Self { directory, log_id, segment_bytes, firsts })
+    }
+
+    /// The state before the first block that is to be read for the records above `from`.
+    fn begin(&self, from: u64) -> Result<SoFar> {
+        let begins_in_time = |first: &&Header| first.after_lsn <= from;
+        let of_start = |first: &Header| SoFar {
+            lsn: first.after_lsn,
+            crc: first.crc_before,
+            generation: first.generation,
+            place: first.place,
+        };
+        if let Some(first) = self.firsts.values().flatten().rfind(begins_in_time) {
+            return Ok(of_start(first));
+        }
+        if from == 0 && self.firsts.values().flatten().next().is_none() {
+            // No block was ever written, or the first one is torn.
+            return Ok(SoFar { lsn: 0, crc: 0, generation: 0, place: 0 });
+        }
+        let path = self.directory.path();
+        match self.firsts.first_key_value() {
+            None => Err(Error::Missing { path, from, what: "it has no segment".to_owned() }),
+            Some((_, Some(first))) => {
+                let what = format!("it begins at LSN {}", first.after_lsn);
+                Err(Error::Missing { path, from, what })
+            }
+            Some((number, None)) => Err(Error::Damaged {
+                path: format!("{path}/{}", name_of(*number)),
+                what: format!("no block begins it, and no other one begins before LSN {from}"),
+            }),
+        }
+    }
+
+    /// The next block, with its bytes.
+    fn next(&self, so_far: &SoFar) -> Result<Option<(Block, Vec<u8>)>> {
+        let segment = so_far.place / self.segment_bytes;
+        let starts = || {
+            let later = self.firsts.range(segment..).filter_map(|(_, first)| *first);
+            later.filter(|first| first.place > so_far.place && so_far.is_followed_by(first))
+        };
+        let newer = starts().rfind(|first| first.generation > so_far.generation);
+        if let Some(first) = newer
+            && !mutant!("log-any-generation")
+        {
+            return self.block_at(first.place);
+        }
+        if let Some(found) = self.block_at(so_far.place)?
+            && so_far.is_followed_by(&found.0.header)
+        {
+            return Ok(Some(found));
+        }
+        match starts().next() {
+            Some(first) => self.block_at(first.place),
+            None => Ok(None),
+        }
+    }
+
+    /// The block at `place`, if there is one that belongs there.
+    fn block_at(&self, place: u64) -> Result<Option<(Block, Vec<u8>)>> {
+        let number = place / self.segment_bytes;
+        let Some(file) = existing(self.directory, number)? else { return Ok(None) };
+        let is_ours = |header: &Header| self.is_ours(header, place);
+        read_block(file.as_ref(), place % self.segment_bytes, self.segment_bytes, &is_ours)
+    }
+
+    fn is_ours(&self, header: &Header, place: u64) -> bool {
+        header.log_id == self.log_id && header.place == place
+    }
+
+    /// Looks for blocks behind the end, which cannot be there.
+    fn check_end(&self, end: &SoFar) -> Result<()> {
+        let first = end.place / self.segment_bytes;
+        for &segment in self.firsts.range(first..).map(|(segment, _)| segment) {
+            let start = segment * self.segment_bytes;
+            let Some(file) = existing(self.directory, segment)? else { continue };
+            let from = end.place.saturating_sub(start);
+            for at in (from..self.segment_bytes).step_by(BLOCK_ALIGN as usize) {
+                let is_later = |header: &Header| {
+                    self.is_ours(header, start + at) && header.after_lsn >= end.lsn
+                };
+                let found = read_block(file.as_ref(), at, self.segment_bytes, &is_later)?;
+                if found.is_some() && !mutant!("log-ends-at-damage") {
+                    let what = format!(
+                        "the block behind LSN {}, expected at byte {} or at the start of a later segment, is missing or \
+                         damaged, and the block at byte {at} of {} was written after it was durable",
+                        end.lsn,
+                        end.place % self.segment_bytes,
+                        name_of(segment)
+                    );
+                    let path = format!("{}/{}", self.directory.path(), name_of(first));
+                    return Err(Error::Damaged { path, what });
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,440 @@
+//! The tail: records in the pool that are not yet durable on the disk.
+//!
+//! A record lies in an *arena*, a block of the pool that holds the records of one thread after the
+//! other:
+//!
+//! ```text
+//! arena     0        8        16       24 ..
+//!           state    last     bytes    zero         then records from byte 64 on
+//!
+//! record    0        8        16       24       32 ..
+//!           before   LSN      payload  status   payload, padded to a multiple of 8
+//! ```
+//!
+//! * `state`: bits 0..31 the bytes in use, bit 32 *busy*, bit 33 *closed*, bits 34..63 the lower
+//!   bits of the pool's generation. `last` is the LSN of the newest record in the arena.
+//! * `before` is the offset of the record that was appended before, wherever it lies.
+//!
+//! # Appending
+//!
+//! | step | what is written | a crash, or a thread that stops, leaves |
+//! | --- | --- | --- |
+//! | claim | `state` of an arena with room: *busy*, by CAS | an arena that is not used again until the pool is opened |
+//! | build | the record behind the bytes in use | the same |
+//! | append | `newest`: from the record before to this one, by CAS | a whole record, undecided |
+//! | release | `last`, then `state`: more bytes in use, not busy | an arena as above, with a record |
+//!
+//! The CAS of `newest` decides. `before` and the LSN follow from the record that it replaces, and
+//! are written anew at each attempt. The thread is pinned, so the arena of the record before is
+//! not freed and its offset not used again: the CAS cannot succeed by an ABA.
+//!
+//! # Freeing arenas
+//!
+//! A thread that needs an arena takes an empty place of the table for it. A log writer that has
+//! made a block durable frees the arenas that are no longer needed, and so does a thread that finds
+//! the pool full. An arena is no longer needed when
+//!
+//! 1. it is closed: by CAS of its state, which is not busy, so no record is added any more; and
+//! 2. its last record is durable. An arena of an earlier generation of the pool has records up to
+//!    the LSN that was the newest when the log was opened; and
+//! 3. it does not hold the newest record, from which the next one takes its LSN.
+//!
+//! Point 3 is checked after point 1: `newest` cannot move into a closed arena. An exchange of the
+//! allocator empties the place and frees the block, which then waits for its epoch like any other:
+//! a pinned thread may go on reading its records.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use pando_pmem::{Domain, Guard, Pool, Word, mutant};
+
+use crate::control::{ARENAS, Control};
+use crate::error::{Error, Result};
+use crate::log::Log;
+
+/// Most bytes of a record's payload.
+pub const MAX_RECORD_BYTES: usize = 16 << 20;
+/// Bytes of an arena, unless its first record wants more: two fit a chunk of the pool.
+pub(crate) const ARENA_BYTES: u64 = 32_512;
+/// Bytes of an arena in a full pool.
+const SMALL_ARENA_BYTES: u64 = 4096;
+/// Bytes of an arena before its records.
+const ARENA_HEADER_BYTES: u64 = 64;
+/// Bytes of a record before its payload.
+pub(crate) const RECORD_HEADER_BYTES: u64 = 32;
+
+const LAST_AT: u64 = 8;
+const BYTES_AT: u64 = 16;
+
+const BEFORE_AT: u64 = 0;
+const LSN_AT: u64 = 8;
+const PAYLOAD_AT: u64 = 16;
+const STATUS_AT: u64 = 24;
+
+const USED_MASK: u64 = (1 << 32) - 1;
+const BUSY: u64 = 1 << 32;
+const CLOSED: u64 = 1 << 33;
+const GENERATION_SHIFT: u32 = 34;
+const GENERATION_MASK: u64 = (1 << (64 - GENERATION_SHIFT)) - 1;
+
+/// What a record has become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// Neither of the others yet.
+    Undecided,
+    /// It is part of the log.
+    Committed,
+    /// It never took place.
+    Failed,
+}
+
+impl Status {
+    fn of(word: u64) -> Self {
+        match word {
+            1 => Self::Committed,
+            2 => Self::Failed,
+            _ => Self::Undecided,
+        }
+    }
+
+    fn word(self) -> u64 {
+        match self {
+            Self::Undecided => 0,
+            Self::Committed => 1,
+            Self::Failed => 2,
+        }
+    }
+}
+
+/// A record of the tail, which a guard keeps.
+#[derive(Debug)]
+pub struct Record<'pool, D: Domain> {
+    pool: &'pool Pool<D>,
+    off: u64,
+}
+
+impl<D: Domain> Clone for Record<'_, D> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<D: Domain> Copy for Record<'_, D> {}
+
+impl<'pool, D: Domain> Record<'pool, D> {
+    /// The record at `off`. The caller holds a guard since it found the record reachable.
+    pub(crate) fn at(pool: &'pool Pool<D>, off: u64) -> Self {
+        Self { pool, off }
+    }
+
+    fn word(self, at: u64) -> Word<'pool, D> {
+        // Only damage leads beyond: there is no word then.
+        self.pool.word(self.off.wrapping_add(at))
+    }
+
+    /// Offset of the record in the pool.
+    pub fn off(self) -> u64 {
+        self.off
+    }
+
+    /// Its log sequence number.
+    pub fn lsn(self) -> u64 {
+        // Acquire, here and below: with the CAS that published the record.
+        self.word(LSN_AT).load(Ordering::Acquire)
+    }
+
+    /// Bytes of its payload.
+    pub fn payload_bytes(self) -> u64 {
+        self.word(PAYLOAD_AT).load(Ordering::Acquire)
+    }
+
+    /// Offset of its payload in the pool.
+    pub fn payload_off(self) -> u64 {
+        self.off.wrapping_add(RECORD_HEADER_BYTES)
+    }
+
+    /// Its payload, copied.
+    pub fn payload(self) -> Vec<u8> {
+        let bytes = self.payload_bytes().min(MAX_RECORD_BYTES as u64);
+        self.pool.load_bytes(self.payload_off(), bytes)
+    }
+
+    /// The LSN of the record before; that of damage is any number.
+    pub(crate) fn lsn_before(self) -> u64 {
+        let payload_bytes = self.payload_bytes().min(MAX_RECORD_BYTES as u64);
+        self.lsn().wrapping_sub(record_bytes(payload_bytes))
+    }
+
+    /// Offset of the record before.
+    pub(crate) fn before(self) -> u64 {
+        self.word(BEFORE_AT).load(Ordering::Acquire)
+    }
+
+    /// What it has become.
+    pub fn status(self) -> Status {
+        Status::of(self.word(STATUS_AT).load(Ordering::Acquire))
+    }
+
+    /// Decides the record, unless it is decided already; what it has become.
+    pub fn decide(self, status: Status) -> Status {
+        let word = self.word(STATUS_AT);
+        let decided = match word.compare_exchange(0, status.word()) {
+            Ok(_) => status,
+            Err(other) => Status::of(other),
+        };
+        word.flush();
+        D::fence();
+        decided
+    }
+}
+
+/// Where a record is that was appended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// Its log sequence number.
+    pub lsn: u64,
+    /// Its offset in the pool.
+    pub off: u64,
+}
+
+/// Bytes that a record takes in an arena, and by which its LSN is above the one before.
+pub(crate) fn record_bytes(payload_bytes: u64) -> u64 {
+    RECORD_HEADER_BYTES + payload_bytes.next_multiple_of(8)
+}
+
+/// What threads keep in process memory of the tail.
+#[derive(Debug, Default)]
+pub(crate) struct Hints {
+    /// Places of the table that were used: those beyond are empty.
+    pub used_places: AtomicU64,
+}
+
+/// An arena that this thread has claimed.
+#[derive(Clone, Copy, Debug)]
+struct Claimed {
+    arena: u64,
+    used: u64,
+}
+
+impl<D: Domain> Log<D> {
+    /// Appends a record with this payload, undecided. On return it survives the death of any
+    /// process. The caller decides it ([`Record::decide`]); if it stops before that, the next log
+    /// writer does ([`Settle`](crate::Settle)).
+    ///
+    /// The guard says whether the arena may come from the pool's reserve
+    /// ([`Guard::with_reserve`]): for records of operations that give room back.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Full`] if too much of the tail is not durable yet, [`Error::RecordTooLong`],
+    /// [`Error::Failed`]; [`Error::Pool`] if the pool has no room for an arena. Nothing was
+    /// appended.
+    pub fn append(&self, guard: &Guard<'_, D>, payload: &[u8]) -> Result<Appended> {
+        let control = self.control(guard.pool());
+        self.check_running(control)?;
+        let max_bytes = self.max_record_bytes();
+        if payload.len() > max_bytes {
+            return Err(Error::RecordTooLong { found_bytes: payload.len(), max_bytes });
+        }
+        let bytes = record_bytes(payload.len() as u64);
+        self.check_room(guard, bytes)?;
+        let claimed = self.claim(guard, bytes)?;
+        let pool = guard.pool();
+        let record = Record { pool, off: claimed.arena + claimed.used };
+        record.word(PAYLOAD_AT).store(payload.len() as u64, Ordering::Relaxed);
+        record.word(STATUS_AT).store(Status::Undecided.word(), Ordering::Relaxed);
+        pool.store_bytes(record.payload_off(), payload);
+        let appended = self.publish(guard, control, record, bytes);
+        if let Ok(lsn) = appended {
+            pool.word(claimed.arena + LAST_AT).store(lsn, Ordering::Relaxed);
+        }
+        let state = pool.word(claimed.arena);
+        // Release: a thread that finds the arena not busy sees `last`.
+        state.store(self.open_state(claimed.used + bytes), Ordering::Release);
+        appended.map(|lsn| Appended { lsn, off: record.off })
+    }
+
+    /// Makes `record` the newest; its LSN.
+    fn publish(
+        &self,
+        guard: &Guard<'_, D>,
+        control: Control<'_, D>,
+        record: Record<'_, D>,
+        bytes: u64,
+    ) -> Result<u64> {
+        let newest = control.newest();
+        let mut before = newest.load(Ordering::Acquire);
+        loop {
+            let lsn = self.lsn_of(guard.pool(), before).wrapping_add(bytes);
+            record.word(BEFORE_AT).store(before, Ordering::Relaxed);
+            record.word(LSN_AT).store(lsn, Ordering::Relaxed);
+            guard.pool().flush(record.off, bytes);
+            D::fence();
+            if guard.damage().is_some() {
+                return Err(self.damaged_tail(before));
+            }
+            // Release: publishes the record. Acquire: the next attempt reads the LSN of the other.
+            match newest.compare_exchange(before, record.off) {
+                Ok(_) => {
+                    newest.flush();
+                    D::fence();
+                    return Ok(lsn);
+                }
+                Err(other) => before = other,
+            }
+        }
+    }
+
+    /// Refuses a record of `bytes` bytes if the tail has no room for it.
+    fn check_room(&self, guard: &Guard<'_, D>, bytes: u64) -> Result<()> {
+        // The durable LSN first: it is never above the newest one.
+        let durable = self.durable_lsn();
+        let used_bytes = self.newest_lsn(guard).saturating_sub(durable);
+        let max_bytes = self.options().tail_bytes;
+        if used_bytes + bytes > max_bytes {
+            return Err(Error::Full { used_bytes, max_bytes });
+        }
+        Ok(())
+    }
+
+    /// The error of a tail that is damaged at `off`.
+    pub(crate) fn damaged_tail(&self, off: u64) -> Error {
+        let what = format!("the record at {off:#x} of the log's tail is damaged");
+        Error::Damaged { path: self.pool().path().display().to_string(), what }
+    }
+
+    /// The LSN of the newest record.
+    pub fn newest_lsn(&self, guard: &Guard<'_, D>) -> u64 {
+        let newest = self.control(guard.pool()).newest().load(Ordering::Acquire);
+        self.lsn_of(guard.pool(), newest)
+    }
+
+    /// The LSN of the record at `off`; where this generation begins, if there is none.
+    pub(crate) fn lsn_of(&self, pool: &Pool<D>, off: u64) -> u64 {
+        if off == 0 { self.control(pool).start().lsn } else { Record::at(pool, off).lsn() }
+    }
+
+    /// The state of an arena of this generation that is open, with so many bytes in use.
+    fn open_state(&self, used: u64) -> u64 {
+        self.pool_generation() << GENERATION_SHIFT | used
+    }
+
+    /// The lower bits of the pool's generation.
+    fn pool_generation(&self) -> u64 {
+        u64::from(self.pool().generation()) & GENERATION_MASK
+    }
+
+    /// Claims `bytes` bytes of an arena.
+    fn claim(&self, guard: &Guard<'_, D>, bytes: u64) -> Result<Claimed> {
+        let hint = self.arena_hint(guard.slot());
+        // Relaxed: only the thread that is pinned in the slot uses the hint.
+        let arena = match hint.load(Ordering::Relaxed) {
+            0 => 0,
+            index => self.control(guard.pool()).arena(index - 1).load(Ordering::Acquire),
+        };
+        if arena != 0
+            && let Some(claimed) = self.claim_in(guard.pool(), arena, bytes)
+        {
+            return Ok(claimed);
+        }
+        self.claim_new(guard, hint, bytes)
+    }
+
+    #[inline]
+    fn claim_in(&self, pool: &Pool<D>, arena: u64, bytes: u64) -> Option<Claimed> {
+        let word = pool.word(arena);
+        let state = word.load(Ordering::Acquire);
+        let used = state & USED_MASK;
+        let arena_bytes = pool.word(arena.wrapping_add(BYTES_AT)).load(Ordering::Relaxed);
+        let has_room = used + bytes <= arena_bytes;
+        // Neither busy, nor closed, nor of an earlier generation.
+        if state != self.open_state(used) || !has_room {
+            return None;
+        }
+        word.compare_exchange(state, state | BUSY).ok()?;
+        Some(Claimed { arena, used })
+    }
+
+    /// Takes a new arena for the thread, and claims `bytes` bytes of it.
+    #[cold]
+    fn claim_new(&self, guard: &Guard<'_, D>, hint: &AtomicU64, bytes: u64) -> Result<Claimed> {
+        let wanted = ARENA_HEADER_BYTES + bytes;
+        let reserved = [ARENA_BYTES, SMALL_ARENA_BYTES].map(|least| wanted.max(least));
+        for index in 0..ARENAS {
+            let place = self.control(guard.pool()).arena(index);
+            if place.load(Ordering::Acquire) != 0 {
+                continue;
+            }
+            let block = guard.reserve(reserved[0]).or_else(|_| guard.reserve(reserved[1]));
+            let mut block = block.inspect_err(|_| self.free_arenas(guard))?;
+            let arena = block.off();
+            block.zero(0, ARENA_HEADER_BYTES);
+            block.write_u64(0, self.open_state(ARENA_HEADER_BYTES) | BUSY);
+            block.write_u64(BYTES_AT, block.bytes());
+            block.flush(0, ARENA_HEADER_BYTES);
+            // Relaxed: a thread that frees arenas and misses the place leaves it to the next one.
+            self.hints().used_places.fetch_max(index + 1, Ordering::Relaxed);
+            let place_off = self.control(guard.pool()).arena_off(index);
+            let exchange = guard.begin_exchange(place_off, u64::MAX, 0, Some((block, 0)));
+            // Release: publishes the arena's header.
+            if place.compare_exchange(0, exchange.new_name()).is_ok() {
+                place.flush();
+                exchange.succeeded();
+                hint.store(index + 1, Ordering::Relaxed);
+                return Ok(Claimed { arena, used: ARENA_HEADER_BYTES });
+            }
+            exchange.failed();
+        }
+        let used_bytes = self.newest_lsn(guard).saturating_sub(self.durable_lsn());
+        Err(Error::Full { used_bytes, max_bytes: self.options().tail_bytes })
+    }
+
+    /// Frees the arenas that are no longer needed.
+    pub(crate) fn free_arenas(&self, guard: &Guard<'_, D>) {
+        let control = self.control(guard.pool());
+        // What is freed must not be needed after a power cut.
+        control.durable().flush();
+        D::fence();
+        for index in 0..self.hints().used_places.load(Ordering::Relaxed) {
+            let place = control.arena(index);
+            let arena = place.load(Ordering::Acquire);
+            if arena == 0 || !self.is_not_needed(guard, arena) {
+                continue;
+            }
+            let exchange = guard.begin_exchange(control.arena_off(index), u64::MAX, arena, None);
+            if place.compare_exchange(arena, 0).is_ok() {
+                place.flush();
+                exchange.succeeded();
+            } else {
+                exchange.failed();
+            }
+        }
+    }
+
+    /// Whether the arena is no longer needed; closes it, if that is all that is missing.
+    fn is_not_needed(&self, guard: &Guard<'_, D>, arena: u64) -> bool {
+        let pool = guard.pool();
+        let bytes = pool.active_block(arena).filter(|&bytes| bytes >= ARENA_HEADER_BYTES);
+        // Only damage leads to no block.
+        let Some(bytes) = bytes else { return false };
+        let word = pool.word(arena);
+        let state = word.load(Ordering::Acquire);
+        let is_of_now = state >> GENERATION_SHIFT == self.pool_generation();
+        let last_lsn = if is_of_now {
+            // After the state, which is released when this is written.
+            pool.word(arena + LAST_AT).load(Ordering::Acquire)
+        } else {
+            self.opened_lsn()
+        };
+        let is_busy = is_of_now && state & BUSY != 0;
+        if is_busy || (last_lsn > self.durable_lsn() && !mutant!("log-arena-freed-early")) {
+            return false;
+        }
+        // An arena of an earlier generation takes no records.
+        if is_of_now && state & CLOSED == 0 && word.compare_exchange(state, state | CLOSED).is_err()
+        {
+            return false;
+        }
+        let newest = self.control(pool).newest().load(Ordering::Acquire);
+        mutant!("log-newest-freed") || newest.wrapping_sub(arena) >= bytes
+    }
+}

@@ -1,0 +1,218 @@
+//! Writing sealed blocks, and waiting for them.
+//!
+//! | step | what is written | a crash, or a thread that stops, leaves |
+//! | --- | --- | --- |
+//! | announce the segment, plus one, in a word of the control block, by CAS | `announced` | a segment that never becomes a spare |
+//! | look whether the block's seal still is the newest, and not durable | | the same |
+//! | open the segment; make it, if the block is its first | names | a file to be removed, or a segment without a block |
+//! | write the block | the segment | any sectors of it |
+//! | sync | | the block |
+//! | raise `durable`, by CAS | `durable` | the block, which the next writer writes again |
+//! | withdraw the announcement | `announced` | |
+//! | free the arenas that are not needed | the table of arenas | arenas that the next writer frees |
+//!
+//! A failed write or sync sets `failed` before the announcement is withdrawn, and nothing is tried
+//! again, even if another writer of the same block succeeds: what its sync says of this one's bytes
+//! is not known. A segment that cannot be made for lack of room sets nothing.
+//!
+//! # Group commit
+//!
+//! One thread is the *leader* and writes. All records that are appended meanwhile go into the next
+//! block. There is no delay: a block is sealed as soon as the one before is durable.
+//!
+//! `leader` is zero, or the number of a leadership. Other threads wait for `writes`, a counter that
+//! a leader raises when it has written (a futex). If it does not change for [`PATIENCE`], one of
+//! them takes the leadership over, by CAS from the number that it saw: the leader may have stopped.
+//! If it goes on, both write the same bytes to the same place. Each take-over doubles the time to
+//! the next one, so a slow disk gets few writes more. When all [`WRITERS`] are at work, for about 13
+//! seconds by then, waits end with [`Error::Stalled`]. All these words are in process memory.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use pando_pmem::{Domain, mutant};
+use rustix::thread::futex;
+
+use crate::control::{Seal, WRITERS};
+use crate::error::{Error, Result};
+use crate::log::{Log, Settle};
+use crate::seal::Sealed;
+use crate::segments::Segments;
+
+/// How long threads wait for a leader that makes no progress, at first: many times what a sync
+/// takes.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// Who writes, for the threads of this process.
+#[derive(Debug, Default)]
+pub(crate) struct Leadership {
+    leader: AtomicU32,
+    /// Numbers of leaderships so far.
+    terms: AtomicU32,
+    /// Writes that have ended.
+    writes: AtomicU32,
+    /// Take-overs since a write has ended.
+    takeovers: AtomicU32,
+}
+
+impl Leadership {
+    /// Takes the leadership from `seen`, which is zero if it is free; its number.
+    fn take(&self, seen: u32) -> Option<u32> {
+        // Relaxed: a number that no other thread gets soon. Zero is none.
+        let term = self.terms.fetch_add(1, Ordering::Relaxed).wrapping_add(1).max(1);
+        let taken = self.leader.compare_exchange(seen, term, Ordering::AcqRel, Ordering::Relaxed);
+        if taken.is_ok() && seen != 0 {
+            self.takeovers.fetch_add(1, Ordering::Relaxed);
+        }
+        taken.ok().map(|_| term)
+    }
+
+    /// Ends the leadership `term`, unless another thread has taken it over, and wakes the threads
+    /// that wait.
+    fn end(&self, term: u32) {
+        let _ = self.leader.compare_exchange(term, 0, Ordering::AcqRel, Ordering::Relaxed);
+        self.takeovers.store(0, Ordering::Relaxed);
+        // Release: a thread that sees the new count sees that the leadership is free.
+        self.writes.fetch_add(1, Ordering::Release);
+        let _ = futex::wake(&self.writes, futex::Flags::PRIVATE, i32::MAX as u32);
+    }
+
+    /// Waits until a write has ended since the count was `writes`; false if none did for a long
+    /// time.
+    fn wait(&self, writes: u32) -> bool {
+        let takeovers = self.takeovers.load(Ordering::Relaxed).min(WRITERS as u32);
+        let patience = PATIENCE * (1 << takeovers);
+        let timeout = futex::Timespec {
+            tv_sec: patience.as_secs() as i64,
+            tv_nsec: i64::from(patience.subsec_nanos()),
+        };
+        let waited = futex::wait(&self.writes, futex::Flags::PRIVATE, writes, Some(&timeout));
+        // Woken, changed before, or interrupted: the caller looks again.
+        waited != Err(rustix::io::Errno::TIMEDOUT)
+    }
+}
+
+impl<D: Domain> Log<D> {
+    /// Writes one block, and syncs it: the one that is sealed, or else one with records of the
+    /// tail. Returns the LSN up to which the log is durable.
+    ///
+    /// Any thread may call it at any time, beside others that write too; [`sync`](Self::sync) lets
+    /// one thread write for all.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Failed`]; [`Error::Device`] if a segment cannot be made, which may be tried again;
+    /// [`Error::Stalled`], [`Error::Unsettled`], [`Error::Pool`], [`Error::Damaged`].
+    pub fn write_block(&self, settle: &dyn Settle<D>) -> Result<u64> {
+        let guard = self.pool().pin()?;
+        let control = self.control(guard.pool());
+        self.check_running(control)?;
+        let Some(sealed) = self.next_block(&guard, settle)? else { return Ok(self.durable_lsn()) };
+        let Some(segments) = self.segments() else {
+            // A log without files: what is sealed is as durable as it gets.
+            self.raise_durable(sealed.seal.last_lsn);
+            self.free_arenas(&guard);
+            return Ok(self.durable_lsn());
+        };
+        let segment = sealed.seal.place / self.options().segment_bytes;
+        let announcement = (0..WRITERS)
+            .map(|writer| control.announced(writer))
+            .find(|word| word.compare_exchange(0, segment + 1).is_ok())
+            .ok_or_else(|| Error::Stalled { path: self.path(), writers: WRITERS })?;
+        // Sequentially consistent, as the CAS before: either a truncation sees the announcement, or
+        // this thread sees that the block is no longer the newest.
+        let is_newest = control.sealed().load(Ordering::SeqCst) == sealed.off;
+        let is_needed = is_newest && self.durable_lsn() < sealed.seal.last_lsn;
+        // No epoch is held back while the device is at work.
+        drop(guard);
+        let written = match is_needed || mutant!("log-late-writer") {
+            true => self.write_sealed(segments, &sealed),
+            false => Ok(()),
+        };
+        if matches!(written, Err(Error::Failed { .. })) {
+            control.failed().store(1, Ordering::Release);
+            control.failed().flush();
+            D::fence();
+        }
+        announcement.store(0, Ordering::Release);
+        written?;
+        if is_needed {
+            self.raise_durable(sealed.seal.last_lsn);
+            self.free_arenas(&self.pool().pin()?);
+        }
+        Ok(self.durable_lsn())
+    }
+
+    /// Writes and syncs the block, unless another thread has done so.
+    fn write_sealed(&self, segments: &Segments, sealed: &Sealed) -> Result<()> {
+        let Seal { place, last_lsn, .. } = sealed.seal;
+        let is_needed = || self.durable_lsn() < last_lsn;
+        let Some(file) = segments.file_for(place, &is_needed)? else { return Ok(()) };
+        let written = file.write_at(&sealed.bytes, place % self.options().segment_bytes);
+        let synced = written.and_then(|()| match mutant!("log-not-synced") {
+            true => Ok(()),
+            false => file.sync(),
+        });
+        synced.map_err(|_| Error::Failed { path: self.path() })
+    }
+
+    fn raise_durable(&self, lsn: u64) {
+        let word = self.control(self.pool()).durable();
+        let mut found = word.load(Ordering::Acquire);
+        while found < lsn {
+            match word.compare_exchange(found, lsn) {
+                Ok(_) => break,
+                Err(other) => found = other,
+            }
+        }
+        word.flush();
+        D::fence();
+    }
+
+    /// Returns when all records up to `lsn` that were appended are durable, and writes them if no
+    /// other thread does. The caller holds no guard, or it would hold the epoch back meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Failed`] if the log has stopped: whether the records survive a power cut is then
+    /// open. Otherwise as [`write_block`](Self::write_block).
+    pub fn sync(&self, lsn: u64, settle: &dyn Settle<D>) -> Result<()> {
+        let lsn = lsn.min(self.newest_lsn(&self.pool().pin()?));
+        let leadership = self.leadership();
+        while self.durable_lsn() < lsn {
+            self.check_running(self.control(self.pool()))?;
+            // Acquire: with the end of a leadership. Before the leader is looked at, so that its
+            // end is not missed.
+            let writes = leadership.writes.load(Ordering::Acquire);
+            let leader = leadership.leader.load(Ordering::Acquire);
+            if leader != 0 && leadership.wait(writes) {
+                continue;
+            }
+            if let Some(term) = leadership.take(leader) {
+                let written = self.write_block(settle);
+                leadership.end(term);
+                written?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets go of the segments that are not needed to read the log from the LSN `from` on.
+    ///
+    /// The caller has made durable whatever takes their place, names of files included.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Device`]: some segments were not let go; the next truncation does it.
+    pub fn truncate(&self, from: u64) -> Result<()> {
+        let Some(segments) = self.segments() else { return Ok(()) };
+        let control = self.control(self.pool());
+        let is_announced = |segment: u64| {
+            // Sequentially consistent: see `write_block`.
+            (0..WRITERS)
+                .any(|writer| control.announced(writer).load(Ordering::SeqCst) == segment + 1)
+                && !mutant!("log-announcement-ignored")
+        };
+        segments.truncate(from, self.durable_lsn(), &is_announced)
+    }
+}

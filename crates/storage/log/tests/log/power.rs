@@ -1,0 +1,220 @@
+//! Power cuts at each operation of the device.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use pando_device::Operation;
+use pando_device::simulated::{Kept, Simulated};
+use pando_index::random::Random;
+use pando_log::Log;
+use pando_pmem::{Process, layout};
+
+use crate::common::{
+    ByFirstByte, Records, SMALL, append, create, create_in, number_of, payload, read, resume,
+    write_all,
+};
+
+const ORDER: Ordering = Ordering::SeqCst;
+
+/// What a power cut may find: an image, with the LSN that was durable then.
+struct Cut {
+    durable: u64,
+    truncated: u64,
+    image: Simulated,
+}
+
+/// Cuts the power of `directory` before each operation, in several ways.
+fn cut_at_each_operation(
+    directory: &Simulated,
+    durable: impl Fn() -> (u64, u64) + Send + Sync + 'static,
+    seed: u64,
+) -> Arc<Mutex<Vec<Cut>>> {
+    let cuts = Arc::new(Mutex::new(Vec::new()));
+    let (noted, watched) = (cuts.clone(), directory.clone());
+    let random = Mutex::new(Random::new(seed));
+    directory.on_operation(move |_, _| {
+        let (durable, truncated) = durable();
+        let mut random = random.lock().expect("a lock");
+        for kept in [Kept::Nothing, Kept::All, Kept::Some, Kept::Some] {
+            let image = watched.cut_power(kept, &mut random);
+            noted.lock().expect("a lock").push(Cut { durable, truncated, image });
+        }
+        Ok::<(), io::Error>(())
+    });
+    cuts
+}
+
+/// The records of an image: whole, in order, all that were durable, and a prefix of `appended`.
+fn check(cut: &Cut, appended: &Records) {
+    let (records, recovered) = read(&cut.image, cut.truncated).expect("the image is readable");
+    assert!(recovered.end_lsn() >= cut.durable, "{} of {}", recovered.end_lsn(), cut.durable);
+    let end = recovered.end_lsn();
+    let expected = appended.iter().filter(|(lsn, _)| (cut.truncated + 1..=end).contains(*lsn));
+    assert!(records.iter().eq(expected), "up to {end}");
+}
+
+#[test]
+fn what_was_durable_is_read_after_a_power_cut_at_each_operation() {
+    let directory = Simulated::new();
+    let log = Arc::new(create::<Process>(&directory, SMALL));
+    let truncated = Arc::new(AtomicU64::new(0));
+    let cuts = cut_at_each_operation(
+        &directory,
+        {
+            let (log, truncated) = (log.clone(), truncated.clone());
+            move || (log.durable_lsn(), truncated.load(ORDER))
+        },
+        7,
+    );
+    let mut random = Random::new(2);
+    let mut appended = Records::new();
+    for number in 1..=60 {
+        let payload = payload(number, random.below(9_000) as usize);
+        let lsn = append(&log, &payload).expect("appended");
+        if number % 7 != 0 {
+            appended.insert(lsn, payload);
+        }
+        if number % 4 == 0 {
+            log.sync(lsn, &ByFirstByte).expect("synced");
+        }
+        if number % 20 == 0 {
+            // Something else has all records up to here from now on.
+            truncated.store(lsn, ORDER);
+            log.truncate(lsn).expect("truncated");
+        }
+    }
+    let cuts = std::mem::take(&mut *cuts.lock().expect("a lock"));
+    assert!(cuts.len() > 300, "{} power cuts", cuts.len());
+    assert!(cuts.iter().any(|cut| cut.truncated > 0));
+    for cut in &cuts {
+        check(cut, &appended);
+    }
+}
+
+/// After each power cut the log goes on in a new pool, and the power is cut again.
+#[test]
+fn a_log_goes_on_after_each_of_many_power_cuts() {
+    let mut directory = Simulated::new();
+    let mut log = create::<Process>(&directory, SMALL);
+    let mut random = Random::new(3);
+    let mut appended = Records::new();
+    let mut number = 0;
+    for round in 0..40 {
+        let mut durable = 0;
+        for _ in 0..random.below(12) {
+            number += 1;
+            let payload = payload(number, random.below(6_000) as usize);
+            let lsn = append(&log, &payload).expect("appended");
+            if number % 7 != 0 {
+                appended.insert(lsn, payload);
+            }
+            if random.one_in(3) {
+                log.sync(lsn, &ByFirstByte).expect("synced");
+                durable = lsn;
+            }
+        }
+        // Some blocks are written and not synced when the power is cut.
+        let image = Arc::new(Mutex::new(None));
+        let (noted, watched, cuts) = (image.clone(), directory.clone(), Mutex::new(random));
+        let before = random.below(4);
+        let syncs = AtomicU64::new(0);
+        directory.on_operation(move |operation, _| {
+            if operation == Operation::Sync && syncs.fetch_add(1, ORDER) >= before {
+                let image = watched.cut_power(Kept::Some, &mut cuts.lock().expect("a lock"));
+                noted.lock().expect("a lock").get_or_insert(image);
+                return Err(io::Error::other("no power"));
+            }
+            Ok(())
+        });
+        let _ = write_all(&log);
+        durable = durable.max(log.durable_lsn());
+        random.draw();
+        let cut = image.lock().expect("a lock").take();
+        let image = cut.unwrap_or_else(|| directory.cut_power(Kept::Some, &mut random));
+
+        let (records, recovered) = read(&image, 0).expect("the image is readable");
+        let end = recovered.end_lsn();
+        assert!(end >= durable, "round {round}: {end} of {durable}");
+        appended.retain(|&lsn, _| lsn <= end);
+        assert_eq!(records, appended, "round {round}");
+        assert!(records.values().all(|payload| number_of(payload).is_some()));
+        let pool = pando_pmem::Pool::anonymous(&Default::default()).expect("memory");
+        directory = image.clone();
+        log = Log::resume(pool, layout::LOG_OFF, Arc::new(image), &recovered, SMALL)
+            .expect("the log goes on");
+        assert_eq!(log.durable_lsn(), end);
+    }
+    assert!(number > 100);
+}
+
+/// A log that was being created is there whole, or not at all.
+#[test]
+fn a_power_cut_during_creation_leaves_no_log_or_an_empty_one() {
+    let directory = Simulated::new();
+    let cuts = cut_at_each_operation(&directory, || (0, 0), 11);
+    create::<Process>(&directory, SMALL);
+    let cuts = std::mem::take(&mut *cuts.lock().expect("a lock"));
+    let (mut none, mut empty) = (0, 0);
+    for cut in &cuts {
+        match read(&cut.image, 0) {
+            Ok((records, _)) => {
+                assert!(records.is_empty());
+                empty += 1;
+            }
+            Err(pando_log::Error::NotALog { .. }) => none += 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(none > 0 && empty > 0, "{none} and {empty}");
+    // The same call may be made again.
+    for cut in &cuts {
+        let pool = pando_pmem::Pool::<Process>::anonymous(&Default::default()).expect("memory");
+        create_in(pool, &cut.image, SMALL).expect("a log");
+    }
+}
+
+/// The last block was written and not synced; the pool is lost without a power cut.
+#[test]
+fn what_recovery_builds_upon_is_durable() {
+    let directory = Simulated::new();
+    let log = create::<Process>(&directory, SMALL);
+    let first = append(&log, &payload(1, 10)).expect("appended");
+    log.sync(first, &ByFirstByte).expect("synced");
+    append(&log, &payload(2, 10)).expect("appended");
+    // The process is killed between the write and the sync.
+    let image = {
+        let at = Arc::new(Mutex::new(None::<Simulated>));
+        let (noted, watched) = (at.clone(), directory.clone());
+        directory.on_operation(move |found, _| {
+            if found == Operation::Sync {
+                noted.lock().expect("a lock").get_or_insert(watched.clone());
+                loop {
+                    std::thread::park();
+                }
+            }
+            Ok(())
+        });
+        let log = Arc::new(log);
+        let theirs = log.clone();
+        std::thread::spawn(move || {
+            let _ = theirs.write_block(&ByFirstByte);
+        });
+        loop {
+            if let Some(found) = at.lock().expect("a lock").take() {
+                break found;
+            }
+            std::thread::yield_now();
+        }
+    };
+    image.on_operation(|_, _| Ok(()));
+    // The same files, another pool.
+    let (records, recovered) = read(&image, 0).expect("reads");
+    assert_eq!(records.len(), 2);
+    let log = resume(&image, &recovered).expect("resumes");
+    let third = append(&log, &payload(3, 10)).expect("appended");
+    log.sync(third, &ByFirstByte).expect("synced");
+    let image = image.cut_power(Kept::Nothing, &mut Random::new(1));
+    let found = read(&image, 0);
+    assert!(found.is_ok(), "{}", found.expect_err("an error"));
+}

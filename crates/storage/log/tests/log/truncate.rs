@@ -1,0 +1,152 @@
+//! Truncation: which segments go, and what becomes of them.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+
+use pando_device::simulated::{Kept, Simulated};
+use pando_device::{Directory, Operation};
+use pando_index::random::Random;
+use pando_log::Log;
+use pando_pmem::Process;
+
+use crate::common::{
+    ByFirstByte, SMALL, append, create, payload, read, resume, stop_first, write_all,
+};
+
+fn names(directory: &Simulated, prefix: &str) -> usize {
+    let names = directory.names().expect("names");
+    names.iter().filter(|name| name.starts_with(prefix)).count()
+}
+
+#[test]
+fn truncated_segments_are_used_again_and_others_removed() {
+    let directory = Simulated::new();
+    let log: Log<Process> = create(&directory, SMALL);
+    let fill = |from: u64, count: u64| {
+        for number in from..from + count {
+            let lsn = append(&log, &payload(number, 15_000)).expect("appended");
+            log.sync(lsn, &ByFirstByte).expect("synced");
+        }
+    };
+    fill(1, 40);
+    assert_eq!(names(&directory, "segment-"), 10);
+    log.truncate(0).expect("truncated");
+    assert_eq!(names(&directory, "segment-"), 10, "all is needed");
+    let durable = log.durable_lsn();
+    log.truncate(durable).expect("truncated");
+    assert_eq!((names(&directory, "segment-"), names(&directory, "spare-")), (1, 2));
+    directory.on_operation(|found, _| {
+        assert_ne!(found, Operation::Allocate, "spares are used");
+        Ok(())
+    });
+    fill(41, 8);
+    let (records, _) = read(&directory, durable).expect("reads");
+    assert_eq!(records.len(), (41..49).filter(|number| number % 7 != 0).count());
+}
+
+/// The power fails before the first sync of a segment; the log goes on behind it.
+#[test]
+fn truncation_passes_segments_without_a_block() {
+    let directory = Simulated::new();
+    let log = create::<Process>(&directory, SMALL);
+    for number in 1..9 {
+        let lsn = append(&log, &payload(number, 13_000)).expect("appended");
+        log.sync(lsn, &ByFirstByte).expect("synced");
+    }
+    // The power fails before the first sync of the third segment.
+    append(&log, &payload(10, 13_000)).expect("appended");
+    let image = Arc::new(Mutex::new(None));
+    let (noted, watched) = (image.clone(), directory.clone());
+    directory.on_operation(move |found, _| {
+        if found == Operation::Write {
+            let cut = watched.cut_power(Kept::All, &mut Random::new(1));
+            noted.lock().expect("a lock").get_or_insert(cut);
+        }
+        Ok(())
+    });
+    write_all(&log).expect("written");
+    let image = image.lock().expect("a lock").take().expect("cut");
+    let (_, recovered) = read(&image, 0).expect("reads");
+    let log = resume(&image, &recovered).expect("resumes");
+    for number in 1..200 {
+        let lsn = append(&log, &payload(number, 13_000)).expect("appended");
+        log.sync(lsn, &ByFirstByte).expect("synced");
+        log.truncate(lsn).expect("truncated");
+    }
+    assert!(names(&image, "segment-") < 5, "{:?}", image.names());
+}
+
+/// The first block of a segment is written and not yet synced.
+#[test]
+fn truncation_counts_only_durable_blocks() {
+    let directory = Simulated::new();
+    let log = Arc::new(create::<Process>(&directory, SMALL));
+    for number in 1..5 {
+        let lsn = append(&log, &payload(number, 13_000)).expect("appended");
+        log.sync(lsn, &ByFirstByte).expect("synced");
+    }
+    let lsn = append(&log, &payload(10, 13_000)).expect("appended");
+    let (stopped, has_stopped) = channel();
+    let (go_on, may_go_on) = channel::<()>();
+    let waiting = Mutex::new(Some((stopped, may_go_on)));
+    let wrote = AtomicBool::new(false);
+    directory.on_operation(move |found, _| {
+        if found == Operation::Write {
+            wrote.store(true, Ordering::SeqCst);
+        }
+        let stops = match found == Operation::Sync && wrote.load(Ordering::SeqCst) {
+            true => waiting.lock().expect("a lock").take(),
+            false => None,
+        };
+        if let Some((stopped, may_go_on)) = stops {
+            stopped.send(()).expect("waits");
+            let _ = may_go_on.recv();
+        }
+        Ok(())
+    });
+    std::thread::scope(|scope| {
+        let go_on = go_on;
+        let writer = scope.spawn(|| log.sync(lsn, &ByFirstByte));
+        has_stopped.recv().expect("stops");
+        let from = log.durable_lsn();
+        log.truncate(from).expect("truncated");
+        let mut bad = Vec::new();
+        for seed in 0..20 {
+            let image = directory.cut_power(Kept::Some, &mut Random::new(seed));
+            if let Err(error) = read(&image, from) {
+                bad.push((seed, error.to_string()));
+            }
+        }
+        go_on.send(()).expect("waits");
+        writer.join().expect("joins").expect("written");
+        assert!(bad.is_empty(), "unreadable: {bad:?}");
+    });
+}
+
+/// A writer stops before it opens the file of its segment, which is truncated meanwhile.
+#[test]
+fn a_writer_that_comes_late_makes_no_segment() {
+    let directory = Simulated::new();
+    let log = Arc::new(create::<Process>(&directory, SMALL));
+    for number in 1..5 {
+        let lsn = append(&log, &payload(number, 13_000)).expect("appended");
+        log.sync(lsn, &ByFirstByte).expect("synced");
+    }
+    let lsn = append(&log, &payload(5, 13_000)).expect("appended");
+    let (has_stopped, go_on) = stop_first(&directory, Operation::Open, |_| Ok(()));
+    std::thread::scope(|scope| {
+        let go_on = go_on;
+        let late = scope.spawn(|| log.sync(lsn, &ByFirstByte));
+        has_stopped.recv().expect("stops");
+        for number in 6..40 {
+            let lsn = append(&log, &payload(number, 13_000)).expect("appended");
+            log.sync(lsn, &ByFirstByte).expect("synced");
+            log.truncate(lsn).expect("truncated");
+        }
+        go_on.send(()).expect("waits");
+        late.join().expect("joins").expect("written");
+        let names = directory.names().expect("names");
+        assert!(!names.contains(&"segment-0000000000000001".to_owned()));
+    });
+}

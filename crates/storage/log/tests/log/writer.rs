@@ -1,0 +1,135 @@
+//! Log writers that stop, are replaced, and come late.
+
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+
+use pando_device::Operation;
+use pando_device::simulated::{Kept, Simulated};
+use pando_index::random::Random;
+use pando_pmem::Process;
+use pando_pmem::testing::{CutShort, Paused};
+
+use crate::common::{ByFirstByte, SMALL, append, create, payload, read, stop_first, write_all};
+
+#[test]
+fn a_writer_that_stops_is_replaced() {
+    for operation in [Operation::Write, Operation::Sync] {
+        let directory = Simulated::new();
+        let log = Arc::new(create::<Process>(&directory, SMALL));
+        append(&log, &payload(1, 10)).expect("appended");
+        write_all(&log).expect("the first segment is there");
+        let lsn = append(&log, &payload(2, 10)).expect("appended");
+        let (has_stopped, go_on) = stop_first(&directory, operation, |_| Ok(()));
+        std::thread::scope(|scope| {
+            // Dropped if an assertion fails, so that the writer goes on and the test ends.
+            let go_on = go_on;
+            let first = scope.spawn(|| log.sync(lsn, &ByFirstByte));
+            has_stopped.recv().expect("the writer stops");
+            log.sync(lsn, &ByFirstByte).expect("another thread writes");
+            assert!(log.durable_lsn() >= lsn);
+            let image = directory.cut_power(Kept::Nothing, &mut Random::new(1));
+            assert_eq!(read(&image, 0).expect("reads").0.len(), 2, "{operation}");
+            go_on.send(()).expect("it waits");
+            first.join().expect("joins").expect("it was written");
+        });
+    }
+}
+
+/// The writer stops before its write, another takes its place, and the segment is truncated and
+/// written again as another one. Then the late write takes place.
+#[test]
+fn a_late_writer_does_no_harm() {
+    let directory = Simulated::new();
+    let log = Arc::new(create::<Process>(&directory, SMALL));
+    append(&log, &payload(1, 10)).expect("appended");
+    write_all(&log).expect("the first segment is there");
+    let lsn = append(&log, &payload(2, 10)).expect("appended");
+    let (has_stopped, go_on) = stop_first(&directory, Operation::Write, |_| Ok(()));
+    std::thread::scope(|scope| {
+        let go_on = go_on;
+        let late = scope.spawn(|| log.sync(lsn, &ByFirstByte));
+        has_stopped.recv().expect("the writer stops");
+        log.sync(lsn, &ByFirstByte).expect("another thread writes");
+        // Far enough that each spare is used again.
+        for number in 3..200 {
+            let lsn = append(&log, &payload(number, 3_000)).expect("appended");
+            log.sync(lsn, &ByFirstByte).expect("synced");
+            if number % 10 == 0 {
+                log.truncate(log.durable_lsn().saturating_sub(30_000)).expect("truncated");
+            }
+        }
+        let from = log.durable_lsn() - 30_000;
+        let (expected, _) = read(&directory, from).expect("reads");
+        go_on.send(()).expect("it waits");
+        late.join().expect("joins").expect("it was written long ago");
+        assert_eq!(read(&directory, from).expect("reads").0, expected);
+    });
+}
+
+/// A writer pauses before it announces its segment. Others write its block and go on, and a
+/// truncation finds no announcement. Then the writer goes on, before the segment becomes a spare.
+#[test]
+fn a_writer_that_announces_late_writes_nothing() {
+    for writes in 0.. {
+        let directory = Simulated::new();
+        let log = Arc::new(create::<CutShort>(&directory, SMALL));
+        append(&log, &payload(1, 10)).expect("appended");
+        write_all(&log).expect("the first segment is there");
+        append(&log, &payload(2, 10)).expect("appended");
+        let theirs = log.clone();
+        let paused = Paused::start(writes, move || theirs.write_block(&ByFirstByte).map(drop));
+        if paused.is_done() {
+            return;
+        }
+        write_all(&log).expect("others write");
+        for number in 3..60 {
+            append(&log, &payload(number, 3_000)).expect("appended");
+            write_all(&log).expect("written");
+        }
+        // Lets the late writer go on at the first rename, and stop again before its write.
+        let (tell, told) = channel();
+        let (go_on, may_go_on) = channel::<()>();
+        let late = Mutex::new(Some((paused, told)));
+        let writer = Arc::new(Mutex::new(Some((tell.clone(), may_go_on))));
+        let threads = Arc::new(Mutex::new(Vec::new()));
+        let (started, stops) = (threads.clone(), writer.clone());
+        directory.on_operation(move |operation, _| {
+            let (mut renamed, mut written) = (None, None);
+            match operation {
+                Operation::Rename => renamed = late.lock().expect("a lock").take(),
+                Operation::Write => written = stops.lock().expect("a lock").take(),
+                _ => {}
+            }
+            if let Some((paused, told)) = renamed {
+                let tell = tell.clone();
+                started.lock().expect("a lock").push(std::thread::spawn(move || {
+                    let written = paused.resume();
+                    let _ = tell.send(());
+                    written
+                }));
+                told.recv().expect("it stops or is done");
+            }
+            if let Some((tell, may_go_on)) = written {
+                let _ = tell.send(());
+                let _ = may_go_on.recv();
+            }
+            Ok(())
+        });
+        let from = log.durable_lsn() - 30_000;
+        log.truncate(from).expect("truncated");
+        // The writes of this thread do not stop.
+        drop(writer.lock().expect("a lock").take());
+        let mut last = 0;
+        for number in 60..120 {
+            last = append(&log, &payload(number, 3_000)).expect("appended");
+            write_all(&log).expect("written");
+        }
+        drop(go_on);
+        for thread in threads.lock().expect("a lock").drain(..) {
+            thread.join().expect("joins").expect("it was written long ago");
+        }
+        let (records, recovered) = read(&directory, from).expect("reads");
+        assert_eq!(recovered.end_lsn(), last, "paused before write {writes}");
+        assert!(records.len() > 50);
+    }
+}
