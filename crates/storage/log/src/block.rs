@@ -21,7 +21,7 @@
 //! * `n` (bytes 64 to 67) is the number of records; `before` (bytes 68 to 71) is `crc` of the block
 //!   before, zero for the first block of a log.
 
-use crate::tail::MAX_RECORD_BYTES;
+use crate::record::MAX_RECORD_BYTES;
 
 /// The first eight bytes of each block.
 pub(crate) const MAGIC: [u8; 8] = *b"PANDOlb1";

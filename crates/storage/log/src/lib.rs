@@ -83,8 +83,10 @@
 mod block;
 mod control;
 mod error;
+mod leadership;
 mod log;
 mod manifest;
+mod record;
 mod recovery;
 mod seal;
 mod segments;
@@ -94,5 +96,5 @@ mod write;
 pub use control::CONTROL_BYTES;
 pub use error::{Error, Result};
 pub use log::{Log, LogOptions, Settle};
+pub use record::{Appended, MAX_RECORD_BYTES, Record, Status};
 pub use recovery::{Recovered, recover};
-pub use tail::{Appended, MAX_RECORD_BYTES, Record, Status};

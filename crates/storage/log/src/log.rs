@@ -9,11 +9,11 @@ use pando_pmem::{Domain, Guard, PerSlot, Pool};
 use crate::block::{BLOCK_ALIGN, HEADER_BYTES, WANTED_BYTES};
 use crate::control::{ARENAS, Control, Seal, Start, WRITERS};
 use crate::error::{Error, Result};
+use crate::leadership::Leadership;
 use crate::manifest::{Manifest, SEGMENT_BYTES};
+use crate::record::{MAX_RECORD_BYTES, Record, Status};
 use crate::recovery::Recovered;
 use crate::segments::{self, Segments};
-use crate::tail::{Hints, MAX_RECORD_BYTES, Record, Status};
-use crate::write::Leadership;
 
 /// Settles records that are not committed when they are to be sealed. Any thread may call it,
 /// several at once for the same record.
@@ -66,6 +66,13 @@ impl LogOptions {
         }
         Ok(self)
     }
+}
+
+/// Hints in process memory about the tail.
+#[derive(Debug, Default)]
+pub(crate) struct Hints {
+    /// Places of the table that were used: those beyond are empty.
+    pub used_places: AtomicU64,
 }
 
 /// A write-ahead log. Any number of threads may use it at once; see [the crate](crate).

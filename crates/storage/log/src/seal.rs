@@ -26,7 +26,7 @@ use crate::block::{Builder, Header};
 use crate::control::Seal;
 use crate::error::{Error, Result};
 use crate::log::{Log, Settle};
-use crate::tail::{Record, Status};
+use crate::record::{Record, Status};
 
 /// A sealed block.
 #[derive(Debug)]

@@ -45,168 +45,30 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pando_pmem::{Domain, Guard, Pool, Word, mutant};
+use pando_pmem::{Domain, Guard, Pool, mutant};
 
 use crate::control::{ARENAS, Control};
 use crate::error::{Error, Result};
 use crate::log::Log;
+use crate::record::{
+    Appended, BEFORE_AT, LSN_AT, PAYLOAD_AT, Record, STATUS_AT, Status, record_bytes,
+};
 
-/// Most bytes of a record's payload.
-pub const MAX_RECORD_BYTES: usize = 16 << 20;
 /// Bytes of an arena, unless its first record wants more: two fit a chunk of the pool.
 pub(crate) const ARENA_BYTES: u64 = 32_512;
 /// Bytes of an arena in a full pool.
 const SMALL_ARENA_BYTES: u64 = 4096;
 /// Bytes of an arena before its records.
 const ARENA_HEADER_BYTES: u64 = 64;
-/// Bytes of a record before its payload.
-pub(crate) const RECORD_HEADER_BYTES: u64 = 32;
 
 const LAST_AT: u64 = 8;
 const BYTES_AT: u64 = 16;
-
-const BEFORE_AT: u64 = 0;
-const LSN_AT: u64 = 8;
-const PAYLOAD_AT: u64 = 16;
-const STATUS_AT: u64 = 24;
 
 const USED_MASK: u64 = (1 << 32) - 1;
 const BUSY: u64 = 1 << 32;
 const CLOSED: u64 = 1 << 33;
 const GENERATION_SHIFT: u32 = 34;
 const GENERATION_MASK: u64 = (1 << (64 - GENERATION_SHIFT)) - 1;
-
-/// What a record has become.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
-    /// Neither of the others yet.
-    Undecided,
-    /// It is part of the log.
-    Committed,
-    /// It never took place.
-    Failed,
-}
-
-impl Status {
-    fn of(word: u64) -> Self {
-        match word {
-            1 => Self::Committed,
-            2 => Self::Failed,
-            _ => Self::Undecided,
-        }
-    }
-
-    fn word(self) -> u64 {
-        match self {
-            Self::Undecided => 0,
-            Self::Committed => 1,
-            Self::Failed => 2,
-        }
-    }
-}
-
-/// A record of the tail, which a guard keeps.
-#[derive(Debug)]
-pub struct Record<'pool, D: Domain> {
-    pool: &'pool Pool<D>,
-    off: u64,
-}
-
-impl<D: Domain> Clone for Record<'_, D> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<D: Domain> Copy for Record<'_, D> {}
-
-impl<'pool, D: Domain> Record<'pool, D> {
-    /// The record at `off`. The caller holds a guard since it found the record reachable.
-    pub(crate) fn at(pool: &'pool Pool<D>, off: u64) -> Self {
-        Self { pool, off }
-    }
-
-    fn word(self, at: u64) -> Word<'pool, D> {
-        // Only damage leads beyond: there is no word then.
-        self.pool.word(self.off.wrapping_add(at))
-    }
-
-    /// Offset of the record in the pool.
-    pub fn off(self) -> u64 {
-        self.off
-    }
-
-    /// Its log sequence number.
-    pub fn lsn(self) -> u64 {
-        // Acquire, here and below: with the CAS that published the record.
-        self.word(LSN_AT).load(Ordering::Acquire)
-    }
-
-    /// Bytes of its payload.
-    pub fn payload_bytes(self) -> u64 {
-        self.word(PAYLOAD_AT).load(Ordering::Acquire)
-    }
-
-    /// Offset of its payload in the pool.
-    pub fn payload_off(self) -> u64 {
-        self.off.wrapping_add(RECORD_HEADER_BYTES)
-    }
-
-    /// Its payload, copied.
-    pub fn payload(self) -> Vec<u8> {
-        let bytes = self.payload_bytes().min(MAX_RECORD_BYTES as u64);
-        self.pool.load_bytes(self.payload_off(), bytes)
-    }
-
-    /// The LSN of the record before; that of damage is any number.
-    pub(crate) fn lsn_before(self) -> u64 {
-        let payload_bytes = self.payload_bytes().min(MAX_RECORD_BYTES as u64);
-        self.lsn().wrapping_sub(record_bytes(payload_bytes))
-    }
-
-    /// Offset of the record before.
-    pub(crate) fn before(self) -> u64 {
-        self.word(BEFORE_AT).load(Ordering::Acquire)
-    }
-
-    /// What it has become.
-    pub fn status(self) -> Status {
-        Status::of(self.word(STATUS_AT).load(Ordering::Acquire))
-    }
-
-    /// Decides the record, unless it is decided already; what it has become.
-    pub fn decide(self, status: Status) -> Status {
-        let word = self.word(STATUS_AT);
-        let decided = match word.compare_exchange(0, status.word()) {
-            Ok(_) => status,
-            Err(other) => Status::of(other),
-        };
-        word.flush();
-        D::fence();
-        decided
-    }
-}
-
-/// Where a record is that was appended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Appended {
-    /// Its log sequence number.
-    pub lsn: u64,
-    /// Its offset in the pool.
-    pub off: u64,
-}
-
-/// Bytes that a record takes in an arena, and by which its LSN is above the one before.
-pub(crate) fn record_bytes(payload_bytes: u64) -> u64 {
-    RECORD_HEADER_BYTES + payload_bytes.next_multiple_of(8)
-}
-
-/// What threads keep in process memory of the tail.
-#[derive(Debug, Default)]
-pub(crate) struct Hints {
-    /// Places of the table that were used: those beyond are empty.
-    pub used_places: AtomicU64,
-}
 
 /// An arena that this thread has claimed.
 #[derive(Clone, Copy, Debug)]
@@ -239,7 +101,7 @@ impl<D: Domain> Log<D> {
         self.check_room(guard, bytes)?;
         let claimed = self.claim(guard, bytes)?;
         let pool = guard.pool();
-        let record = Record { pool, off: claimed.arena + claimed.used };
+        let record = Record::at(pool, claimed.arena + claimed.used);
         record.word(PAYLOAD_AT).store(payload.len() as u64, Ordering::Relaxed);
         record.word(STATUS_AT).store(Status::Undecided.word(), Ordering::Relaxed);
         pool.store_bytes(record.payload_off(), payload);
@@ -250,7 +112,7 @@ impl<D: Domain> Log<D> {
         let state = pool.word(claimed.arena);
         // Release: a thread that finds the arena not busy sees `last`.
         state.store(self.open_state(claimed.used + bytes), Ordering::Release);
-        appended.map(|lsn| Appended { lsn, off: record.off })
+        appended.map(|lsn| Appended { lsn, off: record.off() })
     }
 
     /// Makes `record` the newest; its LSN.
@@ -267,13 +129,13 @@ impl<D: Domain> Log<D> {
             let lsn = self.lsn_of(guard.pool(), before).wrapping_add(bytes);
             record.word(BEFORE_AT).store(before, Ordering::Relaxed);
             record.word(LSN_AT).store(lsn, Ordering::Relaxed);
-            guard.pool().flush(record.off, bytes);
+            guard.pool().flush(record.off(), bytes);
             D::fence();
             if guard.damage().is_some() {
                 return Err(self.damaged_tail(before));
             }
             // Release: publishes the record. Acquire: the next attempt reads the LSN of the other.
-            match newest.compare_exchange(before, record.off) {
+            match newest.compare_exchange(before, record.off()) {
                 Ok(_) => {
                     newest.flush();
                     D::fence();

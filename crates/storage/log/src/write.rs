@@ -1,4 +1,4 @@
-//! Writing sealed blocks, and waiting for them.
+//! Writing sealed blocks, and waiting for them. `leadership.rs` says which thread writes.
 //!
 //! | step | what is written | a crash, or a thread that stops, leaves |
 //! | --- | --- | --- |
@@ -14,83 +14,16 @@
 //! A failed write or sync sets `failed` before the announcement is withdrawn, and nothing is tried
 //! again, even if another writer of the same block succeeds: what its sync says of this one's bytes
 //! is not known. A segment that cannot be made for lack of room sets nothing.
-//!
-//! # Group commit
-//!
-//! One thread is the *leader* and writes. All records that are appended meanwhile go into the next
-//! block. There is no delay: a block is sealed as soon as the one before is durable.
-//!
-//! `leader` is zero, or the number of a leadership. Other threads wait for `writes`, a counter that
-//! a leader raises when it has written (a futex). If it does not change for [`PATIENCE`], one of
-//! them takes the leadership over, by CAS from the number that it saw: the leader may have stopped.
-//! If it goes on, both write the same bytes to the same place. Each take-over doubles the time to
-//! the next one, so a slow disk gets few writes more. When all [`WRITERS`] are at work, for about 13
-//! seconds by then, waits end with [`Error::Stalled`]. All these words are in process memory.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::sync::atomic::Ordering;
 
 use pando_pmem::{Domain, mutant};
-use rustix::thread::futex;
 
 use crate::control::{Seal, WRITERS};
 use crate::error::{Error, Result};
 use crate::log::{Log, Settle};
 use crate::seal::Sealed;
 use crate::segments::Segments;
-
-/// How long threads wait for a leader that makes no progress, at first: many times what a sync
-/// takes.
-const PATIENCE: Duration = Duration::from_millis(50);
-
-/// Who writes, for the threads of this process.
-#[derive(Debug, Default)]
-pub(crate) struct Leadership {
-    leader: AtomicU32,
-    /// Numbers of leaderships so far.
-    terms: AtomicU32,
-    /// Writes that have ended.
-    writes: AtomicU32,
-    /// Take-overs since a write has ended.
-    takeovers: AtomicU32,
-}
-
-impl Leadership {
-    /// Takes the leadership from `seen`, which is zero if it is free; its number.
-    fn take(&self, seen: u32) -> Option<u32> {
-        // Relaxed: a number that no other thread gets soon. Zero is none.
-        let term = self.terms.fetch_add(1, Ordering::Relaxed).wrapping_add(1).max(1);
-        let taken = self.leader.compare_exchange(seen, term, Ordering::AcqRel, Ordering::Relaxed);
-        if taken.is_ok() && seen != 0 {
-            self.takeovers.fetch_add(1, Ordering::Relaxed);
-        }
-        taken.ok().map(|_| term)
-    }
-
-    /// Ends the leadership `term`, unless another thread has taken it over, and wakes the threads
-    /// that wait.
-    fn end(&self, term: u32) {
-        let _ = self.leader.compare_exchange(term, 0, Ordering::AcqRel, Ordering::Relaxed);
-        self.takeovers.store(0, Ordering::Relaxed);
-        // Release: a thread that sees the new count sees that the leadership is free.
-        self.writes.fetch_add(1, Ordering::Release);
-        let _ = futex::wake(&self.writes, futex::Flags::PRIVATE, i32::MAX as u32);
-    }
-
-    /// Waits until a write has ended since the count was `writes`; false if none did for a long
-    /// time.
-    fn wait(&self, writes: u32) -> bool {
-        let takeovers = self.takeovers.load(Ordering::Relaxed).min(WRITERS as u32);
-        let patience = PATIENCE * (1 << takeovers);
-        let timeout = futex::Timespec {
-            tv_sec: patience.as_secs() as i64,
-            tv_nsec: i64::from(patience.subsec_nanos()),
-        };
-        let waited = futex::wait(&self.writes, futex::Flags::PRIVATE, writes, Some(&timeout));
-        // Woken, changed before, or interrupted: the caller looks again.
-        waited != Err(rustix::io::Errno::TIMEDOUT)
-    }
-}
 
 impl<D: Domain> Log<D> {
     /// Writes one block, and syncs it: the one that is sealed, or else one with records of the
@@ -181,10 +114,9 @@ impl<D: Domain> Log<D> {
         let leadership = self.leadership();
         while self.durable_lsn() < lsn {
             self.check_running(self.control(self.pool()))?;
-            // Acquire: with the end of a leadership. Before the leader is looked at, so that its
-            // end is not missed.
-            let writes = leadership.writes.load(Ordering::Acquire);
-            let leader = leadership.leader.load(Ordering::Acquire);
+            // Read before the leader, so that the end of its write is not missed.
+            let writes = leadership.writes();
+            let leader = leadership.leader();
             if leader != 0 && leadership.wait(writes) {
                 continue;
             }

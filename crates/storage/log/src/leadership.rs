@@ -1,0 +1,83 @@
+//! Group commit: which thread of the process writes the next block.
+//!
+//! One thread is the *leader* and writes. All records that are appended meanwhile go into the next
+//! block. There is no delay: a block is sealed as soon as the one before is durable.
+//!
+//! `leader` is zero, or the number of a leadership. Other threads wait for `writes`, a counter that
+//! a leader raises when it has written (a futex). If it does not change for [`PATIENCE`], one of
+//! them takes the leadership over, by CAS from the number that it saw: the leader may have stopped.
+//! If it continues, both write the same bytes to the same place. Each take-over doubles the time to
+//! the next one, so a slow disk gets few writes more. When all [`WRITERS`] are at work, after about
+//! 13 seconds, waits end with an error. All these words are in process memory.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use rustix::thread::futex;
+
+use crate::control::WRITERS;
+
+/// How long threads wait for a leader that makes no progress, at first: many times what a sync
+/// takes.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// Who writes, for the threads of this process.
+#[derive(Debug, Default)]
+pub(crate) struct Leadership {
+    leader: AtomicU32,
+    /// Numbers of leaderships so far.
+    terms: AtomicU32,
+    /// Writes that have ended.
+    writes: AtomicU32,
+    /// Take-overs since a write has ended.
+    takeovers: AtomicU32,
+}
+
+impl Leadership {
+    /// The present leader's number; zero if there is none.
+    pub fn leader(&self) -> u32 {
+        // Acquire: pairs with the end of a leadership.
+        self.leader.load(Ordering::Acquire)
+    }
+
+    /// The number of writes that have ended.
+    pub fn writes(&self) -> u32 {
+        // Acquire: pairs with the end of a leadership.
+        self.writes.load(Ordering::Acquire)
+    }
+
+    /// Takes the leadership from `seen`, which is zero if it is free; its number.
+    pub fn take(&self, seen: u32) -> Option<u32> {
+        // Relaxed: a number that no other thread gets soon. Zero is none.
+        let term = self.terms.fetch_add(1, Ordering::Relaxed).wrapping_add(1).max(1);
+        let taken = self.leader.compare_exchange(seen, term, Ordering::AcqRel, Ordering::Relaxed);
+        if taken.is_ok() && seen != 0 {
+            self.takeovers.fetch_add(1, Ordering::Relaxed);
+        }
+        taken.ok().map(|_| term)
+    }
+
+    /// Ends the leadership `term`, unless another thread has taken it over, and wakes the threads
+    /// that wait.
+    pub fn end(&self, term: u32) {
+        let _ = self.leader.compare_exchange(term, 0, Ordering::AcqRel, Ordering::Relaxed);
+        self.takeovers.store(0, Ordering::Relaxed);
+        // Release: a thread that sees the new count sees that the leadership is free.
+        self.writes.fetch_add(1, Ordering::Release);
+        let _ = futex::wake(&self.writes, futex::Flags::PRIVATE, i32::MAX as u32);
+    }
+
+    /// Waits until a write has ended since the count was `writes`; false if none did for a long
+    /// time.
+    pub fn wait(&self, writes: u32) -> bool {
+        let takeovers = self.takeovers.load(Ordering::Relaxed).min(WRITERS as u32);
+        let patience = PATIENCE * (1 << takeovers);
+        let timeout = futex::Timespec {
+            tv_sec: patience.as_secs() as i64,
+            tv_nsec: i64::from(patience.subsec_nanos()),
+        };
+        let waited = futex::wait(&self.writes, futex::Flags::PRIVATE, writes, Some(&timeout));
+        // Woken, changed before, or interrupted: the caller looks again.
+        waited != Err(rustix::io::Errno::TIMEDOUT)
+    }
+}
