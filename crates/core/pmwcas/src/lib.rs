@@ -1,5 +1,5 @@
 //! PMwCAS: a persistent, latch-free (lock-free) compare-and-swap of several words at once, as
-//! specified by Wang, Levandoski and Larson (`pmwcas.txt`, sections 2 to 5).
+//! specified by Wang, Levandoski and Larson (their paper, sections 2 to 5).
 //!
 //! The crate uses `pando-pmem`; the indexes publish their changes by it. A word that ever takes
 //! part in a PMwCAS is read only by [`Pmwcas::read`]. It is written only by a PMwCAS or by a
