@@ -113,7 +113,7 @@ impl Directory for Disk {
     }
 
     fn sync(&self) -> Result<()> {
-        // Opened for each sync: a handle reports a failure once, to whoever syncs it first.
+        // Opened for each sync: a handle reports a failure only once, to the first sync.
         let synced = fs::File::open(&self.path).and_then(|directory| directory.sync_all());
         synced.map_err(|source| error(Operation::SyncDirectory, &self.path, source))
     }

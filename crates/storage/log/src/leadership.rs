@@ -21,7 +21,7 @@ use crate::control::WRITERS;
 /// takes.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// Who writes, for the threads of this process.
+/// The leader among the threads of this process.
 #[derive(Debug, Default)]
 pub(crate) struct Leadership {
     leader: AtomicU32,

@@ -19,7 +19,7 @@ use crate::segments::{self, Segments};
 /// several at once for the same record.
 pub trait Settle<D: Domain>: Send + Sync {
     /// Completes or fails what `record` stands for, decides it ([`Record::decide`]), undoes what a
-    /// failed one has left, and returns what it has become.
+    /// failed one has left, and returns its status.
     ///
     /// # Errors
     ///

@@ -14,7 +14,7 @@ pub(crate) const LSN_AT: u64 = 8;
 pub(crate) const PAYLOAD_AT: u64 = 16;
 pub(crate) const STATUS_AT: u64 = 24;
 
-/// What a record has become.
+/// The state of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// Neither of the others yet.
@@ -107,12 +107,12 @@ impl<'pool, D: Domain> Record<'pool, D> {
         self.word(BEFORE_AT).load(Ordering::Acquire)
     }
 
-    /// What it has become.
+    /// Its status.
     pub fn status(self) -> Status {
         Status::of(self.word(STATUS_AT).load(Ordering::Acquire))
     }
 
-    /// Decides the record, unless it is decided already; what it has become.
+    /// Decides the record, unless it is decided already; returns its status.
     pub fn decide(self, status: Status) -> Status {
         let word = self.word(STATUS_AT);
         let decided = match word.compare_exchange(0, status.word()) {

@@ -245,7 +245,7 @@ impl Segments {
         Ok(numbers(self.directory())?.last().map_or(0, |last| last + 1))
     }
 
-    /// Lets go of the segments that are not needed to read the log from the LSN `from` on, of which
+    /// Releases the segments that are not needed to read the log from the LSN `from` on, of which
     /// all up to `durable` is durable. One that a log writer has announced, as `is_announced` says,
     /// is removed and becomes no spare.
     ///
@@ -287,7 +287,7 @@ impl Segments {
     }
 }
 
-/// The answer of an operation on a file that another truncation may have let go of already.
+/// The answer of an operation on a file that another truncation may have released already.
 fn unless_gone(answer: pando_device::Result<()>) -> Result<()> {
     match answer {
         Err(error) if error.is_not_found() => Ok(()),

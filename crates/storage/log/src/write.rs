@@ -129,13 +129,13 @@ impl<D: Domain> Log<D> {
         Ok(())
     }
 
-    /// Lets go of the segments that are not needed to read the log from the LSN `from` on.
+    /// Releases the segments that are not needed to read the log from the LSN `from` on.
     ///
     /// The caller has made durable whatever takes their place, names of files included.
     ///
     /// # Errors
     ///
-    /// [`Error::Device`]: some segments were not let go; the next truncation does it.
+    /// [`Error::Device`]: some segments were not released; the next truncation does it.
     pub fn truncate(&self, from: u64) -> Result<()> {
         let Some(segments) = self.segments() else { return Ok(()) };
         let control = self.control(self.pool());

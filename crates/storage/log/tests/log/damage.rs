@@ -112,7 +112,7 @@ fn a_stale_block_of_an_earlier_generation_is_not_read() {
 
     let (_, recovered) = read(&without, 0).expect("reads");
     assert_eq!(recovered.end_lsn(), first);
-    let resumed = resume(&without, &recovered).expect("the log goes on");
+    let resumed = resume(&without, &recovered).expect("the log continues");
     let third = append(&resumed, &payload(3, 100)).expect("appended");
     resumed.sync(third, &ByFirstByte).expect("synced");
     // The stale block appears in its place.
@@ -150,7 +150,7 @@ fn the_log_of_another_pool_and_a_directory_without_one_are_refused() {
     assert!(matches!(taken, Error::NotEmpty { .. }), "{taken}");
     // The log was recovered into another pool meanwhile.
     let (_, recovered) = read(&directory, 0).expect("reads");
-    resume(&directory, &recovered).expect("the log goes on");
+    resume(&directory, &recovered).expect("the log continues");
     let late = open(log.pool(), &directory).expect_err("it has another generation");
     assert!(matches!(late, Error::Foreign { .. }), "{late}");
 }
@@ -196,7 +196,7 @@ fn files_that_the_log_has_not_named_are_ignored() {
     }
 }
 
-/// What is missing was durable: whoever asks has it in an image, say.
+/// The missing records were durable: the caller has them in an image, for example.
 #[test]
 fn a_log_that_ends_before_the_lsn_that_is_asked_for_is_refused() {
     let directory = Simulated::new();

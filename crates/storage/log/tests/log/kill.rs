@@ -23,7 +23,7 @@ fn overwrite_free_blocks(pool: &Pool<Tested>) {
 }
 
 /// A process is killed at each write of an append and of a block. The pool is opened again: all
-/// that was appended is there, each record is whole, and the log goes on.
+/// that was appended is there, each record is whole, and the log continues.
 #[test]
 fn a_kill_at_each_write_leaves_whole_records() {
     let folder = folder();

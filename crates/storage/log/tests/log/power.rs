@@ -92,7 +92,7 @@ fn what_was_durable_is_read_after_a_power_cut_at_each_operation() {
     }
 }
 
-/// After each power cut the log goes on in a new pool, and the power is cut again.
+/// After each power cut the log continues in a new pool, and the power is cut again.
 #[test]
 fn a_log_goes_on_after_each_of_many_power_cuts() {
     let mut directory = Simulated::new();
@@ -142,7 +142,7 @@ fn a_log_goes_on_after_each_of_many_power_cuts() {
         let pool = pando_pmem::Pool::anonymous(&Default::default()).expect("memory");
         directory = image.clone();
         log = Log::resume(pool, layout::LOG_OFF, Arc::new(image), &recovered, SMALL)
-            .expect("the log goes on");
+            .expect("the log continues");
         assert_eq!(log.durable_lsn(), end);
     }
     assert!(number > 100);

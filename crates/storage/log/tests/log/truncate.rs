@@ -45,7 +45,7 @@ fn truncated_segments_are_used_again_and_others_removed() {
     assert_eq!(records.len(), (41..49).filter(|number| number % 7 != 0).count());
 }
 
-/// The power fails before the first sync of a segment; the log goes on behind it.
+/// The power fails before the first sync of a segment; the log continues behind it.
 #[test]
 fn truncation_passes_segments_without_a_block() {
     let directory = Simulated::new();

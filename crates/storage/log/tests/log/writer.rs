@@ -21,7 +21,7 @@ fn a_writer_that_stops_is_replaced() {
         let lsn = append(&log, &payload(2, 10)).expect("appended");
         let (has_stopped, go_on) = stop_first(&directory, operation, |_| Ok(()));
         std::thread::scope(|scope| {
-            // Dropped if an assertion fails, so that the writer goes on and the test ends.
+            // Dropped if an assertion fails, so that the writer continues and the test ends.
             let go_on = go_on;
             let first = scope.spawn(|| log.sync(lsn, &ByFirstByte));
             has_stopped.recv().expect("the writer stops");
@@ -67,7 +67,7 @@ fn a_late_writer_does_no_harm() {
 }
 
 /// A writer pauses before it announces its segment. Others write its block and go on, and a
-/// truncation finds no announcement. Then the writer goes on, before the segment becomes a spare.
+/// truncation finds no announcement. Then the writer continues, before the segment becomes a spare.
 #[test]
 fn a_writer_that_announces_late_writes_nothing() {
     for writes in 0.. {
