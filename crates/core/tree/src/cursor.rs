@@ -274,11 +274,45 @@ fn stuck(off: u64) -> Error {
     damaged(off, "a scan would not move ahead")
 }
 
-/// The methods `read` and `scan` of `RangeIndex`, which follow from `Tree::read_with` and [`Fill`]
-/// in the same way for each index.
+/// The methods of `RangeIndex` that call the index in the same way in each index: `read` and `scan`
+/// by `Tree::read_with` and [`Fill`], `write` and `remove` by its methods `put` and `delete`. With
+/// the names `modify` and `read_many` also these, by `read_modify_write` and `visit_many`.
 #[macro_export]
-macro_rules! read_and_scan {
-    () => {
+macro_rules! index_operations {
+    (@ modify) => {
+        fn modify(
+            &self,
+            key: &[u8],
+            change: &mut ::pando_index::Change<'_>,
+        ) -> Result<Option<::pando_index::Upserted>, ::pando_index::Error> {
+            self.read_modify_write(key, change)
+        }
+    };
+    (@ read_many) => {
+        fn read_many(
+            &self,
+            keys: &[&[u8]],
+            visit: &mut ::pando_index::VisitMany<'_>,
+        ) -> Result<(), ::pando_index::Error> {
+            self.visit_many(keys, visit)
+        }
+    };
+    ($($more:ident),*) => {
+        #[inline]
+        fn write(
+            &self,
+            key: &[u8],
+            value: &[u8],
+            intent: ::pando_index::Intent<'_>,
+        ) -> Result<::pando_index::Upserted, ::pando_index::Error> {
+            self.put(key, value, intent)
+        }
+
+        #[inline]
+        fn remove(&self, key: &[u8]) -> Result<bool, ::pando_index::Error> {
+            self.delete(key)
+        }
+
         fn read(
             &self,
             key: &[u8],
@@ -296,6 +330,8 @@ macro_rules! read_and_scan {
         ) -> Result<Box<dyn ::pando_index::Cursor + 'index>, ::pando_index::Error> {
             Ok(Box::new($crate::cursor::BatchCursor::new(self, range, order)))
         }
+
+        $($crate::index_operations!(@ $more);)*
     };
 }
 

@@ -1,13 +1,13 @@
 //! The Bw-tree as an index of a pool: `RangeIndex`, `Tree` and `IndexKind`.
 
-use pando_index::{Change, Intent, Limits, RangeIndex, Result, Upserted};
+use pando_index::{Intent, Limits, RangeIndex, Result, Upserted};
 use pando_pmem::Domain;
 use pando_tree::blocks::Reserved;
 use pando_tree::context::Context;
 use pando_tree::handle::Handle;
+use pando_tree::index_operations;
 use pando_tree::key::{Probe, Target};
 use pando_tree::maps::{Audit, Tree, Unit};
-use pando_tree::read_and_scan;
 
 use crate::layout::LIMITS;
 use crate::options::Options;
@@ -23,12 +23,12 @@ impl<D: Domain, S: Style> BwTree<D, S> {
     /// component can then redo what is newer than a page (paper, section V.A). Zero means no
     /// number. The tree keeps the numbers and does not use them.
     pub fn upsert_at_lsn(&self, key: &[u8], value: &[u8], lsn: u64) -> Result<Upserted> {
-        self.put(key, value, Intent::Upsert, lsn)
+        self.put_at_lsn(key, value, Intent::Upsert, lsn)
     }
 
     /// Like [`RangeIndex::remove`], with the log sequence number of the operation.
     pub fn remove_at_lsn(&self, key: &[u8], lsn: u64) -> Result<bool> {
-        self.delete(key, lsn)
+        self.delete_at_lsn(key, lsn)
     }
 
     /// The highest log sequence number that the page of `key` carries.
@@ -43,19 +43,7 @@ impl<D: Domain, S: Style> RangeIndex for BwTree<D, S> {
         LIMITS
     }
 
-    fn write(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted> {
-        self.put(key, value, intent, 0)
-    }
-
-    fn remove(&self, key: &[u8]) -> Result<bool> {
-        self.delete(key, 0)
-    }
-
-    fn modify(&self, key: &[u8], change: &mut Change<'_>) -> Result<Option<Upserted>> {
-        self.read_modify_write(key, change)
-    }
-
-    read_and_scan!();
+    index_operations!(modify);
 
     fn len(&self) -> Result<u64> {
         self.count_records(|guard, from| self.count_leaf(self.context(guard), from).map(Some))

@@ -147,7 +147,13 @@ pub(crate) struct Taken<'op, D: Domain> {
 impl<D: Domain, S: Style> BwTree<D, S> {
     /// Writes the value, with the intent of the operation.
     #[inline]
-    pub(crate) fn put(
+    pub(crate) fn put(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted> {
+        self.put_at_lsn(key, value, intent, 0)
+    }
+
+    /// The same, with the log sequence number of the operation.
+    #[inline]
+    pub(crate) fn put_at_lsn(
         &self,
         key: &[u8],
         value: &[u8],
@@ -162,7 +168,13 @@ impl<D: Domain, S: Style> BwTree<D, S> {
 
     /// Removes the record; returns whether it was present.
     #[inline]
-    pub(crate) fn delete(&self, key: &[u8], lsn: u64) -> Result<bool> {
+    pub(crate) fn delete(&self, key: &[u8]) -> Result<bool> {
+        self.delete_at_lsn(key, 0)
+    }
+
+    /// The same, with the log sequence number of the operation.
+    #[inline]
+    pub(crate) fn delete_at_lsn(&self, key: &[u8], lsn: u64) -> Result<bool> {
         LIMITS.check_key(key)?;
         Ok(self.write(key, &mut Remove, lsn)?.was_there)
     }

@@ -1,15 +1,15 @@
 //! The tree as an index of a pool: `RangeIndex`, `Tree` and `IndexKind`.
 
-use pando_index::{Change, Intent, Limits, RangeIndex, Result, Upserted, VisitMany};
+use pando_index::{Limits, RangeIndex, Result};
 use pando_pmem::Domain;
 use pando_tree::blocks::Reserved;
 use pando_tree::checked::{Steps, undamaged};
 use pando_tree::context::Context;
 use pando_tree::handle::Handle;
 use pando_tree::index_kind;
+use pando_tree::index_operations;
 use pando_tree::key::Side;
 use pando_tree::maps::{Audit, Tree, Unit};
-use pando_tree::read_and_scan;
 
 use crate::build::{self, Room, Wanted};
 use crate::layout::LIMITS;
@@ -24,23 +24,7 @@ impl<D: Domain> RangeIndex for BzTree<D> {
         LIMITS
     }
 
-    fn write(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted> {
-        self.put(key, value, intent)
-    }
-
-    fn read_many(&self, keys: &[&[u8]], visit: &mut VisitMany<'_>) -> Result<()> {
-        self.visit_many(keys, visit)
-    }
-
-    fn remove(&self, key: &[u8]) -> Result<bool> {
-        self.delete(key)
-    }
-
-    fn modify(&self, key: &[u8], change: &mut Change<'_>) -> Result<Option<Upserted>> {
-        self.read_modify_write(key, change)
-    }
-
-    read_and_scan!();
+    index_operations!(modify, read_many);
 
     fn len(&self) -> Result<u64> {
         self.count_records(|guard, from| {

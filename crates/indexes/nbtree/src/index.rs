@@ -1,15 +1,15 @@
 //! The tree as an index of a pool: `RangeIndex`, `Tree` and `IndexKind`.
 
-use pando_index::{Intent, Limits, RangeIndex, Result, Upserted};
+use pando_index::{Limits, RangeIndex, Result};
 use pando_pmem::{Domain, Guard};
 use pando_tree::blocks::Reserved;
 use pando_tree::checked::undamaged;
 use pando_tree::context::Context;
 use pando_tree::handle::Handle;
 use pando_tree::index_kind;
+use pando_tree::index_operations;
 use pando_tree::key::{Probe, Side};
 use pando_tree::maps::{Audit, Tree, Unit};
-use pando_tree::read_and_scan;
 
 use crate::audit;
 use crate::layout::{Image, LIMITS, block_bytes};
@@ -51,17 +51,7 @@ impl<D: Domain> RangeIndex for NbTree<D> {
         LIMITS
     }
 
-    #[inline]
-    fn write(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted> {
-        self.put(key, value, intent)
-    }
-
-    #[inline]
-    fn remove(&self, key: &[u8]) -> Result<bool> {
-        self.delete(key)
-    }
-
-    read_and_scan!();
+    index_operations!();
 
     fn len(&self) -> Result<u64> {
         let guard = self.pin()?;

@@ -1,14 +1,14 @@
 //! The skip list as an index of a pool: `RangeIndex`, `Tree` and `IndexKind`.
 
-use pando_index::{Intent, Limits, RangeIndex, Result, Upserted, VisitMany};
+use pando_index::{Limits, RangeIndex, Result};
 use pando_pmem::Domain;
 use pando_tree::blocks::Reserved;
 use pando_tree::checked::undamaged;
 use pando_tree::context::Context;
 use pando_tree::handle::Handle;
+use pando_tree::index_operations;
 use pando_tree::key::Probe;
 use pando_tree::maps::{Audit, Tree, Unit};
-use pando_tree::read_and_scan;
 
 use crate::layout::LIMITS;
 use crate::list::SkipList;
@@ -21,19 +21,7 @@ impl<D: Domain, S: Links> RangeIndex for SkipList<D, S> {
         LIMITS
     }
 
-    fn write(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted> {
-        self.put(key, value, intent)
-    }
-
-    fn read_many(&self, keys: &[&[u8]], visit: &mut VisitMany<'_>) -> Result<()> {
-        self.visit_many(keys, visit)
-    }
-
-    fn remove(&self, key: &[u8]) -> Result<bool> {
-        self.delete(key)
-    }
-
-    read_and_scan!();
+    index_operations!(read_many);
 
     /// Linear in the number of records: each is visited.
     fn len(&self) -> Result<u64> {

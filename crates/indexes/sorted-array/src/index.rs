@@ -10,8 +10,8 @@ use pando_tree::checked::undamaged;
 use pando_tree::context::Context;
 use pando_tree::handle::Handle;
 use pando_tree::index_kind;
+use pando_tree::index_operations;
 use pando_tree::maps::{Audit, ProblemClass, Stat, Tree, Unit};
-use pando_tree::read_and_scan;
 use pando_tree::room::{Tries, nothing_to_give};
 
 use crate::array::{self, Array, HEADER_BYTES, MAX_ARRAY_BYTES};
@@ -48,6 +48,19 @@ impl<D: Domain> SortedArray<D> {
     pub(crate) fn array<'guard>(&self, guard: &'guard Guard<'_, D>) -> (u64, Array<'guard, D>) {
         let off = self.catalog.read(guard, self.root_off);
         (off, Array::at(guard, off))
+    }
+
+    fn put(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted> {
+        LIMITS.check_value(value)?;
+        let was_there = self.replace_record(key, |found| {
+            intent.check(found)?;
+            Ok(Some(value))
+        })?;
+        Ok(if was_there { Upserted::Updated } else { Upserted::Inserted })
+    }
+
+    fn delete(&self, key: &[u8]) -> Result<bool> {
+        self.replace_record(key, |_| Ok(None))
     }
 
     /// Changes the value of `key` to the result of `decide`, unless that is an error. Returns
@@ -112,20 +125,7 @@ impl<D: Domain> RangeIndex for SortedArray<D> {
         LIMITS
     }
 
-    fn write(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted> {
-        LIMITS.check_value(value)?;
-        let was_there = self.replace_record(key, |found| {
-            intent.check(found)?;
-            Ok(Some(value))
-        })?;
-        Ok(if was_there { Upserted::Updated } else { Upserted::Inserted })
-    }
-
-    fn remove(&self, key: &[u8]) -> Result<bool> {
-        self.replace_record(key, |_| Ok(None))
-    }
-
-    read_and_scan!();
+    index_operations!();
 
     fn len(&self) -> Result<u64> {
         let guard = self.pin()?;

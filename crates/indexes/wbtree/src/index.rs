@@ -2,17 +2,17 @@
 
 use std::sync::atomic::Ordering;
 
-use pando_index::{Intent, Limits, RangeIndex, Result, Upserted};
+use pando_index::{Limits, RangeIndex, Result};
 use pando_pmem::Domain;
 use pando_tree::blocks::Reserved;
 use pando_tree::checked::undamaged;
 use pando_tree::context;
 use pando_tree::handle::Handle;
 use pando_tree::index_kind;
+use pando_tree::index_operations;
 use pando_tree::key::LIMITS;
 use pando_tree::key::{Probe, Target};
 use pando_tree::maps::{Audit, Tree, Unit};
-use pando_tree::read_and_scan;
 
 use crate::build;
 use crate::layout::{Cell, FIXED_BYTES, HEADER_AT, Header, LINE_BYTES};
@@ -32,15 +32,7 @@ impl<D: Domain> RangeIndex for WbTree<D> {
         }
     }
 
-    fn write(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted> {
-        self.put(key, value, intent)
-    }
-
-    fn remove(&self, key: &[u8]) -> Result<bool> {
-        self.delete(key)
-    }
-
-    read_and_scan!();
+    index_operations!();
 
     fn len(&self) -> Result<u64> {
         self.count_records(|guard, from| {
