@@ -46,11 +46,7 @@ pub(crate) fn damaged(at: At) -> Error {
 
 /// Bytes of a published page, delta or value.
 #[inline(always)]
-pub(crate) fn published<'op, D: Domain>(
-    context: Context<'op, D>,
-    off: u64,
-    bytes: u64,
-) -> &'op [u8] {
+pub(crate) fn published<D: Domain>(context: Context<'_, D>, off: u64, bytes: u64) -> &[u8] {
     // SAFETY: base pages, deltas and values' blocks are written before the word that leads to them,
     // and never after; later writes beside them go to the places of other deltas. The guard
     // prevents the reuse of all that was reachable since it was taken. The offset came from such a

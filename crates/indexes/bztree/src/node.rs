@@ -17,11 +17,7 @@ use crate::slices::{Sliced, goes_right, search_numbers, search_range};
 
 /// Bytes of a published record, key or value.
 #[inline(always)]
-pub(crate) fn published<'op, D: Domain>(
-    context: Context<'op, D>,
-    off: u64,
-    bytes: u64,
-) -> &'op [u8] {
+pub(crate) fn published<D: Domain>(context: Context<'_, D>, off: u64, bytes: u64) -> &[u8] {
     // SAFETY: records, keys and value blocks are written before they are published, and never
     // after. The guard prevents the reuse of all that was reachable since it was taken. The offset
     // came from a published node.

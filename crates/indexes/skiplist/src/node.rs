@@ -122,11 +122,7 @@ impl Value<'_> {
 
 /// Bytes of a published key or value.
 #[inline(always)]
-pub(crate) fn published<'op, D: Domain>(
-    context: Context<'op, D>,
-    off: u64,
-    bytes: u64,
-) -> &'op [u8] {
+pub(crate) fn published<D: Domain>(context: Context<'_, D>, off: u64, bytes: u64) -> &[u8] {
     // SAFETY: keys, inline values and values' blocks are written before they are published, and
     // never after. The guard prevents the reuse of all that was reachable since it was taken. The
     // offset came from a published node.
