@@ -12,7 +12,7 @@ use pando_pmem::{CreateOptions, Pool, Process};
 
 use crate::common::{
     ByFirstByte, Records, SMALL, append, create, create_in, newest, number_of, payload, read,
-    write_all,
+    synced, write_all,
 };
 
 #[test]
@@ -51,8 +51,7 @@ fn an_empty_payload_and_a_log_without_records_are_read() {
     let log = create::<Process>(&directory, SMALL);
     assert_eq!(read(&directory, 0).expect("reads").1.end_lsn(), 0);
     log.sync(1_000, &ByFirstByte).expect("nothing was appended");
-    let lsn = append(&log, b"").expect("appended");
-    log.sync(lsn, &ByFirstByte).expect("synced");
+    let lsn = synced(&log, b"");
     assert_eq!(read(&directory, 0).expect("reads").0, [(lsn, Vec::new())].into());
 }
 

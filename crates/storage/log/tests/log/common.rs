@@ -49,6 +49,13 @@ pub fn append<D: Domain>(log: &Log<D>, payload: &[u8]) -> Result<u64> {
     log.append(&guard, payload).map(|appended| appended.lsn)
 }
 
+/// Appends a record, and syncs it; its LSN.
+pub fn synced<D: Domain>(log: &Log<D>, payload: &[u8]) -> u64 {
+    let lsn = append(log, payload).expect("appended");
+    log.sync(lsn, &ByFirstByte).expect("synced");
+    lsn
+}
+
 /// Payloads of committed records, by LSN.
 pub type Records = BTreeMap<u64, Vec<u8>>;
 

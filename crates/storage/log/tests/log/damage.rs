@@ -10,7 +10,7 @@ use pando_log::{Error, Log};
 use pando_pmem::{CreateOptions, Pool, Process, layout};
 
 use crate::common::{
-    ByFirstByte, SMALL, append, create, create_in, open, payload, read, resume, write_all,
+    ByFirstByte, SMALL, append, create, create_in, open, payload, read, resume, synced, write_all,
 };
 
 /// A log of some blocks over several segments; the LSNs at which blocks end.
@@ -18,8 +18,7 @@ fn written(directory: &Simulated) -> (Log<Process>, Vec<u64>) {
     let log = create(directory, SMALL);
     let mut ends = vec![0];
     for number in 1..=12 {
-        let lsn = append(&log, &payload(number, 13_000)).expect("appended");
-        log.sync(lsn, &ByFirstByte).expect("synced");
+        let lsn = synced(&log, &payload(number, 13_000));
         ends.push(lsn);
     }
     (log, ends)
@@ -103,12 +102,10 @@ fn any_flipped_bit_is_reported_or_lies_behind_the_log() {
 fn a_stale_block_of_an_earlier_generation_is_not_read() {
     let directory = Simulated::new();
     let log = create::<Process>(&directory, SMALL);
-    let first = append(&log, &payload(1, 100)).expect("appended");
-    log.sync(first, &ByFirstByte).expect("synced");
+    let first = synced(&log, &payload(1, 100));
     // The second block is written and never synced: two power cuts find it and do not.
     let without = directory.cut_power(Kept::All, &mut Random::new(1));
-    let second = append(&log, &payload(2, 100)).expect("appended");
-    log.sync(second, &ByFirstByte).expect("synced");
+    synced(&log, &payload(2, 100));
 
     let (_, recovered) = read(&without, 0).expect("reads");
     assert_eq!(recovered.end_lsn(), first);
@@ -187,8 +184,7 @@ fn damaged_words_in_the_pool_are_errors() {
 fn files_that_the_log_has_not_named_are_ignored() {
     let directory = Simulated::new();
     let log = create::<Process>(&directory, SMALL);
-    let lsn = append(&log, &payload(1, 10)).expect("appended");
-    log.sync(lsn, &ByFirstByte).expect("synced");
+    synced(&log, &payload(1, 10));
     for name in ["segment-ffffffffffffffff", "segment-+00000000000000f", "lost+found"] {
         directory.create(name).expect("created");
         assert_eq!(read(&directory, 0).expect("reads").0.len(), 1, "{name}");
@@ -213,8 +209,7 @@ fn a_log_that_ends_before_the_lsn_that_is_asked_for_is_refused() {
 fn a_block_that_was_given_up_hides_no_damage() {
     let directory = Simulated::new();
     let log = create::<Process>(&directory, SMALL);
-    let first = append(&log, &payload(1, 10)).expect("appended");
-    log.sync(first, &ByFirstByte).expect("synced");
+    synced(&log, &payload(1, 10));
     let second = append(&log, &payload(2, 10)).expect("appended");
     let may_fail = AtomicBool::new(true);
     directory.on_operation(move |found, _| {
@@ -226,8 +221,7 @@ fn a_block_that_was_given_up_hides_no_damage() {
     drop(log);
     let log = open(&pool, &directory).expect("opens");
     log.sync(second, &ByFirstByte).expect("synced");
-    let third = append(&log, &payload(3, 10)).expect("appended");
-    log.sync(third, &ByFirstByte).expect("synced");
+    let third = synced(&log, &payload(3, 10));
     assert_eq!(read(&directory, 0).expect("reads").1.end_lsn(), third);
     assert!(directory.damage("segment-0000000000000001", |bytes| bytes[60] ^= 1));
     let damaged = read(&directory, 0).expect_err("a synced block is missing");

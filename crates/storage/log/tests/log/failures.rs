@@ -12,7 +12,7 @@ use pando_log::{Error, Record, Result, Settle, Status};
 use pando_pmem::{Guard, Process};
 
 use crate::common::{
-    ByFirstByte, SMALL, append, create, newest, open, payload, read, stop_first, write_all,
+    ByFirstByte, SMALL, append, create, newest, open, payload, read, stop_first, synced, write_all,
 };
 
 #[test]
@@ -20,8 +20,7 @@ fn a_failed_sync_stops_the_log_and_the_next_opening_writes_all_anew() {
     for operation in [Operation::Write, Operation::Sync] {
         let directory = Simulated::new();
         let log = create::<Process>(&directory, SMALL);
-        let first = append(&log, &payload(1, 10)).expect("appended");
-        log.sync(first, &ByFirstByte).expect("synced");
+        let first = synced(&log, &payload(1, 10));
         let second = append(&log, &payload(2, 10)).expect("appended");
         let third = append(&log, &payload(3, 10)).expect("appended");
         let may_fail = AtomicBool::new(true);
@@ -43,8 +42,7 @@ fn a_failed_sync_stops_the_log_and_the_next_opening_writes_all_anew() {
         drop(log);
         let log = open(&pool, &directory).expect("a new generation");
         assert_eq!((log.durable_lsn(), newest(&log)), (first, third));
-        let fourth = append(&log, &payload(4, 10)).expect("appended");
-        log.sync(fourth, &ByFirstByte).expect("synced");
+        let fourth = synced(&log, &payload(4, 10));
         let image = directory.cut_power(Kept::Nothing, &mut Random::new(1));
         let lsns: Vec<_> = read(&image, 0).expect("reads").0.into_keys().collect();
         assert_eq!(lsns, [first, second, third, fourth], "{operation}");

@@ -3,7 +3,7 @@
 use pando_device::simulated::{Kept, Simulated};
 use pando_index::random::Random;
 use pando_pmem::testing::{
-    CutShort, active, count_writes, folder, kill_after, run_until_stopped, stamped,
+    CutShort, active, count_writes, folder, folder_and_pool, kill_after, run_until_stopped, stamped,
 };
 use pando_pmem::{CreateOptions, OpenPool, Pool};
 
@@ -106,8 +106,7 @@ fn a_thread_that_stops_at_any_write_holds_up_nobody() {
 /// What kills leave of arenas is free again after the next opening and some use.
 #[test]
 fn kills_leak_no_blocks() {
-    let folder = folder();
-    let path = folder.path().join("pool");
+    let (_folder, path) = folder_and_pool();
     let directory = Simulated::new();
     let create_options = CreateOptions { max_bytes: 1 << 26, ..CreateOptions::default() };
     let pool = Pool::<Tested>::create(&path, &create_options).expect("a pool");

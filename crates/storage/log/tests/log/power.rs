@@ -12,7 +12,7 @@ use pando_pmem::{Process, layout};
 
 use crate::common::{
     ByFirstByte, Records, SMALL, append, create, create_in, number_of, payload, read, resume,
-    write_all,
+    synced, write_all,
 };
 
 const ORDER: Ordering = Ordering::SeqCst;
@@ -179,8 +179,7 @@ fn a_power_cut_during_creation_leaves_no_log_or_an_empty_one() {
 fn what_recovery_builds_upon_is_durable() {
     let directory = Simulated::new();
     let log = create::<Process>(&directory, SMALL);
-    let first = append(&log, &payload(1, 10)).expect("appended");
-    log.sync(first, &ByFirstByte).expect("synced");
+    synced(&log, &payload(1, 10));
     append(&log, &payload(2, 10)).expect("appended");
     // The process is killed between the write and the sync.
     let image = {
@@ -212,8 +211,7 @@ fn what_recovery_builds_upon_is_durable() {
     let (records, recovered) = read(&image, 0).expect("reads");
     assert_eq!(records.len(), 2);
     let log = resume(&image, &recovered).expect("resumes");
-    let third = append(&log, &payload(3, 10)).expect("appended");
-    log.sync(third, &ByFirstByte).expect("synced");
+    synced(&log, &payload(3, 10));
     let image = image.cut_power(Kept::Nothing, &mut Random::new(1));
     let found = read(&image, 0);
     assert!(found.is_ok(), "{}", found.expect_err("an error"));

@@ -11,7 +11,7 @@ use pando_log::Log;
 use pando_pmem::Process;
 
 use crate::common::{
-    ByFirstByte, SMALL, append, create, payload, read, resume, stop_first, write_all,
+    ByFirstByte, SMALL, append, create, payload, read, resume, stop_first, synced, write_all,
 };
 
 fn names(directory: &Simulated, prefix: &str) -> usize {
@@ -25,8 +25,7 @@ fn truncated_segments_are_used_again_and_others_removed() {
     let log: Log<Process> = create(&directory, SMALL);
     let fill = |from: u64, count: u64| {
         for number in from..from + count {
-            let lsn = append(&log, &payload(number, 15_000)).expect("appended");
-            log.sync(lsn, &ByFirstByte).expect("synced");
+            synced(&log, &payload(number, 15_000));
         }
     };
     fill(1, 40);
@@ -51,8 +50,7 @@ fn truncation_passes_segments_without_a_block() {
     let directory = Simulated::new();
     let log = create::<Process>(&directory, SMALL);
     for number in 1..9 {
-        let lsn = append(&log, &payload(number, 13_000)).expect("appended");
-        log.sync(lsn, &ByFirstByte).expect("synced");
+        synced(&log, &payload(number, 13_000));
     }
     // The power fails before the first sync of the third segment.
     append(&log, &payload(10, 13_000)).expect("appended");
@@ -70,8 +68,7 @@ fn truncation_passes_segments_without_a_block() {
     let (_, recovered) = read(&image, 0).expect("reads");
     let log = resume(&image, &recovered).expect("resumes");
     for number in 1..200 {
-        let lsn = append(&log, &payload(number, 13_000)).expect("appended");
-        log.sync(lsn, &ByFirstByte).expect("synced");
+        let lsn = synced(&log, &payload(number, 13_000));
         log.truncate(lsn).expect("truncated");
     }
     assert!(names(&image, "segment-") < 5, "{:?}", image.names());
@@ -83,8 +80,7 @@ fn truncation_counts_only_durable_blocks() {
     let directory = Simulated::new();
     let log = Arc::new(create::<Process>(&directory, SMALL));
     for number in 1..5 {
-        let lsn = append(&log, &payload(number, 13_000)).expect("appended");
-        log.sync(lsn, &ByFirstByte).expect("synced");
+        synced(&log, &payload(number, 13_000));
     }
     let lsn = append(&log, &payload(10, 13_000)).expect("appended");
     let (stopped, has_stopped) = channel();
@@ -130,8 +126,7 @@ fn a_writer_that_comes_late_makes_no_segment() {
     let directory = Simulated::new();
     let log = Arc::new(create::<Process>(&directory, SMALL));
     for number in 1..5 {
-        let lsn = append(&log, &payload(number, 13_000)).expect("appended");
-        log.sync(lsn, &ByFirstByte).expect("synced");
+        synced(&log, &payload(number, 13_000));
     }
     let lsn = append(&log, &payload(5, 13_000)).expect("appended");
     let (has_stopped, go_on) = stop_first(&directory, Operation::Open, |_| Ok(()));
@@ -140,8 +135,7 @@ fn a_writer_that_comes_late_makes_no_segment() {
         let late = scope.spawn(|| log.sync(lsn, &ByFirstByte));
         has_stopped.recv().expect("stops");
         for number in 6..40 {
-            let lsn = append(&log, &payload(number, 13_000)).expect("appended");
-            log.sync(lsn, &ByFirstByte).expect("synced");
+            let lsn = synced(&log, &payload(number, 13_000));
             log.truncate(lsn).expect("truncated");
         }
         go_on.send(()).expect("waits");

@@ -9,7 +9,9 @@ use pando_index::random::Random;
 use pando_pmem::Process;
 use pando_pmem::testing::{CutShort, Paused};
 
-use crate::common::{ByFirstByte, SMALL, append, create, payload, read, stop_first, write_all};
+use crate::common::{
+    ByFirstByte, SMALL, append, create, payload, read, stop_first, synced, write_all,
+};
 
 #[test]
 fn a_writer_that_stops_is_replaced() {
@@ -52,8 +54,7 @@ fn a_late_writer_does_no_harm() {
         log.sync(lsn, &ByFirstByte).expect("another thread writes");
         // Far enough that each spare is used again.
         for number in 3..200 {
-            let lsn = append(&log, &payload(number, 3_000)).expect("appended");
-            log.sync(lsn, &ByFirstByte).expect("synced");
+            synced(&log, &payload(number, 3_000));
             if number % 10 == 0 {
                 log.truncate(log.durable_lsn().saturating_sub(30_000)).expect("truncated");
             }
