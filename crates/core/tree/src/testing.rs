@@ -15,7 +15,7 @@ use pando_index::{Cursor as _, Error, KeyRange, Order, RangeIndex};
 use pando_pmem::testing::{Between, between, between_each};
 use pando_pmem::{CreateOptions, Domain, Guard, OpenPool, Pool, Reservation};
 
-pub use pando_pmem::testing::folder;
+pub use pando_pmem::testing::{folder, folder_and_pool};
 
 use crate::batch::FULL_BYTES;
 use crate::cursor::{BatchCursor, Fill};

@@ -31,7 +31,7 @@ pub(crate) use few_slots::first_slots;
 pub use few_slots::with_few_slots;
 pub use owned::{give_to, take_from};
 pub use paused::Paused;
-pub use pools::{active, folder, holds, room, stamped};
+pub use pools::{active, folder, folder_and_pool, holds, room, stamped};
 
 /// The payload with which a killed thread unwinds.
 #[derive(Debug)]

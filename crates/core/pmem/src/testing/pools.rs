@@ -2,7 +2,7 @@
 //! blocks, and the free room.
 
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::alloc::Block;
 use crate::{Domain, Guard, Pool, Reservation};
@@ -13,6 +13,13 @@ pub fn folder() -> tempfile::TempDir {
     named.prefix("pando-test-");
     let in_memory = named.tempdir_in(Path::new("/dev/shm"));
     in_memory.or_else(|_| named.tempdir()).expect("a temporary folder")
+}
+
+/// A new folder, and the path of a pool in it.
+pub fn folder_and_pool() -> (tempfile::TempDir, PathBuf) {
+    let folder = folder();
+    let path = folder.path().join("pool");
+    (folder, path)
 }
 
 /// The allocated blocks, in order of their offsets.

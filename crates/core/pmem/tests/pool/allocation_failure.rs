@@ -7,15 +7,14 @@ use pando_pmem::testing::give_to;
 use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::{Error, Pool, Process};
 
-use crate::common::{active, create, folder, free, give, holds, open, options, room};
+use crate::common::{active, create, folder_and_pool, free, give, holds, open, options, room};
 
 /// The request is refused once, or all requests from then on.
 const COUNTS: [u64; 2] = [1, u64::MAX];
 
 #[test]
 fn a_pool_whose_creation_is_refused_room_leaves_no_file() {
-    let folder = folder();
-    let path = folder.path().join("pool");
+    let (folder, path) = folder_and_pool();
     for count in COUNTS {
         for granted in 0.. {
             let attempt = || Pool::<Process>::create(&path, &options(4));
@@ -42,8 +41,7 @@ fn growth_that_is_refused_room_changes_nothing_and_may_be_tried_again() {
     for bytes in [100, 30_000, 65_536, 300_000] {
         for count in COUNTS {
             for granted in 0.. {
-                let folder = folder();
-                let path = folder.path().join("pool");
+                let (_folder, path) = folder_and_pool();
                 let pool = create::<Process>(&path, 4);
                 // All room without growth.
                 let (_, ended) = refuse(Resource::FileRoom, 0, u64::MAX, || {

@@ -9,7 +9,8 @@ use pando_pmem::testing::{Between, CutShort, between, give_to, take_from};
 use pando_pmem::{BLOCK_ALIGN, Error, Pool, Process, Volatile};
 
 use crate::common::{
-    active, create, folder, free, give, holds, named, open, options, room, root, while_paused,
+    active, create, folder_and_pool, free, give, holds, named, open, options, room, root,
+    while_paused,
 };
 
 const SIZES: [u64; 8] = [1, 64, 65, 1000, 4096, 32_512, 32_513, 200_000];
@@ -32,8 +33,7 @@ fn a_dropped_reservation_is_free_again() {
 
 #[test]
 fn an_activated_block_belongs_to_its_word_and_a_freed_one_to_nobody() {
-    let folder = folder();
-    let path = folder.path().join("pool");
+    let (_folder, path) = folder_and_pool();
     for bytes in SIZES {
         let pool = create::<Process>(&path, 1);
         let off = give(&pool, 3, bytes, 9);
@@ -55,8 +55,7 @@ fn an_activated_block_belongs_to_its_word_and_a_freed_one_to_nobody() {
 
 #[test]
 fn reserved_and_waiting_blocks_are_free_after_a_crash() {
-    let folder = folder();
-    let path = folder.path().join("pool");
+    let (folder, path) = folder_and_pool();
     for bytes in [1, 64, 4096, 32_512, 32_513, 150_000] {
         let pool = create::<Process>(&path, 1);
         let most = room(&pool, bytes);
@@ -141,8 +140,7 @@ fn of_two_threads_that_free_one_block_exactly_one_succeeds() {
 /// A crash interrupts a reservation of three chunks, and the chunks belong to other blocks by now.
 #[test]
 fn freeing_a_span_of_a_former_life_is_refused() {
-    let folder = folder();
-    let path = folder.path().join("pool");
+    let (folder, path) = folder_and_pool();
     let pool = create::<Process>(&path, 1);
     let guard = pool.pin().unwrap();
     let span = guard.reserve(3 * 65_536).unwrap();
@@ -240,8 +238,7 @@ fn what_idle_threads_keep_for_other_sizes_serves_a_span() {
 #[test]
 fn a_shortage_does_not_search_the_whole_table_again_and_again() {
     use pando_pmem::counting::{Counting, measure};
-    let folder = folder();
-    let path = folder.path().join("pool");
+    let (_folder, path) = folder_and_pool();
     let pool = create::<Counting>(&path, 256);
     for index in 0..500 {
         give(&pool, index, 65_536, 1);

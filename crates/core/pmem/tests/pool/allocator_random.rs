@@ -9,7 +9,7 @@ use pando_pmem::{BLOCK_ALIGN, Error, Pool, Process};
 use pando_index::random::Random;
 use pando_pmem::testing::{give_to, take_from};
 
-use crate::common::{active, create, folder, free, holds, open, random, room, root};
+use crate::common::{active, create, folder_and_pool, free, holds, open, random, room, root};
 
 const ROOTS: u64 = 200;
 
@@ -25,8 +25,7 @@ fn some_size(random: &mut Random) -> u64 {
 #[test]
 fn random_work_agrees_with_a_model_across_closings_and_crashes() {
     let mut random = random(0x00A1_10C8);
-    let folder = folder();
-    let path = folder.path().join("pool");
+    let (_folder, path) = folder_and_pool();
     let mut pool = create::<Process>(&path, 4);
     // By root: offset, requested bytes, stamp.
     let mut model: BTreeMap<u64, (u64, u64, u8)> = BTreeMap::new();
@@ -161,8 +160,7 @@ fn work(
 
 #[test]
 fn threads_that_free_each_others_blocks_never_share_one_and_leak_none() {
-    let folder = folder();
-    let path = folder.path().join("pool");
+    let (_folder, path) = folder_and_pool();
     let pool: Arc<Pool<Process>> = create(&path, 8);
     let (senders, inboxes): (Vec<_>, Vec<_>) = (0..THREADS).map(|_| mpsc::channel()).unzip();
     let done = Barrier::new(THREADS as usize);

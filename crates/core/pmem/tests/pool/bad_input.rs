@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use pando_pmem::layout::{CHUNK_BYTES, FRONTIER_OFF, MAX_POOL_BYTES, MIN_POOL_BYTES};
 use pando_pmem::{CreateOptions, Error, OpenPool, Pool, Process, Volatile, superblock};
 
-use crate::common::{Mounted, active, create, folder, give, open, options};
+use crate::common::{Mounted, active, create, folder, folder_and_pool, give, open, options};
 
 fn refusal(path: &Path) -> Error {
     Pool::<Process>::open(path, &OpenPool::default()).unwrap_err()
@@ -17,8 +17,7 @@ fn refusal(path: &Path) -> Error {
 
 /// The bytes of a pool that was closed cleanly.
 fn closed_pool() -> Vec<u8> {
-    let folder = folder();
-    let path = folder.path().join("pool");
+    let (_folder, path) = folder_and_pool();
     let pool = create::<Process>(&path, 1);
     give(&pool, 0, 100, 7);
     drop(pool);
@@ -32,8 +31,7 @@ fn check_message(error: &Error, path: &Path) {
 
 #[test]
 fn a_pool_truncated_at_any_length_is_refused_and_left_alone() {
-    let folder = folder();
-    let path = folder.path().join("pool");
+    let (_folder, path) = folder_and_pool();
     let whole = closed_pool();
     let around_pages = (4096..whole.len()).step_by(4096).flat_map(|at| [at - 1, at, at + 1]);
     let lengths: Vec<usize> = (0..4096).chain(around_pages).chain([whole.len() - 1]).collect();
@@ -52,8 +50,7 @@ fn a_pool_truncated_at_any_length_is_refused_and_left_alone() {
 
 #[test]
 fn a_superblock_with_any_bit_flipped_is_refused_and_left_alone() {
-    let folder = folder();
-    let path = folder.path().join("pool");
+    let (_folder, path) = folder_and_pool();
     let whole = closed_pool();
     // Every bit of the used part, and a sample of the reserved part. (The unit test of the decoder
     // tries every bit.)
@@ -70,8 +67,7 @@ fn a_superblock_with_any_bit_flipped_is_refused_and_left_alone() {
 
 #[test]
 fn a_newer_version_is_refused_by_name() {
-    let folder = folder();
-    let path = folder.path().join("pool");
+    let (_folder, path) = folder_and_pool();
     let mut newer = closed_pool();
     newer[8..12].copy_from_slice(&(superblock::FORMAT_VERSION + 1).to_le_bytes());
     fs::write(&path, &newer).unwrap();
@@ -115,8 +111,7 @@ fn a_pool_on_a_read_only_file_system_is_refused() {
 
 #[test]
 fn a_second_opener_in_the_process_is_refused() {
-    let folder = folder();
-    let path = folder.path().join("pool");
+    let (_folder, path) = folder_and_pool();
     let pool = create::<Process>(&path, 1);
     assert!(matches!(refusal(&path), Error::AlreadyOpen(_)));
     let again = Pool::<Process>::create(&path, &options(1)).unwrap_err();
@@ -156,8 +151,7 @@ fn child(path: &Path) -> std::process::Child {
 
 #[test]
 fn a_second_opener_in_another_process_is_refused() {
-    let folder = folder();
-    let path = folder.path().join("pool");
+    let (_folder, path) = folder_and_pool();
     let _pool = create::<Process>(&path, 1);
     let output = child(&path).wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -167,8 +161,7 @@ fn a_second_opener_in_another_process_is_refused() {
 #[test]
 fn the_lock_of_a_killed_process_is_gone_and_its_pool_not_clean() {
     use std::io::{BufRead, BufReader};
-    let folder = folder();
-    let path = folder.path().join("pool");
+    let (_folder, path) = folder_and_pool();
     drop(create::<Process>(&path, 1));
     let mut holder = child(&path);
     let lines = BufReader::new(holder.stdout.take().unwrap()).lines();
@@ -185,8 +178,7 @@ fn the_lock_of_a_killed_process_is_gone_and_its_pool_not_clean() {
 fn a_child_forked_while_the_pool_is_open_does_not_keep_its_lock() {
     use std::os::unix::process::CommandExt;
     use std::time::Duration;
-    let folder = folder();
-    let path = folder.path().join("pool");
+    let (folder, path) = folder_and_pool();
     let forked = folder.path().join("forked");
     let pool = create::<Process>(&path, 1);
     let mut command = Command::new("true");
@@ -218,8 +210,7 @@ fn options_out_of_range_are_refused() {
         let options = CreateOptions { max_bytes, initial_bytes, huge_pages: false };
         let error = Pool::<Volatile>::anonymous(&options).unwrap_err();
         assert!(matches!(error, Error::BadOption { .. }), "{error}");
-        let folder = folder();
-        let path = folder.path().join("pool");
+        let (folder, path) = folder_and_pool();
         let error = Pool::<Process>::create(&path, &options).unwrap_err();
         assert!(matches!(error, Error::BadOption { .. }), "{error}");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
@@ -251,8 +242,7 @@ fn a_log_that_names_no_word_is_passed_over() {
     use std::os::unix::fs::FileExt;
     // The log of participant 0, damaged: it describes an exchange, with wrong offsets.
     for place in [3, 7, 1 << 20, (1 << 20) + 8, 1 << 50, u64::MAX - 7, u64::MAX] {
-        let folder = folder();
-        let path = folder.path().join("pool");
+        let (_folder, path) = folder_and_pool();
         let pool = create::<Process>(&path, 1);
         give(&pool, 0, 100, 7);
         pool.abandon();
@@ -268,8 +258,7 @@ fn a_log_that_names_no_word_is_passed_over() {
 fn a_frontier_beyond_the_end_of_the_file_is_taken_back() {
     use std::os::unix::fs::FileExt;
     for frontier in [200, 1 << 20, u64::MAX] {
-        let folder = folder();
-        let path = folder.path().join("pool");
+        let (_folder, path) = folder_and_pool();
         let pool = create::<Process>(&path, 16);
         give(&pool, 0, 100, 7);
         let chunks = pool.geometry().chunk_word_off(0)..pool.geometry().chunk_word_off(150);

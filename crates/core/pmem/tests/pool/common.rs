@@ -6,7 +6,7 @@ use std::sync::mpsc::channel;
 
 use pando_index::random::Random;
 use pando_pmem::layout::CATALOG_OFF;
-pub use pando_pmem::testing::{active, folder, holds, room};
+pub use pando_pmem::testing::{active, folder, folder_and_pool, holds, room};
 use pando_pmem::testing::{give_to, never_stop, pause_after, stamped, take_from};
 use pando_pmem::{CreateOptions, Domain, OpenPool, Pool};
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Barrier, mpsc};
 use pando_pmem::testing::{Between, between, give_to, take_from};
 use pando_pmem::{Pool, Process, Volatile};
 
-use crate::common::{active, create, folder, free, give, open, options, root};
+use crate::common::{active, create, folder_and_pool, free, give, open, options, root};
 
 /// Frees and allocates until `off` is allocated again; false if that takes more than `rounds`.
 fn comes_back(pool: &Pool<Volatile>, off: u64, bytes: u64, rounds: u64) -> bool {
@@ -195,8 +195,7 @@ fn a_thread_outlives_its_pools() {
 /// thread has their slots.
 #[test]
 fn a_participant_that_died_pinned_does_not_hold_back_reclamation() {
-    let folder = folder();
-    let path = folder.path().join("pool");
+    let (folder, path) = folder_and_pool();
     let image = folder.path().join("image");
     let pool = create::<Process>(&path, 64);
     let others = 3;

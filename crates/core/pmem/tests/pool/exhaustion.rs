@@ -7,7 +7,7 @@ use pando_pmem::testing::give_to;
 use pando_pmem::{Error, Pool, Process};
 
 use crate::common::{
-    Mounted, active, create, folder, free, give, holds, open, options, room, root,
+    Mounted, active, create, folder, folder_and_pool, free, give, holds, open, options, room, root,
 };
 
 /// Fills the pool with stamped blocks of `bytes`; returns the error at the end, and their number.
@@ -40,8 +40,7 @@ fn reserve_soon(pool: &Pool<Process>, bytes: u64) {
 #[test]
 fn a_full_pool_says_so_keeps_its_blocks_and_has_room_again_after_a_free() {
     for (bytes, most) in [(4000, 160), (30_000, 20), (65_536, 10), (200_000, 2)] {
-        let folder = folder();
-        let path = folder.path().join("pool");
+        let (_folder, path) = folder_and_pool();
         let pool = create::<Process>(&path, 1);
         let (error, count) = fill(&pool, bytes);
         assert!(matches!(error, Error::PoolFull { max_bytes, .. } if max_bytes == 1 << 20));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pando_pmem::superblock::{SUPERBLOCK_BYTES, Superblock};
 use pando_pmem::{Error, Pool, Process, Volatile};
 
-use crate::common::{create, folder, free, give, named, open, options};
+use crate::common::{create, folder, folder_and_pool, free, give, named, open, options};
 
 /// Runs `work` in a forked child. If `in_order`, the child then ends like a program that returns
 /// from `main`, otherwise at once. Returns its exit status, or minus the signal that ended it.
@@ -56,8 +56,7 @@ fn a_forked_child_that_ends_gives_nothing_back() {
 
 #[test]
 fn a_forked_child_neither_closes_nor_uses_its_parents_pool() {
-    let folder = folder();
-    let path = folder.path().join("pool");
+    let (_folder, path) = folder_and_pool();
     let pool = create::<Process>(&path, 4);
     drop(pool.pin().unwrap());
     let before = std::fs::read(&path).unwrap();

@@ -11,7 +11,8 @@ use pando_pmem::testing::give_to;
 use pando_pmem::{Domain, Error, Pool, Process, Volatile};
 
 use crate::common::{
-    Mounted, active, create, folder, free, give, holds, named, open, options, room, root,
+    Mounted, active, create, folder, folder_and_pool, free, give, holds, named, open, options,
+    room, root,
 };
 
 const CHUNK: u64 = 65_536;
@@ -53,8 +54,7 @@ fn check_left(pool: &Pool<Process>) {
 
 #[test]
 fn an_emptied_pool_returns_its_room_and_opening_it_takes_none_back() {
-    let folder = folder();
-    let path = folder.path().join("pool");
+    let (_folder, path) = folder_and_pool();
     let pool = emptied(&path);
     let (length, before) = (path.metadata().unwrap().len(), allocated(&path));
     let given = release_all(&pool);
@@ -74,8 +74,7 @@ fn an_emptied_pool_returns_its_room_and_opening_it_takes_none_back() {
 
 #[test]
 fn a_hole_has_room_again_before_it_is_written_to() {
-    let folder = folder();
-    let path = folder.path().join("pool");
+    let (_folder, path) = folder_and_pool();
     let pool = emptied(&path);
     let before = allocated(&path);
     release_all(&pool);
@@ -145,8 +144,7 @@ fn a_pool_in_memory_in_which_someone_looks_without_a_pin_keeps_its_room() {
 
 #[test]
 fn a_compacted_pool_ends_with_its_last_block_and_grows_again() {
-    let folder = folder();
-    let path = folder.path().join("pool");
+    let (_folder, path) = folder_and_pool();
     let pool = emptied(&path);
     let taken = allocated(&path);
     let done = pool.compact().unwrap();

@@ -7,7 +7,7 @@ use std::path::Path;
 use pando_pmem::superblock::{self, BootId};
 use pando_pmem::{Adr, Error, OpenPool, Pool, Process};
 
-use crate::common::{active, create, folder, give, open};
+use crate::common::{active, create, folder_and_pool, give, open};
 
 fn write_words(path: &Path, off: u64, words: &[u64]) {
     let file = OpenOptions::new().write(true).open(path).unwrap();
@@ -24,8 +24,7 @@ fn boot_another(path: &Path) {
 
 #[test]
 fn an_unclean_pool_of_another_boot_is_not_trusted_but_salvaged() {
-    let folder = folder();
-    let path = folder.path().join("pool");
+    let (_folder, path) = folder_and_pool();
     let pool = create::<Process>(&path, 1);
     give(&pool, 0, 100, 7);
     pool.abandon();
@@ -56,8 +55,7 @@ fn an_unclean_pool_of_another_boot_is_not_trusted_but_salvaged() {
 
 #[test]
 fn salvage_of_a_pool_that_is_trusted_changes_nothing_of_that() {
-    let folder = folder();
-    let path = folder.path().join("pool");
+    let (_folder, path) = folder_and_pool();
     create::<Process>(&path, 1).abandon();
     Pool::<Process>::open(&path, &OpenPool { salvage: true, ..OpenPool::default() })
         .unwrap()
@@ -71,8 +69,7 @@ fn salvage_of_a_pool_that_is_trusted_changes_nothing_of_that() {
 /// current ones.
 #[test]
 fn an_unclean_pool_of_another_boot_is_trusted_if_its_writes_survived_power_loss() {
-    let folder = folder();
-    let path = folder.path().join("pool");
+    let (_folder, path) = folder_and_pool();
     let survives = || {
         let block = std::fs::read(&path).unwrap();
         superblock::Superblock::decode(&path, &block[..superblock::SUPERBLOCK_BYTES]).unwrap()
@@ -101,8 +98,7 @@ fn an_unclean_pool_of_another_boot_is_trusted_if_its_writes_survived_power_loss(
 
 #[test]
 fn an_unclean_pool_of_an_unknown_boot_is_not_trusted() {
-    let folder = folder();
-    let path = folder.path().join("pool");
+    let (_folder, path) = folder_and_pool();
     create::<Process>(&path, 1).abandon();
     write_words(&path, superblock::BOOT_OFF, &superblock::boot_words(BootId(0)));
     assert!(Pool::<Process>::open(&path, &OpenPool::default()).is_err());
@@ -111,8 +107,7 @@ fn an_unclean_pool_of_an_unknown_boot_is_not_trusted() {
 
 #[test]
 fn a_clean_pool_of_another_boot_opens() {
-    let folder = folder();
-    let path = folder.path().join("pool");
+    let (_folder, path) = folder_and_pool();
     drop(create::<Process>(&path, 1));
     boot_another(&path);
     let pool = open::<Process>(&path);
@@ -124,8 +119,7 @@ fn a_clean_pool_of_another_boot_opens() {
 
 #[test]
 fn each_opening_raises_the_generation() {
-    let folder = folder();
-    let path = folder.path().join("pool");
+    let (_folder, path) = folder_and_pool();
     assert_eq!(create::<Process>(&path, 1).generation(), 1);
     assert_eq!(open::<Process>(&path).generation(), 2);
     open::<Process>(&path).abandon();
@@ -134,8 +128,7 @@ fn each_opening_raises_the_generation() {
 
 #[test]
 fn the_generation_does_not_wrap() {
-    let folder = folder();
-    let path = folder.path().join("pool");
+    let (_folder, path) = folder_and_pool();
     drop(create::<Process>(&path, 1));
     write_words(&path, superblock::STATE_OFF, &[superblock::state_word(u32::MAX - 1, true, false)]);
     assert_eq!(open::<Process>(&path).generation(), u32::MAX);
@@ -147,8 +140,7 @@ fn the_generation_does_not_wrap() {
 
 #[test]
 fn a_stray_file_of_a_create_cut_short_is_in_nobodys_way() {
-    let folder = folder();
-    let path = folder.path().join("pool");
+    let (folder, path) = folder_and_pool();
     std::fs::write(folder.path().join("pool.new-0123456789abcdef"), [0; 100]).unwrap();
     drop(create::<Process>(&path, 1));
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);

@@ -11,7 +11,9 @@ use pando_pmem::superblock::{SUPERBLOCK_BYTES, Superblock};
 use pando_pmem::testing::{CutShort, Paused, give_to, take_from};
 use pando_pmem::{Domain, DomainKind, Error, Guard, Pool, Process, Volatile};
 
-use crate::common::{create, folder, free, give, named, open, options, room, root, while_paused};
+use crate::common::{
+    create, folder, folder_and_pool, free, give, named, open, options, room, root, while_paused,
+};
 
 fn collect_often<D: Domain>(pool: &Pool<D>) {
     for _ in 0..20 {
@@ -148,8 +150,7 @@ fn a_slab_that_is_being_dissolved_is_nobodys() {
 /// By then, another thread has its slot, in a pool that is open again.
 #[test]
 fn a_thread_that_ends_writes_nothing_to_its_pool() {
-    let folder = folder();
-    let path = folder.path().join("pool");
+    let (_folder, path) = folder_and_pool();
     let pool = create::<Process>(&path, 4);
     let (may_end, wait) = channel();
     let (tell, has_pinned) = channel();

@@ -8,7 +8,7 @@ use pando_pmem::testing::{CutShort, kill_after};
 use pando_pmem::{Adr, Domain};
 use pando_pmwcas::{Algorithm, Pmwcas};
 
-use super::common::{change, crash, create, folder, in_memory, open, raw, read, settled};
+use super::common::{change, crash, create, folder_and_pool, in_memory, open, raw, read, settled};
 
 const REFERENCE: u64 = 1 << 63;
 const TWO: [(u64, u64, u64); 2] = [(0, 0, 5), (90, 0, 6)];
@@ -58,8 +58,7 @@ fn no_epoch_passes_before_what_an_operation_left_is_done() {
 
 #[test]
 fn a_pending_operation_is_recovered_as_a_success() {
-    let folder = folder();
-    let path = folder.path().join("pool");
+    let (_folder, path) = folder_and_pool();
     let pmwcas = create::<Adr>(&path);
     commit(&pmwcas);
     crash(pmwcas);

@@ -7,7 +7,7 @@ use pando_index::random::Random;
 use pando_pmem::layout::CATALOG_OFF;
 use pando_pmem::testing::give_to;
 pub use pando_pmem::testing::watchdog::within_bounds;
-pub use pando_pmem::testing::{folder, holds, room, stamped};
+pub use pando_pmem::testing::{folder, folder_and_pool, holds, room, stamped};
 use pando_pmem::{CreateOptions, Domain, Error, OpenPool, Pool};
 use pando_pmwcas::Pmwcas;
 

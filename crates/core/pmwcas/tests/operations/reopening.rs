@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pando_pmem::testing::{CutShort, kill_after};
 use pando_pmem::{OpenPool, Pool, Process};
 
-use super::common::{change, crash, create, folder, open, options, over, raw, word};
+use super::common::{change, crash, create, folder_and_pool, open, options, over, raw, word};
 
 /// The opening thread reads the pool before it opens PMwCAS, as a tool may.
 #[test]
@@ -24,8 +24,7 @@ fn a_thread_that_pinned_before_pmwcas_was_opened_still_counts() {
 #[test]
 fn an_operation_of_a_thread_that_pinned_early_is_recovered() {
     for writes in 0.. {
-        let folder = folder();
-        let path = folder.path().join("pool");
+        let (_folder, path) = folder_and_pool();
         let pool: Arc<Pool<CutShort>> = Pool::create(&path, &options()).unwrap();
         drop(pool.pin().unwrap());
         let pmwcas = over(pool);
@@ -42,8 +41,7 @@ fn an_operation_of_a_thread_that_pinned_early_is_recovered() {
 
 #[test]
 fn recovery_counts_what_it_did_and_looks_at_no_more_than_was_used() {
-    let folder = folder();
-    let path = folder.path().join("pool");
+    let (_folder, path) = folder_and_pool();
     let (mut forward, mut back) = (0, 0);
     for writes in 0.. {
         let pmwcas = create::<CutShort>(&path);
@@ -71,8 +69,7 @@ fn rotten_descriptors_do_not_stop_an_opening() {
     use std::os::unix::fs::FileExt;
     let mut random = super::common::random(0x0207);
     for _ in 0..300 {
-        let folder = folder();
-        let path = folder.path().join("pool");
+        let (_folder, path) = folder_and_pool();
         let pmwcas = create::<Process>(&path);
         assert!(change(&pmwcas, &[(100, 0, 77), (101, 0, 77), (102, 0, 77)]));
         crash(pmwcas);

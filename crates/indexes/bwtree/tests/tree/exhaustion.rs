@@ -14,7 +14,7 @@ use pando_pmem::Process;
 use pando_tree::testing::{in_four_threads, is_full};
 
 use crate::common::watchdog::{seed, within_bounds};
-use crate::common::{Planted, Records, check, dump, folder, key, small, small_plain};
+use crate::common::{Planted, Records, check, dump, folder_and_pool, key, small, small_plain};
 
 /// Smallest pool; the others have a chunk more each.
 const LEAST_BYTES: u64 = 1 << 20;
@@ -113,8 +113,7 @@ fn fill_and_empty(path: &Path, max_bytes: u64, shape: Shape, order: InOrder, alw
 fn fill_and_empty_pools(shape: Shape, always: bool) {
     for chunks in [0, 1, 5, 12] {
         for order in ORDERS {
-            let folder = folder();
-            let path = folder.path().join("pool");
+            let (_folder, path) = folder_and_pool();
             fill_and_empty(&path, LEAST_BYTES + chunks * CHUNK_BYTES, shape, order, always);
         }
     }
@@ -163,8 +162,7 @@ fn a_full_pool_of_large_pages_is_emptied_in_the_end() {
 fn threads_in_a_full_pool_lose_nothing() {
     let seed = seed("threads in a full pool");
     for round in 0..12 {
-        let folder = folder();
-        let path = folder.path().join("pool");
+        let (_folder, path) = folder_and_pool();
         let options = [Options::default(), small()][round as usize % 2];
         let shape = shape(options, 8, [8, 40][round as usize / 2 % 2]);
         within_bounds(&format!("PANDO_SEED={seed}, round {round}"), move || {

@@ -17,7 +17,7 @@ use pando_tree::testing::find_beside_writers;
 
 use crate::common::watchdog::{seed, within_bounds};
 use crate::common::{
-    NAME, Planted, Records, abandon, check, dump, folder, key, small, small_plain, value,
+    NAME, Planted, Records, abandon, check, dump, folder_and_pool, key, small, small_plain, value,
 };
 
 /// Bw-tree: a split racing a merge of the same page at the parent, a parent found deleted on the
@@ -118,8 +118,7 @@ fn a_pid_is_given_out_again_only_when_nobody_can_know_it() {
 /// Class 7: a PID removed in an earlier generation is free, whatever its epoch.
 #[test]
 fn pids_that_were_removed_before_a_restart_are_free() {
-    let folder = folder();
-    let path = folder.path().join("pool");
+    let (_folder, path) = folder_and_pool();
     let planted = Planted::<Adr>::create(&path, 16 << 20, small());
     churn(&planted);
     let before = removed(&planted);
@@ -138,8 +137,7 @@ fn pids_that_were_removed_before_a_restart_are_free() {
 #[test]
 fn structure_changes_that_a_crash_cuts_short_are_whole_or_not_there() {
     const POOL_BYTES: u64 = 8 << 20;
-    let folder = folder();
-    let path = folder.path().join("pool");
+    let (_folder, path) = folder_and_pool();
     for options in [small(), small_plain()] {
         let shape = |planted: &Planted<CutShort<true>>| {
             let stat = planted.index.audit().expect("audits").stat;

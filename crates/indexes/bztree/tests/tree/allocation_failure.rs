@@ -15,7 +15,7 @@ use std::path::PathBuf;
 
 use crate::common::scenario::{self, Answer, Op, Scenario, inline, long, pointed, short};
 use crate::common::watchdog::seed;
-use crate::common::{Planted, Records, abandon, check, dump, folder, small_nodes};
+use crate::common::{Planted, Records, abandon, check, dump, folder, folder_and_pool, small_nodes};
 use pando_bztree::{BzTree, BzTrees};
 use pando_index::Error;
 use pando_index::random::Random;
@@ -211,8 +211,7 @@ fn every_allocation_with_giant_records_and_empty_leaves_fails() {
 fn a_long_run_with_refusals_loses_nothing() {
     let seed = seed("a long run with refusals");
     for (round, key) in [short as fn(u64) -> Vec<u8>, long].into_iter().enumerate() {
-        let folder = folder();
-        let path = folder.path().join("pool");
+        let (_folder, path) = folder_and_pool();
         let mut planted = Planted::<Process>::create(&path, MAX_BYTES, small_nodes());
         let mut random = Random::new(seed ^ round as u64);
         let mut records = Records::new();
@@ -261,8 +260,7 @@ fn fail_catalog_change(
     change: impl Fn(&Planting) -> Result<(), Box<dyn std::error::Error>>,
     is_done: impl Fn(&Planting) -> bool,
 ) {
-    let folder = folder();
-    let path = folder.path().join("pool");
+    let (_folder, path) = folder_and_pool();
     let both = [Resource::Block, Resource::FileRoom];
     let mut failures = 0;
     for (resource, count) in both.into_iter().flat_map(|one| COUNTS.map(|count| (one, count))) {

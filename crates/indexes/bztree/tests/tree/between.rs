@@ -11,7 +11,7 @@ use pando_tree::maps::Tree;
 use pando_tree::testing::{one_in, rewritten_under_scans};
 
 use crate::common::watchdog::within_bounds;
-use crate::common::{Planted, Records, dump, folder, small_nodes};
+use crate::common::{Planted, Records, dump, folder_and_pool, small_nodes};
 
 /// Longer than a value inside a leaf.
 const LONG_BYTES: usize = 40;
@@ -117,8 +117,7 @@ fn a_record_that_goes_while_its_leaf_is_swept() {
         let mut is_smaller = false;
         let mut access = 0;
         loop {
-            let folder = folder();
-            let path = folder.path().join("pool");
+            let (_folder, path) = folder_and_pool();
             let planted = Planted::<Between>::create(&path, 1 << 20, Options::default());
             let tree = &planted.index;
             for number in 0..LEFT * 3 {

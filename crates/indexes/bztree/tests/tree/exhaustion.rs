@@ -12,7 +12,7 @@ use pando_tree::testing::{in_four_threads, is_full};
 
 use crate::common::scenario::{Answer, Op, inline, long, pointed, short};
 use crate::common::watchdog::{seed, within_bounds};
-use crate::common::{Planted, Records, check, dump, folder, small_nodes};
+use crate::common::{Planted, Records, check, dump, folder, folder_and_pool, small_nodes};
 use pando_bztree::Options;
 use pando_index::RangeIndex;
 use pando_index::random::Random;
@@ -171,8 +171,7 @@ fn a_full_pool_refuses_large_values_and_recovers() {
 fn threads_in_a_full_pool_lose_nothing() {
     let seed = seed("threads in a full pool");
     for round in 0..40 {
-        let folder = folder();
-        let path = folder.path().join("pool");
+        let (_folder, path) = folder_and_pool();
         let shape = shapes()[(round % 3) as usize];
         let label = format!("PANDO_SEED={seed}, round {round}");
         within_bounds(&label.clone(), move || {

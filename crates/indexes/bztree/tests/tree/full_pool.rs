@@ -6,7 +6,7 @@ use std::path::Path;
 use pando_tree::maps::Tree;
 
 use crate::common::watchdog::seed;
-use crate::common::{NAME, Planted, check, folder, small_nodes};
+use crate::common::{NAME, Planted, check, folder_and_pool, small_nodes};
 use pando_bztree::{BzTree, BzTrees, Options};
 use pando_index::random::Random;
 use pando_index::{Error, RangeIndex};
@@ -84,8 +84,7 @@ fn expect_room(path: &Path, planted: Planted<Process>, is_reopened: bool) {
 #[test]
 fn a_tree_that_is_emptied_in_a_full_pool_keeps_no_leaves() {
     for (is_reopened, from) in [(false, 0), (true, 0), (false, IN_ORDER), (true, IN_ORDER)] {
-        let folder = folder();
-        let path = folder.path().join("pool");
+        let (_folder, path) = folder_and_pool();
         let planted = Planted::<Process>::create(&path, 8 << 20, Options::default());
         for number in fill_twice(&planted, from) {
             assert!(planted.index.remove(&key(number)).expect("removes are not refused"));
@@ -100,8 +99,7 @@ fn a_tree_that_is_emptied_in_a_full_pool_keeps_no_leaves() {
 #[test]
 fn leaves_whose_merge_found_no_room_are_merged_when_a_write_is_refused() {
     for is_reopened in [false, true] {
-        let folder = folder();
-        let path = folder.path().join("pool");
+        let (_folder, path) = folder_and_pool();
         let planted = Planted::<Process>::create(&path, 8 << 20, Options::default());
         let records = fill_twice(&planted, 0);
         std::thread::scope(|scope| {
@@ -144,8 +142,7 @@ fn what_is_deleted_at_random_is_room_for_others() {
     let in_blocks = Options { inline_bytes: 512, ..usual };
     let cases = [(300, usual, 50), (1000, usual, 20), (1100, usual, 50), (1000, in_blocks, 50)];
     for (value_bytes, options, percent) in cases {
-        let folder = folder();
-        let path = folder.path().join("pool");
+        let (_folder, path) = folder_and_pool();
         let planted = Planted::<Process>::create(&path, 16 << 20, options);
         let tree = &planted.index;
         let full = fill(tree, 0, &vec![1; value_bytes]);
@@ -180,8 +177,7 @@ fn what_is_deleted_at_random_is_room_for_others() {
 fn the_nth_refusal_during_removes_leaves_no_leaf_behind() {
     for count in [1, 8, u64::MAX] {
         for granted in 0.. {
-            let folder = folder();
-            let path = folder.path().join("pool");
+            let (_folder, path) = folder_and_pool();
             let planted = Planted::<Process>::create(&path, 1 << 20, small_nodes());
             let tree = &planted.index;
             let records = 150;

@@ -2,7 +2,7 @@
 //! for ever on a reservation whose owner is dead).
 
 use crate::common::scenario::{Answer, Op, inline, short};
-use crate::common::{Planted, abandon, check, dump, folder, small_nodes};
+use crate::common::{Planted, abandon, check, dump, folder_and_pool, small_nodes};
 use pando_bztree::Options;
 use pando_pmem::testing::{CutShort, count_writes, kill_after};
 
@@ -34,8 +34,7 @@ fn insert_at_once(planted: &Planted<CutShort>, key: &[u8]) {
 
 #[test]
 fn an_insert_does_not_wait_for_a_dead_reservation_of_its_key() {
-    let folder = folder();
-    let path = folder.path().join("pool");
+    let (_folder, path) = folder_and_pool();
     drop(Planted::<CutShort>::create(&path, MAX_BYTES, roomy()));
     for writes in 0.. {
         let ended = die_inserting(&path, &short(7), writes);
@@ -54,8 +53,7 @@ fn an_insert_does_not_wait_for_a_dead_reservation_of_its_key() {
 /// More dead reservations of one key than one completion can abort, from as many generations.
 #[test]
 fn reservations_of_many_earlier_generations_pile_up_in_one_leaf() {
-    let folder = folder();
-    let path = folder.path().join("pool");
+    let (_folder, path) = folder_and_pool();
     drop(Planted::<CutShort>::create(&path, MAX_BYTES, roomy()));
     for turn in 0..40 {
         // The first write of an insert claims its slot.
@@ -72,8 +70,7 @@ fn reservations_of_many_earlier_generations_pile_up_in_one_leaf() {
 /// looks like one of the present generation.
 #[test]
 fn a_dead_reservation_is_harmless_when_its_generation_comes_again() {
-    let folder = folder();
-    let path = folder.path().join("pool");
+    let (_folder, path) = folder_and_pool();
     drop(Planted::<CutShort>::create(&path, MAX_BYTES, roomy()));
     for turn in 0..6 {
         die_inserting(&path, &short(7), 1 + turn % 2);
@@ -99,8 +96,7 @@ fn a_dead_reservation_is_harmless_when_its_generation_comes_again() {
 /// Chunks that are free when a pool is opened must be found again before the pool grows.
 #[test]
 fn a_pool_does_not_grow_with_the_number_of_restarts() {
-    let folder = folder();
-    let path = folder.path().join("pool");
+    let (_folder, path) = folder_and_pool();
     drop(Planted::<CutShort>::create(&path, 64 << 20, small_nodes()));
     let mut chunks = Vec::new();
     for round in 0..120_u64 {

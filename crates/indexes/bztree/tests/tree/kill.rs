@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::scenario::{Answer, Op, long, short};
 use crate::common::watchdog::seed;
-use crate::common::{Planted, Records, abandon, check, dump, folder, small_nodes};
+use crate::common::{Planted, Records, abandon, check, dump, folder_and_pool, small_nodes};
 use pando_index::RangeIndex;
 use pando_index::random::Random;
 use pando_pmem::Process;
@@ -204,8 +204,7 @@ fn kill_9_of_four_writers_loses_nothing_acknowledged() {
         std::env::var("PANDO_KILLS").map_or(20, |text| text.parse().expect("a number"));
     let seed = seed("kill");
     let mut random = Random::new(seed);
-    let folder = folder();
-    let path = folder.path().join("pool");
+    let (_folder, path) = folder_and_pool();
     drop(Planted::<Process>::create(&path, MAX_BYTES, small_nodes()));
     let mut records = Records::new();
     let mut times = Vec::new();

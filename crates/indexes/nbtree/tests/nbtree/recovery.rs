@@ -11,7 +11,7 @@ use pando_pmem::testing::{CutShort, kill_after};
 use pando_pmem::{Adr, Domain, OpenPool, Pool, Process};
 use pando_tree::maps::{Catalog, Tree};
 
-use crate::common::{NAME, Planted, Records, check, dump, folder, small_nodes};
+use crate::common::{NAME, Planted, Records, check, dump, folder_and_pool, small_nodes};
 
 /// A key of eight bytes, or a longer or shorter one.
 fn key(number: u64) -> Vec<u8> {
@@ -80,8 +80,7 @@ fn draw(random: &mut Random, keys: u64) -> Op {
 /// A process dies at each of the writes of many consecutive operations: the records are those
 /// before or after the interrupted operation, and no block has leaked.
 fn dies_at_every_write<const WRITE_BACK: bool>() {
-    let folder = folder();
-    let path = folder.path().join("pool");
+    let (_folder, path) = folder_and_pool();
     let mut planted = Planted::<CutShort<WRITE_BACK>>::create(&path, 64 << 20, small_nodes());
     let mut records = Records::new();
     let mut random = Random::new(7);
@@ -140,8 +139,7 @@ fn a_process_that_writes_back_may_die_at_every_write() {
 /// Recovery is cut at each of its writes, in turn, and run again.
 #[test]
 fn recovery_may_be_cut_short() {
-    let folder = folder();
-    let path = folder.path().join("pool");
+    let (_folder, path) = folder_and_pool();
     let planted = Planted::<CutShort>::create(&path, 64 << 20, small_nodes());
     let mut records = Records::new();
     for stamp in 0..200 {
@@ -185,8 +183,7 @@ fn recovery_may_be_cut_short() {
 #[test]
 fn a_large_tree_is_surveyed_by_several_threads() {
     const RECORDS: u64 = 60_000;
-    let folder = folder();
-    let path = folder.path().join("pool");
+    let (_folder, path) = folder_and_pool();
     let planted = Planted::<Process>::create(&path, 1 << 30, small_nodes());
     let number = |at: u64| at.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     for at in 0..RECORDS {

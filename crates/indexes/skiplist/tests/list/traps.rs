@@ -14,7 +14,7 @@ use pando_tree::maps::{IndexKind, Tree};
 use pando_tree::testing::{Records, find_beside_writers};
 
 use crate::common::watchdog::{seed, within_bounds};
-use crate::common::{Planted, abandon, check, dump, folder, small_values};
+use crate::common::{Planted, abandon, check, dump, folder_and_pool, small_values};
 
 fn key(number: u64) -> Vec<u8> {
     number.to_be_bytes().to_vec()
@@ -134,8 +134,7 @@ fn high_key<K: IndexKind<Options = Options>>() -> Vec<u8> {
 #[test]
 fn a_tower_that_a_crash_cuts_short_is_a_lower_one() {
     const POOL_BYTES: u64 = 8 << 20;
-    let folder = folder();
-    let path = folder.path().join("pool");
+    let (_folder, path) = folder_and_pool();
     let high = high_key::<SkipLists>();
     let fresh = || {
         let _ = std::fs::remove_file(&path);

@@ -11,7 +11,7 @@ use pando_tree::testing::find_beside_writers;
 use pando_wbtree::{NodeKind, Options, RecordBytes};
 
 use crate::common::{
-    NAME, Planted, Records, abandon, check, dump, folder, small_fixed, small_nodes,
+    NAME, Planted, Records, abandon, check, dump, folder, folder_and_pool, small_fixed, small_nodes,
 };
 
 const KINDS: [NodeKind; 3] = [NodeKind::SlotBitmap, NodeKind::BitmapOnly, NodeKind::SlotOnly];
@@ -98,8 +98,7 @@ fn a_kill_at_every_write_leaves_all_or_nothing() {
 /// that is opened again and again does not change.
 #[test]
 fn opening_again_changes_nothing() {
-    let folder = folder();
-    let path = folder.path().join("pool");
+    let (_folder, path) = folder_and_pool();
     let planted = Planted::<Adr>::create(&path, MAX_BYTES, small_nodes(NodeKind::SlotBitmap));
     for number in 0..100 {
         planted.index.insert(&key(number), b"first").unwrap();
@@ -179,8 +178,7 @@ fn a_full_pool_refuses_and_takes_deletes() {
     let last = kinds.map(|options| Options { node_versions: 30_000, ..options });
     let few = kinds.map(|options| Options { node_versions: 8, node_lines: 0, ..options });
     for options in [last, few].concat() {
-        let folder = folder();
-        let path = folder.path().join("pool");
+        let (_folder, path) = folder_and_pool();
         let planted = Planted::<Adr>::create(&path, 2 << 20, options);
         let tree = &planted.index;
         let leaves = || tree.audit().unwrap().stat.leaves;

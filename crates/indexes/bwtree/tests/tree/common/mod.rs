@@ -1,7 +1,7 @@
 //! Bw-trees for tests.
 
 pub use pando_pmem::testing::watchdog;
-pub use pando_tree::testing::{NAME, Records, abandon, check, dump, folder};
+pub use pando_tree::testing::{NAME, Records, abandon, check, dump, folder_and_pool};
 
 use pando_bwtree::{BwTrees, Options};
 

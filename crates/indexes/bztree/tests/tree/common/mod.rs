@@ -2,7 +2,9 @@
 
 pub mod scenario;
 pub use pando_pmem::testing::watchdog;
-pub use pando_tree::testing::{NAME, Records, abandon, check, dump, folder, take_all};
+pub use pando_tree::testing::{
+    NAME, Records, abandon, check, dump, folder, folder_and_pool, take_all,
+};
 
 use pando_bztree::{BzTrees, Options};
 use pando_pmem::testing::{Arena, Lines};

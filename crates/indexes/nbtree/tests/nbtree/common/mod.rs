@@ -1,6 +1,6 @@
 //! NBTrees for tests.
 
-pub use pando_tree::testing::{NAME, Records, check, dump, folder};
+pub use pando_tree::testing::{NAME, Records, check, dump, folder_and_pool};
 
 use pando_nbtree::NbTrees;
 pub use pando_nbtree::Options;

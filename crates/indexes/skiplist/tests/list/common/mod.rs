@@ -1,7 +1,7 @@
 //! Skip lists for tests.
 
 pub use pando_pmem::testing::watchdog;
-pub use pando_tree::testing::{abandon, check, dump, folder};
+pub use pando_tree::testing::{abandon, check, dump, folder_and_pool};
 
 use pando_skiplist::{Options, SkipLists};
 

@@ -1,6 +1,6 @@
 //! wB+-Trees for tests.
 
-pub use pando_tree::testing::{NAME, Records, abandon, check, dump, folder};
+pub use pando_tree::testing::{NAME, Records, abandon, check, dump, folder, folder_and_pool};
 
 use pando_wbtree::{NodeKind, Options, RecordBytes, WbTrees};
 
