@@ -20,12 +20,20 @@ pub fn cores() -> Vec<usize> {
 }
 
 /// Pins the calling thread to `core`; if the kernel refuses, the thread may move.
-pub fn pin_to(core: usize) {
+fn pin_to(core: usize) {
     // SAFETY: the core came from the kernel's own set, so it is in range; the call only reads.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(core, &mut set);
         libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set);
+    }
+}
+
+/// Pins the calling thread, the one with this number, to a core of its own, if there is one for each
+/// of `threads`.
+pub fn pin_one_of(threads: usize, thread: usize, cores: &[usize]) {
+    if let Some(&core) = cores.get(thread).filter(|_| threads <= cores.len()) {
+        pin_to(core);
     }
 }
 

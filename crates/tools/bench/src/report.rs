@@ -106,6 +106,18 @@ impl Row {
         Spread { median: self.ratio_to_first, min: self.ratio_min, max: self.ratio_max }
     }
 
+    /// The latencies by percentile and the bytes per record, as a table has them.
+    pub fn last_cells(&self) -> [String; 6] {
+        [
+            duration(self.p50_ns),
+            duration(self.p99_ns),
+            duration(self.p999_ns),
+            duration(self.max_ns),
+            bytes(self.bytes_per_record),
+            bytes(self.file_bytes_per_record),
+        ]
+    }
+
     /// Notes that a reader of the figures needs, one sentence each.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
@@ -175,20 +187,16 @@ pub fn table(rows: &[Row]) -> String {
             min: row.on_core_ratio_min,
             max: row.on_core_ratio_max,
         };
+        let [p50, p99, p999, max, in_memory, in_files] = row.last_cells();
         out += &format!(
-            "  {:<system_width$} {:>8.3} {:>19} {:>19} {:>6.0}% {:>19} {:>8} {:>8} {:>8} {:>8} {:>9} {:>9}\n",
+            "  {:<system_width$} {:>8.3} {:>19} {:>19} {:>6.0}% {:>19} {p50:>8} {p99:>8} {p999:>8} \
+             {max:>8} {in_memory:>9} {in_files:>9}\n",
             row.system,
             row.ops_per_second / 1e6,
             row.ratio().to_string(),
             on_core.to_string(),
             row.on_core_share * 100.0,
             scaling,
-            duration(row.p50_ns),
-            duration(row.p99_ns),
-            duration(row.p999_ns),
-            duration(row.max_ns),
-            bytes(row.bytes_per_record),
-            bytes(row.file_bytes_per_record),
         );
         for note in row.notes() {
             out += &format!("  {:<system_width$} {note}\n", "");

@@ -61,19 +61,16 @@ fn on_threads<S: System, const EIGHT: bool>(
     system: &S,
     slice: &Slice<'_>,
 ) -> Result<Vec<Done>, Fault> {
-    let cores = machine::cores();
+    let cores = &machine::cores();
     let barrier = &Barrier::new(slice.threads + 1);
     let stop = &AtomicBool::new(false);
     let edge_key = slice.mix.scan().map_or(0, |scan| edge_key(slice, scan.order));
     thread::scope(|scope| {
         let handles: Vec<_> = (0..slice.threads)
             .map(|thread| {
-                let core = cores.get(thread).copied().filter(|_| slice.threads <= cores.len());
                 let worker = Worker::<S, EIGHT> { system, slice, thread, stop, edge_key };
                 scope.spawn(move || {
-                    if let Some(core) = core {
-                        machine::pin_to(core);
-                    }
+                    machine::pin_one_of(slice.threads, thread, cores);
                     // If a system panics here, the other threads must not wait at the barrier.
                     let warmed = caught(|| worker.warm_up());
                     barrier.wait();

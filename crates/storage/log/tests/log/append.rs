@@ -1,7 +1,6 @@
 //! Appending: what enters the tail, how much of it, and that arenas come and go.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pando_device::simulated::Simulated;
@@ -11,8 +10,8 @@ use pando_pmem::testing::{Between, active, between};
 use pando_pmem::{CreateOptions, Pool, Process};
 
 use crate::common::{
-    ByFirstByte, Records, SMALL, append, create, create_in, newest, number_of, payload, read,
-    synced, write_all,
+    ByFirstByte, Records, SMALL, append, create, create_in, create_with, newest, number_of,
+    payload, read, synced, write_all,
 };
 
 #[test]
@@ -210,9 +209,7 @@ fn threads_append_and_sync_at_once() {
 fn an_append_beside_others_that_make_all_durable_is_not_refused() {
     for access in 0.. {
         let directory = Simulated::new();
-        let log = Arc::new(create::<Between>(&directory, SMALL));
-        append(&log, &payload(1, 10)).expect("appended");
-        write_all(&log).expect("written");
+        let log = create_with::<Between>(&directory, 1, 10);
         let theirs = log.clone();
         let others = move || {
             for number in 2..4 {

@@ -56,6 +56,15 @@ pub fn synced<D: Domain>(log: &Log<D>, payload: &[u8]) -> u64 {
     lsn
 }
 
+/// A new log with `count` records, each written and synced.
+pub fn create_with<D: Domain>(directory: &Simulated, count: u64, bytes: usize) -> Arc<Log<D>> {
+    let log = Arc::new(create::<D>(directory, SMALL));
+    for number in 1..=count {
+        synced(&log, &payload(number, bytes));
+    }
+    log
+}
+
 /// Payloads of committed records, by LSN.
 pub type Records = BTreeMap<u64, Vec<u8>>;
 

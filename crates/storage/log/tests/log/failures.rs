@@ -12,7 +12,8 @@ use pando_log::{Error, Record, Result, Settle, Status};
 use pando_pmem::{Guard, Process};
 
 use crate::common::{
-    ByFirstByte, SMALL, append, create, newest, open, payload, read, stop_first, synced, write_all,
+    ByFirstByte, SMALL, append, create, create_with, newest, open, payload, read, stop_first,
+    synced,
 };
 
 #[test]
@@ -71,9 +72,7 @@ fn a_full_disk_stops_nothing_and_is_told() {
 #[test]
 fn a_failed_sync_counts_for_all_writers_of_the_block() {
     let directory = Simulated::new();
-    let log = Arc::new(create::<Process>(&directory, SMALL));
-    append(&log, &payload(1, 10)).expect("appended");
-    write_all(&log).expect("the first segment is there");
+    let log = create_with::<Process>(&directory, 1, 10);
     let lsn = append(&log, &payload(2, 10)).expect("appended");
     let (has_stopped, go_on) = stop_first(&directory, Operation::Sync, |found| match found {
         Operation::Sync => Err(io::Error::other("the medium failed")),

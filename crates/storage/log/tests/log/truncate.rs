@@ -11,7 +11,8 @@ use pando_log::Log;
 use pando_pmem::Process;
 
 use crate::common::{
-    ByFirstByte, SMALL, append, create, payload, read, resume, stop_first, synced, write_all,
+    ByFirstByte, SMALL, append, create, create_with, payload, read, resume, stop_first, synced,
+    write_all,
 };
 
 fn names(directory: &Simulated, prefix: &str) -> usize {
@@ -78,10 +79,7 @@ fn truncation_passes_segments_without_a_block() {
 #[test]
 fn truncation_counts_only_durable_blocks() {
     let directory = Simulated::new();
-    let log = Arc::new(create::<Process>(&directory, SMALL));
-    for number in 1..5 {
-        synced(&log, &payload(number, 13_000));
-    }
+    let log = create_with::<Process>(&directory, 4, 13_000);
     let lsn = append(&log, &payload(10, 13_000)).expect("appended");
     let (stopped, has_stopped) = channel();
     let (go_on, may_go_on) = channel::<()>();
@@ -124,10 +122,7 @@ fn truncation_counts_only_durable_blocks() {
 #[test]
 fn a_writer_that_comes_late_makes_no_segment() {
     let directory = Simulated::new();
-    let log = Arc::new(create::<Process>(&directory, SMALL));
-    for number in 1..5 {
-        synced(&log, &payload(number, 13_000));
-    }
+    let log = create_with::<Process>(&directory, 4, 13_000);
     let lsn = append(&log, &payload(5, 13_000)).expect("appended");
     let (has_stopped, go_on) = stop_first(&directory, Operation::Open, |_| Ok(()));
     std::thread::scope(|scope| {

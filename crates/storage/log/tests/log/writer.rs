@@ -10,16 +10,14 @@ use pando_pmem::Process;
 use pando_pmem::testing::{CutShort, Paused};
 
 use crate::common::{
-    ByFirstByte, SMALL, append, create, payload, read, stop_first, synced, write_all,
+    ByFirstByte, append, create_with, payload, read, stop_first, synced, write_all,
 };
 
 #[test]
 fn a_writer_that_stops_is_replaced() {
     for operation in [Operation::Write, Operation::Sync] {
         let directory = Simulated::new();
-        let log = Arc::new(create::<Process>(&directory, SMALL));
-        append(&log, &payload(1, 10)).expect("appended");
-        write_all(&log).expect("the first segment is there");
+        let log = create_with::<Process>(&directory, 1, 10);
         let lsn = append(&log, &payload(2, 10)).expect("appended");
         let (has_stopped, go_on) = stop_first(&directory, operation, |_| Ok(()));
         std::thread::scope(|scope| {
@@ -42,9 +40,7 @@ fn a_writer_that_stops_is_replaced() {
 #[test]
 fn a_late_writer_does_no_harm() {
     let directory = Simulated::new();
-    let log = Arc::new(create::<Process>(&directory, SMALL));
-    append(&log, &payload(1, 10)).expect("appended");
-    write_all(&log).expect("the first segment is there");
+    let log = create_with::<Process>(&directory, 1, 10);
     let lsn = append(&log, &payload(2, 10)).expect("appended");
     let (has_stopped, go_on) = stop_first(&directory, Operation::Write, |_| Ok(()));
     std::thread::scope(|scope| {
@@ -73,9 +69,7 @@ fn a_late_writer_does_no_harm() {
 fn a_writer_that_announces_late_writes_nothing() {
     for writes in 0.. {
         let directory = Simulated::new();
-        let log = Arc::new(create::<CutShort>(&directory, SMALL));
-        append(&log, &payload(1, 10)).expect("appended");
-        write_all(&log).expect("the first segment is there");
+        let log = create_with::<CutShort>(&directory, 1, 10);
         append(&log, &payload(2, 10)).expect("appended");
         let theirs = log.clone();
         let paused = Paused::start(writes, move || theirs.write_block(&ByFirstByte).map(drop));

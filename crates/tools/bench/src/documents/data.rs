@@ -140,7 +140,9 @@ fn parse<T: for<'text> Deserialize<'text>>(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::collections::BTreeMap;
+
+    use super::{Data, Header};
 
     #[test]
     fn a_figure_is_read_as_it_was_written_and_damage_is_named() {

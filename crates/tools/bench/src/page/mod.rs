@@ -12,7 +12,6 @@ use crate::error::Error;
 use crate::figures::Figures;
 use crate::report::{self, Row};
 use crate::systems;
-use crate::units::{bytes, duration};
 
 /// A part of the page.
 #[derive(Clone, Debug)]
@@ -195,17 +194,11 @@ fn add_tables(out: &mut String, rows: &[Row]) {
         put(
             out,
             format_args!(
-                "<tr><td>{}</td><td>{:.3} M</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>\
-                 <td>{}</td><td>{}</td><td>{}</td></tr>\n",
+                "<tr><td>{}</td><td>{:.3} M</td><td>{}</td><td>{}</td></tr>\n",
                 escaped(&row.system),
                 row.ops_per_second / 1e6,
                 row.ratio(),
-                duration(row.p50_ns),
-                duration(row.p99_ns),
-                duration(row.p999_ns),
-                duration(row.max_ns),
-                bytes(row.bytes_per_record),
-                bytes(row.file_bytes_per_record),
+                row.last_cells().join("</td><td>"),
             ),
         );
         for note in row.notes() {

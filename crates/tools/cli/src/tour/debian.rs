@@ -112,7 +112,10 @@ fn add_lines(path: &Path, max_records: usize, builder: &mut Builder) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::fs;
+
+    use super::super::text_file::line_key;
+    use super::{MIN_RECORDS, collect};
 
     #[test]
     fn lines_are_records_and_words_fill_up() {
@@ -124,7 +127,7 @@ mod tests {
 
         let (data, told) = collect(root.path(), usize::MAX).unwrap();
         assert_eq!(data.len(), MIN_RECORDS);
-        let key = super::super::text_file::line_key(&folder.join("copyright"), 4);
+        let key = line_key(&folder.join("copyright"), 4);
         assert!(data.records().any(|record| record == (key.as_slice(), &b"fourth line"[..])));
         assert_eq!(told.len(), 2);
         assert_eq!(told[0], "2 lines of 1 copyright notes");

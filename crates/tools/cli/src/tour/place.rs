@@ -112,7 +112,7 @@ fn free_bytes(path: &Path) -> io::Result<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::Place;
 
     #[test]
     fn a_file_that_is_there_is_not_touched() {

@@ -57,7 +57,7 @@ pub fn collect(path: &Path) -> Result<(DataSet, Vec<String>), Failure> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{collect, line_key};
 
     #[test]
     fn text_is_taken_by_line_and_tsv_by_record() {

@@ -91,17 +91,14 @@ impl<D: Domain> Checked<D> {
         time: Option<Duration>,
         work: impl Fn(usize, &AtomicBool) -> Result<T, BuildError> + Sync,
     ) -> Result<(Vec<T>, Duration), Error> {
-        let cores = machine::cores();
+        let cores = &machine::cores();
         let (barrier, stop) = (Barrier::new(threads + 1), AtomicBool::new(false));
         let (barrier, stop, work) = (&barrier, &stop, &work);
         thread::scope(|scope| {
             let handles: Vec<_> = (0..threads)
                 .map(|thread| {
-                    let core = cores.get(thread).copied().filter(|_| threads <= cores.len());
                     scope.spawn(move || {
-                        if let Some(core) = core {
-                            machine::pin_to(core);
-                        }
+                        machine::pin_one_of(threads, thread, cores);
                         barrier.wait();
                         let start = Instant::now();
                         let done = work(thread, stop);

@@ -153,17 +153,14 @@ pub fn run_steps(
     threads: usize,
 ) -> Result<Duration, Fault> {
     let threads = threads.max(1);
-    let cores = machine::cores();
+    let cores = &machine::cores();
     let (barrier, stop) = (Barrier::new(threads + 1), AtomicBool::new(false));
     let (barrier, stop) = (&barrier, &stop);
     thread::scope(|scope| {
         let handles: Vec<_> = (0..threads)
             .map(|thread| {
-                let core = cores.get(thread).copied().filter(|_| threads <= cores.len());
                 scope.spawn(move || {
-                    if let Some(core) = core {
-                        machine::pin_to(core);
-                    }
+                    machine::pin_one_of(threads, thread, cores);
                     // Taken apart before the start: choosing one's own steps is not the system's
                     // work.
                     let own: Vec<Step> = steps
