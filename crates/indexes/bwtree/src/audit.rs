@@ -55,7 +55,7 @@ struct Expected {
     high: Option<Vec<u8>>,
 }
 
-impl<D: Domain, S: Style> BwTree<D, S> {
+impl<D: Domain, S: Style<D>> BwTree<D, S> {
     /// Walks the whole tree, and lends the undamaged records to `visit`.
     pub(crate) fn walk_tree(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit> {
         let guard = self.pin()?;

@@ -62,7 +62,7 @@ impl DerefMut for LeafBatch {
     }
 }
 
-impl<D: Domain, S: Style> Fill for BwTree<D, S> {
+impl<D: Domain, S: Style<D>> Fill for BwTree<D, S> {
     type Batch = LeafBatch;
 
     const FIRST_BATCH: usize = FIRST_BATCH;
@@ -212,7 +212,7 @@ impl<D: Domain> Copier<'_, '_, D> {
     }
 }
 
-impl<D: Domain, S: Style> BwTree<D, S> {
+impl<D: Domain, S: Style<D>> BwTree<D, S> {
     /// Counts the records of the leaf that holds `from`, from that key on.
     pub(crate) fn count_leaf(&self, context: Context<'_, D>, from: &[u8]) -> Result<Counted> {
         let gathered = self.gather_leaf(context, from)?;

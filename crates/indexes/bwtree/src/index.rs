@@ -17,7 +17,7 @@ use crate::table::first_anchor;
 use crate::teardown::next_unit;
 use crate::tree::BwTree;
 
-impl<D: Domain, S: Style> BwTree<D, S> {
+impl<D: Domain, S: Style<D>> BwTree<D, S> {
     /// Like [`RangeIndex::upsert`], with the log sequence number of the operation. Its delta
     /// carries the number, and later the page that consolidates the delta. A transactional
     /// component can then redo what is newer than a page (paper, section V.A). Zero means no
@@ -38,7 +38,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
     }
 }
 
-impl<D: Domain, S: Style> RangeIndex for BwTree<D, S> {
+impl<D: Domain, S: Style<D>> RangeIndex for BwTree<D, S> {
     fn limits(&self) -> Limits {
         LIMITS
     }
@@ -50,7 +50,7 @@ impl<D: Domain, S: Style> RangeIndex for BwTree<D, S> {
     }
 }
 
-impl<D: Domain, S: Style> Tree for BwTree<D, S> {
+impl<D: Domain, S: Style<D>> Tree for BwTree<D, S> {
     type Domain = D;
     type Options = Options;
 

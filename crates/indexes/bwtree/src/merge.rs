@@ -56,7 +56,7 @@ use crate::layout::{HEADER_BYTES, Kind, Link};
 use crate::prepend::NewDelta;
 use crate::races::Race;
 use crate::smo::{ATTEMPTS, LEAST_SPLIT};
-use crate::style::{Merge, Style};
+use crate::style::{Collapse, Merge, Style};
 use crate::tree::BwTree;
 
 /// How often the merge of a bare page is tried, while other threads change it or its neighbours
@@ -105,7 +105,7 @@ fn live_bytes<D: Domain>(page: &Gathered<'_, D>) -> u64 {
     base_bytes(&page.items(false), page.level > 0)
 }
 
-impl<D: Domain, S: Style> BwTree<D, S> {
+impl<D: Domain, S: Style<D>> BwTree<D, S> {
     /// Merges the page on `level` that holds `key` as long as that is due, and then the pages above
     /// it.
     pub(crate) fn merge(&self, context: Context<'_, D>, level: u8, key: &[u8]) -> Result<()> {
@@ -222,7 +222,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         // So the chain of the merged page has few blocks, and is no deeper than one node merge.
         for (at, chain) in places.into_iter().zip(&chains) {
             if chain.blocks.len() > 1 {
-                self.consolidate(context, at, None, 0)?;
+                self.consolidate(context, at, None, self.room(0))?;
                 return Ok(again);
             }
         }
@@ -241,7 +241,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         // The two chains become one page, and the right one's blocks are freed.
         let left = At::now(context, left.pid);
         if !left.link.is_removed() {
-            let bytes = self.consolidate(context, left, None, 0);
+            let bytes = self.consolidate(context, left, None, self.room(0));
             if let Ok(Some(bytes)) = bytes
                 && bytes > most
             {
@@ -270,7 +270,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
             S::passed_side_link(self, context, child)?;
             return changed(context, &[root, child], true);
         }
-        match S::collapse(self, context, root, child, &page.blocks)? {
+        match S::collapse(self, context, Collapse { root, child, freed: &page.blocks })? {
             true => Ok(Step::Done),
             false => Ok(Step::Again(true)),
         }

@@ -59,14 +59,14 @@
 use pando_index::Result;
 use pando_pmem::{Domain, mutant};
 use pando_pmwcas::{Descriptor, Policy};
-use pando_tree::blocks::{Blocks, NewBlock};
+use pando_tree::blocks::NewBlock;
 use pando_tree::context::Context;
 
 use crate::context::{At, Pid, damaged};
 use crate::gather::Gathered;
 use crate::layout::{Kind, Link};
 use crate::prepend::{NewDelta, Prepared};
-use crate::style::{Above, Merge, Split, Style};
+use crate::style::{Above, Change, Collapse, Merge, Replacement, Split, Style};
 use crate::table::{begun_off, stamp};
 use crate::tree::{BwTree, MultiWord};
 
@@ -105,14 +105,10 @@ fn add_freed<D: Domain>(
         .try_for_each(|&block| operation.own_block(block, Policy::FreeOldOnSuccess).map(drop))
 }
 
-impl Style for MultiWord {
+impl<D: Domain> Style<D> for MultiWord {
     #[inline(always)]
-    fn prepend<D: Domain>(
-        context: Context<'_, D>,
-        at: At,
-        delta: Prepared<'_, D>,
-        values: Blocks<'_, D>,
-    ) -> Result<bool> {
+    fn prepend(context: Context<'_, D>, at: At, change: Change<'_, D>) -> Result<bool> {
+        let Change { delta, values } = change;
         if let (Prepared::Beside(link), true) = (&delta, values.is_none()) {
             // The delta is durable before a word leads to it.
             if !mutant!("bw-delta-not-fenced") {
@@ -130,14 +126,8 @@ impl Style for MultiWord {
         })
     }
 
-    fn replace<D: Domain>(
-        context: Context<'_, D>,
-        at: At,
-        page: NewBlock<'_, D>,
-        is_inner: bool,
-        freed: &[u64],
-        values: Blocks<'_, D>,
-    ) -> Result<bool> {
+    fn replace(context: Context<'_, D>, at: At, new: Replacement<'_, D>) -> Result<bool> {
+        let Replacement { page, is_inner, freed, values } = new;
         context.publish(|operation| {
             let link = Link::base(page.off(), is_inner);
             add_block(operation, at.pid, at.link.0, link, page)?;
@@ -151,11 +141,7 @@ impl Style for MultiWord {
         })
     }
 
-    fn split<D: Domain>(
-        _: &BwTree<D, Self>,
-        context: Context<'_, D>,
-        split: Split<'_, D>,
-    ) -> Result<bool> {
+    fn split(_: &BwTree<D, Self>, context: Context<'_, D>, split: Split<'_, D>) -> Result<bool> {
         let Split { left, split, right, page, is_inner, above } = split;
         context.publish(|operation| {
             let link = Link::base(page.off(), is_inner);
@@ -175,17 +161,13 @@ impl Style for MultiWord {
         })
     }
 
-    fn merge<D: Domain>(
-        tree: &BwTree<D, Self>,
-        context: Context<'_, D>,
-        merge: Merge<'_, D>,
-    ) -> Result<bool> {
+    fn merge(tree: &BwTree<D, Self>, context: Context<'_, D>, merge: Merge<'_, D>) -> Result<bool> {
         let Merge { left, right, separator, parent, delete, .. } = merge;
         let content = right.link.0.to_le_bytes();
         let mut delta = NewDelta::new(Kind::NodeMerge, separator);
         delta.value[0] = &content;
         let Some(merge) = delta.prepare(context, left.link, tree.chaining())? else {
-            tree.consolidate(context, left, None, delta.room())?;
+            tree.consolidate(context, left, None, tree.room(delta.room()))?;
             return Ok(false);
         };
         let removed = Link::removed_now(context);
@@ -210,13 +192,12 @@ impl Style for MultiWord {
         Ok(done)
     }
 
-    fn collapse<D: Domain>(
+    fn collapse(
         _: &BwTree<D, Self>,
         context: Context<'_, D>,
-        root: At,
-        child: At,
-        freed: &[u64],
+        collapse: Collapse<'_>,
     ) -> Result<bool> {
+        let Collapse { root, child, freed } = collapse;
         let removed = Link::removed_now(context);
         let done = context.publish(|operation| {
             operation.add_word(root.pid, root.link.0, child.link.0)?;
@@ -235,22 +216,18 @@ impl Style for MultiWord {
     }
 
     /// Nothing: the parent already has the right sibling.
-    fn passed_side_link<D: Domain>(_: &BwTree<D, Self>, _: Context<'_, D>, _: At) -> Result<()> {
+    fn passed_side_link(_: &BwTree<D, Self>, _: Context<'_, D>, _: At) -> Result<()> {
         Ok(())
     }
 
     /// An undamaged tree has no removal in progress.
-    fn complete_removal<D: Domain>(_: &BwTree<D, Self>, _: Context<'_, D>, at: At) -> Result<()> {
+    fn complete_removal(_: &BwTree<D, Self>, _: Context<'_, D>, at: At) -> Result<()> {
         Err(damaged(at))
     }
 
     /// Nothing: changes among the children are complete.
     #[inline(always)]
-    fn settle<D: Domain>(
-        _: &BwTree<D, Self>,
-        _: Context<'_, D>,
-        _: &Gathered<'_, D>,
-    ) -> Result<()> {
+    fn settle(_: &BwTree<D, Self>, _: Context<'_, D>, _: &Gathered<'_, D>) -> Result<()> {
         Ok(())
     }
 }

@@ -190,7 +190,7 @@ impl Link {
     }
 }
 
-impl<D: Domain, S: Style> BwTree<D, S> {
+impl<D: Domain, S: Style<D>> BwTree<D, S> {
     /// The leaf to which the target leads; it may have been split since.
     #[inline(always)]
     pub(crate) fn find_leaf(&self, context: Context<'_, D>, target: Target<'_>) -> Result<At> {

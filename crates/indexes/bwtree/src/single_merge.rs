@@ -148,14 +148,14 @@ pub(crate) fn complete_merge<D: Domain>(
         }
         let content = content_of(context, right)?;
         if before.parts.len() > 1 {
-            tree.consolidate(context, left, None, 0)?;
+            tree.consolidate(context, left, None, tree.room(0))?;
             continue;
         }
         let bytes = content.0.to_le_bytes();
         let mut delta = NewDelta::new(Kind::NodeMerge, key);
         delta.value[0] = &bytes;
         let Some(delta) = delta.prepare(context, left.link, tree.chaining())? else {
-            tree.consolidate(context, left, None, delta.room())?;
+            tree.consolidate(context, left, None, tree.room(delta.room()))?;
             continue;
         };
         let (link, own) = given(context, delta);
@@ -214,11 +214,11 @@ fn mark<D: Domain>(
 ) -> Result<bool> {
     let delta = NewDelta::new(Kind::RemoveNode, &[]);
     if page.parts.len() > 1 {
-        tree.consolidate(context, at, None, delta.room())?;
+        tree.consolidate(context, at, None, tree.room(delta.room()))?;
         return Ok(false);
     }
     let Some(prepared) = delta.prepare(context, at.link, tree.chaining())? else {
-        tree.consolidate(context, at, None, delta.room())?;
+        tree.consolidate(context, at, None, tree.room(delta.room()))?;
         return Ok(false);
     };
     let (link, own) = given(context, prepared);

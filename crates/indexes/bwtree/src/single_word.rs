@@ -36,7 +36,6 @@ use std::sync::atomic::Ordering;
 
 use pando_index::Result;
 use pando_pmem::{Domain, mutant};
-use pando_tree::blocks::{Blocks, NewBlock};
 use pando_tree::context::Context;
 use pando_tree::key::{Probe, Target};
 
@@ -47,18 +46,14 @@ use crate::merge::children;
 use crate::prepend::{NewDelta, Prepared};
 use crate::single_merge::{self, complete_merge, deletes_any, is_deleted};
 use crate::single_swap::{SingleWord, activate, exchange, given, swap, take_back};
-use crate::style::{Above, Merge, Split, Style};
+use crate::style::{Above, Change, Collapse, Merge, Replacement, Split, Style};
 use crate::table::begun_off;
 use crate::tree::BwTree;
 
-impl Style for SingleWord {
+impl<D: Domain> Style<D> for SingleWord {
     #[inline(always)]
-    fn prepend<D: Domain>(
-        context: Context<'_, D>,
-        at: At,
-        delta: Prepared<'_, D>,
-        values: Blocks<'_, D>,
-    ) -> Result<bool> {
+    fn prepend(context: Context<'_, D>, at: At, change: Change<'_, D>) -> Result<bool> {
+        let Change { delta, values } = change;
         if let (Prepared::Beside(link), true) = (&delta, values.is_none()) {
             return Ok(swap(context, at.pid, at.link.0, *link));
         }
@@ -67,14 +62,8 @@ impl Style for SingleWord {
         Ok(exchange(context, at, link, &[own, value], std::iter::once(values.old)))
     }
 
-    fn replace<D: Domain>(
-        context: Context<'_, D>,
-        at: At,
-        page: NewBlock<'_, D>,
-        is_inner: bool,
-        freed: &[u64],
-        values: Blocks<'_, D>,
-    ) -> Result<bool> {
+    fn replace(context: Context<'_, D>, at: At, new: Replacement<'_, D>) -> Result<bool> {
+        let Replacement { page, is_inner, freed, values } = new;
         let off = activate(context, page);
         let value = values.new.map_or(0, |block| activate(context, block));
         let freed = freed.iter().copied().chain([values.old]);
@@ -88,11 +77,7 @@ impl Style for SingleWord {
         Ok(is_done)
     }
 
-    fn split<D: Domain>(
-        tree: &BwTree<D, Self>,
-        context: Context<'_, D>,
-        split: Split<'_, D>,
-    ) -> Result<bool> {
+    fn split(tree: &BwTree<D, Self>, context: Context<'_, D>, split: Split<'_, D>) -> Result<bool> {
         let Split { left, split, right, page, is_inner, above } = split;
         if !may_split(tree, context, left, &above)? {
             return Ok(false);
@@ -137,41 +122,28 @@ impl Style for SingleWord {
         Ok(done)
     }
 
-    fn merge<D: Domain>(
-        tree: &BwTree<D, Self>,
-        context: Context<'_, D>,
-        merge: Merge<'_, D>,
-    ) -> Result<bool> {
+    fn merge(tree: &BwTree<D, Self>, context: Context<'_, D>, merge: Merge<'_, D>) -> Result<bool> {
         single_merge::merge(tree, context, merge)
     }
 
-    fn collapse<D: Domain>(
+    fn collapse(
         tree: &BwTree<D, Self>,
         context: Context<'_, D>,
-        root: At,
-        child: At,
-        _: &[u64],
+        collapse: Collapse<'_>,
     ) -> Result<bool> {
+        let Collapse { root, child, .. } = collapse;
         single_merge::collapse(tree, context, root, child)
     }
 
-    fn passed_side_link<D: Domain>(
-        tree: &BwTree<D, Self>,
-        context: Context<'_, D>,
-        at: At,
-    ) -> Result<()> {
+    fn passed_side_link(tree: &BwTree<D, Self>, context: Context<'_, D>, at: At) -> Result<()> {
         complete(tree, context, at.pid)
     }
 
-    fn complete_removal<D: Domain>(
-        tree: &BwTree<D, Self>,
-        context: Context<'_, D>,
-        at: At,
-    ) -> Result<()> {
+    fn complete_removal(tree: &BwTree<D, Self>, context: Context<'_, D>, at: At) -> Result<()> {
         single_merge::complete_removal(tree, context, at)
     }
 
-    fn settle<D: Domain>(
+    fn settle(
         tree: &BwTree<D, Self>,
         context: Context<'_, D>,
         page: &Gathered<'_, D>,
@@ -195,7 +167,7 @@ fn may_split<D: Domain>(
     let Above::Parent(parent, _) = above else { return Ok(true) };
     let parent_page = Gathered::new(context, parent.link)?;
     if deletes_any(&parent_page) {
-        tree.consolidate(context, *parent, None, 0)?;
+        tree.consolidate(context, *parent, None, tree.room(0))?;
         return Ok(false);
     }
     let is_known = page.high.is_none_or(|high| {

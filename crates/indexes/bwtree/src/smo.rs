@@ -27,7 +27,7 @@ pub(crate) const LEAST_SPLIT: usize = 4;
 /// How often a change is prepared again before it is left to other threads.
 pub(crate) const ATTEMPTS: usize = 8;
 
-impl<D: Domain, S: Style> BwTree<D, S> {
+impl<D: Domain, S: Style<D>> BwTree<D, S> {
     /// Splits the page, if it is too large, and then its ancestors, if they are.
     pub(crate) fn split(&self, context: Context<'_, D>, pid: Pid) -> Result<()> {
         for _ in 0..ATTEMPTS {
@@ -116,7 +116,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         };
         let Some(split) = delta.prepare(context, left.link, self.chaining())? else {
             drop(above);
-            self.consolidate(context, left, None, delta.room())?;
+            self.consolidate(context, left, None, self.room(delta.room()))?;
             return Ok(false);
         };
         let page = NewPage {
@@ -136,7 +136,9 @@ impl<D: Domain, S: Style> BwTree<D, S> {
     /// Consolidates an inner page so that it has room for a delta, and splits it if it is too large
     /// then.
     pub(crate) fn make_room(&self, context: Context<'_, D>, at: At, room: u64) -> Result<()> {
-        let Some(bytes) = self.consolidate(context, at, None, room)? else { return Ok(()) };
+        let Some(bytes) = self.consolidate(context, at, None, self.room(room))? else {
+            return Ok(());
+        };
         // Inner pages are at least on level 1.
         if bytes > self.max_bytes(1) {
             self.split(context, at.pid)?;

@@ -26,6 +26,32 @@ use crate::prepend::Prepared;
 use crate::table::FreePid;
 use crate::tree::BwTree;
 
+/// A prepared change of a record.
+#[derive(Debug)]
+pub struct Change<'op, D: Domain> {
+    pub delta: Prepared<'op, D>,
+    pub values: Blocks<'op, D>,
+}
+
+/// A prepared base page, which is to replace a chain.
+#[derive(Debug)]
+pub struct Replacement<'op, D: Domain> {
+    pub page: NewBlock<'op, D>,
+    pub is_inner: bool,
+    /// The chain's blocks.
+    pub freed: &'op [u64],
+    pub values: Blocks<'op, D>,
+}
+
+/// A root that is to take the place of its only child.
+#[derive(Debug)]
+pub struct Collapse<'op> {
+    pub root: At,
+    pub child: At,
+    /// The root's blocks.
+    pub freed: &'op [u64],
+}
+
 /// A prepared split: the right half is a page, and two deltas are ready to be prepended.
 #[derive(Debug)]
 pub struct Split<'op, D: Domain> {
@@ -68,66 +94,36 @@ pub struct Merge<'op, D: Domain> {
 /// Each function returns whether the change took place. It did not if another change came first;
 /// then nothing is changed, and what was prepared is free again. `Err` means that nothing is
 /// changed, because the pool has no room.
-pub trait Style: Sized + Copy + Debug + Send + Sync + 'static {
+pub trait Style<D: Domain>: Sized + Copy + Debug + Send + Sync + 'static {
     /// Prepends a delta to the page.
-    fn prepend<D: Domain>(
-        context: Context<'_, D>,
-        at: At,
-        delta: Prepared<'_, D>,
-        values: Blocks<'_, D>,
-    ) -> Result<bool>;
+    fn prepend(context: Context<'_, D>, at: At, change: Change<'_, D>) -> Result<bool>;
 
-    /// Replaces the chain by a base page; `freed` has the chain's blocks.
-    fn replace<D: Domain>(
-        context: Context<'_, D>,
-        at: At,
-        page: NewBlock<'_, D>,
-        is_inner: bool,
-        freed: &[u64],
-        values: Blocks<'_, D>,
-    ) -> Result<bool>;
+    /// Replaces the chain by a base page.
+    fn replace(context: Context<'_, D>, at: At, new: Replacement<'_, D>) -> Result<bool>;
 
     /// Splits a page.
-    fn split<D: Domain>(
-        tree: &BwTree<D, Self>,
-        context: Context<'_, D>,
-        split: Split<'_, D>,
-    ) -> Result<bool>;
+    fn split(tree: &BwTree<D, Self>, context: Context<'_, D>, split: Split<'_, D>) -> Result<bool>;
 
     /// Merges a page into its left neighbour.
-    fn merge<D: Domain>(
-        tree: &BwTree<D, Self>,
-        context: Context<'_, D>,
-        merge: Merge<'_, D>,
-    ) -> Result<bool>;
+    fn merge(tree: &BwTree<D, Self>, context: Context<'_, D>, merge: Merge<'_, D>) -> Result<bool>;
 
-    /// Replaces the content of the root by that of its only child; `freed` has the root's blocks.
-    fn collapse<D: Domain>(
+    /// Replaces the content of the root by that of its only child.
+    fn collapse(
         tree: &BwTree<D, Self>,
         context: Context<'_, D>,
-        root: At,
-        child: At,
-        freed: &[u64],
+        collapse: Collapse<'_>,
     ) -> Result<bool>;
 
     /// Called before a search continues at the right sibling of `at`: the parent may have no entry
     /// for the sibling yet.
-    fn passed_side_link<D: Domain>(
-        tree: &BwTree<D, Self>,
-        context: Context<'_, D>,
-        at: At,
-    ) -> Result<()>;
+    fn passed_side_link(tree: &BwTree<D, Self>, context: Context<'_, D>, at: At) -> Result<()>;
 
     /// Completes the removal of `at`, whose newest record is a remove-node delta.
-    fn complete_removal<D: Domain>(
-        tree: &BwTree<D, Self>,
-        context: Context<'_, D>,
-        at: At,
-    ) -> Result<()>;
+    fn complete_removal(tree: &BwTree<D, Self>, context: Context<'_, D>, at: At) -> Result<()>;
 
     /// Completes changes in progress among the children of an inner page that stand in its chain,
     /// so that another base may replace the chain.
-    fn settle<D: Domain>(
+    fn settle(
         tree: &BwTree<D, Self>,
         context: Context<'_, D>,
         page: &Gathered<'_, D>,

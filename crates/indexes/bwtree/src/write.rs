@@ -43,7 +43,7 @@ use crate::page::{Delta, Page};
 use crate::prepend::NewDelta;
 use crate::races::Race;
 use crate::search::Found;
-use crate::style::Style;
+use crate::style::{self, Style};
 use crate::tree::BwTree;
 
 /// The effect of a write on a record.
@@ -144,7 +144,7 @@ pub(crate) struct Taken<'op, D: Domain> {
     pub values: Blocks<'op, D>,
 }
 
-impl<D: Domain, S: Style> BwTree<D, S> {
+impl<D: Domain, S: Style<D>> BwTree<D, S> {
     /// Writes the value, with the intent of the operation.
     #[inline]
     pub(crate) fn put(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted> {
@@ -265,7 +265,10 @@ impl<D: Domain, S: Style> BwTree<D, S> {
             },
         };
         let is_done = match prepared {
-            Some(delta) => self.counted(Race::Write, S::prepend(context, at, delta, values)?),
+            Some(delta) => {
+                let change = style::Change { delta, values };
+                self.counted(Race::Write, S::prepend(context, at, change)?)
+            }
             None => {
                 let value = (!removes).then_some(value);
                 let taken = Taken { key: probe.bytes, value, lsn, values };
@@ -314,7 +317,7 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         }
         let bytes = match at.link.is_base() {
             true => Some(Page::of(context, at.link)?.body_bytes()),
-            false => self.consolidate(context, at, None, 0)?,
+            false => self.consolidate(context, at, None, self.room(0))?,
         };
         // If another change came first, the merge looks for itself.
         if bytes.is_none_or(|bytes| self.is_due(bytes)) {
@@ -336,10 +339,10 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         let key = taken.key;
         let old = taken.values.old;
         let again = Taken { values: Blocks { new: None, old }, ..taken };
-        let done = match self.consolidate(context, at, Some(taken), 0) {
+        let done = match self.consolidate(context, at, Some(taken), self.room(0)) {
             // A base without room for deltas is no larger than the one that it frees.
             Err(error) if removes && error.is_full() => {
-                context.guard.with_reserve(|| self.consolidate_into(context, at, Some(again), 0))
+                context.guard.with_reserve(|| self.consolidate(context, at, Some(again), 0))
             }
             done => done,
         }?;
@@ -355,20 +358,9 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         Ok(true)
     }
 
-    /// Replaces the chain by a base page with at least `room` bytes for deltas, and the usual room.
-    /// Returns its bytes; `None` if another change came first.
+    /// Replaces the chain by a base page with `room` bytes for deltas. Returns its bytes; `None` if
+    /// another change came first.
     pub(crate) fn consolidate(
-        &self,
-        context: Context<'_, D>,
-        at: At,
-        taken: Option<Taken<'_, D>>,
-        room: u64,
-    ) -> Result<Option<u64>> {
-        self.consolidate_into(context, at, taken, self.room(room))
-    }
-
-    /// Like [`consolidate`](Self::consolidate), with `room` bytes for deltas.
-    fn consolidate_into(
         &self,
         context: Context<'_, D>,
         at: At,
@@ -400,7 +392,9 @@ impl<D: Domain, S: Style> BwTree<D, S> {
         };
         let block = page.build(context)?;
         let is_inner = gathered.level > 0;
-        let is_done = S::replace(context, at, block, is_inner, &gathered.blocks, values)?;
+        let freed = &gathered.blocks;
+        let new = style::Replacement { page: block, is_inner, freed, values };
+        let is_done = S::replace(context, at, new)?;
         self.counted(Race::Consolidation, is_done);
         Ok(is_done.then(|| base_bytes(&items, is_inner)))
     }

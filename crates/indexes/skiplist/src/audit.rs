@@ -89,7 +89,7 @@ impl Trail {
     }
 }
 
-impl<D: Domain, S: Links> SkipList<D, S> {
+impl<D: Domain, S: Links<D>> SkipList<D, S> {
     /// Walks the whole list, and lends the undamaged records to `visit`, in order and each key
     /// once.
     pub(crate) fn walk_list(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit> {

@@ -33,7 +33,7 @@ const LAST_BATCH: usize = 768;
 /// Nodes that are counted under one guard, so that reclamation does not wait for all.
 const COUNTED: usize = 4096;
 
-impl<D: Domain, S: Links> Fill for SkipList<D, S> {
+impl<D: Domain, S: Links<D>> Fill for SkipList<D, S> {
     type Batch = ThreadsBatch;
 
     const FIRST_BATCH: usize = FIRST_BATCH;
@@ -76,7 +76,7 @@ fn copy<D: Domain>(context: Context<'_, D>, batch: &mut Batch, node: Node) {
     batch.push_with(|bytes| key.copy_to(bytes), |bytes| bytes.extend_from_slice(value));
 }
 
-impl<D: Domain, S: Links> SkipList<D, S> {
+impl<D: Domain, S: Links<D>> SkipList<D, S> {
     /// The next node in the order of the scan; `None` if it must be searched.
     #[inline(always)]
     fn step(context: Context<'_, D>, order: Order, node: Node) -> Option<Node> {

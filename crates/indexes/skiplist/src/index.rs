@@ -16,7 +16,7 @@ use crate::options::Options;
 use crate::style::Links;
 use crate::teardown::next_unit;
 
-impl<D: Domain, S: Links> RangeIndex for SkipList<D, S> {
+impl<D: Domain, S: Links<D>> RangeIndex for SkipList<D, S> {
     fn limits(&self) -> Limits {
         LIMITS
     }
@@ -29,7 +29,7 @@ impl<D: Domain, S: Links> RangeIndex for SkipList<D, S> {
     }
 }
 
-impl<D: Domain, S: Links> Tree for SkipList<D, S> {
+impl<D: Domain, S: Links<D>> Tree for SkipList<D, S> {
     type Domain = D;
     type Options = Options;
 

@@ -86,7 +86,7 @@ impl<'key> Descent<'key> {
     }
 }
 
-impl<D: Domain, S: Links> SkipList<D, S> {
+impl<D: Domain, S: Links<D>> SkipList<D, S> {
     /// Lends the value of each of `keys` to `visit`, with the key's index, in order; `None` if it
     /// is absent.
     pub(crate) fn visit_many(&self, keys: &[&[u8]], visit: &mut VisitMany<'_>) -> Result<()> {

@@ -50,7 +50,6 @@
 use pando_index::{Error, Result};
 use pando_pmem::{Domain, mutant};
 use pando_pmwcas::{MAX_VALUE, MAX_WORDS, Policy};
-use pando_tree::blocks::NewBlock;
 use pando_tree::checked::damaged;
 use pando_tree::context::Context;
 use pando_tree::value_block;
@@ -58,9 +57,9 @@ use pando_tree::value_block;
 use crate::build;
 use crate::layout::MAX_HEIGHT;
 use crate::list::{MultiWord, SkipList};
-use crate::node::{Next, Node};
+use crate::node::Node;
 use crate::state::{Kind, Small, State};
-use crate::style::{Links, Place, Raise, Removal};
+use crate::style::{Found, Links, MarkedNode, NewNode, Raise, Raised, Removal};
 
 /// The most levels from which one operation removes a node and frees it: two words each, and also
 /// `prev`, `state`, and two blocks.
@@ -68,19 +67,12 @@ const REMOVED_AT_ONCE: usize = (MAX_WORDS - 4) / 2;
 /// The most levels by which one operation lowers a node: two words each, and `state`.
 const LOWERED_AT_ONCE: usize = (MAX_WORDS - 1) / 2;
 
-impl Links for MultiWord {
+impl<D: Domain> Links<D> for MultiWord {
     const MARKED_STAY: bool = false;
     const COUNTS_LEVELS: bool = true;
 
-    fn insert<'op, D: Domain>(
-        _: &SkipList<D, Self>,
-        context: Context<'op, D>,
-        place: &Place,
-        slice: u64,
-        height: usize,
-        node: NewBlock<'op, D>,
-        value: Option<NewBlock<'op, D>>,
-    ) -> Result<bool> {
+    fn insert(_: &SkipList<D, Self>, context: Context<'_, D>, new: NewNode<'_, D>) -> Result<bool> {
+        let NewNode { place, slice, node, value, height } = new;
         let off = Node(node.off());
         let (pred, succ) = (place.preds[0], place.succ(0));
         context.publish(|operation| {
@@ -102,13 +94,8 @@ impl Links for MultiWord {
         })
     }
 
-    fn raise<D: Domain>(
-        _: &SkipList<D, Self>,
-        context: Context<'_, D>,
-        place: &Place,
-        node: Node,
-        level: usize,
-    ) -> Result<Raise> {
+    fn raise(_: &SkipList<D, Self>, context: Context<'_, D>, raised: Raised<'_>) -> Result<Raise> {
+        let Raised { place, node, level } = raised;
         let state = node.state(context);
         if state.levels() != level {
             return Ok(Raise::Over);
@@ -126,12 +113,8 @@ impl Links for MultiWord {
         Ok(if is_done { Raise::Done } else { Raise::Again })
     }
 
-    fn remove<D: Domain>(
-        _: &SkipList<D, Self>,
-        context: Context<'_, D>,
-        place: &Place,
-        node: Node,
-    ) -> Result<Removal> {
+    fn remove(_: &SkipList<D, Self>, context: Context<'_, D>, found: Found<'_>) -> Result<Removal> {
+        let Found { node, place } = found;
         loop {
             let state = node.state(context);
             if state.is_deleted() {
@@ -179,12 +162,7 @@ impl Links for MultiWord {
         }
     }
 
-    fn replace<D: Domain>(
-        context: Context<'_, D>,
-        node: Node,
-        state: State,
-        value: &[u8],
-    ) -> Result<bool> {
+    fn replace(context: Context<'_, D>, node: Node, state: State, value: &[u8]) -> Result<bool> {
         if let Some(small) = Small::new(value).filter(|_| state.kind() != Some(Kind::Block)) {
             // If the word is not of that state, the operation fails.
             let word = context.read(node.small_off());
@@ -211,13 +189,13 @@ impl Links for MultiWord {
     }
 
     /// Nothing: its words of all levels are marked already.
-    fn bury<D: Domain>(_: Context<'_, D>, _: Node) {}
+    fn bury(_: Context<'_, D>, _: Node) {}
 
-    fn unlink<D: Domain>(_: Context<'_, D>, _: Node, _: Node, _: usize, _: Next, _: Next) -> bool {
+    fn unlink(_: Context<'_, D>, _: MarkedNode) -> bool {
         false
     }
 
-    fn before<D: Domain>(context: Context<'_, D>, node: Node) -> Option<Node> {
+    fn before(context: Context<'_, D>, node: Node) -> Option<Node> {
         Some(node.prev(context))
     }
 }

@@ -26,7 +26,7 @@ use pando_tree::key::Probe;
 use crate::layout::{LOW_LEVELS, MAX_HEIGHT};
 use crate::list::SkipList;
 use crate::node::{Next, Node};
-use crate::style::{Links, Place};
+use crate::style::{Links, MarkedNode, Place};
 
 /// Bytes of the smallest node.
 pub(crate) const NODE_BYTES: u64 = 64;
@@ -56,7 +56,7 @@ struct Left {
 /// A node is marked: start again.
 struct Marked;
 
-impl<D: Domain, S: Links> SkipList<D, S> {
+impl<D: Domain, S: Links<D>> SkipList<D, S> {
     /// The node of the key, if there is one; it may have been deleted since.
     #[inline(always)]
     pub(crate) fn find_node(&self, context: Context<'_, D>, probe: Probe<'_>) -> Option<Node> {
@@ -269,7 +269,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
             if !behind.is_marked() {
                 return Ok(next);
             }
-            if !S::unlink(context, head, node, level, next, behind) {
+            if !S::unlink(context, MarkedNode { head, node, level, next, behind }) {
                 return Err(Marked);
             }
         }

@@ -51,11 +51,11 @@ use pando_tree::value_block;
 
 use crate::layout::{MARK, next_at};
 use crate::list::SkipList;
-use crate::node::{Next, Node};
+use crate::node::Node;
 use crate::options::Options;
 use crate::search::Aim;
 use crate::state::State;
-use crate::style::{Links, Place, Raise, Removal, past};
+use crate::style::{Found, Links, MarkedNode, NewNode, Place, Raise, Raised, Removal, past};
 
 /// Links change by CAS, one word after the other.
 #[derive(Clone, Copy, Debug)]
@@ -153,19 +153,16 @@ fn unlink_all<D: Domain>(
     list.find_place(context, Probe::new(&key), |_| ())
 }
 
-impl Links for SingleWord {
+impl<D: Domain> Links<D> for SingleWord {
     const MARKED_STAY: bool = true;
     const COUNTS_LEVELS: bool = false;
 
-    fn insert<'op, D: Domain>(
+    fn insert(
         list: &SkipList<D, Self>,
-        context: Context<'op, D>,
-        place: &Place,
-        slice: u64,
-        _: usize,
-        node: NewBlock<'op, D>,
-        value: Option<NewBlock<'op, D>>,
+        context: Context<'_, D>,
+        new: NewNode<'_, D>,
     ) -> Result<bool> {
+        let NewNode { place, slice, node, value, .. } = new;
         let (pred, succ) = (place.preds[0], place.succ(0));
         let value = value.map_or(0, |value| take(context, value));
         let node = Node(take(context, node));
@@ -180,13 +177,12 @@ impl Links for SingleWord {
         Ok(true)
     }
 
-    fn raise<D: Domain>(
+    fn raise(
         list: &SkipList<D, Self>,
         context: Context<'_, D>,
-        place: &Place,
-        node: Node,
-        level: usize,
+        raised: Raised<'_>,
     ) -> Result<Raise> {
+        let Raised { place, node, level } = raised;
         let slice = node.slice(context);
         let own = node.next(context, level);
         if own.is_marked() {
@@ -207,12 +203,12 @@ impl Links for SingleWord {
         Ok(Raise::Done)
     }
 
-    fn remove<D: Domain>(
+    fn remove(
         list: &SkipList<D, Self>,
         context: Context<'_, D>,
-        _: &Place,
-        node: Node,
+        found: Found<'_>,
     ) -> Result<Removal> {
+        let Found { node, .. } = found;
         let state = node.state(context);
         if state.is_deleted() {
             return Ok(Removal::Deleted);
@@ -228,12 +224,7 @@ impl Links for SingleWord {
         Ok(Removal::Done)
     }
 
-    fn replace<D: Domain>(
-        context: Context<'_, D>,
-        node: Node,
-        state: State,
-        value: &[u8],
-    ) -> Result<bool> {
+    fn replace(context: Context<'_, D>, node: Node, state: State, value: &[u8]) -> Result<bool> {
         let block = value_block::reserve(context, value).map_err(Error::storage)?;
         let block = take(context, block);
         D::fence();
@@ -246,7 +237,7 @@ impl Links for SingleWord {
     }
 
     /// Marks the words of all levels, the lowest last: an insert of the same key goes behind it.
-    fn bury<D: Domain>(context: Context<'_, D>, node: Node) {
+    fn bury(context: Context<'_, D>, node: Node) {
         for level in (0..node.info(context).height).rev() {
             let off = node.0 + next_at(level);
             loop {
@@ -259,19 +250,13 @@ impl Links for SingleWord {
     }
 
     #[inline(never)]
-    fn unlink<D: Domain>(
-        context: Context<'_, D>,
-        head: Node,
-        node: Node,
-        level: usize,
-        next: Next,
-        behind: Next,
-    ) -> bool {
+    fn unlink(context: Context<'_, D>, marked: MarkedNode) -> bool {
+        let MarkedNode { head, node, level, next, behind } = marked;
         let past = past(context, head, node, next.node(), behind);
         swap(context, node.next_off(level), next.0, past.0)
     }
 
-    fn before<D: Domain>(context: Context<'_, D>, node: Node) -> Option<Node> {
+    fn before(context: Context<'_, D>, node: Node) -> Option<Node> {
         if node.next(context, 0).is_marked() {
             return None;
         }

@@ -2,7 +2,6 @@
 //!
 //! Everything else is common code: nodes, search, values, scans. The domain is another type
 //! parameter, so the paper's four primitives are four types:
-//! type, so the paper's four primitives are four types:
 //!
 //! | primitive | style | domain |
 //! | --- | --- | --- |
@@ -92,6 +91,45 @@ pub(crate) fn past<D: Domain>(
     Next::to(next.node(), hint.unwrap_or_else(|| next.node().hint_from(context, from, head)))
 }
 
+/// A new node of a key, to which no link leads yet.
+#[derive(Debug)]
+pub struct NewNode<'op, D: Domain> {
+    /// The place of its key, to which its own words lead.
+    pub place: &'op Place,
+    pub slice: u64,
+    pub height: usize,
+    pub node: NewBlock<'op, D>,
+    /// Its value, if that is a block.
+    pub value: Option<NewBlock<'op, D>>,
+}
+
+/// A node that is to be linked on `level` too.
+#[derive(Clone, Copy, Debug)]
+pub struct Raised<'op> {
+    pub place: &'op Place,
+    pub node: Node,
+    pub level: usize,
+}
+
+/// A node that was found at a place.
+#[derive(Clone, Copy, Debug)]
+pub struct Found<'op> {
+    pub place: &'op Place,
+    pub node: Node,
+}
+
+/// A marked node, which is linked on `level` behind `node`.
+#[derive(Clone, Copy, Debug)]
+pub struct MarkedNode {
+    pub head: Node,
+    pub node: Node,
+    pub level: usize,
+    /// The word of `node` that leads to it.
+    pub next: Next,
+    /// Its own word.
+    pub behind: Next,
+}
+
 /// The result of a remove.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Removal {
@@ -115,7 +153,7 @@ pub enum Raise {
 }
 
 /// How links change.
-pub trait Links: Sized + Copy + Debug + Send + Sync + 'static {
+pub trait Links<D: Domain>: Sized + Copy + Debug + Send + Sync + 'static {
     /// A node with a marked successor word may still be linked, and the block where that word leads
     /// may have been reused. So a search starts again there, and on its way unlinks marked nodes.
     const MARKED_STAY: bool;
@@ -123,61 +161,40 @@ pub trait Links: Sized + Copy + Debug + Send + Sync + 'static {
     /// A node's state has the number of its levels, and an insert may link several at once.
     const COUNTS_LEVELS: bool;
 
-    /// Links the new node `node`, of that slice and height, with its value's block at `place`, to
-    /// which its own words already lead, on as many levels as one step can. Returns whether it did;
-    /// it did not if another change came first.
-    fn insert<'op, D: Domain>(
+    /// Links the new node on as many levels as one step can. Returns whether it did; it did not if
+    /// another change came first.
+    fn insert(
         list: &SkipList<D, Self>,
-        context: Context<'op, D>,
-        place: &Place,
-        slice: u64,
-        height: usize,
-        node: NewBlock<'op, D>,
-        value: Option<NewBlock<'op, D>>,
+        context: Context<'_, D>,
+        new: NewNode<'_, D>,
     ) -> Result<bool>;
 
-    /// Links `node`, which is linked on the levels below `level`, on that one too, at `place`.
-    fn raise<D: Domain>(
+    /// Links a node, which is linked on the levels below, on one more.
+    fn raise(
         list: &SkipList<D, Self>,
         context: Context<'_, D>,
-        place: &Place,
-        node: Node,
-        level: usize,
+        raised: Raised<'_>,
     ) -> Result<Raise>;
 
-    /// Removes the node that was found at `place`.
-    fn remove<D: Domain>(
+    /// Removes the node.
+    fn remove(
         list: &SkipList<D, Self>,
         context: Context<'_, D>,
-        place: &Place,
-        node: Node,
+        found: Found<'_>,
     ) -> Result<Removal>;
 
     /// Replaces the value of `node`, which is in `state`. Returns whether it did; it did not if the
     /// state has changed. `Err` without a change if the pool is full.
-    fn replace<D: Domain>(
-        context: Context<'_, D>,
-        node: Node,
-        state: State,
-        value: &[u8],
-    ) -> Result<bool>;
+    fn replace(context: Context<'_, D>, node: Node, state: State, value: &[u8]) -> Result<bool>;
 
     /// Called for `node`, whose record was found deleted, so that an insert of the same key can
     /// continue.
-    fn bury<D: Domain>(context: Context<'_, D>, node: Node);
+    fn bury(context: Context<'_, D>, node: Node);
 
-    /// Unlinks the node that `next` leads to from the list of `level`, where it is behind `node`;
-    /// its own word there is `behind`, and marked. Returns whether the search may continue from
-    /// `node`.
-    fn unlink<D: Domain>(
-        context: Context<'_, D>,
-        head: Node,
-        node: Node,
-        level: usize,
-        next: Next,
-        behind: Next,
-    ) -> bool;
+    /// Unlinks a marked node from the list of one level. Returns whether the search may continue
+    /// from the node before it.
+    fn unlink(context: Context<'_, D>, marked: MarkedNode) -> bool;
 
     /// The node before `node` on level 0, for a scan backwards; `None` if it must be searched.
-    fn before<D: Domain>(context: Context<'_, D>, node: Node) -> Option<Node>;
+    fn before(context: Context<'_, D>, node: Node) -> Option<Node>;
 }

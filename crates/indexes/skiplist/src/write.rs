@@ -14,9 +14,9 @@ use crate::height;
 use crate::layout::LIMITS;
 use crate::list::SkipList;
 use crate::node::Node;
-use crate::style::{Links, Place, Raise, Removal};
+use crate::style::{Found, Links, NewNode, Place, Raise, Raised, Removal};
 
-impl<D: Domain, S: Links> SkipList<D, S> {
+impl<D: Domain, S: Links<D>> SkipList<D, S> {
     /// Writes the value of `key`, if the key's state is as `intent` requires.
     pub(crate) fn put(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted> {
         LIMITS.check_key(key)?;
@@ -50,7 +50,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
             };
             let place = self.find_place(context, probe, met);
             let Some(node) = place.found else { return Ok(Some(false)) };
-            Ok(match S::remove(self, context, &place, node)? {
+            Ok(match S::remove(self, context, Found { place: &place, node })? {
                 Removal::Done => Some(true),
                 // Another thread removed it since this operation began: at that time it was absent.
                 Removal::Deleted => Some(false),
@@ -99,7 +99,9 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         // Often this is the next insert's block; its stores are fast only if its line is in the
         // cache.
         context.pool().prefetch(block.off() + block.bytes());
-        if !S::insert(self, context, &place, probe.slice, levels, block, own)? {
+        let (place_of, slice) = (&place, probe.slice);
+        let new = NewNode { place: place_of, slice, height: levels, node: block, value: own };
+        if !S::insert(self, context, new)? {
             return Ok(None);
         }
         // The record is inserted. The rest only makes it faster to find, and may be left out.
@@ -120,7 +122,7 @@ impl<D: Domain, S: Links> SkipList<D, S> {
         for level in levels {
             loop {
                 steps.take(context.guard, node.0)?;
-                match S::raise(self, context, &place, node, level)? {
+                match S::raise(self, context, Raised { place: &place, node, level })? {
                     Raise::Done => break,
                     Raise::Over => return Ok(()),
                     Raise::Again => place = self.find_place(context, probe, |_| ()),

@@ -29,9 +29,6 @@ fn splits_and_merges_that_meet_at_one_parent_leave_one_entry_each() {
     fn race<K: IndexKind<Options = Options>>(planted: &Planted<Volatile, K>, seed: u64) {
         const KEYS: u64 = 240;
         let stays: Records = (0..KEYS).step_by(40).map(|at| (key(at), b"stays".to_vec())).collect();
-        for (key, value) in &stays {
-            planted.index.insert(key, value).expect("inserts");
-        }
         find_beside_writers(&planted.index, &stays, 3, |thread| {
             let mut random = Random::new(seed ^ thread);
             for _ in 0..60 {
