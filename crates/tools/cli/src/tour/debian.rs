@@ -13,7 +13,7 @@ use super::words;
 use crate::failure::Failure;
 
 /// The least number of records that the tour finds without a file of the user.
-const MIN_RECORDS: usize = 100_000;
+pub const MIN_RECORDS: usize = 100_000;
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
 /// One kind of text: its folder, and the names of its files.
@@ -108,39 +108,4 @@ fn add_lines(path: &Path, max_records: usize, builder: &mut Builder) -> bool {
         }
     }
     true
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::super::text_file::line_key;
-    use super::{MIN_RECORDS, collect};
-
-    #[test]
-    fn lines_are_records_and_words_fill_up() {
-        let root = tempfile::tempdir().unwrap();
-        let folder = root.path().join("usr/share/doc/hello");
-        fs::create_dir_all(&folder).unwrap();
-        fs::write(folder.join("copyright"), b"first line\n\n  \nfourth line").unwrap();
-        fs::write(folder.join("changelog"), b"not a copyright note").unwrap();
-
-        let (data, told) = collect(root.path(), usize::MAX).unwrap();
-        assert_eq!(data.len(), MIN_RECORDS);
-        let key = line_key(&folder.join("copyright"), 4);
-        assert!(data.records().any(|record| record == (key.as_slice(), &b"fourth line"[..])));
-        assert_eq!(told.len(), 2);
-        assert_eq!(told[0], "2 lines of 1 copyright notes");
-        assert!(told[1].starts_with("99,998 combinations"), "{told:?}");
-
-        let (data, _) = collect(root.path(), 1).unwrap();
-        assert_eq!(data.len(), 1);
-    }
-
-    #[test]
-    fn a_machine_without_any_text_still_gives_records() {
-        let root = tempfile::tempdir().unwrap();
-        let (data, told) = collect(root.path(), usize::MAX).unwrap();
-        assert_eq!((data.len(), told.len()), (MIN_RECORDS, 1));
-    }
 }

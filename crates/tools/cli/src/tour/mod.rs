@@ -11,6 +11,8 @@ mod child;
 mod data_set;
 mod debian;
 mod place;
+#[cfg(test)]
+mod tests;
 mod text_file;
 mod verify;
 mod words;

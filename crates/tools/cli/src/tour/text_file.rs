@@ -54,33 +54,3 @@ pub fn collect(path: &Path) -> Result<(DataSet, Vec<String>), Failure> {
     }
     Ok((data, told))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::{collect, line_key};
-
-    #[test]
-    fn text_is_taken_by_line_and_tsv_by_record() {
-        let folder = tempfile::tempdir().unwrap();
-        let text = folder.path().join("poem.txt");
-        std::fs::write(&text, "one\n\nthree\n").unwrap();
-        let (data, told) = collect(&text).unwrap();
-        assert_eq!(data.record(1), (line_key(&text, 3).as_slice(), &b"three"[..]));
-        assert_eq!((data.len(), told.len()), (2, 1));
-
-        let table = folder.path().join("table.tsv");
-        std::fs::write(&table, "b\t1\na\t2\nb\t3\n").unwrap();
-        let (data, told) = collect(&table).unwrap();
-        assert_eq!(data.record(1), (&b"b"[..], &b"3"[..]));
-        assert!(told[1].starts_with("1 of them"), "{told:?}");
-    }
-
-    #[test]
-    fn a_malformed_line_is_named() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("table.tsv");
-        std::fs::write(&path, "b\t1\nbroken\n").unwrap();
-        let failure = collect(&path).err().unwrap().to_string();
-        assert!(failure.ends_with("table.tsv:2: no TAB between key and value"), "{failure}");
-    }
-}

@@ -1,0 +1,104 @@
+//! Tests of what the tour reads, and of where it puts its files.
+
+use std::fs;
+
+use super::place::Place;
+use super::{debian, text_file};
+
+#[test]
+fn lines_are_records_and_words_fill_up() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join("usr/share/doc/hello");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("copyright"), b"first line\n\n  \nfourth line").unwrap();
+    fs::write(folder.join("changelog"), b"not a copyright note").unwrap();
+
+    let (data, told) = debian::collect(root.path(), usize::MAX).unwrap();
+    assert_eq!(data.len(), debian::MIN_RECORDS);
+    let key = text_file::line_key(&folder.join("copyright"), 4);
+    assert!(data.records().any(|record| record == (key.as_slice(), &b"fourth line"[..])));
+    assert_eq!(told.len(), 2);
+    assert_eq!(told[0], "2 lines of 1 copyright notes");
+    assert!(told[1].starts_with("99,998 combinations"), "{told:?}");
+
+    let (data, _) = debian::collect(root.path(), 1).unwrap();
+    assert_eq!(data.len(), 1);
+}
+
+#[test]
+fn a_machine_without_any_text_still_gives_records() {
+    let root = tempfile::tempdir().unwrap();
+    let (data, told) = debian::collect(root.path(), usize::MAX).unwrap();
+    assert_eq!((data.len(), told.len()), (debian::MIN_RECORDS, 1));
+}
+
+#[test]
+fn text_is_taken_by_line_and_tsv_by_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = folder.path().join("poem.txt");
+    fs::write(&text, "one\n\nthree\n").unwrap();
+    let (data, told) = text_file::collect(&text).unwrap();
+    assert_eq!(data.record(1), (text_file::line_key(&text, 3).as_slice(), &b"three"[..]));
+    assert_eq!((data.len(), told.len()), (2, 1));
+
+    let table = folder.path().join("table.tsv");
+    fs::write(&table, "b\t1\na\t2\nb\t3\n").unwrap();
+    let (data, told) = text_file::collect(&table).unwrap();
+    assert_eq!(data.record(1), (&b"b"[..], &b"3"[..]));
+    assert!(told[1].starts_with("1 of them"), "{told:?}");
+}
+
+#[test]
+fn a_malformed_line_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("table.tsv");
+    fs::write(&path, "b\t1\nbroken\n").unwrap();
+    let failure = text_file::collect(&path).err().unwrap().to_string();
+    assert!(failure.ends_with("table.tsv:2: no TAB between key and value"), "{failure}");
+}
+
+#[test]
+fn a_file_that_is_there_is_not_touched() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mine.pool");
+    fs::write(&path, b"mine").unwrap();
+    let failure = Place::choose(Some(&path), 0, false).err().unwrap();
+    assert_eq!(failure.exit_code(), 3);
+    assert_eq!(fs::read(&path).unwrap(), b"mine");
+}
+
+#[test]
+fn everything_is_removed_or_the_pool_kept() {
+    for keep in [false, true] {
+        let mut place = Place::choose(None, 0, keep).unwrap();
+        let (pool, data) = (place.pool_path().to_owned(), place.data_path());
+        fs::write(&pool, b"pool").unwrap();
+        fs::write(&data, b"data").unwrap();
+        place.remove().unwrap();
+        drop(place);
+        assert_eq!(pool.exists(), keep);
+        assert_eq!(pool.parent().unwrap().exists(), keep);
+        assert!(!data.exists());
+        if keep {
+            fs::remove_dir_all(pool.parent().unwrap()).unwrap();
+        }
+    }
+}
+
+#[test]
+fn after_a_failure_nothing_is_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("given.pool");
+    let place = Place::choose(Some(&path), 0, false).unwrap();
+    fs::write(&path, b"pool").unwrap();
+    fs::write(place.data_path(), b"data").unwrap();
+    let data = place.data_path();
+    drop(place);
+    assert!(!path.exists() && !data.parent().unwrap().exists());
+}
+
+#[test]
+fn a_file_system_too_small_for_the_data_is_not_chosen() {
+    let place = Place::choose(None, u64::MAX, false).unwrap();
+    assert!(place.pool_path().starts_with(std::env::temp_dir()));
+}
