@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 
 use pando_device::simulated::Simulated;
@@ -113,13 +113,15 @@ pub fn resume(directory: &Simulated, recovered: &Recovered) -> Result<Log<Proces
     Log::resume(pool, layout::LOG_OFF, Arc::new(directory.clone()), recovered, SMALL)
 }
 
-/// Lets the first thread that asks for `operation` stop before it, until it is told to go on. All
-/// other operations have the answer of `others`.
-pub fn stop_first(
-    directory: &Simulated,
+/// Syncs `lsn` in another thread, which stops before its first `operation`. Then `meanwhile` runs,
+/// and the thread goes on; the result of its sync. All other operations have the answer of
+/// `others`.
+pub fn with_stopped_sync<D: Domain>(
+    (directory, log, lsn): (&Simulated, &Log<D>, u64),
     operation: Operation,
     others: impl Fn(Operation) -> io::Result<()> + Send + Sync + 'static,
-) -> (Receiver<()>, Sender<()>) {
+    meanwhile: impl FnOnce(),
+) -> Result<()> {
     let (stopped, has_stopped) = channel();
     let (go_on, may_go_on) = channel::<()>();
     let waiting = Mutex::new(Some((stopped, may_go_on)));
@@ -134,5 +136,13 @@ pub fn stop_first(
         let _ = may_go_on.recv();
         Ok(())
     });
-    (has_stopped, go_on)
+    std::thread::scope(|scope| {
+        // Dropped if an assertion fails, so that the thread continues and the test ends.
+        let go_on = go_on;
+        let first = scope.spawn(|| log.sync(lsn, &ByFirstByte));
+        has_stopped.recv().expect("the thread stops");
+        meanwhile();
+        go_on.send(()).expect("it waits");
+        first.join().expect("joins")
+    })
 }

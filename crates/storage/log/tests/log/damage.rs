@@ -113,19 +113,13 @@ fn a_stale_block_of_an_earlier_generation_is_not_read() {
     let third = append(&resumed, &payload(3, 100)).expect("appended");
     resumed.sync(third, &ByFirstByte).expect("synced");
     // The stale block appears in its place.
-    let stale = bytes_of(&directory, "segment-0000000000000000");
+    let mut stale = Vec::new();
+    directory.damage("segment-0000000000000000", |bytes| stale.clone_from(bytes));
     assert!(without.damage("segment-0000000000000000", |bytes| *bytes = stale));
     let (records, recovered) = read(&without, 0).expect("reads");
     let numbers: Vec<_> = records.values().map(|payload| payload[1]).collect();
     assert_eq!(numbers, [1, 3]);
     assert_eq!(recovered.end_lsn(), third);
-}
-
-fn bytes_of(directory: &Simulated, name: &str) -> Vec<u8> {
-    let file = directory.open(name).expect("the file");
-    let mut bytes = vec![0; file.size_bytes().expect("a size") as usize];
-    file.read_at(&mut bytes, 0).expect("its bytes");
-    bytes
 }
 
 #[test]

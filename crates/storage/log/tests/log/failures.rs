@@ -12,8 +12,8 @@ use pando_log::{Error, Record, Result, Settle, Status};
 use pando_pmem::{Guard, Process};
 
 use crate::common::{
-    ByFirstByte, SMALL, append, create, create_with, newest, open, payload, read, stop_first,
-    synced,
+    ByFirstByte, SMALL, append, create, create_with, newest, open, payload, read, synced,
+    with_stopped_sync,
 };
 
 #[test]
@@ -74,21 +74,16 @@ fn a_failed_sync_counts_for_all_writers_of_the_block() {
     let directory = Simulated::new();
     let log = create_with::<Process>(&directory, 1, 10);
     let lsn = append(&log, &payload(2, 10)).expect("appended");
-    let (has_stopped, go_on) = stop_first(&directory, Operation::Sync, |found| match found {
+    let fails = |found| match found {
         Operation::Sync => Err(io::Error::other("the medium failed")),
         _ => Ok(()),
-    });
-    std::thread::scope(|scope| {
-        let go_on = go_on;
-        let first = scope.spawn(|| log.sync(lsn, &ByFirstByte));
-        has_stopped.recv().expect("the writer stops");
+    };
+    let first = with_stopped_sync((&directory, &log, lsn), Operation::Sync, fails, || {
         log.sync(lsn, &ByFirstByte).expect_err("the other writer's sync fails");
-        go_on.send(()).expect("it waits");
-        let first = first.join().expect("joins");
-        let image = directory.cut_power(Kept::Nothing, &mut Random::new(1));
-        let records = read(&image, 0).expect("reads").0.len();
-        assert!(first.is_err() && log.durable_lsn() < lsn, "{first:?}, {records} records");
     });
+    let image = directory.cut_power(Kept::Nothing, &mut Random::new(1));
+    let records = read(&image, 0).expect("reads").0.len();
+    assert!(first.is_err() && log.durable_lsn() < lsn, "{first:?}, {records} records");
 }
 
 /// Trap: a failed sync retried, here that of a directory.

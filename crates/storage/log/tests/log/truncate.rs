@@ -11,8 +11,8 @@ use pando_log::Log;
 use pando_pmem::Process;
 
 use crate::common::{
-    ByFirstByte, SMALL, append, create, create_with, payload, read, resume, stop_first, synced,
-    write_all,
+    ByFirstByte, SMALL, append, create, create_with, payload, read, resume, synced,
+    with_stopped_sync, write_all,
 };
 
 fn names(directory: &Simulated, prefix: &str) -> usize {
@@ -124,18 +124,18 @@ fn a_writer_that_comes_late_makes_no_segment() {
     let directory = Simulated::new();
     let log = create_with::<Process>(&directory, 4, 13_000);
     let lsn = append(&log, &payload(5, 13_000)).expect("appended");
-    let (has_stopped, go_on) = stop_first(&directory, Operation::Open, |_| Ok(()));
-    std::thread::scope(|scope| {
-        let go_on = go_on;
-        let late = scope.spawn(|| log.sync(lsn, &ByFirstByte));
-        has_stopped.recv().expect("stops");
-        for number in 6..40 {
-            let lsn = synced(&log, &payload(number, 13_000));
-            log.truncate(lsn).expect("truncated");
-        }
-        go_on.send(()).expect("waits");
-        late.join().expect("joins").expect("written");
-        let names = directory.names().expect("names");
-        assert!(!names.contains(&"segment-0000000000000001".to_owned()));
-    });
+    let late = with_stopped_sync(
+        (&directory, &log, lsn),
+        Operation::Open,
+        |_| Ok(()),
+        || {
+            for number in 6..40 {
+                let lsn = synced(&log, &payload(number, 13_000));
+                log.truncate(lsn).expect("truncated");
+            }
+        },
+    );
+    late.expect("written");
+    let names = directory.names().expect("names");
+    assert!(!names.contains(&"segment-0000000000000001".to_owned()));
 }

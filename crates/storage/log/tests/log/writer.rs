@@ -10,7 +10,7 @@ use pando_pmem::Process;
 use pando_pmem::testing::{CutShort, Paused};
 
 use crate::common::{
-    ByFirstByte, append, create_with, payload, read, stop_first, synced, write_all,
+    ByFirstByte, Records, append, create_with, payload, read, synced, with_stopped_sync, write_all,
 };
 
 #[test]
@@ -19,19 +19,18 @@ fn a_writer_that_stops_is_replaced() {
         let directory = Simulated::new();
         let log = create_with::<Process>(&directory, 1, 10);
         let lsn = append(&log, &payload(2, 10)).expect("appended");
-        let (has_stopped, go_on) = stop_first(&directory, operation, |_| Ok(()));
-        std::thread::scope(|scope| {
-            // Dropped if an assertion fails, so that the writer continues and the test ends.
-            let go_on = go_on;
-            let first = scope.spawn(|| log.sync(lsn, &ByFirstByte));
-            has_stopped.recv().expect("the writer stops");
-            log.sync(lsn, &ByFirstByte).expect("another thread writes");
-            assert!(log.durable_lsn() >= lsn);
-            let image = directory.cut_power(Kept::Nothing, &mut Random::new(1));
-            assert_eq!(read(&image, 0).expect("reads").0.len(), 2, "{operation}");
-            go_on.send(()).expect("it waits");
-            first.join().expect("joins").expect("it was written");
-        });
+        let first = with_stopped_sync(
+            (&directory, &log, lsn),
+            operation,
+            |_| Ok(()),
+            || {
+                log.sync(lsn, &ByFirstByte).expect("another thread writes");
+                assert!(log.durable_lsn() >= lsn);
+                let image = directory.cut_power(Kept::Nothing, &mut Random::new(1));
+                assert_eq!(read(&image, 0).expect("reads").0.len(), 2, "{operation}");
+            },
+        );
+        first.expect("it was written");
     }
 }
 
@@ -42,25 +41,27 @@ fn a_late_writer_does_no_harm() {
     let directory = Simulated::new();
     let log = create_with::<Process>(&directory, 1, 10);
     let lsn = append(&log, &payload(2, 10)).expect("appended");
-    let (has_stopped, go_on) = stop_first(&directory, Operation::Write, |_| Ok(()));
-    std::thread::scope(|scope| {
-        let go_on = go_on;
-        let late = scope.spawn(|| log.sync(lsn, &ByFirstByte));
-        has_stopped.recv().expect("the writer stops");
-        log.sync(lsn, &ByFirstByte).expect("another thread writes");
-        // Far enough that each spare is used again.
-        for number in 3..200 {
-            synced(&log, &payload(number, 3_000));
-            if number % 10 == 0 {
-                log.truncate(log.durable_lsn().saturating_sub(30_000)).expect("truncated");
+    let mut expected = (0, Records::new());
+    let late = with_stopped_sync(
+        (&directory, &log, lsn),
+        Operation::Write,
+        |_| Ok(()),
+        || {
+            log.sync(lsn, &ByFirstByte).expect("another thread writes");
+            // Far enough that each spare is used again.
+            for number in 3..200 {
+                synced(&log, &payload(number, 3_000));
+                if number % 10 == 0 {
+                    log.truncate(log.durable_lsn().saturating_sub(30_000)).expect("truncated");
+                }
             }
-        }
-        let from = log.durable_lsn() - 30_000;
-        let (expected, _) = read(&directory, from).expect("reads");
-        go_on.send(()).expect("it waits");
-        late.join().expect("joins").expect("it was written long ago");
-        assert_eq!(read(&directory, from).expect("reads").0, expected);
-    });
+            let from = log.durable_lsn() - 30_000;
+            expected = (from, read(&directory, from).expect("reads").0);
+        },
+    );
+    late.expect("it was written long ago");
+    let (from, expected) = expected;
+    assert_eq!(read(&directory, from).expect("reads").0, expected);
 }
 
 /// A writer pauses before it announces its segment. Others write its block and go on, and a
