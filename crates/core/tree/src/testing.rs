@@ -18,6 +18,7 @@ use pando_pmem::{CreateOptions, Domain, Guard, OpenPool, Pool, Reservation};
 pub use pando_pmem::testing::{folder, folder_and_pool};
 
 use crate::batch::FULL_BYTES;
+use crate::context::Context;
 use crate::cursor::{BatchCursor, Fill};
 use crate::maps::{Catalog, IndexKind, IndexOptions, OptionValues, Tree};
 
@@ -228,15 +229,18 @@ pub fn rewritten_under_scans<K: IndexKind>(options: K::Options) {
     full_leaves_that_are_rewritten(&fresh, interrupt, 300);
 }
 
-/// Calls `write` in `writers` threads, with the number of each. Until they end, gets and scans in
-/// both directions must find all of `stays`, which no writer changes, and no scan may find a key
-/// out of order.
+/// Inserts `stays`. Then calls `write` in `writers` threads, with the number of each. Until they
+/// end, gets and scans in both directions must find all of `stays`, which no writer changes, and no
+/// scan may find a key out of order.
 pub fn find_beside_writers(
     index: &dyn RangeIndex,
     stays: &Records,
     writers: u64,
     write: impl Fn(u64) + Sync,
 ) {
+    for (key, value) in stays {
+        index.insert(key, value).expect("an insert");
+    }
     let is_over = AtomicBool::new(false);
     let find_all = || {
         for (key, value) in stays {
@@ -272,6 +276,12 @@ pub fn find_beside_writers(
         is_over.store(true, Ordering::Relaxed);
         ended.into_iter().for_each(|ended| ended.expect("a writer"));
     });
+}
+
+/// The blocks that the first `words` words of the block at `root` name.
+pub fn named_blocks<D: Domain>(context: Context<'_, D>, root: u64, words: u64) -> Vec<u64> {
+    let named = (0..words).map(|word| context.read(root + word * 8));
+    named.filter(|&block| block != 0).collect()
 }
 
 /// Whether the pool refused an operation because it had no room.

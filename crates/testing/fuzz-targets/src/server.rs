@@ -9,11 +9,7 @@ use crate::scratch::Scratch;
 /// rest. The server must send complete replies, and its pool must be consistent. The same bytes
 /// after the start of an HTTP request must get no reply.
 pub fn redis(data: &[u8]) {
-    let Some((&pieces, sent)) = data.split_first() else { return };
-    let request = http_request(pieces, sent);
-    let replies = testing::redis(&request, piece_bytes(pieces, &request));
-    assert!(replies.is_empty(), "an HTTP request is answered");
-    let replies = testing::redis(sent, piece_bytes(pieces, sent));
+    let replies = replies(data, testing::redis);
     let mut rest = &replies[..];
     while !rest.is_empty() {
         rest = behind_reply(rest).expect("a whole reply");
@@ -22,12 +18,19 @@ pub fn redis(data: &[u8]) {
 
 /// The same for a client of the memcached protocol.
 pub fn memcached(data: &[u8]) {
-    let Some((&pieces, sent)) = data.split_first() else { return };
-    let request = http_request(pieces, sent);
-    let replies = testing::memcached(&request, piece_bytes(pieces, &request));
-    assert!(replies.is_empty(), "an HTTP request is answered");
-    let replies = testing::memcached(sent, piece_bytes(pieces, sent));
+    let replies = replies(data, testing::memcached);
     assert!(replies.is_empty() || replies.ends_with(b"\r\n"), "replies end with their lines");
+}
+
+/// The replies to a client; none to an HTTP request.
+fn replies(data: &[u8], serve: fn(&[u8], usize) -> Vec<u8>) -> Vec<u8> {
+    let Some((&pieces, sent)) = data.split_first() else { return Vec::new() };
+    let request = http_request(pieces, sent);
+    assert!(
+        serve(&request, piece_bytes(pieces, &request)).is_empty(),
+        "an HTTP request is answered"
+    );
+    serve(sent, piece_bytes(pieces, sent))
 }
 
 /// The first byte says whether the rest is the file of a snapshot, or the entries of its blocks in

@@ -9,6 +9,7 @@ use pando_pmem::{CreateOptions, Domain, OpenPool, Pool, Process};
 use pando_pmwcas::{Algorithm, Pmwcas};
 use pando_tree::context::Context;
 use pando_tree::maps::{Catalog, KnownKind, MapError, OptionValues, Unit};
+use pando_tree::testing::named_blocks;
 
 /// Blocks that a map's first block names, more than one operation frees.
 const OWNED: u64 = 20;
@@ -47,15 +48,9 @@ fn fill<D: Domain>(catalog: &Catalog<D>, name: &str) {
     }
 }
 
-/// The blocks that the map's first block names.
-fn owned<D: Domain>(context: Context<'_, D>, root: u64) -> Vec<u64> {
-    let words = (0..OWNED).map(|index| context.read(root + index * 8));
-    words.filter(|&block| block != 0).collect()
-}
-
 fn next_unit<D: Domain>(context: Context<'_, D>, root_off: u64, _: &OptionValues) -> Unit {
     let root = context.read(root_off);
-    Unit { owned: owned(context, root), ..Unit::of_block(root_off, root, 0, root) }
+    Unit { owned: named_blocks(context, root, OWNED), ..Unit::of_block(root_off, root, 0, root) }
 }
 
 fn in_memory_with_kind() -> Catalog<Process> {
@@ -81,7 +76,7 @@ fn check<D: Domain>(catalog: &Catalog<D>, most: usize) -> Vec<String> {
     for map in &maps {
         let root = catalog.read(&guard, map.root_off());
         blocks.extend([map.header_off, root]);
-        blocks.extend(owned(Context::new(catalog, &guard), root));
+        blocks.extend(named_blocks(Context::new(catalog, &guard), root, OWNED));
     }
     blocks.sort_unstable();
     drop(guard);

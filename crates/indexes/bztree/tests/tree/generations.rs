@@ -1,10 +1,13 @@
 //! Reservations that a dead process left in leaves (traps 7 and 11; BzTree: an insert that waits
 //! for ever on a reservation whose owner is dead).
 
+use std::path::PathBuf;
+
 use crate::common::scenario::{Answer, Op, inline, short};
 use crate::common::{Planted, abandon, check, dump, folder_and_pool, small_nodes};
 use pando_bztree::Options;
 use pando_pmem::testing::{CutShort, count_writes, kill_after};
+use tempfile::TempDir;
 
 const MAX_BYTES: u64 = 8 << 20;
 /// More writes than an insert makes that only passes dead reservations.
@@ -50,15 +53,21 @@ fn an_insert_does_not_wait_for_a_dead_reservation_of_its_key() {
     }
 }
 
-/// More dead reservations of one key than one completion can abort, from as many generations.
-#[test]
-fn reservations_of_many_earlier_generations_pile_up_in_one_leaf() {
-    let (_folder, path) = folder_and_pool();
+/// A new pool, in which so many processes have died while they inserted one key.
+fn left_by_dead_inserts(deaths: u64) -> (TempDir, PathBuf) {
+    let (folder, path) = folder_and_pool();
     drop(Planted::<CutShort>::create(&path, MAX_BYTES, roomy()));
-    for turn in 0..40 {
+    for turn in 0..deaths {
         // The first write of an insert claims its slot.
         die_inserting(&path, &short(7), 1 + turn % 2);
     }
+    (folder, path)
+}
+
+/// More dead reservations of one key than one completion can abort, from as many generations.
+#[test]
+fn reservations_of_many_earlier_generations_pile_up_in_one_leaf() {
+    let (_folder, path) = left_by_dead_inserts(40);
     let planted = Planted::<CutShort>::reopen(&path);
     assert!(dump(&planted.index).is_empty());
     insert_at_once(&planted, &short(7));
@@ -70,11 +79,7 @@ fn reservations_of_many_earlier_generations_pile_up_in_one_leaf() {
 /// looks like one of the present generation.
 #[test]
 fn a_dead_reservation_is_harmless_when_its_generation_comes_again() {
-    let (_folder, path) = folder_and_pool();
-    drop(Planted::<CutShort>::create(&path, MAX_BYTES, roomy()));
-    for turn in 0..6 {
-        die_inserting(&path, &short(7), 1 + turn % 2);
-    }
+    let (_folder, path) = left_by_dead_inserts(6);
     let first = Planted::<CutShort>::reopen(&path);
     let generation = first.pool.generation();
     abandon(first);

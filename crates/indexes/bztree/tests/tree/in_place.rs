@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use crate::common::scenario::{Answer, Op, inline, pointed, short};
 use crate::common::watchdog::within_bounds;
-use crate::common::{Planted, check, dump, power_cut, small_nodes, take_all};
+use crate::common::{Planted, check, dump, in_arena, power_cut, small_nodes, take_all};
 use pando_bztree::Options;
 use pando_index::{Error, RangeIndex};
-use pando_pmem::testing::{Arena, CutShort, Paused, written_back};
+use pando_pmem::testing::{CutShort, Paused, written_back};
 use pando_pmem::{CreateOptions, Domain, Pool};
 
 /// Like `Adr`: with dirty bits.
@@ -76,9 +76,7 @@ fn an_update_that_was_let_fail_does_not_come_back_after_a_power_cut() {
     let key = |number: u64| number.to_be_bytes();
     let mut undone = 0;
     for writes in 0.. {
-        let arena = Arena::new(POOL_BYTES).expect("memory");
-        let pool = Pool::create_in(&arena).expect("a pool");
-        let planted = Arc::new(Planted::<WithWriteBack>::of(pool, Options::default()));
+        let (arena, planted) = in_arena::<WithWriteBack>(POOL_BYTES);
         for number in 1..=5 {
             planted.index.insert(&key(number), &key(100 + number)).expect("there is room");
         }

@@ -5,10 +5,8 @@
 //! settled has its dirty bit: the slot's line may not be on the medium. Another thread then reads
 //! the key, and the power is cut. The pool must give the same answer again after it is opened.
 
-use std::sync::Arc;
-
 use crate::common::scenario::{Op, inline, short};
-use crate::common::{Planted, check, power_cut};
+use crate::common::{Planted, check, in_arena, power_cut};
 use pando_bztree::{BzTree, Options};
 use pando_index::{KeyRange, Order, RangeIndex};
 use pando_pmem::Pool;
@@ -57,9 +55,7 @@ fn without_dirty_lines(arena: &Arena, before: &[u8]) -> (Vec<u8>, u64) {
 fn read_undurable(write: &Op, read: Read) -> u64 {
     let mut undurable = 0;
     for writes in 0.. {
-        let arena = Arena::new(POOL_BYTES).expect("memory");
-        let pool = Pool::create_in(&arena).expect("a pool");
-        let planted = Arc::new(Planted::<WithWriteBack>::of(pool, Options::default()));
+        let (arena, planted) = in_arena::<WithWriteBack>(POOL_BYTES);
         for number in 1..=3 {
             planted.index.insert(&short(number), &inline(number as u8)).expect("there is room");
         }

@@ -88,9 +88,6 @@ fn predecessors_are_right_after_racing_inserts_and_deletes() {
     fn race<K: IndexKind<Options = Options>>(planted: &Planted<Volatile, K>, seed: u64) {
         const KEYS: u64 = 64;
         let stays: Records = (0..KEYS).step_by(8).map(|at| (key(at), b"stays".to_vec())).collect();
-        for (key, value) in &stays {
-            planted.index.insert(key, value).expect("inserts");
-        }
         find_beside_writers(&planted.index, &stays, 3, |thread| {
             let mut random = Random::new(seed ^ thread);
             for _ in 0..20_000 {

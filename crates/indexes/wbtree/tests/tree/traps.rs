@@ -153,9 +153,6 @@ fn scans_find_what_stays_among_splits_and_merges() {
         let tree = &planted.index;
         const STEP: u64 = 8;
         let stays: Records = (0..60).map(|number| (key(number * STEP), vec![7; 8])).collect();
-        for (key, value) in &stays {
-            tree.insert(key, value).unwrap();
-        }
         find_beside_writers(tree, &stays, 1, |_| {
             for round in 0..30 {
                 for number in (0..60 * STEP).filter(|number| !number.is_multiple_of(STEP)) {

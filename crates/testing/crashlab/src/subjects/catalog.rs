@@ -8,6 +8,7 @@ use pando_pmem::{Domain, Guard, Pool};
 use pando_pmwcas::Policy;
 use pando_tree::context::Context;
 use pando_tree::maps::{self, KnownKind, MapError, OptionValues, Unit};
+use pando_tree::testing::named_blocks;
 
 use super::{Noted, Observed, Opened, Scenario, Setup, Subject};
 
@@ -111,15 +112,9 @@ fn scenario(name: &'static str, op: impl Fn(&mut Random) -> Op + 'static) -> Sce
     })
 }
 
-/// The blocks that a map's first block names.
-fn owned<D: Domain>(context: Context<'_, D>, root: u64) -> Vec<u64> {
-    let words = (0..OWNED).map(|index| context.read(root + index * 8));
-    words.filter(|&block| block != 0).collect()
-}
-
 fn next_unit<D: Domain>(context: Context<'_, D>, root_off: u64, _: &OptionValues) -> Unit {
     let root = context.read(root_off);
-    Unit { owned: owned(context, root), ..Unit::of_block(root_off, root, 0, root) }
+    Unit { owned: named_blocks(context, root, OWNED), ..Unit::of_block(root_off, root, 0, root) }
 }
 
 fn name_of(name: usize) -> String {
@@ -160,7 +155,7 @@ impl<D: Domain> Open<D> {
         let guard = self.pin();
         let entry = self.find(&guard, PROBE).ok_or("a map that was just created does not exist")?;
         let root = self.0.read(&guard, entry.root_off());
-        let blocks = owned(Context::new(&self.0, &guard), root);
+        let blocks = named_blocks(Context::new(&self.0, &guard), root, OWNED);
         let is_kept = |&block: &u64| self.0.pool().active_block(block).is_some();
         if !is_kept(&root) || blocks.len() as u64 != OWNED || !blocks.iter().all(is_kept) {
             return Err("freeing a dropped map has freed blocks of another one".to_owned());
@@ -176,7 +171,7 @@ impl<D: Domain> Open<D> {
         if self.0.read(guard, entry.slot_off()) != entry.word || root == 0 {
             return false;
         }
-        let first = owned(Context::new(&self.0, guard), root).len() as u64;
+        let first = named_blocks(Context::new(&self.0, guard), root, OWNED).len() as u64;
         if first >= OWNED {
             return false;
         }
@@ -246,7 +241,7 @@ impl<D: Domain> Opened<Catalog> for Open<D> {
         for entry in self.maps() {
             let root = self.0.read(&guard, entry.root_off());
             reached.extend([entry.header_off, root]);
-            reached.extend(owned(Context::new(&self.0, &guard), root));
+            reached.extend(named_blocks(Context::new(&self.0, &guard), root, OWNED));
         }
         super::compare_blocks(self.0.pool(), &reached)
     }

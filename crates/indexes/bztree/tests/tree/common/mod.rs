@@ -6,11 +6,22 @@ pub use pando_tree::testing::{
     NAME, Records, abandon, check, dump, folder, folder_and_pool, take_all,
 };
 
+use std::sync::Arc;
+
 use pando_bztree::{BzTrees, Options};
 use pando_pmem::testing::{Arena, Lines};
+use pando_pmem::{Domain, Pool};
 
 /// A tree with its pool.
 pub type Planted<D> = pando_tree::testing::Planted<D, BzTrees>;
+
+/// A new tree in a pool whose memory a test reads and writes.
+pub fn in_arena<D: Domain>(bytes: u64) -> (Arena, Arc<Planted<D>>) {
+    let arena = Arena::new(bytes).expect("memory");
+    let pool = Pool::create_in(&arena).expect("a pool");
+    let planted = Arc::new(Planted::of(pool, Options::default()));
+    (arena, planted)
+}
 
 /// Options under which few records make many nodes.
 pub fn small_nodes() -> Options {
