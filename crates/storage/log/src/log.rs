@@ -361,6 +361,11 @@ impl<D: Domain> Log<D> {
         self.control(&self.pool).durable().load(Ordering::Acquire)
     }
 
+    /// Whether the log has files: else it only numbers and settles records.
+    pub fn has_files(&self) -> bool {
+        self.segments.is_some()
+    }
+
     /// Where the log's files are, for messages.
     pub fn path(&self) -> String {
         self.segments.as_ref().map_or_else(String::new, |segments| segments.directory().path())

@@ -29,8 +29,8 @@ fn pin_to(core: usize) {
     }
 }
 
-/// Pins the calling thread, the one with this number, to a core of its own, if there is one for each
-/// of `threads`.
+/// Pins the calling thread, the one with this number, to a core of its own, if there is one for
+/// each of `threads`.
 pub fn pin_one_of(threads: usize, thread: usize, cores: &[usize]) {
     if let Some(&core) = cores.get(thread).filter(|_| threads <= cores.len()) {
         pin_to(core);

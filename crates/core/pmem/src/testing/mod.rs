@@ -52,8 +52,9 @@ thread_local! {
     static WRITTEN_BACK: RefCell<Option<Lines>> = const { RefCell::new(None) };
     /// The channel that says that this thread has stopped.
     static WAITING: RefCell<Option<Sender<bool>>> = const { RefCell::new(None) };
-    /// The channel that lets this thread continue after it has stopped.
-    static GO_ON: RefCell<Option<Receiver<()>>> = const { RefCell::new(None) };
+    /// The channel that lets this thread continue after it has stopped, and says after how many
+    /// writes it stops again, if it does.
+    static GO_ON: RefCell<Option<Receiver<Option<u64>>>> = const { RefCell::new(None) };
 }
 
 /// `Process`, or `Adr` with `WRITE_BACK`, with a thread that stops before a chosen write.
@@ -92,11 +93,19 @@ impl<const WRITE_BACK: bool> Domain for CutShort<WRITE_BACK> {
                 std::panic::resume_unwind(Box::new(Killed));
             }
             Fate::StopAfter(0) => {
+                let (waiting, go_on) = (WAITING.take(), GO_ON.take());
                 // No thread may wait for this, or the waiting thread may have ended.
-                let _ = WAITING.take().map(|waiting| waiting.send(false));
+                let _ = waiting.as_ref().map(|waiting| waiting.send(false));
                 FATE.set(Fate::Live);
-                while GO_ON.take().is_none_or(|go_on| go_on.recv().is_err()) {
-                    std::thread::park();
+                let Some(next) = go_on.as_ref().and_then(|go_on| go_on.recv().ok()) else {
+                    loop {
+                        std::thread::park();
+                    }
+                };
+                if let Some(writes) = next {
+                    FATE.set(Fate::StopAfter(writes));
+                    WAITING.replace(waiting);
+                    GO_ON.replace(go_on);
                 }
                 true
             }
@@ -157,8 +166,9 @@ pub fn run_until_stopped(writes: u64, work: impl FnOnce() + Send + 'static) -> b
 }
 
 /// Makes this thread stop before its `writes`-th pool write from now on, and send `false` by
-/// `stopped`. It continues when it receives something by `go_on`, and does not stop again.
-pub fn pause_after(writes: u64, stopped: Sender<bool>, go_on: Receiver<()>) {
+/// `stopped`. It continues when it receives something by `go_on`: a number after how many writes it
+/// stops again, or none.
+pub fn pause_after(writes: u64, stopped: Sender<bool>, go_on: Receiver<Option<u64>>) {
     WAITING.replace(Some(stopped));
     GO_ON.replace(Some(go_on));
     FATE.set(Fate::StopAfter(writes));

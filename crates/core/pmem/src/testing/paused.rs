@@ -9,7 +9,7 @@ use super::{never_stop, pause_after};
 #[derive(Debug)]
 pub struct Paused<R> {
     thread: JoinHandle<R>,
-    go_on: Sender<()>,
+    go_on: Sender<Option<u64>>,
     stopped: Receiver<bool>,
 }
 
@@ -37,6 +37,12 @@ impl<R: Send + 'static> Paused<R> {
         self.stopped.recv().expect("the thread pauses or finishes")
     }
 
+    /// Lets the thread continue, and pause again before its `writes`-th write from now on.
+    pub fn go_on_for(&self, writes: u64) {
+        // As below.
+        let _ = self.go_on.send(Some(writes));
+    }
+
     /// Lets the thread continue, and waits for its result.
     ///
     /// # Panics
@@ -44,7 +50,7 @@ impl<R: Send + 'static> Paused<R> {
     /// If the thread panicked.
     pub fn resume(self) -> R {
         // If the thread has finished, it does not receive this.
-        let _ = self.go_on.send(());
+        let _ = self.go_on.send(None);
         self.thread.join().expect("the thread does not panic")
     }
 }

@@ -58,7 +58,7 @@ pub fn while_paused<R: Send, S>(
         });
         assert!(!stopped.recv().unwrap(), "the thread is done");
         let seen = meanwhile();
-        go_on.send(()).unwrap();
+        go_on.send(None).unwrap();
         (thread.join().unwrap(), seen)
     })
 }

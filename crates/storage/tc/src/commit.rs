@@ -1,0 +1,301 @@
+//! Completing a commit: the same steps for its own thread and for any helper.
+//!
+//! | step | deciding word | a thread that stops or dies leaves |
+//! | --- | --- | --- |
+//! | install each write, in order: from the replaced version to its own | the key's value | some keys with versions in flight |
+//! | validate each read and range | | the same |
+//! | decide | the record's status | a decided record |
+//! | if it failed: undo each write | the key's value | some keys with versions in flight, of a failed commit |
+//!
+//! * A write that finds another version than the one that it replaces can never succeed, because no
+//!   stamp comes twice. The record's `conflict` says where; then the record fails.
+//! * A thread decides *committed* only after it has seen each write installed, and then each read
+//!   valid. Another commit may replace a read version afterwards; it comes later in the order of
+//!   the commits, since its own installs, and so its validation, come after these.
+//! * A validation that finds a version in flight does not help. Of two undecided records the one
+//!   with the higher LSN fails. So of two commits that each read what the other writes, one is
+//!   left. A transaction without writes has no record; it fails, and takes the other to its end.
+//! * An undo writes the old value under the stamp *undone*. It also replaces a version that the
+//!   commit has not reached yet: a helper that comes late finds no version to replace.
+
+use std::sync::atomic::{Ordering, fence};
+
+use pando_log::{Record, Status};
+use pando_pmem::{Domain, Guard, Word, mutant};
+
+use crate::component::{Found, Maps, TransactionComponent, Unsettled};
+use crate::error::{Error, Result};
+use crate::record::{Cause, Commit, RangeRead, Read};
+use crate::stamp::{Stamp, Version, put};
+
+/// A commit whose record is in the log's tail.
+pub(crate) struct InFlight<'op, 'pool, D: Domain, M> {
+    pub component: &'op TransactionComponent<D, M>,
+    pub guard: &'op Guard<'pool, D>,
+    pub record: Record<'op, D>,
+    /// The stamp of what it writes.
+    pub stamp: Stamp,
+    pub commit: &'op Commit,
+}
+
+/// How a commit ended.
+pub(crate) struct Completed {
+    pub status: Status,
+    /// A key where another commit in flight was met: its map, and the key.
+    pub met: Option<(u64, Vec<u8>)>,
+}
+
+/// The result of the attempt to install a write.
+enum Installed {
+    Yes,
+    /// The key has another version.
+    Conflict,
+}
+
+impl<D: Domain, M: Maps> InFlight<'_, '_, D, M> {
+    /// Takes the commit to its end.
+    ///
+    /// # Errors
+    ///
+    /// Those of the index and of damage. The commit has failed, unless another thread has decided
+    /// otherwise; it may not be undone yet.
+    pub fn complete(&self) -> Result<Completed> {
+        let mut met = None;
+        let attempted = self.attempt(&mut met);
+        if attempted.is_err() {
+            self.record.decide(Status::Failed);
+        }
+        let status = self.record.status();
+        if status == Status::Failed {
+            self.undo()?;
+            attempted?;
+        }
+        Ok(Completed { status, met })
+    }
+
+    /// Installs, validates and decides, unless it is decided.
+    fn attempt(&self, met: &mut Option<(u64, Vec<u8>)>) -> Result<()> {
+        let is_early = mutant!("tc-decided-before-installed");
+        if is_early {
+            self.record.decide(Status::Committed);
+        }
+        for index in 0..self.commit.writes.len() {
+            if self.record.status() != Status::Undecided && !is_early {
+                return Ok(());
+            }
+            if let Installed::Conflict = self.install(index)? {
+                let write = &self.commit.writes[index];
+                *met = Some((write.map, write.key.clone()));
+                self.fail(Cause::Write(index));
+                return Ok(());
+            }
+        }
+        let own = Some((self.stamp, self.record));
+        match validate(self.component, self.guard, self.commit, own, met)? {
+            Some(cause) => self.fail(cause),
+            None => drop(self.record.decide(Status::Committed)),
+        }
+        Ok(())
+    }
+
+    fn install(&self, index: usize) -> Result<Installed> {
+        let write = &self.commit.writes[index];
+        let mut installed = Ok(Installed::Conflict);
+        self.component.index(write.map)?.modify(&write.key, &mut |found, new| {
+            let Some(stamp) = self.stamp_of(found) else {
+                installed = Err(self.without_stamp(index));
+                return false;
+            };
+            let is_due = stamp == write.old.stamp;
+            let is_there = stamp.is_installed_by(self.stamp);
+            installed = Ok(if is_due || is_there { Installed::Yes } else { Installed::Conflict });
+            if is_due {
+                put(self.stamp, write.new.as_deref(), new);
+            }
+            is_due
+        })?;
+        installed
+    }
+
+    /// Gives back the versions that the commit has replaced, and takes from helpers those that it
+    /// has not.
+    fn undo(&self) -> Result<()> {
+        let reached = match self.cause() {
+            Some(Cause::Write(index)) => index.min(self.commit.writes.len()),
+            _ => self.commit.writes.len(),
+        };
+        for (index, write) in self.commit.writes[..reached].iter().enumerate() {
+            let map = self.component.index(write.map)?;
+            let mut undone = Ok(());
+            self.guard.with_reserve(|| {
+                map.modify(&write.key, &mut |found, new| {
+                    let Some(stamp) = self.stamp_of(found) else {
+                        undone = Err(self.without_stamp(index));
+                        return false;
+                    };
+                    undone = Ok(());
+                    let is_open = stamp == write.old.stamp && !mutant!("tc-undo-leaves-unreached");
+                    let is_due = is_open || stamp.is_installed_by(self.stamp);
+                    if is_due {
+                        let stamp = match mutant!("tc-undo-restores-stamp") {
+                            true => write.old.stamp,
+                            false => self.stamp.undone(),
+                        };
+                        put(stamp, write.old.value.as_deref(), new);
+                    }
+                    is_due
+                })
+            })?;
+            undone?;
+        }
+        Ok(())
+    }
+
+    /// Lets the commit fail for this cause, unless it is decided.
+    fn fail(&self, cause: Cause) {
+        fail(self.guard, self.record, cause);
+    }
+
+    /// Why the commit has failed, if the record says so.
+    pub fn cause(&self) -> Option<Cause> {
+        Cause::of(conflict(self.guard, self.record).load(Ordering::Acquire))
+    }
+
+    /// The stamp of a value, which is absent if there is none; `None` if it has no stamp.
+    fn stamp_of(&self, found: Option<&[u8]>) -> Option<Stamp> {
+        match found {
+            Some(value) => Stamp::split(value).map(|(stamp, _)| stamp),
+            None => Some(Stamp::ABSENT),
+        }
+    }
+
+    fn without_stamp(&self, index: usize) -> Error {
+        let write = &self.commit.writes[index];
+        Error::Damaged { map: write.map, key: write.key.clone(), what: "its value has no stamp" }
+    }
+}
+
+fn conflict<'op, D: Domain>(guard: &'op Guard<'_, D>, record: Record<'_, D>) -> Word<'op, D> {
+    guard.pool().word(record.payload_off())
+}
+
+/// Lets a commit fail, unless it is decided, and notes the first cause; its status.
+fn fail<D: Domain>(guard: &Guard<'_, D>, record: Record<'_, D>, cause: Cause) -> Status {
+    let status = record.decide(Status::Failed);
+    if status == Status::Failed {
+        // Not durable: after a crash each write is undone, whatever the cause was.
+        let _ = conflict(guard, record).compare_exchange(0, cause.word());
+    }
+    status
+}
+
+/// Validates reads and ranges; the first that is not valid. `own` is the commit's stamp and record,
+/// if it has any. `met` is set to a key where another commit in flight is in the way.
+pub(crate) fn validate<D: Domain, M: Maps>(
+    component: &TransactionComponent<D, M>,
+    guard: &Guard<'_, D>,
+    commit: &Commit,
+    own: Option<(Stamp, Record<'_, D>)>,
+    met: &mut Option<(u64, Vec<u8>)>,
+) -> Result<Option<Cause>> {
+    // Sequentially consistent, with the same fence of each other commit: of two commits that each
+    // install what the other reads, one sees the other's version.
+    fence(Ordering::SeqCst);
+    let validation = Validation { component, guard, commit, own };
+    if !mutant!("tc-reads-not-validated") {
+        for (index, Read { map, key, stamp }) in commit.reads.iter().enumerate() {
+            let seen = validation.seen(*map, key)?;
+            if seen.as_ref().is_none_or(|seen| seen.stamp != *stamp) {
+                if seen.is_none() {
+                    *met = Some((*map, key.clone()));
+                }
+                return Ok(Some(Cause::Read(index)));
+            }
+        }
+    }
+    if !mutant!("tc-ranges-not-validated") {
+        for (index, range) in commit.ranges.iter().enumerate() {
+            if !validation.is_range_valid(range, met)? {
+                return Ok(Some(Cause::Range(index)));
+            }
+        }
+    }
+    Ok(None)
+}
+
+struct Validation<'op, 'pool, D: Domain, M> {
+    component: &'op TransactionComponent<D, M>,
+    guard: &'op Guard<'pool, D>,
+    commit: &'op Commit,
+    own: Option<(Stamp, Record<'op, D>)>,
+}
+
+impl<D: Domain, M: Maps> Validation<'_, '_, D, M> {
+    /// The version of the key before this commit; `None` if another commit in flight writes it and
+    /// comes first.
+    fn seen(&self, map: u64, key: &[u8]) -> Result<Option<Version>> {
+        let found = self.component.find(self.guard, map, key)?;
+        let unsettled = match found {
+            // Decided since, with this version.
+            Found::Settled(version) if self.is_own(version.stamp) => {
+                let write = self.commit.write_of(map, key);
+                return Ok(write.map(|index| self.commit.writes[index].old.clone()));
+            }
+            Found::Settled(version) => return Ok(Some(version)),
+            Found::InFlight(unsettled) => unsettled,
+        };
+        let Unsettled { record, stamp, index, replaced, .. } = unsettled;
+        let Some((own, _)) = self.own else {
+            if unsettled.status == Status::Failed || mutant!("tc-reader-passes-in-flight") {
+                return Ok(Some(replaced));
+            }
+            // It may have validated a key that a third commit has replaced since, whose new version
+            // this transaction has read. Then it comes before the third, and so before this one.
+            return Ok(None);
+        };
+        if self.is_own(stamp) {
+            return Ok(Some(replaced));
+        }
+        if unsettled.status == Status::Failed || mutant!("tc-both-commit") {
+            return Ok(Some(replaced));
+        }
+        if stamp.lsn() < own.lsn() {
+            return Ok(None);
+        }
+        if fail(self.guard, record, Cause::ReadByOther(index)) == Status::Committed {
+            // Not what was read, whatever that was.
+            return Ok(Some(Version { stamp, value: None }));
+        }
+        Ok(Some(replaced))
+    }
+
+    fn is_own(&self, stamp: Stamp) -> bool {
+        self.own.is_some_and(|(own, _)| stamp.is_installed_by(own))
+    }
+
+    fn is_range_valid(&self, read: &RangeRead, met: &mut Option<(u64, Vec<u8>)>) -> Result<bool> {
+        let mut expected = read.stamps.iter();
+        // Before the scan: what was settled by now has no failed version any more.
+        let settled = self.component.log().sealed_lsn(self.guard);
+        let mut cursor = self.component.index(read.map)?.scan(read.range.clone(), read.order)?;
+        while let Some((key, value)) = cursor.next()? {
+            let what = "its value has no stamp";
+            let damaged = || Error::Damaged { map: read.map, key: key.to_vec(), what };
+            let (stamp, _) = Stamp::split(value).ok_or_else(damaged)?;
+            let (stamp, is_present) = match stamp.lsn() <= settled {
+                true => (stamp, !stamp.is_removed()),
+                false => match self.seen(read.map, key)? {
+                    Some(version) => (version.stamp, version.value.is_some()),
+                    None => {
+                        *met = Some((read.map, key.to_vec()));
+                        return Ok(false);
+                    }
+                },
+            };
+            if is_present && expected.next() != Some(&stamp) {
+                return Ok(false);
+            }
+        }
+        Ok(expected.next().is_none())
+    }
+}

@@ -1,0 +1,135 @@
+//! The transaction component: its log, its maps, and the versions of keys.
+
+use std::sync::atomic::AtomicBool;
+
+use pando_index::RangeIndex;
+use pando_log::{Log, Record, Status};
+use pando_pmem::{Domain, Guard, mutant};
+
+use crate::error::{Error, Result};
+use crate::record::Commit;
+use crate::stamp::{LEAST_VALUE_BYTES, Stamp, Version};
+
+/// The maps of a transaction component.
+pub trait Maps: Send + Sync {
+    /// The index of the map with this number; `None` if there is none. Numbers are never reused.
+    /// Nothing but the transaction component writes to it.
+    fn map(&self, number: u64) -> Option<&dyn RangeIndex>;
+}
+
+/// Transactions over maps; see [the crate](crate). Any number of threads may use it at once.
+#[derive(Debug)]
+pub struct TransactionComponent<D: Domain, M> {
+    log: Log<D>,
+    maps: M,
+    /// Whether a thread settles the tail. Only a hint: a thread that stops may leave it set.
+    pub(crate) is_settling: AtomicBool,
+}
+
+/// The version of a key, as a thread has found it.
+pub(crate) enum Found<'pool, D: Domain> {
+    /// It is committed.
+    Settled(Version),
+    /// It belongs to a commit that is undecided, or has failed and is not undone yet.
+    InFlight(Unsettled<'pool, D>),
+}
+
+/// A commit that is undecided, or has failed, and whose version of a key was found.
+pub(crate) struct Unsettled<'pool, D: Domain> {
+    pub record: Record<'pool, D>,
+    pub stamp: Stamp,
+    pub status: Status,
+    /// The index of the key's write.
+    pub index: usize,
+    /// The committed version, which the commit replaces.
+    pub replaced: Version,
+}
+
+impl<D: Domain, M: Maps> TransactionComponent<D, M> {
+    /// The component over `log` and `maps`, whose commits may not be settled yet.
+    pub(crate) fn new(log: Log<D>, maps: M) -> Self {
+        Self { log, maps, is_settling: AtomicBool::new(false) }
+    }
+
+    /// The log of the commits.
+    pub fn log(&self) -> &Log<D> {
+        &self.log
+    }
+
+    /// The maps.
+    pub fn maps(&self) -> &M {
+        &self.maps
+    }
+
+    /// The value of `key`, which is committed; `None` if the key is absent. Waits for no thread.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::UnknownMap`], [`Error::NoRoomForStamp`], [`Error::Index`], [`Error::Damaged`].
+    pub fn get(&self, map: u64, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let guard = self.pin()?;
+        Ok(match self.find(&guard, map, key)? {
+            Found::Settled(version) => version.value,
+            Found::InFlight(unsettled) => unsettled.replaced.value,
+        })
+    }
+
+    pub(crate) fn pin(&self) -> Result<Guard<'_, D>> {
+        Ok(self.log.pool().pin().map_err(pando_log::Error::from)?)
+    }
+
+    /// The index of a map.
+    pub(crate) fn index(&self, map: u64) -> Result<&dyn RangeIndex> {
+        let index = self.maps.map(map).ok_or(Error::UnknownMap { map })?;
+        let max_value_bytes = index.limits().max_value_bytes;
+        match max_value_bytes >= LEAST_VALUE_BYTES {
+            true => Ok(index),
+            false => Err(Error::NoRoomForStamp { map, max_value_bytes }),
+        }
+    }
+
+    /// Finds the version of a key.
+    pub(crate) fn find<'pool>(
+        &self,
+        guard: &Guard<'pool, D>,
+        map: u64,
+        key: &[u8],
+    ) -> Result<Found<'pool, D>> {
+        let damaged = |what| Error::Damaged { map, key: key.to_vec(), what };
+        // Before the value: what was settled by now has no failed version any more.
+        let mut settled = self.log.sealed_lsn(guard);
+        let mut found = None;
+        self.index(map)?.read(key, &mut |value| {
+            let split = Stamp::split(value);
+            found = Some(split.map(|(stamp, value)| (stamp, value.to_vec())));
+        })?;
+        if mutant!("tc-settled-read-late") {
+            settled = self.log.sealed_lsn(guard);
+        }
+        let Some(found) = found else { return Ok(Found::Settled(Version::ABSENT)) };
+        let (stamp, value) = found.ok_or_else(|| damaged("its value has no stamp"))?;
+        let version = Version { stamp, value: (!stamp.is_removed()).then_some(value) };
+        if stamp.is_undone() || stamp.lsn() <= settled {
+            return Ok(Found::Settled(version));
+        }
+        let record = self.log.record(guard, stamp.record_off());
+        let status = record.status();
+        if status == Status::Committed {
+            if D::WRITE_BACK {
+                // The thread that decided it may not have written it back yet.
+                record.decide(Status::Committed);
+            }
+            return Ok(Found::Settled(version));
+        }
+        let commit = commit_of(record).ok_or_else(|| damaged("its commit is unreadable"))?;
+        let index = commit.write_of(map, key);
+        let index = index.ok_or_else(|| damaged("its commit has not written it"))?;
+        let replaced = commit.writes[index].old.clone();
+        Ok(Found::InFlight(Unsettled { record, stamp, status, index, replaced }))
+    }
+}
+
+/// The commit of a record; `None` if it is damaged.
+pub(crate) fn commit_of<D: Domain>(record: Record<'_, D>) -> Option<Commit> {
+    Commit::decode(&record.payload())
+}

@@ -1,0 +1,62 @@
+//! The errors of transactions.
+
+/// Why a transaction, or a part of it, did not take place.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Another transaction came first. Nothing of this one has taken place; run it again.
+    #[error(
+        "the transaction conflicts with another one at the key {} of map {map}; run it again",
+        shown(key)
+    )]
+    Conflict {
+        /// The map.
+        map: u64,
+        /// A key at which they conflict; of a range that was scanned, the key where the scan began.
+        key: Vec<u8>,
+    },
+    /// There is no map of that number.
+    #[error("there is no transactional map of number {map}")]
+    UnknownMap {
+        /// The number.
+        map: u64,
+    },
+    /// The values of the map have no room for a stamp.
+    #[error(
+        "values of map {map} have at most {max_value_bytes} bytes, and a transactional map needs {}; \
+         use an index with values of any length",
+        crate::stamp::LEAST_VALUE_BYTES
+    )]
+    NoRoomForStamp {
+        /// The map.
+        map: u64,
+        /// The longest value of its index.
+        max_value_bytes: usize,
+    },
+    /// A record, or a version of a key, is damaged.
+    #[error("map {map} is damaged at the key {}: {what}", shown(key))]
+    Damaged {
+        /// The map.
+        map: u64,
+        /// The key.
+        key: Vec<u8>,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// The index refused an operation; a commit has not taken place.
+    #[error(transparent)]
+    Index(#[from] pando_index::Error),
+    /// The log refused an operation; a commit has not taken place.
+    #[error(transparent)]
+    Log(#[from] pando_log::Error),
+}
+
+/// A key as a message has it.
+fn shown(key: &[u8]) -> String {
+    const MOST_BYTES: usize = 64;
+    let more = if key.len() > MOST_BYTES { ".." } else { "" };
+    format!("\"{}\"{more}", key[..key.len().min(MOST_BYTES)].escape_ascii())
+}
+
+/// The result of a part of a transaction.
+pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,0 +1,76 @@
+//! Transactions over several keys and maps (Bw-tree paper, section V: the transaction component).
+//!
+//! The component knows keys, versions and log sequence numbers (LSNs). It knows nothing of how an
+//! index stores its records: any [`RangeIndex`](pando_index::RangeIndex) whose values may have a
+//! stamp of 16 bytes in front can be a transactional map. Only the component writes to such a map.
+//!
+//! ```text
+//! value     0                16 ..
+//!           stamp            the user's value                     (stamp.rs)
+//! ```
+//!
+//! # Protocol
+//!
+//! A commit is one record in the tail of the log (crate `pando-log`), complete before its first
+//! write to a map: for each key the version that it replaces, the new value and the old one; and
+//! all that the transaction has read. So any thread can take it to its end.
+//!
+//! | state of a commit | meaning | after a kill |
+//! | --- | --- | --- |
+//! | local | in the memory of its thread | gone |
+//! | undecided | its record is in the tail; some of its writes are installed | fails |
+//! | committed | all writes are installed, and its reads were valid | there |
+//! | failed | some of its writes may not be undone yet | undone |
+//! | settled | decided, and no failed version is left; the LSN is at most the sealed one | there, or undone |
+//!
+//! | step | file | deciding word | helper |
+//! | --- | --- | --- | --- |
+//! | append the record | `transaction.rs` | `newest` of the log | none is needed: the record is whole |
+//! | install, validate | `commit.rs` | the value of the key, from one stamp to another | any thread |
+//! | decide | `commit.rs` | the status of the record | any thread |
+//! | undo | `commit.rs` | the value of the key | any thread |
+//! | settle | `settle.rs` | `sealed` of the log | any thread that finds the tail long |
+//!
+//! # Reads
+//!
+//! A read never waits and never helps. It finds a value and its stamp. If the stamp's LSN is
+//! settled, or its record says *committed*, the value is committed. Otherwise the record has the
+//! committed value. The thread reads the settled LSN before the value, so that no failed version
+//! counts as settled; and it is pinned, so that the record of an LSN that was not settled stays.
+//!
+//! # Order
+//!
+//! Transactions are serializable: they take place in the order in which their installs were
+//! complete. A commit that replaces or reads a version of another one begins to install after
+//! that was decided. A commit that has read what another one replaces has validated the version
+//! before it was replaced, after its own installs. So each dependency leads from a commit whose
+//! installs were complete earlier to one whose installs were complete later, and no cycle is
+//! possible. A transaction without writes takes its place at the beginning of its validation: what
+//! it has read was decided before, and what replaces that is installed later.
+//!
+//! # Progress
+//!
+//! No step waits for another thread. A commit that meets another one in flight fails; before its
+//! thread returns, it takes the other one to its end. So a thread that has stopped, or was killed,
+//! lets each other commit fail at most once.
+//!
+//! # Limits
+//!
+//! * A removed key keeps its stamp in the map: 16 bytes and the key. It is not freed yet, since a
+//!   helper that comes late must not find the key absent.
+//! * A transaction is in process memory until it commits, and its record has at most
+//!   [`max_record_bytes`](pando_log::Log::max_record_bytes).
+//! * A thread that scans in a transaction holds the epoch back until the scan ends.
+
+mod commit;
+mod component;
+mod error;
+mod record;
+mod settle;
+mod stamp;
+mod transaction;
+
+pub use component::{Maps, TransactionComponent};
+pub use error::{Error, Result};
+pub use stamp::LEAST_VALUE_BYTES;
+pub use transaction::{Transaction, Visit};

@@ -1,0 +1,308 @@
+//! The record of a commit: the payload of one record of the log.
+//!
+//! ```text
+//! byte      0        8        12       16       20       24 ..
+//!           conflict writes   reads    ranges   zero     the writes, the reads, the ranges
+//!
+//! write     0        8        16       24       28       32       36       40 ..
+//!           map      replaced stamp    key      new      old      zero     key, new value, old value
+//!
+//! read      0        8        16       24       28       32 ..
+//!           map      seen stamp        key      zero     key
+//!
+//! range     0        8        9        10       16       20       24       28       32 ..
+//!           map      low      high     zero     low      high     stamps   order    low key, high key, stamps
+//! ```
+//!
+//! * `conflict` is zero until the commit has failed, and changes once: bits 0..31 hold one more
+//!   than the index of the write, the read or the range, bits 32.. what happened ([`Cause`]). It is
+//!   all that changes in a payload.
+//! * Writes ascend by map and key, and no key comes twice. The length of a value is `0xFFFF_FFFF`
+//!   if there is none. `replaced` is [`Stamp::ABSENT`] if the key had no version.
+//! * The kind of a bound is 0 open, 1 included, 2 excluded. `order` is 1 if the keys descend.
+//!   `stamps` are those of the versions with a value, in the order of the scan.
+
+use std::ops::Bound;
+
+use pando_index::{KeyRange, Order};
+
+use crate::stamp::{STAMP_BYTES, Stamp, Version};
+
+/// Bytes before the first write.
+const HEADER_BYTES: usize = 24;
+/// The length of a value that is none.
+const NO_VALUE: u32 = u32::MAX;
+
+/// A write of one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Write {
+    pub map: u64,
+    pub key: Vec<u8>,
+    /// The version that it replaces.
+    pub old: Version,
+    /// `None` removes the key.
+    pub new: Option<Vec<u8>>,
+}
+
+/// A key that was read and not written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Read {
+    pub map: u64,
+    pub key: Vec<u8>,
+    /// The stamp of the version that was read.
+    pub stamp: Stamp,
+}
+
+/// A range that was scanned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RangeRead {
+    pub map: u64,
+    pub range: KeyRange,
+    pub order: Order,
+    /// The stamps of its versions with a value, in that order.
+    pub stamps: Vec<Stamp>,
+}
+
+/// What a commit writes, and what it has read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Commit {
+    pub writes: Vec<Write>,
+    pub reads: Vec<Read>,
+    pub ranges: Vec<RangeRead>,
+}
+
+/// Why a commit failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// The write with this index found another version than the one that it replaces. No thread has
+    /// written the keys from there on.
+    Write(usize),
+    /// The read with this index found another version.
+    Read(usize),
+    /// The range with this index has other versions.
+    Range(usize),
+    /// An earlier commit has read what the write with this index replaces.
+    ReadByOther(usize),
+}
+
+impl Cause {
+    pub fn word(self) -> u64 {
+        let (kind, index) = match self {
+            Self::Write(index) => (0, index),
+            Self::Read(index) => (1, index),
+            Self::Range(index) => (2, index),
+            Self::ReadByOther(index) => (3, index),
+        };
+        kind << 32 | (index as u64 + 1)
+    }
+
+    pub fn of(word: u64) -> Option<Self> {
+        let index = (word as u32).checked_sub(1)? as usize;
+        match word >> 32 {
+            0 => Some(Self::Write(index)),
+            1 => Some(Self::Read(index)),
+            2 => Some(Self::Range(index)),
+            3 => Some(Self::ReadByOther(index)),
+            _ => None,
+        }
+    }
+}
+
+impl Commit {
+    /// The payload of its record.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + 64 * self.writes.len());
+        bytes.extend_from_slice(&[0; 8]);
+        for count in [self.writes.len(), self.reads.len(), self.ranges.len(), 0] {
+            push(&mut bytes, count);
+        }
+        for Write { map, key, old, new } in &self.writes {
+            let values = [new, &old.value].map(Option::as_deref);
+            bytes.extend_from_slice(&map.to_le_bytes());
+            bytes.extend_from_slice(&old.stamp.encode());
+            push(&mut bytes, key.len());
+            values
+                .iter()
+                .for_each(|value| push(&mut bytes, value.map_or(NO_VALUE as usize, <[u8]>::len)));
+            push(&mut bytes, 0);
+            bytes.extend_from_slice(key);
+            values.iter().for_each(|value| bytes.extend_from_slice(value.unwrap_or_default()));
+        }
+        for Read { map, key, stamp } in &self.reads {
+            bytes.extend_from_slice(&map.to_le_bytes());
+            bytes.extend_from_slice(&stamp.encode());
+            push(&mut bytes, key.len());
+            push(&mut bytes, 0);
+            bytes.extend_from_slice(key);
+        }
+        for RangeRead { map, range, order, stamps } in &self.ranges {
+            bytes.extend_from_slice(&map.to_le_bytes());
+            let (low, high) = (bound(&range.low), bound(&range.high));
+            bytes.extend_from_slice(&[low.0, high.0, 0, 0, 0, 0, 0, 0]);
+            let is_descending = usize::from(*order == Order::Descending);
+            for number in [low.1.len(), high.1.len(), stamps.len(), is_descending] {
+                push(&mut bytes, number);
+            }
+            bytes.extend_from_slice(low.1);
+            bytes.extend_from_slice(high.1);
+            stamps.iter().for_each(|stamp| bytes.extend_from_slice(&stamp.encode()));
+        }
+        bytes
+    }
+
+    /// The commit of a payload; `None` if it is none.
+    pub fn decode(payload: &[u8]) -> Option<Self> {
+        let mut rest = Rest(payload.get(8..)?);
+        let [writes, reads, ranges, _] = rest.numbers()?;
+        let mut commit = Self::default();
+        for _ in 0..writes {
+            let (map, stamp) = (rest.number()?, rest.stamp()?);
+            let [key, new, old, _] = rest.numbers()?;
+            let key = rest.take(key as usize)?.to_vec();
+            let (new, value) = (rest.value(new)?, rest.value(old)?);
+            commit.writes.push(Write { map, key, old: Version { stamp, value }, new });
+        }
+        for _ in 0..reads {
+            let (map, stamp) = (rest.number()?, rest.stamp()?);
+            let [key, _] = rest.numbers()?;
+            commit.reads.push(Read { map, key: rest.take(key as usize)?.to_vec(), stamp });
+        }
+        for _ in 0..ranges {
+            let map = rest.number()?;
+            let kinds = rest.take(8)?;
+            let [low_bytes, high_bytes, stamps, is_descending] = rest.numbers()?;
+            let low = of_bound(kinds[0], rest.take(low_bytes as usize)?)?;
+            let high = of_bound(kinds[1], rest.take(high_bytes as usize)?)?;
+            let order = if is_descending == 1 { Order::Descending } else { Order::Ascending };
+            let stamps = (0..stamps).map(|_| rest.stamp()).collect::<Option<_>>()?;
+            commit.ranges.push(RangeRead { map, range: KeyRange { low, high }, order, stamps });
+        }
+        rest.0.is_empty().then_some(commit)
+    }
+
+    /// The index of the write of `key`.
+    pub fn write_of(&self, map: u64, key: &[u8]) -> Option<usize> {
+        self.writes
+            .binary_search_by(|write| (write.map, write.key.as_slice()).cmp(&(map, key)))
+            .ok()
+    }
+}
+
+fn push(bytes: &mut Vec<u8>, number: usize) {
+    // A record has less than 4 GiB: the log refuses it otherwise.
+    bytes.extend_from_slice(&(number as u32).to_le_bytes());
+}
+
+fn bound(bound: &Bound<Vec<u8>>) -> (u8, &[u8]) {
+    match bound {
+        Bound::Unbounded => (0, &[]),
+        Bound::Included(key) => (1, key),
+        Bound::Excluded(key) => (2, key),
+    }
+}
+
+fn of_bound(kind: u8, key: &[u8]) -> Option<Bound<Vec<u8>>> {
+    match kind {
+        0 => Some(Bound::Unbounded),
+        1 => Some(Bound::Included(key.to_vec())),
+        2 => Some(Bound::Excluded(key.to_vec())),
+        _ => None,
+    }
+}
+
+/// The bytes of a payload that are not read yet.
+struct Rest<'payload>(&'payload [u8]);
+
+impl<'payload> Rest<'payload> {
+    fn take(&mut self, bytes: usize) -> Option<&'payload [u8]> {
+        let (taken, rest) = self.0.split_at_checked(bytes)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        self.take(8)?.try_into().map(u64::from_le_bytes).ok()
+    }
+
+    fn numbers<const N: usize>(&mut self) -> Option<[u32; N]> {
+        let mut numbers = [0; N];
+        for number in &mut numbers {
+            *number = u32::from_le_bytes(self.take(4)?.try_into().ok()?);
+        }
+        Some(numbers)
+    }
+
+    fn stamp(&mut self) -> Option<Stamp> {
+        Stamp::decode(self.take(STAMP_BYTES)?)
+    }
+
+    fn value(&mut self, bytes: u32) -> Option<Option<Vec<u8>>> {
+        match bytes {
+            NO_VALUE => Some(None),
+            bytes => Some(Some(self.take(bytes as usize)?.to_vec())),
+        }
+    }
+}
+
+const _: () = assert!(HEADER_BYTES == 8 + 4 * 4);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn commit() -> Commit {
+        let old = Version { stamp: Stamp::new(5, 64), value: Some(b"o".to_vec()) };
+        let range = KeyRange { low: Bound::Included(b"a".to_vec()), high: Bound::Unbounded };
+        Commit {
+            writes: vec![
+                Write { map: 1, key: b"k".to_vec(), old, new: None },
+                Write { map: 2, key: Vec::new(), old: Version::ABSENT, new: Some(b"new".to_vec()) },
+            ],
+            reads: vec![Read { map: 3, key: b"r".to_vec(), stamp: Stamp::ABSENT }],
+            ranges: vec![RangeRead {
+                map: 4,
+                range,
+                order: Order::Descending,
+                stamps: vec![Stamp::new(6, 8)],
+            }],
+        }
+    }
+
+    #[test]
+    fn golden_bytes_of_a_commit() {
+        let expected = [
+            &[0; 8][..],
+            b"\x02\0\0\0\x01\0\0\0\x01\0\0\0\0\0\0\0",
+            b"\x01\0\0\0\0\0\0\0\x14\0\0\0\0\0\0\0\x40\0\0\0\0\0\0\0",
+            b"\x01\0\0\0\xff\xff\xff\xff\x01\0\0\0\0\0\0\0ko",
+            b"\x02\0\0\0\0\0\0\0",
+            &[0; 16],
+            b"\0\0\0\0\x03\0\0\0\xff\xff\xff\xff\0\0\0\0new",
+            b"\x03\0\0\0\0\0\0\0",
+            &[0; 16],
+            b"\x01\0\0\0\0\0\0\0r",
+            b"\x04\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0",
+            b"\x01\0\0\0\0\0\0\0\x01\0\0\0\x01\0\0\0a",
+            b"\x18\0\0\0\0\0\0\0\x08\0\0\0\0\0\0\0",
+        ];
+        assert_eq!(commit().encode(), expected.concat());
+        assert_eq!(Commit::decode(&commit().encode()), Some(commit()));
+    }
+
+    #[test]
+    fn a_payload_that_is_cut_or_longer_is_no_commit() {
+        let bytes = commit().encode();
+        for len in 0..bytes.len() {
+            assert_eq!(Commit::decode(&bytes[..len]), None, "{len} bytes");
+        }
+        assert_eq!(Commit::decode(&[&bytes[..], &[0]].concat()), None);
+    }
+
+    #[test]
+    fn a_cause_is_read_as_it_was_written() {
+        for cause in [Cause::Write(0), Cause::Read(7), Cause::Range(1), Cause::ReadByOther(3)] {
+            assert_eq!(Cause::of(cause.word()), Some(cause));
+        }
+        assert_eq!((Cause::of(0), Cause::of(9 << 32 | 1)), (None, None));
+    }
+}

@@ -1,0 +1,382 @@
+//! A transaction: what it has read, what it will write, and its commit.
+
+use std::collections::BTreeMap;
+use std::ops::{Bound, ControlFlow};
+
+use pando_index::{KeyRange, Order};
+use pando_log::Status;
+use pando_pmem::{Domain, Guard, mutant};
+
+use crate::commit::{InFlight, validate};
+use crate::component::{Found, Maps, TransactionComponent};
+use crate::error::{Error, Result};
+use crate::record::{Cause, Commit, RangeRead, Read, Write};
+use crate::stamp::{STAMP_BYTES, Stamp, Version};
+
+/// How often [`TransactionComponent::transaction`] runs a transaction before it gives up.
+const ATTEMPTS: u32 = 1 << 10;
+/// How often a commit helps others, or waits for room in the log's tail, before it gives up.
+const STEPS: u32 = 1 << 10;
+
+/// A key of a map.
+type Key = (u64, Vec<u8>);
+
+/// The function that [`Transaction::scan`] calls with the key and the value of each record.
+pub type Visit<'call> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'call;
+
+/// A transaction. Its writes are seen by no one else before [`commit`](Self::commit); dropped
+/// before, it has done nothing. It reads the versions that are committed at the time of each read,
+/// and its own writes. It takes place as if alone, at one instant of its commit.
+#[must_use = "a transaction does nothing until it is committed"]
+pub struct Transaction<'component, D: Domain, M> {
+    component: &'component TransactionComponent<D, M>,
+    reads: BTreeMap<Key, Version>,
+    ranges: Vec<RangeRead>,
+    writes: BTreeMap<Key, Option<Vec<u8>>>,
+}
+
+impl<D: Domain, M: Maps> TransactionComponent<D, M> {
+    /// Begins a transaction.
+    pub fn begin(&self) -> Transaction<'_, D, M> {
+        Transaction {
+            component: self,
+            reads: BTreeMap::new(),
+            ranges: Vec::new(),
+            writes: BTreeMap::new(),
+        }
+    }
+
+    /// Runs `body` in a transaction and commits it; again, if it conflicts with another one, up to
+    /// 1,024 times. Returns the result of `body`, and the LSN of the commit. If `body` returns an
+    /// error, nothing takes place.
+    ///
+    /// # Errors
+    ///
+    /// Those of `body`, of [`commit`](Transaction::commit), and [`Error::Conflict`] after the last
+    /// attempt.
+    pub fn transaction<R, E: From<Error>>(
+        &self,
+        mut body: impl FnMut(&mut Transaction<'_, D, M>) -> Result<R, E>,
+    ) -> Result<(R, u64), E> {
+        let mut attempt = 1;
+        loop {
+            let mut transaction = self.begin();
+            let result = body(&mut transaction)?;
+            match transaction.commit() {
+                Ok(lsn) => return Ok((result, lsn)),
+                Err(Error::Conflict { .. }) if attempt < ATTEMPTS => back_off(attempt),
+                Err(error) => return Err(error.into()),
+            }
+            attempt += 1;
+        }
+    }
+}
+
+/// Lets others go first, for longer after each attempt.
+fn back_off(attempt: u32) {
+    match attempt {
+        0..4 => (0..1 << attempt).for_each(|_| std::hint::spin_loop()),
+        _ => std::thread::yield_now(),
+    }
+}
+
+impl<D: Domain, M: Maps> Transaction<'_, D, M> {
+    /// The value of `key`, as this transaction sees it; `None` if the key is absent.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::UnknownMap`], [`Error::NoRoomForStamp`], [`Error::Index`], [`Error::Damaged`].
+    pub fn get(&mut self, map: u64, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let key = (map, key.to_vec());
+        if let Some(value) = self.writes.get(&key) {
+            return Ok(value.clone());
+        }
+        if let Some(version) = self.reads.get(&key) {
+            return Ok(version.value.clone());
+        }
+        let guard = self.component.pin()?;
+        let version = match self.component.find(&guard, map, &key.1)? {
+            Found::Settled(version) => version,
+            Found::InFlight(unsettled) => unsettled.replaced,
+        };
+        let value = version.value.clone();
+        self.reads.insert(key, version);
+        Ok(value)
+    }
+
+    /// Gives `key` this value.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Index`] if the key or the value is too long: a value may have 16 bytes less than
+    /// the index allows. Also [`Error::UnknownMap`] and [`Error::NoRoomForStamp`].
+    pub fn put(&mut self, map: u64, key: &[u8], value: &[u8]) -> Result<()> {
+        let mut limits = self.component.index(map)?.limits();
+        limits.max_value_bytes -= STAMP_BYTES;
+        limits.check_key(key)?;
+        limits.check_value(value)?;
+        self.writes.insert((map, key.to_vec()), Some(value.to_vec()));
+        Ok(())
+    }
+
+    /// Removes `key`, if it is present.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Self::put).
+    pub fn remove(&mut self, map: u64, key: &[u8]) -> Result<()> {
+        self.component.index(map)?.limits().check_key(key)?;
+        self.writes.insert((map, key.to_vec()), None);
+        Ok(())
+    }
+
+    /// Calls `visit` with each record of the range, as this transaction sees it, in `order`, until
+    /// it returns `Break`. The transaction conflicts with others that change the visited part of
+    /// the range, or insert into it.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get).
+    pub fn scan(
+        &mut self,
+        map: u64,
+        range: KeyRange,
+        order: Order,
+        visit: &mut Visit<'_>,
+    ) -> Result<()> {
+        let guard = self.component.pin()?;
+        // Before the scan: what was settled by now has no failed version any more.
+        let settled = self.component.log().sealed_lsn(&guard);
+        let mut own = self.own_writes(map, &range, order);
+        let mut read = RangeRead { map, range: range.clone(), order, stamps: Vec::new() };
+        let mut cursor = self.component.index(map)?.scan(range, order)?;
+        let mut last = None;
+        while let Some((key, value)) = cursor.next()? {
+            let version = committed(self.component, &guard, map, key, value, settled)?;
+            let behind = own.iter().position(|(other, _)| !comes_before(other, key, order));
+            let before: Vec<_> = own.drain(..behind.unwrap_or(own.len())).collect();
+            if let Some(key) = visit_until_break(before, visit) {
+                last = Some(key);
+                break;
+            }
+            let is_own = own.first().is_some_and(|(other, _)| other.as_slice() == key);
+            let written = is_own.then(|| own.remove(0).1);
+            if version.value.is_some() {
+                read.stamps.push(version.stamp);
+            }
+            let value = written.unwrap_or(version.value);
+            if value.is_some_and(|value| visit(key, &value).is_break()) {
+                last = Some(key.to_vec());
+                break;
+            }
+        }
+        if last.is_none() {
+            last = visit_until_break(own, visit);
+        }
+        match (last, order) {
+            (Some(last), Order::Ascending) => read.range.high = Bound::Included(last),
+            (Some(last), Order::Descending) => read.range.low = Bound::Included(last),
+            (None, _) => {}
+        }
+        self.ranges.push(read);
+        Ok(())
+    }
+
+    /// The own writes in a range, in order.
+    fn own_writes(
+        &self,
+        map: u64,
+        range: &KeyRange,
+        order: Order,
+    ) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
+        let from = (map, Vec::new());
+        let of_map = self.writes.range(from..).take_while(|((other, _), _)| *other == map);
+        let in_range = of_map.filter(|((_, key), _)| range.contains(key));
+        let mut own: Vec<_> =
+            in_range.map(|((_, key), value)| (key.clone(), value.clone())).collect();
+        if order == Order::Descending {
+            own.reverse();
+        }
+        own
+    }
+
+    /// Commits the transaction; returns its LSN, or that of the newest commit if it writes nothing.
+    /// On return it survives the death of any process; a power cut only after
+    /// [`sync`](TransactionComponent::sync).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Conflict`] if another transaction came first; [`Error::Log`] if the log has no room
+    /// or has stopped; [`Error::Index`] if the pool is full. Nothing has taken place.
+    pub fn commit(self) -> Result<u64> {
+        let component = self.component;
+        let lsn = self.commit_pinned()?;
+        // The commit has taken place. What fails here fails again when the tail is full.
+        let _ = component.settle_if_long();
+        Ok(lsn)
+    }
+
+    fn commit_pinned(self) -> Result<u64> {
+        let component = self.component;
+        let guard = component.pin()?;
+        let is_read_only = self.writes.is_empty();
+        let mut met = None;
+        let commit = self.into_commit(&guard)?;
+        let cause = if is_read_only {
+            let lsn = component.log().newest_lsn(&guard);
+            match validate(component, &guard, &commit, None, &mut met)? {
+                None => return Ok(lsn),
+                cause => cause,
+            }
+        } else {
+            let appended = append(component, &guard, &commit.encode())?;
+            let record = component.log().record(&guard, appended.off);
+            let stamp = Stamp::new(appended.lsn, appended.off);
+            let in_flight = InFlight { component, guard: &guard, record, stamp, commit: &commit };
+            let completed = in_flight.complete()?;
+            if completed.status == Status::Committed {
+                return Ok(appended.lsn);
+            }
+            met = completed.met;
+            in_flight.cause()
+        };
+        // The one that is in the way may have stopped.
+        if let Some((map, key)) = met
+            && let Found::InFlight(unsettled) = component.find(&guard, map, &key)?
+        {
+            component.help(&guard, unsettled.record)?;
+        }
+        Err(conflict(&commit, cause))
+    }
+
+    /// What the record says: for each write the version that it replaces.
+    fn into_commit(mut self, guard: &Guard<'_, D>) -> Result<Commit> {
+        let mut commit = Commit { ranges: self.ranges, ..Commit::default() };
+        for ((map, key), new) in self.writes {
+            let read = self.reads.remove(&(map, key.clone()));
+            let old = match read {
+                Some(version) => version,
+                None => settled_version(self.component, guard, map, &key)?,
+            };
+            commit.writes.push(Write { map, key, old, new });
+        }
+        commit.reads = self
+            .reads
+            .into_iter()
+            .map(|((map, key), version)| Read { map, key, stamp: version.stamp })
+            .collect();
+        Ok(commit)
+    }
+}
+
+impl<D: Domain, M> std::fmt::Debug for Transaction<'_, D, M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { reads, ranges, writes, .. } = self;
+        let counts = [reads.len(), ranges.len(), writes.len()];
+        f.debug_struct("Transaction").field("reads, ranges, writes", &counts).finish()
+    }
+}
+
+/// Whether `key` comes before `other` in a scan.
+fn comes_before(key: &[u8], other: &[u8], order: Order) -> bool {
+    match order {
+        Order::Ascending => key < other,
+        Order::Descending => key > other,
+    }
+}
+
+/// Visits records; the key at which `visit` returned `Break`.
+fn visit_until_break(
+    records: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    visit: &mut Visit<'_>,
+) -> Option<Vec<u8>> {
+    let present = records.into_iter().filter_map(|(key, value)| Some((key, value?)));
+    present
+        .map(|(key, value)| (visit(&key, &value), key))
+        .find(|(flow, _)| flow.is_break())
+        .map(|(_, key)| key)
+}
+
+/// The committed version of a key that a scan has copied. `settled` is from before the scan.
+fn committed<D: Domain, M: Maps>(
+    component: &TransactionComponent<D, M>,
+    guard: &Guard<'_, D>,
+    map: u64,
+    key: &[u8],
+    value: &[u8],
+    settled: u64,
+) -> Result<Version> {
+    let what = "its value has no stamp";
+    let damaged = || Error::Damaged { map, key: key.to_vec(), what };
+    let (stamp, value) = Stamp::split(value).ok_or_else(damaged)?;
+    if stamp.lsn() <= settled {
+        return Ok(Version { stamp, value: (!stamp.is_removed()).then(|| value.to_vec()) });
+    }
+    Ok(match component.find(guard, map, key)? {
+        Found::Settled(version) => version,
+        Found::InFlight(unsettled) => unsettled.replaced,
+    })
+}
+
+/// The version of a key of which no commit is in flight: it helps those that are.
+fn settled_version<D: Domain, M: Maps>(
+    component: &TransactionComponent<D, M>,
+    guard: &Guard<'_, D>,
+    map: u64,
+    key: &[u8],
+) -> Result<Version> {
+    for _ in 0..STEPS {
+        match component.find(guard, map, key)? {
+            Found::Settled(version) => return Ok(version),
+            Found::InFlight(unsettled) if mutant!("tc-replaces-in-flight") => {
+                return Ok(Version { stamp: unsettled.stamp, ..unsettled.replaced });
+            }
+            Found::InFlight(unsettled) => component.help(guard, unsettled.record)?,
+        }
+    }
+    Err(Error::Conflict { map, key: key.to_vec() })
+}
+
+/// Appends a record; makes room for it in the tail, if it is full.
+fn append<D: Domain, M: Maps>(
+    component: &TransactionComponent<D, M>,
+    guard: &Guard<'_, D>,
+    payload: &[u8],
+) -> Result<pando_log::Appended> {
+    let mut steps = 0;
+    loop {
+        match component.log().append(guard, payload) {
+            Err(pando_log::Error::Full { .. }) if steps < STEPS => {
+                component.log().write_block(component)?;
+            }
+            appended => return Ok(appended?),
+        }
+        steps += 1;
+    }
+}
+
+/// The error of a commit that failed for this cause.
+fn conflict(commit: &Commit, cause: Option<Cause>) -> Error {
+    let of_write =
+        |index: usize| commit.writes.get(index).map(|write| (write.map, write.key.clone()));
+    let place = match cause {
+        Some(Cause::Write(index) | Cause::ReadByOther(index)) => of_write(index),
+        Some(Cause::Read(index)) => {
+            commit.reads.get(index).map(|read| (read.map, read.key.clone()))
+        }
+        Some(Cause::Range(index)) => commit.ranges.get(index).map(|read| {
+            let start = match read.order {
+                Order::Ascending => &read.range.low,
+                Order::Descending => &read.range.high,
+            };
+            let key = match start {
+                Bound::Included(key) | Bound::Excluded(key) => key.clone(),
+                Bound::Unbounded => Vec::new(),
+            };
+            (read.map, key)
+        }),
+        None => None,
+    };
+    let (map, key) = place.or_else(|| of_write(0)).unwrap_or_default();
+    Error::Conflict { map, key }
+}

@@ -1,0 +1,203 @@
+//! One transaction after the other, against a model; limits, and errors.
+
+use std::ops::{Bound, ControlFlow};
+
+use pando_index::random::Random;
+use pando_index::{KeyRange, Order};
+use pando_pmem::{Domain, Process, Volatile};
+use pando_tc::{Error, Transaction};
+use pando_tree::maps::IndexKind;
+
+use crate::common::{Records, TwoMaps, anonymous, check, commit, create, dump, open_with, reopen};
+use crate::over_each_index;
+
+over_each_index!(Volatile:
+    a_transaction_sees_its_own_writes_and_others_see_them_at_the_commit,
+    random_transactions_do_what_a_model_does,
+    conflicts_and_bad_input_are_told,
+);
+
+fn a_transaction_sees_its_own_writes_and_others_see_them_at_the_commit<D: Domain, K: IndexKind>() {
+    let component = anonymous::<D, K>();
+    commit(&component, &[(0, b"ash", Some(b"1")), (1, b"ash", Some(b"2"))]).expect("commits");
+    let mut transaction = component.begin();
+    assert_eq!(transaction.get(0, b"ash").expect("reads").as_deref(), Some(&b"1"[..]));
+    transaction.put(0, b"ash", b"3").expect("fits");
+    transaction.remove(1, b"ash").expect("fits");
+    transaction.put(1, b"elm", b"").expect("fits");
+    assert_eq!(transaction.get(0, b"ash").expect("reads").as_deref(), Some(&b"3"[..]));
+    assert_eq!(transaction.get(1, b"ash").expect("reads"), None);
+    assert_eq!(component.get(0, b"ash").expect("reads").as_deref(), Some(&b"1"[..]));
+    assert_eq!(component.get(1, b"elm").expect("reads"), None);
+    transaction.commit().expect("nothing else was written");
+    let expected = [((0, b"ash".to_vec()), b"3".to_vec()), ((1, b"elm".to_vec()), Vec::new())];
+    assert_eq!(dump(&component), Records::from(expected.clone()));
+
+    // Dropped, it has done nothing.
+    let mut dropped = component.begin();
+    dropped.put(0, b"oak", b"4").expect("fits");
+    drop(dropped);
+    assert_eq!(dump(&component), Records::from(expected));
+    check(&component);
+}
+
+/// A key of few, so that transactions come back to them.
+fn key(random: &mut Random) -> Vec<u8> {
+    vec![b'k'; 1 + random.below(3) as usize].into_iter().chain([random.below(20) as u8]).collect()
+}
+
+fn bound(random: &mut Random) -> Bound<Vec<u8>> {
+    match random.below(3) {
+        0 => Bound::Unbounded,
+        1 => Bound::Included(key(random)),
+        _ => Bound::Excluded(key(random)),
+    }
+}
+
+/// Scans some of a range, and compares it with the model.
+fn scan<D: Domain, K: IndexKind>(
+    transaction: &mut Transaction<'_, D, TwoMaps<D, K>>,
+    model: &Records,
+    random: &mut Random,
+) {
+    let map = random.below(2);
+    let range = KeyRange { low: bound(random), high: bound(random) };
+    let order = if random.one_in(2) { Order::Ascending } else { Order::Descending };
+    let most = 1 + random.below(30) as usize;
+    let mut found = Vec::new();
+    transaction
+        .scan(map, range.clone(), order, &mut |key, value| {
+            found.push((key.to_vec(), value.to_vec()));
+            if found.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })
+        .expect("scans");
+    let in_range = model.iter().filter(|((of, key), _)| *of == map && range.contains(key));
+    let mut expected: Vec<_> =
+        in_range.map(|((_, key), value)| (key.clone(), value.clone())).collect();
+    if order == Order::Descending {
+        expected.reverse();
+    }
+    expected.truncate(most);
+    assert_eq!(found, expected, "{range:?} {order:?}");
+}
+
+fn random_transactions_do_what_a_model_does<D: Domain, K: IndexKind>() {
+    let component = anonymous::<D, K>();
+    let mut random = Random::new(7);
+    let mut model = Records::new();
+    for number in 0..600_u64 {
+        let mut transaction = component.begin();
+        let mut next = model.clone();
+        for step in 0..random.below(8) {
+            let (map, key) = (random.below(2), key(&mut random));
+            match random.below(5) {
+                0 => scan(&mut transaction, &next, &mut random),
+                1 => {
+                    let found = transaction.get(map, &key).expect("reads");
+                    assert_eq!(found.as_ref(), next.get(&(map, key)));
+                }
+                2 => {
+                    transaction.remove(map, &key).expect("fits");
+                    next.remove(&(map, key));
+                }
+                _ => {
+                    let value = [number, step].map(u64::to_le_bytes).concat();
+                    transaction.put(map, &key, &value).expect("fits");
+                    next.insert((map, key), value);
+                }
+            }
+        }
+        if random.one_in(4) {
+            drop(transaction);
+        } else {
+            transaction.commit().expect("nothing else is written");
+            model = next;
+        }
+    }
+    assert_eq!(dump(&component), model);
+    check(&component);
+}
+
+fn conflicts_and_bad_input_are_told<D: Domain, K: IndexKind>() {
+    let component = anonymous::<D, K>();
+    let mut first = component.begin();
+    assert_eq!(first.get(1, b"oak").expect("reads"), None);
+    first.put(0, b"elm", b"1").expect("fits");
+    commit(&component, &[(1, b"oak", Some(b"2"))]).expect("commits");
+    let conflict = first.commit().expect_err("what it read has changed");
+    assert!(matches!(&conflict, Error::Conflict { map: 1, key } if key == b"oak"), "{conflict}");
+    assert_eq!(
+        conflict.to_string(),
+        "the transaction conflicts with another one at the key \"oak\" of map 1; run it again"
+    );
+
+    let mut second = component.begin();
+    second.get(0, b"elm").expect("reads");
+    second.put(0, b"elm", b"3").expect("fits");
+    commit(&component, &[(0, b"elm", Some(b"4"))]).expect("commits");
+    let conflict = second.commit().expect_err("what it replaces has changed");
+    assert!(matches!(&conflict, Error::Conflict { map: 0, key } if key == b"elm"), "{conflict}");
+
+    let mut third = component.begin();
+    assert!(matches!(third.get(2, b""), Err(Error::UnknownMap { map: 2 })));
+    assert!(matches!(third.put(2, b"", b""), Err(Error::UnknownMap { map: 2 })));
+    let limits = pando_tc::Maps::map(component.maps(), 0).expect("the map").limits();
+    let too_long = vec![0; limits.max_value_bytes - 15];
+    let refused = third.put(0, b"elm", &too_long).expect_err("no room for the stamp");
+    let says = format!("longer than the {} bytes", limits.max_value_bytes - 16);
+    assert!(refused.to_string().contains(&says), "{refused}");
+    third.put(0, &vec![0; limits.max_key_bytes + 1], b"").expect_err("the key is too long");
+    third.remove(0, &vec![0; limits.max_key_bytes + 1]).expect_err("the key is too long");
+    third.commit().expect("it has read and written nothing");
+}
+
+/// A map whose values have eight bytes cannot be transactional.
+#[test]
+fn a_map_without_room_for_stamps_is_refused() {
+    use pando_index::RangeIndex;
+
+    struct Narrow(pando_wbtree::WbTree<Volatile>);
+
+    impl pando_tc::Maps for Narrow {
+        fn map(&self, _: u64) -> Option<&dyn RangeIndex> {
+            Some(&self.0)
+        }
+    }
+
+    let options = pando_wbtree::Options {
+        records: pando_wbtree::RecordBytes::Fixed,
+        ..pando_wbtree::Options::default()
+    };
+    let planted =
+        pando_tree::testing::Planted::<Volatile, pando_wbtree::WbTrees>::anonymous(options);
+    let pool = planted.pool.clone();
+    let log = pando_log::Log::without_files(
+        pool,
+        pando_pmem::layout::LOG_OFF,
+        pando_log::LogOptions::default(),
+    )
+    .expect("a log");
+    let narrow = Narrow(planted.another_handle());
+    let component = pando_tc::TransactionComponent::open(log, narrow).expect("opens");
+    let refused = component.begin().put(7, &[1; 8], &[2; 8]).expect_err("no room");
+    assert!(matches!(refused, Error::NoRoomForStamp { map: 7, max_value_bytes: 8 }), "{refused}");
+}
+
+/// The tail of the log is settled on the way: it needs little room, however many commits there are.
+#[test]
+fn many_commits_need_little_room_in_the_tail() {
+    let (_folder, path) = pando_pmem::testing::folder_and_pool();
+    drop(create::<Process, pando_bztree::BzTrees>(&path));
+    let pool = pando_pmem::Pool::open(&path, &pando_pmem::OpenPool::default()).expect("opens");
+    // Smaller than what has to be settled before a thread does it unasked.
+    let component = open_with::<Process, pando_bztree::BzTrees>(pool, 64 << 10);
+    for _ in 0..3_000 {
+        commit(&component, &[(0, b"oak", Some(&[7; 100])), (1, b"oak", Some(&[8; 100]))])
+            .expect("commits");
+    }
+    drop(component);
+    let component = reopen::<Process, pando_bztree::BzTrees>(&path);
+    assert_eq!(dump(&component).len(), 2);
+    let usage = component.log().pool().usage().expect("a slot");
+    assert!(usage.active_bytes < 1 << 20, "{usage:?}");
+}

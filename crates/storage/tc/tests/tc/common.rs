@@ -1,0 +1,156 @@
+//! Two maps of any index, with a transaction component over them.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use pando_index::{KeyRange, Order, RangeIndex};
+use pando_log::{Log, LogOptions};
+use pando_pmem::{CreateOptions, Domain, OpenPool, Pool, layout};
+use pando_tc::{Maps, Result, TransactionComponent};
+use pando_tree::maps::{Catalog, IndexKind, Tree};
+
+/// Two maps of one pool.
+pub struct TwoMaps<D: Domain, K: IndexKind> {
+    maps: [K::Index<D>; 2],
+}
+
+impl<D: Domain, K: IndexKind> Maps for TwoMaps<D, K> {
+    fn map(&self, number: u64) -> Option<&dyn RangeIndex> {
+        self.maps.get(number as usize).map(|map| map as &dyn RangeIndex)
+    }
+}
+
+pub type Component<D, K> = TransactionComponent<D, TwoMaps<D, K>>;
+
+/// The records of both maps, as a transaction sees them.
+pub type Records = BTreeMap<(u64, Vec<u8>), Vec<u8>>;
+
+/// The component of `pool`, created if there is none.
+pub fn open_with<D: Domain, K: IndexKind>(pool: Arc<Pool<D>>, tail_bytes: u64) -> Component<D, K> {
+    let catalog = Arc::new(Catalog::open(pool.clone()).expect("recovers"));
+    let map =
+        |name| catalog.find_or_create_index::<K>(name, K::Options::default()).expect("the map");
+    let options = LogOptions { tail_bytes, ..LogOptions::default() };
+    let log = Log::without_files(pool, layout::LOG_OFF, options).expect("a log");
+    let maps = [map("first"), map("second")];
+    TransactionComponent::open(log, TwoMaps { maps }).expect("opens")
+}
+
+pub fn open<D: Domain, K: IndexKind>(pool: Arc<Pool<D>>) -> Component<D, K> {
+    open_with(pool, LogOptions::default().tail_bytes)
+}
+
+/// On anonymous memory.
+pub fn anonymous<D: Domain, K: IndexKind>() -> Component<D, K> {
+    let create = CreateOptions { max_bytes: 1 << 30, ..CreateOptions::default() };
+    open(Pool::anonymous(&create).expect("memory"))
+}
+
+/// In the new file `path`.
+pub fn create<D: Domain, K: IndexKind>(path: &Path) -> Component<D, K> {
+    let create = CreateOptions { max_bytes: 1 << 26, ..CreateOptions::default() };
+    open(Pool::create(path, &create).expect("a pool"))
+}
+
+/// From the file `path`.
+pub fn reopen<D: Domain, K: IndexKind>(path: &Path) -> Component<D, K> {
+    open(Pool::open(path, &OpenPool::default()).expect("opens"))
+}
+
+/// Drops the component as a crash would: its pool stays marked as in use.
+pub fn abandon<D: Domain, K: IndexKind>(component: Component<D, K>) {
+    component.log().pool().clone().abandon();
+}
+
+/// One write of a commit: the map, the key, and the value, or none to remove the key.
+pub type Write = (u64, &'static [u8], Option<&'static [u8]>);
+
+/// Commits these writes at once.
+pub fn commit<D: Domain, K: IndexKind>(
+    component: &Component<D, K>,
+    writes: &[Write],
+) -> Result<u64> {
+    let mut transaction = component.begin();
+    for &(map, key, value) in writes {
+        match value {
+            Some(value) => transaction.put(map, key, value)?,
+            None => transaction.remove(map, key)?,
+        }
+    }
+    transaction.commit()
+}
+
+/// Commits these writes, again after each conflict.
+pub fn commit_at_last<D: Domain, K: IndexKind>(component: &Component<D, K>, writes: &[Write]) {
+    let body = |transaction: &mut pando_tc::Transaction<'_, D, TwoMaps<D, K>>| {
+        writes.iter().try_for_each(|&(map, key, value)| match value {
+            Some(value) => transaction.put(map, key, value),
+            None => transaction.remove(map, key),
+        })
+    };
+    component.transaction(body).expect("commits");
+}
+
+/// All records, read by one transaction.
+pub fn dump<D: Domain, K: IndexKind>(component: &Component<D, K>) -> Records {
+    let (records, _) = component
+        .transaction(|transaction| {
+            let mut records = Records::new();
+            for map in 0..2 {
+                transaction.scan(map, KeyRange::all(), Order::Ascending, &mut |key, value| {
+                    records.insert((map, key.to_vec()), value.to_vec());
+                    ControlFlow::Continue(())
+                })?;
+            }
+            Ok::<_, pando_tc::Error>(records)
+        })
+        .expect("reads");
+    records
+}
+
+/// Panics if an invariant of a map is violated.
+pub fn check<D: Domain, K: IndexKind>(component: &Component<D, K>) {
+    for map in &component.maps().maps {
+        assert_eq!(map.audit().expect("audits").problems, [], "violated invariants");
+    }
+}
+
+/// What [`Records`] has after these writes.
+pub fn with(records: &Records, writes: &[Write]) -> Records {
+    let mut records = records.clone();
+    for &(map, key, value) in writes {
+        match value {
+            Some(value) => records.insert((map, key.to_vec()), value.to_vec()),
+            None => records.remove(&(map, key.to_vec())),
+        };
+    }
+    records
+}
+
+/// A module of tests for each index, each by a call of the function of the same name with the
+/// domain of the list and the index.
+#[macro_export]
+macro_rules! over_each_index {
+    ($domain:ty: $($test:ident),* $(,)?) => {
+        $crate::over_each_index!(@ bztree, pando_bztree::BzTrees, $domain, $($test),*);
+        $crate::over_each_index!(@ bwtree, pando_bwtree::BwTrees, $domain, $($test),*);
+        $crate::over_each_index!(@ nbtree, pando_nbtree::NbTrees, $domain, $($test),*);
+        $crate::over_each_index!(@ wbtree, pando_wbtree::WbTrees, $domain, $($test),*);
+        $crate::over_each_index!(@ skiplist, pando_skiplist::SkipLists, $domain, $($test),*);
+    };
+    (@ $index:ident, $kind:ty, $domain:ty, $($test:ident),*) => {
+        mod $index {
+
+            use super::*;
+
+            $(
+                #[test]
+                fn $test() {
+                    super::$test::<$domain, $kind>();
+                }
+            )*
+        }
+    };
+}

@@ -1,0 +1,9 @@
+//! Tests of transactions, over each index: what one transaction sees, threads that run into each
+//! other, and threads that are killed or stopped at each write.
+
+mod alone;
+mod common;
+mod conflicts;
+mod histories;
+mod kill;
+mod stopped;

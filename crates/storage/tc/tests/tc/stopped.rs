@@ -1,0 +1,181 @@
+//! A thread that stops for ever, or for a while, before each write of its commit.
+
+use std::sync::Arc;
+
+use pando_pmem::Domain;
+use pando_pmem::testing::{CutShort, Paused, run_until_stopped};
+use pando_tc::{Error, Maps};
+use pando_tree::maps::IndexKind;
+
+use crate::common::{Records, Write, anonymous, check, commit, dump, with};
+use crate::over_each_index;
+
+type Stopped = CutShort<true>;
+
+over_each_index!(Stopped:
+    a_stopped_commit_lets_each_other_fail_at_most_once,
+    a_commit_that_goes_on_late_leaves_all_or_nothing,
+    a_commit_that_goes_on_after_all_was_settled_leaves_nothing_else,
+    a_late_install_comes_to_nothing,
+);
+
+const BEFORE: &[Write] = &[(0, b"a", Some(b"0")), (0, b"b", Some(b"0")), (1, b"c", Some(b"0"))];
+/// Inserts a key, replaces one, and removes one.
+const WRITES: &[Write] =
+    &[(0, b"aa", Some(b"1")), (0, b"b", Some(b"1")), (1, b"c", None), (1, b"d", Some(b"1"))];
+/// Meets it at each kind of write.
+const OTHERS: &[Write] = &[(0, b"aa", Some(b"2")), (1, b"c", Some(b"2")), (1, b"d", None)];
+
+fn a_stopped_commit_lets_each_other_fail_at_most_once<D: Domain, K: IndexKind>() {
+    let before = with(&Records::new(), BEFORE);
+    for writes in 0.. {
+        let component = Arc::new(anonymous::<D, K>());
+        commit(&component, BEFORE).expect("commits");
+        let theirs = component.clone();
+        let has_ended = run_until_stopped(writes, move || {
+            commit(&theirs, WRITES).expect("commits");
+        });
+        let found = dump(&component);
+        let is_known = found == before || found == with(&before, WRITES);
+        assert!(is_known, "stopped before write {writes}: {found:?}");
+        let mut done = commit(&component, OTHERS);
+        if let Err(Error::Conflict { .. }) = done {
+            done = commit(&component, OTHERS);
+        }
+        done.expect("the second time at the latest");
+        let found = dump(&component);
+        let expected = [with(&before, OTHERS), with(&with(&before, WRITES), OTHERS)];
+        assert!(expected.contains(&found), "stopped before write {writes}: {found:?}");
+        check(&component);
+        if has_ended {
+            break;
+        }
+    }
+}
+
+/// The thread pauses; another one writes the same keys; then it goes on.
+fn a_commit_that_goes_on_late_leaves_all_or_nothing<D: Domain, K: IndexKind>() {
+    goes_on_late::<D, K>(&|component| {
+        if commit(component, OTHERS).is_err() {
+            commit(component, OTHERS).expect("the second time at the latest");
+        }
+    });
+}
+
+/// The same, but its record is settled before it goes on, and its place in the tail is free.
+fn a_commit_that_goes_on_after_all_was_settled_leaves_nothing_else<D: Domain, K: IndexKind>() {
+    goes_on_late::<D, K>(&|component| {
+        if commit(component, OTHERS).is_err() {
+            commit(component, OTHERS).expect("the second time at the latest");
+        }
+        let lsn = component.log().newest_lsn(&component.log().pool().pin().expect("a slot"));
+        component.sync(lsn).expect("settled");
+    });
+}
+
+fn goes_on_late<D: Domain, K: IndexKind>(others: &dyn Fn(&crate::common::Component<D, K>)) {
+    let before = with(&Records::new(), BEFORE);
+    for writes in 0.. {
+        let component = Arc::new(anonymous::<D, K>());
+        commit(&component, BEFORE).expect("commits");
+        let theirs = component.clone();
+        let late = Paused::start(writes, move || commit(&theirs, WRITES));
+        let has_ended = late.is_done();
+        if !has_ended {
+            others(&component);
+        }
+        let between = dump(&component);
+        let committed = late.resume();
+        let found = dump(&component);
+        let own_then_others = with(&with(&before, WRITES), OTHERS);
+        let others_then_own = with(&with(&before, OTHERS), WRITES);
+        match committed {
+            Ok(_) if has_ended => assert_eq!(found, with(&before, WRITES)),
+            Ok(_) => assert!(
+                found == own_then_others || (found == others_then_own && between != found),
+                "paused before write {writes}: {found:?}"
+            ),
+            Err(Error::Conflict { .. }) => assert_eq!(found, with(&before, OTHERS)),
+            Err(error) => panic!("{error}"),
+        }
+        check(&component);
+        // Nothing of it comes to light later.
+        commit(&component, BEFORE).expect("it is alone");
+        assert_eq!(dump(&component), with(&found, BEFORE));
+        if has_ended {
+            break;
+        }
+    }
+}
+
+/// A commit pauses before one of its installs, and fails there: another one, which came before it,
+/// has read what it replaces. All is settled. Then it goes on a little, and stops for good.
+fn a_late_install_comes_to_nothing<D: Domain, K: IndexKind>() {
+    const KEYS: &[Write] = &[(0, b"a", Some(b"0")), (0, b"b", Some(b"0")), (1, b"d", Some(b"0"))];
+    const LATE: &[Write] =
+        &[(0, b"a", Some(b"1")), (0, b"b", Some(b"1")), (0, b"c", Some(b"1")), (1, b"d", None)];
+    let newest = |component: &crate::common::Component<D, K>| {
+        component.log().newest_lsn(&component.log().pool().pin().expect("a slot"))
+    };
+    // Of the earlier one: it has its LSN, and has validated nothing yet.
+    let start_earlier = |component: &Arc<crate::common::Component<D, K>>, writes| {
+        let theirs = component.clone();
+        Paused::start(writes, move || {
+            let mut transaction = theirs.begin();
+            transaction.get(0, b"a")?;
+            transaction.put(1, b"e", b"2")?;
+            transaction.commit()
+        })
+    };
+    let mut appended = 0;
+    for writes in 0.. {
+        let component = Arc::new(anonymous::<D, K>());
+        commit(&component, KEYS).expect("commits");
+        let before = newest(&component);
+        let earlier = start_earlier(&component, writes);
+        let has_ended = earlier.is_done();
+        let is_appended = newest(&component) > before;
+        earlier.resume().expect("it is alone");
+        if is_appended {
+            appended = writes;
+            break;
+        }
+        assert!(!has_ended);
+    }
+    let before = with(&Records::new(), &[KEYS, &[(1, b"e", Some(b"2"))]].concat());
+    let mut failed = 0;
+    for writes in 0.. {
+        for more in 1..12 {
+            let component = Arc::new(anonymous::<D, K>());
+            commit(&component, KEYS).expect("commits");
+            // The value with its stamp.
+            let a = || component.maps().map(0).expect("the map").get(b"a").expect("reads");
+            let a_before = a();
+            let earlier = start_earlier(&component, appended);
+            assert!(!earlier.is_done());
+            let theirs = component.clone();
+            let late = Paused::start(writes, move || commit(&theirs, LATE).is_ok());
+            let has_ended = late.is_done();
+            let is_installed = a() != a_before;
+            let is_first = earlier.resume().is_ok();
+            component.sync(newest(&component)).expect("settled");
+            if has_ended {
+                assert!(late.resume(), "it came before the other one");
+                assert!(failed > 0, "it never failed while it was paused");
+                return;
+            }
+            // It was decided before it paused, or the other one has not met it.
+            if !is_first || !is_installed {
+                late.resume();
+                break;
+            }
+            late.go_on_for(more);
+            let is_over = late.is_done();
+            failed += 1;
+            assert_eq!(dump(&component), before, "paused before write {writes}, then after {more}");
+            if is_over {
+                break;
+            }
+        }
+    }
+}
