@@ -298,7 +298,6 @@ macro_rules! index_operations {
         }
     };
     ($($more:ident),*) => {
-        #[inline]
         fn write(
             &self,
             key: &[u8],
@@ -308,7 +307,6 @@ macro_rules! index_operations {
             self.put(key, value, intent)
         }
 
-        #[inline]
         fn remove(&self, key: &[u8]) -> Result<bool, ::pando_index::Error> {
             self.delete(key)
         }

@@ -2,13 +2,13 @@
 
 use std::sync::atomic::AtomicBool;
 
-use pando_index::RangeIndex;
+use pando_index::{Limits, RangeIndex};
 use pando_log::{Log, Record, Status};
 use pando_pmem::{Domain, Guard, mutant};
 
 use crate::error::{Error, Result};
-use crate::record::Commit;
-use crate::stamp::{LEAST_VALUE_BYTES, Stamp, Version};
+use crate::record::{Commit, RECORD_BYTES_OF_WRITE};
+use crate::stamp::{LEAST_VALUE_BYTES, STAMP_BYTES, Stamp, Version};
 
 /// The maps of a transaction component.
 pub trait Maps: Send + Sync {
@@ -72,6 +72,21 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
             Found::Settled(version) => version.value,
             Found::InFlight(unsettled) => unsettled.replaced.value,
         })
+    }
+
+    /// The longest key and value of a map. A value has 16 bytes less than its index allows, for the
+    /// stamp, and so few that a record of the log takes it twice, with its key.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::UnknownMap`], [`Error::NoRoomForStamp`].
+    pub fn limits(&self, map: u64) -> Result<Limits> {
+        let limits = self.index(map)?.limits();
+        let of_record = (self.log.max_record_bytes() - RECORD_BYTES_OF_WRITE) / 2;
+        let max_key_bytes = limits.max_key_bytes.min(of_record / 2);
+        let of_record = of_record - max_key_bytes;
+        let max_value_bytes = of_record.min(limits.max_value_bytes - STAMP_BYTES);
+        Ok(Limits { max_key_bytes, max_value_bytes })
     }
 
     pub(crate) fn pin(&self) -> Result<Guard<'_, D>> {

@@ -25,7 +25,7 @@
 //!
 //! | step | file | deciding word | helper |
 //! | --- | --- | --- | --- |
-//! | append the record | `transaction.rs` | `newest` of the log | none is needed: the record is whole |
+//! | append the record | `settle.rs` | `newest` of the log | none is needed: the record is whole |
 //! | install, validate | `commit.rs` | the value of the key, from one stamp to another | any thread |
 //! | decide | `commit.rs` | the status of the record | any thread |
 //! | undo | `commit.rs` | the value of the key | any thread |
@@ -65,6 +65,7 @@
 mod commit;
 mod component;
 mod error;
+mod map;
 mod record;
 mod settle;
 mod stamp;
@@ -72,5 +73,6 @@ mod transaction;
 
 pub use component::{Maps, TransactionComponent};
 pub use error::{Error, Result};
+pub use map::TransactionalMap;
 pub use stamp::LEAST_VALUE_BYTES;
 pub use transaction::{Transaction, Visit};

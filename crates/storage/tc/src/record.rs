@@ -30,6 +30,8 @@ use crate::stamp::{STAMP_BYTES, Stamp, Version};
 
 /// Bytes before the first write.
 const HEADER_BYTES: usize = 24;
+/// Bytes of a record with one write, without its key and values.
+pub(crate) const RECORD_BYTES_OF_WRITE: usize = HEADER_BYTES + 40;
 /// The length of a value that is none.
 const NO_VALUE: u32 = u32::MAX;
 
@@ -61,6 +63,20 @@ pub(crate) struct RangeRead {
     pub order: Order,
     /// The stamps of its versions with a value, in that order.
     pub stamps: Vec<Stamp>,
+}
+
+impl RangeRead {
+    /// The key where the scan began; the empty key if it has none.
+    fn start(&self) -> &[u8] {
+        let start = match self.order {
+            Order::Ascending => &self.range.low,
+            Order::Descending => &self.range.high,
+        };
+        match start {
+            Bound::Included(key) | Bound::Excluded(key) => key,
+            Bound::Unbounded => &[],
+        }
+    }
 }
 
 /// What a commit writes, and what it has read.
@@ -178,6 +194,23 @@ impl Commit {
             commit.ranges.push(RangeRead { map, range: KeyRange { low, high }, order, stamps });
         }
         rest.0.is_empty().then_some(commit)
+    }
+
+    /// The map and the key of a cause of failure; of a range, the key where its scan began.
+    pub fn place_of(&self, cause: Option<Cause>) -> (u64, Vec<u8>) {
+        let of_write =
+            |index: usize| self.writes.get(index).map(|write| (write.map, write.key.clone()));
+        let place = match cause {
+            Some(Cause::Write(index) | Cause::ReadByOther(index)) => of_write(index),
+            Some(Cause::Read(index)) => {
+                self.reads.get(index).map(|read| (read.map, read.key.clone()))
+            }
+            Some(Cause::Range(index)) => {
+                self.ranges.get(index).map(|read| (read.map, read.start().to_vec()))
+            }
+            None => None,
+        };
+        place.or_else(|| of_write(0)).unwrap_or_default()
     }
 
     /// The index of the write of `key`.

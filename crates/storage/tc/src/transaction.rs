@@ -4,18 +4,17 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
 use pando_index::{KeyRange, Order};
-use pando_log::Status;
 use pando_pmem::{Domain, Guard, mutant};
 
-use crate::commit::{InFlight, validate};
+use crate::commit::validate;
 use crate::component::{Found, Maps, TransactionComponent};
 use crate::error::{Error, Result};
-use crate::record::{Cause, Commit, RangeRead, Read, Write};
-use crate::stamp::{STAMP_BYTES, Stamp, Version};
+use crate::record::{Commit, RangeRead, Read, Write};
+use crate::stamp::{Stamp, Version};
 
 /// How often [`TransactionComponent::transaction`] runs a transaction before it gives up.
-const ATTEMPTS: u32 = 1 << 10;
-/// How often a commit helps others, or waits for room in the log's tail, before it gives up.
+pub(crate) const ATTEMPTS: u32 = 1 << 10;
+/// How often a commit helps others at one key before it gives up.
 const STEPS: u32 = 1 << 10;
 
 /// A key of a map.
@@ -73,7 +72,7 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
 }
 
 /// Lets others go first, for longer after each attempt.
-fn back_off(attempt: u32) {
+pub(crate) fn back_off(attempt: u32) {
     match attempt {
         0..4 => (0..1 << attempt).for_each(|_| std::hint::spin_loop()),
         _ => std::thread::yield_now(),
@@ -108,11 +107,10 @@ impl<D: Domain, M: Maps> Transaction<'_, D, M> {
     ///
     /// # Errors
     ///
-    /// [`Error::Index`] if the key or the value is too long: a value may have 16 bytes less than
-    /// the index allows. Also [`Error::UnknownMap`] and [`Error::NoRoomForStamp`].
+    /// [`Error::Index`] if the key or the value is too long for the map's
+    /// [`limits`](TransactionComponent::limits). Also [`Error::UnknownMap`] and [`Error::NoRoomForStamp`].
     pub fn put(&mut self, map: u64, key: &[u8], value: &[u8]) -> Result<()> {
-        let mut limits = self.component.index(map)?.limits();
-        limits.max_value_bytes -= STAMP_BYTES;
+        let limits = self.component.limits(map)?;
         limits.check_key(key)?;
         limits.check_value(value)?;
         self.writes.insert((map, key.to_vec()), Some(value.to_vec()));
@@ -125,7 +123,7 @@ impl<D: Domain, M: Maps> Transaction<'_, D, M> {
     ///
     /// As [`put`](Self::put).
     pub fn remove(&mut self, map: u64, key: &[u8]) -> Result<()> {
-        self.component.index(map)?.limits().check_key(key)?;
+        self.component.limits(map)?.check_key(key)?;
         self.writes.insert((map, key.to_vec()), None);
         Ok(())
     }
@@ -211,8 +209,7 @@ impl<D: Domain, M: Maps> Transaction<'_, D, M> {
     pub fn commit(self) -> Result<u64> {
         let component = self.component;
         let lsn = self.commit_pinned()?;
-        // The commit has taken place. What fails here fails again when the tail is full.
-        let _ = component.settle_if_long();
+        component.settle_if_long();
         Ok(lsn)
     }
 
@@ -220,33 +217,16 @@ impl<D: Domain, M: Maps> Transaction<'_, D, M> {
         let component = self.component;
         let guard = component.pin()?;
         let is_read_only = self.writes.is_empty();
-        let mut met = None;
         let commit = self.into_commit(&guard)?;
-        let cause = if is_read_only {
-            let lsn = component.log().newest_lsn(&guard);
-            match validate(component, &guard, &commit, None, &mut met)? {
-                None => return Ok(lsn),
-                cause => cause,
-            }
-        } else {
-            let appended = append(component, &guard, &commit.encode())?;
-            let record = component.log().record(&guard, appended.off);
-            let stamp = Stamp::new(appended.lsn, appended.off);
-            let in_flight = InFlight { component, guard: &guard, record, stamp, commit: &commit };
-            let completed = in_flight.complete()?;
-            if completed.status == Status::Committed {
-                return Ok(appended.lsn);
-            }
-            met = completed.met;
-            in_flight.cause()
-        };
-        // The one that is in the way may have stopped.
-        if let Some((map, key)) = met
-            && let Found::InFlight(unsettled) = component.find(&guard, map, &key)?
-        {
-            component.help(&guard, unsettled.record)?;
+        if !is_read_only {
+            return component.commit(&guard, &commit);
         }
-        Err(conflict(&commit, cause))
+        let lsn = component.log().newest_lsn(&guard);
+        let mut met = None;
+        match validate(component, &guard, &commit, None, &mut met)? {
+            None => Ok(lsn),
+            cause => Err(component.conflict(&guard, &commit, cause, met)),
+        }
     }
 
     /// What the record says: for each write the version that it replaces.
@@ -319,7 +299,7 @@ fn committed<D: Domain, M: Maps>(
 }
 
 /// The version of a key of which no commit is in flight: it helps those that are.
-fn settled_version<D: Domain, M: Maps>(
+pub(crate) fn settled_version<D: Domain, M: Maps>(
     component: &TransactionComponent<D, M>,
     guard: &Guard<'_, D>,
     map: u64,
@@ -335,48 +315,4 @@ fn settled_version<D: Domain, M: Maps>(
         }
     }
     Err(Error::Conflict { map, key: key.to_vec() })
-}
-
-/// Appends a record; makes room for it in the tail, if it is full.
-fn append<D: Domain, M: Maps>(
-    component: &TransactionComponent<D, M>,
-    guard: &Guard<'_, D>,
-    payload: &[u8],
-) -> Result<pando_log::Appended> {
-    let mut steps = 0;
-    loop {
-        match component.log().append(guard, payload) {
-            Err(pando_log::Error::Full { .. }) if steps < STEPS => {
-                component.log().write_block(component)?;
-            }
-            appended => return Ok(appended?),
-        }
-        steps += 1;
-    }
-}
-
-/// The error of a commit that failed for this cause.
-fn conflict(commit: &Commit, cause: Option<Cause>) -> Error {
-    let of_write =
-        |index: usize| commit.writes.get(index).map(|write| (write.map, write.key.clone()));
-    let place = match cause {
-        Some(Cause::Write(index) | Cause::ReadByOther(index)) => of_write(index),
-        Some(Cause::Read(index)) => {
-            commit.reads.get(index).map(|read| (read.map, read.key.clone()))
-        }
-        Some(Cause::Range(index)) => commit.ranges.get(index).map(|read| {
-            let start = match read.order {
-                Order::Ascending => &read.range.low,
-                Order::Descending => &read.range.high,
-            };
-            let key = match start {
-                Bound::Included(key) | Bound::Excluded(key) => key.clone(),
-                Bound::Unbounded => Vec::new(),
-            };
-            (read.map, key)
-        }),
-        None => None,
-    };
-    let (map, key) = place.or_else(|| of_write(0)).unwrap_or_default();
-    Error::Conflict { map, key }
 }

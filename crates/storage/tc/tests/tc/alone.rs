@@ -141,10 +141,10 @@ fn conflicts_and_bad_input_are_told<D: Domain, K: IndexKind>() {
     let mut third = component.begin();
     assert!(matches!(third.get(2, b""), Err(Error::UnknownMap { map: 2 })));
     assert!(matches!(third.put(2, b"", b""), Err(Error::UnknownMap { map: 2 })));
-    let limits = pando_tc::Maps::map(component.maps(), 0).expect("the map").limits();
-    let too_long = vec![0; limits.max_value_bytes - 15];
-    let refused = third.put(0, b"elm", &too_long).expect_err("no room for the stamp");
-    let says = format!("longer than the {} bytes", limits.max_value_bytes - 16);
+    let limits = component.limits(0).expect("the map");
+    let too_long = vec![0; limits.max_value_bytes + 1];
+    let refused = third.put(0, b"elm", &too_long).expect_err("the value is too long");
+    let says = format!("longer than the {} bytes", limits.max_value_bytes);
     assert!(refused.to_string().contains(&says), "{refused}");
     third.put(0, &vec![0; limits.max_key_bytes + 1], b"").expect_err("the key is too long");
     third.remove(0, &vec![0; limits.max_key_bytes + 1]).expect_err("the key is too long");

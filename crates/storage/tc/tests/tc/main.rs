@@ -4,6 +4,7 @@
 mod alone;
 mod common;
 mod conflicts;
+mod conformance;
 mod histories;
 mod kill;
 mod stopped;

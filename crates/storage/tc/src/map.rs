@@ -1,0 +1,182 @@
+//! A transactional map as an index: each operation on one key is a commit of its own.
+
+use std::sync::Arc;
+
+use pando_index::{
+    Change, Cursor, Error as IndexError, Intent, KeyRange, Limits, Order, RangeIndex, Record,
+    Result, Upserted,
+};
+use pando_pmem::{Domain, Guard};
+
+use crate::component::{Found, Maps, TransactionComponent};
+use crate::error::Error;
+use crate::record::{Commit, Write};
+use crate::stamp::{Stamp, Version};
+use crate::transaction::{ATTEMPTS, back_off, settled_version};
+
+/// A map of a transaction component, without the stamps of its values. Its operations on one key
+/// are linearizable, and take their place among the transactions.
+#[derive(Debug)]
+pub struct TransactionalMap<D: Domain, M> {
+    component: Arc<TransactionComponent<D, M>>,
+    number: u64,
+}
+
+impl<D: Domain, M: Maps> TransactionalMap<D, M> {
+    /// The map with this number.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::UnknownMap`], [`Error::NoRoomForStamp`].
+    pub fn new(component: Arc<TransactionComponent<D, M>>, number: u64) -> Result<Self, Error> {
+        component.index(number)?;
+        Ok(Self { component, number })
+    }
+
+    /// Replaces the value of `key` by the one that `decide` chooses; `None` removes the key. Returns
+    /// the version before, and whether there is a new one: `decide` may also leave all as it is, by
+    /// returning `None`.
+    fn replace(
+        &self,
+        key: &[u8],
+        mut decide: impl FnMut(Option<&[u8]>) -> Result<Option<Option<Vec<u8>>>>,
+    ) -> Result<(Version, bool)> {
+        self.limits().check_key(key)?;
+        for attempt in 0..ATTEMPTS {
+            let guard = self.component.pin().map_err(refused)?;
+            let found = settled_version(&self.component, &guard, self.number, key);
+            let old = found.map_err(refused)?;
+            let Some(new) = decide(old.value.as_deref())? else { return Ok((old, false)) };
+            let write = Write { map: self.number, key: key.to_vec(), old: old.clone(), new };
+            match self.commit(&guard, write) {
+                Ok(()) => {
+                    drop(guard);
+                    self.component.settle_if_long();
+                    return Ok((old, true));
+                }
+                Err(Error::Conflict { .. }) => back_off(attempt),
+                Err(error) => return Err(refused(error)),
+            }
+        }
+        Err(refused(Error::Conflict { map: self.number, key: key.to_vec() }))
+    }
+
+    fn commit(&self, guard: &Guard<'_, D>, write: Write) -> Result<(), Error> {
+        let commit = Commit { writes: vec![write], ..Commit::default() };
+        self.component.commit(guard, &commit).map(drop)
+    }
+}
+
+/// An error of the component, as an error of an index.
+fn refused(error: Error) -> IndexError {
+    match error {
+        Error::Index(error) => error,
+        other => IndexError::storage(other),
+    }
+}
+
+impl<D: Domain, M: Maps> RangeIndex for TransactionalMap<D, M> {
+    fn limits(&self) -> Limits {
+        // The map was there when this was made, and stays.
+        self.component
+            .limits(self.number)
+            .unwrap_or(Limits { max_key_bytes: 0, max_value_bytes: 0 })
+    }
+
+    fn write(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted> {
+        self.limits().check_value(value)?;
+        let (old, _) = self.replace(key, |found| {
+            intent.check(found)?;
+            Ok(Some(Some(value.to_vec())))
+        })?;
+        Ok(if old.value.is_some() { Upserted::Updated } else { Upserted::Inserted })
+    }
+
+    fn read(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        self.limits().check_key(key)?;
+        let value = self.component.get(self.number, key).map_err(refused)?;
+        Ok(value.map(|value| visit(&value)).is_some())
+    }
+
+    fn remove(&self, key: &[u8]) -> Result<bool> {
+        self.replace(key, |found| Ok(found.map(|_| None))).map(|(_, is_removed)| is_removed)
+    }
+
+    fn modify(&self, key: &[u8], change: &mut Change<'_>) -> Result<Option<Upserted>> {
+        let limits = self.limits();
+        let (old, is_changed) = self.replace(key, |found| {
+            let mut new = Vec::new();
+            if !change(found, &mut new) {
+                return Ok(None);
+            }
+            limits.check_value(&new)?;
+            Ok(Some(Some(new)))
+        })?;
+        let upserted = if old.value.is_some() { Upserted::Updated } else { Upserted::Inserted };
+        Ok(is_changed.then_some(upserted))
+    }
+
+    fn scan<'index>(
+        &'index self,
+        range: KeyRange,
+        order: Order,
+    ) -> Result<Box<dyn Cursor + 'index>> {
+        let component = &*self.component;
+        let guard = component.pin().map_err(refused)?;
+        // Before the scan: what was settled by now has no failed version any more.
+        let settled = component.log().sealed_lsn(&guard);
+        let cursor = component.index(self.number).map_err(refused)?.scan(range, order)?;
+        let (key, value) = Default::default();
+        Ok(Box::new(Committed { map: self, settled, cursor, key, value }))
+    }
+
+    /// Linear in the number of records: each is visited.
+    fn len(&self) -> Result<u64> {
+        let mut cursor = self.scan(KeyRange::all(), Order::Ascending)?;
+        let mut records = 0;
+        while cursor.next()?.is_some() {
+            records += 1;
+        }
+        Ok(records)
+    }
+}
+
+/// A scan of the committed versions.
+struct Committed<'index, D: Domain, M> {
+    map: &'index TransactionalMap<D, M>,
+    /// The settled LSN before the scan.
+    settled: u64,
+    cursor: Box<dyn Cursor + 'index>,
+    /// The record that is lent.
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl<D: Domain, M: Maps> Cursor for Committed<'_, D, M> {
+    fn next(&mut self) -> Result<Option<Record<'_>>> {
+        let (component, number) = (&*self.map.component, self.map.number);
+        while let Some((key, value)) = self.cursor.next()? {
+            let what = "a value of a transactional map has no stamp";
+            let (stamp, value) = Stamp::split(value).ok_or(IndexError::Damaged { off: 0, what })?;
+            self.key.clear();
+            self.key.extend_from_slice(key);
+            self.value.clear();
+            if stamp.lsn() <= self.settled {
+                self.value.extend_from_slice(value);
+                if stamp.is_removed() {
+                    continue;
+                }
+            } else {
+                let guard = component.pin().map_err(refused)?;
+                let version = match component.find(&guard, number, key).map_err(refused)? {
+                    Found::Settled(version) => version,
+                    Found::InFlight(unsettled) => unsettled.replaced,
+                };
+                let Some(value) = version.value else { continue };
+                self.value = value;
+            }
+            return Ok(Some((&self.key, &self.value)));
+        }
+        Ok(None)
+    }
+}
