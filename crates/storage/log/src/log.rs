@@ -361,6 +361,14 @@ impl<D: Domain> Log<D> {
         self.control(&self.pool).durable().load(Ordering::Acquire)
     }
 
+    /// The blocks of the pool that the log uses, while no other thread appends or writes.
+    pub fn blocks(&self, guard: &Guard<'_, D>) -> Vec<u64> {
+        let control = self.control(guard.pool());
+        let arenas = (0..ARENAS).map(|index| control.arena(index).load(Ordering::Acquire));
+        let sealed = control.sealed().load(Ordering::Acquire);
+        arenas.chain([sealed, self.control_off]).filter(|&off| off != 0).collect()
+    }
+
     /// Whether the log has files: else it only numbers and settles records.
     pub fn has_files(&self) -> bool {
         self.segments.is_some()

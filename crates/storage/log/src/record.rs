@@ -107,9 +107,24 @@ impl<'pool, D: Domain> Record<'pool, D> {
         self.word(BEFORE_AT).load(Ordering::Acquire)
     }
 
-    /// Its status.
+    /// Its status; a decision may not be durable yet.
     pub fn status(self) -> Status {
         Status::of(self.word(STATUS_AT).load(Ordering::Acquire))
+    }
+
+    /// Its status, made durable: the thread that decided it may not have written it back yet.
+    pub fn durable_status(self) -> Status {
+        let status = self.status();
+        if D::WRITE_BACK && status != Status::Undecided {
+            self.flush_status();
+            D::fence();
+        }
+        status
+    }
+
+    /// Writes the line of its status back; it is durable after the next fence.
+    pub(crate) fn flush_status(self) {
+        self.word(STATUS_AT).flush();
     }
 
     /// Decides the record, unless it is decided already; returns its status.

@@ -5,6 +5,7 @@
 //! | check that the block of the newest seal is durable | | |
 //! | walk from `newest` back to the newest seal's last record | | |
 //! | settle each record, the oldest first, until the block is large enough | statuses | the records in the tail |
+//! | write back `newest` and the statuses | | the same, durable |
 //! | build the block's bytes in process memory, and so its checksum | | |
 //! | build the new seal, in a block of the pool | a reserved block | nothing |
 //! | publish: `sealed` from the old seal to the new one, by CAS | one exchange of the allocator | the old seal or the new one |
@@ -72,7 +73,8 @@ impl<D: Domain> Log<D> {
         old: &Seal,
         settle: &dyn Settle<D>,
     ) -> Result<Option<Sealed>> {
-        let newest = self.control(guard.pool()).newest().load(Ordering::Acquire);
+        let newest_word = self.control(guard.pool()).newest();
+        let newest = newest_word.load(Ordering::Acquire);
         let records = self.records_between(guard, old.last_lsn, newest)?;
         let mut builder = Builder::new(old.last_lsn);
         let mut last: Option<Record<'_, D>> = None;
@@ -92,12 +94,19 @@ impl<D: Domain> Log<D> {
                     settled => return Err(settled.err().unwrap_or_else(undecided)),
                 }
             }
+            record.flush_status();
             if self.segments().is_some() {
                 push(&mut builder, record);
             }
             last = Some(record);
         }
         let Some(last) = last else { return Ok(None) };
+        // The threads that appended and decided the records may not have made that durable yet, and
+        // no seal may cover what a power cut takes back.
+        if !mutant!("log-seals-undurable") {
+            newest_word.flush();
+            D::fence();
+        }
         if self.segments().is_none() {
             let seal = Seal { last_lsn: last.lsn(), after_lsn: old.last_lsn, ..*old };
             let off = self.publish_seal(guard, old_off, &seal)?;

@@ -65,7 +65,8 @@ impl<D: Domain, M: Maps> InFlight<'_, '_, D, M> {
         if attempted.is_err() {
             self.record.decide(Status::Failed);
         }
-        let status = self.record.status();
+        // Another thread may have decided it.
+        let status = self.record.durable_status();
         if status == Status::Failed {
             self.undo()?;
             attempted?;
@@ -263,8 +264,8 @@ impl<D: Domain, M: Maps> Validation<'_, '_, D, M> {
             return Ok(None);
         }
         if fail(self.guard, record, Cause::ReadByOther(index)) == Status::Committed {
-            // Not what was read, whatever that was.
-            return Ok(Some(Version { stamp, value: None }));
+            // It is found as a committed version now.
+            return self.seen(map, key);
         }
         Ok(Some(replaced))
     }

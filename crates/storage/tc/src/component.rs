@@ -128,12 +128,11 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
             return Ok(Found::Settled(version));
         }
         let record = self.log.record(guard, stamp.record_off());
-        let status = record.status();
+        let status = match mutant!("tc-undurable-decision") {
+            true => record.status(),
+            false => record.durable_status(),
+        };
         if status == Status::Committed {
-            if D::WRITE_BACK {
-                // The thread that decided it may not have written it back yet.
-                record.decide(Status::Committed);
-            }
             return Ok(Found::Settled(version));
         }
         let commit = commit_of(record).ok_or_else(|| damaged("its commit is unreadable"))?;

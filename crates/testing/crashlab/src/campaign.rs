@@ -21,6 +21,7 @@ use crate::subjects::indexes::{
 };
 use crate::subjects::map::Map;
 use crate::subjects::roots::Roots;
+use crate::subjects::transactions::Transactions;
 use crate::subjects::words::Words;
 use crate::trial::{Lab, Plan, Tally, Trial};
 use pando_index::random::Random;
@@ -118,6 +119,7 @@ pub fn subjects() -> Vec<(String, Maker)> {
     add::<Map<PlainBwTrees>>(&mut list);
     add::<Map<CasBwTrees>>(&mut list);
     add::<Map<SortedArrays>>(&mut list);
+    add::<Transactions<BzTrees>>(&mut list);
     add::<Dropped<BzTrees>>(&mut list);
     add::<Dropped<NbTrees>>(&mut list);
     add::<Dropped<WbTrees>>(&mut list);

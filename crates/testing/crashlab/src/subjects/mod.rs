@@ -9,6 +9,7 @@ pub mod indexes;
 pub mod map;
 mod map_scenarios;
 pub mod roots;
+pub mod transactions;
 pub mod words;
 
 use std::collections::BTreeMap;
