@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pando_pmem::Domain;
-use pando_pmem::testing::{CutShort, Paused, run_until_stopped};
+use pando_pmem::testing::{CutShort, Paused, run_until_stopped, written_back};
 use pando_tc::{Error, Maps};
 use pando_tree::maps::IndexKind;
 
@@ -17,6 +17,7 @@ over_each_index!(Stopped:
     a_commit_that_goes_on_late_leaves_all_or_nothing,
     a_commit_that_goes_on_after_all_was_settled_leaves_nothing_else,
     a_late_install_comes_to_nothing,
+    a_read_makes_a_decision_durable_until_it_is_settled,
 );
 
 const BEFORE: &[Write] = &[(0, b"a", Some(b"0")), (0, b"b", Some(b"0")), (1, b"c", Some(b"0"))];
@@ -51,6 +52,20 @@ fn a_stopped_commit_lets_each_other_fail_at_most_once<D: Domain, K: IndexKind>()
             break;
         }
     }
+}
+
+/// The thread that decided a commit may have stopped before it wrote the decision back.
+fn a_read_makes_a_decision_durable_until_it_is_settled<D: Domain, K: IndexKind>() {
+    let component = anonymous::<D, K>();
+    let newest = commit(&component, BEFORE).expect("commits");
+    let get = || component.get(0, b"a").expect("reads");
+    // What the index has to write back is written back after this.
+    get();
+    let (value, lines) = written_back(get);
+    assert!(value.is_some() && !lines.is_empty(), "the decision was not written back");
+    component.sync(newest).expect("settled");
+    let (value, lines) = written_back(get);
+    assert!(value.is_some() && lines.is_empty(), "{lines:?}");
 }
 
 /// The thread pauses; another one writes the same keys; then it goes on.

@@ -139,6 +139,11 @@ impl<I: Indexed> Subject for Transactions<I> {
             })
         };
         vec![
+            // Whatever is read or settled must be durable.
+            fixed("read", vec![vec![vec![Step::Put(a, 7)]], vec![vec![Step::Get(a)]]]),
+            scenario("settle", move |_| {
+                vec![vec![Op::Run(vec![Step::Put(a, 7)])], vec![Op::Settle]]
+            }),
             fixed("write-skew", vec![vec![vec![Step::Add(a, b)]], vec![vec![Step::Add(b, a)]]]),
             fixed(
                 "phantoms",
