@@ -52,7 +52,9 @@
 //!
 //! No step waits for another thread. A commit that meets another one in flight fails; before its
 //! thread returns, it takes the other one to its end. So a thread that has stopped, or was killed,
-//! lets each other commit fail at most once.
+//! lets each other commit fail at most once. Commits that meet are run again by
+//! [`transaction`](TransactionComponent::transaction) and by a [`TransactionalMap`], up to 1,024
+//! times.
 //!
 //! # Limits
 //!
