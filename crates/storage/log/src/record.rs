@@ -129,14 +129,15 @@ impl<'pool, D: Domain> Record<'pool, D> {
 
     /// Decides the record, unless it is decided already; returns its status.
     pub fn decide(self, status: Status) -> Status {
-        let word = self.word(STATUS_AT);
-        let decided = match word.compare_exchange(0, status.word()) {
-            Ok(_) => status,
-            Err(other) => Status::of(other),
-        };
-        word.flush();
+        self.try_decide(status).map_or_else(|other| other, |()| status)
+    }
+
+    /// Decides the record; its status as an error if it was decided already.
+    pub fn try_decide(self, status: Status) -> Result<(), Status> {
+        let decided = self.word(STATUS_AT).compare_exchange(0, status.word());
+        self.flush_status();
         D::fence();
-        decided
+        decided.map(drop).map_err(Status::of)
     }
 }
 

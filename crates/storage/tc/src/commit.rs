@@ -8,7 +8,8 @@
 //! | if it failed: undo each write | the key's value | some keys with versions in flight, of a failed commit |
 //!
 //! * A write that finds another version than the one that it replaces can never succeed, because no
-//!   stamp comes twice. The record's `conflict` says where; then the record fails.
+//!   stamp comes twice; then the record fails. The thread that decided so notes where: no thread has
+//!   written the keys from there on, and an undo leaves them alone.
 //! * A thread decides *committed* only after it has seen each write installed, and then each read
 //!   valid. Another commit may replace a read version afterwards; it comes later in the order of
 //!   the commits, since its own installs, and so its validation, come after these.
@@ -180,14 +181,16 @@ fn conflict<'op, D: Domain>(guard: &'op Guard<'_, D>, record: Record<'_, D>) -> 
     guard.pool().word(record.payload_off())
 }
 
-/// Lets a commit fail, unless it is decided, and notes the first cause; its status.
+/// Lets a commit fail, unless it is decided; its status. The thread that decides notes the cause. A
+/// thread that comes later must not: it may find a version that has replaced an undone one.
 fn fail<D: Domain>(guard: &Guard<'_, D>, record: Record<'_, D>, cause: Cause) -> Status {
-    let status = record.decide(Status::Failed);
-    if status == Status::Failed {
-        // Not durable: after a crash each write is undone, whatever the cause was.
-        let _ = conflict(guard, record).compare_exchange(0, cause.word());
+    let decided = record.try_decide(Status::Failed);
+    if decided.is_ok() || mutant!("tc-late-cause") {
+        // Not durable: after a crash each write is undone, whatever the cause was. Release: with
+        // the acquire load of an undo.
+        conflict(guard, record).store(cause.word(), Ordering::Release);
     }
-    status
+    decided.err().unwrap_or(Status::Failed)
 }
 
 /// Validates reads and ranges; the first that is not valid. `own` is the commit's stamp and record,

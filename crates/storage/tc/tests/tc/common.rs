@@ -42,9 +42,14 @@ pub fn open<D: Domain, K: IndexKind>(pool: Arc<Pool<D>>) -> Component<D, K> {
     open_with(pool, LogOptions::default().tail_bytes)
 }
 
-/// On anonymous memory.
+/// On anonymous memory, with room for everything.
 pub fn anonymous<D: Domain, K: IndexKind>() -> Component<D, K> {
-    let create = CreateOptions { max_bytes: 1 << 30, ..CreateOptions::default() };
+    anonymous_of(1 << 30)
+}
+
+/// On so much anonymous memory at most.
+pub fn anonymous_of<D: Domain, K: IndexKind>(max_bytes: u64) -> Component<D, K> {
+    let create = CreateOptions { max_bytes, ..CreateOptions::default() };
     open(Pool::anonymous(&create).expect("memory"))
 }
 

@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
+use pando_bztree::BzTrees;
 use pando_pmem::Domain;
 use pando_pmem::testing::{CutShort, Paused, run_until_stopped, written_back};
 use pando_tc::{Error, Maps};
 use pando_tree::maps::IndexKind;
 
-use crate::common::{Records, Write, anonymous, check, commit, dump, with};
+use crate::common::{
+    Component, Records, Write, anonymous, anonymous_of, check, commit, dump, with,
+};
 use crate::over_each_index;
 
 type Stopped = CutShort<true>;
@@ -88,7 +91,7 @@ fn a_commit_that_goes_on_after_all_was_settled_leaves_nothing_else<D: Domain, K:
     });
 }
 
-fn goes_on_late<D: Domain, K: IndexKind>(others: &dyn Fn(&crate::common::Component<D, K>)) {
+fn goes_on_late<D: Domain, K: IndexKind>(others: &dyn Fn(&Component<D, K>)) {
     let before = with(&Records::new(), BEFORE);
     for writes in 0.. {
         let component = Arc::new(anonymous::<D, K>());
@@ -129,11 +132,11 @@ fn a_late_install_comes_to_nothing<D: Domain, K: IndexKind>() {
     const KEYS: &[Write] = &[(0, b"a", Some(b"0")), (0, b"b", Some(b"0")), (1, b"d", Some(b"0"))];
     const LATE: &[Write] =
         &[(0, b"a", Some(b"1")), (0, b"b", Some(b"1")), (0, b"c", Some(b"1")), (1, b"d", None)];
-    let newest = |component: &crate::common::Component<D, K>| {
+    let newest = |component: &Component<D, K>| {
         component.log().newest_lsn(&component.log().pool().pin().expect("a slot"))
     };
     // Of the earlier one: it has its LSN, and has validated nothing yet.
-    let start_earlier = |component: &Arc<crate::common::Component<D, K>>, writes| {
+    let start_earlier = |component: &Arc<Component<D, K>>, writes| {
         let theirs = component.clone();
         Paused::start(writes, move || {
             let mut transaction = theirs.begin();
@@ -191,6 +194,80 @@ fn a_late_install_comes_to_nothing<D: Domain, K: IndexKind>() {
             if is_over {
                 break;
             }
+        }
+    }
+}
+
+/// A commit pauses in its first install, and what it has read changes. One helper stops in its
+/// middle, then another one. Then the commit goes on, and finds some of its writes undone.
+#[test]
+fn helpers_that_stop_in_an_undo_leave_all_of_it_to_the_next() {
+    const KEYS: &[Write] = &[(0, b"a", Some(b"0")), (0, b"b", Some(b"0")), (1, b"r", Some(b"0"))];
+    let newest = |component: &Component<Stopped, BzTrees>| {
+        component.log().newest_lsn(&component.log().pool().pin().expect("a slot"))
+    };
+    // Paused before a write, with the component.
+    let start = |writes| {
+        let component = Arc::new(anonymous_of::<Stopped, BzTrees>(4 << 20));
+        commit(&component, KEYS).expect("commits");
+        let theirs = component.clone();
+        let late = Paused::start(writes, move || {
+            let mut transaction = theirs.begin();
+            transaction.get(1, b"r")?;
+            transaction.put(0, b"a", b"1")?;
+            transaction.put(0, b"b", b"1")?;
+            transaction.commit()
+        });
+        assert!(!late.is_done());
+        (component, late)
+    };
+    let has_appended = |writes: &u64| {
+        let (component, late) = start(*writes);
+        let before = newest(&component);
+        late.resume().expect("it is alone");
+        newest(&component) == before
+    };
+    let appended = (0..).find(has_appended).expect("it appends");
+    let expected = with(&with(&Records::new(), KEYS), &[(1, b"r", Some(b"2"))]);
+    let settle = |component: &Arc<Component<Stopped, BzTrees>>, writes| {
+        let theirs = component.clone();
+        Paused::start(writes, move || theirs.log().write_block(&*theirs).is_ok())
+    };
+    // Right before its first install.
+    let raw = |component: &Component<Stopped, BzTrees>| {
+        component.maps().map(0).expect("the map").get(b"a").expect("reads")
+    };
+    let is_installed = |writes: &u64| {
+        let (component, late) = start(*writes);
+        let found = raw(&component);
+        late.resume().expect("it is alone");
+        found.is_some_and(|value| value.ends_with(b"1"))
+    };
+    let paused = (appended..).find(is_installed).expect("it installs") - 1;
+    for first in 0.. {
+        let mut has_ended = false;
+        for second in 0.. {
+            let (component, late) = start(paused);
+            commit(&component, &[(1, b"r", Some(b"2"))]).expect("it is not in its way");
+            let helpers = [first, second].map(|writes| {
+                let helper = settle(&component, writes);
+                (helper.is_done(), helper)
+            });
+            late.resume().expect_err("what it has read has changed");
+            component.sync(newest(&component)).expect("settled");
+            assert_eq!(dump(&component), expected, "stopped before writes {first} and {second}");
+            let has_second_ended = helpers[1].0;
+            has_ended = helpers[0].0;
+            for (_, helper) in helpers {
+                assert!(helper.resume(), "it comes late");
+            }
+            assert_eq!(dump(&component), expected, "stopped before writes {first} and {second}");
+            if has_second_ended {
+                break;
+            }
+        }
+        if has_ended {
+            break;
         }
     }
 }
