@@ -8,8 +8,8 @@
 //! | if it failed: undo each write | the key's value | some keys with versions in flight, of a failed commit |
 //!
 //! * A write that finds another version than the one that it replaces can never succeed, because no
-//!   stamp comes twice; then the record fails. The thread that decided so notes where: no thread has
-//!   written the keys from there on, and an undo leaves them alone.
+//!   stamp comes twice; then the record fails. The thread that decided so notes where: no thread
+//!   has written the keys from there on, and an undo leaves them alone.
 //! * A thread decides *committed* only after it has seen each write installed, and then each read
 //!   valid. Another commit may replace a read version afterwards; it comes later in the order of
 //!   the commits, since its own installs, and so its validation, come after these.

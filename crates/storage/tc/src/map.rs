@@ -33,9 +33,9 @@ impl<D: Domain, M: Maps> TransactionalMap<D, M> {
         Ok(Self { component, number })
     }
 
-    /// Replaces the value of `key` by the one that `decide` chooses; `None` removes the key. Returns
-    /// the version before, and whether there is a new one: `decide` may also leave all as it is, by
-    /// returning `None`.
+    /// Replaces the value of `key` by the one that `decide` chooses; `None` removes the key.
+    /// Returns the version before, and whether there is a new one: `decide` may also leave all as
+    /// it is, by returning `None`.
     fn replace(
         &self,
         key: &[u8],

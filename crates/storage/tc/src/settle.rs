@@ -75,8 +75,8 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         }
     }
 
-    /// Commits what `commit` says; its LSN. If it conflicts, the commit that is in the way has ended
-    /// on return.
+    /// Commits what `commit` says; its LSN. If it conflicts, the commit that is in the way has
+    /// ended on return.
     pub(crate) fn commit(&self, guard: &Guard<'_, D>, commit: &Commit) -> Result<u64> {
         let Appended { lsn, off } = self.append(guard, &commit.encode())?;
         let record = self.log().record(guard, off);

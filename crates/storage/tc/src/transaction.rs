@@ -108,7 +108,8 @@ impl<D: Domain, M: Maps> Transaction<'_, D, M> {
     /// # Errors
     ///
     /// [`Error::Index`] if the key or the value is too long for the map's
-    /// [`limits`](TransactionComponent::limits). Also [`Error::UnknownMap`] and [`Error::NoRoomForStamp`].
+    /// [`limits`](TransactionComponent::limits). Also [`Error::UnknownMap`] and
+    /// [`Error::NoRoomForStamp`].
     pub fn put(&mut self, map: u64, key: &[u8], value: &[u8]) -> Result<()> {
         let limits = self.component.limits(map)?;
         limits.check_key(key)?;

@@ -1,14 +1,22 @@
 //! One transaction after the other, against a model; limits, and errors.
 
 use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
 
+use pando_bztree::BzTrees;
+use pando_device::simulated::{Kept, Simulated};
 use pando_index::random::Random;
-use pando_index::{KeyRange, Order};
-use pando_pmem::{Domain, Process, Volatile};
-use pando_tc::{Error, Transaction};
+use pando_index::{KeyRange, Order, RangeIndex};
+use pando_log::{Log, LogOptions};
+use pando_pmem::{CreateOptions, Domain, OpenPool, Pool, Process, Volatile, layout};
+use pando_tc::{Error, Maps, Transaction, TransactionComponent};
 use pando_tree::maps::IndexKind;
+use pando_tree::testing::Planted;
+use pando_wbtree::{RecordBytes, WbTree, WbTrees};
 
-use crate::common::{Records, TwoMaps, anonymous, check, commit, create, dump, open_with, reopen};
+use crate::common::{
+    Records, TwoMaps, anonymous, check, commit, create, dump, open_over, open_with, reopen,
+};
 use crate::over_each_index;
 
 over_each_index!(Volatile:
@@ -154,31 +162,20 @@ fn conflicts_and_bad_input_are_told<D: Domain, K: IndexKind>() {
 /// A map whose values have eight bytes cannot be transactional.
 #[test]
 fn a_map_without_room_for_stamps_is_refused() {
-    use pando_index::RangeIndex;
+    struct Narrow(WbTree<Volatile>);
 
-    struct Narrow(pando_wbtree::WbTree<Volatile>);
-
-    impl pando_tc::Maps for Narrow {
+    impl Maps for Narrow {
         fn map(&self, _: u64) -> Option<&dyn RangeIndex> {
             Some(&self.0)
         }
     }
 
-    let options = pando_wbtree::Options {
-        records: pando_wbtree::RecordBytes::Fixed,
-        ..pando_wbtree::Options::default()
-    };
-    let planted =
-        pando_tree::testing::Planted::<Volatile, pando_wbtree::WbTrees>::anonymous(options);
-    let pool = planted.pool.clone();
-    let log = pando_log::Log::without_files(
-        pool,
-        pando_pmem::layout::LOG_OFF,
-        pando_log::LogOptions::default(),
-    )
-    .expect("a log");
+    let options = pando_wbtree::Options { records: RecordBytes::Fixed, ..Default::default() };
+    let planted = Planted::<Volatile, WbTrees>::anonymous(options);
+    let (pool, options) = (planted.pool.clone(), LogOptions::default());
+    let log = Log::without_files(pool, layout::LOG_OFF, options).expect("a log");
     let narrow = Narrow(planted.another_handle());
-    let component = pando_tc::TransactionComponent::open(log, narrow).expect("opens");
+    let component = TransactionComponent::open(log, narrow).expect("opens");
     let refused = component.begin().put(7, &[1; 8], &[2; 8]).expect_err("no room");
     assert!(matches!(refused, Error::NoRoomForStamp { map: 7, max_value_bytes: 8 }), "{refused}");
 }
@@ -187,17 +184,47 @@ fn a_map_without_room_for_stamps_is_refused() {
 #[test]
 fn many_commits_need_little_room_in_the_tail() {
     let (_folder, path) = pando_pmem::testing::folder_and_pool();
-    drop(create::<Process, pando_bztree::BzTrees>(&path));
-    let pool = pando_pmem::Pool::open(&path, &pando_pmem::OpenPool::default()).expect("opens");
+    drop(create::<Process, BzTrees>(&path));
+    let pool = Pool::open(&path, &OpenPool::default()).expect("opens");
     // Smaller than what has to be settled before a thread does it unasked.
-    let component = open_with::<Process, pando_bztree::BzTrees>(pool, 64 << 10);
+    let component = open_with::<Process, BzTrees>(pool, 64 << 10);
     for _ in 0..3_000 {
         commit(&component, &[(0, b"oak", Some(&[7; 100])), (1, b"oak", Some(&[8; 100]))])
             .expect("commits");
     }
     drop(component);
-    let component = reopen::<Process, pando_bztree::BzTrees>(&path);
+    let component = reopen::<Process, BzTrees>(&path);
     assert_eq!(dump(&component).len(), 2);
     let usage = component.log().pool().usage().expect("a slot");
     assert!(usage.active_bytes < 1 << 20, "{usage:?}");
+}
+
+/// After a power cut the log has each transaction that was synced, and none that failed.
+#[test]
+fn a_log_with_files_has_what_was_committed() {
+    let directory = Simulated::new();
+    let options = LogOptions::default();
+    let log_directory = Arc::new(directory.clone());
+    let pool = Pool::anonymous(&CreateOptions { max_bytes: 1 << 28, ..Default::default() });
+    let component = open_over::<Process, BzTrees>(pool.expect("memory"), |pool| {
+        Log::create(pool, layout::LOG_OFF, log_directory, 42, options)
+    });
+    let first = commit(&component, &[(0, b"a", Some(b"1"))]).expect("commits");
+    let mut failed = component.begin();
+    failed.get(0, b"a").expect("reads");
+    failed.put(0, b"a", b"2").expect("fits");
+    failed.put(1, b"b", b"2").expect("fits");
+    let second = commit(&component, &[(0, b"a", None), (1, b"c", Some(b"3"))]).expect("commits");
+    failed.commit().expect_err("what it has read has changed");
+    component.sync(second).expect("synced");
+    commit(&component, &[(1, b"d", Some(b"4"))]).expect("commits");
+
+    let image = directory.cut_power(Kept::Nothing, &mut Random::new(1));
+    let mut lsns = Vec::new();
+    let mut note = |lsn, _: &[u8]| {
+        lsns.push(lsn);
+        Ok(())
+    };
+    pando_log::recover(&image, 0, &mut note).expect("reads");
+    assert_eq!(lsns, [first, second]);
 }

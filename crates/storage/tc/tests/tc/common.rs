@@ -27,15 +27,24 @@ pub type Component<D, K> = TransactionComponent<D, TwoMaps<D, K>>;
 /// The records of both maps, as a transaction sees them.
 pub type Records = BTreeMap<(u64, Vec<u8>), Vec<u8>>;
 
-/// The component of `pool`, created if there is none.
-pub fn open_with<D: Domain, K: IndexKind>(pool: Arc<Pool<D>>, tail_bytes: u64) -> Component<D, K> {
+/// The component over a log that `open_log` opens in the pool; the maps are created if there are
+/// none.
+pub fn open_over<D: Domain, K: IndexKind>(
+    pool: Arc<Pool<D>>,
+    open_log: impl FnOnce(Arc<Pool<D>>) -> pando_log::Result<Log<D>>,
+) -> Component<D, K> {
     let catalog = Arc::new(Catalog::open(pool.clone()).expect("recovers"));
     let map =
         |name| catalog.find_or_create_index::<K>(name, K::Options::default()).expect("the map");
-    let options = LogOptions { tail_bytes, ..LogOptions::default() };
-    let log = Log::without_files(pool, layout::LOG_OFF, options).expect("a log");
     let maps = [map("first"), map("second")];
+    let log = open_log(pool).expect("a log");
     TransactionComponent::open(log, TwoMaps { maps }).expect("opens")
+}
+
+/// The component of `pool`, whose log has no files and a tail of so many bytes.
+pub fn open_with<D: Domain, K: IndexKind>(pool: Arc<Pool<D>>, tail_bytes: u64) -> Component<D, K> {
+    let options = LogOptions { tail_bytes, ..LogOptions::default() };
+    open_over(pool, |pool| Log::without_files(pool, layout::LOG_OFF, options))
 }
 
 pub fn open<D: Domain, K: IndexKind>(pool: Arc<Pool<D>>) -> Component<D, K> {
