@@ -104,7 +104,7 @@ impl<D: Domain, M: Maps> InFlight<'_, '_, D, M> {
         let write = &self.commit.writes[index];
         let mut installed = Ok(Installed::Conflict);
         self.component.index(write.map)?.modify(&write.key, &mut |found, new| {
-            let Some(stamp) = self.stamp_of(found) else {
+            let Some(stamp) = Stamp::of_value(found) else {
                 installed = Err(self.without_stamp(index));
                 return false;
             };
@@ -131,7 +131,7 @@ impl<D: Domain, M: Maps> InFlight<'_, '_, D, M> {
             let mut undone = Ok(());
             self.guard.with_reserve(|| {
                 map.modify(&write.key, &mut |found, new| {
-                    let Some(stamp) = self.stamp_of(found) else {
+                    let Some(stamp) = Stamp::of_value(found) else {
                         undone = Err(self.without_stamp(index));
                         return false;
                     };
@@ -163,14 +163,6 @@ impl<D: Domain, M: Maps> InFlight<'_, '_, D, M> {
         Cause::of(conflict(self.guard, self.record).load(Ordering::Acquire))
     }
 
-    /// The stamp of a value, which is absent if there is none; `None` if it has no stamp.
-    fn stamp_of(&self, found: Option<&[u8]>) -> Option<Stamp> {
-        match found {
-            Some(value) => Stamp::split(value).map(|(stamp, _)| stamp),
-            None => Some(Stamp::ABSENT),
-        }
-    }
-
     fn without_stamp(&self, index: usize) -> Error {
         let write = &self.commit.writes[index];
         Error::Damaged { map: write.map, key: write.key.clone(), what: "its value has no stamp" }
@@ -186,8 +178,8 @@ fn conflict<'op, D: Domain>(guard: &'op Guard<'_, D>, record: Record<'_, D>) -> 
 fn fail<D: Domain>(guard: &Guard<'_, D>, record: Record<'_, D>, cause: Cause) -> Status {
     let decided = record.try_decide(Status::Failed);
     if decided.is_ok() || mutant!("tc-late-cause") {
-        // Not durable: after a crash each write is undone, whatever the cause was. Release: with
-        // the acquire load of an undo.
+        // Need not be durable: without it each write is undone. Release: with the acquire load of
+        // an undo.
         conflict(guard, record).store(cause.word(), Ordering::Release);
     }
     decided.err().unwrap_or(Status::Failed)

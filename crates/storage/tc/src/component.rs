@@ -67,11 +67,7 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     ///
     /// [`Error::UnknownMap`], [`Error::NoRoomForStamp`], [`Error::Index`], [`Error::Damaged`].
     pub fn get(&self, map: u64, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        let guard = self.pin()?;
-        Ok(match self.find(&guard, map, key)? {
-            Found::Settled(version) => version.value,
-            Found::InFlight(unsettled) => unsettled.replaced.value,
-        })
+        Ok(self.version(map, key)?.value)
     }
 
     /// The longest key and value of a map. A value has 16 bytes less than its index allows, for the
@@ -100,6 +96,36 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         match max_value_bytes >= LEAST_VALUE_BYTES {
             true => Ok(index),
             false => Err(Error::NoRoomForStamp { map, max_value_bytes }),
+        }
+    }
+
+    /// The LSN up to which all commits are settled.
+    pub(crate) fn settled_lsn(&self) -> Result<u64> {
+        Ok(self.log.sealed_lsn(&self.pin()?))
+    }
+
+    /// The committed version of a key.
+    pub(crate) fn version(&self, map: u64, key: &[u8]) -> Result<Version> {
+        Ok(match self.find(&self.pin()?, map, key)? {
+            Found::Settled(version) => version,
+            Found::InFlight(unsettled) => unsettled.replaced,
+        })
+    }
+
+    /// The committed version of a key whose value a scan has copied. `settled` is from before the
+    /// scan, so no failed version counts as settled.
+    pub(crate) fn version_of_copy(
+        &self,
+        map: u64,
+        (key, value): (&[u8], &[u8]),
+        settled: u64,
+    ) -> Result<Version> {
+        let what = "its value has no stamp";
+        let damaged = || Error::Damaged { map, key: key.to_vec(), what };
+        let (stamp, value) = Stamp::split(value).ok_or_else(damaged)?;
+        match stamp.lsn() <= settled {
+            true => Ok(Version { stamp, value: (!stamp.is_removed()).then(|| value.to_vec()) }),
+            false => self.version(map, key),
         }
     }
 

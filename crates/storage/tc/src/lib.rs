@@ -62,7 +62,8 @@
 //!   helper that comes late must not find the key absent.
 //! * A transaction is in process memory until it commits, and its record has at most
 //!   [`max_record_bytes`](pando_log::Log::max_record_bytes).
-//! * A thread that scans in a transaction holds the epoch back until the scan ends.
+//! * In a full pool an undo may find no room. Then no later commit is settled until there is room
+//!   again; reads still see the committed versions.
 
 mod commit;
 mod component;

@@ -8,10 +8,10 @@ use pando_index::{
 };
 use pando_pmem::{Domain, Guard};
 
-use crate::component::{Found, Maps, TransactionComponent};
+use crate::component::{Maps, TransactionComponent};
 use crate::error::Error;
 use crate::record::{Commit, Write};
-use crate::stamp::{Stamp, Version};
+use crate::stamp::Version;
 use crate::transaction::{ATTEMPTS, back_off, settled_version};
 
 /// A map of a transaction component, without the stamps of its values. Its operations on one key
@@ -122,9 +122,7 @@ impl<D: Domain, M: Maps> RangeIndex for TransactionalMap<D, M> {
         order: Order,
     ) -> Result<Box<dyn Cursor + 'index>> {
         let component = &*self.component;
-        let guard = component.pin().map_err(refused)?;
-        // Before the scan: what was settled by now has no failed version any more.
-        let settled = component.log().sealed_lsn(&guard);
+        let settled = component.settled_lsn().map_err(refused)?;
         let cursor = component.index(self.number).map_err(refused)?.scan(range, order)?;
         let (key, value) = Default::default();
         Ok(Box::new(Committed { map: self, settled, cursor, key, value }))
@@ -154,27 +152,13 @@ struct Committed<'index, D: Domain, M> {
 
 impl<D: Domain, M: Maps> Cursor for Committed<'_, D, M> {
     fn next(&mut self) -> Result<Option<Record<'_>>> {
-        let (component, number) = (&*self.map.component, self.map.number);
-        while let Some((key, value)) = self.cursor.next()? {
-            let what = "a value of a transactional map has no stamp";
-            let (stamp, value) = Stamp::split(value).ok_or(IndexError::Damaged { off: 0, what })?;
+        while let Some(record) = self.cursor.next()? {
+            let TransactionalMap { component, number } = self.map;
+            let version = component.version_of_copy(*number, record, self.settled);
+            let Some(value) = version.map_err(refused)?.value else { continue };
             self.key.clear();
-            self.key.extend_from_slice(key);
-            self.value.clear();
-            if stamp.lsn() <= self.settled {
-                self.value.extend_from_slice(value);
-                if stamp.is_removed() {
-                    continue;
-                }
-            } else {
-                let guard = component.pin().map_err(refused)?;
-                let version = match component.find(&guard, number, key).map_err(refused)? {
-                    Found::Settled(version) => version,
-                    Found::InFlight(unsettled) => unsettled.replaced,
-                };
-                let Some(value) = version.value else { continue };
-                self.value = value;
-            }
+            self.key.extend_from_slice(record.0);
+            self.value = value;
             return Ok(Some((&self.key, &self.value)));
         }
         Ok(None)

@@ -90,6 +90,12 @@ impl Stamp {
         Some(Self { word: number(word)?, record_off: number(record_off)? })
     }
 
+    /// The stamp of a key's value in a map, [`ABSENT`](Self::ABSENT) if there is none; `None` if the
+    /// value has no whole stamp.
+    pub fn of_value(found: Option<&[u8]>) -> Option<Self> {
+        found.map_or(Some(Self::ABSENT), |value| Self::split(value).map(|(stamp, _)| stamp))
+    }
+
     /// The stamp and the user's value of a value in a map; `None` if it has no whole stamp.
     pub fn split(value: &[u8]) -> Option<(Self, &[u8])> {
         let (stamp, value) = value.split_at_checked(STAMP_BYTES)?;

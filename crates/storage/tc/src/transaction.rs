@@ -10,7 +10,7 @@ use crate::commit::validate;
 use crate::component::{Found, Maps, TransactionComponent};
 use crate::error::{Error, Result};
 use crate::record::{Commit, RangeRead, Read, Write};
-use crate::stamp::{Stamp, Version};
+use crate::stamp::Version;
 
 /// How often [`TransactionComponent::transaction`] runs a transaction before it gives up.
 pub(crate) const ATTEMPTS: u32 = 1 << 10;
@@ -93,11 +93,7 @@ impl<D: Domain, M: Maps> Transaction<'_, D, M> {
         if let Some(version) = self.reads.get(&key) {
             return Ok(version.value.clone());
         }
-        let guard = self.component.pin()?;
-        let version = match self.component.find(&guard, map, &key.1)? {
-            Found::Settled(version) => version,
-            Found::InFlight(unsettled) => unsettled.replaced,
-        };
+        let version = self.component.version(map, &key.1)?;
         let value = version.value.clone();
         self.reads.insert(key, version);
         Ok(value)
@@ -143,15 +139,13 @@ impl<D: Domain, M: Maps> Transaction<'_, D, M> {
         order: Order,
         visit: &mut Visit<'_>,
     ) -> Result<()> {
-        let guard = self.component.pin()?;
-        // Before the scan: what was settled by now has no failed version any more.
-        let settled = self.component.log().sealed_lsn(&guard);
+        let settled = self.component.settled_lsn()?;
         let mut own = self.own_writes(map, &range, order);
         let mut read = RangeRead { map, range: range.clone(), order, stamps: Vec::new() };
         let mut cursor = self.component.index(map)?.scan(range, order)?;
         let mut last = None;
         while let Some((key, value)) = cursor.next()? {
-            let version = committed(self.component, &guard, map, key, value, settled)?;
+            let version = self.component.version_of_copy(map, (key, value), settled)?;
             let behind = own.iter().position(|(other, _)| !comes_before(other, key, order));
             let before: Vec<_> = own.drain(..behind.unwrap_or(own.len())).collect();
             if let Some(key) = visit_until_break(before, visit) {
@@ -276,27 +270,6 @@ fn visit_until_break(
         .map(|(key, value)| (visit(&key, &value), key))
         .find(|(flow, _)| flow.is_break())
         .map(|(_, key)| key)
-}
-
-/// The committed version of a key that a scan has copied. `settled` is from before the scan.
-fn committed<D: Domain, M: Maps>(
-    component: &TransactionComponent<D, M>,
-    guard: &Guard<'_, D>,
-    map: u64,
-    key: &[u8],
-    value: &[u8],
-    settled: u64,
-) -> Result<Version> {
-    let what = "its value has no stamp";
-    let damaged = || Error::Damaged { map, key: key.to_vec(), what };
-    let (stamp, value) = Stamp::split(value).ok_or_else(damaged)?;
-    if stamp.lsn() <= settled {
-        return Ok(Version { stamp, value: (!stamp.is_removed()).then(|| value.to_vec()) });
-    }
-    Ok(match component.find(guard, map, key)? {
-        Found::Settled(version) => version,
-        Found::InFlight(unsettled) => unsettled.replaced,
-    })
 }
 
 /// The version of a key of which no commit is in flight: it helps those that are.
