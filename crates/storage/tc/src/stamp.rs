@@ -90,8 +90,8 @@ impl Stamp {
         Some(Self { word: number(word)?, record_off: number(record_off)? })
     }
 
-    /// The stamp of a key's value in a map, [`ABSENT`](Self::ABSENT) if there is none; `None` if the
-    /// value has no whole stamp.
+    /// The stamp of a key's value in a map, [`ABSENT`](Self::ABSENT) if there is no value.
+    /// `None` if the value has no whole stamp.
     pub fn of_value(found: Option<&[u8]>) -> Option<Self> {
         found.map_or(Some(Self::ABSENT), |value| Self::split(value).map(|(stamp, _)| stamp))
     }
