@@ -298,10 +298,19 @@ impl<'pool, D: Domain> Guard<'pool, D> {
     }
 
     /// Runs `work`, which may not use the reserve of a full pool: that is for
-    /// [`with_reserve`](Self::with_reserve).
+    /// [`with_reserve`](Self::with_reserve). As a part of work by that, or by
+    /// [`leaving_room_to_undo`](Self::leaving_room_to_undo), it may use what the whole may use.
     #[inline]
     pub fn without_reserve<R>(&self, work: impl FnOnce() -> R) -> R {
-        self.with_reserve_access(ReserveAccess::Without, work)
+        match self.reserve_access() {
+            ReserveAccess::With | ReserveAccess::Revocable => work(),
+            _ => self.with_reserve_access(ReserveAccess::Without, work),
+        }
+    }
+
+    /// Runs `work`, which another operation may have to undo. It is refused sooner than that one.
+    pub fn leaving_room_to_undo<R>(&self, work: impl FnOnce() -> R) -> R {
+        self.with_reserve_access(ReserveAccess::Revocable, work)
     }
 
     /// Runs `work`, which gives back more room than it takes. It may use the pool's reserve, so

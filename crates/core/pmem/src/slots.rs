@@ -19,6 +19,8 @@ pub(crate) enum ReserveAccess {
     Any,
     /// It may not use it: the reserve is for operations that give room back.
     Without,
+    /// It may not use it, and leaves as much again to operations that must undo what it does.
+    Revocable,
     /// It gives room back, and may use the reserve for that.
     With,
 }

@@ -226,7 +226,9 @@ impl<D: Domain> Log<D> {
             if place.load(Ordering::Acquire) != 0 {
                 continue;
             }
-            let block = guard.reserve(reserved[0]).or_else(|_| guard.reserve(reserved[1]));
+            // A large arena only where there is plenty of room.
+            let large = guard.leaving_room_to_undo(|| guard.reserve(reserved[0]));
+            let block = large.or_else(|_| guard.reserve(reserved[1]));
             let mut block = block.inspect_err(|_| self.free_arenas(guard))?;
             let arena = block.off();
             block.zero(0, ARENA_HEADER_BYTES);

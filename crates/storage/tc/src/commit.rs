@@ -18,6 +18,8 @@
 //!   left. A transaction without writes has no record; it fails, and takes the other to its end.
 //! * An undo writes the old value under the stamp *undone*. It also replaces a version that the
 //!   commit has not reached yet: a helper that comes late finds no version to replace.
+//! * Another commit may replace a failed version before it is undone; its record has the committed
+//!   value. So a key can be removed even if a full pool has no room to undo what failed.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -62,7 +64,10 @@ impl<D: Domain, M: Maps> InFlight<'_, '_, D, M> {
     /// otherwise; it may not be undone yet.
     pub fn complete(&self) -> Result<Completed> {
         let mut met = None;
-        let attempted = self.attempt(&mut met);
+        let attempted = match self.commit.gives_room() {
+            true => self.guard.with_reserve(|| self.attempt(&mut met)),
+            false => self.guard.leaving_room_to_undo(|| self.attempt(&mut met)),
+        };
         if attempted.is_err() {
             self.record.decide(Status::Failed);
         }
@@ -129,24 +134,22 @@ impl<D: Domain, M: Maps> InFlight<'_, '_, D, M> {
         for (index, write) in self.commit.writes[..reached].iter().enumerate() {
             let map = self.component.index(write.map)?;
             let mut undone = Ok(());
-            self.guard.with_reserve(|| {
-                map.modify(&write.key, &mut |found, new| {
-                    let Some(stamp) = Stamp::of_value(found) else {
-                        undone = Err(self.without_stamp(index));
-                        return false;
+            map.modify(&write.key, &mut |found, new| {
+                let Some(stamp) = Stamp::of_value(found) else {
+                    undone = Err(self.without_stamp(index));
+                    return false;
+                };
+                undone = Ok(());
+                let is_open = stamp == write.old.stamp && !mutant!("tc-undo-leaves-unreached");
+                let is_due = is_open || stamp.is_installed_by(self.stamp);
+                if is_due {
+                    let stamp = match mutant!("tc-undo-restores-stamp") {
+                        true => write.old.stamp,
+                        false => self.stamp.undone(),
                     };
-                    undone = Ok(());
-                    let is_open = stamp == write.old.stamp && !mutant!("tc-undo-leaves-unreached");
-                    let is_due = is_open || stamp.is_installed_by(self.stamp);
-                    if is_due {
-                        let stamp = match mutant!("tc-undo-restores-stamp") {
-                            true => write.old.stamp,
-                            false => self.stamp.undone(),
-                        };
-                        put(stamp, write.old.value.as_deref(), new);
-                    }
-                    is_due
-                })
+                    put(stamp, write.old.value.as_deref(), new);
+                }
+                is_due
             })?;
             undone?;
         }
@@ -273,7 +276,8 @@ impl<D: Domain, M: Maps> Validation<'_, '_, D, M> {
         let mut expected = read.stamps.iter();
         // Before the scan: what was settled by now has no failed version any more.
         let settled = self.component.log().sealed_lsn(self.guard);
-        let mut cursor = self.component.index(read.map)?.scan(read.range.clone(), read.order)?;
+        let index = self.component.index(read.map)?;
+        let mut cursor = index.scan(read.range.clone(), read.order)?;
         while let Some((key, value)) = cursor.next()? {
             let what = "its value has no stamp";
             let damaged = || Error::Damaged { map: read.map, key: key.to_vec(), what };

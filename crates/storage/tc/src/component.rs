@@ -1,5 +1,6 @@
 //! The transaction component: its log, its maps, and the versions of keys.
 
+use std::ops::Deref;
 use std::sync::atomic::AtomicBool;
 
 use pando_index::{Limits, RangeIndex};
@@ -12,9 +13,14 @@ use crate::stamp::{LEAST_VALUE_BYTES, STAMP_BYTES, Stamp, Version};
 
 /// The maps of a transaction component.
 pub trait Maps: Send + Sync {
+    /// An index, lent for an operation.
+    type Lent<'maps>: Deref<Target = dyn RangeIndex + 'maps>
+    where
+        Self: 'maps;
+
     /// The index of the map with this number; `None` if there is none. Numbers are never reused.
-    /// Nothing but the transaction component writes to it.
-    fn map(&self, number: u64) -> Option<&dyn RangeIndex>;
+    /// Nothing but the transaction component writes to it. No call waits for another thread.
+    fn map(&self, number: u64) -> Option<Self::Lent<'_>>;
 }
 
 /// Transactions over maps; see [the crate](crate). Any number of threads may use it at once.
@@ -24,6 +30,8 @@ pub struct TransactionComponent<D: Domain, M> {
     maps: M,
     /// Whether a thread settles the tail. Only a hint: a thread that stops may leave it set.
     pub(crate) is_settling: AtomicBool,
+    /// Whether a full pool has left something to undo. Only a hint.
+    pub(crate) is_undo_due: AtomicBool,
 }
 
 /// The version of a key, as a thread has found it.
@@ -48,7 +56,8 @@ pub(crate) struct Unsettled<'pool, D: Domain> {
 impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     /// The component over `log` and `maps`, whose commits may not be settled yet.
     pub(crate) fn new(log: Log<D>, maps: M) -> Self {
-        Self { log, maps, is_settling: AtomicBool::new(false) }
+        let [is_settling, is_undo_due] = [false, false].map(AtomicBool::new);
+        Self { log, maps, is_settling, is_undo_due }
     }
 
     /// The log of the commits.
@@ -90,7 +99,7 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     }
 
     /// The index of a map.
-    pub(crate) fn index(&self, map: u64) -> Result<&dyn RangeIndex> {
+    pub(crate) fn index(&self, map: u64) -> Result<M::Lent<'_>> {
         let index = self.maps.map(map).ok_or(Error::UnknownMap { map })?;
         let max_value_bytes = index.limits().max_value_bytes;
         match max_value_bytes >= LEAST_VALUE_BYTES {

@@ -1,5 +1,7 @@
 //! The errors of transactions.
 
+use pando_tree::room::Refusal;
+
 /// Why a transaction, or a part of it, did not take place.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -49,6 +51,19 @@ pub enum Error {
     /// The log refused an operation; a commit has not taken place.
     #[error(transparent)]
     Log(#[from] pando_log::Error),
+}
+
+impl Refusal for Error {
+    fn is_full(&self) -> bool {
+        match self {
+            Self::Index(error) => error.is_full(),
+            Self::Log(pando_log::Error::Pool(error)) => error.is_full(),
+            Self::Log(pando_log::Error::Unsettled(source)) => {
+                source.downcast_ref::<Self>().is_some_and(Self::is_full)
+            }
+            _ => false,
+        }
+    }
 }
 
 /// A key as a message has it.

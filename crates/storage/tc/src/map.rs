@@ -6,31 +6,35 @@ use pando_index::{
     Change, Cursor, Error as IndexError, Intent, KeyRange, Limits, Order, RangeIndex, Record,
     Result, Upserted,
 };
-use pando_pmem::{Domain, Guard};
+use pando_pmem::Domain;
 
 use crate::component::{Maps, TransactionComponent};
 use crate::error::Error;
 use crate::record::{Commit, Write};
 use crate::stamp::Version;
-use crate::transaction::{ATTEMPTS, back_off, settled_version};
+use crate::transaction::{ATTEMPTS, back_off, replaceable_version};
 
 /// A map of a transaction component, without the stamps of its values. Its operations on one key
 /// are linearizable, and take their place among the transactions.
-#[derive(Debug)]
 pub struct TransactionalMap<D: Domain, M> {
     component: Arc<TransactionComponent<D, M>>,
     number: u64,
+    index: Arc<dyn RangeIndex>,
 }
 
 impl<D: Domain, M: Maps> TransactionalMap<D, M> {
-    /// The map with this number.
+    /// The map with this number, whose records are in `index`.
     ///
     /// # Errors
     ///
     /// [`Error::UnknownMap`], [`Error::NoRoomForStamp`].
-    pub fn new(component: Arc<TransactionComponent<D, M>>, number: u64) -> Result<Self, Error> {
+    pub fn new(
+        component: Arc<TransactionComponent<D, M>>,
+        number: u64,
+        index: Arc<dyn RangeIndex>,
+    ) -> Result<Self, Error> {
         component.index(number)?;
-        Ok(Self { component, number })
+        Ok(Self { component, number, index })
     }
 
     /// Replaces the value of `key` by the one that `decide` chooses; `None` removes the key.
@@ -43,14 +47,12 @@ impl<D: Domain, M: Maps> TransactionalMap<D, M> {
     ) -> Result<(Version, bool)> {
         self.limits().check_key(key)?;
         for attempt in 0..ATTEMPTS {
-            let guard = self.component.pin().map_err(refused)?;
-            let found = settled_version(&self.component, &guard, self.number, key);
+            let found = replaceable_version(&self.component, self.number, key);
             let old = found.map_err(refused)?;
             let Some(new) = decide(old.value.as_deref())? else { return Ok((old, false)) };
             let write = Write { map: self.number, key: key.to_vec(), old: old.clone(), new };
-            match self.commit(&guard, write) {
+            match self.commit(write) {
                 Ok(()) => {
-                    drop(guard);
                     self.component.settle_if_long();
                     return Ok((old, true));
                 }
@@ -61,9 +63,9 @@ impl<D: Domain, M: Maps> TransactionalMap<D, M> {
         Err(refused(Error::Conflict { map: self.number, key: key.to_vec() }))
     }
 
-    fn commit(&self, guard: &Guard<'_, D>, write: Write) -> Result<(), Error> {
+    fn commit(&self, write: Write) -> Result<(), Error> {
         let commit = Commit { writes: vec![write], ..Commit::default() };
-        self.component.commit(guard, &commit).map(drop)
+        self.component.commit(&commit).map(drop)
     }
 }
 
@@ -72,6 +74,12 @@ fn refused(error: Error) -> IndexError {
     match error {
         Error::Index(error) => error,
         other => IndexError::storage(other),
+    }
+}
+
+impl<D: Domain, M> std::fmt::Debug for TransactionalMap<D, M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TransactionalMap").field("number", &self.number).finish_non_exhaustive()
     }
 }
 
@@ -121,9 +129,8 @@ impl<D: Domain, M: Maps> RangeIndex for TransactionalMap<D, M> {
         range: KeyRange,
         order: Order,
     ) -> Result<Box<dyn Cursor + 'index>> {
-        let component = &*self.component;
-        let settled = component.settled_lsn().map_err(refused)?;
-        let cursor = component.index(self.number).map_err(refused)?.scan(range, order)?;
+        let settled = self.component.settled_lsn().map_err(refused)?;
+        let cursor = self.index.scan(range, order)?;
         let (key, value) = Default::default();
         Ok(Box::new(Committed { map: self, settled, cursor, key, value }))
     }
@@ -153,7 +160,7 @@ struct Committed<'index, D: Domain, M> {
 impl<D: Domain, M: Maps> Cursor for Committed<'_, D, M> {
     fn next(&mut self) -> Result<Option<Record<'_>>> {
         while let Some(record) = self.cursor.next()? {
-            let TransactionalMap { component, number } = self.map;
+            let TransactionalMap { component, number, .. } = self.map;
             let version = component.version_of_copy(*number, record, self.settled);
             let Some(value) = version.map_err(refused)?.value else { continue };
             self.key.clear();

@@ -213,6 +213,11 @@ impl Commit {
         place.or_else(|| of_write(0)).unwrap_or_default()
     }
 
+    /// Whether it only removes: then it gives more room back than it takes.
+    pub fn gives_room(&self) -> bool {
+        self.writes.iter().all(|write| write.new.is_none())
+    }
+
     /// The index of the write of `key`.
     pub fn write_of(&self, map: u64, key: &[u8]) -> Option<usize> {
         self.writes

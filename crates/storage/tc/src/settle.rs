@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 
 use pando_log::{Appended, Log, Record, Settle, Status};
 use pando_pmem::{Domain, Guard};
+use pando_tree::room::Refusal;
 
 use crate::commit::{Completed, InFlight};
 use crate::component::{Found, Maps, TransactionComponent, commit_of};
@@ -20,6 +21,8 @@ use crate::stamp::Stamp;
 const SETTLE_BYTES: u64 = 64 << 10;
 /// How often a commit makes room in the log's tail before it gives up.
 const STEPS: u32 = 1 << 10;
+/// How often room is reclaimed in a full pool for one commit, or for one call that settles.
+const TRIES: u32 = 16;
 
 impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     /// Opens the component over `log` and `maps`. Commits that a crash has left undecided fail, and
@@ -30,10 +33,40 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     /// [`Error::Log`], [`Error::Index`], [`Error::UnknownMap`], [`Error::Damaged`].
     pub fn open(log: Log<D>, maps: M) -> Result<Self> {
         let component = Self::new(log, maps);
-        while component.unsettled_bytes()? > 0 {
-            component.log().write_block(&AtOpening(&component))?;
-        }
+        component.settle_with(&AtOpening(&component))?;
         Ok(component)
+    }
+
+    /// Takes each commit to its end that has begun before the call. Waits for no thread.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Log`], [`Error::Index`], [`Error::UnknownMap`], [`Error::Damaged`]. The commits that
+    /// are not settled keep their records.
+    pub fn settle(&self) -> Result<()> {
+        self.settle_with(self)
+    }
+
+    fn settle_with(&self, settle: &dyn Settle<D>) -> Result<()> {
+        let newest = self.log().newest_lsn(&self.pin()?);
+        let mut tries = TRIES;
+        while self.settled_and_durable_lsn()? < newest {
+            match self.log().write_block(settle).map_err(Error::from) {
+                // An undo replaces values: their room can be had when no guard is held.
+                Err(error) if error.is_full() && tries > 0 => {
+                    tries -= 1;
+                    self.log().pool().reclaim().map_err(pando_log::Error::from)?;
+                }
+                Err(Error::Log(pando_log::Error::Unsettled(source))) => {
+                    return Err(source.downcast().map_or_else(
+                        |source| pando_log::Error::Unsettled(source).into(),
+                        |error| *error,
+                    ));
+                }
+                written => drop(written?),
+            }
+        }
+        Ok(())
     }
 
     /// Waits until the commits up to `lsn` survive a power cut, if the log has files.
@@ -47,14 +80,17 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
 
     /// Completes a commit that was found in flight.
     pub(crate) fn help(&self, guard: &Guard<'_, D>, record: Record<'_, D>) -> Result<()> {
-        Ok(self.complete(guard, record).map(drop)?)
+        self.complete(guard, record).map(drop)
+    }
+
+    fn settled_and_durable_lsn(&self) -> Result<u64> {
+        Ok(self.log().sealed_lsn(&self.pin()?).min(self.log().durable_lsn()))
     }
 
     /// Bytes of the tail that are not settled.
     fn unsettled_bytes(&self) -> Result<u64> {
-        let guard = self.pin()?;
-        let settled = self.log().sealed_lsn(&guard).min(self.log().durable_lsn());
-        Ok(self.log().newest_lsn(&guard).saturating_sub(settled))
+        let settled = self.settled_and_durable_lsn()?;
+        Ok(self.log().newest_lsn(&self.pin()?).saturating_sub(settled))
     }
 
     /// Settles the tail, if it is long. If the log has files, its writer does that. What fails here
@@ -76,28 +112,68 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     }
 
     /// Commits what `commit` says; its LSN. If it conflicts, the commit that is in the way has
-    /// ended on return.
-    pub(crate) fn commit(&self, guard: &Guard<'_, D>, commit: &Commit) -> Result<u64> {
-        let Appended { lsn, off } = self.append(guard, &commit.encode())?;
-        let record = self.log().record(guard, off);
+    /// ended on return. The caller holds no guard: in a full pool room is reclaimed.
+    pub(crate) fn commit(&self, commit: &Commit) -> Result<u64> {
+        let (guard, Appended { lsn, off }) = self.append(commit)?;
+        let record = self.log().record(&guard, off);
         let stamp = Stamp::new(lsn, off);
-        let in_flight = InFlight { component: self, guard, record, stamp, commit };
-        let Completed { status, met } = in_flight.complete()?;
-        match status {
-            Status::Committed => Ok(lsn),
-            _ => Err(self.conflict(guard, commit, in_flight.cause(), met)),
+        let in_flight = InFlight { component: self, guard: &guard, record, stamp, commit };
+        match in_flight.complete() {
+            Ok(Completed { status: Status::Committed, .. }) => Ok(lsn),
+            Ok(Completed { met, .. }) => Err(self.conflict(&guard, commit, in_flight.cause(), met)),
+            Err(error) => {
+                drop(guard);
+                if error.is_full() {
+                    // Relaxed: only a hint.
+                    self.is_undo_due.store(true, Ordering::Relaxed);
+                    self.make_room();
+                }
+                Err(error)
+            }
         }
     }
 
-    /// Appends a record; makes room for it in the tail, if it is full.
-    fn append(&self, guard: &Guard<'_, D>, payload: &[u8]) -> Result<Appended> {
+    /// Appends a record; makes room for it, if the tail or the pool is full. Returns with the guard
+    /// under which the record stays.
+    fn append(&self, commit: &Commit) -> Result<(Guard<'_, D>, Appended)> {
+        if !commit.gives_room() && self.is_undo_due.load(Ordering::Relaxed) {
+            // What is undone takes some room too: one after the other.
+            self.settle()?;
+            self.is_undo_due.store(false, Ordering::Relaxed);
+        }
+        let payload = commit.encode();
+        let mut tries = TRIES;
         for _ in 0..STEPS {
-            match self.log().append(guard, payload) {
-                Err(pando_log::Error::Full { .. }) => drop(self.log().write_block(self)?),
-                appended => return Ok(appended?),
+            let guard = self.pin()?;
+            let append = || self.log().append(&guard, &payload);
+            let appended = match commit.gives_room() {
+                true => guard.with_reserve(append),
+                false => guard.leaving_room_to_undo(append),
+            };
+            match appended.map_err(Error::from) {
+                Ok(appended) => return Ok((guard, appended)),
+                Err(Error::Log(pando_log::Error::Full { .. })) => {
+                    drop(guard);
+                    self.log().write_block(self)?;
+                }
+                Err(error) if error.is_full() && tries > 0 => {
+                    drop(guard);
+                    tries -= 1;
+                    self.make_room();
+                }
+                Err(error) => return Err(error),
             }
         }
-        Ok(self.log().append(guard, payload)?)
+        let guard = self.pin()?;
+        let appended = self.log().append(&guard, &payload)?;
+        Ok((guard, appended))
+    }
+
+    /// In a full pool: settles some of the tail, and reclaims what commits have replaced. Who is
+    /// refused again learns why.
+    fn make_room(&self) {
+        let _ = self.log().write_block(self);
+        let _ = self.log().pool().reclaim();
     }
 
     /// The error of a commit that failed for this cause. Takes the commit that was met at the key
@@ -122,20 +198,30 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         Error::Conflict { map, key }
     }
 
-    fn complete(&self, guard: &Guard<'_, D>, record: Record<'_, D>) -> pando_log::Result<Status> {
-        let unsettled = |error: Error| pando_log::Error::Unsettled(Box::new(error));
+    fn complete(&self, guard: &Guard<'_, D>, record: Record<'_, D>) -> Result<Status> {
         let Some(commit) = commit_of(record) else {
-            return Err(pando_log::Error::Unsettled("its commit is unreadable".into()));
+            return Err(pando_log::Error::Unsettled("its commit is unreadable".into()).into());
         };
         let stamp = Stamp::new(record.lsn(), record.off());
         let in_flight = InFlight { component: self, guard, record, stamp, commit: &commit };
-        in_flight.complete().map(|completed| completed.status).map_err(unsettled)
+        in_flight.complete().map(|completed| completed.status)
+    }
+
+    fn settle_record(
+        &self,
+        guard: &Guard<'_, D>,
+        record: Record<'_, D>,
+    ) -> pando_log::Result<Status> {
+        self.complete(guard, record).map_err(|error| match error {
+            Error::Log(error) => error,
+            error => pando_log::Error::Unsettled(Box::new(error)),
+        })
     }
 }
 
 impl<D: Domain, M: Maps> Settle<D> for TransactionComponent<D, M> {
     fn settle(&self, guard: &Guard<'_, D>, record: Record<'_, D>) -> pando_log::Result<Status> {
-        self.complete(guard, record)
+        self.settle_record(guard, record)
     }
 }
 
@@ -145,6 +231,6 @@ struct AtOpening<'component, D: Domain, M>(&'component TransactionComponent<D, M
 impl<D: Domain, M: Maps> Settle<D> for AtOpening<'_, D, M> {
     fn settle(&self, guard: &Guard<'_, D>, record: Record<'_, D>) -> pando_log::Result<Status> {
         record.decide(Status::Failed);
-        self.0.complete(guard, record)
+        self.0.settle_record(guard, record)
     }
 }

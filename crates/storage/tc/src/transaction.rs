@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
 use pando_index::{KeyRange, Order};
-use pando_pmem::{Domain, Guard, mutant};
+use pando_log::Status;
+use pando_pmem::{Domain, mutant};
 
 use crate::commit::validate;
 use crate::component::{Found, Maps, TransactionComponent};
@@ -142,7 +143,8 @@ impl<D: Domain, M: Maps> Transaction<'_, D, M> {
         let settled = self.component.settled_lsn()?;
         let mut own = self.own_writes(map, &range, order);
         let mut read = RangeRead { map, range: range.clone(), order, stamps: Vec::new() };
-        let mut cursor = self.component.index(map)?.scan(range, order)?;
+        let index = self.component.index(map)?;
+        let mut cursor = index.scan(range, order)?;
         let mut last = None;
         while let Some((key, value)) = cursor.next()? {
             let version = self.component.version_of_copy(map, (key, value), settled)?;
@@ -203,19 +205,18 @@ impl<D: Domain, M: Maps> Transaction<'_, D, M> {
     /// or has stopped; [`Error::Index`] if the pool is full. Nothing has taken place.
     pub fn commit(self) -> Result<u64> {
         let component = self.component;
-        let lsn = self.commit_pinned()?;
+        let lsn = self.commit_unsettled()?;
         component.settle_if_long();
         Ok(lsn)
     }
 
-    fn commit_pinned(self) -> Result<u64> {
+    fn commit_unsettled(self) -> Result<u64> {
         let component = self.component;
-        let guard = component.pin()?;
-        let is_read_only = self.writes.is_empty();
-        let commit = self.into_commit(&guard)?;
-        if !is_read_only {
-            return component.commit(&guard, &commit);
+        if !self.writes.is_empty() {
+            return component.commit(&self.into_commit()?);
         }
+        let guard = component.pin()?;
+        let commit = self.into_commit()?;
         let lsn = component.log().newest_lsn(&guard);
         let mut met = None;
         match validate(component, &guard, &commit, None, &mut met)? {
@@ -225,13 +226,13 @@ impl<D: Domain, M: Maps> Transaction<'_, D, M> {
     }
 
     /// What the record says: for each write the version that it replaces.
-    fn into_commit(mut self, guard: &Guard<'_, D>) -> Result<Commit> {
+    fn into_commit(mut self) -> Result<Commit> {
         let mut commit = Commit { ranges: self.ranges, ..Commit::default() };
         for ((map, key), new) in self.writes {
             let read = self.reads.remove(&(map, key.clone()));
             let old = match read {
                 Some(version) => version,
-                None => settled_version(self.component, guard, map, &key)?,
+                None => replaceable_version(self.component, map, &key)?,
             };
             commit.writes.push(Write { map, key, old, new });
         }
@@ -272,20 +273,23 @@ fn visit_until_break(
         .map(|(_, key)| key)
 }
 
-/// The version of a key of which no commit is in flight: it helps those that are.
-pub(crate) fn settled_version<D: Domain, M: Maps>(
+/// The version of a key that a commit may replace, with the committed value. It helps commits that
+/// are undecided.
+pub(crate) fn replaceable_version<D: Domain, M: Maps>(
     component: &TransactionComponent<D, M>,
-    guard: &Guard<'_, D>,
     map: u64,
     key: &[u8],
 ) -> Result<Version> {
     for _ in 0..STEPS {
-        match component.find(guard, map, key)? {
+        let guard = component.pin()?;
+        match component.find(&guard, map, key)? {
             Found::Settled(version) => return Ok(version),
-            Found::InFlight(unsettled) if mutant!("tc-replaces-in-flight") => {
+            Found::InFlight(unsettled)
+                if unsettled.status == Status::Failed || mutant!("tc-replaces-in-flight") =>
+            {
                 return Ok(Version { stamp: unsettled.stamp, ..unsettled.replaced });
             }
-            Found::InFlight(unsettled) => component.help(guard, unsettled.record)?,
+            Found::InFlight(unsettled) => component.help(&guard, unsettled.record)?,
         }
     }
     Err(Error::Conflict { map, key: key.to_vec() })

@@ -27,6 +27,7 @@ use crate::error::Result;
 use crate::layout::{CHUNK_BYTES, FRONTIER_OFF};
 use crate::mutant;
 use crate::pool::Pool;
+use crate::slots::ReserveAccess;
 use crate::superblock::SIZE_OFF;
 use crate::word::Word;
 
@@ -52,6 +53,20 @@ pub(crate) enum Chunk {
 /// The reserve, in chunks. It is for operations that give room back: a merge of two nodes needs a
 /// block for the new node before it frees the old ones.
 pub(crate) const RESERVE_CHUNKS: u64 = 2;
+/// Chunks before the reserve that are left to those who undo: in a small pool fewer.
+const UNDO_CHUNKS: u64 = 16;
+
+impl<D: Domain> Pool<D> {
+    /// How many of the last chunks a thread with this access leaves alone.
+    pub(crate) fn spare_chunks(&self, access: ReserveAccess) -> u64 {
+        let max_chunks = self.geometry().max_chunks;
+        match access {
+            ReserveAccess::Any | ReserveAccess::With => 0,
+            ReserveAccess::Without => RESERVE_CHUNKS,
+            ReserveAccess::Revocable => RESERVE_CHUNKS + UNDO_CHUNKS.min(max_chunks / 8),
+        }
+    }
+}
 
 const ARGUMENT_MASK: u64 = (1 << 24) - 1;
 

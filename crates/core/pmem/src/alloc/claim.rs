@@ -25,7 +25,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::chunks::{Chunk, RESERVE_CHUNKS, decode, encode, is_hole_word};
+use super::chunks::{Chunk, decode, encode, is_hole_word};
 use super::sizes::MAX_SPAN_CHUNKS;
 use crate::domain::Domain;
 use crate::epoch::Guard;
@@ -63,7 +63,9 @@ impl<D: Domain> Pool<D> {
             });
         }
         let mut no_room = None;
-        let available = self.claim_available(chunks, guard.reserve_access(), &mut no_room);
+        let access = guard.reserve_access();
+        self.check_room_to_undo(chunks, access)?;
+        let available = self.claim_available(chunks, access, &mut no_room);
         let Err(error) = available else { return available };
         // The last step: any free chunk, also those of blocks in limbo, and soon those of empty
         // slabs that this thread kept for other sizes. (Three times, because one collection gives
@@ -75,6 +77,28 @@ impl<D: Domain> Pool<D> {
         }
         let found = self.claim_freed(chunks, Search::Whole, &mut no_room);
         found.ok_or(no_room.unwrap_or(error))
+    }
+
+    /// Refuses a thread whose work may have to be undone, if too few chunks would stay free. Reads
+    /// the table of a pool that is nearly full.
+    fn check_room_to_undo(&self, chunks: u64, access: ReserveAccess) -> Result<()> {
+        if access != ReserveAccess::Revocable {
+            return Ok(());
+        }
+        let wanted = chunks + self.spare_chunks(access);
+        let max_chunks = self.geometry().max_chunks;
+        let frontier = self.frontier().min(max_chunks);
+        let beyond = max_chunks - frontier;
+        let freed = (0..frontier).filter(|&chunk| self.chunk(chunk).is_free());
+        if beyond >= wanted || beyond + freed.take(wanted as usize).count() as u64 >= wanted {
+            return Ok(());
+        }
+        Err(self.full(chunks))
+    }
+
+    fn full(&self, chunks: u64) -> Error {
+        let max_bytes = self.geometry().max_bytes;
+        Error::PoolFull { requested_bytes: chunks * CHUNK_BYTES, max_bytes }
     }
 
     /// The first three steps of a claim, also for a thread that is not pinned.
@@ -201,7 +225,7 @@ impl<D: Domain> Pool<D> {
     }
 
     fn claim_beyond_frontier(&self, chunks: u64, reserve_access: ReserveAccess) -> Result<u64> {
-        let spare = if reserve_access == ReserveAccess::Without { RESERVE_CHUNKS } else { 0 };
+        let spare = self.spare_chunks(reserve_access);
         let frontier = self.word(FRONTIER_OFF);
         loop {
             let reached = frontier.load(Ordering::Acquire).min(self.geometry().max_chunks);
@@ -210,10 +234,7 @@ impl<D: Domain> Pool<D> {
             let first = reached - joined;
             let end = first + chunks;
             if end + spare > self.geometry().max_chunks {
-                return Err(Error::PoolFull {
-                    requested_bytes: chunks * CHUNK_BYTES,
-                    max_bytes: self.geometry().max_bytes,
-                });
+                return Err(self.full(chunks));
             }
             self.grow(self.geometry().chunk_off(end + spare))?;
             if end == reached || frontier.compare_exchange(reached, end).is_ok() {

@@ -25,7 +25,7 @@
 use std::sync::atomic::Ordering;
 
 use super::cache::Claim;
-use super::chunks::{Chunk, RESERVE_CHUNKS};
+use super::chunks::Chunk;
 use super::sizes::{CLASS_BYTES, CLASS_COUNT, SLAB_HEADER_BYTES};
 use crate::domain::Domain;
 use crate::epoch::Guard;
@@ -211,8 +211,7 @@ impl<D: Domain> Pool<D> {
         guard: &Guard<'_, D>,
         class: usize,
     ) -> Option<(u64, u64)> {
-        let spare =
-            if guard.reserve_access() == ReserveAccess::Without { RESERVE_CHUNKS } else { 0 };
+        let spare = self.spare_chunks(guard.reserve_access());
         let end = self.frontier().min(self.geometry().max_chunks - spare);
         let mut larger: Option<(usize, u64)> = None;
         let take = |chunk: u64, of: usize| {

@@ -15,7 +15,8 @@ use pando_tree::testing::Planted;
 use pando_wbtree::{RecordBytes, WbTree, WbTrees};
 
 use crate::common::{
-    Records, TwoMaps, anonymous, check, commit, create, dump, open_over, open_with, reopen,
+    Records, TwoMaps, anonymous, anonymous_of, check, commit, create, dump, open_over, open_with,
+    reopen,
 };
 use crate::over_each_index;
 
@@ -23,6 +24,7 @@ over_each_index!(Volatile:
     a_transaction_sees_its_own_writes_and_others_see_them_at_the_commit,
     random_transactions_do_what_a_model_does,
     conflicts_and_bad_input_are_told,
+    a_commit_that_a_full_pool_refuses_is_undone,
 );
 
 fn a_transaction_sees_its_own_writes_and_others_see_them_at_the_commit<D: Domain, K: IndexKind>() {
@@ -159,12 +161,70 @@ fn conflicts_and_bad_input_are_told<D: Domain, K: IndexKind>() {
     third.commit().expect("it has read and written nothing");
 }
 
+/// The pool becomes full in the middle of commits. Nothing of them is seen; when there is room
+/// again, they are undone, and the next commits succeed.
+fn a_commit_that_a_full_pool_refuses_is_undone<D: Domain, K: IndexKind>() {
+    const KEYS: u64 = 16;
+    let component = anonymous_of::<D, K>(4 << 20);
+    let catalog = &component.maps().catalog;
+    let plain = catalog.find_or_create_index::<K>("plain", K::Options::default()).expect("the map");
+    (0..60_u8).for_each(|key| plain.insert(&[key], &[key; 8192]).expect("room"));
+    drop(plain);
+    let mut model = Records::new();
+    let mut refused = 0;
+    for number in 0.. {
+        let mut transaction = component.begin();
+        let mut next = model.clone();
+        for key in 0..KEYS {
+            // Some are new, some replace the values of earlier commits by longer ones.
+            let key = (key % 2, [number / 2, key].map(u64::to_be_bytes).concat());
+            let value = vec![number as u8; 200 + 300 * (number % 2) as usize];
+            transaction.put(key.0, &key.1, &value).expect("fits");
+            next.insert(key, value);
+        }
+        match transaction.commit() {
+            Ok(_) => model = next,
+            Err(Error::Index(_) | Error::Log(pando_log::Error::Pool(_))) => {
+                refused += 1;
+                assert_eq!(dump(&component), model);
+            }
+            // Meanwhile an earlier one was undone, of which this one has seen the versions.
+            Err(Error::Conflict { .. }) if refused > 0 => {}
+            Err(error) => panic!("{error}"),
+        }
+        if refused == 20 {
+            break;
+        }
+    }
+    assert!(model.len() > 100, "{} records fit", model.len());
+    let plain = {
+        let guard = catalog.pool().pin().expect("a slot");
+        catalog.find_map(&guard, "plain").expect("undamaged").expect("the map")
+    };
+    catalog.drop_index::<K>(&plain).expect("drops");
+    component.settle().expect("there is room to undo what was refused");
+    assert_eq!(dump(&component), model);
+    while !model.is_empty() {
+        let mut transaction = component.begin();
+        for _ in 0..KEYS {
+            let Some(((map, key), _)) = model.pop_first() else { break };
+            transaction.remove(map, &key).expect("fits");
+        }
+        transaction.commit().expect("it gives room back");
+    }
+    assert_eq!(dump(&component), Records::new());
+    commit(&component, &[(0, b"a", Some(&[1; 500])), (1, b"b", Some(&[2; 500]))]).expect("fits");
+    check(&component);
+}
+
 /// A map whose values have eight bytes cannot be transactional.
 #[test]
 fn a_map_without_room_for_stamps_is_refused() {
     struct Narrow(WbTree<Volatile>);
 
     impl Maps for Narrow {
+        type Lent<'maps> = &'maps dyn RangeIndex;
+
         fn map(&self, _: u64) -> Option<&dyn RangeIndex> {
             Some(&self.0)
         }

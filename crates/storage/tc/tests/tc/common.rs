@@ -13,12 +13,22 @@ use pando_tree::maps::{Catalog, IndexKind, Tree};
 
 /// Two maps of one pool.
 pub struct TwoMaps<D: Domain, K: IndexKind> {
-    maps: [K::Index<D>; 2],
+    maps: [Arc<K::Index<D>>; 2],
+    pub catalog: Arc<Catalog<D>>,
+}
+
+impl<D: Domain, K: IndexKind> TwoMaps<D, K> {
+    /// The index of a map.
+    pub fn shared(&self, number: usize) -> Arc<dyn RangeIndex> {
+        self.maps[number].clone()
+    }
 }
 
 impl<D: Domain, K: IndexKind> Maps for TwoMaps<D, K> {
+    type Lent<'maps> = &'maps dyn RangeIndex;
+
     fn map(&self, number: u64) -> Option<&dyn RangeIndex> {
-        self.maps.get(number as usize).map(|map| map as &dyn RangeIndex)
+        self.maps.get(number as usize).map(|map| &**map as &dyn RangeIndex)
     }
 }
 
@@ -34,11 +44,13 @@ pub fn open_over<D: Domain, K: IndexKind>(
     open_log: impl FnOnce(Arc<Pool<D>>) -> pando_log::Result<Log<D>>,
 ) -> Component<D, K> {
     let catalog = Arc::new(Catalog::open(pool.clone()).expect("recovers"));
-    let map =
-        |name| catalog.find_or_create_index::<K>(name, K::Options::default()).expect("the map");
+    let map = |name| {
+        let options = K::Options::default();
+        Arc::new(catalog.find_or_create_index::<K>(name, options).expect("the map"))
+    };
     let maps = [map("first"), map("second")];
     let log = open_log(pool).expect("a log");
-    TransactionComponent::open(log, TwoMaps { maps }).expect("opens")
+    TransactionComponent::open(log, TwoMaps { maps, catalog }).expect("opens")
 }
 
 /// The component of `pool`, whose log has no files and a tail of so many bytes.

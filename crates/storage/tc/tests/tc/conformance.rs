@@ -20,7 +20,8 @@ struct One<D: Domain, K: IndexKind> {
 
 fn fresh<D: Domain, K: IndexKind>() -> One<D, K> {
     let component = Arc::new(anonymous::<D, K>());
-    let map = TransactionalMap::new(component.clone(), 1).expect("a map");
+    let index = component.maps().shared(1);
+    let map = TransactionalMap::new(component.clone(), 1, index).expect("a map");
     One { map, component }
 }
 
