@@ -174,7 +174,7 @@ fn with_an_unknown_kind(path: &std::path::Path) {
     let opened = pando_pmem::Pool::<pando_pmem::Adr>::open(path, &Default::default()).unwrap();
     let catalog = pando_tree::maps::Catalog::open(opened).unwrap();
     let guard = catalog.pool().pin().unwrap();
-    let header = MapHeader { name: "unknown".into(), kind: 999, options: [0; 4] };
+    let header = MapHeader { name: "unknown".into(), kind: 999, options: [0; 4], number: 0 };
     catalog.find_or_create_map(&guard, &header, &|| guard.reserve(4096)).unwrap();
 }
 

@@ -52,7 +52,8 @@ pub const PROGRESS_AT: u64 = 8;
 
 const MAP_MAGIC: u64 = u64::from_le_bytes(*b"PANDOmap");
 const COPIES: u64 = 2;
-const COPY_BYTES: u64 = 64 + 256;
+const NAME_AT: usize = 128;
+const COPY_BYTES: u64 = NAME_AT as u64 + 256;
 const FIRST_COPY_AT: u64 = 64;
 const CHECKSUM_AT: usize = 28;
 const MARK_SHIFT: u32 = 48;
@@ -60,9 +61,9 @@ const MARK_SHIFT: u32 = 48;
 const OWN_BITS: u64 = (1 << 61) - 1;
 
 const _: () = {
-    assert!(HEADER_BYTES == 704);
+    assert!(HEADER_BYTES == 832);
     assert!(COPY_BYTES.is_multiple_of(64) && FIRST_COPY_AT.is_multiple_of(64));
-    assert!(64 + MAX_NAME_BYTES as u64 <= COPY_BYTES);
+    assert!(NAME_AT as u64 + MAX_NAME_BYTES as u64 <= COPY_BYTES);
     assert!(LIVE_MARK.count_ones() == 6 && LIVE_MARK ^ DROPPED_MARK == 0xFFF);
 };
 
@@ -75,6 +76,13 @@ pub struct MapHeader {
     pub kind: u64,
     /// The options of the index, in the index's encoding.
     pub options: [u64; 4],
+    /// The number of a transactional map; zero of another one.
+    pub number: u64,
+}
+
+impl MapHeader {
+    /// In the header of a map that is to be created: it gets a number.
+    pub const NEW_NUMBER: u64 = u64::MAX;
 }
 
 /// Why the map of a slot cannot be used.
@@ -145,7 +153,8 @@ impl MapHeader {
         for (index, word) in words.into_iter().chain(self.options).enumerate() {
             copy[index * 8..index * 8 + 8].copy_from_slice(&word.to_le_bytes());
         }
-        copy[64..64 + self.name.len()].copy_from_slice(self.name.as_bytes());
+        copy[64..72].copy_from_slice(&self.number.to_le_bytes());
+        copy[NAME_AT..NAME_AT + self.name.len()].copy_from_slice(self.name.as_bytes());
         let checksum = crc32fast::hash(&copy);
         copy[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&checksum.to_le_bytes());
         copy
@@ -169,12 +178,12 @@ impl MapHeader {
         let word =
             |index: usize| u64::from_le_bytes(*copy[index * 8..].first_chunk().unwrap_or(&[0; 8]));
         let bytes = usize::try_from(word(3) & u64::from(u32::MAX)).ok()?;
-        let name = copy.get(64..64usize.checked_add(bytes)?)?;
+        let name = copy.get(NAME_AT..NAME_AT.checked_add(bytes)?)?;
         if word(0) != MAP_MAGIC || word(2) != slot || bytes > MAX_NAME_BYTES {
             return None;
         }
         let name = std::str::from_utf8(name).ok()?.to_owned();
-        let header = Self { name, kind: word(1), options: [4, 5, 6, 7].map(word) };
+        let header = Self { name, kind: word(1), options: [4, 5, 6, 7].map(word), number: word(8) };
         (header.encode_copy(slot) == *copy).then_some(header)
     }
 }
@@ -190,6 +199,8 @@ pub struct Remains {
     pub kind: Option<u64>,
     /// The options.
     pub options: Option<[u64; 4]>,
+    /// The number of a transactional map.
+    pub number: Option<u64>,
 }
 
 impl<D: Domain> Pool<D> {
@@ -289,7 +300,7 @@ impl<D: Domain> Pool<D> {
         let options = [4, 5, 6, 7].map(agreed);
         let options =
             options.iter().all(Option::is_some).then(|| options.map(Option::unwrap_or_default));
-        Remains { kind: agreed(1), options }
+        Remains { kind: agreed(1), options, number: agreed(8) }
     }
 
     /// Searches all blocks for headers of the map in `slot`, for a slot whose word is damaged.
@@ -361,7 +372,7 @@ mod tests {
     use super::*;
 
     fn golden() -> MapHeader {
-        MapHeader { name: "golden".into(), kind: 1, options: [2, 3, 4, 5] }
+        MapHeader { name: "golden".into(), kind: 1, options: [2, 3, 4, 5], number: 6 }
     }
 
     #[test]
@@ -373,7 +384,7 @@ mod tests {
         );
         assert_eq!(slot_word(LIVE_MARK, 0x1_2340), 0x05A5_0000_0001_2340);
     }
-    const GOLDEN: u32 = 3_819_818_544;
+    const GOLDEN: u32 = 2_880_717_495;
 
     #[test]
     fn a_copy_with_a_flipped_bit_is_not_believed() {

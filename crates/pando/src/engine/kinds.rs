@@ -172,7 +172,7 @@ mod tests {
     fn a_kind_that_is_not_known_is_refused_with_those_that_are() {
         let refused = kind_called::<Volatile>(Some("oak")).err().expect("refused");
         assert!(refused.to_string().contains("bztree"), "{refused}");
-        let header = MapHeader { name: "new".into(), kind: 999, options: [0; 4] };
+        let header = MapHeader { name: "new".into(), kind: 999, options: [0; 4], number: 0 };
         let refused = kind_of::<Volatile>(&header).err();
         assert!(matches!(refused, Some(Error::UnknownIndex { number: 999, .. })), "{refused:?}");
     }

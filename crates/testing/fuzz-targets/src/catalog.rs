@@ -60,7 +60,7 @@ pub fn catalog(data: &[u8]) {
                 let name_bytes = usize::from(input.byte()) % (MAX_NAME_BYTES + 1);
                 let name = String::from_utf8_lossy(input.bytes(name_bytes));
                 if name.len() <= MAX_NAME_BYTES {
-                    let made = MapHeader { name: name.into_owned(), kind, options };
+                    let made = MapHeader { name: name.into_owned(), kind, options, number: 0 };
                     let made = made.encode(slot as u64, root);
                     image[header..header + made.len()].copy_from_slice(&made);
                 }

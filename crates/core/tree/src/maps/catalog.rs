@@ -276,7 +276,8 @@ impl<D: Domain> Catalog<D> {
         let (kind, options) = told
             .or(remains.kind.zip(remains.options))
             .ok_or(MapError::KindNotKnown { slot: entry.slot })?;
-        Ok(MapEntry { header: Ok(MapHeader { name: String::new(), kind, options }), ..entry })
+        let (name, number) = (String::new(), remains.number.unwrap_or_default());
+        Ok(MapEntry { header: Ok(MapHeader { name, kind, options, number }), ..entry })
     }
 
     /// Rewrites the slot and the header of the damaged map `entry`, whose header was found or
@@ -312,7 +313,8 @@ impl<D: Domain> Catalog<D> {
         self.read(guard, off)
     }
 
-    /// Finds the map `header.name`, or creates it with the first block that `make_root` makes.
+    /// Finds the map `header.name`, or creates it with the first block that `make_root` makes. A
+    /// map with [`MapHeader::NEW_NUMBER`] gets the number that the catalog's version becomes.
     pub fn find_or_create_map<'guard>(
         &self,
         guard: &'guard Guard<'_, D>,
@@ -336,6 +338,10 @@ impl<D: Domain> Catalog<D> {
                 return Err(MapError::CatalogFull);
             };
             let slot_off = layout::CATALOG_OFF + slot * 8;
+            let mut header = header.clone();
+            if header.number == MapHeader::NEW_NUMBER {
+                header.number = next_version(version);
+            }
             let root = make_root()?;
             let mut block = guard.reserve(HEADER_BYTES)?;
             block.write(0, &header.encode(slot, root.off()));
@@ -348,7 +354,7 @@ impl<D: Domain> Catalog<D> {
             operation.activate(owned, root);
             operation.add_word(version_off, version, next_version(version))?;
             if operation.execute() {
-                return Ok(MapEntry { slot, word, header_off, header: Ok(header.clone()) });
+                return Ok(MapEntry { slot, word, header_off, header: Ok(header) });
             }
         }
         Err(MapError::DamagedWord { off: version_off })

@@ -128,12 +128,23 @@ impl<D: Domain> Catalog<D> {
         name: &str,
         options: K::Options,
     ) -> Result<K::Index<D>, MapError> {
+        let entry = self.find_or_create_entry::<K>(name, options, 0)?;
+        self.open_entry::<K>(&entry)
+    }
+
+    /// The entry of the map `name`; created with the index `K`, these options and `number` if there
+    /// is none of that name ([`find_or_create_map`](Self::find_or_create_map)).
+    pub fn find_or_create_entry<K: IndexKind>(
+        self: &Arc<Self>,
+        name: &str,
+        options: K::Options,
+        number: u64,
+    ) -> Result<MapEntry, MapError> {
         let values = options.values()?.encode();
         let guard = self.pool().pin()?;
-        let header = MapHeader { name: name.to_owned(), kind: K::NUMBER, options: values };
+        let header = MapHeader { name: name.to_owned(), kind: K::NUMBER, options: values, number };
         let first_block = || K::Index::<D>::first_block(Context::new(self, &guard), options);
-        let entry = self.find_or_create_map(&guard, &header, &first_block)?;
-        self.open_entry::<K>(&entry)
+        self.find_or_create_map(&guard, &header, &first_block)
     }
 
     /// The map `name` with the index `K`; `None` if there is none of that name.

@@ -28,7 +28,7 @@ fn in_memory<D: Domain>(mib: u64) -> Catalog<D> {
 }
 
 fn header(name: &str) -> MapHeader {
-    MapHeader { name: name.into(), kind: 1, options: [0; 4] }
+    MapHeader { name: name.into(), kind: 1, options: [0; 4], number: 0 }
 }
 
 fn find_or_create<D: Domain>(catalog: &Catalog<D>, name: &str) -> u64 {
@@ -251,4 +251,23 @@ fn a_full_pool_drops_a_map_and_has_its_room() {
     drop(guard);
     assert_eq!(active(catalog.pool()), []);
     assert!(catalog.maps(&catalog.pool().pin().unwrap()).is_empty());
+}
+
+#[test]
+fn no_map_gets_the_number_of_another_one() {
+    let catalog = in_memory_with_kind();
+    let numbered = |name: &str| {
+        let guard = catalog.pool().pin().unwrap();
+        let make_root = || Ok(stamped(&guard, ROOT_BYTES, 0));
+        let header = MapHeader { number: MapHeader::NEW_NUMBER, ..header(name) };
+        let entry = catalog.find_or_create_map(&guard, &header, &make_root).unwrap();
+        let found = catalog.find_map(&guard, name).unwrap().unwrap();
+        assert_eq!(found, entry);
+        entry.header.unwrap().number
+    };
+    find_or_create(&catalog, "plain");
+    let numbers = [numbered("first"), numbered("second")];
+    assert_eq!(numbers, [numbered("first"), numbered("second")]);
+    drop_it(&catalog, "second").unwrap();
+    assert!(numbers[0] > 0 && numbers[0] < numbers[1] && numbers[1] < numbered("third"));
 }

@@ -132,7 +132,7 @@ impl<D: Domain> Open<D> {
 
     fn create(&self, name: usize) {
         let guard = self.pin();
-        let header = MapHeader { name: name_of(name), kind: KIND, options: [0; 4] };
+        let header = MapHeader { name: name_of(name), kind: KIND, options: [0; 4], number: 0 };
         let root = || {
             let mut block = guard.reserve(ROOT_BYTES)?;
             (0..ROOT_BYTES).step_by(8).for_each(|at| block.write_u64(at, 0));

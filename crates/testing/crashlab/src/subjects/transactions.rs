@@ -65,6 +65,8 @@ pub struct Transactions<I>(PhantomData<I>);
 pub struct TwoMaps<I: Indexed, D: Domain>([<I::Kind as IndexKind>::Index<D>; 2]);
 
 impl<I: Indexed, D: Domain> Maps for TwoMaps<I, D> {
+    type Lent<'maps> = &'maps dyn RangeIndex;
+
     fn map(&self, number: u64) -> Option<&dyn RangeIndex> {
         self.0.get(number as usize).map(|map| map as &dyn RangeIndex)
     }
