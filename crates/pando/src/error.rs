@@ -262,6 +262,56 @@ pub enum Error {
         /// How many handles are held.
         handles: usize,
     },
+    /// The map was not dropped: a thread has been inside a call since before, and may still use it
+    /// to complete a commit.
+    #[error(
+        "the map {name:?} is not dropped: a thread has been inside a call on the pool for more than a second, and may \
+         be completing a commit at this map; drop the map again when the call has returned"
+    )]
+    ThreadInside {
+        /// The map's name.
+        name: String,
+    },
+    /// Another transaction came first. Nothing of this one has taken place.
+    #[error(
+        "the transaction conflicts with another one at the key \"{}\" of the map {map:?}; run it again, or use \
+         Pool::transaction, which does",
+        key.escape_ascii()
+    )]
+    Conflict {
+        /// The map's name.
+        map: String,
+        /// A key at which they conflict; of a range that was scanned, the key where the scan began.
+        key: Vec<u8>,
+    },
+    /// A transaction takes only transactional maps.
+    #[error(
+        "the map {name:?} is not transactional; create it with MapOptions::transactional, and copy the \
+         records into it"
+    )]
+    NotTransactional {
+        /// The map's name.
+        name: String,
+    },
+    /// A transaction takes maps of its own pool.
+    #[error(
+        "the map {name:?} belongs to another pool than the transaction; open it in the same pool"
+    )]
+    MapOfOtherPool {
+        /// The map's name.
+        name: String,
+    },
+    /// The keys and values of the transaction are too long together.
+    #[error(
+        "the transaction needs {found_bytes} bytes for its keys and values, and may need {max_bytes}; make \
+         several transactions of it"
+    )]
+    TransactionTooLong {
+        /// Bytes that it needs.
+        found_bytes: usize,
+        /// Most bytes of a transaction.
+        max_bytes: usize,
+    },
     /// The map exists and has another index than the requested one.
     #[error("the map {name:?} is a {found}, not a {asked}; open it without naming an index")]
     MapIndexDiffers {
@@ -443,7 +493,29 @@ impl Error {
             Self::MapDamaged { off, what, .. } => {
                 Self::MapDamaged { map: name.to_owned(), off, what }
             }
+            Self::Conflict { key, .. } => Self::Conflict { map: name.to_owned(), key },
             other => other,
+        }
+    }
+
+    /// The public form of an error of the transaction component; `name` gives the name of the map
+    /// of a number.
+    #[cold]
+    pub(crate) fn of_transaction(error: pando_tc::Error, name: impl Fn(u64) -> String) -> Self {
+        use pando_log::Error as Log;
+        use pando_tc::Error as Transaction;
+        match error {
+            Transaction::Conflict { map, key } => Self::Conflict { map: name(map), key },
+            Transaction::Index(error) => error.into(),
+            Transaction::Log(Log::Pool(error)) => Self::of_pool(error),
+            Transaction::Log(Log::RecordTooLong { found_bytes, max_bytes }) => {
+                Self::TransactionTooLong { found_bytes, max_bytes }
+            }
+            Transaction::Log(Log::Unsettled(source)) => Self::of_source(source),
+            error @ (Transaction::Damaged { .. } | Transaction::Log(Log::Damaged { .. })) => {
+                Self::Damaged(error.into())
+            }
+            other => Self::Storage(other.into()),
         }
     }
 
@@ -458,7 +530,18 @@ impl Error {
             Ok(error) => return error,
             Err(source) => source,
         };
+        let source = match source.downcast::<pando_tc::Error>().map(|error| Self::from(*error)) {
+            Ok(error) => return error,
+            Err(source) => source,
+        };
         source.downcast().map_or_else(Self::Storage, |error| Self::of_map(*error))
+    }
+}
+
+/// Without the names of maps.
+impl From<pando_tc::Error> for Error {
+    fn from(error: pando_tc::Error) -> Self {
+        Self::of_transaction(error, |_| String::new())
     }
 }
 

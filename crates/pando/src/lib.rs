@@ -57,6 +57,7 @@ mod pool;
 mod report;
 mod scan;
 mod shared;
+mod transaction;
 mod typed;
 
 #[doc(hidden)]
@@ -73,4 +74,5 @@ pub use report::{
     Problem, ProblemClass, Promise, RecoveryStat,
 };
 pub use scan::{OwnedRecord, Scan};
+pub use transaction::Transaction;
 pub use typed::{TypedMap, TypedScan};

@@ -6,7 +6,7 @@ use pando_index::{KeyRange, Limits, Order, RangeIndex, Upserted};
 
 use crate::Error;
 use crate::scan::Scan;
-use crate::shared::MapShared;
+use crate::shared::{MapShared, PoolShared};
 
 /// An ordered map from byte strings to byte strings that many threads use at once.
 ///
@@ -27,6 +27,27 @@ impl Map {
 
     fn index(&self) -> &dyn RangeIndex {
         self.shared.index.as_ref()
+    }
+
+    /// Its number, if it is transactional.
+    pub(crate) fn number(&self) -> Option<u64> {
+        self.shared.number
+    }
+
+    /// The pool that it belongs to.
+    pub(crate) fn pool(&self) -> &Arc<PoolShared> {
+        &self.shared.pool
+    }
+
+    /// Whether it takes part in transactions.
+    ///
+    /// ```
+    /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
+    /// assert!(!pool.map("trees")?.is_transactional());
+    /// # Ok::<(), pando::Error>(())
+    /// ```
+    pub fn is_transactional(&self) -> bool {
+        self.shared.number.is_some()
     }
 
     /// The index's answer. An error of damage gets the name of the map.

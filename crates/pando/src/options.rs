@@ -7,6 +7,7 @@ use pando_tree::maps::OptionValues;
 use serde::Serialize;
 
 use crate::Error;
+use crate::engine::Created;
 
 /// The persistence domain of a pool: how a write is made durable, and which failures it then
 /// survives.
@@ -156,6 +157,7 @@ impl PoolOptions {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MapOptions {
     pub(crate) index: Option<String>,
+    pub(crate) is_transactional: Option<bool>,
     pub(crate) values: Vec<(String, String)>,
 }
 
@@ -168,6 +170,14 @@ impl MapOptions {
     /// The index of the map.
     pub fn index(mut self, index: impl Into<String>) -> Self {
         self.index = Some(index.into());
+        self
+    }
+
+    /// Whether the map takes part in transactions ([`Pool::transaction`](crate::Pool::transaction));
+    /// false by default. Then each write of one key is a commit too. That takes 16 bytes more for
+    /// each record, and for each key that was removed; and it takes longer.
+    pub fn transactional(mut self, is_transactional: bool) -> Self {
+        self.is_transactional = Some(is_transactional);
         self
     }
 
@@ -186,28 +196,28 @@ impl MapOptions {
         Ok(values)
     }
 
-    /// Whether a map `name` of `kind` that was created with `values` may be opened with these
-    /// options.
-    pub(crate) fn agrees_with(
-        &self,
-        name: &str,
-        kind: &'static str,
-        values: &OptionValues,
-    ) -> Result<(), Error> {
-        if let Some(asked) = self.index.as_ref().filter(|asked| *asked != kind) {
+    /// Whether a map `name` that was created so may be opened with these options.
+    pub(crate) fn agrees_with(&self, name: &str, created: &Created) -> Result<(), Error> {
+        let Created { kind, values, is_transactional } = created;
+        if let Some(asked) = self.index.as_ref().filter(|asked| asked != kind) {
             let (name, asked) = (name.to_owned(), asked.clone());
             return Err(Error::MapIndexDiffers { name, found: kind, asked });
         }
+        let differs = |option, found, asked| {
+            Err(Error::MapOptionDiffers { name: name.to_owned(), option, found, asked })
+        };
         let asked = self.applied_to(values.clone())?;
         let pairs = values.iter().zip(asked.iter());
         match pairs.into_iter().find(|((_, found), (_, asked))| found != asked) {
-            None => Ok(()),
-            Some(((option, found), (_, asked))) => Err(Error::MapOptionDiffers {
-                name: name.to_owned(),
-                option: option.name,
-                found: option.text(found),
-                asked: option.text(asked),
-            }),
+            Some(((option, found), (_, asked))) => {
+                differs(option.name, option.text(found), option.text(asked))
+            }
+            None => match self.is_transactional.filter(|asked| asked != is_transactional) {
+                Some(asked) => {
+                    differs("transactional", is_transactional.to_string(), asked.to_string())
+                }
+                None => Ok(()),
+            },
         }
     }
 }

@@ -160,8 +160,12 @@ impl Pool {
         Self { shared: Arc::new(PoolShared { engine, is_salvaged, open_maps }) }
     }
 
+    pub(crate) fn shared(&self) -> &Arc<PoolShared> {
+        &self.shared
+    }
+
     /// A pool that was opened for salvage may be damaged: its maps are only copied out.
-    fn check_not_salvaged(&self) -> Result<(), Error> {
+    pub(crate) fn check_not_salvaged(&self) -> Result<(), Error> {
         if self.shared.is_salvaged { Err(Error::OpenForSalvage) } else { Ok(()) }
     }
 
@@ -209,8 +213,8 @@ impl Pool {
             return Err(Error::MapName { name: name.to_owned(), max_bytes });
         }
         let mut open_maps = self.shared.open_maps();
-        match self.shared.engine.map_options(name)? {
-            Some((kind, values)) => options.agrees_with(name, kind, &values)?,
+        match self.shared.engine.created(name)? {
+            Some(created) => options.agrees_with(name, &created)?,
             None => self.shared.engine.create_map(name, options)?,
         }
         self.open_known_map(&mut open_maps, name)
@@ -238,7 +242,7 @@ impl Pool {
     pub fn open_map(&self, name: &str) -> Result<Map, Error> {
         self.check_not_salvaged()?;
         let mut open_maps = self.shared.open_maps();
-        match self.shared.engine.map_options(name)? {
+        match self.shared.engine.created(name)? {
             Some(_) => self.open_known_map(&mut open_maps, name),
             None => Err(self.map_not_found(name)?),
         }
@@ -275,7 +279,8 @@ impl Pool {
     /// # Errors
     ///
     /// [`Error::MapInUse`] while a handle of the map is held, [`Error::MapNotFound`] if there is
-    /// no such map, [`Error::UnknownIndex`].
+    /// no such map, [`Error::UnknownIndex`]; of a transactional map [`Error::ThreadInside`] if a
+    /// thread stays inside a call on the pool for more than a second.
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
@@ -291,7 +296,7 @@ impl Pool {
     pub fn drop_map(&self, name: &str) -> Result<(), Error> {
         self.check_not_salvaged()?;
         let mut open_maps = self.shared.open_maps();
-        if self.shared.engine.map_options(name)?.is_none() {
+        if self.shared.engine.created(name)?.is_none() {
             return Err(self.map_not_found(name)?);
         }
         let handles = open_maps.get(name).map_or(0, Weak::strong_count);
@@ -381,7 +386,7 @@ impl Pool {
         name: &str,
         mut visit: impl FnMut(&[u8], &[u8]),
     ) -> Result<CheckReport, Error> {
-        match self.shared.engine.map_options(name)? {
+        match self.shared.engine.created(name)? {
             Some(_) => self.shared.engine.salvage(name, &mut visit),
             None => Err(self.map_not_found(name)?),
         }
@@ -629,8 +634,8 @@ impl Pool {
         if let Some(shared) = open_maps.get(name).and_then(Weak::upgrade) {
             return Ok(Map::from_shared(shared));
         }
-        let index = self.shared.engine.open_map(name)?;
-        let shared = Arc::new(MapShared::new(name, index, Arc::clone(&self.shared)));
+        let opened = self.shared.engine.open_map(name)?;
+        let shared = Arc::new(MapShared::new(name, opened, Arc::clone(&self.shared)));
         open_maps.insert(name.to_owned(), Arc::downgrade(&shared));
         Ok(Map::from_shared(shared))
     }

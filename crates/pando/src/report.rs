@@ -26,6 +26,8 @@ pub struct MapInfo {
     pub name: String,
     /// The name of its index; `index N` if this version does not know index number N.
     pub index: String,
+    /// Whether it takes part in transactions.
+    pub is_transactional: bool,
     /// Its slot of the catalog, by which [`Pool::salvage_slot`](crate::Pool::salvage_slot) and
     /// [`Pool::drop_slot`](crate::Pool::drop_slot) find it.
     pub slot: u64,
@@ -129,6 +131,9 @@ pub struct MapStat {
     pub slot: u64,
     /// The name of its index; `index N` if this version does not know index number N.
     pub index: String,
+    /// Whether it takes part in transactions. Then each record has 16 bytes more, and so has each
+    /// key that was removed; [`MapFigures::records`] does not count these.
+    pub is_transactional: bool,
     /// Its options, by name.
     pub options: BTreeMap<&'static str, String>,
     /// Its figures; none if the map cannot be read.

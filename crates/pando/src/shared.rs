@@ -29,11 +29,17 @@ pub(crate) struct MapShared {
     pub(crate) name: String,
     // Dropped before the pool: the index must release the pool before the pool closes.
     pub(crate) index: Arc<dyn RangeIndex>,
-    _pool: Arc<PoolShared>,
+    /// Its number, if it is transactional.
+    pub(crate) number: Option<u64>,
+    pub(crate) pool: Arc<PoolShared>,
 }
 
 impl MapShared {
-    pub(crate) fn new(name: &str, index: Arc<dyn RangeIndex>, pool: Arc<PoolShared>) -> Self {
-        Self { name: name.to_owned(), index, _pool: pool }
+    pub(crate) fn new(
+        name: &str,
+        (index, number): (Arc<dyn RangeIndex>, Option<u64>),
+        pool: Arc<PoolShared>,
+    ) -> Self {
+        Self { name: name.to_owned(), index, number, pool }
     }
 }

@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use pando::{DomainChoice, Error, Map, MapInfo, MapOptions, Pool, PoolOptions, ProblemClass};
 
 const CATALOG_OFF: u64 = 24_576;
-const HEADER_COPY_BITS: u64 = 320 * 8;
+const HEADER_COPY_BITS: u64 = 384 * 8;
+/// Bits of a copy of a header before the name, and some of the name.
+const NAME_BITS: u64 = 128 * 8 + 40;
 /// Catalog slot of the map that is damaged, between two others.
 const SLOT: u64 = 1;
 
@@ -113,7 +115,7 @@ fn a_header_with_one_damaged_copy_serves_and_check_tells() {
     for copy in [0, 1] {
         // One bit of each written word, and of the zeros after the name. A test of pando-pmem flips
         // each bit.
-        for bit in (0..64 * 8 + 40).step_by(5).chain((64 * 8 + 40..HEADER_COPY_BITS).step_by(399)) {
+        for bit in (0..NAME_BITS).step_by(5).chain((NAME_BITS..HEADER_COPY_BITS).step_by(399)) {
             planted.with_flipped(&[planted.copy_bit(copy, bit)], |pool| {
                 is_whole(&pool);
                 let report = pool.check().unwrap();

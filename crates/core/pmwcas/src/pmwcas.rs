@@ -69,6 +69,11 @@ impl<D: Domain> Pmwcas<D> {
         &self.pool
     }
 
+    /// The pool's handle, to be shared.
+    pub fn pool_handle(&self) -> &Arc<Pool<D>> {
+        &self.pool
+    }
+
     /// The pool's handle; ends PMwCAS on the pool.
     pub fn into_pool(self) -> Arc<Pool<D>> {
         self.pool

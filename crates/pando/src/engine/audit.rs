@@ -77,6 +77,7 @@ pub(super) fn map_stat(
         name: name.to_owned(),
         slot: entry.slot,
         index: kind.to_owned(),
+        is_transactional: is_transactional(entry),
         options: options.iter().map(|(option, value)| (option.name, option.text(value))).collect(),
         figures: Some(MapFigures {
             height: u32::try_from(stat.height).unwrap_or(u32::MAX),
@@ -91,6 +92,10 @@ pub(super) fn map_stat(
     }
 }
 
+fn is_transactional(entry: &MapEntry) -> bool {
+    entry.header.as_ref().is_ok_and(|header| header.number != 0)
+}
+
 /// The report of a map that could not be walked.
 pub(super) fn map_passed_over(
     entry: &MapEntry,
@@ -102,6 +107,7 @@ pub(super) fn map_passed_over(
         name: name.to_owned(),
         slot: entry.slot,
         index,
+        is_transactional: is_transactional(entry),
         options: BTreeMap::new(),
         figures: None,
         passed_over: Some(reason.to_string()),
@@ -148,6 +154,14 @@ impl Check {
         }
         self.reached.push(Block { off: entry.header_off, bytes: HEADER_BYTES });
         self.reached.extend(audit.blocks);
+    }
+
+    /// Adds the blocks of the log, if they are known. Else they would look like leaks.
+    pub(super) fn log<D: Domain>(&mut self, pool: &Pool<D>, blocks: Option<Vec<u64>>) {
+        self.has_passed_over |= blocks.is_none();
+        let bytes = |off| pool.active_block(off).unwrap_or_default();
+        let blocks = blocks.into_iter().flatten();
+        self.reached.extend(blocks.map(|off| Block { off, bytes: bytes(off) }));
     }
 
     /// A map cannot be walked: its kind is not known, or its first block is damaged.

@@ -74,7 +74,7 @@ fn find_or_create<D: Domain>(
     let kind = kind_called::<D>(Some(index))?;
     let defaults = || OptionValues::new(kind.options());
     let options = options.cloned().unwrap_or_else(defaults);
-    kind.create(catalog, name, &options).map_err(Error::of_map)?;
+    kind.create(catalog, name, &options, 0).map_err(Error::of_map)?;
     find(catalog, name)
 }
 

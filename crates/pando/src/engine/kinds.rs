@@ -33,12 +33,17 @@ pub(super) trait Kind<D: Domain> {
     /// Its options.
     fn options(&self) -> &'static [OptionSpec];
 
-    /// Creates the map `name`, unless it exists.
+    /// Whether a value may have this many bytes, in a map with these options.
+    fn takes_value_bytes(&self, options: &OptionValues, bytes: usize) -> bool;
+
+    /// Creates the map `name`, unless it exists. `number` is zero, or
+    /// [`MapHeader::NEW_NUMBER`] for a transactional map.
     fn create(
         &self,
         catalog: &Arc<Catalog<D>>,
         name: &str,
         options: &OptionValues,
+        number: u64,
     ) -> Result<(), MapError>;
 
     /// The index of a map.
@@ -122,13 +127,18 @@ impl<D: Domain, K: IndexKind> Kind<D> for Of<K> {
         K::Options::SPECS
     }
 
+    fn takes_value_bytes(&self, options: &OptionValues, bytes: usize) -> bool {
+        K::Index::<D>::takes_value_bytes(K::Options::of(options), bytes)
+    }
+
     fn create(
         &self,
         catalog: &Arc<Catalog<D>>,
         name: &str,
         options: &OptionValues,
+        number: u64,
     ) -> Result<(), MapError> {
-        catalog.find_or_create_index::<K>(name, K::Options::of(options)).map(drop)
+        catalog.find_or_create_entry::<K>(name, K::Options::of(options), number).map(drop)
     }
 
     fn open(

@@ -9,6 +9,7 @@ pub mod compiled;
 mod kinds;
 mod pooled;
 mod resumed;
+mod transactional;
 
 use std::sync::Arc;
 
@@ -18,19 +19,33 @@ use pando_tree::maps::OptionValues;
 use crate::report::{CheckReport, Compacted, MapInfo, PoolStat, Promise};
 use crate::{Error, MapOptions};
 
+/// How a map was created.
+pub(crate) struct Created {
+    /// The name of its index.
+    pub kind: &'static str,
+    /// The options of the index.
+    pub values: OptionValues,
+    /// Whether it takes part in transactions.
+    pub is_transactional: bool,
+}
+
 /// One open pool. Calls that create, open or drop maps come from one thread at a time.
 pub(crate) trait Engine: Send + Sync {
     /// Longest name of a map in bytes.
     fn max_map_name_bytes(&self) -> usize;
 
-    /// The kind of the map `name` and its options, or none if there is no such map.
-    fn map_options(&self, name: &str) -> Result<Option<(&'static str, OptionValues)>, Error>;
+    /// How the map `name` was created, or none if there is no such map.
+    fn created(&self, name: &str) -> Result<Option<Created>, Error>;
 
     /// Creates the map `name`, which does not exist. Options that are not set take their defaults.
     fn create_map(&self, name: &str, options: &MapOptions) -> Result<(), Error>;
 
-    /// Opens the map `name`, which exists. Called again only after the former index was dropped.
-    fn open_map(&self, name: &str) -> Result<Arc<dyn RangeIndex>, Error>;
+    /// Opens the map `name`, which exists: its index, and its number if it is transactional. Called
+    /// again only after the former index was dropped.
+    fn open_map(&self, name: &str) -> Result<(Arc<dyn RangeIndex>, Option<u64>), Error>;
+
+    /// Begins a transaction; `None` if the pool has no transactional map.
+    fn begin(&self) -> Option<Box<dyn AnyTransaction + '_>>;
 
     /// The maps, in any order.
     fn maps(&self) -> Result<Vec<MapInfo>, Error>;
@@ -95,3 +110,4 @@ pub(crate) trait Engine: Send + Sync {
 
 pub(crate) use kinds::described as described_kinds;
 pub(crate) use pooled::{create, open, volatile};
+pub(crate) use transactional::AnyTransaction;

@@ -12,12 +12,14 @@ use pando_pmem::{
     Adr, CreateOptions, Domain, DomainKind, Eadr, Guard, OpenPool, Process, Volatile, medium,
 };
 use pando_pmwcas::Recovered;
+use pando_tc::LEAST_VALUE_BYTES;
 use pando_tree::maps::{Audit, Catalog, MapError, OptionValues};
 use pando_tree::room::{Tries, nothing_to_give, with_room};
 
 use super::kinds::{Kind, kind_called, kind_of, kinds};
 use super::resumed::Resumed;
-use super::{Engine, audit};
+use super::transactional::{AnyTransaction, Transactions};
+use super::{Created, Engine, audit};
 use crate::report::{CheckReport, Compacted, MapInfo, PoolStat, Promise, RecoveryStat};
 use crate::{DomainChoice, Error, MapOptions, PoolOptions};
 
@@ -144,6 +146,8 @@ struct Pooled<D: Domain> {
     // Dropped before the catalog, whose pool it uses.
     resumed: Option<Resumed>,
     is_salvaged: bool,
+    // Likewise.
+    transactions: Transactions<D>,
     catalog: Arc<Catalog<D>>,
     recovery: RecoveryStat,
 }
@@ -159,11 +163,15 @@ impl<D: Domain> Pooled<D> {
         let known = kinds::<D>().iter().map(|kind| kind.known()).collect();
         let catalog = Catalog::open(pool).map_err(Error::of_pmwcas)?.with_kinds(known);
         let catalog = Arc::new(catalog);
+        let transactions = match is_salvaged {
+            true => Transactions::none(),
+            false => transactions_of(&catalog)?,
+        };
         let duration_ns = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let Recovered { rolled_forward, rolled_back, .. } = catalog.recovered();
         let recovery = RecoveryStat { was_clean, duration_ns, rolled_forward, rolled_back };
         let resumed = if is_salvaged { None } else { Resumed::begin(&catalog) };
-        Ok(Box::new(Self { resumed, is_salvaged, catalog, recovery }))
+        Ok(Box::new(Self { resumed, is_salvaged, transactions, catalog, recovery }))
     }
 
     fn pin(&self) -> Result<Guard<'_, D>, Error> {
@@ -182,7 +190,13 @@ impl<D: Domain> Pooled<D> {
     ) -> Result<(&'static str, OptionValues, Audit), Error> {
         let kind = kind_of::<D>(header)?;
         let options = options_of(kind, header)?;
-        Ok((kind.name(), options, kind.walk(&self.catalog, entry, &mut |_, _| ())?))
+        let mut removed = 0;
+        let mut audit = kind.walk(&self.catalog, entry, &mut |_, value| {
+            let is_removed = header.number != 0 && pando_tc::value_of(value).is_none();
+            removed += u64::from(is_removed);
+        })?;
+        audit.stat.records = audit.stat.records.saturating_sub(removed);
+        Ok((kind.name(), options, audit))
     }
 
     /// The map `name`. The caller knows that it exists.
@@ -211,6 +225,9 @@ impl<D: Domain> Pooled<D> {
         let header = header_of(entry)?;
         // A map that could not be freed is refused.
         options_of(kind_of::<D>(header)?, header)?;
+        if header.number != 0 && !self.transactions.give_up(self.catalog.pool(), header.number)? {
+            return Err(Error::ThreadInside { name: header.name.clone() });
+        }
         self.catalog.unlist_map(entry).map(drop).map_err(Error::of_map)
     }
 
@@ -220,11 +237,26 @@ impl<D: Domain> Pooled<D> {
         visit: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<CheckReport, Error> {
         let header = header_of(entry)?;
-        let audit = kind_of(header)?.walk(&self.catalog, entry, visit)?;
+        let audit = kind_of(header)?.walk(&self.catalog, entry, &mut |key, value| {
+            let value = if header.number == 0 { Some(value) } else { pando_tc::value_of(value) };
+            value.into_iter().for_each(|value| visit(key, value));
+        })?;
         let mut check = audit::Check::default();
         check.map(entry, &audit::name_of(entry), audit);
         Ok(check.of_maps_alone())
     }
+}
+
+/// The transaction component of a pool, if it has one.
+fn transactions_of<D: Domain>(catalog: &Arc<Catalog<D>>) -> Result<Transactions<D>, Error> {
+    let entries = catalog.maps(&catalog.pool().pin().map_err(Error::of_pool)?);
+    let numbered = entries.iter().filter_map(|entry| {
+        let header = entry.header.as_ref().ok().filter(|header| header.number != 0)?;
+        // A map that cannot be opened is told when it is asked for.
+        let index = kind_of::<D>(header).ok()?.open(catalog, entry).ok()?;
+        Some((header.number, index))
+    });
+    Ok(Transactions::open(catalog.pool_handle(), numbered)?)
 }
 
 /// The header of a map, or an error if it is damaged.
@@ -257,38 +289,64 @@ impl<D: Domain> Engine for Pooled<D> {
         MAX_NAME_BYTES
     }
 
-    fn map_options(&self, name: &str) -> Result<Option<(&'static str, OptionValues)>, Error> {
+    fn created(&self, name: &str) -> Result<Option<Created>, Error> {
         let guard = self.pin()?;
         let entry = self.catalog.find_map(&guard, name).map_err(Error::of_map)?;
         let Some(entry) = entry else { return Ok(None) };
         let header = header_of(&entry)?;
         let kind = kind_of::<D>(header)?;
-        Ok(Some((kind.name(), options_of(kind, header)?)))
+        let values = options_of(kind, header)?;
+        Ok(Some(Created { kind: kind.name(), values, is_transactional: header.number != 0 }))
     }
 
     fn create_map(&self, name: &str, options: &MapOptions) -> Result<(), Error> {
         let kind = kind_called::<D>(options.index.as_deref())?;
         let values = options.applied_to(OptionValues::new(kind.options()))?;
         values.check_product()?;
-        let create = || kind.create(&self.catalog, name, &values);
+        let is_transactional = options.is_transactional == Some(true);
+        if is_transactional && !kind.takes_value_bytes(&values, LEAST_VALUE_BYTES) {
+            return Err(Error::Option {
+                option: "transactional".to_owned(),
+                found: "true, and all values have one length".to_owned(),
+                allowed: "false; or an index, or options of it, with values of any length"
+                    .to_owned(),
+            });
+        }
+        let number = if is_transactional { MapHeader::NEW_NUMBER } else { 0 };
+        let create = || kind.create(&self.catalog, name, &values, number);
         with_room(&self.catalog, Tries::Few, nothing_to_give, create).map_err(Error::of_map)
     }
 
-    fn open_map(&self, name: &str) -> Result<Arc<dyn RangeIndex>, Error> {
+    fn open_map(&self, name: &str) -> Result<(Arc<dyn RangeIndex>, Option<u64>), Error> {
         let entry = self.entry(&self.pin()?, name)?;
-        kind_of(header_of(&entry)?)?.open(&self.catalog, &entry).map_err(Error::of_map)
+        let header = header_of(&entry)?;
+        let kind = kind_of(header)?;
+        let open = || kind.open(&self.catalog, &entry).map_err(Error::of_map);
+        match header.number {
+            0 => Ok((open()?, None)),
+            number => {
+                let map = self.transactions.map(self.catalog.pool_handle(), number, open)?;
+                Ok((map, Some(number)))
+            }
+        }
+    }
+
+    fn begin(&self) -> Option<Box<dyn AnyTransaction + '_>> {
+        self.transactions.begin()
     }
 
     fn maps(&self) -> Result<Vec<MapInfo>, Error> {
         let info = |entry: MapEntry| match entry.header {
             Ok(header) => MapInfo {
                 index: kind_name::<D>(&header),
+                is_transactional: header.number != 0,
                 name: header.name,
                 slot: entry.slot,
                 damage: None,
             },
             Err(damage) => MapInfo {
                 index: audit::UNKNOWN_INDEX.to_owned(),
+                is_transactional: false,
                 name: String::new(),
                 slot: entry.slot,
                 damage: Some(damage.to_string()),
@@ -378,6 +436,9 @@ impl<D: Domain> Engine for Pooled<D> {
         if let Some(resumed) = &self.resumed {
             resumed.wait();
         }
+        self.transactions.settle()?;
+        let blocks = self.transactions.blocks(self.catalog.pool()).map_err(Error::of_pool)?;
+        check.log(self.catalog.pool(), blocks);
         for entry in self.catalog.dropped_maps(&self.pin()?) {
             check.dropped_map(&entry);
         }
@@ -420,6 +481,9 @@ impl<D: Domain> Engine for Pooled<D> {
     fn compact(self: Box<Self>) -> Result<Compacted, Error> {
         let path = self.catalog.pool().path().to_path_buf();
         let held = || Error::of_pool(pando_pmem::Error::HandleHeld(path));
+        // Else the next opening settles it.
+        let _ = self.transactions.settle();
+        drop(self.transactions);
         let pool = Arc::into_inner(self.catalog).ok_or_else(held)?.into_pool();
         let pando_pmem::Compacted { before_bytes, after_bytes, size_bytes } =
             pando_pmem::Pool::compact(pool).map_err(Error::of_pool)?;
@@ -428,6 +492,9 @@ impl<D: Domain> Engine for Pooled<D> {
 
     fn close(self: Box<Self>) -> Result<(), Error> {
         drop(self.resumed);
+        // Else the next opening settles it.
+        let _ = self.transactions.settle();
+        drop(self.transactions);
         // Open maps keep the pool open. It closes when the last of them is dropped.
         match Arc::into_inner(self.catalog) {
             Some(catalog) => pando_pmem::Pool::close(catalog.into_pool()).map_err(Error::of_pool),

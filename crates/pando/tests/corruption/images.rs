@@ -18,6 +18,9 @@ const MAX_BYTES: u64 = 2 << 20;
 /// Bytes from the start of a block that are taken to be its header.
 const HEADER_BYTES: u64 = 64;
 
+/// The name of a kind: a transactional map.
+pub const TRANSACTIONAL: &str = "transactional";
+
 /// An undamaged pool.
 pub struct Image {
     pub bytes: Vec<u8>,
@@ -52,7 +55,9 @@ fn options(kind: &str, shape: usize) -> MapOptions {
             ("merge_bytes", "200"),
             ("value_mode", "pointer"),
         ],
-        ("bztree", _) => &[("leaf_bytes", "512"), ("inner_bytes", "256"), ("inline_bytes", "128")],
+        ("bztree" | TRANSACTIONAL, _) => {
+            &[("leaf_bytes", "512"), ("inner_bytes", "256"), ("inline_bytes", "128")]
+        }
         ("nbtree", _) => &[("leaf_slots", "6"), ("inner_children", "4")],
         ("wbtree", 0) => &[("records", "fixed"), ("leaf", "slot-only")],
         ("wbtree", 1) => &[("node_lines", "4")],
@@ -67,7 +72,11 @@ fn options(kind: &str, shape: usize) -> MapOptions {
         _ => panic!("no kind is called {kind}"),
     };
     let set = |options: MapOptions, &(name, word): &(&str, &str)| options.set(name, word);
-    settings.iter().fold(MapOptions::new().index(kind), set)
+    let options = match kind {
+        TRANSACTIONAL => MapOptions::new().index("bztree").transactional(true),
+        kind => MapOptions::new().index(kind),
+    };
+    settings.iter().fold(options, set)
 }
 
 fn image(kind: &str, shape: usize, fill: fn(&Map)) -> Image {

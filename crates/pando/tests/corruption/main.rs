@@ -30,7 +30,7 @@ use std::sync::Mutex;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-use images::Image;
+use images::{Image, TRANSACTIONAL};
 
 /// Cases of each kind.
 const CASES: u64 = 2_000;
@@ -189,8 +189,14 @@ fn check(kind: &str, cases: Range<u64>, least: u64) -> bool {
 }
 
 /// The kinds, and the least number of cases in 1,000 whose damage must be detected.
-const KINDS: [(&str, u64); 5] =
-    [("bztree", 450), ("nbtree", 390), ("wbtree", 490), ("skiplist", 650), ("bwtree", 460)];
+const KINDS: [(&str, u64); 6] = [
+    ("bztree", 450),
+    ("nbtree", 390),
+    ("wbtree", 490),
+    ("skiplist", 650),
+    ("bwtree", 460),
+    (TRANSACTIONAL, 400),
+];
 
 fn check_some(kind: &str) {
     let (_, least) = KINDS.iter().find(|(name, _)| *name == kind).expect("a kind");
@@ -220,6 +226,11 @@ fn a_damaged_skiplist_is_refused_or_used_without_harm() {
 #[test]
 fn a_damaged_bwtree_is_refused_or_used_without_harm() {
     check_some("bwtree");
+}
+
+#[test]
+fn a_damaged_transactional_map_is_refused_or_used_without_harm() {
+    check_some(TRANSACTIONAL);
 }
 
 #[test]

@@ -77,5 +77,5 @@ mod transaction;
 pub use component::{Maps, TransactionComponent};
 pub use error::{Error, Result};
 pub use map::TransactionalMap;
-pub use stamp::LEAST_VALUE_BYTES;
-pub use transaction::{Transaction, Visit};
+pub use stamp::{LEAST_VALUE_BYTES, value_of};
+pub use transaction::{Transaction, Visit, until_committed};

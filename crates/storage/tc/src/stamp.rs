@@ -104,6 +104,14 @@ impl Stamp {
     }
 }
 
+/// The user's value in a value of a transactional map's index; `None` if the key is removed, or the
+/// value has no stamp. Whether it is committed is not looked at: after
+/// [`settle`](crate::TransactionComponent::settle) it is, if nothing is written meanwhile.
+pub fn value_of(value: &[u8]) -> Option<&[u8]> {
+    let (stamp, value) = Stamp::split(value)?;
+    (!stamp.is_removed()).then_some(value)
+}
+
 /// A version of a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Version {

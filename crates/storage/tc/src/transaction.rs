@@ -58,18 +58,34 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         &self,
         mut body: impl FnMut(&mut Transaction<'_, D, M>) -> Result<R, E>,
     ) -> Result<(R, u64), E> {
-        let mut attempt = 1;
-        loop {
+        until_committed(|| {
             let mut transaction = self.begin();
             let result = body(&mut transaction)?;
             match transaction.commit() {
-                Ok(lsn) => return Ok((result, lsn)),
-                Err(Error::Conflict { .. }) if attempt < ATTEMPTS => back_off(attempt),
-                Err(error) => return Err(error.into()),
+                Ok(lsn) => Ok(Ok((result, lsn))),
+                Err(conflict @ Error::Conflict { .. }) => Ok(Err(conflict)),
+                Err(error) => Err(error.into()),
             }
-            attempt += 1;
+        })
+    }
+}
+
+/// Runs `attempt` until it commits, up to 1,024 times, with more time in between after each. Its
+/// result is `Ok(Err(_))` if it conflicts with another transaction.
+///
+/// # Errors
+///
+/// That of `attempt`, or the last conflict.
+pub fn until_committed<R, C, E: From<C>>(
+    mut attempt: impl FnMut() -> Result<Result<R, C>, E>,
+) -> Result<R, E> {
+    for number in 1..ATTEMPTS {
+        match attempt()? {
+            Ok(result) => return Ok(result),
+            Err(_) => back_off(number),
         }
     }
+    Ok(attempt()??)
 }
 
 /// Lets others go first, for longer after each attempt.

@@ -87,6 +87,13 @@ pub trait Tree:
         Ok(())
     }
 
+    /// Whether a value may have this many bytes, in an index with these options. For a map that is
+    /// to be created; the limits of an index are exact.
+    fn takes_value_bytes(options: Self::Options, bytes: usize) -> bool {
+        let _ = (options, bytes);
+        true
+    }
+
     /// Lends the value of `key` to `visit` and returns its result; `None` if the key is absent.
     /// Like [`read`](RangeIndex::read), without a virtual call.
     fn read_with<R>(&self, key: &[u8], visit: impl FnOnce(&[u8]) -> R) -> Result<Option<R>>;

@@ -1,0 +1,278 @@
+//! The transactional maps of a pool, and the transaction component over them.
+
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use arc_swap::{ArcSwapOption, Guard};
+use pando_index::{KeyRange, Order, RangeIndex};
+use pando_log::{Log, LogOptions};
+use pando_pmem::layout::{CATALOG_SLOTS, LOG_OFF};
+use pando_pmem::{Domain, Pool};
+use pando_tc::{Maps, Transaction, TransactionComponent, TransactionalMap, Visit};
+
+/// How often the drop of a map looks whether threads have left the calls in which they may use it.
+const LOOKS: u32 = 1_000;
+/// The time between two looks.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+/// A transaction of a pool whose domain is not known.
+pub(crate) trait AnyTransaction {
+    fn get(&mut self, map: u64, key: &[u8]) -> pando_tc::Result<Option<Vec<u8>>>;
+
+    fn put(&mut self, map: u64, key: &[u8], value: &[u8]) -> pando_tc::Result<()>;
+
+    fn remove(&mut self, map: u64, key: &[u8]) -> pando_tc::Result<()>;
+
+    fn scan(
+        &mut self,
+        map: u64,
+        range: KeyRange,
+        order: Order,
+        visit: &mut Visit<'_>,
+    ) -> pando_tc::Result<()>;
+
+    fn commit(self: Box<Self>) -> pando_tc::Result<u64>;
+}
+
+impl<D: Domain> AnyTransaction for Transaction<'_, D, Numbered> {
+    fn get(&mut self, map: u64, key: &[u8]) -> pando_tc::Result<Option<Vec<u8>>> {
+        self.get(map, key)
+    }
+
+    fn put(&mut self, map: u64, key: &[u8], value: &[u8]) -> pando_tc::Result<()> {
+        self.put(map, key, value)
+    }
+
+    fn remove(&mut self, map: u64, key: &[u8]) -> pando_tc::Result<()> {
+        self.remove(map, key)
+    }
+
+    fn scan(
+        &mut self,
+        map: u64,
+        range: KeyRange,
+        order: Order,
+        visit: &mut Visit<'_>,
+    ) -> pando_tc::Result<()> {
+        self.scan(map, range, order, visit)
+    }
+
+    fn commit(self: Box<Self>) -> pando_tc::Result<u64> {
+        (*self).commit()
+    }
+}
+
+/// The indexes of transactional maps by their numbers. A thread that looks for one waits for no
+/// other. Indexes are added and taken out by one thread at a time.
+///
+/// A table of as many places as a pool may have maps, with open addressing: the place of a map is
+/// the first that was empty from its number on.
+pub(super) struct Numbered {
+    places: Box<[ArcSwapOption<Entry>]>,
+}
+
+struct Entry {
+    number: u64,
+    index: Arc<dyn RangeIndex>,
+}
+
+/// An index, lent.
+pub(super) struct Lent<'maps> {
+    entry: Guard<Option<Arc<Entry>>>,
+    lifetime: PhantomData<&'maps ()>,
+}
+
+impl<'maps> Deref for Lent<'maps> {
+    type Target = dyn RangeIndex + 'maps;
+
+    fn deref(&self) -> &Self::Target {
+        match &*self.entry {
+            Some(entry) => &*entry.index,
+            None => unreachable!("a place without an entry is not lent"),
+        }
+    }
+}
+
+impl Maps for Numbered {
+    type Lent<'maps> = Lent<'maps>;
+
+    fn map(&self, number: u64) -> Option<Lent<'_>> {
+        self.places_from(number).find_map(|place| {
+            let entry = place.load();
+            let is_found = entry.as_ref().is_some_and(|entry| entry.number == number);
+            is_found.then_some(Lent { entry, lifetime: PhantomData })
+        })
+    }
+}
+
+impl Numbered {
+    fn new() -> Self {
+        Self { places: (0..CATALOG_SLOTS).map(|_| ArcSwapOption::empty()).collect() }
+    }
+
+    /// All places, from the one where the map would lie in an empty table.
+    fn places_from(&self, number: u64) -> impl Iterator<Item = &ArcSwapOption<Entry>> {
+        let first = number as usize % self.places.len();
+        self.places[first..].iter().chain(&self.places[..first])
+    }
+
+    fn find(&self, number: u64) -> Option<Arc<dyn RangeIndex>> {
+        let entries = self.places_from(number).filter_map(ArcSwapOption::load_full);
+        let mut found = entries.filter(|entry| entry.number == number);
+        found.next().map(|entry| entry.index.clone())
+    }
+
+    fn add(&self, number: u64, index: Arc<dyn RangeIndex>) {
+        // A pool has no more maps than places.
+        let empty = self.places_from(number).find(|place| place.load().is_none());
+        if let Some(place) = empty {
+            place.store(Some(Arc::new(Entry { number, index })));
+        }
+    }
+
+    fn take_out(&self, number: u64) {
+        let is_it = |place: &&ArcSwapOption<Entry>| {
+            place.load().as_ref().is_some_and(|entry| entry.number == number)
+        };
+        if let Some(place) = self.places_from(number).find(is_it) {
+            place.store(None);
+        }
+    }
+}
+
+/// The transaction component of a pool, from its first transactional map on. One thread at a time
+/// adds maps and takes them out.
+pub(super) struct Transactions<D: Domain> {
+    component: OnceLock<Arc<TransactionComponent<D, Numbered>>>,
+}
+
+impl<D: Domain> Transactions<D> {
+    /// Of a pool whose component is not needed yet.
+    pub fn none() -> Self {
+        Self { component: OnceLock::new() }
+    }
+
+    /// Opens the component of `pool`, if it has one, over the maps with these numbers. Commits that
+    /// a crash has left undecided are undone.
+    pub fn open(
+        pool: &Arc<Pool<D>>,
+        maps: impl Iterator<Item = (u64, Arc<dyn RangeIndex>)>,
+    ) -> pando_tc::Result<Self> {
+        let transactions = Self::none();
+        if has_log(pool) {
+            let numbered = Numbered::new();
+            maps.for_each(|(number, index)| numbered.add(number, index));
+            transactions.begin_with(pool, numbered)?;
+        }
+        Ok(transactions)
+    }
+
+    fn begin_with(
+        &self,
+        pool: &Arc<Pool<D>>,
+        maps: Numbered,
+    ) -> pando_tc::Result<&Arc<TransactionComponent<D, Numbered>>> {
+        let log = Log::without_files(pool.clone(), LOG_OFF, LogOptions::default())?;
+        let component = TransactionComponent::open(log, maps)?;
+        Ok(self.component.get_or_init(|| Arc::new(component)))
+    }
+
+    /// The map of this number, whose records are in `index`; that is called if it is not open.
+    pub fn map<E: From<pando_tc::Error>>(
+        &self,
+        pool: &Arc<Pool<D>>,
+        number: u64,
+        open: impl FnOnce() -> Result<Arc<dyn RangeIndex>, E>,
+    ) -> Result<Arc<dyn RangeIndex>, E> {
+        let component = match self.component.get() {
+            Some(component) => component,
+            None => self.begin_with(pool, Numbered::new())?,
+        };
+        let index = match component.maps().find(number) {
+            Some(index) => index,
+            None => {
+                let index = open()?;
+                component.maps().add(number, index.clone());
+                index
+            }
+        };
+        Ok(Arc::new(TransactionalMap::new(component.clone(), number, index)?))
+    }
+
+    /// Begins a transaction; `None` if the pool has no transactional map.
+    pub fn begin(&self) -> Option<Box<dyn AnyTransaction + '_>> {
+        let component = self.component.get()?;
+        Some(Box::new(component.begin()))
+    }
+
+    /// Takes each commit to its end that has begun before the call.
+    pub fn settle(&self) -> pando_tc::Result<()> {
+        self.component.get().map_or(Ok(()), |component| component.settle())
+    }
+
+    /// Prepares the drop of a map of which no handle is held. A thread may still be inside a call
+    /// that helps a commit at one of its keys; whether all such threads have left.
+    pub fn give_up(&self, pool: &Pool<D>, number: u64) -> pando_tc::Result<bool> {
+        let Some(component) = self.component.get() else { return Ok(true) };
+        component.settle()?;
+        // From here on no record of the tail names the map. A thread that has found one before is
+        // inside a call.
+        let pin = || pool.pin().map_err(pando_log::Error::from);
+        let epoch = pin()?.unlink_epoch();
+        for _ in 0..LOOKS {
+            if pin()?.is_ripe(epoch) {
+                component.maps().take_out(number);
+                return Ok(true);
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        Ok(false)
+    }
+
+    /// The blocks that the component uses, while no other thread commits; `None` if that is not
+    /// known, because the pool is open for salvage.
+    pub fn blocks(&self, pool: &Pool<D>) -> pando_pmem::Result<Option<Vec<u64>>> {
+        let Some(component) = self.component.get() else {
+            return Ok((!has_log(pool)).then(Vec::new));
+        };
+        Ok(Some(component.log().blocks(&pool.pin()?)))
+    }
+}
+
+/// Whether the pool has had a transactional map.
+fn has_log<D: Domain>(pool: &Pool<D>) -> bool {
+    pool.word(LOG_OFF).load(Ordering::Acquire) != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use pando_bztree::BzTrees;
+    use pando_pmem::{CreateOptions, Volatile};
+    use pando_tree::maps::Catalog;
+
+    use super::*;
+
+    fn index() -> Arc<dyn RangeIndex> {
+        let pool = Pool::<Volatile>::anonymous(&CreateOptions::default()).expect("memory");
+        let catalog = Arc::new(Catalog::open(pool).expect("opens"));
+        let options = Default::default();
+        Arc::new(catalog.find_or_create_index::<BzTrees>("map", options).expect("the map"))
+    }
+
+    #[test]
+    fn maps_of_one_place_are_told_apart() {
+        let (maps, index) = (Numbered::new(), index());
+        let numbers = [3, 3 + 1024, 3 + 2048, 1023, 2047];
+        numbers.iter().for_each(|&number| maps.add(number, index.clone()));
+        let found = |number| maps.map(number).is_some() && maps.find(number).is_some();
+        assert!(numbers.iter().all(|&number| found(number)));
+        assert!(!found(4) && maps.map(3 + 4096).is_none());
+        maps.take_out(3);
+        assert!(!found(3) && found(3 + 2048));
+        maps.add(3 + 4096, index.clone());
+        assert!(found(3 + 4096) && found(3 + 1024));
+    }
+}

@@ -1,0 +1,241 @@
+//! Transactions over several keys and maps of a pool.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use pando_index::{KeyRange, Order};
+use pando_tc::until_committed;
+
+use crate::engine::AnyTransaction;
+use crate::shared::PoolShared;
+use crate::{Error, Map, Pool};
+
+/// A transaction: reads and writes of several keys, in one or several transactional maps of a pool
+/// ([`MapOptions::transactional`](crate::MapOptions::transactional)). All of its writes take place
+/// at one instant, or none does: for other threads, and after the death of the process.
+///
+/// No one else sees a write before [`commit`](Self::commit). A read sees what is committed at that
+/// time, and the transaction's own writes. So two reads may be of different instants; then the
+/// commit fails. Transactions that have committed are serializable: they are as if each had taken
+/// place alone, one after the other. A write of one key by [`Map`] counts as a transaction, and a
+/// read too.
+///
+/// A transaction that is dropped has done nothing. It holds up no other one, however long it lasts.
+///
+/// # Limits
+///
+/// What it has read and written is in process memory until the commit. Then it is one record of at
+/// most 16 MiB: each key that was written, with its old and its new value; each key that was read;
+/// 16 bytes for each record that was scanned.
+#[must_use = "a transaction does nothing until it is committed"]
+pub struct Transaction<'pool> {
+    pool: &'pool Arc<PoolShared>,
+    /// None before it reads or writes anything.
+    begun: Option<Box<dyn AnyTransaction + 'pool>>,
+    /// The maps that it has used, which are not dropped meanwhile.
+    maps: Vec<Map>,
+}
+
+impl Pool {
+    /// Runs `body` in a transaction, commits it, and returns the result of `body`. If it conflicts
+    /// with another transaction, `body` runs again, up to 1,024 times: it should do nothing else
+    /// that counts. If `body` returns an error, nothing has taken place.
+    ///
+    /// # Errors
+    ///
+    /// Those of `body`; [`Error::Conflict`] after the last time; otherwise as
+    /// [`Transaction::commit`].
+    ///
+    /// ```
+    /// use pando::{Error, MapOptions, Pool, PoolOptions};
+    ///
+    /// let pool = Pool::volatile(&PoolOptions::new())?;
+    /// let accounts = pool.map_with("accounts", &MapOptions::new().transactional(true))?;
+    /// accounts.insert(b"ash", &[70])?;
+    /// accounts.insert(b"elm", &[5])?;
+    /// let left = pool.transaction(|tx| {
+    ///     let ash = tx.get(&accounts, b"ash")?.map_or(0, |value| value[0]);
+    ///     let elm = tx.get(&accounts, b"elm")?.map_or(0, |value| value[0]);
+    ///     tx.put(&accounts, b"ash", &[ash - 10])?;
+    ///     tx.put(&accounts, b"elm", &[elm + 10])?;
+    ///     Ok::<_, Error>(ash - 10)
+    /// })?;
+    /// assert_eq!(left, 60);
+    /// assert_eq!(accounts.get(b"elm")?, Some(vec![15]));
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn transaction<R, E: From<Error>>(
+        &self,
+        mut body: impl FnMut(&mut Transaction<'_>) -> Result<R, E>,
+    ) -> Result<R, E> {
+        until_committed(|| {
+            let mut transaction = self.begin()?;
+            let result = body(&mut transaction)?;
+            match transaction.commit() {
+                Ok(()) => Ok(Ok(result)),
+                Err(conflict @ Error::Conflict { .. }) => Ok(Err(conflict)),
+                Err(error) => Err(error.into()),
+            }
+        })
+    }
+
+    /// Begins a transaction, for a caller that runs it again by itself after a conflict; otherwise
+    /// [`transaction`](Self::transaction) is simpler.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OpenForSalvage`].
+    ///
+    /// ```
+    /// use pando::{Error, MapOptions, Pool, PoolOptions};
+    ///
+    /// let pool = Pool::volatile(&PoolOptions::new())?;
+    /// let map = pool.map_with("trees", &MapOptions::new().transactional(true))?;
+    /// let mut transaction = pool.begin()?;
+    /// assert_eq!(transaction.get(&map, b"ash")?, None);
+    /// transaction.put(&map, b"elm", b"1")?;
+    /// map.insert(b"ash", b"2")?;
+    /// match transaction.commit() {
+    ///     Err(Error::Conflict { map, key }) => assert_eq!((map.as_str(), &*key), ("trees", &b"ash"[..])),
+    ///     _ => unreachable!(),
+    /// }
+    /// assert_eq!(map.get(b"elm")?, None);
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn begin(&self) -> Result<Transaction<'_>, Error> {
+        self.check_not_salvaged()?;
+        Ok(Transaction { pool: self.shared(), begun: None, maps: Vec::new() })
+    }
+}
+
+impl Transaction<'_> {
+    /// The transaction below, and the number of `map`.
+    fn at(&mut self, map: &Map) -> Result<(&mut (dyn AnyTransaction + '_), u64), Error> {
+        let refused = || Error::NotTransactional { name: map.name().to_owned() };
+        let number = map.number().ok_or_else(refused)?;
+        if !Arc::ptr_eq(map.pool(), self.pool) {
+            return Err(Error::MapOfOtherPool { name: map.name().to_owned() });
+        }
+        if !self.maps.iter().any(|other| other.number() == Some(number)) {
+            self.maps.push(map.clone());
+        }
+        if self.begun.is_none() {
+            // The pool has a transactional map: this one.
+            self.begun = self.pool.engine.begin();
+        }
+        let begun = self.begun.as_deref_mut().ok_or_else(refused)?;
+        Ok((begun, number))
+    }
+
+    fn named<T>(&self, result: pando_tc::Result<T>) -> Result<T, Error> {
+        result.map_err(|error| named(error, &self.maps))
+    }
+
+    /// The value of `key`, as the transaction sees it; `None` if the key is absent.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotTransactional`], [`Error::MapOfOtherPool`], [`Error::TooManyThreads`].
+    pub fn get(&mut self, map: &Map, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        let (begun, number) = self.at(map)?;
+        let got = begun.get(number, key);
+        self.named(got)
+    }
+
+    /// Gives `key` this value.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KeyTooLong`] and [`Error::ValueTooLong`] beyond the map's
+    /// [`limits`](Map::limits); otherwise as [`get`](Self::get).
+    pub fn put(&mut self, map: &Map, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        let (begun, number) = self.at(map)?;
+        let put = begun.put(number, key, value);
+        self.named(put)
+    }
+
+    /// Removes `key`, if it is present.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KeyTooLong`]; otherwise as [`get`](Self::get).
+    pub fn remove(&mut self, map: &Map, key: &[u8]) -> Result<(), Error> {
+        let (begun, number) = self.at(map)?;
+        let removed = begun.remove(number, key);
+        self.named(removed)
+    }
+
+    /// Calls `visit` with each record of the range, as the transaction sees it, in `order`, until
+    /// it returns `Break`. The transaction conflicts with others that change the visited part of
+    /// the range, or insert into it.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get).
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    ///
+    /// use pando::{Error, KeyRange, MapOptions, Order, Pool, PoolOptions};
+    ///
+    /// let pool = Pool::volatile(&PoolOptions::new())?;
+    /// let map = pool.map_with("queue", &MapOptions::new().transactional(true))?;
+    /// map.insert(b"1", b"first")?;
+    /// map.insert(b"2", b"second")?;
+    /// let first = pool.transaction(|tx| {
+    ///     let mut first = None;
+    ///     tx.scan(&map, KeyRange::all(), Order::Ascending, |key, value| {
+    ///         first = Some((key.to_vec(), value.to_vec()));
+    ///         ControlFlow::Break(())
+    ///     })?;
+    ///     if let Some((key, _)) = &first {
+    ///         tx.remove(&map, key)?;
+    ///     }
+    ///     Ok::<_, Error>(first)
+    /// })?;
+    /// assert_eq!(first, Some((b"1".to_vec(), b"first".to_vec())));
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn scan(
+        &mut self,
+        map: &Map,
+        range: KeyRange,
+        order: Order,
+        mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        let (begun, number) = self.at(map)?;
+        let scanned = begun.scan(number, range, order, &mut visit);
+        self.named(scanned)
+    }
+
+    /// Commits the transaction. On return its writes survive whatever a write of a map survives.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Conflict`] if another transaction came first;
+    /// [`Error::TransactionTooLong`]; [`Error::PoolFull`], [`Error::FileSystemFull`] or
+    /// [`Error::FileTooLarge`] if there is no room. Nothing has taken place.
+    pub fn commit(self) -> Result<(), Error> {
+        let Self { begun, maps, .. } = self;
+        let Some(begun) = begun else { return Ok(()) };
+        begun.commit().map(drop).map_err(|error| named(error, &maps))
+    }
+
+    /// Ends the transaction without its writes, as a drop does.
+    pub fn abort(self) {}
+}
+
+/// The public form of an error, with the name of its map.
+fn named(error: pando_tc::Error, maps: &[Map]) -> Error {
+    Error::of_transaction(error, |number| {
+        let found = maps.iter().find(|map| map.number() == Some(number));
+        found.map_or_else(String::new, |map| map.name().to_owned())
+    })
+}
+
+impl std::fmt::Debug for Transaction<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let maps: Vec<_> = self.maps.iter().map(Map::name).collect();
+        formatter.debug_struct("Transaction").field("maps", &maps).finish_non_exhaustive()
+    }
+}
