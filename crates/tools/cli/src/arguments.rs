@@ -132,6 +132,9 @@ pub struct CreateArguments {
     /// Option of a new map; may be repeated; `pando indexes` lists the options
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = index_option)]
     pub options: Vec<(String, String)>,
+    /// A new map takes part in transactions of programs that embed Pando
+    #[arg(long)]
+    pub transactional: bool,
 }
 
 #[derive(Debug, Args)]

@@ -104,6 +104,9 @@ pub fn open_or_create_map(
         }
     };
     let mut options = MapOptions::new();
+    if create.transactional {
+        options = options.transactional(true);
+    }
     if let Some(index) = &create.index {
         options = options.index(index);
     }

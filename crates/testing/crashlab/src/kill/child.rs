@@ -19,7 +19,7 @@ use pando::{Error, Map, Pool, PoolOptions};
 pub use super::created::Created;
 use super::look;
 use super::message::{Message, Opened, Voice, short};
-use super::workload::{self, MAIN, Maps, Profile, State, Writer};
+use super::workload::{self, MAIN, Maps, Profile, State, Style, Writer};
 use crate::failure::Failure;
 use pando_index::random::Random;
 
@@ -115,7 +115,8 @@ fn live(args: &Args, voice: &Voice) -> Result<(), Trouble> {
         let state = if args.look { state } else { look::state(&pool)? };
         let options = args.created.options();
         let main = pool.map_with(&workload::map_name(MAIN), &options)?;
-        let writers = Writer::all(&state, args.writers, profile, args.seed);
+        let style = Style { profile, is_transactional: args.created.transactional };
+        let writers = Writer::all(&state, args.writers, style, args.seed);
         voice.say(&Message::Writing)?;
         let until = Instant::now() + Duration::from_millis(args.write_ms);
         std::thread::scope(|scope| {
@@ -226,7 +227,7 @@ mod tests {
         let pool = PathBuf::from("/folder/pool");
         let write = Some(Profile::Growing);
         let values = vec![("node_lines".to_owned(), "4".to_owned())];
-        let created = Created { index: Some("wbtree".to_owned()), values };
+        let created = Created { index: Some("wbtree".to_owned()), values, transactional: true };
         let (seed, every, write_ms) = (u64::MAX, 5, 7);
         let args = Args { pool, look: true, write, writers: 3, seed, every, write_ms, created };
         let parsed = Line::parse_from(args.words()).args;

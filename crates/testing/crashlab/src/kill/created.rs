@@ -14,6 +14,10 @@ pub struct Created {
     /// An option of each map, such as node_lines=4; may be given several times
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = pair)]
     pub values: Vec<(String, String)>,
+    /// The maps are transactional, and writers also move values in transactions [default: in every
+    /// second pool]
+    #[arg(long)]
+    pub transactional: bool,
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {
@@ -28,12 +32,13 @@ impl Created {
             return self.clone();
         }
         let index = INDEXES[(number % INDEXES.len() as u64) as usize].to_owned();
-        Self { index: Some(index), values: Vec::new() }
+        let transactional = self.transactional || number % 2 == 1;
+        Self { index: Some(index), values: Vec::new(), transactional }
     }
 
     /// The same for the library.
     pub fn options(&self) -> MapOptions {
-        let mut options = MapOptions::new();
+        let mut options = MapOptions::new().transactional(self.transactional);
         if let Some(index) = &self.index {
             options = options.index(index);
         }
@@ -44,6 +49,7 @@ impl Created {
     pub fn words(&self) -> Vec<String> {
         let index = self.index.iter().map(|index| format!("--index={index}"));
         let values = self.values.iter().map(|(name, value)| format!("--set={name}={value}"));
-        index.chain(values).collect()
+        let transactional = self.transactional.then(|| "--transactional".to_owned());
+        index.chain(values).chain(transactional).collect()
     }
 }

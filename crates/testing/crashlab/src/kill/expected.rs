@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use super::child::Args;
 use super::load::{LoadEnd, Loaded};
 use super::supervise::Heard;
-use super::workload::{LOADED, Profile, Records, State, Writer, part};
+use super::workload::{LOADED, Records, State, Style, Writer, part};
 
 /// The expected content of a pool.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ enum Since {
     #[default]
     Nothing,
     /// Writers with this seed have written. `acknowledged` counts the acknowledged operations.
-    Written { profile: Profile, seed: u64, acknowledged: Vec<u64>, ahead: u64 },
+    Written { style: Style, seed: u64, acknowledged: Vec<u64>, ahead: u64 },
     /// `pando load` has written a file.
     Loaded(Loaded),
 }
@@ -66,7 +66,7 @@ impl Expected {
         }
         if let (true, Some(profile)) = (heard.is_writing, args.write) {
             self.since = Since::Written {
-                profile,
+                style: Style { profile, is_transactional: args.created.transactional },
                 seed: args.seed,
                 acknowledged: heard.acknowledged.clone(),
                 ahead: args.every * (1 + self.lost),
@@ -85,8 +85,8 @@ impl Expected {
     }
 
     fn verify(&self, writers: u64, found: &State) -> Result<(), String> {
-        if let Since::Written { profile, seed, acknowledged, ahead } = &self.since {
-            let all = Writer::all(&self.state, writers, *profile, *seed);
+        if let Since::Written { style, seed, acknowledged, ahead } = &self.since {
+            let all = Writer::all(&self.state, writers, *style, *seed);
             for (writer, acknowledged) in all.into_iter().zip(acknowledged) {
                 let own = part(found, writers, writer.number);
                 verify_writer(writer, *acknowledged, *ahead, &own)?;
@@ -165,7 +165,7 @@ fn there(records: Option<&Records>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kill::workload::{MAIN, Op};
+    use crate::kill::workload::{MAIN, Op, Profile};
 
     const WRITERS: u64 = 2;
 
@@ -187,7 +187,8 @@ mod tests {
 
     /// The result of the writers' operations up to `count`, and the next operation of writer 0.
     fn after(count: u64) -> (State, Op) {
-        let mut writers = Writer::all(&State::new(), WRITERS, Profile::Catalog, 7);
+        let style = Style { profile: Profile::Catalog, is_transactional: false };
+        let mut writers = Writer::all(&State::new(), WRITERS, style, 7);
         let mut state = State::new();
         for writer in &mut writers {
             while writer.count < count {

@@ -84,17 +84,21 @@ mod tests {
 
     use super::*;
     use crate::kill::created::INDEXES;
-    use crate::kill::workload::{MAIN, Maps, Profile, Writer, map_name, part};
+    use crate::kill::workload::{MAIN, Maps, Profile, Style, Writer, map_name, part};
 
     #[test]
     fn the_library_answers_as_the_model_does() {
         let profiles = [Profile::Mixed, Profile::Growing, Profile::Catalog];
-        for (profile, kind) in profiles.iter().flat_map(|&one| INDEXES.map(|kind| (one, kind))) {
+        let each = profiles.iter().flat_map(|&one| INDEXES.map(|kind| (one, kind)));
+        for ((profile, kind), is_transactional) in
+            each.flat_map(|both| [false, true].map(|is| (both, is)))
+        {
             let pool = Pool::volatile(&pando::PoolOptions::new()).unwrap();
-            let options = MapOptions::new().index(kind);
+            let options = MapOptions::new().index(kind).transactional(is_transactional);
             let main = pool.map_with(&map_name(MAIN), &options).unwrap();
             let maps = Maps { pool: &pool, main: &main, options: &options };
-            for mut writer in Writer::all(&State::new(), 3, profile, 1) {
+            let style = Style { profile, is_transactional };
+            for mut writer in Writer::all(&State::new(), 3, style, 1) {
                 for _ in 0..300 {
                     let (op, answer) = writer.step();
                     assert_eq!(op.run(maps).unwrap(), answer, "{op:?}");

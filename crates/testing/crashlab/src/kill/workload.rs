@@ -42,6 +42,15 @@ pub enum Profile {
     Catalog,
 }
 
+/// What the writers do.
+#[derive(Clone, Copy, Debug)]
+pub struct Style {
+    /// Their main activity.
+    pub profile: Profile,
+    /// Whether they also move values from key to key, each in one transaction.
+    pub is_transactional: bool,
+}
+
 /// The records of a map: versions by the numbers of their keys.
 pub type Records = BTreeMap<u64, u64>;
 
@@ -125,7 +134,13 @@ enum Kind {
     Update,
     Upsert,
     Remove,
-    Exchange { expected: u64 },
+    Exchange {
+        expected: u64,
+    },
+    /// Removes the key, and gives the version to another one.
+    Move {
+        to: u64,
+    },
     CreateMap,
     DropMap,
 }
@@ -165,8 +180,14 @@ impl Op {
         let is_there = records.contains_key(&self.key);
         match self.kind {
             Kind::Insert if is_there => return Answer::Exists,
-            Kind::Update | Kind::Remove | Kind::Exchange { .. } if !is_there => {
+            Kind::Update | Kind::Remove | Kind::Exchange { .. } | Kind::Move { .. }
+                if !is_there =>
+            {
                 return Answer::Missing;
+            }
+            Kind::Move { to } => {
+                records.remove(&self.key);
+                records.insert(to, self.version)
             }
             Kind::Remove => records.remove(&self.key),
             _ => records.insert(self.key, self.version),
@@ -194,6 +215,13 @@ impl Op {
             Kind::Exchange { expected } => {
                 map.compare_exchange(&key_bytes, &value(self.map, self.key, expected), &new)
             }
+            Kind::Move { to } => pool.transaction(|tx| {
+                if tx.get(&map, &key_bytes)?.is_none() {
+                    return Err(Error::KeyNotFound);
+                }
+                tx.remove(&map, &key_bytes)?;
+                tx.put(&map, &key(to), &value(self.map, to, self.version))
+            }),
             _ => map.upsert(&key_bytes, &new).map(|_| ()),
         };
         match done {
@@ -215,13 +243,13 @@ pub struct Writer {
     /// The number of operations that it has begun.
     pub count: u64,
     writers: u64,
-    profile: Profile,
+    style: Style,
     random: Random,
 }
 
 impl Writer {
     /// All writers of a pool that holds `state`.
-    pub fn all(state: &State, writers: u64, profile: Profile, seed: u64) -> Vec<Self> {
+    pub fn all(state: &State, writers: u64, style: Style, seed: u64) -> Vec<Self> {
         let mut random = Random::new(seed);
         (0..writers)
             .map(|number| Self {
@@ -229,7 +257,7 @@ impl Writer {
                 state: part(state, writers, number),
                 count: 0,
                 writers,
-                profile,
+                style,
                 random: Random::new(random.draw()),
             })
             .collect()
@@ -248,7 +276,7 @@ impl Writer {
     }
 
     fn choose(&mut self) -> Op {
-        if self.profile == Profile::Catalog && !self.random.one_in(4) {
+        if self.style.profile == Profile::Catalog && !self.random.one_in(4) {
             let map = 1 + self.number + self.writers * self.random.below(MAPS);
             let op = |kind| Op { kind, map, key: 0, version: 0 };
             if !self.state.contains_key(&map) {
@@ -258,26 +286,31 @@ impl Writer {
                 return op(Kind::DropMap);
             }
             let key = self.random.below(MAP_KEYS);
-            return self.choose_record(map, key);
+            // Another key of the same map.
+            return self.choose_record(map, key, (key + 1) % MAP_KEYS);
         }
-        let keys = if self.profile == Profile::Growing { LONG_KEYS } else { KEYS };
-        let key = self.random.below(keys) * self.writers + self.number;
-        self.choose_record(MAIN, key)
+        let keys = if self.style.profile == Profile::Growing { LONG_KEYS } else { KEYS };
+        let own = |key: u64| key * self.writers + self.number;
+        let key = self.random.below(keys);
+        let (key, next) = (own(key), own((key + 1) % keys));
+        self.choose_record(MAIN, key, next)
     }
 
-    fn choose_record(&mut self, map: u64, key: u64) -> Op {
+    /// An operation on `key`; `next` is another key of the writer.
+    fn choose_record(&mut self, map: u64, key: u64, next: u64) -> Op {
         let drawn = self.random.draw();
-        let version = match self.profile {
+        let version = match self.style.profile {
             Profile::Growing => drawn | LONG,
             // One of the other classes, each with the same probability.
             _ => (drawn & !LONG) | (drawn % LONG),
         };
         // Periods of growth and of shrinking, so that leaves split and merge.
-        let is_shrinking = self.profile == Profile::Mixed && self.count / 400 % 2 == 1;
+        let is_shrinking = self.style.profile == Profile::Mixed && self.count / 400 % 2 == 1;
         let found = self.state.get(&map).and_then(|records| records.get(&key)).copied();
         let kind = match (self.random.below(10), found) {
             (0..3, _) if !is_shrinking => Kind::Insert,
             (0..5, _) if is_shrinking => Kind::Remove,
+            (3, _) if self.style.is_transactional => Kind::Move { to: next },
             (3 | 4, _) => Kind::Upsert,
             (5 | 6, _) => Kind::Update,
             (7 | 8, Some(expected)) => Kind::Exchange { expected },

@@ -68,7 +68,8 @@ fn print_map(map: &MapStat, output: &mut Output) -> Result<(), Failure> {
         return output.line(format_args!("  {name:?}  {index}, passed over: {reason}"));
     };
     output.line(format_args!(
-        "  {name:?}  {index}, {} in {} and {}, height {}, leaves {:.0} % full, {}{}",
+        "  {name:?}  {index}{}, {} in {} and {}, height {}, leaves {:.0} % full, {}{}",
+        if map.is_transactional { ", transactional" } else { "" },
         counted(figures.records, "record"),
         if figures.leaves == 1 {
             "1 leaf".to_owned()
