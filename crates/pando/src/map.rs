@@ -230,7 +230,8 @@ impl Map {
     }
 
     /// Removes a record and returns true, or returns false if the key is absent. It works in a full
-    /// pool too, except for an `nbtree` or a `bwtree`, which may need a little room.
+    /// pool too, except for an `nbtree`, a `bwtree` or a transactional map, which may need a little
+    /// room.
     ///
     /// # Errors
     ///
@@ -267,6 +268,26 @@ impl Map {
     /// ```
     pub fn compare_exchange(&self, key: &[u8], expected: &[u8], new: &[u8]) -> Result<(), Error> {
         self.naming_map(self.index().compare_exchange(key, expected, new))
+    }
+
+    /// Removes the record of `key` if its value equals `expected`, bytewise, in one step.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KeyNotFound`] if the key is absent, [`Error::ValueMismatch`] if it has another
+    /// value; otherwise as [`remove`](Self::remove).
+    ///
+    /// ```
+    /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
+    /// let map = pool.map("leases")?;
+    /// map.insert(b"node-1", b"owner 7")?;
+    /// let other = map.compare_remove(b"node-1", b"owner 8");
+    /// assert!(matches!(other, Err(pando::Error::ValueMismatch)));
+    /// map.compare_remove(b"node-1", b"owner 7")?;
+    /// # Ok::<(), pando::Error>(())
+    /// ```
+    pub fn compare_remove(&self, key: &[u8], expected: &[u8]) -> Result<(), Error> {
+        self.naming_map(self.index().compare_remove(key, expected))
     }
 
     /// Computes a new value of `key` from the present one and stores it, as one step. It returns

@@ -179,6 +179,11 @@ pub trait RangeIndex: Send + Sync {
     /// Removes a record and returns true, or returns false if the key is absent.
     fn remove(&self, key: &[u8]) -> Result<bool, Error>;
 
+    /// Removes the record of `key` if its value is `expected`, bytewise, atomically.
+    ///
+    /// [`Error::KeyNotFound`] if the key is absent, [`Error::ValueMismatch`] if its value differs.
+    fn compare_remove(&self, key: &[u8], expected: &[u8]) -> Result<(), Error>;
+
     /// Reads the value of `key` and replaces it by a value that `change` computes, atomically.
     ///
     /// `change` gets the value, or `None` if the key is absent, and an empty vector. If it returns

@@ -23,6 +23,8 @@ enum Bug {
     RemoveReportsAbsentAsRemoved,
     ExchangeNotAtomic,
     ExchangeComparesPrefixes,
+    CompareRemoveNotAtomic,
+    CompareRemoveComparesPrefixes,
     UpsertNotAtomic,
     ModifyNotAtomic,
     RefusedModifyWrites,
@@ -203,6 +205,30 @@ impl RangeIndex for Broken {
         }
     }
 
+    fn compare_remove(&self, key: &[u8], expected: &[u8]) -> Result<(), Error> {
+        let key = &self.key(key)[..];
+        let found = self.inner.get(key)?.ok_or(Error::KeyNotFound);
+        match self.bug {
+            Bug::CompareRemoveNotAtomic => {
+                if found? != expected {
+                    return Err(Error::ValueMismatch);
+                }
+                std::thread::yield_now();
+                self.inner.remove(key).map(drop)
+            }
+            Bug::CompareRemoveComparesPrefixes => {
+                let found = found?;
+                let expected = if found.starts_with(expected) { &found } else { expected };
+                self.inner.compare_remove(key, expected)
+            }
+            _ => {
+                self.inner.compare_remove(key, expected)?;
+                self.removed.fetch_add(1, Ordering::Relaxed);
+                Ok(())
+            }
+        }
+    }
+
     fn modify(&self, key: &[u8], change: &mut Change<'_>) -> Result<Option<Upserted>, Error> {
         let key = &self.key(key)[..];
         match self.bug {
@@ -330,6 +356,8 @@ mutants! {
     insert_that_is_not_atomic: InsertNotAtomic by [
         race_same_inserts, linearizable_histories
     ];
+    compare_remove_that_is_not_atomic: CompareRemoveNotAtomic by [linearizable_histories];
+    compare_remove_that_compares_prefixes: CompareRemoveComparesPrefixes by [model_few_keys];
     remove_that_is_not_atomic: RemoveNotAtomic by [
         race_same_removes, race_insert_and_remove, linearizable_histories
     ];

@@ -275,8 +275,8 @@ fn stuck(off: u64) -> Error {
 }
 
 /// The methods of `RangeIndex` that call the index in the same way in each index: `read` and `scan`
-/// by `Tree::read_with` and [`Fill`], `write` and `remove` by its methods `put` and `delete`. With
-/// the names `modify` and `read_many` also these, by `read_modify_write` and `visit_many`.
+/// by `Tree::read_with` and [`Fill`], `write`, `remove` and `compare_remove` by its methods `put`
+/// and `delete`. With the names `modify` and `read_many` also these, by `read_modify_write` and `visit_many`.
 #[macro_export]
 macro_rules! index_operations {
     (@ modify) => {
@@ -308,7 +308,18 @@ macro_rules! index_operations {
         }
 
         fn remove(&self, key: &[u8]) -> Result<bool, ::pando_index::Error> {
-            self.delete(key)
+            self.delete(key, None)
+        }
+
+        fn compare_remove(
+            &self,
+            key: &[u8],
+            expected: &[u8],
+        ) -> Result<(), ::pando_index::Error> {
+            match self.delete(key, Some(expected))? {
+                true => Ok(()),
+                false => Err(::pando_index::Error::KeyNotFound),
+            }
         }
 
         fn read(

@@ -28,7 +28,7 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
 
     /// Like [`RangeIndex::remove`], with the log sequence number of the operation.
     pub fn remove_at_lsn(&self, key: &[u8], lsn: u64) -> Result<bool> {
-        self.delete_at_lsn(key, lsn)
+        self.delete_at_lsn(key, None, lsn)
     }
 
     /// The highest log sequence number that the page of `key` carries.

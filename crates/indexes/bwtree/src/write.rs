@@ -88,16 +88,22 @@ impl Write for Put<'_> {
     }
 }
 
-/// A remove.
+/// A remove; of the record with the value `expected` alone, if there is one.
 #[derive(Debug)]
-pub(crate) struct Remove;
+pub(crate) struct Remove<'call> {
+    pub expected: Option<&'call [u8]>,
+}
 
-impl Write for Remove {
+impl Write for Remove<'_> {
     const TRIES: Tries = Tries::Many;
 
     #[inline(always)]
     fn decide(&mut self, found: Option<&[u8]>) -> Result<Decision> {
-        Ok(if found.is_some() { Decision::Remove } else { Decision::Keep })
+        match (found, self.expected) {
+            (None, _) => Ok(Decision::Keep),
+            (Some(found), Some(expected)) if found != expected => Err(Error::ValueMismatch),
+            _ => Ok(Decision::Remove),
+        }
     }
 
     fn value(&self) -> &[u8] {
@@ -166,17 +172,23 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
         Ok(if done.was_there { Upserted::Updated } else { Upserted::Inserted })
     }
 
-    /// Removes the record; returns whether it was present.
+    /// Removes the record, if it has the value `expected` or that is none; returns whether it was
+    /// present.
     #[inline]
-    pub(crate) fn delete(&self, key: &[u8]) -> Result<bool> {
-        self.delete_at_lsn(key, 0)
+    pub(crate) fn delete(&self, key: &[u8], expected: Option<&[u8]>) -> Result<bool> {
+        self.delete_at_lsn(key, expected, 0)
     }
 
     /// The same, with the log sequence number of the operation.
     #[inline]
-    pub(crate) fn delete_at_lsn(&self, key: &[u8], lsn: u64) -> Result<bool> {
+    pub(crate) fn delete_at_lsn(
+        &self,
+        key: &[u8],
+        expected: Option<&[u8]>,
+        lsn: u64,
+    ) -> Result<bool> {
         LIMITS.check_key(key)?;
-        Ok(self.write(key, &mut Remove, lsn)?.was_there)
+        Ok(self.write(key, &mut Remove { expected }, lsn)?.was_there)
     }
 
     /// Replaces the value of `key` by the one that `change` computes; `None` if it is to stay.

@@ -25,7 +25,7 @@
 //! thread that copies the leaf has closed the gate before. The delete does not close the leaf, so
 //! two such deletes do not exclude each other.
 
-use pando_index::{Error, Result, Upserted};
+use pando_index::{Error, Intent, Result, Upserted};
 use pando_pmem::{Domain, mutant};
 use pando_tree::checked::Steps;
 use pando_tree::context::Context;
@@ -39,7 +39,7 @@ use crate::meta::Meta;
 use crate::node::Probe;
 use crate::smo::Tidied;
 use crate::tree::BzTree;
-use crate::write::{Claim, more_rooms};
+use crate::write::{Claim, Decision, more_rooms};
 
 /// The room that a delete requests of the leaf that replaces the one without a slot.
 struct Demand {
@@ -57,8 +57,9 @@ impl Demand {
 }
 
 impl<D: Domain> BzTree<D> {
-    /// Deletes `key` (paper 4.2.2). Returns whether it was present.
-    pub(crate) fn delete(&self, key: &[u8]) -> Result<bool> {
+    /// Deletes `key` (paper 4.2.2), if it has the value `expected` or that is none. Returns whether
+    /// it was present.
+    pub(crate) fn delete(&self, key: &[u8], expected: Option<&[u8]>) -> Result<bool> {
         LIMITS.check_key(key)?;
         let probe = Probe::new(key);
         let mut demand = Demand { rooms: 0, refused: false };
@@ -68,7 +69,7 @@ impl<D: Domain> BzTree<D> {
             |guard| {
                 let context = self.context(guard);
                 let leaf = self.find_leaf(context, probe);
-                match self.delete_in_leaf(context, leaf, probe, &mut demand) {
+                match self.delete_in_leaf(context, leaf, probe, expected, &mut demand) {
                     Ok(Some(_)) => {
                         self.sweep.stir();
                         Ok(Some(Some(self.merge_underfull(context, probe, &leaf))))
@@ -91,8 +92,10 @@ impl<D: Domain> BzTree<D> {
         context: Context<'_, D>,
         leaf: Leaf,
         probe: Probe<'_>,
+        expected: Option<&[u8]>,
         demand: &mut Demand,
     ) -> Result<Option<Upserted>> {
+        let intent = expected.map(|expected| Intent::Exchange { expected });
         let mut steps = Steps::of_attempts();
         loop {
             let look = leaf.look(context, probe, None);
@@ -102,12 +105,15 @@ impl<D: Domain> BzTree<D> {
                 demand.rooms = more_rooms(demand.rooms, USUAL_BYTES);
                 return Ok(None);
             }
-            let Some(old) = look.visible() else { return Err(Error::KeyNotFound) };
+            let old = match Self::decide(context, &leaf, intent, &look)? {
+                Decision::Supersede(old) => old,
+                _ => continue,
+            };
             if look.next == leaf.slots() {
                 let restructure = || self.restructure(context, probe, demand.wanted());
                 if demand.refused || context.guard.with_reserve(restructure).is_err() {
                     demand.refused = true;
-                    return self.delete_in_place(context, leaf, probe);
+                    return self.delete_in_place(context, leaf, probe, intent);
                 }
                 demand.rooms = more_rooms(demand.rooms, USUAL_BYTES);
                 return Ok(None);
@@ -122,7 +128,7 @@ impl<D: Domain> BzTree<D> {
                 if !leaf.claim(context, claim.slot, reserved) {
                     continue;
                 }
-                return self.settle_in_doubt(context, leaf, &claim, probe, &[], None, None);
+                return self.settle_in_doubt(context, leaf, &claim, probe, &[], None, intent);
             }
             leaf.secure_slots_before(context, look.next);
             if context.pmwcas.compare_exchange(context.guard, off, 0, deleted.0).is_ok() {
@@ -138,6 +144,7 @@ impl<D: Domain> BzTree<D> {
         context: Context<'_, D>,
         leaf: Leaf,
         probe: Probe<'_>,
+        intent: Option<Intent<'_>>,
     ) -> Result<Option<Upserted>> {
         let is_blind = mutant!("in-place-in-doubt");
         for (off, meta) in Self::in_doubt(context, &leaf, leaf.slots(), probe) {
@@ -150,7 +157,9 @@ impl<D: Domain> BzTree<D> {
         if look.closing.is_some() || in_doubt || look.next < leaf.slots() {
             return Ok(None);
         }
-        let Some(old) = look.visible() else { return Err(Error::KeyNotFound) };
+        let Decision::Supersede(old) = Self::decide(context, &leaf, intent, &look)? else {
+            return Ok(None);
+        };
         if !mutant!("all-slots-not-secured") {
             leaf.secure_every_slot(context);
         }
@@ -162,8 +171,8 @@ impl<D: Domain> BzTree<D> {
                 operation.add_word(leaf.gate_off(), gate.0, gate.0)?;
             }
             operation.add_word(off, dead, dead | bit)?;
-            Self::release_value(context, &leaf, Some(old), None, operation)?;
-            Ok(!gate.is_closed() && dead & bit == 0)
+            let is_expected = Self::release_value(context, &leaf, Some(old), intent, operation)?;
+            Ok(is_expected && !gate.is_closed() && dead & bit == 0)
         })?;
         Ok(is_done.then_some(Upserted::Updated))
     }

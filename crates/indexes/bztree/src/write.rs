@@ -117,7 +117,7 @@ impl Conflicts {
 }
 
 /// How an intent changes the state of its key.
-enum Decision {
+pub(crate) enum Decision {
     /// Supersede, or delete, this record.
     Supersede(Settled),
     /// Add the key's first record.
@@ -127,9 +127,9 @@ enum Decision {
 }
 
 impl<D: Domain> BzTree<D> {
-    /// `intent`: `None` for a delete.
+    /// `intent`: `None` for a delete of any value; a delete of one value has that of an exchange.
     #[inline]
-    fn decide(
+    pub(crate) fn decide(
         context: Context<'_, D>,
         leaf: &Leaf,
         intent: Option<Intent<'_>>,

@@ -292,24 +292,38 @@ impl<D: Domain> NbTree<D> {
         if changed { Ok(()) } else { Err(Again) }
     }
 
-    /// Removes the key; returns whether it was present.
+    /// Removes the key, if it has the value `expected` or that is none; returns whether it was
+    /// present.
     #[inline]
-    pub(crate) fn delete(&self, key: &[u8]) -> Result<bool> {
+    pub(crate) fn delete(&self, key: &[u8], expected: Option<&[u8]>) -> Result<bool> {
         LIMITS.check_key(key)?;
         let probe = Probe::new(key);
         self.layers.check()?;
-        self.until_done(Tries::Many, nothing_to_give, |guard| self.delete_pinned(guard, &probe))
+        self.until_done(Tries::Many, nothing_to_give, |guard| {
+            self.delete_pinned(guard, &probe, expected)
+        })
     }
 
     /// One attempt; `None` means that the leaf has changed.
     #[inline(always)]
-    fn delete_pinned(&self, guard: &Guard<'_, D>, probe: &Probe<'_>) -> Result<Option<bool>> {
+    fn delete_pinned(
+        &self,
+        guard: &Guard<'_, D>,
+        probe: &Probe<'_>,
+        expected: Option<&[u8]>,
+    ) -> Result<Option<bool>> {
         let fingerprint = fingerprint(probe);
         let leaf = self.find_leaf(guard, probe, Side::Holding, fingerprint);
         let control = leaf.control::<D>();
         let found = self.search(guard, leaf, control.bitmap(), probe, fingerprint);
         undamaged(guard)?;
         let Some(found) = found else { return Ok(Some(false)) };
+        if let Some(expected) = expected
+            && !self.lend(guard, leaf, found, |value| value == expected)
+        {
+            self.make_durable(guard, leaf, found.slot);
+            return Err(Error::ValueMismatch);
+        }
         if is_closed(found.word) {
             let deleted = Some(Change::Delete(found));
             let is_deleted = guard.with_reserve(|| self.replace_with(guard, leaf, deleted))?;

@@ -114,12 +114,9 @@ impl<D: Domain> Links<D> for MultiWord {
     }
 
     fn remove(_: &SkipList<D, Self>, context: Context<'_, D>, found: Found<'_>) -> Result<Removal> {
-        let Found { node, place } = found;
+        let Found { node, place, .. } = found;
         loop {
-            let state = node.state(context);
-            if state.is_deleted() {
-                return Ok(Removal::Deleted);
-            }
+            let Some(state) = found.state(context)? else { return Ok(Removal::Deleted) };
             let levels = state.levels();
             if levels > MAX_HEIGHT {
                 return Err(damaged(node.0, "it says that it is on more levels than there are"));

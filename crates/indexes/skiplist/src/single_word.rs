@@ -209,10 +209,7 @@ impl<D: Domain> Links<D> for SingleWord {
         found: Found<'_>,
     ) -> Result<Removal> {
         let Found { node, .. } = found;
-        let state = node.state(context);
-        if state.is_deleted() {
-            return Ok(Removal::Deleted);
-        }
+        let Some(state) = found.state(context)? else { return Ok(Removal::Deleted) };
         if !swap(context, node.state_off(), state.0, State::DELETED.0) {
             return Ok(Removal::Again);
         }

@@ -12,7 +12,7 @@
 
 use std::fmt::Debug;
 
-use pando_index::Result;
+use pando_index::{Error, Result};
 use pando_pmem::{Domain, mutant};
 use pando_tree::blocks::NewBlock;
 use pando_tree::context::Context;
@@ -116,6 +116,23 @@ pub struct Raised<'op> {
 pub struct Found<'op> {
     pub place: &'op Place,
     pub node: Node,
+    /// The value that it must have, if that matters.
+    pub expected: Option<&'op [u8]>,
+}
+
+impl Found<'_> {
+    /// The state of the node; `None` if it is deleted. An error if it has another value than the
+    /// expected one.
+    pub fn state<D: Domain>(self, context: Context<'_, D>) -> Result<Option<State>> {
+        let Some(expected) = self.expected else {
+            let state = self.node.state(context);
+            return Ok((!state.is_deleted()).then_some(state));
+        };
+        match self.node.value(context) {
+            Some((_, found)) if found.as_bytes() != expected => Err(Error::ValueMismatch),
+            found => Ok(found.map(|(state, _)| state)),
+        }
+    }
 }
 
 /// A marked node, which is linked on `level` behind `node`.

@@ -37,8 +37,9 @@ impl<D: Domain, S: Links<D>> SkipList<D, S> {
         })
     }
 
-    /// Removes the record; returns whether it was present.
-    pub(crate) fn delete(&self, key: &[u8]) -> Result<bool> {
+    /// Removes the record, if it has the value `expected` or that is none; returns whether it was
+    /// present.
+    pub(crate) fn delete(&self, key: &[u8], expected: Option<&[u8]>) -> Result<bool> {
         LIMITS.check_key(key)?;
         let probe = Probe::new(key);
         self.until_done(|context| {
@@ -50,7 +51,7 @@ impl<D: Domain, S: Links<D>> SkipList<D, S> {
             };
             let place = self.find_place(context, probe, met);
             let Some(node) = place.found else { return Ok(Some(false)) };
-            Ok(match S::remove(self, context, Found { place: &place, node })? {
+            Ok(match S::remove(self, context, Found { place: &place, node, expected })? {
                 Removal::Done => Some(true),
                 // Another thread removed it since this operation began: at that time it was absent.
                 Removal::Deleted => Some(false),

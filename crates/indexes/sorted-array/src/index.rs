@@ -59,8 +59,13 @@ impl<D: Domain> SortedArray<D> {
         Ok(if was_there { Upserted::Updated } else { Upserted::Inserted })
     }
 
-    fn delete(&self, key: &[u8]) -> Result<bool> {
-        self.replace_record(key, |_| Ok(None))
+    /// Removes the key, if it has the value `expected` or that is none; returns whether it was
+    /// present.
+    fn delete(&self, key: &[u8], expected: Option<&[u8]>) -> Result<bool> {
+        self.replace_record(key, |found| match (found, expected) {
+            (Some(found), Some(expected)) if found != expected => Err(Error::ValueMismatch),
+            _ => Ok(None),
+        })
     }
 
     /// Changes the value of `key` to the result of `decide`, unless that is an error. Returns

@@ -134,16 +134,18 @@ impl<D: Domain> WbTree<D> {
         }
     }
 
-    pub(crate) fn delete(&self, key: &[u8]) -> Result<bool> {
+    /// Removes the key, if it has the value `expected` or that is none; returns whether it was
+    /// present.
+    pub(crate) fn delete(&self, key: &[u8], expected: Option<&[u8]>) -> Result<bool> {
         if !self.may_hold(key)? {
             return Ok(false);
         }
         let probe = Probe::new(key);
-        with_room(&self.catalog, Tries::Many, nothing_to_give, || self.try_delete(probe))
-            .map_err(|error| *error)
+        let attempt = || self.try_delete(probe, expected);
+        with_room(&self.catalog, Tries::Many, nothing_to_give, attempt).map_err(|error| *error)
     }
 
-    fn try_delete(&self, probe: Probe<'_>) -> Result<bool, Box<Error>> {
+    fn try_delete(&self, probe: Probe<'_>, expected: Option<&[u8]>) -> Result<bool, Box<Error>> {
         let (guard, mut hint) = self.pin_at_leaf(probe)?;
         let context = self.context(&guard);
         let mut steps = Steps::of_attempts();
@@ -157,6 +159,11 @@ impl<D: Domain> WbTree<D> {
             let Ok(mut look) = leaf.look(context, state, probe) else { continue };
             undamaged(&guard)?;
             let Some((cell, old)) = look.found else { return Ok(false) };
+            if let Some(expected) = expected
+                && !with_value(context, &old, |value| value == expected)
+            {
+                return Err(Box::new(Error::ValueMismatch));
+            }
             if leaf.kind != NodeKind::BitmapOnly {
                 look.order.remove(look.place);
             }

@@ -40,6 +40,8 @@ pub(super) fn empty_value(trial: &mut Trial<'_>) {
         assert!(matches!(index.compare_exchange(b"key", b"x", b"y"), Err(Error::ValueMismatch)));
         index.compare_exchange(b"key", b"", b"full").expect("compare_exchange from empty");
         index.compare_exchange(b"key", b"full", b"").expect("compare_exchange to empty");
+        assert!(matches!(index.compare_remove(b"key", b"x"), Err(Error::ValueMismatch)));
+        assert!(matches!(index.compare_remove(b"none", b""), Err(Error::KeyNotFound)));
         assert_eq!(index.upsert(b"key", b"").expect("upsert"), Upserted::Updated);
         assert_eq!(index.len().expect("len"), 1);
         assert!(index.remove(b"key").expect("remove"));
@@ -134,6 +136,7 @@ pub(super) fn key_too_long(trial: &mut Trial<'_>) {
             ("remove", index.remove(&key)),
             ("update", absent(index.update(&key, b""))),
             ("compare_exchange", absent(index.compare_exchange(&key, b"", b"x"))),
+            ("compare_remove", absent(index.compare_remove(&key, b""))),
         ] {
             match answer {
                 Ok(present) => assert!(!present, "{what} found a key that is too long"),

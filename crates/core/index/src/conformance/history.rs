@@ -37,12 +37,14 @@ pub enum Operation {
         /// The value that replaces it.
         new: u64,
     },
+    /// `compare_remove` of the value.
+    CompareRemove(u64),
 }
 
 /// The result of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// An insert, update or compare-exchange took place.
+    /// An insert, update, compare-exchange or compare-remove took place.
     Done,
     /// [`Error::KeyExists`](crate::Error::KeyExists).
     KeyExists,
@@ -151,6 +153,11 @@ pub fn apply(operation: Operation, state: State) -> (Answer, State) {
                 (Answer::ValueMismatch, state)
             }
         }
+        (Operation::CompareRemove(_), None) => (Answer::KeyNotFound, None),
+        (Operation::CompareRemove(expected), Some(value)) if value == expected => {
+            (Answer::Done, None)
+        }
+        (Operation::CompareRemove(_), Some(_)) => (Answer::ValueMismatch, state),
     }
 }
 

@@ -109,13 +109,14 @@ impl Recorder<'_> {
             let key = random.below(keys);
             // All written values differ, so that a stale read is noticed.
             let new = (thread + 1) * 100 + step;
-            let operation = match random.below(14) {
+            let operation = match random.below(16) {
                 0..3 => Operation::Insert(new),
                 3 => Operation::Update(new),
                 4 | 5 => Operation::Upsert(new),
                 6 | 7 => Operation::Read,
                 8..10 => Operation::Remove,
                 10..13 => Operation::CompareExchange { expected: last_seen[key], new },
+                13 | 14 => Operation::CompareRemove(last_seen[key]),
                 _ => {
                     self.scan(keys, random.coin());
                     continue;
@@ -124,6 +125,7 @@ impl Recorder<'_> {
             last_seen[key] = match self.step(key, operation) {
                 Answer::Found(Some(found)) => found,
                 Answer::Found(None) | Answer::Removed(_) | Answer::KeyNotFound => 0,
+                Answer::Done if matches!(operation, Operation::CompareRemove(_)) => 0,
                 Answer::Done | Answer::Inserted | Answer::Updated => new,
                 Answer::KeyExists | Answer::ValueMismatch => self.peek(key),
             };
@@ -187,6 +189,9 @@ impl Recorder<'_> {
             Operation::Remove => Answer::Removed(index.remove(key).expect("remove")),
             Operation::CompareExchange { expected, new } => {
                 written(index.compare_exchange(key, &value(expected), &value(new)))
+            }
+            Operation::CompareRemove(expected) => {
+                written(index.compare_remove(key, &value(expected)))
             }
         }
     }

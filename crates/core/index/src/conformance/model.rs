@@ -47,12 +47,13 @@ enum Operation {
     Remove(Key),
     RemoveRange(Bound<Key>, Bound<Key>, Order),
     CompareExchange(Key, Expected, Value),
+    CompareRemove(Key, Expected),
     Modify(Key, Value, bool),
     Scan(Bound<Key>, Bound<Key>, Order),
     Length,
 }
 
-/// The expected value of a compare-exchange.
+/// The expected value of a compare-exchange or a compare-remove.
 #[derive(Clone, Debug)]
 enum Expected {
     /// The current value, or the empty one.
@@ -91,8 +92,10 @@ fn operation(key: BoxedStrategy<Key>) -> impl Strategy<Value = Operation> {
         8 => key.clone().prop_map(Operation::Remove),
         2 => (bound(), bound(), order())
             .prop_map(|(low, high, order)| Operation::RemoveRange(low, high, order)),
-        6 => (key.clone(), expected, value())
+        6 => (key.clone(), expected.clone(), value())
             .prop_map(|(key, expected, new)| Operation::CompareExchange(key, expected, new)),
+        4 => (key.clone(), expected)
+            .prop_map(|(key, expected)| Operation::CompareRemove(key, expected)),
         6 => (key.clone(), value(), prop::bool::weighted(0.8))
             .prop_map(|(key, value, changes)| Operation::Modify(key, value, changes)),
         6 => (bound(), bound(), order())
@@ -183,6 +186,15 @@ fn step(
                 "compare_exchange",
                 index.compare_exchange(&key, &expected, &new),
                 model.compare_exchange(&key, &expected, &new),
+            )
+        }
+        Operation::CompareRemove(key, expected) => {
+            let key = key.bytes(limits);
+            let expected = expected_value(expected, model, &key, limits);
+            same(
+                "compare_remove",
+                index.compare_remove(&key, &expected),
+                model.compare_remove(&key, &expected),
             )
         }
         Operation::Modify(key, value, changes) => {

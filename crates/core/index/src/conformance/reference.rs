@@ -86,6 +86,14 @@ impl RangeIndex for Reference {
         Ok(self.records_mut().remove(key).is_some())
     }
 
+    fn compare_remove(&self, key: &[u8], expected: &[u8]) -> Result<(), Error> {
+        self.check_key(key)?;
+        let mut records = self.records_mut();
+        Intent::Exchange { expected }.check(records.get(key).map(Vec::as_slice))?;
+        records.remove(key);
+        Ok(())
+    }
+
     fn scan<'index>(
         &'index self,
         range: KeyRange,

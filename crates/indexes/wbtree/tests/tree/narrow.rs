@@ -127,6 +127,11 @@ impl<D: Domain, const LONGEST: usize> RangeIndex for Narrow<D, LONGEST> {
         self.planted.index.remove(&Self::key(key)?)
     }
 
+    fn compare_remove(&self, key: &[u8], expected: &[u8]) -> Result<(), Error> {
+        let number = self.values().number(expected);
+        self.planted.index.compare_remove(&Self::key(key)?, &number)
+    }
+
     fn scan<'index>(
         &'index self,
         range: KeyRange,

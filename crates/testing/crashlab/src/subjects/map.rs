@@ -159,6 +159,9 @@ impl<I: Indexed, D: Domain> Open<I, D> {
                     &value::<I>(new),
                 ));
             }
+            Operation::CompareRemove(expected) => {
+                return written(self.index.compare_remove(key, &value::<I>(expected)));
+            }
         })
     }
 

@@ -131,13 +131,14 @@ fn insert(number: usize) -> Op {
 fn near(center: usize, stamp: u64, random: &mut Random) -> Op {
     let low = center.saturating_sub(8);
     let number = (low + random.below(17) as usize).min(KEYS - 1);
-    let operation = match random.below(12) {
+    let operation = match random.below(13) {
         0..3 => Operation::Insert(stamp),
         3 => Operation::Update(stamp),
         4..6 => Operation::Upsert(stamp),
         6..9 => Operation::Remove,
         9 => Operation::CompareExchange { expected: number as u64, new: stamp },
         10 => Operation::Read,
+        11 => Operation::CompareRemove(number as u64),
         _ => {
             let order = if random.one_in(2) { Order::Ascending } else { Order::Descending };
             return Op::Scan(low, (low + 17).min(KEYS), order);
@@ -148,12 +149,13 @@ fn near(center: usize, stamp: u64, random: &mut Random) -> Op {
 
 /// A random operation on the key `number` alone.
 fn upon(number: usize, stamp: u64, random: &mut Random) -> Op {
-    let operation = match random.below(7) {
+    let operation = match random.below(8) {
         0 | 1 => Operation::Insert(stamp),
         2 => Operation::Update(stamp),
         3 => Operation::Upsert(stamp),
         4 => Operation::Remove,
         5 => Operation::CompareExchange { expected: number as u64, new: stamp },
+        6 => Operation::CompareRemove(number as u64),
         _ => Operation::Read,
     };
     Op::Key(number, operation)
@@ -459,6 +461,7 @@ fn scenarios<I: Indexed>() -> Vec<Scenario<Map<I>>> {
         on_keys("upsert", |_, new| Operation::Upsert(new)),
         on_keys("delete", |_, _| Operation::Remove),
         on_keys("compare-exchange", |expected, new| Operation::CompareExchange { expected, new }),
+        on_keys("compare-remove", |expected, _| Operation::CompareRemove(expected)),
         Scenario::new("one-key", 1, move || around(few(), |_| insert(33), 3)),
         Scenario::new("same-key", 1, on_same_key),
         Scenario::new("reads", 1, reads),
