@@ -214,22 +214,26 @@ impl<D: Domain> Transactions<D> {
     }
 
     /// Prepares the drop of a map of which no handle is held. A thread may still be inside a call
-    /// that helps a commit at one of its keys; whether all such threads have left.
+    /// that helps a commit at one of its keys, or removes a tombstone; whether all such threads
+    /// have left.
     pub fn give_up(&self, pool: &Pool<D>, number: u64) -> pando_tc::Result<bool> {
         let Some(component) = self.component.get() else { return Ok(true) };
         component.settle()?;
         // From here on no record of the tail names the map. A thread that has found one before is
         // inside a call.
-        let pin = || pool.pin().map_err(pando_log::Error::from);
-        let epoch = pin()?.unlink_epoch();
-        for _ in 0..LOOKS {
-            if pin()?.is_ripe(epoch) {
-                component.maps().take_out(number);
-                return Ok(true);
-            }
-            std::thread::sleep(LOOK_EVERY);
+        let maps = component.maps();
+        let Some(index) = maps.find(number) else { return Ok(true) };
+        if !have_left(pool)? {
+            return Ok(false);
         }
-        Ok(false)
+        // From here on no thread finds the map. One that has found it for a tombstone is inside a
+        // call.
+        maps.take_out(number);
+        let have_left = have_left(pool);
+        if !matches!(have_left, Ok(true)) {
+            maps.add(number, index);
+        }
+        have_left
     }
 
     /// The blocks that the component uses, while no other thread commits; `None` if that is not
@@ -240,6 +244,19 @@ impl<D: Domain> Transactions<D> {
         };
         Ok(Some(component.log().blocks(&pool.pin()?)))
     }
+}
+
+/// Waits a while for the threads that are inside a call on the pool; whether all have left it.
+fn have_left<D: Domain>(pool: &Pool<D>) -> pando_tc::Result<bool> {
+    let pin = || pool.pin().map_err(pando_log::Error::from);
+    let epoch = pin()?.unlink_epoch();
+    for _ in 0..LOOKS {
+        if pin()?.is_ripe(epoch) {
+            return Ok(true);
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    Ok(false)
 }
 
 /// Whether the pool has had a transactional map.

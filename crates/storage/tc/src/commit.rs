@@ -152,6 +152,10 @@ impl<D: Domain, M: Maps> InFlight<'_, '_, D, M> {
                 is_due
             })?;
             undone?;
+            if write.old.value.is_none() {
+                let place = (write.map, write.key.as_slice());
+                self.component.note_tombstone(self.guard, place, self.stamp.undone(), usize::MAX);
+            }
         }
         Ok(())
     }

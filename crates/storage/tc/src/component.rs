@@ -10,6 +10,7 @@ use pando_pmem::{Domain, Guard, mutant};
 use crate::error::{Error, Result};
 use crate::record::{Commit, RECORD_BYTES_OF_WRITE};
 use crate::stamp::{LEAST_VALUE_BYTES, STAMP_BYTES, Stamp, Version};
+use crate::tombstones::{MOST_OF_SCANS, Tombstones};
 
 /// The maps of a transaction component.
 pub trait Maps: Send + Sync {
@@ -30,6 +31,7 @@ pub struct TransactionComponent<D: Domain, M> {
     maps: M,
     /// Whether a thread settles the tail. Only a hint: a thread that stops may leave it set.
     pub(crate) is_settling: AtomicBool,
+    pub(crate) tombstones: Tombstones,
     /// Whether a full pool has left something to undo. Only a hint.
     pub(crate) is_undo_due: AtomicBool,
 }
@@ -56,8 +58,9 @@ pub(crate) struct Unsettled<'pool, D: Domain> {
 impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     /// The component over `log` and `maps`, whose commits may not be settled yet.
     pub(crate) fn new(log: Log<D>, maps: M) -> Self {
+        let tombstones = Tombstones::new(log.pool());
         let [is_settling, is_undo_due] = [false, false].map(AtomicBool::new);
-        Self { log, maps, is_settling, is_undo_due }
+        Self { log, maps, is_settling, tombstones, is_undo_due }
     }
 
     /// The log of the commits.
@@ -132,6 +135,9 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         let what = "its value has no stamp";
         let damaged = || Error::Damaged { map, key: key.to_vec(), what };
         let (stamp, value) = Stamp::split(value).ok_or_else(damaged)?;
+        if stamp.lsn() <= settled && stamp.is_removed() {
+            self.note_tombstone(&self.pin()?, (map, key), stamp, MOST_OF_SCANS);
+        }
         match stamp.lsn() <= settled {
             true => Ok(Version { stamp, value: (!stamp.is_removed()).then(|| value.to_vec()) }),
             false => self.version(map, key),

@@ -58,8 +58,8 @@
 //!
 //! # Limits
 //!
-//! * A removed key keeps its stamp in the map: 16 bytes and the key. It is not freed yet, since a
-//!   helper that comes late must not find the key absent.
+//! * A removed key keeps its stamp in the map, 16 bytes and the key, until no thread is left that
+//!   may help an earlier commit (`tombstones.rs`).
 //! * A transaction is in process memory until it commits, and its record has at most
 //!   [`max_record_bytes`](pando_log::Log::max_record_bytes).
 //! * In a full pool an undo may find no room. Then no later commit is settled until there is room
@@ -72,6 +72,7 @@ mod map;
 mod record;
 mod settle;
 mod stamp;
+mod tombstones;
 mod transaction;
 
 pub use component::{Maps, TransactionComponent};

@@ -53,7 +53,7 @@ impl<D: Domain, M: Maps> TransactionalMap<D, M> {
             let write = Write { map: self.number, key: key.to_vec(), old: old.clone(), new };
             match self.commit(write) {
                 Ok(()) => {
-                    self.component.settle_if_long();
+                    self.component.tidy();
                     return Ok((old, true));
                 }
                 Err(Error::Conflict { .. }) => back_off(attempt),
@@ -108,6 +108,14 @@ impl<D: Domain, M: Maps> RangeIndex for TransactionalMap<D, M> {
 
     fn remove(&self, key: &[u8]) -> Result<bool> {
         self.replace(key, |found| Ok(found.map(|_| None))).map(|(_, is_removed)| is_removed)
+    }
+
+    fn compare_remove(&self, key: &[u8], expected: &[u8]) -> Result<()> {
+        self.replace(key, |found| {
+            Intent::Exchange { expected }.check(found)?;
+            Ok(Some(None))
+        })
+        .map(drop)
     }
 
     fn modify(&self, key: &[u8], change: &mut Change<'_>) -> Result<Option<Upserted>> {

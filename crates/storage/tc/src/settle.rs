@@ -93,9 +93,16 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         Ok(self.log().newest_lsn(&self.pin()?).saturating_sub(settled))
     }
 
+    /// After a commit: settles the tail, if it is long, and removes some tombstones. The caller
+    /// holds no guard. What fails here is tried again.
+    pub(crate) fn tidy(&self) {
+        self.settle_if_long();
+        let _ = self.remove_tombstones();
+    }
+
     /// Settles the tail, if it is long. If the log has files, its writer does that. What fails here
     /// fails again when the tail is full.
-    pub(crate) fn settle_if_long(&self) {
+    fn settle_if_long(&self) {
         if self.log().has_files() {
             return;
         }
@@ -119,7 +126,12 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         let stamp = Stamp::new(lsn, off);
         let in_flight = InFlight { component: self, guard: &guard, record, stamp, commit };
         match in_flight.complete() {
-            Ok(Completed { status: Status::Committed, .. }) => Ok(lsn),
+            Ok(Completed { status: Status::Committed, .. }) => {
+                for write in commit.writes.iter().filter(|write| write.new.is_none()) {
+                    self.note_tombstone(&guard, (write.map, &write.key), stamp, usize::MAX);
+                }
+                Ok(lsn)
+            }
             Ok(Completed { met, .. }) => Err(self.conflict(&guard, commit, in_flight.cause(), met)),
             Err(error) => {
                 drop(guard);

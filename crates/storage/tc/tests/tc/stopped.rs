@@ -20,6 +20,7 @@ over_each_index!(Stopped:
     a_commit_that_goes_on_late_leaves_all_or_nothing,
     a_commit_that_goes_on_after_all_was_settled_leaves_nothing_else,
     a_late_install_comes_to_nothing,
+    a_key_is_not_absent_while_a_late_install_may_come,
     a_read_makes_a_decision_durable_until_it_is_settled,
 );
 
@@ -194,6 +195,59 @@ fn a_late_install_comes_to_nothing<D: Domain, K: IndexKind>() {
             if is_over {
                 break;
             }
+        }
+    }
+}
+
+/// A commit that inserts a key pauses. Others complete it, and remove the key. Its tombstone stays
+/// until the first one has ended.
+fn a_key_is_not_absent_while_a_late_install_may_come<D: Domain, K: IndexKind>() {
+    let newest = |component: &Component<D, K>| {
+        component.log().newest_lsn(&component.log().pool().pin().expect("a slot"))
+    };
+    // Removes what can be removed by now.
+    let churn = |component: &Component<D, K>| {
+        for _ in 0..24 {
+            commit(component, &[(1, b"x", Some(b"1"))]).expect("it is alone");
+            commit(component, &[(1, b"x", None)]).expect("it is alone");
+            component.settle().expect("settles");
+            // Raises the epoch, if no thread is in the way.
+            let pool = component.log().pool();
+            pool.reclaim().expect("a slot");
+        }
+    };
+    let raw = |component: &Component<D, K>| {
+        component.maps().map(0).expect("the map").get(b"n").expect("reads")
+    };
+    for writes in 0.. {
+        let component = Arc::new(anonymous::<D, K>());
+        commit(&component, &[(1, b"y", Some(b"1"))]).expect("commits");
+        let before = newest(&component);
+        let theirs = component.clone();
+        let late = Paused::start(writes, move || commit(&theirs, &[(0, b"n", Some(b"1"))]));
+        let (has_ended, is_appended) = (late.is_done(), newest(&component) > before);
+        for value in [Some(&b"2"[..]), None] {
+            if commit(&component, &[(0, b"n", value)]).is_err() {
+                commit(&component, &[(0, b"n", value)]).expect("the second time at the latest");
+            }
+        }
+        churn(&component);
+        if is_appended && !has_ended {
+            assert_eq!(raw(&component).map(|found| found.len()), Some(16), "{writes}");
+        }
+        let is_committed = late.resume().is_ok();
+        // If it was not appended before, it comes last.
+        let expected = (is_committed && !is_appended).then(|| b"1".to_vec());
+        assert_eq!(
+            component.get(0, b"n").expect("reads"),
+            expected,
+            "paused before write {writes}"
+        );
+        churn(&component);
+        assert_eq!(raw(&component).is_some(), expected.is_some(), "paused before write {writes}");
+        check(&component);
+        if has_ended {
+            break;
         }
     }
 }

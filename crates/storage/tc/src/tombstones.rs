@@ -1,0 +1,144 @@
+//! Tombstones: versions without a value, of keys that were removed, and their removal.
+//!
+//! A removed key keeps its stamp in the map: a helper that comes late must not find the key absent,
+//! or it could install the first version of the key once more. When no such helper is left, the
+//! record is removed from the index.
+//!
+//! | step | what is written | a crash leaves |
+//! | --- | --- | --- |
+//! | a thread that has committed or undone a removal notes its tombstone | process memory | the tombstone |
+//! | it finds the commit settled, and notes the epoch | process memory | the same |
+//! | three epochs later: the record is removed, if it still is that tombstone | the index, by `compare_remove` | the record, or none |
+//!
+//! A thread finds the record of a commit that is not settled yet, and is inside a call from then
+//! on. So three epochs after the commit was settled, no thread is left that may install or undo it,
+//! or any earlier commit of the key. A later commit that expects the tombstone finds the key
+//! absent, and fails: its transaction runs again. One that expects the key absent may have read it
+//! before its first version; it is absent again, so what was read is still right.
+//!
+//! Each slot of the pool's participants has a list, which only the thread in the slot uses, at its
+//! commits. So no thread waits for another. A crash loses the lists. A scan that passes a settled
+//! tombstone notes it again.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, TryLockError};
+
+use pando_index::Error as IndexError;
+use pando_pmem::{Domain, Guard, PerSlot, Pool, mutant};
+
+use crate::component::{Maps, TransactionComponent};
+use crate::error::Result;
+use crate::stamp::Stamp;
+
+/// A scan adds no tombstone to a list that has so many.
+pub(crate) const MOST_OF_SCANS: usize = 1 << 10;
+/// Tombstones of a list that one commit looks at, and that it removes at most.
+const NOTED_AT_ONCE: usize = 32;
+const REMOVED_AT_ONCE: usize = 8;
+/// A thread raises the epoch itself if its list is longer.
+const LONG_LIST: usize = 64;
+
+/// A tombstone.
+#[derive(Debug)]
+struct Tombstone {
+    map: u64,
+    key: Vec<u8>,
+    stamp: Stamp,
+    /// The epoch in which its commit was found settled.
+    settled_in: Option<u64>,
+}
+
+/// The lists of all slots.
+#[derive(Debug)]
+pub(crate) struct Tombstones {
+    lists: PerSlot<Mutex<VecDeque<Tombstone>>>,
+    /// In all lists.
+    count: AtomicUsize,
+}
+
+impl Tombstones {
+    pub fn new<D: Domain>(pool: &Pool<D>) -> Self {
+        Self { lists: pool.per_slot(), count: AtomicUsize::new(0) }
+    }
+
+    /// Changes the list of the thread's slot. No other thread does, so it is never locked.
+    fn change<R: Default>(
+        &self,
+        slot: usize,
+        change: impl FnOnce(&mut VecDeque<Tombstone>) -> R,
+    ) -> R {
+        let mut list = match self.lists.get(slot).try_lock() {
+            Ok(list) => list,
+            // Each change of the list is whole.
+            Err(TryLockError::Poisoned(list)) => list.into_inner(),
+            Err(TryLockError::WouldBlock) => return R::default(),
+        };
+        let before = list.len();
+        let changed = change(&mut list);
+        // Relaxed: a thread always sees what it has added itself.
+        self.count.fetch_add(list.len().wrapping_sub(before), Ordering::Relaxed);
+        changed
+    }
+}
+
+impl<D: Domain, M: Maps> TransactionComponent<D, M> {
+    /// Notes a tombstone that the thread has written, or a settled one that a scan has passed. The
+    /// list of a scan has a limit.
+    pub(crate) fn note_tombstone(
+        &self,
+        guard: &Guard<'_, D>,
+        (map, key): (u64, &[u8]),
+        stamp: Stamp,
+        most: usize,
+    ) {
+        let stamp = stamp.removed_if(true);
+        self.tombstones.change(guard.slot(), |list| {
+            if list.len() < most {
+                list.push_back(Tombstone { map, key: key.to_vec(), stamp, settled_in: None });
+            }
+        });
+    }
+
+    /// Removes some tombstones of the thread's slot from their indexes.
+    pub(crate) fn remove_tombstones(&self) -> Result<()> {
+        if self.tombstones.count.load(Ordering::Relaxed) == 0 {
+            return Ok(());
+        }
+        let guard = self.pin()?;
+        let settled = self.log().sealed_lsn(&guard);
+        let ripe = self.tombstones.change(guard.slot(), |list| {
+            let is_long = list.len() > LONG_LIST;
+            let next = list.iter_mut().take(NOTED_AT_ONCE);
+            next.for_each(|tombstone| note_settled(&guard, tombstone, settled));
+            let is_ripe = |tombstone: &&Tombstone| {
+                tombstone.settled_in.is_some_and(|epoch| {
+                    guard.pool().may_be_reused_since(epoch)
+                        || (is_long && guard.is_ripe(epoch))
+                        || mutant!("tc-tombstone-without-grace")
+                })
+            };
+            let ripe = list.iter().take(REMOVED_AT_ONCE).take_while(is_ripe).count();
+            list.drain(..ripe).collect::<Vec<_>>()
+        });
+        for tombstone in ripe {
+            // A map that is dropped is not found.
+            let Ok(index) = self.index(tombstone.map) else { continue };
+            match index.compare_remove(&tombstone.key, &tombstone.stamp.encode()) {
+                // Or replaced since.
+                Ok(()) | Err(IndexError::KeyNotFound | IndexError::ValueMismatch) => {}
+                // In a full pool; it is tried again.
+                Err(_) => self.tombstones.change(guard.slot(), |list| list.push_back(tombstone)),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Notes the epoch, if the tombstone's commit is settled.
+fn note_settled<D: Domain>(guard: &Guard<'_, D>, tombstone: &mut Tombstone, settled: u64) {
+    let is_settled = tombstone.stamp.lsn() <= settled || mutant!("tc-tombstone-unsettled");
+    if tombstone.settled_in.is_none() && is_settled {
+        tombstone.settled_in = Some(guard.unlink_epoch());
+    }
+}
