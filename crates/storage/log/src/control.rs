@@ -61,6 +61,8 @@ const ARENAS_AT: u64 = 256;
 
 /// Bytes of a control block.
 pub const CONTROL_BYTES: u64 = ARENAS_AT + ARENAS * 8;
+/// Byte of a seal at which its last LSN is.
+const LAST_LSN_AT: u64 = 24;
 /// Bytes of a seal.
 pub(crate) const SEAL_BYTES: u64 = 64;
 
@@ -244,6 +246,12 @@ impl Seal {
         Ok(block)
     }
 
+    /// `last_lsn` of the seal at `off`, which a guard keeps.
+    pub fn load_last_lsn<D: Domain>(pool: &Pool<D>, off: u64) -> u64 {
+        // Acquire: as in `load`.
+        pool.word(off.wrapping_add(LAST_LSN_AT)).load(Ordering::Acquire)
+    }
+
     /// The seal at `off`, which a guard keeps.
     pub fn load<D: Domain>(pool: &Pool<D>, off: u64) -> Self {
         // Acquire: with the CAS of `sealed` that published the seal.
@@ -252,7 +260,7 @@ impl Seal {
             place: word(0),
             bytes: word(8),
             after_lsn: word(16),
-            last_lsn: word(24),
+            last_lsn: word(LAST_LSN_AT),
             record_off: word(32),
             crc: word(40) as u32,
             crc_before: word(48) as u32,

@@ -347,7 +347,9 @@ impl<D: Domain> Log<D> {
 
     /// The LSN up to which all records are settled: a block has been sealed with them.
     pub fn sealed_lsn(&self, guard: &Guard<'_, D>) -> u64 {
-        self.newest_seal(guard).1.last_lsn
+        // Acquire: with the CAS that published the seal.
+        let off = self.control(guard.pool()).sealed().load(Ordering::Acquire);
+        Seal::load_last_lsn(guard.pool(), off)
     }
 
     /// How the log is used.

@@ -23,13 +23,14 @@
 
 use std::sync::atomic::{Ordering, fence};
 
+use pando_index::Error::{KeyExists, KeyNotFound, ValueMismatch};
 use pando_log::{Record, Status};
 use pando_pmem::{Domain, Guard, Word, mutant};
 
 use crate::component::{Found, Maps, TransactionComponent, Unsettled};
 use crate::error::{Error, Result};
 use crate::record::{Cause, Commit, RangeRead, Read};
-use crate::stamp::{Stamp, Version, put};
+use crate::stamp::{Stamp, Version, bytes_of, put};
 
 /// A commit whose record is in the log's tail.
 pub(crate) struct InFlight<'op, 'pool, D: Domain, M> {
@@ -107,8 +108,23 @@ impl<D: Domain, M: Maps> InFlight<'_, '_, D, M> {
 
     fn install(&self, index: usize) -> Result<Installed> {
         let write = &self.commit.writes[index];
+        let map = self.component.index(write.map)?;
+        let new = bytes_of(self.stamp, write.new.as_deref());
+        // Mostly the replaced version is there.
+        let exchanged = match write.old.stamp {
+            Stamp::ABSENT => map.insert(&write.key, &new),
+            stamp => {
+                let old = bytes_of(stamp, write.old.value.as_deref());
+                map.compare_exchange(&write.key, &old, &new)
+            }
+        };
+        match exchanged {
+            Ok(()) => return Ok(Installed::Yes),
+            Err(KeyExists | KeyNotFound | ValueMismatch) => {}
+            Err(error) => return Err(error.into()),
+        }
         let mut installed = Ok(Installed::Conflict);
-        self.component.index(write.map)?.modify(&write.key, &mut |found, new| {
+        map.modify(&write.key, &mut |found, new| {
             let Some(stamp) = Stamp::of_value(found) else {
                 installed = Err(self.without_stamp(index));
                 return false;
@@ -201,6 +217,9 @@ pub(crate) fn validate<D: Domain, M: Maps>(
     own: Option<(Stamp, Record<'_, D>)>,
     met: &mut Option<(u64, Vec<u8>)>,
 ) -> Result<Option<Cause>> {
+    if commit.reads.is_empty() && commit.ranges.is_empty() {
+        return Ok(None);
+    }
     // Sequentially consistent, with the same fence of each other commit: of two commits that each
     // install what the other reads, one sees the other's version.
     fence(Ordering::SeqCst);

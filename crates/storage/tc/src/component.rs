@@ -144,6 +144,41 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         }
     }
 
+    /// Lends the committed value of a key of the map, which is in `index`, to `visit`; whether there
+    /// is one.
+    pub(crate) fn read(
+        &self,
+        index: &dyn RangeIndex,
+        map: u64,
+        key: &[u8],
+        visit: &mut dyn FnMut(&[u8]),
+    ) -> Result<bool> {
+        let guard = self.pin()?;
+        // As in `find`.
+        let settled = self.log.sealed_lsn(&guard);
+        // Whether it has a value, if it is committed.
+        let mut found = Some(false);
+        index.read(key, &mut |value| {
+            let split = Stamp::split(value);
+            let is_committed = |stamp: Stamp| {
+                let record = || self.log.record(&guard, stamp.record_off());
+                stamp.is_undone()
+                    || stamp.lsn() <= settled
+                    || record().durable_status() == Status::Committed
+            };
+            found = split.filter(|(stamp, _)| is_committed(*stamp)).map(|(stamp, value)| {
+                if !stamp.is_removed() {
+                    visit(value);
+                }
+                !stamp.is_removed()
+            });
+        })?;
+        match found {
+            Some(is_present) => Ok(is_present),
+            None => Ok(self.version(map, key)?.value.map(|value| visit(&value)).is_some()),
+        }
+    }
+
     /// Finds the version of a key.
     pub(crate) fn find<'pool>(
         &self,

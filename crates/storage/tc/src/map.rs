@@ -11,7 +11,6 @@ use pando_pmem::Domain;
 use crate::component::{Maps, TransactionComponent};
 use crate::error::Error;
 use crate::record::{Commit, Write};
-use crate::stamp::Version;
 use crate::transaction::{ATTEMPTS, back_off, replaceable_version};
 
 /// A map of a transaction component, without the stamps of its values. Its operations on one key
@@ -20,6 +19,7 @@ pub struct TransactionalMap<D: Domain, M> {
     component: Arc<TransactionComponent<D, M>>,
     number: u64,
     index: Arc<dyn RangeIndex>,
+    limits: Limits,
 }
 
 impl<D: Domain, M: Maps> TransactionalMap<D, M> {
@@ -33,28 +33,29 @@ impl<D: Domain, M: Maps> TransactionalMap<D, M> {
         number: u64,
         index: Arc<dyn RangeIndex>,
     ) -> Result<Self, Error> {
-        component.index(number)?;
-        Ok(Self { component, number, index })
+        let limits = component.limits(number)?;
+        Ok(Self { component, number, index, limits })
     }
 
     /// Replaces the value of `key` by the one that `decide` chooses; `None` removes the key.
-    /// Returns the version before, and whether there is a new one: `decide` may also leave all as
-    /// it is, by returning `None`.
+    /// Returns whether the key was present, and whether there is a new version: `decide` may also
+    /// leave all as it is, by returning `None`.
     fn replace(
         &self,
         key: &[u8],
         mut decide: impl FnMut(Option<&[u8]>) -> Result<Option<Option<Vec<u8>>>>,
-    ) -> Result<(Version, bool)> {
+    ) -> Result<(bool, bool)> {
         self.limits().check_key(key)?;
         for attempt in 0..ATTEMPTS {
             let found = replaceable_version(&self.component, self.number, key);
             let old = found.map_err(refused)?;
-            let Some(new) = decide(old.value.as_deref())? else { return Ok((old, false)) };
-            let write = Write { map: self.number, key: key.to_vec(), old: old.clone(), new };
+            let was_present = old.value.is_some();
+            let Some(new) = decide(old.value.as_deref())? else { return Ok((was_present, false)) };
+            let write = Write { map: self.number, key: key.to_vec(), old, new };
             match self.commit(write) {
-                Ok(()) => {
-                    self.component.tidy();
-                    return Ok((old, true));
+                Ok(lsn) => {
+                    self.component.tidy(lsn);
+                    return Ok((was_present, true));
                 }
                 Err(Error::Conflict { .. }) => back_off(attempt),
                 Err(error) => return Err(refused(error)),
@@ -63,9 +64,9 @@ impl<D: Domain, M: Maps> TransactionalMap<D, M> {
         Err(refused(Error::Conflict { map: self.number, key: key.to_vec() }))
     }
 
-    fn commit(&self, write: Write) -> Result<(), Error> {
+    fn commit(&self, write: Write) -> Result<u64, Error> {
         let commit = Commit { writes: vec![write], ..Commit::default() };
-        self.component.commit(&commit).map(drop)
+        self.component.commit(&commit)
     }
 }
 
@@ -85,25 +86,21 @@ impl<D: Domain, M> std::fmt::Debug for TransactionalMap<D, M> {
 
 impl<D: Domain, M: Maps> RangeIndex for TransactionalMap<D, M> {
     fn limits(&self) -> Limits {
-        // The map was there when this was made, and stays.
-        self.component
-            .limits(self.number)
-            .unwrap_or(Limits { max_key_bytes: 0, max_value_bytes: 0 })
+        self.limits
     }
 
     fn write(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted> {
         self.limits().check_value(value)?;
-        let (old, _) = self.replace(key, |found| {
+        let (was_present, _) = self.replace(key, |found| {
             intent.check(found)?;
             Ok(Some(Some(value.to_vec())))
         })?;
-        Ok(if old.value.is_some() { Upserted::Updated } else { Upserted::Inserted })
+        Ok(if was_present { Upserted::Updated } else { Upserted::Inserted })
     }
 
     fn read(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
         self.limits().check_key(key)?;
-        let value = self.component.get(self.number, key).map_err(refused)?;
-        Ok(value.map(|value| visit(&value)).is_some())
+        self.component.read(&*self.index, self.number, key, visit).map_err(refused)
     }
 
     fn remove(&self, key: &[u8]) -> Result<bool> {
@@ -120,7 +117,7 @@ impl<D: Domain, M: Maps> RangeIndex for TransactionalMap<D, M> {
 
     fn modify(&self, key: &[u8], change: &mut Change<'_>) -> Result<Option<Upserted>> {
         let limits = self.limits();
-        let (old, is_changed) = self.replace(key, |found| {
+        let (was_present, is_changed) = self.replace(key, |found| {
             let mut new = Vec::new();
             if !change(found, &mut new) {
                 return Ok(None);
@@ -128,7 +125,7 @@ impl<D: Domain, M: Maps> RangeIndex for TransactionalMap<D, M> {
             limits.check_value(&new)?;
             Ok(Some(Some(new)))
         })?;
-        let upserted = if old.value.is_some() { Upserted::Updated } else { Upserted::Inserted };
+        let upserted = if was_present { Upserted::Updated } else { Upserted::Inserted };
         Ok(is_changed.then_some(upserted))
     }
 

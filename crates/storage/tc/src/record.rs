@@ -31,7 +31,9 @@ use crate::stamp::{STAMP_BYTES, Stamp, Version};
 /// Bytes before the first write.
 const HEADER_BYTES: usize = 24;
 /// Bytes of a record with one write, without its key and values.
-pub(crate) const RECORD_BYTES_OF_WRITE: usize = HEADER_BYTES + 40;
+pub(crate) const RECORD_BYTES_OF_WRITE: usize = HEADER_BYTES + WRITE_BYTES;
+/// Bytes of a write, without its key and values.
+const WRITE_BYTES: usize = 40;
 /// The length of a value that is none.
 const NO_VALUE: u32 = u32::MAX;
 
@@ -127,7 +129,12 @@ impl Cause {
 impl Commit {
     /// The payload of its record.
     pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(HEADER_BYTES + 64 * self.writes.len());
+        let of_writes = self.writes.iter().map(|write| {
+            let values =
+                [&write.new, &write.old.value].map(|value| value.as_ref().map_or(0, Vec::len));
+            WRITE_BYTES + write.key.len() + values[0] + values[1]
+        });
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + of_writes.sum::<usize>());
         bytes.extend_from_slice(&[0; 8]);
         for count in [self.writes.len(), self.reads.len(), self.ranges.len(), 0] {
             push(&mut bytes, count);

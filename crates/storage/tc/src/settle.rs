@@ -87,26 +87,20 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         Ok(self.log().sealed_lsn(&self.pin()?).min(self.log().durable_lsn()))
     }
 
-    /// Bytes of the tail that are not settled.
-    fn unsettled_bytes(&self) -> Result<u64> {
-        let settled = self.settled_and_durable_lsn()?;
-        Ok(self.log().newest_lsn(&self.pin()?).saturating_sub(settled))
-    }
-
-    /// After a commit: settles the tail, if it is long, and removes some tombstones. The caller
+    /// After the commit `lsn`: settles the tail, if it is long, and removes some tombstones. The caller
     /// holds no guard. What fails here is tried again.
-    pub(crate) fn tidy(&self) {
-        self.settle_if_long();
+    pub(crate) fn tidy(&self, lsn: u64) {
+        self.settle_if_long(lsn);
         let _ = self.remove_tombstones();
     }
 
     /// Settles the tail, if it is long. If the log has files, its writer does that. What fails here
     /// fails again when the tail is full.
-    fn settle_if_long(&self) {
+    fn settle_if_long(&self, lsn: u64) {
         if self.log().has_files() {
             return;
         }
-        let bytes = self.unsettled_bytes().unwrap_or_default();
+        let bytes = lsn.saturating_sub(self.log().durable_lsn());
         // A thread that stopped while it settles holds nothing up for long.
         let is_very_long = bytes > 8 * SETTLE_BYTES;
         if bytes > SETTLE_BYTES
@@ -181,11 +175,12 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         Ok((guard, appended))
     }
 
-    /// In a full pool: settles some of the tail, and reclaims what commits have replaced. Who is
+    /// In a full pool: settles some of the tail, and reclaims what commits have replaced and removed. Who is
     /// refused again learns why.
     fn make_room(&self) {
         let _ = self.log().write_block(self);
         let _ = self.log().pool().reclaim();
+        let _ = self.remove_tombstones();
     }
 
     /// The error of a commit that failed for this cause. Takes the commit that was met at the key

@@ -131,6 +131,13 @@ pub(crate) fn put(stamp: Stamp, value: Option<&[u8]>, bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(value.unwrap_or_default());
 }
 
+/// What a map keeps for a version with this stamp and value.
+pub(crate) fn bytes_of(stamp: Stamp, value: Option<&[u8]>) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(STAMP_BYTES + value.map_or(0, <[u8]>::len));
+    put(stamp, value, &mut bytes);
+    bytes
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,15 +6,17 @@
 //!
 //! | step | what is written | a crash leaves |
 //! | --- | --- | --- |
-//! | a thread that has committed or undone a removal notes its tombstone | process memory | the tombstone |
-//! | it finds the commit settled, and notes the epoch | process memory | the same |
+//! | a thread that has committed or undone a removal notes its tombstone, and the epoch | process memory | the tombstone |
 //! | three epochs later: the record is removed, if it still is that tombstone | the index, by `compare_remove` | the record, or none |
 //!
-//! A thread finds the record of a commit that is not settled yet, and is inside a call from then
-//! on. So three epochs after the commit was settled, no thread is left that may install or undo it,
-//! or any earlier commit of the key. A later commit that expects the tombstone finds the key
-//! absent, and fails: its transaction runs again. One that expects the key absent may have read it
-//! before its first version; it is absent again, so what was read is still right.
+//! When the tombstone is noted, each earlier commit of the key is decided, or its thread is inside
+//! a call, and so is each of its helpers. Three epochs later they have left. A helper that comes
+//! later finds an earlier commit decided, and installs nothing of it. If that one has failed and is
+//! not undone everywhere, the helper makes another tombstone.
+//!
+//! A later commit that expects the tombstone finds the key absent, and fails: its transaction runs
+//! again. One that expects the key absent may have read it before its first version; it is absent
+//! again, so what was read is still right.
 //!
 //! Each slot of the pool's participants has a list, which only the thread in the slot uses, at its
 //! commits. So no thread waits for another. A crash loses the lists. A scan that passes a settled
@@ -33,9 +35,8 @@ use crate::stamp::Stamp;
 
 /// A scan adds no tombstone to a list that has so many.
 pub(crate) const MOST_OF_SCANS: usize = 1 << 10;
-/// Tombstones of a list that one commit looks at, and that it removes at most.
-const NOTED_AT_ONCE: usize = 32;
-const REMOVED_AT_ONCE: usize = 8;
+/// Tombstones that one commit removes at most.
+const REMOVED_AT_ONCE: usize = 64;
 /// A thread raises the epoch itself if its list is longer.
 const LONG_LIST: usize = 64;
 
@@ -45,8 +46,8 @@ struct Tombstone {
     map: u64,
     key: Vec<u8>,
     stamp: Stamp,
-    /// The epoch in which its commit was found settled.
-    settled_in: Option<u64>,
+    /// The epoch in which it was noted.
+    epoch: u64,
 }
 
 /// The lists of all slots.
@@ -92,10 +93,10 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         stamp: Stamp,
         most: usize,
     ) {
-        let stamp = stamp.removed_if(true);
+        let (stamp, epoch) = (stamp.removed_if(true), guard.unlink_epoch());
         self.tombstones.change(guard.slot(), |list| {
             if list.len() < most {
-                list.push_back(Tombstone { map, key: key.to_vec(), stamp, settled_in: None });
+                list.push_back(Tombstone { map, key: key.to_vec(), stamp, epoch });
             }
         });
     }
@@ -106,17 +107,12 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
             return Ok(());
         }
         let guard = self.pin()?;
-        let settled = self.log().sealed_lsn(&guard);
         let ripe = self.tombstones.change(guard.slot(), |list| {
             let is_long = list.len() > LONG_LIST;
-            let next = list.iter_mut().take(NOTED_AT_ONCE);
-            next.for_each(|tombstone| note_settled(&guard, tombstone, settled));
-            let is_ripe = |tombstone: &&Tombstone| {
-                tombstone.settled_in.is_some_and(|epoch| {
-                    guard.pool().may_be_reused_since(epoch)
-                        || (is_long && guard.is_ripe(epoch))
-                        || mutant!("tc-tombstone-without-grace")
-                })
+            let is_ripe = |&&Tombstone { epoch, .. }: &&Tombstone| {
+                guard.pool().may_be_reused_since(epoch)
+                    || (is_long && guard.is_ripe(epoch))
+                    || mutant!("tc-tombstone-without-grace")
             };
             let ripe = list.iter().take(REMOVED_AT_ONCE).take_while(is_ripe).count();
             list.drain(..ripe).collect::<Vec<_>>()
@@ -132,13 +128,5 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
             }
         }
         Ok(())
-    }
-}
-
-/// Notes the epoch, if the tombstone's commit is settled.
-fn note_settled<D: Domain>(guard: &Guard<'_, D>, tombstone: &mut Tombstone, settled: u64) {
-    let is_settled = tombstone.stamp.lsn() <= settled || mutant!("tc-tombstone-unsettled");
-    if tombstone.settled_in.is_none() && is_settled {
-        tombstone.settled_in = Some(guard.unlink_epoch());
     }
 }

@@ -222,7 +222,7 @@ impl<D: Domain, M: Maps> Transaction<'_, D, M> {
     pub fn commit(self) -> Result<u64> {
         let component = self.component;
         let lsn = self.commit_unsettled()?;
-        component.tidy();
+        component.tidy(lsn);
         Ok(lsn)
     }
 
