@@ -7,7 +7,6 @@ use pando_tree::maps::OptionValues;
 use serde::Serialize;
 
 use crate::Error;
-use crate::engine::Created;
 
 /// The persistence domain of a pool: how a write is made durable, and which failures it then
 /// survives.
@@ -161,6 +160,16 @@ pub struct MapOptions {
     pub(crate) values: Vec<(String, String)>,
 }
 
+/// How a map was created.
+pub(crate) struct Created {
+    /// The name of its index.
+    pub kind: &'static str,
+    /// The options of the index.
+    pub values: OptionValues,
+    /// Whether it takes part in transactions.
+    pub is_transactional: bool,
+}
+
 impl MapOptions {
     /// The defaults: a BzTree with values in its leaves.
     pub fn new() -> Self {
@@ -173,9 +182,10 @@ impl MapOptions {
         self
     }
 
-    /// Whether the map takes part in transactions ([`Pool::transaction`](crate::Pool::transaction));
-    /// false by default. Then each write of one key is a commit too. That takes 16 bytes more for
-    /// each record, and for each key that was removed; and it takes longer.
+    /// Whether the map takes part in transactions
+    /// ([`Pool::transaction`](crate::Pool::transaction)); false by default. Then each write of one
+    /// key is a commit too. That takes 16 bytes more for each record, and for each key that was
+    /// removed; and it takes longer.
     pub fn transactional(mut self, is_transactional: bool) -> Self {
         self.is_transactional = Some(is_transactional);
         self

@@ -14,20 +14,10 @@ mod transactional;
 use std::sync::Arc;
 
 use pando_index::RangeIndex;
-use pando_tree::maps::OptionValues;
 
+use crate::options::Created;
 use crate::report::{CheckReport, Compacted, MapInfo, PoolStat, Promise};
 use crate::{Error, MapOptions};
-
-/// How a map was created.
-pub(crate) struct Created {
-    /// The name of its index.
-    pub kind: &'static str,
-    /// The options of the index.
-    pub values: OptionValues,
-    /// Whether it takes part in transactions.
-    pub is_transactional: bool,
-}
 
 /// One open pool. Calls that create, open or drop maps come from one thread at a time.
 pub(crate) trait Engine: Send + Sync {

@@ -19,7 +19,8 @@ use pando_tree::room::{Tries, nothing_to_give, with_room};
 use super::kinds::{Kind, kind_called, kind_of, kinds};
 use super::resumed::Resumed;
 use super::transactional::{AnyTransaction, Transactions};
-use super::{Created, Engine, audit};
+use super::{Engine, audit};
+use crate::options::Created;
 use crate::report::{CheckReport, Compacted, MapInfo, PoolStat, Promise, RecoveryStat};
 use crate::{DomainChoice, Error, MapOptions, PoolOptions};
 

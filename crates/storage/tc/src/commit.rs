@@ -170,7 +170,7 @@ impl<D: Domain, M: Maps> InFlight<'_, '_, D, M> {
             undone?;
             if write.old.value.is_none() {
                 let place = (write.map, write.key.as_slice());
-                self.component.note_tombstone(self.guard, place, self.stamp.undone(), usize::MAX);
+                self.component.tombstones.note(self.guard, place, self.stamp.undone(), usize::MAX);
             }
         }
         Ok(())

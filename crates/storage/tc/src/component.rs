@@ -136,7 +136,7 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         let damaged = || Error::Damaged { map, key: key.to_vec(), what };
         let (stamp, value) = Stamp::split(value).ok_or_else(damaged)?;
         if stamp.lsn() <= settled && stamp.is_removed() {
-            self.note_tombstone(&self.pin()?, (map, key), stamp, MOST_OF_SCANS);
+            self.tombstones.note(&self.pin()?, (map, key), stamp, MOST_OF_SCANS);
         }
         match stamp.lsn() <= settled {
             true => Ok(Version { stamp, value: (!stamp.is_removed()).then(|| value.to_vec()) }),
@@ -144,8 +144,8 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         }
     }
 
-    /// Lends the committed value of a key of the map, which is in `index`, to `visit`; whether there
-    /// is one.
+    /// Lends the committed value of a key of the map, which is in `index`, to `visit`; whether
+    /// there is one.
     pub(crate) fn read(
         &self,
         index: &dyn RangeIndex,

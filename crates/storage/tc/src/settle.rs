@@ -7,6 +7,7 @@
 
 use std::sync::atomic::Ordering;
 
+use pando_index::Error::{KeyNotFound, ValueMismatch};
 use pando_log::{Appended, Log, Record, Settle, Status};
 use pando_pmem::{Domain, Guard};
 use pando_tree::room::Refusal;
@@ -41,8 +42,8 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     ///
     /// # Errors
     ///
-    /// [`Error::Log`], [`Error::Index`], [`Error::UnknownMap`], [`Error::Damaged`]. The commits that
-    /// are not settled keep their records.
+    /// [`Error::Log`], [`Error::Index`], [`Error::UnknownMap`], [`Error::Damaged`]. The commits
+    /// that are not settled keep their records.
     pub fn settle(&self) -> Result<()> {
         self.settle_with(self)
     }
@@ -87,11 +88,30 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         Ok(self.log().sealed_lsn(&self.pin()?).min(self.log().durable_lsn()))
     }
 
-    /// After the commit `lsn`: settles the tail, if it is long, and removes some tombstones. The caller
-    /// holds no guard. What fails here is tried again.
+    /// After the commit `lsn`: settles the tail, if it is long, and removes some tombstones. The
+    /// caller holds no guard. What fails here is tried again.
     pub(crate) fn tidy(&self, lsn: u64) {
         self.settle_if_long(lsn);
         let _ = self.remove_tombstones();
+    }
+
+    /// Removes some tombstones of the thread's slot from their indexes.
+    fn remove_tombstones(&self) -> Result<()> {
+        if self.tombstones.is_empty() {
+            return Ok(());
+        }
+        let guard = self.pin()?;
+        for tombstone in self.tombstones.take_ripe(&guard) {
+            // A map that is dropped is not found.
+            let Ok(index) = self.index(tombstone.map) else { continue };
+            match index.compare_remove(&tombstone.key, &tombstone.stamp.encode()) {
+                // Or replaced since.
+                Ok(()) | Err(KeyNotFound | ValueMismatch) => {}
+                // In a full pool; it is tried again.
+                Err(_) => self.tombstones.give_back(&guard, tombstone),
+            }
+        }
+        Ok(())
     }
 
     /// Settles the tail, if it is long. If the log has files, its writer does that. What fails here
@@ -122,7 +142,7 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         match in_flight.complete() {
             Ok(Completed { status: Status::Committed, .. }) => {
                 for write in commit.writes.iter().filter(|write| write.new.is_none()) {
-                    self.note_tombstone(&guard, (write.map, &write.key), stamp, usize::MAX);
+                    self.tombstones.note(&guard, (write.map, &write.key), stamp, usize::MAX);
                 }
                 Ok(lsn)
             }
@@ -175,8 +195,8 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         Ok((guard, appended))
     }
 
-    /// In a full pool: settles some of the tail, and reclaims what commits have replaced and removed. Who is
-    /// refused again learns why.
+    /// In a full pool: settles some of the tail, and reclaims what commits have replaced and
+    /// removed. Who is refused again learns why.
     fn make_room(&self) {
         let _ = self.log().write_block(self);
         let _ = self.log().pool().reclaim();

@@ -26,11 +26,8 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, TryLockError};
 
-use pando_index::Error as IndexError;
 use pando_pmem::{Domain, Guard, PerSlot, Pool, mutant};
 
-use crate::component::{Maps, TransactionComponent};
-use crate::error::Result;
 use crate::stamp::Stamp;
 
 /// A scan adds no tombstone to a list that has so many.
@@ -42,10 +39,10 @@ const LONG_LIST: usize = 64;
 
 /// A tombstone.
 #[derive(Debug)]
-struct Tombstone {
-    map: u64,
-    key: Vec<u8>,
-    stamp: Stamp,
+pub(crate) struct Tombstone {
+    pub map: u64,
+    pub key: Vec<u8>,
+    pub stamp: Stamp,
     /// The epoch in which it was noted.
     epoch: u64,
 }
@@ -81,12 +78,10 @@ impl Tombstones {
         self.count.fetch_add(list.len().wrapping_sub(before), Ordering::Relaxed);
         changed
     }
-}
 
-impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     /// Notes a tombstone that the thread has written, or a settled one that a scan has passed. The
     /// list of a scan has a limit.
-    pub(crate) fn note_tombstone(
+    pub fn note<D: Domain>(
         &self,
         guard: &Guard<'_, D>,
         (map, key): (u64, &[u8]),
@@ -94,20 +89,26 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         most: usize,
     ) {
         let (stamp, epoch) = (stamp.removed_if(true), guard.unlink_epoch());
-        self.tombstones.change(guard.slot(), |list| {
+        self.change(guard.slot(), |list| {
             if list.len() < most {
                 list.push_back(Tombstone { map, key: key.to_vec(), stamp, epoch });
             }
         });
     }
 
-    /// Removes some tombstones of the thread's slot from their indexes.
-    pub(crate) fn remove_tombstones(&self) -> Result<()> {
-        if self.tombstones.count.load(Ordering::Relaxed) == 0 {
-            return Ok(());
-        }
-        let guard = self.pin()?;
-        let ripe = self.tombstones.change(guard.slot(), |list| {
+    /// Notes again a tombstone that could not be removed.
+    pub fn give_back<D: Domain>(&self, guard: &Guard<'_, D>, tombstone: Tombstone) {
+        self.change(guard.slot(), |list| list.push_back(tombstone));
+    }
+
+    /// Whether no slot has any.
+    pub fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Relaxed) == 0
+    }
+
+    /// Some tombstones of the thread's slot that may be removed from their indexes.
+    pub fn take_ripe<D: Domain>(&self, guard: &Guard<'_, D>) -> Vec<Tombstone> {
+        self.change(guard.slot(), |list| {
             let is_long = list.len() > LONG_LIST;
             let is_ripe = |&&Tombstone { epoch, .. }: &&Tombstone| {
                 guard.pool().may_be_reused_since(epoch)
@@ -115,18 +116,7 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
                     || mutant!("tc-tombstone-without-grace")
             };
             let ripe = list.iter().take(REMOVED_AT_ONCE).take_while(is_ripe).count();
-            list.drain(..ripe).collect::<Vec<_>>()
-        });
-        for tombstone in ripe {
-            // A map that is dropped is not found.
-            let Ok(index) = self.index(tombstone.map) else { continue };
-            match index.compare_remove(&tombstone.key, &tombstone.stamp.encode()) {
-                // Or replaced since.
-                Ok(()) | Err(IndexError::KeyNotFound | IndexError::ValueMismatch) => {}
-                // In a full pool; it is tried again.
-                Err(_) => self.tombstones.change(guard.slot(), |list| list.push_back(tombstone)),
-            }
-        }
-        Ok(())
+            list.drain(..ripe).collect()
+        })
     }
 }
