@@ -437,7 +437,11 @@ impl<D: Domain> Engine for Pooled<D> {
         if let Some(resumed) = &self.resumed {
             resumed.wait();
         }
-        self.transactions.settle()?;
+        match self.transactions.settle().map_err(Error::from) {
+            // What is not undone for lack of room is no damage.
+            Err(Error::PoolFull { .. } | Error::FileSystemFull { .. }) => {}
+            settled => settled?,
+        }
         let blocks = self.transactions.blocks(self.catalog.pool()).map_err(Error::of_pool)?;
         check.log(self.catalog.pool(), blocks);
         for entry in self.catalog.dropped_maps(&self.pin()?) {

@@ -27,14 +27,21 @@ const TRIES: u32 = 16;
 
 impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     /// Opens the component over `log` and `maps`. Commits that a crash has left undecided fail, and
-    /// are undone. No other thread or process uses the maps meanwhile.
+    /// are undone; in a full pool that may come later. No other thread or process uses the maps
+    /// meanwhile.
     ///
     /// # Errors
     ///
     /// [`Error::Log`], [`Error::Index`], [`Error::UnknownMap`], [`Error::Damaged`].
     pub fn open(log: Log<D>, maps: M) -> Result<Self> {
         let component = Self::new(log, maps);
-        component.settle_with(&AtOpening(&component))?;
+        match component.settle_with(&AtOpening(&component)) {
+            // Reads see the versions from before; the rest is undone when there is room.
+            Err(error) if error.is_full() => {
+                component.is_undo_due.store(true, Ordering::Relaxed);
+            }
+            settled => settled?,
+        }
         Ok(component)
     }
 

@@ -8,6 +8,7 @@ use pando_device::simulated::{Kept, Simulated};
 use pando_index::random::Random;
 use pando_index::{KeyRange, Order, RangeIndex};
 use pando_log::{Log, LogOptions};
+use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::{CreateOptions, Domain, OpenPool, Pool, Process, Volatile, layout};
 use pando_tc::{Error, Maps, Transaction, TransactionComponent};
 use pando_tree::maps::IndexKind;
@@ -15,8 +16,8 @@ use pando_tree::testing::Planted;
 use pando_wbtree::{RecordBytes, WbTree, WbTrees};
 
 use crate::common::{
-    Records, TwoMaps, anonymous, anonymous_of, check, commit, create, dump, open_over, open_with,
-    reopen,
+    Component, Records, TwoMaps, abandon, anonymous, anonymous_of, check, commit, create, dump,
+    open_over, open_with, reopen,
 };
 use crate::over_each_index;
 
@@ -215,6 +216,44 @@ fn a_commit_that_a_full_pool_refuses_is_undone<D: Domain, K: IndexKind>() {
     assert_eq!(dump(&component), Records::new());
     commit(&component, &[(0, b"a", Some(&[1; 500])), (1, b"b", Some(&[2; 500]))]).expect("fits");
     check(&component);
+}
+
+/// A pool that is full from some moment of a commit on has no room to undo it. It is opened
+/// nevertheless, and shows the records from before.
+#[test]
+fn a_full_pool_opens_with_what_it_has_no_room_to_undo() {
+    let mut is_left = false;
+    for granted in 0.. {
+        let (_folder, path) = pando_pmem::testing::folder_and_pool();
+        let component = create::<Process, BzTrees>(&path);
+        let writes = |component: &Component<Process, BzTrees>, value: &[u8]| {
+            let mut transaction = component.begin();
+            for key in 0..8 {
+                transaction.put(u64::from(key % 2), &[key], value).expect("fits");
+            }
+            transaction.commit().is_ok()
+        };
+        assert!(writes(&component, &[1; 300]));
+        let before = dump(&component);
+        let commit = || writes(&component, &[2; 500]);
+        let (is_committed, is_refused) = refuse(Resource::Block, granted, u64::MAX, commit);
+        let settle = || component.settle().is_err();
+        is_left |= refuse(Resource::Block, 0, u64::MAX, settle).0 && !is_committed;
+        let after = dump(&component);
+        assert!(is_committed || after == before, "{granted} blocks were granted");
+        abandon(component);
+        let open = || reopen::<Process, BzTrees>(&path);
+        let (component, _) = refuse(Resource::Block, 0, u64::MAX, open);
+        assert_eq!(dump(&component), after, "{granted} blocks were granted");
+        component.settle().expect("there is room");
+        assert_eq!(dump(&component), after, "{granted} blocks were granted");
+        assert!(writes(&component, &[3; 500]));
+        check(&component);
+        if !is_refused {
+            break;
+        }
+    }
+    assert!(is_left, "there always was room to undo");
 }
 
 /// A map whose values have eight bytes cannot be transactional.
