@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use pando::{DomainChoice, Error, Map, MapInfo, MapOptions, Pool, PoolOptions, ProblemClass};
 
 const CATALOG_OFF: u64 = 24_576;
-const HEADER_COPY_BITS: u64 = 384 * 8;
+const HEADER_COPY_BITS: u64 = 320 * 8;
 /// Bits of a copy of a header before the name, and some of the name.
-const NAME_BITS: u64 = 128 * 8 + 40;
+const NAME_BITS: u64 = 64 * 8 + 40;
 /// Catalog slot of the map that is damaged, between two others.
 const SLOT: u64 = 1;
 

@@ -10,15 +10,17 @@
 //! byte   0        8         16 ..            64           384
 //! 0      root     progress  zero             copy 0       copy 1
 //!
-//! copy   0        8        16       24       32 .. 63             64 .. 319
-//! 0      magic    kind     slot     crc|len  options, 4 words     name, up to 255 bytes, zeros
+//! copy   0        8          16       24       32 .. 63             64 .. 319
+//! 0      magic    slot|kind  number   crc|len  options, 4 words     name, up to 255 bytes, zeros
 //! ```
 //!
-//! The index that owns the map defines `kind` and the options. `root` is the index's entry word.
-//! Only `root` changes, and `progress` while a dropped map is freed. The two copies are equal and
-//! share no line. The upper half of word 3 is the CRC-32 of the whole copy with that half zero, and
-//! `slot` is the number of the catalog's slot. A copy is valid if both are right. If one copy is
-//! damaged, the other is used.
+//! The index that owns the map defines `kind`, the lower half of its word, and the options.
+//! `number` is zero, unless the map is transactional: then no other map of the pool ever has the
+//! number, not even after this one is dropped. It is the version of the catalog that the map's
+//! creation made. `root` is the index's entry word. Only `root` changes, and `progress` while a
+//! dropped map is freed. The two copies are equal and share no line. The upper half of word 3 is
+//! the CRC-32 of the whole copy with that half zero, and `slot` is the number of the catalog's
+//! slot. A copy is valid if both are right. If one copy is damaged, the other is used.
 //!
 //! The mark says whether the map is *live*, or *dropped*: removed from the catalog, while the layer
 //! above frees its blocks. Each mark has six of twelve bits set, and the other mark has the other
@@ -52,16 +54,18 @@ pub const PROGRESS_AT: u64 = 8;
 
 const MAP_MAGIC: u64 = u64::from_le_bytes(*b"PANDOmap");
 const COPIES: u64 = 2;
-const NAME_AT: usize = 128;
+const NAME_AT: usize = 64;
 const COPY_BYTES: u64 = NAME_AT as u64 + 256;
 const FIRST_COPY_AT: u64 = 64;
 const CHECKSUM_AT: usize = 28;
 const MARK_SHIFT: u32 = 48;
+const SLOT_SHIFT: u32 = 32;
+const KIND_MASK: u64 = (1 << SLOT_SHIFT) - 1;
 /// The bits of a slot's word that are not control bits of PMwCAS.
 const OWN_BITS: u64 = (1 << 61) - 1;
 
 const _: () = {
-    assert!(HEADER_BYTES == 832);
+    assert!(HEADER_BYTES == 704);
     assert!(COPY_BYTES.is_multiple_of(64) && FIRST_COPY_AT.is_multiple_of(64));
     assert!(NAME_AT as u64 + MAX_NAME_BYTES as u64 <= COPY_BYTES);
     assert!(LIVE_MARK.count_ones() == 6 && LIVE_MARK ^ DROPPED_MARK == 0xFFF);
@@ -72,7 +76,7 @@ const _: () = {
 pub struct MapHeader {
     /// Its name.
     pub name: String,
-    /// The number of its index, which the layer above defines.
+    /// The number of its index, of 32 bits, which the layer above defines.
     pub kind: u64,
     /// The options of the index, in the index's encoding.
     pub options: [u64; 4],
@@ -149,11 +153,11 @@ fn marked(word: u64, mark: u16) -> Option<u64> {
 impl MapHeader {
     fn encode_copy(&self, slot: u64) -> [u8; COPY_BYTES as usize] {
         let mut copy = [0; COPY_BYTES as usize];
-        let words = [MAP_MAGIC, self.kind, slot, self.name.len() as u64];
+        let kind = slot << SLOT_SHIFT | self.kind & KIND_MASK;
+        let words = [MAP_MAGIC, kind, self.number, self.name.len() as u64];
         for (index, word) in words.into_iter().chain(self.options).enumerate() {
             copy[index * 8..index * 8 + 8].copy_from_slice(&word.to_le_bytes());
         }
-        copy[64..72].copy_from_slice(&self.number.to_le_bytes());
         copy[NAME_AT..NAME_AT + self.name.len()].copy_from_slice(self.name.as_bytes());
         let checksum = crc32fast::hash(&copy);
         copy[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&checksum.to_le_bytes());
@@ -179,11 +183,12 @@ impl MapHeader {
             |index: usize| u64::from_le_bytes(*copy[index * 8..].first_chunk().unwrap_or(&[0; 8]));
         let bytes = usize::try_from(word(3) & u64::from(u32::MAX)).ok()?;
         let name = copy.get(NAME_AT..NAME_AT.checked_add(bytes)?)?;
-        if word(0) != MAP_MAGIC || word(2) != slot || bytes > MAX_NAME_BYTES {
+        if word(0) != MAP_MAGIC || word(1) >> SLOT_SHIFT != slot || bytes > MAX_NAME_BYTES {
             return None;
         }
         let name = std::str::from_utf8(name).ok()?.to_owned();
-        let header = Self { name, kind: word(1), options: [4, 5, 6, 7].map(word), number: word(8) };
+        let (kind, options) = (word(1) & KIND_MASK, [4, 5, 6, 7].map(word));
+        let header = Self { name, kind, options, number: word(2) };
         (header.encode_copy(slot) == *copy).then_some(header)
     }
 }
@@ -300,7 +305,7 @@ impl<D: Domain> Pool<D> {
         let options = [4, 5, 6, 7].map(agreed);
         let options =
             options.iter().all(Option::is_some).then(|| options.map(Option::unwrap_or_default));
-        Remains { kind: agreed(1), options, number: agreed(8) }
+        Remains { kind: agreed(1).map(|word| word & KIND_MASK), options, number: agreed(2) }
     }
 
     /// Searches all blocks for headers of the map in `slot`, for a slot whose word is damaged.
@@ -384,7 +389,7 @@ mod tests {
         );
         assert_eq!(slot_word(LIVE_MARK, 0x1_2340), 0x05A5_0000_0001_2340);
     }
-    const GOLDEN: u32 = 2_880_717_495;
+    const GOLDEN: u32 = 3_321_898_607;
 
     #[test]
     fn a_copy_with_a_flipped_bit_is_not_believed() {
