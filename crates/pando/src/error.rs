@@ -303,13 +303,13 @@ pub enum Error {
     },
     /// The keys and values of the transaction are too long together.
     #[error(
-        "the transaction needs {found_bytes} bytes for its keys and values, and may need {max_bytes}; make \
-         several transactions of it"
+        "the keys and values of the transaction have {found_bytes} bytes, and at most {max_bytes} are \
+         allowed; split it into several transactions"
     )]
     TransactionTooLong {
-        /// Bytes that it needs.
+        /// Bytes of its record.
         found_bytes: usize,
-        /// Most bytes of a transaction.
+        /// Most bytes of a record.
         max_bytes: usize,
     },
     /// The map exists and has another index than the requested one.
@@ -511,7 +511,6 @@ impl Error {
             Transaction::Log(Log::RecordTooLong { found_bytes, max_bytes }) => {
                 Self::TransactionTooLong { found_bytes, max_bytes }
             }
-            Transaction::Log(Log::Unsettled(source)) => Self::of_source(source),
             error @ (Transaction::Damaged { .. } | Transaction::Log(Log::Damaged { .. })) => {
                 Self::Damaged(error.into())
             }

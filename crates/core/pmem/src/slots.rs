@@ -19,7 +19,8 @@ pub(crate) enum ReserveAccess {
     Any,
     /// It may not use it: the reserve is for operations that give room back.
     Without,
-    /// It may not use it, and leaves as much again to operations that must undo what it does.
+    /// It may not use it, and leaves further chunks to the operations that may have to undo its
+    /// work.
     Revocable,
     /// It gives room back, and may use the reserve for that.
     With,

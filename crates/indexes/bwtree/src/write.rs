@@ -88,7 +88,7 @@ impl Write for Put<'_> {
     }
 }
 
-/// A remove; of the record with the value `expected` alone, if there is one.
+/// A remove. If `expected` is given, a record with another value is an error.
 #[derive(Debug)]
 pub(crate) struct Remove<'call> {
     pub expected: Option<&'call [u8]>,
@@ -172,8 +172,8 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
         Ok(if done.was_there { Upserted::Updated } else { Upserted::Inserted })
     }
 
-    /// Removes the record, if it has the value `expected` or that is none; returns whether it was
-    /// present.
+    /// Removes the record; returns whether it was present. If `expected` is given, a record with
+    /// another value is an error.
     #[inline]
     pub(crate) fn delete(&self, key: &[u8], expected: Option<&[u8]>) -> Result<bool> {
         self.delete_at_lsn(key, expected, 0)

@@ -57,8 +57,8 @@ impl Demand {
 }
 
 impl<D: Domain> BzTree<D> {
-    /// Deletes `key` (paper 4.2.2), if it has the value `expected` or that is none. Returns whether
-    /// it was present.
+    /// Deletes `key` (paper 4.2.2). Returns whether it was present. If `expected` is given, a
+    /// record with another value is an error.
     pub(crate) fn delete(&self, key: &[u8], expected: Option<&[u8]>) -> Result<bool> {
         LIMITS.check_key(key)?;
         let probe = Probe::new(key);

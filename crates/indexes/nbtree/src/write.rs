@@ -292,8 +292,8 @@ impl<D: Domain> NbTree<D> {
         if changed { Ok(()) } else { Err(Again) }
     }
 
-    /// Removes the key, if it has the value `expected` or that is none; returns whether it was
-    /// present.
+    /// Removes the record; returns whether it was present. If `expected` is given, a record with
+    /// another value is an error.
     #[inline]
     pub(crate) fn delete(&self, key: &[u8], expected: Option<&[u8]>) -> Result<bool> {
         LIMITS.check_key(key)?;

@@ -116,7 +116,7 @@ pub struct Raised<'op> {
 pub struct Found<'op> {
     pub place: &'op Place,
     pub node: Node,
-    /// The value that it must have, if that matters.
+    /// The value that the record must have, if one is given.
     pub expected: Option<&'op [u8]>,
 }
 

@@ -37,8 +37,8 @@ impl<D: Domain, S: Links<D>> SkipList<D, S> {
         })
     }
 
-    /// Removes the record, if it has the value `expected` or that is none; returns whether it was
-    /// present.
+    /// Removes the record; returns whether it was present. If `expected` is given, a record with
+    /// another value is an error.
     pub(crate) fn delete(&self, key: &[u8], expected: Option<&[u8]>) -> Result<bool> {
         LIMITS.check_key(key)?;
         let probe = Probe::new(key);

@@ -59,8 +59,8 @@ impl<D: Domain> SortedArray<D> {
         Ok(if was_there { Upserted::Updated } else { Upserted::Inserted })
     }
 
-    /// Removes the key, if it has the value `expected` or that is none; returns whether it was
-    /// present.
+    /// Removes the record; returns whether it was present. If `expected` is given, a record with
+    /// another value is an error.
     fn delete(&self, key: &[u8], expected: Option<&[u8]>) -> Result<bool> {
         self.replace_record(key, |found| match (found, expected) {
             (Some(found), Some(expected)) if found != expected => Err(Error::ValueMismatch),

@@ -48,11 +48,11 @@ impl<D: Domain> RangeIndex for WbTree<D> {
 
 impl<D: Domain> Tree for WbTree<D> {
     type Domain = D;
+    type Options = Options;
 
     fn takes_value_bytes(options: Options, bytes: usize) -> bool {
         options.is_variable() || bytes == FIXED_BYTES
     }
-    type Options = Options;
 
     fn first_block<'op>(context: context::Context<'op, D>, options: Options) -> Reserved<'op, D> {
         let context = Context { context, shape: options.shape() };

@@ -134,8 +134,8 @@ impl<D: Domain> WbTree<D> {
         }
     }
 
-    /// Removes the key, if it has the value `expected` or that is none; returns whether it was
-    /// present.
+    /// Removes the record; returns whether it was present. If `expected` is given, a record with
+    /// another value is an error.
     pub(crate) fn delete(&self, key: &[u8], expected: Option<&[u8]>) -> Result<bool> {
         if !self.may_hold(key)? {
             return Ok(false);

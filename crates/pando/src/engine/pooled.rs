@@ -14,7 +14,7 @@ use pando_pmem::{
 use pando_pmwcas::Recovered;
 use pando_tc::LEAST_VALUE_BYTES;
 use pando_tree::maps::{Audit, Catalog, MapError, OptionValues};
-use pando_tree::room::{Tries, nothing_to_give, with_room};
+use pando_tree::room::{Refusal, Tries, nothing_to_give, with_room};
 
 use super::kinds::{Kind, kind_called, kind_of, kinds};
 use super::resumed::Resumed;
@@ -250,14 +250,16 @@ impl<D: Domain> Pooled<D> {
 
 /// The transaction component of a pool, if it has one.
 fn transactions_of<D: Domain>(catalog: &Arc<Catalog<D>>) -> Result<Transactions<D>, Error> {
-    let entries = catalog.maps(&catalog.pool().pin().map_err(Error::of_pool)?);
-    let numbered = entries.iter().filter_map(|entry| {
+    let opened = |entry: &MapEntry| {
         let header = entry.header.as_ref().ok().filter(|header| header.number != 0)?;
-        // A map that cannot be opened is told when it is asked for.
+        // The error of a map that cannot be opened is returned when the map is asked for.
         let index = kind_of::<D>(header).ok()?.open(catalog, entry).ok()?;
         Some((header.number, index))
-    });
-    Ok(Transactions::open(catalog.pool_handle(), numbered)?)
+    };
+    Transactions::open(catalog.pool_handle(), || {
+        let guard = catalog.pool().pin().map_err(Error::of_pool)?;
+        Ok(catalog.maps(&guard).iter().filter_map(opened).collect())
+    })
 }
 
 /// The header of a map, or an error if it is damaged.
@@ -437,9 +439,9 @@ impl<D: Domain> Engine for Pooled<D> {
         if let Some(resumed) = &self.resumed {
             resumed.wait();
         }
-        match self.transactions.settle().map_err(Error::from) {
-            // What is not undone for lack of room is no damage.
-            Err(Error::PoolFull { .. } | Error::FileSystemFull { .. }) => {}
+        match self.transactions.settle() {
+            // A commit that cannot be undone for lack of room is no damage.
+            Err(error) if error.is_full() => {}
             settled => settled?,
         }
         let blocks = self.transactions.blocks(self.catalog.pool()).map_err(Error::of_pool)?;

@@ -120,9 +120,8 @@ impl Numbered {
     }
 
     fn find(&self, number: u64) -> Option<Arc<dyn RangeIndex>> {
-        let entries = self.places_from(number).filter_map(ArcSwapOption::load_full);
-        let mut found = entries.filter(|entry| entry.number == number);
-        found.next().map(|entry| entry.index.clone())
+        let lent = self.map(number)?;
+        lent.entry.as_ref().map(|entry| entry.index.clone())
     }
 
     fn add(&self, number: u64, index: Arc<dyn RangeIndex>) {
@@ -155,16 +154,16 @@ impl<D: Domain> Transactions<D> {
         Self { component: OnceLock::new() }
     }
 
-    /// Opens the component of `pool`, if it has one, over the maps with these numbers. Commits that
-    /// a crash has left undecided are undone.
-    pub fn open(
+    /// Opens the component of `pool`, if it has one, over the maps that `maps` returns with their
+    /// numbers. Commits that a crash has left undecided are undone.
+    pub fn open<E: From<pando_tc::Error>>(
         pool: &Arc<Pool<D>>,
-        maps: impl Iterator<Item = (u64, Arc<dyn RangeIndex>)>,
-    ) -> pando_tc::Result<Self> {
+        maps: impl FnOnce() -> Result<Vec<(u64, Arc<dyn RangeIndex>)>, E>,
+    ) -> Result<Self, E> {
         let transactions = Self::none();
         if has_log(pool) {
             let numbered = Numbered::new();
-            maps.for_each(|(number, index)| numbered.add(number, index));
+            maps()?.into_iter().for_each(|(number, index)| numbered.add(number, index));
             transactions.begin_with(pool, numbered)?;
         }
         Ok(transactions)

@@ -110,7 +110,7 @@ impl<D: Domain, M: Maps> InFlight<'_, '_, D, M> {
         let write = &self.commit.writes[index];
         let map = self.component.index(write.map)?;
         let new = bytes_of(self.stamp, write.new.as_deref());
-        // Mostly the replaced version is there.
+        // Usually the replaced version is there. (A failed version is there with another value.)
         let exchanged = match write.old.stamp {
             Stamp::ABSENT => map.insert(&write.key, &new),
             stamp => {
@@ -150,14 +150,16 @@ impl<D: Domain, M: Maps> InFlight<'_, '_, D, M> {
         for (index, write) in self.commit.writes[..reached].iter().enumerate() {
             let map = self.component.index(write.map)?;
             let mut undone = Ok(());
-            map.modify(&write.key, &mut |found, new| {
+            let changed = map.modify(&write.key, &mut |found, new| {
                 let Some(stamp) = Stamp::of_value(found) else {
                     undone = Err(self.without_stamp(index));
                     return false;
                 };
                 undone = Ok(());
                 let is_open = stamp == write.old.stamp && !mutant!("tc-undo-leaves-unreached");
-                let is_due = is_open || stamp.is_installed_by(self.stamp);
+                let is_due = is_open
+                    || stamp.is_installed_by(self.stamp)
+                    || mutant!("tc-undo-overwrites-others");
                 if is_due {
                     let stamp = match mutant!("tc-undo-restores-stamp") {
                         true => write.old.stamp,
@@ -168,7 +170,7 @@ impl<D: Domain, M: Maps> InFlight<'_, '_, D, M> {
                 is_due
             })?;
             undone?;
-            if write.old.value.is_none() {
+            if changed.is_some() && write.old.value.is_none() {
                 let place = (write.map, write.key.as_slice());
                 self.component.tombstones.note(self.guard, place, self.stamp.undone(), usize::MAX);
             }

@@ -79,7 +79,10 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     ///
     /// [`Error::UnknownMap`], [`Error::NoRoomForStamp`], [`Error::Index`], [`Error::Damaged`].
     pub fn get(&self, map: u64, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        Ok(self.version(map, key)?.value)
+        let index = self.index(map)?;
+        let mut value = None;
+        self.read(&*index, map, key, &mut |found| value = Some(found.to_vec()))?;
+        Ok(value)
     }
 
     /// The longest key and value of a map. A value has 16 bytes less than its index allows, for the
@@ -160,13 +163,9 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         let mut found = Some(false);
         index.read(key, &mut |value| {
             let split = Stamp::split(value);
-            let is_committed = |stamp: Stamp| {
-                let record = || self.log.record(&guard, stamp.record_off());
-                stamp.is_undone()
-                    || stamp.lsn() <= settled
-                    || record().durable_status() == Status::Committed
-            };
-            found = split.filter(|(stamp, _)| is_committed(*stamp)).map(|(stamp, value)| {
+            let committed =
+                split.filter(|(stamp, _)| self.in_flight(&guard, *stamp, settled).is_none());
+            found = committed.map(|(stamp, value)| {
                 if !stamp.is_removed() {
                     visit(value);
                 }
@@ -179,6 +178,29 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         }
     }
 
+    /// The record and the status of the commit that has written a version with this stamp; `None`
+    /// if the version is committed. `settled` is from before the version was read.
+    fn in_flight<'pool>(
+        &self,
+        guard: &Guard<'pool, D>,
+        stamp: Stamp,
+        settled: u64,
+    ) -> Option<(Record<'pool, D>, Status)> {
+        let settled = match mutant!("tc-settled-read-late") {
+            true => self.log.sealed_lsn(guard),
+            false => settled,
+        };
+        if stamp.is_undone() || stamp.lsn() <= settled {
+            return None;
+        }
+        let record = self.log.record(guard, stamp.record_off());
+        let status = match mutant!("tc-undurable-decision") {
+            true => record.status(),
+            false => record.durable_status(),
+        };
+        (status != Status::Committed).then_some((record, status))
+    }
+
     /// Finds the version of a key.
     pub(crate) fn find<'pool>(
         &self,
@@ -188,29 +210,18 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     ) -> Result<Found<'pool, D>> {
         let damaged = |what| Error::Damaged { map, key: key.to_vec(), what };
         // Before the value: what was settled by now has no failed version any more.
-        let mut settled = self.log.sealed_lsn(guard);
+        let settled = self.log.sealed_lsn(guard);
         let mut found = None;
         self.index(map)?.read(key, &mut |value| {
             let split = Stamp::split(value);
             found = Some(split.map(|(stamp, value)| (stamp, value.to_vec())));
         })?;
-        if mutant!("tc-settled-read-late") {
-            settled = self.log.sealed_lsn(guard);
-        }
         let Some(found) = found else { return Ok(Found::Settled(Version::ABSENT)) };
         let (stamp, value) = found.ok_or_else(|| damaged("its value has no stamp"))?;
         let version = Version { stamp, value: (!stamp.is_removed()).then_some(value) };
-        if stamp.is_undone() || stamp.lsn() <= settled {
+        let Some((record, status)) = self.in_flight(guard, stamp, settled) else {
             return Ok(Found::Settled(version));
-        }
-        let record = self.log.record(guard, stamp.record_off());
-        let status = match mutant!("tc-undurable-decision") {
-            true => record.status(),
-            false => record.durable_status(),
         };
-        if status == Status::Committed {
-            return Ok(Found::Settled(version));
-        }
         let commit = commit_of(record).ok_or_else(|| damaged("its commit is unreadable"))?;
         let index = commit.write_of(map, key);
         let index = index.ok_or_else(|| damaged("its commit has not written it"))?;

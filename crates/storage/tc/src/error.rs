@@ -50,7 +50,20 @@ pub enum Error {
     Index(#[from] pando_index::Error),
     /// The log refused an operation; a commit has not taken place.
     #[error(transparent)]
-    Log(#[from] pando_log::Error),
+    Log(pando_log::Error),
+}
+
+/// An error of this crate that has come through the log is itself again.
+impl From<pando_log::Error> for Error {
+    fn from(error: pando_log::Error) -> Self {
+        match error {
+            pando_log::Error::Unsettled(source) => match source.downcast() {
+                Ok(error) => *error,
+                Err(source) => Self::Log(pando_log::Error::Unsettled(source)),
+            },
+            error => Self::Log(error),
+        }
+    }
 }
 
 impl Refusal for Error {
@@ -58,9 +71,6 @@ impl Refusal for Error {
         match self {
             Self::Index(error) => error.is_full(),
             Self::Log(pando_log::Error::Pool(error)) => error.is_full(),
-            Self::Log(pando_log::Error::Unsettled(source)) => {
-                source.downcast_ref::<Self>().is_some_and(Self::is_full)
-            }
             _ => false,
         }
     }

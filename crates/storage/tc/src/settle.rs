@@ -22,7 +22,7 @@ use crate::stamp::Stamp;
 const SETTLE_BYTES: u64 = 64 << 10;
 /// How often a commit makes room in the log's tail before it gives up.
 const STEPS: u32 = 1 << 10;
-/// How often room is reclaimed in a full pool for one commit, or for one call that settles.
+/// How often one commit, or one call that settles, reclaims room in a full pool.
 const TRIES: u32 = 16;
 
 impl<D: Domain, M: Maps> TransactionComponent<D, M> {
@@ -64,12 +64,6 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
                 Err(error) if error.is_full() && tries > 0 => {
                     tries -= 1;
                     self.log().pool().reclaim().map_err(pando_log::Error::from)?;
-                }
-                Err(Error::Log(pando_log::Error::Unsettled(source))) => {
-                    return Err(source.downcast().map_or_else(
-                        |source| pando_log::Error::Unsettled(source).into(),
-                        |error| *error,
-                    ));
                 }
                 written => drop(written?),
             }
@@ -114,8 +108,9 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
             match index.compare_remove(&tombstone.key, &tombstone.stamp.encode()) {
                 // Or replaced since.
                 Ok(()) | Err(KeyNotFound | ValueMismatch) => {}
-                // In a full pool; it is tried again.
-                Err(_) => self.tombstones.give_back(&guard, tombstone),
+                Err(error) if error.is_full() => self.tombstones.give_back(&guard, tombstone),
+                // Damage, which the next call on the key reports.
+                Err(_) => {}
             }
         }
         Ok(())
@@ -175,8 +170,8 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
             self.is_undo_due.store(false, Ordering::Relaxed);
         }
         let payload = commit.encode();
-        let mut tries = TRIES;
-        for _ in 0..STEPS {
+        let (mut steps, mut tries) = (STEPS, TRIES);
+        loop {
             let guard = self.pin()?;
             let append = || self.log().append(&guard, &payload);
             let appended = match commit.gives_room() {
@@ -185,8 +180,9 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
             };
             match appended.map_err(Error::from) {
                 Ok(appended) => return Ok((guard, appended)),
-                Err(Error::Log(pando_log::Error::Full { .. })) => {
+                Err(Error::Log(pando_log::Error::Full { .. })) if steps > 0 => {
                     drop(guard);
+                    steps -= 1;
                     self.log().write_block(self)?;
                 }
                 Err(error) if error.is_full() && tries > 0 => {
@@ -197,13 +193,10 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
                 Err(error) => return Err(error),
             }
         }
-        let guard = self.pin()?;
-        let appended = self.log().append(&guard, &payload)?;
-        Ok((guard, appended))
     }
 
-    /// In a full pool: settles some of the tail, and reclaims what commits have replaced and
-    /// removed. Who is refused again learns why.
+    /// In a full pool: settles some of the tail, reclaims the room of replaced versions, and
+    /// removes tombstones. An error is reported when the commit is refused again.
     fn make_room(&self) {
         let _ = self.log().write_block(self);
         let _ = self.log().pool().reclaim();

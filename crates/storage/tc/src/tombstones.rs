@@ -12,7 +12,8 @@
 //! When the tombstone is noted, each earlier commit of the key is decided, or its thread is inside
 //! a call, and so is each of its helpers. Three epochs later they have left. A helper that comes
 //! later finds an earlier commit decided, and installs nothing of it. If that one has failed and is
-//! not undone everywhere, the helper makes another tombstone.
+//! not undone everywhere, the helper makes another tombstone. (A thread that panics inside a commit
+//! leaves it undecided. Then a late install takes place, as if the commit had come last.)
 //!
 //! A later commit that expects the tombstone finds the key absent, and fails: its transaction runs
 //! again. One that expects the key absent may have read it before its first version; it is absent
@@ -109,11 +110,14 @@ impl Tombstones {
     /// Some tombstones of the thread's slot that may be removed from their indexes.
     pub fn take_ripe<D: Domain>(&self, guard: &Guard<'_, D>) -> Vec<Tombstone> {
         self.change(guard.slot(), |list| {
-            let is_long = list.len() > LONG_LIST;
+            if list.len() > LONG_LIST
+                && let Some(oldest) = list.front()
+            {
+                // Raises the epoch.
+                guard.is_ripe(oldest.epoch);
+            }
             let is_ripe = |&&Tombstone { epoch, .. }: &&Tombstone| {
-                guard.pool().may_be_reused_since(epoch)
-                    || (is_long && guard.is_ripe(epoch))
-                    || mutant!("tc-tombstone-without-grace")
+                guard.pool().may_be_reused_since(epoch) || mutant!("tc-tombstone-without-grace")
             };
             let ripe = list.iter().take(REMOVED_AT_ONCE).take_while(is_ripe).count();
             list.drain(..ripe).collect()

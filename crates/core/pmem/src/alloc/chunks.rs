@@ -53,7 +53,7 @@ pub(crate) enum Chunk {
 /// The reserve, in chunks. It is for operations that give room back: a merge of two nodes needs a
 /// block for the new node before it frees the old ones.
 pub(crate) const RESERVE_CHUNKS: u64 = 2;
-/// Chunks before the reserve that are left to those who undo: in a small pool fewer.
+/// Further chunks, which are for operations that undo others; fewer in a small pool.
 const UNDO_CHUNKS: u64 = 16;
 
 impl<D: Domain> Pool<D> {

@@ -147,6 +147,7 @@ impl<D: Domain> Catalog<D> {
         options: K::Options,
         number: u64,
     ) -> Result<MapEntry, MapError> {
+        const { assert!(K::NUMBER >> 32 == 0, "an index number has 32 bits") };
         let values = options.values()?.encode();
         let guard = self.pool().pin()?;
         let header = MapHeader { name: name.to_owned(), kind: K::NUMBER, options: values, number };

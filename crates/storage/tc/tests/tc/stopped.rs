@@ -21,6 +21,7 @@ over_each_index!(Stopped:
     a_commit_that_goes_on_after_all_was_settled_leaves_nothing_else,
     a_late_install_comes_to_nothing,
     a_key_is_not_absent_while_a_late_install_may_come,
+    a_version_that_replaces_a_failed_one_stays,
     a_read_makes_a_decision_durable_until_it_is_settled,
 );
 
@@ -195,6 +196,40 @@ fn a_late_install_comes_to_nothing<D: Domain, K: IndexKind>() {
             if is_over {
                 break;
             }
+        }
+    }
+}
+
+/// A commit fails, and pauses in its undo, or anywhere before. Another commit replaces a version of
+/// it. Then the undo goes on.
+fn a_version_that_replaces_a_failed_one_stays<D: Domain, K: IndexKind>() {
+    let other: &[Write] = &[(0, b"a", Some(b"3"))];
+    let read: &[Write] = &[(1, b"c", Some(b"2"))];
+    let expected = with(&with(&with(&Records::new(), BEFORE), read), other);
+    for writes in 0.. {
+        let component = Arc::new(anonymous::<D, K>());
+        commit(&component, BEFORE).expect("commits");
+        let theirs = component.clone();
+        let late = Paused::start(writes, move || {
+            let mut transaction = theirs.begin();
+            transaction.get(1, b"c")?;
+            // What it has read changes, so it fails when all is installed.
+            commit(&theirs, read)?;
+            transaction.put(0, b"a", b"1")?;
+            transaction.put(0, b"b", b"1")?;
+            transaction.commit()
+        });
+        let has_ended = late.is_done();
+        if commit(&component, other).is_err() {
+            commit(&component, other).expect("the second time at the latest");
+        }
+        late.resume().expect_err("what it has read has changed");
+        assert_eq!(dump(&component), expected, "paused before write {writes}");
+        component.settle().expect("settles");
+        assert_eq!(dump(&component), expected, "paused before write {writes}");
+        check(&component);
+        if has_ended {
+            break;
         }
     }
 }
