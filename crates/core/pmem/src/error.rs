@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::superblock::LogName;
+
 /// Why a pool was not created or opened, or refused a request.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -110,6 +112,8 @@ pub enum Error {
         path: PathBuf,
         /// The current medium of the file.
         medium: String,
+        /// The log of the pool, from which it can be recovered; none if it has no log.
+        log: Option<Box<LogName>>,
     },
     /// An option is out of its range.
     #[error("the option {option} is {found}; allowed is {allowed}")]

@@ -3,13 +3,15 @@
 //! ```text
 //! byte      0        8        16       24       32       40       48       56
 //! 0         magic    ver|crc  pool id           max size chunk    particip descr.
-//! 64        zero, reserved for later versions ...
+//! 64        log id            path len zero, reserved for later versions
+//! 128       path of the log's directory, then zeros ...
 //! 3,968     state    size     boot 0   boot 1   boot 2   zero, reserved
 //! 4,032     zero, reserved
 //! ```
 //!
 //! * Bytes 0 to 3,967 never change after creation. `crc` (upper half of word 1) is the CRC-32 of
 //!   them all, with itself taken as zero.
+//! * The log id and the path are zero if the pool has no log ([`LogName`]).
 //! * `state`, `size` and the boot id change in place, each by one 8-byte store, so none can be
 //!   torn. Each carries a check in its top 16 bits: the low 16 bits of the CRC-32 of its other 48
 //!   bits. So a flipped bit is found.
@@ -19,7 +21,9 @@
 //! * Order of writes when a pool is opened: boot id, then `state` with the clean flag off. Until
 //!   `state` says that the pool is in use, the boot id is not used.
 
-use std::path::Path;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::layout::{
@@ -35,6 +39,11 @@ pub const SUPERBLOCK_BYTES: usize = 4096;
 
 const CRC_AT: usize = 12;
 const FIXED_BYTES: usize = 3968;
+const LOG_ID_AT: usize = 64;
+const LOG_PATH_LEN_AT: usize = 80;
+const LOG_PATH_AT: usize = 128;
+/// Longest path of a log's directory, in bytes.
+pub const MAX_LOG_PATH_BYTES: usize = FIXED_BYTES - LOG_PATH_AT;
 /// Offset of the generation and the clean flag.
 pub const STATE_OFF: u64 = 3968;
 /// Offset of the size of the pool.
@@ -62,6 +71,15 @@ impl BootId {
     }
 }
 
+/// The log of a pool, as the pool was created with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogName {
+    /// The number of the log, which is not zero.
+    pub id: u128,
+    /// Its directory, of at most [`MAX_LOG_PATH_BYTES`].
+    pub path: PathBuf,
+}
+
 /// The decoded superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
@@ -69,6 +87,8 @@ pub struct Superblock {
     pub pool_id: u128,
     /// The limit of the pool's size, in bytes.
     pub max_bytes: u64,
+    /// The log, if the pool has one.
+    pub log: Option<LogName>,
     /// Raised by one whenever the pool is opened.
     pub generation: u32,
     /// Whether the pool was closed cleanly.
@@ -136,6 +156,13 @@ impl Superblock {
         let fixed = [self.max_bytes, CHUNK_BYTES, FIRST_PARTICIPANTS as u64, PARTITION_BYTES];
         for (index, value) in fixed.into_iter().enumerate() {
             block[32 + index * 8..40 + index * 8].copy_from_slice(&value.to_le_bytes());
+        }
+        if let Some(LogName { id, path }) = &self.log {
+            let path = path.as_os_str().as_bytes();
+            block[LOG_ID_AT..LOG_ID_AT + 16].copy_from_slice(&id.to_le_bytes());
+            block[LOG_PATH_LEN_AT..LOG_PATH_LEN_AT + 8]
+                .copy_from_slice(&(path.len() as u64).to_le_bytes());
+            block[LOG_PATH_AT..LOG_PATH_AT + path.len()].copy_from_slice(path);
         }
         let checksum = fixed_checksum(&block);
         block[CRC_AT..CRC_AT + 4].copy_from_slice(&checksum.to_le_bytes());
@@ -221,6 +248,20 @@ impl Superblock {
                 ),
             });
         }
+        let path_bytes = word_at(block, LOG_PATH_LEN_AT) as usize;
+        let Some(log_path) = block[LOG_PATH_AT..FIXED_BYTES].get(..path_bytes) else {
+            return Err(Error::BadField {
+                path: path(),
+                field: "the length of the log's path",
+                found: path_bytes as u64,
+                allowed: format!("0 to {MAX_LOG_PATH_BYTES}"),
+            });
+        };
+        let mut log_id = [0; 16];
+        log_id.copy_from_slice(&block[LOG_ID_AT..LOG_ID_AT + 16]);
+        let log_id = u128::from_le_bytes(log_id);
+        let log =
+            (log_id != 0).then(|| LogName { id: log_id, path: OsStr::from_bytes(log_path).into() });
         let unsealed = |part, at: usize| {
             let word = word_at(block, at);
             let payload = word & PAYLOAD_MASK;
@@ -259,6 +300,7 @@ impl Superblock {
         Ok(Self {
             pool_id: u128::from_le_bytes(pool_id),
             max_bytes,
+            log,
             generation: state as u32,
             clean: state & CLEAN_BIT != 0,
             survives_power: state & SURVIVES_POWER_BIT != 0,
@@ -276,6 +318,7 @@ mod tests {
         Superblock {
             pool_id: 0x0011_2233_4455_6677_8899_aabb_ccdd_eeff,
             max_bytes: 1 << 30,
+            log: None,
             generation: 7,
             clean: true,
             survives_power: true,
@@ -292,10 +335,35 @@ mod tests {
     }
     const GOLDEN: u32 = 2_077_190_270;
 
+    fn with_log() -> Superblock {
+        let log = LogName { id: 7 << 64 | 9, path: "/var/lib/grove.log".into() };
+        Superblock { log: Some(log), ..example() }
+    }
+
+    #[test]
+    fn golden_superblock_with_a_log() {
+        let block = with_log().encode();
+        assert_eq!(crc32fast::hash(&block), GOLDEN_LOG, "the format of the superblock changed");
+    }
+    const GOLDEN_LOG: u32 = 1_078_491_418;
+
     #[test]
     fn decodes_what_it_encodes() {
-        let block = example().encode();
-        assert_eq!(Superblock::decode(Path::new("p"), &block).unwrap(), example());
+        let path = "p/".repeat(MAX_LOG_PATH_BYTES / 2);
+        let longest = LogName { id: 1, path: path.into() };
+        for pool in [example(), with_log(), Superblock { log: Some(longest), ..example() }] {
+            assert_eq!(Superblock::decode(Path::new("p"), &pool.encode()).unwrap(), pool);
+        }
+    }
+
+    #[test]
+    fn a_path_longer_than_its_place_is_refused() {
+        let mut block = with_log().encode();
+        block[LOG_PATH_LEN_AT + 2] = 1;
+        let checksum = fixed_checksum(&block);
+        block[CRC_AT..CRC_AT + 4].copy_from_slice(&checksum.to_le_bytes());
+        let error = Superblock::decode(Path::new("p"), &block).unwrap_err();
+        assert!(matches!(error, Error::BadField { .. }), "{error}");
     }
 
     #[test]

@@ -18,6 +18,8 @@
 //! | `spare-N` | what was `segment-N`, to be used again under a higher number |
 //! | `new-..` | a file that is being made; removed when the log is opened |
 //!
+//! The owner of the log may keep files of other names beside these.
+//!
 //! # LSN
 //!
 //! The log sequence number of a record is the number of bytes of all records up to its end, since
@@ -80,6 +82,7 @@
 //! the late writer makes its segment again, under its old name. No reader looks at it, and the next
 //! truncation removes it.
 
+mod background;
 mod block;
 mod control;
 mod error;
@@ -97,4 +100,5 @@ pub use control::CONTROL_BYTES;
 pub use error::{Error, Result};
 pub use log::{Log, LogOptions, Settle};
 pub use record::{Appended, MAX_RECORD_BYTES, Record, Status};
-pub use recovery::{Recovered, recover};
+pub use recovery::{Recovered, log_id_of, recover};
+pub use segments::create_unnamed;

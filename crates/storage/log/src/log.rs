@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use pando_device::Directory;
 use pando_pmem::{Domain, Guard, PerSlot, Pool};
 
+use crate::background::Background;
 use crate::block::{BLOCK_ALIGN, HEADER_BYTES, WANTED_BYTES};
 use crate::control::{ARENAS, Control, Seal, Start, WRITERS};
 use crate::error::{Error, Result};
@@ -91,6 +92,7 @@ pub struct Log<D: Domain> {
     /// One more than the index of the arena from which the thread in a slot appended last.
     arena_hints: PerSlot<AtomicU64>,
     leadership: Leadership,
+    background: Background,
 }
 
 impl<D: Domain> Log<D> {
@@ -267,6 +269,7 @@ impl<D: Domain> Log<D> {
             hints: Hints { used_places: AtomicU64::new(used_places) },
             arena_hints: pool.per_slot(),
             leadership: Leadership::default(),
+            background: Background::default(),
             pool,
         };
         let guard = log.pool.pin()?;
@@ -376,6 +379,11 @@ impl<D: Domain> Log<D> {
         self.segments.is_some()
     }
 
+    /// The directory of the log's files, if it has any.
+    pub fn directory(&self) -> Option<&Arc<dyn Directory>> {
+        self.segments.as_ref().map(Segments::directory)
+    }
+
     /// Where the log's files are, for messages.
     pub fn path(&self) -> String {
         self.segments.as_ref().map_or_else(String::new, |segments| segments.directory().path())
@@ -396,7 +404,8 @@ impl<D: Domain> Log<D> {
         Control::new(pool, self.control_off)
     }
 
-    pub(crate) fn log_id(&self) -> u128 {
+    /// The number of the log; zero if it has no files.
+    pub fn log_id(&self) -> u128 {
         self.log_id
     }
 
@@ -410,6 +419,10 @@ impl<D: Domain> Log<D> {
 
     pub(crate) fn leadership(&self) -> &Leadership {
         &self.leadership
+    }
+
+    pub(crate) fn background(&self) -> &Background {
+        &self.background
     }
 
     pub(crate) fn opened_lsn(&self) -> u64 {

@@ -87,6 +87,15 @@ impl Recovered {
     }
 }
 
+/// The number of the log in `directory`.
+///
+/// # Errors
+///
+/// [`Error::NotALog`], [`Error::Damaged`], [`Error::Device`].
+pub fn log_id_of(directory: &dyn Directory) -> Result<u128> {
+    Ok(Manifest::load(directory)?.log_id)
+}
+
 /// Reads the log in `directory` and calls `visit` with the LSN and payload of each committed record
 /// above the LSN `from`, in the order of LSNs. It changes nothing, and may be repeated.
 ///

@@ -50,8 +50,13 @@ fn number_of(name: &str, prefix: &str) -> Option<u64> {
     (format!("{number:016x}") == digits && number < u64::from(u32::MAX)).then_some(number)
 }
 
-/// Creates a file under a name that no other thread or process uses.
-pub(crate) fn create_unnamed(directory: &dyn Directory) -> Result<(String, Box<dyn File>)> {
+/// Creates a file in the directory of a log, under a name that no other thread or process uses. It
+/// is removed when the log is opened, unless it has got another name by then.
+///
+/// # Errors
+///
+/// What the system answers.
+pub fn create_unnamed(directory: &dyn Directory) -> Result<(String, Box<dyn File>)> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     loop {
         // Relaxed: a number that no other thread of the process gets.
@@ -160,8 +165,8 @@ impl Segments {
         Ok(Self { directory, log_id, segment_bytes })
     }
 
-    pub fn directory(&self) -> &dyn Directory {
-        self.directory.as_ref()
+    pub fn directory(&self) -> &Arc<dyn Directory> {
+        &self.directory
     }
 
     /// The file for a block at `place`: made if the block is to be the first of its segment. Its
@@ -173,7 +178,7 @@ impl Segments {
         is_needed: &dyn Fn() -> bool,
     ) -> Result<Option<Box<dyn File>>> {
         let (number, at) = (place / self.segment_bytes, place % self.segment_bytes);
-        let file = match existing(self.directory(), number)? {
+        let file = match existing(self.directory.as_ref(), number)? {
             Some(file) => file,
             None if !is_needed() => return Ok(None),
             None if at == 0 => self.make(number)?,
@@ -185,7 +190,7 @@ impl Segments {
             }
         };
         if at == 0 {
-            sync_names(self.directory())?;
+            sync_names(self.directory.as_ref())?;
         }
         Ok(Some(file))
     }
@@ -201,16 +206,16 @@ impl Segments {
                 Err(error) => return Err(error.into()),
             }
         }
-        if let Some(file) = existing(self.directory(), number)? {
+        if let Some(file) = existing(self.directory.as_ref(), number)? {
             return Ok(file);
         }
-        let (new, file) = create_unnamed(self.directory())?;
+        let (new, file) = create_unnamed(self.directory.as_ref())?;
         let made = file.allocate(self.segment_bytes).and_then(|()| file.sync());
         match made.and_then(|()| self.directory.rename(&new, &name)) {
             Ok(()) => Ok(file),
             Err(error) => {
                 self.directory.remove(&new)?;
-                match existing(self.directory(), number)? {
+                match existing(self.directory.as_ref(), number)? {
                     Some(file) if error.is_taken() => Ok(file),
                     // Then a segment grows as it is written.
                     None if error.is_unsupported() => self.make_empty(&name, number),
@@ -223,7 +228,7 @@ impl Segments {
     fn make_empty(&self, name: &str, number: u64) -> Result<Box<dyn File>> {
         match self.directory.create(name) {
             Err(error) if error.is_taken() => {
-                existing(self.directory(), number)?.ok_or_else(|| error.into())
+                existing(self.directory.as_ref(), number)?.ok_or_else(|| error.into())
             }
             created => Ok(created?),
         }
@@ -231,7 +236,7 @@ impl Segments {
 
     /// Whether the block at `place` has this checksum: the file is that of this log.
     pub fn has_block(&self, place: u64, crc: u32) -> Result<bool> {
-        let Some(file) = existing(self.directory(), place / self.segment_bytes)? else {
+        let Some(file) = existing(self.directory.as_ref(), place / self.segment_bytes)? else {
             return Ok(false);
         };
         let mut bytes = vec![0; BLOCK_ALIGN as usize];
@@ -242,7 +247,7 @@ impl Segments {
 
     /// The number above those of all segments.
     pub fn next_unused(&self) -> Result<u64> {
-        Ok(numbers(self.directory())?.last().map_or(0, |last| last + 1))
+        Ok(numbers(self.directory.as_ref())?.last().map_or(0, |last| last + 1))
     }
 
     /// Releases the segments that are not needed to read the log from the LSN `from` on, of which
@@ -256,10 +261,11 @@ impl Segments {
         durable: u64,
         is_announced: &dyn Fn(u64) -> bool,
     ) -> Result<()> {
-        let numbers = numbers(self.directory())?;
+        let numbers = numbers(self.directory.as_ref())?;
         let mut first_needed = 0;
         for &number in numbers.iter().rev() {
-            let first = first_header(self.directory(), self.log_id, number, self.segment_bytes)?;
+            let first =
+                first_header(self.directory.as_ref(), self.log_id, number, self.segment_bytes)?;
             let begins_in_time =
                 |header: Header| header.after_lsn <= from && header.last_lsn <= durable;
             if first.is_some_and(begins_in_time) {

@@ -114,6 +114,15 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         }
     }
 
+    /// The LSN of the newest commit.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Log`].
+    pub fn newest_lsn(&self) -> Result<u64> {
+        Ok(self.log.newest_lsn(&self.pin()?))
+    }
+
     /// The LSN up to which all commits are settled.
     pub(crate) fn settled_lsn(&self) -> Result<u64> {
         Ok(self.log.sealed_lsn(&self.pin()?))
@@ -222,15 +231,11 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         let Some((record, status)) = self.in_flight(guard, stamp, settled) else {
             return Ok(Found::Settled(version));
         };
-        let commit = commit_of(record).ok_or_else(|| damaged("its commit is unreadable"))?;
+        let commit =
+            Commit::decode(&record.payload()).ok_or_else(|| damaged("its commit is unreadable"))?;
         let index = commit.write_of(map, key);
         let index = index.ok_or_else(|| damaged("its commit has not written it"))?;
         let replaced = commit.writes[index].old.clone();
         Ok(Found::InFlight(Unsettled { record, stamp, status, index, replaced }))
     }
-}
-
-/// The commit of a record; `None` if it is damaged.
-pub(crate) fn commit_of<D: Domain>(record: Record<'_, D>) -> Option<Commit> {
-    Commit::decode(&record.payload())
 }

@@ -56,6 +56,13 @@
 //! [`transaction`](TransactionComponent::transaction) and by a [`TransactionalMap`], up to 1,024
 //! times.
 //!
+//! # Power loss
+//!
+//! If the log has files, each commit and each change of the list of maps is in it, and the log's
+//! files are synced. From time to time an *image* is written: the committed versions of all maps
+//! (`image.rs`). A pool that is lost is built anew from the newest image and the log behind it
+//! (`replay.rs`).
+//!
 //! # Limits
 //!
 //! * A removed key keeps its stamp in the map, 16 bytes and the key, until no thread is left that
@@ -68,8 +75,13 @@
 mod commit;
 mod component;
 mod error;
+mod image;
+mod image_file;
 mod map;
+mod map_list;
 mod record;
+mod replay;
+mod rest;
 mod settle;
 mod stamp;
 mod tombstones;
@@ -77,6 +89,9 @@ mod transaction;
 
 pub use component::{Maps, TransactionComponent};
 pub use error::{Error, Result};
+pub use image::ImageStat;
 pub use map::TransactionalMap;
+pub use map_list::{ListedMap, MapList};
+pub use replay::{Rebuild, Replayed, replay};
 pub use stamp::{LEAST_VALUE_BYTES, value_of};
 pub use transaction::{Transaction, Visit, until_committed};

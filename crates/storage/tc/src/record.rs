@@ -26,6 +26,7 @@ use std::ops::Bound;
 
 use pando_index::{KeyRange, Order};
 
+use crate::rest::Rest;
 use crate::stamp::{STAMP_BYTES, Stamp, Version};
 
 /// Bytes before the first write.
@@ -255,28 +256,7 @@ fn of_bound(kind: u8, key: &[u8]) -> Option<Bound<Vec<u8>>> {
     }
 }
 
-/// The bytes of a payload that are not read yet.
-struct Rest<'payload>(&'payload [u8]);
-
-impl<'payload> Rest<'payload> {
-    fn take(&mut self, bytes: usize) -> Option<&'payload [u8]> {
-        let (taken, rest) = self.0.split_at_checked(bytes)?;
-        self.0 = rest;
-        Some(taken)
-    }
-
-    fn number(&mut self) -> Option<u64> {
-        self.take(8)?.try_into().map(u64::from_le_bytes).ok()
-    }
-
-    fn numbers<const N: usize>(&mut self) -> Option<[u32; N]> {
-        let mut numbers = [0; N];
-        for number in &mut numbers {
-            *number = u32::from_le_bytes(self.take(4)?.try_into().ok()?);
-        }
-        Some(numbers)
-    }
-
+impl Rest<'_> {
     fn stamp(&mut self) -> Option<Stamp> {
         Stamp::decode(self.take(STAMP_BYTES)?)
     }

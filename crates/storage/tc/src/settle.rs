@@ -13,8 +13,9 @@ use pando_pmem::{Domain, Guard};
 use pando_tree::room::Refusal;
 
 use crate::commit::{Completed, InFlight};
-use crate::component::{Found, Maps, TransactionComponent, commit_of};
+use crate::component::{Found, Maps, TransactionComponent};
 use crate::error::{Error, Result};
+use crate::map_list::MapList;
 use crate::record::{Cause, Commit};
 use crate::stamp::Stamp;
 
@@ -120,6 +121,7 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     /// fails again when the tail is full.
     fn settle_if_long(&self, lsn: u64) {
         if self.log().has_files() {
+            self.log().wake_writer();
             return;
         }
         let bytes = lsn.saturating_sub(self.log().durable_lsn());
@@ -137,7 +139,7 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     /// Commits what `commit` says; its LSN. If it conflicts, the commit that is in the way has
     /// ended on return. The caller holds no guard: in a full pool room is reclaimed.
     pub(crate) fn commit(&self, commit: &Commit) -> Result<u64> {
-        let (guard, Appended { lsn, off }) = self.append(commit)?;
+        let (guard, Appended { lsn, off }) = self.append(&commit.encode(), commit.gives_room())?;
         let record = self.log().record(&guard, off);
         let stamp = Stamp::new(lsn, off);
         let in_flight = InFlight { component: self, guard: &guard, record, stamp, commit };
@@ -161,20 +163,36 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         }
     }
 
+    /// Notes in the log that these are the maps of the pool from now on; its LSN. In a log without
+    /// files it does nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Log`].
+    pub fn log_maps(&self, list: &MapList) -> Result<u64> {
+        if !self.log().has_files() {
+            return Ok(0);
+        }
+        let (guard, Appended { lsn, off }) = self.append(&list.encode(), true)?;
+        self.log().record(&guard, off).decide(Status::Committed);
+        drop(guard);
+        self.log().wake_writer();
+        Ok(lsn)
+    }
+
     /// Appends a record; makes room for it, if the tail or the pool is full. Returns with the guard
-    /// under which the record stays.
-    fn append(&self, commit: &Commit) -> Result<(Guard<'_, D>, Appended)> {
-        if !commit.gives_room() && self.is_undo_due.load(Ordering::Relaxed) {
+    /// under which the record stays. `gives_room`: what it stands for takes no room of the pool.
+    fn append(&self, payload: &[u8], gives_room: bool) -> Result<(Guard<'_, D>, Appended)> {
+        if !gives_room && self.is_undo_due.load(Ordering::Relaxed) {
             // What is undone takes some room too: one after the other.
             self.settle()?;
             self.is_undo_due.store(false, Ordering::Relaxed);
         }
-        let payload = commit.encode();
         let (mut steps, mut tries) = (STEPS, TRIES);
         loop {
             let guard = self.pin()?;
-            let append = || self.log().append(&guard, &payload);
-            let appended = match commit.gives_room() {
+            let append = || self.log().append(&guard, payload);
+            let appended = match gives_room {
                 true => guard.with_reserve(append),
                 false => guard.leaving_room_to_undo(append),
             };
@@ -226,7 +244,11 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     }
 
     fn complete(&self, guard: &Guard<'_, D>, record: Record<'_, D>) -> Result<Status> {
-        let Some(commit) = commit_of(record) else {
+        let payload = record.payload();
+        if MapList::is_one(&payload) {
+            return Ok(record.decide(Status::Committed));
+        }
+        let Some(commit) = Commit::decode(&payload) else {
             return Err(pando_log::Error::Unsettled("its commit is unreadable".into()).into());
         };
         let stamp = Stamp::new(record.lsn(), record.off());

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-pub use self::open::{Compacted, CreateOptions, OpenPool};
+pub use self::open::{Compacted, CreateOptions, OpenPool, Unpublished};
 use crate::alloc::Cache;
 use crate::damage;
 use crate::domain::Domain;
@@ -23,7 +23,7 @@ use crate::mutant;
 use crate::per_slot::PerSlot;
 use crate::prefetch;
 use crate::slots::Slots;
-use crate::superblock;
+use crate::superblock::{self, LogName};
 use crate::sys::{LockedFile, Mapping};
 use crate::word::{Word, Words};
 use crate::write_back::LINE_BYTES;
@@ -37,6 +37,7 @@ pub struct Pool<D: Domain> {
     geometry: Geometry,
     medium: Medium,
     pool_id: u128,
+    log: Option<LogName>,
     generation: u32,
     was_clean: bool,
     /// Whether writes survive power loss, as the state says.
@@ -301,6 +302,11 @@ impl<D: Domain> Pool<D> {
     /// A number that no other pool has; zero on anonymous memory.
     pub fn pool_id(&self) -> u128 {
         self.pool_id
+    }
+
+    /// The log of the pool, as it was created with it; `None` if it has no log.
+    pub fn log_name(&self) -> Option<&LogName> {
+        self.log.as_ref()
     }
 
     /// The generation: raised by one whenever the pool is opened, so that data of an earlier

@@ -4,8 +4,8 @@
 //!
 //! A pool's file is *absent*, *closed* (clean flag set), or *in use* (clean flag off).
 //!
-//! * **Create** builds the whole file under a temporary name and links it to its own name only when
-//!   it is complete. So a crash leaves *absent*, at worst with a temporary file.
+//! * **Create** builds the whole file under a temporary name and gives it its own name only when it
+//!   is complete ([`Unpublished`]). So a crash leaves *absent*, at worst with a temporary file.
 //! * **Open** checks everything before it writes anything. Then it writes the boot id, and then the
 //!   state by one 8-byte store (generation raised, clean flag off, and whether writes survive power
 //!   loss from now on). A crash before that store leaves the former state; after it, *in use*.
@@ -47,7 +47,7 @@ use crate::layout::{
 use crate::limbo::Limbo;
 use crate::medium::{self, Guarantee, Medium};
 use crate::slots::Slots;
-use crate::superblock::{self, SUPERBLOCK_BYTES, Superblock};
+use crate::superblock::{self, BootId, LogName, MAX_LOG_PATH_BYTES, SUPERBLOCK_BYTES, Superblock};
 use crate::sys::{self, LockedFile, Mapping};
 
 /// First byte of the range of locks, far behind any data: one byte for each process.
@@ -104,6 +104,55 @@ pub struct OpenPool {
     pub max_bytes: Option<u64>,
 }
 
+/// A new pool whose file has only a temporary name. Dropped, it leaves nothing.
+#[derive(Debug)]
+pub struct Unpublished<D: Domain> {
+    pool: Arc<Pool<D>>,
+    unfinished: PathBuf,
+    is_published: bool,
+}
+
+impl<D: Domain> Unpublished<D> {
+    /// The pool.
+    pub fn pool(&self) -> &Arc<Pool<D>> {
+        &self.pool
+    }
+
+    /// Gives the file its name, durably. A file of that name is replaced if `replaces` says so;
+    /// else it is an error.
+    pub fn publish(mut self, replaces: bool) -> Result<Arc<Pool<D>>> {
+        let path = &self.pool.path;
+        let named = match replaces {
+            true => std::fs::rename(&self.unfinished, path),
+            false => std::fs::hard_link(&self.unfinished, path),
+        };
+        named.map_err(|source| match source.kind() {
+            std::io::ErrorKind::AlreadyExists => Error::Exists(path.clone()),
+            _ => io_error(path, "name the file")(source),
+        })?;
+        if self.pool.medium.outlives_machine() {
+            sys::sync_folder_of(path).map_err(|source| {
+                // No other process has used the file yet. A failed call leaves no file.
+                let _ = std::fs::remove_file(path);
+                io_error(path, "sync the folder")(source)
+            })?;
+        }
+        self.is_published = true;
+        Ok(self.pool.clone())
+    }
+}
+
+impl<D: Domain> Drop for Unpublished<D> {
+    fn drop(&mut self) {
+        // The temporary name is not needed any more. If it cannot be removed, a pool that was
+        // published is complete all the same.
+        let _ = std::fs::remove_file(&self.unfinished);
+        if !self.is_published {
+            self.pool.keeps_state.store(true, Ordering::Release);
+        }
+    }
+}
+
 fn checked_sizes(options: &CreateOptions) -> Result<(Geometry, u64)> {
     if !(MIN_POOL_BYTES..=MAX_POOL_BYTES).contains(&options.max_bytes) {
         return Err(Error::BadOption {
@@ -128,9 +177,27 @@ fn checked_sizes(options: &CreateOptions) -> Result<(Geometry, u64)> {
 impl<D: Domain> Pool<D> {
     /// Creates the file `path` and a pool in it. The file must not exist.
     pub fn create(path: &Path, options: &CreateOptions) -> Result<Arc<Self>> {
-        let (geometry, size_bytes) = checked_sizes(options)?;
         if path.symlink_metadata().is_ok() {
             return Err(Error::Exists(path.to_path_buf()));
+        }
+        Self::prepare(path, options, None)?.publish(false)
+    }
+
+    /// Creates a pool whose file gets the name `path` only when it is published. `log` is its log,
+    /// if it is to have one.
+    pub fn prepare(
+        path: &Path,
+        options: &CreateOptions,
+        log: Option<LogName>,
+    ) -> Result<Unpublished<D>> {
+        let (geometry, size_bytes) = checked_sizes(options)?;
+        let path_bytes = log.as_ref().map_or(0, |log| log.path.as_os_str().len());
+        if path_bytes > MAX_LOG_PATH_BYTES {
+            return Err(Error::BadOption {
+                option: "bytes of the log's path",
+                found: path_bytes as u64,
+                allowed: format!("1 to {MAX_LOG_PATH_BYTES}"),
+            });
         }
         let pool_id = new_pool_id(path)?;
         let unfinished = PathBuf::from({
@@ -152,6 +219,7 @@ impl<D: Domain> Pool<D> {
             let block = Superblock {
                 pool_id,
                 max_bytes: geometry.max_bytes,
+                log,
                 generation: 1,
                 clean: false,
                 survives_power: medium.guarantee(D::KIND) == Guarantee::PowerLoss,
@@ -165,36 +233,24 @@ impl<D: Domain> Pool<D> {
             written.map_err(io_error(path, "write the superblock"))?;
             let mapping = Mapping::shared(&file, geometry.max_bytes, medium.is_dax())
                 .map_err(io_error(path, MAP_THE_FILE))?;
-            if !matches!(medium, Medium::MemoryFile(_)) {
+            if medium.outlives_machine() {
                 file.sync_all().map_err(io_error(path, "sync the file"))?;
             }
-            std::fs::hard_link(&unfinished, path).map_err(|source| {
-                if source.kind() == std::io::ErrorKind::AlreadyExists {
-                    Error::Exists(path.to_path_buf())
-                } else {
-                    io_error(path, "name the file")(source)
-                }
-            })?;
-            if !matches!(medium, Medium::MemoryFile(_)) {
-                sys::sync_folder_of(path).map_err(|source| {
-                    // No other process has used the file yet. A failed call leaves no file.
-                    let _ = std::fs::remove_file(path);
-                    io_error(path, "sync the folder")(source)
-                })?;
+            if options.huge_pages {
+                mapping.advise_huge_pages(0);
             }
-            Ok((medium, mapping, file))
+            let pool = Self::assembled(mapping, Some(file), path, geometry, medium, &block, true)?;
+            pool.bound();
+            pool.word(EPOCH_OFF).store(1, Ordering::Release);
+            Ok(Arc::new(pool))
         })();
-        // The temporary name is not needed any more. If it cannot be removed, the pool is complete
-        // all the same.
-        let _ = std::fs::remove_file(&unfinished);
-        let (medium, mapping, file) = created?;
-        if options.huge_pages {
-            mapping.advise_huge_pages(0);
+        match created {
+            Ok(pool) => Ok(Unpublished { pool, unfinished, is_published: false }),
+            Err(error) => {
+                let _ = std::fs::remove_file(&unfinished);
+                Err(error)
+            }
         }
-        let pool = Self::assembled(mapping, Some(file), path, geometry, medium, pool_id, 1, true)?;
-        pool.bound();
-        pool.word(EPOCH_OFF).store(1, Ordering::Release);
-        Ok(Arc::new(pool))
     }
 
     /// Opens the pool in the file `path`.
@@ -229,6 +285,17 @@ impl<D: Domain> Pool<D> {
                 expected: asked / CHUNK_BYTES * CHUNK_BYTES,
             });
         }
+        // Before the size: the file of such a pool may have lost its end.
+        let medium = medium::find(&file).map_err(io_error(path, "find the file system"))?;
+        let boot_id = medium::boot_id();
+        let is_trusted = block.clean || block.survives_power || block.boot_id.is_same(boot_id);
+        if !is_trusted && !options.salvage {
+            return Err(Error::NotTrusted {
+                path: path.to_path_buf(),
+                medium: medium.to_string(),
+                log: block.log.map(Box::new),
+            });
+        }
         let metadata = file.metadata().map_err(io_error(path, "measure the file"))?;
         let geometry = Geometry::new(block.max_bytes);
         if block.size_bytes < geometry.chunks_off || block.size_bytes > block.max_bytes {
@@ -245,12 +312,6 @@ impl<D: Domain> Pool<D> {
                 found_bytes: metadata.len(),
                 expected_bytes: block.size_bytes,
             });
-        }
-        let medium = medium::find(&file).map_err(io_error(path, "find the file system"))?;
-        let boot_id = medium::boot_id();
-        let is_trusted = block.clean || block.survives_power || block.boot_id.is_same(boot_id);
-        if !is_trusted && !options.salvage {
-            return Err(Error::NotTrusted { path: path.to_path_buf(), medium: medium.to_string() });
         }
         // A copy may have holes in the place of zeros. Room is made for all parts that are written
         // to, so that no store finds the file system full.
@@ -283,9 +344,9 @@ impl<D: Domain> Pool<D> {
                 allowed: format!("0 to {}", u32::MAX - 1),
             });
         };
-        let (id, clean) = (block.pool_id, block.clean);
+        let opened = Superblock { generation, ..block.clone() };
         let mut pool =
-            Self::assembled(mapping, file, path, geometry, medium, id, generation, clean)?;
+            Self::assembled(mapping, file, path, geometry, medium, &opened, block.clean)?;
         if !is_trusted {
             pool.salvaged = true;
             pool.survives_power = false;
@@ -311,7 +372,18 @@ impl<D: Domain> Pool<D> {
         // A small pool stays small: its first data is not on pages of two mebibytes.
         let small_bytes = geometry.chunk_off(0) + SMALL_BYTES;
         mapping.advise_huge_pages(if options.huge_pages { 0 } else { small_bytes as usize });
-        let pool = Self::assembled(mapping, None, path, geometry, Medium::Anonymous, 0, 1, true)?;
+        let block = Superblock {
+            pool_id: 0,
+            max_bytes: geometry.max_bytes,
+            log: None,
+            generation: 1,
+            clean: false,
+            survives_power: false,
+            size_bytes,
+            boot_id: BootId::default(),
+        };
+        let medium = Medium::Anonymous;
+        let pool = Self::assembled(mapping, None, path, geometry, medium, &block, true)?;
         pool.word(superblock::SIZE_OFF).store(superblock::size_word(size_bytes), Ordering::Release);
         pool.bound();
         pool.word(EPOCH_OFF).store(1, Ordering::Release);
@@ -325,6 +397,7 @@ impl<D: Domain> Pool<D> {
         let block = Superblock {
             pool_id: 1,
             max_bytes: geometry.max_bytes,
+            log: None,
             generation: 1,
             clean: false,
             survives_power: false,
@@ -333,7 +406,8 @@ impl<D: Domain> Pool<D> {
         };
         arena.write(0, &block.encode());
         let (path, medium) = (Path::new("(arena)"), Medium::Anonymous);
-        let pool = Self::assembled(arena.mapping(), None, path, geometry, medium, 1, 1, true)?;
+        let mapping = arena.mapping();
+        let pool = Self::assembled(mapping, None, path, geometry, medium, &block, true)?;
         pool.bound();
         pool.word(EPOCH_OFF).store(1, Ordering::Release);
         Ok(Arc::new(pool))
@@ -347,18 +421,13 @@ impl<D: Domain> Pool<D> {
         Self::open_mapped(arena.mapping(), None, path, Medium::Anonymous, &block, true)
     }
 
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "one private constructor of all three entry points"
-    )]
     fn assembled(
         mapping: Mapping,
         file: Option<LockedFile>,
         path: &Path,
         geometry: Geometry,
         medium: Medium,
-        pool_id: u128,
-        generation: u32,
+        block: &Superblock,
         was_clean: bool,
     ) -> Result<Self> {
         let cache = Cache::new(&geometry).map_err(io_error(path, "reserve memory"))?;
@@ -373,8 +442,9 @@ impl<D: Domain> Pool<D> {
             path: path.to_path_buf(),
             geometry,
             medium,
-            pool_id,
-            generation,
+            pool_id: block.pool_id,
+            log: block.log.clone(),
+            generation: block.generation,
             was_clean,
             survives_power: medium.guarantee(D::KIND) == Guarantee::PowerLoss,
             salvaged: false,

@@ -7,4 +7,5 @@ mod conflicts;
 mod conformance;
 mod histories;
 mod kill;
+mod power;
 mod stopped;
