@@ -118,6 +118,8 @@ pub enum Error {
         path: PathBuf,
         /// Its medium.
         medium: String,
+        /// The directory of its log, if it has one.
+        log: Option<PathBuf>,
     },
     /// The pool, or a part of it, is damaged or cut off. The text says which part, where, and what
     /// to do.
@@ -312,6 +314,78 @@ pub enum Error {
         /// Most bytes of a record.
         max_bytes: usize,
     },
+    /// The directory for the log of a new pool has a log already.
+    #[error(
+        "{0} has a log already; open its pool with this log, which recovers the pool if it is lost, or name \
+         another directory",
+        path.display()
+    )]
+    LogExists {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The directory of the log does not exist.
+    #[error(
+        "the log of {} should be in {}, which does not exist; name its directory, if it was moved \
+         (PoolOptions::log, or `--log`)",
+        pool.display(),
+        path.display()
+    )]
+    LogNotFound {
+        /// The pool's path.
+        pool: PathBuf,
+        /// The directory of the log.
+        path: PathBuf,
+    },
+    /// Another process, or another `Pool` of this process, uses the log.
+    #[error("the log in {} is in use elsewhere; close its pool there first", path.display())]
+    LogBusy {
+        /// The directory of the log.
+        path: PathBuf,
+    },
+    /// The log cannot be used: it is damaged, or belongs to another pool, or the disk refuses. The
+    /// text says which.
+    #[error(transparent)]
+    Log(Source),
+    /// The log's tail, in the pool, is full: the disk of the log is full, stalled, or slower than
+    /// the writers.
+    #[error(
+        "{used_bytes} bytes wait for the disk of the log, and at most {max_bytes} may; make room on it, \
+         or try again when it has caught up"
+    )]
+    LogFull {
+        /// Bytes that wait.
+        used_bytes: u64,
+        /// Most bytes that may wait.
+        max_bytes: u64,
+    },
+    /// A write or a sync of the log has failed, so transactional maps are no longer written.
+    #[error(
+        "the log in {0} has stopped, since a write or sync of it failed: transactional maps can be read only; \
+         check the disk, then open the pool again",
+        path.display()
+    )]
+    LogStopped {
+        /// The directory of the log.
+        path: PathBuf,
+    },
+    /// What was committed has taken place, for all threads and also after the death of the process.
+    /// But a write or a sync of the log has failed: it may be lost at a power cut.
+    #[error(
+        "what was committed has taken place, but the log in {0} has stopped, since a write or sync of it failed: a \
+         power cut may undo it; check the disk, then open the pool again",
+        path.display()
+    )]
+    AppliedNotDurable {
+        /// The directory of the log.
+        path: PathBuf,
+    },
+    /// The pool has no log, so nothing of it is synced.
+    #[error(
+        "the pool has no log, so nothing can be synced; create a pool with PoolOptions::log (`--log`), and copy \
+         the maps into it"
+    )]
+    NoLog,
     /// The map exists and has another index than the requested one.
     #[error("the map {name:?} is a {found}, not a {asked}; open it without naming an index")]
     MapIndexDiffers {
@@ -441,7 +515,9 @@ impl Error {
             Pool::OlderVersion { path, found, supported } => {
                 Self::OlderPool { path, found, supported }
             }
-            Pool::NotTrusted { path, medium } => Self::NotTrusted { path, medium },
+            Pool::NotTrusted { path, medium, log } => {
+                Self::NotTrusted { path, medium, log: log.map(|log| log.path) }
+            }
             error @ (Pool::DamagedSuperblock { .. }
             | Pool::BadField { .. }
             | Pool::Truncated { .. }) => Self::Damaged(error.into()),
@@ -511,10 +587,35 @@ impl Error {
             Transaction::Log(Log::RecordTooLong { found_bytes, max_bytes }) => {
                 Self::TransactionTooLong { found_bytes, max_bytes }
             }
-            error @ (Transaction::Damaged { .. } | Transaction::Log(Log::Damaged { .. })) => {
-                Self::Damaged(error.into())
-            }
+            error @ Transaction::Damaged { .. } => Self::Damaged(error.into()),
+            Transaction::Log(error) => Self::of_log(error),
             other => Self::Storage(other.into()),
+        }
+    }
+
+    /// The public form of an error of the directory of a log.
+    pub(crate) fn of_device(error: pando_device::Error) -> Self {
+        Self::of_log(error.into())
+    }
+
+    /// The public form of an error of the log.
+    #[cold]
+    fn of_log(error: pando_log::Error) -> Self {
+        use pando_log::Error as Log;
+        match error {
+            Log::Full { used_bytes, max_bytes } => Self::LogFull { used_bytes, max_bytes },
+            Log::Failed { path } => Self::LogStopped { path: path.into() },
+            Log::Pool(error) => Self::of_pool(error),
+            other => Self::Log(other.into()),
+        }
+    }
+
+    /// The public form of an error of a call that waits until commits are durable.
+    #[cold]
+    pub(crate) fn of_sync(error: pando_tc::Error) -> Self {
+        match Self::from(error) {
+            Self::LogStopped { path } => Self::AppliedNotDurable { path },
+            other => other,
         }
     }
 
@@ -533,7 +634,11 @@ impl Error {
             Ok(error) => return error,
             Err(source) => source,
         };
-        source.downcast().map_or_else(Self::Storage, |error| Self::of_map(*error))
+        let source = match source.downcast().map(|error| Self::of_map(*error)) {
+            Ok(error) => return error,
+            Err(source) => source,
+        };
+        source.downcast::<Self>().map_or_else(Self::Storage, |error| *error)
     }
 }
 

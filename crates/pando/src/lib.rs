@@ -51,6 +51,7 @@ mod engine;
 mod error;
 mod indexes;
 mod key;
+mod log_files;
 mod map;
 mod options;
 mod pool;
@@ -65,13 +66,14 @@ pub use engine::compiled::CompiledDomain;
 pub use error::Error;
 pub use indexes::{IndexInfo, OptionInfo, indexes};
 pub use key::{AsKey, Key, KeyError};
+pub use log_files::{LogFiles, LogReport};
 pub use map::Map;
-pub use options::{DomainChoice, MapOptions, PoolOptions};
+pub use options::{Acknowledge, DomainChoice, MapOptions, PoolOptions, RecoveryProgress};
 pub use pando_index::{KeyRange, Limits, Order, Record, Upserted};
 pub use pool::Pool;
 pub use report::{
-    AllocatorStat, CheckReport, Compacted, MapFigures, MapInfo, MapStat, ParticipantStat, PoolStat,
-    Problem, ProblemClass, Promise, RecoveryStat,
+    AllocatorStat, CheckReport, Compacted, LogStat, MapFigures, MapInfo, MapStat, ParticipantStat,
+    PoolStat, Problem, ProblemClass, Promise, RecoveryStat,
 };
 pub use scan::{OwnedRecord, Scan};
 pub use transaction::Transaction;

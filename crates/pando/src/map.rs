@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use pando_index::{KeyRange, Limits, Order, RangeIndex, Upserted};
 
-use crate::Error;
 use crate::scan::Scan;
 use crate::shared::{MapShared, PoolShared};
+use crate::{Acknowledge, Error};
 
 /// An ordered map from byte strings to byte strings that many threads use at once.
 ///
@@ -14,15 +14,60 @@ use crate::shared::{MapShared, PoolShared};
 /// most 8,192 threads may be inside calls at once ([`Pool`](crate::Pool) has the limits). A further
 /// call, also a read, returns [`Error::TooManyThreads`]. Keys are ordered bytewise, as unsigned
 /// bytes; a proper prefix comes before a longer key. A write that returns `Ok` is durable, as far
-/// as the pool's persistence domain goes. A call that returns `Err` has changed nothing.
+/// as the pool's persistence domain goes; for a transactional map of a pool with a log see
+/// [`Acknowledge`]. A call that returns `Err` has changed nothing, except for
+/// [`Error::AppliedNotDurable`].
 #[derive(Clone)]
 pub struct Map {
     shared: Arc<MapShared>,
+    acknowledge: Acknowledge,
 }
 
 impl Map {
     pub(crate) fn from_shared(shared: Arc<MapShared>) -> Self {
-        Self { shared }
+        let acknowledge = match shared.number {
+            Some(_) => shared.pool.acknowledge,
+            None => Acknowledge::Buffered,
+        };
+        Self { shared, acknowledge }
+    }
+
+    /// The same map, whose writes return when `acknowledge` says. Other handles stay as they are.
+    ///
+    /// # Errors
+    ///
+    /// For [`Acknowledge::Synced`]: [`Error::NotTransactional`], [`Error::NoLog`].
+    ///
+    /// ```
+    /// use pando::{Acknowledge, MapOptions, Pool, PoolOptions};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let options = PoolOptions::new().log(folder.path().join("grove.log"));
+    /// let pool = Pool::create(folder.path().join("grove.pool"), &options)?;
+    /// let map = pool.map_with("trees", &MapOptions::new().transactional(true))?;
+    /// let synced = map.clone().acknowledge(Acknowledge::Synced)?;
+    /// map.insert(b"ash", b"survives the process")?;
+    /// synced.insert(b"elm", b"survives a power cut, and the ash does now too")?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn acknowledge(self, acknowledge: Acknowledge) -> Result<Self, Error> {
+        if acknowledge == Acknowledge::Synced {
+            if !self.is_transactional() {
+                return Err(Error::NotTransactional { name: self.name().to_owned() });
+            }
+            self.pool().engine.lsns()?.ok_or(Error::NoLog)?;
+        }
+        Ok(Self { acknowledge, ..self })
+    }
+
+    /// The answer of a write, when it is durable, if the handle waits for that.
+    fn acknowledged<T>(&self, answer: Result<T, pando_index::Error>) -> Result<T, Error> {
+        let answer = self.naming_map(answer)?;
+        if self.acknowledge == Acknowledge::Synced {
+            // Also if nothing was changed: what was found there is durable.
+            self.pool().engine.sync(None)?;
+        }
+        Ok(answer)
     }
 
     fn index(&self) -> &dyn RangeIndex {
@@ -96,7 +141,7 @@ impl Map {
     /// # Ok::<(), pando::Error>(())
     /// ```
     pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        self.naming_map(self.index().insert(key, value))
+        self.acknowledged(self.index().insert(key, value))
     }
 
     /// Replaces the value of a present key.
@@ -114,7 +159,7 @@ impl Map {
     /// # Ok::<(), pando::Error>(())
     /// ```
     pub fn update(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        self.naming_map(self.index().update(key, value))
+        self.acknowledged(self.index().update(key, value))
     }
 
     /// Adds the record, or replaces its value if the key is present. It returns which of the two.
@@ -133,7 +178,7 @@ impl Map {
     /// # Ok::<(), pando::Error>(())
     /// ```
     pub fn upsert(&self, key: &[u8], value: &[u8]) -> Result<Upserted, Error> {
-        self.naming_map(self.index().upsert(key, value))
+        self.acknowledged(self.index().upsert(key, value))
     }
 
     /// A copy of the value of `key`, or `None` if the key is absent.
@@ -247,7 +292,7 @@ impl Map {
     /// # Ok::<(), pando::Error>(())
     /// ```
     pub fn remove(&self, key: &[u8]) -> Result<bool, Error> {
-        self.naming_map(self.index().remove(key))
+        self.acknowledged(self.index().remove(key))
     }
 
     /// Replaces the value of `key` by `new` if it equals `expected`, bytewise, in one step.
@@ -267,7 +312,7 @@ impl Map {
     /// # Ok::<(), pando::Error>(())
     /// ```
     pub fn compare_exchange(&self, key: &[u8], expected: &[u8], new: &[u8]) -> Result<(), Error> {
-        self.naming_map(self.index().compare_exchange(key, expected, new))
+        self.acknowledged(self.index().compare_exchange(key, expected, new))
     }
 
     /// Removes the record of `key` if its value equals `expected`, bytewise, in one step.
@@ -287,7 +332,7 @@ impl Map {
     /// # Ok::<(), pando::Error>(())
     /// ```
     pub fn compare_remove(&self, key: &[u8], expected: &[u8]) -> Result<(), Error> {
-        self.naming_map(self.index().compare_remove(key, expected))
+        self.acknowledged(self.index().compare_remove(key, expected))
     }
 
     /// Computes a new value of `key` from the present one and stores it, as one step. It returns
@@ -322,7 +367,7 @@ impl Map {
         key: &[u8],
         mut change: impl FnMut(Option<&[u8]>, &mut Vec<u8>) -> bool,
     ) -> Result<Option<Upserted>, Error> {
-        self.naming_map(self.index().modify(key, &mut change))
+        self.acknowledged(self.index().modify(key, &mut change))
     }
 
     /// The records of `range` in `order`. A scan is not a snapshot: each record was in the map at

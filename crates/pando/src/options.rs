@@ -1,7 +1,9 @@
 //! Options of pools and maps, with the defaults a user would keep.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use pando_tree::maps::OptionValues;
 use serde::Serialize;
@@ -68,6 +70,41 @@ impl fmt::Display for DomainChoice {
     }
 }
 
+/// When a write to a transactional map of a pool with a log returns
+/// ([`PoolOptions::log`]). Either way it takes place at once for all threads, and survives the
+/// death of the process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Acknowledge {
+    /// When it has taken place. The log is written in the background, as fast as the disk takes it.
+    /// A power cut may undo the newest writes: those that the disk has not answered yet. They are
+    /// undone in the reverse of their order, so what is left is a state that there was.
+    #[default]
+    Buffered,
+    /// When it survives a power cut too. Threads that wait share the syncs.
+    Synced,
+}
+
+/// How far the recovery of a lost pool has come ([`PoolOptions::on_recovery`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RecoveryProgress {
+    /// Records of the image that were loaded.
+    pub image_records: u64,
+    /// Commits of the log that were replayed.
+    pub commits: u64,
+}
+
+/// What [`PoolOptions::on_recovery`] calls.
+#[derive(Clone)]
+pub(crate) struct OnRecovery(pub Arc<dyn Fn(RecoveryProgress) + Send + Sync>);
+
+impl fmt::Debug for OnRecovery {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("OnRecovery")
+    }
+}
+
 /// How a pool is created or opened.
 ///
 /// ```
@@ -83,6 +120,9 @@ pub struct PoolOptions {
     pub(crate) max_bytes: Option<u64>,
     pub(crate) initial_bytes: Option<u64>,
     pub(crate) salvage: bool,
+    pub(crate) log: Option<PathBuf>,
+    pub(crate) acknowledge: Acknowledge,
+    pub(crate) on_recovery: Option<OnRecovery>,
 }
 
 impl PoolOptions {
@@ -123,6 +163,57 @@ impl PoolOptions {
     /// closed. False by default.
     pub fn salvage(mut self, salvage: bool) -> Self {
         self.salvage = salvage;
+        self
+    }
+
+    /// The directory of the pool's log, on a disk that keeps what was synced. With a log, the
+    /// transactional maps of the pool survive a power cut; the pool's file may then lie anywhere,
+    /// also on tmpfs. Other maps are empty after one.
+    ///
+    /// A new pool gets a new log there; the directory is created if its parent exists. The pool
+    /// remembers it, so an existing pool is opened without this option, unless the directory was
+    /// moved.
+    ///
+    /// If the pool is lost ([`Pool::open`](crate::Pool::open)), it is recovered from the log. If
+    /// its file is missing, that takes this option. A pool keeps its log, or has none, for ever.
+    ///
+    /// ```
+    /// use pando::{Acknowledge, Pool, PoolOptions, MapOptions};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let path = folder.path().join("grove.pool");
+    /// let options = PoolOptions::new().log(folder.path().join("grove.log"));
+    /// let pool = Pool::create(&path, &options)?;
+    /// let trees = pool.map_with("trees", &MapOptions::new().transactional(true))?;
+    /// trees.insert(b"aspen", b"Populus tremuloides")?;
+    /// pool.sync()?;
+    /// drop((trees, pool));
+    ///
+    /// std::fs::remove_file(&path)?;
+    /// let pool = Pool::open(&path, &options)?;
+    /// assert_eq!(pool.map("trees")?.get(b"aspen")?.as_deref(), Some(&b"Populus tremuloides"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn log(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.log = Some(directory.into());
+        self
+    }
+
+    /// When writes to transactional maps return, unless a [`Map`](crate::Map::acknowledge) or a
+    /// [`Transaction`](crate::Transaction::acknowledge) says otherwise; [`Acknowledge::Buffered`]
+    /// by default. [`Acknowledge::Synced`] needs a pool with a log
+    /// ([`Error::NoLog`](crate::Error::NoLog)).
+    pub fn acknowledge(mut self, acknowledge: Acknowledge) -> Self {
+        self.acknowledge = acknowledge;
+        self
+    }
+
+    /// Is called now and then while a lost pool is recovered.
+    pub fn on_recovery(
+        mut self,
+        progress: impl Fn(RecoveryProgress) + Send + Sync + 'static,
+    ) -> Self {
+        self.on_recovery = Some(OnRecovery(Arc::new(progress)));
         self
     }
 }

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, Weak};
 
 use crate::engine::{self, Engine};
-use crate::report::{CheckReport, Compacted, MapInfo, PoolStat, Promise};
+use crate::report::{CheckReport, Compacted, LogStat, MapInfo, PoolStat, Promise};
 use crate::shared::{MapShared, PoolShared};
-use crate::{Error, Map, MapOptions, PoolOptions};
+use crate::{Acknowledge, Error, Map, MapOptions, PoolOptions};
 
 /// A file, or anonymous memory, that holds named maps.
 ///
@@ -59,6 +59,7 @@ impl Pool {
     ///
     /// [`Error::PoolExists`] if there is a file at `path`, which stays as it is;
     /// [`Error::FolderNotFound`]; [`Error::FileSystemFull`]; [`Error::FileTooLarge`];
+    /// [`Error::LogExists`], [`Error::LogBusy`] and [`Error::Log`] for the directory of its log;
     /// [`Error::Option`] for a size that is not allowed; [`Error::Io`] if the system refuses for
     /// another reason, such as a folder that may not be written, or too few addresses for
     /// `max_bytes` ("map the file").
@@ -73,15 +74,29 @@ impl Pool {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn create(path: impl AsRef<Path>, options: &PoolOptions) -> Result<Self, Error> {
-        let path = checked(path.as_ref())?;
-        Ok(Self::from_engine(engine::create(path, options)?, false))
+        let path = Self::checked(path.as_ref())?;
+        Self::from_engine(
+            engine::create(path, options)?,
+            &PoolOptions { salvage: false, ..options.clone() },
+        )
     }
 
     /// Opens the pool at `path`. Before the call returns, it completes or undoes the operations
-    /// that a crash interrupted.
+    /// that a crash interrupted, and writes out what waits for the disk of the log.
+    ///
+    /// A pool is *lost* if its file is not trusted, because the machine went down while the pool
+    /// was open on an ordinary medium, or if the file is missing. A lost pool that has a log
+    /// ([`PoolOptions::log`]) is built anew from it, in the place of what is there, in time that
+    /// grows with its data ([`PoolOptions::on_recovery`]). Each commit that was
+    /// [`Synced`](crate::Acknowledge::Synced) is there. Of the others the newest may be missing.
+    /// Maps that are not transactional are empty then
+    /// ([`RecoveryStat::emptied_maps`](crate::RecoveryStat::emptied_maps)). A program that wants to
+    /// copy what can be read of them opens the pool for salvage before.
     ///
     /// # Errors
     ///
+    /// [`Error::LogNotFound`], [`Error::LogBusy`] or [`Error::Log`] if its log cannot be used;
+    /// [`Error::NoLog`] if options name one that it does not have;
     /// [`Error::PoolNotFound`] if there is no file, [`Error::PoolBusy`] if the pool is open
     /// elsewhere, [`Error::PoolNotWritable`]; [`Error::NotAFile`], [`Error::NotAPool`],
     /// [`Error::NewerPool`], [`Error::OlderPool`], [`Error::Damaged`] or [`Error::NotTrusted`] if
@@ -103,8 +118,8 @@ impl Pool {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn open(path: impl AsRef<Path>, options: &PoolOptions) -> Result<Self, Error> {
-        let path = checked(path.as_ref())?;
-        Ok(Self::from_engine(engine::open(path, options)?, options.salvage))
+        let path = Self::checked(path.as_ref())?;
+        Self::from_engine(engine::open(path, options)?, options)
     }
 
     /// Opens the pool at `path`, or creates it if there is no file.
@@ -152,12 +167,22 @@ impl Pool {
     /// # Ok::<(), pando::Error>(())
     /// ```
     pub fn volatile(options: &PoolOptions) -> Result<Self, Error> {
-        Ok(Self::from_engine(engine::volatile(options)?, false))
+        Self::from_engine(
+            engine::volatile(options)?,
+            &PoolOptions { salvage: false, ..options.clone() },
+        )
     }
 
-    fn from_engine(engine: Box<dyn Engine>, is_salvaged: bool) -> Self {
+    pub(crate) fn from_engine(
+        engine: Box<dyn Engine>,
+        options: &PoolOptions,
+    ) -> Result<Self, Error> {
+        let PoolOptions { salvage: is_salvaged, acknowledge, .. } = *options;
+        if acknowledge == Acknowledge::Synced && !is_salvaged {
+            engine.lsns()?.ok_or(Error::NoLog)?;
+        }
         let open_maps = Mutex::new(HashMap::new());
-        Self { shared: Arc::new(PoolShared { engine, is_salvaged, open_maps }) }
+        Ok(Self { shared: Arc::new(PoolShared { engine, is_salvaged, acknowledge, open_maps }) })
     }
 
     pub(crate) fn shared(&self) -> &Arc<PoolShared> {
@@ -246,6 +271,52 @@ impl Pool {
             Some(_) => self.open_known_map(&mut open_maps, name),
             None => Err(self.map_not_found(name)?),
         }
+    }
+
+    /// Returns when all commits so far survive a power cut, those of all threads; the LSN up to
+    /// which that is. Threads that wait share the syncs.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoLog`]; [`Error::AppliedNotDurable`] if the log has stopped; [`Error::Log`].
+    pub fn sync(&self) -> Result<u64, Error> {
+        self.check_not_salvaged()?;
+        self.shared.engine.sync(None)
+    }
+
+    /// Returns when all commits up to `lsn` survive a power cut
+    /// ([`Transaction::commit`](crate::Transaction::commit)).
+    ///
+    /// # Errors
+    ///
+    /// As [`sync`](Self::sync).
+    pub fn sync_to(&self, lsn: u64) -> Result<(), Error> {
+        self.check_not_salvaged()?;
+        self.shared.engine.sync(Some(lsn)).map(drop)
+    }
+
+    /// The LSN up to which all commits survive a power cut. It costs a load.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoLog`].
+    pub fn durable_lsn(&self) -> Result<u64, Error> {
+        let lsns = self.shared.engine.lsns()?;
+        lsns.map(|(_, durable)| durable).ok_or(Error::NoLog)
+    }
+
+    /// Writes an image of the transactional maps into the directory of the log, and releases the
+    /// part of the log that is not needed any more. Writers continue meanwhile. The pool does this
+    /// by itself whenever the log is longer than the newest image, and than 64 MiB. A recovery
+    /// after it is faster.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoLog`]; [`Error::Log`] if the disk refuses, and the former image stays;
+    /// [`Error::AppliedNotDurable`].
+    pub fn write_image(&self) -> Result<(), Error> {
+        self.check_not_salvaged()?;
+        self.shared.engine.write_image()
     }
 
     /// The maps, ordered by name. A damaged map, whose name is not known, is listed with its slot
@@ -569,6 +640,11 @@ impl Pool {
         self.shared.engine.check()
     }
 
+    /// The figures of the pool's log; `None` if it has none.
+    pub(crate) fn stat_of_log(&self) -> Result<Option<LogStat>, Error> {
+        self.shared.engine.log_stat()
+    }
+
     /// Closes the pool and marks it as cleanly closed.
     ///
     /// # Errors
@@ -640,23 +716,23 @@ impl Pool {
         Ok(Map::from_shared(shared))
     }
 
+    /// Refuses the empty path: the operating system would only say that it does not exist.
+    pub(crate) fn checked(path: &Path) -> Result<&Path, Error> {
+        if !path.as_os_str().is_empty() {
+            return Ok(path);
+        }
+        Err(Error::Option {
+            option: "the path of the pool".to_owned(),
+            found: "empty".to_owned(),
+            allowed: "the path of a file".to_owned(),
+        })
+    }
+
     fn map_not_found(&self, name: &str) -> Result<Error, Error> {
         let named = |map: &MapInfo| map.damage.is_none();
         let present = self.maps()?.into_iter().filter(named).map(|map| map.name).collect();
         Ok(Error::MapNotFound { name: name.to_owned(), present })
     }
-}
-
-/// Refuses the empty path: the operating system would only say that it does not exist.
-fn checked(path: &Path) -> Result<&Path, Error> {
-    if !path.as_os_str().is_empty() {
-        return Ok(path);
-    }
-    Err(Error::Option {
-        option: "the path of the pool".to_owned(),
-        found: "empty".to_owned(),
-        allowed: "the path of a file".to_owned(),
-    })
 }
 
 impl std::fmt::Debug for Pool {

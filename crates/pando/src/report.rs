@@ -62,8 +62,30 @@ pub struct PoolStat {
     pub participants: ParticipantStat,
     /// Allocated and free blocks.
     pub allocator: AllocatorStat,
+    /// The log, if the pool has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log: Option<LogStat>,
     /// The maps, by name.
     pub maps: Vec<MapStat>,
+}
+
+/// The log of a pool. A log sequence number (LSN) is the number of bytes of all records up to the
+/// end of a commit's record.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct LogStat {
+    /// Its directory.
+    pub path: PathBuf,
+    /// The LSN of the newest commit.
+    pub newest_lsn: u64,
+    /// The LSN up to which all commits survive a power cut.
+    pub durable_lsn: u64,
+    /// The LSN behind which the log is replayed over the newest image; zero if there is none.
+    pub image_lsn: u64,
+    /// Bytes of the newest image; zero if there is none.
+    pub image_bytes: u64,
+    /// Whether a write or sync of it has failed, so that transactional maps are read only.
+    pub has_stopped: bool,
 }
 
 /// The medium of a pool, and which failures a write that has returned survives there.
@@ -93,6 +115,14 @@ pub struct RecoveryStat {
     pub rolled_forward: u64,
     /// Operations that a crash interrupted and that were undone.
     pub rolled_back: u64,
+    /// Whether the pool was lost, and was built anew from its log.
+    pub from_log: bool,
+    /// Then, records that were loaded from an image.
+    pub image_records: u64,
+    /// Then, commits that were replayed from the log.
+    pub commits: u64,
+    /// Then, the maps that are not transactional, and so are empty now.
+    pub emptied_maps: Vec<String>,
 }
 
 /// Threads that use a pool.

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use pando_index::RangeIndex;
 
+use crate::Acknowledge;
 use crate::engine::Engine;
 
 /// The state that the handles of one pool share.
@@ -12,6 +13,8 @@ pub(crate) struct PoolShared {
     pub(crate) engine: Box<dyn Engine>,
     /// Whether it was opened for salvage, only to be copied out.
     pub(crate) is_salvaged: bool,
+    /// When writes to transactional maps return, unless a handle says otherwise.
+    pub(crate) acknowledge: Acknowledge,
     /// The maps with open handles, so that all handles of a map share one index.
     pub(crate) open_maps: Mutex<HashMap<String, Weak<MapShared>>>,
 }

@@ -8,7 +8,7 @@ use pando_tc::until_committed;
 
 use crate::engine::AnyTransaction;
 use crate::shared::PoolShared;
-use crate::{Error, Map, Pool};
+use crate::{Acknowledge, Error, Map, Pool};
 
 /// A transaction: reads and writes of several keys, in one or several transactional maps of a pool
 /// ([`MapOptions::transactional`](crate::MapOptions::transactional)). All of its writes take place
@@ -34,6 +34,7 @@ pub struct Transaction<'pool> {
     begun: Option<Box<dyn AnyTransaction + 'pool>>,
     /// The maps that it has used, which are not dropped meanwhile.
     maps: Vec<Map>,
+    acknowledge: Acknowledge,
 }
 
 impl Pool {
@@ -72,7 +73,7 @@ impl Pool {
             let mut transaction = self.begin()?;
             let result = body(&mut transaction)?;
             match transaction.commit() {
-                Ok(()) => Ok(Ok(result)),
+                Ok(_) => Ok(Ok(result)),
                 Err(conflict @ Error::Conflict { .. }) => Ok(Err(conflict)),
                 Err(error) => Err(error.into()),
             }
@@ -104,7 +105,8 @@ impl Pool {
     /// ```
     pub fn begin(&self) -> Result<Transaction<'_>, Error> {
         self.check_not_salvaged()?;
-        Ok(Transaction { pool: self.shared(), begun: None, maps: Vec::new() })
+        let pool = self.shared();
+        Ok(Transaction { pool, begun: None, maps: Vec::new(), acknowledge: pool.acknowledge })
     }
 }
 
@@ -208,17 +210,39 @@ impl Transaction<'_> {
         self.named(scanned)
     }
 
-    /// Commits the transaction. On return its writes survive whatever a write of a map survives.
+    /// Sets when [`commit`](Self::commit) returns, in the place of
+    /// [`PoolOptions::acknowledge`](crate::PoolOptions::acknowledge). For a pool with a log.
+    pub fn acknowledge(&mut self, acknowledge: Acknowledge) {
+        self.acknowledge = acknowledge;
+    }
+
+    /// Commits the transaction, and returns its log sequence number (LSN): of two commits the later
+    /// one has the higher number, also after a recovery. A transaction that has written nothing
+    /// returns the LSN of a commit that is as new as all that it has read; 0 if it has done
+    /// nothing. [`Pool::sync_to`] makes durable what has an LSN.
+    ///
+    /// On return its writes survive whatever a write of a map survives. With
+    /// [`Acknowledge::Synced`] also what it has read is durable.
     ///
     /// # Errors
     ///
     /// [`Error::Conflict`] if another transaction came first;
     /// [`Error::TransactionTooLong`]; [`Error::PoolFull`], [`Error::FileSystemFull`] or
-    /// [`Error::FileTooLarge`] if there is no room. Nothing has taken place.
-    pub fn commit(self) -> Result<(), Error> {
-        let Self { begun, maps, .. } = self;
-        let Some(begun) = begun else { return Ok(()) };
-        begun.commit().map(drop).map_err(|error| named(error, &maps))
+    /// [`Error::FileTooLarge`] if there is no room; [`Error::LogFull`], [`Error::LogStopped`].
+    /// Nothing has taken place. With [`Acknowledge::Synced`] also [`Error::NoLog`], and
+    /// [`Error::AppliedNotDurable`]: then it has taken place.
+    pub fn commit(self) -> Result<u64, Error> {
+        let Self { pool, begun, maps, acknowledge } = self;
+        let is_synced = acknowledge == Acknowledge::Synced;
+        if is_synced && pool.engine.lsns()?.is_none() {
+            return Err(Error::NoLog);
+        }
+        let Some(begun) = begun else { return Ok(0) };
+        let lsn = begun.commit().map_err(|error| named(error, &maps))?;
+        if is_synced {
+            pool.engine.sync(Some(lsn))?;
+        }
+        Ok(lsn)
     }
 
     /// Ends the transaction without its writes, as a drop does.

@@ -11,6 +11,7 @@
 //!             +256     directory of the participant table: its further segments, 6 words (table.rs)
 //!             +320     chunks whose room was returned to the system (alloc/holes.rs)
 //!             +384     control block of the log, 0 if there is none (crate pando-log)
+//!             +448     catalog version that the log has, 0 if it has none
 //! 8,192      16,384    participants, the first 128 slots of 128 bytes (participant.rs, table.rs)
 //! 24,576      8,192    catalog, 1,024 words                        (catalog.rs)
 //! 32,768    262,144    descriptor partitions of these slots, 2,048 bytes each (crate pando-pmwcas)
@@ -42,6 +43,8 @@ pub const SEGMENT_COUNT: usize = 6;
 pub const PUNCHED_OFF: u64 = CONTROL_OFF + 320;
 /// Offset of the word that names the control block of the pool's log.
 pub const LOG_OFF: u64 = CONTROL_OFF + 384;
+/// Offset of the catalog's version whose maps the log has in its newest list.
+pub const LOGGED_VERSION_OFF: u64 = CONTROL_OFF + 448;
 
 /// Offset of the participant table.
 pub const PARTICIPANTS_OFF: u64 = 8192;

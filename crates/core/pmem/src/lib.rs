@@ -63,5 +63,5 @@ pub use exclusive::Exclusive;
 pub use medium::{Guarantee, Medium};
 pub use optimistic::OptimisticRead;
 pub use per_slot::PerSlot;
-pub use pool::{Compacted, CreateOptions, OpenPool, Pool, Unpublished};
+pub use pool::{Compacted, CreateOptions, OpenPool, Pool, Unpublished, draw_id};
 pub use word::{NOTHING_BYTES, Word, Words};

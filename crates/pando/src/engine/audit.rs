@@ -56,6 +56,7 @@ pub(super) fn pool_stat<D: Domain>(
             retired_bytes,
             used_blocks: usage.active_blocks,
         },
+        log: None,
         maps,
     })
 }

@@ -10,7 +10,7 @@ use pando_pmem::{Adr, Domain, Process, Volatile};
 use pando_tree::maps::{Catalog, OptionValues};
 
 use super::kinds::{kind_called, kind_of};
-use super::pooled::header_of;
+use super::map_list::header_of;
 use crate::Error;
 
 /// A domain for which this crate compiles all indexes.

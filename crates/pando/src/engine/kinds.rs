@@ -36,15 +36,15 @@ pub(super) trait Kind<D: Domain> {
     /// Whether a value may have this many bytes, in a map with these options.
     fn takes_value_bytes(&self, options: &OptionValues, bytes: usize) -> bool;
 
-    /// Creates the map `name`, unless it exists. `number` is zero, or
-    /// [`MapHeader::NEW_NUMBER`] for a transactional map.
+    /// Creates the map `name`, unless it exists. `number` is zero, or of a transactional map
+    /// [`MapHeader::NEW_NUMBER`] or the number that it had in a lost pool.
     fn create(
         &self,
         catalog: &Arc<Catalog<D>>,
         name: &str,
         options: &OptionValues,
         number: u64,
-    ) -> Result<(), MapError>;
+    ) -> Result<MapEntry, MapError>;
 
     /// The index of a map.
     fn open(
@@ -97,10 +97,16 @@ pub(super) fn kind_called<D: Domain>(name: Option<&str>) -> Result<&'static dyn 
 
 /// The kind of the map with this header.
 pub(super) fn kind_of<D: Domain>(header: &MapHeader) -> Result<&'static dyn Kind<D>, Error> {
-    let known = kinds::<D>().iter().find(|kind| kind.number() == header.kind);
-    known
-        .copied()
-        .ok_or_else(|| Error::UnknownIndex { name: header.name.clone(), number: header.kind })
+    kind_numbered(&header.name, header.kind)
+}
+
+/// The kind with this number, of the map `name`.
+pub(super) fn kind_numbered<D: Domain>(
+    name: &str,
+    number: u64,
+) -> Result<&'static dyn Kind<D>, Error> {
+    let known = kinds::<D>().iter().find(|kind| kind.number() == number);
+    known.copied().ok_or_else(|| Error::UnknownIndex { name: name.to_owned(), number })
 }
 
 /// The public form of an error of the index of `entry`.
@@ -137,8 +143,8 @@ impl<D: Domain, K: IndexKind> Kind<D> for Of<K> {
         name: &str,
         options: &OptionValues,
         number: u64,
-    ) -> Result<(), MapError> {
-        catalog.find_or_create_entry::<K>(name, K::Options::of(options), number).map(drop)
+    ) -> Result<MapEntry, MapError> {
+        catalog.find_or_create_entry::<K>(name, K::Options::of(options), number)
     }
 
     fn open(

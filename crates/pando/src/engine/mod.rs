@@ -6,8 +6,12 @@
 
 mod audit;
 pub mod compiled;
+mod keeper;
 mod kinds;
+mod log_directory;
+mod map_list;
 mod pooled;
+mod rebuild;
 mod resumed;
 mod transactional;
 
@@ -16,7 +20,7 @@ use std::sync::Arc;
 use pando_index::RangeIndex;
 
 use crate::options::Created;
-use crate::report::{CheckReport, Compacted, MapInfo, PoolStat, Promise};
+use crate::report::{CheckReport, Compacted, LogStat, MapInfo, PoolStat, Promise};
 use crate::{Error, MapOptions};
 
 /// One open pool. Calls that create, open or drop maps come from one thread at a time.
@@ -36,6 +40,21 @@ pub(crate) trait Engine: Send + Sync {
 
     /// Begins a transaction; `None` if the pool has no transactional map.
     fn begin(&self) -> Option<Box<dyn AnyTransaction + '_>>;
+
+    /// Waits until all commits up to `lsn` survive a power cut, or all so far; up to which LSN that
+    /// is.
+    fn sync(&self, lsn: Option<u64>) -> Result<u64, Error>;
+
+    /// The LSNs of the newest commit, and up to which all survive a power cut; `None` if the pool
+    /// has no log.
+    fn lsns(&self) -> Result<Option<(u64, u64)>, Error>;
+
+    /// The figures of the log; `None` if there is none.
+    fn log_stat(&self) -> Result<Option<LogStat>, Error>;
+
+    /// Writes an image of the transactional maps into the directory of the log, and releases the
+    /// part of the log that is not needed any more.
+    fn write_image(&self) -> Result<(), Error>;
 
     /// The maps, in any order.
     fn maps(&self) -> Result<Vec<MapInfo>, Error>;
@@ -99,5 +118,5 @@ pub(crate) trait Engine: Send + Sync {
 }
 
 pub(crate) use kinds::described as described_kinds;
-pub(crate) use pooled::{create, open, volatile};
+pub(crate) use pooled::{create, open, restore, volatile};
 pub(crate) use transactional::AnyTransaction;

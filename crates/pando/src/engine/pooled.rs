@@ -6,10 +6,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use pando_device::Directory;
 use pando_index::RangeIndex;
+use pando_log::{Log, LogOptions, log_id_of};
 use pando_pmem::catalog::{MAX_NAME_BYTES, MapEntry, MapHeader};
+use pando_pmem::layout::LOG_OFF;
+use pando_pmem::superblock::LogName;
 use pando_pmem::{
-    Adr, CreateOptions, Domain, DomainKind, Eadr, Guard, OpenPool, Process, Volatile, medium,
+    Adr, CreateOptions, Domain, DomainKind, Eadr, Guard, OpenPool, Process, Volatile, draw_id,
+    medium,
 };
 use pando_pmwcas::Recovered;
 use pando_tc::LEAST_VALUE_BYTES;
@@ -17,11 +22,14 @@ use pando_tree::maps::{Audit, Catalog, MapError, OptionValues};
 use pando_tree::room::{Refusal, Tries, nothing_to_give, with_room};
 
 use super::kinds::{Kind, kind_called, kind_of, kinds};
+use super::log_directory::{LogDirectory, has_log};
+use super::map_list::header_of;
+use super::rebuild::{Lost, Rebuilt, rebuild};
 use super::resumed::Resumed;
 use super::transactional::{AnyTransaction, Transactions};
 use super::{Engine, audit};
 use crate::options::Created;
-use crate::report::{CheckReport, Compacted, MapInfo, PoolStat, Promise, RecoveryStat};
+use crate::report::{CheckReport, Compacted, LogStat, MapInfo, PoolStat, Promise, RecoveryStat};
 use crate::{DomainChoice, Error, MapOptions, PoolOptions};
 
 /// Calls the function in the domain that is known only at run time.
@@ -46,46 +54,151 @@ pub(crate) fn create(path: &Path, options: &PoolOptions) -> Result<Box<dyn Engin
         }
         other => other,
     };
+    if path.symlink_metadata().is_ok() {
+        return Err(Error::PoolExists { path: path.to_owned() });
+    }
     let create_options = create_options(options);
+    let mut directory = options.log.as_deref().map(LogDirectory::create).transpose()?;
+    let log = match &directory {
+        Some(directory) => {
+            let id = draw_id(path).map_err(Error::of_pool)?;
+            Some(LogName { id, path: directory.path().to_owned() })
+        }
+        None => None,
+    };
     let Some(domain) = named(options.domain) else {
         // The medium is known only when the file exists. `Adr` is correct on any medium.
-        let pool = pando_pmem::Pool::<Adr>::create(path, &create_options).map_err(refused)?;
+        let created = pando_pmem::Pool::<Adr>::prepare(path, &create_options, log);
+        let pool = created.and_then(|pool| pool.publish(false)).map_err(refused)?;
         let domain = pool.medium().domain();
         drop(pool);
-        return open_in(domain, path, options);
+        return open_in(domain, path, options, &mut directory);
     };
     fn start<D: Domain>(
         path: &Path,
         options: &CreateOptions,
+        log: Option<LogName>,
+        directory: &mut Option<LogDirectory>,
         refused: impl Fn(pando_pmem::Error) -> Error,
     ) -> Result<Box<dyn Engine>, Error> {
-        Pooled::start(|| pando_pmem::Pool::<D>::create(path, options).map_err(refused), false)
+        let create = || {
+            let created = pando_pmem::Pool::<D>::prepare(path, options, log);
+            created.and_then(|pool| pool.publish(false)).map_err(refused)
+        };
+        Pooled::start(create, false, None, directory)
     }
-    in_domain!(domain, start(path, &create_options, refused))
+    in_domain!(domain, start(path, &create_options, log, &mut directory, refused))
 }
 
-/// Opens a pool.
+/// Opens a pool; builds it anew from its log if it is lost.
 pub(crate) fn open(path: &Path, options: &PoolOptions) -> Result<Box<dyn Engine>, Error> {
-    let domain = match named(options.domain) {
-        Some(domain) => domain,
-        // If the file cannot be opened here, `open_in` refuses it with the reason.
-        None => OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(path)
-            .and_then(|file| medium::find(&file))
-            .map_or(DomainKind::Process, medium::Medium::domain),
+    let mut directory = None;
+    let refused = match open_present(path, options, &mut directory) {
+        Err(error) if !options.salvage => error,
+        opened => return opened,
     };
-    open_in(domain, path, options)
+    let Some(log) = log_of_lost(&refused, options) else { return Err(refused) };
+    // No other process builds it at the same time, but one may have done so.
+    directory = Some(LogDirectory::open(path, log)?);
+    match open_present(path, options, &mut directory) {
+        Err(Error::NotTrusted { .. } | Error::PoolNotFound { .. }) => {}
+        opened => return opened,
+    }
+    let directory = match directory {
+        Some(directory) => directory,
+        None => LogDirectory::open(path, log)?,
+    };
+    rebuild_in(path, options, directory, None)
+}
+
+/// Creates a pool from a backup.
+pub(crate) fn restore(
+    path: &Path,
+    options: &PoolOptions,
+    backup: &dyn Directory,
+) -> Result<Box<dyn Engine>, Error> {
+    if path.symlink_metadata().is_ok() {
+        return Err(Error::PoolExists { path: path.to_owned() });
+    }
+    let Some(log) = &options.log else {
+        return Err(Error::Option {
+            option: "log".to_owned(),
+            found: "none".to_owned(),
+            allowed: "a directory for the log of the new pool".to_owned(),
+        });
+    };
+    rebuild_in(path, options, LogDirectory::create(log)?, Some(backup))
+}
+
+fn rebuild_in(
+    path: &Path,
+    options: &PoolOptions,
+    directory: LogDirectory,
+    backup: Option<&dyn Directory>,
+) -> Result<Box<dyn Engine>, Error> {
+    let domain = named(options.domain).unwrap_or_else(|| medium_of(folder_of(path), false));
+    let lost = Lost {
+        path,
+        max_bytes: options.max_bytes,
+        initial_bytes: options.initial_bytes,
+        on_recovery: options.on_recovery.as_ref(),
+    };
+    fn start<D: Domain>(
+        lost: &Lost<'_>,
+        directory: LogDirectory,
+        backup: Option<&dyn Directory>,
+    ) -> Result<Box<dyn Engine>, Error> {
+        Pooled::<D>::rebuild(lost, directory, backup)
+    }
+    in_domain!(domain, start(&lost, directory, backup))
+}
+
+/// The log of a pool that could not be opened because it is lost.
+fn log_of_lost<'error>(
+    refused: &'error Error,
+    options: &'error PoolOptions,
+) -> Option<&'error Path> {
+    match refused {
+        Error::NotTrusted { log: Some(log), .. } => Some(options.log.as_ref().unwrap_or(log)),
+        Error::PoolNotFound { .. } => options.log.as_ref().filter(|log| has_log(log)),
+        _ => None,
+    }
+    .map(AsRef::as_ref)
+}
+
+/// The domain of the medium that `path` lies on.
+fn medium_of(path: &Path, is_written: bool) -> DomainKind {
+    OpenOptions::new()
+        .read(true)
+        .write(is_written)
+        .open(path)
+        .and_then(|file| medium::find(&file))
+        .map_or(DomainKind::Process, medium::Medium::domain)
+}
+
+/// Opens a pool whose file is there. `directory` is taken out if it is used.
+fn open_present(
+    path: &Path,
+    options: &PoolOptions,
+    directory: &mut Option<LogDirectory>,
+) -> Result<Box<dyn Engine>, Error> {
+    // If the file cannot be opened here, `open_in` refuses it with the reason.
+    let domain = named(options.domain).unwrap_or_else(|| medium_of(path, true));
+    open_in(domain, path, options, directory)
 }
 
 fn open_in(
     domain: DomainKind,
     path: &Path,
     options: &PoolOptions,
+    directory: &mut Option<LogDirectory>,
 ) -> Result<Box<dyn Engine>, Error> {
-    let options = OpenPool { salvage: options.salvage, max_bytes: options.max_bytes };
-    fn start<D: Domain>(path: &Path, options: &OpenPool) -> Result<Box<dyn Engine>, Error> {
+    fn start<D: Domain>(
+        path: &Path,
+        options: &PoolOptions,
+        directory: &mut Option<LogDirectory>,
+    ) -> Result<Box<dyn Engine>, Error> {
+        let PoolOptions { salvage, max_bytes, .. } = *options;
         let refused = |error| match Error::of_pool(error) {
             // A symbolic link without a target exists, so that its error is another one.
             Error::Io { path, cause, .. }
@@ -95,18 +208,25 @@ fn open_in(
             }
             other => other,
         };
-        Pooled::start(
-            || pando_pmem::Pool::<D>::open(path, options).map_err(refused),
-            options.salvage,
-        )
+        let open = OpenPool { salvage, max_bytes };
+        let open = || pando_pmem::Pool::<D>::open(path, &open).map_err(refused);
+        Pooled::start(open, salvage, options.log.as_deref(), directory)
     }
-    in_domain!(domain, start(path, &options))
+    in_domain!(domain, start(path, options, directory))
 }
 
 /// A pool on anonymous memory.
 pub(crate) fn volatile(options: &PoolOptions) -> Result<Box<dyn Engine>, Error> {
     fn start<D: Domain>(options: &CreateOptions) -> Result<Box<dyn Engine>, Error> {
-        Pooled::start(|| pando_pmem::Pool::<D>::anonymous(options).map_err(Error::of_pool), false)
+        let create = || pando_pmem::Pool::<D>::anonymous(options).map_err(Error::of_pool);
+        Pooled::start(create, false, None, &mut None)
+    }
+    if let Some(log) = &options.log {
+        return Err(Error::Option {
+            option: "log".to_owned(),
+            found: log.display().to_string(),
+            allowed: "none, for a pool on anonymous memory".to_owned(),
+        });
     }
     let domain = named(options.domain).unwrap_or(DomainKind::Volatile);
     in_domain!(domain, start(&create_options(options)))
@@ -154,9 +274,13 @@ struct Pooled<D: Domain> {
 }
 
 impl<D: Domain> Pooled<D> {
+    /// The engine of the pool that `open` opens. If the pool has a log, its files are in
+    /// `directory`, or in `log`, or where the pool says.
     fn start(
         open: impl FnOnce() -> Result<Arc<pando_pmem::Pool<D>>, Error>,
         is_salvaged: bool,
+        log: Option<&Path>,
+        directory: &mut Option<LogDirectory>,
     ) -> Result<Box<dyn Engine>, Error> {
         let begin = Instant::now();
         let pool = open()?;
@@ -166,12 +290,66 @@ impl<D: Domain> Pooled<D> {
         let catalog = Arc::new(catalog);
         let transactions = match is_salvaged {
             true => Transactions::none(),
-            false => transactions_of(&catalog)?,
+            false => transactions_of(&catalog, log, directory)?,
         };
-        let duration_ns = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let Recovered { rolled_forward, rolled_back, .. } = catalog.recovered();
-        let recovery = RecoveryStat { was_clean, duration_ns, rolled_forward, rolled_back };
+        let recovery =
+            RecoveryStat { was_clean, rolled_forward, rolled_back, ..RecoveryStat::default() };
+        Self::finish(catalog, transactions, is_salvaged, recovery, begin)
+    }
+
+    /// The engine of a pool that is built anew from its log in `directory`; or from a backup, with a
+    /// new log there.
+    fn rebuild(
+        lost: &Lost<'_>,
+        directory: LogDirectory,
+        backup: Option<&dyn Directory>,
+    ) -> Result<Box<dyn Engine>, Error> {
+        let begin = Instant::now();
+        let files = directory.files();
+        let id = match backup {
+            Some(_) => draw_id(lost.path).map_err(Error::of_pool)?,
+            None => log_id_of(files.as_ref()).map_err(pando_tc::Error::from)?,
+        };
+        let log = LogName { id, path: directory.path().to_owned() };
+        let Rebuilt { unpublished, catalog, recovered, indexes, replayed, emptied } =
+            rebuild(lost, backup.unwrap_or(files.as_ref()), log)?;
+        let pool = unpublished.pool().clone();
+        let options = LogOptions::default();
+        let log = match backup {
+            Some(_) => Log::create(pool, LOG_OFF, files, (id, recovered.end_lsn()), options),
+            None => Log::resume(pool, LOG_OFF, files, &recovered, options),
+        };
+        let log = log.map_err(pando_tc::Error::from)?;
+        let transactions = Transactions::resumed(log, directory, indexes)?;
+        if backup.is_some() {
+            // The new log has nothing of what is in the pool.
+            transactions.log_maps(&catalog)?;
+            transactions.write_first_image(&catalog)?;
+        }
+        unpublished.publish(backup.is_none()).map_err(Error::of_pool)?;
+        let recovery = RecoveryStat {
+            from_log: true,
+            image_records: replayed.image_records,
+            commits: replayed.log_records,
+            emptied_maps: emptied,
+            ..RecoveryStat::default()
+        };
+        Self::finish(catalog, transactions, false, recovery, begin)
+    }
+
+    fn finish(
+        catalog: Arc<Catalog<D>>,
+        transactions: Transactions<D>,
+        is_salvaged: bool,
+        recovery: RecoveryStat,
+        begin: Instant,
+    ) -> Result<Box<dyn Engine>, Error> {
+        transactions.log_maps(&catalog)?;
+        transactions.keep(&catalog)?;
         let resumed = if is_salvaged { None } else { Resumed::begin(&catalog) };
+        let duration_ns = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let recovery = RecoveryStat { duration_ns, ..recovery };
         Ok(Box::new(Self { resumed, is_salvaged, transactions, catalog, recovery }))
     }
 
@@ -229,7 +407,8 @@ impl<D: Domain> Pooled<D> {
         if header.number != 0 && !self.transactions.give_up(self.catalog.pool(), header.number)? {
             return Err(Error::ThreadInside { name: header.name.clone() });
         }
-        self.catalog.unlist_map(entry).map(drop).map_err(Error::of_map)
+        self.catalog.unlist_map(entry).map_err(Error::of_map)?;
+        self.transactions.log_maps(&self.catalog)
     }
 
     fn salvage_entry(
@@ -248,24 +427,30 @@ impl<D: Domain> Pooled<D> {
     }
 }
 
-/// The transaction component of a pool, if it has one.
-fn transactions_of<D: Domain>(catalog: &Arc<Catalog<D>>) -> Result<Transactions<D>, Error> {
+/// The transaction component of a pool, if it has one. See [`Pooled::start`].
+fn transactions_of<D: Domain>(
+    catalog: &Arc<Catalog<D>>,
+    log: Option<&Path>,
+    directory: &mut Option<LogDirectory>,
+) -> Result<Transactions<D>, Error> {
+    let pool = catalog.pool_handle();
+    match pool.log_name() {
+        Some(name) if directory.is_none() => {
+            *directory = Some(LogDirectory::open(pool.path(), log.unwrap_or(&name.path))?);
+        }
+        None if log.is_some() => return Err(Error::NoLog),
+        _ => {}
+    }
     let opened = |entry: &MapEntry| {
         let header = entry.header.as_ref().ok().filter(|header| header.number != 0)?;
         // The error of a map that cannot be opened is returned when the map is asked for.
         let index = kind_of::<D>(header).ok()?.open(catalog, entry).ok()?;
         Some((header.number, index))
     };
-    Transactions::open(catalog.pool_handle(), || {
-        let guard = catalog.pool().pin().map_err(Error::of_pool)?;
+    Transactions::open(pool, directory.take(), || {
+        let guard = pool.pin().map_err(Error::of_pool)?;
         Ok(catalog.maps(&guard).iter().filter_map(opened).collect())
     })
-}
-
-/// The header of a map, or an error if it is damaged.
-pub(super) fn header_of(entry: &MapEntry) -> Result<&MapHeader, Error> {
-    let damaged = |&damage| Error::of_map(MapError::Damaged { slot: entry.slot, damage });
-    entry.header.as_ref().map_err(damaged)
 }
 
 /// The name of the kind of a map, or its number if the kind is not known.
@@ -317,7 +502,8 @@ impl<D: Domain> Engine for Pooled<D> {
         }
         let number = if is_transactional { MapHeader::NEW_NUMBER } else { 0 };
         let create = || kind.create(&self.catalog, name, &values, number);
-        with_room(&self.catalog, Tries::Few, nothing_to_give, create).map_err(Error::of_map)
+        with_room(&self.catalog, Tries::Few, nothing_to_give, create).map_err(Error::of_map)?;
+        self.transactions.log_maps(&self.catalog)
     }
 
     fn open_map(&self, name: &str) -> Result<(Arc<dyn RangeIndex>, Option<u64>), Error> {
@@ -325,6 +511,8 @@ impl<D: Domain> Engine for Pooled<D> {
         let header = header_of(&entry)?;
         let kind = kind_of(header)?;
         let open = || kind.open(&self.catalog, &entry).map_err(Error::of_map);
+        // Its creation may have failed just there.
+        self.transactions.log_maps(&self.catalog)?;
         match header.number {
             0 => Ok((open()?, None)),
             number => {
@@ -336,6 +524,22 @@ impl<D: Domain> Engine for Pooled<D> {
 
     fn begin(&self) -> Option<Box<dyn AnyTransaction + '_>> {
         self.transactions.begin()
+    }
+
+    fn sync(&self, lsn: Option<u64>) -> Result<u64, Error> {
+        self.transactions.sync(lsn)
+    }
+
+    fn lsns(&self) -> Result<Option<(u64, u64)>, Error> {
+        self.transactions.lsns()
+    }
+
+    fn log_stat(&self) -> Result<Option<LogStat>, Error> {
+        self.transactions.log_stat()
+    }
+
+    fn write_image(&self) -> Result<(), Error> {
+        self.transactions.write_image()
     }
 
     fn maps(&self) -> Result<Vec<MapInfo>, Error> {
@@ -411,7 +615,9 @@ impl<D: Domain> Engine for Pooled<D> {
         }
         maps.sort_by(|left, right| (&left.name, left.slot).cmp(&(&right.name, right.slot)));
         let recovery = self.recovery.clone();
-        audit::pool_stat(self.catalog.pool(), recovery, maps).map_err(Error::of_pool)
+        let log = self.log_stat()?;
+        let stat = audit::pool_stat(self.catalog.pool(), recovery, maps).map_err(Error::of_pool)?;
+        Ok(PoolStat { log, ..stat })
     }
 
     fn used_bytes(&self) -> u64 {

@@ -2,16 +2,23 @@
 
 use std::marker::PhantomData;
 use std::ops::Deref;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::{ArcSwapOption, Guard};
 use pando_index::{KeyRange, Order, RangeIndex};
 use pando_log::{Log, LogOptions};
-use pando_pmem::layout::{CATALOG_SLOTS, LOG_OFF};
+use pando_pmem::layout::{CATALOG_SLOTS, LOG_OFF, LOGGED_VERSION_OFF};
 use pando_pmem::{Domain, Pool};
 use pando_tc::{Maps, Transaction, TransactionComponent, TransactionalMap, Visit};
+use pando_tree::maps::Catalog;
+
+use super::keeper::Keeper;
+use super::log_directory::LogDirectory;
+use super::map_list::{catalog_version, map_list};
+use crate::Error;
+use crate::report::LogStat;
 
 /// How often the drop of a map looks whether threads have left the calls in which they may use it.
 const LOOKS: u32 = 1_000;
@@ -142,30 +149,50 @@ impl Numbered {
     }
 }
 
-/// The transaction component of a pool, from its first transactional map on. One thread at a time
-/// adds maps and takes them out.
+/// The transaction component of a pool: from its opening on if it has a log with files, else from
+/// its first transactional map on. One thread at a time adds maps and takes them out.
 pub(super) struct Transactions<D: Domain> {
+    // Dropped first: its threads use the others.
+    keeper: OnceLock<Keeper>,
     component: OnceLock<Arc<TransactionComponent<D, Numbered>>>,
+    /// Of the log's files, if it has any.
+    directory: Option<LogDirectory>,
 }
 
 impl<D: Domain> Transactions<D> {
     /// Of a pool whose component is not needed yet.
     pub fn none() -> Self {
-        Self { component: OnceLock::new() }
+        Self { keeper: OnceLock::new(), component: OnceLock::new(), directory: None }
     }
 
     /// Opens the component of `pool`, if it has one, over the maps that `maps` returns with their
-    /// numbers. Commits that a crash has left undecided are undone.
-    pub fn open<E: From<pando_tc::Error>>(
+    /// numbers. Commits that a crash has left undecided are undone. If the log has files, in
+    /// `directory`, what waits in the pool is written.
+    pub fn open(
         pool: &Arc<Pool<D>>,
-        maps: impl FnOnce() -> Result<Vec<(u64, Arc<dyn RangeIndex>)>, E>,
-    ) -> Result<Self, E> {
-        let transactions = Self::none();
-        if has_log(pool) {
+        directory: Option<LogDirectory>,
+        maps: impl FnOnce() -> Result<Vec<(u64, Arc<dyn RangeIndex>)>, Error>,
+    ) -> Result<Self, Error> {
+        let transactions = Self { directory, ..Self::none() };
+        if has_log(pool) || transactions.directory.is_some() {
             let numbered = Numbered::new();
             maps()?.into_iter().for_each(|(number, index)| numbered.add(number, index));
             transactions.begin_with(pool, numbered)?;
         }
+        Ok(transactions)
+    }
+
+    /// The component of a pool that was built anew, over its log.
+    pub fn resumed(
+        log: Log<D>,
+        directory: LogDirectory,
+        maps: impl IntoIterator<Item = (u64, Arc<dyn RangeIndex>)>,
+    ) -> Result<Self, Error> {
+        let transactions = Self { directory: Some(directory), ..Self::none() };
+        let numbered = Numbered::new();
+        maps.into_iter().for_each(|(number, index)| numbered.add(number, index));
+        let component = Arc::new(TransactionComponent::open(log, numbered)?);
+        transactions.component.get_or_init(|| component);
         Ok(transactions)
     }
 
@@ -174,18 +201,101 @@ impl<D: Domain> Transactions<D> {
         pool: &Arc<Pool<D>>,
         maps: Numbered,
     ) -> pando_tc::Result<&Arc<TransactionComponent<D, Numbered>>> {
-        let log = Log::without_files(pool.clone(), LOG_OFF, LogOptions::default())?;
-        let component = TransactionComponent::open(log, maps)?;
+        let options = LogOptions::default();
+        let log = match &self.directory {
+            None => Log::without_files(pool.clone(), LOG_OFF, options),
+            Some(directory) => match pool.log_name().filter(|_| !has_log(pool)) {
+                // A new pool.
+                Some(name) => {
+                    Log::create(pool.clone(), LOG_OFF, directory.files(), (name.id, 0), options)
+                }
+                None => Log::open(pool.clone(), LOG_OFF, directory.files(), options),
+            },
+        };
+        let component = TransactionComponent::open(log?, maps)?;
         Ok(self.component.get_or_init(|| Arc::new(component)))
     }
 
+    /// The component, if it has a log with files.
+    fn logged(&self) -> Option<&Arc<TransactionComponent<D, Numbered>>> {
+        self.component.get().filter(|component| component.log().has_files())
+    }
+
+    /// Starts the threads that write the log and its images, if the log has files.
+    pub fn keep(&self, catalog: &Arc<Catalog<D>>) -> Result<(), Error> {
+        let Some(component) = self.logged() else { return Ok(()) };
+        let catalog = catalog.clone();
+        let keeper = Keeper::begin(component, Box::new(move || map_list(&catalog)))?;
+        self.keeper.get_or_init(|| keeper);
+        Ok(())
+    }
+
+    /// Notes in a log with files which maps the catalog has, if it has changed since the last time.
+    /// One thread at a time calls it, after each change, and before a new map is written.
+    pub fn log_maps(&self, catalog: &Catalog<D>) -> Result<(), Error> {
+        let Some(component) = self.logged() else { return Ok(()) };
+        let logged = catalog.pool().word(LOGGED_VERSION_OFF);
+        // Relaxed: changed only by this function.
+        if logged.load(Ordering::Relaxed) != catalog_version(catalog)? {
+            let list = map_list(catalog)?;
+            component.log_maps(&list)?;
+            // A crash before it logs the same list again.
+            logged.store(list.version, Ordering::Release);
+            logged.flush();
+            D::fence();
+        }
+        Ok(())
+    }
+
+    /// Waits until all commits up to `lsn` survive a power cut, or all so far; up to which LSN that
+    /// is. The caller holds no guard.
+    pub fn sync(&self, lsn: Option<u64>) -> Result<u64, Error> {
+        let component = self.logged().ok_or(Error::NoLog)?;
+        let newest = component.newest_lsn()?;
+        let lsn = lsn.unwrap_or(newest).min(newest);
+        component.sync(lsn).map_err(Error::of_sync)?;
+        Ok(lsn)
+    }
+
+    /// The LSNs of the newest commit, and up to which all survive a power cut.
+    pub fn lsns(&self) -> Result<Option<(u64, u64)>, Error> {
+        let Some(component) = self.logged() else { return Ok(None) };
+        Ok(Some((component.newest_lsn()?, component.log().durable_lsn())))
+    }
+
+    /// Writes an image before the pool has its name, and the threads run.
+    pub fn write_first_image(&self, catalog: &Catalog<D>) -> Result<(), Error> {
+        let component = self.logged().ok_or(Error::NoLog)?;
+        component.sync(component.newest_lsn()?).map_err(Error::of_sync)?;
+        component.write_image(|| map_list(catalog), &AtomicBool::new(false)).map(drop)
+    }
+
+    /// Writes an image.
+    pub fn write_image(&self) -> Result<(), Error> {
+        self.keeper.get().ok_or(Error::NoLog)?.write_image().map(drop)
+    }
+
+    /// The figures of a log with files.
+    pub fn log_stat(&self) -> Result<Option<LogStat>, Error> {
+        let Some(component) = self.logged() else { return Ok(None) };
+        let image = component.newest_image()?.unwrap_or_default();
+        Ok(Some(LogStat {
+            path: component.log().path().into(),
+            newest_lsn: component.newest_lsn()?,
+            durable_lsn: component.log().durable_lsn(),
+            image_lsn: image.from_lsn,
+            image_bytes: image.bytes,
+            has_stopped: component.log().has_stopped(),
+        }))
+    }
+
     /// The map of this number, whose records are in `index`; that is called if it is not open.
-    pub fn map<E: From<pando_tc::Error>>(
+    pub fn map(
         &self,
         pool: &Arc<Pool<D>>,
         number: u64,
-        open: impl FnOnce() -> Result<Arc<dyn RangeIndex>, E>,
-    ) -> Result<Arc<dyn RangeIndex>, E> {
+        open: impl FnOnce() -> Result<Arc<dyn RangeIndex>, Error>,
+    ) -> Result<Arc<dyn RangeIndex>, Error> {
         let component = match self.component.get() {
             Some(component) => component,
             None => self.begin_with(pool, Numbered::new())?,
@@ -258,7 +368,7 @@ fn have_left<D: Domain>(pool: &Pool<D>) -> pando_tc::Result<bool> {
     Ok(false)
 }
 
-/// Whether the pool has had a transactional map.
+/// Whether the pool has a log, with or without files.
 fn has_log<D: Domain>(pool: &Pool<D>) -> bool {
     pool.word(LOG_OFF).load(Ordering::Acquire) != 0
 }

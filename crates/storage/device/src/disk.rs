@@ -50,6 +50,25 @@ impl Disk {
         Self::open(path)
     }
 
+    /// Takes the directory for as long as the result is held: by an advisory lock on the file
+    /// `lock` in it, which is created. `None` if another handle has it, in this process or in
+    /// another one. The lock ends with its process.
+    ///
+    /// # Errors
+    ///
+    /// What the system answers.
+    pub fn lock(&self) -> Result<Option<DirectoryLock>> {
+        let path = self.path.join("lock");
+        let failed = |source| error(Operation::Open, &path, source);
+        let mut options = fs::OpenOptions::new();
+        let file = options.read(true).append(true).create(true).open(&path).map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(DirectoryLock { _file: file })),
+            Err(fs::TryLockError::WouldBlock) => Ok(None),
+            Err(fs::TryLockError::Error(source)) => Err(failed(source)),
+        }
+    }
+
     fn file(&self, name: &str, operation: Operation, options: &fs::OpenOptions) -> Result<OnDisk> {
         let path = self.path.join(name);
         match options.open(&path) {
@@ -57,6 +76,12 @@ impl Disk {
             Err(source) => Err(error(operation, &path, source)),
         }
     }
+}
+
+/// The right to write to a directory, until it is dropped.
+#[derive(Debug)]
+pub struct DirectoryLock {
+    _file: fs::File,
 }
 
 fn error(operation: Operation, path: &Path, source: io::Error) -> Error {

@@ -28,7 +28,7 @@ pub mod simulated;
 use std::fmt;
 use std::io;
 
-pub use disk::Disk;
+pub use disk::{DirectoryLock, Disk};
 
 /// Bytes that a device writes as a whole: a power cut leaves a sector's old bytes or its new ones.
 pub const SECTOR_BYTES: usize = 512;

@@ -65,6 +65,17 @@ pub enum Error {
         /// What the pool has.
         expected: u128,
     },
+    /// The log goes on behind the newest record of the pool.
+    #[error(
+        "the pool ends at LSN {lsn}, and its log in {path} goes on from there: the pool's file is an older copy. Move it \
+         away and open the pool with its log, which builds it anew"
+    )]
+    OlderPool {
+        /// The log's directory.
+        path: String,
+        /// The LSN of the newest record in the pool.
+        lsn: u64,
+    },
     /// A file of the log, or the log's part of the pool, is damaged.
     #[error("{path} is damaged: {what}")]
     Damaged {

@@ -7,7 +7,7 @@ use pando_device::Directory;
 use pando_pmem::{Domain, Guard, PerSlot, Pool};
 
 use crate::background::Background;
-use crate::block::{BLOCK_ALIGN, HEADER_BYTES, WANTED_BYTES};
+use crate::block::{BLOCK_ALIGN, HEADER_BYTES, WANTED_BYTES, padded};
 use crate::control::{ARENAS, Control, Seal, Start, WRITERS};
 use crate::error::{Error, Result};
 use crate::leadership::Leadership;
@@ -97,7 +97,8 @@ pub struct Log<D: Domain> {
 
 impl<D: Domain> Log<D> {
     /// Creates a log in `directory` for `pool`, named by the word at `name_off`, which holds zero.
-    /// Durable on return. After a crash in between, the same call may be made again.
+    /// Its first record is the first one behind the LSN `after_lsn`. Durable on return. After a
+    /// crash in between, the same call may be made again.
     ///
     /// # Errors
     ///
@@ -107,7 +108,7 @@ impl<D: Domain> Log<D> {
         pool: Arc<Pool<D>>,
         name_off: u64,
         directory: Arc<dyn Directory>,
-        log_id: u128,
+        (log_id, after_lsn): (u128, u64),
         options: LogOptions,
     ) -> Result<Self> {
         options.check()?;
@@ -126,7 +127,8 @@ impl<D: Domain> Log<D> {
             Some(found) if found == manifest => {}
             Some(_) => return Err(Error::NotEmpty { path, name: "manifest".to_owned() }),
         }
-        Self::begin(&pool, name_off, &manifest, Start::default())?;
+        let start = Start { lsn: after_lsn, ..Start::default() };
+        Self::begin(&pool, name_off, &manifest, start)?;
         Self::open(pool, name_off, directory, options)
     }
 
@@ -195,7 +197,8 @@ impl<D: Domain> Log<D> {
     ///
     /// # Errors
     ///
-    /// [`Error::NotALog`], [`Error::Foreign`], [`Error::Damaged`]; [`Error::Device`] and
+    /// [`Error::NotALog`], [`Error::Foreign`], [`Error::OlderPool`], [`Error::Damaged`];
+    /// [`Error::Device`] and
     /// [`Error::Pool`] if the disk or the pool refuses.
     pub fn open(
         pool: Arc<Pool<D>>,
@@ -334,6 +337,15 @@ impl<D: Domain> Log<D> {
             let what = "its last block is missing; was the directory restored from an older copy?";
             return damaged(self.path(), what);
         }
+        // The newest seal is in the pool before its block is in a file.
+        let segment_bytes = self.options.segment_bytes;
+        let next_segment = (seal.place / segment_bytes + 1) * segment_bytes;
+        let behind = seal.place + padded(seal.bytes as usize);
+        for place in [behind, next_segment].into_iter().filter(|&place| place <= next_segment) {
+            if segments.is_followed(place, seal.last_lsn)? {
+                return Err(Error::OlderPool { path: self.path(), lsn: seal.last_lsn });
+            }
+        }
         Ok(())
     }
 
@@ -435,6 +447,11 @@ impl<D: Domain> Log<D> {
 
     pub(crate) fn arena_hint(&self, slot: usize) -> &AtomicU64 {
         self.arena_hints.get(slot)
+    }
+
+    /// Whether a write or sync has failed: nothing more becomes durable.
+    pub fn has_stopped(&self) -> bool {
+        self.control(&self.pool).failed().load(Ordering::Relaxed) != 0
     }
 
     /// Refuses, if a write or sync has failed.

@@ -22,14 +22,14 @@
 
 use std::collections::BTreeMap;
 
-use pando_device::Directory;
+use pando_device::{Directory, File};
 use pando_pmem::mutant;
 
 use crate::block::{BLOCK_ALIGN, Block, Header, padded};
 use crate::control::Start;
 use crate::error::{Error, Result};
 use crate::manifest::Manifest;
-use crate::segments::{existing, first_header, name_of, numbers, read_block, sync_names};
+use crate::segments::{existing, first_header, name_of, names, numbers, read_block, sync_names};
 
 /// What was read of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,6 +133,50 @@ pub fn recover(
     let place = reader.firsts.keys().last().map_or(0, |last| last + 1) * manifest.segment_bytes;
     let start = Start { place, lsn: so_far.lsn, crc: so_far.crc };
     Ok(Recovered { manifest, start, last, first_segment, records, blocks })
+}
+
+/// Copies the log in `from`, as far as it is needed to read it from the LSN `lsn` on, into the
+/// directory `to`, durably; the LSN at which the copy ends. The log may be in use meanwhile: only
+/// whole blocks are copied. `to` becomes a log by the last step.
+///
+/// # Errors
+///
+/// As [`recover`]; [`Error::NotEmpty`] if `to` has files of a log.
+pub fn copy(from: &dyn Directory, lsn: u64, to: &dyn Directory) -> Result<u64> {
+    let manifest = Manifest::load(from)?;
+    let is_taken = Manifest::find(to)?.is_some();
+    if let Some(name) = names(to)?.into_iter().next().or(is_taken.then(|| "manifest".to_owned())) {
+        return Err(Error::NotEmpty { path: to.path(), name });
+    }
+    let reader = Reader::open(from, manifest)?;
+    let mut so_far = reader.begin(lsn)?;
+    let mut open: Option<(u64, Box<dyn File>)> = None;
+    while let Some((block, mut bytes)) = reader.next(&so_far)? {
+        let (segment, at) = (
+            block.header.place / manifest.segment_bytes,
+            block.header.place % manifest.segment_bytes,
+        );
+        if let Some((_, file)) = open.take_if(|(number, _)| *number != segment) {
+            file.sync()?;
+        }
+        let (_, file) = match &mut open {
+            Some(open) => open,
+            none => none.insert((segment, to.create(&name_of(segment))?)),
+        };
+        bytes.resize(padded(block.bytes) as usize, 0);
+        file.write_at(&bytes, at)?;
+        so_far = SoFar::after(&block);
+    }
+    if let Some((_, file)) = open {
+        file.sync()?;
+    }
+    if so_far.lsn < lsn {
+        let what = format!("it ends at LSN {}", so_far.lsn);
+        return Err(Error::Missing { path: from.path(), from: lsn, what });
+    }
+    sync_names(to)?;
+    manifest.store(to)?;
+    Ok(so_far.lsn)
 }
 
 /// How far the log was read.

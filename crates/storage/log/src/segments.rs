@@ -245,6 +245,16 @@ impl Segments {
         Ok(block::header(&bytes).is_some_and(is_ours) && block::crc(&bytes) == Some(crc))
     }
 
+    /// Whether a block of this log at `place` goes on from the LSN `last_lsn`.
+    pub fn is_followed(&self, place: u64, last_lsn: u64) -> Result<bool> {
+        let (number, at) = (place / self.segment_bytes, place % self.segment_bytes);
+        let Some(file) = existing(self.directory.as_ref(), number)? else { return Ok(false) };
+        let goes_on = |header: &Header| {
+            header.log_id == self.log_id && header.place == place && header.after_lsn == last_lsn
+        };
+        Ok(read_block(file.as_ref(), at, self.segment_bytes, &goes_on)?.is_some())
+    }
+
     /// The number above those of all segments.
     pub fn next_unused(&self) -> Result<u64> {
         Ok(numbers(self.directory.as_ref())?.last().map_or(0, |last| last + 1))

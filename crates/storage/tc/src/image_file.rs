@@ -67,6 +67,23 @@ pub(crate) fn size_bytes(directory: &dyn Directory, from: u64) -> Result<u64> {
     Ok(size.map_err(pando_log::Error::from)?)
 }
 
+/// Copies the file of an image; durable on return, but for its name.
+pub(crate) fn copy_image(from: &dyn Directory, image: u64, to: &dyn Directory) -> Result<()> {
+    let copy = || -> pando_device::Result<()> {
+        let [source, copy] = [from.open(&name_of(image))?, to.create(&name_of(image))?];
+        let (mut at, size) = (0, source.size_bytes()?);
+        let mut bytes = vec![0; CHUNK_BYTES];
+        while at < size {
+            let piece = bytes.len().min((size - at) as usize);
+            source.read_at(&mut bytes[..piece], at)?;
+            copy.write_at(&bytes[..piece], at)?;
+            at += piece as u64;
+        }
+        copy.sync()
+    };
+    Ok(copy().map_err(pando_log::Error::from)?)
+}
+
 fn crc_of(chunk: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&chunk[..CRC_AT]);

@@ -30,7 +30,7 @@ use pando_log::{Recovered, log_id_of, recover};
 use pando_pmem::mutant;
 
 use crate::error::{Error, Result};
-use crate::image_file::{Entry, Image, images};
+use crate::image_file::{Entry, Image, copy_image, images, name_of};
 use crate::map_list::MapList;
 use crate::record::{Commit, Write};
 use crate::stamp::{Stamp, bytes_of};
@@ -105,6 +105,46 @@ pub fn replay(directory: &dyn Directory, pool: &mut dyn Rebuild) -> Result<(Reco
     })?;
     pool.progress(&replayed);
     Ok((recovered, replayed))
+}
+
+/// Reads what is in `directory` as [`replay`] does, and builds nothing.
+///
+/// # Errors
+///
+/// As [`replay`].
+pub fn verify(directory: &dyn Directory) -> Result<(Recovered, Replayed)> {
+    replay(directory, &mut Nothing)
+}
+
+/// No pool.
+struct Nothing;
+
+impl Rebuild for Nothing {
+    fn relist(&mut self, _: &MapList) -> Result<(), Box<dyn StdError + Send + Sync>> {
+        Ok(())
+    }
+
+    fn index(&self, _: u64) -> Option<&dyn RangeIndex> {
+        None
+    }
+}
+
+/// Copies the newest image and the log behind it from `from` to `to`, durably; the LSN of the last
+/// commit in the copy. The log may be in use meanwhile.
+///
+/// # Errors
+///
+/// As [`replay`], also if `to` has a log or an image, or if the image was replaced meanwhile.
+pub fn copy(from: &dyn Directory, to: &dyn Directory) -> Result<u64> {
+    if let Some(image) = images(to)?.pop() {
+        let (path, name) = (to.path(), name_of(image));
+        return Err(pando_log::Error::NotEmpty { path, name }.into());
+    }
+    let newest = images(from)?.pop();
+    if let Some(newest) = newest {
+        copy_image(from, newest, to)?;
+    }
+    Ok(pando_log::copy(from, newest.unwrap_or_default(), to)?)
 }
 
 fn relist(pool: &mut dyn Rebuild, list: &MapList) -> Result<()> {

@@ -199,7 +199,7 @@ impl<D: Domain> Pool<D> {
                 allowed: format!("1 to {MAX_LOG_PATH_BYTES}"),
             });
         }
-        let pool_id = new_pool_id(path)?;
+        let pool_id = draw_id(path)?;
         let unfinished = PathBuf::from({
             let mut name = path.as_os_str().to_owned();
             name.push(format!(".new-{:016x}", pool_id as u64));
@@ -592,11 +592,12 @@ fn locked(path: &Path, file: File) -> Result<LockedFile> {
         .ok_or_else(|| Error::AlreadyOpen(path.to_path_buf()))
 }
 
-fn new_pool_id(path: &Path) -> Result<u128> {
+/// Draws a number that no pool and no log has; for the pool at `path`.
+pub fn draw_id(path: &Path) -> Result<u128> {
     use std::io::Read;
     let mut id = [0; 16];
     File::open("/dev/urandom")
         .and_then(|mut random| random.read_exact(&mut id))
-        .map_err(io_error(path, "draw a pool id"))?;
+        .map_err(io_error(path, "draw a random number"))?;
     Ok(u128::from_le_bytes(id))
 }

@@ -35,7 +35,7 @@ pub fn create_in<D: Domain>(
     directory: &Simulated,
     options: LogOptions,
 ) -> Result<Log<D>> {
-    Log::create(pool, layout::LOG_OFF, Arc::new(directory.clone()), 42, options)
+    Log::create(pool, layout::LOG_OFF, Arc::new(directory.clone()), (42, 0), options)
 }
 
 /// Opens the log of `pool` in `directory`.

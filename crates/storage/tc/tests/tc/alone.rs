@@ -306,7 +306,7 @@ fn a_log_with_files_has_what_was_committed() {
     let log_directory = Arc::new(directory.clone());
     let pool = Pool::anonymous(&CreateOptions { max_bytes: 1 << 28, ..Default::default() });
     let component = open_over::<Process, BzTrees>(pool.expect("memory"), |pool| {
-        Log::create(pool, layout::LOG_OFF, log_directory, 42, options)
+        Log::create(pool, layout::LOG_OFF, log_directory, (42, 0), options)
     });
     let first = commit(&component, &[(0, b"a", Some(b"1"))]).expect("commits");
     let mut failed = component.begin();

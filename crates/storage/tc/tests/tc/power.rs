@@ -93,7 +93,7 @@ fn create<K: IndexKind>(directory: &Simulated) -> Component<K> {
     let grove = Grove::new();
     let pool = grove.catalog.pool_handle().clone();
     let directory = Arc::new(directory.clone());
-    let log = Log::create(pool, layout::LOG_OFF, directory, 42, SMALL).expect("a log");
+    let log = Log::create(pool, layout::LOG_OFF, directory, (42, 0), SMALL).expect("a log");
     TransactionComponent::open(log, grove).expect("opens")
 }
 

@@ -1,0 +1,62 @@
+//! The directory of a pool's log, which one process has for itself.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use pando_device::{Directory, DirectoryLock, Disk};
+use pando_log::log_id_of;
+
+use crate::Error;
+
+/// The directory of a log.
+pub(super) struct LogDirectory {
+    disk: Arc<Disk>,
+    path: PathBuf,
+    _lock: DirectoryLock,
+}
+
+impl LogDirectory {
+    /// The directory for the log of a new pool, created if there is none.
+    pub fn create(path: &Path) -> Result<Self, Error> {
+        let disk = Disk::open_or_create(path).map_err(Error::of_device)?;
+        let directory = Self::locked(disk, path)?;
+        match log_id_of(directory.disk.as_ref()) {
+            Err(pando_log::Error::NotALog { .. }) => Ok(directory),
+            _ => Err(Error::LogExists { path: path.to_owned() }),
+        }
+    }
+
+    /// The directory of the log of `pool`.
+    pub fn open(pool: &Path, path: &Path) -> Result<Self, Error> {
+        match Disk::open(path) {
+            Err(error) if error.is_not_found() => {
+                Err(Error::LogNotFound { pool: pool.to_owned(), path: path.to_owned() })
+            }
+            disk => Self::locked(disk.map_err(Error::of_device)?, path),
+        }
+    }
+
+    fn locked(disk: Disk, path: &Path) -> Result<Self, Error> {
+        let lock = disk.lock().map_err(Error::of_device)?;
+        let lock = lock.ok_or_else(|| Error::LogBusy { path: path.to_owned() })?;
+        // As the superblock names it: wherever the process runs.
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        Ok(Self { disk: Arc::new(disk), path, _lock: lock })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its files.
+    pub fn files(&self) -> Arc<dyn Directory> {
+        self.disk.clone()
+    }
+}
+
+/// Whether there is a log in the directory `path`, whole or damaged.
+pub(super) fn has_log(path: &Path) -> bool {
+    Disk::open(path)
+        .is_ok_and(|disk| !matches!(log_id_of(&disk), Err(pando_log::Error::NotALog { .. })))
+}

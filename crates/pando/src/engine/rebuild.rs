@@ -1,0 +1,160 @@
+//! A pool that is built anew from an image and a log: of a lost pool, or of a backup.
+//!
+//! | step | a crash leaves |
+//! | --- | --- |
+//! | take the directory of the log | nothing |
+//! | create a pool without a name; load the image; replay the log (`pando_tc::replay`) | a file `POOL.new-..`, which may be removed |
+//! | of a lost pool: begin a new generation of its log, which names the new pool (`Log::resume`) | a log whose pool is missing or not trusted: the same again |
+//! | of a backup: create a new log, and write an image into it | a directory with a log that may be removed |
+//! | give the pool its name, in the place of the lost one | the pool |
+
+use std::collections::HashMap;
+use std::error::Error as StdError;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use pando_device::Directory;
+use pando_index::RangeIndex;
+use pando_log::Recovered;
+use pando_pmem::layout::CATALOG_VERSION_OFF;
+use pando_pmem::superblock::LogName;
+use pando_pmem::{CreateOptions, Domain, Unpublished};
+use pando_tc::{MapList, Rebuild, Replayed, replay};
+use pando_tree::maps::{Catalog, OptionValues};
+
+use super::kinds::{kind_numbered, kinds};
+use super::map_list::header_of;
+use crate::options::OnRecovery;
+use crate::{Error, RecoveryProgress};
+
+/// What a pool is built from.
+pub(super) struct Lost<'open> {
+    pub path: &'open Path,
+    /// The limit of its size, if the caller names one; else it is what it was.
+    pub max_bytes: Option<u64>,
+    pub initial_bytes: Option<u64>,
+    pub on_recovery: Option<&'open OnRecovery>,
+}
+
+/// A pool that was built anew, and is to get a log and its name.
+pub(super) struct Rebuilt<D: Domain> {
+    pub unpublished: Unpublished<D>,
+    pub catalog: Arc<Catalog<D>>,
+    /// How the log that was read goes on.
+    pub recovered: Recovered,
+    /// The indexes of the transactional maps, by number.
+    pub indexes: HashMap<u64, Arc<dyn RangeIndex>>,
+    pub replayed: Replayed,
+    /// The maps that are not transactional, and so are empty.
+    pub emptied: Vec<String>,
+}
+
+/// Builds a pool anew from the image and the log in `source`; `log` is the name of the log that it
+/// is to have.
+pub(super) fn rebuild<D: Domain>(
+    lost: &Lost<'_>,
+    source: &dyn Directory,
+    log: LogName,
+) -> Result<Rebuilt<D>, Error> {
+    let mut building =
+        Building::<D> { lost, log, begun: None, indexes: HashMap::new(), version: 0 };
+    let (recovered, replayed) = replay(source, &mut building)?;
+    // A log without any record.
+    building.begin(None)?;
+    let Building { begun, indexes, version, .. } = building;
+    let Some((unpublished, catalog)) = begun else {
+        unreachable!("it has begun");
+    };
+    // Numbers of maps are versions of the catalog, and never come again.
+    let word = catalog.pool().word(CATALOG_VERSION_OFF);
+    word.store(version.max(word.load(Ordering::Relaxed)), Ordering::Relaxed);
+    let guard = catalog.pool().pin().map_err(Error::of_pool)?;
+    let headers = catalog.maps(&guard).into_iter().filter_map(|entry| entry.header.ok());
+    let emptied = headers.filter(|header| header.number == 0).map(|header| header.name).collect();
+    drop(guard);
+    Ok(Rebuilt { unpublished, catalog, recovered, indexes, replayed, emptied })
+}
+
+/// A pool that is being built.
+struct Building<'lost, D: Domain> {
+    lost: &'lost Lost<'lost>,
+    log: LogName,
+    /// From the first list of maps on, which says how large it may become.
+    begun: Option<(Unpublished<D>, Arc<Catalog<D>>)>,
+    indexes: HashMap<u64, Arc<dyn RangeIndex>>,
+    /// The highest version of a list.
+    version: u64,
+}
+
+impl<D: Domain> Building<'_, D> {
+    /// The pool's catalog. The pool is created by the first call.
+    fn begin(&mut self, max_bytes: Option<u64>) -> Result<Arc<Catalog<D>>, Error> {
+        if let Some((_, catalog)) = &self.begun {
+            return Ok(catalog.clone());
+        }
+        let default = CreateOptions::default();
+        let max_bytes = self.lost.max_bytes.or(max_bytes).unwrap_or(default.max_bytes);
+        let initial_bytes = self.lost.initial_bytes.unwrap_or(default.initial_bytes.min(max_bytes));
+        let create = CreateOptions { max_bytes, initial_bytes, ..default };
+        let unpublished =
+            pando_pmem::Pool::prepare(self.lost.path, &create, Some(self.log.clone()))
+                .map_err(Error::of_pool)?;
+        let known = kinds::<D>().iter().map(|kind| kind.known()).collect();
+        let pool = unpublished.pool().clone();
+        let catalog = Catalog::open(pool).map_err(Error::of_pmwcas)?.with_kinds(known);
+        let catalog = Arc::new(catalog);
+        self.begun = Some((unpublished, catalog.clone()));
+        Ok(catalog)
+    }
+
+    fn change_maps(&mut self, list: &MapList) -> Result<(), Error> {
+        let catalog = self.begin(Some(list.max_bytes))?;
+        self.version = self.version.max(list.version);
+        let guard = catalog.pool().pin().map_err(Error::of_pool)?;
+        let mut present = Vec::new();
+        for entry in catalog.maps(&guard) {
+            let header = header_of(&entry)?;
+            let place = (header.name.clone(), header.number);
+            if list.maps.iter().any(|map| map.name == place.0 && map.number == place.1) {
+                present.push(place);
+            } else {
+                self.indexes.remove(&place.1);
+                catalog.unlist_map(&entry).map_err(Error::of_map)?;
+            }
+        }
+        drop(guard);
+        catalog.free_dropped(&|| false).map_err(Error::of_map)?;
+        for map in &list.maps {
+            if present.iter().any(|(name, number)| *name == map.name && *number == map.number) {
+                continue;
+            }
+            let kind = kind_numbered::<D>(&map.name, map.kind)?;
+            let values = OptionValues::decode(kind.options(), map.options)?;
+            let entry =
+                kind.create(&catalog, &map.name, &values, map.number).map_err(Error::of_map)?;
+            if map.number != 0 {
+                let index = kind.open(&catalog, &entry).map_err(Error::of_map)?;
+                self.indexes.insert(map.number, index);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<D: Domain> Rebuild for Building<'_, D> {
+    fn relist(&mut self, list: &MapList) -> Result<(), Box<dyn StdError + Send + Sync>> {
+        Ok(self.change_maps(list)?)
+    }
+
+    fn index(&self, number: u64) -> Option<&dyn RangeIndex> {
+        self.indexes.get(&number).map(|index| &**index)
+    }
+
+    fn progress(&mut self, so_far: &Replayed) {
+        let Replayed { image_records, log_records, .. } = *so_far;
+        if let Some(OnRecovery(report)) = self.lost.on_recovery {
+            report(RecoveryProgress { image_records, commits: log_records });
+        }
+    }
+}

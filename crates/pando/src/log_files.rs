@@ -1,0 +1,201 @@
+//! The files of a log without its pool: backups, and checks.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use pando_device::{Directory, Disk};
+use pando_pmem::superblock::{SUPERBLOCK_BYTES, Superblock};
+use serde::Serialize;
+
+use crate::engine;
+use crate::{Error, Pool, PoolOptions};
+
+/// How often a backup begins anew because the pool has written an image meanwhile.
+const ATTEMPTS: u32 = 3;
+
+/// The directory of a pool's log ([`PoolOptions::log`]), or a backup. Its pool may be in use
+/// meanwhile, also by another process: nothing in it is changed.
+#[derive(Clone, Debug)]
+pub struct LogFiles {
+    path: PathBuf,
+}
+
+/// What is in a log ([`LogFiles::verify`]).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct LogReport {
+    /// Its directory.
+    pub path: PathBuf,
+    /// The number of its pool.
+    pub pool_id: u128,
+    /// Its own number.
+    pub log_id: u128,
+    /// Records of the newest image; zero if there is none.
+    pub image_records: u64,
+    /// Bytes of the newest image.
+    pub image_bytes: u64,
+    /// The LSN behind which the log is replayed over the image.
+    pub image_lsn: u64,
+    /// Commits behind that.
+    pub commits: u64,
+    /// The LSN of the last of them, up to which a recovery comes.
+    pub end_lsn: u64,
+}
+
+impl LogFiles {
+    /// The log in the directory `path`.
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+
+    /// The log of the pool at `pool`, where the pool says that it is. The pool may be open.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::PoolNotFound`], [`Error::NotAPool`], [`Error::NoLog`], [`Error::Io`] and others as
+    /// [`Pool::open`].
+    pub fn of_pool(pool: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = pool.as_ref();
+        let failed = |cause: std::io::Error| match cause.kind() {
+            std::io::ErrorKind::NotFound => Error::PoolNotFound { path: path.to_owned() },
+            _ => Error::Io { action: "read the pool", path: path.to_owned(), cause },
+        };
+        let file = File::open(path).map_err(failed)?;
+        if !file.metadata().map_err(failed)?.is_file() {
+            return Err(Error::NotAFile(path.to_owned()));
+        }
+        let mut first = Vec::new();
+        file.take(SUPERBLOCK_BYTES as u64).read_to_end(&mut first).map_err(failed)?;
+        let superblock = Superblock::decode(path, &first).map_err(Error::of_pool)?;
+        Ok(Self::at(superblock.log.ok_or(Error::NoLog)?.path))
+    }
+
+    /// Its directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn open(&self) -> Result<Disk, Error> {
+        Disk::open(&self.path).map_err(Error::of_device)
+    }
+
+    /// Reads the whole log, as a recovery would, and says what is in it. While its pool is in use,
+    /// it may fail because an image was written meanwhile; then it is called again.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Log`]: something is missing or damaged, and a recovery would fail.
+    ///
+    /// ```
+    /// use pando::{LogFiles, MapOptions, Pool, PoolOptions};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let path = folder.path().join("grove.pool");
+    /// let pool = Pool::create(&path, &PoolOptions::new().log(folder.path().join("grove.log")))?;
+    /// pool.map_with("trees", &MapOptions::new().transactional(true))?.insert(b"ash", b"1")?;
+    /// let lsn = pool.sync()?;
+    /// assert_eq!(LogFiles::of_pool(&path)?.verify()?.end_lsn, lsn);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn verify(&self) -> Result<LogReport, Error> {
+        let (recovered, replayed) = pando_tc::verify(&self.open()?)?;
+        Ok(LogReport {
+            path: self.path.clone(),
+            pool_id: recovered.pool_id(),
+            log_id: recovered.log_id(),
+            image_records: replayed.image_records,
+            image_bytes: replayed.image_bytes,
+            image_lsn: replayed.from_lsn,
+            commits: replayed.log_records,
+            end_lsn: recovered.end_lsn(),
+        })
+    }
+
+    /// Copies the newest image and the log behind it into the directory `to`, which is created if
+    /// its parent exists. Returns the LSN up to which the backup has the commits, all that survive
+    /// a power cut now. Durable on return. [`Pool::restore`] makes a pool of it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Log`] if the log is damaged, or `to` has a log or a backup already. Then `to` is no
+    /// backup.
+    pub fn backup(&self, to: impl AsRef<Path>) -> Result<u64, Error> {
+        let (from, to) = (self.open()?, to.as_ref());
+        let to = Disk::open_or_create(to).map_err(Error::of_device)?;
+        let before = to.names().map_err(Error::of_device)?;
+        let mut attempts = 1;
+        loop {
+            let copied = pando_tc::copy(&from, &to);
+            let Err(error) = copied else { return Ok(copied?) };
+            // What was not there before is of this attempt.
+            for name in to.names().map_err(Error::of_device)? {
+                if !before.contains(&name) {
+                    to.remove(&name).map_err(Error::of_device)?;
+                }
+            }
+            if attempts == ATTEMPTS || !is_replaced_meanwhile(&error) {
+                return Err(error.into());
+            }
+            attempts += 1;
+        }
+    }
+}
+
+/// Whether a copy has failed because a file was removed meanwhile.
+fn is_replaced_meanwhile(error: &pando_tc::Error) -> bool {
+    use pando_log::Error as Log;
+    match error {
+        pando_tc::Error::Log(Log::Device(error)) => error.is_not_found(),
+        pando_tc::Error::Log(Log::Missing { .. }) => true,
+        _ => false,
+    }
+}
+
+impl Pool {
+    /// Copies all commits so far into the directory `to`, while writers continue; the LSN up to
+    /// which the backup has the commits. Only transactional maps have records in it. See
+    /// [`LogFiles::backup`], which does the same for a pool that another process has open, without
+    /// its newest commits.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoLog`], [`Error::AppliedNotDurable`]; otherwise as [`LogFiles::backup`].
+    ///
+    /// ```
+    /// use pando::{MapOptions, Pool, PoolOptions};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let place = |name: &str| folder.path().join(name);
+    /// let pool = Pool::create(place("a.pool"), &PoolOptions::new().log(place("a.log")))?;
+    /// pool.map_with("trees", &MapOptions::new().transactional(true))?.insert(b"ash", b"1")?;
+    /// pool.backup(place("backup"))?;
+    ///
+    /// let options = PoolOptions::new().log(place("b.log"));
+    /// let restored = Pool::restore(place("backup"), place("b.pool"), &options)?;
+    /// assert_eq!(restored.map("trees")?.get(b"ash")?.as_deref(), Some(&b"1"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn backup(&self, to: impl AsRef<Path>) -> Result<u64, Error> {
+        self.sync()?;
+        let log = self.stat_of_log()?.ok_or(Error::NoLog)?;
+        LogFiles::at(log.path).backup(to)
+    }
+
+    /// Creates a pool at `path` from a backup, with a new log in the directory that `options` name.
+    /// The backup stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Option`] if `options` name no log; [`Error::Log`] if the backup is damaged or none;
+    /// otherwise as [`create`](Self::create).
+    pub fn restore(
+        backup: impl AsRef<Path>,
+        path: impl AsRef<Path>,
+        options: &PoolOptions,
+    ) -> Result<Self, Error> {
+        let path = Self::checked(path.as_ref())?;
+        let backup = LogFiles::at(backup.as_ref()).open()?;
+        Self::from_engine(engine::restore(path, options, &backup)?, options)
+    }
+}

@@ -1,0 +1,300 @@
+//! Pools with a log: what is there after the file of the pool is lost, and what is refused.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use pando::{Acknowledge, Error, Map, MapOptions, Pool, PoolOptions};
+use pando_pmem::superblock::{BOOT_OFF, BootId, boot_words};
+
+/// A folder with a pool and the directory of its log.
+struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().expect("a folder") }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn pool(&self) -> PathBuf {
+        self.path("grove.pool")
+    }
+
+    fn options(&self) -> PoolOptions {
+        PoolOptions::new().log(self.path("grove.log")).max_bytes(1 << 26)
+    }
+
+    fn create(&self) -> Pool {
+        Pool::create(self.pool(), &self.options()).expect("a pool")
+    }
+
+    fn open(&self) -> Pool {
+        Pool::open(self.pool(), &self.options()).expect("opens")
+    }
+
+    /// The pool's file becomes what it is now, as a machine finds it that has gone down now.
+    fn go_down(&self, pool: Pool) {
+        let copy = self.path("copy");
+        fs::copy(self.pool(), &copy).expect("copied");
+        drop(pool);
+        let mut bytes = fs::read(&copy).expect("read");
+        let words = boot_words(BootId(0x1234_5678_9ABC_DEF0_1122_3344_5566_7788));
+        for (index, word) in words.into_iter().enumerate() {
+            let at = BOOT_OFF as usize + index * 8;
+            bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
+        }
+        // Nothing behind the superblock is what it was.
+        bytes[4096..].fill(0xA5);
+        fs::write(self.pool(), bytes).expect("written");
+    }
+}
+
+fn transactional(pool: &Pool, name: &str) -> Map {
+    pool.map_with(name, &MapOptions::new().transactional(true)).expect("a map")
+}
+
+fn fill(map: &Map, from: u64, to: u64) {
+    for number in from..to {
+        map.upsert(&number.to_be_bytes(), format!("value {number}").as_bytes()).expect("written");
+    }
+}
+
+#[track_caller]
+fn check(map: &Map, to: u64) {
+    assert_eq!(map.len().expect("counted"), to);
+    for number in (0..to).step_by(7) {
+        let value = map.get(&number.to_be_bytes()).expect("read").expect("is there");
+        assert_eq!(value, format!("value {number}").as_bytes());
+    }
+}
+
+#[test]
+fn a_pool_whose_file_is_gone_is_built_anew_from_its_log() {
+    let place = Place::new();
+    let pool = place.create();
+    let trees = transactional(&pool, "trees");
+    let other = transactional(&pool, "other");
+    pool.map("plain").expect("a map").insert(b"ash", b"1").expect("inserted");
+    fill(&trees, 0, 1_000);
+    other.insert(b"gone", b"1").expect("inserted");
+    assert!(other.remove(b"gone").expect("removed"));
+    let moved = pool.transaction(|tx| {
+        tx.put(&trees, &7_u64.to_be_bytes(), b"value 7")?;
+        tx.put(&other, b"elm", b"2")
+    });
+    moved.expect("commits");
+    assert_eq!(pool.sync().expect("synced"), pool.durable_lsn().expect("a log"));
+    drop((trees, other, pool));
+    fs::remove_file(place.pool()).expect("removed");
+
+    // Without the log there is nothing.
+    let refused = Pool::open(place.pool(), &PoolOptions::new()).expect_err("there is no file");
+    assert!(matches!(refused, Error::PoolNotFound { .. }), "{refused}");
+    let commits = Arc::new(AtomicU64::new(0));
+    let noted = commits.clone();
+    let options = place.options().on_recovery(move |progress| {
+        noted.store(progress.commits, Ordering::Relaxed);
+    });
+    let pool = Pool::open_or_create(place.pool(), &options).expect("recovers");
+    check(&pool.open_map("trees").expect("a map"), 1_000);
+    let other = pool.open_map("other").expect("a map");
+    assert_eq!(other.len().expect("counted"), 1);
+    assert_eq!(other.get(b"elm").expect("read").as_deref(), Some(&b"2"[..]));
+    assert!(pool.open_map("plain").expect("a map").is_empty().expect("counted"));
+    let stat = pool.stat().expect("figures");
+    assert!(stat.recovery.from_log && stat.recovery.commits > 1_000);
+    assert_eq!(commits.load(Ordering::Relaxed), stat.recovery.commits);
+    assert_eq!(stat.recovery.emptied_maps, ["plain"]);
+    assert_eq!(stat.max_bytes, 1 << 26);
+    assert!(pool.check().expect("checked").is_consistent());
+    // It goes on, and a new map has a number that no other map has had.
+    fill(&transactional(&pool, "third"), 0, 10);
+    drop((other, pool));
+    let pool = place.open();
+    assert!(!pool.stat().expect("figures").recovery.from_log);
+    check(&pool.open_map("third").expect("a map"), 10);
+    check(&pool.open_map("trees").expect("a map"), 1_000);
+}
+
+#[test]
+fn a_pool_that_is_not_trusted_is_built_anew_without_being_asked() {
+    let place = Place::new();
+    let pool = place.create();
+    let synced = transactional(&pool, "trees").acknowledge(Acknowledge::Synced).expect("a log");
+    fill(&synced, 0, 50);
+    drop(synced);
+    place.go_down(pool);
+    // The pool says where its log is.
+    let pool = Pool::open(place.pool(), &PoolOptions::new()).expect("recovers");
+    check(&pool.open_map("trees").expect("a map"), 50);
+    assert!(pool.stat().expect("figures").recovery.from_log);
+    let synced = transactional(&pool, "trees").acknowledge(Acknowledge::Synced).expect("a log");
+    fill(&synced, 50, 60);
+    drop(synced);
+    place.go_down(pool);
+    check(&place.open().open_map("trees").expect("a map"), 60);
+    let names: Vec<_> = fs::read_dir(place.folder.path()).expect("listed").collect();
+    assert_eq!(names.len(), 3, "nothing is left behind: {names:?}");
+}
+
+#[test]
+fn an_image_shortens_the_log_and_the_recovery() {
+    let place = Place::new();
+    let pool = place.create();
+    let trees = transactional(&pool, "trees");
+    let dropped = transactional(&pool, "dropped");
+    fill(&trees, 0, 5_000);
+    fill(&dropped, 0, 100);
+    drop(dropped);
+    pool.drop_map("dropped").expect("dropped");
+    pool.write_image().expect("an image");
+    let stat = pool.stat().expect("figures").log.expect("a log");
+    assert!(stat.image_lsn > 0 && stat.image_bytes > 5_000 * 16, "{stat:?}");
+    assert!(stat.durable_lsn >= stat.image_lsn && !stat.has_stopped);
+    fill(&trees, 5_000, 5_100);
+    fill(&transactional(&pool, "dropped"), 0, 3);
+    pool.sync().expect("synced");
+    drop(trees);
+    place.go_down(pool);
+    let pool = place.open();
+    check(&pool.open_map("trees").expect("a map"), 5_100);
+    check(&pool.open_map("dropped").expect("a map"), 3);
+    let recovery = pool.stat().expect("figures").recovery;
+    assert_eq!(recovery.image_records, 5_000);
+    assert!(recovery.commits < 200, "{recovery:?}");
+}
+
+#[test]
+fn every_kind_of_index_comes_back_with_its_options() {
+    let place = Place::new();
+    let pool = place.create();
+    let kinds: Vec<_> = pando::indexes().into_iter().map(|index| index.name).collect();
+    for kind in &kinds {
+        let options = MapOptions::new().index(*kind).transactional(true);
+        let options = match *kind {
+            "wbtree" => options.set("values", "any"),
+            "bztree" => options.set("leaf_bytes", 4096),
+            _ => options,
+        };
+        let Ok(map) = pool.map_with(kind, &options) else { continue };
+        fill(&map, 0, 300);
+    }
+    pool.sync().expect("synced");
+    let before = pool.stat().expect("figures").maps;
+    assert!(before.len() >= 4, "{before:?}");
+    place.go_down(pool);
+    let pool = place.open();
+    for map in before {
+        let after = pool.stat().expect("figures").maps.into_iter().find(|m| m.name == map.name);
+        let after = after.expect("it is there");
+        assert_eq!((after.index, after.options), (map.index, map.options));
+        check(&pool.open_map(&map.name).expect("a map"), 300);
+    }
+}
+
+#[test]
+fn a_log_that_is_moved_is_named_again() {
+    let place = Place::new();
+    let pool = place.create();
+    fill(&transactional(&pool, "trees"), 0, 20);
+    pool.close().expect("closed");
+    fs::rename(place.path("grove.log"), place.path("elsewhere")).expect("moved");
+    let refused = Pool::open(place.pool(), &PoolOptions::new()).expect_err("it is gone");
+    assert!(matches!(refused, Error::LogNotFound { .. }), "{refused}");
+    let options = PoolOptions::new().log(place.path("elsewhere"));
+    check(&Pool::open(place.pool(), &options).expect("opens").map("trees").expect("a map"), 20);
+}
+
+#[test]
+fn what_does_not_fit_together_is_refused() {
+    let place = Place::new();
+    let pool = place.create();
+    fill(&transactional(&pool, "trees"), 0, 20);
+    // The directory has a log.
+    let refused = Pool::create(place.path("other.pool"), &place.options()).expect_err("in use");
+    assert!(matches!(refused, Error::LogBusy { .. }), "{refused}");
+    pool.close().expect("closed");
+    let refused = Pool::create(place.path("other.pool"), &place.options()).expect_err("used");
+    assert!(matches!(refused, Error::LogExists { .. }), "{refused}");
+    assert!(!place.path("other.pool").exists());
+    // A log of another pool.
+    let other = PoolOptions::new().log(place.path("other.log"));
+    Pool::create(place.path("other.pool"), &other).expect("a pool").close().expect("closed");
+    let refused = Pool::open(place.pool(), &other).expect_err("foreign");
+    assert!(matches!(refused, Error::Log(_)), "{refused}");
+    assert!(refused.to_string().contains("other.log"), "{refused}");
+    // A pool without a log.
+    let path = place.path("plain.pool");
+    let plain = Pool::create(&path, &PoolOptions::new()).expect("a pool");
+    for refused in [
+        plain.sync().expect_err("no log"),
+        plain.durable_lsn().expect_err("no log"),
+        plain.write_image().expect_err("no log"),
+        transactional(&plain, "trees").acknowledge(Acknowledge::Synced).expect_err("no log"),
+    ] {
+        assert!(matches!(refused, Error::NoLog), "{refused}");
+    }
+    let mut transaction = plain.begin().expect("begins");
+    transaction.acknowledge(Acknowledge::Synced);
+    assert!(matches!(transaction.commit(), Err(Error::NoLog)));
+    plain.close().expect("closed");
+    for options in [other, PoolOptions::new().acknowledge(Acknowledge::Synced)] {
+        let refused = Pool::open(&path, &options).expect_err("no log");
+        assert!(matches!(refused, Error::NoLog), "{refused}");
+    }
+    let refused = Pool::volatile(&place.options()).expect_err("memory");
+    assert!(matches!(refused, Error::Option { .. }), "{refused}");
+    let plain = place.open().map("plain").expect("a map").acknowledge(Acknowledge::Synced);
+    assert!(matches!(plain, Err(Error::NotTransactional { .. })));
+    // All of it has changed nothing.
+    check(&place.open().map("trees").expect("a map"), 20);
+}
+
+/// Bytes of the log that were durable are damaged: the lost pool is not built from a part of them.
+#[test]
+fn a_damaged_log_is_an_error_and_no_pool() {
+    let place = Place::new();
+    let pool = place.create();
+    let trees = transactional(&pool, "trees");
+    for round in 0..5 {
+        fill(&trees, round * 100, round * 100 + 100);
+        pool.sync().expect("synced");
+    }
+    drop((trees, pool));
+    fs::remove_file(place.pool()).expect("removed");
+    let segment = place.path("grove.log").join("segment-0000000000000000");
+    let good = fs::read(&segment).expect("read");
+    let mut bad = good.clone();
+    bad[4096 + 200] ^= 1;
+    fs::write(&segment, bad).expect("written");
+    let refused = Pool::open(place.pool(), &place.options()).expect_err("damage");
+    assert!(matches!(refused, Error::Log(_)), "{refused}");
+    assert!(refused.to_string().contains("segment-0000000000000000"), "{refused}");
+    assert!(!place.pool().exists());
+    fs::write(&segment, good).expect("written");
+    check(&place.open().map("trees").expect("a map"), 500);
+}
+
+/// The log is in use only while its pool is.
+#[test]
+fn one_pool_at_a_time_uses_a_log() {
+    let place = Place::new();
+    let pool = place.create();
+    fill(&transactional(&pool, "trees"), 0, 20);
+    let copy: &Path = &place.path("copy.pool");
+    fs::copy(place.pool(), copy).expect("copied");
+    let refused = Pool::open(copy, &PoolOptions::new()).expect_err("in use");
+    assert!(matches!(refused, Error::LogBusy { .. }), "{refused}");
+    // A copy that is older than its log.
+    fill(&transactional(&pool, "trees"), 20, 400);
+    pool.close().expect("closed");
+    let refused = Pool::open(copy, &PoolOptions::new()).expect_err("an older copy");
+    assert!(refused.to_string().contains("older copy"), "{refused}");
+    check(&place.open().map("trees").expect("a map"), 400);
+}
