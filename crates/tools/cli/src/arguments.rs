@@ -41,6 +41,10 @@ pub struct PoolArguments {
     /// Open a pool that a power cut may have damaged, to copy out the records that can be read
     #[arg(long, global = true)]
     pub salvage: bool,
+    /// Directory of the pool's log, from which the pool is recovered after a power cut [default: as
+    /// the pool was created; a new pool has none]
+    #[arg(long, value_name = "DIR", global = true)]
+    pub log: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -68,6 +72,13 @@ pub enum Command {
     Check(CheckArguments),
     /// Return unused space to the file system
     Compact(CompactArguments),
+    /// Copy what survives a power cut into a directory; the pool may be in use
+    Backup(BackupArguments),
+    /// Create a pool from a backup
+    Restore(RestoreArguments),
+    /// Check a pool's log, or make it shorter
+    #[command(subcommand)]
+    Log(LogCommand),
     /// Serve Redis and memcached clients from a store that survives kill -9
     Serve(ServeArguments),
     /// Show the live figures of a server: throughput, latencies, memory, index
@@ -292,6 +303,9 @@ pub struct LoadArguments {
     /// Maximum length of a line; a line must fit into memory
     #[arg(long, value_name = "BYTES", default_value_t = 256 << 20)]
     pub max_line_bytes: usize,
+    /// Exit only when what was written survives a power cut; for a pool with a log
+    #[arg(long)]
+    pub sync: bool,
 }
 
 #[derive(Debug, Args)]
@@ -320,6 +334,9 @@ pub struct PutArguments {
     pub insert: bool,
     #[command(flatten)]
     pub create: CreateArguments,
+    /// Exit only when what was written survives a power cut; for a pool with a log
+    #[arg(long)]
+    pub sync: bool,
 }
 
 #[derive(Debug, Args)]
@@ -365,6 +382,9 @@ pub struct DelArguments {
     pub keys: Vec<OsString>,
     #[command(flatten)]
     pub map: MapArgument,
+    /// Exit only when what was written survives a power cut; for a pool with a log
+    #[arg(long)]
+    pub sync: bool,
 }
 
 #[derive(Debug, Args)]
@@ -422,6 +442,53 @@ pub struct CompactArguments {
     #[arg(long)]
     pub json: bool,
 }
+
+/// Copies the newest image and the log behind it: all commits of transactional maps that survive a
+/// power cut now. The pool may be in use, also by another process.
+#[derive(Debug, Args)]
+#[command(after_help = exit_codes(&[]))]
+pub struct BackupArguments {
+    /// Directory for the backup; created if its parent exists
+    #[arg(value_name = "DIR")]
+    pub to: PathBuf,
+}
+
+/// Creates the pool that --pool names, with a new log in the directory that --log names. The backup
+/// stays as it is.
+#[derive(Debug, Args)]
+#[command(after_help = exit_codes(&[]))]
+pub struct RestoreArguments {
+    /// Directory of the backup
+    #[arg(value_name = "DIR")]
+    pub from: PathBuf,
+    /// Maximum size of the new pool, such as 500M or 2T [default: that of the pool of the backup]
+    #[arg(long, value_name = "BYTES", value_parser = size_bytes)]
+    pub max_bytes: Option<u64>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum LogCommand {
+    /// Read a log, or a backup, as a recovery would, and print what is in it; the pool may be in
+    /// use
+    Verify(LogVerifyArguments),
+    /// Write an image of the transactional maps, and remove the part of the log before it
+    Image(LogImageArguments),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = exit_codes(&[]))]
+pub struct LogVerifyArguments {
+    /// Directory of a log, or of a backup [default: the log of the pool]
+    #[arg(value_name = "DIR")]
+    pub directory: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = exit_codes(&[]))]
+pub struct LogImageArguments {}
 
 #[derive(Debug, Args)]
 #[command(after_help = exit_codes(&[PROBLEMS]))]

@@ -117,6 +117,7 @@ impl Failure {
                 | pando::Error::ValueTooShort { .. }
                 | pando::Error::ValueTooLong { .. }
                 | pando::Error::Option { .. }
+                | pando::Error::NoLog
                 | pando::Error::PoolSizeDiffers { .. }
                 | pando::Error::MapIndexDiffers { .. }
                 | pando::Error::MapOptionDiffers { .. },
@@ -152,7 +153,7 @@ fn told(error: &pando::Error) -> String {
         Error::PoolExists { path } => {
             format!("{} is there already; name another path", path.display())
         }
-        Error::NotTrusted { path, medium } => format!(
+        Error::NotTrusted { path, medium, .. } => format!(
             "{} was open when the machine went down, and its medium ({medium}) keeps no order of \
              writes across that; a server's pool: run `pando --pool {} serve --recover`; others: restore a \
              copy, or dump what can be read of each map with --salvage and load that into a new pool",
@@ -172,6 +173,10 @@ fn told(error: &pando::Error) -> String {
             format!(
                 "the pool has {max_maps} maps, the most that it can have; drop one by `pando drop`"
             )
+        }
+        Error::NoLog => {
+            "the pool has no log; create a pool with one by --log, and load the maps into it"
+                .to_owned()
         }
         other => other.to_string(),
     }

@@ -3,12 +3,14 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
-use pando::{DomainChoice, Error, Map, MapOptions, Pool, PoolOptions};
+use pando::{DomainChoice, Error, LogFiles, Map, MapOptions, Pool, PoolOptions, RecoveryProgress};
 
 use crate::arguments::{CreateArguments, ForceArgument, MapArgument, PoolArguments, SlotArguments};
 use crate::failure::Failure;
 use crate::format::escape;
+use crate::progress::Progress;
 
 impl PoolArguments {
     /// The pool's file: the option, else the environment, else the default.
@@ -29,22 +31,33 @@ impl PoolArguments {
 
     /// The options to create or open the pool with.
     pub fn options(&self) -> PoolOptions {
-        PoolOptions::new().domain(self.domain).salvage(self.salvage)
+        let options = PoolOptions::new().domain(self.domain).salvage(self.salvage);
+        let options = options.on_recovery(report_recovery());
+        self.log.iter().fold(options, |options, log| options.log(log))
     }
 
     /// Returns an error if an option says how to open a pool, for a `command` that opens none.
     pub fn refuse_for(&self, command: &str) -> Result<(), Failure> {
-        if self.path.is_none() && self.domain == DomainChoice::Auto && !self.salvage {
+        let is_default = self.domain == DomainChoice::Auto && !self.salvage && self.log.is_none();
+        if self.path.is_none() && is_default {
             return Ok(());
         }
         Err(Failure::Input(format!(
-            "{command} opens no pool of yours; leave out --pool, --domain and --salvage"
+            "{command} opens no pool of yours; leave out --pool, --domain, --log and --salvage"
         )))
     }
 
     /// Opens the pool.
     pub fn open(&self) -> Result<Pool, Failure> {
         Ok(Pool::open(self.path_or_default()?, &self.options())?)
+    }
+
+    /// The files of the pool's log; the pool is not opened.
+    pub fn log_files(&self) -> Result<LogFiles, Failure> {
+        match &self.log {
+            Some(log) => Ok(LogFiles::at(log)),
+            None => Ok(LogFiles::of_pool(self.path_or_default()?)?),
+        }
     }
 
     /// Opens the pool, or creates it if it does not exist and `create` allows it.
@@ -57,6 +70,20 @@ impl PoolArguments {
             options = options.max_bytes(max_bytes);
         }
         Ok(Pool::open_or_create(self.path_or_default()?, &options)?)
+    }
+}
+
+/// Prints how far the recovery of a lost pool has come.
+fn report_recovery() -> impl Fn(RecoveryProgress) + Send + Sync {
+    // Begun when the recovery begins.
+    let progress = OnceLock::new();
+    move |so_far| {
+        let progress = progress.get_or_init(|| {
+            let progress = Progress::new("recovered", None);
+            progress.note("pando: the pool is lost; it is built anew from its log");
+            progress
+        });
+        progress.update(0, so_far.image_records + so_far.commits);
     }
 }
 

@@ -51,6 +51,9 @@ pub fn run(pool: &PoolArguments, arguments: &LoadArguments) -> Result<(), Failur
         // A load that failed before its first record leaves no map behind.
         pool.drop_map(map_name)?;
     }
+    if arguments.sync {
+        pool.sync()?;
+    }
     pool.close()?;
     let mut output = Output::new();
     output.line(format_args!(

@@ -58,6 +58,9 @@ pub fn put(pool: &PoolArguments, arguments: &PutArguments) -> Result<(), Failure
         map.upsert(&key, &value)?;
     }
     drop(map);
+    if arguments.sync {
+        pool.sync()?;
+    }
     Ok(pool.close()?)
 }
 
@@ -75,6 +78,9 @@ pub fn del(pool: &PoolArguments, arguments: &DelArguments) -> Result<(), Failure
         }
     }
     drop(map);
+    if arguments.sync {
+        pool.sync()?;
+    }
     pool.close()?;
     missing.map_or(Ok(()), |key| Err(not_there(key, name)))
 }

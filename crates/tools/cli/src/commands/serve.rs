@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use pando::LogFiles;
 use pando_server::{Options, TlsOptions};
 use tracing_subscriber::filter::LevelFilter;
 
@@ -16,6 +17,14 @@ pub fn run(pool: &PoolArguments, arguments: &ServeArguments) -> Result<(), Failu
              `pando --pool {} serve --recover`",
             pool.path_or_default()?.display()
         )));
+    }
+    let has_log = || Ok::<_, Failure>(LogFiles::of_pool(pool.path_or_default()?).is_ok());
+    if pool.log.is_some() || has_log()? {
+        return Err(Failure::Input(
+            "serve takes no pool with a log: a server's keys are in a map that is not transactional, and would be gone \
+             after a power cut; name a pool without a log, and no --log"
+                .to_owned(),
+        ));
     }
     log_to_standard_error(arguments.log_level, arguments.log_format);
     let mut pool_options = pool.options();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use indicatif::BinaryBytes;
-use pando::{MapFigures, MapStat, PoolStat};
+use pando::{LogStat, MapFigures, MapStat, PoolStat, RecoveryStat};
 
 use crate::arguments::{PoolArguments, StatArguments};
 use crate::failure::Failure;
@@ -36,7 +36,7 @@ fn print(stat: &PoolStat, output: &mut Output) -> Result<(), Failure> {
     output.line(format_args!("generation   {}", stat.generation))?;
     output.line(format_args!(
         "opened        {} in {}; {} completed, {} undone",
-        if recovery.was_clean { "after a clean close" } else { "after a crash, recovered" },
+        opened_after(recovery),
         time_text(Duration::from_nanos(recovery.duration_ns)),
         counted(recovery.rolled_forward, "operation"),
         recovery.rolled_back
@@ -54,8 +54,45 @@ fn print(stat: &PoolStat, output: &mut Output) -> Result<(), Failure> {
         BinaryBytes(allocator.free_bytes),
         BinaryBytes(allocator.retired_bytes)
     ))?;
+    if let Some(log) = &stat.log {
+        print_log(log, output)?;
+    }
+    if recovery.from_log {
+        output.line(format_args!(
+            "recovered     {} of the image, {} of the log",
+            counted(recovery.image_records, "record"),
+            counted(recovery.commits, "commit")
+        ))?;
+        for name in &recovery.emptied_maps {
+            output.line(format_args!("  {name:?} is empty: it is not transactional"))?;
+        }
+    }
     output.line(format_args!("maps          {}", stat.maps.len()))?;
     stat.maps.iter().try_for_each(|map| print_map(map, output))
+}
+
+fn opened_after(recovery: &RecoveryStat) -> &'static str {
+    match (recovery.from_log, recovery.was_clean) {
+        (true, _) => "after the pool was lost, built anew from its log",
+        (false, true) => "after a clean close",
+        (false, false) => "after a crash, recovered",
+    }
+}
+
+fn print_log(log: &LogStat, output: &mut Output) -> Result<(), Failure> {
+    output.line(format_args!("log           {}", log.path.display()))?;
+    let state = if log.has_stopped { "STOPPED after a failed write or sync, " } else { "" };
+    output.line(format_args!(
+        "  {state}durable up to LSN {}, {} wait for the disk",
+        log.durable_lsn,
+        BinaryBytes(log.newest_lsn.saturating_sub(log.durable_lsn))
+    ))?;
+    output.line(format_args!(
+        "  image of {} at LSN {}, {} of log behind it",
+        BinaryBytes(log.image_bytes),
+        log.image_lsn,
+        BinaryBytes(log.newest_lsn.saturating_sub(log.image_lsn))
+    ))
 }
 
 fn print_map(map: &MapStat, output: &mut Output) -> Result<(), Failure> {

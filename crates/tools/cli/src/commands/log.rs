@@ -1,0 +1,73 @@
+//! `backup`, `restore` and `log`: what survives a power cut.
+
+use indicatif::BinaryBytes;
+use pando::{LogFiles, LogReport, Pool};
+
+use crate::arguments::{
+    BackupArguments, LogCommand, LogVerifyArguments, PoolArguments, RestoreArguments,
+};
+use crate::failure::Failure;
+use crate::output::{self, Output};
+use crate::quantity::counted;
+
+/// Copies the log of the pool.
+pub fn backup(pool: &PoolArguments, arguments: &BackupArguments) -> Result<(), Failure> {
+    let log = pool.log_files()?;
+    let lsn = log.backup(&arguments.to)?;
+    let mut output = Output::new();
+    output.line(format_args!("copied all commits up to LSN {lsn} of {}", log.path().display()))?;
+    output.flush()
+}
+
+/// Creates a pool from a backup.
+pub fn restore(pool: &PoolArguments, arguments: &RestoreArguments) -> Result<(), Failure> {
+    let options = pool.options();
+    let options = arguments.max_bytes.iter().fold(options, |options, &max| options.max_bytes(max));
+    let restored = Pool::restore(&arguments.from, pool.path_or_default()?, &options)?;
+    let stat = restored.stat()?;
+    restored.close()?;
+    let mut output = Output::new();
+    output.line(format_args!(
+        "restored {} of the image and {} of the log, in {}",
+        counted(stat.recovery.image_records, "record"),
+        counted(stat.recovery.commits, "commit"),
+        counted(stat.maps.len() as u64, "map"),
+    ))?;
+    output.flush()
+}
+
+/// Runs a command on the log of the pool.
+pub fn run(pool: &PoolArguments, command: &LogCommand) -> Result<(), Failure> {
+    match command {
+        LogCommand::Verify(arguments) => verify(pool, arguments),
+        LogCommand::Image(_) => {
+            let pool = pool.open()?;
+            pool.write_image()?;
+            Ok(pool.close()?)
+        }
+    }
+}
+
+fn verify(pool: &PoolArguments, arguments: &LogVerifyArguments) -> Result<(), Failure> {
+    let log = match &arguments.directory {
+        Some(directory) => LogFiles::at(directory),
+        None => pool.log_files()?,
+    };
+    output::report(&log.verify()?, arguments.json, print)
+}
+
+fn print(report: &LogReport, output: &mut Output) -> Result<(), Failure> {
+    output.line(format_args!("log        {}", report.path.display()))?;
+    output.line(format_args!("ids        log {:x} of pool {:x}", report.log_id, report.pool_id))?;
+    output.line(format_args!(
+        "image      {} in {}, at LSN {}",
+        counted(report.image_records, "record"),
+        BinaryBytes(report.image_bytes),
+        report.image_lsn
+    ))?;
+    output.line(format_args!(
+        "log        {} behind it, up to LSN {}",
+        counted(report.commits, "commit"),
+        report.end_lsn
+    ))
+}

@@ -1,0 +1,63 @@
+//! Pools with a log: recovery, backup and restore by the command.
+
+mod common;
+
+use common::Folder;
+
+const RECORDS: &str = "ash\t1\nelm\t2\noak\t3\n";
+const CREATE: &[&str] = &["load", "-", "--create", "--transactional", "--log", "pando.log"];
+
+#[test]
+fn a_lost_pool_is_recovered_and_a_backup_restored() {
+    let folder = Folder::new();
+    folder.ok_with(&[CREATE, &["--sync"]].concat(), RECORDS.as_bytes());
+    folder.ok(&["log", "image"]);
+    folder.ok(&["put", "yew", "4", "--sync"]);
+    let stat = folder.ok(&["stat"]);
+    assert!(stat.contains("pando.log") && stat.contains("0 B wait for the disk"), "{stat}");
+    let verified = folder.ok(&["log", "verify"]);
+    assert!(verified.contains("image      3 records"), "{verified}");
+
+    folder.ok(&["backup", "backup"]);
+    let again = folder.fails(3, &["backup", "backup"]);
+    assert!(again.contains("already"), "{again}");
+    assert!(folder.ok(&["log", "verify", "backup"]).contains("behind it, up to LSN"));
+
+    // Without its file and without the name of its log there is no pool.
+    std::fs::remove_file(folder.path("pando.pool")).expect("removed");
+    folder.fails(3, &["get", "yew"]);
+    folder.fails(3, &["log", "verify"]);
+    let ran = folder.run(&["scan", "--log", "pando.log"]);
+    assert_eq!((ran.code, ran.output), (Some(0), format!("{RECORDS}yew\t4\n")));
+    assert!(ran.errors.contains("built anew"), "{}", ran.errors);
+    folder.ok(&["del", "ash", "--sync"]);
+    assert_eq!(folder.ok(&["check"]).lines().count(), 1);
+
+    let other = ["--pool", "other.pool"];
+    let no_log = folder.fails(2, &[&["restore", "backup"], &other[..]].concat());
+    assert!(no_log.contains("log is none"), "{no_log}");
+    let restore = ["restore", "backup", "--log", "other.log"];
+    let restored = folder.ok(&[&restore[..], &other].concat());
+    assert!(restored.contains("restored 3 records of the image"), "{restored}");
+    assert_eq!(folder.ok(&[&["scan"], &other[..]].concat()), format!("{RECORDS}yew\t4\n"));
+    folder.fails(3, &[&restore[..], &other].concat());
+}
+
+#[test]
+fn what_needs_a_log_or_takes_none_says_so() {
+    let folder = Folder::with_records(RECORDS);
+    for arguments in [
+        &["put", "fir", "5", "--sync"][..],
+        &["backup", "backup"],
+        &["log", "verify"],
+        &["log", "image"],
+        &["get", "ash", "--log", "elsewhere"],
+    ] {
+        let refused = folder.fails(2, arguments);
+        assert!(refused.contains("has no log"), "{refused}");
+    }
+    let nothing = folder.fails(3, &["log", "verify", "."]);
+    assert!(nothing.contains("has no log"), "{nothing}");
+    let served = folder.fails(2, &["serve", "--log", "pando.log", "--pool", "served.pool"]);
+    assert!(served.contains("serve takes no pool with a log"), "{served}");
+}
