@@ -77,8 +77,9 @@ impl fmt::Display for DomainChoice {
 #[serde(rename_all = "lowercase")]
 pub enum Acknowledge {
     /// When it has taken place. The log is written in the background, as fast as the disk takes it.
-    /// A power cut may undo the newest writes: those that the disk has not answered yet. They are
-    /// undone in the reverse of their order, so what is left is a state that there was.
+    /// A power cut may undo the newest commits, those that the disk has not answered yet: of a few
+    /// milliseconds, and never more than 32 MiB of records. What is left has no commit without all
+    /// that it has read or replaced.
     #[default]
     Buffered,
     /// When it survives a power cut too. Threads that wait share the syncs.
@@ -199,7 +200,7 @@ impl PoolOptions {
         self
     }
 
-    /// When writes to transactional maps return, unless a [`Map`](crate::Map::acknowledge) or a
+    /// When maps are created and dropped, and when writes to transactional maps return, unless a [`Map`](crate::Map::acknowledge) or a
     /// [`Transaction`](crate::Transaction::acknowledge) says otherwise; [`Acknowledge::Buffered`]
     /// by default. [`Acknowledge::Synced`] needs a pool with a log
     /// ([`Error::NoLog`](crate::Error::NoLog)).

@@ -240,7 +240,10 @@ impl Pool {
         let mut open_maps = self.shared.open_maps();
         match self.shared.engine.created(name)? {
             Some(created) => options.agrees_with(name, &created)?,
-            None => self.shared.engine.create_map(name, options)?,
+            None => {
+                self.shared.engine.create_map(name, options)?;
+                self.acknowledge()?;
+            }
         }
         self.open_known_map(&mut open_maps, name)
     }
@@ -378,7 +381,15 @@ impl Pool {
         self.shared.engine.unlist_map(name)?;
         drop(open_maps);
         self.free_dropped();
-        Ok(())
+        self.acknowledge()
+    }
+
+    /// Waits until a change of the maps is durable, if the pool's options say so.
+    fn acknowledge(&self) -> Result<(), Error> {
+        match self.shared.acknowledge {
+            Acknowledge::Buffered => Ok(()),
+            Acknowledge::Synced => self.shared.engine.sync(None).map(drop),
+        }
     }
 
     /// Frees the blocks of dropped maps. After an error the maps stay dropped, and a later call or
@@ -420,7 +431,7 @@ impl Pool {
         self.shared.engine.unlist_slot(slot, options)?;
         drop(open_maps);
         self.free_dropped();
-        Ok(())
+        self.acknowledge()
     }
 
     /// Lends each readable record of the map `name` to `visit`, key and value, and reports the

@@ -201,7 +201,7 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
                 Err(Error::Log(pando_log::Error::Full { .. })) if steps > 0 => {
                     drop(guard);
                     steps -= 1;
-                    self.log().write_block(self)?;
+                    self.shorten_tail()?;
                 }
                 Err(error) if error.is_full() && tries > 0 => {
                     drop(guard);
@@ -211,6 +211,16 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Makes room in the log's tail. If the log has files, that waits for the disk, together with
+    /// all other threads that do.
+    fn shorten_tail(&self) -> Result<()> {
+        match self.log().has_files() {
+            true => self.log().sync(self.log().durable_lsn() + 1, self)?,
+            false => drop(self.log().write_block(self)?),
+        }
+        Ok(())
     }
 
     /// In a full pool: settles some of the tail, reclaims the room of replaced versions, and

@@ -7,6 +7,7 @@
 //! | [`operations`] | operations on a map, with closes and kills between them | the map equals a `BTreeMap` |
 //! | [`open_pool`] | damage to the file of a pool | an error, a report, or a consistent pool |
 //! | [`catalog`] | words of a pool's catalog, and headers of its maps | the same |
+//! | [`log`] | damage to the files of a log | an error, or a recovered pool that is consistent |
 //! | [`load_formats`] | a text to be loaded | a dump of the records loads to the same records |
 //! | [`redis`] | requests of a client of the Redis protocol | complete replies, a consistent pool |
 //! | [`memcached`] | requests of a client of the memcached protocol | the same |
@@ -19,6 +20,7 @@ mod damaged;
 mod images;
 mod input;
 mod load_formats;
+mod log;
 mod open_pool;
 mod operations;
 mod scratch;
@@ -26,6 +28,7 @@ mod server;
 
 pub use catalog::catalog;
 pub use load_formats::load_formats;
+pub use log::log;
 pub use open_pool::open_pool;
 pub use operations::operations;
 pub use server::{memcached, redis, snapshot};
@@ -34,10 +37,11 @@ pub use server::{memcached, redis, snapshot};
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 8] = [
     ("operations", operations),
     ("open_pool", open_pool),
     ("catalog", catalog),
+    ("log", log),
     ("load_formats", load_formats),
     ("redis", redis),
     ("memcached", memcached),

@@ -480,6 +480,40 @@ fn an_image_that_the_disk_refuses_changes_nothing() {
     }
 }
 
+/// The disk is slower than many threads that commit: each waits for room in the tail, and none is
+/// refused.
+#[test]
+fn a_slow_disk_holds_writers_up_and_refuses_none() {
+    type Trees = pando_bztree::BzTrees;
+    const THREADS: u64 = 40;
+    let directory = Simulated::new();
+    let component = create::<Trees>(&directory);
+    component.maps().add(1);
+    component.log_maps(&component.maps().list()).expect("a list");
+    directory.on_operation(|operation, _| {
+        if operation == Operation::Sync {
+            std::thread::sleep(std::time::Duration::from_millis(3));
+        }
+        Ok(())
+    });
+    let value = vec![7; 8_000];
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (component, value) = (&component, &value);
+            scope.spawn(move || {
+                for number in 0..10_u64 {
+                    let key = [thread.to_be_bytes(), number.to_be_bytes()].concat();
+                    let put = component.transaction(|tx| tx.put(1, &key, value));
+                    put.expect("commits");
+                }
+            });
+        }
+    });
+    component.settle().expect("settles");
+    let (rebuilt, ..) = rebuild::<Trees>(&directory).expect("rebuilds");
+    assert_eq!(dump(&rebuilt).len() as u64, THREADS * 10);
+}
+
 /// A damaged image is told by its name.
 #[test]
 fn a_damaged_image_is_an_error_that_names_it() {

@@ -14,7 +14,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use pando::{Error, Map, Pool, PoolOptions};
+use pando::{Error, Map, Pool};
 
 pub use super::created::Created;
 use super::look;
@@ -102,7 +102,7 @@ fn live(args: &Args, voice: &Voice) -> Result<(), Trouble> {
     voice.say(&Message::Opening)?;
     wait_awake(ANNOUNCED);
     let begin = Instant::now();
-    let (pool, created) = match open(&args.pool) {
+    let (pool, created) = match open(&args.pool, &args.created) {
         Ok(found) => found,
         Err(Error::NotTrusted { .. }) => return Ok(voice.say(&Message::Refused)?),
         Err(error) => return Err(error.into()),
@@ -148,8 +148,8 @@ fn clear_beside(pool: &Path) -> std::io::Result<()> {
 }
 
 /// Opens the pool, or creates it.
-fn open(path: &Path) -> Result<(Pool, bool), Error> {
-    let options = PoolOptions::new().max_bytes(MAX_BYTES);
+fn open(path: &Path, created: &Created) -> Result<(Pool, bool), Error> {
+    let options = created.pool_options(path).max_bytes(MAX_BYTES);
     match Pool::open(path, &options) {
         Err(Error::PoolNotFound { .. }) => Ok((Pool::create(path, &options)?, true)),
         opened => Ok((opened?, false)),
@@ -227,7 +227,8 @@ mod tests {
         let pool = PathBuf::from("/folder/pool");
         let write = Some(Profile::Growing);
         let values = vec![("node_lines".to_owned(), "4".to_owned())];
-        let created = Created { index: Some("wbtree".to_owned()), values, transactional: true };
+        let index = Some("wbtree".to_owned());
+        let created = Created { index, values, transactional: true, synced: true };
         let (seed, every, write_ms) = (u64::MAX, 5, 7);
         let args = Args { pool, look: true, write, writers: 3, seed, every, write_ms, created };
         let parsed = Line::parse_from(args.words()).args;

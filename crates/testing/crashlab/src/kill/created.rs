@@ -1,6 +1,8 @@
 //! The index of the maps of a trial.
 
-use pando::MapOptions;
+use std::path::{Path, PathBuf};
+
+use pando::{Acknowledge, MapOptions, PoolOptions};
 
 /// The indexes of the pools, in turn, unless an option names one.
 pub const INDEXES: [&str; 5] = ["bztree", "nbtree", "wbtree", "skiplist", "bwtree"];
@@ -18,6 +20,10 @@ pub struct Created {
     /// second pool]
     #[arg(long)]
     pub transactional: bool,
+    /// The pools have a log, each write returns when it is synced, and the file of the pool is
+    /// removed after some of the kills [default: in every fourth pool]
+    #[arg(long, requires = "transactional")]
+    pub synced: bool,
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {
@@ -33,7 +39,21 @@ impl Created {
         }
         let index = INDEXES[(number % INDEXES.len() as u64) as usize].to_owned();
         let transactional = self.transactional || number % 2 == 1;
-        Self { index: Some(index), values: Vec::new(), transactional }
+        Self { index: Some(index), values: Vec::new(), transactional, ..self.clone() }
+    }
+
+    /// The same with a log, in every fourth pool that may be lost.
+    pub fn or_lost(self, number: u64) -> Self {
+        let synced = self.synced || (self.transactional && number % 4 == 3);
+        Self { synced, ..self }
+    }
+
+    /// The options of the pool at `path`.
+    pub fn pool_options(&self, path: &Path) -> PoolOptions {
+        match self.synced {
+            true => PoolOptions::new().log(log_of(path)).acknowledge(Acknowledge::Synced),
+            false => PoolOptions::new(),
+        }
     }
 
     /// The same for the library.
@@ -45,11 +65,25 @@ impl Created {
         self.values.iter().fold(options, |options, (name, value)| options.set(name, value))
     }
 
-    /// The same as words of a command line, of `pando-crashlab` or of `pando`.
+    /// The same as words of a command line of `pando load`, for the pool at `path`.
+    pub fn words_of_load(&self, path: &Path) -> Vec<String> {
+        let maps = Self { synced: false, ..self.clone() };
+        let log = [format!("--log={}", log_of(path).display()), "--sync".to_owned()];
+        let log = self.synced.then_some(log).into_iter().flatten();
+        maps.words().into_iter().chain(log).collect()
+    }
+
+    /// The same as words of a command line of `pando-crashlab`.
     pub fn words(&self) -> Vec<String> {
         let index = self.index.iter().map(|index| format!("--index={index}"));
         let values = self.values.iter().map(|(name, value)| format!("--set={name}={value}"));
         let transactional = self.transactional.then(|| "--transactional".to_owned());
-        index.chain(values).chain(transactional).collect()
+        let synced = self.synced.then(|| "--synced".to_owned());
+        index.chain(values).chain(transactional).chain(synced).collect()
     }
+}
+
+/// The directory of the log of the pool at `path`.
+fn log_of(path: &Path) -> PathBuf {
+    path.with_extension("log")
 }

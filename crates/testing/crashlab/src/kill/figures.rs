@@ -12,6 +12,7 @@ use super::supervise::Heard;
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
     kills: BTreeMap<Phase, u64>,
+    losses: u64,
     acknowledged: u64,
     completed: u64,
     undone: u64,
@@ -22,6 +23,11 @@ impl Figures {
     /// Counts a kill.
     pub fn kill(&mut self, phase: Phase) {
         *self.kills.entry(phase).or_default() += 1;
+    }
+
+    /// Counts a pool whose file was removed after a kill.
+    pub fn loss(&mut self) {
+        self.losses += 1;
     }
 
     /// Counts the messages of a process.
@@ -63,11 +69,12 @@ impl std::fmt::Display for Figures {
         let slowest = times.last().copied().unwrap_or_default();
         write!(
             out,
-            "{} ({}), {} acknowledged operations, none lost, no torn record, no leak; \
-             {} operations completed and {} undone by recovery; from open to the first get: \
+            "{} ({}), after {} of them the pool was lost too; {} acknowledged operations, none lost, no \
+             torn record, no leak; {} operations completed and {} undone by recovery; from open to the first get: \
              median {median:.1?}, slowest {slowest:.1?}",
             HumanCount(self.kills()),
             kinds.join(", "),
+            HumanCount(self.losses),
             self.acknowledged(),
             HumanCount(self.completed),
             HumanCount(self.undone),

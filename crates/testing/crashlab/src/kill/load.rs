@@ -86,7 +86,7 @@ pub fn load_and_kill(
         .arg("load")
         .arg(&file)
         .args(["--create", "--writers=3", "--map", &map_name(LOADED)])
-        .args(created.words())
+        .args(created.words_of_load(pool))
         .arg("--pool")
         .arg(pool)
         .stdin(Stdio::null())

@@ -125,6 +125,9 @@ impl Trial {
             _ => self.write(phase, random)?,
         }
         self.keep_a_copy()?;
+        if self.created_now().synced && random.one_in(2) {
+            self.lose()?;
+        }
         // The next process finds the pool closed or not closed.
         let kill = Kill { after: Message::Looked, delay: Duration::ZERO };
         let looking = child::Args { look: true, ..self.args() };
@@ -148,7 +151,7 @@ impl Trial {
             &self.pando,
             &self.pool(),
             self.folder.path(),
-            &self.created.in_pool(self.generation),
+            &self.created_now(),
             life,
             random,
         )?;
@@ -204,8 +207,13 @@ impl Trial {
             seed: 0,
             every: 1,
             write_ms: 10_000,
-            created: self.created.in_pool(self.generation),
+            created: self.created_now(),
         }
+    }
+
+    /// How the maps of the present pool are created.
+    fn created_now(&self) -> Created {
+        self.created.in_pool(self.generation).or_lost(self.generation)
     }
 
     fn pool(&self) -> PathBuf {
@@ -214,6 +222,18 @@ impl Trial {
 
     fn copy(&self) -> PathBuf {
         self.folder.path().join("as-killed.pando")
+    }
+
+    /// Removes the file of the pool, which has a log.
+    fn lose(&mut self) -> Result<(), Failure> {
+        match std::fs::remove_file(self.pool()) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            removed => {
+                removed.map_err(|error| Failure::trouble("remove the pool", error))?;
+                self.figures.loss();
+            }
+        }
+        Ok(())
     }
 
     /// Copies the pool as the kill left it, before a process opens it.
