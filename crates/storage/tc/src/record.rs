@@ -180,11 +180,10 @@ impl Commit {
         let [writes, reads, ranges, _] = rest.numbers()?;
         let mut commit = Self::default();
         for _ in 0..writes {
-            let (map, stamp) = (rest.number()?, rest.stamp()?);
-            let [key, new, old, _] = rest.numbers()?;
-            let key = rest.take(key as usize)?.to_vec();
-            let (new, value) = (rest.value(new)?, rest.value(old)?);
-            commit.writes.push(Write { map, key, old: Version { stamp, value }, new });
+            let WriteRef { map, stamp, key, new, old } = rest.write()?;
+            let [new, value] = [new, old].map(|value| value.map(<[u8]>::to_vec));
+            let old = Version { stamp, value };
+            commit.writes.push(Write { map, key: key.to_vec(), old, new });
         }
         for _ in 0..reads {
             let (map, stamp) = (rest.number()?, rest.stamp()?);
@@ -202,6 +201,21 @@ impl Commit {
             commit.ranges.push(RangeRead { map, range: KeyRange { low, high }, order, stamps });
         }
         rest.0.is_empty().then_some(commit)
+    }
+
+    /// Calls `visit` with each write of the commit of a payload: its map, its key, and the new
+    /// value; whether the payload is that of a commit so far.
+    pub fn visit_writes<E>(
+        payload: &[u8],
+        mut visit: impl FnMut(u64, &[u8], Option<&[u8]>) -> Result<(), E>,
+    ) -> Result<bool, E> {
+        let mut rest = Rest(payload.get(8..).unwrap_or_default());
+        let Some([writes, ..]) = rest.numbers::<4>() else { return Ok(false) };
+        for _ in 0..writes {
+            let Some(WriteRef { map, key, new, .. }) = rest.write() else { return Ok(false) };
+            visit(map, key, new)?;
+        }
+        Ok(true)
     }
 
     /// The map and the key of a cause of failure; of a range, the key where its scan began.
@@ -256,16 +270,33 @@ fn of_bound(kind: u8, key: &[u8]) -> Option<Bound<Vec<u8>>> {
     }
 }
 
-impl Rest<'_> {
+/// A write in a payload.
+struct WriteRef<'payload> {
+    map: u64,
+    /// The stamp of the version that it replaces.
+    stamp: Stamp,
+    key: &'payload [u8],
+    new: Option<&'payload [u8]>,
+    old: Option<&'payload [u8]>,
+}
+
+impl<'payload> Rest<'payload> {
     fn stamp(&mut self) -> Option<Stamp> {
         Stamp::decode(self.take(STAMP_BYTES)?)
     }
 
-    fn value(&mut self, bytes: u32) -> Option<Option<Vec<u8>>> {
+    fn value(&mut self, bytes: u32) -> Option<Option<&'payload [u8]>> {
         match bytes {
             NO_VALUE => Some(None),
-            bytes => Some(Some(self.take(bytes as usize)?.to_vec())),
+            bytes => Some(Some(self.take(bytes as usize)?)),
         }
+    }
+
+    fn write(&mut self) -> Option<WriteRef<'payload>> {
+        let (map, stamp) = (self.number()?, self.stamp()?);
+        let [key, new, old, _] = self.numbers()?;
+        let key = self.take(key as usize)?;
+        Some(WriteRef { map, stamp, key, new: self.value(new)?, old: self.value(old)? })
     }
 }
 

@@ -14,7 +14,7 @@ use pando_device::{Directory, Operation};
 use pando_index::random::Random;
 use pando_index::{KeyRange, Order, RangeIndex};
 use pando_log::{Log, LogOptions};
-use pando_pmem::{CreateOptions, Pool, Process, layout};
+use pando_pmem::{CreateOptions, Domain, Pool, Process, layout};
 use pando_tc::{
     Error, ListedMap, MapList, Maps, Rebuild, Replayed, Result, TransactionComponent, replay,
 };
@@ -32,14 +32,14 @@ over_each_index!(Process:
 const SMALL: LogOptions = LogOptions { segment_bytes: 64 << 10, tail_bytes: 1 << 20 };
 
 /// Maps of one pool, which come and go.
-struct Grove<K: IndexKind> {
-    catalog: Arc<Catalog<Process>>,
-    maps: RwLock<BTreeMap<u64, Arc<K::Index<Process>>>>,
+struct Grove<D: Domain, K: IndexKind> {
+    catalog: Arc<Catalog<D>>,
+    maps: RwLock<BTreeMap<u64, Arc<K::Index<D>>>>,
 }
 
-struct Lent<'maps, K: IndexKind>(Arc<K::Index<Process>>, PhantomData<&'maps ()>);
+struct Lent<'maps, D: Domain, K: IndexKind>(Arc<K::Index<D>>, PhantomData<&'maps ()>);
 
-impl<'maps, K: IndexKind> Deref for Lent<'maps, K> {
+impl<'maps, D: Domain, K: IndexKind> Deref for Lent<'maps, D, K> {
     type Target = dyn RangeIndex + 'maps;
 
     fn deref(&self) -> &Self::Target {
@@ -47,16 +47,16 @@ impl<'maps, K: IndexKind> Deref for Lent<'maps, K> {
     }
 }
 
-impl<K: IndexKind> Maps for Grove<K> {
-    type Lent<'maps> = Lent<'maps, K>;
+impl<D: Domain, K: IndexKind> Maps for Grove<D, K> {
+    type Lent<'maps> = Lent<'maps, D, K>;
 
-    fn map(&self, number: u64) -> Option<Lent<'_, K>> {
+    fn map(&self, number: u64) -> Option<Lent<'_, D, K>> {
         let maps = self.maps.read().expect("a lock");
         maps.get(&number).cloned().map(|map| Lent(map, PhantomData))
     }
 }
 
-impl<K: IndexKind> Grove<K> {
+impl<D: Domain, K: IndexKind> Grove<D, K> {
     fn new() -> Self {
         let create = CreateOptions { max_bytes: 1 << 26, ..CreateOptions::default() };
         let pool = Pool::anonymous(&create).expect("memory");
@@ -87,9 +87,9 @@ fn list_of(numbers: &[u64]) -> MapList {
     MapList { version: 0, max_bytes: 1 << 26, maps: numbers.iter().map(map).collect() }
 }
 
-type Component<K> = TransactionComponent<Process, Grove<K>>;
+type Component<D, K> = TransactionComponent<D, Grove<D, K>>;
 
-fn create<K: IndexKind>(directory: &Simulated) -> Component<K> {
+fn create<D: Domain, K: IndexKind>(directory: &Simulated) -> Component<D, K> {
     let grove = Grove::new();
     let pool = grove.catalog.pool_handle().clone();
     let directory = Arc::new(directory.clone());
@@ -98,13 +98,13 @@ fn create<K: IndexKind>(directory: &Simulated) -> Component<K> {
 }
 
 /// A pool that is built anew.
-struct Rebuilt<K: IndexKind> {
-    grove: Grove<K>,
+struct Rebuilt<D: Domain, K: IndexKind> {
+    grove: Grove<D, K>,
     /// The maps, lent.
-    lent: BTreeMap<u64, Arc<K::Index<Process>>>,
+    lent: BTreeMap<u64, Arc<K::Index<D>>>,
 }
 
-impl<K: IndexKind> Rebuild for Rebuilt<K> {
+impl<D: Domain, K: IndexKind> Rebuild for Rebuilt<D, K> {
     fn relist(&mut self, list: &MapList) -> Result<(), Box<dyn StdError + Send + Sync>> {
         let numbers: Vec<_> = list.maps.iter().map(|map| map.number).collect();
         // A number never comes twice, so what is left behind here is not found again.
@@ -125,8 +125,10 @@ impl<K: IndexKind> Rebuild for Rebuilt<K> {
 
 /// The component that goes on with what is in `directory`, the LSN at which its log ends, and what
 /// was replayed.
-fn rebuild<K: IndexKind>(directory: &Simulated) -> Result<(Component<K>, u64, Replayed)> {
-    let mut rebuilt = Rebuilt::<K> { grove: Grove::new(), lent: BTreeMap::new() };
+fn rebuild<D: Domain, K: IndexKind>(
+    directory: &Simulated,
+) -> Result<(Component<D, K>, u64, Replayed)> {
+    let mut rebuilt = Rebuilt::<D, K> { grove: Grove::new(), lent: BTreeMap::new() };
     let (recovered, replayed) = replay(directory, &mut rebuilt)?;
     let pool = rebuilt.grove.catalog.pool_handle().clone();
     let directory = Arc::new(directory.clone());
@@ -138,7 +140,7 @@ fn rebuild<K: IndexKind>(directory: &Simulated) -> Result<(Component<K>, u64, Re
 /// All records by map and key.
 type Records = BTreeMap<(u64, Vec<u8>), Vec<u8>>;
 
-fn dump<K: IndexKind>(component: &Component<K>) -> Records {
+fn dump<D: Domain, K: IndexKind>(component: &Component<D, K>) -> Records {
     let (records, _) = component
         .transaction(|transaction| {
             let mut records = Records::new();
@@ -156,15 +158,18 @@ fn dump<K: IndexKind>(component: &Component<K>) -> Records {
     records
 }
 
-fn write_image<K: IndexKind>(component: &Component<K>) -> Result<()> {
+fn write_image<D: Domain, K: IndexKind>(component: &Component<D, K>) -> Result<()> {
     let list = || Ok::<_, Error>(component.maps().list());
     component.write_image(list, &AtomicBool::new(false)).map(drop)
 }
 
+/// A write: the map and the key; without a value it removes the key.
+type Write = ((u64, Vec<u8>), Option<Vec<u8>>);
+
 /// What a test has done, in order.
 enum Done {
-    /// Writes of a commit: none removes the key.
-    Commit(Vec<((u64, Vec<u8>), Option<Vec<u8>>)>),
+    /// Writes of a commit.
+    Commit(Vec<Write>),
     /// The maps from then on.
     Maps(Vec<u64>),
 }
@@ -202,8 +207,8 @@ fn assert_same(found: &Records, expected: &Records, when: &str) {
 }
 
 /// Commits some writes of a few keys.
-fn commit_some<K: IndexKind>(
-    component: &Component<K>,
+fn commit_some<D: Domain, K: IndexKind>(
+    component: &Component<D, K>,
     random: &mut Random,
     done: &mut Vec<(u64, Done)>,
 ) -> Result<u64> {
@@ -237,9 +242,9 @@ struct Cut {
 }
 
 /// Cuts the power before each operation from now on, in several ways.
-fn cut_at_each_operation<K: IndexKind>(
+fn cut_at_each_operation<D: Domain, K: IndexKind>(
     directory: &Simulated,
-    component: &Arc<Component<K>>,
+    component: &Arc<Component<D, K>>,
     seed: u64,
 ) -> Arc<Mutex<Vec<Cut>>> {
     let cuts = Arc::new(Mutex::new(Vec::new()));
@@ -261,13 +266,13 @@ fn cut_at_each_operation<K: IndexKind>(
     cuts
 }
 
-fn all_of_each_durable_commit_is_there_after_a_power_cut<D, K: IndexKind>() {
+fn all_of_each_durable_commit_is_there_after_a_power_cut<D: Domain, K: IndexKind>() {
     let mut random = Random::new(9);
     let directory = Simulated::new();
-    let component = Arc::new(create::<K>(&directory));
+    let component = Arc::new(create::<D, K>(&directory));
     let cuts = cut_at_each_operation(&directory, &component, 3);
     let mut done = Vec::new();
-    let relist = |component: &Component<K>, done: &mut Vec<_>| {
+    let relist = |component: &Component<D, K>, done: &mut Vec<_>| {
         let list = component.maps().list();
         let lsn = component.log_maps(&list).expect("a list");
         done.push((lsn, Done::Maps(list.maps.iter().map(|map| map.number).collect())));
@@ -299,7 +304,7 @@ fn all_of_each_durable_commit_is_there_after_a_power_cut<D, K: IndexKind>() {
     assert!(cuts.len() > 100, "{} power cuts", cuts.len());
     let mut over_images = 0;
     for (number, cut) in cuts.iter().enumerate() {
-        let (rebuilt, end, replayed) = rebuild::<K>(&cut.image).unwrap_or_else(|error| {
+        let (rebuilt, end, replayed) = rebuild::<D, K>(&cut.image).unwrap_or_else(|error| {
             panic!("the image of power cut {number} is not readable: {error}")
         });
         assert!(end >= cut.durable, "power cut {number}: {end} of {}", cut.durable);
@@ -316,7 +321,7 @@ fn a_pool_that_is_lost_again_and_again_goes_on() {
     type Trees = pando_bztree::BzTrees;
     let mut random = Random::new(21);
     let mut directory = Simulated::new();
-    let mut component = create::<Trees>(&directory);
+    let mut component = create::<Process, Trees>(&directory);
     component.maps().add(1);
     let mut done = Vec::new();
     let lsn = component.log_maps(&component.maps().list()).expect("a list");
@@ -337,10 +342,10 @@ fn a_pool_that_is_lost_again_and_again_goes_on() {
         }
         directory = directory.cut_power(Kept::Some, &mut random);
         // Once without an end: nothing of what is there may be lost by it.
-        let (_, end, _) = rebuild::<Trees>(&directory).expect("rebuilds");
+        let (_, end, _) = rebuild::<Process, Trees>(&directory).expect("rebuilds");
         assert!(end >= durable, "round {round}: {end} of {durable}");
         directory = directory.cut_power(Kept::Some, &mut random);
-        let (rebuilt, again, _) = rebuild::<Trees>(&directory).expect("rebuilds");
+        let (rebuilt, again, _) = rebuild::<Process, Trees>(&directory).expect("rebuilds");
         assert_eq!(again, end, "round {round}");
         assert_same(&dump(&rebuilt), &model(&done, end), &format!("round {round}"));
         done.retain(|(lsn, _)| *lsn <= end);
@@ -361,10 +366,10 @@ fn no_transfer_is_there_by_half_after_a_power_cut_under_threads() {
         value.map_or(0, |value| u64::from_le_bytes(*value.first_chunk().expect("eight bytes")))
     };
     let directory = Simulated::new();
-    let component = create::<Trees>(&directory);
+    let component = create::<Process, Trees>(&directory);
     [1, 2].into_iter().for_each(|number| component.maps().add(number));
     component.log_maps(&component.maps().list()).expect("a list");
-    let begin = |transaction: &mut pando_tc::Transaction<'_, Process, Grove<Trees>>| {
+    let begin = |transaction: &mut pando_tc::Transaction<'_, Process, Grove<Process, Trees>>| {
         (0..ACCOUNTS).try_for_each(|number| {
             let (map, key) = account(number);
             transaction.put(map, &key, &1_000_u64.to_le_bytes())
@@ -427,7 +432,7 @@ fn no_transfer_is_there_by_half_after_a_power_cut_under_threads() {
     });
     let mut over_images = 0;
     for (number, (synced, image)) in cuts.into_iter().enumerate() {
-        let (rebuilt, _, replayed) = rebuild::<Trees>(&image).expect("rebuilds");
+        let (rebuilt, _, replayed) = rebuild::<Process, Trees>(&image).expect("rebuilds");
         over_images += u64::from(replayed.image_records > 0);
         let records = dump(&rebuilt);
         let sum: u64 = (0..ACCOUNTS).map(|number| amount_in(records.get(&account(number)))).sum();
@@ -448,7 +453,7 @@ fn an_image_that_the_disk_refuses_changes_nothing() {
     let mut random = Random::new(5);
     for refused_at in 0.. {
         let directory = Simulated::new();
-        let component = create::<Trees>(&directory);
+        let component = create::<Process, Trees>(&directory);
         component.maps().add(1);
         let lsn = component.log_maps(&component.maps().list()).expect("a list");
         let mut done = vec![(lsn, Done::Maps(vec![1]))];
@@ -466,13 +471,14 @@ fn an_image_that_the_disk_refuses_changes_nothing() {
         });
         let written = write_image(&component);
         directory.on_operation(|_, _| Ok(()));
-        let (_, end, _) = rebuild::<Trees>(&directory.cut_power(Kept::All, &mut Random::new(1)))
-            .expect("rebuilds");
+        let (_, end, _) =
+            rebuild::<Process, Trees>(&directory.cut_power(Kept::All, &mut Random::new(1)))
+                .expect("rebuilds");
         assert_eq!(end, component.log().durable_lsn());
         write_image(&component).expect("an image");
         let left = directory.names().expect("names");
         assert_eq!(left.iter().filter(|name| name.starts_with("new-")).count(), 0, "{left:?}");
-        let (rebuilt, ..) = rebuild::<Trees>(&directory).expect("rebuilds");
+        let (rebuilt, ..) = rebuild::<Process, Trees>(&directory).expect("rebuilds");
         assert_same(&dump(&rebuilt), &model(&done, end), "after the image");
         if written.is_ok() {
             break;
@@ -487,7 +493,7 @@ fn a_slow_disk_holds_writers_up_and_refuses_none() {
     type Trees = pando_bztree::BzTrees;
     const THREADS: u64 = 40;
     let directory = Simulated::new();
-    let component = create::<Trees>(&directory);
+    let component = create::<Process, Trees>(&directory);
     component.maps().add(1);
     component.log_maps(&component.maps().list()).expect("a list");
     directory.on_operation(|operation, _| {
@@ -510,7 +516,7 @@ fn a_slow_disk_holds_writers_up_and_refuses_none() {
         }
     });
     component.settle().expect("settles");
-    let (rebuilt, ..) = rebuild::<Trees>(&directory).expect("rebuilds");
+    let (rebuilt, ..) = rebuild::<Process, Trees>(&directory).expect("rebuilds");
     assert_eq!(dump(&rebuilt).len() as u64, THREADS * 10);
 }
 
@@ -519,7 +525,7 @@ fn a_slow_disk_holds_writers_up_and_refuses_none() {
 fn a_damaged_image_is_an_error_that_names_it() {
     type Trees = pando_bztree::BzTrees;
     let directory = Simulated::new();
-    let component = create::<Trees>(&directory);
+    let component = create::<Process, Trees>(&directory);
     component.maps().add(1);
     component.log_maps(&component.maps().list()).expect("a list");
     commit_some(&component, &mut Random::new(1), &mut Vec::new()).expect("commits");
@@ -528,6 +534,6 @@ fn a_damaged_image_is_an_error_that_names_it() {
     let names = directory.names().expect("names");
     let name = names.iter().find(|name| name.starts_with("image-")).expect("an image");
     assert!(directory.damage(name, |bytes| bytes[60] ^= 1));
-    let error = rebuild::<Trees>(&directory).map(drop).expect_err("damage");
+    let error = rebuild::<Process, Trees>(&directory).map(drop).expect_err("damage");
     assert!(error.to_string().contains(name.as_str()), "{error}");
 }

@@ -7,7 +7,7 @@ mount -t devtmpfs none /dev
 mount -t proc none /proc
 mount -t sysfs none /sys
 for module in /lib/modules/*; do insmod "$module"; done
-for device in /dev/pmem0 /dev/pmem1 /dev/vport0p1; do
+for device in /dev/pmem0 /dev/pmem1 /dev/vda /dev/vport0p1; do
     until [ -e "$device" ]; do usleep 10000; done
 done
 
@@ -16,6 +16,7 @@ if [ "$1" = format ]; then
     ndctl create-namespace -f -e namespace0.0 -m fsdax -M mem &&
         mkfs.ext4 -q -b 4096 /dev/pmem0 &&
         mkfs.ext4 -q -b 4096 /dev/pmem1 &&
+        mkfs.ext4 -q -b 4096 /dev/vda &&
         echo '"closed"' >/dev/vport0p1
 else
     # Persistent memory has no sectors, so a power cut can tear a block. If it tears the last block of
@@ -24,7 +25,9 @@ else
         { e2fsck -p /dev/pmem0; mount -t ext4 -o dax /dev/pmem0 /dax; }
     mount -t ext4 /dev/pmem1 /cached ||
         { e2fsck -p /dev/pmem1; mount -t ext4 /dev/pmem1 /cached; }
+    mount -t ext4 /dev/vda /disk ||
+        { e2fsck -p /dev/vda; mount -t ext4 /dev/vda /disk; }
     pando-crashlab "$@" >/dev/vport0p1
-    umount /dax /cached
+    umount /dax /cached /disk
 fi
 poweroff -f

@@ -11,8 +11,8 @@ use super::packages::run;
 
 const FOLDER: u32 = 0o04_0755;
 const PROGRAM: u32 = 0o10_0755;
-const FOLDERS: [&str; 10] =
-    ["bin", "dax", "cached", "dev", "proc", "sys", "run", "lib", "lib/modules", "lib64"];
+const FOLDERS: [&str; 11] =
+    ["bin", "dax", "cached", "disk", "dev", "proc", "sys", "run", "lib", "lib/modules", "lib64"];
 
 /// An archive in the making.
 pub struct Initramfs {

@@ -1,11 +1,11 @@
-//! The virtual machine: a kernel, an initramfs, and two devices of persistent memory.
+//! The virtual machine: a kernel, an initramfs, two devices of persistent memory, and a disk.
 //!
-//! Each device is a file of the host that the machine maps shared. So a store to the device is in
+//! Each device of persistent memory is a file of the host that the machine maps shared. So a store to the device is in
 //! the file at once, and the machine's own memory is lost with it. The first device has an ext4
 //! mounted with DAX (`/dax`), the second one an ext4 without DAX (`/cached`). The machine uses
 //! software emulation only: it runs everywhere, and nested acceleration often hangs.
 //!
-//! The unpacked packages and the formatted devices are kept in `target/powercut`. To build them
+//! The unpacked packages and the formatted devices are kept in `target/powercut-machine`. To build them
 //! again, remove that folder.
 
 use std::collections::BTreeSet;
@@ -14,32 +14,54 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::disk::{self, Sectors};
 use super::initramfs::Initramfs;
 use super::packages::{self, run};
 use crate::kill::supervise;
+use pando_index::random::Random;
 
-/// The modules that the machine needs: persistent memory, its file system, and the port.
-const MODULES: [&str; 7] =
-    ["nfit", "nd_pmem", "dax_pmem", "crc32c_generic", "ext4", "virtio_pci", "virtio_console"];
+/// The modules that the machine needs: persistent memory, its file system, the port, and the disk.
+const MODULES: [&str; 8] = [
+    "nfit",
+    "nd_pmem",
+    "dax_pmem",
+    "crc32c_generic",
+    "ext4",
+    "virtio_pci",
+    "virtio_console",
+    "virtio_blk",
+];
 const DAX_BYTES: u64 = 256 << 20;
 const CACHED_BYTES: u64 = 64 << 20;
+const DISK_BYTES: u64 = 1 << 30;
 const INIT: &[u8] = include_bytes!("init.sh");
 
-/// The guarantee of the machine's persistent memory at a power cut.
+/// What keeps a pool at a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persistence {
     /// The caches are flushed.
     Cpu,
     /// Lines that have reached the memory controller are kept.
     MemCtrl,
+    /// The log of the pool, on the disk.
+    Disk,
 }
 
 impl Persistence {
-    /// The name in the options of QEMU.
+    /// Its name, as an option.
     pub fn name(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",
             Self::MemCtrl => "mem-ctrl",
+            Self::Disk => "disk",
+        }
+    }
+
+    /// The name of the guarantee of the persistent memory in the options of QEMU.
+    fn of_memory(self) -> &'static str {
+        match self {
+            Self::MemCtrl => "mem-ctrl",
+            Self::Cpu | Self::Disk => "cpu",
         }
     }
 }
@@ -65,9 +87,9 @@ impl Machine {
         }
         let own = std::env::current_exe().map_err(text)?;
         let target = own.ancestors().nth(2).ok_or("this program is not in a target folder")?;
-        let folder = target.join("powercut");
+        let folder = target.join("powercut-machine");
         if !folder.is_dir() {
-            let unfinished = target.join(format!("powercut.new-{}", std::process::id()));
+            let unfinished = target.join(format!("powercut-machine.new-{}", std::process::id()));
             let built = Self { folder: unfinished.clone() }.build();
             let named = built.and_then(|()| std::fs::rename(&unfinished, &folder).map_err(text));
             if named.is_err() {
@@ -91,7 +113,7 @@ impl Machine {
         command.arg("-L").arg(share.join("qemu")).arg("-L").arg(share.join("seabios"));
         command
             .arg("-machine")
-            .arg(format!("pc,accel=tcg,nvdimm=on,nvdimm-persistence={}", persistence.name()))
+            .arg(format!("pc,accel=tcg,nvdimm=on,nvdimm-persistence={}", persistence.of_memory()))
             .args(["-cpu", "max", "-smp", "2", "-m", "512M,slots=2,maxmem=2G"])
             .args(["-nodefaults", "-display", "none", "-no-reboot", "-kernel"])
             .arg(self.kernel())
@@ -103,6 +125,15 @@ impl Machine {
             .arg(format!("file:{}", devices.console().display()))
             .args(["-device", "virtio-serial-pci", "-chardev", "file,id=port,path=/dev/stdout"])
             .args(["-device", "virtserialport,chardev=port"]);
+        let files = [("f0", devices.written()), ("f1", devices.record())];
+        for (name, path) in &files {
+            let path = path.display();
+            command.arg("-blockdev").arg(format!("driver=file,node-name={name},filename={path}"));
+        }
+        command
+            .args(["-blockdev", "driver=raw,node-name=r0,file=f0", "-blockdev"])
+            .arg("driver=blklogwrites,node-name=d0,file=r0,log=f1,log-sector-size=512")
+            .args(["-device", "virtio-blk-pci,drive=d0,discard=off,write-zeroes=off"]);
         for (id, (path, bytes)) in [devices.dax(), devices.cached()].into_iter().enumerate() {
             let path = path.display();
             command
@@ -195,9 +226,10 @@ impl Machine {
     fn format(&self) -> Result<(), String> {
         let devices = self.formatted();
         std::fs::create_dir(&devices.folder).map_err(text)?;
-        for (path, bytes) in [devices.dax(), devices.cached()] {
+        for (path, bytes) in [devices.dax(), devices.cached(), devices.disk()] {
             File::create(path).and_then(|file| file.set_len(bytes)).map_err(text)?;
         }
+        devices.prepare_disk().map_err(text)?;
         let mut archive = self.initramfs()?;
         for name in ["ndctl", "mkfs.ext4"] {
             archive.program(&format!("bin/{name}"), &self.program(name), &self.libraries())?;
@@ -208,6 +240,9 @@ impl Machine {
         let mut boot = self.boot(&path, &devices, Persistence::Cpu, &words);
         let heard = supervise::run(&mut boot, 0, None).map_err(text)?;
         std::fs::remove_file(path).map_err(text)?;
+        // All of it: mkfs has synced it.
+        std::fs::rename(devices.written(), devices.disk().0).map_err(text)?;
+        std::fs::remove_file(devices.record()).map_err(text)?;
         heard.failed.map_or(Ok(()), |failed| Err(format!("formatting its devices: {failed}")))
     }
 
@@ -242,7 +277,19 @@ impl Devices {
         let copy = Self { folder: folder.to_owned() };
         std::fs::copy(self.dax().0, copy.dax().0)?;
         std::fs::copy(self.cached().0, copy.cached().0)?;
+        std::fs::copy(self.disk().0, copy.disk().0)?;
         Ok(copy)
+    }
+
+    /// Makes the file that the machine writes as its disk, and an empty record, before a boot.
+    pub fn prepare_disk(&self) -> std::io::Result<()> {
+        File::create(self.record())?;
+        std::fs::copy(self.disk().0, self.written()).map(drop)
+    }
+
+    /// Lets the disk lose what was not flushed, after a boot.
+    pub fn cut_disk(&self, random: &mut Random) -> std::io::Result<Sectors> {
+        disk::cut(&self.disk().0, &self.record(), random)
     }
 
     /// The file with the output of the machine's console.
@@ -256,6 +303,21 @@ impl Devices {
 
     fn cached(&self) -> (PathBuf, u64) {
         (self.folder.join("cached.img"), CACHED_BYTES)
+    }
+
+    /// The disk, with what a power cut keeps.
+    fn disk(&self) -> (PathBuf, u64) {
+        (self.folder.join("disk.img"), DISK_BYTES)
+    }
+
+    /// The disk, with all that the machine writes.
+    fn written(&self) -> PathBuf {
+        self.folder.join("written.img")
+    }
+
+    /// The record of what it writes.
+    fn record(&self) -> PathBuf {
+        self.folder.join("record.img")
     }
 }
 

@@ -14,7 +14,12 @@
 //! mode only decides which domain the library picks.
 //!
 //! On a file system without DAX a pool that was open at a cut may be damaged, and must be refused.
+//!
+//! In a third mode the pool and its log are on an ordinary disk, whose write cache a power cut loses
+//! ([`disk`]). There the pool is built anew from the log at each boot, and must hold the results of
+//! all operations that were synced.
 
+mod disk;
 mod initramfs;
 mod machine;
 mod options;
@@ -36,7 +41,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let modes: &[Persistence] = match args.persistence {
         Promise::Cpu => &[Persistence::Cpu],
         Promise::MemCtrl => &[Persistence::MemCtrl],
-        Promise::Both => &[Persistence::Cpu, Persistence::MemCtrl],
+        Promise::Disk => &[Persistence::Disk],
+        Promise::All => &[Persistence::Cpu, Persistence::MemCtrl, Persistence::Disk],
     };
     for (index, &persistence) in modes.iter().enumerate() {
         // The test without DAX does not depend on the mode.

@@ -2,15 +2,17 @@
 
 use crate::kill::child::Created;
 
-/// The guarantee of the machine's persistent memory.
+/// What keeps the pool at a cut.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub enum Promise {
     /// Caches are flushed at a cut (eADR)
     Cpu,
     /// Lines that have left the caches are kept (ADR)
     MemCtrl,
-    /// Both modes, one after the other
-    Both,
+    /// The log of the pool, on a disk that loses what was not flushed
+    Disk,
+    /// Each mode, one after the other
+    All,
 }
 
 /// Options of the verb.
@@ -19,8 +21,8 @@ pub struct Args {
     /// Number of cuts in each mode
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(super) cycles: u64,
-    /// The guarantee of the machine's persistent memory
-    #[arg(long, value_enum, default_value_t = Promise::Both)]
+    /// What keeps the pool at a cut
+    #[arg(long, value_enum, default_value_t = Promise::All)]
     pub(super) persistence: Promise,
     /// Seed of operations and delays [default: random]
     #[arg(long, value_name = "S")]

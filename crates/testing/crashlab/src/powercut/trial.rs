@@ -45,6 +45,10 @@ pub struct Trial<'machine> {
     generation: u64,
     expected: Expected,
     figures: Figures,
+    /// Which sectors the disk loses.
+    sectors: Random,
+    /// How many it has lost.
+    lost: u64,
     bar: ProgressBar,
 }
 
@@ -73,6 +77,8 @@ impl<'machine> Trial<'machine> {
             generation: 0,
             expected: Expected::new(QUEUE),
             figures: Figures::default(),
+            sectors: Random::new(!seed),
+            lost: 0,
             cycles: args.cycles,
             created: args.created.clone(),
             keep: args.keep,
@@ -85,6 +91,7 @@ impl<'machine> Trial<'machine> {
         let refused = if with_refusal { self.refusal() } else { Ok(()) };
         let outcome = refused.and_then(|()| self.go());
         self.bar.finish_and_clear();
+        println!("sectors of the disk that were lost: {}", self.lost);
         if self.keep || outcome.is_err() {
             println!("kept: {}", self.folder.keep().display());
         }
@@ -131,11 +138,12 @@ impl<'machine> Trial<'machine> {
     fn live(&mut self, args: &child::Args, kill: Option<&Kill>) -> Result<Heard, Failure> {
         let heard = self.boot(args, kill)?;
         if let Some(opened) = &heard.opened {
-            let domain = match self.persistence {
-                Persistence::Cpu => "eadr",
-                Persistence::MemCtrl => "adr",
+            let (domain, medium, guarantee) = match self.persistence {
+                Persistence::Cpu => ("eadr", "DAX", "survives power loss"),
+                Persistence::MemCtrl => ("adr", "DAX", "survives power loss"),
+                Persistence::Disk => ("process", "ext4", "not of the machine"),
             };
-            self.is_opened_in(opened, domain, "DAX", "survives power loss")?;
+            self.is_opened_in(opened, domain, medium, guarantee)?;
         }
         self.figures.hear(&heard);
         self.expected.hear(args, &heard).map_err(|what| self.found(&what))?;
@@ -162,10 +170,15 @@ impl<'machine> Trial<'machine> {
         }
     }
 
-    fn boot(&self, args: &child::Args, kill: Option<&Kill>) -> Result<Heard, Failure> {
+    fn boot(&mut self, args: &child::Args, kill: Option<&Kill>) -> Result<Heard, Failure> {
         let (machine, persistence) = (self.machine, self.persistence);
+        let of_disk = |error| Failure::trouble("copy the disk of the machine", error);
+        self.devices.prepare_disk().map_err(of_disk)?;
         let mut boot = machine.boot(&self.initramfs, &self.devices, persistence, &args.words());
-        supervise::run(&mut boot, WRITERS, kill)
+        let heard = supervise::run(&mut boot, WRITERS, kill)?;
+        let sectors = self.devices.cut_disk(&mut self.sectors).map_err(of_disk)?;
+        self.lost += sectors.lost;
+        Ok(heard)
     }
 
     fn is_opened_in(
@@ -187,15 +200,23 @@ impl<'machine> Trial<'machine> {
 
     /// The orders of a boot that checks the pool and closes it.
     fn args(&self) -> child::Args {
+        let folder = if self.persistence == Persistence::Disk { "disk" } else { "dax" };
         child::Args {
-            pool: format!("/dax/{}.pando", self.generation).into(),
+            pool: format!("/{folder}/{}.pando", self.generation).into(),
             look: true,
             write: None,
             writers: WRITERS,
             seed: 0,
             every: EVERY,
             write_ms: 30_000,
-            created: self.created.in_pool(self.generation),
+            created: match self.persistence {
+                Persistence::Disk => child::Created {
+                    transactional: true,
+                    synced: true,
+                    ..self.created.in_pool(self.generation)
+                },
+                _ => self.created.in_pool(self.generation),
+            },
         }
     }
 
