@@ -9,7 +9,7 @@ use pando_index::random::Random;
 use pando_index::{KeyRange, Order, RangeIndex};
 use pando_log::{Log, LogOptions};
 use pando_pmem::testing::refusal::{Resource, refuse};
-use pando_pmem::{CreateOptions, Domain, OpenPool, Pool, Process, Volatile, layout};
+use pando_pmem::{CreateOptions, Domain, OpenPool, Pool, Process, layout};
 use pando_tc::{Error, Maps, Transaction, TransactionComponent};
 use pando_tree::maps::IndexKind;
 use pando_tree::testing::Planted;
@@ -21,7 +21,7 @@ use crate::common::{
 };
 use crate::over_each_index;
 
-over_each_index!(Volatile:
+over_each_index!(Process:
     a_transaction_sees_its_own_writes_and_others_see_them_at_the_commit,
     random_transactions_do_what_a_model_does,
     conflicts_and_bad_input_are_told,
@@ -259,7 +259,7 @@ fn a_full_pool_opens_with_what_it_has_no_room_to_undo() {
 /// A map whose values have eight bytes cannot be transactional.
 #[test]
 fn a_map_without_room_for_stamps_is_refused() {
-    struct Narrow(WbTree<Volatile>);
+    struct Narrow(WbTree<Process>);
 
     impl Maps for Narrow {
         type Lent<'maps> = &'maps dyn RangeIndex;
@@ -270,7 +270,7 @@ fn a_map_without_room_for_stamps_is_refused() {
     }
 
     let options = pando_wbtree::Options { records: RecordBytes::Fixed, ..Default::default() };
-    let planted = Planted::<Volatile, WbTrees>::anonymous(options);
+    let planted = Planted::<Process, WbTrees>::anonymous(options);
     let (pool, options) = (planted.pool.clone(), LogOptions::default());
     let log = Log::without_files(pool, layout::LOG_OFF, options).expect("a log");
     let narrow = Narrow(planted.another_handle());

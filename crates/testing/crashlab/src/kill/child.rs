@@ -2,7 +2,8 @@
 //!
 //! Its steps, with the messages ([`Message`]) in italics:
 //!
-//! 1. It removes the files beside the pool: earlier pools, and pools whose creation was killed.
+//! 1. It removes what is beside the pool: earlier pools with their logs, and pools whose creation was
+//!    killed.
 //!    *Opening*. It opens the pool, or creates it. *Opened*.
 //! 2. With `--look`: it reports the pool's content and problems. *Looked*.
 //! 3. With `--write`: *Writing*. It sends an acknowledgement after each returned operation, or
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use pando::{Error, Map, Pool};
 
+use super::created;
 pub use super::created::Created;
 use super::look;
 use super::message::{Message, Opened, Voice, short};
@@ -98,7 +100,7 @@ fn end(voice: &Voice, trouble: &(dyn std::error::Error + Send + Sync)) -> ! {
 }
 
 fn live(args: &Args, voice: &Voice) -> Result<(), Trouble> {
-    clear_beside(&args.pool)?;
+    clear_beside(&args.pool, &args.created)?;
     voice.say(&Message::Opening)?;
     wait_awake(ANNOUNCED);
     let begin = Instant::now();
@@ -135,13 +137,18 @@ fn live(args: &Args, voice: &Voice) -> Result<(), Trouble> {
     Ok(voice.say(&Message::Closed)?)
 }
 
-/// Removes all files beside the pool.
-fn clear_beside(pool: &Path) -> std::io::Result<()> {
+/// Removes what is beside the pool and its log.
+fn clear_beside(pool: &Path, created: &Created) -> std::io::Result<()> {
     let Some(folder) = pool.parent() else { return Ok(()) };
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
-        if path != pool && path.is_file() {
-            std::fs::remove_file(path)?;
+        if path == pool || created.log(pool).is_some_and(|log| log == path) {
+            continue;
+        }
+        match path.is_dir() {
+            true if created::is_log(&path) => std::fs::remove_dir_all(path)?,
+            true => {}
+            false => std::fs::remove_file(path)?,
         }
     }
     Ok(())

@@ -48,11 +48,16 @@ impl Created {
         Self { synced, ..self }
     }
 
+    /// The directory of the log of the pool at `path`, if it has one.
+    pub fn log(&self, path: &Path) -> Option<PathBuf> {
+        self.synced.then(|| path.with_extension(LOG))
+    }
+
     /// The options of the pool at `path`.
     pub fn pool_options(&self, path: &Path) -> PoolOptions {
-        match self.synced {
-            true => PoolOptions::new().log(log_of(path)).acknowledge(Acknowledge::Synced),
-            false => PoolOptions::new(),
+        match self.log(path) {
+            Some(log) => PoolOptions::new().log(log).acknowledge(Acknowledge::Synced),
+            None => PoolOptions::new(),
         }
     }
 
@@ -68,9 +73,9 @@ impl Created {
     /// The same as words of a command line of `pando load`, for the pool at `path`.
     pub fn words_of_load(&self, path: &Path) -> Vec<String> {
         let maps = Self { synced: false, ..self.clone() };
-        let log = [format!("--log={}", log_of(path).display()), "--sync".to_owned()];
-        let log = self.synced.then_some(log).into_iter().flatten();
-        maps.words().into_iter().chain(log).collect()
+        let log =
+            self.log(path).map(|log| [format!("--log={}", log.display()), "--sync".to_owned()]);
+        maps.words().into_iter().chain(log.into_iter().flatten()).collect()
     }
 
     /// The same as words of a command line of `pando-crashlab`.
@@ -83,7 +88,10 @@ impl Created {
     }
 }
 
-/// The directory of the log of the pool at `path`.
-fn log_of(path: &Path) -> PathBuf {
-    path.with_extension("log")
+/// The end of the name of a log's directory.
+const LOG: &str = "log";
+
+/// Whether `path` is that of a log.
+pub fn is_log(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end == LOG)
 }

@@ -154,6 +154,7 @@ impl<'machine> Trial<'machine> {
     fn refusal(&mut self) -> Result<(), Failure> {
         let mut args = self.args();
         args.pool = "/cached/pool.pando".into();
+        args.created.synced = false;
         args.write = Some(Phase::Write.profile());
         let kill = Kill { after: Message::Writing, delay: WARM_UP };
         let heard = self.boot(&args, Some(&kill))?;
