@@ -20,7 +20,14 @@ pub(super) fn promise<D: Domain>(pool: &Pool<D>) -> Promise {
     Promise {
         domain: D::KIND.name(),
         medium: pool.medium().to_string(),
-        guarantee: format!("what has returned survives {}", pool.guarantee().describe()),
+        guarantee: format!(
+            "what has returned survives {}{}",
+            pool.guarantee().describe(),
+            match pool.log_name() {
+                Some(_) => "; by its log, what is synced survives a power cut",
+                None => "",
+            }
+        ),
         survives_power: pool.guarantee() == Guarantee::PowerLoss,
     }
 }

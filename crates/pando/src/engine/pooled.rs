@@ -411,6 +411,36 @@ impl<D: Domain> Pooled<D> {
         self.transactions.log_maps(&self.catalog)
     }
 
+    /// Compares what the maps reach with what is allocated, while nothing else changes the pool.
+    fn check_at_rest(&self) -> Result<CheckReport, Error> {
+        let mut check = audit::Check::default();
+        match self.transactions.settle() {
+            // A commit that cannot be undone for lack of room is no damage.
+            Err(error) if error.is_full() => {}
+            settled => settled?,
+        }
+        let blocks = self.transactions.blocks(self.catalog.pool()).map_err(Error::of_pool)?;
+        check.log(self.catalog.pool(), blocks);
+        for entry in self.catalog.dropped_maps(&self.pin()?) {
+            check.dropped_map(&entry);
+        }
+        for entry in self.entries()? {
+            match &entry.header {
+                Ok(header) => {
+                    match self.audit(&entry, header) {
+                        Ok((_, _, audit)) => check.map(&entry, &header.name, audit),
+                        Err(error) => check.map_passed_over(&entry, &header.name, &error),
+                    }
+                    if self.catalog.pool().has_damaged_copy(&self.pin()?, &entry) {
+                        check.damaged_copy(&entry, &header.name);
+                    }
+                }
+                Err(damage) => check.damaged_map(&entry, damage),
+            }
+        }
+        check.finish(self.catalog.pool()).map_err(Error::of_pool)
+    }
+
     fn salvage_entry(
         &self,
         entry: &MapEntry,
@@ -638,38 +668,13 @@ impl<D: Domain> Engine for Pooled<D> {
     }
 
     fn check(&self) -> Result<CheckReport, Error> {
-        let mut check = audit::Check::default();
         if !self.is_salvaged {
             self.free_dropped()?;
         }
         if let Some(resumed) = &self.resumed {
             resumed.wait();
         }
-        match self.transactions.settle() {
-            // A commit that cannot be undone for lack of room is no damage.
-            Err(error) if error.is_full() => {}
-            settled => settled?,
-        }
-        let blocks = self.transactions.blocks(self.catalog.pool()).map_err(Error::of_pool)?;
-        check.log(self.catalog.pool(), blocks);
-        for entry in self.catalog.dropped_maps(&self.pin()?) {
-            check.dropped_map(&entry);
-        }
-        for entry in self.entries()? {
-            match &entry.header {
-                Ok(header) => {
-                    match self.audit(&entry, header) {
-                        Ok((_, _, audit)) => check.map(&entry, &header.name, audit),
-                        Err(error) => check.map_passed_over(&entry, &header.name, &error),
-                    }
-                    if self.catalog.pool().has_damaged_copy(&self.pin()?, &entry) {
-                        check.damaged_copy(&entry, &header.name);
-                    }
-                }
-                Err(damage) => check.damaged_map(&entry, damage),
-            }
-        }
-        check.finish(self.catalog.pool()).map_err(Error::of_pool)
+        self.transactions.without_keeper(&self.catalog, || self.check_at_rest())
     }
 
     fn salvage(

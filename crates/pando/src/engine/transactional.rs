@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use arc_swap::{ArcSwapOption, Guard};
@@ -153,7 +153,7 @@ impl Numbered {
 /// its first transactional map on. One thread at a time adds maps and takes them out.
 pub(super) struct Transactions<D: Domain> {
     // Dropped first: its threads use the others.
-    keeper: OnceLock<Keeper>,
+    keeper: Mutex<Option<Keeper>>,
     component: OnceLock<Arc<TransactionComponent<D, Numbered>>>,
     /// Of the log's files, if it has any.
     directory: Option<LogDirectory>,
@@ -162,7 +162,7 @@ pub(super) struct Transactions<D: Domain> {
 impl<D: Domain> Transactions<D> {
     /// Of a pool whose component is not needed yet.
     pub fn none() -> Self {
-        Self { keeper: OnceLock::new(), component: OnceLock::new(), directory: None }
+        Self { keeper: Mutex::new(None), component: OnceLock::new(), directory: None }
     }
 
     /// Opens the component of `pool`, if it has one, over the maps that `maps` returns with their
@@ -223,11 +223,32 @@ impl<D: Domain> Transactions<D> {
 
     /// Starts the threads that write the log and its images, if the log has files.
     pub fn keep(&self, catalog: &Arc<Catalog<D>>) -> Result<(), Error> {
-        let Some(component) = self.logged() else { return Ok(()) };
-        let catalog = catalog.clone();
-        let keeper = Keeper::begin(component, Box::new(move || map_list(&catalog)))?;
-        self.keeper.get_or_init(|| keeper);
+        *self.keeper() = self.new_keeper(catalog)?;
         Ok(())
+    }
+
+    fn new_keeper(&self, catalog: &Arc<Catalog<D>>) -> Result<Option<Keeper>, Error> {
+        let Some(component) = self.logged() else { return Ok(None) };
+        let catalog = catalog.clone();
+        Ok(Some(Keeper::begin(component, Box::new(move || map_list(&catalog)))?))
+    }
+
+    fn keeper(&self) -> MutexGuard<'_, Option<Keeper>> {
+        // Each change is whole.
+        self.keeper.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls `work` while these threads do not run: they allocate and free blocks of the pool.
+    pub fn without_keeper<R>(
+        &self,
+        catalog: &Arc<Catalog<D>>,
+        work: impl FnOnce() -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let mut keeper = self.keeper();
+        drop(keeper.take());
+        let result = work();
+        *keeper = self.new_keeper(catalog)?;
+        result
     }
 
     /// Notes in a log with files which maps the catalog has, if it has changed since the last time.
@@ -272,7 +293,7 @@ impl<D: Domain> Transactions<D> {
 
     /// Writes an image.
     pub fn write_image(&self) -> Result<(), Error> {
-        self.keeper.get().ok_or(Error::NoLog)?.write_image().map(drop)
+        self.keeper().as_ref().ok_or(Error::NoLog)?.write_image().map(drop)
     }
 
     /// The figures of a log with files.

@@ -31,6 +31,7 @@ fn a_lost_pool_is_recovered_and_a_backup_restored() {
     assert_eq!((ran.code, ran.output), (Some(0), format!("{RECORDS}yew\t4\n")));
     assert!(ran.errors.contains("built anew"), "{}", ran.errors);
     folder.ok(&["del", "ash", "--sync"]);
+    folder.ok(&["compact"]);
     assert_eq!(folder.ok(&["check"]).lines().count(), 1);
 
     let other = ["--pool", "other.pool"];
