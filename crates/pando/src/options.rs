@@ -200,10 +200,10 @@ impl PoolOptions {
         self
     }
 
-    /// When maps are created and dropped, and when writes to transactional maps return, unless a [`Map`](crate::Map::acknowledge) or a
-    /// [`Transaction`](crate::Transaction::acknowledge) says otherwise; [`Acknowledge::Buffered`]
-    /// by default. [`Acknowledge::Synced`] needs a pool with a log
-    /// ([`Error::NoLog`](crate::Error::NoLog)).
+    /// When maps are created and dropped, and when writes to transactional maps return, unless a
+    /// [`Map`](crate::Map::acknowledge) or a [`Transaction`](crate::Transaction::acknowledge) says
+    /// otherwise; [`Acknowledge::Buffered`] by default. [`Acknowledge::Synced`] needs a pool with a
+    /// log ([`Error::NoLog`](crate::Error::NoLog)).
     pub fn acknowledge(mut self, acknowledge: Acknowledge) -> Self {
         self.acknowledge = acknowledge;
         self

@@ -256,6 +256,23 @@ fn what_does_not_fit_together_is_refused() {
     check(&place.open().map("trees").expect("a map"), 20);
 }
 
+/// A pool has its name only when its log is there: else a power cut between the two would leave a
+/// pool that nothing can recover.
+#[test]
+fn a_pool_whose_log_cannot_be_created_is_not_created() {
+    let place = Place::new();
+    let directory = place.path("grove.log");
+    fs::create_dir(&directory).expect("created");
+    fs::write(directory.join("segment-0000000000000000"), b"of an earlier log").expect("written");
+    let refused = Pool::create(place.pool(), &place.options()).expect_err("refused");
+    assert!(matches!(refused, Error::Log(_)), "{refused}");
+    assert!(refused.to_string().contains("segment-0000000000000000"), "{refused}");
+    let names: Vec<_> = fs::read_dir(place.folder.path()).expect("listed").collect();
+    assert_eq!(names.len(), 1, "nothing but the directory is left: {names:?}");
+    fs::remove_file(directory.join("segment-0000000000000000")).expect("removed");
+    place.create().close().expect("closed");
+}
+
 /// Bytes of the log that were durable are damaged: the lost pool is not built from a part of them.
 #[test]
 fn a_damaged_log_is_an_error_and_no_pool() {

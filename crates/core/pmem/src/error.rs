@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::superblock::LogName;
+use crate::log_name::LogName;
 
 /// Why a pool was not created or opened, or refused a request.
 #[derive(Debug, thiserror::Error)]

@@ -37,6 +37,7 @@ mod exclusive;
 pub mod layout;
 mod lease;
 mod limbo;
+mod log_name;
 pub mod medium;
 #[doc(hidden)]
 pub mod mutants;
@@ -60,6 +61,7 @@ pub use domain::{Adr, Domain, DomainKind, Eadr, Process, Volatile};
 pub use epoch::{Guard, Participant};
 pub use error::{Error, Result};
 pub use exclusive::Exclusive;
+pub use log_name::LogName;
 pub use medium::{Guarantee, Medium};
 pub use optimistic::OptimisticRead;
 pub use per_slot::PerSlot;

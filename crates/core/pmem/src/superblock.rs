@@ -23,12 +23,13 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::layout::{
     CHUNK_BYTES, FIRST_PARTICIPANTS, MAX_POOL_BYTES, MIN_POOL_BYTES, PAGE_BYTES, PARTITION_BYTES,
 };
+use crate::log_name::LogName;
 
 /// The first eight bytes of every pool.
 pub const MAGIC: [u8; 8] = *b"PANDOaSp";
@@ -69,15 +70,6 @@ impl BootId {
     pub fn is_same(self, other: Self) -> bool {
         self == other && self != Self::default()
     }
-}
-
-/// The log of a pool, as the pool was created with it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogName {
-    /// The number of the log, which is not zero.
-    pub id: u128,
-    /// Its directory, of at most [`MAX_LOG_PATH_BYTES`].
-    pub path: PathBuf,
 }
 
 /// The decoded superblock.

@@ -11,10 +11,9 @@ use pando_index::RangeIndex;
 use pando_log::{Log, LogOptions, log_id_of};
 use pando_pmem::catalog::{MAX_NAME_BYTES, MapEntry, MapHeader};
 use pando_pmem::layout::LOG_OFF;
-use pando_pmem::superblock::LogName;
 use pando_pmem::{
-    Adr, CreateOptions, Domain, DomainKind, Eadr, Guard, OpenPool, Process, Volatile, draw_id,
-    medium,
+    Adr, CreateOptions, Domain, DomainKind, Eadr, Guard, LogName, OpenPool, Process, Volatile,
+    draw_id, medium,
 };
 use pando_pmwcas::Recovered;
 use pando_tc::LEAST_VALUE_BYTES;
@@ -66,13 +65,9 @@ pub(crate) fn create(path: &Path, options: &PoolOptions) -> Result<Box<dyn Engin
         }
         None => None,
     };
-    let Some(domain) = named(options.domain) else {
-        // The medium is known only when the file exists. `Adr` is correct on any medium.
-        let created = pando_pmem::Pool::<Adr>::prepare(path, &create_options, log);
-        let pool = created.and_then(|pool| pool.publish(false)).map_err(refused)?;
-        let domain = pool.medium().domain();
-        drop(pool);
-        return open_in(domain, path, options, &mut directory);
+    let domain = match named(options.domain) {
+        Some(domain) => domain,
+        None => domain_at(path, &create_options).map_err(&refused)?,
     };
     fn start<D: Domain>(
         path: &Path,
@@ -81,13 +76,19 @@ pub(crate) fn create(path: &Path, options: &PoolOptions) -> Result<Box<dyn Engin
         directory: &mut Option<LogDirectory>,
         refused: impl Fn(pando_pmem::Error) -> Error,
     ) -> Result<Box<dyn Engine>, Error> {
-        let create = || {
-            let created = pando_pmem::Pool::<D>::prepare(path, options, log);
-            created.and_then(|pool| pool.publish(false)).map_err(refused)
-        };
-        Pooled::start(create, false, None, directory)
+        let unpublished = pando_pmem::Pool::<D>::prepare(path, options, log).map_err(&refused)?;
+        let pool = unpublished.pool().clone();
+        // When its log is durable: else a power cut could leave a pool whose log is not there.
+        let publish = || unpublished.publish(false).map(drop).map_err(&refused);
+        Pooled::start(|| Ok(pool), publish, false, None, directory)
     }
     in_domain!(domain, start(path, &create_options, log, &mut directory, refused))
+}
+
+/// The domain of the medium of a file at `path`. The medium is known only when there is a file.
+fn domain_at(path: &Path, options: &CreateOptions) -> pando_pmem::Result<DomainKind> {
+    let unpublished = pando_pmem::Pool::<Adr>::prepare(path, options, None)?;
+    Ok(unpublished.pool().medium().domain())
 }
 
 /// Opens a pool; builds it anew from its log if it is lost.
@@ -136,7 +137,10 @@ fn rebuild_in(
     directory: LogDirectory,
     backup: Option<&dyn Directory>,
 ) -> Result<Box<dyn Engine>, Error> {
-    let domain = named(options.domain).unwrap_or_else(|| medium_of(folder_of(path), false));
+    let domain = match named(options.domain) {
+        Some(domain) => domain,
+        None => domain_at(path, &create_options(options)).map_err(Error::of_pool)?,
+    };
     let lost = Lost {
         path,
         max_bytes: options.max_bytes,
@@ -166,24 +170,21 @@ fn log_of_lost<'error>(
     .map(AsRef::as_ref)
 }
 
-/// The domain of the medium that `path` lies on.
-fn medium_of(path: &Path, is_written: bool) -> DomainKind {
-    OpenOptions::new()
-        .read(true)
-        .write(is_written)
-        .open(path)
-        .and_then(|file| medium::find(&file))
-        .map_or(DomainKind::Process, medium::Medium::domain)
-}
-
 /// Opens a pool whose file is there. `directory` is taken out if it is used.
 fn open_present(
     path: &Path,
     options: &PoolOptions,
     directory: &mut Option<LogDirectory>,
 ) -> Result<Box<dyn Engine>, Error> {
-    // If the file cannot be opened here, `open_in` refuses it with the reason.
-    let domain = named(options.domain).unwrap_or_else(|| medium_of(path, true));
+    let domain = named(options.domain).unwrap_or_else(|| {
+        // If the file cannot be opened here, `open_in` refuses it with the reason.
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(path)
+            .and_then(|file| medium::find(&file))
+            .map_or(DomainKind::Process, medium::Medium::domain)
+    });
     open_in(domain, path, options, directory)
 }
 
@@ -210,7 +211,7 @@ fn open_in(
         };
         let open = OpenPool { salvage, max_bytes };
         let open = || pando_pmem::Pool::<D>::open(path, &open).map_err(refused);
-        Pooled::start(open, salvage, options.log.as_deref(), directory)
+        Pooled::start(open, || Ok(()), salvage, options.log.as_deref(), directory)
     }
     in_domain!(domain, start(path, options, directory))
 }
@@ -219,7 +220,7 @@ fn open_in(
 pub(crate) fn volatile(options: &PoolOptions) -> Result<Box<dyn Engine>, Error> {
     fn start<D: Domain>(options: &CreateOptions) -> Result<Box<dyn Engine>, Error> {
         let create = || pando_pmem::Pool::<D>::anonymous(options).map_err(Error::of_pool);
-        Pooled::start(create, false, None, &mut None)
+        Pooled::start(create, || Ok(()), false, None, &mut None)
     }
     if let Some(log) = &options.log {
         return Err(Error::Option {
@@ -274,10 +275,11 @@ struct Pooled<D: Domain> {
 }
 
 impl<D: Domain> Pooled<D> {
-    /// The engine of the pool that `open` opens. If the pool has a log, its files are in
-    /// `directory`, or in `log`, or where the pool says.
+    /// The engine of the pool that `open` opens; `publish` is called when its log is open. If the
+    /// pool has a log, its files are in `directory`, or in `log`, or where the pool says.
     fn start(
         open: impl FnOnce() -> Result<Arc<pando_pmem::Pool<D>>, Error>,
+        publish: impl FnOnce() -> Result<(), Error>,
         is_salvaged: bool,
         log: Option<&Path>,
         directory: &mut Option<LogDirectory>,
@@ -292,14 +294,15 @@ impl<D: Domain> Pooled<D> {
             true => Transactions::none(),
             false => transactions_of(&catalog, log, directory)?,
         };
+        publish()?;
         let Recovered { rolled_forward, rolled_back, .. } = catalog.recovered();
         let recovery =
             RecoveryStat { was_clean, rolled_forward, rolled_back, ..RecoveryStat::default() };
         Self::finish(catalog, transactions, is_salvaged, recovery, begin)
     }
 
-    /// The engine of a pool that is built anew from its log in `directory`; or from a backup, with a
-    /// new log there.
+    /// The engine of a pool that is built anew from its log in `directory`, or from a backup with
+    /// a new log there.
     fn rebuild(
         lost: &Lost<'_>,
         directory: LogDirectory,

@@ -18,8 +18,7 @@ use pando_device::Directory;
 use pando_index::RangeIndex;
 use pando_log::Recovered;
 use pando_pmem::layout::CATALOG_VERSION_OFF;
-use pando_pmem::superblock::LogName;
-use pando_pmem::{CreateOptions, Domain, Unpublished};
+use pando_pmem::{CreateOptions, Domain, LogName, Unpublished};
 use pando_tc::{MapList, Rebuild, Replayed, replay};
 use pando_tree::maps::{Catalog, OptionValues};
 

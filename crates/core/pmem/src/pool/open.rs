@@ -45,9 +45,10 @@ use crate::layout::{
     CHUNK_BYTES, CHUNK_TABLE_OFF, EPOCH_OFF, Geometry, MAX_POOL_BYTES, MIN_POOL_BYTES,
 };
 use crate::limbo::Limbo;
+use crate::log_name::LogName;
 use crate::medium::{self, Guarantee, Medium};
 use crate::slots::Slots;
-use crate::superblock::{self, BootId, LogName, MAX_LOG_PATH_BYTES, SUPERBLOCK_BYTES, Superblock};
+use crate::superblock::{self, BootId, MAX_LOG_PATH_BYTES, SUPERBLOCK_BYTES, Superblock};
 use crate::sys::{self, LockedFile, Mapping};
 
 /// First byte of the range of locks, far behind any data: one byte for each process.

@@ -2,9 +2,8 @@
 //!
 //! Its steps, with the messages ([`Message`]) in italics:
 //!
-//! 1. It removes what is beside the pool: earlier pools with their logs, and pools whose creation was
-//!    killed.
-//!    *Opening*. It opens the pool, or creates it. *Opened*.
+//! 1. It removes what is beside the pool: earlier pools with their logs, and pools whose creation
+//!    was killed. *Opening*. It opens the pool, or creates it. *Opened*.
 //! 2. With `--look`: it reports the pool's content and problems. *Looked*.
 //! 3. With `--write`: *Writing*. It sends an acknowledgement after each returned operation, or
 //!    after each few, until the time is over.
