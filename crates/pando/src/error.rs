@@ -763,6 +763,16 @@ mod tests {
         }
     }
 
+    /// A commit that was refused by a stopped log has not taken place; one that waited has.
+    #[test]
+    fn a_stopped_log_is_told_apart_from_a_commit_that_may_be_lost() {
+        let failed = || pando_tc::Error::from(pando_log::Error::Failed { path: "log".into() });
+        assert!(matches!(handed_on(failed()), Error::LogStopped { .. }));
+        assert!(matches!(Error::of_sync(failed()), Error::AppliedNotDurable { .. }));
+        let full = pando_log::Error::Full { used_bytes: 2, max_bytes: 1 };
+        assert!(matches!(Error::of_sync(full.into()), Error::LogFull { .. }));
+    }
+
     #[test]
     fn what_an_index_says_is_said_in_the_same_words() {
         use pando_index::Error as Index;
