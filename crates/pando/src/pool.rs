@@ -310,8 +310,8 @@ impl Pool {
 
     /// Writes an image of the transactional maps into the directory of the log, and releases the
     /// part of the log that is not needed any more. Writers continue meanwhile. The pool does this
-    /// by itself whenever the log is longer than the newest image, and than 64 MiB. A recovery
-    /// after it is faster.
+    /// by itself whenever the log behind the newest image has four times its bytes, and more than
+    /// 64 MiB. A recovery after it is faster.
     ///
     /// # Errors
     ///

@@ -10,9 +10,11 @@ use pando_tc::{ImageStat, MapList, Maps, TransactionComponent};
 
 use crate::Error;
 
-/// The log becomes so much longer than the newest image, in bytes, before there is a new one; or as
-/// long as the newest image, if that is more. So a recovery reads at most about twice the data, and
-/// images cost at most about as much writing as the log.
+/// There is a new image when the log behind the newest one has so many times its bytes. An image
+/// reads every record, so more of them would take more time from the writers; a recovery reads at
+/// most so much of the log.
+const LOG_PER_IMAGE: u64 = 4;
+/// But not before the log has so many bytes.
 const LEAST_LOG_BYTES: u64 = 64 << 20;
 /// How often the thread looks whether an image is due.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -69,7 +71,7 @@ impl Keeper {
                 std::thread::park_timeout(pause);
                 let lsn = ours.newest_lsn().unwrap_or_default();
                 let log_bytes = lsn.saturating_sub(newest.from_lsn);
-                if log_bytes < newest.bytes.max(LEAST_LOG_BYTES) {
+                if log_bytes < (LOG_PER_IMAGE * newest.bytes).max(LEAST_LOG_BYTES) {
                     continue;
                 }
                 match write_image() {
