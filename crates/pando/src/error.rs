@@ -370,15 +370,11 @@ pub enum Error {
         path: PathBuf,
     },
     /// What was committed has taken place, for all threads and also after the death of the process.
-    /// But a write or a sync of the log has failed: it may be lost at a power cut.
-    #[error(
-        "what was committed has taken place, but the log in {0} has stopped, since a write or sync of it failed: a \
-         power cut may undo it; check the disk, then open the pool again",
-        path.display()
-    )]
+    /// But the log could not be written or synced so far: a power cut may undo it.
+    #[error("what was committed has taken place, but a power cut may undo it: {cause}")]
     AppliedNotDurable {
-        /// The directory of the log.
-        path: PathBuf,
+        /// Why, and what to do.
+        cause: String,
     },
     /// The pool has no log, so nothing of it is synced.
     #[error(
@@ -613,10 +609,7 @@ impl Error {
     /// The public form of an error of a call that waits until commits are durable.
     #[cold]
     pub(crate) fn of_sync(error: pando_tc::Error) -> Self {
-        match Self::from(error) {
-            Self::LogStopped { path } => Self::AppliedNotDurable { path },
-            other => other,
-        }
+        Self::AppliedNotDurable { cause: Self::from(error).to_string() }
     }
 
     /// The public form of an error from below an index, which passes on errors that it does not
@@ -769,8 +762,8 @@ mod tests {
         let failed = || pando_tc::Error::from(pando_log::Error::Failed { path: "log".into() });
         assert!(matches!(handed_on(failed()), Error::LogStopped { .. }));
         assert!(matches!(Error::of_sync(failed()), Error::AppliedNotDurable { .. }));
-        let full = pando_log::Error::Full { used_bytes: 2, max_bytes: 1 };
-        assert!(matches!(Error::of_sync(full.into()), Error::LogFull { .. }));
+        let full = pando_log::Error::Stalled { path: "log".into(), writers: 8 };
+        assert!(matches!(Error::of_sync(full.into()), Error::AppliedNotDurable { .. }));
     }
 
     #[test]

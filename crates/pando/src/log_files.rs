@@ -1,11 +1,8 @@
 //! The files of a log without its pool: backups, and checks.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use pando_device::{Directory, Disk};
-use pando_pmem::superblock::{SUPERBLOCK_BYTES, Superblock};
 use serde::Serialize;
 
 use crate::engine;
@@ -56,18 +53,7 @@ impl LogFiles {
     /// [`Error::PoolNotFound`], [`Error::NotAPool`], [`Error::NoLog`], [`Error::Io`] and others as
     /// [`Pool::open`].
     pub fn of_pool(pool: impl AsRef<Path>) -> Result<Self, Error> {
-        let path = pool.as_ref();
-        let failed = |cause: std::io::Error| match cause.kind() {
-            std::io::ErrorKind::NotFound => Error::PoolNotFound { path: path.to_owned() },
-            _ => Error::Io { action: "read the pool", path: path.to_owned(), cause },
-        };
-        let file = File::open(path).map_err(failed)?;
-        if !file.metadata().map_err(failed)?.is_file() {
-            return Err(Error::NotAFile(path.to_owned()));
-        }
-        let mut first = Vec::new();
-        file.take(SUPERBLOCK_BYTES as u64).read_to_end(&mut first).map_err(failed)?;
-        let superblock = Superblock::decode(path, &first).map_err(Error::of_pool)?;
+        let superblock = engine::read_superblock(pool.as_ref())?;
         Ok(Self::at(superblock.log.ok_or(Error::NoLog)?.path))
     }
 
@@ -142,12 +128,12 @@ impl LogFiles {
     }
 }
 
-/// Whether a copy has failed because a file was removed meanwhile.
+/// Whether a copy may have failed because a file was removed meanwhile, or used again.
 fn is_replaced_meanwhile(error: &pando_tc::Error) -> bool {
     use pando_log::Error as Log;
     match error {
         pando_tc::Error::Log(Log::Device(error)) => error.is_not_found(),
-        pando_tc::Error::Log(Log::Missing { .. }) => true,
+        pando_tc::Error::Log(Log::Missing { .. } | Log::Damaged { .. }) => true,
         _ => false,
     }
 }

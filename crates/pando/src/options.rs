@@ -77,9 +77,9 @@ impl fmt::Display for DomainChoice {
 #[serde(rename_all = "lowercase")]
 pub enum Acknowledge {
     /// When it has taken place. The log is written in the background, as fast as the disk takes it.
-    /// A power cut may undo the newest commits, those that the disk has not answered yet: of a few
-    /// milliseconds, and never more than 32 MiB of records. What is left has no commit without all
-    /// that it has read or replaced.
+    /// A power cut may undo the newest commits, those that the disk has not answered yet, and never
+    /// more than 32 MiB of records. What is left has no commit without all that it has read or
+    /// replaced.
     #[default]
     Buffered,
     /// When it survives a power cut too. Threads that wait share the syncs.

@@ -281,7 +281,7 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// [`Error::NoLog`]; [`Error::AppliedNotDurable`] if the log has stopped; [`Error::Log`].
+    /// [`Error::NoLog`]; [`Error::AppliedNotDurable`] if the log could not be written or synced.
     pub fn sync(&self) -> Result<u64, Error> {
         self.check_not_salvaged()?;
         self.shared.engine.sync(None)

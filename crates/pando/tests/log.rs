@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use pando::{Acknowledge, Error, Map, MapOptions, Pool, PoolOptions};
+use pando::{Acknowledge, Error, LogFiles, Map, MapOptions, Pool, PoolOptions};
 use pando_pmem::superblock::{BOOT_OFF, BootId, boot_words};
 
 /// A folder with a pool and the directory of its log.
@@ -296,6 +296,97 @@ fn a_damaged_log_is_an_error_and_no_pool() {
     assert!(!place.pool().exists());
     fs::write(&segment, good).expect("written");
     check(&place.open().map("trees").expect("a map"), 500);
+}
+
+/// A log is read and copied while its pool writes to it, and to new images.
+#[test]
+fn a_log_in_use_is_verified_and_copied() {
+    let place = Place::new();
+    let pool = place.create();
+    let trees = transactional(&pool, "trees");
+    fill(&trees, 0, 100);
+    pool.sync().expect("synced");
+    let is_over = AtomicBool::new(false);
+    let log = LogFiles::of_pool(place.pool()).expect("a log");
+    std::thread::scope(|scope| {
+        let (trees, pool, is_over) = (&trees, &pool, &is_over);
+        scope.spawn(move || {
+            for round in 0_u64.. {
+                if is_over.load(Ordering::Relaxed) {
+                    break;
+                }
+                fill(trees, 0, 10);
+                pool.sync().expect("synced");
+                if round % 64 == 0 {
+                    pool.write_image().expect("an image");
+                }
+            }
+        });
+        // The threads end if an assertion fails.
+        let _over = OnDrop(|| is_over.store(true, Ordering::Relaxed));
+        let mut verified = 0;
+        for attempt in 0..40 {
+            let durable = pool.durable_lsn().expect("a log");
+            // An image may replace the one that is read.
+            if let Ok(report) = log.verify() {
+                assert!(report.end_lsn >= durable, "{report:?}, {durable}");
+                verified += 1;
+            }
+            if attempt % 10 == 0 {
+                let to = place.path(&format!("backup {attempt}"));
+                let durable = pool.durable_lsn().expect("a log");
+                assert!(log.backup(&to).expect("a backup") >= durable);
+                LogFiles::at(&to).verify().expect("verified");
+            }
+        }
+        assert!(verified > 20, "{verified}");
+    });
+}
+
+struct OnDrop<F: Fn()>(F);
+
+impl<F: Fn()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+/// A lost pool is built only from its own log, and from that only while it is the log's pool.
+#[test]
+fn a_pool_that_is_not_trusted_takes_no_log_of_another() {
+    let place = Place::new();
+    let pool = place.create();
+    fill(&transactional(&pool, "trees"), 0, 20);
+    pool.sync().expect("synced");
+    place.go_down(pool);
+    let copy = place.path("copy.pool");
+    fs::copy(place.pool(), &copy).expect("copied");
+
+    let other = PoolOptions::new().log(place.path("other.log"));
+    let path = place.path("other.pool");
+    let pool = Pool::create(&path, &other).expect("a pool");
+    fill(&transactional(&pool, "trees"), 0, 7);
+    pool.close().expect("closed");
+    let refused = Pool::open(place.pool(), &other).expect_err("foreign");
+    assert!(matches!(refused, Error::Log(_)), "{refused}");
+    check(&Pool::open(&path, &other).expect("opens").map("trees").expect("a map"), 7);
+
+    check(&place.open().map("trees").expect("a map"), 20);
+    // The copy is of the pool before it was lost.
+    let refused = Pool::open(&copy, &PoolOptions::new()).expect_err("foreign");
+    assert!(matches!(refused, Error::Log(_)), "{refused}");
+    check(&place.open().map("trees").expect("a map"), 20);
+}
+
+/// An image of another log would be in the way of a recovery.
+#[test]
+fn a_new_log_wants_a_directory_without_images() {
+    let place = Place::new();
+    let directory = place.path("grove.log");
+    fs::create_dir(&directory).expect("created");
+    fs::write(directory.join("image-0000000000000010"), b"of a backup").expect("written");
+    let refused = Pool::create(place.pool(), &place.options()).expect_err("refused");
+    assert!(matches!(refused, Error::LogExists { .. }), "{refused}");
 }
 
 /// The log is in use only while its pool is.

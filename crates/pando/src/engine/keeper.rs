@@ -54,12 +54,7 @@ impl Keeper {
         };
         let (ours, is_enough) = (component.clone(), keeper.is_enough.clone());
         keeper.start(component, "pando-log", move || {
-            let mut pause = Duration::ZERO;
-            ours.log().write_until(&*ours, &is_enough, &mut |_| {
-                // A disk that is full may have room later. A log that has stopped stays so.
-                pause = longer(pause);
-                pause
-            });
+            ours.log().write_until(&*ours, &is_enough);
         })?;
         let (ours, is_enough) = (component.clone(), keeper.is_enough.clone());
         let write_image = keeper.write_image.clone();

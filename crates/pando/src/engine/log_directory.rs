@@ -18,11 +18,13 @@ pub(super) struct LogDirectory {
 impl LogDirectory {
     /// The directory for the log of a new pool, created if there is none.
     pub fn create(path: &Path) -> Result<Self, Error> {
-        let disk = Disk::open_or_create(path).map_err(Error::of_device)?;
-        let directory = Self::locked(disk, path)?;
-        match log_id_of(directory.disk.as_ref()) {
-            Err(pando_log::Error::NotALog { .. }) => Ok(directory),
-            _ => Err(Error::LogExists { path: path.to_owned() }),
+        Disk::open_or_create(path).map_err(Error::of_device)?;
+        let directory = Self::locked(path)?;
+        let is_empty =
+            matches!(log_id_of(directory.disk.as_ref()), Err(pando_log::Error::NotALog { .. }));
+        match is_empty && !pando_tc::has_image(directory.disk.as_ref())? {
+            true => Ok(directory),
+            false => Err(Error::LogExists { path: path.to_owned() }),
         }
     }
 
@@ -32,15 +34,23 @@ impl LogDirectory {
             Err(error) if error.is_not_found() => {
                 Err(Error::LogNotFound { pool: pool.to_owned(), path: path.to_owned() })
             }
-            disk => Self::locked(disk.map_err(Error::of_device)?, path),
+            disk => {
+                disk.map_err(Error::of_device)?;
+                Self::locked(path)
+            }
         }
     }
 
-    fn locked(disk: Disk, path: &Path) -> Result<Self, Error> {
+    fn locked(path: &Path) -> Result<Self, Error> {
+        // The same directory wherever the process goes, as the superblock names it.
+        let path = path.canonicalize().map_err(|cause| Error::Io {
+            action: "find the directory of the log",
+            path: path.to_owned(),
+            cause,
+        })?;
+        let disk = Disk::open(&path).map_err(Error::of_device)?;
         let lock = disk.lock().map_err(Error::of_device)?;
-        let lock = lock.ok_or_else(|| Error::LogBusy { path: path.to_owned() })?;
-        // As the superblock names it: wherever the process runs.
-        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let lock = lock.ok_or_else(|| Error::LogBusy { path: path.clone() })?;
         Ok(Self { disk: Arc::new(disk), path, _lock: lock })
     }
 

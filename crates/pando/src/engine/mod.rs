@@ -13,6 +13,7 @@ mod map_list;
 mod pooled;
 mod rebuild;
 mod resumed;
+mod superblock;
 mod transactional;
 
 use std::sync::Arc;
@@ -119,4 +120,5 @@ pub(crate) trait Engine: Send + Sync {
 
 pub(crate) use kinds::described as described_kinds;
 pub(crate) use pooled::{create, open, restore, volatile};
+pub(crate) use superblock::read_superblock;
 pub(crate) use transactional::AnyTransaction;

@@ -8,9 +8,10 @@ use std::time::Instant;
 
 use pando_device::Directory;
 use pando_index::RangeIndex;
-use pando_log::{Log, LogOptions, log_id_of};
+use pando_log::{Log, LogOptions, check_owner, log_id_of};
 use pando_pmem::catalog::{MAX_NAME_BYTES, MapEntry, MapHeader};
 use pando_pmem::layout::LOG_OFF;
+use pando_pmem::superblock::Superblock;
 use pando_pmem::{
     Adr, CreateOptions, Domain, DomainKind, Eadr, Guard, LogName, OpenPool, Process, Volatile,
     draw_id, medium,
@@ -25,6 +26,7 @@ use super::log_directory::{LogDirectory, has_log};
 use super::map_list::header_of;
 use super::rebuild::{Lost, Rebuilt, rebuild};
 use super::resumed::Resumed;
+use super::superblock::read_superblock;
 use super::transactional::{AnyTransaction, Transactions};
 use super::{Engine, audit};
 use crate::options::Created;
@@ -105,11 +107,22 @@ pub(crate) fn open(path: &Path, options: &PoolOptions) -> Result<Box<dyn Engine>
         Err(Error::NotTrusted { .. } | Error::PoolNotFound { .. }) => {}
         opened => return opened,
     }
+    let superblock = match read_superblock(path) {
+        Err(Error::PoolNotFound { .. }) => None,
+        read => Some(read?),
+    };
     let directory = match directory {
         Some(directory) => directory,
         None => LogDirectory::open(path, log)?,
     };
-    rebuild_in(path, options, directory, None)
+    // A file that is there must be that of the log's pool: the log will not be another's then.
+    if let Some((Superblock { pool_id, .. }, log)) =
+        superblock.as_ref().and_then(|pool| Some((pool, pool.log.as_ref()?)))
+    {
+        check_owner(directory.files().as_ref(), log.id, *pool_id).map_err(pando_tc::Error::from)?;
+    }
+    let pool_id = superblock.map(|superblock| superblock.pool_id);
+    rebuild_in((path, pool_id), options, directory, None)
 }
 
 /// Creates a pool from a backup.
@@ -128,11 +141,11 @@ pub(crate) fn restore(
             allowed: "a directory for the log of the new pool".to_owned(),
         });
     };
-    rebuild_in(path, options, LogDirectory::create(log)?, Some(backup))
+    rebuild_in((path, None), options, LogDirectory::create(log)?, Some(backup))
 }
 
 fn rebuild_in(
-    path: &Path,
+    (path, pool_id): (&Path, Option<u128>),
     options: &PoolOptions,
     directory: LogDirectory,
     backup: Option<&dyn Directory>,
@@ -143,6 +156,7 @@ fn rebuild_in(
     };
     let lost = Lost {
         path,
+        pool_id,
         max_bytes: options.max_bytes,
         initial_bytes: options.initial_bytes,
         on_recovery: options.on_recovery.as_ref(),
@@ -321,7 +335,10 @@ impl<D: Domain> Pooled<D> {
         let options = LogOptions::default();
         let log = match backup {
             Some(_) => Log::create(pool, LOG_OFF, files, (id, recovered.end_lsn()), options),
-            None => Log::resume(pool, LOG_OFF, files, &recovered, options),
+            None => {
+                let former = lost.pool_id.unwrap_or_default();
+                Log::resume(pool, LOG_OFF, files, &recovered, former, options)
+            }
         };
         let log = log.map_err(pando_tc::Error::from)?;
         let transactions = Transactions::resumed(log, directory, indexes)?;
@@ -330,7 +347,9 @@ impl<D: Domain> Pooled<D> {
             transactions.log_maps(&catalog)?;
             transactions.write_first_image(&catalog)?;
         }
-        unpublished.publish(backup.is_none()).map_err(Error::of_pool)?;
+        // A pool that another process has created meanwhile stays.
+        unpublished.publish(lost.pool_id.is_some()).map_err(Error::of_pool)?;
+        transactions.forget_former_pool()?;
         let recovery = RecoveryStat {
             from_log: true,
             image_records: replayed.image_records,

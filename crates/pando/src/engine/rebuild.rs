@@ -30,6 +30,8 @@ use crate::{Error, RecoveryProgress};
 /// What a pool is built from.
 pub(super) struct Lost<'open> {
     pub path: &'open Path,
+    /// The number of the pool whose file is there, and not trusted; none if there is no file.
+    pub pool_id: Option<u128>,
     /// The limit of its size, if the caller names one; else it is what it was.
     pub max_bytes: Option<u64>,
     pub initial_bytes: Option<u64>,
@@ -68,6 +70,8 @@ pub(super) fn rebuild<D: Domain>(
     // Numbers of maps are versions of the catalog, and never come again.
     let word = catalog.pool().word(CATALOG_VERSION_OFF);
     word.store(version.max(word.load(Ordering::Relaxed)), Ordering::Relaxed);
+    word.flush();
+    D::fence();
     let guard = catalog.pool().pin().map_err(Error::of_pool)?;
     let headers = catalog.maps(&guard).into_iter().filter_map(|entry| entry.header.ok());
     let emptied = headers.filter(|header| header.number == 0).map(|header| header.name).collect();

@@ -291,6 +291,12 @@ impl<D: Domain> Transactions<D> {
         component.write_image(|| map_list(catalog), &AtomicBool::new(false)).map(drop)
     }
 
+    /// Notes that the pool, which was built anew, has its name.
+    pub fn forget_former_pool(&self) -> Result<(), Error> {
+        let forgotten = self.logged().map_or(Ok(()), |logged| logged.log().forget_former_pool());
+        Ok(forgotten.map_err(pando_tc::Error::from)?)
+    }
+
     /// Writes an image.
     pub fn write_image(&self) -> Result<(), Error> {
         self.keeper().as_ref().ok_or(Error::NoLog)?.write_image().map(drop)

@@ -1,27 +1,24 @@
 //! The log writer of a process, which writes what no thread waits for.
 //!
-//! It is one thread in [`Log::write_until`]. It writes whenever there is something to write. Else
-//! it sleeps, and says so in `is_idle`; a thread that has decided a record wakes it. A wake-up may
-//! be missed, since `is_idle` and the tail are not ordered. So the writer looks again after
-//! [`NAP`].
+//! It is one thread in `Log::write_until` (`write.rs`). It writes whenever there is something to
+//! write. Else it sleeps, and says so in `is_idle`; a thread that has decided a record wakes it. A
+//! wake-up may be missed, since `is_idle` and the tail are not ordered. So the writer looks again
+//! after [`NAP`].
 
-use std::sync::OnceLock;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use pando_pmem::Domain;
-
-use crate::error::Result;
-use crate::log::{Log, Settle};
-
 /// How long the writer sleeps when there is nothing to write.
 const NAP: Duration = Duration::from_millis(100);
+/// The longest time between two attempts that fail.
+const MAX_PAUSE: Duration = Duration::from_secs(10);
 
 /// The log writer of this process.
 #[derive(Debug, Default)]
 pub(crate) struct Background {
-    thread: OnceLock<Thread>,
+    thread: Mutex<Option<Thread>>,
     is_idle: AtomicBool,
 }
 
@@ -35,52 +32,32 @@ impl Background {
         }
     }
 
-    fn wake_always(&self) {
-        self.thread.get().into_iter().for_each(Thread::unpark);
-    }
-}
-
-impl<D: Domain> Log<D> {
-    /// Writes whatever is appended, until `is_enough`. One thread of the process calls it.
-    /// `report` gets each error; after it the thread sleeps for as long as it returns.
-    pub fn write_until(
-        &self,
-        settle: &dyn Settle<D>,
-        is_enough: &AtomicBool,
-        report: &mut dyn FnMut(crate::Error) -> Duration,
-    ) {
-        let background = self.background();
-        background.thread.get_or_init(thread::current);
-        while !is_enough.load(Ordering::Relaxed) {
-            match self.write_newest(settle) {
-                Ok(false) => {}
-                Ok(true) => {
-                    background.is_idle.store(true, Ordering::Relaxed);
-                    thread::park_timeout(NAP);
-                    background.is_idle.store(false, Ordering::Relaxed);
-                }
-                Err(error) => thread::park_timeout(report(error)),
-            }
+    /// Wakes the writer from a sleep of any kind.
+    pub fn wake_always(&self) {
+        // No thread waits for the lock: who misses the writer leaves it its nap.
+        if let Ok(thread) = self.thread.try_lock() {
+            thread.iter().for_each(Thread::unpark);
         }
     }
 
-    /// Makes the records durable that are there; whether there were none that were not.
-    fn write_newest(&self, settle: &dyn Settle<D>) -> Result<bool> {
-        let newest = self.newest_lsn(&self.pool().pin()?);
-        let is_idle = self.durable_lsn() >= newest;
-        if !is_idle {
-            self.sync(newest, settle)?;
+    /// The calling thread is the writer from now on.
+    pub fn begin(&self) {
+        if let Ok(mut writer) = self.thread.lock() {
+            *writer = Some(thread::current());
         }
-        Ok(is_idle)
     }
 
-    /// Tells the thread in [`write_until`](Self::write_until) that there is something to write.
-    pub fn wake_writer(&self) {
-        self.background().wake();
+    /// Sleeps until there may be something to write.
+    pub fn nap(&self) {
+        self.is_idle.store(true, Ordering::Relaxed);
+        thread::park_timeout(NAP);
+        self.is_idle.store(false, Ordering::Relaxed);
     }
 
-    /// Tells it that it is enough.
-    pub fn end_writer(&self) {
-        self.background().wake_always();
+    /// Sleeps after an error, for longer after each; the time of the next sleep.
+    pub fn pause(&self, pause: Duration) -> Duration {
+        let pause = pause.clamp(NAP, MAX_PAUSE);
+        thread::park_timeout(pause);
+        pause * 2
     }
 }

@@ -100,5 +100,5 @@ pub use control::CONTROL_BYTES;
 pub use error::{Error, Result};
 pub use log::{Log, LogOptions, Settle};
 pub use record::{Appended, MAX_RECORD_BYTES, Record, Status};
-pub use recovery::{Recovered, copy, log_id_of, recover};
+pub use recovery::{Recovered, check_owner, copy, log_id_of, recover};
 pub use segments::create_unnamed;

@@ -113,7 +113,9 @@ impl<D: Domain> Log<D> {
     ) -> Result<Self> {
         options.check()?;
         let (pool_id, segment_bytes) = (pool.pool_id(), options.segment_bytes);
-        let manifest = Manifest { pool_id, log_id, generation: 1, segment_bytes };
+        let (generation, former_pool_id) = (1, 0);
+        let manifest =
+            Manifest { pool_id, log_id, generation, segment_bytes, former_pool_id, after_lsn };
         let path = directory.path();
         if let Some(name) = segments::names(directory.as_ref())?.into_iter().next() {
             return Err(Error::NotEmpty { path, name });
@@ -128,13 +130,14 @@ impl<D: Domain> Log<D> {
             Some(_) => return Err(Error::NotEmpty { path, name: "manifest".to_owned() }),
         }
         let start = Start { lsn: after_lsn, ..Start::default() };
-        Self::begin(&pool, name_off, &manifest, start)?;
+        Self::begin(&pool, name_off, (log_id, generation), start)?;
         Self::open(pool, name_off, directory, options)
     }
 
     /// Creates what the log needs in the new `pool`, after [`recover`](crate::recover) has read it:
     /// a new generation that begins where the old one ended. The log belongs to `pool` from then
-    /// on.
+    /// on; and to the pool with the number `former_pool_id`, in whose place `pool` will be, until
+    /// [`forget_former_pool`](Self::forget_former_pool).
     ///
     /// # Errors
     ///
@@ -144,14 +147,26 @@ impl<D: Domain> Log<D> {
         name_off: u64,
         directory: Arc<dyn Directory>,
         recovered: &Recovered,
+        former_pool_id: u128,
         options: LogOptions,
     ) -> Result<Self> {
         options.check()?;
         recovered.secure(directory.as_ref())?;
-        let manifest = recovered.next_manifest(pool.pool_id());
+        let manifest = recovered.next_manifest(pool.pool_id(), former_pool_id);
         manifest.store(directory.as_ref())?;
-        Self::begin(&pool, name_off, &manifest, recovered.start())?;
-        Self::open(pool, name_off, directory, options)
+        let name = (manifest.log_id, manifest.generation);
+        Self::begin(&pool, name_off, name, recovered.start())?;
+        Self::open_as(pool, name_off, directory, options)
+    }
+
+    /// Notes that the log's pool has its name now, in the place of a lost one. Durable on return.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Device`], [`Error::Failed`]; the next opening does the same.
+    pub fn forget_former_pool(&self) -> Result<()> {
+        let Some(directory) = self.directory() else { return Ok(()) };
+        Manifest::load(directory.as_ref())?.without_former_pool(directory.as_ref())
     }
 
     /// Opens the log without files of `pool` that the word at `name_off` names, and creates it if
@@ -163,18 +178,20 @@ impl<D: Domain> Log<D> {
     pub fn without_files(pool: Arc<Pool<D>>, name_off: u64, options: LogOptions) -> Result<Self> {
         options.check()?;
         if pool.word(name_off).load(Ordering::Acquire) == 0 {
-            let (pool_id, segment_bytes) = (pool.pool_id(), options.segment_bytes);
-            let manifest = Manifest { pool_id, log_id: 0, generation: 0, segment_bytes };
-            Self::begin(&pool, name_off, &manifest, Start::default())?;
+            Self::begin(&pool, name_off, (0, 0), Start::default())?;
         }
         let control_off = Self::checked_control(&pool, name_off)?;
         Self::start(pool, control_off, None, 0, 0, options)
     }
 
     /// Names a new control block by the word at `name_off`.
-    fn begin(pool: &Pool<D>, name_off: u64, manifest: &Manifest, start: Start) -> Result<()> {
+    fn begin(
+        pool: &Pool<D>,
+        name_off: u64,
+        (log_id, generation): (u128, u64),
+        start: Start,
+    ) -> Result<()> {
         let guard = pool.pin()?;
-        let Manifest { log_id, generation, .. } = *manifest;
         let block = Control::build(&guard, log_id, generation, start)?;
         let exchange = guard.begin_exchange(name_off, u64::MAX, 0, Some((block, 0)));
         match pool.word(name_off).compare_exchange(0, exchange.new_name()) {
@@ -201,6 +218,18 @@ impl<D: Domain> Log<D> {
     /// [`Error::Device`] and
     /// [`Error::Pool`] if the disk or the pool refuses.
     pub fn open(
+        pool: Arc<Pool<D>>,
+        name_off: u64,
+        directory: Arc<dyn Directory>,
+        options: LogOptions,
+    ) -> Result<Self> {
+        let log = Self::open_as(pool, name_off, directory, options)?;
+        log.forget_former_pool()?;
+        Ok(log)
+    }
+
+    /// The same, of a pool that may not have its name yet.
+    fn open_as(
         pool: Arc<Pool<D>>,
         name_off: u64,
         directory: Arc<dyn Directory>,

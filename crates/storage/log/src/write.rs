@@ -15,7 +15,8 @@
 //! again, even if another writer of the same block succeeds: what its sync says of this one's bytes
 //! is not known. A segment that cannot be made for lack of room sets nothing.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use pando_pmem::{Domain, mutant};
 
@@ -71,7 +72,10 @@ impl<D: Domain> Log<D> {
         written?;
         if is_needed {
             self.raise_durable(sealed.seal.last_lsn);
-            self.free_arenas(&self.pool().pin()?);
+            // Else the next log writer frees them.
+            if let Ok(guard) = self.pool().pin() {
+                self.free_arenas(&guard);
+            }
         }
         Ok(self.durable_lsn())
     }
@@ -127,6 +131,42 @@ impl<D: Domain> Log<D> {
             }
         }
         Ok(())
+    }
+
+    /// Writes whatever is appended, until `is_enough`. One thread of the process at a time calls
+    /// it. After an error it tries again later: a disk that is full may have room then.
+    pub fn write_until(&self, settle: &dyn Settle<D>, is_enough: &AtomicBool) {
+        let background = self.background();
+        background.begin();
+        let mut pause = Duration::ZERO;
+        while !is_enough.load(Ordering::Relaxed) {
+            match self.write_newest(settle) {
+                Ok(false) => pause = Duration::ZERO,
+                Ok(true) => background.nap(),
+                // Who waits for the log is told.
+                Err(_) => pause = background.pause(pause),
+            }
+        }
+    }
+
+    /// Makes the records durable that are there; whether there were none that were not.
+    fn write_newest(&self, settle: &dyn Settle<D>) -> Result<bool> {
+        let newest = self.newest_lsn(&self.pool().pin()?);
+        let is_idle = self.durable_lsn() >= newest;
+        if !is_idle {
+            self.sync(newest, settle)?;
+        }
+        Ok(is_idle)
+    }
+
+    /// Tells the thread in [`write_until`](Self::write_until) that there is something to write.
+    pub fn wake_writer(&self) {
+        self.background().wake();
+    }
+
+    /// Tells it that it is enough.
+    pub fn end_writer(&self) {
+        self.background().wake_always();
     }
 
     /// Releases the segments that are not needed to read the log from the LSN `from` on.

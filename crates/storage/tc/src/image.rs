@@ -17,9 +17,10 @@
 //!   not. The log that is replayed over the image must have all these commits, or one would be
 //!   there by half. So the image gets its name only after the log is durable that far.
 //! * The list of maps is read after `from`. A map that is created later is in a list behind `from`.
-//!   A map that is dropped meanwhile is left out, or in part; a list behind `from` drops it.
+//!   One that is dropped later is dropped by a list behind `from`.
 //! * A map is scanned in pieces. Each begins with a guard and looks the map up by its number. So
-//!   the drop of a map, which waits for guards, does not wait for the image.
+//!   the drop of a map, which waits for guards, does not wait for the image. If the map is not
+//!   found, the image is given up: the drop may fail, or a power cut may undo it.
 //! * The scan holds no guard while the device is at work.
 
 use std::ops::Bound;
@@ -63,8 +64,8 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     ///
     /// # Errors
     ///
-    /// [`Error::Log`], also if the disk is full; [`Error::Index`], [`Error::Damaged`]. The former
-    /// image stays.
+    /// [`Error::Log`], also if the disk is full; [`Error::UnknownMap`] if a map is being dropped,
+    /// or could not be opened; [`Error::Index`], [`Error::Damaged`]. The former image stays.
     pub fn write_image<E: From<Error>>(
         &self,
         list: impl FnOnce() -> Result<MapList, E>,
@@ -83,7 +84,7 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
                 return Ok(None);
             }
             let seen = self.newest_lsn()?;
-            let bytes = writer.end()?;
+            let bytes = writer.end(seen)?;
             if !mutant!("tc-image-before-its-log") {
                 self.sync(seen)?;
             }
@@ -140,11 +141,7 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         writer: &mut Writer,
     ) -> Result<Option<Bound<Vec<u8>>>> {
         let guard = self.pin()?;
-        let index = match self.index(map) {
-            // Dropped meanwhile.
-            Err(Error::UnknownMap { .. }) => return Ok(None),
-            index => index?,
-        };
+        let index = self.index(map)?;
         // Before the versions, as in a scan.
         let settled = self.log().sealed_lsn(&guard);
         let range = KeyRange { low, high: Bound::Unbounded };

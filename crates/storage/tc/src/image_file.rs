@@ -10,8 +10,8 @@
 //! records   0        8        16       20       24 ..
 //!           map      LSN      key      value    key, value; then the next record
 //!
-//! end       0
-//!           records
+//! end       0        8
+//!           records  until
 //! ```
 //!
 //! * Chunks lie one behind the other: kind 1 *begin*, then any number of kind 2 *records*, then
@@ -20,7 +20,8 @@
 //! * `from` is the LSN behind which the log is to be replayed over the image; the name of the file
 //!   is `image-` and its 16 hexadecimal digits.
 //! * The records of a map ascend by key. `LSN` is that of the commit that has written the version.
-//! * `records` is the number of records.
+//! * `records` is the number of records. `until` is the LSN up to which the log must be replayed:
+//!   the image may have some of what is in the commits up to there.
 //!
 //! A file has its name only when all its bytes are durable. So a chunk that is missing or has
 //! another checksum is damage.
@@ -42,6 +43,8 @@ const END: u32 = 3;
 pub(crate) const CHUNK_BYTES: usize = 1 << 20;
 /// The longest payload of a chunk: a record of the log, and what a chunk has before it is written.
 const MAX_PAYLOAD_BYTES: usize = CHUNK_BYTES + (32 << 20);
+/// Bytes of the payload of the last chunk.
+const END_BYTES: usize = 16;
 const PREFIX: &str = "image-";
 
 /// The name of the image whose log is replayed from this LSN on.
@@ -177,12 +180,14 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends the image, and makes its bytes durable; the size of the file.
-    pub fn end(mut self) -> Result<u64> {
+    /// Ends the image, which needs the log up to the LSN `until`, and makes its bytes durable; the
+    /// size of the file.
+    pub fn end(mut self, until: u64) -> Result<u64> {
         if self.chunk.len() > HEADER_BYTES {
             self.write(RECORDS)?;
         }
         self.chunk.extend_from_slice(&self.records.to_le_bytes());
+        self.chunk.extend_from_slice(&until.to_le_bytes());
         self.write(END)?;
         self.file.sync().map_err(pando_log::Error::from)?;
         Ok(self.bytes)
@@ -207,7 +212,7 @@ impl Image {
         let size_bytes = file.size_bytes().map_err(pando_log::Error::from)?;
         let path = format!("{}/{name}", directory.path());
         let mut image = Self { file, path, size_bytes, list: MapList::default(), first_at: 0 };
-        let (kind, payload) = image.chunk(0, 0)?;
+        let (kind, payload) = image.chunk(0, Some(0))?;
         let mut rest = Rest(&payload);
         let id = rest.take(16).and_then(|id| id.try_into().ok()).map(u128::from_le_bytes);
         let found_from = rest.number();
@@ -224,8 +229,18 @@ impl Image {
         pando_log::Error::Damaged { path: self.path.clone(), what: what.to_owned() }.into()
     }
 
-    /// The kind and the payload of the chunk with this number, at byte `at`.
-    fn chunk(&self, at: u64, number: u64) -> Result<(u32, Vec<u8>)> {
+    /// The LSN up to which the log must be replayed over the image.
+    pub fn until(&self) -> Result<u64> {
+        let at = self.size_bytes.saturating_sub((HEADER_BYTES + END_BYTES) as u64);
+        let (kind, payload) = self.chunk(at, None)?;
+        let mut rest = Rest(&payload);
+        let until = rest.number().and_then(|_| rest.number());
+        let until = until.filter(|_| kind == END && payload.len() == END_BYTES);
+        until.ok_or_else(|| self.damaged("it has no end"))
+    }
+
+    /// The kind and the payload of the chunk at byte `at`, with this number if that is known.
+    fn chunk(&self, at: u64, number: Option<u64>) -> Result<(u32, Vec<u8>)> {
         let damaged = || self.damaged(&format!("the chunk at byte {at} is not as it was written"));
         let mut chunk = vec![0; HEADER_BYTES];
         let read = |bytes: &mut [u8], at: u64| match at + bytes.len() as u64 > self.size_bytes {
@@ -241,7 +256,8 @@ impl Image {
         }
         chunk.resize(HEADER_BYTES + payload_bytes as usize, 0);
         read(&mut chunk[HEADER_BYTES..], at + HEADER_BYTES as u64)?;
-        if !chunk.starts_with(&MAGIC) || crc_of(&chunk) != crc || found_number != number {
+        let is_other = number.is_some_and(|number| found_number != number);
+        if !chunk.starts_with(&MAGIC) || crc_of(&chunk) != crc || is_other {
             return Err(damaged());
         }
         chunk.drain(..HEADER_BYTES);
@@ -252,7 +268,7 @@ impl Image {
     pub fn read(&self, visit: &mut dyn FnMut(Entry<'_>) -> Result<()>) -> Result<u64> {
         let (mut at, mut number, mut records) = (self.first_at, 1, 0);
         loop {
-            let (kind, payload) = self.chunk(at, number)?;
+            let (kind, payload) = self.chunk(at, Some(number))?;
             let damaged = || self.damaged(&format!("the chunk at byte {at} contradicts itself"));
             let mut rest = Rest(&payload);
             match kind {
@@ -300,7 +316,7 @@ mod tests {
         let mut writer = Writer::begin(&directory, 42, 3, &MapList::default()).expect("a new file");
         ENTRIES.into_iter().for_each(|entry| writer.push(entry));
         let name = writer.name().to_owned();
-        writer.end().expect("written");
+        writer.end(11).expect("written");
         directory.rename(&name, &name_of(3)).expect("renamed");
         (directory, name_of(3))
     }
@@ -325,8 +341,9 @@ mod tests {
         let expected = ENTRIES.map(|entry| format!("{entry:?}"));
         assert_eq!(read(&directory).expect("reads"), expected);
         assert_eq!(images(&directory).expect("lists"), [3]);
+        assert_eq!(Image::open(&directory, 42, 3).and_then(|image| image.until()).ok(), Some(11));
     }
-    const GOLDEN: u32 = 4_223_929_370;
+    const GOLDEN: u32 = 1_683_230_467;
 
     #[test]
     fn any_flipped_bit_and_any_cut_is_damage() {

@@ -92,6 +92,6 @@ pub use error::{Error, Result};
 pub use image::ImageStat;
 pub use map::TransactionalMap;
 pub use map_list::{ListedMap, MapList};
-pub use replay::{Rebuild, Replayed, copy, replay, verify};
+pub use replay::{Rebuild, Replayed, copy, has_image, replay, verify};
 pub use stamp::{LEAST_VALUE_BYTES, value_of};
 pub use transaction::{Transaction, Visit, until_committed};

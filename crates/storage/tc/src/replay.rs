@@ -79,10 +79,11 @@ const REPORT_EVERY: u64 = 1 << 14;
 /// no log; [`Error::Index`] if the new pool refuses.
 pub fn replay(directory: &dyn Directory, pool: &mut dyn Rebuild) -> Result<(Recovered, Replayed)> {
     let mut replayed = Replayed::default();
-    let mut version = Vec::new();
+    let (mut version, mut until) = (Vec::new(), 0);
     if let Some(from) = images(directory)?.pop() {
         let image = Image::open(directory, log_id_of(directory)?, from)?;
         (replayed.from_lsn, replayed.lsn, replayed.image_bytes) = (from, from, image.size_bytes);
+        until = image.until()?;
         relist(pool, &image.list)?;
         image.read(&mut |Entry { map, lsn, key, value }| {
             if let Some(index) = pool.index(map) {
@@ -107,6 +108,7 @@ pub fn replay(directory: &dyn Directory, pool: &mut dyn Rebuild) -> Result<(Reco
         }
         Ok(())
     })?;
+    check_until(directory, until, recovered.end_lsn())?;
     pool.progress(&replayed);
     Ok((recovered, replayed))
 }
@@ -145,10 +147,31 @@ pub fn copy(from: &dyn Directory, to: &dyn Directory) -> Result<u64> {
         return Err(pando_log::Error::NotEmpty { path, name }.into());
     }
     let newest = images(from)?.pop();
+    let mut until = 0;
     if let Some(newest) = newest {
         copy_image(from, newest, to)?;
+        until = Image::open(to, log_id_of(from)?, newest)?.until()?;
     }
-    Ok(pando_log::copy(from, newest.unwrap_or_default(), to)?)
+    let is_enough = |end| check_until(from, until, end).is_ok();
+    Ok(pando_log::copy(from, newest.unwrap_or_default(), to, &is_enough)?)
+}
+
+/// Refuses a log that ends before what its image needs.
+fn check_until(directory: &dyn Directory, until: u64, end: u64) -> pando_log::Result<()> {
+    if end >= until {
+        return Ok(());
+    }
+    let what = format!("it ends at LSN {end}, and its image needs it up to {until}");
+    Err(pando_log::Error::Missing { path: directory.path(), from: end, what })
+}
+
+/// Whether there is an image in `directory`, of any log.
+///
+/// # Errors
+///
+/// [`Error::Log`].
+pub fn has_image(directory: &dyn Directory) -> Result<bool> {
+    Ok(!images(directory)?.is_empty())
 }
 
 fn relist(pool: &mut dyn Rebuild, list: &MapList) -> Result<()> {

@@ -110,7 +110,7 @@ pub fn number_of(found: &[u8]) -> Option<u64> {
 /// The log of `directory`, as it was recovered, in a new pool.
 pub fn resume(directory: &Simulated, recovered: &Recovered) -> Result<Log<Process>> {
     let pool = Pool::anonymous(&CreateOptions::default()).expect("memory");
-    Log::resume(pool, layout::LOG_OFF, Arc::new(directory.clone()), recovered, SMALL)
+    Log::resume(pool, layout::LOG_OFF, Arc::new(directory.clone()), recovered, 0, SMALL)
 }
 
 /// Syncs `lsn` in another thread, which stops before its first `operation`. Then `meanwhile` runs,

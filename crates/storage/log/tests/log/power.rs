@@ -141,7 +141,7 @@ fn a_log_goes_on_after_each_of_many_power_cuts() {
         assert!(records.values().all(|payload| number_of(payload).is_some()));
         let pool = pando_pmem::Pool::anonymous(&Default::default()).expect("memory");
         directory = image.clone();
-        log = Log::resume(pool, layout::LOG_OFF, Arc::new(image), &recovered, SMALL)
+        log = Log::resume(pool, layout::LOG_OFF, Arc::new(image), &recovered, 0, SMALL)
             .expect("the log continues");
         assert_eq!(log.durable_lsn(), end);
     }
@@ -172,6 +172,20 @@ fn a_power_cut_during_creation_leaves_no_log_or_an_empty_one() {
         let pool = pando_pmem::Pool::<Process>::anonymous(&Default::default()).expect("memory");
         create_in(pool, &cut.image, SMALL).expect("a log");
     }
+}
+
+/// A log that does not begin with the first record, and has no block yet, is not an empty one.
+#[test]
+fn a_log_that_begins_later_is_not_empty() {
+    let directory = Simulated::new();
+    let pool = pando_pmem::Pool::<Process>::anonymous(&Default::default()).expect("memory");
+    let at: Arc<dyn pando_device::Directory> = Arc::new(directory.clone());
+    let log = Log::create(pool, layout::LOG_OFF, at, (42, 640), SMALL).expect("a log");
+    let missing = read(&directory, 0).expect_err("its first records are elsewhere");
+    assert!(matches!(missing, pando_log::Error::Missing { .. }), "{missing}");
+    let lsn = synced(&log, &payload(1, 10));
+    assert!(lsn > 640);
+    assert_eq!(read(&directory, 640).expect("reads").0.len(), 1);
 }
 
 /// The last block was written and not synced; the pool is lost without a power cut.

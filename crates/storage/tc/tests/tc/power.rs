@@ -132,7 +132,7 @@ fn rebuild<D: Domain, K: IndexKind>(
     let (recovered, replayed) = replay(directory, &mut rebuilt)?;
     let pool = rebuilt.grove.catalog.pool_handle().clone();
     let directory = Arc::new(directory.clone());
-    let log = Log::resume(pool, layout::LOG_OFF, directory, &recovered, SMALL)?;
+    let log = Log::resume(pool, layout::LOG_OFF, directory, &recovered, 0, SMALL)?;
     let component = TransactionComponent::open(log, rebuilt.grove)?;
     Ok((component, recovered.end_lsn(), replayed))
 }
@@ -518,6 +518,30 @@ fn a_slow_disk_holds_writers_up_and_refuses_none() {
     component.settle().expect("settles");
     let (rebuilt, ..) = rebuild::<Process, Trees>(&directory).expect("rebuilds");
     assert_eq!(dump(&rebuilt).len() as u64, THREADS * 10);
+}
+
+/// A map that is listed and cannot be read is not left out: the log has its records, and they would
+/// be gone with it.
+#[test]
+fn an_image_without_a_map_is_not_taken() {
+    type Trees = pando_bztree::BzTrees;
+    let mut random = Random::new(4);
+    let directory = Simulated::new();
+    let component = create::<Process, Trees>(&directory);
+    component.maps().add(1);
+    let lsn = component.log_maps(&component.maps().list()).expect("a list");
+    let mut done = vec![(lsn, Done::Maps(vec![1]))];
+    for _ in 0..10 {
+        commit_some(&component, &mut random, &mut done).expect("commits");
+    }
+    component.settle().expect("settles");
+    let list = component.maps().list();
+    let taken = component.maps().maps.write().expect("a lock").remove(&1).expect("the map");
+    let image = component.write_image(|| Ok::<_, Error>(list), &AtomicBool::new(false));
+    assert!(matches!(image, Err(Error::UnknownMap { map: 1 })), "{image:?}");
+    component.maps().maps.write().expect("a lock").insert(1, taken);
+    let (rebuilt, end, _) = rebuild::<Process, Trees>(&directory).expect("rebuilds");
+    assert_same(&dump(&rebuilt), &model(&done, end), "without an image");
 }
 
 /// A damaged image is told by its name.

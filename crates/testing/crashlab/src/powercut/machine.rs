@@ -1,10 +1,10 @@
 //! The virtual machine: a kernel, an initramfs, two devices of persistent memory, and a disk.
 //!
-//! Each device of persistent memory is a file of the host that the machine maps shared. So a store to
-//! the device is in the file at once, and the machine's own memory is lost with it. The first device
-//! has an ext4 mounted with DAX (`/dax`), the second one an ext4 without DAX (`/cached`). The disk
-//! has an ext4 (`/disk`). The machine uses software emulation only: it runs everywhere, and nested
-//! acceleration often hangs.
+//! Each device of persistent memory is a file of the host that the machine maps shared. So a store
+//! to the device is in the file at once, and the machine's own memory is lost with it. The first
+//! device has an ext4 mounted with DAX (`/dax`), the second one an ext4 without DAX (`/cached`).
+//! The disk has an ext4 (`/disk`). The machine uses software emulation only: it runs everywhere,
+//! and nested acceleration often hangs.
 //!
 //! The unpacked packages and the formatted devices are kept in `target/powercut-machine`. To build
 //! them again, remove that folder.
