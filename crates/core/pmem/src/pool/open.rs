@@ -109,8 +109,19 @@ pub struct OpenPool {
 #[derive(Debug)]
 pub struct Unpublished<D: Domain> {
     pool: Arc<Pool<D>>,
-    unfinished: PathBuf,
+    unfinished: Unfinished,
     is_published: bool,
+}
+
+/// The temporary name of a file, which is removed when this is dropped.
+#[derive(Debug)]
+struct Unfinished(PathBuf);
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        // If it cannot be removed, a pool that was published is complete all the same.
+        let _ = std::fs::remove_file(&self.0);
+    }
 }
 
 impl<D: Domain> Unpublished<D> {
@@ -124,8 +135,8 @@ impl<D: Domain> Unpublished<D> {
     pub fn publish(mut self, replaces: bool) -> Result<Arc<Pool<D>>> {
         let path = &self.pool.path;
         let named = match replaces {
-            true => std::fs::rename(&self.unfinished, path),
-            false => std::fs::hard_link(&self.unfinished, path),
+            true => std::fs::rename(&self.unfinished.0, path),
+            false => std::fs::hard_link(&self.unfinished.0, path),
         };
         named.map_err(|source| match source.kind() {
             std::io::ErrorKind::AlreadyExists => Error::Exists(path.clone()),
@@ -145,9 +156,6 @@ impl<D: Domain> Unpublished<D> {
 
 impl<D: Domain> Drop for Unpublished<D> {
     fn drop(&mut self) {
-        // The temporary name is not needed any more. If it cannot be removed, a pool that was
-        // published is complete all the same.
-        let _ = std::fs::remove_file(&self.unfinished);
         if !self.is_published {
             self.pool.keeps_state.store(true, Ordering::Release);
         }
@@ -201,19 +209,19 @@ impl<D: Domain> Pool<D> {
             });
         }
         let pool_id = draw_id(path)?;
-        let unfinished = PathBuf::from({
+        let unfinished = Unfinished(PathBuf::from({
             let mut name = path.as_os_str().to_owned();
             name.push(format!(".new-{:016x}", pool_id as u64));
             name
-        });
+        }));
         let file = OpenOptions::new()
             .read(true)
             .write(true)
             .create_new(true)
             .mode(0o644)
-            .open(&unfinished)
+            .open(&unfinished.0)
             .map_err(io_error(path, "create the file"))?;
-        let created = (|| {
+        let created: Result<_> = (|| {
             let medium = medium::find(&file).map_err(io_error(path, "find the file system"))?;
             let file = locked(path, file)?;
             let boot_id = medium::boot_id();
@@ -245,13 +253,7 @@ impl<D: Domain> Pool<D> {
             pool.word(EPOCH_OFF).store(1, Ordering::Release);
             Ok(Arc::new(pool))
         })();
-        match created {
-            Ok(pool) => Ok(Unpublished { pool, unfinished, is_published: false }),
-            Err(error) => {
-                let _ = std::fs::remove_file(&unfinished);
-                Err(error)
-            }
-        }
+        Ok(Unpublished { pool: created?, unfinished, is_published: false })
     }
 
     /// Opens the pool in the file `path`.
