@@ -2,14 +2,10 @@
 
 use std::path::PathBuf;
 
-use pando_pmem::catalog::MAX_NAME_BYTES;
-use pando_pmem::layout::CATALOG_SLOTS;
-use pando_tree::maps::{BadOption, MapError};
-
 use crate::key::KeyError;
 
 /// An error of a layer below the public API.
-type Source = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type Source = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why an operation failed. It has changed nothing, unless a variant says otherwise.
 #[derive(Debug, thiserror::Error)]
@@ -316,8 +312,8 @@ pub enum Error {
     },
     /// The directory for the log of a new pool has a log already.
     #[error(
-        "{0} has a log already; open its pool with this log, which recovers the pool if it is lost, or name \
-         another directory",
+        "{0} has a log already; open its pool with this log, or name another directory for the \
+         new one",
         path.display()
     )]
     LogExists {
@@ -350,8 +346,8 @@ pub enum Error {
     /// The log's tail, in the pool, is full: the disk of the log is full, stalled, or slower than
     /// the writers.
     #[error(
-        "{used_bytes} bytes wait for the disk of the log, and at most {max_bytes} may; make room on it, \
-         or try again when it has caught up"
+        "{used_bytes} bytes wait for the disk of the log, and at most {max_bytes} are allowed; make \
+         room on the disk, or try again later"
     )]
     LogFull {
         /// Bytes that wait.
@@ -361,25 +357,25 @@ pub enum Error {
     },
     /// A write or a sync of the log has failed, so transactional maps are no longer written.
     #[error(
-        "the log in {0} has stopped, since a write or sync of it failed: transactional maps can be read only; \
-         check the disk, then open the pool again",
+        "the log in {0} has stopped, since a write or sync of it failed: transactional maps are \
+         read-only; check the disk, then open the pool again",
         path.display()
     )]
     LogStopped {
         /// The directory of the log.
         path: PathBuf,
     },
-    /// What was committed has taken place, for all threads and also after the death of the process.
-    /// But the log could not be written or synced so far: a power cut may undo it.
-    #[error("what was committed has taken place, but a power cut may undo it: {cause}")]
+    /// The commit has taken place, for all threads and also after the death of the process. But the
+    /// log could not be written or synced so far, so a power cut may undo the commit.
+    #[error("the commit has taken place, but a power cut may undo it: {cause}")]
     AppliedNotDurable {
-        /// Why, and what to do.
+        /// The reason, and the remedy.
         cause: String,
     },
     /// The pool has no log, so nothing of it is synced.
     #[error(
-        "the pool has no log, so nothing can be synced; create a pool with PoolOptions::log (`--log`), and copy \
-         the maps into it"
+        "the pool has no log, so nothing can be synced; create a pool with PoolOptions::log \
+         (`--log`), and copy the maps into it"
     )]
     NoLog,
     /// The map exists and has another index than the requested one.
@@ -492,188 +488,6 @@ pub enum Error {
     Storage(Source),
 }
 
-impl Error {
-    /// The public form of an error of the pool.
-    pub(crate) fn of_pool(error: pando_pmem::Error) -> Self {
-        use pando_pmem::Error as Pool;
-        match error {
-            Pool::Exists(path) => Self::PoolExists { path },
-            Pool::AlreadyOpen(path) => Self::PoolBusy { path },
-            Pool::ReadOnly(path) => Self::PoolNotWritable { path },
-            Pool::NotAFile(path) => Self::NotAFile(path),
-            Pool::SizeDiffers { path, found, expected } => {
-                Self::PoolSizeDiffers { path, found, expected }
-            }
-            Pool::NotAPool { path, found, .. } => Self::NotAPool { path, found },
-            Pool::NewerVersion { path, found, supported } => {
-                Self::NewerPool { path, found, supported }
-            }
-            Pool::OlderVersion { path, found, supported } => {
-                Self::OlderPool { path, found, supported }
-            }
-            Pool::NotTrusted { path, medium, log } => {
-                Self::NotTrusted { path, medium, log: log.map(|log| log.path) }
-            }
-            error @ (Pool::DamagedSuperblock { .. }
-            | Pool::BadField { .. }
-            | Pool::Truncated { .. }) => Self::Damaged(error.into()),
-            Pool::PoolFull { max_bytes, .. } => Self::PoolFull { max_bytes },
-            Pool::FileSystemFull { from_bytes, to_bytes, source } => {
-                Self::FileSystemFull { from_bytes, to_bytes, cause: source }
-            }
-            Pool::FileTooLarge { path, from_bytes, to_bytes, source } => {
-                Self::FileTooLarge { path, from_bytes, to_bytes, cause: source }
-            }
-            Pool::NoParticipantSlot { threads, why } => Self::TooManyThreads { threads, why },
-            Pool::Io { path, action, source } => Self::Io { action, path, cause: source },
-            Pool::BadOption { option, found, allowed } => {
-                Self::Option { option: option.to_owned(), found: found.to_string(), allowed }
-            }
-            other => Self::Storage(other.into()),
-        }
-    }
-
-    /// The public form of an error of the catalog.
-    pub(crate) fn of_map(error: MapError) -> Self {
-        match error {
-            MapError::Option(refused) => refused.into(),
-            MapError::BadName { found } => Self::MapName { name: found, max_bytes: MAX_NAME_BYTES },
-            MapError::CatalogFull => Self::TooManyMaps { max_maps: CATALOG_SLOTS },
-            MapError::Damaged { .. }
-            | MapError::DamagedWord { .. }
-            | MapError::Hidden { .. }
-            | MapError::NoHeader { .. }
-            | MapError::KindNotKnown { .. } => Self::Damaged(error.into()),
-            MapError::NoSuchSlot { slot } => Self::SlotEmpty { slot },
-            MapError::Pmwcas(error) => Self::of_pmwcas(error),
-            other => Self::Storage(other.into()),
-        }
-    }
-
-    /// The public form of an error of PMwCAS.
-    pub(crate) fn of_pmwcas(error: pando_pmwcas::Error) -> Self {
-        match error {
-            pando_pmwcas::Error::Pool(error) => Self::of_pool(error),
-            other => Self::Storage(other.into()),
-        }
-    }
-
-    /// The public form of an error of the index of the map `name`.
-    #[cold]
-    pub(crate) fn of_index(name: &str, error: pando_index::Error) -> Self {
-        match Self::from(error) {
-            Self::MapDamaged { off, what, .. } => {
-                Self::MapDamaged { map: name.to_owned(), off, what }
-            }
-            Self::Conflict { key, .. } => Self::Conflict { map: name.to_owned(), key },
-            other => other,
-        }
-    }
-
-    /// The public form of an error of the transaction component; `name` gives the name of the map
-    /// of a number.
-    #[cold]
-    pub(crate) fn of_transaction(error: pando_tc::Error, name: impl Fn(u64) -> String) -> Self {
-        use pando_log::Error as Log;
-        use pando_tc::Error as Transaction;
-        match error {
-            Transaction::Conflict { map, key } => Self::Conflict { map: name(map), key },
-            Transaction::Index(error) => error.into(),
-            Transaction::Log(Log::Pool(error)) => Self::of_pool(error),
-            Transaction::Log(Log::RecordTooLong { found_bytes, max_bytes }) => {
-                Self::TransactionTooLong { found_bytes, max_bytes }
-            }
-            error @ Transaction::Damaged { .. } => Self::Damaged(error.into()),
-            Transaction::Log(error) => Self::of_log(error),
-            other => Self::Storage(other.into()),
-        }
-    }
-
-    /// The public form of an error of the directory of a log.
-    pub(crate) fn of_device(error: pando_device::Error) -> Self {
-        Self::of_log(error.into())
-    }
-
-    /// The public form of an error of the log.
-    #[cold]
-    fn of_log(error: pando_log::Error) -> Self {
-        use pando_log::Error as Log;
-        match error {
-            Log::Full { used_bytes, max_bytes } => Self::LogFull { used_bytes, max_bytes },
-            Log::Failed { path } => Self::LogStopped { path: path.into() },
-            Log::Pool(error) => Self::of_pool(error),
-            other => Self::Log(other.into()),
-        }
-    }
-
-    /// The public form of an error of a call that waits until commits are durable.
-    #[cold]
-    pub(crate) fn of_sync(error: pando_tc::Error) -> Self {
-        Self::AppliedNotDurable { cause: Self::from(error).to_string() }
-    }
-
-    /// The public form of an error from below an index, which passes on errors that it does not
-    /// know.
-    fn of_source(source: Source) -> Self {
-        let source = match source.downcast().map(|error| Self::of_pool(*error)) {
-            Ok(error) => return error,
-            Err(source) => source,
-        };
-        let source = match source.downcast().map(|error| Self::of_pmwcas(*error)) {
-            Ok(error) => return error,
-            Err(source) => source,
-        };
-        let source = match source.downcast::<pando_tc::Error>().map(|error| Self::from(*error)) {
-            Ok(error) => return error,
-            Err(source) => source,
-        };
-        let source = match source.downcast().map(|error| Self::of_map(*error)) {
-            Ok(error) => return error,
-            Err(source) => source,
-        };
-        source.downcast::<Self>().map_or_else(Self::Storage, |error| *error)
-    }
-}
-
-/// Without the names of maps.
-impl From<pando_tc::Error> for Error {
-    fn from(error: pando_tc::Error) -> Self {
-        Self::of_transaction(error, |_| String::new())
-    }
-}
-
-impl From<BadOption> for Error {
-    fn from(BadOption { option, found, allowed }: BadOption) -> Self {
-        Self::Option { option, found, allowed }
-    }
-}
-
-impl From<pando_index::Error> for Error {
-    fn from(error: pando_index::Error) -> Self {
-        use pando_index::Error as Index;
-        match error {
-            Index::KeyExists => Self::KeyExists,
-            Index::KeyNotFound => Self::KeyNotFound,
-            Index::ValueMismatch => Self::ValueMismatch,
-            Index::KeyTooLong { found_bytes, max_bytes } => {
-                Self::KeyTooLong { found_bytes, max_bytes }
-            }
-            Index::ValueTooLong { found_bytes, max_bytes } => {
-                Self::ValueTooLong { found_bytes, max_bytes }
-            }
-            Index::KeyTooShort { found_bytes, min_bytes } => {
-                Self::KeyTooShort { found_bytes, min_bytes }
-            }
-            Index::ValueTooShort { found_bytes, min_bytes } => {
-                Self::ValueTooShort { found_bytes, min_bytes }
-            }
-            Index::Damaged { off, what } => Self::MapDamaged { map: String::new(), off, what },
-            Index::Storage(source) => Self::of_source(source),
-            other => Self::Storage(Box::new(other)),
-        }
-    }
-}
-
 /// Most names that a message lists.
 const LISTED_MAPS: usize = 10;
 
@@ -697,96 +511,4 @@ fn not_a_pool(path: &std::path::Path, found: &[u8]) -> String {
         );
     }
     format!("{path} is not a pool: it begins with \"{}\"; check the path", found.escape_ascii())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// An error that an index passes on.
-    fn handed_on(error: impl std::error::Error + Send + Sync + 'static) -> Error {
-        pando_index::Error::storage(error).into()
-    }
-
-    fn full() -> pando_pmem::Error {
-        pando_pmem::Error::PoolFull { requested_bytes: 65_536, max_bytes: 1 << 20 }
-    }
-
-    #[test]
-    fn an_error_is_the_same_through_whatever_layers_it_comes() {
-        let is_full = |error| matches!(error, Error::PoolFull { max_bytes: 0x10_0000 });
-        assert!(is_full(Error::of_pool(full())));
-        assert!(is_full(handed_on(full())));
-        assert!(is_full(handed_on(pando_pmwcas::Error::from(full()))));
-        assert!(is_full(handed_on(MapError::from(full()))));
-        let none_left =
-            handed_on(pando_pmem::Error::NoParticipantSlot { threads: 128, why: "full".into() });
-        assert!(matches!(none_left, Error::TooManyThreads { threads: 128, .. }), "{none_left}");
-        let other = handed_on(std::fmt::Error);
-        assert!(matches!(other, Error::Storage(_)), "{other}");
-    }
-
-    #[test]
-    fn a_chain_tells_nothing_twice() {
-        let io = || std::io::Error::other("the disk is gone");
-        for error in [
-            handed_on(pando_pmwcas::Error::TooManyWords),
-            Error::of_pool(pando_pmem::Error::Truncated {
-                path: "grove.pool".into(),
-                found_bytes: 1,
-                expected_bytes: 2,
-            }),
-            Error::Io { action: "map the file", path: "grove.pool".into(), cause: io() },
-            Error::FileSystemFull { from_bytes: 1, to_bytes: 2, cause: io() },
-            Error::FileTooLarge {
-                path: "grove.pool".into(),
-                from_bytes: 1,
-                to_bytes: 2,
-                cause: io(),
-            },
-        ] {
-            let mut chain = vec![error.to_string()];
-            let mut next = std::error::Error::source(&error);
-            while let Some(source) = next {
-                chain.push(source.to_string());
-                next = source.source();
-            }
-            let told_before = |at: usize| chain[..at].iter().any(|told| told.contains(&chain[at]));
-            assert!((1..chain.len()).all(|at| !told_before(at)), "{chain:?}");
-        }
-    }
-
-    /// A commit that was refused by a stopped log has not taken place; one that waited has.
-    #[test]
-    fn a_stopped_log_is_told_apart_from_a_commit_that_may_be_lost() {
-        let failed = || pando_tc::Error::from(pando_log::Error::Failed { path: "log".into() });
-        assert!(matches!(handed_on(failed()), Error::LogStopped { .. }));
-        assert!(matches!(Error::of_sync(failed()), Error::AppliedNotDurable { .. }));
-        let full = pando_log::Error::Stalled { path: "log".into(), writers: 8 };
-        assert!(matches!(Error::of_sync(full.into()), Error::AppliedNotDurable { .. }));
-    }
-
-    #[test]
-    fn what_an_index_says_is_said_in_the_same_words() {
-        use pando_index::Error as Index;
-        for error in [
-            Index::KeyExists,
-            Index::KeyNotFound,
-            Index::ValueMismatch,
-            Index::KeyTooLong { found_bytes: 2, max_bytes: 1 },
-            Index::ValueTooLong { found_bytes: 2, max_bytes: 1 },
-            Index::KeyTooShort { found_bytes: 1, min_bytes: 2 },
-            Index::ValueTooShort { found_bytes: 1, min_bytes: 2 },
-        ] {
-            let told = error.to_string();
-            assert_eq!(Error::from(error).to_string(), told);
-        }
-    }
-
-    #[test]
-    fn many_maps_are_not_all_listed() {
-        let names: Vec<_> = (0..12).map(|number| format!("map\n{number}")).collect();
-        let told = Error::MapNotFound { name: "oak".into(), present: names }.to_string();
-        assert!(told.contains(r#""map\n9" and 2 more"#), "{told}");
-    }
 }

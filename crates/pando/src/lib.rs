@@ -47,6 +47,7 @@
 //! * Every failure is a value of [`Error`]. It says what was found, what is allowed and what to do
 //!   next. Nothing panics on input.
 
+mod conversion;
 mod engine;
 mod error;
 mod indexes;
@@ -55,6 +56,7 @@ mod log_files;
 mod map;
 mod options;
 mod pool;
+mod power_safety;
 mod report;
 mod scan;
 mod shared;

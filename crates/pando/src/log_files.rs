@@ -5,20 +5,20 @@ use std::path::{Path, PathBuf};
 use pando_device::{Directory, Disk};
 use serde::Serialize;
 
-use crate::engine;
-use crate::{Error, Pool, PoolOptions};
+use crate::Error;
+use crate::engine::read_superblock;
 
-/// How often a backup begins anew because the pool has written an image meanwhile.
+/// Attempts of a backup. One fails if the pool writes an image meanwhile.
 const ATTEMPTS: u32 = 3;
 
-/// The directory of a pool's log ([`PoolOptions::log`]), or a backup. Its pool may be in use
-/// meanwhile, also by another process: nothing in it is changed.
+/// The directory of a pool's log ([`PoolOptions::log`](crate::PoolOptions::log)), or a backup. Its
+/// pool may be in use meanwhile, also by another process: nothing in it is changed.
 #[derive(Clone, Debug)]
 pub struct LogFiles {
     path: PathBuf,
 }
 
-/// What is in a log ([`LogFiles::verify`]).
+/// The content of a log ([`LogFiles::verify`]).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct LogReport {
@@ -51,9 +51,9 @@ impl LogFiles {
     /// # Errors
     ///
     /// [`Error::PoolNotFound`], [`Error::NotAPool`], [`Error::NoLog`], [`Error::Io`] and others as
-    /// [`Pool::open`].
+    /// [`Pool::open`](crate::Pool::open).
     pub fn of_pool(pool: impl AsRef<Path>) -> Result<Self, Error> {
-        let superblock = engine::read_superblock(pool.as_ref())?;
+        let superblock = read_superblock(pool.as_ref())?;
         Ok(Self::at(superblock.log.ok_or(Error::NoLog)?.path))
     }
 
@@ -62,12 +62,12 @@ impl LogFiles {
         &self.path
     }
 
-    fn open(&self) -> Result<Disk, Error> {
+    pub(crate) fn open(&self) -> Result<Disk, Error> {
         Disk::open(&self.path).map_err(Error::of_device)
     }
 
-    /// Reads the whole log, as a recovery would, and says what is in it. While its pool is in use,
-    /// it may fail because an image was written meanwhile; then it is called again.
+    /// Reads the whole log, as a recovery would, and returns its content. While its pool is in use,
+    /// it may fail because the pool writes an image meanwhile. Then call it again.
     ///
     /// # Errors
     ///
@@ -93,14 +93,15 @@ impl LogFiles {
             image_records: replayed.image_records,
             image_bytes: replayed.image_bytes,
             image_lsn: replayed.from_lsn,
-            commits: replayed.log_records,
+            commits: replayed.commits,
             end_lsn: recovered.end_lsn(),
         })
     }
 
     /// Copies the newest image and the log behind it into the directory `to`, which is created if
     /// its parent exists. Returns the LSN up to which the backup has the commits, all that survive
-    /// a power cut now. Durable on return. [`Pool::restore`] makes a pool of it.
+    /// a power cut now. Durable on return. [`Pool::restore`](crate::Pool::restore) makes a pool of
+    /// it.
     ///
     /// # Errors
     ///
@@ -114,7 +115,7 @@ impl LogFiles {
         loop {
             let copied = pando_tc::copy(&from, &to);
             let Err(error) = copied else { return Ok(copied?) };
-            // What was not there before is of this attempt.
+            // New files are from this attempt.
             for name in to.names().map_err(Error::of_device)? {
                 if !before.contains(&name) {
                     to.remove(&name).map_err(Error::of_device)?;
@@ -135,53 +136,5 @@ fn is_replaced_meanwhile(error: &pando_tc::Error) -> bool {
         pando_tc::Error::Log(Log::Device(error)) => error.is_not_found(),
         pando_tc::Error::Log(Log::Missing { .. } | Log::Damaged { .. }) => true,
         _ => false,
-    }
-}
-
-impl Pool {
-    /// Copies all commits so far into the directory `to`, while writers continue; the LSN up to
-    /// which the backup has the commits. Only transactional maps have records in it. See
-    /// [`LogFiles::backup`], which does the same for a pool that another process has open, without
-    /// its newest commits.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NoLog`], [`Error::AppliedNotDurable`]; otherwise as [`LogFiles::backup`].
-    ///
-    /// ```
-    /// use pando::{MapOptions, Pool, PoolOptions};
-    ///
-    /// let folder = tempfile::tempdir()?;
-    /// let place = |name: &str| folder.path().join(name);
-    /// let pool = Pool::create(place("a.pool"), &PoolOptions::new().log(place("a.log")))?;
-    /// pool.map_with("trees", &MapOptions::new().transactional(true))?.insert(b"ash", b"1")?;
-    /// pool.backup(place("backup"))?;
-    ///
-    /// let options = PoolOptions::new().log(place("b.log"));
-    /// let restored = Pool::restore(place("backup"), place("b.pool"), &options)?;
-    /// assert_eq!(restored.map("trees")?.get(b"ash")?.as_deref(), Some(&b"1"[..]));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn backup(&self, to: impl AsRef<Path>) -> Result<u64, Error> {
-        self.sync()?;
-        let log = self.stat_of_log()?.ok_or(Error::NoLog)?;
-        LogFiles::at(log.path).backup(to)
-    }
-
-    /// Creates a pool at `path` from a backup, with a new log in the directory that `options` name.
-    /// The backup stays as it is.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Option`] if `options` name no log; [`Error::Log`] if the backup is damaged or none;
-    /// otherwise as [`create`](Self::create).
-    pub fn restore(
-        backup: impl AsRef<Path>,
-        path: impl AsRef<Path>,
-        options: &PoolOptions,
-    ) -> Result<Self, Error> {
-        let path = Self::checked(path.as_ref())?;
-        let backup = LogFiles::at(backup.as_ref()).open()?;
-        Self::from_engine(engine::restore(path, options, &backup)?, options)
     }
 }

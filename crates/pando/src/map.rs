@@ -64,7 +64,7 @@ impl Map {
     fn acknowledged<T>(&self, answer: Result<T, pando_index::Error>) -> Result<T, Error> {
         let answer = self.naming_map(answer)?;
         if self.acknowledge == Acknowledge::Synced {
-            // Also if nothing was changed: what was found there is durable.
+            // Also if nothing was changed: the found state is durable then.
             self.pool().engine.sync(None)?;
         }
         Ok(answer)

@@ -70,16 +70,15 @@ impl fmt::Display for DomainChoice {
     }
 }
 
-/// When a write to a transactional map of a pool with a log returns
-/// ([`PoolOptions::log`]). Either way it takes place at once for all threads, and survives the
-/// death of the process.
+/// When a write to a transactional map of a pool with a log returns ([`PoolOptions::log`]). In both
+/// cases it takes effect at once for all threads, and survives the death of the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Acknowledge {
-    /// When it has taken place. The log is written in the background, as fast as the disk takes it.
-    /// A power cut may undo the newest commits, those that the disk has not answered yet, and never
-    /// more than 32 MiB of records. What is left has no commit without all that it has read or
-    /// replaced.
+    /// When it has taken effect. A thread writes the log in the background, without a delay. A
+    /// power cut may undo the newest commits: those that are not synced yet, at most 32 MiB of
+    /// records. A commit is undone as a whole, and with it each commit that has read or replaced
+    /// its writes.
     #[default]
     Buffered,
     /// When it survives a power cut too. Threads that wait share the syncs.
@@ -96,7 +95,7 @@ pub struct RecoveryProgress {
     pub commits: u64,
 }
 
-/// What [`PoolOptions::on_recovery`] calls.
+/// The function that [`PoolOptions::on_recovery`] sets.
 #[derive(Clone)]
 pub(crate) struct OnRecovery(pub Arc<dyn Fn(RecoveryProgress) + Send + Sync>);
 
@@ -167,16 +166,16 @@ impl PoolOptions {
         self
     }
 
-    /// The directory of the pool's log, on a disk that keeps what was synced. With a log, the
-    /// transactional maps of the pool survive a power cut; the pool's file may then lie anywhere,
-    /// also on tmpfs. Other maps are empty after one.
+    /// The directory of the pool's log, on a disk that keeps synced data. With a log, the
+    /// transactional maps of the pool survive a power cut. The pool's file may then lie on any
+    /// medium, also on tmpfs. Other maps are empty after a power cut.
     ///
-    /// A new pool gets a new log there; the directory is created if its parent exists. The pool
-    /// remembers it, so an existing pool is opened without this option, unless the directory was
-    /// moved.
+    /// A new pool gets a new log there. The directory is created if its parent exists. The pool
+    /// stores its path, so an existing pool needs this option only if the directory was moved.
     ///
-    /// If the pool is lost ([`Pool::open`](crate::Pool::open)), it is recovered from the log. If
-    /// its file is missing, that takes this option. A pool keeps its log, or has none, for ever.
+    /// A lost pool ([`Pool::open`](crate::Pool::open)) is rebuilt from the log. If its file is
+    /// missing, this option must name the log. A log cannot be added to an existing pool, or
+    /// removed.
     ///
     /// ```
     /// use pando::{Acknowledge, Pool, PoolOptions, MapOptions};

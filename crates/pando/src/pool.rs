@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, Weak};
 
 use crate::engine::{self, Engine};
-use crate::report::{CheckReport, Compacted, LogStat, MapInfo, PoolStat, Promise};
+use crate::report::{CheckReport, Compacted, MapInfo, PoolStat, Promise};
 use crate::shared::{MapShared, PoolShared};
 use crate::{Acknowledge, Error, Map, MapOptions, PoolOptions};
 
@@ -82,16 +82,15 @@ impl Pool {
     }
 
     /// Opens the pool at `path`. Before the call returns, it completes or undoes the operations
-    /// that a crash interrupted, and writes out what waits for the disk of the log.
+    /// that a crash interrupted, and writes the tail of the log to the disk.
     ///
-    /// A pool is *lost* if its file is not trusted, because the machine went down while the pool
-    /// was open on an ordinary medium, or if the file is missing. A lost pool that has a log
-    /// ([`PoolOptions::log`]) is built anew from it, in the place of what is there, in time that
-    /// grows with its data ([`PoolOptions::on_recovery`]). Each commit that was
-    /// [`Synced`](crate::Acknowledge::Synced) is there. Of the others the newest may be missing.
-    /// Maps that are not transactional are empty then
-    /// ([`RecoveryStat::emptied_maps`](crate::RecoveryStat::emptied_maps)). A program that wants to
-    /// copy what can be read of them opens the pool for salvage before.
+    /// A pool is *lost* if its file is missing, or is not trusted because the machine went down
+    /// while the pool was open on an ordinary medium. A lost pool with a log ([`PoolOptions::log`])
+    /// is rebuilt from the log, and replaces the untrusted file. The time grows with the data
+    /// ([`PoolOptions::on_recovery`]). All [`Synced`](crate::Acknowledge::Synced) commits are
+    /// there. The newest of the other commits may be missing. Maps that are not transactional are
+    /// empty ([`RecoveryStat::emptied_maps`](crate::RecoveryStat::emptied_maps)). To copy their
+    /// readable records, open the pool for salvage before.
     ///
     /// # Errors
     ///
@@ -238,14 +237,17 @@ impl Pool {
             return Err(Error::MapName { name: name.to_owned(), max_bytes });
         }
         let mut open_maps = self.shared.open_maps();
-        match self.shared.engine.created(name)? {
-            Some(created) => options.agrees_with(name, &created)?,
-            None => {
-                self.shared.engine.create_map(name, options)?;
-                self.acknowledge()?;
-            }
+        let created = self.shared.engine.created(name)?;
+        match &created {
+            Some(created) => options.agrees_with(name, created)?,
+            None => self.shared.engine.create_map(name, options)?,
         }
-        self.open_known_map(&mut open_maps, name)
+        let map = self.open_known_map(&mut open_maps, name)?;
+        drop(open_maps);
+        if created.is_none() {
+            self.acknowledge()?;
+        }
+        Ok(map)
     }
 
     /// The map `name`, which must exist.
@@ -274,52 +276,6 @@ impl Pool {
             Some(_) => self.open_known_map(&mut open_maps, name),
             None => Err(self.map_not_found(name)?),
         }
-    }
-
-    /// Returns when all commits so far survive a power cut, those of all threads; the LSN up to
-    /// which that is. Threads that wait share the syncs.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NoLog`]; [`Error::AppliedNotDurable`] if the log could not be written or synced.
-    pub fn sync(&self) -> Result<u64, Error> {
-        self.check_not_salvaged()?;
-        self.shared.engine.sync(None)
-    }
-
-    /// Returns when all commits up to `lsn` survive a power cut
-    /// ([`Transaction::commit`](crate::Transaction::commit)).
-    ///
-    /// # Errors
-    ///
-    /// As [`sync`](Self::sync).
-    pub fn sync_to(&self, lsn: u64) -> Result<(), Error> {
-        self.check_not_salvaged()?;
-        self.shared.engine.sync(Some(lsn)).map(drop)
-    }
-
-    /// The LSN up to which all commits survive a power cut. It costs a load.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NoLog`].
-    pub fn durable_lsn(&self) -> Result<u64, Error> {
-        let lsns = self.shared.engine.lsns()?;
-        lsns.map(|(_, durable)| durable).ok_or(Error::NoLog)
-    }
-
-    /// Writes an image of the transactional maps into the directory of the log, and releases the
-    /// part of the log that is not needed any more. Writers continue meanwhile. The pool does this
-    /// by itself whenever the log behind the newest image has four times its bytes, and more than
-    /// 64 MiB. A recovery after it is faster.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NoLog`]; [`Error::Log`] if the disk refuses, and the former image stays;
-    /// [`Error::AppliedNotDurable`].
-    pub fn write_image(&self) -> Result<(), Error> {
-        self.check_not_salvaged()?;
-        self.shared.engine.write_image()
     }
 
     /// The maps, ordered by name. A damaged map, whose name is not known, is listed with its slot
@@ -382,14 +338,6 @@ impl Pool {
         drop(open_maps);
         self.free_dropped();
         self.acknowledge()
-    }
-
-    /// Waits until a change of the maps is durable, if the pool's options say so.
-    fn acknowledge(&self) -> Result<(), Error> {
-        match self.shared.acknowledge {
-            Acknowledge::Buffered => Ok(()),
-            Acknowledge::Synced => self.shared.engine.sync(None).map(drop),
-        }
     }
 
     /// Frees the blocks of dropped maps. After an error the maps stay dropped, and a later call or
@@ -649,11 +597,6 @@ impl Pool {
     /// ```
     pub fn check(&self) -> Result<CheckReport, Error> {
         self.shared.engine.check()
-    }
-
-    /// The figures of the pool's log; `None` if it has none.
-    pub(crate) fn stat_of_log(&self) -> Result<Option<LogStat>, Error> {
-        self.shared.engine.log_stat()
     }
 
     /// Closes the pool and marks it as cleanly closed.

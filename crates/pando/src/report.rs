@@ -115,13 +115,13 @@ pub struct RecoveryStat {
     pub rolled_forward: u64,
     /// Operations that a crash interrupted and that were undone.
     pub rolled_back: u64,
-    /// Whether the pool was lost, and was built anew from its log.
+    /// Whether the pool was lost, and was rebuilt from its log.
     pub from_log: bool,
-    /// Then, records that were loaded from an image.
+    /// Records that were loaded from an image, if the pool was rebuilt.
     pub image_records: u64,
-    /// Then, commits that were replayed from the log.
+    /// Commits that were replayed from the log, if the pool was rebuilt.
     pub commits: u64,
-    /// Then, the maps that are not transactional, and so are empty now.
+    /// Maps that are empty because they are not transactional, if the pool was rebuilt.
     pub emptied_maps: Vec<String>,
 }
 

@@ -216,13 +216,13 @@ impl Transaction<'_> {
         self.acknowledge = acknowledge;
     }
 
-    /// Commits the transaction, and returns its log sequence number (LSN): of two commits the later
-    /// one has the higher number, also after a recovery. A transaction that has written nothing
-    /// returns the LSN of a commit that is as new as all that it has read; 0 if it has done
-    /// nothing. [`Pool::sync_to`] makes durable what has an LSN.
+    /// Commits the transaction. Returns its log sequence number (LSN). A later commit of a key has
+    /// the higher LSN, also after a recovery. A transaction without writes returns the LSN of a
+    /// commit at least as new as all of its reads, and an empty transaction returns 0.
+    /// [`Pool::sync_to`] makes the commits up to an LSN durable.
     ///
-    /// On return its writes survive whatever a write of a map survives. With
-    /// [`Acknowledge::Synced`] also what it has read is durable.
+    /// On return the writes are as durable as a write of a map. With [`Acknowledge::Synced`] its
+    /// writes and its reads survive a power cut.
     ///
     /// # Errors
     ///
@@ -230,7 +230,7 @@ impl Transaction<'_> {
     /// [`Error::TransactionTooLong`]; [`Error::PoolFull`], [`Error::FileSystemFull`] or
     /// [`Error::FileTooLarge`] if there is no room; [`Error::LogFull`], [`Error::LogStopped`].
     /// Nothing has taken place. With [`Acknowledge::Synced`] also [`Error::NoLog`], and
-    /// [`Error::AppliedNotDurable`]: then it has taken place.
+    /// [`Error::AppliedNotDurable`]: only then the commit has taken place.
     pub fn commit(self) -> Result<u64, Error> {
         let Self { pool, begun, maps, acknowledge } = self;
         let is_synced = acknowledge == Acknowledge::Synced;

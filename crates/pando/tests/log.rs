@@ -6,7 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pando::{Acknowledge, Error, LogFiles, Map, MapOptions, Pool, PoolOptions};
+use pando_bztree::BzTrees;
+use pando_pmem::catalog::MapHeader;
 use pando_pmem::superblock::{BOOT_OFF, BootId, boot_words};
+use pando_pmem::{OpenPool, Process};
+use pando_tree::maps::Catalog;
 
 /// A folder with a pool and the directory of its log.
 struct Place {
@@ -168,6 +172,25 @@ fn an_image_shortens_the_log_and_the_recovery() {
     let recovery = pool.stat().expect("figures").recovery;
     assert_eq!(recovery.image_records, 5_000);
     assert!(recovery.commits < 200, "{recovery:?}");
+}
+
+/// A kill between the two steps of a creation leaves a map that the log does not list. The next
+/// opening lists it, before anything is written to it.
+#[test]
+fn a_map_that_the_log_does_not_list_is_listed_by_the_next_opening() {
+    let place = Place::new();
+    place.create().close().expect("closed");
+    let pool = pando_pmem::Pool::<Process>::open(&place.pool(), &OpenPool::default());
+    let catalog = Arc::new(Catalog::open(pool.expect("opens")).expect("recovers"));
+    let (options, number) = (Default::default(), MapHeader::NEW_NUMBER);
+    catalog.find_or_create_entry::<BzTrees>("late", options, number).expect("the map");
+    Arc::into_inner(catalog).expect("one handle").into_pool().close().expect("closed");
+
+    let pool = place.open();
+    fill(&transactional(&pool, "late"), 0, 30);
+    pool.sync().expect("synced");
+    place.go_down(pool);
+    check(&place.open().open_map("late").expect("a map"), 30);
 }
 
 #[test]

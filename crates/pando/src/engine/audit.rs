@@ -24,7 +24,7 @@ pub(super) fn promise<D: Domain>(pool: &Pool<D>) -> Promise {
             "what has returned survives {}{}",
             pool.guarantee().describe(),
             match pool.log_name() {
-                Some(_) => "; by its log, what is synced survives a power cut",
+                Some(_) => "; commits that are synced to its log survive a power cut",
                 None => "",
             }
         ),

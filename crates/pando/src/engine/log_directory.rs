@@ -42,7 +42,7 @@ impl LogDirectory {
     }
 
     fn locked(path: &Path) -> Result<Self, Error> {
-        // The same directory wherever the process goes, as the superblock names it.
+        // A later change of the current directory does not change the path.
         let path = path.canonicalize().map_err(|cause| Error::Io {
             action: "find the directory of the log",
             path: path.to_owned(),

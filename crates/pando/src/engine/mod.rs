@@ -10,6 +10,7 @@ mod keeper;
 mod kinds;
 mod log_directory;
 mod map_list;
+mod opening;
 mod pooled;
 mod rebuild;
 mod resumed;
@@ -42,8 +43,7 @@ pub(crate) trait Engine: Send + Sync {
     /// Begins a transaction; `None` if the pool has no transactional map.
     fn begin(&self) -> Option<Box<dyn AnyTransaction + '_>>;
 
-    /// Waits until all commits up to `lsn` survive a power cut, or all so far; up to which LSN that
-    /// is.
+    /// Waits until all commits up to `lsn` survive a power cut, or all so far. Returns that LSN.
     fn sync(&self, lsn: Option<u64>) -> Result<u64, Error>;
 
     /// The LSNs of the newest commit, and up to which all survive a power cut; `None` if the pool
@@ -119,6 +119,6 @@ pub(crate) trait Engine: Send + Sync {
 }
 
 pub(crate) use kinds::described as described_kinds;
-pub(crate) use pooled::{create, open, restore, volatile};
+pub(crate) use opening::{create, open, restore, volatile};
 pub(crate) use superblock::read_superblock;
 pub(crate) use transactional::AnyTransaction;

@@ -1,284 +1,33 @@
 //! The engine on a pool of persistent memory, for one persistence domain.
 
-use std::fs::OpenOptions;
-use std::io::ErrorKind::NotFound;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use pando_device::Directory;
 use pando_index::RangeIndex;
-use pando_log::{Log, LogOptions, check_owner, log_id_of};
+use pando_log::{Log, LogOptions, log_id_of};
 use pando_pmem::catalog::{MAX_NAME_BYTES, MapEntry, MapHeader};
 use pando_pmem::layout::LOG_OFF;
-use pando_pmem::superblock::Superblock;
-use pando_pmem::{
-    Adr, CreateOptions, Domain, DomainKind, Eadr, Guard, LogName, OpenPool, Process, Volatile,
-    draw_id, medium,
-};
+use pando_pmem::{Domain, Guard, LogName, draw_id};
 use pando_pmwcas::Recovered;
 use pando_tc::LEAST_VALUE_BYTES;
 use pando_tree::maps::{Audit, Catalog, MapError, OptionValues};
 use pando_tree::room::{Refusal, Tries, nothing_to_give, with_room};
 
 use super::kinds::{Kind, kind_called, kind_of, kinds};
-use super::log_directory::{LogDirectory, has_log};
+use super::log_directory::LogDirectory;
 use super::map_list::header_of;
 use super::rebuild::{Lost, Rebuilt, rebuild};
 use super::resumed::Resumed;
-use super::superblock::read_superblock;
 use super::transactional::{AnyTransaction, Transactions};
 use super::{Engine, audit};
 use crate::options::Created;
 use crate::report::{CheckReport, Compacted, LogStat, MapInfo, PoolStat, Promise, RecoveryStat};
-use crate::{DomainChoice, Error, MapOptions, PoolOptions};
-
-/// Calls the function in the domain that is known only at run time.
-macro_rules! in_domain {
-    ($domain:expr, $start:ident($($argument:expr),*)) => {
-        match $domain {
-            DomainKind::Volatile => $start::<Volatile>($($argument),*),
-            DomainKind::Process => $start::<Process>($($argument),*),
-            DomainKind::Eadr => $start::<Eadr>($($argument),*),
-            // `Counting` is for experiments: no choice and no medium selects it.
-            DomainKind::Adr | DomainKind::Counting => $start::<Adr>($($argument),*),
-        }
-    };
-}
-
-/// Creates a pool in a new file.
-pub(crate) fn create(path: &Path, options: &PoolOptions) -> Result<Box<dyn Engine>, Error> {
-    let refused = |error| match Error::of_pool(error) {
-        // The folder is missing, not the pool.
-        Error::Io { cause, .. } if cause.kind() == NotFound && !is_in_a_folder(path) => {
-            Error::FolderNotFound { path: folder_of(path).to_owned() }
-        }
-        other => other,
-    };
-    if path.symlink_metadata().is_ok() {
-        return Err(Error::PoolExists { path: path.to_owned() });
-    }
-    let create_options = create_options(options);
-    let mut directory = options.log.as_deref().map(LogDirectory::create).transpose()?;
-    let log = match &directory {
-        Some(directory) => {
-            let id = draw_id(path).map_err(Error::of_pool)?;
-            Some(LogName { id, path: directory.path().to_owned() })
-        }
-        None => None,
-    };
-    let domain = match named(options.domain) {
-        Some(domain) => domain,
-        None => domain_at(path, &create_options).map_err(&refused)?,
-    };
-    fn start<D: Domain>(
-        path: &Path,
-        options: &CreateOptions,
-        log: Option<LogName>,
-        directory: &mut Option<LogDirectory>,
-        refused: impl Fn(pando_pmem::Error) -> Error,
-    ) -> Result<Box<dyn Engine>, Error> {
-        let unpublished = pando_pmem::Pool::<D>::prepare(path, options, log).map_err(&refused)?;
-        let pool = unpublished.pool().clone();
-        // When its log is durable: else a power cut could leave a pool whose log is not there.
-        let publish = || unpublished.publish(false).map(drop).map_err(&refused);
-        Pooled::start(|| Ok(pool), publish, false, None, directory)
-    }
-    in_domain!(domain, start(path, &create_options, log, &mut directory, refused))
-}
-
-/// The domain of the medium of a file at `path`. The medium is known only when there is a file.
-fn domain_at(path: &Path, options: &CreateOptions) -> pando_pmem::Result<DomainKind> {
-    let unpublished = pando_pmem::Pool::<Adr>::prepare(path, options, None)?;
-    Ok(unpublished.pool().medium().domain())
-}
-
-/// Opens a pool; builds it anew from its log if it is lost.
-pub(crate) fn open(path: &Path, options: &PoolOptions) -> Result<Box<dyn Engine>, Error> {
-    let mut directory = None;
-    let refused = match open_present(path, options, &mut directory) {
-        Err(error) if !options.salvage => error,
-        opened => return opened,
-    };
-    let Some(log) = log_of_lost(&refused, options) else { return Err(refused) };
-    // No other process builds it at the same time, but one may have done so.
-    directory = Some(LogDirectory::open(path, log)?);
-    match open_present(path, options, &mut directory) {
-        Err(Error::NotTrusted { .. } | Error::PoolNotFound { .. }) => {}
-        opened => return opened,
-    }
-    let superblock = match read_superblock(path) {
-        Err(Error::PoolNotFound { .. }) => None,
-        read => Some(read?),
-    };
-    let directory = match directory {
-        Some(directory) => directory,
-        None => LogDirectory::open(path, log)?,
-    };
-    // A file that is there must be that of the log's pool: the log will not be another's then.
-    if let Some((Superblock { pool_id, .. }, log)) =
-        superblock.as_ref().and_then(|pool| Some((pool, pool.log.as_ref()?)))
-    {
-        check_owner(directory.files().as_ref(), log.id, *pool_id).map_err(pando_tc::Error::from)?;
-    }
-    let pool_id = superblock.map(|superblock| superblock.pool_id);
-    rebuild_in((path, pool_id), options, directory, None)
-}
-
-/// Creates a pool from a backup.
-pub(crate) fn restore(
-    path: &Path,
-    options: &PoolOptions,
-    backup: &dyn Directory,
-) -> Result<Box<dyn Engine>, Error> {
-    if path.symlink_metadata().is_ok() {
-        return Err(Error::PoolExists { path: path.to_owned() });
-    }
-    let Some(log) = &options.log else {
-        return Err(Error::Option {
-            option: "log".to_owned(),
-            found: "none".to_owned(),
-            allowed: "a directory for the log of the new pool".to_owned(),
-        });
-    };
-    rebuild_in((path, None), options, LogDirectory::create(log)?, Some(backup))
-}
-
-fn rebuild_in(
-    (path, pool_id): (&Path, Option<u128>),
-    options: &PoolOptions,
-    directory: LogDirectory,
-    backup: Option<&dyn Directory>,
-) -> Result<Box<dyn Engine>, Error> {
-    let domain = match named(options.domain) {
-        Some(domain) => domain,
-        None => domain_at(path, &create_options(options)).map_err(Error::of_pool)?,
-    };
-    let lost = Lost {
-        path,
-        pool_id,
-        max_bytes: options.max_bytes,
-        initial_bytes: options.initial_bytes,
-        on_recovery: options.on_recovery.as_ref(),
-    };
-    fn start<D: Domain>(
-        lost: &Lost<'_>,
-        directory: LogDirectory,
-        backup: Option<&dyn Directory>,
-    ) -> Result<Box<dyn Engine>, Error> {
-        Pooled::<D>::rebuild(lost, directory, backup)
-    }
-    in_domain!(domain, start(&lost, directory, backup))
-}
-
-/// The log of a pool that could not be opened because it is lost.
-fn log_of_lost<'error>(
-    refused: &'error Error,
-    options: &'error PoolOptions,
-) -> Option<&'error Path> {
-    match refused {
-        Error::NotTrusted { log: Some(log), .. } => Some(options.log.as_ref().unwrap_or(log)),
-        Error::PoolNotFound { .. } => options.log.as_ref().filter(|log| has_log(log)),
-        _ => None,
-    }
-    .map(AsRef::as_ref)
-}
-
-/// Opens a pool whose file is there. `directory` is taken out if it is used.
-fn open_present(
-    path: &Path,
-    options: &PoolOptions,
-    directory: &mut Option<LogDirectory>,
-) -> Result<Box<dyn Engine>, Error> {
-    let domain = named(options.domain).unwrap_or_else(|| {
-        // If the file cannot be opened here, `open_in` refuses it with the reason.
-        OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(path)
-            .and_then(|file| medium::find(&file))
-            .map_or(DomainKind::Process, medium::Medium::domain)
-    });
-    open_in(domain, path, options, directory)
-}
-
-fn open_in(
-    domain: DomainKind,
-    path: &Path,
-    options: &PoolOptions,
-    directory: &mut Option<LogDirectory>,
-) -> Result<Box<dyn Engine>, Error> {
-    fn start<D: Domain>(
-        path: &Path,
-        options: &PoolOptions,
-        directory: &mut Option<LogDirectory>,
-    ) -> Result<Box<dyn Engine>, Error> {
-        let PoolOptions { salvage, max_bytes, .. } = *options;
-        let refused = |error| match Error::of_pool(error) {
-            // A symbolic link without a target exists, so that its error is another one.
-            Error::Io { path, cause, .. }
-                if cause.kind() == NotFound && path.symlink_metadata().is_err() =>
-            {
-                Error::PoolNotFound { path }
-            }
-            other => other,
-        };
-        let open = OpenPool { salvage, max_bytes };
-        let open = || pando_pmem::Pool::<D>::open(path, &open).map_err(refused);
-        Pooled::start(open, || Ok(()), salvage, options.log.as_deref(), directory)
-    }
-    in_domain!(domain, start(path, options, directory))
-}
-
-/// A pool on anonymous memory.
-pub(crate) fn volatile(options: &PoolOptions) -> Result<Box<dyn Engine>, Error> {
-    fn start<D: Domain>(options: &CreateOptions) -> Result<Box<dyn Engine>, Error> {
-        let create = || pando_pmem::Pool::<D>::anonymous(options).map_err(Error::of_pool);
-        Pooled::start(create, || Ok(()), false, None, &mut None)
-    }
-    if let Some(log) = &options.log {
-        return Err(Error::Option {
-            option: "log".to_owned(),
-            found: log.display().to_string(),
-            allowed: "none, for a pool on anonymous memory".to_owned(),
-        });
-    }
-    let domain = named(options.domain).unwrap_or(DomainKind::Volatile);
-    in_domain!(domain, start(&create_options(options)))
-}
-
-/// The folder that the file at `path` lies in.
-fn folder_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    }
-}
-
-fn is_in_a_folder(path: &Path) -> bool {
-    folder_of(path).is_dir()
-}
-
-fn named(choice: DomainChoice) -> Option<DomainKind> {
-    match choice {
-        DomainChoice::Auto => None,
-        DomainChoice::Volatile => Some(DomainKind::Volatile),
-        DomainChoice::Process => Some(DomainKind::Process),
-        DomainChoice::Eadr => Some(DomainKind::Eadr),
-        DomainChoice::Adr => Some(DomainKind::Adr),
-    }
-}
-
-fn create_options(options: &PoolOptions) -> CreateOptions {
-    let default = CreateOptions::default();
-    let max_bytes = options.max_bytes.unwrap_or(default.max_bytes);
-    // The default first size may be more than the largest size.
-    let initial_bytes = options.initial_bytes.unwrap_or(default.initial_bytes.min(max_bytes));
-    CreateOptions { max_bytes, initial_bytes, ..default }
-}
+use crate::{Error, MapOptions};
 
 /// An open pool under the domain `D`.
-struct Pooled<D: Domain> {
+pub(super) struct Pooled<D: Domain> {
     // Dropped before the catalog, whose pool it uses.
     resumed: Option<Resumed>,
     is_salvaged: bool,
@@ -291,7 +40,7 @@ struct Pooled<D: Domain> {
 impl<D: Domain> Pooled<D> {
     /// The engine of the pool that `open` opens; `publish` is called when its log is open. If the
     /// pool has a log, its files are in `directory`, or in `log`, or where the pool says.
-    fn start(
+    pub fn start(
         open: impl FnOnce() -> Result<Arc<pando_pmem::Pool<D>>, Error>,
         publish: impl FnOnce() -> Result<(), Error>,
         is_salvaged: bool,
@@ -315,9 +64,9 @@ impl<D: Domain> Pooled<D> {
         Self::finish(catalog, transactions, is_salvaged, recovery, begin)
     }
 
-    /// The engine of a pool that is built anew from its log in `directory`, or from a backup with
-    /// a new log there.
-    fn rebuild(
+    /// The engine of a pool that is rebuilt from its log in `directory`, or from a backup with a
+    /// new log there.
+    pub fn rebuild(
         lost: &Lost<'_>,
         directory: LogDirectory,
         backup: Option<&dyn Directory>,
@@ -343,17 +92,17 @@ impl<D: Domain> Pooled<D> {
         let log = log.map_err(pando_tc::Error::from)?;
         let transactions = Transactions::resumed(log, directory, indexes)?;
         if backup.is_some() {
-            // The new log has nothing of what is in the pool.
+            // The new log has no record of the pool's data: the image has them.
             transactions.log_maps(&catalog)?;
             transactions.write_first_image(&catalog)?;
         }
-        // A pool that another process has created meanwhile stays.
+        // A pool that another process has created here meanwhile is not replaced.
         unpublished.publish(lost.pool_id.is_some()).map_err(Error::of_pool)?;
         transactions.forget_former_pool()?;
         let recovery = RecoveryStat {
             from_log: true,
             image_records: replayed.image_records,
-            commits: replayed.log_records,
+            commits: replayed.commits,
             emptied_maps: emptied,
             ..RecoveryStat::default()
         };
@@ -433,7 +182,7 @@ impl<D: Domain> Pooled<D> {
         self.transactions.log_maps(&self.catalog)
     }
 
-    /// Compares what the maps reach with what is allocated, while nothing else changes the pool.
+    /// Compares the reachable blocks with the allocated ones, while no thread changes the pool.
     fn check_at_rest(&self) -> Result<CheckReport, Error> {
         let mut check = audit::Check::default();
         match self.transactions.settle() {
@@ -563,7 +312,7 @@ impl<D: Domain> Engine for Pooled<D> {
         let header = header_of(&entry)?;
         let kind = kind_of(header)?;
         let open = || kind.open(&self.catalog, &entry).map_err(Error::of_map);
-        // Its creation may have failed just there.
+        // The creation of the map may have failed at this step.
         self.transactions.log_maps(&self.catalog)?;
         match header.number {
             0 => Ok((open()?, None)),

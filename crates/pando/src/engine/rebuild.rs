@@ -1,12 +1,13 @@
-//! A pool that is built anew from an image and a log: of a lost pool, or of a backup.
+//! Rebuilds a pool from an image and a log: those of a lost pool, or of a backup.
 //!
 //! | step | a crash leaves |
 //! | --- | --- |
 //! | take the directory of the log | nothing |
 //! | create a pool without a name; load the image; replay the log (`pando_tc::replay`) | a file `POOL.new-..`, which may be removed |
-//! | of a lost pool: begin a new generation of its log, which names the new pool (`Log::resume`) | a log whose pool is missing or not trusted: the same again |
+//! | of a lost pool: begin a new generation of its log, which names both pools (`Log::resume`) | a log of the lost pool, which is rebuilt again |
 //! | of a backup: create a new log, and write an image into it | a directory with a log that may be removed |
-//! | give the pool its name, in the place of the lost one | the pool |
+//! | give the pool its name, in the place of the lost one | the pool; the next opening does the next step |
+//! | remove the lost pool from the manifest (`Log::forget_former_pool`) | the pool |
 
 use std::collections::HashMap;
 use std::error::Error as StdError;
@@ -27,22 +28,22 @@ use super::map_list::header_of;
 use crate::options::OnRecovery;
 use crate::{Error, RecoveryProgress};
 
-/// What a pool is built from.
+/// A pool that is to be rebuilt.
 pub(super) struct Lost<'open> {
     pub path: &'open Path,
     /// The number of the pool whose file is there, and not trusted; none if there is no file.
     pub pool_id: Option<u128>,
-    /// The limit of its size, if the caller names one; else it is what it was.
+    /// The limit of its size, if the caller names one; else the limit of the lost pool.
     pub max_bytes: Option<u64>,
     pub initial_bytes: Option<u64>,
     pub on_recovery: Option<&'open OnRecovery>,
 }
 
-/// A pool that was built anew, and is to get a log and its name.
+/// A rebuilt pool, without a log and without its name.
 pub(super) struct Rebuilt<D: Domain> {
     pub unpublished: Unpublished<D>,
     pub catalog: Arc<Catalog<D>>,
-    /// How the log that was read goes on.
+    /// The end of the log that was read.
     pub recovered: Recovered,
     /// The indexes of the transactional maps, by number.
     pub indexes: HashMap<u64, Arc<dyn RangeIndex>>,
@@ -51,8 +52,7 @@ pub(super) struct Rebuilt<D: Domain> {
     pub emptied: Vec<String>,
 }
 
-/// Builds a pool anew from the image and the log in `source`; `log` is the name of the log that it
-/// is to have.
+/// Rebuilds a pool from the image and the log in `source`. `log` names its future log.
 pub(super) fn rebuild<D: Domain>(
     lost: &Lost<'_>,
     source: &dyn Directory,
@@ -155,9 +155,9 @@ impl<D: Domain> Rebuild for Building<'_, D> {
     }
 
     fn progress(&mut self, so_far: &Replayed) {
-        let Replayed { image_records, log_records, .. } = *so_far;
+        let Replayed { image_records, commits, .. } = *so_far;
         if let Some(OnRecovery(report)) = self.lost.on_recovery {
-            report(RecoveryProgress { image_records, commits: log_records });
+            report(RecoveryProgress { image_records, commits });
         }
     }
 }

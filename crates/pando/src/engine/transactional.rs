@@ -153,7 +153,7 @@ impl Numbered {
 /// its first transactional map on. One thread at a time adds maps and takes them out.
 pub(super) struct Transactions<D: Domain> {
     // Dropped first: its threads use the others.
-    keeper: Mutex<Option<Keeper>>,
+    keeper: Mutex<Option<Keeper<D, Numbered>>>,
     component: OnceLock<Arc<TransactionComponent<D, Numbered>>>,
     /// Of the log's files, if it has any.
     directory: Option<LogDirectory>,
@@ -166,8 +166,8 @@ impl<D: Domain> Transactions<D> {
     }
 
     /// Opens the component of `pool`, if it has one, over the maps that `maps` returns with their
-    /// numbers. Commits that a crash has left undecided are undone. If the log has files, in
-    /// `directory`, what waits in the pool is written.
+    /// numbers. Undoes the commits that a crash left undecided. If the log has files, in
+    /// `directory`, the tail is written to them.
     pub fn open(
         pool: &Arc<Pool<D>>,
         directory: Option<LogDirectory>,
@@ -182,7 +182,7 @@ impl<D: Domain> Transactions<D> {
         Ok(transactions)
     }
 
-    /// The component of a pool that was built anew, over its log.
+    /// The component of a rebuilt pool, over its log.
     pub fn resumed(
         log: Log<D>,
         directory: LogDirectory,
@@ -227,13 +227,13 @@ impl<D: Domain> Transactions<D> {
         Ok(())
     }
 
-    fn new_keeper(&self, catalog: &Arc<Catalog<D>>) -> Result<Option<Keeper>, Error> {
+    fn new_keeper(&self, catalog: &Arc<Catalog<D>>) -> Result<Option<Keeper<D, Numbered>>, Error> {
         let Some(component) = self.logged() else { return Ok(None) };
         let catalog = catalog.clone();
-        Ok(Some(Keeper::begin(component, Box::new(move || map_list(&catalog)))?))
+        Ok(Some(Keeper::begin(component.clone(), Box::new(move || map_list(&catalog)))?))
     }
 
-    fn keeper(&self) -> MutexGuard<'_, Option<Keeper>> {
+    fn keeper(&self) -> MutexGuard<'_, Option<Keeper<D, Numbered>>> {
         // Each change is whole.
         self.keeper.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -251,8 +251,8 @@ impl<D: Domain> Transactions<D> {
         result
     }
 
-    /// Notes in a log with files which maps the catalog has, if it has changed since the last time.
-    /// One thread at a time calls it, after each change, and before a new map is written.
+    /// Appends the list of the maps to a log with files, if the catalog has changed since the last
+    /// list. One thread at a time calls it, after each change and before a write to a new map.
     pub fn log_maps(&self, catalog: &Catalog<D>) -> Result<(), Error> {
         let Some(component) = self.logged() else { return Ok(()) };
         let logged = catalog.pool().word(LOGGED_VERSION_OFF);
@@ -260,7 +260,7 @@ impl<D: Domain> Transactions<D> {
         if logged.load(Ordering::Relaxed) != catalog_version(catalog)? {
             let list = map_list(catalog)?;
             component.log_maps(&list)?;
-            // A crash before it logs the same list again.
+            // After a crash before this store, the next opening logs the list again.
             logged.store(list.version, Ordering::Release);
             logged.flush();
             D::fence();
@@ -268,11 +268,12 @@ impl<D: Domain> Transactions<D> {
         Ok(())
     }
 
-    /// Waits until all commits up to `lsn` survive a power cut, or all so far; up to which LSN that
-    /// is. The caller holds no guard.
+    /// Waits until all commits up to `lsn` survive a power cut, or all so far. Returns that LSN.
+    /// The caller holds no guard.
     pub fn sync(&self, lsn: Option<u64>) -> Result<u64, Error> {
         let component = self.logged().ok_or(Error::NoLog)?;
-        let newest = component.newest_lsn()?;
+        // The caller's commit has taken place, even if this fails.
+        let newest = component.newest_lsn().map_err(Error::of_sync)?;
         let lsn = lsn.unwrap_or(newest).min(newest);
         component.sync(lsn).map_err(Error::of_sync)?;
         Ok(lsn)
@@ -287,11 +288,10 @@ impl<D: Domain> Transactions<D> {
     /// Writes an image before the pool has its name, and the threads run.
     pub fn write_first_image(&self, catalog: &Catalog<D>) -> Result<(), Error> {
         let component = self.logged().ok_or(Error::NoLog)?;
-        component.sync(component.newest_lsn()?).map_err(Error::of_sync)?;
         component.write_image(|| map_list(catalog), &AtomicBool::new(false)).map(drop)
     }
 
-    /// Notes that the pool, which was built anew, has its name.
+    /// Removes the lost pool from the log's manifest: the rebuilt pool has its name now.
     pub fn forget_former_pool(&self) -> Result<(), Error> {
         let forgotten = self.logged().map_or(Ok(()), |logged| logged.log().forget_former_pool());
         Ok(forgotten.map_err(pando_tc::Error::from)?)
@@ -299,7 +299,7 @@ impl<D: Domain> Transactions<D> {
 
     /// Writes an image.
     pub fn write_image(&self) -> Result<(), Error> {
-        self.keeper().as_ref().ok_or(Error::NoLog)?.write_image().map(drop)
+        self.keeper().as_ref().ok_or(Error::NoLog)?.write_image()
     }
 
     /// The figures of a log with files.

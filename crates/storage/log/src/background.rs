@@ -1,9 +1,8 @@
-//! The log writer of a process, which writes what no thread waits for.
+//! The log writer of a process, which also writes the records that no thread waits for.
 //!
-//! It is one thread in `Log::write_until` (`write.rs`). It writes whenever there is something to
-//! write. Else it sleeps, and says so in `is_idle`; a thread that has decided a record wakes it. A
-//! wake-up may be missed, since `is_idle` and the tail are not ordered. So the writer looks again
-//! after [`NAP`].
+//! It is one thread in `Log::write_until` (`write.rs`). When the tail is written, it sets `is_idle`
+//! and sleeps. A thread that has decided a record wakes it. No order of memory connects `is_idle`
+//! and the tail, so a wake-up may be missed. So the writer looks at the tail again after [`NAP`].
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,20 +22,14 @@ pub(crate) struct Background {
 }
 
 impl Background {
-    /// Wakes the writer, if it sleeps.
+    /// Wakes the writer, if it sleeps because there is nothing to write.
     pub fn wake(&self) {
-        // Relaxed, here and below: a wake-up that is missed costs a nap.
+        // Relaxed, here and below, and no wait for the lock: a missed wake-up costs a nap.
         if self.is_idle.load(Ordering::Relaxed) {
             self.is_idle.store(false, Ordering::Relaxed);
-            self.wake_always();
-        }
-    }
-
-    /// Wakes the writer from a sleep of any kind.
-    pub fn wake_always(&self) {
-        // No thread waits for the lock: who misses the writer leaves it its nap.
-        if let Ok(thread) = self.thread.try_lock() {
-            thread.iter().for_each(Thread::unpark);
+            if let Ok(thread) = self.thread.try_lock() {
+                thread.iter().for_each(Thread::unpark);
+            }
         }
     }
 

@@ -128,7 +128,8 @@ impl Builder {
     }
 }
 
-fn checksum(block: &[u8]) -> u32 {
+/// The CRC-32 of at least 16 bytes. Bytes 12 to 15, where the result is stored, are taken as zero.
+pub fn checksum(block: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&block[..CRC_AT]);
     hasher.update(&[0; 4]);

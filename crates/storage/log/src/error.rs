@@ -67,8 +67,8 @@ pub enum Error {
     },
     /// The log goes on behind the newest record of the pool.
     #[error(
-        "the pool ends at LSN {lsn}, and its log in {path} goes on from there: the pool's file is an older copy. Move it \
-         away and open the pool with its log, which builds it anew"
+        "the pool ends at LSN {lsn}, and its log in {path} continues: the pool's file is an older \
+         copy; move it away, and open the pool with its log, which rebuilds it"
     )]
     OlderPool {
         /// The log's directory.

@@ -96,6 +96,7 @@ mod segments;
 mod tail;
 mod write;
 
+pub use block::checksum;
 pub use control::CONTROL_BYTES;
 pub use error::{Error, Result};
 pub use log::{Log, LogOptions, Settle};

@@ -156,7 +156,7 @@ impl<D: Domain> Log<D> {
         manifest.store(directory.as_ref())?;
         let name = (manifest.log_id, manifest.generation);
         Self::begin(&pool, name_off, name, recovered.start())?;
-        Self::open_as(pool, name_off, directory, options)
+        Self::open_named(pool, name_off, directory, options, false)
     }
 
     /// Notes that the log's pool has its name now, in the place of a lost one. Durable on return.
@@ -166,7 +166,8 @@ impl<D: Domain> Log<D> {
     /// [`Error::Device`], [`Error::Failed`]; the next opening does the same.
     pub fn forget_former_pool(&self) -> Result<()> {
         let Some(directory) = self.directory() else { return Ok(()) };
-        Manifest::load(directory.as_ref())?.without_former_pool(directory.as_ref())
+        let manifest = Manifest::load(directory.as_ref())?;
+        manifest.without_former_pool(directory.as_ref()).map(drop)
     }
 
     /// Opens the log without files of `pool` that the word at `name_off` names, and creates it if
@@ -223,17 +224,16 @@ impl<D: Domain> Log<D> {
         directory: Arc<dyn Directory>,
         options: LogOptions,
     ) -> Result<Self> {
-        let log = Self::open_as(pool, name_off, directory, options)?;
-        log.forget_former_pool()?;
-        Ok(log)
+        Self::open_named(pool, name_off, directory, options, true)
     }
 
     /// The same, of a pool that may not have its name yet.
-    fn open_as(
+    fn open_named(
         pool: Arc<Pool<D>>,
         name_off: u64,
         directory: Arc<dyn Directory>,
         options: LogOptions,
+        has_name: bool,
     ) -> Result<Self> {
         let control_off = Self::checked_control(&pool, name_off)?;
         let control = Control::new(&pool, control_off);
@@ -258,6 +258,9 @@ impl<D: Domain> Log<D> {
                 found: u128::from(found),
                 expected: u128::from(expected),
             });
+        }
+        if has_name {
+            manifest = manifest.without_former_pool(directory.as_ref())?;
         }
         if has_failed {
             manifest.generation += 1;

@@ -95,12 +95,13 @@ impl Manifest {
         segments::sync_names(directory)
     }
 
-    /// Makes the same manifest durable without a former pool, if it has one.
-    pub fn without_former_pool(self, directory: &dyn Directory) -> Result<()> {
-        match self.former_pool_id {
-            0 => Ok(()),
-            _ => Self { former_pool_id: 0, ..self }.store(directory),
+    /// The same manifest without a former pool, made durable if it has one.
+    pub fn without_former_pool(self, directory: &dyn Directory) -> Result<Self> {
+        let without = Self { former_pool_id: 0, ..self };
+        if without != self {
+            without.store(directory)?;
         }
+        Ok(without)
     }
 
     /// The manifest of the log in `directory`, if there is one.

@@ -199,12 +199,17 @@ pub fn copy(
     if let Some((last, _)) = &open
         && existing(from, *last)?.is_none()
     {
-        let what = "a part of it was released meanwhile".to_owned();
-        return Err(Error::Missing { path: from.path(), from: lsn, what });
+        return Err(released(from, lsn));
     }
     sync_names(to)?;
     manifest.store(to)?;
     Ok(so_far.lsn)
+}
+
+/// The error of a log that was truncated while it was read.
+fn released(directory: &dyn Directory, from: u64) -> Error {
+    let what = "they were released while it was read".to_owned();
+    Error::Missing { path: directory.path(), from, what }
 }
 
 /// How far the log was read.
@@ -290,28 +295,27 @@ impl<'directory> Reader<'directory> {
         if let Some(first) = newer
             && !mutant!("log-any-generation")
         {
-            return self.block_at(first.place);
+            return self.block_at(first.place, so_far);
         }
-        if let Some(found) = self.block_at(so_far.place)?
+        if let Some(found) = self.block_at(so_far.place, so_far)?
             && so_far.is_followed_by(&found.0.header)
         {
             return Ok(Some(found));
         }
         match starts().next() {
-            Some(first) => self.block_at(first.place),
+            Some(first) => self.block_at(first.place, so_far),
             None => Ok(None),
         }
     }
 
     /// The block at `place`, if there is one that belongs there.
-    fn block_at(&self, place: u64) -> Result<Option<(Block, Vec<u8>)>> {
+    fn block_at(&self, place: u64, so_far: &SoFar) -> Result<Option<(Block, Vec<u8>)>> {
         let number = place / self.segment_bytes;
         let Some(file) = existing(self.directory, number)? else {
             if !self.firsts.contains_key(&number) {
                 return Ok(None);
             }
-            let what = "a part of it was released meanwhile".to_owned();
-            return Err(Error::Missing { path: self.directory.path(), from: place, what });
+            return Err(released(self.directory, so_far.lsn));
         };
         let is_ours = |header: &Header| self.is_ours(header, place);
         read_block(file.as_ref(), place % self.segment_bytes, self.segment_bytes, &is_ours)
@@ -321,8 +325,8 @@ impl<'directory> Reader<'directory> {
         header.log_id == self.log_id && header.place == place
     }
 
-    /// The next block, or `None` if the log ends here. If its pool is in use, it may have been
-    /// written since a look found none.
+    /// The next block, or `None` if the log ends here. A pool in use may write the block between
+    /// two looks, so a look that finds damage is repeated.
     fn next_or_end(&self, so_far: &SoFar) -> Result<Option<(Block, Vec<u8>)>> {
         if let Some(found) = self.next(so_far)? {
             return Ok(Some(found));

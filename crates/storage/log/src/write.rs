@@ -133,8 +133,9 @@ impl<D: Domain> Log<D> {
         Ok(())
     }
 
-    /// Writes whatever is appended, until `is_enough`. One thread of the process at a time calls
-    /// it. After an error it tries again later: a disk that is full may have room then.
+    /// Writes the tail again and again, until `is_enough` is set. One thread of the process at a
+    /// time calls it. After an error it tries again later: a disk that is full may have room then.
+    /// To end it, set `is_enough` and unpark the thread.
     pub fn write_until(&self, settle: &dyn Settle<D>, is_enough: &AtomicBool) {
         let background = self.background();
         background.begin();
@@ -143,7 +144,7 @@ impl<D: Domain> Log<D> {
             match self.write_newest(settle) {
                 Ok(false) => pause = Duration::ZERO,
                 Ok(true) => background.nap(),
-                // Who waits for the log is told.
+                // Threads that wait for the log get the error themselves.
                 Err(_) => pause = background.pause(pause),
             }
         }
@@ -162,11 +163,6 @@ impl<D: Domain> Log<D> {
     /// Tells the thread in [`write_until`](Self::write_until) that there is something to write.
     pub fn wake_writer(&self) {
         self.background().wake();
-    }
-
-    /// Tells it that it is enough.
-    pub fn end_writer(&self) {
-        self.background().wake_always();
     }
 
     /// Releases the segments that are not needed to read the log from the LSN `from` on.

@@ -6,7 +6,7 @@
 //! | step | file | a crash leaves |
 //! | --- | --- | --- |
 //! | read `from`, then the list of maps | | nothing |
-//! | scan each map; write what is committed into a file without a name; sync it | `new-..` | a file that the next opening removes |
+//! | scan each map; write its committed versions into a file without a name; sync it | `new-..` | a file that the next opening removes |
 //! | wait until the log is durable up to the newest LSN at the end of the scan | | the same |
 //! | name the file; sync the directory | `image-..` | the former image or this one; the log serves both |
 //! | remove the former images; truncate the log up to `from` | | files that the next image removes |
@@ -35,7 +35,7 @@ use crate::error::{Error, Result};
 use crate::image_file::{Entry, Writer, images, name_of, size_bytes};
 use crate::map_list::MapList;
 
-/// What is known of an image.
+/// The figures of an image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ImageStat {
     /// The LSN behind which the log is replayed over it.
@@ -58,9 +58,9 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     }
 
     /// Writes an image, and releases the part of the log that is not needed any more. `list` gives
-    /// the maps of the pool at the time when it is called. Returns what is now the newest image:
-    /// the former one, if nothing has been committed since. One thread at a time calls it. `None`
-    /// if the log has no files, or `is_enough` was set meanwhile.
+    /// the maps of the pool at the time when it is called. Returns the newest image, which is the
+    /// former one if there was no commit since. One thread at a time calls it. `None` if the log
+    /// has no files, or `is_enough` was set meanwhile.
     ///
     /// # Errors
     ///
@@ -98,7 +98,7 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         Ok(written?)
     }
 
-    /// Names an image, and removes what it replaces.
+    /// Names an image, and removes the former ones and the log before it.
     fn put_in_place(&self, directory: &dyn Directory, name: &str, from: u64) -> Result<()> {
         let device = pando_log::Error::from;
         directory.replace(name, &name_of(from)).map_err(device)?;

@@ -21,13 +21,13 @@
 //!   is `image-` and its 16 hexadecimal digits.
 //! * The records of a map ascend by key. `LSN` is that of the commit that has written the version.
 //! * `records` is the number of records. `until` is the LSN up to which the log must be replayed:
-//!   the image may have some of what is in the commits up to there.
+//!   the image may have a part of a commit up to there.
 //!
 //! A file has its name only when all its bytes are durable. So a chunk that is missing or has
 //! another checksum is damage.
 
 use pando_device::{Directory, File};
-use pando_log::create_unnamed;
+use pando_log::{checksum, create_unnamed};
 
 use crate::error::Result;
 use crate::map_list::MapList;
@@ -41,7 +41,7 @@ const RECORDS: u32 = 2;
 const END: u32 = 3;
 /// A chunk is written when it has so many bytes.
 pub(crate) const CHUNK_BYTES: usize = 1 << 20;
-/// The longest payload of a chunk: a record of the log, and what a chunk has before it is written.
+/// The longest payload of a chunk: a chunk that is nearly full, and the longest record.
 const MAX_PAYLOAD_BYTES: usize = CHUNK_BYTES + (32 << 20);
 /// Bytes of the payload of the last chunk.
 const END_BYTES: usize = 16;
@@ -85,14 +85,6 @@ pub(crate) fn copy_image(from: &dyn Directory, image: u64, to: &dyn Directory) -
         copy.sync()
     };
     Ok(copy().map_err(pando_log::Error::from)?)
-}
-
-fn crc_of(chunk: &[u8]) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(&chunk[..CRC_AT]);
-    hasher.update(&[0; 4]);
-    hasher.update(&chunk[CRC_AT + 4..]);
-    hasher.finalize()
 }
 
 /// A version of a key in an image.
@@ -167,10 +159,9 @@ impl Writer {
         };
         put(0, &MAGIC);
         put(8, &payload_bytes.to_le_bytes());
-        put(CRC_AT, &[0; 4]);
         put(16, &kind.to_le_bytes());
         put(24, &self.chunks.to_le_bytes());
-        let crc = crc_of(&self.chunk);
+        let crc = checksum(&self.chunk);
         self.chunk[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
         self.file.write_at(&self.chunk, self.bytes).map_err(pando_log::Error::from)?;
         self.bytes += self.chunk.len() as u64;
@@ -257,7 +248,7 @@ impl Image {
         chunk.resize(HEADER_BYTES + payload_bytes as usize, 0);
         read(&mut chunk[HEADER_BYTES..], at + HEADER_BYTES as u64)?;
         let is_other = number.is_some_and(|number| found_number != number);
-        if !chunk.starts_with(&MAGIC) || crc_of(&chunk) != crc || is_other {
+        if !chunk.starts_with(&MAGIC) || checksum(&chunk) != crc || is_other {
             return Err(damaged());
         }
         chunk.drain(..HEADER_BYTES);

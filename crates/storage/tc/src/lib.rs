@@ -60,7 +60,7 @@
 //!
 //! If the log has files, each commit and each change of the list of maps is in it, and the log's
 //! files are synced. From time to time an *image* is written: the committed versions of all maps
-//! (`image.rs`). A pool that is lost is built anew from the newest image and the log behind it
+//! (`image.rs`). A lost pool is rebuilt from the newest image and the log behind it
 //! (`replay.rs`).
 //!
 //! # Limits

@@ -1,4 +1,4 @@
-//! Building a pool anew from the newest image and the log behind it.
+//! Rebuilds a pool from the newest image and the log behind it.
 //!
 //! | step | a crash leaves |
 //! | --- | --- |
@@ -35,7 +35,7 @@ use crate::map_list::MapList;
 use crate::record::Commit;
 use crate::stamp::{Stamp, put};
 
-/// A pool that is being built.
+/// A pool that is being rebuilt.
 pub trait Rebuild {
     /// Makes the maps of the pool those of the list, by number and by name. New ones are empty.
     ///
@@ -53,25 +53,23 @@ pub trait Rebuild {
     }
 }
 
-/// What was replayed.
+/// The figures of a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Replayed {
     /// Records of the image.
     pub image_records: u64,
     /// Bytes of the image.
     pub image_bytes: u64,
-    /// Records of the log.
-    pub log_records: u64,
+    /// Commits of the log.
+    pub commits: u64,
     /// The LSN at which the replay has begun.
     pub from_lsn: u64,
-    /// The LSN of the last record that was replayed.
-    pub lsn: u64,
 }
 
 /// Progress is reported after so many records.
 const REPORT_EVERY: u64 = 1 << 14;
 
-/// Builds the pool from what is in `directory`, and returns how the log goes on.
+/// Rebuilds the pool from the image and the log in `directory`. Returns the end of the log.
 ///
 /// # Errors
 ///
@@ -82,7 +80,7 @@ pub fn replay(directory: &dyn Directory, pool: &mut dyn Rebuild) -> Result<(Reco
     let (mut version, mut until) = (Vec::new(), 0);
     if let Some(from) = images(directory)?.pop() {
         let image = Image::open(directory, log_id_of(directory)?, from)?;
-        (replayed.from_lsn, replayed.lsn, replayed.image_bytes) = (from, from, image.size_bytes);
+        (replayed.from_lsn, replayed.image_bytes) = (from, image.size_bytes);
         until = image.until()?;
         relist(pool, &image.list)?;
         image.read(&mut |Entry { map, lsn, key, value }| {
@@ -99,11 +97,10 @@ pub fn replay(directory: &dyn Directory, pool: &mut dyn Rebuild) -> Result<(Reco
         })?;
     }
     let recovered = recover(directory, replayed.from_lsn, &mut |lsn, payload| {
-        apply(pool, lsn, payload, &mut version)
-            .map_err(|error| pando_log::Error::Unsettled(Box::new(error)))?;
-        replayed.log_records += 1;
-        replayed.lsn = lsn;
-        if replayed.log_records.is_multiple_of(REPORT_EVERY) {
+        let applied = apply(pool, lsn, payload, &mut version);
+        let is_commit = applied.map_err(|error| pando_log::Error::Unsettled(Box::new(error)))?;
+        replayed.commits += u64::from(is_commit);
+        if is_commit && replayed.commits.is_multiple_of(REPORT_EVERY) {
             pool.progress(&replayed);
         }
         Ok(())
@@ -113,7 +110,7 @@ pub fn replay(directory: &dyn Directory, pool: &mut dyn Rebuild) -> Result<(Reco
     Ok((recovered, replayed))
 }
 
-/// Reads what is in `directory` as [`replay`] does, and builds nothing.
+/// Reads the image and the log in `directory` as [`replay`] does, without a pool.
 ///
 /// # Errors
 ///
@@ -156,7 +153,7 @@ pub fn copy(from: &dyn Directory, to: &dyn Directory) -> Result<u64> {
     Ok(pando_log::copy(from, newest.unwrap_or_default(), to, &is_enough)?)
 }
 
-/// Refuses a log that ends before what its image needs.
+/// Refuses a log that ends before the LSN that its image needs.
 fn check_until(directory: &dyn Directory, until: u64, end: u64) -> pando_log::Result<()> {
     if end >= until {
         return Ok(());
@@ -178,11 +175,12 @@ fn relist(pool: &mut dyn Rebuild, list: &MapList) -> Result<()> {
     pool.relist(list).map_err(|error| Error::Index(pando_index::Error::Storage(error)))
 }
 
-/// Replays one record. `version` is memory to be used again.
-fn apply(pool: &mut dyn Rebuild, lsn: u64, payload: &[u8], version: &mut Vec<u8>) -> Result<()> {
+/// Replays one record; whether it is a commit. `version` is memory to be used again.
+fn apply(pool: &mut dyn Rebuild, lsn: u64, payload: &[u8], version: &mut Vec<u8>) -> Result<bool> {
     let damaged = || Error::Damaged { map: 0, key: Vec::new(), what: "a record is unreadable" };
     if MapList::is_one(payload) {
-        return relist(pool, &MapList::decode(payload).ok_or_else(damaged)?);
+        relist(pool, &MapList::decode(payload).ok_or_else(damaged)?)?;
+        return Ok(false);
     }
     let mut is_first = true;
     let mut write = |map: u64, key: &[u8], new: Option<&[u8]>| -> Result<()> {
@@ -199,7 +197,7 @@ fn apply(pool: &mut dyn Rebuild, lsn: u64, payload: &[u8], version: &mut Vec<u8>
         Ok(())
     };
     match Commit::visit_writes(payload, &mut write)? {
-        true => Ok(()),
+        true => Ok(true),
         false => Err(damaged()),
     }
 }

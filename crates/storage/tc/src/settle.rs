@@ -181,7 +181,7 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     }
 
     /// Appends a record; makes room for it, if the tail or the pool is full. Returns with the guard
-    /// under which the record stays. `gives_room`: what it stands for takes no room of the pool.
+    /// under which the record stays. `gives_room`: its commit takes no room of the pool.
     fn append(&self, payload: &[u8], gives_room: bool) -> Result<(Guard<'_, D>, Appended)> {
         if !gives_room && self.is_undo_due.load(Ordering::Relaxed) {
             // What is undone takes some room too: one after the other.

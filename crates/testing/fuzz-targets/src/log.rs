@@ -60,7 +60,7 @@ pub fn log(data: &[u8]) {
         PoolOptions::new().domain(DomainChoice::Process).log(&directory).max_bytes(4 << 20);
     match Pool::open(&path, &options) {
         Ok(pool) => {
-            assert!(verified.is_ok(), "recovered what cannot be verified: {verified:?}");
+            assert!(verified.is_ok(), "recovered a log that cannot be verified: {verified:?}");
             assert!(pool.check().expect("checks").is_consistent());
             pool.close().expect("closes");
             open_and_use(&path);

@@ -41,8 +41,8 @@ pub struct PoolArguments {
     /// Open a pool that a power cut may have damaged, to copy out the records that can be read
     #[arg(long, global = true)]
     pub salvage: bool,
-    /// Directory of the pool's log, from which the pool is recovered after a power cut [default: as
-    /// the pool was created; a new pool has none]
+    /// Directory of the pool's log, from which a lost pool is rebuilt [default: as the pool was
+    /// created; a new pool has none]
     #[arg(long, value_name = "DIR", global = true)]
     pub log: Option<PathBuf>,
 }
@@ -72,7 +72,7 @@ pub enum Command {
     Check(CheckArguments),
     /// Return unused space to the file system
     Compact(CompactArguments),
-    /// Copy what survives a power cut into a directory; the pool may be in use
+    /// Copy the commits that survive a power cut into a directory; the pool may be in use
     Backup(BackupArguments),
     /// Create a pool from a backup
     Restore(RestoreArguments),
@@ -303,7 +303,7 @@ pub struct LoadArguments {
     /// Maximum length of a line; a line must fit into memory
     #[arg(long, value_name = "BYTES", default_value_t = 256 << 20)]
     pub max_line_bytes: usize,
-    /// Exit only when what was written survives a power cut; for a pool with a log
+    /// Exit only when the records survive a power cut; for a pool with a log
     #[arg(long)]
     pub sync: bool,
 }
@@ -334,7 +334,7 @@ pub struct PutArguments {
     pub insert: bool,
     #[command(flatten)]
     pub create: CreateArguments,
-    /// Exit only when what was written survives a power cut; for a pool with a log
+    /// Exit only when the records survive a power cut; for a pool with a log
     #[arg(long)]
     pub sync: bool,
 }
@@ -382,7 +382,7 @@ pub struct DelArguments {
     pub keys: Vec<OsString>,
     #[command(flatten)]
     pub map: MapArgument,
-    /// Exit only when what was written survives a power cut; for a pool with a log
+    /// Exit only when the records survive a power cut; for a pool with a log
     #[arg(long)]
     pub sync: bool,
 }
@@ -444,7 +444,7 @@ pub struct CompactArguments {
 }
 
 /// Copies the newest image and the log behind it: all commits of transactional maps that survive a
-/// power cut now. The pool may be in use, also by another process.
+/// power cut now. Another process may use the pool meanwhile.
 #[derive(Debug, Args)]
 #[command(after_help = exit_codes(&[]))]
 pub struct BackupArguments {
@@ -468,8 +468,7 @@ pub struct RestoreArguments {
 
 #[derive(Debug, Subcommand)]
 pub enum LogCommand {
-    /// Read a log, or a backup, as a recovery would, and print what is in it; the pool may be in
-    /// use
+    /// Read a log, or a backup, as a recovery would, and print its content; the pool may be in use
     Verify(LogVerifyArguments),
     /// Write an image of the transactional maps, and remove the part of the log before it
     Image(LogImageArguments),

@@ -80,7 +80,7 @@ fn report_recovery() -> impl Fn(RecoveryProgress) + Send + Sync {
     move |so_far| {
         let progress = progress.get_or_init(|| {
             let progress = Progress::new("recovered", None);
-            progress.note("pando: the pool is lost; it is built anew from its log");
+            progress.note("pando: the pool is lost; it is rebuilt from its log");
             progress
         });
         progress.update(0, so_far.image_records + so_far.commits);

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use pando_device::Operation;
 use pando_device::simulated::{Kept, Simulated};
 use pando_index::random::Random;
-use pando_log::Log;
+use pando_log::{Log, check_owner};
+use pando_pmem::testing::Arena;
 use pando_pmem::{Process, layout};
 
 use crate::common::{
@@ -172,6 +173,32 @@ fn a_power_cut_during_creation_leaves_no_log_or_an_empty_one() {
         let pool = pando_pmem::Pool::<Process>::anonymous(&Default::default()).expect("memory");
         create_in(pool, &cut.image, SMALL).expect("a log");
     }
+}
+
+/// While a lost pool is rebuilt, the log belongs to the lost pool and to the new one; then only to
+/// the new one.
+#[test]
+fn a_log_leaves_the_lost_pool_when_the_new_one_has_its_name() {
+    let directory = Simulated::new();
+    let arena = Arena::new(1 << 24).expect("memory");
+    let pool = pando_pmem::Pool::<Process>::create_in(&arena).expect("a pool");
+    let log = create_in(pool, &directory, SMALL).expect("a log");
+    synced(&log, &payload(1, 10));
+    let (_, recovered) = read(&directory, 0).expect("reads");
+    let lost = recovered.pool_id();
+    let is_owner = |pool| check_owner(&directory, 42, pool).is_ok();
+    assert!(is_owner(lost) && !is_owner(lost + 7) && check_owner(&directory, 43, lost).is_err());
+
+    let pool = pando_pmem::Pool::<Process>::anonymous(&Default::default()).expect("memory");
+    let new = pool.pool_id();
+    assert_ne!(new, lost);
+    let at = || -> Arc<dyn pando_device::Directory> { Arc::new(directory.clone()) };
+    let log = Log::resume(pool.clone(), layout::LOG_OFF, at(), &recovered, lost, SMALL);
+    drop(log.expect("resumes"));
+    // A crash here leaves the lost pool, which may be rebuilt again.
+    assert!(is_owner(lost) && is_owner(new));
+    Log::open(pool, layout::LOG_OFF, at(), SMALL).expect("opens");
+    assert!(!is_owner(lost) && is_owner(new));
 }
 
 /// A log that does not begin with the first record, and has no block yet, is not an empty one.

@@ -2,7 +2,7 @@
 //!
 //! Its steps, with the messages ([`Message`]) in italics:
 //!
-//! 1. It removes what is beside the pool: earlier pools with their logs, and pools whose creation
+//! 1. It removes the files beside the pool: earlier pools with their logs, and pools whose creation
 //!    was killed. *Opening*. It opens the pool, or creates it. *Opened*.
 //! 2. With `--look`: it reports the pool's content and problems. *Looked*.
 //! 3. With `--write`: *Writing*. It sends an acknowledgement after each returned operation, or
@@ -136,7 +136,7 @@ fn live(args: &Args, voice: &Voice) -> Result<(), Trouble> {
     Ok(voice.say(&Message::Closed)?)
 }
 
-/// Removes what is beside the pool and its log.
+/// Removes all other files from the folder of the pool and its log.
 fn clear_beside(pool: &Path, created: &Created) -> std::io::Result<()> {
     let Some(folder) = pool.parent() else { return Ok(()) };
     for entry in std::fs::read_dir(folder)? {

@@ -47,8 +47,8 @@ struct Write {
     is_durable: bool,
 }
 
-/// Changes the file `disk` to what the disk has after a power cut; `record` has the writes since
-/// then.
+/// Changes the file `disk` from the state before the boot to the state after a power cut. `record`
+/// has the writes in between.
 pub fn cut(disk: &Path, record: &Path, random: &mut Random) -> io::Result<Sectors> {
     let (record, disk) = (File::open(record)?, OpenOptions::new().write(true).open(disk)?);
     let put = |write: &Write, index: usize| {

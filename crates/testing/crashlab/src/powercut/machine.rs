@@ -37,7 +37,7 @@ const CACHED_BYTES: u64 = 64 << 20;
 const DISK_BYTES: u64 = 1 << 30;
 const INIT: &[u8] = include_bytes!("init.sh");
 
-/// What keeps a pool at a power cut.
+/// The part of the machine that keeps a pool at a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persistence {
     /// The caches are flushed.
@@ -288,7 +288,7 @@ impl Devices {
         std::fs::copy(self.disk().0, self.written()).map(drop)
     }
 
-    /// Lets the disk lose what was not flushed, after a boot.
+    /// Lets the disk lose its unflushed writes, after a boot.
     pub fn cut_disk(&self, random: &mut Random) -> std::io::Result<Sectors> {
         disk::cut(&self.disk().0, &self.record(), random)
     }
@@ -306,7 +306,7 @@ impl Devices {
         (self.folder.join("cached.img"), CACHED_BYTES)
     }
 
-    /// The disk, with what a power cut keeps.
+    /// The disk, with the sectors that a power cut keeps.
     fn disk(&self) -> (PathBuf, u64) {
         (self.folder.join("disk.img"), DISK_BYTES)
     }
@@ -316,7 +316,7 @@ impl Devices {
         self.folder.join("written.img")
     }
 
-    /// The record of what it writes.
+    /// The record of its writes.
     fn record(&self) -> PathBuf {
         self.folder.join("record.img")
     }

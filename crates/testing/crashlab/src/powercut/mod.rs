@@ -16,8 +16,8 @@
 //! On a file system without DAX a pool that was open at a cut may be damaged, and must be refused.
 //!
 //! In a third mode the pool and its log are on an ordinary disk, whose write cache a power cut
-//! loses ([`disk`]). There the pool is built anew from the log at each boot, and must hold the
-//! results of all operations that were synced.
+//! loses ([`disk`]). There the pool is rebuilt from the log at each boot, and must hold the results
+//! of all synced operations.
 
 mod disk;
 mod initramfs;

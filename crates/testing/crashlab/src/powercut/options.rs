@@ -2,14 +2,14 @@
 
 use crate::kill::child::Created;
 
-/// What keeps the pool at a cut.
+/// The part of the machine that keeps the pool at a cut.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub enum Promise {
     /// Caches are flushed at a cut (eADR)
     Cpu,
     /// Lines that have left the caches are kept (ADR)
     MemCtrl,
-    /// The log of the pool, on a disk that loses what was not flushed
+    /// The log of the pool, on a disk that loses unflushed writes
     Disk,
     /// Each mode, one after the other
     All,
@@ -21,7 +21,7 @@ pub struct Args {
     /// Number of cuts in each mode
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(super) cycles: u64,
-    /// What keeps the pool at a cut
+    /// The part of the machine that keeps the pool at a cut
     #[arg(long, value_enum, default_value_t = Promise::All)]
     pub(super) persistence: Promise,
     /// Seed of operations and delays [default: random]

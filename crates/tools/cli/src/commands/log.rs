@@ -1,4 +1,4 @@
-//! `backup`, `restore` and `log`: what survives a power cut.
+//! `backup`, `restore` and `log`: the log of a pool.
 
 use indicatif::BinaryBytes;
 use pando::{LogFiles, LogReport, Pool};

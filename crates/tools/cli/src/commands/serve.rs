@@ -21,8 +21,8 @@ pub fn run(pool: &PoolArguments, arguments: &ServeArguments) -> Result<(), Failu
     let has_log = || Ok::<_, Failure>(LogFiles::of_pool(pool.path_or_default()?).is_ok());
     if pool.log.is_some() || has_log()? {
         return Err(Failure::Input(
-            "serve takes no pool with a log: a server's keys are in a map that is not transactional, and would be gone \
-             after a power cut; name a pool without a log, and no --log"
+            "serve takes no pool with a log: its keys are in a map that is not transactional, and \
+             would be lost at a power cut; name a pool without a log, and leave out --log"
                 .to_owned(),
         ));
     }

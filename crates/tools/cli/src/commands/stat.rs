@@ -73,7 +73,7 @@ fn print(stat: &PoolStat, output: &mut Output) -> Result<(), Failure> {
 
 fn opened_after(recovery: &RecoveryStat) -> &'static str {
     match (recovery.from_log, recovery.was_clean) {
-        (true, _) => "after the pool was lost, built anew from its log",
+        (true, _) => "after the pool was lost, rebuilt from its log",
         (false, true) => "after a clean close",
         (false, false) => "after a crash, recovered",
     }

@@ -1,0 +1,264 @@
+//! Creates, opens and restores pools: chooses the domain, and rebuilds a pool that is lost.
+
+use std::fs::OpenOptions;
+use std::io::ErrorKind::NotFound;
+use std::path::Path;
+
+use pando_device::Directory;
+use pando_log::check_owner;
+use pando_pmem::superblock::Superblock;
+use pando_pmem::{
+    Adr, CreateOptions, Domain, DomainKind, Eadr, LogName, OpenPool, Process, Volatile, draw_id,
+    medium,
+};
+
+use super::Engine;
+use super::log_directory::{LogDirectory, has_log};
+use super::pooled::Pooled;
+use super::rebuild::Lost;
+use super::superblock::read_superblock;
+use crate::{DomainChoice, Error, PoolOptions};
+
+/// Calls the function in the domain that is known only at run time.
+macro_rules! in_domain {
+    ($domain:expr, $start:ident($($argument:expr),*)) => {
+        match $domain {
+            DomainKind::Volatile => $start::<Volatile>($($argument),*),
+            DomainKind::Process => $start::<Process>($($argument),*),
+            DomainKind::Eadr => $start::<Eadr>($($argument),*),
+            // `Counting` is for experiments: no choice and no medium selects it.
+            DomainKind::Adr | DomainKind::Counting => $start::<Adr>($($argument),*),
+        }
+    };
+}
+
+/// Creates a pool in a new file.
+pub(crate) fn create(path: &Path, options: &PoolOptions) -> Result<Box<dyn Engine>, Error> {
+    let refused = |error| match Error::of_pool(error) {
+        // The folder is missing, not the pool.
+        Error::Io { cause, .. } if cause.kind() == NotFound && !is_in_a_folder(path) => {
+            Error::FolderNotFound { path: folder_of(path).to_owned() }
+        }
+        other => other,
+    };
+    if path.symlink_metadata().is_ok() {
+        return Err(Error::PoolExists { path: path.to_owned() });
+    }
+    let create_options = create_options(options);
+    let mut directory = options.log.as_deref().map(LogDirectory::create).transpose()?;
+    let log = match &directory {
+        Some(directory) => {
+            let id = draw_id(path).map_err(Error::of_pool)?;
+            Some(LogName { id, path: directory.path().to_owned() })
+        }
+        None => None,
+    };
+    let domain = match named(options.domain) {
+        Some(domain) => domain,
+        None => domain_at(path, &create_options).map_err(&refused)?,
+    };
+    fn start<D: Domain>(
+        path: &Path,
+        options: &CreateOptions,
+        log: Option<LogName>,
+        directory: &mut Option<LogDirectory>,
+        refused: impl Fn(pando_pmem::Error) -> Error,
+    ) -> Result<Box<dyn Engine>, Error> {
+        let unpublished = pando_pmem::Pool::<D>::prepare(path, options, log).map_err(&refused)?;
+        let pool = unpublished.pool().clone();
+        // After the log is durable: else a power cut could leave a pool without its log.
+        let publish = || unpublished.publish(false).map(drop).map_err(&refused);
+        Pooled::start(|| Ok(pool), publish, false, None, directory)
+    }
+    in_domain!(domain, start(path, &create_options, log, &mut directory, refused))
+}
+
+/// The domain of the medium of a file at `path`. The medium is known only when there is a file.
+fn domain_at(path: &Path, options: &CreateOptions) -> pando_pmem::Result<DomainKind> {
+    let unpublished = pando_pmem::Pool::<Adr>::prepare(path, options, None)?;
+    Ok(unpublished.pool().medium().domain())
+}
+
+/// Opens a pool, or rebuilds it from its log if it is lost.
+pub(crate) fn open(path: &Path, options: &PoolOptions) -> Result<Box<dyn Engine>, Error> {
+    let mut directory = None;
+    let refused = match open_present(path, options, &mut directory) {
+        Err(error) if !options.salvage => error,
+        opened => return opened,
+    };
+    let Some(log) = log_of_lost(&refused, options) else { return Err(refused) };
+    // Under the lock of the log no other process rebuilds the pool. One may have done so before.
+    directory = Some(LogDirectory::open(path, log)?);
+    match open_present(path, options, &mut directory) {
+        Err(Error::NotTrusted { .. } | Error::PoolNotFound { .. }) => {}
+        opened => return opened,
+    }
+    let superblock = match read_superblock(path) {
+        Err(Error::PoolNotFound { .. }) => None,
+        read => Some(read?),
+    };
+    let directory = match directory {
+        Some(directory) => directory,
+        None => LogDirectory::open(path, log)?,
+    };
+    // The log must belong to the untrusted file: the rebuild gives the log a new pool.
+    if let Some((Superblock { pool_id, .. }, log)) =
+        superblock.as_ref().and_then(|pool| Some((pool, pool.log.as_ref()?)))
+    {
+        check_owner(directory.files().as_ref(), log.id, *pool_id).map_err(pando_tc::Error::from)?;
+    }
+    let pool_id = superblock.map(|superblock| superblock.pool_id);
+    rebuild_in((path, pool_id), options, directory, None)
+}
+
+/// Creates a pool from a backup.
+pub(crate) fn restore(
+    path: &Path,
+    options: &PoolOptions,
+    backup: &dyn Directory,
+) -> Result<Box<dyn Engine>, Error> {
+    if path.symlink_metadata().is_ok() {
+        return Err(Error::PoolExists { path: path.to_owned() });
+    }
+    let Some(log) = &options.log else {
+        return Err(Error::Option {
+            option: "log".to_owned(),
+            found: "none".to_owned(),
+            allowed: "a directory for the log of the new pool".to_owned(),
+        });
+    };
+    rebuild_in((path, None), options, LogDirectory::create(log)?, Some(backup))
+}
+
+fn rebuild_in(
+    (path, pool_id): (&Path, Option<u128>),
+    options: &PoolOptions,
+    directory: LogDirectory,
+    backup: Option<&dyn Directory>,
+) -> Result<Box<dyn Engine>, Error> {
+    let domain = match named(options.domain) {
+        Some(domain) => domain,
+        None => domain_at(path, &create_options(options)).map_err(Error::of_pool)?,
+    };
+    let lost = Lost {
+        path,
+        pool_id,
+        max_bytes: options.max_bytes,
+        initial_bytes: options.initial_bytes,
+        on_recovery: options.on_recovery.as_ref(),
+    };
+    fn start<D: Domain>(
+        lost: &Lost<'_>,
+        directory: LogDirectory,
+        backup: Option<&dyn Directory>,
+    ) -> Result<Box<dyn Engine>, Error> {
+        Pooled::<D>::rebuild(lost, directory, backup)
+    }
+    in_domain!(domain, start(&lost, directory, backup))
+}
+
+/// The log of a pool that could not be opened because it is lost.
+fn log_of_lost<'error>(
+    refused: &'error Error,
+    options: &'error PoolOptions,
+) -> Option<&'error Path> {
+    match refused {
+        Error::NotTrusted { log: Some(log), .. } => Some(options.log.as_ref().unwrap_or(log)),
+        Error::PoolNotFound { .. } => options.log.as_ref().filter(|log| has_log(log)),
+        _ => None,
+    }
+    .map(AsRef::as_ref)
+}
+
+/// Opens a pool whose file is there. `directory` is taken out if it is used.
+fn open_present(
+    path: &Path,
+    options: &PoolOptions,
+    directory: &mut Option<LogDirectory>,
+) -> Result<Box<dyn Engine>, Error> {
+    let domain = named(options.domain).unwrap_or_else(|| {
+        // If the file cannot be opened here, `open_in` refuses it with the reason.
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(path)
+            .and_then(|file| medium::find(&file))
+            .map_or(DomainKind::Process, medium::Medium::domain)
+    });
+    open_in(domain, path, options, directory)
+}
+
+fn open_in(
+    domain: DomainKind,
+    path: &Path,
+    options: &PoolOptions,
+    directory: &mut Option<LogDirectory>,
+) -> Result<Box<dyn Engine>, Error> {
+    fn start<D: Domain>(
+        path: &Path,
+        options: &PoolOptions,
+        directory: &mut Option<LogDirectory>,
+    ) -> Result<Box<dyn Engine>, Error> {
+        let PoolOptions { salvage, max_bytes, .. } = *options;
+        let refused = |error| match Error::of_pool(error) {
+            // A symbolic link without a target exists, so that its error is another one.
+            Error::Io { path, cause, .. }
+                if cause.kind() == NotFound && path.symlink_metadata().is_err() =>
+            {
+                Error::PoolNotFound { path }
+            }
+            other => other,
+        };
+        let open = OpenPool { salvage, max_bytes };
+        let open = || pando_pmem::Pool::<D>::open(path, &open).map_err(refused);
+        Pooled::start(open, || Ok(()), salvage, options.log.as_deref(), directory)
+    }
+    in_domain!(domain, start(path, options, directory))
+}
+
+/// A pool on anonymous memory.
+pub(crate) fn volatile(options: &PoolOptions) -> Result<Box<dyn Engine>, Error> {
+    fn start<D: Domain>(options: &CreateOptions) -> Result<Box<dyn Engine>, Error> {
+        let create = || pando_pmem::Pool::<D>::anonymous(options).map_err(Error::of_pool);
+        Pooled::start(create, || Ok(()), false, None, &mut None)
+    }
+    if let Some(log) = &options.log {
+        return Err(Error::Option {
+            option: "log".to_owned(),
+            found: log.display().to_string(),
+            allowed: "none, for a pool on anonymous memory".to_owned(),
+        });
+    }
+    let domain = named(options.domain).unwrap_or(DomainKind::Volatile);
+    in_domain!(domain, start(&create_options(options)))
+}
+
+/// The folder that the file at `path` lies in.
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+fn is_in_a_folder(path: &Path) -> bool {
+    folder_of(path).is_dir()
+}
+
+fn named(choice: DomainChoice) -> Option<DomainKind> {
+    match choice {
+        DomainChoice::Auto => None,
+        DomainChoice::Volatile => Some(DomainKind::Volatile),
+        DomainChoice::Process => Some(DomainKind::Process),
+        DomainChoice::Eadr => Some(DomainKind::Eadr),
+        DomainChoice::Adr => Some(DomainKind::Adr),
+    }
+}
+
+fn create_options(options: &PoolOptions) -> CreateOptions {
+    let default = CreateOptions::default();
+    let max_bytes = options.max_bytes.unwrap_or(default.max_bytes);
+    // The default first size may be more than the largest size.
+    let initial_bytes = options.initial_bytes.unwrap_or(default.initial_bytes.min(max_bytes));
+    CreateOptions { max_bytes, initial_bytes, ..default }
+}

@@ -1,0 +1,108 @@
+//! The part of a pool's API that a log adds: syncs, images and backups.
+
+use std::path::Path;
+
+use crate::log_files::LogFiles;
+use crate::{Acknowledge, Error, Pool, PoolOptions, engine};
+
+impl Pool {
+    /// Waits until a change of the maps is durable, if the pool's options say so.
+    pub(crate) fn acknowledge(&self) -> Result<(), Error> {
+        match self.shared().acknowledge {
+            Acknowledge::Buffered => Ok(()),
+            Acknowledge::Synced => self.shared().engine.sync(None).map(drop),
+        }
+    }
+
+    /// Waits until all commits so far, of all threads, survive a power cut. Returns the LSN of the
+    /// newest of them. Waiting threads share the syncs.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoLog`]; [`Error::AppliedNotDurable`] if the log could not be written or synced.
+    pub fn sync(&self) -> Result<u64, Error> {
+        self.check_not_salvaged()?;
+        self.shared().engine.sync(None)
+    }
+
+    /// Waits until all commits up to `lsn` survive a power cut
+    /// ([`Transaction::commit`](crate::Transaction::commit)).
+    ///
+    /// # Errors
+    ///
+    /// As [`sync`](Self::sync).
+    pub fn sync_to(&self, lsn: u64) -> Result<(), Error> {
+        self.check_not_salvaged()?;
+        self.shared().engine.sync(Some(lsn)).map(drop)
+    }
+
+    /// The LSN up to which all commits survive a power cut. It costs a load.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoLog`].
+    pub fn durable_lsn(&self) -> Result<u64, Error> {
+        let lsns = self.shared().engine.lsns()?;
+        lsns.map(|(_, durable)| durable).ok_or(Error::NoLog)
+    }
+
+    /// Writes an image of the transactional maps into the directory of the log, and releases the
+    /// part of the log that is not needed any more. Writers continue meanwhile. The pool does this
+    /// by itself whenever the log behind the newest image has four times its bytes, and more than
+    /// 64 MiB. A recovery after it is faster.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoLog`]; [`Error::Log`] if the disk refuses, and the former image stays;
+    /// [`Error::AppliedNotDurable`].
+    pub fn write_image(&self) -> Result<(), Error> {
+        self.check_not_salvaged()?;
+        self.shared().engine.write_image()
+    }
+
+    /// Copies all commits so far into the directory `to`, while writers continue. Returns the LSN
+    /// of the newest commit in the backup. A backup has the records of transactional maps only.
+    /// [`LogFiles::backup`] does the same for a pool that another process has open, but copies only
+    /// commits that survive a power cut.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoLog`], [`Error::AppliedNotDurable`]; otherwise as [`LogFiles::backup`].
+    ///
+    /// ```
+    /// use pando::{MapOptions, Pool, PoolOptions};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let place = |name: &str| folder.path().join(name);
+    /// let pool = Pool::create(place("a.pool"), &PoolOptions::new().log(place("a.log")))?;
+    /// pool.map_with("trees", &MapOptions::new().transactional(true))?.insert(b"ash", b"1")?;
+    /// pool.backup(place("backup"))?;
+    ///
+    /// let options = PoolOptions::new().log(place("b.log"));
+    /// let restored = Pool::restore(place("backup"), place("b.pool"), &options)?;
+    /// assert_eq!(restored.map("trees")?.get(b"ash")?.as_deref(), Some(&b"1"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn backup(&self, to: impl AsRef<Path>) -> Result<u64, Error> {
+        self.sync()?;
+        let log = self.shared().engine.log_stat()?.ok_or(Error::NoLog)?;
+        LogFiles::at(log.path).backup(to)
+    }
+
+    /// Creates a pool at `path` from a backup, with a new log in the directory that `options` name.
+    /// The backup stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Option`] if `options` name no log; [`Error::Log`] if the backup is damaged or none;
+    /// otherwise as [`create`](Self::create).
+    pub fn restore(
+        backup: impl AsRef<Path>,
+        path: impl AsRef<Path>,
+        options: &PoolOptions,
+    ) -> Result<Self, Error> {
+        let path = Self::checked(path.as_ref())?;
+        let backup = LogFiles::at(backup.as_ref()).open()?;
+        Self::from_engine(engine::restore(path, options, &backup)?, options)
+    }
+}
