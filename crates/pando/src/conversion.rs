@@ -99,6 +99,7 @@ impl Error {
                 Self::TransactionTooLong { found_bytes, max_bytes }
             }
             error @ Transaction::Damaged { .. } => Self::Damaged(error.into()),
+            Transaction::SnapshotRevoked => Self::SnapshotRevoked,
             Transaction::Log(error) => Self::of_log(error),
             other => Self::Storage(other.into()),
         }

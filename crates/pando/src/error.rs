@@ -438,6 +438,13 @@ pub enum Error {
         /// Longest allowed key.
         max_bytes: usize,
     },
+    /// The snapshot was the oldest one, and beyond a limit of
+    /// [`PoolOptions::snapshot_limits`](crate::PoolOptions::snapshot_limits).
+    #[error(
+        "the snapshot is revoked: it was the oldest one, and beyond the limit of age or of kept \
+         bytes; take a new one, or raise the limits (PoolOptions::snapshot_limits)"
+    )]
+    SnapshotRevoked,
     /// The value is longer than the map allows.
     #[error(
         "a value of {found_bytes} bytes is longer than the {max_bytes} bytes that values may have"

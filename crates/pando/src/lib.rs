@@ -37,6 +37,8 @@
 //! * A scan is not a snapshot. Its keys strictly ascend (or descend), and each record was in the
 //!   map at some instant of the scan. A key that is present during the whole scan appears. A key
 //!   that is absent during the whole scan does not ([`Scan`]).
+//! * Transactional maps have transactions over several keys ([`Transaction`]), and snapshots, whose
+//!   scans return the records of one moment ([`Snapshot`]).
 //! * No operation on a map waits for another thread. Opening, creating and dropping maps, and
 //!   closing the pool, wait for each other.
 //! * One exception is the process's memory allocator, which takes locks in most systems, also in
@@ -60,6 +62,7 @@ mod power_safety;
 mod report;
 mod scan;
 mod shared;
+mod snapshot;
 mod transaction;
 mod typed;
 
@@ -75,8 +78,9 @@ pub use pando_index::{KeyRange, Limits, Order, Record, Upserted};
 pub use pool::Pool;
 pub use report::{
     AllocatorStat, CheckReport, Compacted, LogStat, MapFigures, MapInfo, MapStat, ParticipantStat,
-    PoolStat, Problem, ProblemClass, Promise, RecoveryStat,
+    PoolStat, Problem, ProblemClass, Promise, RecoveryStat, TransactionStat,
 };
 pub use scan::{OwnedRecord, Scan};
-pub use transaction::Transaction;
+pub use snapshot::{Snapshot, SnapshotOptions};
+pub use transaction::{Isolation, Transaction};
 pub use typed::{TypedMap, TypedScan};

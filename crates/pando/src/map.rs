@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use pando_index::{KeyRange, Limits, Order, RangeIndex, Upserted};
 
+use crate::engine::Stamped;
 use crate::scan::Scan;
 use crate::shared::{MapShared, PoolShared};
 use crate::{Acknowledge, Error};
@@ -25,7 +26,7 @@ pub struct Map {
 
 impl Map {
     pub(crate) fn from_shared(shared: Arc<MapShared>) -> Self {
-        let acknowledge = match shared.number {
+        let acknowledge = match shared.stamped.as_ref() {
             Some(_) => shared.pool.acknowledge,
             None => Acknowledge::Buffered,
         };
@@ -76,7 +77,12 @@ impl Map {
 
     /// Its number, if it is transactional.
     pub(crate) fn number(&self) -> Option<u64> {
-        self.shared.number
+        self.stamped().map(|stamped| stamped.number)
+    }
+
+    /// Its records with their stamps, if it is transactional.
+    pub(crate) fn stamped(&self) -> Option<&Stamped> {
+        self.shared.stamped.as_ref()
     }
 
     /// The pool that it belongs to.
@@ -92,7 +98,7 @@ impl Map {
     /// # Ok::<(), pando::Error>(())
     /// ```
     pub fn is_transactional(&self) -> bool {
-        self.shared.number.is_some()
+        self.shared.stamped.is_some()
     }
 
     /// The index's answer. An error of damage gets the name of the map.
@@ -395,7 +401,7 @@ impl Map {
     /// ```
     pub fn scan(&self, range: KeyRange, order: Order) -> Result<Scan<'_>, Error> {
         let cursor = self.naming_map(self.index().scan(range, order))?;
-        Ok(Scan::new(&self.shared.name, cursor, order))
+        Ok(Scan::new(&self.shared.name, Some(cursor), order))
     }
 
     /// The records whose keys begin with `prefix`, in `order`.

@@ -4,7 +4,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
+use pando_tc::SnapshotLimits;
 use pando_tree::maps::OptionValues;
 use serde::Serialize;
 
@@ -123,6 +125,7 @@ pub struct PoolOptions {
     pub(crate) log: Option<PathBuf>,
     pub(crate) acknowledge: Acknowledge,
     pub(crate) on_recovery: Option<OnRecovery>,
+    pub(crate) snapshot_limits: SnapshotLimits,
 }
 
 impl PoolOptions {
@@ -205,6 +208,15 @@ impl PoolOptions {
     /// log ([`Error::NoLog`](crate::Error::NoLog)).
     pub fn acknowledge(mut self, acknowledge: Acknowledge) -> Self {
         self.acknowledge = acknowledge;
+        self
+    }
+
+    /// When the oldest [`Snapshot`](crate::Snapshot) is revoked: it is older than `max_age`, or the
+    /// values that are kept for all snapshots take more than `max_bytes` of process memory, with
+    /// their keys and 128 bytes for each. One hour and 1 GiB by default. Both are looked at when a
+    /// write keeps a value.
+    pub fn snapshot_limits(mut self, max_age: Duration, max_bytes: u64) -> Self {
+        self.snapshot_limits = SnapshotLimits { max_age, max_bytes };
         self
     }
 

@@ -176,12 +176,18 @@ impl Pool {
         engine: Box<dyn Engine>,
         options: &PoolOptions,
     ) -> Result<Self, Error> {
-        let PoolOptions { salvage: is_salvaged, acknowledge, .. } = *options;
+        let PoolOptions { salvage: is_salvaged, acknowledge, snapshot_limits, .. } = *options;
         if acknowledge == Acknowledge::Synced && !is_salvaged {
             engine.lsns()?.ok_or(Error::NoLog)?;
         }
         let open_maps = Mutex::new(HashMap::new());
-        Ok(Self { shared: Arc::new(PoolShared { engine, is_salvaged, acknowledge, open_maps }) })
+        Ok(Self { shared: Arc::new(PoolShared {
+            engine,
+            is_salvaged,
+            acknowledge,
+            snapshot_limits,
+            open_maps,
+        }) })
     }
 
     pub(crate) fn shared(&self) -> &Arc<PoolShared> {

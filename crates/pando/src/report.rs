@@ -65,8 +65,27 @@ pub struct PoolStat {
     /// The log, if the pool has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log: Option<LogStat>,
+    /// Transactions and snapshots, if the pool has a transactional map.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transactions: Option<TransactionStat>,
     /// The maps, by name.
     pub maps: Vec<MapStat>,
+}
+
+/// Transactions that commit, and snapshots.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct TransactionStat {
+    /// Commits that are not decided yet.
+    pub undecided: u64,
+    /// Snapshots that live, also those of transactions.
+    pub snapshots: u64,
+    /// Bytes of process memory with the values that are kept for snapshots.
+    pub kept_bytes: u64,
+    /// The holder of the oldest snapshot; empty if there is none.
+    pub oldest_holder: String,
+    /// The age of the oldest snapshot in nanoseconds; zero if there is none.
+    pub oldest_age_ns: u64,
 }
 
 /// The log of a pool. A log sequence number (LSN) is the number of bytes of all records up to the

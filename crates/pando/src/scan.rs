@@ -9,8 +9,9 @@ pub type OwnedRecord = (Vec<u8>, Vec<u8>);
 
 /// The records of a range, one after the other.
 ///
-/// While other threads write, a scan is not a snapshot, neither of its range nor of a part of it.
-/// It guarantees:
+/// A scan of a [`Snapshot`](crate::Snapshot) returns the records of one moment. While other threads
+/// write, a scan of a [`Map`](crate::Map) is not a snapshot, neither of its range nor of a part of
+/// it. It guarantees:
 ///
 /// * Keys strictly ascend, or strictly descend. So no key is returned twice.
 /// * Each record was in the map, with this key and this value, at some instant between the call of
@@ -33,8 +34,13 @@ pub struct Scan<'map> {
 }
 
 impl<'map> Scan<'map> {
-    pub(crate) fn new(map: &'map str, cursor: Box<dyn Cursor + 'map>, order: Order) -> Self {
-        Self { map, cursor: Some(cursor), order, last: Vec::new(), has_last: false }
+    /// `cursor` is none if there are no records.
+    pub(crate) fn new(
+        map: &'map str,
+        cursor: Option<Box<dyn Cursor + 'map>>,
+        order: Order,
+    ) -> Self {
+        Self { map, cursor, order, last: Vec::new(), has_last: false }
     }
 
     /// The next record, lent until the next call, or `None` at the end of the range.

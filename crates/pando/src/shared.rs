@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use pando_index::RangeIndex;
+use pando_tc::SnapshotLimits;
 
 use crate::Acknowledge;
-use crate::engine::Engine;
+use crate::engine::{Engine, OpenedMap, Stamped};
 
 /// The state that the handles of one pool share.
 pub(crate) struct PoolShared {
@@ -15,6 +16,7 @@ pub(crate) struct PoolShared {
     pub(crate) is_salvaged: bool,
     /// When writes to transactional maps return, unless a handle says otherwise.
     pub(crate) acknowledge: Acknowledge,
+    pub(crate) snapshot_limits: SnapshotLimits,
     /// The maps with open handles, so that all handles of a map share one index.
     pub(crate) open_maps: Mutex<HashMap<String, Weak<MapShared>>>,
 }
@@ -32,17 +34,14 @@ pub(crate) struct MapShared {
     pub(crate) name: String,
     // Dropped before the pool: the index must release the pool before the pool closes.
     pub(crate) index: Arc<dyn RangeIndex>,
-    /// Its number, if it is transactional.
-    pub(crate) number: Option<u64>,
+    /// If it is transactional. Dropped before the pool too.
+    pub(crate) stamped: Option<Stamped>,
     pub(crate) pool: Arc<PoolShared>,
 }
 
 impl MapShared {
-    pub(crate) fn new(
-        name: &str,
-        (index, number): (Arc<dyn RangeIndex>, Option<u64>),
-        pool: Arc<PoolShared>,
-    ) -> Self {
-        Self { name: name.to_owned(), index, number, pool }
+    pub(crate) fn new(name: &str, opened: OpenedMap, pool: Arc<PoolShared>) -> Self {
+        let OpenedMap { index, stamped } = opened;
+        Self { name: name.to_owned(), index, stamped, pool }
     }
 }

@@ -8,7 +8,23 @@ use pando_tc::until_committed;
 
 use crate::engine::AnyTransaction;
 use crate::shared::PoolShared;
+use crate::snapshot::SnapshotOptions;
 use crate::{Acknowledge, Error, Map, Pool};
+
+/// What a transaction sees of others, and with which ones it conflicts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Isolation {
+    /// Transactions that have committed are as if each had taken place alone, one after the other.
+    /// A transaction conflicts with another one that changes what it has read.
+    #[default]
+    Serializable,
+    /// The transaction reads a [`Snapshot`](crate::Snapshot) of its beginning. So its reads are of
+    /// one moment, and cost no conflicts: it conflicts only with a transaction that has written one
+    /// of the keys that it writes, since that moment. Two such transactions may each read what the
+    /// other writes (*write skew*): use it where no rule spans keys that different transactions
+    /// write.
+    Snapshot,
+}
 
 /// A transaction: reads and writes of several keys, in one or several transactional maps of a pool
 /// ([`MapOptions::transactional`](crate::MapOptions::transactional)). All of its writes take place
@@ -17,8 +33,8 @@ use crate::{Acknowledge, Error, Map, Pool};
 /// No one else sees a write before [`commit`](Self::commit). A read sees what is committed at that
 /// time, and the transaction's own writes. So two reads may be of different instants; then the
 /// commit fails. Transactions that have committed are serializable: they are as if each had taken
-/// place alone, one after the other. A write of one key by [`Map`] counts as a transaction, and a
-/// read too.
+/// place alone, one after the other ([`Isolation`] has the other choice). A write of one key by
+/// [`Map`] counts as a transaction, and a read too.
 ///
 /// A transaction that is dropped has done nothing. It holds up no other one, however long it lasts.
 ///
@@ -30,7 +46,8 @@ use crate::{Acknowledge, Error, Map, Pool};
 #[must_use = "a transaction does nothing until it is committed"]
 pub struct Transaction<'pool> {
     pool: &'pool Arc<PoolShared>,
-    /// None before it reads or writes anything.
+    isolation: Isolation,
+    /// None before it reads or writes anything, unless it reads a snapshot.
     begun: Option<Box<dyn AnyTransaction + 'pool>>,
     /// The maps that it has used, which are not dropped meanwhile.
     maps: Vec<Map>,
@@ -67,10 +84,24 @@ impl Pool {
     /// ```
     pub fn transaction<R, E: From<Error>>(
         &self,
+        body: impl FnMut(&mut Transaction<'_>) -> Result<R, E>,
+    ) -> Result<R, E> {
+        self.transaction_with(Isolation::Serializable, body)
+    }
+
+    /// As [`transaction`](Self::transaction), with an isolation.
+    ///
+    /// # Errors
+    ///
+    /// As [`transaction`](Self::transaction); with [`Isolation::Snapshot`] also
+    /// [`Error::SnapshotRevoked`].
+    pub fn transaction_with<R, E: From<Error>>(
+        &self,
+        isolation: Isolation,
         mut body: impl FnMut(&mut Transaction<'_>) -> Result<R, E>,
     ) -> Result<R, E> {
         until_committed(|| {
-            let mut transaction = self.begin()?;
+            let mut transaction = self.begin_with(isolation)?;
             let result = body(&mut transaction)?;
             match transaction.commit() {
                 Ok(_) => Ok(Ok(result)),
@@ -104,9 +135,36 @@ impl Pool {
     /// # Ok::<(), Error>(())
     /// ```
     pub fn begin(&self) -> Result<Transaction<'_>, Error> {
+        self.begin_with(Isolation::Serializable)
+    }
+
+    /// As [`begin`](Self::begin), with an isolation.
+    ///
+    /// # Errors
+    ///
+    /// As [`begin`](Self::begin), and with [`Isolation::Snapshot`] as [`snapshot`](Self::snapshot).
+    ///
+    /// ```
+    /// use pando::{Isolation, MapOptions, Pool, PoolOptions};
+    ///
+    /// let pool = Pool::volatile(&PoolOptions::new())?;
+    /// let map = pool.map_with("trees", &MapOptions::new().transactional(true))?;
+    /// let mut transaction = pool.begin_with(Isolation::Snapshot)?;
+    /// map.insert(b"ash", b"1")?;
+    /// assert_eq!(transaction.get(&map, b"ash")?, None);
+    /// transaction.put(&map, b"elm", b"2")?;
+    /// transaction.commit()?;
+    /// # Ok::<(), pando::Error>(())
+    /// ```
+    pub fn begin_with(&self, isolation: Isolation) -> Result<Transaction<'_>, Error> {
         self.check_not_salvaged()?;
         let pool = self.shared();
-        Ok(Transaction { pool, begun: None, maps: Vec::new(), acknowledge: pool.acknowledge })
+        let begun = match isolation {
+            Isolation::Serializable => None,
+            Isolation::Snapshot => pool.engine.begin(Some(of_transaction(pool)))?,
+        };
+        let (maps, acknowledge) = (Vec::new(), pool.acknowledge);
+        Ok(Transaction { pool, isolation, begun, maps, acknowledge })
     }
 }
 
@@ -122,8 +180,11 @@ impl Transaction<'_> {
             self.maps.push(map.clone());
         }
         if self.begun.is_none() {
-            // The pool has a transactional map: this one.
-            self.begun = self.pool.engine.begin();
+            // The pool has a transactional map: this one. If it had none at the beginning, a
+            // snapshot is taken now, of the first commits.
+            let is_over_snapshot = self.isolation == Isolation::Snapshot;
+            let snapshot = is_over_snapshot.then(|| of_transaction(self.pool));
+            self.begun = self.pool.engine.begin(snapshot)?;
         }
         let begun = self.begun.as_deref_mut().ok_or_else(refused)?;
         Ok((begun, number))
@@ -228,11 +289,11 @@ impl Transaction<'_> {
     ///
     /// [`Error::Conflict`] if another transaction came first;
     /// [`Error::TransactionTooLong`]; [`Error::PoolFull`], [`Error::FileSystemFull`] or
-    /// [`Error::FileTooLarge`] if there is no room; [`Error::LogFull`], [`Error::LogStopped`].
-    /// Nothing has taken place. With [`Acknowledge::Synced`] also [`Error::NoLog`], and
+    /// [`Error::FileTooLarge`] if there is no room; [`Error::LogFull`], [`Error::LogStopped`];
+    /// [`Error::SnapshotRevoked`]. Nothing has taken place. With [`Acknowledge::Synced`] also [`Error::NoLog`], and
     /// [`Error::AppliedNotDurable`]: only then the commit has taken place.
     pub fn commit(self) -> Result<u64, Error> {
-        let Self { pool, begun, maps, acknowledge } = self;
+        let Self { pool, begun, maps, acknowledge, .. } = self;
         let is_synced = acknowledge == Acknowledge::Synced;
         if is_synced && pool.engine.lsns()?.is_none() {
             return Err(Error::NoLog);
@@ -247,6 +308,11 @@ impl Transaction<'_> {
 
     /// Ends the transaction without its writes, as a drop does.
     pub fn abort(self) {}
+}
+
+/// The options of the snapshot that a transaction reads.
+fn of_transaction(pool: &PoolShared) -> pando_tc::SnapshotOptions {
+    SnapshotOptions::new().holder("a transaction").of_pool(pool)
 }
 
 /// The public form of an error, with the name of its map.

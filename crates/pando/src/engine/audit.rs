@@ -64,6 +64,7 @@ pub(super) fn pool_stat<D: Domain>(
             used_blocks: usage.active_blocks,
         },
         log: None,
+        transactions: None,
         maps,
     })
 }

@@ -20,6 +20,7 @@ mod transactional;
 use std::sync::Arc;
 
 use pando_index::RangeIndex;
+use pando_tc::SnapshotOptions;
 
 use crate::options::Created;
 use crate::report::{CheckReport, Compacted, LogStat, MapInfo, PoolStat, Promise};
@@ -36,12 +37,19 @@ pub(crate) trait Engine: Send + Sync {
     /// Creates the map `name`, which does not exist. Options that are not set take their defaults.
     fn create_map(&self, name: &str, options: &MapOptions) -> Result<(), Error>;
 
-    /// Opens the map `name`, which exists: its index, and its number if it is transactional. Called
-    /// again only after the former index was dropped.
-    fn open_map(&self, name: &str) -> Result<(Arc<dyn RangeIndex>, Option<u64>), Error>;
+    /// Opens the map `name`, which exists. Called again only after the former one was dropped.
+    fn open_map(&self, name: &str) -> Result<OpenedMap, Error>;
 
-    /// Begins a transaction; `None` if the pool has no transactional map.
-    fn begin(&self) -> Option<Box<dyn AnyTransaction + '_>>;
+    /// Begins a transaction, over a snapshot if there are options of one; `None` if the pool has no
+    /// transactional map.
+    fn begin(
+        &self,
+        snapshot: Option<SnapshotOptions>,
+    ) -> Result<Option<Box<dyn AnyTransaction + '_>>, Error>;
+
+    /// Takes a snapshot; `None` if the pool has no transactional map.
+    fn snapshot(&self, options: SnapshotOptions)
+    -> Result<Option<Box<dyn AnySnapshot + '_>>, Error>;
 
     /// Waits until all commits up to `lsn` survive a power cut, or all so far. Returns that LSN.
     fn sync(&self, lsn: Option<u64>) -> Result<u64, Error>;
@@ -121,4 +129,17 @@ pub(crate) trait Engine: Send + Sync {
 pub(crate) use kinds::described as described_kinds;
 pub(crate) use opening::{create, open, restore, volatile};
 pub(crate) use superblock::read_superblock;
-pub(crate) use transactional::AnyTransaction;
+pub(crate) use transactional::{AnySnapshot, AnyTransaction};
+
+/// A map that is open.
+pub(crate) struct OpenedMap {
+    pub index: Arc<dyn RangeIndex>,
+    pub stamped: Option<Stamped>,
+}
+
+/// A transactional map as the transaction component has it.
+pub(crate) struct Stamped {
+    pub number: u64,
+    /// Its records, with the stamps of their values.
+    pub index: Arc<dyn RangeIndex>,
+}

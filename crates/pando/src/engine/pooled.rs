@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pando_device::Directory;
-use pando_index::RangeIndex;
 use pando_log::{Log, LogOptions, log_id_of};
 use pando_pmem::catalog::{MAX_NAME_BYTES, MapEntry, MapHeader};
 use pando_pmem::layout::LOG_OFF;
 use pando_pmem::{Domain, Guard, LogName, draw_id};
 use pando_pmwcas::Recovered;
-use pando_tc::LEAST_VALUE_BYTES;
+use pando_tc::{LEAST_VALUE_BYTES, SnapshotOptions};
 use pando_tree::maps::{Audit, Catalog, MapError, OptionValues};
 use pando_tree::room::{Refusal, Tries, nothing_to_give, with_room};
 
@@ -20,7 +19,8 @@ use super::log_directory::LogDirectory;
 use super::map_list::header_of;
 use super::rebuild::{Lost, Rebuilt, rebuild};
 use super::resumed::Resumed;
-use super::transactional::{AnyTransaction, Transactions};
+use super::OpenedMap;
+use super::transactional::{AnySnapshot, AnyTransaction, Transactions};
 use super::{Engine, audit};
 use crate::options::Created;
 use crate::report::{CheckReport, Compacted, LogStat, MapInfo, PoolStat, Promise, RecoveryStat};
@@ -307,7 +307,7 @@ impl<D: Domain> Engine for Pooled<D> {
         self.transactions.log_maps(&self.catalog)
     }
 
-    fn open_map(&self, name: &str) -> Result<(Arc<dyn RangeIndex>, Option<u64>), Error> {
+    fn open_map(&self, name: &str) -> Result<OpenedMap, Error> {
         let entry = self.entry(&self.pin()?, name)?;
         let header = header_of(&entry)?;
         let kind = kind_of(header)?;
@@ -315,16 +315,23 @@ impl<D: Domain> Engine for Pooled<D> {
         // The creation of the map may have failed at this step.
         self.transactions.log_maps(&self.catalog)?;
         match header.number {
-            0 => Ok((open()?, None)),
-            number => {
-                let map = self.transactions.map(self.catalog.pool_handle(), number, open)?;
-                Ok((map, Some(number)))
-            }
+            0 => Ok(OpenedMap { index: open()?, stamped: None }),
+            number => self.transactions.map(self.catalog.pool_handle(), number, open),
         }
     }
 
-    fn begin(&self) -> Option<Box<dyn AnyTransaction + '_>> {
-        self.transactions.begin()
+    fn begin(
+        &self,
+        snapshot: Option<SnapshotOptions>,
+    ) -> Result<Option<Box<dyn AnyTransaction + '_>>, Error> {
+        Ok(self.transactions.begin(snapshot)?)
+    }
+
+    fn snapshot(
+        &self,
+        options: SnapshotOptions,
+    ) -> Result<Option<Box<dyn AnySnapshot + '_>>, Error> {
+        Ok(self.transactions.snapshot(options)?)
     }
 
     fn sync(&self, lsn: Option<u64>) -> Result<u64, Error> {
@@ -418,7 +425,8 @@ impl<D: Domain> Engine for Pooled<D> {
         let recovery = self.recovery.clone();
         let log = self.log_stat()?;
         let stat = audit::pool_stat(self.catalog.pool(), recovery, maps).map_err(Error::of_pool)?;
-        Ok(PoolStat { log, ..stat })
+        let transactions = self.transactions.stat()?;
+        Ok(PoolStat { log, transactions, ..stat })
     }
 
     fn used_bytes(&self) -> u64 {

@@ -7,18 +7,21 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use arc_swap::{ArcSwapOption, Guard};
-use pando_index::{KeyRange, Order, RangeIndex};
+use pando_index::{Cursor, KeyRange, Order, RangeIndex};
 use pando_log::{Log, LogOptions};
 use pando_pmem::layout::{CATALOG_SLOTS, LOG_OFF, LOGGED_VERSION_OFF};
 use pando_pmem::{Domain, Pool};
-use pando_tc::{Maps, Transaction, TransactionComponent, TransactionalMap, Visit};
+use pando_tc::{
+    Maps, Snapshot, SnapshotOptions, Transaction, TransactionComponent, TransactionalMap, Visit,
+};
 use pando_tree::maps::Catalog;
 
 use super::keeper::Keeper;
 use super::log_directory::LogDirectory;
 use super::map_list::{catalog_version, map_list};
+use super::{OpenedMap, Stamped};
 use crate::Error;
-use crate::report::LogStat;
+use crate::report::{LogStat, TransactionStat};
 
 /// How often the drop of a map looks whether threads have left the calls in which they may use it.
 const LOOKS: u32 = 1_000;
@@ -69,6 +72,39 @@ impl<D: Domain> AnyTransaction for Transaction<'_, D, Numbered> {
 
     fn commit(self: Box<Self>) -> pando_tc::Result<u64> {
         (*self).commit()
+    }
+}
+
+/// A snapshot of a pool whose domain is not known.
+pub(crate) trait AnySnapshot: Send + Sync {
+    fn lsn(&self) -> u64;
+
+    fn get(&self, map: u64, key: &[u8]) -> pando_tc::Result<Option<Vec<u8>>>;
+
+    fn scan<'scan>(
+        &'scan self,
+        map: &'scan Stamped,
+        range: KeyRange,
+        order: Order,
+    ) -> pando_tc::Result<Box<dyn Cursor + 'scan>>;
+}
+
+impl<D: Domain> AnySnapshot for Snapshot<'_, D, Numbered> {
+    fn lsn(&self) -> u64 {
+        self.lsn()
+    }
+
+    fn get(&self, map: u64, key: &[u8]) -> pando_tc::Result<Option<Vec<u8>>> {
+        self.get(map, key)
+    }
+
+    fn scan<'scan>(
+        &'scan self,
+        map: &'scan Stamped,
+        range: KeyRange,
+        order: Order,
+    ) -> pando_tc::Result<Box<dyn Cursor + 'scan>> {
+        self.scan(map.number, &*map.index, range, order)
     }
 }
 
@@ -322,7 +358,7 @@ impl<D: Domain> Transactions<D> {
         pool: &Arc<Pool<D>>,
         number: u64,
         open: impl FnOnce() -> Result<Arc<dyn RangeIndex>, Error>,
-    ) -> Result<Arc<dyn RangeIndex>, Error> {
+    ) -> Result<OpenedMap, Error> {
         let component = match self.component.get() {
             Some(component) => component,
             None => self.begin_with(pool, Numbered::new())?,
@@ -335,13 +371,44 @@ impl<D: Domain> Transactions<D> {
                 index
             }
         };
-        Ok(Arc::new(TransactionalMap::new(component.clone(), number, index)?))
+        let map = TransactionalMap::new(component.clone(), number, index.clone())?;
+        Ok(OpenedMap { index: Arc::new(map), stamped: Some(Stamped { number, index }) })
     }
 
-    /// Begins a transaction; `None` if the pool has no transactional map.
-    pub fn begin(&self) -> Option<Box<dyn AnyTransaction + '_>> {
-        let component = self.component.get()?;
-        Some(Box::new(component.begin()))
+    /// Begins a transaction, over a snapshot if there are options of one; `None` if the pool has no
+    /// transactional map.
+    pub fn begin(
+        &self,
+        snapshot: Option<SnapshotOptions>,
+    ) -> pando_tc::Result<Option<Box<dyn AnyTransaction + '_>>> {
+        let Some(component) = self.component.get() else { return Ok(None) };
+        let begun = match snapshot {
+            None => component.begin(),
+            Some(options) => component.begin_over_snapshot(options)?,
+        };
+        Ok(Some(Box::new(begun)))
+    }
+
+    /// Takes a snapshot; `None` if the pool has no transactional map.
+    pub fn snapshot(
+        &self,
+        options: SnapshotOptions,
+    ) -> pando_tc::Result<Option<Box<dyn AnySnapshot + '_>>> {
+        let Some(component) = self.component.get() else { return Ok(None) };
+        Ok(Some(Box::new(component.snapshot(options)?)))
+    }
+
+    /// The figures of transactions; `None` if the pool has no transactional map.
+    pub fn stat(&self) -> pando_tc::Result<Option<TransactionStat>> {
+        let Some(component) = self.component.get() else { return Ok(None) };
+        let snapshots = component.snapshot_stat();
+        Ok(Some(TransactionStat {
+            undecided: component.undecided()?,
+            snapshots: snapshots.count,
+            kept_bytes: snapshots.kept_bytes,
+            oldest_holder: snapshots.oldest_holder,
+            oldest_age_ns: snapshots.oldest_age.as_nanos() as u64,
+        }))
     }
 
     /// Takes each commit to its end that has begun before the call.

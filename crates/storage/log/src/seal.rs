@@ -185,6 +185,23 @@ impl<D: Domain> Log<D> {
         }
     }
 
+    /// The records above the LSN `from`, which is that of a record, if they are not sealed; the
+    /// oldest first. The guard keeps them.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Damaged`].
+    pub fn records_behind<'pool>(
+        &self,
+        guard: &Guard<'pool, D>,
+        from: u64,
+    ) -> Result<Vec<Record<'pool, D>>> {
+        // The seal first: it is never above the newest record.
+        let (_, seal) = self.newest_seal(guard);
+        let newest = self.control(guard.pool()).newest().load(Ordering::Acquire);
+        self.records_between(guard, from.max(seal.last_lsn), newest)
+    }
+
     /// The records above the LSN `first`, up to the one at `newest`; the oldest first.
     fn records_between<'pool>(
         &self,

@@ -2,6 +2,7 @@
 //!
 //! | step | deciding word | a thread that stops or dies leaves |
 //! | --- | --- | --- |
+//! | keep what it will replace, for snapshots (`snapshot.rs`) | | a kept version, which is right in any case |
 //! | install each write, in order: from the replaced version to its own | the key's value | some keys with versions in flight |
 //! | validate each read and range | | the same |
 //! | decide | the record's status | a decided record |
@@ -65,6 +66,11 @@ impl<D: Domain, M: Maps> InFlight<'_, '_, D, M> {
     /// otherwise; it may not be undone yet.
     pub fn complete(&self) -> Result<Completed> {
         let mut met = None;
+        // Else the thread that decided it, or has installed what the decision was about, has kept
+        // them.
+        if self.record.status() == Status::Undecided {
+            self.component.keep_versions(self.guard, self.stamp, self.commit);
+        }
         let attempted = match self.commit.gives_room() {
             true => self.guard.with_reserve(|| self.attempt(&mut met)),
             false => self.guard.leaving_room_to_undo(|| self.attempt(&mut met)),

@@ -1,7 +1,7 @@
 //! The transaction component: its log, its maps, and the versions of keys.
 
 use std::ops::Deref;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use pando_index::{Limits, RangeIndex};
 use pando_log::{Log, Record, Status};
@@ -9,6 +9,7 @@ use pando_pmem::{Domain, Guard, mutant};
 
 use crate::error::{Error, Result};
 use crate::record::{Commit, RECORD_BYTES_OF_WRITE};
+use crate::snapshots::Snapshots;
 use crate::stamp::{LEAST_VALUE_BYTES, STAMP_BYTES, Stamp, Version};
 use crate::tombstones::{MOST_OF_SCANS, Tombstones};
 
@@ -32,6 +33,9 @@ pub struct TransactionComponent<D: Domain, M> {
     /// Whether a thread settles the tail. Only a hint: a thread that stops may leave it set.
     pub(crate) is_settling: AtomicBool,
     pub(crate) tombstones: Tombstones,
+    pub(crate) snapshots: Snapshots,
+    /// An LSN up to which each commit has ended, for a snapshot; perhaps above the sealed one.
+    pub(crate) ended_lsn: AtomicU64,
     /// Whether a full pool has left something to undo. Only a hint.
     pub(crate) is_undo_due: AtomicBool,
 }
@@ -60,7 +64,8 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     pub(crate) fn new(log: Log<D>, maps: M) -> Self {
         let tombstones = Tombstones::new(log.pool());
         let [is_settling, is_undo_due] = [false, false].map(AtomicBool::new);
-        Self { log, maps, is_settling, tombstones, is_undo_due }
+        let (snapshots, ended_lsn) = (Snapshots::new(), AtomicU64::new(0));
+        Self { log, maps, is_settling, tombstones, snapshots, ended_lsn, is_undo_due }
     }
 
     /// The log of the commits.

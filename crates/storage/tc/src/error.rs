@@ -45,6 +45,9 @@ pub enum Error {
         /// What is wrong.
         what: &'static str,
     },
+    /// The snapshot was beyond a limit of age or of bytes, and was the oldest one. Take a new one.
+    #[error("the snapshot is revoked: it was too old, or kept too many bytes; take a new one")]
+    SnapshotRevoked,
     /// The index refused an operation; a commit has not taken place.
     #[error(transparent)]
     Index(#[from] pando_index::Error),

@@ -72,6 +72,53 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         Ok(())
     }
 
+    /// Takes each commit up to `lsn` to its end, and makes the decisions durable. Seals nothing, so
+    /// it waits for no device. The caller holds no guard.
+    pub(crate) fn settle_up_to(&self, lsn: u64) -> Result<()> {
+        let mut tries = TRIES;
+        loop {
+            let settled = self.settle_within(&self.pin()?, lsn);
+            match settled {
+                // As above.
+                Err(error) if error.is_full() && tries > 0 => {
+                    tries -= 1;
+                    self.log().pool().reclaim().map_err(pando_log::Error::from)?;
+                }
+                settled => return settled,
+            }
+        }
+    }
+
+    /// The same, in a call that holds a guard.
+    pub(crate) fn settle_within(&self, guard: &Guard<'_, D>, lsn: u64) -> Result<()> {
+        // Acquire: with the release below.
+        let from = self.ended_lsn.load(Ordering::Acquire);
+        if from >= lsn {
+            return Ok(());
+        }
+        let records = self.log().records_behind(guard, from)?;
+        for record in records.into_iter().take_while(|record| record.lsn() <= lsn) {
+            if record.durable_status() != Status::Committed {
+                self.complete(guard, record)?;
+            }
+        }
+        // Release: who finds this LSN finds the commits up to it ended.
+        self.ended_lsn.fetch_max(lsn, Ordering::Release);
+        Ok(())
+    }
+
+    /// How many commits are not decided, nearly.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Log`].
+    pub fn undecided(&self) -> Result<u64> {
+        let guard = self.pin()?;
+        let records = self.log().records_behind(&guard, 0)?;
+        let undecided = records.iter().filter(|record| record.status() == Status::Undecided);
+        Ok(undecided.count() as u64)
+    }
+
     /// Waits until the commits up to `lsn` survive a power cut, if the log has files.
     ///
     /// # Errors
@@ -95,6 +142,7 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     pub(crate) fn tidy(&self, lsn: u64) {
         self.settle_if_long(lsn);
         let _ = self.remove_tombstones();
+        self.snapshots.free_some();
     }
 
     /// Removes some tombstones of the thread's slot from their indexes.
@@ -103,7 +151,8 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
             return Ok(());
         }
         let guard = self.pin()?;
-        for tombstone in self.tombstones.take_ripe(&guard) {
+        let least_cut = self.snapshots.least_cut(self.log(), &guard);
+        for tombstone in self.tombstones.take_ripe(&guard, least_cut) {
             // A map that is dropped is not found.
             let Ok(index) = self.index(tombstone.map) else { continue };
             match index.compare_remove(&tombstone.key, &tombstone.stamp.encode()) {

@@ -11,7 +11,9 @@ use crate::commit::validate;
 use crate::component::{Found, Maps, TransactionComponent};
 use crate::error::{Error, Result};
 use crate::record::{Commit, RangeRead, Read, Write};
-use crate::stamp::Version;
+use crate::snapshot::Snapshot;
+use crate::snapshots::SnapshotOptions;
+use crate::stamp::{Stamp, Version};
 
 /// How often [`TransactionComponent::transaction`] runs a transaction before it gives up.
 pub(crate) const ATTEMPTS: u32 = 1 << 10;
@@ -25,25 +27,42 @@ type Key = (u64, Vec<u8>);
 pub type Visit<'call> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'call;
 
 /// A transaction. Its writes are seen by no one else before [`commit`](Self::commit); dropped
-/// before, it has done nothing. It reads the versions that are committed at the time of each read,
-/// and its own writes. It takes place as if alone, at one instant of its commit.
+/// before, it has done nothing. It sees its own writes.
+///
+/// A *serializable* transaction reads the versions that are committed at the time of each read. It
+/// takes place as if alone, at one instant of its commit.
+///
+/// A transaction with *snapshot isolation* reads a snapshot. It takes place unless another one has
+/// written one of the keys that it writes since the snapshot; what it has only read does not count.
 #[must_use = "a transaction does nothing until it is committed"]
-pub struct Transaction<'component, D: Domain, M> {
+pub struct Transaction<'component, D: Domain, M: Maps> {
     component: &'component TransactionComponent<D, M>,
+    /// What it reads, with snapshot isolation.
+    snapshot: Option<Snapshot<'component, D, M>>,
     reads: BTreeMap<Key, Version>,
     ranges: Vec<RangeRead>,
     writes: BTreeMap<Key, Option<Vec<u8>>>,
 }
 
 impl<D: Domain, M: Maps> TransactionComponent<D, M> {
-    /// Begins a transaction.
+    /// Begins a serializable transaction.
     pub fn begin(&self) -> Transaction<'_, D, M> {
         Transaction {
             component: self,
+            snapshot: None,
             reads: BTreeMap::new(),
             ranges: Vec::new(),
             writes: BTreeMap::new(),
         }
+    }
+
+    /// Begins a transaction with snapshot isolation, over a new snapshot.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`snapshot`](Self::snapshot).
+    pub fn begin_over_snapshot(&self, options: SnapshotOptions) -> Result<Transaction<'_, D, M>> {
+        Ok(Transaction { snapshot: Some(self.snapshot(options)?), ..self.begin() })
     }
 
     /// Runs `body` in a transaction and commits it; again, if it conflicts with another one, up to
@@ -107,6 +126,9 @@ impl<D: Domain, M: Maps> Transaction<'_, D, M> {
         if let Some(value) = self.writes.get(&key) {
             return Ok(value.clone());
         }
+        if let Some(snapshot) = &self.snapshot {
+            return snapshot.get(map, &key.1);
+        }
         if let Some(version) = self.reads.get(&key) {
             return Ok(version.value.clone());
         }
@@ -143,8 +165,8 @@ impl<D: Domain, M: Maps> Transaction<'_, D, M> {
     }
 
     /// Calls `visit` with each record of the range, as this transaction sees it, in `order`, until
-    /// it returns `Break`. The transaction conflicts with others that change the visited part of
-    /// the range, or insert into it.
+    /// it returns `Break`. A serializable transaction conflicts with others that change the visited
+    /// part of the range, or insert into it.
     ///
     /// # Errors
     ///
@@ -160,10 +182,17 @@ impl<D: Domain, M: Maps> Transaction<'_, D, M> {
         let mut own = self.own_writes(map, &range, order);
         let mut read = RangeRead { map, range: range.clone(), order, stamps: Vec::new() };
         let index = self.component.index(map)?;
-        let mut cursor = index.scan(range, order)?;
+        let mut cursor = match &self.snapshot {
+            Some(snapshot) => snapshot.scan(map, &*index, range, order)?,
+            None => index.scan(range, order)?,
+        };
         let mut last = None;
         while let Some((key, value)) = cursor.next()? {
-            let version = self.component.version_of_copy(map, (key, value), settled)?;
+            let version = match &self.snapshot {
+                // It is not validated.
+                Some(_) => Version { stamp: Stamp::ABSENT, value: Some(value.to_vec()) },
+                None => self.component.version_of_copy(map, (key, value), settled)?,
+            };
             let behind = own.iter().position(|(other, _)| !comes_before(other, key, order));
             let before: Vec<_> = own.drain(..behind.unwrap_or(own.len())).collect();
             if let Some(key) = visit_until_break(before, visit) {
@@ -189,7 +218,9 @@ impl<D: Domain, M: Maps> Transaction<'_, D, M> {
             (Some(last), Order::Descending) => read.range.low = Bound::Included(last),
             (None, _) => {}
         }
-        self.ranges.push(read);
+        if self.snapshot.is_none() {
+            self.ranges.push(read);
+        }
         Ok(())
     }
 
@@ -218,7 +249,8 @@ impl<D: Domain, M: Maps> Transaction<'_, D, M> {
     /// # Errors
     ///
     /// [`Error::Conflict`] if another transaction came first; [`Error::Log`] if the log has no room
-    /// or has stopped; [`Error::Index`] if the pool is full. Nothing has taken place.
+    /// or has stopped; [`Error::Index`] if the pool is full; [`Error::SnapshotRevoked`]. Nothing has
+    /// taken place.
     pub fn commit(self) -> Result<u64> {
         let component = self.component;
         let lsn = self.commit_unsettled()?;
@@ -228,11 +260,22 @@ impl<D: Domain, M: Maps> Transaction<'_, D, M> {
 
     fn commit_unsettled(self) -> Result<u64> {
         let component = self.component;
-        if !self.writes.is_empty() {
-            return component.commit(&self.into_commit()?);
+        let mut this = self;
+        // Released after the commit: until then a key that others have written and removed keeps
+        // its tombstone, and so is found to be changed.
+        let snapshot = this.snapshot.take();
+        if let Some(snapshot) = &snapshot {
+            snapshot.end_reads()?;
+        }
+        let cut = snapshot.as_ref().map(Snapshot::lsn);
+        if let Some(cut) = cut.filter(|_| this.writes.is_empty()) {
+            return Ok(cut);
+        }
+        if !this.writes.is_empty() {
+            return component.commit(&this.into_commit(cut.unwrap_or(u64::MAX))?);
         }
         let guard = component.pin()?;
-        let commit = self.into_commit()?;
+        let commit = this.into_commit(u64::MAX)?;
         let lsn = component.log().newest_lsn(&guard);
         let mut met = None;
         match validate(component, &guard, &commit, None, &mut met)? {
@@ -241,8 +284,9 @@ impl<D: Domain, M: Maps> Transaction<'_, D, M> {
         }
     }
 
-    /// What the record says: for each write the version that it replaces.
-    fn into_commit(mut self) -> Result<Commit> {
+    /// What the record says: for each write the version that it replaces, which must not be above
+    /// the LSN `newest`.
+    fn into_commit(mut self, newest: u64) -> Result<Commit> {
         let mut commit = Commit { ranges: self.ranges, ..Commit::default() };
         for ((map, key), new) in self.writes {
             let read = self.reads.remove(&(map, key.clone()));
@@ -250,6 +294,9 @@ impl<D: Domain, M: Maps> Transaction<'_, D, M> {
                 Some(version) => version,
                 None => replaceable_version(self.component, map, &key)?,
             };
+            if old.stamp.lsn() > newest && !mutant!("tc-snapshot-write-not-checked") {
+                return Err(Error::Conflict { map, key });
+            }
             commit.writes.push(Write { map, key, old, new });
         }
         commit.reads = self
@@ -261,7 +308,7 @@ impl<D: Domain, M: Maps> Transaction<'_, D, M> {
     }
 }
 
-impl<D: Domain, M> std::fmt::Debug for Transaction<'_, D, M> {
+impl<D: Domain, M: Maps> std::fmt::Debug for Transaction<'_, D, M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { reads, ranges, writes, .. } = self;
         let counts = [reads.len(), ranges.len(), writes.len()];

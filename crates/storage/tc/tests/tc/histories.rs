@@ -3,7 +3,10 @@
 //! Each value says which transaction wrote it, and each transaction reads what it replaces. So the
 //! order of a key's versions is known, and with it all dependencies between transactions: who read
 //! whose version, and who replaced it. The history is serializable if they have no cycle (as Elle
-//! finds it).
+//! finds it). A snapshot is a transaction that only reads.
+//!
+//! With snapshot isolation a cycle is allowed if two dependencies in it that follow each other are
+//! of the kind *has read what the other replaced*.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -12,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use pando_index::random::Random;
 use pando_index::{KeyRange, Order};
 use pando_pmem::{Domain, Process};
-use pando_tc::Error;
+use pando_tc::{Error, SnapshotOptions};
 use pando_tree::maps::IndexKind;
 
 use crate::common::{anonymous, check};
@@ -20,6 +23,7 @@ use crate::over_each_index;
 
 over_each_index!(Process:
     histories_of_many_threads_are_serializable,
+    histories_over_snapshots_have_snapshot_isolation,
     transfers_between_accounts_keep_the_sum,
 );
 
@@ -43,9 +47,13 @@ fn writer_of(value: Option<Vec<u8>>) -> Writer {
     value.map_or(0, |value| u64::from_le_bytes(value[..8].try_into().expect("a number")))
 }
 
-/// The dependencies: for each transaction those that come after it.
-fn dependencies(history: &BTreeMap<Writer, Committed>) -> BTreeMap<Writer, Vec<Writer>> {
-    let mut after: BTreeMap<Writer, Vec<Writer>> = BTreeMap::new();
+/// For each transaction those that come after it.
+type After = BTreeMap<Writer, Vec<Writer>>;
+
+/// The dependencies: those that have read or replaced its versions, and those that have replaced
+/// what it has read.
+fn dependencies(history: &BTreeMap<Writer, Committed>) -> [After; 2] {
+    let [mut after, mut anti] = [After::new(), After::new()];
     let mut replaced_by = BTreeMap::new();
     for (&id, committed) in history {
         for (&key, &old) in &committed.writes {
@@ -60,15 +68,30 @@ fn dependencies(history: &BTreeMap<Writer, Committed>) -> BTreeMap<Writer, Vec<W
             if let Some(&next) = replaced_by.get(&(*key, read))
                 && next != id
             {
-                after.entry(id).or_default().push(next);
+                anti.entry(id).or_default().push(next);
             }
         }
     }
+    [after, anti]
+}
+
+/// All dependencies.
+fn serial_order([mut after, anti]: [After; 2]) -> After {
+    anti.into_iter().for_each(|(id, others)| after.entry(id).or_default().extend(others));
     after
 }
 
+/// What may have no cycle with snapshot isolation: the first kind, also followed by one of the
+/// second.
+fn snapshot_order([after, anti]: [After; 2]) -> After {
+    let behind = |id: &Writer| anti.get(id).into_iter().flatten().copied();
+    let further = |others: &Vec<Writer>| others.iter().flat_map(behind).collect::<Vec<_>>();
+    let composed = after.iter().map(|(&id, others)| (id, [others.clone(), further(others)].concat()));
+    composed.collect()
+}
+
 /// A cycle of dependencies, if there is one.
-fn find_cycle(after: &BTreeMap<Writer, Vec<Writer>>) -> Option<Vec<Writer>> {
+fn find_cycle(after: &After) -> Option<Vec<Writer>> {
     let mut is_done: BTreeMap<Writer, bool> = BTreeMap::new();
     for &first in after.keys() {
         let mut path = vec![(first, 0)];
@@ -99,15 +122,34 @@ fn find_cycle(after: &BTreeMap<Writer, Vec<Writer>>) -> Option<Vec<Writer>> {
 #[test]
 fn a_cycle_is_found() {
     let edges = |pairs: &[(u64, u64)]| {
-        let mut after: BTreeMap<Writer, Vec<Writer>> = BTreeMap::new();
+        let mut after = After::new();
         pairs.iter().for_each(|&(from, to)| after.entry(from).or_default().push(to));
         find_cycle(&after)
     };
     assert_eq!(edges(&[(1, 2), (1, 3), (2, 3), (3, 4)]), None);
     assert_eq!(edges(&[(1, 2), (2, 3), (3, 4), (4, 2)]), Some(vec![2, 3, 4, 2]));
+    // Each has read what the other replaced; then only one has.
+    let skew = [After::from([(0, vec![1, 2])]), After::from([(1, vec![2]), (2, vec![1])])];
+    assert!(find_cycle(&serial_order(skew.clone())).is_some());
+    assert_eq!(find_cycle(&snapshot_order(skew)), None);
+    let lost = [After::from([(1, vec![2])]), After::from([(2, vec![1])])];
+    assert!(find_cycle(&snapshot_order(lost)).is_some());
 }
 
 fn histories_of_many_threads_are_serializable<D: Domain, K: IndexKind>() {
+    let history = history_of_threads::<D, K>(false);
+    assert_eq!(find_cycle(&serial_order(dependencies(&history))), None);
+}
+
+fn histories_over_snapshots_have_snapshot_isolation<D: Domain, K: IndexKind>() {
+    let history = history_of_threads::<D, K>(true);
+    assert_eq!(find_cycle(&snapshot_order(dependencies(&history))), None);
+}
+
+/// What threads have committed; with snapshot isolation, or serializable beside snapshots.
+fn history_of_threads<D: Domain, K: IndexKind>(
+    is_over_snapshots: bool,
+) -> BTreeMap<Writer, Committed> {
     let component = anonymous::<D, K>();
     let ids = AtomicU64::new(1);
     let conflicts = AtomicU64::new(0);
@@ -118,7 +160,24 @@ fn histories_of_many_threads_are_serializable<D: Domain, K: IndexKind>() {
         for _ in 0..800 {
             let id = ids.fetch_add(1, Ordering::Relaxed);
             let mut committed = Committed::default();
-            let mut transaction = component.begin();
+            let options = SnapshotOptions::default;
+            if random.one_in(6) {
+                let snapshot = component.snapshot(options()).expect("a snapshot");
+                for place in 0..2 * KEYS {
+                    let (map, key) = (place % 2, place / 2);
+                    let found = snapshot.get(map, &key_bytes(key)).expect("reads");
+                    committed.reads.insert((map, key), writer_of(found));
+                    if random.one_in(8) {
+                        std::thread::yield_now();
+                    }
+                }
+                history.push((id, committed));
+                continue;
+            }
+            let mut transaction = match is_over_snapshots {
+                true => component.begin_over_snapshot(options()).expect("begins"),
+                false => component.begin(),
+            };
             if random.one_in(4) {
                 let (map, order) = (random.below(2), Order::Ascending);
                 for key in 0..KEYS {
@@ -166,10 +225,10 @@ fn histories_of_many_threads_are_serializable<D: Domain, K: IndexKind>() {
         threads.into_iter().map(|thread| thread.join().expect("a thread")).collect()
     });
     let history: BTreeMap<_, _> = histories.into_iter().flatten().collect();
-    assert_eq!(find_cycle(&dependencies(&history)), None);
     println!("{} committed, {} conflicts", history.len(), conflicts.into_inner());
     assert!(history.len() > 500, "{} of {} committed", history.len(), THREADS * 800);
     check(&component);
+    history
 }
 
 /// Threads move amounts between accounts in two maps; a thread that reads all accounts sees the

@@ -8,4 +8,5 @@ mod conformance;
 mod histories;
 mod kill;
 mod power;
+mod snapshots;
 mod stopped;

@@ -1,0 +1,176 @@
+//! Snapshots: the transactional maps of a pool at one moment.
+
+use std::sync::Arc;
+
+use pando_index::{KeyRange, Order};
+
+use crate::engine::{AnySnapshot, Stamped};
+use crate::shared::PoolShared;
+use crate::{Error, Map, Pool, Scan};
+
+/// How a snapshot is taken.
+#[derive(Default)]
+pub struct SnapshotOptions {
+    holder: String,
+    on_revoke: Option<pando_tc::OnRevoke>,
+}
+
+impl SnapshotOptions {
+    /// The defaults: no name of a holder, and nobody is told.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Who holds the snapshot, for [`Pool::stat`].
+    pub fn holder(mut self, holder: impl Into<String>) -> Self {
+        self.holder = holder.into();
+        self
+    }
+
+    /// Is called once, before the snapshot is revoked, by a thread that writes. That write waits for
+    /// it, so it should be short; and it must not use the pool. A panic in it is caught.
+    pub fn on_revoke(mut self, on_revoke: impl Fn() + Send + Sync + 'static) -> Self {
+        self.on_revoke = Some(Box::new(on_revoke));
+        self
+    }
+
+    /// The same, for the layer below.
+    pub(crate) fn of_pool(self, pool: &PoolShared) -> pando_tc::SnapshotOptions {
+        let Self { holder, on_revoke } = self;
+        pando_tc::SnapshotOptions { limits: pool.snapshot_limits, holder, on_revoke }
+    }
+}
+
+impl std::fmt::Debug for SnapshotOptions {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("SnapshotOptions").field("holder", &self.holder).finish_non_exhaustive()
+    }
+}
+
+/// The transactional maps of a pool as they were at one moment. Reads see exactly the commits up to
+/// [`lsn`](Self::lsn): all of each, or nothing. Any number of threads may read it.
+///
+/// It waits for no writer, and no writer waits for it. There is no copy of the data: a write that
+/// replaces a value for the first time since then keeps the old one in process memory, for each
+/// snapshot that needs it. A key that was removed since then keeps its place in the map. All this
+/// is released with the snapshot, which is when it is dropped, or when it is revoked:
+/// [`PoolOptions::snapshot_limits`](crate::PoolOptions::snapshot_limits). No write fails for a
+/// snapshot.
+///
+/// A map that was created later is empty in it. It ends with the process.
+///
+/// ```
+/// use pando::{KeyRange, MapOptions, Order, Pool, PoolOptions};
+///
+/// let pool = Pool::volatile(&PoolOptions::new())?;
+/// let trees = pool.map_with("trees", &MapOptions::new().transactional(true))?;
+/// trees.insert(b"ash", b"1")?;
+/// trees.insert(b"elm", b"2")?;
+/// let snapshot = pool.snapshot()?;
+/// trees.upsert(b"ash", b"3")?;
+/// trees.remove(b"elm")?;
+/// assert_eq!(snapshot.get(&trees, b"ash")?, Some(b"1".to_vec()));
+/// let records = snapshot.scan(&trees, KeyRange::all(), Order::Ascending)?;
+/// assert_eq!(records.count(), 2);
+/// assert_eq!(trees.len()?, 1);
+/// # Ok::<(), pando::Error>(())
+/// ```
+#[must_use = "a snapshot is for reads"]
+pub struct Snapshot<'pool> {
+    pool: &'pool Arc<PoolShared>,
+    /// None if the pool had no transactional map: then all are empty.
+    taken: Option<Box<dyn AnySnapshot + 'pool>>,
+}
+
+impl Pool {
+    /// Takes a snapshot of the transactional maps. It sees each commit that has returned, and none
+    /// that begins later.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OpenForSalvage`], [`Error::TooManyThreads`]. It takes commits in flight to their
+    /// end; so also [`Error::PoolFull`], [`Error::FileSystemFull`] and [`Error::FileTooLarge`].
+    pub fn snapshot(&self) -> Result<Snapshot<'_>, Error> {
+        self.snapshot_with(SnapshotOptions::new())
+    }
+
+    /// As [`snapshot`](Self::snapshot), with options.
+    ///
+    /// # Errors
+    ///
+    /// As [`snapshot`](Self::snapshot).
+    pub fn snapshot_with(&self, options: SnapshotOptions) -> Result<Snapshot<'_>, Error> {
+        self.check_not_salvaged()?;
+        let pool = self.shared();
+        Ok(Snapshot { pool, taken: pool.engine.snapshot(options.of_pool(pool))? })
+    }
+}
+
+impl Snapshot<'_> {
+    /// The LSN of the newest commit that it sees. In a pool with a log, what it shows is durable
+    /// when [`Pool::durable_lsn`] has come so far ([`Pool::sync_to`]).
+    pub fn lsn(&self) -> u64 {
+        self.taken.as_ref().map_or(0, |taken| taken.lsn())
+    }
+
+    /// The map below, which is one of this pool.
+    fn at<'map>(&self, map: &'map Map) -> Result<&'map Stamped, Error> {
+        let refused = || Error::NotTransactional { name: map.name().to_owned() };
+        let stamped = map.stamped().ok_or_else(refused)?;
+        match Arc::ptr_eq(map.pool(), self.pool) {
+            true => Ok(stamped),
+            false => Err(Error::MapOfOtherPool { name: map.name().to_owned() }),
+        }
+    }
+
+    /// The value that `key` had; `None` if the key was absent.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SnapshotRevoked`], [`Error::NotTransactional`], [`Error::MapOfOtherPool`],
+    /// [`Error::KeyTooLong`], [`Error::TooManyThreads`].
+    pub fn get(&self, map: &Map, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        let number = self.at(map)?.number;
+        let Some(taken) = &self.taken else { return Ok(None) };
+        let named = |_| map.name().to_owned();
+        taken.get(number, key).map_err(|error| Error::of_transaction(error, named))
+    }
+
+    /// The records of `range` as they were, in `order`.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get); the scan may return them too, and then ends.
+    pub fn scan<'scan>(
+        &'scan self,
+        map: &'scan Map,
+        range: KeyRange,
+        order: Order,
+    ) -> Result<Scan<'scan>, Error> {
+        let stamped = self.at(map)?;
+        let named = |_| map.name().to_owned();
+        let scanned = self.taken.as_ref().map(|taken| taken.scan(stamped, range, order));
+        let cursor = scanned.transpose().map_err(|error| Error::of_transaction(error, named))?;
+        Ok(Scan::new(map.name(), cursor, order))
+    }
+
+    /// The records whose keys begin with `prefix` as they were, in `order`.
+    ///
+    /// # Errors
+    ///
+    /// As [`scan`](Self::scan).
+    pub fn prefix<'scan>(
+        &'scan self,
+        map: &'scan Map,
+        prefix: &[u8],
+        order: Order,
+    ) -> Result<Scan<'scan>, Error> {
+        self.scan(map, KeyRange::prefix(prefix), order)
+    }
+}
+
+impl std::fmt::Debug for Snapshot<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Snapshot").field("lsn", &self.lsn()).finish_non_exhaustive()
+    }
+}

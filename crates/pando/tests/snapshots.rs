@@ -1,0 +1,188 @@
+//! Snapshots through the public API.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use pando::{
+    Error, Isolation, KeyRange, Map, MapOptions, Order, Pool, PoolOptions, Snapshot,
+    SnapshotOptions,
+};
+
+const INDEXES: [&str; 5] = ["bztree", "bwtree", "nbtree", "wbtree", "skiplist"];
+
+fn options() -> MapOptions {
+    MapOptions::new().transactional(true)
+}
+
+fn volatile() -> Pool {
+    Pool::volatile(&PoolOptions::new()).expect("memory")
+}
+
+fn number(value: &[u8]) -> u64 {
+    u64::from_be_bytes(value.try_into().expect("a number"))
+}
+
+/// Amounts move between accounts in maps of all indexes, and accounts come and go. Each snapshot
+/// has the same sum, each time it is read, by several threads, in both directions.
+#[test]
+fn snapshots_show_one_moment_while_threads_write() {
+    const ACCOUNTS: u64 = 60;
+    const TOTAL: u64 = ACCOUNTS * 1_000;
+    let pool = volatile();
+    let maps = INDEXES.map(|index| pool.map_with(index, &options().index(index)).expect("a map"));
+    let map_of = |account: u64| &maps[account as usize % maps.len()];
+    let key_of = |account: u64| account.to_be_bytes();
+    pool.transaction(|tx| {
+        (0..ACCOUNTS).try_for_each(|account| {
+            tx.put(map_of(account), &key_of(account), &1_000_u64.to_be_bytes())
+        })
+    })
+    .expect("commits");
+    let sum = |snapshot: &Snapshot<'_>, order: Order| {
+        let of_map = |map: &Map| {
+            let records = snapshot.scan(map, KeyRange::all(), order).expect("scans");
+            records.map(|record| number(&record.expect("reads").1)).sum::<u64>()
+        };
+        maps.iter().map(of_map).sum::<u64>()
+    };
+    let is_enough = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for thread in 0..2_u64 {
+            let (pool, is_enough) = (&pool, &is_enough);
+            scope.spawn(move || {
+                for step in 0.. {
+                    if is_enough.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let mixed = (step * 2 + thread).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
+                    let (from, to) = (mixed % ACCOUNTS, mixed / ACCOUNTS % ACCOUNTS);
+                    if from == to {
+                        continue;
+                    }
+                    pool.transaction(|tx| {
+                        let left = tx.get(map_of(from), &key_of(from))?;
+                        let right = tx.get(map_of(to), &key_of(to))?;
+                        let [left, right] =
+                            [left, right].map(|value| value.as_deref().map_or(0, number));
+                        // An empty account is removed.
+                        tx.remove(map_of(from), &key_of(from))?;
+                        tx.put(map_of(to), &key_of(to), &(left + right).to_be_bytes())
+                    })
+                    .expect("commits");
+                    // Else all amounts end in one account.
+                    pool.transaction(|tx| {
+                        let right = tx.get(map_of(to), &key_of(to))?;
+                        let right = right.as_deref().map_or(0, number);
+                        let left = tx.get(map_of(from), &key_of(from))?;
+                        let left = left.as_deref().map_or(0, number);
+                        tx.put(map_of(to), &key_of(to), &(right - right / 2).to_be_bytes())?;
+                        tx.put(map_of(from), &key_of(from), &(left + right / 2).to_be_bytes())
+                    })
+                    .expect("commits");
+                }
+            });
+        }
+        let mut kept = Vec::new();
+        for round in 0..60 {
+            let snapshot = pool.snapshot().expect("a snapshot");
+            assert_eq!(sum(&snapshot, Order::Ascending), TOTAL);
+            kept.push(snapshot);
+            if round % 4 == 3 {
+                std::thread::scope(|scope| {
+                    for snapshot in &kept {
+                        scope.spawn(|| assert_eq!(sum(snapshot, Order::Descending), TOTAL));
+                    }
+                });
+                drop(kept.remove(round % kept.len()));
+                kept.truncate(3);
+            }
+        }
+        is_enough.store(true, Ordering::Relaxed);
+    });
+    let stat = pool.stat().expect("reads").transactions.expect("it has transactions");
+    assert_eq!((stat.snapshots, stat.kept_bytes, stat.undecided), (0, 0, 0));
+    assert!(pool.check().expect("checks").is_consistent());
+}
+
+#[test]
+fn a_snapshot_tells_maps_that_it_cannot_read_and_has_no_later_maps() {
+    let pool = volatile();
+    let early = pool.snapshot().expect("a snapshot");
+    let plain = pool.map("plain").expect("a map");
+    let map = pool.map_with("trees", &options()).expect("a map");
+    map.insert(b"ash", b"1").expect("inserts");
+    let other_pool = volatile();
+    let other = other_pool.map_with("trees", &options()).expect("a map");
+    let snapshot = pool.snapshot().expect("a snapshot");
+    let late = pool.map_with("late", &options()).expect("a map");
+    late.insert(b"ash", b"2").expect("inserts");
+
+    for (snapshot, expected) in [(&early, None), (&snapshot, Some(b"1".to_vec()))] {
+        assert_eq!(snapshot.get(&map, b"ash").expect("reads"), expected);
+        let prefix = snapshot.prefix(&map, b"a", Order::Descending).expect("scans");
+        assert_eq!(prefix.count(), usize::from(expected.is_some()));
+        assert_eq!(snapshot.get(&late, b"ash").expect("reads"), None);
+        assert_eq!(snapshot.scan(&late, KeyRange::all(), Order::Ascending).expect("scans").count(), 0);
+        assert!(matches!(snapshot.get(&plain, b"k"), Err(Error::NotTransactional { .. })));
+        assert!(matches!(snapshot.get(&other, b"k"), Err(Error::MapOfOtherPool { .. })));
+    }
+    assert!(matches!(snapshot.get(&map, &[0; 40_000]), Err(Error::KeyTooLong { .. })));
+    assert!(early.lsn() < snapshot.lsn());
+}
+
+#[test]
+fn a_snapshot_beyond_its_limits_is_revoked_and_its_holder_is_told() {
+    let limits = PoolOptions::new().snapshot_limits(Duration::from_secs(60), 10_000);
+    let pool = Pool::volatile(&limits).expect("memory");
+    let map = pool.map_with("trees", &options()).expect("a map");
+    let put = |value: u8| {
+        (0..100_u8).try_for_each(|key| map.upsert(&[key], &[value; 50]).map(drop)).expect("fits");
+    };
+    put(0);
+    let told = Arc::new(AtomicU64::new(0));
+    let theirs = told.clone();
+    let options = SnapshotOptions::new().holder("backup").on_revoke(move || {
+        theirs.fetch_add(1, Ordering::Relaxed);
+    });
+    let snapshot = pool.snapshot_with(options).expect("a snapshot");
+    map.upsert(b"\0", b"new").expect("fits");
+    let stat = pool.stat().expect("reads").transactions.expect("it has transactions");
+    assert_eq!((stat.snapshots, stat.oldest_holder.as_str()), (1, "backup"));
+    assert!(stat.kept_bytes > 50 && stat.oldest_age_ns > 0);
+    let mut scan = snapshot.scan(&map, KeyRange::all(), Order::Ascending).expect("scans");
+    assert!(scan.next_record().expect("reads").is_some());
+    let mut transaction = pool.begin_with(Isolation::Snapshot).expect("begins");
+    assert_eq!(transaction.get(&map, b"\x01").expect("reads"), Some(vec![0; 50]));
+    put(1);
+    put(2);
+    assert_eq!(told.load(Ordering::Relaxed), 1);
+    assert!(matches!(scan.next(), Some(Err(Error::SnapshotRevoked))));
+    assert!(scan.next().is_none());
+    let refused = snapshot.get(&map, b"\x01").expect_err("it is revoked");
+    assert!(refused.to_string().contains("snapshot_limits"), "{refused}");
+    transaction.put(&map, b"\x01", b"x").expect("fits");
+    assert!(matches!(transaction.commit(), Err(Error::SnapshotRevoked)));
+    assert_eq!(map.get(b"\x01").expect("reads"), Some(vec![2; 50]));
+}
+
+#[test]
+fn a_transaction_over_a_snapshot_runs_again_after_a_write_of_its_key() {
+    let pool = volatile();
+    let map = pool.map_with("trees", &options()).expect("a map");
+    map.insert(b"count", &0_u64.to_be_bytes()).expect("inserts");
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                for _ in 0..200 {
+                    pool.transaction_with(Isolation::Snapshot, |tx| {
+                        let count = number(&tx.get(&map, b"count")?.expect("a value"));
+                        tx.put(&map, b"count", &(count + 1).to_be_bytes())
+                    })
+                    .expect("commits");
+                }
+            });
+        }
+    });
+    assert_eq!(map.get(b"count").expect("reads"), Some(600_u64.to_be_bytes().to_vec()));
+}

@@ -1,0 +1,274 @@
+//! Snapshots: reads of all maps as they were at one moment, while writers go on.
+//!
+//! # Protocol
+//!
+//! A snapshot sees exactly the commits up to an LSN, its *cut*. Most keys still have their version
+//! of that time. A commit that replaces such a version first keeps it for the snapshot.
+//!
+//! | step | deciding word | helper | a thread that stops leaves |
+//! | --- | --- | --- | --- |
+//! | register: the cut is open | the list | none is needed | a snapshot, up to the limits |
+//! | fix the cut: the newest LSN | `cut` | each commit that finds it open | the same |
+//! | settle: take each commit up to the cut to its end | as for the commit | each commit behind the cut | the same |
+//! | use | | | the same |
+//! | release | the list | none is needed | the same |
+//!
+//! A kill leaves nothing: a snapshot is process memory.
+//!
+//! A commit, once it is appended and before its first write, does for each snapshot with a lower
+//! cut, and so does each thread that helps it:
+//!
+//! 1. It settles the commits up to the cut, unless that is done.
+//! 2. It keeps each value that it will replace, if that has a stamp up to the cut.
+//!
+//! # Why a snapshot shows one moment
+//!
+//! *A commit that sees no snapshot has none to care for.* It looks after it was appended. A
+//! snapshot that it does not find fixes its cut later, and so not below its LSN.
+//!
+//! *No commit behind the cut comes before one that the snapshot sees.* It reads and replaces
+//! versions that were decided before it was appended. If it has read what a commit up to the cut
+//! replaces, that one has ended before this one validates (step 1), so this one fails. A
+//! transaction without writes that reads a version from behind the cut validates later still.
+//!
+//! *A value that is kept is the key's value at the cut.* The thread looks at the key after step 1:
+//! no commit up to the cut will change it any more. If the key has the version that the record
+//! says, and its stamp is not behind the cut, then that was the version at the cut. If it has
+//! another one, the record's install cannot succeed any more, and nothing is kept.
+//!
+//! *A value that is needed is kept.* The first write behind the cut to a key, be it an install or
+//! an undo, comes after step 2 of its thread. Later ones find a stamp that is behind the cut.
+//!
+//! So a read looks at the key first. A stamp up to the cut is that of the version at the cut. Else
+//! the value is among those that are kept, or the key was absent. A key that was removed behind the
+//! cut keeps its tombstone while the snapshot lives; so a scan of the map finds all keys.
+//!
+//! # Revoking
+//!
+//! A snapshot beyond a limit is revoked: no version is kept for it from then on. A read looks at
+//! this last. If it has found a write whose old value was not kept, it sees that too, and returns
+//! an error.
+
+use std::sync::Arc;
+
+use pando_index::{Cursor, KeyRange, Order, RangeIndex, Record};
+use pando_pmem::{Domain, Guard, mutant};
+
+use crate::component::{Maps, TransactionComponent};
+use crate::error::{Error, Result};
+use crate::record::Commit;
+use crate::snapshots::{Entry, SnapshotOptions, SnapshotStat, place};
+use crate::stamp::Stamp;
+
+/// All maps at one moment. It holds up no one. Dropped, it is released.
+pub struct Snapshot<'component, D: Domain, M: Maps> {
+    component: &'component TransactionComponent<D, M>,
+    entry: Arc<Entry>,
+}
+
+impl<D: Domain, M: Maps> TransactionComponent<D, M> {
+    /// Takes a snapshot. It sees each commit that has returned, and none that begins later.
+    ///
+    /// # Errors
+    ///
+    /// Those of commits in flight that it has to take to their end: [`Error::Log`],
+    /// [`Error::Index`] if the pool is full, [`Error::Damaged`].
+    pub fn snapshot(&self, options: SnapshotOptions) -> Result<Snapshot<'_, D, M>> {
+        let early = mutant!("tc-cut-before-registration").then(|| self.newest_lsn());
+        if early.is_some() {
+            std::thread::yield_now();
+        }
+        let entry = self.snapshots.register(options);
+        early.map_or(Ok(0), |early| early.map(|early| entry.fix(early)))?;
+        let snapshot = Snapshot { component: self, entry };
+        let cut = snapshot.entry.cut(self.log(), &self.pin()?);
+        if !mutant!("tc-snapshot-before-settling") {
+            self.settle_up_to(cut)?;
+        }
+        snapshot.entry.set_settled();
+        Ok(snapshot)
+    }
+
+    /// The figures of the snapshots that live.
+    pub fn snapshot_stat(&self) -> SnapshotStat {
+        self.snapshots.stat()
+    }
+
+    /// Keeps what the commit with this stamp will replace, for the snapshots that do not see it.
+    pub(crate) fn keep_versions(&self, guard: &Guard<'_, D>, stamp: Stamp, commit: &Commit) {
+        let snapshots = self.snapshots.before(self.log(), guard, stamp.lsn());
+        if snapshots.is_empty() {
+            return;
+        }
+        for entry in &snapshots {
+            let is_settled = entry.is_settled() || mutant!("tc-commit-before-settling");
+            if !is_settled {
+                match self.settle_within(guard, entry.fixed_cut()) {
+                    Ok(()) => entry.set_settled(),
+                    // A write does not fail for a snapshot.
+                    Err(_) => entry.revoke(),
+                }
+            }
+        }
+        for write in &commit.writes {
+            let Some(value) = &write.old.value else { continue };
+            let place = place(write.map, &write.key);
+            let lacks = |entry: &&Arc<Entry>| {
+                let is_due = write.old.stamp.lsn() <= entry.fixed_cut();
+                is_due && entry.keeps() && !entry.has(&place)
+            };
+            let mut lacking = snapshots.iter().filter(lacks).peekable();
+            if lacking.peek().is_none() || !self.has_version(write.map, &write.key, write.old.stamp)
+            {
+                continue;
+            }
+            let value = Arc::from(value.as_slice());
+            lacking.for_each(|entry| entry.keep(&place, &value));
+        }
+        self.snapshots.keep_to_limits();
+    }
+
+    /// Whether the version with this stamp still is in the map. What fails here fails again when
+    /// the commit writes the key.
+    fn has_version(&self, map: u64, key: &[u8], stamp: Stamp) -> bool {
+        let mut is_there = false;
+        let Ok(index) = self.index(map) else { return false };
+        let found = index.read(key, &mut |value| {
+            is_there = Stamp::split(value).is_some_and(|(found, _)| found == stamp);
+        });
+        (found.is_ok() && is_there && !mutant!("tc-version-not-kept"))
+            || mutant!("tc-kept-unseen")
+    }
+}
+
+/// A value of a key at a cut.
+enum At<'value> {
+    Value(&'value [u8]),
+    Absent,
+    /// It was replaced since.
+    Replaced,
+}
+
+impl<D: Domain, M: Maps> Snapshot<'_, D, M> {
+    /// The LSN up to which it sees the commits.
+    pub fn lsn(&self) -> u64 {
+        self.entry.fixed_cut()
+    }
+
+    /// The value of `key`; `None` if the key was absent.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SnapshotRevoked`], [`Error::UnknownMap`] if the map is dropped,
+    /// [`Error::NoRoomForStamp`], [`Error::Index`], [`Error::Damaged`].
+    pub fn get(&self, map: u64, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let index = self.component.index(map)?;
+        let mut value = None;
+        let mut found = Ok(true);
+        index.read(key, &mut |bytes| {
+            found = self.at(map, key, bytes).map(|at| {
+                value = match at {
+                    At::Value(bytes) => Some(bytes.to_vec()),
+                    At::Absent | At::Replaced => None,
+                };
+                !matches!(at, At::Replaced)
+            });
+        })?;
+        if !found? {
+            value = self.entry.kept(&place(map, key)).map(|value| value.to_vec());
+        }
+        self.check_live()?;
+        Ok(value)
+    }
+
+    /// The records of a range, in `order`. `index` is that of the map.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get), also while it is read.
+    pub fn scan<'index>(
+        &'index self,
+        map: u64,
+        index: &'index dyn RangeIndex,
+        range: KeyRange,
+        order: Order,
+    ) -> Result<Box<dyn Cursor + 'index>> {
+        let cursor = index.scan(range, order)?;
+        let (key, value) = Default::default();
+        Ok(Box::new(Scan { snapshot: self, map, cursor, key, value }))
+    }
+
+    /// What a value in the map says of the key at the cut.
+    fn at<'value>(&self, map: u64, key: &[u8], value: &'value [u8]) -> Result<At<'value>> {
+        let what = "its value has no stamp";
+        let damaged = || Error::Damaged { map, key: key.to_vec(), what };
+        let (stamp, value) = Stamp::split(value).ok_or_else(damaged)?;
+        // All commits up to the cut have ended, so a stamp up to it is not one that has failed.
+        Ok(match stamp.lsn() <= self.lsn() {
+            true if stamp.is_removed() => At::Absent,
+            true => At::Value(value),
+            false => At::Replaced,
+        })
+    }
+
+    /// Its holder reads no more; see `Entry`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SnapshotRevoked`].
+    pub(crate) fn end_reads(&self) -> Result<()> {
+        self.entry.end_reads().then_some(()).ok_or(Error::SnapshotRevoked)
+    }
+
+    fn check_live(&self) -> Result<()> {
+        match self.entry.is_revoked() {
+            true => Err(Error::SnapshotRevoked),
+            false => Ok(()),
+        }
+    }
+}
+
+impl<D: Domain, M: Maps> Drop for Snapshot<'_, D, M> {
+    fn drop(&mut self) {
+        self.component.snapshots.release(&self.entry);
+    }
+}
+
+impl<D: Domain, M: Maps> std::fmt::Debug for Snapshot<'_, D, M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Snapshot").field("entry", &self.entry).finish_non_exhaustive()
+    }
+}
+
+/// A scan of a map at the cut of a snapshot.
+struct Scan<'index, D: Domain, M: Maps> {
+    snapshot: &'index Snapshot<'index, D, M>,
+    map: u64,
+    cursor: Box<dyn Cursor + 'index>,
+    /// The record that is lent.
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl<D: Domain, M: Maps> Cursor for Scan<'_, D, M> {
+    fn next(&mut self) -> pando_index::Result<Option<Record<'_>>> {
+        let refused = |error: Error| pando_index::Error::storage(error);
+        while let Some((key, value)) = self.cursor.next()? {
+            self.value.clear();
+            match self.snapshot.at(self.map, key, value).map_err(refused)? {
+                At::Value(value) => self.value.extend_from_slice(value),
+                At::Absent => continue,
+                At::Replaced => match self.snapshot.entry.kept(&place(self.map, key)) {
+                    Some(value) => self.value.extend_from_slice(&value),
+                    None => continue,
+                },
+            }
+            self.snapshot.check_live().map_err(refused)?;
+            self.key.clear();
+            self.key.extend_from_slice(key);
+            return Ok(Some((&self.key, &self.value)));
+        }
+        self.snapshot.check_live().map_err(refused)?;
+        Ok(None)
+    }
+}

@@ -1,0 +1,323 @@
+//! The snapshots that live, and the versions that are kept for them.
+//!
+//! All of it is process memory: a snapshot ends with its process. `snapshot.rs` has the protocol.
+//!
+//! | state of a snapshot | versions are kept | tombstones behind its cut stay |
+//! | --- | --- | --- |
+//! | live | yes | yes |
+//! | warned: its holder is being told that it will be revoked | yes | yes |
+//! | read: its transaction commits, and reads no more | no | yes |
+//! | revoked | no | no |
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use crossbeam_skiplist::SkipMap;
+use pando_log::Log;
+use pando_pmem::{Domain, Guard, mutant};
+
+/// The cut of a snapshot that no thread has fixed yet.
+const OPEN: u64 = u64::MAX;
+/// What a kept version takes beside its key and its value, with the tombstone of a removed key: a
+/// rough figure.
+const OVERHEAD_BYTES: u64 = 128;
+/// Versions of revoked snapshots that one commit frees.
+const FREED_AT_ONCE: usize = 64;
+
+const LIVE: u8 = 0;
+const WARNED: u8 = 1;
+const READ: u8 = 2;
+const REVOKED: u8 = 3;
+
+/// When a snapshot is revoked, if it is the oldest one. Looked at when a version is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SnapshotLimits {
+    /// Its age is above this.
+    pub max_age: Duration,
+    /// All snapshots together have more than these bytes of versions, with their keys, and 128 for
+    /// each.
+    pub max_bytes: u64,
+}
+
+impl Default for SnapshotLimits {
+    /// One hour and 1 GiB.
+    fn default() -> Self {
+        Self { max_age: Duration::from_secs(60 * 60), max_bytes: 1 << 30 }
+    }
+}
+
+/// Called before a snapshot is revoked.
+pub type OnRevoke = Box<dyn Fn() + Send + Sync>;
+
+/// How a snapshot is taken.
+#[derive(Default)]
+pub struct SnapshotOptions {
+    /// When it is revoked.
+    pub limits: SnapshotLimits,
+    /// Who holds it, for reports.
+    pub holder: String,
+    /// Called once, before it is revoked, on the thread of a commit, which waits for it. It must
+    /// not use the component. A panic is caught.
+    pub on_revoke: Option<OnRevoke>,
+}
+
+impl std::fmt::Debug for SnapshotOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SnapshotOptions").field("holder", &self.holder).finish_non_exhaustive()
+    }
+}
+
+/// The figures of the snapshots that live.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SnapshotStat {
+    /// How many there are.
+    pub count: u64,
+    /// Bytes of the versions that are kept for them, as the limit counts them.
+    pub kept_bytes: u64,
+    /// The holder of the oldest one.
+    pub oldest_holder: String,
+    /// The age of the oldest one.
+    pub oldest_age: Duration,
+}
+
+/// A snapshot.
+pub(crate) struct Entry {
+    cut: AtomicU64,
+    /// Whether each commit up to the cut has ended.
+    is_settled: AtomicBool,
+    state: AtomicU8,
+    /// The value that a key had at the cut, if it was replaced since.
+    versions: SkipMap<Vec<u8>, Arc<[u8]>>,
+    bytes: AtomicU64,
+    begun: Instant,
+    options: SnapshotOptions,
+}
+
+impl std::fmt::Debug for Entry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { cut, state, bytes, options, .. } = self;
+        let mut entry = f.debug_struct("Entry");
+        entry.field("cut", cut).field("state", state).field("bytes", bytes);
+        entry.field("holder", &options.holder).finish_non_exhaustive()
+    }
+}
+
+/// The place of a key in the versions of a snapshot.
+pub(crate) fn place(map: u64, key: &[u8]) -> Vec<u8> {
+    [&map.to_be_bytes(), key].concat()
+}
+
+impl Entry {
+    /// The LSN up to which the snapshot sees the commits, which this call fixes if it is open.
+    pub fn cut<D: Domain>(&self, log: &Log<D>, guard: &Guard<'_, D>) -> u64 {
+        // Acquire: with the CAS of another thread.
+        let cut = self.cut.load(Ordering::Acquire);
+        if cut != OPEN {
+            return cut;
+        }
+        // With the fence of each commit: one that has not seen the snapshot in the list comes
+        // before this fence, so the LSN read here is not below its own.
+        fence(Ordering::SeqCst);
+        self.fix(log.newest_lsn(guard))
+    }
+
+    /// Fixes the cut, unless another thread has; the cut.
+    pub fn fix(&self, newest: u64) -> u64 {
+        let fixed = self.cut.compare_exchange(OPEN, newest, Ordering::AcqRel, Ordering::Acquire);
+        fixed.err().unwrap_or(newest)
+    }
+
+    /// The cut, which is fixed.
+    pub fn fixed_cut(&self) -> u64 {
+        self.cut.load(Ordering::Acquire)
+    }
+
+    pub fn is_settled(&self) -> bool {
+        // Acquire: with `set_settled`.
+        self.is_settled.load(Ordering::Acquire)
+    }
+
+    pub fn set_settled(&self) {
+        self.is_settled.store(true, Ordering::Release);
+    }
+
+    fn state(&self) -> u8 {
+        // Acquire: with the CAS of the thread that revokes. A commit that keeps no version has seen
+        // *revoked* before its first write; a reader that finds that write sees *revoked* too.
+        self.state.load(Ordering::Acquire)
+    }
+
+    fn changes(&self, from: u8, to: u8) -> bool {
+        self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Whether versions are kept for it.
+    pub fn keeps(&self) -> bool {
+        self.state() < READ
+    }
+
+    pub fn is_revoked(&self) -> bool {
+        self.state() == REVOKED
+    }
+
+    /// Its holder reads no more; false if it was revoked before.
+    pub fn end_reads(&self) -> bool {
+        self.changes(LIVE, READ) || self.changes(WARNED, READ)
+    }
+
+    /// Keeps the value of the key at `place`, unless that is there.
+    pub fn keep(&self, place: &[u8], value: &Arc<[u8]>) {
+        let kept = self.versions.get_or_insert(place.to_vec(), value.clone());
+        if Arc::ptr_eq(kept.value(), value) {
+            let bytes = (place.len() + value.len()) as u64 + OVERHEAD_BYTES;
+            // Relaxed: a figure.
+            self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the value of the key at `place` is kept.
+    pub fn has(&self, place: &[u8]) -> bool {
+        self.versions.contains_key(place)
+    }
+
+    /// The value that is kept of the key at `place`; `None` if the key was absent at the cut.
+    pub fn kept(&self, place: &[u8]) -> Option<Arc<[u8]>> {
+        self.versions.get(place).map(|kept| kept.value().clone())
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Tells the holder, and then revokes; once.
+    pub fn revoke(&self) {
+        if !self.changes(LIVE, WARNED) {
+            return;
+        }
+        if let Some(on_revoke) = &self.options.on_revoke {
+            // The commit on this thread goes on.
+            let _ = catch_unwind(AssertUnwindSafe(on_revoke));
+        }
+        self.changes(WARNED, REVOKED);
+    }
+}
+
+/// The snapshots of a component.
+#[derive(Debug)]
+pub(crate) struct Snapshots {
+    /// In the order in which they were taken. Those that are revoked leave when they are empty.
+    list: ArcSwap<Vec<Arc<Entry>>>,
+    /// How many there are, and some that are about to come or have just left.
+    count: AtomicUsize,
+}
+
+impl Snapshots {
+    pub fn new() -> Self {
+        Self { list: ArcSwap::default(), count: AtomicUsize::new(0) }
+    }
+
+    /// Adds a snapshot with an open cut.
+    pub fn register(&self, options: SnapshotOptions) -> Arc<Entry> {
+        let entry = Arc::new(Entry {
+            cut: AtomicU64::new(OPEN),
+            is_settled: AtomicBool::new(false),
+            state: AtomicU8::new(LIVE),
+            versions: SkipMap::new(),
+            bytes: AtomicU64::new(0),
+            begun: Instant::now(),
+            options,
+        });
+        // Before the list, and so before the fence in `cut`: see `is_empty`.
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.list.rcu(|list| list.iter().cloned().chain([entry.clone()]).collect::<Vec<_>>());
+        entry
+    }
+
+    /// Takes a snapshot out of the list, if it is there.
+    pub fn release(&self, entry: &Arc<Entry>) {
+        let is_other = |other: &&Arc<Entry>| !Arc::ptr_eq(other, entry);
+        let before = self.list.rcu(|list| list.iter().filter(is_other).cloned().collect::<Vec<_>>());
+        if before.iter().any(|other| Arc::ptr_eq(other, entry)) {
+            self.count.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether there is no snapshot, and each later one has a cut that is not below an LSN that was
+    /// appended before this call.
+    pub fn is_empty(&self) -> bool {
+        // With the fence in `Entry::cut`.
+        fence(Ordering::SeqCst);
+        self.count.load(Ordering::Relaxed) == 0
+    }
+
+    /// The snapshots that do not see the commit `lsn`, and for which versions are kept, by rising
+    /// cuts. The commit was appended before. Each later snapshot sees it.
+    pub fn before<D: Domain>(&self, log: &Log<D>, guard: &Guard<'_, D>, lsn: u64) -> Vec<Arc<Entry>> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        let list = self.list.load();
+        let kept = list.iter().filter(|entry| entry.keeps());
+        let is_due = |entry: &&Arc<Entry>| entry.cut(log, guard) < lsn;
+        let mut before: Vec<_> = kept.filter(is_due).cloned().collect();
+        before.sort_by_key(|entry| entry.fixed_cut());
+        before
+    }
+
+    /// The least cut of a snapshot, or `u64::MAX`. Each later snapshot has a cut that is not below
+    /// an LSN that was appended before this call.
+    pub fn least_cut<D: Domain>(&self, log: &Log<D>, guard: &Guard<'_, D>) -> u64 {
+        if self.is_empty() || mutant!("tc-tombstone-under-snapshot") {
+            return u64::MAX;
+        }
+        let list = self.list.load();
+        let cuts = list.iter().filter(|entry| !entry.is_revoked());
+        cuts.map(|entry| entry.cut(log, guard)).min().unwrap_or(u64::MAX)
+    }
+
+    /// Revokes the oldest snapshot while it is beyond a limit.
+    pub fn keep_to_limits(&self) {
+        let list = self.list.load();
+        let mut live: Vec<_> = list.iter().filter(|entry| entry.keeps()).collect();
+        let mut bytes: u64 = live.iter().map(|entry| entry.bytes()).sum();
+        live.reverse();
+        while let Some(oldest) = live.pop() {
+            let SnapshotLimits { max_age, max_bytes } = oldest.options.limits;
+            if bytes <= max_bytes && oldest.begun.elapsed() <= max_age {
+                break;
+            }
+            oldest.revoke();
+            bytes -= bytes.min(oldest.bytes());
+        }
+    }
+
+    /// Frees some versions of snapshots that were revoked.
+    pub fn free_some(&self) {
+        // Relaxed: what is left is freed later.
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        for entry in self.list.load().iter().filter(|entry| entry.is_revoked()) {
+            let freed = (0..FREED_AT_ONCE).take_while(|_| entry.versions.pop_front().is_some());
+            if freed.count() < FREED_AT_ONCE {
+                self.release(entry);
+            }
+        }
+    }
+
+    /// The figures.
+    pub fn stat(&self) -> SnapshotStat {
+        let list = self.list.load();
+        let live = || list.iter().filter(|entry| !entry.is_revoked());
+        let oldest = live().next();
+        SnapshotStat {
+            count: live().count() as u64,
+            kept_bytes: live().map(|entry| entry.bytes()).sum(),
+            oldest_holder: oldest.map_or_else(String::new, |entry| entry.options.holder.clone()),
+            oldest_age: oldest.map_or(Duration::ZERO, |entry| entry.begun.elapsed()),
+        }
+    }
+}

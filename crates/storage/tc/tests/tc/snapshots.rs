@@ -1,0 +1,333 @@
+//! Snapshots: one moment, while others write; limits.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use pando_bztree::BzTrees;
+use pando_index::random::Random;
+use pando_index::{KeyRange, Order};
+use pando_pmem::testing::{CutShort, Paused};
+use pando_pmem::{Domain, Process};
+use pando_tc::{Error, Maps, Snapshot, SnapshotLimits, SnapshotOptions};
+use pando_tree::maps::IndexKind;
+
+use crate::common::{
+    Component, Records, TwoMaps, Write, anonymous, anonymous_of, check, commit, commit_at_last, dump, with,
+};
+use crate::over_each_index;
+
+type Stopped = CutShort<true>;
+
+mod alone {
+    use super::*;
+    over_each_index!(Process:
+        a_snapshot_stays_as_it_was,
+    );
+}
+
+mod stopped {
+    use super::*;
+    over_each_index!(Stopped:
+        a_commit_that_stops_is_there_whole_or_not_at_all,
+        a_commit_behind_the_cut_comes_after_those_before_it,
+    );
+}
+
+fn take<D: Domain, K: IndexKind>(
+    component: &Component<D, K>,
+) -> Snapshot<'_, D, TwoMaps<D, K>> {
+    component.snapshot(SnapshotOptions::default()).expect("a snapshot")
+}
+
+/// All records of a snapshot, by scans in both directions and by gets.
+fn seen<D: Domain, K: IndexKind>(
+    component: &Component<D, K>,
+    snapshot: &Snapshot<'_, D, TwoMaps<D, K>>,
+) -> pando_tc::Result<Records> {
+    let mut found = [Records::new(), Records::new()];
+    for (order, found) in [Order::Ascending, Order::Descending].into_iter().zip(&mut found) {
+        for map in 0..2 {
+            let index = component.maps().map(map).expect("the map");
+            let mut cursor = snapshot.scan(map, index, KeyRange::all(), order)?;
+            let mut last = None;
+            while let Some((key, value)) = cursor.next()? {
+                let key = key.to_vec();
+                let is_next = |last: &Vec<u8>| (*last < key) == (order == Order::Ascending);
+                assert!(last.as_ref().is_none_or(is_next), "{key:?} comes behind {last:?}");
+                found.insert((map, key.clone()), value.to_vec());
+                last = Some(key);
+            }
+        }
+    }
+    let [found, backwards] = found;
+    assert_eq!(found, backwards);
+    for ((map, key), value) in &found {
+        assert_eq!(snapshot.get(*map, key)?.as_ref(), Some(value));
+    }
+    Ok(found)
+}
+
+/// Removes the tombstones that may be removed by now.
+fn churn<D: Domain, K: IndexKind>(component: &Component<D, K>) {
+    for _ in 0..24 {
+        commit(component, &[(1, b"x", Some(b"1"))]).expect("it is alone");
+        commit(component, &[(1, b"x", None)]).expect("it is alone");
+        component.settle().expect("settles");
+        component.log().pool().reclaim().expect("a slot");
+    }
+}
+
+/// Several snapshots of different times, each against a copy of the model.
+fn a_snapshot_stays_as_it_was<D: Domain, K: IndexKind>() {
+    let component = anonymous::<D, K>();
+    let mut random = Random::new(25);
+    let mut model = Records::new();
+    let mut snapshots = VecDeque::new();
+    for step in 0..600 {
+        let key = |random: &mut Random| (random.below(2), vec![b'k', random.below(24) as u8]);
+        let mut transaction = component.begin();
+        for _ in 0..1 + random.below(3) {
+            let (map, key) = key(&mut random);
+            if random.one_in(3) {
+                transaction.remove(map, &key).expect("fits");
+                model.remove(&(map, key));
+            } else {
+                let value = [&u64::to_le_bytes(step)[..], &[7; 20][..random.below(20) as usize]];
+                transaction.put(map, &key, &value.concat()).expect("fits");
+                model.insert((map, key), value.concat());
+            }
+        }
+        transaction.commit().expect("it is alone");
+        if random.one_in(8) {
+            snapshots.push_back((take(&component), model.clone()));
+            if snapshots.len() > 4 {
+                let at = random.below(snapshots.len() as u64) as usize;
+                snapshots.remove(at);
+            }
+        }
+        if random.one_in(16) {
+            component.settle().expect("settles");
+            component.log().pool().reclaim().expect("a slot");
+        }
+        if !snapshots.is_empty() {
+            let at = random.below(snapshots.len() as u64) as usize;
+            let (snapshot, expected) = &snapshots[at];
+            assert_eq!(seen(&component, snapshot).expect("reads"), *expected);
+            let (map, key) = key(&mut random);
+            let found = snapshot.get(map, &key).expect("reads");
+            assert_eq!(found.as_ref(), expected.get(&(map, key)));
+        }
+    }
+    // What was removed meanwhile is still there.
+    let (snapshot, expected) = snapshots.pop_back().expect("a snapshot");
+    drop(snapshots);
+    for (map, key) in expected.keys() {
+        let mut transaction = component.begin();
+        transaction.remove(*map, key).expect("fits");
+        transaction.commit().expect("it is alone");
+    }
+    churn(&component);
+    assert_eq!(seen(&component, &snapshot).expect("reads"), expected);
+    let stat = component.snapshot_stat();
+    assert!(stat.count == 1 && stat.kept_bytes >= expected.len() as u64 * 128, "{stat:?}");
+
+    // And goes with the snapshot.
+    let tombstones = || {
+        let raw = |map| component.maps().map(map).expect("the map").len().expect("counts");
+        raw(0) + raw(1)
+    };
+    assert!(tombstones() >= expected.len() as u64);
+    drop(snapshot);
+    assert_eq!(component.snapshot_stat().count, 0);
+    churn(&component);
+    // A scan notes those that the tables of threads have not.
+    dump(&component);
+    churn(&component);
+    let left = tombstones() - dump(&component).len() as u64;
+    assert!(left <= 3, "{left} tombstones are left");
+    check(&component);
+}
+
+const BEFORE: &[Write] = &[(0, b"a", Some(b"0")), (0, b"b", Some(b"0")), (1, b"c", Some(b"0"))];
+/// Inserts a key, replaces one, and removes one.
+const WRITES: &[Write] =
+    &[(0, b"aa", Some(b"1")), (0, b"b", Some(b"1")), (1, b"c", None), (1, b"d", Some(b"1"))];
+/// Meets it at each kind of write.
+const OTHERS: &[Write] = &[(0, b"aa", Some(b"2")), (1, b"c", Some(b"2")), (1, b"d", None)];
+
+/// A commit stops before each of its writes, and goes on late, beside a snapshot from before it and
+/// one that is taken meanwhile.
+fn a_commit_that_stops_is_there_whole_or_not_at_all<D: Domain, K: IndexKind>() {
+    let before = with(&Records::new(), BEFORE);
+    let whole = with(&before, WRITES);
+    for writes in 0.. {
+        let component = Arc::new(anonymous::<D, K>());
+        commit(&component, BEFORE).expect("commits");
+        let earlier = take(&component);
+        let theirs = component.clone();
+        let late = Paused::start(writes, move || commit(&theirs, WRITES));
+        let has_ended = late.is_done();
+        let snapshot = take(&component);
+        let found = seen(&component, &snapshot).expect("reads");
+        let place = format!("stopped before write {writes}");
+        assert!(found == before || found == whole, "{place}: {found:?}");
+        let look = || {
+            assert_eq!(seen(&component, &earlier).expect("reads"), before, "{place}");
+            assert_eq!(seen(&component, &snapshot).expect("reads"), found, "{place}");
+        };
+        look();
+        if !has_ended {
+            commit_at_last(&component, OTHERS);
+        }
+        look();
+        let is_committed = late.resume().is_ok();
+        assert!(is_committed || found == before, "{place}: it failed, and is there");
+        look();
+        commit_at_last(&component, BEFORE);
+        churn(&component);
+        look();
+        check(&component);
+        if has_ended {
+            break;
+        }
+    }
+}
+
+/// A commit has its LSN and has written nothing. A thread takes a snapshot, and stops while it
+/// takes that commit to its end. Another one, behind the cut, reads what the first one replaces.
+fn a_commit_behind_the_cut_comes_after_those_before_it<D: Domain, K: IndexKind>() {
+    for writes in 0.. {
+        let mut has_ended = false;
+        for more in 0.. {
+            let component = Arc::new(anonymous_of::<D, K>(8 << 20));
+            commit(&component, BEFORE).expect("commits");
+            let theirs = component.clone();
+            let first = Paused::start(writes, move || commit(&theirs, &[(0, b"a", Some(b"1"))]));
+            has_ended = first.is_done();
+            let (theirs, cut) = (component.clone(), Arc::new(AtomicU64::new(0)));
+            let told = cut.clone();
+            let reader = Paused::start(more, move || {
+                let snapshot = take(&theirs);
+                told.store(snapshot.lsn(), Ordering::Relaxed);
+                seen(&theirs, &snapshot).expect("reads")
+            });
+            let has_read = reader.is_done();
+            let mut second = component.begin();
+            let read = second.get(0, b"a").expect("reads");
+            second.put(1, b"d", b"2").expect("fits");
+            let is_second = second.commit().is_ok();
+            let is_first = first.resume().is_ok();
+            let found = reader.resume();
+            let [a, d] = [(0, b"a".to_vec()), (1, b"d".to_vec())].map(|key| found.get(&key));
+            let has_first = a.is_some_and(|value| value == b"1");
+            let read_before = read.as_deref() == Some(b"0");
+            assert!(
+                !(is_second && read_before && has_first) || d.is_some(),
+                "stopped before writes {writes} and {more}: the second comes before the first, and \
+                 the snapshot has only the first: {found:?}"
+            );
+            assert!(is_first || !has_first, "{writes}, {more}: it failed, and is there");
+            check(&component);
+            if has_read || has_ended {
+                break;
+            }
+        }
+        if has_ended {
+            break;
+        }
+    }
+}
+
+/// A snapshot that counts how often its holder is told.
+fn counted(told: &Arc<AtomicU64>, limits: SnapshotLimits) -> SnapshotOptions {
+    let told = told.clone();
+    let on_revoke = move || {
+        told.fetch_add(1, Ordering::Relaxed);
+        panic!("a holder panics");
+    };
+    SnapshotOptions { limits, holder: "backup".into(), on_revoke: Some(Box::new(on_revoke)) }
+}
+
+#[test]
+fn the_oldest_snapshot_is_revoked_at_the_limit_of_bytes_and_no_write_fails() {
+    let limits = SnapshotLimits { max_bytes: 20_000, ..SnapshotLimits::default() };
+    let component = anonymous::<Process, BzTrees>();
+    let put = |key: u64, value: u8| {
+        let mut transaction = component.begin();
+        transaction.put(0, &key.to_be_bytes(), &[value; 100]).expect("fits");
+        transaction.commit().expect("commits");
+    };
+    (0..400).for_each(|key| put(key, 0));
+    let told = Arc::new(AtomicU64::new(0));
+    let oldest = component.snapshot(counted(&told, limits)).expect("a snapshot");
+    (0..10).for_each(|key| put(key, 1));
+    let stat = component.snapshot_stat();
+    assert_eq!((stat.count, stat.oldest_holder.as_str()), (1, "backup"));
+    assert_eq!(stat.kept_bytes, 10 * (8 + 8 + 100 + 128));
+    // It keeps nothing yet.
+    let options = SnapshotOptions { limits, ..SnapshotOptions::default() };
+    let newer = component.snapshot(options).expect("a snapshot");
+    assert_eq!(oldest.get(0, &1_u64.to_be_bytes()).expect("reads"), Some(vec![0; 100]));
+    assert_eq!(told.load(Ordering::Relaxed), 0);
+    (10..90).for_each(|key| put(key, 2));
+    assert_eq!(told.load(Ordering::Relaxed), 1, "told once, and a panic is caught");
+    for key in [1, 50, 300_u64] {
+        assert!(matches!(oldest.get(0, &key.to_be_bytes()), Err(Error::SnapshotRevoked)));
+    }
+    let refused = seen(&component, &oldest).expect_err("it is revoked");
+    assert!(refused.to_string().contains("take a new one"), "{refused}");
+    assert_eq!(newer.get(0, &50_u64.to_be_bytes()).expect("reads"), Some(vec![0; 100]));
+    assert_eq!(component.snapshot_stat().count, 1);
+    // The other one follows.
+    (0..400).for_each(|key| put(key, 3));
+    assert!(matches!(newer.get(0, &50_u64.to_be_bytes()), Err(Error::SnapshotRevoked)));
+    assert_eq!(component.snapshot_stat(), Default::default());
+    drop((oldest, newer));
+    check(&component);
+}
+
+#[test]
+fn a_snapshot_beyond_its_age_is_revoked_when_it_would_keep_a_version() {
+    let component = anonymous::<Process, BzTrees>();
+    commit(&component, BEFORE).expect("commits");
+    let limits = SnapshotLimits { max_age: Duration::ZERO, ..SnapshotLimits::default() };
+    let options = SnapshotOptions { limits, ..SnapshotOptions::default() };
+    let snapshot = component.snapshot(options).expect("a snapshot");
+    // It costs nothing.
+    commit(&component, &[(0, b"new", Some(b"1"))]).expect("commits");
+    commit(&component, WRITES).expect("commits");
+    assert!(matches!(snapshot.get(0, b"a"), Err(Error::SnapshotRevoked)));
+}
+
+#[test]
+fn a_transaction_over_a_snapshot_conflicts_only_with_writes_of_its_keys() {
+    let component = anonymous::<Process, BzTrees>();
+    commit(&component, BEFORE).expect("commits");
+    let begin = || component.begin_over_snapshot(SnapshotOptions::default()).expect("begins");
+    // Each reads what the other writes: no conflict.
+    let (mut first, mut second) = (begin(), begin());
+    assert_eq!(first.get(0, b"a").expect("reads").as_deref(), Some(&b"0"[..]));
+    first.put(0, b"b", b"1").expect("fits");
+    second.put(0, b"a", b"2").expect("fits");
+    second.commit().expect("nobody has written it");
+    assert_eq!(first.get(0, b"a").expect("reads").as_deref(), Some(&b"0"[..]), "as it was");
+    assert_eq!(first.get(0, b"b").expect("reads").as_deref(), Some(&b"1"[..]), "its own");
+    first.commit().expect("nobody has written it");
+
+    // The same key: the first committer wins, also if the key is as it was.
+    for writes in [&[(1, &b"n"[..], Some(&b"1"[..]))][..], &[(1, b"n", Some(b"1")), (1, b"n", None)]]
+    {
+        let mut late = begin();
+        assert_eq!(late.get(1, b"n").expect("reads"), None);
+        late.put(1, b"n", b"late").expect("fits");
+        for write in writes {
+            commit(&component, &[*write]).expect("commits");
+        }
+        churn(&component);
+        assert!(matches!(late.commit(), Err(Error::Conflict { map: 1, .. })));
+        commit(&component, &[(1, b"n", None)]).expect("commits");
+    }
+    check(&component);
+}
