@@ -439,10 +439,10 @@ pub enum Error {
         max_bytes: usize,
     },
     /// The snapshot was the oldest one, and beyond a limit of
-    /// [`PoolOptions::snapshot_limits`](crate::PoolOptions::snapshot_limits).
+    /// [`PoolOptions::snapshot_limits`](crate::PoolOptions::snapshot_limits), or the pool was full.
     #[error(
         "the snapshot is revoked: it was the oldest one, and beyond the limit of age or of kept \
-         bytes; take a new one, or raise the limits (PoolOptions::snapshot_limits)"
+         bytes (PoolOptions::snapshot_limits), or the pool was full; take a new one"
     )]
     SnapshotRevoked,
     /// The value is longer than the map allows.

@@ -181,13 +181,15 @@ impl Pool {
             engine.lsns()?.ok_or(Error::NoLog)?;
         }
         let open_maps = Mutex::new(HashMap::new());
-        Ok(Self { shared: Arc::new(PoolShared {
-            engine,
-            is_salvaged,
-            acknowledge,
-            snapshot_limits,
-            open_maps,
-        }) })
+        Ok(Self {
+            shared: Arc::new(PoolShared {
+                engine,
+                is_salvaged,
+                acknowledge,
+                snapshot_limits,
+                open_maps,
+            }),
+        })
     }
 
     pub(crate) fn shared(&self) -> &Arc<PoolShared> {

@@ -27,8 +27,9 @@ impl SnapshotOptions {
         self
     }
 
-    /// Is called once, before the snapshot is revoked, by a thread that writes. That write waits for
-    /// it, so it should be short; and it must not use the pool. A panic in it is caught.
+    /// Is called once, before the snapshot is revoked, by a thread that writes. That write waits
+    /// for it, and in a full pool nothing is reclaimed meanwhile. So it should be short, and must
+    /// not use the pool. A panic in it is caught.
     pub fn on_revoke(mut self, on_revoke: impl Fn() + Send + Sync + 'static) -> Self {
         self.on_revoke = Some(Box::new(on_revoke));
         self
@@ -43,7 +44,10 @@ impl SnapshotOptions {
 
 impl std::fmt::Debug for SnapshotOptions {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("SnapshotOptions").field("holder", &self.holder).finish_non_exhaustive()
+        formatter
+            .debug_struct("SnapshotOptions")
+            .field("holder", &self.holder)
+            .finish_non_exhaustive()
     }
 }
 
@@ -52,10 +56,10 @@ impl std::fmt::Debug for SnapshotOptions {
 ///
 /// It waits for no writer, and no writer waits for it. There is no copy of the data: a write that
 /// replaces a value for the first time since then keeps the old one in process memory, for each
-/// snapshot that needs it. A key that was removed since then keeps its place in the map. All this
-/// is released with the snapshot, which is when it is dropped, or when it is revoked:
-/// [`PoolOptions::snapshot_limits`](crate::PoolOptions::snapshot_limits). No write fails for a
-/// snapshot.
+/// snapshot that needs it. If the key was removed, it stays in the map with 16 bytes. All this is
+/// released when the snapshot is dropped, or revoked: the oldest one is, beyond a limit of
+/// [`PoolOptions::snapshot_limits`](crate::PoolOptions::snapshot_limits) and when the pool is full.
+/// No write fails for a snapshot. Each one that lives makes a write take a little longer.
 ///
 /// A map that was created later is empty in it. It ends with the process.
 ///
@@ -89,7 +93,8 @@ impl Pool {
     /// # Errors
     ///
     /// [`Error::OpenForSalvage`], [`Error::TooManyThreads`]. It takes commits in flight to their
-    /// end; so also [`Error::PoolFull`], [`Error::FileSystemFull`] and [`Error::FileTooLarge`].
+    /// end; so also [`Error::PoolFull`], [`Error::FileSystemFull`], [`Error::FileTooLarge`] and
+    /// [`Error::SnapshotRevoked`] in a full pool.
     pub fn snapshot(&self) -> Result<Snapshot<'_>, Error> {
         self.snapshot_with(SnapshotOptions::new())
     }

@@ -14,14 +14,15 @@ use crate::{Acknowledge, Error, Map, Pool};
 /// What a transaction sees of others, and with which ones it conflicts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Isolation {
-    /// Transactions that have committed are as if each had taken place alone, one after the other.
-    /// A transaction conflicts with another one that changes what it has read.
+    /// Such transactions, if they have committed, are as if each had taken place alone, one after
+    /// the other. One conflicts with another one that changes what it has read.
     #[default]
     Serializable,
-    /// The transaction reads a [`Snapshot`](crate::Snapshot) of its beginning. So its reads are of
-    /// one moment, and cost no conflicts: it conflicts only with a transaction that has written one
-    /// of the keys that it writes, since that moment. Two such transactions may each read what the
-    /// other writes (*write skew*): use it where no rule spans keys that different transactions
+    /// The transaction reads a [`Snapshot`](crate::Snapshot) of its beginning; in a pool without
+    /// transactional maps, of its first read or write. So its reads are of one moment, and cost no
+    /// conflicts. It conflicts only with a transaction that has written one of the keys that it
+    /// writes since that moment, or was about to. It and another transaction may each read what the
+    /// other writes (*write skew*). So use it where no rule spans keys that different transactions
     /// write.
     Snapshot,
 }
@@ -198,7 +199,8 @@ impl Transaction<'_> {
     ///
     /// # Errors
     ///
-    /// [`Error::NotTransactional`], [`Error::MapOfOtherPool`], [`Error::TooManyThreads`].
+    /// [`Error::NotTransactional`], [`Error::MapOfOtherPool`], [`Error::TooManyThreads`]; with
+    /// [`Isolation::Snapshot`] also [`Error::SnapshotRevoked`].
     pub fn get(&mut self, map: &Map, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         let (begun, number) = self.at(map)?;
         let got = begun.get(number, key);
@@ -229,8 +231,8 @@ impl Transaction<'_> {
     }
 
     /// Calls `visit` with each record of the range, as the transaction sees it, in `order`, until
-    /// it returns `Break`. The transaction conflicts with others that change the visited part of
-    /// the range, or insert into it.
+    /// it returns `Break`. A serializable transaction conflicts with others that change the visited
+    /// part of the range, or insert into it.
     ///
     /// # Errors
     ///
@@ -279,7 +281,7 @@ impl Transaction<'_> {
 
     /// Commits the transaction. Returns its log sequence number (LSN). A later commit of a key has
     /// the higher LSN, also after a recovery. A transaction without writes returns the LSN of a
-    /// commit at least as new as all of its reads, and an empty transaction returns 0.
+    /// commit at least as new as all of its reads; an empty one returns 0, or that of its snapshot.
     /// [`Pool::sync_to`] makes the commits up to an LSN durable.
     ///
     /// On return the writes are as durable as a write of a map. With [`Acknowledge::Synced`] its

@@ -123,7 +123,10 @@ fn a_snapshot_tells_maps_that_it_cannot_read_and_has_no_later_maps() {
         let prefix = snapshot.prefix(&map, b"a", Order::Descending).expect("scans");
         assert_eq!(prefix.count(), usize::from(expected.is_some()));
         assert_eq!(snapshot.get(&late, b"ash").expect("reads"), None);
-        assert_eq!(snapshot.scan(&late, KeyRange::all(), Order::Ascending).expect("scans").count(), 0);
+        assert_eq!(
+            snapshot.scan(&late, KeyRange::all(), Order::Ascending).expect("scans").count(),
+            0
+        );
         assert!(matches!(snapshot.get(&plain, b"k"), Err(Error::NotTransactional { .. })));
         assert!(matches!(snapshot.get(&other, b"k"), Err(Error::MapOfOtherPool { .. })));
     }

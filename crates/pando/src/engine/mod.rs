@@ -48,8 +48,10 @@ pub(crate) trait Engine: Send + Sync {
     ) -> Result<Option<Box<dyn AnyTransaction + '_>>, Error>;
 
     /// Takes a snapshot; `None` if the pool has no transactional map.
-    fn snapshot(&self, options: SnapshotOptions)
-    -> Result<Option<Box<dyn AnySnapshot + '_>>, Error>;
+    fn snapshot(
+        &self,
+        options: SnapshotOptions,
+    ) -> Result<Option<Box<dyn AnySnapshot + '_>>, Error>;
 
     /// Waits until all commits up to `lsn` survive a power cut, or all so far. Returns that LSN.
     fn sync(&self, lsn: Option<u64>) -> Result<u64, Error>;

@@ -14,12 +14,12 @@ use pando_tc::{LEAST_VALUE_BYTES, SnapshotOptions};
 use pando_tree::maps::{Audit, Catalog, MapError, OptionValues};
 use pando_tree::room::{Refusal, Tries, nothing_to_give, with_room};
 
+use super::OpenedMap;
 use super::kinds::{Kind, kind_called, kind_of, kinds};
 use super::log_directory::LogDirectory;
 use super::map_list::header_of;
 use super::rebuild::{Lost, Rebuilt, rebuild};
 use super::resumed::Resumed;
-use super::OpenedMap;
 use super::transactional::{AnySnapshot, AnyTransaction, Transactions};
 use super::{Engine, audit};
 use crate::options::Created;

@@ -45,8 +45,12 @@ pub enum Error {
         /// What is wrong.
         what: &'static str,
     },
-    /// The snapshot was beyond a limit of age or of bytes, and was the oldest one. Take a new one.
-    #[error("the snapshot is revoked: it was too old, or kept too many bytes; take a new one")]
+    /// The snapshot was the oldest one, and was beyond a limit of age or of bytes, or the pool was
+    /// full. Take a new one.
+    #[error(
+        "the snapshot is revoked: it was too old, or held too many bytes, or the pool was full; \
+         take a new one"
+    )]
     SnapshotRevoked,
     /// The index refused an operation; a commit has not taken place.
     #[error(transparent)]

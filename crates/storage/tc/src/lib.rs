@@ -48,6 +48,12 @@
 //! possible. A transaction without writes takes its place at the beginning of its validation: what
 //! it has read was decided before, and what replaces that is installed later.
 //!
+//! # Snapshots
+//!
+//! A snapshot sees the commits up to an LSN. Commits behind it keep what they replace
+//! (`snapshot.rs`). A transaction may read a snapshot: then it conflicts only with writes of the
+//! keys that it writes.
+//!
 //! # Progress
 //!
 //! No step waits for another thread. A commit that meets another one in flight fails; before its

@@ -5,6 +5,7 @@
 //! it; of a log with files, its writer does. A thread that meets a commit in flight takes that one
 //! alone to its end.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use pando_index::Error::{KeyNotFound, ValueMismatch};
@@ -17,10 +18,13 @@ use crate::component::{Found, Maps, TransactionComponent};
 use crate::error::{Error, Result};
 use crate::map_list::MapList;
 use crate::record::{Cause, Commit};
+use crate::snapshots::{Entry, place};
 use crate::stamp::Stamp;
 
 /// Records in the tail are settled when they have more bytes than this.
 const SETTLE_BYTES: u64 = 64 << 10;
+/// Versions, and tombstones, of revoked snapshots that one commit frees.
+const FREED_AT_ONCE: usize = 64;
 /// How often a commit makes room in the log's tail before it gives up.
 const STEPS: u32 = 1 << 10;
 /// How often one commit, or one call that settles, reclaims room in a full pool.
@@ -99,7 +103,8 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         let records = self.log().records_behind(guard, from)?;
         for record in records.into_iter().take_while(|record| record.lsn() <= lsn) {
             if record.durable_status() != Status::Committed {
-                self.complete(guard, record)?;
+                // In a full pool the commit has failed then, and needs only be undone.
+                self.complete(guard, record).or_else(|_| self.complete(guard, record))?;
             }
         }
         // Release: who finds this LSN finds the commits up to it ended.
@@ -142,28 +147,72 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     pub(crate) fn tidy(&self, lsn: u64) {
         self.settle_if_long(lsn);
         let _ = self.remove_tombstones();
-        self.snapshots.free_some();
+        if !self.snapshots.is_empty() {
+            self.snapshots.keep_to_limits();
+            self.free_revoked(FREED_AT_ONCE);
+        }
+    }
+
+    /// Frees what snapshots hold that were revoked, `most` of each kind. What fails here is tried
+    /// again.
+    fn free_revoked(&self, most: usize) {
+        for entry in self.snapshots.revoked() {
+            let Ok(guard) = self.pin() else { return };
+            let are_freed = entry.free_versions(most) < most;
+            if self.take_back_tombstones(&guard, &entry, most) < most && are_freed {
+                self.snapshots.release(&entry);
+            }
+        }
+    }
+
+    /// Releases a snapshot, with all that it holds.
+    pub(crate) fn release(&self, entry: &Arc<Entry>) {
+        self.snapshots.release(entry);
+        entry.free_versions(usize::MAX);
+        // Else a scan notes them again.
+        if let Ok(guard) = self.pin() {
+            self.take_back_tombstones(&guard, entry, usize::MAX);
+        }
+    }
+
+    /// Notes tombstones again that a snapshot has held, `most` at most; how many.
+    fn take_back_tombstones(&self, guard: &Guard<'_, D>, entry: &Entry, most: usize) -> usize {
+        let held = std::iter::from_fn(|| entry.take_tombstone()).take(most);
+        held.map(|tombstone| self.tombstones.give_back(guard, tombstone)).count()
     }
 
     /// Removes some tombstones of the thread's slot from their indexes.
-    fn remove_tombstones(&self) -> Result<()> {
+    /// Returns how many.
+    fn remove_tombstones(&self) -> Result<usize> {
         if self.tombstones.is_empty() {
-            return Ok(());
+            return Ok(0);
         }
         let guard = self.pin()?;
-        let least_cut = self.snapshots.least_cut(self.log(), &guard);
-        for tombstone in self.tombstones.take_ripe(&guard, least_cut) {
+        let snapshots = self.snapshots.all(self.log(), &guard);
+        let mut removed = 0;
+        for tombstone in self.tombstones.take_ripe(&guard) {
+            let place = place(tombstone.map, &tombstone.key);
+            let needs = |entry: &&Arc<Entry>| entry.needs_tombstone(tombstone.stamp.lsn(), &place);
+            if let Some(entry) = snapshots.iter().find(needs) {
+                entry.hold(place, &tombstone);
+                // It may have been released meanwhile.
+                if !self.snapshots.has(entry) {
+                    self.take_back_tombstones(&guard, entry, usize::MAX);
+                }
+                continue;
+            }
             // A map that is dropped is not found.
             let Ok(index) = self.index(tombstone.map) else { continue };
             match index.compare_remove(&tombstone.key, &tombstone.stamp.encode()) {
                 // Or replaced since.
-                Ok(()) | Err(KeyNotFound | ValueMismatch) => {}
+                Ok(()) => removed += 1,
+                Err(KeyNotFound | ValueMismatch) => {}
                 Err(error) if error.is_full() => self.tombstones.give_back(&guard, tombstone),
                 // Damage, which the next call on the key reports.
                 Err(_) => {}
             }
         }
-        Ok(())
+        Ok(removed)
     }
 
     /// Settles the tail, if it is long. If the log has files, its writer does that. What fails here
@@ -205,7 +254,12 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
                 if error.is_full() {
                     // Relaxed: only a hint.
                     self.is_undo_due.store(true, Ordering::Relaxed);
+                    // No write fails for a snapshot: it runs again without the oldest one.
+                    let is_revoked = self.snapshots.revoke_oldest();
                     self.make_room();
+                    if is_revoked {
+                        return Err(self.conflict(&self.pin()?, commit, None, None));
+                    }
                 }
                 Err(error)
             }
@@ -252,9 +306,9 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
                     steps -= 1;
                     self.shorten_tail()?;
                 }
-                Err(error) if error.is_full() && tries > 0 => {
+                Err(error) if error.is_full() && (tries > 0 || self.snapshots.revoke_oldest()) => {
                     drop(guard);
-                    tries -= 1;
+                    tries = tries.saturating_sub(1);
                     self.make_room();
                 }
                 Err(error) => return Err(error),
@@ -276,8 +330,9 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     /// removes tombstones. An error is reported when the commit is refused again.
     fn make_room(&self) {
         let _ = self.log().write_block(self);
+        self.free_revoked(usize::MAX);
         let _ = self.log().pool().reclaim();
-        let _ = self.remove_tombstones();
+        while self.remove_tombstones().is_ok_and(|removed| removed > 0) {}
     }
 
     /// The error of a commit that failed for this cause. Takes the commit that was met at the key

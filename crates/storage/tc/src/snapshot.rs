@@ -40,16 +40,18 @@
 //! an undo, comes after step 2 of its thread. Later ones find a stamp that is behind the cut.
 //!
 //! So a read looks at the key first. A stamp up to the cut is that of the version at the cut. Else
-//! the value is among those that are kept, or the key was absent. A key that was removed behind the
-//! cut keeps its tombstone while the snapshot lives; so a scan of the map finds all keys.
+//! the value is among those that are kept, or the key was absent. A key whose value is kept keeps
+//! its tombstone too, if it was removed, while the snapshot lives; so a scan of the map finds all
+//! keys.
 //!
 //! # Revoking
 //!
-//! A snapshot beyond a limit is revoked: no version is kept for it from then on. A read looks at
-//! this last. If it has found a write whose old value was not kept, it sees that too, and returns
-//! an error.
+//! A snapshot is revoked if it is beyond a limit, if the pool is full, or if a commit behind its cut
+//! cannot settle those before: no version is kept for it from then on. A read looks at this last.
+//! If it has found a write whose old value was not kept, it sees that too, and returns an error.
 
 use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
 
 use pando_index::{Cursor, KeyRange, Order, RangeIndex, Record};
 use pando_pmem::{Domain, Guard, mutant};
@@ -72,21 +74,41 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     /// # Errors
     ///
     /// Those of commits in flight that it has to take to their end: [`Error::Log`],
-    /// [`Error::Index`] if the pool is full, [`Error::Damaged`].
+    /// [`Error::Index`] if the pool is full, [`Error::Damaged`]. [`Error::SnapshotRevoked`] if a
+    /// full pool has left no room for it meanwhile.
     pub fn snapshot(&self, options: SnapshotOptions) -> Result<Snapshot<'_, D, M>> {
-        let early = mutant!("tc-cut-before-registration").then(|| self.newest_lsn());
-        if early.is_some() {
-            std::thread::yield_now();
-        }
-        let entry = self.snapshots.register(options);
-        early.map_or(Ok(0), |early| early.map(|early| entry.fix(early)))?;
-        let snapshot = Snapshot { component: self, entry };
+        self.take_snapshot(options, false)
+    }
+
+    /// The same. `is_for_writes`: a transaction writes what it has read there.
+    pub(crate) fn take_snapshot(
+        &self,
+        options: SnapshotOptions,
+        is_for_writes: bool,
+    ) -> Result<Snapshot<'_, D, M>> {
+        let snapshot = self.register(options, is_for_writes)?;
         let cut = snapshot.entry.cut(self.log(), &self.pin()?);
         if !mutant!("tc-snapshot-before-settling") {
             self.settle_up_to(cut)?;
         }
         snapshot.entry.set_settled();
+        // By a commit that could not settle them.
+        snapshot.check_live()?;
         Ok(snapshot)
+    }
+
+    fn register(
+        &self,
+        options: SnapshotOptions,
+        is_for_writes: bool,
+    ) -> Result<Snapshot<'_, D, M>> {
+        let early = mutant!("tc-cut-before-registration").then(|| self.newest_lsn());
+        if early.is_some() {
+            std::thread::yield_now();
+        }
+        let entry = self.snapshots.register(options, is_for_writes);
+        early.map_or(Ok(0), |early| early.map(|early| entry.fix(early)))?;
+        Ok(Snapshot { component: self, entry })
     }
 
     /// The figures of the snapshots that live.
@@ -105,7 +127,8 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
             if !is_settled {
                 match self.settle_within(guard, entry.fixed_cut()) {
                     Ok(()) => entry.set_settled(),
-                    // A write does not fail for a snapshot.
+                    // A write does not fail for a snapshot. The holder sees that before it can see
+                    // what follows.
                     Err(_) => entry.revoke(),
                 }
             }
@@ -118,26 +141,27 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
                 is_due && entry.keeps() && !entry.has(&place)
             };
             let mut lacking = snapshots.iter().filter(lacks).peekable();
-            if lacking.peek().is_none() || !self.has_version(write.map, &write.key, write.old.stamp)
-            {
+            if lacking.peek().is_none() {
                 continue;
             }
-            let value = Arc::from(value.as_slice());
-            lacking.for_each(|entry| entry.keep(&place, &value));
+            match self.has_version(write.map, &write.key, write.old.stamp) {
+                Ok(true) => {
+                    let value = Arc::from(value.as_slice());
+                    lacking.for_each(|entry| entry.keep(&place, &value));
+                }
+                Ok(false) => {}
+                Err(_) => lacking.for_each(|entry| entry.revoke()),
+            }
         }
-        self.snapshots.keep_to_limits();
     }
 
-    /// Whether the version with this stamp still is in the map. What fails here fails again when
-    /// the commit writes the key.
-    fn has_version(&self, map: u64, key: &[u8], stamp: Stamp) -> bool {
-        let mut is_there = false;
-        let Ok(index) = self.index(map) else { return false };
-        let found = index.read(key, &mut |value| {
-            is_there = Stamp::split(value).is_some_and(|(found, _)| found == stamp);
-        });
-        (found.is_ok() && is_there && !mutant!("tc-version-not-kept"))
-            || mutant!("tc-kept-unseen")
+    /// Whether the version with this stamp still is in the map.
+    fn has_version(&self, map: u64, key: &[u8], stamp: Stamp) -> Result<bool> {
+        let mut is_there = mutant!("tc-kept-unseen");
+        self.index(map)?.read(key, &mut |value| {
+            is_there |= Stamp::split(value).is_some_and(|(found, _)| found == stamp);
+        })?;
+        Ok(is_there && !mutant!("tc-version-not-kept"))
     }
 }
 
@@ -221,6 +245,9 @@ impl<D: Domain, M: Maps> Snapshot<'_, D, M> {
     }
 
     fn check_live(&self) -> Result<()> {
+        // Acquire: with the release of what was found just before. Who has written that without
+        // keeping the value before has seen that the snapshot is revoked.
+        fence(Ordering::Acquire);
         match self.entry.is_revoked() {
             true => Err(Error::SnapshotRevoked),
             false => Ok(()),
@@ -230,7 +257,7 @@ impl<D: Domain, M: Maps> Snapshot<'_, D, M> {
 
 impl<D: Domain, M: Maps> Drop for Snapshot<'_, D, M> {
     fn drop(&mut self) {
-        self.component.snapshots.release(&self.entry);
+        self.component.release(&self.entry);
     }
 }
 

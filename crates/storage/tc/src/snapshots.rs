@@ -2,12 +2,12 @@
 //!
 //! All of it is process memory: a snapshot ends with its process. `snapshot.rs` has the protocol.
 //!
-//! | state of a snapshot | versions are kept | tombstones behind its cut stay |
-//! | --- | --- | --- |
-//! | live | yes | yes |
-//! | warned: its holder is being told that it will be revoked | yes | yes |
-//! | read: its transaction commits, and reads no more | no | yes |
-//! | revoked | no | no |
+//! | state of a snapshot | versions are kept, and their tombstones stay |
+//! | --- | --- |
+//! | live | yes |
+//! | warned: its holder is being told that it will be revoked | yes |
+//! | read: its transaction commits, and reads no more | no; but all tombstones behind its cut stay |
+//! | revoked | no |
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -19,26 +19,27 @@ use crossbeam_skiplist::SkipMap;
 use pando_log::Log;
 use pando_pmem::{Domain, Guard, mutant};
 
+use crate::stamp::Stamp;
+use crate::tombstones::Tombstone;
+
 /// The cut of a snapshot that no thread has fixed yet.
 const OPEN: u64 = u64::MAX;
 /// What a kept version takes beside its key and its value, with the tombstone of a removed key: a
 /// rough figure.
 const OVERHEAD_BYTES: u64 = 128;
-/// Versions of revoked snapshots that one commit frees.
-const FREED_AT_ONCE: usize = 64;
 
 const LIVE: u8 = 0;
 const WARNED: u8 = 1;
 const READ: u8 = 2;
 const REVOKED: u8 = 3;
 
-/// When a snapshot is revoked, if it is the oldest one. Looked at when a version is kept.
+/// When a snapshot is revoked, if it is the oldest one. Looked at after each commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotLimits {
     /// Its age is above this.
     pub max_age: Duration,
-    /// All snapshots together have more than these bytes of versions, with their keys, and 128 for
-    /// each.
+    /// All snapshots together hold more than these bytes: the versions that are kept, with their
+    /// keys, and 128 for each.
     pub max_bytes: u64,
 }
 
@@ -91,9 +92,14 @@ pub(crate) struct Entry {
     state: AtomicU8,
     /// The value that a key had at the cut, if it was replaced since.
     versions: SkipMap<Vec<u8>, Arc<[u8]>>,
+    /// Tombstones that are removed from their maps only after its release; one for a key.
+    tombstones: SkipMap<Vec<u8>, Held>,
     bytes: AtomicU64,
     begun: Instant,
     options: SnapshotOptions,
+    /// Whether a transaction writes what it has read there. Then each key that was removed since
+    /// keeps its tombstone, so that the commit finds it changed.
+    is_for_writes: bool,
 }
 
 impl std::fmt::Debug for Entry {
@@ -103,6 +109,13 @@ impl std::fmt::Debug for Entry {
         entry.field("cut", cut).field("state", state).field("bytes", bytes);
         entry.field("holder", &options.holder).finish_non_exhaustive()
     }
+}
+
+/// What is held of a tombstone beside its place.
+#[derive(Clone, Copy)]
+struct Held {
+    stamp: Stamp,
+    epoch: u64,
 }
 
 /// The place of a key in the versions of a snapshot.
@@ -188,16 +201,49 @@ impl Entry {
         self.versions.get(place).map(|kept| kept.value().clone())
     }
 
+    /// Whether the tombstone of the key at `place` stays, by which the commit `lsn` has removed it.
+    pub fn needs_tombstone(&self, lsn: u64, place: &[u8]) -> bool {
+        let is_needed = match self.state() {
+            LIVE | WARNED => self.is_for_writes || self.has(place),
+            READ => true,
+            _ => false,
+        };
+        is_needed && self.fixed_cut() < lsn && !mutant!("tc-tombstone-under-snapshot")
+    }
+
+    /// Holds a tombstone, in the place of an older one of the key.
+    pub fn hold(&self, place: Vec<u8>, tombstone: &Tombstone) {
+        if !self.has(&place) && !self.tombstones.contains_key(&place) {
+            self.bytes.fetch_add(place.len() as u64 + OVERHEAD_BYTES, Ordering::Relaxed);
+        }
+        let Tombstone { stamp, epoch, .. } = *tombstone;
+        let held = Held { stamp, epoch };
+        self.tombstones.compare_insert(place, held, |held| held.stamp.lsn() < stamp.lsn());
+    }
+
+    /// Gives up a tombstone that it holds.
+    pub fn take_tombstone(&self) -> Option<Tombstone> {
+        let taken = self.tombstones.pop_front()?;
+        let (map, key) = taken.key().split_at(size_of::<u64>());
+        let map = map.iter().fold(0, |map, &byte| map << 8 | u64::from(byte));
+        let Held { stamp, epoch } = *taken.value();
+        Some(Tombstone { map, key: key.to_vec(), stamp, epoch })
+    }
+
+    /// Frees versions that are kept, `most` at most; how many.
+    pub fn free_versions(&self, most: usize) -> usize {
+        (0..most).take_while(|_| self.versions.pop_front().is_some()).count()
+    }
+
     fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Tells the holder, and then revokes; once.
+    /// Tells the holder, unless another thread does, and then revokes it.
     pub fn revoke(&self) {
-        if !self.changes(LIVE, WARNED) {
-            return;
-        }
-        if let Some(on_revoke) = &self.options.on_revoke {
+        if self.changes(LIVE, WARNED)
+            && let Some(on_revoke) = &self.options.on_revoke
+        {
             // The commit on this thread goes on.
             let _ = catch_unwind(AssertUnwindSafe(on_revoke));
         }
@@ -208,7 +254,7 @@ impl Entry {
 /// The snapshots of a component.
 #[derive(Debug)]
 pub(crate) struct Snapshots {
-    /// In the order in which they were taken. Those that are revoked leave when they are empty.
+    /// In the order in which they were taken. Those that are revoked leave when they hold nothing.
     list: ArcSwap<Vec<Arc<Entry>>>,
     /// How many there are, and some that are about to come or have just left.
     count: AtomicUsize,
@@ -220,15 +266,17 @@ impl Snapshots {
     }
 
     /// Adds a snapshot with an open cut.
-    pub fn register(&self, options: SnapshotOptions) -> Arc<Entry> {
+    pub fn register(&self, options: SnapshotOptions, is_for_writes: bool) -> Arc<Entry> {
         let entry = Arc::new(Entry {
             cut: AtomicU64::new(OPEN),
             is_settled: AtomicBool::new(false),
             state: AtomicU8::new(LIVE),
             versions: SkipMap::new(),
+            tombstones: SkipMap::new(),
             bytes: AtomicU64::new(0),
             begun: Instant::now(),
             options,
+            is_for_writes,
         });
         // Before the list, and so before the fence in `cut`: see `is_empty`.
         self.count.fetch_add(1, Ordering::Relaxed);
@@ -239,7 +287,8 @@ impl Snapshots {
     /// Takes a snapshot out of the list, if it is there.
     pub fn release(&self, entry: &Arc<Entry>) {
         let is_other = |other: &&Arc<Entry>| !Arc::ptr_eq(other, entry);
-        let before = self.list.rcu(|list| list.iter().filter(is_other).cloned().collect::<Vec<_>>());
+        let before =
+            self.list.rcu(|list| list.iter().filter(is_other).cloned().collect::<Vec<_>>());
         if before.iter().any(|other| Arc::ptr_eq(other, entry)) {
             self.count.fetch_sub(1, Ordering::Relaxed);
         }
@@ -255,7 +304,12 @@ impl Snapshots {
 
     /// The snapshots that do not see the commit `lsn`, and for which versions are kept, by rising
     /// cuts. The commit was appended before. Each later snapshot sees it.
-    pub fn before<D: Domain>(&self, log: &Log<D>, guard: &Guard<'_, D>, lsn: u64) -> Vec<Arc<Entry>> {
+    pub fn before<D: Domain>(
+        &self,
+        log: &Log<D>,
+        guard: &Guard<'_, D>,
+        lsn: u64,
+    ) -> Vec<Arc<Entry>> {
         if self.is_empty() {
             return Vec::new();
         }
@@ -267,20 +321,42 @@ impl Snapshots {
         before
     }
 
-    /// The least cut of a snapshot, or `u64::MAX`. Each later snapshot has a cut that is not below
-    /// an LSN that was appended before this call.
-    pub fn least_cut<D: Domain>(&self, log: &Log<D>, guard: &Guard<'_, D>) -> u64 {
-        if self.is_empty() || mutant!("tc-tombstone-under-snapshot") {
-            return u64::MAX;
+    /// All snapshots, with fixed cuts. Each later one has a cut that is not below an LSN that was
+    /// appended before this call.
+    pub fn all<D: Domain>(&self, log: &Log<D>, guard: &Guard<'_, D>) -> Arc<Vec<Arc<Entry>>> {
+        if self.is_empty() {
+            return Arc::default();
         }
-        let list = self.list.load();
-        let cuts = list.iter().filter(|entry| !entry.is_revoked());
-        cuts.map(|entry| entry.cut(log, guard)).min().unwrap_or(u64::MAX)
+        let list = self.list.load_full();
+        for entry in list.iter() {
+            entry.cut(log, guard);
+        }
+        list
+    }
+
+    /// Whether the snapshot is in the list.
+    pub fn has(&self, entry: &Arc<Entry>) -> bool {
+        self.list.load().iter().any(|other| Arc::ptr_eq(other, entry))
+    }
+
+    /// Revokes the oldest snapshot for which keys may keep tombstones; whether there was one. What
+    /// it holds is freed by later commits.
+    pub fn revoke_oldest(&self) -> bool {
+        let list = self.list.load_full();
+        let holds =
+            |entry: &&Arc<Entry>| entry.keeps() && (entry.is_for_writes || entry.bytes() > 0);
+        let oldest = list.iter().find(holds);
+        oldest.inspect(|oldest| oldest.revoke()).is_some()
+    }
+
+    /// Those that are revoked.
+    pub fn revoked(&self) -> Vec<Arc<Entry>> {
+        self.list.load().iter().filter(|entry| entry.is_revoked()).cloned().collect()
     }
 
     /// Revokes the oldest snapshot while it is beyond a limit.
     pub fn keep_to_limits(&self) {
-        let list = self.list.load();
+        let list = self.list.load_full();
         let mut live: Vec<_> = list.iter().filter(|entry| entry.keeps()).collect();
         let mut bytes: u64 = live.iter().map(|entry| entry.bytes()).sum();
         live.reverse();
@@ -289,22 +365,11 @@ impl Snapshots {
             if bytes <= max_bytes && oldest.begun.elapsed() <= max_age {
                 break;
             }
-            oldest.revoke();
-            bytes -= bytes.min(oldest.bytes());
-        }
-    }
-
-    /// Frees some versions of snapshots that were revoked.
-    pub fn free_some(&self) {
-        // Relaxed: what is left is freed later.
-        if self.count.load(Ordering::Relaxed) == 0 {
-            return;
-        }
-        for entry in self.list.load().iter().filter(|entry| entry.is_revoked()) {
-            let freed = (0..FREED_AT_ONCE).take_while(|_| entry.versions.pop_front().is_some());
-            if freed.count() < FREED_AT_ONCE {
-                self.release(entry);
+            // Else another thread tells its holder.
+            if oldest.state() == LIVE {
+                oldest.revoke();
             }
+            bytes -= bytes.min(oldest.bytes());
         }
     }
 

@@ -7,7 +7,7 @@
 //! | step | what is written | a crash leaves |
 //! | --- | --- | --- |
 //! | a thread that has committed or undone a removal notes its tombstone, and the epoch | process memory | the tombstone |
-//! | three epochs later, if each snapshot sees the removal: the record is removed, if it still is that tombstone | the index, by `compare_remove` | the record, or none |
+//! | three epochs later: the record is removed, if it still is that tombstone | the index, by `compare_remove` | the record, or none |
 //!
 //! When the tombstone is noted, each earlier commit of the key is decided, or its thread is inside
 //! a call, and so is each of its helpers. Three epochs later they have left. A helper that comes
@@ -18,6 +18,10 @@
 //! A later commit that expects the tombstone finds the key absent, and fails: its transaction runs
 //! again. One that expects the key absent may have read it before its first version; it is absent
 //! again, so what was read is still right.
+//!
+//! A scan of a snapshot must find the keys that had a value at its cut. So a tombstone of such a
+//! key, of a removal that the snapshot does not see, is handed to the snapshot. When that is
+//! released, its tombstones are noted again.
 //!
 //! Each slot of the pool's participants has a list, which only the thread in the slot uses, at its
 //! commits. So no thread waits for another. A crash loses the lists. A scan that passes a settled
@@ -45,7 +49,7 @@ pub(crate) struct Tombstone {
     pub key: Vec<u8>,
     pub stamp: Stamp,
     /// The epoch in which it was noted.
-    epoch: u64,
+    pub epoch: u64,
 }
 
 /// The lists of all slots.
@@ -107,9 +111,8 @@ impl Tombstones {
         self.count.load(Ordering::Relaxed) == 0
     }
 
-    /// Some tombstones of the thread's slot that may be removed from their indexes. Those with an
-    /// LSN above `least_cut` stay: a scan of a snapshot must find the key.
-    pub fn take_ripe<D: Domain>(&self, guard: &Guard<'_, D>, least_cut: u64) -> Vec<Tombstone> {
+    /// Some tombstones of the thread's slot that may be removed from their indexes.
+    pub fn take_ripe<D: Domain>(&self, guard: &Guard<'_, D>) -> Vec<Tombstone> {
         self.change(guard.slot(), |list| {
             if list.len() > LONG_LIST
                 && let Some(oldest) = list.front()
@@ -117,9 +120,8 @@ impl Tombstones {
                 // Raises the epoch.
                 guard.is_ripe(oldest.epoch);
             }
-            let is_ripe = |&&Tombstone { stamp, epoch, .. }: &&Tombstone| {
-                let has_grace = guard.pool().may_be_reused_since(epoch);
-                stamp.lsn() <= least_cut && (has_grace || mutant!("tc-tombstone-without-grace"))
+            let is_ripe = |&&Tombstone { epoch, .. }: &&Tombstone| {
+                guard.pool().may_be_reused_since(epoch) || mutant!("tc-tombstone-without-grace")
             };
             let ripe = list.iter().take(REMOVED_AT_ONCE).take_while(is_ripe).count();
             list.drain(..ripe).collect()

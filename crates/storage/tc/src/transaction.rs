@@ -62,7 +62,7 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     ///
     /// Those of [`snapshot`](Self::snapshot).
     pub fn begin_over_snapshot(&self, options: SnapshotOptions) -> Result<Transaction<'_, D, M>> {
-        Ok(Transaction { snapshot: Some(self.snapshot(options)?), ..self.begin() })
+        Ok(Transaction { snapshot: Some(self.take_snapshot(options, true)?), ..self.begin() })
     }
 
     /// Runs `body` in a transaction and commits it; again, if it conflicts with another one, up to

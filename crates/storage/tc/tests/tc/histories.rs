@@ -86,7 +86,8 @@ fn serial_order([mut after, anti]: [After; 2]) -> After {
 fn snapshot_order([after, anti]: [After; 2]) -> After {
     let behind = |id: &Writer| anti.get(id).into_iter().flatten().copied();
     let further = |others: &Vec<Writer>| others.iter().flat_map(behind).collect::<Vec<_>>();
-    let composed = after.iter().map(|(&id, others)| (id, [others.clone(), further(others)].concat()));
+    let composed =
+        after.iter().map(|(&id, others)| (id, [others.clone(), further(others)].concat()));
     composed.collect()
 }
 

@@ -14,7 +14,8 @@ use pando_tc::{Error, Maps, Snapshot, SnapshotLimits, SnapshotOptions};
 use pando_tree::maps::IndexKind;
 
 use crate::common::{
-    Component, Records, TwoMaps, Write, anonymous, anonymous_of, check, commit, commit_at_last, dump, with,
+    Component, Records, TwoMaps, Write, anonymous, anonymous_of, check, commit, commit_at_last,
+    dump, with,
 };
 use crate::over_each_index;
 
@@ -24,6 +25,7 @@ mod alone {
     use super::*;
     over_each_index!(Process:
         a_snapshot_stays_as_it_was,
+        a_write_in_a_full_pool_revokes_what_holds_room,
     );
 }
 
@@ -35,9 +37,7 @@ mod stopped {
     );
 }
 
-fn take<D: Domain, K: IndexKind>(
-    component: &Component<D, K>,
-) -> Snapshot<'_, D, TwoMaps<D, K>> {
+fn take<D: Domain, K: IndexKind>(component: &Component<D, K>) -> Snapshot<'_, D, TwoMaps<D, K>> {
     component.snapshot(SnapshotOptions::default()).expect("a snapshot")
 }
 
@@ -200,7 +200,8 @@ fn a_commit_that_stops_is_there_whole_or_not_at_all<D: Domain, K: IndexKind>() {
 fn a_commit_behind_the_cut_comes_after_those_before_it<D: Domain, K: IndexKind>() {
     for writes in 0.. {
         let mut has_ended = false;
-        for more in 0.. {
+        // Every second one, the others in the next round.
+        for more in (writes % 2..).step_by(2) {
             let component = Arc::new(anonymous_of::<D, K>(8 << 20));
             commit(&component, BEFORE).expect("commits");
             let theirs = component.clone();
@@ -289,16 +290,72 @@ fn the_oldest_snapshot_is_revoked_at_the_limit_of_bytes_and_no_write_fails() {
 }
 
 #[test]
-fn a_snapshot_beyond_its_age_is_revoked_when_it_would_keep_a_version() {
+fn a_snapshot_beyond_its_age_is_revoked_after_a_commit() {
     let component = anonymous::<Process, BzTrees>();
     commit(&component, BEFORE).expect("commits");
     let limits = SnapshotLimits { max_age: Duration::ZERO, ..SnapshotLimits::default() };
     let options = SnapshotOptions { limits, ..SnapshotOptions::default() };
     let snapshot = component.snapshot(options).expect("a snapshot");
-    // It costs nothing.
-    commit(&component, &[(0, b"new", Some(b"1"))]).expect("commits");
+    assert_eq!(snapshot.get(0, b"a").expect("reads").as_deref(), Some(&b"0"[..]));
     commit(&component, WRITES).expect("commits");
     assert!(matches!(snapshot.get(0, b"a"), Err(Error::SnapshotRevoked)));
+}
+
+/// Keys that come and go behind the cut cost nothing; a tombstone stays once for each key that the
+/// snapshot has.
+#[test]
+fn a_queue_beside_a_snapshot_leaves_no_tombstones() {
+    let component = anonymous::<Process, BzTrees>();
+    commit(&component, BEFORE).expect("commits");
+    let snapshot = take(&component);
+    let put = |key: &[u8], value: Option<&[u8]>| {
+        let mut transaction = component.begin();
+        match value {
+            Some(value) => transaction.put(0, key, value).expect("fits"),
+            None => transaction.remove(0, key).expect("fits"),
+        }
+        transaction.commit().expect("it is alone");
+    };
+    for turn in 0..2_000_u64 {
+        for key in [&turn.to_be_bytes()[..], b"a"] {
+            put(key, Some(b"1"));
+            put(key, None);
+        }
+    }
+    churn(&component);
+    let raw = component.maps().map(0).expect("the map").len().expect("counts");
+    assert!(raw <= 4, "{raw} keys are left of 2 with values and 1 that was removed");
+    let stat = component.snapshot_stat();
+    assert!(stat.kept_bytes < 400, "{stat:?}");
+    assert_eq!(seen(&component, &snapshot).expect("reads"), with(&Records::new(), BEFORE));
+    drop(snapshot);
+    churn(&component);
+    assert_eq!(component.maps().map(0).expect("the map").len().expect("counts"), 1);
+    check(&component);
+}
+
+/// Room that a snapshot holds by tombstones is given back before a write is refused.
+fn a_write_in_a_full_pool_revokes_what_holds_room<D: Domain, K: IndexKind>() {
+    let component = anonymous_of::<D, K>(4 << 20);
+    let key = |number: u64| [&[b'k'; 200][..], &number.to_be_bytes()].concat();
+    let put = |number: u64| {
+        let mut transaction = component.begin();
+        transaction.put(0, &key(number), b"").and_then(|()| transaction.commit())
+    };
+    let there = (0..).find(|&number| put(number).is_err()).expect("it is full once");
+    assert!(there > 1_000, "{there} fit");
+    let snapshot = take(&component);
+    for number in 0..there {
+        let removed = component.transaction(|transaction| transaction.remove(0, &key(number)));
+        removed.unwrap_or_else(|error| panic!("{number}: {error}"));
+    }
+    let mut put_again = 0;
+    for number in there..there + there / 2 {
+        put_again += u64::from(put(number).or_else(|_| put(number)).is_ok());
+    }
+    assert!(put_again >= there / 2 - 2, "{put_again} of {there}");
+    assert!(matches!(snapshot.get(0, &key(0)), Err(Error::SnapshotRevoked)));
+    check(&component);
 }
 
 #[test]
@@ -317,7 +374,8 @@ fn a_transaction_over_a_snapshot_conflicts_only_with_writes_of_its_keys() {
     first.commit().expect("nobody has written it");
 
     // The same key: the first committer wins, also if the key is as it was.
-    for writes in [&[(1, &b"n"[..], Some(&b"1"[..]))][..], &[(1, b"n", Some(b"1")), (1, b"n", None)]]
+    for writes in
+        [&[(1, &b"n"[..], Some(&b"1"[..]))][..], &[(1, b"n", Some(b"1")), (1, b"n", None)]]
     {
         let mut late = begin();
         assert_eq!(late.get(1, b"n").expect("reads"), None);
