@@ -292,8 +292,8 @@ impl Transaction<'_> {
     /// [`Error::Conflict`] if another transaction came first;
     /// [`Error::TransactionTooLong`]; [`Error::PoolFull`], [`Error::FileSystemFull`] or
     /// [`Error::FileTooLarge`] if there is no room; [`Error::LogFull`], [`Error::LogStopped`];
-    /// [`Error::SnapshotRevoked`]. Nothing has taken place. With [`Acknowledge::Synced`] also [`Error::NoLog`], and
-    /// [`Error::AppliedNotDurable`]: only then the commit has taken place.
+    /// [`Error::SnapshotRevoked`]. Nothing has taken place. With [`Acknowledge::Synced`] also
+    /// [`Error::NoLog`], and [`Error::AppliedNotDurable`]: only then the commit has taken place.
     pub fn commit(self) -> Result<u64, Error> {
         let Self { pool, begun, maps, acknowledge, .. } = self;
         let is_synced = acknowledge == Acknowledge::Synced;

@@ -46,9 +46,10 @@
 //!
 //! # Revoking
 //!
-//! A snapshot is revoked if it is beyond a limit, if the pool is full, or if a commit behind its cut
-//! cannot settle those before: no version is kept for it from then on. A read looks at this last.
-//! If it has found a write whose old value was not kept, it sees that too, and returns an error.
+//! A snapshot is revoked if it is beyond a limit, if the pool is full, or if a commit behind its
+//! cut cannot settle those before: no version is kept for it from then on. A read looks at this
+//! last. If it has found a write whose old value was not kept, it sees that too, and returns an
+//! error.
 
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};

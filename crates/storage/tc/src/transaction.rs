@@ -249,8 +249,8 @@ impl<D: Domain, M: Maps> Transaction<'_, D, M> {
     /// # Errors
     ///
     /// [`Error::Conflict`] if another transaction came first; [`Error::Log`] if the log has no room
-    /// or has stopped; [`Error::Index`] if the pool is full; [`Error::SnapshotRevoked`]. Nothing has
-    /// taken place.
+    /// or has stopped; [`Error::Index`] if the pool is full; [`Error::SnapshotRevoked`]. Nothing
+    /// has taken place.
     pub fn commit(self) -> Result<u64> {
         let component = self.component;
         let lsn = self.commit_unsettled()?;
