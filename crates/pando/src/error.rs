@@ -438,6 +438,41 @@ pub enum Error {
         /// Longest allowed key.
         max_bytes: usize,
     },
+    /// A condition of a [`WriteBatch`](crate::WriteBatch) does not hold. Nothing was written.
+    #[error(
+        "the key \"{}\" of map {map:?} does not have the value that the batch expects; read it again",
+        key.escape_ascii()
+    )]
+    Unexpected {
+        /// The name of the map.
+        map: String,
+        /// The key.
+        key: Vec<u8>,
+    },
+    /// The pool has no session of this number; or the session has ended, or a power cut has undone
+    /// its beginning.
+    #[error("the pool has no session {id}; begin a new one")]
+    UnknownSession {
+        /// The number, as text.
+        id: String,
+    },
+    /// The sequence was used for a batch with another digest, or was closed by
+    /// [`Session::outcome`](crate::Session::outcome).
+    #[error("sequence {sequence} was used for another batch, or is closed; use a higher one")]
+    SequenceUsed {
+        /// The sequence.
+        sequence: u64,
+    },
+    /// The receipt of the sequence is no longer kept, or the sequence is too far ahead.
+    #[error("sequence {sequence} is out of range: the session takes {first} to {last} now")]
+    SequenceOutOfRange {
+        /// The sequence.
+        sequence: u64,
+        /// The first that is allowed.
+        first: u64,
+        /// The last that is allowed.
+        last: u64,
+    },
     /// The snapshot was the oldest one, and beyond a limit of
     /// [`PoolOptions::snapshot_limits`](crate::PoolOptions::snapshot_limits), or the pool was full.
     #[error(

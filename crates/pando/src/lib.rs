@@ -61,10 +61,12 @@ mod pool;
 mod power_safety;
 mod report;
 mod scan;
+mod session;
 mod shared;
 mod snapshot;
 mod transaction;
 mod typed;
+mod write_batch;
 
 #[doc(hidden)]
 pub use engine::compiled::CompiledDomain;
@@ -81,6 +83,8 @@ pub use report::{
     PoolStat, Problem, ProblemClass, Promise, RecoveryStat, TransactionStat,
 };
 pub use scan::{OwnedRecord, Scan};
+pub use session::{Outcome, Session, SessionId};
 pub use snapshot::{Snapshot, SnapshotOptions};
 pub use transaction::{Isolation, Transaction};
 pub use typed::{TypedMap, TypedScan};
+pub use write_batch::WriteBatch;

@@ -99,13 +99,22 @@ impl Pool {
     pub fn transaction_with<R, E: From<Error>>(
         &self,
         isolation: Isolation,
-        mut body: impl FnMut(&mut Transaction<'_>) -> Result<R, E>,
+        body: impl FnMut(&mut Transaction<'_>) -> Result<R, E>,
     ) -> Result<R, E> {
+        self.until_committed(isolation, body).map(|(result, _)| result)
+    }
+
+    /// The same; also the LSN of the commit.
+    pub(crate) fn until_committed<R, E: From<Error>>(
+        &self,
+        isolation: Isolation,
+        mut body: impl FnMut(&mut Transaction<'_>) -> Result<R, E>,
+    ) -> Result<(R, u64), E> {
         until_committed(|| {
             let mut transaction = self.begin_with(isolation)?;
             let result = body(&mut transaction)?;
             match transaction.commit() {
-                Ok(_) => Ok(Ok(result)),
+                Ok(lsn) => Ok(Ok((result, lsn))),
                 Err(conflict @ Error::Conflict { .. }) => Ok(Err(conflict)),
                 Err(error) => Err(error.into()),
             }

@@ -1,0 +1,173 @@
+//! Batches: writes of several keys that take place as one commit.
+
+use sha2::{Digest, Sha256};
+
+use crate::{Error, Isolation, Map, Pool, Transaction};
+
+/// Writes of several keys, in one or several transactional maps of a pool, that take place at one
+/// instant ([`Pool::write`]), and conditions on keys. A condition looks at the state before the
+/// batch. Of several writes of a key the last one counts.
+///
+/// ```
+/// use pando::{Error, MapOptions, Pool, PoolOptions, WriteBatch};
+///
+/// let pool = Pool::volatile(&PoolOptions::new())?;
+/// let trees = pool.map_with("trees", &MapOptions::new().transactional(true))?;
+/// let batch = WriteBatch::new().expect(&trees, b"ash", None).put(&trees, b"ash", b"1");
+/// pool.write(&batch)?;
+/// assert_eq!(trees.get(b"ash")?, Some(b"1".to_vec()));
+/// // It is there now.
+/// assert!(matches!(pool.write(&batch), Err(Error::Unexpected { .. })));
+/// # Ok::<(), pando::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use = "a batch does nothing until it is written"]
+pub struct WriteBatch {
+    steps: Vec<Step>,
+}
+
+#[derive(Clone, Debug)]
+struct Step {
+    kind: Kind,
+    map: Map,
+    key: Vec<u8>,
+    value: Option<Vec<u8>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// The key must have the value, or none.
+    Expect,
+    /// The key gets the value, or is removed.
+    Write,
+}
+
+/// A condition of a batch that does not hold: the name of the map, and the key.
+pub(crate) struct Failed<'batch> {
+    pub map: &'batch str,
+    pub key: &'batch [u8],
+}
+
+impl WriteBatch {
+    /// A batch without writes.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn with(mut self, kind: Kind, map: &Map, key: &[u8], value: Option<&[u8]>) -> Self {
+        let (map, key, value) = (map.clone(), key.to_vec(), value.map(<[u8]>::to_vec));
+        self.steps.push(Step { kind, map, key, value });
+        self
+    }
+
+    /// Gives `key` this value.
+    pub fn put(self, map: &Map, key: &[u8], value: &[u8]) -> Self {
+        self.with(Kind::Write, map, key, Some(value))
+    }
+
+    /// Removes `key`, if it is present.
+    pub fn remove(self, map: &Map, key: &[u8]) -> Self {
+        self.with(Kind::Write, map, key, None)
+    }
+
+    /// Makes the batch take place only if `key` has this value; with `None`, if it is absent.
+    pub fn expect(self, map: &Map, key: &[u8], value: Option<&[u8]>) -> Self {
+        self.with(Kind::Expect, map, key, value)
+    }
+
+    /// How many writes and conditions it has.
+    pub fn len(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// SHA-256 of its maps' names, keys and values, in their order. Two batches that do the same in
+    /// another order have different digests.
+    pub fn digest(&self) -> [u8; 32] {
+        let mut digest = Sha256::new();
+        for Step { kind, map, key, value } in &self.steps {
+            digest.update([*kind as u8, u8::from(value.is_some())]);
+            for bytes in [map.name().as_bytes(), key, value.as_deref().unwrap_or_default()] {
+                digest.update((bytes.len() as u64).to_le_bytes());
+                digest.update(bytes);
+            }
+        }
+        digest.finalize().into()
+    }
+
+    /// Puts the writes into a transaction, if its conditions hold there; else the first that does
+    /// not.
+    pub(crate) fn put_into(
+        &self,
+        transaction: &mut Transaction<'_>,
+    ) -> Result<Option<Failed<'_>>, Error> {
+        for Step { kind, map, key, value } in &self.steps {
+            if *kind == Kind::Expect && transaction.get(map, key)? != *value {
+                return Ok(Some(Failed { map: map.name(), key }));
+            }
+        }
+        for Step { kind, map, key, value } in &self.steps {
+            match (kind, value) {
+                (Kind::Expect, _) => {}
+                (Kind::Write, Some(value)) => transaction.put(map, key, value)?,
+                (Kind::Write, None) => transaction.remove(map, key)?,
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Pool {
+    /// Writes a batch as one commit; returns its LSN ([`Transaction::commit`]). It runs again after
+    /// a conflict, up to 1,024 times.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unexpected`] if a condition does not hold; otherwise as [`Transaction::put`] and
+    /// [`Transaction::commit`]. Nothing has taken place, except with [`Error::AppliedNotDurable`].
+    pub fn write(&self, batch: &WriteBatch) -> Result<u64, Error> {
+        self.until_committed(Isolation::Serializable, |transaction| {
+            match batch.put_into(transaction)? {
+                None => Ok(()),
+                Some(Failed { map, key }) => {
+                    Err(Error::Unexpected { map: map.to_owned(), key: key.to_vec() })
+                }
+            }
+        })
+        .map(|((), lsn)| lsn)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{MapOptions, PoolOptions};
+
+    #[test]
+    fn golden_digest_and_what_changes_it() {
+        let pool = Pool::volatile(&PoolOptions::new()).expect("memory");
+        let options = MapOptions::new().transactional(true);
+        let [a, b] = ["a", "b"].map(|name| pool.map_with(name, &options).expect("a map"));
+        let new = WriteBatch::new;
+        assert_eq!(hex(&new().digest())[..16], *"e3b0c44298fc1c14");
+        let batch = new().put(&a, b"k", b"v").remove(&a, b"x").expect(&b, b"k", None);
+        assert_eq!(batch.len(), 3);
+        let others = [
+            new().put(&b, b"k", b"v").remove(&a, b"x").expect(&b, b"k", None),
+            new().put(&a, b"kv", b"").remove(&a, b"x").expect(&b, b"k", None),
+            new().remove(&a, b"x").put(&a, b"k", b"v").expect(&b, b"k", None),
+            new().put(&a, b"k", b"v").put(&a, b"x", b"").expect(&b, b"k", None),
+            new().put(&a, b"k", b"v").remove(&a, b"x").expect(&b, b"k", Some(b"")),
+        ];
+        assert!(others.iter().all(|other| other.digest() != batch.digest()));
+        assert_eq!(batch.clone().digest(), batch.digest());
+    }
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
