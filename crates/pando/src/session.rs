@@ -87,9 +87,9 @@ pub enum Outcome {
     NotApplied,
 }
 
-/// A session of a client, which numbers its batches. A batch that is sent again with the same number
-/// is not applied again. So a client that does not know whether a batch was applied, because a
-/// connection, a process or a machine went down, sends it again, or asks.
+/// A session of a client, which numbers its batches. A batch that is sent again with the same
+/// number is not applied again. So a client that does not know whether a batch was applied, because
+/// a connection, a process or a machine went down, sends it again, or asks.
 ///
 /// Sequences begin at 1. A session keeps the receipts of the 128 below and at its highest sequence,
 /// and takes sequences up to 128 above it, in any order.
