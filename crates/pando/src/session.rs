@@ -33,11 +33,9 @@ use std::str::FromStr;
 use pando_index::{KeyRange, Order};
 use pando_pmem::{draw_id, mutant};
 
-use crate::write_batch::WriteBatch;
-use crate::{Error, Map, MapOptions, Pool, Transaction};
+use crate::write_batch::{SESSIONS as MAP, WriteBatch};
+use crate::{Error, Isolation, Map, MapOptions, Pool, Transaction};
 
-/// The map of all sessions.
-const MAP: &str = "pando.sessions";
 /// How many receipts of a session are kept: those of its highest sequences.
 const WINDOW: u64 = 128;
 
@@ -83,7 +81,8 @@ pub enum Outcome {
         /// Its digest.
         digest: [u8; 32],
     },
-    /// Nothing was applied, and nothing will be: the sequence is closed.
+    /// Nothing was applied, and nothing will be: the sequence is closed. That survives what a
+    /// synced write survives.
     NotApplied,
 }
 
@@ -95,7 +94,10 @@ pub enum Outcome {
 /// and takes sequences up to 128 above it, in any order.
 ///
 /// Receipts are as durable as the batches, in the same commits. Under
-/// [`Acknowledge::Buffered`](crate::Acknowledge::Buffered) a power cut may undo both.
+/// [`Acknowledge::Buffered`](crate::Acknowledge::Buffered) a power cut may undo both. A pool that
+/// is restored from a backup has the sessions of that time. The promise ends with a salvage
+/// ([`Pool::salvage`]), which may return old receipts beside newer records: load all maps but
+/// `pando.sessions`.
 ///
 /// ```
 /// use pando::{MapOptions, Outcome, Pool, PoolOptions, WriteBatch};
@@ -179,7 +181,8 @@ impl Session {
     ///
     /// [`Error::SequenceUsed`] if the sequence was used for another batch, or is closed;
     /// [`Error::SequenceOutOfRange`], [`Error::UnknownSession`]; otherwise as [`Pool::write`].
-    /// Nothing has taken place, except with [`Error::AppliedNotDurable`].
+    /// Nothing has taken place, except with [`Error::AppliedNotDurable`]: then there is an outcome,
+    /// and it is not durable. Ask for it when the pool was opened again.
     pub fn apply(&self, sequence: u64, batch: &WriteBatch) -> Result<Outcome, Error> {
         let digest = batch.digest();
         if mutant!("receipt-outside-its-commit") {
@@ -209,21 +212,29 @@ impl Session {
     }
 
     /// What became of a sequence. If it has no outcome yet, it is closed: it is not applied later
-    /// either, even by a call that is in progress.
+    /// either, even by a call that is in progress. A sequence above the highest one becomes the
+    /// highest by that.
     ///
     /// # Errors
     ///
     /// [`Error::SequenceOutOfRange`], [`Error::UnknownSession`]; otherwise as
-    /// [`Transaction::commit`].
+    /// [`Transaction::commit`]. After [`Error::AppliedNotDurable`] the outcome is not known: ask
+    /// again when the pool was opened again.
     pub fn outcome(&self, sequence: u64) -> Result<Outcome, Error> {
-        self.pool.transaction(|transaction| {
+        let (outcome, lsn) = self.pool.until_committed(Isolation::Serializable, |transaction| {
             let (highest, receipt) = self.receipt(transaction, sequence)?;
             if let Some(outcome) = receipt {
                 return Ok(outcome);
             }
             self.store(transaction, sequence, highest, Outcome::NotApplied)?;
-            Ok(Outcome::NotApplied)
-        })
+            Ok::<_, Error>(Outcome::NotApplied)
+        })?;
+        let engine = &self.pool.shared().engine;
+        if outcome == Outcome::NotApplied && engine.lsns()?.is_some() {
+            // Else a power cut could open it again.
+            engine.sync(Some(lsn))?;
+        }
+        Ok(outcome)
     }
 
     /// Ends the session: it is unknown from then on.

@@ -28,8 +28,8 @@ impl SnapshotOptions {
     }
 
     /// Is called once, before the snapshot is revoked, by a thread that writes. That write waits
-    /// for it, and in a full pool nothing is reclaimed meanwhile. So it should be short, and must
-    /// not use the pool. A panic in it is caught.
+    /// for it; so it should be short, and must not use the pool. If it lasts long, the snapshot may
+    /// be revoked meanwhile. A panic in it is caught.
     pub fn on_revoke(mut self, on_revoke: impl Fn() + Send + Sync + 'static) -> Self {
         self.on_revoke = Some(Box::new(on_revoke));
         self

@@ -34,13 +34,17 @@ struct Step {
     value: Option<Vec<u8>>,
 }
 
+/// The numbers are part of digests, and so of receipts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// The key must have the value, or none.
-    Expect,
+    Expect = 0,
     /// The key gets the value, or is removed.
-    Write,
+    Write = 1,
 }
+
+/// The map of the receipts of all sessions (`session.rs`). No batch has it.
+pub(crate) const SESSIONS: &str = "pando.sessions";
 
 /// A condition of a batch that does not hold: the name of the map, and the key.
 pub(crate) struct Failed<'batch> {
@@ -105,6 +109,13 @@ impl WriteBatch {
         &self,
         transaction: &mut Transaction<'_>,
     ) -> Result<Option<Failed<'_>>, Error> {
+        if self.steps.iter().any(|step| step.map.name() == SESSIONS) {
+            return Err(Error::Option {
+                option: "the map of a batch".to_owned(),
+                found: SESSIONS.to_owned(),
+                allowed: "any other map: this one has the receipts".to_owned(),
+            });
+        }
         for Step { kind, map, key, value } in &self.steps {
             if *kind == Kind::Expect && transaction.get(map, key)? != *value {
                 return Ok(Some(Failed { map: map.name(), key }));
@@ -156,6 +167,7 @@ mod tests {
         assert_eq!(hex(&new().digest())[..16], *"e3b0c44298fc1c14");
         let batch = new().put(&a, b"k", b"v").remove(&a, b"x").expect(&b, b"k", None);
         assert_eq!(batch.len(), 3);
+        assert_eq!(hex(&batch.digest())[..32], *"e8b5b7986899d15f3da37d0d3398af8a");
         let others = [
             new().put(&b, b"k", b"v").remove(&a, b"x").expect(&b, b"k", None),
             new().put(&a, b"kv", b"").remove(&a, b"x").expect(&b, b"k", None),

@@ -52,6 +52,12 @@ fn a_batch_is_one_commit_and_its_conditions_are_looked_at_before() {
     assert!(matches!(refused, Err(Error::KeyTooLong { .. })));
     assert_eq!(map.get(b"x").expect("reads"), None);
     assert_eq!(pool.write(&WriteBatch::new()).expect("nothing"), 0);
+    let session = pool.new_session().expect("a session");
+    let receipts = pool.open_map("pando.sessions").expect("the map");
+    for batch in [put(&receipts, b"k", b"1"), WriteBatch::new().expect(&receipts, b"k", None)] {
+        assert!(matches!(pool.write(&batch), Err(Error::Option { .. })));
+        assert!(matches!(session.apply(1, &batch), Err(Error::Option { .. })));
+    }
 }
 
 #[test]
@@ -90,6 +96,20 @@ fn a_sequence_is_applied_once_and_its_outcome_stays() {
     assert!(matches!(session.apply(4, &first), Err(Error::UnknownSession { .. })));
     assert!(matches!(pool.session(again.id()), Err(Error::UnknownSession { .. })));
     assert!(pool.open_map("pando.sessions").expect("the map").is_empty().expect("counts"));
+}
+
+/// A power cut must not open it again.
+#[test]
+fn not_applied_is_durable_on_return() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = PoolOptions::new().log(folder.path().join("grove.log"));
+    let pool = Pool::create(folder.path().join("grove.pool"), &options).expect("creates");
+    let session = pool.new_session().expect("a session");
+    for _ in 0..2 {
+        assert_eq!(session.outcome(1).expect("closes it"), Outcome::NotApplied);
+        let log = pool.stat().expect("reads").log.expect("it has a log");
+        assert_eq!(log.durable_lsn, log.newest_lsn);
+    }
 }
 
 /// A receipt that is too old is never taken for "not applied".

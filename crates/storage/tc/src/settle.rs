@@ -8,7 +8,6 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use pando_index::Error::{KeyNotFound, ValueMismatch};
 use pando_log::{Appended, Log, Record, Settle, Status};
 use pando_pmem::{Domain, Guard};
 use pando_tree::room::Refusal;
@@ -20,6 +19,7 @@ use crate::map_list::MapList;
 use crate::record::{Cause, Commit};
 use crate::snapshots::{Entry, place};
 use crate::stamp::Stamp;
+use crate::tombstones::Tombstone;
 
 /// Records in the tail are settled when they have more bytes than this.
 const SETTLE_BYTES: u64 = 64 << 10;
@@ -147,31 +147,34 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     pub(crate) fn tidy(&self, lsn: u64) {
         self.settle_if_long(lsn);
         let _ = self.remove_tombstones();
-        if !self.snapshots.is_empty() {
+        if !self.snapshots.seems_empty() {
             self.snapshots.keep_to_limits();
             self.free_revoked(FREED_AT_ONCE);
         }
     }
 
-    /// Frees what snapshots hold that were revoked, `most` of each kind. What fails here is tried
-    /// again.
-    fn free_revoked(&self, most: usize) {
+    /// Frees what snapshots hold that were revoked or released: of each kind `least`, or a part of
+    /// what there is. What fails here is tried again.
+    fn free_revoked(&self, least: usize) {
         for entry in self.snapshots.revoked() {
             let Ok(guard) = self.pin() else { return };
-            let are_freed = entry.free_versions(most) < most;
+            let are_freed = entry.free_versions(least) < least;
+            let most = least.max(entry.tombstones() / 8);
             if self.take_back_tombstones(&guard, &entry, most) < most && are_freed {
                 self.snapshots.release(&entry);
+                // What another thread has added meanwhile.
+                self.take_back_tombstones(&guard, &entry, usize::MAX);
             }
         }
     }
 
-    /// Releases a snapshot, with all that it holds.
+    /// Releases a snapshot. If it holds tombstones, the commits that follow note them again: this
+    /// thread may never write.
     pub(crate) fn release(&self, entry: &Arc<Entry>) {
-        self.snapshots.release(entry);
+        entry.close();
         entry.free_versions(usize::MAX);
-        // Else a scan notes them again.
-        if let Ok(guard) = self.pin() {
-            self.take_back_tombstones(&guard, entry, usize::MAX);
+        if entry.tombstones() == 0 {
+            self.free_revoked(1);
         }
     }
 
@@ -182,37 +185,46 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     }
 
     /// Removes some tombstones of the thread's slot from their indexes.
-    /// Returns how many.
+    /// Returns how many have left the list for good.
     fn remove_tombstones(&self) -> Result<usize> {
         if self.tombstones.is_empty() {
             return Ok(0);
         }
         let guard = self.pin()?;
         let snapshots = self.snapshots.all(self.log(), &guard);
-        let mut removed = 0;
+        let mut done = 0;
         for tombstone in self.tombstones.take_ripe(&guard) {
-            let place = place(tombstone.map, &tombstone.key);
-            let needs = |entry: &&Arc<Entry>| entry.needs_tombstone(tombstone.stamp.lsn(), &place);
-            if let Some(entry) = snapshots.iter().find(needs) {
-                entry.hold(place, &tombstone);
-                // It may have been released meanwhile.
-                if !self.snapshots.has(entry) {
-                    self.take_back_tombstones(&guard, entry, usize::MAX);
-                }
+            if !snapshots.is_empty() && self.is_held(&guard, &snapshots, &tombstone) {
+                done += 1;
                 continue;
             }
             // A map that is dropped is not found.
             let Ok(index) = self.index(tombstone.map) else { continue };
             match index.compare_remove(&tombstone.key, &tombstone.stamp.encode()) {
-                // Or replaced since.
-                Ok(()) => removed += 1,
-                Err(KeyNotFound | ValueMismatch) => {}
                 Err(error) if error.is_full() => self.tombstones.give_back(&guard, tombstone),
-                // Damage, which the next call on the key reports.
-                Err(_) => {}
+                // Or replaced since; or damage, which the next call on the key reports.
+                _ => done += 1,
             }
         }
-        Ok(removed)
+        Ok(done)
+    }
+
+    /// Hands a tombstone to a snapshot that needs it, if there is one.
+    fn is_held(
+        &self,
+        guard: &Guard<'_, D>,
+        snapshots: &[Arc<Entry>],
+        tombstone: &Tombstone,
+    ) -> bool {
+        let place = place(tombstone.map, &tombstone.key);
+        let needs = |entry: &&Arc<Entry>| entry.needs_tombstone(tombstone.stamp.lsn(), &place);
+        let Some(entry) = snapshots.iter().find(needs) else { return false };
+        entry.hold(place, tombstone);
+        // It may have left the list meanwhile.
+        if !self.snapshots.has(entry) {
+            self.take_back_tombstones(guard, entry, usize::MAX);
+        }
+        true
     }
 
     /// Settles the tail, if it is long. If the log has files, its writer does that. What fails here
@@ -254,10 +266,10 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
                 if error.is_full() {
                     // Relaxed: only a hint.
                     self.is_undo_due.store(true, Ordering::Relaxed);
-                    // No write fails for a snapshot: it runs again without the oldest one.
-                    let is_revoked = self.snapshots.revoke_oldest();
                     self.make_room();
-                    if is_revoked {
+                    // No write fails for a snapshot: it runs again without the oldest one.
+                    if self.snapshots.revoke_oldest() {
+                        self.make_room();
                         return Err(self.conflict(&self.pin()?, commit, None, None));
                     }
                 }
@@ -306,9 +318,12 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
                     steps -= 1;
                     self.shorten_tail()?;
                 }
-                Err(error) if error.is_full() && (tries > 0 || self.snapshots.revoke_oldest()) => {
+                Err(error) if error.is_full() && tries > 0 => {
                     drop(guard);
-                    tries = tries.saturating_sub(1);
+                    tries -= 1;
+                    if tries < TRIES / 2 {
+                        self.snapshots.revoke_oldest();
+                    }
                     self.make_room();
                 }
                 Err(error) => return Err(error),
@@ -332,7 +347,7 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         let _ = self.log().write_block(self);
         self.free_revoked(usize::MAX);
         let _ = self.log().pool().reclaim();
-        while self.remove_tombstones().is_ok_and(|removed| removed > 0) {}
+        while self.remove_tombstones().is_ok_and(|done| done > 0) {}
     }
 
     /// The error of a commit that failed for this cause. Takes the commit that was met at the key

@@ -60,7 +60,7 @@ use pando_pmem::{Domain, Guard, mutant};
 use crate::component::{Maps, TransactionComponent};
 use crate::error::{Error, Result};
 use crate::record::Commit;
-use crate::snapshots::{Entry, SnapshotOptions, SnapshotStat, place};
+use crate::snapshots::{Entry, SnapshotOptions, SnapshotStat, Versions, place, put_place};
 use crate::stamp::Stamp;
 
 /// All maps at one moment. It holds up no one. Dropped, it is released.
@@ -139,7 +139,7 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
             let place = place(write.map, &write.key);
             let lacks = |entry: &&Arc<Entry>| {
                 let is_due = write.old.stamp.lsn() <= entry.fixed_cut();
-                is_due && entry.keeps() && !entry.has(&place)
+                is_due && entry.keeps()
             };
             let mut lacking = snapshots.iter().filter(lacks).peekable();
             if lacking.peek().is_none() {
@@ -219,8 +219,8 @@ impl<D: Domain, M: Maps> Snapshot<'_, D, M> {
         order: Order,
     ) -> Result<Box<dyn Cursor + 'index>> {
         let cursor = index.scan(range, order)?;
-        let (key, value) = Default::default();
-        Ok(Box::new(Scan { snapshot: self, map, cursor, key, value }))
+        let (key, value, place) = Default::default();
+        Ok(Box::new(Scan { snapshot: self, map, order, cursor, versions: None, key, value, place }))
     }
 
     /// What a value in the map says of the key at the cut.
@@ -272,10 +272,15 @@ impl<D: Domain, M: Maps> std::fmt::Debug for Snapshot<'_, D, M> {
 struct Scan<'index, D: Domain, M: Maps> {
     snapshot: &'index Snapshot<'index, D, M>,
     map: u64,
+    order: Order,
     cursor: Box<dyn Cursor + 'index>,
+    /// From the first key on that was replaced.
+    versions: Option<Versions<'index>>,
     /// The record that is lent.
     key: Vec<u8>,
     value: Vec<u8>,
+    /// The place of a key that was replaced.
+    place: Vec<u8>,
 }
 
 impl<D: Domain, M: Maps> Cursor for Scan<'_, D, M> {
@@ -286,10 +291,16 @@ impl<D: Domain, M: Maps> Cursor for Scan<'_, D, M> {
             match self.snapshot.at(self.map, key, value).map_err(refused)? {
                 At::Value(value) => self.value.extend_from_slice(value),
                 At::Absent => continue,
-                At::Replaced => match self.snapshot.entry.kept(&place(self.map, key)) {
-                    Some(value) => self.value.extend_from_slice(&value),
-                    None => continue,
-                },
+                At::Replaced => {
+                    put_place(self.map, key, &mut self.place);
+                    let (entry, order) = (&self.snapshot.entry, self.order);
+                    let from_here = || entry.versions_from(&self.place, order);
+                    let versions = self.versions.get_or_insert_with(from_here);
+                    match versions.find(&self.place) {
+                        Some(value) => self.value.extend_from_slice(&value),
+                        None => continue,
+                    }
+                }
             }
             self.snapshot.check_live().map_err(refused)?;
             self.key.clear();

@@ -7,8 +7,10 @@
 //! | live | yes |
 //! | warned: its holder is being told that it will be revoked | yes |
 //! | read: its transaction commits, and reads no more | no; but all tombstones behind its cut stay |
-//! | revoked | no |
+//! | revoked, or released | no |
 
+use std::cmp::Ordering::{Equal, Greater, Less};
+use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
@@ -16,6 +18,8 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use crossbeam_skiplist::SkipMap;
+use crossbeam_skiplist::map::Range;
+use pando_index::Order;
 use pando_log::Log;
 use pando_pmem::{Domain, Guard, mutant};
 
@@ -123,6 +127,13 @@ pub(crate) fn place(map: u64, key: &[u8]) -> Vec<u8> {
     [&map.to_be_bytes(), key].concat()
 }
 
+/// The same, in the place of what is in `bytes`.
+pub(crate) fn put_place(map: u64, key: &[u8], bytes: &mut Vec<u8>) {
+    bytes.clear();
+    bytes.extend_from_slice(&map.to_be_bytes());
+    bytes.extend_from_slice(key);
+}
+
 impl Entry {
     /// The LSN up to which the snapshot sees the commits, which this call fixes if it is open.
     pub fn cut<D: Domain>(&self, log: &Log<D>, guard: &Guard<'_, D>) -> u64 {
@@ -191,6 +202,18 @@ impl Entry {
         }
     }
 
+    /// The values that are kept, in `order` from the key at `place` on.
+    pub fn versions_from(&self, place: &[u8], order: Order) -> Versions<'_> {
+        let from = Bound::Included(place.to_vec());
+        let range = self.versions.range(match order {
+            Order::Ascending => (from, Bound::Unbounded),
+            Order::Descending => (Bound::Unbounded, from),
+        });
+        let mut versions = Versions { entry: self, range, order, next: None };
+        versions.step();
+        versions
+    }
+
     /// Whether the value of the key at `place` is kept.
     pub fn has(&self, place: &[u8]) -> bool {
         self.versions.contains_key(place)
@@ -230,6 +253,11 @@ impl Entry {
         Some(Tombstone { map, key: key.to_vec(), stamp, epoch })
     }
 
+    /// How many tombstones it holds.
+    pub fn tombstones(&self) -> usize {
+        self.tombstones.len()
+    }
+
     /// Frees versions that are kept, `most` at most; how many.
     pub fn free_versions(&self, most: usize) -> usize {
         (0..most).take_while(|_| self.versions.pop_front().is_some()).count()
@@ -237,6 +265,11 @@ impl Entry {
 
     fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Nobody reads it any more.
+    pub fn close(&self) {
+        self.state.store(REVOKED, Ordering::Release);
     }
 
     /// Tells the holder, unless another thread does, and then revokes it.
@@ -251,10 +284,41 @@ impl Entry {
     }
 }
 
+/// A walk over the values that are kept, beside a scan of the map. A step costs less than a search.
+pub(crate) struct Versions<'entry> {
+    entry: &'entry Entry,
+    range: Range<'entry, Vec<u8>, (Bound<Vec<u8>>, Bound<Vec<u8>>), Vec<u8>, Arc<[u8]>>,
+    order: Order,
+    next: Option<crossbeam_skiplist::map::Entry<'entry, Vec<u8>, Arc<[u8]>>>,
+}
+
+impl Versions<'_> {
+    fn step(&mut self) {
+        self.next = match self.order {
+            Order::Ascending => self.range.next(),
+            Order::Descending => self.range.next_back(),
+        };
+    }
+
+    /// The value that is kept of the key at `place`, which comes behind the last one.
+    pub fn find(&mut self, place: &[u8]) -> Option<Arc<[u8]>> {
+        while let Some(next) = &self.next {
+            match (next.key().as_slice().cmp(place), self.order) {
+                (Equal, _) => return Some(next.value().clone()),
+                (Less, Order::Ascending) | (Greater, Order::Descending) => self.step(),
+                _ => break,
+            }
+        }
+        // It may be kept since the walk has come this far.
+        self.entry.kept(place)
+    }
+}
+
 /// The snapshots of a component.
 #[derive(Debug)]
 pub(crate) struct Snapshots {
-    /// In the order in which they were taken. Those that are revoked leave when they hold nothing.
+    /// In the order in which they were taken. Those that are revoked or released leave when they
+    /// hold nothing.
     list: ArcSwap<Vec<Arc<Entry>>>,
     /// How many there are, and some that are about to come or have just left.
     count: AtomicUsize,
@@ -294,12 +358,17 @@ impl Snapshots {
         }
     }
 
+    /// Whether there seems to be no snapshot.
+    pub fn seems_empty(&self) -> bool {
+        self.count.load(Ordering::Relaxed) == 0
+    }
+
     /// Whether there is no snapshot, and each later one has a cut that is not below an LSN that was
     /// appended before this call.
     pub fn is_empty(&self) -> bool {
         // With the fence in `Entry::cut`.
         fence(Ordering::SeqCst);
-        self.count.load(Ordering::Relaxed) == 0
+        self.seems_empty()
     }
 
     /// The snapshots that do not see the commit `lsn`, and for which versions are kept, by rising
@@ -339,17 +408,14 @@ impl Snapshots {
         self.list.load().iter().any(|other| Arc::ptr_eq(other, entry))
     }
 
-    /// Revokes the oldest snapshot for which keys may keep tombstones; whether there was one. What
-    /// it holds is freed by later commits.
+    /// Revokes the oldest snapshot that holds tombstones; whether there was one.
     pub fn revoke_oldest(&self) -> bool {
         let list = self.list.load_full();
-        let holds =
-            |entry: &&Arc<Entry>| entry.keeps() && (entry.is_for_writes || entry.bytes() > 0);
-        let oldest = list.iter().find(holds);
+        let oldest = list.iter().find(|entry| entry.keeps() && entry.tombstones() > 0);
         oldest.inspect(|oldest| oldest.revoke()).is_some()
     }
 
-    /// Those that are revoked.
+    /// Those that are revoked or released.
     pub fn revoked(&self) -> Vec<Arc<Entry>> {
         self.list.load().iter().filter(|entry| entry.is_revoked()).cloned().collect()
     }
@@ -365,8 +431,8 @@ impl Snapshots {
             if bytes <= max_bytes && oldest.begun.elapsed() <= max_age {
                 break;
             }
-            // Else another thread tells its holder.
-            if oldest.state() == LIVE {
+            // Else another thread tells its holder. That must not last for ever.
+            if oldest.state() == LIVE || bytes > max_bytes.saturating_mul(2) {
                 oldest.revoke();
             }
             bytes -= bytes.min(oldest.bytes());

@@ -37,7 +37,7 @@ use crate::stamp::Stamp;
 
 /// A scan adds no tombstone to a list that has so many.
 pub(crate) const MOST_OF_SCANS: usize = 1 << 10;
-/// Tombstones that one commit removes at most.
+/// Tombstones that one commit removes at most, unless the list is long.
 const REMOVED_AT_ONCE: usize = 64;
 /// A thread raises the epoch itself if its list is longer.
 const LONG_LIST: usize = 64;
@@ -123,7 +123,8 @@ impl Tombstones {
             let is_ripe = |&&Tombstone { epoch, .. }: &&Tombstone| {
                 guard.pool().may_be_reused_since(epoch) || mutant!("tc-tombstone-without-grace")
             };
-            let ripe = list.iter().take(REMOVED_AT_ONCE).take_while(is_ripe).count();
+            let most = REMOVED_AT_ONCE.max(list.len() / 8);
+            let ripe = list.iter().take(most).take_while(is_ripe).count();
             list.drain(..ripe).collect()
         })
     }

@@ -328,7 +328,8 @@ fn a_queue_beside_a_snapshot_leaves_no_tombstones() {
     let stat = component.snapshot_stat();
     assert!(stat.kept_bytes < 400, "{stat:?}");
     assert_eq!(seen(&component, &snapshot).expect("reads"), with(&Records::new(), BEFORE));
-    drop(snapshot);
+    // A thread that never writes releases it.
+    std::thread::scope(|scope| scope.spawn(|| drop(snapshot)).join()).expect("drops it");
     churn(&component);
     assert_eq!(component.maps().map(0).expect("the map").len().expect("counts"), 1);
     check(&component);
@@ -349,12 +350,15 @@ fn a_write_in_a_full_pool_revokes_what_holds_room<D: Domain, K: IndexKind>() {
         let removed = component.transaction(|transaction| transaction.remove(0, &key(number)));
         removed.unwrap_or_else(|error| panic!("{number}: {error}"));
     }
+    let other = take(&component);
     let mut put_again = 0;
     for number in there..there + there / 2 {
         put_again += u64::from(put(number).or_else(|_| put(number)).is_ok());
     }
     assert!(put_again >= there / 2 - 2, "{put_again} of {there}");
     assert!(matches!(snapshot.get(0, &key(0)), Err(Error::SnapshotRevoked)));
+    // It holds no room.
+    assert_eq!(other.get(0, &key(there)).expect("reads"), None);
     check(&component);
 }
 
