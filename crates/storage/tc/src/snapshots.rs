@@ -284,10 +284,13 @@ impl Entry {
     }
 }
 
+/// Where a walk begins and ends.
+type Places = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
 /// A walk over the values that are kept, beside a scan of the map. A step costs less than a search.
 pub(crate) struct Versions<'entry> {
     entry: &'entry Entry,
-    range: Range<'entry, Vec<u8>, (Bound<Vec<u8>>, Bound<Vec<u8>>), Vec<u8>, Arc<[u8]>>,
+    range: Range<'entry, Vec<u8>, Places, Vec<u8>, Arc<[u8]>>,
     order: Order,
     next: Option<crossbeam_skiplist::map::Entry<'entry, Vec<u8>, Arc<[u8]>>>,
 }
