@@ -443,7 +443,7 @@ pub enum Error {
         "the key \"{}\" of map {map:?} does not have the value that the batch expects; read it again",
         key.escape_ascii()
     )]
-    Unexpected {
+    ConditionFailed {
         /// The name of the map.
         map: String,
         /// The key.
@@ -451,7 +451,10 @@ pub enum Error {
     },
     /// The pool has no session of this number; or the session has ended, or a power cut has undone
     /// its beginning.
-    #[error("the pool has no session {id}; begin a new one")]
+    #[error(
+        "the pool has no session {id}: it has ended, or a power cut has undone its beginning and all \
+         of its batches; begin a new one"
+    )]
     UnknownSession {
         /// The number, as text.
         id: String,
@@ -464,7 +467,10 @@ pub enum Error {
         sequence: u64,
     },
     /// The receipt of the sequence is no longer kept, or the sequence is too far ahead.
-    #[error("sequence {sequence} is out of range: the session takes {first} to {last} now")]
+    #[error(
+        "sequence {sequence} is out of range: the session takes {first} to {last} now; what became \
+         of an earlier one is no longer known"
+    )]
     SequenceOutOfRange {
         /// The sequence.
         sequence: u64,
@@ -473,11 +479,12 @@ pub enum Error {
         /// The last that is allowed.
         last: u64,
     },
-    /// The snapshot was the oldest one, and beyond a limit of
-    /// [`PoolOptions::snapshot_limits`](crate::PoolOptions::snapshot_limits), or the pool was full.
+    /// The snapshot was beyond a limit of
+    /// [`PoolOptions::snapshot_limits`](crate::PoolOptions::snapshot_limits), or the pool was full
+    /// or damaged ([`Snapshot`](crate::Snapshot)).
     #[error(
-        "the snapshot is revoked: it was the oldest one, and beyond the limit of age or of kept \
-         bytes (PoolOptions::snapshot_limits), or the pool was full; take a new one"
+        "the snapshot is revoked: it was beyond the limit of age or of kept bytes \
+         (PoolOptions::snapshot_limits), or the pool was full or damaged; take a new one"
     )]
     SnapshotRevoked,
     /// The value is longer than the map allows.

@@ -213,8 +213,9 @@ impl PoolOptions {
 
     /// When the oldest [`Snapshot`](crate::Snapshot) is revoked: it is older than `max_age`, or the
     /// values that are kept for all snapshots take more than `max_bytes` of process memory, with
-    /// their keys and 128 bytes for each. One hour and 1 GiB by default. Both are looked at after
-    /// each commit.
+    /// their keys and 128 bytes for each. One hour and 1 GiB by default; `Duration::MAX` and
+    /// `u64::MAX` are no limits. They hold for this opening of the pool, and are looked at after
+    /// each commit: without writes a snapshot may be kept for ever.
     pub fn snapshot_limits(mut self, max_age: Duration, max_bytes: u64) -> Self {
         self.snapshot_limits = SnapshotLimits { max_age, max_bytes };
         self

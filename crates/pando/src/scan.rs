@@ -9,9 +9,9 @@ pub type OwnedRecord = (Vec<u8>, Vec<u8>);
 
 /// The records of a range, one after the other.
 ///
-/// A scan of a [`Snapshot`](crate::Snapshot) returns the records of one moment. While other threads
-/// write, a scan of a [`Map`](crate::Map) is not a snapshot, neither of its range nor of a part of
-/// it. It guarantees:
+/// A scan of a [`Snapshot`](crate::Snapshot) returns the records of one moment. The rest of this
+/// page is about a scan of a [`Map`](crate::Map). While other threads write, it is not a snapshot,
+/// neither of its range nor of a part of it. It guarantees:
 ///
 /// * Keys strictly ascend, or strictly descend. So no key is returned twice.
 /// * Each record was in the map, with this key and this value, at some instant between the call of

@@ -16,7 +16,7 @@
 //!
 //! | step | what is committed | a crash leaves |
 //! | --- | --- | --- |
-//! | open a session | its head, with zero | the session, which nobody knows, or nothing |
+//! | open a session | its head, with zero | a session whose number no client has, or nothing |
 //! | apply a batch | in one commit: its writes, its receipt, the head if the sequence is the highest, the removal of the oldest receipts | all of it, or nothing |
 //! | ask for the outcome of a sequence without a receipt | a receipt *closed* | the sequence is closed, or open |
 //! | end a session | the removal of its head and its receipts | all of it, or nothing |
@@ -40,7 +40,7 @@ use crate::{Error, Isolation, Map, MapOptions, Pool, Transaction};
 const WINDOW: u64 = 128;
 
 const APPLIED: u8 = 1;
-const UNEXPECTED: u8 = 2;
+const CONDITION_FAILED: u8 = 2;
 const CLOSED: u8 = 3;
 
 /// The number of a session. It is drawn at random and never used again. As text it has 32
@@ -76,13 +76,14 @@ pub enum Outcome {
         /// Its digest.
         digest: [u8; 32],
     },
-    /// A condition of the batch with this digest did not hold. Nothing was applied.
-    Conflict {
+    /// A condition of the batch with this digest did not hold. Nothing was applied, and nothing
+    /// will be.
+    ConditionFailed {
         /// Its digest.
         digest: [u8; 32],
     },
-    /// Nothing was applied, and nothing will be: the sequence is closed. That survives what a
-    /// synced write survives.
+    /// Nothing was applied, and nothing will be: the sequence is closed. In a pool with a log that
+    /// survives a power cut.
     NotApplied,
 }
 
@@ -90,10 +91,13 @@ pub enum Outcome {
 /// number is not applied again. So a client that does not know whether a batch was applied, because
 /// a connection, a process or a machine went down, sends it again, or asks.
 ///
-/// Sequences begin at 1. A session keeps the receipts of the 128 below and at its highest sequence,
-/// and takes sequences up to 128 above it, in any order.
+/// Sequences begin at 1. A session keeps the receipts of its 128 highest sequences, and takes
+/// sequences up to 128 above the highest, in any order. Threads may share it; their calls of one
+/// session run one after the other. It stays until [`end`](Self::end); a client that loses the
+/// number of its session leaves it behind.
 ///
-/// Receipts are as durable as the batches, in the same commits. Under
+/// Receipts are as durable as the batches, in the same commits, which return when
+/// [`PoolOptions::acknowledge`](crate::PoolOptions::acknowledge) says. Under
 /// [`Acknowledge::Buffered`](crate::Acknowledge::Buffered) a power cut may undo both. A pool that
 /// is restored from a backup has the sessions of that time. The promise ends with a salvage
 /// ([`Pool::salvage`]), which may return old receipts beside newer records: load all maps but
@@ -180,9 +184,10 @@ impl Session {
     /// # Errors
     ///
     /// [`Error::SequenceUsed`] if the sequence was used for another batch, or is closed;
-    /// [`Error::SequenceOutOfRange`], [`Error::UnknownSession`]; otherwise as [`Pool::write`].
-    /// Nothing has taken place, except with [`Error::AppliedNotDurable`]: then there is an outcome,
-    /// and it is not durable. Ask for it when the pool was opened again.
+    /// [`Error::SequenceOutOfRange`], [`Error::UnknownSession`]; otherwise as [`Pool::write`],
+    /// without [`Error::ConditionFailed`], which is an outcome. Nothing has taken place, except
+    /// with [`Error::AppliedNotDurable`]: then there is an outcome, and it is not durable. Ask for
+    /// it when the pool was opened again.
     pub fn apply(&self, sequence: u64, batch: &WriteBatch) -> Result<Outcome, Error> {
         let digest = batch.digest();
         if mutant!("receipt-outside-its-commit") {
@@ -198,13 +203,13 @@ impl Session {
                 None => {}
                 Some(
                     outcome @ (Outcome::Applied { digest: other }
-                    | Outcome::Conflict { digest: other }),
+                    | Outcome::ConditionFailed { digest: other }),
                 ) if other == digest => return Ok(outcome),
                 Some(_) => return Err(Error::SequenceUsed { sequence }),
             }
             let outcome = match batch.put_into(transaction)? {
                 None => Outcome::Applied { digest },
-                Some(_) => Outcome::Conflict { digest },
+                Some(_) => Outcome::ConditionFailed { digest },
             };
             self.store(transaction, sequence, highest, outcome)?;
             Ok(outcome)
@@ -213,7 +218,7 @@ impl Session {
 
     /// What became of a sequence. If it has no outcome yet, it is closed: it is not applied later
     /// either, even by a call that is in progress. A sequence above the highest one becomes the
-    /// highest by that.
+    /// highest by that, and receipts that are too old then are removed.
     ///
     /// # Errors
     ///
@@ -314,7 +319,7 @@ fn first_of(highest: u64) -> u64 {
 fn encode(outcome: Outcome) -> Vec<u8> {
     match outcome {
         Outcome::Applied { digest } => [&[APPLIED][..], &digest].concat(),
-        Outcome::Conflict { digest } => [&[UNEXPECTED][..], &digest].concat(),
+        Outcome::ConditionFailed { digest } => [&[CONDITION_FAILED][..], &digest].concat(),
         Outcome::NotApplied => vec![CLOSED],
     }
 }
@@ -324,7 +329,7 @@ fn decode(receipt: &[u8]) -> Option<Outcome> {
     let digest = digest.try_into();
     match (*state, digest) {
         (APPLIED, Ok(digest)) => Some(Outcome::Applied { digest }),
-        (UNEXPECTED, Ok(digest)) => Some(Outcome::Conflict { digest }),
+        (CONDITION_FAILED, Ok(digest)) => Some(Outcome::ConditionFailed { digest }),
         (CLOSED, _) if receipt.len() == 1 => Some(Outcome::NotApplied),
         _ => None,
     }
@@ -343,7 +348,7 @@ mod tests {
         let digest = [7; 32];
         let golden = [
             (Outcome::Applied { digest }, [&[1][..], &[7; 32]].concat()),
-            (Outcome::Conflict { digest }, [&[2][..], &[7; 32]].concat()),
+            (Outcome::ConditionFailed { digest }, [&[2][..], &[7; 32]].concat()),
             (Outcome::NotApplied, vec![3]),
         ];
         for (outcome, bytes) in golden {

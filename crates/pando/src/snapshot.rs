@@ -16,7 +16,7 @@ pub struct SnapshotOptions {
 }
 
 impl SnapshotOptions {
-    /// The defaults: no name of a holder, and nobody is told.
+    /// The defaults: no name of a holder, and no callback.
     pub fn new() -> Self {
         Self::default()
     }
@@ -54,14 +54,19 @@ impl std::fmt::Debug for SnapshotOptions {
 /// The transactional maps of a pool as they were at one moment. Reads see exactly the commits up to
 /// [`lsn`](Self::lsn): all of each, or nothing. Any number of threads may read it.
 ///
-/// It waits for no writer, and no writer waits for it. There is no copy of the data: a write that
-/// replaces a value for the first time since then keeps the old one in process memory, for each
-/// snapshot that needs it. If the key was removed, it stays in the map with 16 bytes. All this is
-/// released when the snapshot is dropped, or revoked: the oldest one is, beyond a limit of
-/// [`PoolOptions::snapshot_limits`](crate::PoolOptions::snapshot_limits) and when the pool is full.
-/// No write fails for a snapshot. Each one that lives makes a write take a little longer.
+/// It waits for no writer, and no writer waits for it, except while a callback runs. There is no
+/// copy of the data: a write that replaces a value for the first time since then keeps the old one
+/// in process memory. If the key was removed, it stays in the map with 16 bytes. The values are
+/// freed when the snapshot is dropped, and such keys by the commits that follow. Each snapshot that
+/// lives makes a write take a little longer.
 ///
-/// A map that was created later is empty in it. It ends with the process.
+/// A write never fails because of a snapshot. Instead the snapshot is *revoked*, and its reads
+/// return [`Error::SnapshotRevoked`]: the oldest one, when it is beyond a limit of
+/// [`PoolOptions::snapshot_limits`](crate::PoolOptions::snapshot_limits); the oldest one that holds
+/// room, when the pool is full; and one that a write cannot serve, because of damage.
+///
+/// A map that was created later is empty in it. It ends with the process. It borrows the pool:
+/// share it with scoped threads.
 ///
 /// ```
 /// use pando::{KeyRange, MapOptions, Order, Pool, PoolOptions};
@@ -112,8 +117,8 @@ impl Pool {
 }
 
 impl Snapshot<'_> {
-    /// The LSN of the newest commit that it sees. In a pool with a log, what it shows is durable
-    /// when [`Pool::durable_lsn`] has come so far ([`Pool::sync_to`]).
+    /// The LSN of the newest commit that it sees; 0 if there is none. In a pool with a log, what it
+    /// shows is durable when [`Pool::durable_lsn`] has come so far ([`Pool::sync_to`]).
     pub fn lsn(&self) -> u64 {
         self.taken.as_ref().map_or(0, |taken| taken.lsn())
     }

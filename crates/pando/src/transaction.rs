@@ -19,11 +19,10 @@ pub enum Isolation {
     #[default]
     Serializable,
     /// The transaction reads a [`Snapshot`](crate::Snapshot) of its beginning; in a pool without
-    /// transactional maps, of its first read or write. So its reads are of one moment, and cost no
-    /// conflicts. It conflicts only with a transaction that has written one of the keys that it
-    /// writes since that moment, or was about to. It and another transaction may each read what the
-    /// other writes (*write skew*). So use it where no rule spans keys that different transactions
-    /// write.
+    /// transactional maps, of its first read or write. So its reads are of one moment, and never
+    /// conflict. It conflicts with a transaction that wrote one of the same keys after the
+    /// snapshot, or has tried to. Write skew is possible: it and another transaction may each read
+    /// what the other writes. So use it where no rule spans keys that different transactions write.
     Snapshot,
 }
 
@@ -95,7 +94,7 @@ impl Pool {
     /// # Errors
     ///
     /// As [`transaction`](Self::transaction); with [`Isolation::Snapshot`] also
-    /// [`Error::SnapshotRevoked`].
+    /// [`Error::SnapshotRevoked`], after which `body` does not run again.
     pub fn transaction_with<R, E: From<Error>>(
         &self,
         isolation: Isolation,

@@ -6,18 +6,19 @@ use crate::{Error, Isolation, Map, Pool, Transaction};
 
 /// Writes of several keys, in one or several transactional maps of a pool, that take place at one
 /// instant ([`Pool::write`]), and conditions on keys. A condition looks at the state before the
-/// batch. Of several writes of a key the last one counts.
+/// batch. Of several writes of a key the last one counts. A batch has the limits of a
+/// [`Transaction`], and holds handles of its maps.
 ///
 /// ```
 /// use pando::{Error, MapOptions, Pool, PoolOptions, WriteBatch};
 ///
 /// let pool = Pool::volatile(&PoolOptions::new())?;
 /// let trees = pool.map_with("trees", &MapOptions::new().transactional(true))?;
-/// let batch = WriteBatch::new().expect(&trees, b"ash", None).put(&trees, b"ash", b"1");
+/// let batch = WriteBatch::new().require(&trees, b"ash", None).put(&trees, b"ash", b"1");
 /// pool.write(&batch)?;
 /// assert_eq!(trees.get(b"ash")?, Some(b"1".to_vec()));
 /// // It is there now.
-/// assert!(matches!(pool.write(&batch), Err(Error::Unexpected { .. })));
+/// assert!(matches!(pool.write(&batch), Err(Error::ConditionFailed { .. })));
 /// # Ok::<(), pando::Error>(())
 /// ```
 #[derive(Clone, Debug, Default)]
@@ -38,12 +39,12 @@ struct Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// The key must have the value, or none.
-    Expect = 0,
+    Require = 0,
     /// The key gets the value, or is removed.
     Write = 1,
 }
 
-/// The map of the receipts of all sessions (`session.rs`). No batch has it.
+/// The map of the receipts of all sessions (`session.rs`). Batches may not use it.
 pub(crate) const SESSIONS: &str = "pando.sessions";
 
 /// A condition of a batch that does not hold: the name of the map, and the key.
@@ -75,8 +76,8 @@ impl WriteBatch {
     }
 
     /// Makes the batch take place only if `key` has this value; with `None`, if it is absent.
-    pub fn expect(self, map: &Map, key: &[u8], value: Option<&[u8]>) -> Self {
-        self.with(Kind::Expect, map, key, value)
+    pub fn require(self, map: &Map, key: &[u8], value: Option<&[u8]>) -> Self {
+        self.with(Kind::Require, map, key, value)
     }
 
     /// How many writes and conditions it has.
@@ -117,13 +118,13 @@ impl WriteBatch {
             });
         }
         for Step { kind, map, key, value } in &self.steps {
-            if *kind == Kind::Expect && transaction.get(map, key)? != *value {
+            if *kind == Kind::Require && transaction.get(map, key)? != *value {
                 return Ok(Some(Failed { map: map.name(), key }));
             }
         }
         for Step { kind, map, key, value } in &self.steps {
             match (kind, value) {
-                (Kind::Expect, _) => {}
+                (Kind::Require, _) => {}
                 (Kind::Write, Some(value)) => transaction.put(map, key, value)?,
                 (Kind::Write, None) => transaction.remove(map, key)?,
             }
@@ -133,19 +134,21 @@ impl WriteBatch {
 }
 
 impl Pool {
-    /// Writes a batch as one commit; returns its LSN ([`Transaction::commit`]). It runs again after
-    /// a conflict, up to 1,024 times.
+    /// Writes a batch as one commit; returns its LSN ([`Transaction::commit`]), or 0 if it is
+    /// empty. It runs again after a conflict, up to 1,024 times. It returns when
+    /// [`PoolOptions::acknowledge`](crate::PoolOptions::acknowledge) says.
     ///
     /// # Errors
     ///
-    /// [`Error::Unexpected`] if a condition does not hold; otherwise as [`Transaction::put`] and
-    /// [`Transaction::commit`]. Nothing has taken place, except with [`Error::AppliedNotDurable`].
+    /// [`Error::ConditionFailed`]; [`Error::Option`] for the map `pando.sessions`; otherwise as
+    /// [`Pool::begin`], [`Transaction::put`] and [`Transaction::commit`]. Nothing has taken place,
+    /// except with [`Error::AppliedNotDurable`].
     pub fn write(&self, batch: &WriteBatch) -> Result<u64, Error> {
         self.until_committed(Isolation::Serializable, |transaction| {
             match batch.put_into(transaction)? {
                 None => Ok(()),
                 Some(Failed { map, key }) => {
-                    Err(Error::Unexpected { map: map.to_owned(), key: key.to_vec() })
+                    Err(Error::ConditionFailed { map: map.to_owned(), key: key.to_vec() })
                 }
             }
         })
@@ -165,15 +168,15 @@ mod tests {
         let [a, b] = ["a", "b"].map(|name| pool.map_with(name, &options).expect("a map"));
         let new = WriteBatch::new;
         assert_eq!(hex(&new().digest())[..16], *"e3b0c44298fc1c14");
-        let batch = new().put(&a, b"k", b"v").remove(&a, b"x").expect(&b, b"k", None);
+        let batch = new().put(&a, b"k", b"v").remove(&a, b"x").require(&b, b"k", None);
         assert_eq!(batch.len(), 3);
         assert_eq!(hex(&batch.digest())[..32], *"e8b5b7986899d15f3da37d0d3398af8a");
         let others = [
-            new().put(&b, b"k", b"v").remove(&a, b"x").expect(&b, b"k", None),
-            new().put(&a, b"kv", b"").remove(&a, b"x").expect(&b, b"k", None),
-            new().remove(&a, b"x").put(&a, b"k", b"v").expect(&b, b"k", None),
-            new().put(&a, b"k", b"v").put(&a, b"x", b"").expect(&b, b"k", None),
-            new().put(&a, b"k", b"v").remove(&a, b"x").expect(&b, b"k", Some(b"")),
+            new().put(&b, b"k", b"v").remove(&a, b"x").require(&b, b"k", None),
+            new().put(&a, b"kv", b"").remove(&a, b"x").require(&b, b"k", None),
+            new().remove(&a, b"x").put(&a, b"k", b"v").require(&b, b"k", None),
+            new().put(&a, b"k", b"v").put(&a, b"x", b"").require(&b, b"k", None),
+            new().put(&a, b"k", b"v").remove(&a, b"x").require(&b, b"k", Some(b"")),
         ];
         assert!(others.iter().all(|other| other.digest() != batch.digest()));
         assert_eq!(batch.clone().digest(), batch.digest());

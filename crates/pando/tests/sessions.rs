@@ -29,7 +29,7 @@ fn a_batch_is_one_commit_and_its_conditions_are_looked_at_before() {
     map.insert(b"old", b"0").expect("inserts");
     let batch = WriteBatch::new()
         .put(&map, b"k", b"1")
-        .expect(&map, b"k", None)
+        .require(&map, b"k", None)
         .put(&other, b"k", b"2")
         .put(&map, b"k", b"3")
         .remove(&map, b"old")
@@ -40,7 +40,7 @@ fn a_batch_is_one_commit_and_its_conditions_are_looked_at_before() {
     assert_eq!(other.get(b"k").expect("reads"), Some(b"2".to_vec()));
     assert_eq!(map.get(b"old").expect("reads"), None);
     match pool.write(&batch) {
-        Err(Error::Unexpected { map, key }) => {
+        Err(Error::ConditionFailed { map, key }) => {
             assert_eq!((map.as_str(), &*key), ("trees", &b"k"[..]))
         }
         other => panic!("{other:?}"),
@@ -54,7 +54,7 @@ fn a_batch_is_one_commit_and_its_conditions_are_looked_at_before() {
     assert_eq!(pool.write(&WriteBatch::new()).expect("nothing"), 0);
     let session = pool.new_session().expect("a session");
     let receipts = pool.open_map("pando.sessions").expect("the map");
-    for batch in [put(&receipts, b"k", b"1"), WriteBatch::new().expect(&receipts, b"k", None)] {
+    for batch in [put(&receipts, b"k", b"1"), WriteBatch::new().require(&receipts, b"k", None)] {
         assert!(matches!(pool.write(&batch), Err(Error::Option { .. })));
         assert!(matches!(session.apply(1, &batch), Err(Error::Option { .. })));
     }
@@ -79,8 +79,8 @@ fn a_sequence_is_applied_once_and_its_outcome_stays() {
     assert_eq!(session.outcome(1).expect("it is known"), applied);
 
     // A condition that does not hold is an outcome too, and stays one.
-    let unmet = put(&map, b"b", b"1").expect(&map, b"a", Some(b"1"));
-    let conflict = Outcome::Conflict { digest: unmet.digest() };
+    let unmet = put(&map, b"b", b"1").require(&map, b"a", Some(b"1"));
+    let conflict = Outcome::ConditionFailed { digest: unmet.digest() };
     assert_eq!(session.apply(2, &unmet).expect("an outcome"), conflict);
     map.upsert(b"a", b"1").expect("writes");
     assert_eq!(session.apply(2, &unmet).expect("an outcome"), conflict);
@@ -171,7 +171,7 @@ fn threads_that_send_the_same_sequences_apply_each_once() {
             start.wait();
             let key = sequence.to_be_bytes();
             // Applied twice, it would not find the key absent.
-            let batch = WriteBatch::new().expect(map_of, &key, None).put(map_of, &key, b"1");
+            let batch = WriteBatch::new().require(map_of, &key, None).put(map_of, &key, b"1");
             outcomes.push(match (sequence + thread) % 4 {
                 0 => session.outcome(sequence).expect("an outcome"),
                 _ => match session.apply(sequence, &batch) {
@@ -191,7 +191,10 @@ fn threads_that_send_the_same_sequences_apply_each_once() {
     for sequence in 1..=SEQUENCES {
         let of_all: Vec<_> = outcomes.iter().map(|all| all[sequence as usize - 1]).collect();
         assert!(of_all.iter().all(|outcome| *outcome == of_all[0]), "{sequence}: {of_all:?}");
-        assert!(!matches!(of_all[0], Outcome::Conflict { .. }), "{sequence}: it was applied twice");
+        assert!(
+            !matches!(of_all[0], Outcome::ConditionFailed { .. }),
+            "{sequence}: it was applied twice"
+        );
         let is_applied = matches!(of_all[0], Outcome::Applied { .. });
         let found = map.get(&sequence.to_be_bytes()).expect("reads");
         assert_eq!(found.is_some(), is_applied, "{sequence}");
@@ -209,7 +212,7 @@ const SESSIONS: u64 = 3;
 fn batch_of(map: &Map, id: SessionId, sequence: u64) -> WriteBatch {
     let key = format!("{id} {sequence}");
     // Several keys, so that a kill may come in between.
-    WriteBatch::new().expect(map, key.as_bytes(), None).put(map, key.as_bytes(), &[7; 100]).put(
+    WriteBatch::new().require(map, key.as_bytes(), None).put(map, key.as_bytes(), &[7; 100]).put(
         map,
         format!("{id} newest").as_bytes(),
         &sequence.to_le_bytes(),

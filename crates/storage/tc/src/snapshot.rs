@@ -7,7 +7,7 @@
 //!
 //! | step | deciding word | helper | a thread that stops leaves |
 //! | --- | --- | --- | --- |
-//! | register: the cut is open | the list | none is needed | a snapshot, up to the limits |
+//! | register: the cut is open | the list | none is needed | a snapshot, until a limit revokes it |
 //! | fix the cut: the newest LSN | `cut` | each commit that finds it open | the same |
 //! | settle: take each commit up to the cut to its end | as for the commit | each commit behind the cut | the same |
 //! | use | | | the same |
@@ -23,7 +23,7 @@
 //!
 //! # Why a snapshot shows one moment
 //!
-//! *A commit that sees no snapshot has none to care for.* It looks after it was appended. A
+//! *A commit that finds no snapshot needs to keep no version.* It looks after it was appended. A
 //! snapshot that it does not find fixes its cut later, and so not below its LSN.
 //!
 //! *No commit behind the cut comes before one that the snapshot sees.* It reads and replaces
@@ -47,7 +47,7 @@
 //! # Revoking
 //!
 //! A snapshot is revoked if it is beyond a limit, if the pool is full, or if a commit behind its
-//! cut cannot settle those before: no version is kept for it from then on. A read looks at this
+//! cut cannot settle those before: no version is kept for it from then on. A read checks for this
 //! last. If it has found a write whose old value was not kept, it sees that too, and returns an
 //! error.
 

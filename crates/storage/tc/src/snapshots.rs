@@ -2,9 +2,9 @@
 //!
 //! All of it is process memory: a snapshot ends with its process. `snapshot.rs` has the protocol.
 //!
-//! | state of a snapshot | versions are kept, and their tombstones stay |
+//! | state of a snapshot | versions are kept, and tombstones of their keys stay |
 //! | --- | --- |
-//! | live | yes |
+//! | live | yes; if a transaction writes what it reads there, all tombstones behind its cut stay |
 //! | warned: its holder is being told that it will be revoked | yes |
 //! | read: its transaction commits, and reads no more | no; but all tombstones behind its cut stay |
 //! | revoked, or released | no |
