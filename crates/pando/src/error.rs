@@ -468,7 +468,7 @@ pub enum Error {
     },
     /// The receipt of the sequence is no longer kept, or the sequence is too far ahead.
     #[error(
-        "sequence {sequence} is out of range: the session takes {first} to {last} now; what became \
+        "sequence {sequence} is out of range: the session takes {first} to {last} now; the outcome \
          of an earlier one is no longer known"
     )]
     SequenceOutOfRange {

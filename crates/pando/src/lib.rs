@@ -60,6 +60,7 @@ mod options;
 mod pool;
 mod power_safety;
 mod report;
+mod salvage;
 mod scan;
 mod session;
 mod shared;

@@ -68,7 +68,7 @@ impl FromStr for SessionId {
     }
 }
 
-/// What became of a sequence of a session.
+/// The outcome of a sequence of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The batch with this digest ([`WriteBatch::digest`]) was applied.
@@ -216,9 +216,9 @@ impl Session {
         })
     }
 
-    /// What became of a sequence. If it has no outcome yet, it is closed: it is not applied later
-    /// either, even by a call that is in progress. A sequence above the highest one becomes the
-    /// highest by that, and receipts that are too old then are removed.
+    /// The outcome of a sequence. A sequence without an outcome is closed by this call: it is not
+    /// applied later either, even by a call that is in progress. A sequence above the highest one
+    /// becomes the highest by that, and receipts that are too old then are removed.
     ///
     /// # Errors
     ///

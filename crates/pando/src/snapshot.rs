@@ -21,7 +21,7 @@ impl SnapshotOptions {
         Self::default()
     }
 
-    /// Who holds the snapshot, for [`Pool::stat`].
+    /// The name of the holder, for [`Pool::stat`].
     pub fn holder(mut self, holder: impl Into<String>) -> Self {
         self.holder = holder.into();
         self
@@ -117,8 +117,8 @@ impl Pool {
 }
 
 impl Snapshot<'_> {
-    /// The LSN of the newest commit that it sees; 0 if there is none. In a pool with a log, what it
-    /// shows is durable when [`Pool::durable_lsn`] has come so far ([`Pool::sync_to`]).
+    /// The LSN of the newest commit that it sees; 0 if there is none. In a pool with a log, its
+    /// records are durable when [`Pool::durable_lsn`] has reached this LSN ([`Pool::sync_to`]).
     pub fn lsn(&self) -> u64 {
         self.taken.as_ref().map_or(0, |taken| taken.lsn())
     }

@@ -11,7 +11,7 @@ use crate::shared::PoolShared;
 use crate::snapshot::SnapshotOptions;
 use crate::{Acknowledge, Error, Map, Pool};
 
-/// What a transaction sees of others, and with which ones it conflicts.
+/// The isolation of a transaction: which writes of others it sees, and with which it conflicts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Isolation {
     /// Such transactions, if they have committed, are as if each had taken place alone, one after
@@ -22,7 +22,8 @@ pub enum Isolation {
     /// transactional maps, of its first read or write. So its reads are of one moment, and never
     /// conflict. It conflicts with a transaction that wrote one of the same keys after the
     /// snapshot, or has tried to. Write skew is possible: it and another transaction may each read
-    /// what the other writes. So use it where no rule spans keys that different transactions write.
+    /// keys that the other writes. So use it where no rule spans keys that different transactions
+    /// write.
     Snapshot,
 }
 

@@ -153,16 +153,16 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         }
     }
 
-    /// Frees what snapshots hold that were revoked or released: of each kind `least`, or a part of
-    /// what there is. What fails here is tried again.
+    /// Frees versions and tombstones of snapshots that were revoked or released: of each kind
+    /// `least`, or a part of all. A failure is no error: the next commit tries again.
     fn free_revoked(&self, least: usize) {
         for entry in self.snapshots.revoked() {
             let Ok(guard) = self.pin() else { return };
             let are_freed = entry.free_versions(least) < least;
             let most = least.max(entry.tombstones() / 8);
             if self.take_back_tombstones(&guard, &entry, most) < most && are_freed {
-                self.snapshots.release(&entry);
-                // What another thread has added meanwhile.
+                self.snapshots.take_out(&entry);
+                // Those that another thread has added meanwhile.
                 self.take_back_tombstones(&guard, &entry, usize::MAX);
             }
         }
@@ -184,8 +184,8 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         held.map(|tombstone| self.tombstones.give_back(guard, tombstone)).count()
     }
 
-    /// Removes some tombstones of the thread's slot from their indexes.
-    /// Returns how many have left the list for good.
+    /// Removes some tombstones of the thread's slot from their indexes. Returns how many have left
+    /// the list for good.
     fn remove_tombstones(&self) -> Result<usize> {
         if self.tombstones.is_empty() {
             return Ok(0);
@@ -198,11 +198,13 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
                 done += 1;
                 continue;
             }
-            // A map that is dropped is not found.
-            let Ok(index) = self.index(tombstone.map) else { continue };
-            match index.compare_remove(&tombstone.key, &tombstone.stamp.encode()) {
-                Err(error) if error.is_full() => self.tombstones.give_back(&guard, tombstone),
-                // Or replaced since; or damage, which the next call on the key reports.
+            let remove = |index: M::Lent<'_>| {
+                index.compare_remove(&tombstone.key, &tombstone.stamp.encode())
+            };
+            match self.index(tombstone.map).map(remove) {
+                Ok(Err(error)) if error.is_full() => self.tombstones.give_back(&guard, tombstone),
+                // Removed; or replaced since; or the map is dropped; or damage, which the next call
+                // on the key reports.
                 _ => done += 1,
             }
         }
@@ -220,7 +222,8 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         let needs = |entry: &&Arc<Entry>| entry.needs_tombstone(tombstone.stamp.lsn(), &place);
         let Some(entry) = snapshots.iter().find(needs) else { return false };
         entry.hold(place, tombstone);
-        // It may have left the list meanwhile.
+        // It may have left the list meanwhile. (If another thread sees that late, the tombstone
+        // stays until a scan notes it.)
         if !self.snapshots.has(entry) {
             self.take_back_tombstones(guard, entry, usize::MAX);
         }
@@ -270,7 +273,8 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
                     // No write fails for a snapshot: it runs again without the oldest one.
                     if self.snapshots.revoke_oldest() {
                         self.make_room();
-                        return Err(self.conflict(&self.pin()?, commit, None, None));
+                        let (map, key) = commit.place_of(None);
+                        return Err(Error::Conflict { map, key });
                     }
                 }
                 Err(error)

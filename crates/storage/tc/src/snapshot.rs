@@ -92,7 +92,6 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         if !mutant!("tc-snapshot-before-settling") {
             self.settle_up_to(cut)?;
         }
-        snapshot.entry.set_settled();
         // By a commit that could not settle them.
         snapshot.check_live()?;
         Ok(snapshot)
@@ -117,21 +116,19 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         self.snapshots.stat()
     }
 
-    /// Keeps what the commit with this stamp will replace, for the snapshots that do not see it.
+    /// Keeps the values that the commit with this stamp will replace, for the snapshots that do not
+    /// see the commit.
     pub(crate) fn keep_versions(&self, guard: &Guard<'_, D>, stamp: Stamp, commit: &Commit) {
         let snapshots = self.snapshots.before(self.log(), guard, stamp.lsn());
         if snapshots.is_empty() {
             return;
         }
         for entry in &snapshots {
-            let is_settled = entry.is_settled() || mutant!("tc-commit-before-settling");
-            if !is_settled {
-                match self.settle_within(guard, entry.fixed_cut()) {
-                    Ok(()) => entry.set_settled(),
-                    // A write does not fail for a snapshot. The holder sees that before it can see
-                    // what follows.
-                    Err(_) => entry.revoke(),
-                }
+            let settles = !mutant!("tc-commit-before-settling");
+            if settles && self.settle_within(guard, entry.fixed_cut()).is_err() {
+                // A write does not fail for a snapshot. Its holder finds it revoked before it can
+                // find this write.
+                entry.revoke();
             }
         }
         for write in &commit.writes {
@@ -223,7 +220,7 @@ impl<D: Domain, M: Maps> Snapshot<'_, D, M> {
         Ok(Box::new(Scan { snapshot: self, map, order, cursor, versions: None, key, value, place }))
     }
 
-    /// What a value in the map says of the key at the cut.
+    /// The value of the key at the cut, as far as its value in the map tells.
     fn at<'value>(&self, map: u64, key: &[u8], value: &'value [u8]) -> Result<At<'value>> {
         let what = "its value has no stamp";
         let damaged = || Error::Damaged { map, key: key.to_vec(), what };
@@ -246,8 +243,8 @@ impl<D: Domain, M: Maps> Snapshot<'_, D, M> {
     }
 
     fn check_live(&self) -> Result<()> {
-        // Acquire: with the release of what was found just before. Who has written that without
-        // keeping the value before has seen that the snapshot is revoked.
+        // Acquire: with the release of the write that was found just before. A thread that made it
+        // without keeping the old value had seen the snapshot revoked.
         fence(Ordering::Acquire);
         match self.entry.is_revoked() {
             true => Err(Error::SnapshotRevoked),

@@ -13,7 +13,7 @@ use std::cmp::Ordering::{Equal, Greater, Less};
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -28,7 +28,7 @@ use crate::tombstones::Tombstone;
 
 /// The cut of a snapshot that no thread has fixed yet.
 const OPEN: u64 = u64::MAX;
-/// What a kept version takes beside its key and its value, with the tombstone of a removed key: a
+/// Bytes of a kept version beside its key and its value, with the tombstone of a removed key: a
 /// rough figure.
 const OVERHEAD_BYTES: u64 = 128;
 
@@ -62,7 +62,7 @@ pub type OnRevoke = Box<dyn Fn() + Send + Sync>;
 pub struct SnapshotOptions {
     /// When it is revoked.
     pub limits: SnapshotLimits,
-    /// Who holds it, for reports.
+    /// The name of its holder, for reports.
     pub holder: String,
     /// Called once, before it is revoked, on the thread of a commit, which waits for it. It must
     /// not use the component. A panic is caught.
@@ -91,8 +91,6 @@ pub struct SnapshotStat {
 /// A snapshot.
 pub(crate) struct Entry {
     cut: AtomicU64,
-    /// Whether each commit up to the cut has ended.
-    is_settled: AtomicBool,
     state: AtomicU8,
     /// The value that a key had at the cut, if it was replaced since.
     versions: SkipMap<Vec<u8>, Arc<[u8]>>,
@@ -115,7 +113,7 @@ impl std::fmt::Debug for Entry {
     }
 }
 
-/// What is held of a tombstone beside its place.
+/// A tombstone that is held, without its place.
 #[derive(Clone, Copy)]
 struct Held {
     stamp: Stamp,
@@ -124,10 +122,12 @@ struct Held {
 
 /// The place of a key in the versions of a snapshot.
 pub(crate) fn place(map: u64, key: &[u8]) -> Vec<u8> {
-    [&map.to_be_bytes(), key].concat()
+    let mut bytes = Vec::with_capacity(size_of::<u64>() + key.len());
+    put_place(map, key, &mut bytes);
+    bytes
 }
 
-/// The same, in the place of what is in `bytes`.
+/// The same, as the contents of `bytes`.
 pub(crate) fn put_place(map: u64, key: &[u8], bytes: &mut Vec<u8>) {
     bytes.clear();
     bytes.extend_from_slice(&map.to_be_bytes());
@@ -157,15 +157,6 @@ impl Entry {
     /// The cut, which is fixed.
     pub fn fixed_cut(&self) -> u64 {
         self.cut.load(Ordering::Acquire)
-    }
-
-    pub fn is_settled(&self) -> bool {
-        // Acquire: with `set_settled`.
-        self.is_settled.load(Ordering::Acquire)
-    }
-
-    pub fn set_settled(&self) {
-        self.is_settled.store(true, Ordering::Release);
     }
 
     fn state(&self) -> u8 {
@@ -336,7 +327,6 @@ impl Snapshots {
     pub fn register(&self, options: SnapshotOptions, is_for_writes: bool) -> Arc<Entry> {
         let entry = Arc::new(Entry {
             cut: AtomicU64::new(OPEN),
-            is_settled: AtomicBool::new(false),
             state: AtomicU8::new(LIVE),
             versions: SkipMap::new(),
             tombstones: SkipMap::new(),
@@ -352,7 +342,7 @@ impl Snapshots {
     }
 
     /// Takes a snapshot out of the list, if it is there.
-    pub fn release(&self, entry: &Arc<Entry>) {
+    pub fn take_out(&self, entry: &Arc<Entry>) {
         let is_other = |other: &&Arc<Entry>| !Arc::ptr_eq(other, entry);
         let before =
             self.list.rcu(|list| list.iter().filter(is_other).cloned().collect::<Vec<_>>());
@@ -426,10 +416,9 @@ impl Snapshots {
     /// Revokes the oldest snapshot while it is beyond a limit.
     pub fn keep_to_limits(&self) {
         let list = self.list.load_full();
-        let mut live: Vec<_> = list.iter().filter(|entry| entry.keeps()).collect();
+        let live: Vec<_> = list.iter().filter(|entry| entry.keeps()).collect();
         let mut bytes: u64 = live.iter().map(|entry| entry.bytes()).sum();
-        live.reverse();
-        while let Some(oldest) = live.pop() {
+        for oldest in live {
             let SnapshotLimits { max_age, max_bytes } = oldest.options.limits;
             if bytes <= max_bytes && oldest.begun.elapsed() <= max_age {
                 break;

@@ -93,6 +93,14 @@ pub fn abandon<D: Domain, K: IndexKind>(component: Component<D, K>) {
 /// One write of a commit: the map, the key, and the value, or none to remove the key.
 pub type Write = (u64, &'static [u8], Option<&'static [u8]>);
 
+/// Two keys of the first map, and one of the second.
+pub const BEFORE: &[Write] = &[(0, b"a", Some(b"0")), (0, b"b", Some(b"0")), (1, b"c", Some(b"0"))];
+/// Inserts two keys behind [`BEFORE`], replaces one, and removes one.
+pub const WRITES: &[Write] =
+    &[(0, b"aa", Some(b"1")), (0, b"b", Some(b"1")), (1, b"c", None), (1, b"d", Some(b"1"))];
+/// Meets [`WRITES`] at each kind of write.
+pub const OTHERS: &[Write] = &[(0, b"aa", Some(b"2")), (1, b"c", Some(b"2")), (1, b"d", None)];
+
 /// Commits these writes at once.
 pub fn commit<D: Domain, K: IndexKind>(
     component: &Component<D, K>,
@@ -117,6 +125,17 @@ pub fn commit_at_last<D: Domain, K: IndexKind>(component: &Component<D, K>, writ
         })
     };
     component.transaction(body).expect("commits");
+}
+
+/// Removes the tombstones that may be removed by now.
+pub fn churn<D: Domain, K: IndexKind>(component: &Component<D, K>) {
+    for _ in 0..24 {
+        commit(component, &[(1, b"x", Some(b"1"))]).expect("it is alone");
+        commit(component, &[(1, b"x", None)]).expect("it is alone");
+        component.settle().expect("settles");
+        // Raises the epoch, if no thread is in the way.
+        component.log().pool().reclaim().expect("a slot");
+    }
 }
 
 /// All records, read by one transaction.

@@ -3,19 +3,22 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use pando_bztree::BzTrees;
 use pando_index::random::Random;
 use pando_index::{KeyRange, Order};
+use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::testing::{CutShort, Paused};
 use pando_pmem::{Domain, Process};
 use pando_tc::{Error, Maps, Snapshot, SnapshotLimits, SnapshotOptions};
 use pando_tree::maps::IndexKind;
 
 use crate::common::{
-    Component, Records, TwoMaps, Write, anonymous, anonymous_of, check, commit, commit_at_last,
-    dump, with,
+    BEFORE, Component, OTHERS, Records, TwoMaps, WRITES, Write, anonymous, anonymous_of, check,
+    churn, commit, commit_at_last, dump, with,
 };
 use crate::over_each_index;
 
@@ -67,16 +70,6 @@ fn seen<D: Domain, K: IndexKind>(
         assert_eq!(snapshot.get(*map, key)?.as_ref(), Some(value));
     }
     Ok(found)
-}
-
-/// Removes the tombstones that may be removed by now.
-fn churn<D: Domain, K: IndexKind>(component: &Component<D, K>) {
-    for _ in 0..24 {
-        commit(component, &[(1, b"x", Some(b"1"))]).expect("it is alone");
-        commit(component, &[(1, b"x", None)]).expect("it is alone");
-        component.settle().expect("settles");
-        component.log().pool().reclaim().expect("a slot");
-    }
 }
 
 /// Several snapshots of different times, each against a copy of the model.
@@ -149,13 +142,6 @@ fn a_snapshot_stays_as_it_was<D: Domain, K: IndexKind>() {
     assert!(left <= 3, "{left} tombstones are left");
     check(&component);
 }
-
-const BEFORE: &[Write] = &[(0, b"a", Some(b"0")), (0, b"b", Some(b"0")), (1, b"c", Some(b"0"))];
-/// Inserts a key, replaces one, and removes one.
-const WRITES: &[Write] =
-    &[(0, b"aa", Some(b"1")), (0, b"b", Some(b"1")), (1, b"c", None), (1, b"d", Some(b"1"))];
-/// Meets it at each kind of write.
-const OTHERS: &[Write] = &[(0, b"aa", Some(b"2")), (1, b"c", Some(b"2")), (1, b"d", None)];
 
 /// A commit stops before each of its writes, and goes on late, beside a snapshot from before it and
 /// one that is taken meanwhile.
@@ -299,6 +285,91 @@ fn a_snapshot_beyond_its_age_is_revoked_after_a_commit() {
     assert_eq!(snapshot.get(0, b"a").expect("reads").as_deref(), Some(&b"0"[..]));
     commit(&component, WRITES).expect("commits");
     assert!(matches!(snapshot.get(0, b"a"), Err(Error::SnapshotRevoked)));
+}
+
+/// A commit pauses; a thread that takes a snapshot has to complete it, and gets no more blocks.
+#[test]
+fn a_snapshot_that_finds_no_room_leaves_the_commit_whole_or_not_at_all() {
+    // Each has a block of its own.
+    const LONG: &[u8] = &[7; 3_000];
+    const WRITES: &[Write] = &[(0, b"a", Some(LONG)), (0, b"b", Some(b"1")), (1, b"n", Some(LONG))];
+    let before = with(&Records::new(), BEFORE);
+    let mut refusals = 0;
+    for writes in 0.. {
+        let mut has_ended = false;
+        for granted in 0.. {
+            let component = Arc::new(anonymous_of::<Stopped, BzTrees>(8 << 20));
+            commit(&component, BEFORE).expect("commits");
+            let theirs = component.clone();
+            let late = Paused::start(writes, move || commit(&theirs, WRITES));
+            has_ended = late.is_done();
+            let take = || component.snapshot(SnapshotOptions::default());
+            let (snapshot, is_refused) = refuse(Resource::Block, granted, u64::MAX, take);
+            let place = format!("stopped before write {writes}, {granted} blocks granted");
+            let found = match &snapshot {
+                Ok(snapshot) => Some(seen(&component, snapshot).expect("reads")),
+                Err(error) => {
+                    assert!(is_refused, "{place}: {error}");
+                    assert_eq!(component.snapshot_stat().count, 0, "{place}");
+                    None
+                }
+            };
+            refusals += u64::from(is_refused);
+            let is_committed = late.resume().is_ok();
+            let now = dump(&component);
+            let whole = with(&before, WRITES);
+            assert_eq!(now, if is_committed { whole.clone() } else { before.clone() }, "{place}");
+            if let (Ok(snapshot), Some(found)) = (&snapshot, found) {
+                assert!(found == before || found == whole, "{place}: {found:?}");
+                commit_at_last(&component, OTHERS);
+                assert_eq!(seen(&component, snapshot).expect("reads"), found, "{place}");
+            }
+            drop(snapshot);
+            check(&component);
+            if !is_refused {
+                break;
+            }
+        }
+        if has_ended {
+            break;
+        }
+    }
+    assert!(refusals > 0, "no block was refused");
+}
+
+/// Another thread revokes the snapshot at twice the limit.
+#[test]
+fn a_callback_that_lasts_does_not_hold_memory_for_ever() {
+    let component = anonymous::<Process, BzTrees>();
+    let put = |key: u64, value: u8| {
+        let mut transaction = component.begin();
+        transaction.put(0, &key.to_be_bytes(), &[value; 100]).expect("fits");
+        transaction.commit().expect("commits");
+    };
+    (0..400).for_each(|key| put(key, 0));
+    let ((tell, told), (go_on, wait)) = (channel(), channel::<()>());
+    let wait = Mutex::new(wait);
+    let on_revoke = move || {
+        tell.send(()).expect("the test waits");
+        // Ends when the test drops its end.
+        let _ = wait.lock().unwrap_or_else(PoisonError::into_inner).recv();
+    };
+    let limits = SnapshotLimits { max_bytes: 20_000, ..SnapshotLimits::default() };
+    let on_revoke: Option<pando_tc::OnRevoke> = Some(Box::new(on_revoke));
+    let options = SnapshotOptions { limits, on_revoke, ..SnapshotOptions::default() };
+    let snapshot = component.snapshot(options).expect("a snapshot");
+    std::thread::scope(|scope| {
+        // It stays in the callback.
+        scope.spawn(|| (0..90).for_each(|key| put(key, 1)));
+        told.recv().expect("its holder is told");
+        assert_eq!(snapshot.get(0, &1_u64.to_be_bytes()).expect("reads"), Some(vec![0; 100]));
+        (100..200).for_each(|key| put(key, 1));
+        assert!(matches!(snapshot.get(0, &1_u64.to_be_bytes()), Err(Error::SnapshotRevoked)));
+        assert_eq!(component.snapshot_stat().kept_bytes, 0);
+        drop(go_on);
+    });
+    drop(snapshot);
+    check(&component);
 }
 
 /// Keys that come and go behind the cut cost nothing; a tombstone stays once for each key that the

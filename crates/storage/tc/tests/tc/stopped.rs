@@ -9,7 +9,8 @@ use pando_tc::{Error, Maps};
 use pando_tree::maps::IndexKind;
 
 use crate::common::{
-    Component, Records, Write, anonymous, anonymous_of, check, commit, dump, with,
+    BEFORE, Component, OTHERS, Records, WRITES, Write, anonymous, anonymous_of, check, churn,
+    commit, dump, with,
 };
 use crate::over_each_index;
 
@@ -24,13 +25,6 @@ over_each_index!(Stopped:
     a_version_that_replaces_a_failed_one_stays,
     a_read_makes_a_decision_durable_until_it_is_settled,
 );
-
-const BEFORE: &[Write] = &[(0, b"a", Some(b"0")), (0, b"b", Some(b"0")), (1, b"c", Some(b"0"))];
-/// Inserts a key, replaces one, and removes one.
-const WRITES: &[Write] =
-    &[(0, b"aa", Some(b"1")), (0, b"b", Some(b"1")), (1, b"c", None), (1, b"d", Some(b"1"))];
-/// Meets it at each kind of write.
-const OTHERS: &[Write] = &[(0, b"aa", Some(b"2")), (1, b"c", Some(b"2")), (1, b"d", None)];
 
 fn a_stopped_commit_lets_each_other_fail_at_most_once<D: Domain, K: IndexKind>() {
     let before = with(&Records::new(), BEFORE);
@@ -239,17 +233,6 @@ fn a_version_that_replaces_a_failed_one_stays<D: Domain, K: IndexKind>() {
 fn a_key_is_not_absent_while_a_late_install_may_come<D: Domain, K: IndexKind>() {
     let newest = |component: &Component<D, K>| {
         component.log().newest_lsn(&component.log().pool().pin().expect("a slot"))
-    };
-    // Removes what can be removed by now.
-    let churn = |component: &Component<D, K>| {
-        for _ in 0..24 {
-            commit(component, &[(1, b"x", Some(b"1"))]).expect("it is alone");
-            commit(component, &[(1, b"x", None)]).expect("it is alone");
-            component.settle().expect("settles");
-            // Raises the epoch, if no thread is in the way.
-            let pool = component.log().pool();
-            pool.reclaim().expect("a slot");
-        }
     };
     let raw = |component: &Component<D, K>| {
         component.maps().map(0).expect("the map").get(b"n").expect("reads")
