@@ -341,16 +341,16 @@ fn a_snapshot_that_finds_no_room_leaves_the_commit_whole_or_not_at_all() {
 #[test]
 fn a_callback_that_lasts_does_not_hold_memory_for_ever() {
     let component = anonymous::<Process, BzTrees>();
-    let put = |key: u64, value: u8| {
+    let put = &|key: u64, value: u8| {
         let mut transaction = component.begin();
         transaction.put(0, &key.to_be_bytes(), &[value; 100]).expect("fits");
         transaction.commit().expect("commits");
     };
     (0..400).for_each(|key| put(key, 0));
     let ((tell, told), (go_on, wait)) = (channel(), channel::<()>());
-    let wait = Mutex::new(wait);
+    let (wait, end) = (Mutex::new(wait), tell.clone());
     let on_revoke = move || {
-        tell.send(()).expect("the test waits");
+        tell.send("told").expect("the test waits");
         // Ends when the test drops its end.
         let _ = wait.lock().unwrap_or_else(PoisonError::into_inner).recv();
     };
@@ -360,8 +360,12 @@ fn a_callback_that_lasts_does_not_hold_memory_for_ever() {
     let snapshot = component.snapshot(options).expect("a snapshot");
     std::thread::scope(|scope| {
         // It stays in the callback.
-        scope.spawn(|| (0..90).for_each(|key| put(key, 1)));
-        told.recv().expect("its holder is told");
+        scope.spawn(move || {
+            (0..90).for_each(|key| put(key, 1));
+            // After the test, or without the callback.
+            let _ = end.send("not told");
+        });
+        assert_eq!(told.recv(), Ok("told"));
         assert_eq!(snapshot.get(0, &1_u64.to_be_bytes()).expect("reads"), Some(vec![0; 100]));
         (100..200).for_each(|key| put(key, 1));
         assert!(matches!(snapshot.get(0, &1_u64.to_be_bytes()), Err(Error::SnapshotRevoked)));
