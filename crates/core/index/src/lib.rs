@@ -189,7 +189,8 @@ pub trait RangeIndex: Send + Sync {
     /// `change` gets the value, or `None` if the key is absent, and an empty vector. If it returns
     /// true, the content that it has put into the vector becomes the value. If it returns false,
     /// nothing changes, and the result is `None`. It may be called more than once, with the value
-    /// of that time; the last call counts. It must not use the same pool.
+    /// of that time; the last call counts. It may write to other blocks of the pool, but must not
+    /// use this index, and must not wait: reclamation waits while it runs.
     fn modify(&self, key: &[u8], change: &mut Change<'_>) -> Result<Option<Upserted>, Error> {
         let mut new = Vec::new();
         for _ in 0..MODIFY_ATTEMPTS {

@@ -51,7 +51,7 @@ impl<D: Domain> RangeIndex for NbTree<D> {
         LIMITS
     }
 
-    index_operations!();
+    index_operations!(modify);
 
     fn len(&self) -> Result<u64> {
         let guard = self.pin()?;

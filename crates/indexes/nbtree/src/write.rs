@@ -39,7 +39,7 @@
 
 use std::sync::atomic::Ordering;
 
-use pando_index::{Error, Intent, Result, Upserted};
+use pando_index::{Change as Modify, Error, Intent, Result, Upserted};
 use pando_pmem::{Domain, Guard, mutant};
 use pando_tree::blocks::NewBlock;
 use pando_tree::checked::undamaged;
@@ -100,10 +100,34 @@ impl<D: Domain> NbTree<D> {
             guard.pool().word(leaf.block_off + value_at(slot)).prefetch_for_write();
         }
         let found = self.search(guard, leaf, control.bitmap(), &probe, fingerprint);
-        let Some(found) = found else {
-            if matches!(intent, Intent::Update | Intent::Exchange { .. }) {
-                return Err(Error::KeyNotFound);
+        match (&found, intent) {
+            (None, Intent::Update | Intent::Exchange { .. }) => return Err(Error::KeyNotFound),
+            (&Some(found), Intent::Insert) => {
+                self.make_durable(guard, leaf, found.slot);
+                return Err(Error::KeyExists);
             }
+            (&Some(found), Intent::Exchange { expected })
+                if !self.lend(guard, leaf, found, |value| value == expected) =>
+            {
+                self.make_durable(guard, leaf, found.slot);
+                return Err(Error::ValueMismatch);
+            }
+            _ => {}
+        }
+        self.write_found(guard, (leaf, control), found, record)
+    }
+
+    /// Writes the record where a search of the leaf has found its key, or has not, with `control`;
+    /// `None` means that the leaf, or the found record, has changed.
+    #[inline(always)]
+    fn write_found(
+        &self,
+        guard: &Guard<'_, D>,
+        (leaf, control): (LeafRef<'_>, Control),
+        found: Option<Found>,
+        record: &Record<'_>,
+    ) -> Result<Option<Upserted>> {
+        let Some(found) = found else {
             let inserted = if control.is_closed() {
                 Err(NotInserted::Full)
             } else {
@@ -118,22 +142,49 @@ impl<D: Domain> NbTree<D> {
             };
             return Ok(is_inserted.then_some(Upserted::Inserted));
         };
-        if matches!(intent, Intent::Insert) {
-            self.make_durable(guard, leaf, found.slot);
-            return Err(Error::KeyExists);
-        }
-        if let Intent::Exchange { expected } = intent
-            && !self.lend(guard, leaf, found, |value| value == expected)
-        {
-            self.make_durable(guard, leaf, found.slot);
-            return Err(Error::ValueMismatch);
-        }
         let is_updated = if is_closed(found.word) {
             self.replace_with(guard, leaf, Some(Change::Update(found, record)))?
         } else {
             self.update_slot(guard, leaf, found, record)?.is_ok()
         };
         Ok(is_updated.then_some(Upserted::Updated))
+    }
+
+    /// Replaces the value of `key` by the one that `change` computes; `None` if it is to stay. The
+    /// tree is searched once for the look and the write.
+    pub(crate) fn read_modify_write(
+        &self,
+        key: &[u8],
+        change: &mut Modify<'_>,
+    ) -> Result<Option<Upserted>> {
+        LIMITS.check_key(key)?;
+        let probe = Probe::new(key);
+        let fingerprint = fingerprint(&probe);
+        self.layers.check()?;
+        let mut new = Vec::new();
+        self.until_done(Tries::Few, nothing_to_give, |guard| {
+            let leaf = self.find_leaf(guard, &probe, Side::Holding, fingerprint);
+            let control = leaf.control::<D>();
+            let found = self.search(guard, leaf, control.bitmap(), &probe, fingerprint);
+            undamaged(guard)?;
+            new.clear();
+            let changes = match found {
+                None => change(None, &mut new),
+                Some(found) => {
+                    // `change` may act upon the value.
+                    self.make_durable(guard, leaf, found.slot);
+                    self.lend(guard, leaf, found, |value| change(Some(value), &mut new))
+                }
+            };
+            if !changes {
+                return Ok(Some(None));
+            }
+            LIMITS.check_value(&new)?;
+            let record = Record::new(key, &new);
+            let written =
+                guard.without_reserve(|| self.write_found(guard, (leaf, control), found, &record));
+            Ok(written?.map(Some))
+        })
     }
 
     /// A block with the record.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use pando_index::{Error, Intent, Result, Upserted};
+use pando_index::{Change, Error, Intent, Result, Upserted};
 use pando_pmem::Domain;
 use pando_tree::checked::{Steps, undamaged};
 use pando_tree::context::Context;
@@ -37,6 +37,44 @@ impl<D: Domain, S: Links<D>> SkipList<D, S> {
         })
     }
 
+    /// Replaces the value of `key` by the one that `change` computes; `None` if it is to stay. The
+    /// list is searched once for the look and the write.
+    pub(crate) fn read_modify_write(
+        &self,
+        key: &[u8],
+        change: &mut Change<'_>,
+    ) -> Result<Option<Upserted>> {
+        LIMITS.check_key(key)?;
+        let probe = Probe::new(key);
+        let mut new = Vec::new();
+        self.until_done(|context| {
+            let place = self.find_place(context, probe, |_| ());
+            let found = place.found.map(|node| (node, node.value(context)));
+            undamaged(context.guard)?;
+            // Its value, and its state with that value.
+            let old = match found {
+                Some((node, Some((state, value)))) => Some((node, state, value)),
+                // Deleted since this operation began.
+                Some((node, None)) => {
+                    S::bury(context, node);
+                    return Ok(None);
+                }
+                None => None,
+            };
+            new.clear();
+            if !change(old.as_ref().map(|(_, _, value)| value.as_bytes()), &mut new) {
+                return Ok(Some(None));
+            }
+            LIMITS.check_value(&new)?;
+            Ok(match old {
+                Some((node, state, _)) => {
+                    S::replace(context, node, state, &new)?.then_some(Some(Upserted::Updated))
+                }
+                None => self.insert(context, place, probe, &new)?.map(Some),
+            })
+        })
+    }
+
     /// Removes the record; returns whether it was present. If `expected` is given, a record with
     /// another value is an error.
     pub(crate) fn delete(&self, key: &[u8], expected: Option<&[u8]>) -> Result<bool> {
@@ -62,7 +100,10 @@ impl<D: Domain, S: Links<D>> SkipList<D, S> {
 
     /// Runs attempts until one succeeds: a failure means that another operation has succeeded.
     #[inline(always)]
-    fn until_done<R>(&self, attempt: impl Fn(Context<'_, D>) -> Result<Option<R>>) -> Result<R> {
+    fn until_done<R>(
+        &self,
+        mut attempt: impl FnMut(Context<'_, D>) -> Result<Option<R>>,
+    ) -> Result<R> {
         self.handle.until_done(Tries::Few, nothing_to_give, |guard| {
             // A remove takes no block. The room that an insert leaves is for merges in other maps.
             let attempted = guard.without_reserve(|| attempt(self.context(guard)));

@@ -194,7 +194,7 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
 
     /// The record and the status of the commit that has written a version with this stamp; `None`
     /// if the version is committed. `settled` is from before the version was read.
-    fn in_flight<'pool>(
+    pub(crate) fn in_flight<'pool>(
         &self,
         guard: &Guard<'pool, D>,
         stamp: Stamp,
@@ -233,14 +233,25 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         let Some(found) = found else { return Ok(Found::Settled(Version::ABSENT)) };
         let (stamp, value) = found.ok_or_else(|| damaged("its value has no stamp"))?;
         let version = Version { stamp, value: (!stamp.is_removed()).then_some(value) };
-        let Some((record, status)) = self.in_flight(guard, stamp, settled) else {
-            return Ok(Found::Settled(version));
-        };
+        match self.in_flight(guard, stamp, settled) {
+            None => Ok(Found::Settled(version)),
+            Some(found) => Ok(Found::InFlight(self.unsettled((map, key), stamp, found)?)),
+        }
+    }
+
+    /// The version of a key with this stamp, which a commit with this record and status has written.
+    pub(crate) fn unsettled<'pool>(
+        &self,
+        (map, key): (u64, &[u8]),
+        stamp: Stamp,
+        (record, status): (Record<'pool, D>, Status),
+    ) -> Result<Unsettled<'pool, D>> {
+        let damaged = |what| Error::Damaged { map, key: key.to_vec(), what };
         let commit =
             Commit::decode(&record.payload()).ok_or_else(|| damaged("its commit is unreadable"))?;
         let index = commit.write_of(map, key);
         let index = index.ok_or_else(|| damaged("its commit has not written it"))?;
         let replaced = commit.writes[index].old.clone();
-        Ok(Found::InFlight(Unsettled { record, stamp, status, index, replaced }))
+        Ok(Unsettled { record, stamp, status, index, replaced })
     }
 }

@@ -25,7 +25,7 @@
 //!
 //! | step | file | deciding word | helper |
 //! | --- | --- | --- | --- |
-//! | append the record | `settle.rs` | `newest` of the log | none is needed: the record is whole |
+//! | append the record | `settle.rs`, `one_key.rs` | `newest` of the log | none is needed: the record is whole |
 //! | install, validate | `commit.rs` | the value of the key, from one stamp to another | any thread |
 //! | decide | `commit.rs` | the status of the record | any thread |
 //! | undo | `commit.rs` | the value of the key | any thread |
@@ -85,6 +85,7 @@ mod image;
 mod image_file;
 mod map;
 mod map_list;
+mod one_key;
 mod record;
 mod replay;
 mod rest;

@@ -10,8 +10,8 @@ use pando_pmem::Domain;
 
 use crate::component::{Maps, TransactionComponent};
 use crate::error::Error;
-use crate::record::{Commit, Write};
-use crate::transaction::{ATTEMPTS, back_off, replaceable_version};
+use crate::one_key::{Decide, Decision, Replaced};
+use crate::transaction::{ATTEMPTS, back_off};
 
 /// A map of a transaction component, without the stamps of its values. Its operations on one key
 /// are linearizable, and take their place among the transactions.
@@ -37,36 +37,27 @@ impl<D: Domain, M: Maps> TransactionalMap<D, M> {
         Ok(Self { component, number, index, limits })
     }
 
-    /// Replaces the value of `key` by the one that `decide` chooses; `None` removes the key.
-    /// Returns whether the key was present, and whether there is a new version: `decide` may also
-    /// leave all as it is, by returning `None`.
+    /// Commits what `decide` decides about `key`. Returns whether the key was present, and whether
+    /// it has a new version.
     fn replace(
         &self,
         key: &[u8],
-        mut decide: impl FnMut(Option<&[u8]>) -> Result<Option<Option<Vec<u8>>>>,
+        gives_room: bool,
+        decide: &mut Decide<'_>,
     ) -> Result<(bool, bool)> {
         self.limits().check_key(key)?;
         for attempt in 0..ATTEMPTS {
-            let found = replaceable_version(&self.component, self.number, key);
-            let old = found.map_err(refused)?;
-            let was_present = old.value.is_some();
-            let Some(new) = decide(old.value.as_deref())? else { return Ok((was_present, false)) };
-            let write = Write { map: self.number, key: key.to_vec(), old, new };
-            match self.commit(write) {
-                Ok(lsn) => {
-                    self.component.tidy(lsn);
-                    return Ok((was_present, true));
+            let place = (self.number, key);
+            match self.component.replace(&*self.index, place, gives_room, decide) {
+                Ok(Replaced { was_present, lsn }) => {
+                    lsn.into_iter().for_each(|lsn| self.component.tidy(lsn));
+                    return Ok((was_present, lsn.is_some()));
                 }
                 Err(Error::Conflict { .. }) => back_off(attempt),
                 Err(error) => return Err(refused(error)),
             }
         }
         Err(refused(Error::Conflict { map: self.number, key: key.to_vec() }))
-    }
-
-    fn commit(&self, write: Write) -> Result<u64, Error> {
-        let commit = Commit { writes: vec![write], ..Commit::default() };
-        self.component.commit(&commit)
     }
 }
 
@@ -91,9 +82,10 @@ impl<D: Domain, M: Maps> RangeIndex for TransactionalMap<D, M> {
 
     fn write(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted> {
         self.limits().check_value(value)?;
-        let (was_present, _) = self.replace(key, |found| {
+        let (was_present, _) = self.replace(key, false, &mut |found, new| {
             intent.check(found)?;
-            Ok(Some(Some(value.to_vec())))
+            new.extend_from_slice(value);
+            Ok(Decision::Put)
         })?;
         Ok(if was_present { Upserted::Updated } else { Upserted::Inserted })
     }
@@ -104,26 +96,32 @@ impl<D: Domain, M: Maps> RangeIndex for TransactionalMap<D, M> {
     }
 
     fn remove(&self, key: &[u8]) -> Result<bool> {
-        self.replace(key, |found| Ok(found.map(|_| None))).map(|(_, is_removed)| is_removed)
+        let decide: &mut Decide<'_> = &mut |found, _| match found {
+            Some(_) => Ok(Decision::Remove),
+            None => Ok(Decision::Keep),
+        };
+        self.replace(key, true, decide).map(|(_, is_removed)| is_removed)
     }
 
     fn compare_remove(&self, key: &[u8], expected: &[u8]) -> Result<()> {
-        self.replace(key, |found| {
+        let decide: &mut Decide<'_> = &mut |found, _| {
             Intent::Exchange { expected }.check(found)?;
-            Ok(Some(None))
-        })
-        .map(drop)
+            Ok(Decision::Remove)
+        };
+        self.replace(key, true, decide).map(drop)
     }
 
     fn modify(&self, key: &[u8], change: &mut Change<'_>) -> Result<Option<Upserted>> {
         let limits = self.limits();
-        let (was_present, is_changed) = self.replace(key, |found| {
-            let mut new = Vec::new();
-            if !change(found, &mut new) {
-                return Ok(None);
+        let mut value = Vec::new();
+        let (was_present, is_changed) = self.replace(key, false, &mut |found, new| {
+            value.clear();
+            if !change(found, &mut value) {
+                return Ok(Decision::Keep);
             }
-            limits.check_value(&new)?;
-            Ok(Some(Some(new)))
+            limits.check_value(&value)?;
+            new.extend_from_slice(&value);
+            Ok(Decision::Put)
         })?;
         let upserted = if was_present { Upserted::Updated } else { Upserted::Inserted };
         Ok(is_changed.then_some(upserted))

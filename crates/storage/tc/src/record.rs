@@ -136,21 +136,10 @@ impl Commit {
             WRITE_BYTES + write.key.len() + values[0] + values[1]
         });
         let mut bytes = Vec::with_capacity(HEADER_BYTES + of_writes.sum::<usize>());
-        bytes.extend_from_slice(&[0; 8]);
-        for count in [self.writes.len(), self.reads.len(), self.ranges.len(), 0] {
-            push(&mut bytes, count);
-        }
+        push_header([self.writes.len(), self.reads.len(), self.ranges.len()], &mut bytes);
         for Write { map, key, old, new } in &self.writes {
-            let values = [new, &old.value].map(Option::as_deref);
-            bytes.extend_from_slice(&map.to_le_bytes());
-            bytes.extend_from_slice(&old.stamp.encode());
-            push(&mut bytes, key.len());
-            values
-                .iter()
-                .for_each(|value| push(&mut bytes, value.map_or(NO_VALUE as usize, <[u8]>::len)));
-            push(&mut bytes, 0);
-            bytes.extend_from_slice(key);
-            values.iter().for_each(|value| bytes.extend_from_slice(value.unwrap_or_default()));
+            let [new, value] = [new, &old.value].map(Option::as_deref);
+            WriteRef { map: *map, stamp: old.stamp, key, new, old: value }.push(&mut bytes);
         }
         for Read { map, key, stamp } in &self.reads {
             bytes.extend_from_slice(&map.to_le_bytes());
@@ -248,6 +237,12 @@ impl Commit {
     }
 }
 
+/// The beginning of a payload with so many writes, reads and ranges.
+fn push_header(counts: [usize; 3], bytes: &mut Vec<u8>) {
+    bytes.extend_from_slice(&[0; 8]);
+    counts.into_iter().chain([0]).for_each(|count| push(bytes, count));
+}
+
 fn push(bytes: &mut Vec<u8>, number: usize) {
     // A record has less than 4 GiB: the log refuses it otherwise.
     bytes.extend_from_slice(&(number as u32).to_le_bytes());
@@ -271,13 +266,39 @@ fn of_bound(kind: u8, key: &[u8]) -> Option<Bound<Vec<u8>>> {
 }
 
 /// A write in a payload.
-struct WriteRef<'payload> {
-    map: u64,
+pub(crate) struct WriteRef<'payload> {
+    pub map: u64,
     /// The stamp of the version that it replaces.
-    stamp: Stamp,
-    key: &'payload [u8],
-    new: Option<&'payload [u8]>,
-    old: Option<&'payload [u8]>,
+    pub stamp: Stamp,
+    pub key: &'payload [u8],
+    pub new: Option<&'payload [u8]>,
+    pub old: Option<&'payload [u8]>,
+}
+
+impl WriteRef<'_> {
+    /// The payload of a commit that makes only this write.
+    pub fn record(&self) -> Vec<u8> {
+        let values = [self.new, self.old].map(|value| value.map_or(0, <[u8]>::len));
+        let bytes = RECORD_BYTES_OF_WRITE + self.key.len() + values[0] + values[1];
+        let mut bytes = Vec::with_capacity(bytes);
+        push_header([1, 0, 0], &mut bytes);
+        self.push(&mut bytes);
+        bytes
+    }
+
+    fn push(&self, bytes: &mut Vec<u8>) {
+        let Self { map, stamp, key, new, old } = self;
+        bytes.extend_from_slice(&map.to_le_bytes());
+        bytes.extend_from_slice(&stamp.encode());
+        push(bytes, key.len());
+        let values = [new, old];
+        for value in values {
+            push(bytes, value.map_or(NO_VALUE as usize, <[u8]>::len));
+        }
+        push(bytes, 0);
+        bytes.extend_from_slice(key);
+        values.iter().for_each(|value| bytes.extend_from_slice(value.unwrap_or_default()));
+    }
 }
 
 impl<'payload> Rest<'payload> {

@@ -25,10 +25,20 @@ use crate::tombstones::Tombstone;
 const SETTLE_BYTES: u64 = 64 << 10;
 /// Versions, and tombstones, of revoked snapshots that one commit frees.
 const FREED_AT_ONCE: usize = 64;
-/// How often a commit makes room in the log's tail before it gives up.
-const STEPS: u32 = 1 << 10;
 /// How often one commit, or one call that settles, reclaims room in a full pool.
 const TRIES: u32 = 16;
+
+/// How often a commit still makes room for its record before it gives up.
+pub(crate) struct Room {
+    in_tail: u32,
+    in_pool: u32,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self { in_tail: 1 << 10, in_pool: TRIES }
+    }
+}
 
 impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     /// Opens the component over `log` and `maps`. Commits that a crash has left undecided fail, and
@@ -252,7 +262,17 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     /// Commits what `commit` says; its LSN. If it conflicts, the commit that is in the way has
     /// ended on return. The caller holds no guard: in a full pool room is reclaimed.
     pub(crate) fn commit(&self, commit: &Commit) -> Result<u64> {
-        let (guard, Appended { lsn, off }) = self.append(&commit.encode(), commit.gives_room())?;
+        let (guard, appended) = self.append(&commit.encode(), commit.gives_room())?;
+        self.complete_own(guard, appended, commit)
+    }
+
+    /// Completes a commit that this thread has appended under `guard`.
+    pub(crate) fn complete_own(
+        &self,
+        guard: Guard<'_, D>,
+        Appended { lsn, off }: Appended,
+        commit: &Commit,
+    ) -> Result<u64> {
         let record = self.log().record(&guard, off);
         let stamp = Stamp::new(lsn, off);
         let in_flight = InFlight { component: self, guard: &guard, record, stamp, commit };
@@ -302,36 +322,65 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     /// Appends a record; makes room for it, if the tail or the pool is full. Returns with the guard
     /// under which the record stays. `gives_room`: its commit takes no room of the pool.
     fn append(&self, payload: &[u8], gives_room: bool) -> Result<(Guard<'_, D>, Appended)> {
+        self.undo_what_is_due(gives_room)?;
+        let mut room = Room::default();
+        loop {
+            let guard = self.pin()?;
+            match self.append_once(&guard, payload, gives_room) {
+                Ok(appended) => return Ok((guard, appended)),
+                Err(error) => {
+                    drop(guard);
+                    self.make_room_for_record(error, &mut room)?;
+                }
+            }
+        }
+    }
+
+    /// The same, without an attempt to make room.
+    pub(crate) fn append_once(
+        &self,
+        guard: &Guard<'_, D>,
+        payload: &[u8],
+        gives_room: bool,
+    ) -> Result<Appended> {
+        let append = || self.log().append(guard, payload);
+        let appended = match gives_room {
+            true => guard.with_reserve(append),
+            false => guard.leaving_room_to_undo(append),
+        };
+        Ok(appended?)
+    }
+
+    /// Before a commit that takes room: undoes what a full pool has left. What is undone takes some
+    /// room too, so one goes after the other.
+    pub(crate) fn undo_what_is_due(&self, gives_room: bool) -> Result<()> {
         if !gives_room && self.is_undo_due.load(Ordering::Relaxed) {
-            // What is undone takes some room too: one after the other.
             self.settle()?;
             self.is_undo_due.store(false, Ordering::Relaxed);
         }
-        let (mut steps, mut tries) = (STEPS, TRIES);
-        loop {
-            let guard = self.pin()?;
-            let append = || self.log().append(&guard, payload);
-            let appended = match gives_room {
-                true => guard.with_reserve(append),
-                false => guard.leaving_room_to_undo(append),
-            };
-            match appended.map_err(Error::from) {
-                Ok(appended) => return Ok((guard, appended)),
-                Err(Error::Log(pando_log::Error::Full { .. })) if steps > 0 => {
-                    drop(guard);
-                    steps -= 1;
-                    self.shorten_tail()?;
-                }
-                Err(error) if error.is_full() && tries > 0 => {
-                    drop(guard);
-                    tries -= 1;
-                    if tries < TRIES / 2 {
-                        self.snapshots.revoke_oldest();
-                    }
-                    self.make_room();
-                }
-                Err(error) => return Err(error),
+        Ok(())
+    }
+
+    /// Makes room for a record that was refused with this error. The caller holds no guard.
+    ///
+    /// # Errors
+    ///
+    /// The same error, if there is no more that can be done.
+    pub(crate) fn make_room_for_record(&self, error: Error, room: &mut Room) -> Result<()> {
+        match error {
+            Error::Log(pando_log::Error::Full { .. }) if room.in_tail > 0 => {
+                room.in_tail -= 1;
+                self.shorten_tail()
             }
+            error if error.is_full() && room.in_pool > 0 => {
+                room.in_pool -= 1;
+                if room.in_pool < TRIES / 2 {
+                    self.snapshots.revoke_oldest();
+                }
+                self.make_room();
+                Ok(())
+            }
+            error => Err(error),
         }
     }
 

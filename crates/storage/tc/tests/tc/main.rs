@@ -7,6 +7,7 @@ mod conflicts;
 mod conformance;
 mod histories;
 mod kill;
+mod one_key;
 mod power;
 mod snapshots;
 mod stopped;

@@ -1,0 +1,250 @@
+//! Commits of one key: the index is searched once.
+//!
+//! Such a commit takes the steps of any other one (`commit.rs`). But the call of the index that looks
+//! at the key also makes the first attempt to install:
+//!
+//! | step, inside one call of `modify` | deciding word | a thread that stops or dies leaves |
+//! | --- | --- | --- |
+//! | look at the key: its version is committed, or has failed | | nothing |
+//! | append the record | `newest` of the log | an undecided commit |
+//! | look for snapshots that do not see the commit: there are none | | the same |
+//! | install | the key's value, from the version that was found | the same, with its version |
+//!
+//! Then the commit is decided. If the call does not get so far, it ends without a write, and the
+//! thread goes on by what it has found:
+//!
+//! * Before the record: it helps the commit that it has met, or makes room, and begins again.
+//! * Behind it: it completes the commit as any helper would. So a snapshot keeps the version, and
+//!   a commit that others have completed, or whose key has another version, ends as it should.
+//!
+//! The index may look again, because another thread has changed the node. If the key still has the
+//! version that the record says, the same version is installed.
+
+use pando_index::{RangeIndex, Upserted};
+use pando_log::{Appended, Record, Status};
+use pando_pmem::{Domain, Guard, mutant};
+
+use crate::component::{Maps, TransactionComponent};
+use crate::error::{Error, Result};
+use crate::record::{Commit, WriteRef};
+use crate::settle::Room;
+use crate::stamp::{STAMP_BYTES, Stamp, put};
+
+/// How often a commit begins again, because of others at its key, before it gives up.
+const STEPS: u32 = 1 << 10;
+
+/// What becomes of a key.
+pub(crate) enum Decision {
+    /// It stays as it is.
+    Keep,
+    /// It gets the value that was appended to the vector.
+    Put,
+    /// It is removed.
+    Remove,
+}
+
+/// Decides what becomes of a key with this value, or without any; appends the new value, if there
+/// is one.
+pub(crate) type Decide<'call> =
+    dyn FnMut(Option<&[u8]>, &mut Vec<u8>) -> pando_index::Result<Decision> + 'call;
+
+/// How a commit of one key ended.
+pub(crate) struct Replaced {
+    pub was_present: bool,
+    /// The LSN of the commit; `None` if the key stays as it was.
+    pub lsn: Option<u64>,
+}
+
+/// What a call of the index has come to.
+enum Outcome<'op, D: Domain> {
+    /// It has not looked at the key.
+    Open,
+    Kept {
+        was_present: bool,
+    },
+    /// The key has a version of this commit, which is undecided.
+    Met(Record<'op, D>),
+    /// The log has no room for the record, or the pool.
+    NoRoom(Error),
+    Refused(Error),
+    /// The record is appended.
+    Begun(Begun),
+}
+
+/// A commit whose record is appended.
+#[derive(Clone, Copy)]
+struct Begun {
+    was_present: bool,
+    is_removal: bool,
+    replaced: Stamp,
+    own: Stamp,
+    /// Whether no snapshot needs the replaced version.
+    is_free: bool,
+}
+
+/// One call of the index.
+struct Call<'op, 'pool, D: Domain, M> {
+    component: &'op TransactionComponent<D, M>,
+    guard: &'op Guard<'pool, D>,
+    /// The settled LSN before the call.
+    settled: u64,
+    map: u64,
+    key: &'op [u8],
+    /// Whether the commit only removes.
+    gives_room: bool,
+}
+
+impl<D: Domain, M: Maps> TransactionComponent<D, M> {
+    /// Commits what `decide` decides about a key of the map, which is in `index`. `gives_room`: it
+    /// only removes. The caller holds no guard.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Conflict`] if another commit came first; those of `decide`, and of
+    /// [`commit`](crate::Transaction::commit). Nothing has taken place.
+    pub(crate) fn replace(
+        &self,
+        index: &dyn RangeIndex,
+        (map, key): (u64, &[u8]),
+        gives_room: bool,
+        decide: &mut Decide<'_>,
+    ) -> Result<Replaced> {
+        let mut room = Room::default();
+        for _ in 0..STEPS {
+            self.undo_what_is_due(gives_room)?;
+            let guard = self.pin()?;
+            // Before the value: what was settled by now has no failed version any more.
+            let settled = self.log().sealed_lsn(&guard);
+            let call = Call { component: self, guard: &guard, settled, map, key, gives_room };
+            match call.run(index, decide) {
+                (Outcome::Begun(begun), written) => {
+                    let is_written = matches!(written, Ok(Some(_)));
+                    return self.end(guard, (map, key), begun, is_written);
+                }
+                (Outcome::Kept { was_present }, _) => {
+                    return Ok(Replaced { was_present, lsn: None });
+                }
+                (Outcome::Met(record), _) => self.help(&guard, record)?,
+                (Outcome::NoRoom(error), _) => {
+                    drop(guard);
+                    self.make_room_for_record(error, &mut room)?;
+                }
+                (Outcome::Refused(error), _) => return Err(error),
+                (Outcome::Open, written) => drop(written?),
+            }
+        }
+        Err(Error::Conflict { map, key: key.to_vec() })
+    }
+
+    /// Takes a commit to its end. `is_written`: its version is in the map.
+    fn end(
+        &self,
+        guard: Guard<'_, D>,
+        place: (u64, &[u8]),
+        begun: Begun,
+        is_written: bool,
+    ) -> Result<Replaced> {
+        let Begun { was_present, is_removal, own, .. } = begun;
+        let record = self.log().record(&guard, own.record_off());
+        let replaced = Replaced { was_present, lsn: Some(own.lsn()) };
+        if is_written && record.decide(Status::Committed) == Status::Committed {
+            if is_removal {
+                self.tombstones.note(&guard, place, own, usize::MAX);
+            }
+            return Ok(replaced);
+        }
+        let what = || pando_log::Error::Unsettled("its commit is unreadable".into());
+        let commit = Commit::decode(&record.payload()).ok_or_else(what)?;
+        let appended = Appended { lsn: own.lsn(), off: own.record_off() };
+        self.complete_own(guard, appended, &commit).map(|_| replaced)
+    }
+}
+
+impl<'op, D: Domain, M: Maps> Call<'op, '_, D, M> {
+    /// Makes the call; what it has come to, and what the index has returned.
+    fn run(
+        &self,
+        index: &dyn RangeIndex,
+        decide: &mut Decide<'_>,
+    ) -> (Outcome<'op, D>, pando_index::Result<Option<Upserted>>) {
+        let mut outcome = Outcome::Open;
+        let modify = || {
+            index.modify(self.key, &mut |found, new| match &outcome {
+                Outcome::Open => {
+                    outcome = self.begin(found, new, decide);
+                    matches!(outcome, Outcome::Begun(Begun { is_free: true, .. }))
+                }
+                Outcome::Begun(begun) => self.is_again(begun, found, new),
+                _ => false,
+            })
+        };
+        let written = match self.gives_room {
+            true => self.guard.with_reserve(modify),
+            false => self.guard.leaving_room_to_undo(modify),
+        };
+        (outcome, written)
+    }
+
+    /// Looks at the key's value, and appends the record. `new` gets what the map will keep.
+    fn begin(
+        &self,
+        found: Option<&[u8]>,
+        new: &mut Vec<u8>,
+        decide: &mut Decide<'_>,
+    ) -> Outcome<'op, D> {
+        let (map, key) = (self.map, self.key);
+        let what = "its value has no stamp";
+        let split = found.map(Stamp::split).unwrap_or(Some((Stamp::ABSENT, &[])));
+        let Some((stamp, value)) = split else {
+            return Outcome::Refused(Error::Damaged { map, key: key.to_vec(), what });
+        };
+        let mut old = (!stamp.is_removed()).then_some(value);
+        let in_flight = self.component.in_flight(self.guard, stamp, self.settled);
+        let replaced;
+        match in_flight.filter(|_| !mutant!("tc-one-key-replaces-in-flight")) {
+            None => {}
+            Some((record, Status::Failed)) => {
+                match self.component.unsettled((map, key), stamp, (record, Status::Failed)) {
+                    Ok(unsettled) => replaced = unsettled.replaced,
+                    Err(error) => return Outcome::Refused(error),
+                }
+                old = replaced.value.as_deref();
+            }
+            Some((record, _)) => return Outcome::Met(record),
+        }
+        let was_present = old.is_some();
+        new.resize(STAMP_BYTES, 0);
+        let is_removal = match decide(old, new) {
+            Ok(Decision::Keep) => return Outcome::Kept { was_present },
+            Ok(Decision::Put) => false,
+            Ok(Decision::Remove) => true,
+            Err(error) => return Outcome::Refused(error.into()),
+        };
+        let value = (!is_removal).then_some(&new[STAMP_BYTES..]);
+        let record = WriteRef { map, stamp, key, new: value, old }.record();
+        let Appended { lsn, off } =
+            match self.component.append_once(self.guard, &record, self.gives_room) {
+                Ok(appended) => appended,
+                Err(error) => return Outcome::NoRoom(error),
+            };
+        let own = Stamp::new(lsn, off).removed_if(is_removal);
+        new[..STAMP_BYTES].copy_from_slice(&own.encode());
+        let is_free = self.component.snapshots.is_empty() || mutant!("tc-one-key-kept-nothing");
+        Outcome::Begun(Begun { was_present, is_removal, replaced: stamp, own, is_free })
+    }
+
+    /// Whether the key still has the version that the record replaces; then `new` gets the new one
+    /// once more.
+    fn is_again(&self, begun: &Begun, found: Option<&[u8]>, new: &mut Vec<u8>) -> bool {
+        if !begun.is_free || Stamp::of_value(found) != Some(begun.replaced) {
+            return false;
+        }
+        let record = self.component.log().record(self.guard, begun.own.record_off());
+        let commit = Commit::decode(&record.payload());
+        let Some(write) = commit.as_ref().and_then(|commit| commit.writes.first()) else {
+            return false;
+        };
+        put(begun.own, write.new.as_deref(), new);
+        true
+    }
+}

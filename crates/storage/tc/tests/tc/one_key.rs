@@ -1,0 +1,167 @@
+//! Writes of a transactional map, each of which pauses before each of its writes to the pool.
+
+use std::sync::Arc;
+
+use pando_index::{Error, RangeIndex, Result};
+use pando_pmem::Domain;
+use pando_pmem::testing::{CutShort, Paused};
+use pando_tc::{SnapshotOptions, TransactionalMap};
+use pando_tree::maps::IndexKind;
+
+use crate::common::{Component, TwoMaps, anonymous, check, churn, commit};
+use crate::over_each_index;
+
+type Stopped = CutShort<true>;
+
+over_each_index!(Stopped:
+    a_write_that_pauses_takes_place_once,
+    a_write_that_others_have_completed_takes_place_once,
+    a_snapshot_beside_a_write_that_pauses_shows_one_moment,
+    a_write_never_builds_on_a_version_that_fails,
+);
+
+type Map<D, K> = TransactionalMap<D, TwoMaps<D, K>>;
+
+/// A write of one key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Op {
+    Insert,
+    Update,
+    Exchange,
+    Remove,
+}
+
+const OPS: [Op; 4] = [Op::Insert, Op::Update, Op::Exchange, Op::Remove];
+
+impl Op {
+    fn key(self) -> &'static [u8] {
+        if self == Self::Insert { b"absent" } else { b"key" }
+    }
+
+    fn run(self, map: &dyn RangeIndex) -> Result<()> {
+        match self {
+            Self::Insert | Self::Update => map.upsert(self.key(), b"own").map(drop),
+            Self::Exchange => map.compare_exchange(self.key(), b"old", b"own"),
+            Self::Remove => map.remove(self.key()).map(drop),
+        }
+    }
+
+    fn before(self) -> Option<Vec<u8>> {
+        (self != Self::Insert).then(|| b"old".to_vec())
+    }
+
+    fn after(self) -> Option<Vec<u8>> {
+        (self != Self::Remove).then(|| b"own".to_vec())
+    }
+}
+
+/// Lets each write pause before its first write to the pool, its second, and so on; then calls
+/// `body`, which lets it go on.
+fn each_pause<D: Domain, K: IndexKind>(
+    body: impl Fn(Op, &Component<D, K>, &Map<D, K>, Paused<Result<()>>),
+) {
+    for op in OPS {
+        for writes in 0.. {
+            let component = Arc::new(anonymous::<D, K>());
+            commit(&component, &[(0, b"key", Some(b"old"))]).expect("commits");
+            let open = || {
+                let index = component.maps().shared(0);
+                TransactionalMap::new(component.clone(), 0, index).expect("a map")
+            };
+            let (map, theirs) = (open(), open());
+            let late = Paused::start(writes, move || op.run(&theirs));
+            let has_ended = late.is_done();
+            body(op, &component, &map, late);
+            check(&component);
+            if has_ended {
+                break;
+            }
+        }
+    }
+}
+
+/// Another thread writes the same key meanwhile.
+fn a_write_that_pauses_takes_place_once<D: Domain, K: IndexKind>() {
+    each_pause::<D, K>(|op, component, map, late| {
+        let get = || map.get(op.key()).expect("reads");
+        let before = get();
+        assert!(before == op.before() || before == op.after(), "{op:?}: {before:?}");
+        map.upsert(op.key(), b"other").expect("never fails");
+        assert_eq!(get().as_deref(), Some(&b"other"[..]));
+        let done = late.resume();
+        let found = get();
+        let is_other = found.as_deref() == Some(b"other");
+        match (op, done) {
+            // Its condition held only before the other write.
+            (Op::Exchange, Ok(()) | Err(Error::ValueMismatch)) => assert!(is_other),
+            (_, Ok(())) if before == op.after() => assert!(is_other, "{op:?}: {found:?}"),
+            (_, Ok(())) => assert!(is_other || found == op.after(), "{op:?}: {found:?}"),
+            (_, Err(error)) => panic!("{op:?}: {error}"),
+        }
+        // Nothing comes to light later.
+        component.settle().expect("settles");
+        assert_eq!(get(), found, "{op:?}");
+    });
+}
+
+/// Others settle it meanwhile, so its place in the tail is free when it goes on, and remove the
+/// tombstone that it has left.
+fn a_write_that_others_have_completed_takes_place_once<D: Domain, K: IndexKind>() {
+    each_pause::<D, K>(|op, component, map, late| {
+        let get = || map.get(op.key()).expect("reads");
+        churn(component);
+        late.resume().expect("it is alone at its key");
+        assert_eq!(get(), op.after(), "{op:?}");
+        churn(component);
+        assert_eq!(get(), op.after(), "{op:?}");
+    });
+}
+
+/// A snapshot is taken meanwhile. What it shows stays when the write goes on, and another one
+/// follows.
+fn a_snapshot_beside_a_write_that_pauses_shows_one_moment<D: Domain, K: IndexKind>() {
+    each_pause::<D, K>(|op, component, map, late| {
+        let snapshot = component.snapshot(SnapshotOptions::default()).expect("a snapshot");
+        let get = || snapshot.get(0, op.key()).expect("reads");
+        let shown = get();
+        assert_eq!(shown, map.get(op.key()).expect("reads"), "{op:?}");
+        late.resume().expect("it is alone");
+        map.upsert(op.key(), b"later").expect("never fails");
+        assert_eq!(get(), shown, "{op:?}");
+    });
+}
+
+/// A commit of several keys pauses, and will fail: what it has read has changed. A write reads its
+/// key meanwhile, and extends the value.
+fn a_write_never_builds_on_a_version_that_fails<D: Domain, K: IndexKind>() {
+    for writes in 0.. {
+        let component = Arc::new(anonymous::<D, K>());
+        commit(&component, &[(0, b"key", Some(b"old")), (1, b"read", Some(b"1"))])
+            .expect("commits");
+        let theirs = component.clone();
+        let late = Paused::start(writes, move || {
+            let mut transaction = theirs.begin();
+            transaction.get(1, b"read")?;
+            commit(&theirs, &[(1, b"read", Some(b"2"))])?;
+            transaction.put(0, b"key", b"failed")?;
+            transaction.put(0, b"more", b"failed")?;
+            transaction.commit()
+        });
+        let has_ended = late.is_done();
+        let index = component.maps().shared(0);
+        let map = TransactionalMap::new(component.clone(), 0, index).expect("a map");
+        let extend = &mut |found: Option<&[u8]>, new: &mut Vec<u8>| {
+            new.extend_from_slice(found.unwrap_or_default());
+            new.push(b'+');
+            true
+        };
+        map.modify(b"key", extend).expect("never fails");
+        late.resume().expect_err("what it has read has changed");
+        let found = map.get(b"key").expect("reads");
+        assert_eq!(found.as_deref(), Some(&b"old+"[..]), "paused before write {writes}");
+        check(&component);
+        if has_ended {
+            break;
+        }
+    }
+}
