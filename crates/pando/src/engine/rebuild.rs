@@ -150,8 +150,8 @@ impl<D: Domain> Rebuild for Building<'_, D> {
         Ok(self.change_maps(list)?)
     }
 
-    fn index(&self, number: u64) -> Option<&dyn RangeIndex> {
-        self.indexes.get(&number).map(|index| &**index)
+    fn index(&self, number: u64) -> Option<Arc<dyn RangeIndex>> {
+        self.indexes.get(&number).cloned()
     }
 
     fn progress(&mut self, so_far: &Replayed) {

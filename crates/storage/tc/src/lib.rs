@@ -83,6 +83,7 @@ mod component;
 mod error;
 mod image;
 mod image_file;
+mod loaders;
 mod map;
 mod map_list;
 mod one_key;

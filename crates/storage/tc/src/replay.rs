@@ -10,8 +10,9 @@
 //! # Why this is right
 //!
 //! A record is replayed without a look at the version that is there. All records behind the image's
-//! LSN are replayed in their order. So the last one of a key decides; and a key without one has its
-//! last version in the image, since that was installed before the image began.
+//! LSN are replayed, those of one key in their order (`loaders.rs`). So the last one of a key
+//! decides; and a key without one has its last version in the image, since that was installed before
+//! the image began.
 //!
 //! A version keeps its LSN in its stamp. It is settled, since the new generation of the log begins
 //! behind it. A removed key leaves no tombstone: no thread has begun an earlier commit here.
@@ -23,6 +24,7 @@
 //! left out: a later list would drop the map, or it was dropped before the image began.
 
 use std::error::Error as StdError;
+use std::sync::Arc;
 
 use pando_device::Directory;
 use pando_index::RangeIndex;
@@ -31,6 +33,7 @@ use pando_pmem::mutant;
 
 use crate::error::{Error, Result};
 use crate::image_file::{Entry, Image, copy_image, images, name_of};
+use crate::loaders::Loaders;
 use crate::map_list::MapList;
 use crate::record::Commit;
 use crate::stamp::{Stamp, put};
@@ -44,8 +47,9 @@ pub trait Rebuild {
     /// If a map cannot be created or dropped.
     fn relist(&mut self, list: &MapList) -> Result<(), Box<dyn StdError + Send + Sync>>;
 
-    /// The index of the transactional map with this number; `None` if there is none.
-    fn index(&self, number: u64) -> Option<&dyn RangeIndex>;
+    /// The index of the transactional map with this number; `None` if there is none. Several threads
+    /// write to it, until the next call of [`relist`](Self::relist).
+    fn index(&self, number: u64) -> Option<Arc<dyn RangeIndex>>;
 
     /// Is called now and then with how much was done.
     fn progress(&mut self, so_far: &Replayed) {
@@ -76,38 +80,107 @@ const REPORT_EVERY: u64 = 1 << 14;
 /// [`Error::Log`] if the image or the log cannot be read: bytes are missing or damaged, or there is
 /// no log; [`Error::Index`] if the new pool refuses.
 pub fn replay(directory: &dyn Directory, pool: &mut dyn Rebuild) -> Result<(Recovered, Replayed)> {
-    let mut replayed = Replayed::default();
-    let (mut version, mut until) = (Vec::new(), 0);
-    if let Some(from) = images(directory)?.pop() {
-        let image = Image::open(directory, log_id_of(directory)?, from)?;
-        (replayed.from_lsn, replayed.image_bytes) = (from, image.size_bytes);
-        until = image.until()?;
-        relist(pool, &image.list)?;
-        image.read(&mut |Entry { map, lsn, key, value }| {
-            if let Some(index) = pool.index(map) {
-                version.clear();
-                put(Stamp::new(lsn, 0), Some(value), &mut version);
-                index.upsert(key, &version)?;
-            }
-            replayed.image_records += 1;
-            if replayed.image_records.is_multiple_of(REPORT_EVERY) {
-                pool.progress(&replayed);
-            }
-            Ok(())
+    std::thread::scope(|scope| {
+        let (loaders, replayed) = (Loaders::new(scope), Replayed::default());
+        let (version, known) = Default::default();
+        Replay { pool, loaders, replayed, version, known }.run(directory)
+    })
+}
+
+/// A replay in progress.
+struct Replay<'run, 'scope, 'env> {
+    pool: &'run mut dyn Rebuild,
+    loaders: Loaders<'scope, 'env>,
+    replayed: Replayed,
+    /// Memory to be used again.
+    version: Vec<u8>,
+    /// The map of the last write, with its index.
+    known: Option<(u64, Option<Arc<dyn RangeIndex>>)>,
+}
+
+impl Replay<'_, '_, '_> {
+    fn run(mut self, directory: &dyn Directory) -> Result<(Recovered, Replayed)> {
+        let mut until = 0;
+        if let Some(from) = images(directory)?.pop() {
+            let image = Image::open(directory, log_id_of(directory)?, from)?;
+            (self.replayed.from_lsn, self.replayed.image_bytes) = (from, image.size_bytes);
+            until = image.until()?;
+            self.relist(&image.list)?;
+            image.read(&mut |entry| self.load(&entry))?;
+            self.loaders.wait()?;
+        }
+        let from = self.replayed.from_lsn;
+        let recovered = recover(directory, from, &mut |lsn, payload| {
+            let applied = self.apply(lsn, payload);
+            applied.map_err(|error| pando_log::Error::Unsettled(Box::new(error)))
         })?;
+        self.loaders.wait()?;
+        check_until(directory, until, recovered.end_lsn())?;
+        self.pool.progress(&self.replayed);
+        Ok((recovered, self.replayed))
     }
-    let recovered = recover(directory, replayed.from_lsn, &mut |lsn, payload| {
-        let applied = apply(pool, lsn, payload, &mut version);
-        let is_commit = applied.map_err(|error| pando_log::Error::Unsettled(Box::new(error)))?;
-        replayed.commits += u64::from(is_commit);
-        if is_commit && replayed.commits.is_multiple_of(REPORT_EVERY) {
-            pool.progress(&replayed);
+
+    fn relist(&mut self, list: &MapList) -> Result<()> {
+        self.loaders.wait()?;
+        self.known = None;
+        let relisted = self.pool.relist(list);
+        relisted.map_err(|error| Error::Index(pando_index::Error::Storage(error)))
+    }
+
+    /// Puts a record of the image into its map.
+    fn load(&mut self, entry: &Entry<'_>) -> Result<()> {
+        let Self { pool, loaders, replayed, version, known } = self;
+        if let Some(index) = index_of(&**pool, known, entry.map) {
+            version.clear();
+            put(Stamp::new(entry.lsn, 0), Some(entry.value), version);
+            loaders.add(index, entry.key, version)?;
+        }
+        replayed.image_records += 1;
+        if replayed.image_records.is_multiple_of(REPORT_EVERY) {
+            pool.progress(replayed);
         }
         Ok(())
-    })?;
-    check_until(directory, until, recovered.end_lsn())?;
-    pool.progress(&replayed);
-    Ok((recovered, replayed))
+    }
+
+    /// Replays a record of the log.
+    fn apply(&mut self, lsn: u64, payload: &[u8]) -> Result<()> {
+        let damaged = || Error::Damaged { map: 0, key: Vec::new(), what: "a record is unreadable" };
+        if MapList::is_one(payload) {
+            return self.relist(&MapList::decode(payload).ok_or_else(damaged)?);
+        }
+        let Self { pool, loaders, replayed, version, known } = self;
+        let mut is_first = true;
+        let mut write = |map: u64, key: &[u8], new: Option<&[u8]>| -> Result<()> {
+            let is_left_out = !std::mem::take(&mut is_first) && mutant!("tc-replays-half");
+            let index = index_of(&**pool, known, map).filter(|_| !is_left_out);
+            let Some(index) = index else { return Ok(()) };
+            version.clear();
+            if new.is_some() {
+                put(Stamp::new(lsn, 0), new, version);
+            }
+            loaders.write(index, key, new.is_some().then_some(&**version))
+        };
+        if !Commit::visit_writes(payload, &mut write)? {
+            return Err(damaged());
+        }
+        replayed.commits += 1;
+        if replayed.commits.is_multiple_of(REPORT_EVERY) {
+            pool.progress(replayed);
+        }
+        Ok(())
+    }
+}
+
+/// The index of a map. `known` is that of the map of the call before.
+fn index_of<'known>(
+    pool: &dyn Rebuild,
+    known: &'known mut Option<(u64, Option<Arc<dyn RangeIndex>>)>,
+    map: u64,
+) -> Option<&'known Arc<dyn RangeIndex>> {
+    if known.as_ref().is_none_or(|(number, _)| *number != map) {
+        *known = Some((map, pool.index(map)));
+    }
+    known.as_ref().and_then(|(_, index)| index.as_ref())
 }
 
 /// Reads the image and the log in `directory` as [`replay`] does, without a pool.
@@ -127,7 +200,7 @@ impl Rebuild for Nothing {
         Ok(())
     }
 
-    fn index(&self, _: u64) -> Option<&dyn RangeIndex> {
+    fn index(&self, _: u64) -> Option<Arc<dyn RangeIndex>> {
         None
     }
 }
@@ -169,35 +242,4 @@ fn check_until(directory: &dyn Directory, until: u64, end: u64) -> pando_log::Re
 /// [`Error::Log`].
 pub fn has_image(directory: &dyn Directory) -> Result<bool> {
     Ok(!images(directory)?.is_empty())
-}
-
-fn relist(pool: &mut dyn Rebuild, list: &MapList) -> Result<()> {
-    pool.relist(list).map_err(|error| Error::Index(pando_index::Error::Storage(error)))
-}
-
-/// Replays one record; whether it is a commit. `version` is memory to be used again.
-fn apply(pool: &mut dyn Rebuild, lsn: u64, payload: &[u8], version: &mut Vec<u8>) -> Result<bool> {
-    let damaged = || Error::Damaged { map: 0, key: Vec::new(), what: "a record is unreadable" };
-    if MapList::is_one(payload) {
-        relist(pool, &MapList::decode(payload).ok_or_else(damaged)?)?;
-        return Ok(false);
-    }
-    let mut is_first = true;
-    let mut write = |map: u64, key: &[u8], new: Option<&[u8]>| -> Result<()> {
-        let is_left_out = !std::mem::take(&mut is_first) && mutant!("tc-replays-half");
-        let Some(index) = pool.index(map).filter(|_| !is_left_out) else { return Ok(()) };
-        match new {
-            Some(value) => {
-                version.clear();
-                put(Stamp::new(lsn, 0), Some(value), version);
-                index.upsert(key, version)?;
-            }
-            None => drop(index.remove(key)?),
-        }
-        Ok(())
-    };
-    match Commit::visit_writes(payload, &mut write)? {
-        true => Ok(true),
-        false => Err(damaged()),
-    }
 }

@@ -118,8 +118,8 @@ impl<D: Domain, K: IndexKind> Rebuild for Rebuilt<D, K> {
         Ok(())
     }
 
-    fn index(&self, number: u64) -> Option<&dyn RangeIndex> {
-        self.lent.get(&number).map(|map| &**map as &dyn RangeIndex)
+    fn index(&self, number: u64) -> Option<Arc<dyn RangeIndex>> {
+        self.lent.get(&number).map(|map| map.clone() as Arc<dyn RangeIndex>)
     }
 }
 
