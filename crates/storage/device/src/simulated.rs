@@ -105,7 +105,8 @@ impl Renaming {
 
 #[derive(Clone, Debug, Default)]
 struct State {
-    files: Vec<Contents>,
+    /// Copied when it changes: a copy of the directory costs little.
+    files: Vec<Arc<Contents>>,
     names: BTreeMap<String, usize>,
     durable_names: BTreeMap<String, usize>,
     renamings: Vec<Renaming>,
@@ -207,9 +208,17 @@ impl Simulated {
             for (written, sector) in kept_sectors {
                 put(&mut durable, written.at + sector.start, &written.bytes[sector]);
             }
-            files.push(Contents { seen: durable.clone(), durable, ..Contents::default() });
+            let contents = Contents { seen: durable.clone(), durable, ..Contents::default() };
+            files.push(Arc::new(contents));
         }
         Self::of(State { files, durable_names: names.clone(), names, renamings: Vec::new() })
+    }
+
+    /// A copy of the directory, as a process finds it after another was killed now: all that was
+    /// written is seen, and what was not synced is still open. The copy has no hook.
+    #[must_use]
+    pub fn after_kill(&self) -> Self {
+        Self::of(self.shared.state().clone())
     }
 
     /// Changes bytes of the file `name` as a failing medium does: durably, and unseen by any
@@ -217,7 +226,7 @@ impl Simulated {
     pub fn damage(&self, name: &str, change: impl FnOnce(&mut Vec<u8>)) -> bool {
         let mut state = self.shared.state();
         let Some(&file) = state.names.get(name) else { return false };
-        let contents = &mut state.files[file];
+        let contents = Arc::make_mut(&mut state.files[file]);
         change(&mut contents.seen);
         contents.durable = contents.seen.clone();
         contents.pending.clear();
@@ -251,7 +260,7 @@ impl Directory for Simulated {
             return Err(error(Operation::Create, name, io::ErrorKind::AlreadyExists));
         }
         let file = state.files.len();
-        state.files.push(Contents::default());
+        state.files.push(Arc::default());
         state.names.insert(name.to_owned(), file);
         state.renamings.push(Renaming::Created { name: name.to_owned(), file });
         Ok(Box::new(self.file(&state, name, file)))
@@ -323,6 +332,10 @@ impl SimulatedFile {
     fn size(&self) -> usize {
         self.shared.state().files[self.file].seen.len()
     }
+
+    fn write(&self, at: usize, bytes: &[u8]) {
+        Arc::make_mut(&mut self.shared.state().files[self.file]).write(at, bytes);
+    }
 }
 
 impl File for SimulatedFile {
@@ -348,7 +361,7 @@ impl File for SimulatedFile {
         self.shared.admit(Operation::Write, &self.name)?;
         let at = usize::try_from(at)
             .map_err(|_| error(Operation::Write, &self.name, io::ErrorKind::FileTooLarge))?;
-        self.shared.state().files[self.file].write(at, bytes);
+        self.write(at, bytes);
         Ok(())
     }
 
@@ -358,7 +371,7 @@ impl File for SimulatedFile {
         let bytes = usize::try_from(bytes)
             .map_err(|_| error(Operation::Allocate, &self.name, io::ErrorKind::FileTooLarge))?;
         if bytes > size {
-            self.shared.state().files[self.file].write(size, &vec![0; bytes - size]);
+            self.write(size, &vec![0; bytes - size]);
         }
         Ok(())
     }
@@ -366,7 +379,7 @@ impl File for SimulatedFile {
     fn sync(&self) -> Result<()> {
         let admitted = self.shared.admit(Operation::Sync, &self.name);
         let mut state = self.shared.state();
-        let contents = &mut state.files[self.file];
+        let contents = Arc::make_mut(&mut state.files[self.file]);
         let pending = std::mem::take(&mut contents.pending);
         match &admitted {
             Ok(()) => {

@@ -171,7 +171,9 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
             let are_freed = entry.free_versions(least) < least;
             let most = least.max(entry.tombstones() / 8);
             if self.take_back_tombstones(&guard, &entry, most) < most && are_freed {
+                D::observe_process_memory();
                 self.snapshots.take_out(&entry);
+                D::observe_process_memory();
                 // Those that another thread has added meanwhile.
                 self.take_back_tombstones(&guard, &entry, usize::MAX);
             }
@@ -181,7 +183,9 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     /// Releases a snapshot. If it holds tombstones, the commits that follow note them again: this
     /// thread may never write.
     pub(crate) fn release(&self, entry: &Arc<Entry>) {
+        D::observe_process_memory();
         entry.close();
+        D::observe_process_memory();
         entry.free_versions(usize::MAX);
         if entry.tombstones() == 0 {
             self.free_revoked(1);
@@ -230,8 +234,11 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     ) -> bool {
         let place = place(tombstone.map, &tombstone.key);
         let needs = |entry: &&Arc<Entry>| entry.needs_tombstone(tombstone.stamp.lsn(), &place);
+        D::observe_process_memory();
         let Some(entry) = snapshots.iter().find(needs) else { return false };
+        D::observe_process_memory();
         entry.hold(place, tombstone);
+        D::observe_process_memory();
         // It may have left the list meanwhile. (If another thread sees that late, the tombstone
         // stays until a scan notes it.)
         if !self.snapshots.has(entry) {

@@ -106,7 +106,7 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         if early.is_some() {
             std::thread::yield_now();
         }
-        let entry = self.snapshots.register(options, is_for_writes);
+        let entry = self.snapshots.register::<D>(options, is_for_writes);
         early.map_or(Ok(0), |early| early.map(|early| entry.fix(early)))?;
         Ok(Snapshot { component: self, entry })
     }
@@ -135,6 +135,7 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
             let Some(value) = &write.old.value else { continue };
             let place = place(write.map, &write.key);
             let lacks = |entry: &&Arc<Entry>| {
+                D::observe_process_memory();
                 let is_due = write.old.stamp.lsn() <= entry.fixed_cut();
                 is_due && entry.keeps()
             };
@@ -145,7 +146,10 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
             match self.has_version(write.map, &write.key, write.old.stamp) {
                 Ok(true) => {
                     let value = Arc::from(value.as_slice());
-                    lacking.for_each(|entry| entry.keep(&place, &value));
+                    lacking.for_each(|entry| {
+                        D::observe_process_memory();
+                        entry.keep(&place, &value);
+                    });
                 }
                 Ok(false) => {}
                 Err(_) => lacking.for_each(|entry| entry.revoke()),
@@ -197,6 +201,7 @@ impl<D: Domain, M: Maps> Snapshot<'_, D, M> {
             });
         })?;
         if !found? {
+            D::observe_process_memory();
             value = self.entry.kept(&place(map, key)).map(|value| value.to_vec());
         }
         self.check_live()?;
@@ -243,6 +248,7 @@ impl<D: Domain, M: Maps> Snapshot<'_, D, M> {
     }
 
     fn check_live(&self) -> Result<()> {
+        D::observe_process_memory();
         // Acquire: with the release of the write that was found just before. A thread that made it
         // without keeping the old value had seen the snapshot revoked.
         fence(Ordering::Acquire);
@@ -292,6 +298,7 @@ impl<D: Domain, M: Maps> Cursor for Scan<'_, D, M> {
                     put_place(self.map, key, &mut self.place);
                     let (entry, order) = (&self.snapshot.entry, self.order);
                     let from_here = || entry.versions_from(&self.place, order);
+                    D::observe_process_memory();
                     let versions = self.versions.get_or_insert_with(from_here);
                     match versions.find(&self.place) {
                         Some(value) => self.value.extend_from_slice(&value),

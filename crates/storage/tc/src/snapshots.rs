@@ -137,6 +137,7 @@ pub(crate) fn put_place(map: u64, key: &[u8], bytes: &mut Vec<u8>) {
 impl Entry {
     /// The LSN up to which the snapshot sees the commits, which this call fixes if it is open.
     pub fn cut<D: Domain>(&self, log: &Log<D>, guard: &Guard<'_, D>) -> u64 {
+        D::observe_process_memory();
         // Acquire: with the CAS of another thread.
         let cut = self.cut.load(Ordering::Acquire);
         if cut != OPEN {
@@ -145,7 +146,9 @@ impl Entry {
         // With the fence of each commit: one that has not seen the snapshot in the list comes
         // before this fence, so the LSN read here is not below its own.
         fence(Ordering::SeqCst);
-        self.fix(log.newest_lsn(guard))
+        let newest = log.newest_lsn(guard);
+        D::observe_process_memory();
+        self.fix(newest)
     }
 
     /// Fixes the cut, unless another thread has; the cut.
@@ -324,7 +327,7 @@ impl Snapshots {
     }
 
     /// Adds a snapshot with an open cut.
-    pub fn register(&self, options: SnapshotOptions, is_for_writes: bool) -> Arc<Entry> {
+    pub fn register<D: Domain>(&self, options: SnapshotOptions, is_for_writes: bool) -> Arc<Entry> {
         let entry = Arc::new(Entry {
             cut: AtomicU64::new(OPEN),
             state: AtomicU8::new(LIVE),
@@ -335,8 +338,10 @@ impl Snapshots {
             options,
             is_for_writes,
         });
+        D::observe_process_memory();
         // Before the list, and so before the fence in `cut`: see `is_empty`.
         self.count.fetch_add(1, Ordering::Relaxed);
+        D::observe_process_memory();
         self.list.rcu(|list| list.iter().cloned().chain([entry.clone()]).collect::<Vec<_>>());
         entry
     }
@@ -372,9 +377,11 @@ impl Snapshots {
         guard: &Guard<'_, D>,
         lsn: u64,
     ) -> Vec<Arc<Entry>> {
+        D::observe_process_memory();
         if self.is_empty() {
             return Vec::new();
         }
+        D::observe_process_memory();
         let list = self.list.load();
         let kept = list.iter().filter(|entry| entry.keeps());
         let is_due = |entry: &&Arc<Entry>| entry.cut(log, guard) < lsn;
@@ -386,9 +393,11 @@ impl Snapshots {
     /// All snapshots, with fixed cuts. Each later one has a cut that is not below an LSN that was
     /// appended before this call.
     pub fn all<D: Domain>(&self, log: &Log<D>, guard: &Guard<'_, D>) -> Arc<Vec<Arc<Entry>>> {
+        D::observe_process_memory();
         if self.is_empty() {
             return Arc::default();
         }
+        D::observe_process_memory();
         let list = self.list.load_full();
         for entry in list.iter() {
             entry.cut(log, guard);

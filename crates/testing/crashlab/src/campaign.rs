@@ -119,7 +119,8 @@ pub fn subjects() -> Vec<(String, Maker)> {
     add::<Map<PlainBwTrees>>(&mut list);
     add::<Map<CasBwTrees>>(&mut list);
     add::<Map<SortedArrays>>(&mut list);
-    add::<Transactions<BzTrees>>(&mut list);
+    add::<Transactions<BzTrees, false>>(&mut list);
+    add::<Transactions<BzTrees, true>>(&mut list);
     add::<Dropped<BzTrees>>(&mut list);
     add::<Dropped<NbTrees>>(&mut list);
     add::<Dropped<WbTrees>>(&mut list);

@@ -6,6 +6,8 @@
 use std::cell::{Cell, RefCell};
 use std::panic::Location;
 
+use pando_device::Operation;
+use pando_device::simulated::Simulated;
 use pando_pmem::testing::LogicalThread;
 use pando_pmem::{Domain, DomainKind};
 
@@ -111,6 +113,8 @@ enum Access {
     Store(usize),
     /// To bytes of a block that no other thread sees.
     Exclusive(usize, usize),
+    /// A change of the files.
+    Files,
 }
 
 /// One step; whether it may take place.
@@ -129,13 +133,13 @@ fn step(access: Access) -> bool {
     }
     if MODE.get() == Mode::Track {
         with_recorder(|recorder| match access {
-            Access::Load => {}
+            Access::Load | Access::Files => {}
             Access::Store(address) => recorder.touch(address, 8),
             Access::Exclusive(address, bytes) => recorder.touch(address, bytes),
         });
         return true;
     }
-    let publishes = matches!(access, Access::Store(_));
+    let publishes = matches!(access, Access::Store(_) | Access::Files);
     with_recorder(|recorder| recorder.settle(TASK.get(), publishes));
     if MODE.get() == Mode::Schedule && !unwinding {
         switch();
@@ -149,6 +153,7 @@ fn step(access: Access) -> bool {
         recorder.step(TASK.get());
         match access {
             Access::Load => {}
+            Access::Files => recorder.expect_files(),
             Access::Store(address) => recorder.expect_store(address),
             Access::Exclusive(address, bytes) => {
                 recorder.expect_exclusive(TASK.get(), address, bytes);
@@ -156,6 +161,18 @@ fn step(access: Access) -> bool {
         }
     });
     true
+}
+
+/// A copy of `files` for a run. Each operation on it is a step.
+pub fn files_of_run(files: &Simulated) -> Simulated {
+    use Operation::{List, Open, Read};
+    let copy = files.after_kill();
+    copy.on_operation(|operation, _| {
+        let is_read = matches!(operation, List | Open | Read);
+        step(if is_read { Access::Load } else { Access::Files });
+        Ok(())
+    });
+    copy
 }
 
 /// As `Process`, or as `Adr` with write-backs, in the crash lab.

@@ -89,7 +89,8 @@ impl Medium {
                     self.arrive(line, number);
                 }
             }
-            Entry::WriteBack { .. } | Entry::Fence { .. } | Entry::Return => {}
+            Entry::WriteBack { .. } | Entry::Fence { .. } | Entry::Files { .. } | Entry::Return => {
+            }
         }
     }
 

@@ -7,6 +7,7 @@
 use std::panic::Location;
 use std::rc::Rc;
 
+use pando_device::simulated::Simulated;
 use pando_pmem::testing::Arena;
 
 /// Bytes of a line of the medium.
@@ -41,6 +42,11 @@ pub enum Entry {
         /// The place in the source.
         site: Site,
     },
+    /// The files of the run have changed.
+    Files {
+        /// The number of their state; zero was the first.
+        version: u32,
+    },
     /// An operation has returned: a later crash must not lose it.
     Return,
 }
@@ -62,14 +68,19 @@ pub struct Recorder {
     /// The word that the last step was about to store.
     pending: Option<u64>,
     exclusive: Vec<Exclusive>,
+    /// The files of the run, and their states after each change.
+    files: Simulated,
+    versions: Vec<Simulated>,
+    /// Whether the last step was about to change them.
+    files_change: bool,
     steps: Vec<u64>,
     touched: Vec<u32>,
     is_touched: Vec<bool>,
 }
 
 impl Recorder {
-    /// A recorder of the stores to `arena` from now on.
-    pub fn new(arena: Rc<Arena>) -> Self {
+    /// A recorder of the stores to `arena` from now on, and of the changes of `files`.
+    pub fn new(arena: Rc<Arena>, files: Simulated) -> Self {
         let words = arena.bytes() / 8;
         let shadow = (0..words).map(|index| arena.word(index * 8)).collect();
         let lines = (arena.bytes() / LINE_BYTES) as usize;
@@ -79,6 +90,9 @@ impl Recorder {
             log: Vec::new(),
             pending: None,
             exclusive: Vec::new(),
+            versions: vec![files.after_kill()],
+            files,
+            files_change: false,
             steps: Vec::new(),
             touched: Vec::new(),
             is_touched: vec![false; lines],
@@ -129,6 +143,22 @@ impl Recorder {
         self.exclusive.push(Exclusive { task, off: self.off(address), bytes: bytes as u64 });
     }
 
+    /// Records the changes of other `files`, in the next run.
+    pub fn follow_files(&mut self, files: Simulated) {
+        self.versions = vec![files.after_kill()];
+        (self.files, self.files_change) = (files, false);
+    }
+
+    /// A thread is about to change the files.
+    pub fn expect_files(&mut self) {
+        self.files_change = true;
+    }
+
+    /// The states of the files, by number.
+    pub fn take_files(&mut self) -> Vec<Simulated> {
+        std::mem::take(&mut self.versions)
+    }
+
     /// Counts a step of `task`.
     pub fn step(&mut self, task: usize) {
         if self.steps.len() <= task {
@@ -147,11 +177,15 @@ impl Recorder {
         self.steps.iter().sum()
     }
 
-    /// Records the store of the last step; with `all`, also the stores of `task` into the ranges
-    /// that only it sees.
+    /// Records the store of the last step, or the change of files; with `all`, also the stores of
+    /// `task` into the ranges that only it sees.
     pub fn settle(&mut self, task: usize, all: bool) {
         if let Some(off) = self.pending.take() {
             self.see(off);
+        }
+        if std::mem::take(&mut self.files_change) {
+            self.log.push(Entry::Files { version: self.versions.len() as u32 });
+            self.versions.push(self.files.after_kill());
         }
         if all {
             for index in 0..self.exclusive.len() {
@@ -253,7 +287,7 @@ mod tests {
 
     fn recorder() -> (Rc<Arena>, Recorder) {
         let arena = Rc::new(Arena::new(1 << 16).expect("memory"));
-        (Rc::clone(&arena), Recorder::new(arena))
+        (Rc::clone(&arena), Recorder::new(arena, Simulated::new()))
     }
 
     fn stores(log: &[Entry]) -> Vec<(u32, u64)> {

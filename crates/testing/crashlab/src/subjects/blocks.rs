@@ -9,6 +9,7 @@ use pando_pmem::{Domain, Guard, Pool, Reservation};
 use pando_pmwcas::{Pmwcas, Policy};
 
 use super::{Noted, Observed, Opened, Scenario, Setup, Subject, algorithm};
+use pando_device::simulated::Simulated;
 use pando_index::random::Random;
 
 /// Words of the subject.
@@ -74,7 +75,7 @@ impl<const RDCSS: bool> Subject for Blocks<RDCSS> {
 
     const NAME: &'static str = if RDCSS { "pmwcas-blocks-rdcss" } else { "pmwcas-blocks" };
 
-    fn open<D: Domain>(pool: Arc<Pool<D>>) -> Result<Open<D>, String> {
+    fn open<D: Domain>(pool: Arc<Pool<D>>, _: &Simulated) -> Result<Open<D>, String> {
         let pmwcas = Pmwcas::open(pool).map_err(|error| error.to_string())?;
         Ok(Open { pmwcas: pmwcas.with_algorithm(algorithm(RDCSS)) })
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pando_device::simulated::Simulated;
 use pando_index::random::Random;
 use pando_pmem::catalog::{MapEntry, MapHeader};
 use pando_pmem::{Domain, Guard, Pool};
@@ -55,7 +56,7 @@ impl Subject for Catalog {
 
     const NAME: &'static str = "catalog";
 
-    fn open<D: Domain>(pool: Arc<Pool<D>>) -> Result<Open<D>, String> {
+    fn open<D: Domain>(pool: Arc<Pool<D>>, _: &Simulated) -> Result<Open<D>, String> {
         let kind = KnownKind { number: KIND, options: &[], next_unit };
         let open = maps::Catalog::open(pool).map_err(|error| error.to_string())?;
         let open = open.with_kinds(vec![kind]);

@@ -4,6 +4,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use pando_device::simulated::Simulated;
 use pando_index::RangeIndex;
 use pando_index::random::Random;
 use pando_pmem::catalog::MapEntry;
@@ -61,7 +62,7 @@ impl<I: Indexed> Subject for Dropped<I> {
     const NAME: &'static str = I::NAME;
     const POOL_BYTES: u64 = I::POOL_BYTES;
 
-    fn open<D: Domain>(pool: Arc<Pool<D>>) -> Result<Open<I, D>, String> {
+    fn open<D: Domain>(pool: Arc<Pool<D>>, _: &Simulated) -> Result<Open<I, D>, String> {
         let catalog = Catalog::open(pool).map_err(|error| error.to_string())?;
         let catalog = Arc::new(catalog.with_kinds(vec![KnownKind::of::<I::Kind>()]));
         let other = index::<I, D>(&catalog, OTHER)?;

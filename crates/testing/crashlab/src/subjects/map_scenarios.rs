@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use pando_device::simulated::Simulated;
 use pando_index::Order;
 use pando_index::conformance::history::{self, Answer, Operation, State};
 use pando_index::random::Random;
@@ -27,7 +28,7 @@ impl<I: Indexed> Subject for Map<I> {
     const SURVIVES: bool = I::SURVIVES;
     const POOL_BYTES: u64 = I::POOL_BYTES;
 
-    fn open<D: Domain>(pool: Arc<Pool<D>>) -> Result<Open<I, D>, String> {
+    fn open<D: Domain>(pool: Arc<Pool<D>>, _: &Simulated) -> Result<Open<I, D>, String> {
         let options = <I::Kind as IndexKind>::Options::parse(I::SMALL);
         let options = options.map_err(|error| error.to_string())?;
         let catalog = Arc::new(Catalog::open(pool).map_err(|error| error.to_string())?);
@@ -105,7 +106,7 @@ fn change_between(before: &Audit, after: &Audit) -> Option<Change> {
 fn brinks<I: Indexed>(change: Change, ops: &[Op]) -> Vec<usize> {
     let arena = Arena::new(Map::<I>::POOL_BYTES).expect("memory");
     let pool = Pool::<Volatile>::create_in(&arena).expect("a pool");
-    let open = <Map<I> as Subject>::open(pool).expect("an index");
+    let open = <Map<I> as Subject>::open(pool, &Simulated::new()).expect("an index");
     let wanted = match change {
         Change::Churn => Change::Consolidation,
         change => change,
@@ -256,7 +257,7 @@ const MOST_UPSERTS: usize = 64;
 fn crammed<I: Indexed>(wanted: &[(usize, usize)]) -> Vec<Op> {
     let arena = Arena::new(Map::<I>::POOL_BYTES).expect("memory");
     let pool = Pool::<Volatile>::create_in(&arena).expect("a pool");
-    let open = <Map<I> as Subject>::open(pool).expect("an index");
+    let open = <Map<I> as Subject>::open(pool, &Simulated::new()).expect("an index");
     growth().iter().for_each(|op| drop(open.perform(op)));
     let fill = |&(number, less): &(usize, usize)| {
         let upsert = Operation::Upsert(0);

@@ -9,6 +9,8 @@ pub mod indexes;
 pub mod map;
 mod map_scenarios;
 pub mod roots;
+pub mod steps;
+mod transaction_scenarios;
 pub mod transactions;
 pub mod words;
 
@@ -18,6 +20,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use pando_device::simulated::Simulated;
 use pando_pmem::layout::FIRST_PARTICIPANTS;
 use pando_pmem::{Domain, Pool};
 use pando_pmwcas::{Algorithm, CONTROL_BITS};
@@ -50,14 +53,25 @@ pub trait Subject: Sized + 'static {
     /// Whether it survives crashes. If not, its schedules are explored, and no crashes.
     const SURVIVES: bool = true;
 
-    /// Opens the subject in the pool, or creates it in a new pool.
-    fn open<D: Domain>(pool: Arc<Pool<D>>) -> Result<Self::Open<D>, String>;
+    /// Opens the subject in the pool, or creates it in a new pool. Most subjects have no `files`.
+    fn open<D: Domain>(pool: Arc<Pool<D>>, files: &Simulated) -> Result<Self::Open<D>, String>;
+
+    /// Rebuilds the subject from its files alone; the state, or `None` if it has no files.
+    fn rebuild(_files: &Simulated) -> Result<Option<Observed<Self>>, String> {
+        Ok(None)
+    }
 
     /// Its scenarios.
     fn scenarios() -> Vec<Scenario<Self>>;
 
     /// The part that an operation changes; `None` for a read.
     fn changes(op: &Self::Op) -> Option<usize>;
+
+    /// Whether all that had returned before this operation can be rebuilt from the files once it
+    /// returns.
+    fn syncs(_op: &Self::Op) -> bool {
+        false
+    }
 
     /// The state of a part that was never changed.
     fn blank() -> Self::State;
@@ -71,10 +85,19 @@ pub trait Subject: Sized + 'static {
     ) -> Option<Self::State>;
 }
 
+/// Performs the operations of one thread.
+pub type Session<'open, S> = Box<dyn FnMut(&<S as Subject>::Op) -> Vec<Noted<S>> + 'open>;
+
 /// A subject in an open pool.
 pub trait Opened<S: Subject>: Send + Sync + 'static {
     /// Performs an operation. A read of several parts returns an answer for each.
     fn perform(&self, op: &S::Op) -> Vec<Noted<S>>;
+
+    /// A session of a thread. From one operation to the next it may hold something, such as a
+    /// snapshot.
+    fn session(&self) -> Session<'_, S> {
+        Box::new(|op| self.perform(op))
+    }
 
     /// The present state. Fails if a reader finds a contradiction.
     fn observe(&self) -> Result<Observed<S>, String>;

@@ -10,6 +10,7 @@ use pando_pmem::layout::{CATALOG_OFF, PARTICIPANT_BYTES, PARTITION_BYTES};
 use pando_pmem::{Domain, Pool};
 
 use super::{Noted, Observed, Opened, Scenario, Setup, Subject};
+use pando_device::simulated::Simulated;
 use pando_index::random::Random;
 use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::testing::{give_to, take_from};
@@ -81,7 +82,7 @@ impl Subject for Roots {
 
     const NAME: &'static str = "allocator";
 
-    fn open<D: Domain>(pool: Arc<Pool<D>>) -> Result<Open<D>, String> {
+    fn open<D: Domain>(pool: Arc<Pool<D>>, _: &Simulated) -> Result<Open<D>, String> {
         Ok(Open { pool, waiting: Default::default() })
     }
 

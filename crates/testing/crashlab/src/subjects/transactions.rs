@@ -1,75 +1,67 @@
-//! Transactions over two maps of an index. The state is one part: all records of both maps, which
-//! each transaction reads and changes at one instant.
+//! Transactions and snapshots over two maps of an index. `steps.rs` has the model.
+//!
+//! A variant has a log with files on the simulated device, which also writes images and truncates
+//! the log. Each operation on the device is a step, at which a thread may be stopped or the run
+//! cut, like a store.
 
-use std::collections::BTreeMap;
+use std::error::Error as StdError;
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use pando_index::random::Random;
+use pando_device::simulated::Simulated;
 use pando_index::{KeyRange, Order, RangeIndex};
 use pando_log::{Log, LogOptions};
-use pando_pmem::{Domain, Pool, layout};
-use pando_tc::{Error, Maps, Transaction, TransactionComponent};
+use pando_pmem::{CreateOptions, Domain, Pool, Volatile, layout};
+use pando_tc::{
+    Error, ListedMap, MapList, Maps, Rebuild, Snapshot, SnapshotOptions, Transaction,
+    TransactionComponent, replay,
+};
 use pando_tree::maps::{Catalog, IndexKind, IndexOptions, Tree};
 
 use super::map::Indexed;
-use super::{Noted, Observed, Opened, Scenario, Setup, Subject, compare_blocks};
+use super::steps::{Answer, KEYS, Key, MAPS, Op, Seen, State, Step, Way};
+use super::{Noted, Observed, Opened, Session, compare_blocks};
 
-/// Keys of each map; a key that only recovery uses is behind them.
-const KEYS: u8 = 4;
+/// Segments and a tail so small that a run fills them.
+const SMALL: LogOptions = LogOptions { segment_bytes: 64 << 10, tail_bytes: 64 << 10 };
 
-/// A key: the number of its map, and its own.
-type Key = (u64, u8);
+/// Transactions over maps of an index; with `FILES`, those of its log are on the device.
+pub struct Transactions<I, const FILES: bool>(PhantomData<I>);
 
-/// A step of a transaction.
-#[derive(Clone, Copy, Debug)]
-pub enum Step {
-    /// Reads a key.
-    Get(Key),
-    /// Gives a key this value.
-    Put(Key, u8),
-    /// Removes a key.
-    Remove(Key),
-    /// Gives the second key one more than the value of the first, or one.
-    Add(Key, Key),
-    /// Scans a map, and gives a key of the other one the number of its records.
-    Count(u64, Key),
-}
-
-/// An operation.
-#[derive(Clone, Debug)]
-pub enum Op {
-    /// A transaction of these steps.
-    Run(Vec<Step>),
-    /// Settles all commits.
-    Settle,
-}
-
-/// How a transaction ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// It committed, and its steps have read this.
-    Committed(Vec<Option<u8>>),
-    /// It was in conflict with another one.
-    Conflict,
-}
-
-/// The records of both maps.
-pub type State = BTreeMap<Key, u8>;
-
-/// Transactions over maps of an index.
-pub struct Transactions<I>(PhantomData<I>);
-
-/// Two maps.
+/// The two maps.
 pub struct TwoMaps<I: Indexed, D: Domain>([<I::Kind as IndexKind>::Index<D>; 2]);
+
+impl<I: Indexed, D: Domain> TwoMaps<I, D> {
+    fn open(catalog: &Arc<Catalog<D>>) -> Result<Self, String> {
+        let options = <I::Kind as IndexKind>::Options::parse(I::SMALL).map_err(text)?;
+        let map = |name| catalog.find_or_create_index::<I::Kind>(name, options).map_err(text);
+        Ok(Self([map("first")?, map("second")?]))
+    }
+}
 
 impl<I: Indexed, D: Domain> Maps for TwoMaps<I, D> {
     type Lent<'maps> = &'maps dyn RangeIndex;
 
     fn map(&self, number: u64) -> Option<&dyn RangeIndex> {
-        self.0.get(number as usize).map(|map| map as &dyn RangeIndex)
+        let at = MAPS.iter().position(|&map| map == number)?;
+        Some(&self.0[at])
     }
+}
+
+fn list() -> MapList {
+    let map = |&number: &u64| ListedMap {
+        name: format!("map {number}"),
+        kind: 1,
+        options: [0; 4],
+        number,
+    };
+    MapList { version: 1, max_bytes: 0, maps: MAPS.iter().map(map).collect() }
+}
+
+fn text(error: impl StdError) -> String {
+    error.to_string()
 }
 
 /// The transaction component of an open pool.
@@ -78,29 +70,13 @@ pub struct Open<I: Indexed, D: Domain> {
     catalog: Arc<Catalog<D>>,
 }
 
-/// What a step does to a state: what it reads, and what it writes.
-fn apply(state: &mut State, step: Step) -> Option<u8> {
-    match step {
-        Step::Get(key) => state.get(&key).copied(),
-        Step::Put(key, value) => {
-            state.insert(key, value);
-            None
-        }
-        Step::Remove(key) => {
-            state.remove(&key);
-            None
-        }
-        Step::Add(from, to) => {
-            let read = state.get(&from).copied();
-            state.insert(to, read.unwrap_or_default().wrapping_add(1));
-            read
-        }
-        Step::Count(map, to) => {
-            let count = state.keys().filter(|key| key.0 == map).count() as u8;
-            state.insert(to, count);
-            Some(count)
-        }
-    }
+type OpenTransaction<'open, I, D> = Transaction<'open, D, TwoMaps<I, D>>;
+
+/// What a thread holds from one operation to the next.
+enum Held<'open, I: Indexed, D: Domain> {
+    Nothing,
+    Snapshot(Snapshot<'open, D, TwoMaps<I, D>>),
+    Transaction(OpenTransaction<'open, I, D>),
 }
 
 /// A long value in its own block, or a short one.
@@ -108,162 +84,198 @@ fn bytes_of(value: u8) -> Vec<u8> {
     vec![value; if value.is_multiple_of(3) { 200 } else { 1 }]
 }
 
-impl<I: Indexed> Subject for Transactions<I> {
-    type Op = Op;
-    type Answer = Answer;
-    type State = State;
-    type Open<D: Domain> = Open<I, D>;
-
-    const NAME: &'static str = "transactions";
-    const POOL_BYTES: u64 = I::POOL_BYTES;
-
-    fn open<D: Domain>(pool: Arc<Pool<D>>) -> Result<Open<I, D>, String> {
-        let text = |error: &dyn std::error::Error| error.to_string();
-        let catalog = Arc::new(Catalog::open(pool.clone()).map_err(|error| text(&error))?);
-        let options = <I::Kind as IndexKind>::Options::parse(I::SMALL);
-        let options = options.map_err(|error| text(&error))?;
-        let map = |name| {
-            catalog.find_or_create_index::<I::Kind>(name, options).map_err(|error| text(&error))
-        };
-        let maps = TwoMaps([map("first")?, map("second")?]);
-        let log = Log::without_files(pool, layout::LOG_OFF, LogOptions::default());
-        let log = log.map_err(|error| text(&error))?;
-        let component = TransactionComponent::open(log, maps).map_err(|error| text(&error))?;
-        Ok(Open { component, catalog })
-    }
-
-    fn scenarios() -> Vec<Scenario<Self>> {
-        let [a, b] = [(0, 0), (1, 0)];
-        let fixed = |name, programs: Vec<Vec<Vec<Step>>>| {
-            scenario(name, move |_| {
-                let runs = |program: &Vec<_>| program.iter().cloned().map(Op::Run).collect();
-                programs.iter().map(runs).collect()
-            })
-        };
-        vec![
-            // Whatever is read or settled must be durable.
-            fixed("read", vec![vec![vec![Step::Put(a, 7)]], vec![vec![Step::Get(a)]]]),
-            scenario("settle", move |_| {
-                vec![vec![Op::Run(vec![Step::Put(a, 7)])], vec![Op::Settle]]
-            }),
-            fixed("write-skew", vec![vec![vec![Step::Add(a, b)]], vec![vec![Step::Add(b, a)]]]),
-            fixed(
-                "phantoms",
-                vec![vec![vec![Step::Count(0, (1, 2))]], vec![vec![Step::Count(1, (0, 2))]]],
-            ),
-            // The second comes behind the first, and the third sees it.
-            fixed(
-                "reader",
-                vec![
-                    vec![vec![Step::Add(a, b)]],
-                    vec![vec![Step::Put(a, 7)], vec![Step::Get(a), Step::Get(b)]],
-                ],
-            ),
-            fixed(
-                "same-keys",
-                vec![
-                    vec![vec![Step::Put((0, 1), 3), Step::Remove(a), Step::Put(b, 4)]],
-                    vec![vec![Step::Remove((0, 1)), Step::Put(a, 6), Step::Remove(b)]],
-                ],
-            ),
-            scenario("any", |random| {
-                let threads = 2 + random.below(2);
-                let runs =
-                    |random: &mut Random| (0..1 + random.below(2)).map(|_| any(random)).collect();
-                (0..threads).map(|_| runs(random)).collect()
-            }),
-        ]
-    }
-
-    fn changes(op: &Op) -> Option<usize> {
-        match op {
-            Op::Run(steps) => {
-                let is_read_only = steps.iter().all(|step| matches!(step, Step::Get(_)));
-                (!is_read_only).then_some(0)
-            }
-            Op::Settle => None,
-        }
-    }
-
-    fn blank() -> State {
-        State::new()
-    }
-
-    fn after(state: &State, op: &Op, answer: Option<&Answer>) -> Option<State> {
-        let Op::Run(steps) = op else { return Some(state.clone()) };
-        if answer == Some(&Answer::Conflict) {
-            return Some(state.clone());
-        }
-        let mut next = state.clone();
-        let read: Vec<_> = steps.iter().map(|&step| apply(&mut next, step)).collect();
-        let is_possible = answer.is_none_or(|answer| *answer == Answer::Committed(read));
-        is_possible.then_some(next)
-    }
-}
-
-fn scenario<I: Indexed>(
-    name: &'static str,
-    programs: impl Fn(&mut Random) -> Vec<Vec<Op>> + 'static,
-) -> Scenario<Transactions<I>> {
-    Scenario::new(name, 1, move || Setup {
-        prepare: vec![Op::Run(vec![
-            Step::Put((0, 0), 1),
-            Step::Put((1, 0), 2),
-            Step::Put((1, 1), 3),
-        ])],
-        cram: Vec::new(),
-        programs: Box::new(programs),
-    })
-}
-
-/// Any operation.
-fn any(random: &mut Random) -> Op {
-    if random.one_in(8) {
-        return Op::Settle;
-    }
-    Op::Run((0..1 + random.below(3)).map(|_| any_step(random)).collect())
-}
-
-fn any_step(random: &mut Random) -> Step {
-    let key = |random: &mut Random| (random.below(2), random.below(KEYS.into()) as u8);
-    let (from, to) = (key(random), key(random));
-    match random.below(8) {
-        0 | 1 => Step::Get(from),
-        2 | 3 => Step::Put(from, random.below(250) as u8),
-        4 => Step::Remove(from),
-        5 => Step::Count(from.0, (1 - from.0, from.1)),
-        _ => Step::Add(from, to),
-    }
+/// The value with these bytes.
+fn value_of(bytes: &[u8]) -> u8 {
+    let value = bytes.first().copied().unwrap_or_default();
+    assert_eq!(bytes, bytes_of(value), "a value is torn");
+    value
 }
 
 impl<I: Indexed, D: Domain> Open<I, D> {
-    /// Runs the steps, and commits.
-    fn run(&self, steps: &[Step]) -> Result<Vec<Option<u8>>, Error> {
-        let mut transaction = self.component.begin();
-        let read =
-            steps.iter().map(|&step| perform(&mut transaction, step)).collect::<Result<_, _>>()?;
-        transaction.commit()?;
-        Ok(read)
+    /// Opens or creates the component, and its log: with `files`, or without.
+    pub fn new(pool: Arc<Pool<D>>, files: Option<&Simulated>) -> Result<Self, String> {
+        let catalog = Arc::new(Catalog::open(pool.clone()).map_err(text)?);
+        let maps = TwoMaps::open(&catalog)?;
+        let is_new = pool.word(layout::LOG_OFF).load(Ordering::Acquire) == 0;
+        let log = match files.map(|files| Arc::new(files.clone())) {
+            None => Log::without_files(pool, layout::LOG_OFF, LogOptions::default()),
+            Some(files) if is_new => Log::create(pool, layout::LOG_OFF, files, (1, 0), SMALL),
+            Some(files) => Log::open(pool, layout::LOG_OFF, files, SMALL),
+        };
+        let component = TransactionComponent::open(log.map_err(text)?, maps).map_err(text)?;
+        if is_new {
+            component.log_maps(&list()).map_err(text)?;
+        }
+        Ok(Self { component, catalog })
     }
 
-    fn settle(&self) -> Result<(), String> {
-        self.component
-            .log()
-            .write_block(&self.component)
-            .map(drop)
-            .map_err(|error| error.to_string())
+    /// Runs the steps, and commits.
+    fn run(&self, steps: &[Step]) -> Result<Vec<Option<u8>>, Error> {
+        run_in(self.component.begin(), steps)
+    }
+
+    /// Reads all records through what a thread holds. They are the same each time.
+    fn look(&self, held: &mut Held<'_, I, D>, seen: &Seen, way: Way) -> Result<(), Error> {
+        let mut found = State::new();
+        for map in MAPS {
+            let order = match way {
+                Way::Gets => {
+                    for key in 0..KEYS {
+                        let value = match held {
+                            Held::Nothing => None,
+                            Held::Snapshot(snapshot) => snapshot.get(map, &[key])?,
+                            Held::Transaction(transaction) => transaction.get(map, &[key])?,
+                        };
+                        found.extend(value.map(|value| ((map, key), value_of(&value))));
+                    }
+                    continue;
+                }
+                Way::Ascending => Order::Ascending,
+                Way::Descending => Order::Descending,
+            };
+            let mut visit = |key: &[u8], value: &[u8]| {
+                found.insert((map, key[0]), value_of(value));
+                ControlFlow::Continue(())
+            };
+            match held {
+                Held::Nothing => {}
+                Held::Snapshot(snapshot) => {
+                    let index = self.component.maps().map(map).ok_or(Error::UnknownMap { map })?;
+                    let mut cursor = snapshot.scan(map, index, KeyRange::all(), order)?;
+                    while let Some((key, value)) = cursor.next()? {
+                        let _ = visit(key, value);
+                    }
+                }
+                Held::Transaction(transaction) => {
+                    transaction.scan(map, KeyRange::all(), order, &mut visit)?;
+                }
+            }
+        }
+        let first = seen.get_or_init(|| found.clone());
+        assert_eq!(found, *first, "a snapshot shows something else than before");
+        Ok(())
+    }
+
+    /// One operation of a thread.
+    fn perform_holding<'open>(
+        &'open self,
+        held: &mut Held<'open, I, D>,
+        op: &Op,
+    ) -> Result<Option<Answer>, Error> {
+        let taken = match op {
+            Op::Take(_) | Op::Begin(_) | Op::Commit(..) | Op::Release => {
+                std::mem::replace(held, Held::Nothing)
+            }
+            _ => Held::Nothing,
+        };
+        let ran = match op {
+            Op::Run(steps) => self.run(steps),
+            Op::Commit(seen, steps) => {
+                let mut taken = taken;
+                self.look(&mut taken, seen, Way::Gets)?;
+                let Held::Transaction(transaction) = taken else { return Ok(None) };
+                run_in(transaction, steps)
+            }
+            Op::Look(seen, way) => return self.look(held, seen, *way).map(|()| None),
+            Op::Release => return Ok(None),
+            Op::Take(_) => {
+                drop(taken);
+                *held = Held::Snapshot(self.component.snapshot(SnapshotOptions::default())?);
+                return Ok(Some(Answer::Done));
+            }
+            Op::Begin(_) => {
+                drop(taken);
+                let transaction = self.component.begin_over_snapshot(SnapshotOptions::default())?;
+                *held = Held::Transaction(transaction);
+                return Ok(Some(Answer::Done));
+            }
+            Op::Settle => return self.component.settle().map(|()| Some(Answer::Done)),
+            Op::Sync => {
+                self.component.sync(self.component.newest_lsn()?)?;
+                return Ok(Some(Answer::Done));
+            }
+            Op::Image => {
+                let list = || Ok::<_, Error>(list());
+                self.component.write_image(list, &AtomicBool::new(false))?;
+                return Ok(Some(Answer::Done));
+            }
+        };
+        match ran {
+            Ok(read) => Ok(Some(Answer::Committed(read))),
+            Err(Error::Conflict { .. }) => Ok(Some(Answer::Conflict)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// All records, read in two ways.
+    fn state(&self) -> Result<State, String> {
+        let read = self.component.transaction(|transaction| {
+            let mut state = State::new();
+            for map in MAPS {
+                transaction.scan(map, KeyRange::all(), Order::Ascending, &mut |key, value| {
+                    state.insert((map, key[0]), value_of(value));
+                    ControlFlow::Continue(())
+                })?;
+            }
+            Ok::<_, Error>(state)
+        });
+        let (state, _) = read.map_err(text)?;
+        for map in MAPS {
+            for key in 0..KEYS {
+                let found = self.component.get(map, &[key]).map_err(text)?;
+                let expected = state.get(&(map, key)).map(|&value| bytes_of(value));
+                if found != expected {
+                    return Err(format!("key {key} of map {map} is {found:?}, not {expected:?}"));
+                }
+            }
+        }
+        Ok(state)
+    }
+
+    /// Checks the maps, and the allocated blocks.
+    fn check(&self) -> Result<(), String> {
+        let guard = self.catalog.pool().pin().map_err(text)?;
+        let mut reached = self.component.log().blocks(&guard);
+        reached.extend(self.catalog.maps(&guard).iter().map(|entry| entry.header_off));
+        for map in &self.component.maps().0 {
+            let audit = map.audit().map_err(text)?;
+            if let Some(problem) = audit.problems.first() {
+                return Err(format!("the node at {:#x}: {}", problem.node_off, problem.what));
+            }
+            reached.extend(audit.blocks.iter().map(|block| block.off));
+        }
+        compare_blocks(self.catalog.pool(), &reached)
+    }
+
+    /// Writes and removes keys that no other operation has.
+    fn use_again(&self) -> Result<(), String> {
+        let keys = MAPS.map(|map| (map, KEYS));
+        for steps in [keys.map(|key| Step::Put(key, 9)), keys.map(Step::Remove)] {
+            self.run(&steps).map_err(|error| format!("nothing else runs: {error}"))?;
+        }
+        self.component.settle().map_err(text)
     }
 }
 
+fn run_in<I: Indexed, D: Domain>(
+    mut transaction: OpenTransaction<'_, I, D>,
+    steps: &[Step],
+) -> Result<Vec<Option<u8>>, Error> {
+    let read = steps.iter().map(|&step| perform(&mut transaction, step)).collect::<Result<_, _>>();
+    let read = read?;
+    transaction.commit()?;
+    Ok(read)
+}
+
 fn perform<I: Indexed, D: Domain>(
-    transaction: &mut Transaction<'_, D, TwoMaps<I, D>>,
+    transaction: &mut OpenTransaction<'_, I, D>,
     step: Step,
 ) -> Result<Option<u8>, Error> {
-    let put = |transaction: &mut Transaction<'_, D, _>, (map, key): Key, value: u8| {
+    let put = |transaction: &mut OpenTransaction<'_, I, D>, (map, key): Key, value: u8| {
         transaction.put(map, &[key], &bytes_of(value))
     };
-    let get = |transaction: &mut Transaction<'_, D, TwoMaps<I, D>>, (map, key): Key| {
-        Ok::<_, Error>(transaction.get(map, &[key])?.map(|value| value[0]))
+    let get = |transaction: &mut OpenTransaction<'_, I, D>, (map, key): Key| {
+        Ok::<_, Error>(transaction.get(map, &[key])?.map(|value| value_of(&value)))
     };
     match step {
         Step::Get(key) => get(transaction, key),
@@ -286,65 +298,71 @@ fn perform<I: Indexed, D: Domain>(
     }
 }
 
-impl<I: Indexed, D: Domain> Opened<Transactions<I>> for Open<I, D> {
-    fn perform(&self, op: &Op) -> Vec<Noted<Transactions<I>>> {
-        let answer = match op {
-            Op::Settle => {
-                self.settle().expect("settles");
-                return Vec::new();
-            }
-            Op::Run(steps) => match self.run(steps) {
-                Ok(read) => Answer::Committed(read),
-                Err(Error::Conflict { .. }) => Answer::Conflict,
-                Err(error) => panic!("{error}"),
-            },
-        };
-        vec![(0, op.clone(), answer)]
+impl<I: Indexed, D: Domain, const FILES: bool> Opened<Transactions<I, FILES>> for Open<I, D> {
+    fn perform(&self, op: &Op) -> Vec<Noted<Transactions<I, FILES>>> {
+        Opened::<Transactions<I, FILES>>::session(self)(op)
     }
 
-    fn observe(&self) -> Result<Observed<Transactions<I>>, String> {
-        let read = self.component.transaction(|transaction| {
-            let mut state = State::new();
-            for map in 0..2 {
-                transaction.scan(map, KeyRange::all(), Order::Ascending, &mut |key, value| {
-                    state.insert((map, key[0]), value[0]);
-                    ControlFlow::Continue(())
-                })?;
-            }
-            Ok::<_, Error>(state)
-        });
-        let (state, _) = read.map_err(|error| error.to_string())?;
-        for map in 0..2 {
-            for key in 0..KEYS {
-                let found = self.component.get(map, &[key]).map_err(|error| error.to_string())?;
-                let expected = state.get(&(map, key)).map(|&value| bytes_of(value));
-                if found != expected {
-                    return Err(format!("key {key} of map {map} is {found:?}, not {expected:?}"));
-                }
-            }
-        }
-        Ok([(0, state)].into())
+    fn session(&self) -> Session<'_, Transactions<I, FILES>> {
+        let mut held = Held::Nothing;
+        Box::new(move |op| match self.perform_holding(&mut held, op) {
+            Ok(answer) => answer.map(|answer| (0, op.clone(), answer)).into_iter().collect(),
+            // Nothing fills the pool, and no limit revokes a snapshot.
+            Err(error) => panic!("{op:?}: {error}"),
+        })
+    }
+
+    fn observe(&self) -> Result<Observed<Transactions<I, FILES>>, String> {
+        Ok([(0, self.state()?)].into())
     }
 
     fn audit(&self) -> Result<(), String> {
-        let guard = self.catalog.pool().pin().map_err(|error| error.to_string())?;
-        let mut reached = self.component.log().blocks(&guard);
-        reached.extend(self.catalog.maps(&guard).iter().map(|entry| entry.header_off));
-        for map in &self.component.maps().0 {
-            let audit = map.audit().map_err(|error| error.to_string())?;
-            if let Some(problem) = audit.problems.first() {
-                return Err(format!("the node at {:#x}: {}", problem.node_off, problem.what));
-            }
-            reached.extend(audit.blocks.iter().map(|block| block.off));
-        }
-        compare_blocks(self.catalog.pool(), &reached)
+        self.check()
     }
 
     fn exercise(&self) -> Result<(), String> {
-        let keys = [(0, KEYS), (1, KEYS)];
-        for steps in [keys.map(|key| Step::Put(key, 9)), keys.map(Step::Remove)] {
-            self.run(&steps).map_err(|error| format!("nothing else runs: {error}"))?;
-        }
-        self.settle()
+        self.use_again()
     }
+}
+
+/// A pool that is rebuilt.
+struct Rebuilt<I: Indexed> {
+    catalog: Arc<Catalog<Volatile>>,
+    /// Once there is a list of maps.
+    maps: Option<TwoMaps<I, Volatile>>,
+}
+
+impl<I: Indexed> Rebuild for Rebuilt<I> {
+    fn relist(&mut self, found: &MapList) -> Result<(), Box<dyn StdError + Send + Sync>> {
+        if *found != list() {
+            return Err(format!("the maps are {found:?}").into());
+        }
+        if self.maps.is_none() {
+            self.maps = Some(TwoMaps::open(&self.catalog)?);
+        }
+        Ok(())
+    }
+
+    fn index(&self, number: u64) -> Option<&dyn RangeIndex> {
+        self.maps.as_ref()?.map(number)
+    }
+}
+
+/// Rebuilds a pool from the files of a log, uses it, and returns its records.
+pub fn rebuild<I: Indexed>(files: &Simulated) -> Result<State, String> {
+    let options = CreateOptions { max_bytes: 16 << 20, ..CreateOptions::default() };
+    let pool = Pool::<Volatile>::anonymous(&options).map_err(text)?;
+    let catalog = Arc::new(Catalog::open(pool.clone()).map_err(text)?);
+    let mut rebuilt = Rebuilt::<I> { catalog, maps: None };
+    let (recovered, _) = replay(files, &mut rebuilt).map_err(text)?;
+    let Rebuilt { catalog, maps } = rebuilt;
+    let maps = maps.ok_or("there is no list of maps")?;
+    let files = Arc::new(files.clone());
+    let log = Log::resume(pool, layout::LOG_OFF, files, &recovered, 0, SMALL).map_err(text)?;
+    let component = TransactionComponent::open(log, maps).map_err(text)?;
+    let open = Open { component, catalog };
+    let state = open.state()?;
+    open.use_again()?;
+    open.check()?;
+    Ok(state)
 }

@@ -7,6 +7,7 @@ use pando_pmem::{Domain, Pool};
 use pando_pmwcas::Pmwcas;
 
 use super::{Noted, Observed, Opened, Scenario, Setup, Subject, algorithm};
+use pando_device::simulated::Simulated;
 use pando_index::random::Random;
 
 /// Words of the subject: the first words of the catalog, which has no map.
@@ -56,7 +57,7 @@ impl<const RDCSS: bool> Subject for Words<RDCSS> {
 
     const NAME: &'static str = if RDCSS { "pmwcas-rdcss" } else { "pmwcas" };
 
-    fn open<D: Domain>(pool: Arc<Pool<D>>) -> Result<Open<D>, String> {
+    fn open<D: Domain>(pool: Arc<Pool<D>>, _: &Simulated) -> Result<Open<D>, String> {
         let pmwcas = Pmwcas::open(pool).map_err(|error| error.to_string())?;
         Ok(Open(pmwcas.with_algorithm(algorithm(RDCSS))))
     }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use pando_device::simulated::Simulated;
 use pando_index::conformance::history::{Event, explains};
 use pando_index::random::Random;
 use pando_pmem::Pool;
@@ -12,10 +13,10 @@ use pando_pmem::testing::{Arena, with_few_slots};
 
 use super::plan::Tally;
 use crate::lab::LabDomain;
-use crate::lab::domain::{Mode, run_as, set_mode, task, with_recorder};
+use crate::lab::domain::{Mode, files_of_run, run_as, set_mode, task, with_recorder};
 use crate::lab::panics::{attempt, listen};
 use crate::lab::recorder::{Entry, LINE_BYTES, Recorder};
-use crate::subjects::{Observed, Opened, Programs, Scenario, Subject};
+use crate::subjects::{Observed, Opened, Programs, Scenario, Session, Subject};
 
 /// Steps after which a run counts as endless.
 pub(super) const PATIENCE: u64 = 300_000;
@@ -63,6 +64,14 @@ pub(super) struct Happened<S: Subject> {
 pub(super) type EventOf<S> = Event<<S as Subject>::Op, <S as Subject>::Answer>;
 pub(super) type History<S> = Arc<Mutex<Vec<Happened<S>>>>;
 
+/// What was recorded of a run.
+pub(super) struct Recorded<S: Subject> {
+    pub(super) happened: Vec<Happened<S>>,
+    pub(super) log: Vec<Entry>,
+    /// The states of the files, by number.
+    pub(super) files: Vec<Simulated>,
+}
+
 /// One scenario of `S`, with write-backs or without.
 pub struct Lab<S: Subject, const WRITE_BACK: bool> {
     pub(super) name: &'static str,
@@ -73,6 +82,8 @@ pub struct Lab<S: Subject, const WRITE_BACK: bool> {
     pub(super) arena: Rc<Arena>,
     /// The prepared pool.
     pub(super) base: Vec<u64>,
+    /// Its files.
+    pub(super) files: Simulated,
     pub(super) initial: Observed<S>,
     /// The recorder, and the words of the medium, are kept from run to run. Between two runs the
     /// medium holds the prepared pool. A failed run leaves neither.
@@ -87,11 +98,12 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
         listen();
         let Scenario { name, preemptions, granted, slots, .. } = scenario;
         let setup = scenario.set_up();
+        let files = Simulated::new();
         let prepared = attempt(|| {
             run_as(0, || {
                 let create = || Pool::<LabDomain<WRITE_BACK>>::create_in(&arena);
                 let pool = with_few_slots(slots, create);
-                let open = S::open(pool.map_err(|error| error.to_string())?)?;
+                let open = S::open(pool.map_err(|error| error.to_string())?, &files)?;
                 let perform = |op| drop(open.perform(op));
                 setup.prepare.iter().for_each(perform);
                 refuse(Resource::Block, 0, u64::MAX, || setup.cram.iter().for_each(perform));
@@ -110,27 +122,30 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
             programs,
             arena,
             base,
+            files,
             initial,
             recorder: None,
             medium: None,
         })
     }
 
-    pub(super) fn open(&self) -> Result<S::Open<LabDomain<WRITE_BACK>>, String> {
+    /// Opens the pool in the arena.
+    pub(super) fn open(&self, files: &Simulated) -> Result<S::Open<LabDomain<WRITE_BACK>>, String> {
         let open = || Pool::<LabDomain<WRITE_BACK>>::open_in(&self.arena);
         let pool = with_few_slots(self.slots, open);
-        S::open(pool.map_err(|error| error.to_string())?)
+        S::open(pool.map_err(|error| error.to_string())?, files)
     }
 
-    /// Runs the programs; the history and the log.
+    /// Runs the programs, over `files`, which the recorder follows.
     pub(super) fn record(
         &self,
         programs: &[Vec<S::Op>],
+        files: &Simulated,
         refusal: Option<Refusal>,
         tally: &mut Tally,
-    ) -> Result<(Vec<Happened<S>>, Vec<Entry>), String> {
+    ) -> Result<Recorded<S>, String> {
         set_mode(Mode::Record, PATIENCE);
-        let open = Arc::new(run_as(0, || self.open())?);
+        let open = Arc::new(run_as(0, || self.open(files))?);
         let history: History<S> = Arc::default();
         let fault: Arc<Mutex<Option<String>>> = Arc::default();
         set_mode(Mode::Schedule, PATIENCE);
@@ -139,7 +154,8 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
             let (history, fault) = (Arc::clone(&history), Arc::clone(&fault));
             shuttle::thread::spawn(move || {
                 let work = || -> Result<(), String> {
-                    program.iter().for_each(|op| perform::<S, WRITE_BACK>(&open, op, &history));
+                    let mut session = open.session();
+                    program.iter().for_each(|op| perform::<S>(&mut session, op, &history));
                     Ok(())
                 };
                 run_as(index + 1, || {
@@ -167,6 +183,7 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
         tally.runs += 1;
         tally.steps += with_recorder(|recorder| recorder.steps());
         let log = with_recorder(|recorder| recorder.finish())?;
+        let files = with_recorder(Recorder::take_files);
         let happened = std::mem::take(&mut *history.lock().unwrap_or_else(PoisonError::into_inner));
         set_mode(Mode::Track, PATIENCE);
         let ended = attempt(|| {
@@ -178,7 +195,7 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
         });
         set_mode(Mode::Idle, 0);
         ended.map_err(|what| format!("at the end of the run: {what}"))?;
-        Ok((happened, log))
+        Ok(Recorded { happened, log, files })
     }
 
     /// Whether some order of the operations before the log's entry `cut` explains the answers and
@@ -235,16 +252,17 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
         lay_out(&self.arena, &lines, |line, word| self.base[line * 8 + word]);
     }
 
-    /// Opens the pool in the arena, as after a crash, and checks it.
+    /// Opens the pool in the arena and its files, as after a crash, and checks it.
     pub(super) fn judge(
         &self,
+        files: &Simulated,
         happened: &[Happened<S>],
         cut: u64,
         exercise: bool,
     ) -> Result<(), String> {
         attempt(|| {
             run_as(0, || {
-                let open = self.open()?;
+                let open = self.open(&files_of_run(files))?;
                 open.audit()?;
                 let observed = open.observe()?;
                 self.explain(happened, cut, &observed)?;
@@ -257,14 +275,36 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
         })
         .map(drop)
     }
+
+    /// Rebuilds the subject from its files, as after a power cut in which the pool was lost, and
+    /// checks it. An operation is lost or not, unless it had returned before another one began that
+    /// syncs and has returned.
+    pub(super) fn judge_rebuilt(
+        &self,
+        files: &Simulated,
+        happened: &[Happened<S>],
+        cut: u64,
+    ) -> Result<(), String> {
+        let rebuilt = attempt(|| run_as(0, || S::rebuild(files)));
+        let lost = |what| format!("the pool was lost, and rebuilt from its files: {what}");
+        let Some(observed) = rebuilt.map_err(lost)?.flatten() else { return Ok(()) };
+        let date = cut.saturating_mul(2);
+        let has_returned = |event: &EventOf<S>| event.answer.is_some() && event.returned <= date;
+        let syncs = |event: &EventOf<S>| has_returned(event) && S::syncs(&event.operation);
+        let events = happened.iter().map(|one| &one.event);
+        let synced = events.filter(|event| syncs(event)).map(|event| event.called).max();
+        let left = happened.iter().map(|Happened { part, event }| {
+            let is_safe = synced.is_some_and(|synced| event.returned < synced);
+            let answer = event.answer.clone().filter(|_| is_safe);
+            Happened { part: *part, event: Event { answer, ..event.clone() } }
+        });
+        let left: Vec<Happened<S>> = left.collect();
+        self.explain(&left, cut, &observed).map_err(lost)
+    }
 }
 
 /// One operation of a logical thread, with its place in the history.
-pub(super) fn perform<S: Subject, const WRITE_BACK: bool>(
-    open: &S::Open<LabDomain<WRITE_BACK>>,
-    op: &S::Op,
-    history: &History<S>,
-) {
+pub(super) fn perform<S: Subject>(session: &mut Session<'_, S>, op: &S::Op, history: &History<S>) {
     let locked = || history.lock().unwrap_or_else(PoisonError::into_inner);
     // A call is between two entries of the log, and a return is at an entry: no two times are
     // equal.
@@ -275,7 +315,7 @@ pub(super) fn perform<S: Subject, const WRITE_BACK: bool>(
         let event = Event { operation: op.clone(), answer: None, called, returned: u64::MAX };
         locked().push(Happened { part, event });
     }
-    let noted = open.perform(op);
+    let noted = session(op);
     let returned = with_recorder(|recorder| recorder.returned(task())) * 2;
     let mut history = locked();
     for (part, operation, answer) in noted {

@@ -5,11 +5,12 @@ use std::collections::HashSet;
 use std::rc::Rc;
 use std::time::Instant;
 
+use pando_device::simulated::{Kept, Simulated};
 use pando_index::random::Random;
 
 use super::lab::{Happened, Lab, PATIENCE, lay_out, words_of};
 use super::plan::{Crashes, Plan, Tally};
-use crate::lab::domain::{Mode, install, run_as, set_mode, with_recorder};
+use crate::lab::domain::{Mode, files_of_run, install, run_as, set_mode, with_recorder};
 use crate::lab::medium::Medium;
 use crate::lab::panics::attempt;
 use crate::lab::recorder::{Entry, LINE_BYTES, Recorder, Site};
@@ -19,6 +20,9 @@ use crate::subjects::Subject;
 fn hash_of(off: u64, value: u64) -> u64 {
     Random::new(off.rotate_left(32) ^ value.wrapping_mul(0x9E37_79B9_7F4A_7C15)).draw()
 }
+
+/// What a power cut may leave of the files.
+const KEPT: [Kept; 3] = [Kept::Nothing, Kept::Some, Kept::All];
 
 /// The contents of some late lines in an image. The other lines are as the run saw them.
 type Choice = Vec<(u32, usize)>;
@@ -59,13 +63,14 @@ fn choices(late: &[(u32, usize)], crashes: Crashes, random: &mut Random) -> Vec<
     choices
 }
 
-/// The entries of a log after which it is cut: `count` random ones, or all stores and returns.
+/// The entries of a log after which it is cut: `count` random ones, or all stores, changes of files
+/// and returns.
 pub(super) fn draw_cuts(
     log: &[Entry],
     count: Option<usize>,
     random: &mut Random,
 ) -> HashSet<usize> {
-    let is_cut = |entry: &Entry| matches!(entry, Entry::Store { .. } | Entry::Return);
+    let is_cut = |entry: &Entry| !matches!(entry, Entry::WriteBack { .. } | Entry::Fence { .. });
     let all: Vec<usize> = (0..log.len()).filter(|&index| is_cut(&log[index])).collect();
     match count {
         Some(count) if count < all.len() => (0..count).map(|_| *random.pick(&all)).collect(),
@@ -73,9 +78,20 @@ pub(super) fn draw_cuts(
     }
 }
 
+/// What one crash leaves.
+#[derive(Clone, Copy)]
+struct Image<'run> {
+    medium: &'run Medium,
+    choice: &'run Choice,
+    /// The number of the state of the files.
+    files: usize,
+}
+
 /// The crashes of one log.
 pub(super) struct Playback<'run, S: Subject> {
     pub happened: &'run [Happened<S>],
+    /// The states of the files, by number.
+    pub files: &'run [Simulated],
     pub plan: &'run Plan,
     /// The entries after which the run is cut, and the site that is left out of the playback; in
     /// the crashes of a recovery, the site that is left out of the recovery.
@@ -102,12 +118,16 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
         let mut hash = 0;
         let mut seen = HashSet::new();
         let crashes = playback.plan.crashes;
+        let mut files = 0;
         for (index, entry) in log.iter().enumerate() {
             if let Entry::Store { off, value } = *entry {
                 let off = u64::from(off);
                 hash ^= hash_of(off, medium.word(off)) ^ hash_of(off, value);
                 self.arena.set_word(off, value);
                 stored.push((off / LINE_BYTES) as u32);
+            }
+            if let Entry::Files { version } = *entry {
+                files = version as usize;
             }
             medium.play(entry, playback.without);
             if !playback.cuts.contains(&index) {
@@ -131,18 +151,17 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
                     tally.repeated += 1;
                     continue;
                 }
-                self.judge_image(&medium, &choice, cut, playback, random, tally).map_err(
-                    |what| {
-                        let late: Vec<String> =
-                            choice.iter().map(|(line, _)| format!("{:#x}", line * 64)).collect();
-                        let whose = if playback.recovering.is_some() { "recovery" } else { "run" };
-                        format!(
-                            "a crash of the {whose} after entry {index} of {}, with older lines at \
-                             {late:?}: {what}",
-                            log.len()
-                        )
-                    },
-                )?;
+                let image = Image { medium: &medium, choice: &choice, files };
+                self.judge_image(&image, cut, playback, random, tally).map_err(|what| {
+                    let late: Vec<String> =
+                        choice.iter().map(|(line, _)| format!("{:#x}", line * 64)).collect();
+                    let whose = if playback.recovering.is_some() { "recovery" } else { "run" };
+                    format!(
+                        "a crash of the {whose} after entry {index} of {}, with older lines at \
+                         {late:?}: {what}",
+                        log.len()
+                    )
+                })?;
             }
         }
         stored.sort_unstable();
@@ -157,15 +176,24 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
     }
 
     /// Writes one image into the arena, checks it, and restores the state that the run saw.
+    ///
+    /// With write-backs a crash is a power cut of the medium and of the files. Without them it is a
+    /// kill, and the files keep what was written. In both cases the pool may be lost: one image in
+    /// four is rebuilt from its files, after a power cut of these.
     fn judge_image(
         &self,
-        medium: &Medium,
-        choice: &Choice,
+        image: &Image<'_>,
         cut: u64,
         playback: &Playback<'_, S>,
         random: &mut Random,
         tally: &mut Tally,
     ) -> Result<(), String> {
+        let Image { medium, choice, files } = *image;
+        let files = &playback.files[files];
+        let left = match WRITE_BACK {
+            true => files.cut_power(*random.pick(&KEPT), random),
+            false => files.after_kill(),
+        };
         let mut lines: Vec<u32> = choice.iter().map(|&(line, _)| line).collect();
         for &(line, version) in choice {
             let content = medium.content(line, version);
@@ -174,36 +202,46 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
         tally.images += 1;
         tally.of_recovery += u64::from(playback.recovering.is_some());
         if playback.recovering.is_none() && random.one_in(playback.plan.recovery_every) {
-            self.cut_recovery(cut, playback, random, tally)?;
+            self.cut_recovery(&left, cut, playback, random, tally)?;
         }
         set_mode(Mode::Track, PATIENCE);
-        let judged = self.judge(playback.happened, cut, random.one_in(4));
+        let judged = self.judge(&left, playback.happened, cut, random.one_in(4));
         set_mode(Mode::Idle, 0);
+        let judged = judged.and_then(|()| match random.one_in(4) {
+            true => {
+                let left = files.cut_power(*random.pick(&KEPT), random);
+                self.judge_rebuilt(&left, playback.happened, cut)
+            }
+            false => Ok(()),
+        });
         lines.extend(with_recorder(Recorder::take_touched));
         let seen = |line: usize, word: usize| medium.word((line * 8 + word) as u64 * 8);
         lay_out(&self.arena, &lines, seen);
         judged
     }
 
-    /// Recovers the pool in the arena, and checks the crashes of that recovery.
+    /// Recovers the pool in the arena with its files, and checks the crashes of that recovery.
     fn cut_recovery(
         &self,
+        files: &Simulated,
         cut: u64,
         playback: &Playback<'_, S>,
         random: &mut Random,
         tally: &mut Tally,
     ) -> Result<(), String> {
         let base = words_of(&self.arena);
-        let outer = install(Some(Recorder::new(Rc::clone(&self.arena))));
+        let files = files_of_run(files);
+        let outer = install(Some(Recorder::new(Rc::clone(&self.arena), files.clone())));
         set_mode(Mode::Record, PATIENCE);
-        let recovered = attempt(|| run_as(0, || self.open().map(drop)));
+        let recovered = attempt(|| run_as(0, || self.open(&files).map(drop)));
         set_mode(Mode::Idle, 0);
         let log = recovered.and_then(|_| with_recorder(|recorder| recorder.finish()));
         let touched = with_recorder(Recorder::take_touched);
+        let files = with_recorder(Recorder::take_files);
         lay_out(&self.arena, &touched, |line, word| base[line * 8 + word]);
         let judged = log.and_then(|log| {
             let cuts = draw_cuts(&log, playback.plan.crashes.cuts, random);
-            let inner = Playback { recovering: Some(cut), cuts: &cuts, ..*playback };
+            let inner = Playback { files: &files, recovering: Some(cut), cuts: &cuts, ..*playback };
             self.play_back(&base, base.clone(), &log, &inner, random, tally).map(drop)
         });
         install(outer);

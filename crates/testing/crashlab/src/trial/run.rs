@@ -5,12 +5,12 @@ use std::rc::Rc;
 
 use pando_index::random::Random;
 
-use super::lab::{Happened, Lab, Refusal};
+use super::lab::{Lab, Recorded, Refusal};
 use super::plan::{Plan, Tally, Trial};
 use super::playback::{Playback, draw_cuts};
 use super::without::site_of;
-use crate::lab::domain::{Mode, install, set_mode};
-use crate::lab::recorder::{Entry, Recorder, Site};
+use crate::lab::domain::{Mode, files_of_run, install, set_mode};
+use crate::lab::recorder::{Recorder, Site};
 use crate::subjects::Subject;
 
 impl<S: Subject, const WRITE_BACK: bool> Trial for Lab<S, WRITE_BACK> {
@@ -24,11 +24,12 @@ impl<S: Subject, const WRITE_BACK: bool> Trial for Lab<S, WRITE_BACK> {
     }
 
     fn run(&mut self, plan: &Plan, tally: &mut Tally) -> Result<(), String> {
-        self.recorded(plan, tally, |lab, random, happened, log, tally| {
+        self.recorded(plan, tally, |lab, random, recorded, tally| {
+            let Recorded { happened, log, files } = recorded;
             let cuts = if S::SURVIVES { plan.crashes.cuts } else { Some(0) };
-            let cuts = draw_cuts(log, cuts, random);
-            let playback =
-                Playback { happened, plan, cuts: &cuts, without: None, recovering: None };
+            let cuts = &draw_cuts(log, cuts, random);
+            let (without, recovering) = (None, None);
+            let playback = Playback { happened, files, plan, cuts, without, recovering };
             let words = lab.medium.take().unwrap_or_else(|| lab.base.clone());
             lab.medium = Some(lab.play_back(&lab.base, words, log, &playback, random, tally)?);
             Ok(())
@@ -41,10 +42,10 @@ impl<S: Subject, const WRITE_BACK: bool> Trial for Lab<S, WRITE_BACK> {
         wanted: &dyn Fn(Site) -> bool,
     ) -> Result<Vec<(Site, Option<String>)>, String> {
         let mut verdicts = Vec::new();
-        self.recorded(plan, &mut Tally::default(), |lab, random, happened, log, tally| {
-            let sites: HashSet<Site> = log.iter().filter_map(site_of).collect();
+        self.recorded(plan, &mut Tally::default(), |lab, random, recorded, tally| {
+            let sites: HashSet<Site> = recorded.log.iter().filter_map(site_of).collect();
             for site in sites.into_iter().filter(|&site| wanted(site)) {
-                let seen = lab.without(site, plan, random, happened, log, tally);
+                let seen = lab.without(site, plan, random, recorded, tally);
                 verdicts.push((site, seen.err()));
             }
             Ok(())
@@ -59,22 +60,23 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
         &mut self,
         plan: &Plan,
         tally: &mut Tally,
-        work: impl FnOnce(
-            &mut Self,
-            &mut Random,
-            &[Happened<S>],
-            &[Entry],
-            &mut Tally,
-        ) -> Result<(), String>,
+        work: impl FnOnce(&mut Self, &mut Random, &Recorded<S>, &mut Tally) -> Result<(), String>,
     ) -> Result<(), String> {
         let mut random = Random::new(plan.seed);
         let programs = (self.programs)(&mut random);
         let refusal = self.granted.map(|most| Refusal::drawn(most, &mut random));
-        let recorder = self.recorder.take();
-        install(Some(recorder.unwrap_or_else(|| Recorder::new(Rc::clone(&self.arena)))));
-        let result = self.record(&programs, refusal, tally).and_then(|(happened, log)| {
+        let files = files_of_run(&self.files);
+        let recorder = match self.recorder.take() {
+            Some(mut recorder) => {
+                recorder.follow_files(files.clone());
+                recorder
+            }
+            None => Recorder::new(Rc::clone(&self.arena), files.clone()),
+        };
+        install(Some(recorder));
+        let result = self.record(&programs, &files, refusal, tally).and_then(|recorded| {
             self.restore();
-            work(self, &mut random, &happened, &log, tally)
+            work(self, &mut random, &recorded, tally)
         });
         set_mode(Mode::Idle, 0);
         let recorder = install(None);

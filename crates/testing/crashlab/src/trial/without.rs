@@ -2,7 +2,7 @@
 
 use pando_index::random::Random;
 
-use super::lab::{Happened, Lab};
+use super::lab::{Lab, Recorded};
 use super::plan::{Plan, Tally};
 use super::playback::{Playback, draw_cuts};
 use crate::lab::recorder::{Entry, Site};
@@ -12,7 +12,7 @@ use crate::subjects::Subject;
 pub(super) fn site_of(entry: &Entry) -> Option<Site> {
     match entry {
         Entry::WriteBack { site, .. } | Entry::Fence { site, .. } => Some(site),
-        Entry::Store { .. } | Entry::Return => None,
+        Entry::Store { .. } | Entry::Files { .. } | Entry::Return => None,
     }
 }
 
@@ -27,10 +27,10 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
         site: Site,
         plan: &Plan,
         random: &mut Random,
-        happened: &[Happened<S>],
-        log: &[Entry],
+        recorded: &Recorded<S>,
         tally: &mut Tally,
     ) -> Result<(), String> {
+        let Recorded { happened, log, files } = recorded;
         let places: Vec<usize> =
             (0..log.len()).filter(|&index| site_of(&log[index]) == Some(site)).collect();
         let drawn: Vec<usize> = (0..3).map(|_| *random.pick(&places)).collect();
@@ -44,8 +44,8 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
         let attempts = [(u64::MAX, &cuts), (1, &recovery_cuts), (u64::MAX, &far_cuts)];
         for (recovery_every, cuts) in attempts {
             let plan = Plan { recovery_every, ..*plan };
-            let playback =
-                Playback { happened, plan: &plan, cuts, without: Some(site), recovering: None };
+            let (plan, without, recovering) = (&plan, Some(site), None);
+            let playback = Playback { happened, files, plan, cuts, without, recovering };
             let words = self.base.clone();
             let seen = self.play_back(&self.base, words, log, &playback, random, tally);
             if let Err(what) = seen {

@@ -1,0 +1,261 @@
+//! The scenarios of transactions: of a log without files, with snapshots; and of one with files.
+
+use std::sync::Arc;
+
+use pando_device::simulated::Simulated;
+use pando_index::random::Random;
+use pando_pmem::{Domain, Pool};
+
+use super::map::Indexed;
+use super::steps::{Answer, KEYS, Key, MAPS, Op, Seen, State, Step, Way};
+use super::transactions::{Open, Transactions, rebuild};
+use super::{Observed, Scenario, Setup, Subject};
+
+/// The first key of each map.
+const A: Key = (1, 0);
+const B: Key = (2, 0);
+
+impl<I: Indexed, const FILES: bool> Subject for Transactions<I, FILES> {
+    type Op = Op;
+    type Answer = Answer;
+    type State = State;
+    type Open<D: Domain> = Open<I, D>;
+
+    const NAME: &'static str = if FILES { "log" } else { "transactions" };
+    const POOL_BYTES: u64 = I::POOL_BYTES;
+
+    fn open<D: Domain>(pool: Arc<Pool<D>>, files: &Simulated) -> Result<Open<I, D>, String> {
+        Open::new(pool, FILES.then_some(files))
+    }
+
+    fn rebuild(files: &Simulated) -> Result<Option<Observed<Self>>, String> {
+        match FILES {
+            true => Ok(Some([(0, rebuild::<I>(files)?)].into())),
+            false => Ok(None),
+        }
+    }
+
+    fn scenarios() -> Vec<Scenario<Self>> {
+        if FILES { with_files() } else { without_files() }
+    }
+
+    fn changes(op: &Op) -> Option<usize> {
+        op.is_change().then_some(0)
+    }
+
+    fn syncs(op: &Op) -> bool {
+        matches!(op, Op::Settle | Op::Sync | Op::Image)
+    }
+
+    fn blank() -> State {
+        State::new()
+    }
+
+    fn after(state: &State, op: &Op, answer: Option<&Answer>) -> Option<State> {
+        op.after(state, answer)
+    }
+}
+
+type Programs = Vec<Vec<Op>>;
+
+fn scenario<S: Subject<Op = Op>>(
+    name: &'static str,
+    settled: usize,
+    programs: impl Fn(&mut Random) -> Programs + 'static,
+) -> Scenario<S> {
+    Scenario::new(name, 1, move || {
+        let first = [Step::Put(A, 1), Step::Put(B, 2), Step::Put((2, 1), 3)];
+        let mut prepare = vec![Op::Run(first.to_vec())];
+        for _ in 0..settled {
+            prepare.extend([Op::Run(vec![Step::Put(A, 1)]), Op::Settle]);
+        }
+        Setup { prepare, cram: Vec::new(), programs: Box::new(programs) }
+    })
+}
+
+fn run(steps: &[Step]) -> Op {
+    Op::Run(steps.to_vec())
+}
+
+/// A thread that reads a snapshot: at once, and later in another way.
+fn reader(random: &mut Random) -> Vec<Op> {
+    let seen = Seen::default();
+    let mut program = vec![Op::Take(seen.clone())];
+    program.extend((0..2).map(|_| Op::Look(seen.clone(), way(random))));
+    if random.one_in(2) {
+        program.push(Op::Release);
+    }
+    program
+}
+
+/// A thread that runs a transaction over a snapshot.
+fn over_snapshot(random: &mut Random, steps: &[Step]) -> Vec<Op> {
+    let seen = Seen::default();
+    let look = random.one_in(2).then(|| Op::Look(seen.clone(), way(random)));
+    let commit = Op::Commit(seen.clone(), steps.to_vec());
+    [Op::Begin(seen)].into_iter().chain(look).chain([commit]).collect()
+}
+
+fn way(random: &mut Random) -> Way {
+    *random.pick(&[Way::Gets, Way::Ascending, Way::Descending])
+}
+
+fn without_files<S: Subject<Op = Op>>() -> Vec<Scenario<S>> {
+    let fixed = |name, programs: Vec<Vec<Vec<Step>>>| {
+        scenario(name, 0, move |_| {
+            let runs = |program: &Vec<_>| program.iter().cloned().map(Op::Run).collect();
+            programs.iter().map(runs).collect()
+        })
+    };
+    vec![
+        // Whatever is read or settled must be durable.
+        fixed("read", vec![vec![vec![Step::Put(A, 7)]], vec![vec![Step::Get(A)]]]),
+        scenario("settle", 0, move |_| vec![vec![run(&[Step::Put(A, 7)])], vec![Op::Settle]]),
+        fixed("write-skew", vec![vec![vec![Step::Add(A, B)]], vec![vec![Step::Add(B, A)]]]),
+        fixed(
+            "phantoms",
+            vec![vec![vec![Step::Count(1, (2, 2))]], vec![vec![Step::Count(2, (1, 2))]]],
+        ),
+        // The second comes behind the first, and the third sees it.
+        fixed(
+            "reader",
+            vec![
+                vec![vec![Step::Add(A, B)]],
+                vec![vec![Step::Put(A, 7)], vec![Step::Get(A), Step::Get(B)]],
+            ],
+        ),
+        fixed(
+            "same-keys",
+            vec![
+                vec![vec![Step::Put((1, 1), 3), Step::Remove(A), Step::Put(B, 4)]],
+                vec![vec![Step::Remove((1, 1)), Step::Put(A, 6), Step::Remove(B)]],
+            ],
+        ),
+        scenario("any", 0, |random| {
+            let threads = 2 + random.below(2);
+            let runs =
+                |random: &mut Random| (0..1 + random.below(2)).map(|_| any(random)).collect();
+            (0..threads).map(|_| runs(random)).collect()
+        }),
+        scenario("snapshot", 0, |random| {
+            vec![
+                reader(random),
+                vec![run(&[Step::Put(A, 7), Step::Remove(B), Step::Put((2, 2), 4)])],
+            ]
+        }),
+        // The second transaction reads what the first replaces, and may come before it.
+        scenario("snapshot-order", 0, |random| {
+            vec![
+                reader(random),
+                vec![run(&[Step::Put(A, 7)])],
+                vec![run(&[Step::Add(A, B)]), run(&[Step::Put(B, 8)])],
+            ]
+        }),
+        // Two threads replace the same version, and one comes late.
+        scenario("snapshot-late", 0, |random| {
+            vec![
+                reader(random),
+                vec![run(&[Step::Put(A, 7)])],
+                vec![run(&[Step::Put(A, 8)]), run(&[Step::Put(A, 9)])],
+            ]
+        }),
+        // Tombstones become ripe.
+        scenario("snapshot-tombstones", 0, |random| {
+            let first = match random.one_in(2) {
+                true => reader(random),
+                false => over_snapshot(random, &[Step::Put(A, 5), Step::Put((1, 1), 6)]),
+            };
+            let mut second = vec![run(&[Step::Remove(A), Step::Put((1, 1), 5)])];
+            second.push(run(&[Step::Remove((1, 1))]));
+            second.extend((0..8).map(|value| run(&[Step::Put((2, 2), value)])));
+            vec![first, second]
+        }),
+        scenario("snapshot-skew", 0, |random| {
+            vec![
+                over_snapshot(random, &[Step::Add(A, B)]),
+                over_snapshot(random, &[Step::Add(B, A)]),
+                vec![run(&[Step::Add(B, A)])],
+            ]
+        }),
+        scenario("snapshot-same-keys", 0, |random| {
+            vec![
+                over_snapshot(random, &[Step::Add(A, A), Step::Put(B, 6)]),
+                over_snapshot(random, &[Step::Add(A, A)]),
+            ]
+        }),
+        scenario("snapshot-any", 0, |random| {
+            let threads = 2 + random.below(2);
+            (0..threads).map(|_| any_program(random)).collect()
+        }),
+    ]
+}
+
+fn with_files<S: Subject<Op = Op>>() -> Vec<Scenario<S>> {
+    let put = |value| run(&[Step::Put(A, value), Step::Put(B, value)]);
+    vec![
+        // Two threads seal and write blocks.
+        scenario("settle", 1, move |_| {
+            vec![vec![put(4), Op::Settle], vec![run(&[Step::Put((1, 1), 5)]), Op::Settle]]
+        }),
+        // The threads of one process wait for one of them.
+        scenario("sync", 1, move |_| vec![vec![put(4), Op::Sync], vec![put(5), Op::Sync]]),
+        // The next block begins a segment.
+        scenario("segment", 15, move |_| {
+            vec![vec![put(4), Op::Settle], vec![put(5), Op::Settle], vec![put(6)]]
+        }),
+        scenario("image", 1, move |_| {
+            vec![vec![put(4), Op::Image], vec![put(5), run(&[Step::Remove(A), Step::Put(B, 7)])]]
+        }),
+        // An image in the place of another one. A segment is not needed any more, and the next one
+        // is made of it, while a log writer may be late.
+        scenario("truncate", 15, move |random| {
+            let mut first = vec![put(4), Op::Settle, put(5), Op::Settle, Op::Image];
+            first.extend((0..random.below(20)).flat_map(|value| [put(value as u8), Op::Settle]));
+            vec![first, vec![put(6), Op::Settle]]
+        }),
+        scenario("any", 14, |random| {
+            let mut programs: Programs = (0..2 + random.below(2))
+                .map(|_| (0..1 + random.below(3)).map(|_| any_with_files(random)).collect())
+                .collect();
+            programs[0].push(Op::Image);
+            programs
+        }),
+    ]
+}
+
+/// Any operation of a thread that holds nothing.
+fn any(random: &mut Random) -> Op {
+    if random.one_in(8) {
+        return Op::Settle;
+    }
+    Op::Run((0..1 + random.below(3)).map(|_| any_step(random)).collect())
+}
+
+/// Any operation but an image.
+fn any_with_files(random: &mut Random) -> Op {
+    if random.one_in(3) { Op::Settle } else { any(random) }
+}
+
+/// Any program, with snapshots.
+fn any_program(random: &mut Random) -> Vec<Op> {
+    match random.below(3) {
+        0 => reader(random),
+        1 => {
+            let steps: Vec<_> = (0..1 + random.below(3)).map(|_| any_step(random)).collect();
+            over_snapshot(random, &steps)
+        }
+        _ => (0..1 + random.below(3)).map(|_| any(random)).collect(),
+    }
+}
+
+fn any_step(random: &mut Random) -> Step {
+    let key = |random: &mut Random| (*random.pick(&MAPS), random.below(KEYS.into()) as u8);
+    let (from, to) = (key(random), key(random));
+    match random.below(8) {
+        0 | 1 => Step::Get(from),
+        2 | 3 => Step::Put(from, random.below(250) as u8),
+        4 => Step::Remove(from),
+        5 => Step::Count(from.0, (MAPS[0] + MAPS[1] - from.0, from.1)),
+        _ => Step::Add(from, to),
+    }
+}
