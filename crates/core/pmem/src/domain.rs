@@ -95,8 +95,8 @@ pub trait Domain: Copy + Default + std::fmt::Debug + Send + Sync + 'static {
     #[inline(always)]
     fn observe_prefetch(_address: usize) {}
 
-    /// Called before each access to a word of process memory that threads of an index share. There
-    /// a test can switch to another thread, as at the words of a pool.
+    /// Called before each access to a word of process memory that threads share. There a test can
+    /// switch to another thread, as at the words of a pool.
     #[inline(always)]
     fn observe_process_memory() {}
 }

@@ -12,6 +12,10 @@
 //! The model gives the images that a crash could leave at each step. Each image is written into an
 //! [`Arena`](pando_pmem::testing::Arena), opened, and checked.
 //!
+//! A subject may have files, on the [`Simulated`](pando_device::simulated::Simulated) device. Each
+//! operation on them is a step. The recorder keeps a copy of the device after each change, and
+//! notes its number in the log. So a cut of the log has the files of the same instant.
+//!
 //! # The fault model
 //!
 //! * A store of 8 aligned bytes is atomic. Stores to one line of 64 bytes reach the medium in their
@@ -24,6 +28,9 @@
 //! * A store into a reserved block, which no other thread sees yet, is recorded when its line is
 //!   written back, or before the thread's next fence or CAS. Its 8-byte parts are recorded in
 //!   order.
+//! * With write-back, a crash is a power cut. Of the files it leaves what was synced, with none,
+//!   some or all of the other changes. Without write-back it is a kill. The files keep all that was
+//!   written, and what was not synced may be lost later.
 
 pub mod director;
 pub mod domain;

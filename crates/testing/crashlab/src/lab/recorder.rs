@@ -283,6 +283,8 @@ impl Recorder {
 
 #[cfg(test)]
 mod tests {
+    use pando_device::Directory;
+
     use super::*;
 
     fn recorder() -> (Rc<Arena>, Recorder) {
@@ -317,6 +319,26 @@ mod tests {
         assert_eq!(stores(&recorder.log), [(64, 2)]);
         recorder.fence(1, Location::caller());
         assert_eq!(stores(&recorder.log), [(64, 2), (0, 1)]);
+    }
+
+    #[test]
+    fn a_change_of_files_is_seen_at_the_next_step() {
+        let (_, mut recorder) = recorder();
+        let files = Simulated::new();
+        recorder.follow_files(files.clone());
+        for name in ["a", "b"] {
+            recorder.expect_files();
+            files.create(name).expect("a file");
+            recorder.settle(1, false);
+        }
+        let log = recorder.finish().expect("nothing escaped");
+        assert!(
+            matches!(log[..], [Entry::Files { version: 1 }, Entry::Files { version: 2 }]),
+            "{log:?}"
+        );
+        let versions = recorder.take_files();
+        let names: Vec<_> = versions.iter().map(|files| files.names().expect("a list")).collect();
+        assert_eq!(names, [vec![], vec!["a"], vec!["a", "b"]]);
     }
 
     #[test]

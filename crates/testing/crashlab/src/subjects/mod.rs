@@ -105,7 +105,8 @@ pub trait Opened<S: Subject>: Send + Sync + 'static {
     /// Checks every invariant, and the allocated blocks against the reached ones.
     fn audit(&self) -> Result<(), String>;
 
-    /// Uses the subject as a program would after a crash. All parts keep their states.
+    /// Uses the subject as a program would after a crash. All parts keep their states, which can be
+    /// rebuilt from the files on return.
     fn exercise(&self) -> Result<(), String>;
 }
 

@@ -79,6 +79,10 @@ pub enum Op {
     Sync,
     /// Writes an image, and truncates the log. One thread at a time may do that.
     Image,
+    /// Writes so many blocks that the log is in another segment.
+    Fill,
+    /// Raises the epoch, if no thread is in the way: tombstones become ripe.
+    Reclaim,
 }
 
 /// How an operation ended.
@@ -149,9 +153,7 @@ impl Op {
                 let is_possible = seen.get().is_none_or(|seen| seen == state);
                 return is_possible.then(|| state.clone());
             }
-            Self::Look(..) | Self::Release | Self::Settle | Self::Sync | Self::Image => {
-                return Some(state.clone());
-            }
+            _ => return Some(state.clone()),
         };
         if answer == Some(&Answer::Conflict) {
             return Some(state.clone());

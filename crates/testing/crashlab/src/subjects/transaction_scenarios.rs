@@ -64,7 +64,7 @@ fn scenario<S: Subject<Op = Op>>(
     programs: impl Fn(&mut Random) -> Programs + 'static,
 ) -> Scenario<S> {
     Scenario::new(name, 1, move || {
-        let first = [Step::Put(A, 1), Step::Put(B, 2), Step::Put((2, 1), 3)];
+        let first = [Step::Put(A, 1), Step::Put(B, 5), Step::Put((2, 1), 3)];
         let mut prepare = vec![Op::Run(first.to_vec())];
         for _ in 0..settled {
             prepare.extend([Op::Run(vec![Step::Put(A, 1)]), Op::Settle]);
@@ -145,19 +145,14 @@ fn without_files<S: Subject<Op = Op>>() -> Vec<Scenario<S>> {
         }),
         // The second transaction reads what the first replaces, and may come before it.
         scenario("snapshot-order", 0, |random| {
-            vec![
-                reader(random),
-                vec![run(&[Step::Put(A, 7)])],
-                vec![run(&[Step::Add(A, B)]), run(&[Step::Put(B, 8)])],
-            ]
+            vec![reader(random), vec![run(&[Step::Put(A, 7)])], vec![run(&[Step::Add(A, B)])]]
         }),
         // Two threads replace the same version, and one comes late.
         scenario("snapshot-late", 0, |random| {
-            vec![
-                reader(random),
-                vec![run(&[Step::Put(A, 7)])],
-                vec![run(&[Step::Put(A, 8)]), run(&[Step::Put(A, 9)])],
-            ]
+            let mut first = vec![run(&[Step::Put(A, 8)])];
+            first.extend(reader(random));
+            first.insert(2, run(&[Step::Put(A, 9)]));
+            vec![first, vec![run(&[Step::Put(A, 7)])]]
         }),
         // Tombstones become ripe.
         scenario("snapshot-tombstones", 0, |random| {
@@ -166,22 +161,20 @@ fn without_files<S: Subject<Op = Op>>() -> Vec<Scenario<S>> {
                 false => over_snapshot(random, &[Step::Put(A, 5), Step::Put((1, 1), 6)]),
             };
             let mut second = vec![run(&[Step::Remove(A), Step::Put((1, 1), 5)])];
-            second.push(run(&[Step::Remove((1, 1))]));
-            second.extend((0..8).map(|value| run(&[Step::Put((2, 2), value)])));
+            second.extend([run(&[Step::Remove((1, 1))]), Op::Reclaim]);
+            second.extend((0..2).map(|value| run(&[Step::Put((2, 2), value)])));
             vec![first, second]
         }),
-        scenario("snapshot-skew", 0, |random| {
-            vec![
-                over_snapshot(random, &[Step::Add(A, B)]),
-                over_snapshot(random, &[Step::Add(B, A)]),
-                vec![run(&[Step::Add(B, A)])],
-            ]
-        }),
-        scenario("snapshot-same-keys", 0, |random| {
-            vec![
-                over_snapshot(random, &[Step::Add(A, A), Step::Put(B, 6)]),
-                over_snapshot(random, &[Step::Add(A, A)]),
-            ]
+        scenario("snapshot-writes", 0, |random| {
+            // Each writes what another one reads, or the same keys.
+            let steps: [&[Step]; 2] = match random.one_in(2) {
+                true => [&[Step::Add(A, B)], &[Step::Add(B, A)]],
+                false => [&[Step::Add(A, A), Step::Put(B, 6)], &[Step::Add(A, A)]],
+            };
+            let mut programs: Programs =
+                steps.iter().map(|steps| over_snapshot(random, steps)).collect();
+            programs.extend(random.one_in(2).then(|| vec![run(steps[1])]));
+            programs
         }),
         scenario("snapshot-any", 0, |random| {
             let threads = 2 + random.below(2);
@@ -199,19 +192,18 @@ fn with_files<S: Subject<Op = Op>>() -> Vec<Scenario<S>> {
         }),
         // The threads of one process wait for one of them.
         scenario("sync", 1, move |_| vec![vec![put(4), Op::Sync], vec![put(5), Op::Sync]]),
-        // The next block begins a segment.
-        scenario("segment", 15, move |_| {
-            vec![vec![put(4), Op::Settle], vec![put(5), Op::Settle], vec![put(6)]]
-        }),
         scenario("image", 1, move |_| {
             vec![vec![put(4), Op::Image], vec![put(5), run(&[Step::Remove(A), Step::Put(B, 7)])]]
         }),
-        // An image in the place of another one. A segment is not needed any more, and the next one
-        // is made of it, while a log writer may be late.
-        scenario("truncate", 15, move |random| {
-            let mut first = vec![put(4), Op::Settle, put(5), Op::Settle, Op::Image];
-            first.extend((0..random.below(20)).flat_map(|value| [put(value as u8), Op::Settle]));
+        // A block begins a segment, and the one before is not needed any more.
+        scenario("truncate", 15, move |_| {
+            let first = vec![put(4), Op::Settle, put(5), Op::Settle, Op::Image];
             vec![first, vec![put(6), Op::Settle]]
+        }),
+        // The file of such a segment is used again, and the writer of its first block is late.
+        scenario("late-writer", 0, move |_| {
+            let first = vec![Op::Settle, Op::Fill, Op::Image, Op::Fill, put(4), Op::Settle];
+            vec![first, vec![Op::Settle]]
         }),
         scenario("any", 14, |random| {
             let mut programs: Programs = (0..2 + random.below(2))

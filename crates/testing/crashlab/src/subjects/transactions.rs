@@ -26,6 +26,8 @@ use super::{Noted, Observed, Opened, Session, compare_blocks};
 
 /// Segments and a tail so small that a run fills them.
 const SMALL: LogOptions = LogOptions { segment_bytes: 64 << 10, tail_bytes: 64 << 10 };
+/// Blocks of a segment, if each has a small commit.
+const BLOCKS: u64 = 16;
 
 /// Transactions over maps of an index; with `FILES`, those of its log are on the device.
 pub struct Transactions<I, const FILES: bool>(PhantomData<I>);
@@ -198,6 +200,21 @@ impl<I: Indexed, D: Domain> Open<I, D> {
                 let list = || Ok::<_, Error>(list());
                 self.component.write_image(list, &AtomicBool::new(false))?;
                 return Ok(Some(Answer::Done));
+            }
+            Op::Fill => {
+                for _ in 0..BLOCKS {
+                    // Another thread that does the same may come first.
+                    let nothing = self.run(&[Step::Remove((MAPS[0], KEYS + 1))]);
+                    if !matches!(nothing, Err(Error::Conflict { .. })) {
+                        nothing?;
+                    }
+                    self.component.settle()?;
+                }
+                return Ok(None);
+            }
+            Op::Reclaim => {
+                self.catalog.pool().reclaim().map_err(pando_log::Error::from)?;
+                return Ok(None);
             }
         };
         match ran {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pando_device::simulated::Simulated;
+use pando_device::simulated::{Kept, Simulated};
 use pando_index::conformance::history::{Event, explains};
 use pando_index::random::Random;
 use pando_pmem::Pool;
@@ -183,7 +183,7 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
         tally.runs += 1;
         tally.steps += with_recorder(|recorder| recorder.steps());
         let log = with_recorder(|recorder| recorder.finish())?;
-        let files = with_recorder(Recorder::take_files);
+        let versions = with_recorder(Recorder::take_files);
         let happened = std::mem::take(&mut *history.lock().unwrap_or_else(PoisonError::into_inner));
         set_mode(Mode::Track, PATIENCE);
         let ended = attempt(|| {
@@ -194,8 +194,10 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
             })
         });
         set_mode(Mode::Idle, 0);
+        let ended =
+            ended.and_then(|_| self.judge_rebuilt(&files.after_kill(), &happened, u64::MAX));
         ended.map_err(|what| format!("at the end of the run: {what}"))?;
-        Ok(Recorded { happened, log, files })
+        Ok(Recorded { happened, log, files: versions })
     }
 
     /// Whether some order of the operations before the log's entry `cut` explains the answers and
@@ -262,13 +264,18 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
     ) -> Result<(), String> {
         attempt(|| {
             run_as(0, || {
-                let open = self.open(&files_of_run(files))?;
+                let files = files_of_run(files);
+                let open = self.open(&files)?;
                 open.audit()?;
                 let observed = open.observe()?;
                 self.explain(happened, cut, &observed)?;
                 if exercise {
                     open.exercise()?;
                     open.audit()?;
+                    let left = files.cut_power(Kept::Nothing, &mut Random::default());
+                    if S::rebuild(&left)?.is_some_and(|rebuilt| rebuilt != observed) {
+                        return Err("a power cut afterwards takes some of it back".into());
+                    }
                 }
                 Ok(())
             })
