@@ -200,10 +200,10 @@ fn with_files<S: Subject<Op = Op>>() -> Vec<Scenario<S>> {
             let first = vec![put(4), Op::Settle, put(5), Op::Settle, Op::Image];
             vec![first, vec![put(6), Op::Settle]]
         }),
-        // The file of such a segment is used again, and the writer of its first block is late.
-        scenario("late-writer", 0, move |_| {
-            let first = vec![Op::Settle, Op::Fill, Op::Image, Op::Fill, put(4), Op::Settle];
-            vec![first, vec![Op::Settle]]
+        // The file of such a segment is used again, and the writer of one of its blocks is late.
+        scenario("late-writer", 1, move |_| {
+            let first = vec![put(4), Op::Settle, Op::Fill, Op::Image, Op::Fill, put(5), Op::Settle];
+            vec![first, vec![put(6), Op::Settle]]
         }),
         scenario("any", 14, |random| {
             let mut programs: Programs = (0..2 + random.below(2))
