@@ -94,6 +94,8 @@ mod settle;
 mod snapshot;
 mod snapshots;
 mod stamp;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod tombstones;
 mod transaction;
 

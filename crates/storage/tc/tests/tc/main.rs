@@ -6,6 +6,7 @@ mod common;
 mod conflicts;
 mod conformance;
 mod histories;
+mod histories_over_cuts;
 mod kill;
 mod one_key;
 mod power;

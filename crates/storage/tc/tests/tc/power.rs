@@ -32,12 +32,12 @@ over_each_index!(Process:
 const SMALL: LogOptions = LogOptions { segment_bytes: 64 << 10, tail_bytes: 1 << 20 };
 
 /// Maps of one pool, which come and go.
-struct Grove<D: Domain, K: IndexKind> {
+pub struct Grove<D: Domain, K: IndexKind> {
     catalog: Arc<Catalog<D>>,
     maps: RwLock<BTreeMap<u64, Arc<K::Index<D>>>>,
 }
 
-struct Lent<'maps, D: Domain, K: IndexKind>(Arc<K::Index<D>>, PhantomData<&'maps ()>);
+pub struct Lent<'maps, D: Domain, K: IndexKind>(Arc<K::Index<D>>, PhantomData<&'maps ()>);
 
 impl<'maps, D: Domain, K: IndexKind> Deref for Lent<'maps, D, K> {
     type Target = dyn RangeIndex + 'maps;
@@ -64,14 +64,14 @@ impl<D: Domain, K: IndexKind> Grove<D, K> {
         Self { catalog, maps: RwLock::default() }
     }
 
-    fn add(&self, number: u64) {
+    pub fn add(&self, number: u64) {
         let name = format!("map {number}");
         let options = K::Options::default();
         let map = self.catalog.find_or_create_index::<K>(&name, options).expect("the map");
         self.maps.write().expect("a lock").insert(number, Arc::new(map));
     }
 
-    fn list(&self) -> MapList {
+    pub fn list(&self) -> MapList {
         let numbers: Vec<_> = self.maps.read().expect("a lock").keys().copied().collect();
         list_of(&numbers)
     }
@@ -87,9 +87,9 @@ fn list_of(numbers: &[u64]) -> MapList {
     MapList { version: 0, max_bytes: 1 << 26, maps: numbers.iter().map(map).collect() }
 }
 
-type Component<D, K> = TransactionComponent<D, Grove<D, K>>;
+pub type Component<D, K> = TransactionComponent<D, Grove<D, K>>;
 
-fn create<D: Domain, K: IndexKind>(directory: &Simulated) -> Component<D, K> {
+pub fn create<D: Domain, K: IndexKind>(directory: &Simulated) -> Component<D, K> {
     let grove = Grove::new();
     let pool = grove.catalog.pool_handle().clone();
     let directory = Arc::new(directory.clone());
@@ -125,7 +125,7 @@ impl<D: Domain, K: IndexKind> Rebuild for Rebuilt<D, K> {
 
 /// The component that goes on with what is in `directory`, the LSN at which its log ends, and what
 /// was replayed.
-fn rebuild<D: Domain, K: IndexKind>(
+pub fn rebuild<D: Domain, K: IndexKind>(
     directory: &Simulated,
 ) -> Result<(Component<D, K>, u64, Replayed)> {
     let mut rebuilt = Rebuilt::<D, K> { grove: Grove::new(), lent: BTreeMap::new() };
@@ -140,7 +140,7 @@ fn rebuild<D: Domain, K: IndexKind>(
 /// All records by map and key.
 type Records = BTreeMap<(u64, Vec<u8>), Vec<u8>>;
 
-fn dump<D: Domain, K: IndexKind>(component: &Component<D, K>) -> Records {
+pub fn dump<D: Domain, K: IndexKind>(component: &Component<D, K>) -> Records {
     let (records, _) = component
         .transaction(|transaction| {
             let mut records = Records::new();
@@ -158,7 +158,7 @@ fn dump<D: Domain, K: IndexKind>(component: &Component<D, K>) -> Records {
     records
 }
 
-fn write_image<D: Domain, K: IndexKind>(component: &Component<D, K>) -> Result<()> {
+pub fn write_image<D: Domain, K: IndexKind>(component: &Component<D, K>) -> Result<()> {
     let list = || Ok::<_, Error>(component.maps().list());
     component.write_image(list, &AtomicBool::new(false)).map(drop)
 }
