@@ -19,5 +19,6 @@ fn kills_in_every_phase_lose_nothing_acknowledged() {
     for phase in ["create", "grow", "write", "recover", "close", "catalog", "load"] {
         assert!(said.contains(phase), "no kill in phase {phase}: {said}");
     }
+    assert!(!said.contains("; 0 acknowledged transactions"), "{said}");
     println!("{said}");
 }

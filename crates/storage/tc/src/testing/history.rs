@@ -24,6 +24,7 @@
 //!   After a kill it is [`u64::MAX`].
 //! * None of those that are there, and none that only read up to that LSN, has read a version that
 //!   is not there.
+//! * A transaction has a higher LSN than those whose versions it replaced, also over a crash.
 //! * A transaction without an outcome, in flight at the crash, took place if its versions were
 //!   found, or if one that was acknowledged has read them before they were lost.
 //!
@@ -89,6 +90,8 @@ struct Versions {
     ever: BTreeSet<(Place, Id)>,
     /// What has replaced each of them.
     replaced: BTreeMap<(Place, Id), Id>,
+    /// The LSNs of those that were acknowledged.
+    lsns: BTreeMap<Id, u64>,
 }
 
 impl History {
@@ -163,11 +166,15 @@ impl Round {
         }
         versions.ever.extend(&there);
         let committed = self.committed(&survivors);
+        versions.lsns.extend(committed.iter().filter_map(|(recorded, end)| match end {
+            Outcome::Committed { lsn } => Some((recorded.id, *lsn)),
+            _ => None,
+        }));
         let mut counts = Checked::default();
         let mut lost = Vec::new();
         for (recorded, outcome) in &committed {
             let node = Node::Transaction(recorded.id);
-            if recorded.is_over_snapshot {
+            if recorded.is_over_snapshot && !recorded.writes.is_empty() {
                 graph.set_over_snapshot(node);
             }
             if let Some(before) = number.checked_sub(1) {
@@ -178,6 +185,12 @@ impl Round {
                 if let Some(other) = versions.replaced.insert((place, old), recorded.id) {
                     let id = recorded.id;
                     return Err(format!("{id} and {other} have replaced {old} at {place:?}"));
+                }
+                let [new_lsn, old_lsn] = [recorded.id, old].map(|id| versions.lsns.get(&id));
+                if new_lsn.is_some_and(|lsn| old_lsn >= Some(lsn)) {
+                    return Err(format!(
+                        "{recorded:?}, {outcome:?}, has replaced {old} of LSN {old_lsn:?}"
+                    ));
                 }
             }
             if survivors.contains(&recorded.id) || self.is_up_to_last(*outcome) {
@@ -408,6 +421,11 @@ mod tests {
         history.add(stale, at(1));
         history.reopened(state(&[(0, 1)]), MAX);
         assert!(refusal(&history).contains("a cycle"));
+        // An LSN comes twice.
+        let mut history = of(&[(recorded(1, &[], &[(0, NONE)]), at(7))], &[(0, 1)], MAX);
+        history.add(recorded(2, &[], &[(0, 1)]), at(7));
+        history.reopened(state(&[(0, 2)]), MAX);
+        assert!(refusal(&history).contains("of LSN Some(7)"));
         // What was there goes back.
         let mut history = of(&[(recorded(1, &[], &[(0, NONE)]), at(1))], &[(0, 1)], MAX);
         history.reopened(state(&[]), MAX);

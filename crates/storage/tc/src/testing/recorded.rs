@@ -22,8 +22,8 @@ pub type State = BTreeMap<Place, Id>;
 pub struct Recorded {
     /// The transaction; not [`NONE`].
     pub id: Id,
-    /// Whether it has snapshot isolation; otherwise it is serializable. A transaction that only
-    /// reads one snapshot is serializable too.
+    /// Whether it has snapshot isolation; otherwise it is serializable. One that writes nothing is
+    /// serializable with either: it takes place at the instant of its snapshot.
     pub is_over_snapshot: bool,
     /// The versions of others that it read.
     pub reads: BTreeSet<(Place, Id)>,

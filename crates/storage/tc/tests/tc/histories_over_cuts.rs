@@ -23,7 +23,7 @@ const OPERATIONS: u64 = 60;
 
 /// Rounds of each test; `PANDO_CUTS` has another number.
 fn rounds() -> u64 {
-    std::env::var("PANDO_CUTS").map_or(10, |rounds| rounds.parse().expect("a number of rounds"))
+    std::env::var("PANDO_CUTS").map_or(30, |rounds| rounds.parse().expect("a number of rounds"))
 }
 
 #[test]

@@ -6,7 +6,8 @@
 //!    was killed. *Opening*. It opens the pool, or creates it. *Opened*.
 //! 2. With `--look`: it reports the pool's content and problems. *Looked*.
 //! 3. With `--write`: *Writing*. It sends an acknowledgement after each returned operation, or
-//!    after each few, until the time is over.
+//!    after each few, until the time is over. With `--write=transactions` it sends each transaction
+//!    before its commit and after it.
 //! 4. *Closing*. It closes the pool. *Closed*.
 //!
 //! It may be killed at any instant. It reports an error or a panic, and ends at once.
@@ -20,6 +21,7 @@ use super::created;
 pub use super::created::Created;
 use super::look;
 use super::message::{Message, Opened, Voice, short};
+use super::transactions::{self, Recorder};
 use super::workload::{self, MAIN, Maps, Profile, State, Style, Writer};
 use crate::failure::Failure;
 use pando_index::random::Random;
@@ -52,6 +54,9 @@ pub struct Args {
     /// Operations of a writer per acknowledgement
     #[arg(long, default_value_t = 1)]
     pub every: u64,
+    /// Messages that are lost at a power cut after they were sent
+    #[arg(long, default_value_t = 0)]
+    pub queue: u64,
     /// How long they write, in milliseconds
     #[arg(long, default_value_t = 10_000)]
     pub write_ms: u64,
@@ -63,13 +68,14 @@ pub struct Args {
 impl Args {
     /// The same as words of a command line.
     pub fn words(&self) -> Vec<String> {
-        let Self { pool, look, write, writers, seed, every, write_ms, created } = self;
+        let Self { pool, look, write, writers, seed, every, queue, write_ms, created } = self;
         let mut words = vec!["child".to_owned(), format!("--pool={}", pool.display())];
         words.extend(look.then(|| "--look".to_owned()));
         words.extend(write.map(|profile| format!("--write={profile:?}").to_lowercase()));
         words.push(format!("--writers={writers}"));
         words.push(format!("--seed={seed}"));
         words.push(format!("--every={every}"));
+        words.push(format!("--queue={queue}"));
         words.push(format!("--write-ms={write_ms}"));
         words.extend(created.words());
         words
@@ -105,35 +111,67 @@ fn live(args: &Args, voice: &Voice) -> Result<(), Trouble> {
     let begin = Instant::now();
     let (pool, created) = match open(&args.pool, &args.created) {
         Ok(found) => found,
-        Err(Error::NotTrusted { .. }) => return Ok(voice.say(&Message::Refused)?),
+        Err(Error::NotTrusted { .. }) => {
+            voice.say(&Message::Refused)?;
+            return Ok(());
+        }
         Err(error) => return Err(error.into()),
     };
     look::first_get(&pool)?;
     let first_get_ns = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
     voice.say(&Message::Opened(opened(&pool, created, first_get_ns)?))?;
     let state = if args.look { look::tell(&pool, voice)? } else { State::new() };
-    if let Some(profile) = args.write {
-        let state = if args.look { state } else { look::state(&pool)? };
-        let options = args.created.options();
-        let main = pool.map_with(&workload::map_name(MAIN), &options)?;
-        let style = Style { profile, is_transactional: args.created.transactional };
-        let writers = Writer::all(&state, args.writers, style, args.seed);
-        voice.say(&Message::Writing)?;
-        let until = Instant::now() + Duration::from_millis(args.write_ms);
-        std::thread::scope(|scope| {
-            for writer in writers {
-                let maps = Maps { pool: &pool, main: &main, options: &options };
-                scope.spawn(move || {
-                    write(maps, writer, args.every, until, voice)
-                        .unwrap_or_else(|trouble| end(voice, &*trouble));
-                });
-            }
-        });
+    match args.write {
+        Some(Profile::Transactions) => run_transactions(args, &pool, voice)?,
+        Some(profile) => {
+            let state = if args.look { state } else { look::state(&pool)? };
+            let style = Style { profile, is_transactional: args.created.transactional };
+            let writers = Writer::all(&state, args.writers, style, args.seed);
+            write_all(args, &pool, writers, voice)?;
+        }
+        None => {}
     }
     voice.say(&Message::Closing)?;
     wait_awake(ANNOUNCED);
     pool.close()?;
-    Ok(voice.say(&Message::Closed)?)
+    voice.say(&Message::Closed)?;
+    Ok(())
+}
+
+/// Runs the writers.
+fn write_all(args: &Args, pool: &Pool, writers: Vec<Writer>, voice: &Voice) -> Result<(), Trouble> {
+    let options = args.created.options();
+    let main = pool.map_with(&workload::map_name(MAIN), &options)?;
+    voice.say(&Message::Writing)?;
+    let until = Instant::now() + Duration::from_millis(args.write_ms);
+    std::thread::scope(|scope| {
+        for writer in writers {
+            let maps = Maps { pool, main: &main, options: &options };
+            scope.spawn(move || {
+                write(maps, writer, args.every, until, voice)
+                    .unwrap_or_else(|trouble| end(voice, &*trouble));
+            });
+        }
+    });
+    Ok(())
+}
+
+/// Runs transactions of as many threads, and tells their history.
+fn run_transactions(args: &Args, pool: &Pool, voice: &Voice) -> Result<(), Trouble> {
+    let maps = transactions::maps(pool, &args.created.options())?;
+    voice.say(&Message::Writing)?;
+    let until = Instant::now() + Duration::from_millis(args.write_ms);
+    let recorder = Recorder { pool, maps: &maps, voice, queue: args.queue };
+    let mut random = Random::new(args.seed);
+    std::thread::scope(|scope| {
+        for _ in 0..args.writers {
+            let random = Random::new(random.draw());
+            scope.spawn(move || {
+                recorder.run(random, until).unwrap_or_else(|trouble| end(voice, &*trouble));
+            });
+        }
+    });
+    Ok(())
 }
 
 /// Removes all other files from the folder of the pool and its log.
@@ -235,8 +273,9 @@ mod tests {
         let values = vec![("node_lines".to_owned(), "4".to_owned())];
         let index = Some("wbtree".to_owned());
         let created = Created { index, values, transactional: true, synced: true };
-        let (seed, every, write_ms) = (u64::MAX, 5, 7);
-        let args = Args { pool, look: true, write, writers: 3, seed, every, write_ms, created };
+        let (seed, every, queue, write_ms) = (u64::MAX, 5, 6, 7);
+        let (look, writers) = (true, 3);
+        let args = Args { pool, look, write, writers, seed, every, queue, write_ms, created };
         let parsed = Line::parse_from(args.words()).args;
         assert_eq!(format!("{parsed:?}"), format!("{args:?}"));
     }

@@ -4,13 +4,18 @@
 //! must be the result of its operations up to the last acknowledged one, or up to one of the
 //! operations in flight. The number of those is one, or the number of operations per
 //! acknowledgement; it is more if acknowledgements can be lost.
+//!
+//! The recorded transactions of all processes since the pool was created must have an order that
+//! explains what each has read, and the content at each look ([`pando_tc::testing`]).
 
 use std::collections::BTreeSet;
+
+use pando_tc::testing::History;
 
 use super::child::Args;
 use super::load::{LoadEnd, Loaded};
 use super::supervise::Heard;
-use super::workload::{LOADED, Records, State, Style, Writer, part};
+use super::workload::{LOADED, Profile, RECORDED, Records, State, Style, Writer, part};
 
 /// The expected content of a pool.
 #[derive(Clone, Debug)]
@@ -22,6 +27,8 @@ pub struct Expected {
     /// The content at the last look.
     state: State,
     since: Since,
+    /// The recorded transactions.
+    history: History,
 }
 
 /// The writes to a pool since the last look.
@@ -39,7 +46,8 @@ enum Since {
 impl Expected {
     /// A pool that does not exist yet.
     pub fn new(lost: u64) -> Self {
-        Self { lost, is_there: false, state: State::new(), since: Since::Nothing }
+        let history = History::default();
+        Self { lost, is_there: false, state: State::new(), since: Since::Nothing, history }
     }
 
     /// Evaluates the messages of a process with these orders. An error is a fault.
@@ -61,10 +69,16 @@ impl Expected {
         }
         if let Some(found) = &heard.looked {
             self.verify(args.writers, found)?;
+            self.verify_history(found)?;
             self.state.clone_from(found);
             self.since = Since::Nothing;
         }
-        if let (true, Some(profile)) = (heard.is_writing, args.write) {
+        for (recorded, outcome) in heard.transactions.values() {
+            self.history.add(recorded.clone(), *outcome);
+        }
+        if let (true, Some(profile)) = (heard.is_writing, args.write)
+            && profile != Profile::Transactions
+        {
             self.since = Since::Written {
                 style: Style { profile, is_transactional: args.created.transactional },
                 seed: args.seed,
@@ -82,6 +96,17 @@ impl Expected {
         }
         self.since = Since::Loaded(loaded);
         Ok(())
+    }
+
+    /// Checks the history up to `found`. No acknowledged transaction may be lost.
+    fn verify_history(&mut self, found: &State) -> Result<(), String> {
+        let maps = RECORDED.iter().zip(0..).filter_map(|(map, number)| {
+            let versions = found.get(map)?.iter();
+            Some(versions.map(move |(&key, &version)| ((number, key), version)))
+        });
+        self.history.reopened(maps.flatten().collect(), u64::MAX);
+        let checked = self.history.check().map_err(|what| format!("transactions: {what}"));
+        checked.map(drop)
     }
 
     fn verify(&self, writers: u64, found: &State) -> Result<(), String> {
@@ -164,8 +189,10 @@ fn there(records: Option<&Records>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use pando_tc::testing::{NONE, Outcome, Recorded};
+
     use super::*;
-    use crate::kill::workload::{MAIN, Op, Profile};
+    use crate::kill::workload::{MAIN, Op};
 
     const WRITERS: u64 = 2;
 
@@ -173,7 +200,7 @@ mod tests {
         let (pool, write) = ("pool".into(), Some(Profile::Catalog));
         let created = crate::kill::created::Created::default();
         let (writers, look) = (WRITERS, false);
-        Args { pool, look, write, writers, seed: 7, every: 1, write_ms: 1, created }
+        Args { pool, look, write, writers, seed: 7, every: 1, queue: 0, write_ms: 1, created }
     }
 
     fn written(acknowledged: u64) -> Heard {
@@ -236,6 +263,30 @@ mod tests {
         assert!(verdict(count, state.clone()).is_err());
         state.remove(&map);
         assert_eq!(verdict(count, state), Ok(()));
+    }
+
+    #[test]
+    fn a_recorded_transaction_is_there_as_a_whole() {
+        let mut recorded = Recorded::new(5, false);
+        recorded.writes = [((0, 3), NONE), ((1, 4), NONE)].into();
+        let verdict = |outcome, found: [u64; 2]| {
+            let args = Args { write: Some(Profile::Transactions), ..args() };
+            let transactions = [(5, (recorded.clone(), outcome))].into();
+            let mut expected = Expected::new(0);
+            expected.hear(&args, &Heard { transactions, ..written(0) }).unwrap();
+            let maps = RECORDED.iter().zip([3, 4]).zip(found);
+            let records = |((&map, key), version)| (map, Records::from([(key, version)]));
+            let present = maps.filter(|(_, version)| *version != NONE).map(records);
+            expected.hear(&args, &looked(present.collect()))
+        };
+        let acknowledged = Outcome::Committed { lsn: 1 };
+        assert_eq!(verdict(acknowledged, [5, 5]), Ok(()));
+        assert_eq!(verdict(Outcome::Unknown, [5, 5]), Ok(()));
+        assert_eq!(verdict(Outcome::Unknown, [NONE, NONE]), Ok(()));
+        assert!(verdict(acknowledged, [NONE, NONE]).is_err());
+        assert!(verdict(Outcome::Unknown, [5, NONE]).is_err());
+        assert!(verdict(Outcome::Unknown, [7, 7]).is_err());
+        assert!(verdict(Outcome::Failed, [5, 5]).is_err());
     }
 
     #[test]

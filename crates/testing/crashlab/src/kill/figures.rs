@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use indicatif::HumanCount;
+use pando_tc::testing::Outcome;
 
 use super::phase::Phase;
 use super::supervise::Heard;
@@ -14,6 +15,7 @@ pub struct Figures {
     kills: BTreeMap<Phase, u64>,
     losses: u64,
     acknowledged: u64,
+    committed: u64,
     completed: u64,
     undone: u64,
     first_gets: Vec<Duration>,
@@ -33,6 +35,9 @@ impl Figures {
     /// Counts the messages of a process.
     pub fn hear(&mut self, heard: &Heard) {
         self.acknowledged += heard.acknowledged.iter().sum::<u64>();
+        let ends = heard.transactions.values().map(|(_, end)| end);
+        self.committed +=
+            ends.filter(|end| matches!(end, Outcome::Committed { .. })).count() as u64;
         if let Some(opened) = heard.opened.as_ref().filter(|opened| !opened.was_clean) {
             self.completed += opened.completed;
             self.undone += opened.undone;
@@ -70,12 +75,14 @@ impl std::fmt::Display for Figures {
         write!(
             out,
             "{} ({}), after {} of them the pool was lost too; {} acknowledged operations, none lost, no \
-             torn record, no leak; {} operations completed and {} undone by recovery; from open to the first get: \
+             torn record, no leak; {} acknowledged transactions, none lost, and no history without an order; \
+             {} operations completed and {} undone by recovery; from open to the first get: \
              median {median:.1?}, slowest {slowest:.1?}",
             HumanCount(self.kills()),
             kinds.join(", "),
             HumanCount(self.losses),
             self.acknowledged(),
+            HumanCount(self.committed),
             HumanCount(self.completed),
             HumanCount(self.undone),
         )

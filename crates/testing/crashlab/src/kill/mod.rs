@@ -10,6 +10,10 @@
 //!    must hold the results of all acknowledged operations, with or without the one operation that
 //!    each writer had in flight ([`expected`]). This process closes the pool or is killed too.
 //!
+//! In a transactional pool half of the processes run transactions instead of single operations
+//! ([`transactions`]). They tell each before its commit and after it. The history of all of them
+//! must be serializable, over all kills of the pool.
+//!
 //! The next round continues with the same pool, or sometimes with a new one.
 //!
 //! Operations and delays follow from the seed ([`workload`]), so a seed replays a trial. The seed
@@ -26,8 +30,9 @@ pub(crate) mod message;
 mod options;
 pub(crate) mod phase;
 pub(crate) mod supervise;
+mod transactions;
 mod trial;
-mod workload;
+pub(crate) mod workload;
 
 use crate::failure::Failure;
 pub use options::Args;

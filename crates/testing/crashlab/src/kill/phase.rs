@@ -42,11 +42,12 @@ impl Phase {
         }
     }
 
-    /// The work of the writers.
-    pub fn profile(self) -> Profile {
+    /// The work of the writers. If the maps are transactional, it may be transactions.
+    pub fn profile(self, is_transactional: bool, random: &mut Random) -> Profile {
         match self {
             Self::Grow => Profile::Growing,
             Self::Catalog => Profile::Catalog,
+            _ if is_transactional && random.one_in(2) => Profile::Transactions,
             _ => Profile::Mixed,
         }
     }

@@ -3,11 +3,14 @@
 //! The kill comes some time after a certain message. A separate thread reads the pipe to its end: a
 //! message that was sent before the kill counts, even if it is read later.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
+
+use pando_tc::testing::{Id, Outcome, Recorded};
 
 use super::child::wait_awake;
 use super::message::{Message, Opened};
@@ -46,6 +49,8 @@ pub struct Heard {
     pub is_writing: bool,
     /// The number of acknowledged operations, by writer.
     pub acknowledged: Vec<u64>,
+    /// The transactions that may have begun to commit, with their ends.
+    pub transactions: BTreeMap<Id, (Recorded, Outcome)>,
     /// Whether the kill hit the process; if not, it had ended before.
     pub was_killed: bool,
     /// The cause of another failure.
@@ -143,6 +148,13 @@ impl Heard {
                 Message::Looked => heard.looked = Some(std::mem::take(&mut state)),
                 Message::Writing => heard.is_writing = true,
                 Message::Done { writer, count } => heard.acknowledge(*writer, *count),
+                Message::Committing { id, is_over_snapshot, reads, writes } => {
+                    let (reads, writes) = (reads.clone(), writes.iter().copied().collect());
+                    let recorded =
+                        Recorded { id: *id, is_over_snapshot: *is_over_snapshot, reads, writes };
+                    heard.transactions.entry(*id).or_insert((recorded, Outcome::Unknown));
+                }
+                Message::Committed { id, lsn } => heard.end(*id, *lsn),
                 Message::Failed(failed) => heard.failed = Some(failed.clone()),
             }
         }
@@ -153,6 +165,14 @@ impl Heard {
             heard.failed.get_or_insert_with(|| format!("the process ended by itself: {status}"));
         }
         heard
+    }
+
+    fn end(&mut self, id: Id, lsn: Option<u64>) {
+        let outcome = lsn.map_or(Outcome::Failed, |lsn| Outcome::Committed { lsn });
+        match self.transactions.get_mut(&id) {
+            Some((_, end)) if *end == Outcome::Unknown => *end = outcome,
+            other => self.failed = Some(format!("transaction {id}: {outcome:?} follows {other:?}")),
+        }
     }
 
     fn acknowledge(&mut self, writer: u64, count: u64) {

@@ -137,8 +137,9 @@ impl Trial {
     /// Starts a process that writes, and kills it.
     fn write(&mut self, phase: Phase, random: &mut Random) -> Result<(), Failure> {
         let (kill, seed) = (phase.kill(random, 1), random.draw());
-        let (write, every) = (Some(phase.profile()), *random.pick(&EVERY));
-        let mut args = child::Args { write, seed, every, ..self.args() };
+        let every = *random.pick(&EVERY);
+        let mut args = child::Args { seed, every, ..self.args() };
+        args.write = Some(phase.profile(args.created.transactional, random));
         if phase == Phase::Close {
             args.write_ms = MS_BEFORE_CLOSE;
         }
@@ -206,6 +207,7 @@ impl Trial {
             writers: self.writers,
             seed: 0,
             every: 1,
+            queue: 0,
             write_ms: 10_000,
             created: self.created_now(),
         }

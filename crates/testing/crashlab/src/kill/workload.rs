@@ -21,6 +21,8 @@ use pando_index::random::Random;
 pub const MAIN: u64 = 0;
 /// The map that `pando load` fills. The writers do not use it.
 pub const LOADED: u64 = u64::MAX;
+/// The maps of the transactions whose history is recorded. The other operations do not use them.
+pub const RECORDED: [u64; 2] = [u64::MAX - 2, u64::MAX - 1];
 /// Keys that each writer owns in [`MAIN`].
 const KEYS: u64 = 100;
 /// Number of them with long values while a pool grows.
@@ -40,6 +42,9 @@ pub enum Profile {
     Growing,
     /// Creating and dropping maps, and writing to them.
     Catalog,
+    /// Transactions of all writers over the same few keys, with their history
+    /// ([`transactions`](super::transactions)).
+    Transactions,
 }
 
 /// What the writers do.
@@ -106,6 +111,15 @@ fn letters(seed: u64, count: u64) -> impl Iterator<Item = u8> {
     let mut random = Random::new(seed);
     let eight = move |_| random.draw().to_le_bytes().map(|byte| b'a' + byte % 26);
     (0..count.div_ceil(8)).flat_map(eight).take(count as usize)
+}
+
+/// A version whose value is not long, or one whose value is, from a random number.
+pub fn version_of(drawn: u64, is_long: bool) -> u64 {
+    match is_long {
+        true => drawn | LONG,
+        // One of the other classes, each with the same probability.
+        false => (drawn & !LONG) | (drawn % LONG),
+    }
 }
 
 /// A pool with its writers' maps.
@@ -298,12 +312,8 @@ impl Writer {
 
     /// An operation on `key`; `next` is another key of the writer.
     fn choose_record(&mut self, map: u64, key: u64, next: u64) -> Op {
-        let drawn = self.random.draw();
-        let version = match self.style.profile {
-            Profile::Growing => drawn | LONG,
-            // One of the other classes, each with the same probability.
-            _ => (drawn & !LONG) | (drawn % LONG),
-        };
+        let is_long = self.style.profile == Profile::Growing;
+        let version = version_of(self.random.draw(), is_long);
         // Periods of growth and of shrinking, so that leaves split and merge.
         let is_shrinking = self.style.profile == Profile::Mixed && self.count / 400 % 2 == 1;
         let found = self.state.get(&map).and_then(|records| records.get(&key)).copied();
@@ -321,11 +331,12 @@ impl Writer {
     }
 }
 
-/// The part of `state` that a writer owns. The parts of all writers and [`LOADED`] make the whole.
+/// The part of `state` that a writer owns. The parts of all writers, [`LOADED`] and [`RECORDED`]
+/// make the whole.
 pub fn part(state: &State, writers: u64, number: u64) -> State {
     let mut own: State = state
         .iter()
-        .filter(|&(&map, _)| map != MAIN && map != LOADED && (map - 1) % writers == number)
+        .filter(|&(&map, _)| map != MAIN && map < RECORDED[0] && (map - 1) % writers == number)
         .map(|(&map, records)| (map, records.clone()))
         .collect();
     let main = state.get(&MAIN).into_iter().flatten();

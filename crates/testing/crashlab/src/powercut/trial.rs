@@ -14,6 +14,7 @@ use crate::kill::figures::Figures;
 use crate::kill::message::{Message, Opened};
 use crate::kill::phase::Phase;
 use crate::kill::supervise::{self, Heard, Kill};
+use crate::kill::workload::Profile;
 use crate::kill::{child, folder};
 use crate::progress;
 use pando_index::random::Random;
@@ -118,7 +119,7 @@ impl<'machine> Trial<'machine> {
             self.expected = Expected::new(QUEUE);
         }
         let mut args = self.args();
-        args.write = Some(phase.profile());
+        args.write = Some(phase.profile(args.created.transactional, random));
         args.seed = random.draw();
         if phase == Phase::Close {
             args.write_ms = MS_BEFORE_CLOSE;
@@ -155,7 +156,7 @@ impl<'machine> Trial<'machine> {
         let mut args = self.args();
         args.pool = "/cached/pool.pando".into();
         args.created.synced = false;
-        args.write = Some(Phase::Write.profile());
+        args.write = Some(Profile::Mixed);
         let kill = Kill { after: Message::Writing, delay: WARM_UP };
         let heard = self.boot(&args, Some(&kill))?;
         match &heard.opened {
@@ -209,6 +210,7 @@ impl<'machine> Trial<'machine> {
             writers: WRITERS,
             seed: 0,
             every: EVERY,
+            queue: QUEUE,
             write_ms: 30_000,
             created: match self.persistence {
                 Persistence::Disk => child::Created {
