@@ -16,8 +16,8 @@ use crate::error::Result;
 
 /// Bytes of keys and values in a full batch.
 const BATCH_BYTES: usize = 256 << 10;
-/// Batches that may wait for each thread, or be in its hands.
-const BATCHES_OF_EACH: usize = 3;
+/// Batches that may wait for a thread, or be in its hands.
+const MOST_BATCHES: usize = 3;
 /// Most threads: one thread cannot read a log for more.
 const MOST_THREADS: usize = 8;
 
@@ -62,30 +62,72 @@ impl Batch {
     }
 }
 
+/// Gives batches to a thread, and gets them back when they are applied.
+type Channels = (Sender<Batch>, Receiver<pando_index::Result<Batch>>);
+
 /// A thread, and the batch that is filled for it.
+#[derive(Default)]
 struct Thread {
-    batches: Sender<Batch>,
+    /// `None` until a batch was full.
+    channels: Option<Channels>,
     next: Batch,
+    spare: Option<Batch>,
+    /// Batches that it has not given back.
+    in_flight: usize,
+}
+
+impl Thread {
+    fn start<'scope>(scope: &'scope Scope<'scope, '_>) -> Channels {
+        let (batches, given) = channel::<Batch>();
+        let (done, applied) = channel();
+        scope.spawn(move || {
+            for mut batch in given {
+                // Nobody takes it back only after an error.
+                let _ = done.send(batch.apply().map(|()| batch));
+            }
+        });
+        (batches, applied)
+    }
+
+    /// Hands the batch over.
+    fn send<'scope>(&mut self, scope: &'scope Scope<'scope, '_>) -> Result<()> {
+        while self.in_flight >= MOST_BATCHES {
+            self.take_back()?;
+        }
+        let batch = std::mem::replace(&mut self.next, self.spare.take().unwrap_or_default());
+        let (batches, _) = self.channels.get_or_insert_with(|| Self::start(scope));
+        // A thread ends before this only by a panic, which the scope passes on.
+        self.in_flight += usize::from(batches.send(batch).is_ok());
+        Ok(())
+    }
+
+    /// Waits until a batch is applied.
+    fn take_back(&mut self) -> Result<()> {
+        match self.channels.as_ref().map(|(_, applied)| applied.recv()) {
+            Some(Ok(applied)) => {
+                self.in_flight -= 1;
+                self.spare = Some(applied?);
+            }
+            // As above.
+            Some(Err(_)) | None => self.in_flight = 0,
+        }
+        Ok(())
+    }
 }
 
 /// The threads. They end when this is dropped.
 pub(crate) struct Loaders<'scope, 'env> {
     scope: &'scope Scope<'scope, 'env>,
-    /// Started by the first write.
     threads: Vec<Thread>,
-    /// What the threads give back: batches to be used again.
-    applied: (Sender<pando_index::Result<Batch>>, Receiver<pando_index::Result<Batch>>),
-    /// Batches in the hands of the threads.
-    in_flight: usize,
-    spare: Vec<Batch>,
-    /// The thread that gets the next write in the order of keys.
+    /// The thread that gets the next record of [`add`](Self::add).
     turn: usize,
 }
 
 impl<'scope, 'env> Loaders<'scope, 'env> {
     pub fn new(scope: &'scope Scope<'scope, 'env>) -> Self {
-        let (threads, spare) = Default::default();
-        Self { scope, threads, applied: channel(), in_flight: 0, spare, turn: 0 }
+        let number = available_parallelism().map_or(1, NonZero::get).min(MOST_THREADS);
+        let threads = (0..number).map(|_| Thread::default()).collect();
+        Self { scope, threads, turn: 0 }
     }
 
     /// Gives the key this value, or removes it, after all earlier writes of the key by this
@@ -96,7 +138,6 @@ impl<'scope, 'env> Loaders<'scope, 'env> {
         key: &[u8],
         value: Option<&[u8]>,
     ) -> Result<()> {
-        self.start();
         let mut hasher = DefaultHasher::new();
         hasher.write(key);
         let number = hasher.finish() as usize % self.threads.len();
@@ -106,7 +147,6 @@ impl<'scope, 'env> Loaders<'scope, 'env> {
     /// Adds a record whose key has no other write before the next call of [`wait`](Self::wait).
     /// Records that come in the order of their keys are best: threads are then at different places.
     pub fn add(&mut self, index: &Arc<dyn RangeIndex>, key: &[u8], value: &[u8]) -> Result<()> {
-        self.start();
         if self.push(self.turn, index, key, Some(value))? {
             self.turn = (self.turn + 1) % self.threads.len();
         }
@@ -119,34 +159,22 @@ impl<'scope, 'env> Loaders<'scope, 'env> {
     ///
     /// That of a write. Others may have been left out.
     pub fn wait(&mut self) -> Result<()> {
-        for number in 0..self.threads.len() {
-            self.send(number)?;
+        for thread in &mut self.threads {
+            match thread.channels {
+                Some(_) => thread.send(self.scope)?,
+                // So few that no thread is worth it.
+                None => thread.next.apply()?,
+            }
         }
-        while self.in_flight > 0 {
-            self.take_back()?;
+        for thread in &mut self.threads {
+            while thread.in_flight > 0 {
+                thread.take_back()?;
+            }
         }
         Ok(())
     }
 
-    fn start(&mut self) {
-        if !self.threads.is_empty() {
-            return;
-        }
-        let threads = available_parallelism().map_or(1, NonZero::get).min(MOST_THREADS);
-        for _ in 0..threads {
-            let (batches, given) = channel::<Batch>();
-            let applied = self.applied.0.clone();
-            self.scope.spawn(move || {
-                for mut batch in given {
-                    // The reading thread ends first only after an error.
-                    let _ = applied.send(batch.apply().map(|()| batch));
-                }
-            });
-            self.threads.push(Thread { batches, next: Batch::default() });
-        }
-    }
-
-    /// Adds a write to a thread's batch; whether the batch was sent.
+    /// Adds a write to a thread's batch; whether the batch was handed over.
     fn push(
         &mut self,
         number: usize,
@@ -154,33 +182,12 @@ impl<'scope, 'env> Loaders<'scope, 'env> {
         key: &[u8],
         value: Option<&[u8]>,
     ) -> Result<bool> {
-        let batch = &mut self.threads[number].next;
-        batch.push(index, key, value);
-        let is_full = batch.bytes.len() >= BATCH_BYTES;
+        let thread = &mut self.threads[number];
+        thread.next.push(index, key, value);
+        let is_full = thread.next.bytes.len() >= BATCH_BYTES;
         if is_full {
-            self.send(number)?;
+            thread.send(self.scope)?;
         }
         Ok(is_full)
-    }
-
-    fn send(&mut self, number: usize) -> Result<()> {
-        while self.in_flight >= BATCHES_OF_EACH * self.threads.len() {
-            self.take_back()?;
-        }
-        let spare = self.spare.pop().unwrap_or_default();
-        let thread = &mut self.threads[number];
-        let batch = std::mem::replace(&mut thread.next, spare);
-        // A thread ends before this only by a panic, which the scope passes on.
-        self.in_flight += usize::from(thread.batches.send(batch).is_ok());
-        Ok(())
-    }
-
-    fn take_back(&mut self) -> Result<()> {
-        // Never closed: this has a sender of its own.
-        if let Ok(applied) = self.applied.1.recv() {
-            self.in_flight -= 1;
-            self.spare.push(applied?);
-        }
-        Ok(())
     }
 }

@@ -10,5 +10,6 @@ mod histories_over_cuts;
 mod kill;
 mod one_key;
 mod power;
+mod rebuild;
 mod snapshots;
 mod stopped;

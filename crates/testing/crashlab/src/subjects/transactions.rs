@@ -33,12 +33,14 @@ const BLOCKS: u64 = 16;
 pub struct Transactions<I, const FILES: bool>(PhantomData<I>);
 
 /// The two maps.
-pub struct TwoMaps<I: Indexed, D: Domain>([<I::Kind as IndexKind>::Index<D>; 2]);
+pub struct TwoMaps<I: Indexed, D: Domain>([Arc<<I::Kind as IndexKind>::Index<D>>; 2]);
 
 impl<I: Indexed, D: Domain> TwoMaps<I, D> {
     fn open(catalog: &Arc<Catalog<D>>) -> Result<Self, String> {
         let options = <I::Kind as IndexKind>::Options::parse(I::SMALL).map_err(text)?;
-        let map = |name| catalog.find_or_create_index::<I::Kind>(name, options).map_err(text);
+        let map = |name| {
+            catalog.find_or_create_index::<I::Kind>(name, options).map(Arc::new).map_err(text)
+        };
         Ok(Self([map("first")?, map("second")?]))
     }
 }
@@ -47,9 +49,13 @@ impl<I: Indexed, D: Domain> Maps for TwoMaps<I, D> {
     type Lent<'maps> = &'maps dyn RangeIndex;
 
     fn map(&self, number: u64) -> Option<&dyn RangeIndex> {
-        let at = MAPS.iter().position(|&map| map == number)?;
-        Some(&self.0[at])
+        self.0.get(place_of(number)?).map(|map| &**map as &dyn RangeIndex)
     }
+}
+
+/// The place of the map with this number.
+fn place_of(number: u64) -> Option<usize> {
+    MAPS.iter().position(|&map| map == number)
 }
 
 fn list() -> MapList {
@@ -360,8 +366,9 @@ impl<I: Indexed> Rebuild for Rebuilt<I> {
         Ok(())
     }
 
-    fn index(&self, number: u64) -> Option<&dyn RangeIndex> {
-        self.maps.as_ref()?.map(number)
+    fn index(&self, number: u64) -> Option<Arc<dyn RangeIndex>> {
+        let map = self.maps.as_ref()?.0.get(place_of(number)?)?;
+        Some(map.clone())
     }
 }
 

@@ -1,0 +1,53 @@
+//! Pools so large that several threads rebuild them.
+
+use pando_bztree::BzTrees;
+use pando_device::simulated::Simulated;
+use pando_index::random::Random;
+use pando_pmem::Process;
+
+use crate::power::{create, dump, rebuild, write_image};
+
+/// Keys of each map.
+const KEYS: u64 = 4_000;
+/// Writes of each commit.
+const WRITES: u64 = 40;
+
+/// Image and log both have more than any thread gets at once, and the log writes each key often.
+#[test]
+fn the_last_version_of_each_key_is_there_after_a_rebuild_by_several_threads() {
+    let directory = Simulated::new();
+    let component = create::<Process, BzTrees>(&directory);
+    (1..=2).for_each(|number| component.maps().add(number));
+    component.log_maps(&component.maps().list()).expect("logged");
+    let key = |number: u64| format!("key {number:06}").into_bytes();
+    let commit = |writes: &mut dyn Iterator<Item = (u64, u64, Option<u8>)>| {
+        let mut transaction = component.begin();
+        for (map, number, value) in writes {
+            match value {
+                Some(value) => transaction.put(map, &key(number), &[value; 300]),
+                None => transaction.remove(map, &key(number)),
+            }
+            .expect("fits");
+        }
+        transaction.commit().expect("commits")
+    };
+    for from in (0..KEYS).step_by(WRITES as usize) {
+        commit(&mut (from..from + WRITES).map(|number| (1 + number % 2, number, Some(0))));
+    }
+    write_image(&component).expect("an image");
+    let mut random = Random::new(7);
+    let mut newest = 0;
+    for round in 0..200 {
+        newest = commit(&mut (0..WRITES).map(|_| {
+            let number = random.below(KEYS / 4);
+            (1 + number % 2, number, (!random.one_in(4)).then_some(round))
+        }));
+    }
+    component.sync(newest).expect("synced");
+    let expected = dump(&component);
+    drop(component);
+    let (rebuilt, _, replayed) = rebuild::<Process, BzTrees>(&directory).expect("rebuilt");
+    assert_eq!(replayed.image_records, KEYS);
+    assert!(replayed.commits >= 200, "{replayed:?}");
+    assert!(dump(&rebuilt) == expected, "it has other records");
+}
