@@ -35,6 +35,8 @@ pub enum Command {
     Recovery(RecoveryArgs),
     /// Measure the bytes per record of each system after a fill
     Space(SpaceArgs),
+    /// Measure commits of several keys, scans of snapshots, and rebuilds of lost pools
+    Transactions(TransactionsArgs),
     /// Measure servers with redis-benchmark: requests, or restarts after kill -9
     Servers(crate::servers::command::ServersArgs),
     /// Show how BzTree's time is divided among its components
@@ -115,6 +117,10 @@ pub struct RunArgs {
     /// Folder for the pools of durable systems
     #[arg(long, default_value_os_t = memory_folder())]
     pub pool_dir: PathBuf,
+    /// Folder for the logs of Pando's systems, and for the files of durable peers [default: that of
+    /// the pools]
+    #[arg(long, value_name = "FOLDER")]
+    pub log_dir: Option<PathBuf>,
     /// The delays of the emulated medium.
     #[cfg(feature = "papers")]
     #[command(flatten)]
@@ -218,6 +224,35 @@ pub struct SpaceArgs {
     /// Folder for the pools of durable systems
     #[arg(long, default_value_os_t = memory_folder())]
     pub pool_dir: PathBuf,
+    /// The files of the figures.
+    #[command(flatten)]
+    pub files: FilesArgs,
+}
+
+/// Arguments of `transactions`.
+#[derive(Args, Debug)]
+pub struct TransactionsArgs {
+    /// Records of a map
+    #[arg(long, value_parser = count, default_value = "1M")]
+    pub records: u64,
+    /// Length of a value in bytes, 8 to 4096; keys have 8
+    #[arg(long, value_parser = value_bytes, default_value = "100")]
+    pub value_bytes: usize,
+    /// Number of rounds
+    #[arg(long, value_parser = rounds, default_value = "5")]
+    pub rounds: usize,
+    /// Seconds of each part of a round
+    #[arg(long, value_parser = seconds, default_value = "1")]
+    pub seconds: f64,
+    /// Folder for the pools
+    #[arg(long, default_value_os_t = memory_folder())]
+    pub pool_dir: PathBuf,
+    /// Folder for the logs [default: that of the pools]
+    #[arg(long, value_name = "FOLDER")]
+    pub log_dir: Option<PathBuf>,
+    /// Seed of the operations
+    #[arg(long, default_value = "1")]
+    pub seed: u64,
     /// The files of the figures.
     #[command(flatten)]
     pub files: FilesArgs,

@@ -20,6 +20,8 @@ pub struct Conditions {
     pub commit: Option<&'static str>,
     /// The file system of the pools of durable systems.
     pub pool_file_system: String,
+    /// The file system of logs, and of the files of durable peers.
+    pub log_file_system: String,
     /// Emulated medium: delay in nanoseconds of a cache line that is written back.
     pub write_back_ns: u64,
     /// Emulated medium: delay in nanoseconds of a cache line that is read and not cached.
@@ -36,19 +38,26 @@ struct Placed<'row, R> {
 }
 
 impl Conditions {
-    /// The conditions of this process, with pools in `pool_dir`.
+    /// The conditions of this process, with pools and logs in `pool_dir`.
     pub fn here(pool_dir: &Path) -> Self {
         let unknown = || "unknown".to_owned();
         let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease");
+        let pool_file_system = file_system(pool_dir).unwrap_or_else(unknown);
         Self {
             cpu_model: cpu_model().unwrap_or_else(unknown),
             cores: machine::cores().len(),
             kernel: kernel.map_or_else(|_| unknown(), |release| release.trim().to_owned()),
             commit: option_env!("PANDO_BENCH_COMMIT"),
-            pool_file_system: file_system(pool_dir).unwrap_or_else(unknown),
+            log_file_system: pool_file_system.clone(),
+            pool_file_system,
             write_back_ns: 0,
             read_line_ns: 0,
         }
+    }
+
+    /// The same conditions with logs in `log_dir`.
+    pub fn with_logs_in(self, log_dir: &Path) -> Self {
+        Self { log_file_system: file_system(log_dir).unwrap_or(self.log_file_system), ..self }
     }
 
     /// A line of JSON for each of `rows`, with these conditions.
@@ -64,11 +73,15 @@ impl Conditions {
     /// The conditions in one line.
     pub fn line(&self) -> String {
         format!(
-            "{}, {} cores, Linux {}, pools on {}{}",
+            "{}, {} cores, Linux {}, pools on {}{}{}",
             self.cpu_model,
             self.cores,
             self.kernel,
             self.pool_file_system,
+            match self.log_file_system == self.pool_file_system {
+                true => String::new(),
+                false => format!(", logs on {}", self.log_file_system),
+            },
             self.commit.map_or(String::new(), |commit| format!(", commit {commit}")),
         ) + &self.emulated()
     }

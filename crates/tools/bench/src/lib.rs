@@ -33,6 +33,7 @@
 //! | `table`, [`report`], [`page`] | the figures of a run; the table and the JSON lines; the page with plots |
 //! | `figures` | the table and the plots of figures without rounds |
 //! | [`costs`], [`recovery`], [`space`] | flushes and cache lines, recovery time, bytes per record |
+//! | [`transactions`] | commits of several keys, scans of snapshots, rebuilds of lost pools |
 //! | [`profile`], [`servers`] | the time of each component; comparison of servers |
 //! | `agree` | comparison of the ratios of two runs |
 //! | [`documents`] | the figures of the documents: data, tables and plots |
@@ -73,6 +74,7 @@ pub mod subject;
 pub mod system;
 pub mod systems;
 mod table;
+pub mod transactions;
 pub mod units;
 pub mod verify;
 mod worker;

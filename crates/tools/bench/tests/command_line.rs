@@ -53,6 +53,17 @@ fn figures_without_rounds_are_written_too() {
     assert!(rows[0]["file_bytes_per_record"].is_null(), "{}", rows[0]);
     assert!(rows[3]["file_bytes_per_record"].as_f64() > Some(0.0), "{}", rows[3]);
     assert!(page.contains("<svg") && page.contains("bztree:process"), "{page}");
+
+    let (page, rows) = page_and_rows("transactions --records 1k --rounds 2 --seconds 0.02");
+    assert_eq!(rows.len(), 4 + 2 * 3 + 2);
+    assert_fields(&rows, "measure base ratio per_second latency_ns records log_file_system");
+    for row in &rows {
+        let is_rate = row["latency_ns"].is_null();
+        let figure = if is_rate { &row["per_second"] } else { &row["latency_ns"] };
+        assert!(figure["min"].as_f64() > Some(0.0), "{row}");
+        assert_eq!(row["ratio"].is_null(), row["base"].is_null(), "{row}");
+    }
+    assert!(page.contains("<svg") && page.contains("commits of 4 keys"), "{page}");
 }
 
 const COMPARISON: &str = "--systems btreemap,crossbeam-skiplist,bztree:process --base crossbeam-skiplist \

@@ -1,6 +1,6 @@
-//! Every peer in this build does what the harness asks of a system: one after the other against a
-//! map that is right by construction, from four threads at once, and, if it says that a returned
-//! write survives a crash of the process, after kill -9.
+//! Every peer in this build, and every transactional map of Pando, does what the harness asks of a
+//! system: one after the other against a map that is right by construction, from four threads at
+//! once, and, if it says that a returned write survives a crash of the process, after kill -9.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
@@ -14,7 +14,8 @@ use pando_bench::record::Shape;
 use pando_bench::subject::Subject;
 use pando_bench::system::{Order, Refusal, Scan};
 use pando_bench::systems::peers::{self, PEERS};
-use pando_bench::systems::{BuildOptions, Durability, SystemEntry};
+use pando_bench::systems::transactional::POOL;
+use pando_bench::systems::{BuildOptions, Durability, SYSTEMS, SystemEntry, ours};
 
 /// Shapes that every adapter has a form for; a peer is asked for those that it takes.
 const SHAPES: [Shape; 4] = [
@@ -72,18 +73,30 @@ impl Probe {
 }
 
 fn build(peer: &SystemEntry, shape: Shape, folder: Option<&Path>) -> Probe {
-    let built = peers::build(peer.name, shape, &BuildOptions::default(), folder);
+    let options = BuildOptions::default();
+    let built = match is_ours(peer) {
+        true => ours::build(peer.name, &options, folder),
+        false => peers::build(peer.name, shape, &options, folder),
+    };
     Probe(built.unwrap_or_else(|refusal| panic!("{} of {shape:?}: {refusal}", peer.name)))
 }
 
-/// The peers in this build, each with the shapes that it takes. `PANDO_PEER` names one alone.
+/// Whether it is one of the transactional maps of Pando.
+fn is_ours(entry: &SystemEntry) -> bool {
+    let suffixes = [":transactional", ":buffered", ":synced", ":pipelined"];
+    suffixes.iter().any(|suffix| entry.name.ends_with(suffix))
+}
+
+/// The peers in this build and Pando's transactional maps, each with the shapes that it takes.
+/// `PANDO_PEER` names one alone.
 fn built() -> impl Iterator<Item = (&'static SystemEntry, Shape)> {
     let only = std::env::var("PANDO_PEER").ok();
-    PEERS
+    let peers = PEERS.iter().filter(|peer| peers::is_built(peer.name));
+    SYSTEMS
         .iter()
-        .filter(move |peer| {
-            peers::is_built(peer.name) && only.as_ref().is_none_or(|only| only == peer.name)
-        })
+        .filter(|entry| is_ours(entry))
+        .chain(peers)
+        .filter(move |peer| only.as_ref().is_none_or(|only| only == peer.name))
         .flat_map(|peer| SHAPES.map(|shape| (peer, shape)))
         .filter(|(peer, shape)| (peer.limits)(*shape).is_ok())
 }
@@ -299,6 +312,10 @@ fn acknowledged_writes_survive_kill_9() {
             "{what}: the child ended after {} writes",
             wrote.len()
         );
+        if is_ours(peer) && peer.durability == Durability::PowerLoss {
+            // The log alone has all of them: tmpfs loses the pool with the power.
+            std::fs::remove_file(folder.path().join(POOL)).unwrap();
+        }
         let system = match std::panic::catch_unwind(|| build(peer, shape, Some(folder.path()))) {
             Ok(system) => system,
             Err(_) if peer.durability == Durability::None => {
@@ -334,7 +351,7 @@ fn the_child_that_is_killed() {
     let shape =
         Shape { key_bytes: key_bytes.parse().unwrap(), value_bytes: value_bytes.parse().unwrap() };
     let name = std::env::var("PANDO_PEER").unwrap();
-    let peer = PEERS.iter().find(|peer| peer.name == name).unwrap();
+    let peer = SYSTEMS.iter().find(|peer| peer.name == name).unwrap();
     let system = build(peer, shape, Some(Path::new(&folder)));
     let mut out = std::io::stdout().lock();
     writeln!(out).unwrap();

@@ -28,7 +28,8 @@ fn all_systems(shape: Shape) -> Vec<NamedSystem> {
     let options = BuildOptions::default();
     let takes = |entry: &&SystemEntry| {
         let is_able = systems::is_built(entry.name) && entry.can_descend;
-        is_able && !entry.name.ends_with(":sync") && (entry.limits)(shape).is_ok()
+        let waits = [":sync", ":synced", ":pipelined"].iter().any(|end| entry.name.ends_with(end));
+        is_able && !waits && (entry.limits)(shape).is_ok()
     };
     let named = systems::SYSTEMS.iter().filter(takes).map(|entry| NamedSystem {
         name: entry.name.to_owned(),

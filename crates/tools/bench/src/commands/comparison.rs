@@ -61,10 +61,11 @@ const DEFAULT_PAGE: &str = "pando-bench.html";
 pub fn compare_systems(args: &RunArgs) -> Result<(), Failure> {
     let options = BuildOptions {
         pool_dir: args.pool_dir.clone(),
+        log_dir: args.log_dir.clone(),
         huge_pages: args.huge_pages,
         ..BuildOptions::default()
     };
-    let conditions = Conditions::here(&args.pool_dir);
+    let conditions = Conditions::here(&args.pool_dir).with_logs_in(options.log_dir());
     #[cfg(feature = "papers")]
     let (options, conditions) = {
         let delays = args.delays.of_systems(args.systems.iter().flatten())?;

@@ -3,7 +3,7 @@
 //! | file | content |
 //! | --- | --- |
 //! | [`comparison`] | a comparison of systems, and the replay of a file |
-//! | [`single`] | costs, recovery, space: figures of a run without rounds |
+//! | [`single`] | costs, recovery, space, transactions: figures that are no comparison |
 
 pub mod comparison;
 mod named;
@@ -26,6 +26,7 @@ pub fn run(args: &BenchArgs, prefix: &[&str]) -> Result<(), Failure> {
         Some(Command::Costs(args)) => single::count_costs(args),
         Some(Command::Recovery(args)) => single::time_recovery(args, prefix),
         Some(Command::Space(args)) => single::measure_space(args),
+        Some(Command::Transactions(args)) => single::measure_transactions(args),
         Some(Command::RecoveryChild(args)) => be_child(args),
         Some(Command::Servers(args)) => servers::command::servers(args, prefix, &progress()),
         Some(Command::Profile(args)) => profile::command::profile(args, prefix),

@@ -1,20 +1,21 @@
-//! The commands `costs`, `recovery` and `space`: figures of runs without rounds.
+//! The commands `costs`, `recovery`, `space` and `transactions`: figures that are no comparison of
+//! systems.
 
 use std::time::Duration;
 
 use super::named::{check_limits, named_systems};
 use crate::arg_values::FilesArgs;
-use crate::args::{CostsArgs, RecoveryArgs, SpaceArgs};
+use crate::args::{CostsArgs, RecoveryArgs, SpaceArgs, TransactionsArgs};
 use crate::conditions::Conditions;
 use crate::error::Failure;
 use crate::figures::Figures;
 use crate::page::{self, Section};
 use crate::plan::Plan;
 use crate::progress::progress;
-use crate::record::Shape;
+use crate::record::{Shape, WORD_BYTES};
 use crate::recovery::{self, RecoveryPlan, Summary};
 use crate::systems::entry::BuildOptions;
-use crate::{costs, report, space};
+use crate::{costs, report, space, transactions};
 
 /// Prints `figures`, and writes the files of `files`; `lines` are the rows as JSON.
 fn show(
@@ -115,4 +116,26 @@ pub fn measure_space(args: &SpaceArgs) -> Result<(), Failure> {
     let rows = space::measure(&plan, &args.records, &systems, &progress)?;
     progress.finish_and_clear();
     show(space::figures(&rows), &conditions.json_lines(&rows), &args.files, &conditions)
+}
+
+/// Measures commits, snapshots and rebuilds.
+pub fn measure_transactions(args: &TransactionsArgs) -> Result<(), Failure> {
+    let shape = Shape { key_bytes: WORD_BYTES, value_bytes: args.value_bytes };
+    let build = BuildOptions {
+        pool_dir: args.pool_dir.clone(),
+        log_dir: args.log_dir.clone(),
+        ..BuildOptions::default()
+    };
+    let conditions = Conditions::here(&build.pool_dir).with_logs_in(build.log_dir());
+    eprintln!("{}", conditions.line());
+    let plan = transactions::Plan {
+        records: args.records,
+        shape,
+        rounds: args.rounds,
+        time: Duration::from_secs_f64(args.seconds),
+        build: build.for_records(args.records, shape),
+        seed: args.seed,
+    };
+    let rows = transactions::measure(&plan)?;
+    show(transactions::figures(&rows), &conditions.json_lines(&rows), &args.files, &conditions)
 }

@@ -26,6 +26,16 @@ const INDEXES: &[&str] = &["crates/core", "crates/indexes", "crates/tools/bench/
 const SERVERS: &[&str] =
     &["crates/core", "crates/indexes", "crates/servers", "crates/tools/bench/src/servers"];
 
+/// What transactional maps and logs stand on.
+const TRANSACTIONS: &[&str] = &[
+    "crates/core",
+    "crates/indexes",
+    "crates/storage",
+    "crates/pando",
+    "crates/tools/bench/src/systems",
+    "crates/tools/bench/src/transactions",
+];
+
 const OPERATIONS: Column =
     Column { heading: "operations", field: "operation_mix", show: Show::Plain };
 const KEYS: Column = Column { heading: "keys", field: "keys", show: Show::Plain };
@@ -34,10 +44,20 @@ const SYSTEM: Column = Column { heading: "system", field: "system", show: Show::
 const INDEX: Column = Column { heading: "index", field: "index", show: Show::Plain };
 const RECORDS: Column = Column { heading: "records", field: "records", show: Show::Plain };
 const RATIO: Column = Column { heading: "ratio", field: "ratio_to_first", show: Show::Ratio };
+const P999: Column = Column {
+    heading: "p99.9, µs",
+    field: "p999_ns",
+    show: Show::Number { divisor: 1e3, digits: 0 },
+};
 const MILLIONS: Column = Column {
     heading: "million operations a second",
     field: "ops_per_second",
     show: Show::Number { divisor: 1e6, digits: 2 },
+};
+const THOUSANDS: Column = Column {
+    heading: "thousand operations a second",
+    field: "ops_per_second",
+    show: Show::Number { divisor: 1e3, digits: 1 },
 };
 const BYTES: Show = Show::Number { divisor: 1.0, digits: 1 };
 const MICROSECONDS: Show = Show::Spread { divisor: 1e3, digits: 1 };
@@ -49,6 +69,16 @@ const RATIOS: Table =
 /// Throughput itself.
 const RATES: Table =
     Table { keys: &[OPERATIONS, THREADS], across: Some("system"), cells: &[MILLIONS] };
+/// Throughput by that of the first system, and the latency of each.
+const ACKNOWLEDGED: Table = Table {
+    keys: &[
+        SYSTEM,
+        THREADS,
+        Column { heading: "pools on", field: "pool_file_system", show: Show::Plain },
+    ],
+    across: None,
+    cells: &[THOUSANDS, RATIO, P999],
+};
 /// Servers beside each other.
 const LOADS: Table = Table {
     keys: &[
@@ -139,6 +169,86 @@ pub const FIGURES: &[Figure] = &[
         ],
         sources: INDEXES,
         table: RATIOS,
+    },
+    Figure {
+        name: "transactional",
+        about: "Throughput of a transactional map divided by that of a plain map of the same \
+                index, domain `process`; 1 million records.",
+        commands: &[
+            "--systems bztree:process,bztree:transactional --operation-mix read,update \
+             --value-bytes 100 --records 1M --threads 1,2 --rounds 5 --seconds 0.5",
+            "--systems nbtree:process,nbtree:transactional --operation-mix read,update \
+             --records 1M --threads 1,2 --rounds 5 --seconds 0.5",
+            "--systems pando-skiplist:process,pando-skiplist:transactional \
+             --operation-mix read,update --records 1M --threads 1,2 --rounds 5 --seconds 0.5",
+        ],
+        sources: TRANSACTIONS,
+        table: Table {
+            keys: &[
+                OPERATIONS,
+                Column { heading: "value, bytes", field: "value_bytes", show: Show::Plain },
+                THREADS,
+            ],
+            across: Some("system"),
+            cells: &[RATIO],
+        },
+    },
+    Figure {
+        name: "transactions",
+        about: "BzTree, keys of 8 and values of 100 bytes, domain `process`: the median of the \
+                rounds, and in brackets the least and the greatest. A rebuild has fewer records, \
+                so that the log is replayed alone.",
+        commands: &["transactions --log-dir /var/tmp"],
+        sources: TRANSACTIONS,
+        table: Table {
+            keys: &[
+                Column { heading: "measure", field: "measure", show: Show::Plain },
+                Column { heading: "divided by", field: "base", show: Show::Plain },
+                RECORDS,
+            ],
+            across: None,
+            cells: &[
+                Column { heading: "ratio", field: "ratio", show: TIMES },
+                Column {
+                    heading: "thousand keys a second",
+                    field: "per_second",
+                    show: Show::Spread { divisor: 1e3, digits: 0 },
+                },
+                Column { heading: "µs", field: "latency_ns", show: MICROSECONDS },
+            ],
+        },
+    },
+    Figure {
+        name: "synced",
+        about: "Upserts that return when they survive a power cut, 20,000 records, values of 100 \
+                bytes; logs, and files of peers, on a disk. The ratio is to the first system; a \
+                `flush` of sled waits for the disk, but does not sync.",
+        commands: &[
+            "--systems bztree:synced,bztree:pipelined,redb:sync,fjall:sync,lmdb:sync,sled \
+             --operation-mix update --value-bytes 100 --records 20k --threads 1,2,8,64 --rounds 5 \
+             --seconds 0.5 --sample-every 1 --log-dir /var/tmp",
+            "--systems bztree:synced,bztree:pipelined --operation-mix update --value-bytes 100 \
+             --records 20k --threads 1,2,8,64 --rounds 5 --seconds 0.5 --sample-every 1 \
+             --pool-dir /var/tmp",
+        ],
+        sources: TRANSACTIONS,
+        table: ACKNOWLEDGED,
+    },
+    Figure {
+        name: "buffered",
+        about: "Upserts that survive `kill -9` when they return (those of `sled:lazy` do not), \
+                100,000 records, values of 100 bytes; logs, and files of peers, on a disk. The \
+                ratio is to the first system.",
+        commands: &[
+            "--systems bztree:buffered,bztree:process,bztree:transactional,redb,fjall,lmdb,sled,\
+             sled:lazy --operation-mix update --value-bytes 100 --records 100k --threads 1,2 \
+             --rounds 5 --seconds 0.5 --sample-every 4 --log-dir /var/tmp",
+            "--systems bztree:buffered,bztree:process,bztree:transactional --operation-mix update \
+             --value-bytes 100 --records 100k --threads 1,2 --rounds 5 --seconds 0.5 \
+             --sample-every 4 --pool-dir /var/tmp",
+        ],
+        sources: TRANSACTIONS,
+        table: ACKNOWLEDGED,
     },
     Figure {
         name: "recovery",

@@ -1,7 +1,7 @@
 //! What a system says of itself, and where and how it is built.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[cfg(feature = "papers")]
 use pando_pmem::emulated::Delays;
@@ -86,6 +86,9 @@ const MOST_POOL_BYTES: u64 = 64 << 30;
 pub struct BuildOptions {
     /// The folder for the pools of durable systems.
     pub pool_dir: PathBuf,
+    /// The folder for logs of pools, and for the files of durable peers; that for pools if it is
+    /// not set.
+    pub log_dir: Option<PathBuf>,
     /// How far a pool may grow: address space that is reserved, no memory that is taken. See
     /// [`for_records`](Self::for_records).
     pub max_pool_bytes: u64,
@@ -109,6 +112,7 @@ impl Default for BuildOptions {
     fn default() -> Self {
         Self {
             pool_dir: memory_folder(),
+            log_dir: None,
             max_pool_bytes: MOST_POOL_BYTES,
             huge_pages: false,
             settings: None,
@@ -119,6 +123,11 @@ impl Default for BuildOptions {
 }
 
 impl BuildOptions {
+    /// The folder for logs of pools, and for the files of durable peers.
+    pub fn log_dir(&self) -> &Path {
+        self.log_dir.as_deref().unwrap_or(&self.pool_dir)
+    }
+
     /// The same, with pools that have ample room for `records` records of `shape` at once, and not
     /// for much more: tools such as valgrind have little address space to give.
     pub fn for_records(self, records: u64, shape: Shape) -> Self {

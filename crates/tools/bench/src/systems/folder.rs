@@ -24,9 +24,14 @@ pub enum Place {
 }
 
 impl Place {
-    /// A new folder in the pool folder of `options`.
+    /// A new folder for the files of a durable peer.
     pub fn temporary(options: &BuildOptions) -> Result<Self, BuildError> {
-        Ok(Self::Temporary(tempfile::tempdir_in(&options.pool_dir)?))
+        Self::temporary_in(options.log_dir())
+    }
+
+    /// A new folder in `folder`.
+    pub fn temporary_in(folder: &Path) -> Result<Self, BuildError> {
+        Ok(Self::Temporary(tempfile::tempdir_in(folder)?))
     }
 
     /// The folder.
@@ -120,7 +125,7 @@ impl System for InFolder {
 
 /// The allocated blocks of all files under `folder`. A file that goes away meanwhile, as those of
 /// a compaction do, counts as nothing.
-fn allocated_bytes(folder: &Path) -> std::io::Result<u64> {
+pub fn allocated_bytes(folder: &Path) -> std::io::Result<u64> {
     let mut bytes = 0;
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;

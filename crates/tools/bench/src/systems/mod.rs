@@ -35,6 +35,7 @@ pub mod skiplist;
 pub mod sled;
 pub mod slots;
 pub mod stored;
+pub mod transactional;
 pub mod words;
 
 use std::fmt;

@@ -26,6 +26,7 @@ use pando_wbtree::WbTrees;
 use super::entry::{BuildError, BuildOptions, Durability, SystemEntry, any_shape, boxed};
 use super::index::Indexed;
 use super::stored::{Make, Stored, compiled, erased};
+use super::transactional::{Mode, TransactionalMap};
 use super::words::only_words;
 use crate::record::Shape;
 use crate::subject::Subject;
@@ -39,6 +40,10 @@ pub struct Ours {
     pub name: &'static str,
     title: &'static str,
     systems: &'static [InDomain],
+    /// Its systems with a transactional map.
+    transactional: &'static [(Mode, InDomain)],
+    /// The name of its kind.
+    kind: &'static str,
     limits: fn(Shape) -> Result<(), String>,
     /// Options that its systems set, unless a run sets any itself.
     set: &'static [(&'static str, &'static str)],
@@ -68,6 +73,7 @@ pub struct Reopened {
 }
 
 /// An index in one domain, as a system.
+#[derive(Clone, Copy)]
 struct InDomain {
     /// What its name has behind that of the index.
     suffix: &'static str,
@@ -128,6 +134,44 @@ const SYSTEMS: &[InDomain] = &[
     ),
 ];
 
+/// A transactional map without a log.
+const WITHOUT_LOG: &[(Mode, InDomain)] = &[(
+    Mode::NoLog,
+    in_domain(
+        ":transactional",
+        ", a transactional map, domain process, in a pool file of --pool-dir",
+        Durability::ProcessCrash,
+        "default options",
+    ),
+)];
+
+/// Transactional maps, also with a log. The log is the same for each index.
+const WITH_LOG: &[(Mode, InDomain)] = &[
+    WITHOUT_LOG[0],
+    (
+        Mode::Buffered,
+        in_domain(
+            ":buffered",
+            WITH_A_LOG,
+            Durability::ProcessCrash,
+            "Acknowledge::Buffered (the default)",
+        ),
+    ),
+    (Mode::Synced, in_domain(":synced", WITH_A_LOG, Durability::PowerLoss, "Acknowledge::Synced")),
+    (
+        Mode::Pipelined,
+        in_domain(
+            ":pipelined",
+            WITH_A_LOG,
+            Durability::ProcessCrash,
+            "Acknowledge::Buffered; a thread waits until all of its commits but the last 32 are durable",
+        ),
+    ),
+];
+
+/// What a system with a log is.
+const WITH_A_LOG: &str = ", a transactional map in a pool file of --pool-dir, log in --log-dir";
+
 /// The systems of an index by single-word CAS.
 #[cfg(feature = "papers")]
 const CAS_SYSTEMS: &[InDomain] = &[
@@ -163,6 +207,8 @@ const fn ours<K: IndexKind>(name: &'static str, title: &'static str) -> Ours {
         name,
         title,
         systems: SYSTEMS,
+        transactional: &[],
+        kind: K::NAME,
         limits: any_shape,
         set: &[],
         specs: K::Options::SPECS,
@@ -192,8 +238,8 @@ const SAME_HEIGHTS: &[(&str, &str)] = &[("height_seed", "1")];
 
 /// Every index of ours.
 pub const OURS: &[Ours] = &[
-    ours::<BzTrees>("bztree", "BzTree"),
-    ours::<NbTrees>("nbtree", "NBTree"),
+    Ours { transactional: WITH_LOG, ..ours::<BzTrees>("bztree", "BzTree") },
+    Ours { transactional: WITHOUT_LOG, ..ours::<NbTrees>("nbtree", "NBTree") },
     ours::<WbTrees>("wbtree", "wB+-Tree"),
     Ours {
         limits: only_words,
@@ -201,7 +247,11 @@ pub const OURS: &[Ours] = &[
         ..ours::<WbTrees>("wbtree-fixed", "wB+-Tree with records of 8-byte keys and values")
     },
     // `crossbeam-skiplist` is a peer.
-    Ours { set: SAME_HEIGHTS, ..ours::<SkipLists>("pando-skiplist", "our skip list on PMwCAS") },
+    Ours {
+        set: SAME_HEIGHTS,
+        transactional: WITHOUT_LOG,
+        ..ours::<SkipLists>("pando-skiplist", "our skip list on PMwCAS")
+    },
     ours::<BwTrees>("bwtree", "Bw-tree"),
     #[cfg(feature = "papers")]
     Ours {
@@ -227,7 +277,10 @@ const BY_CAS: &[Ours] = &[];
 
 /// The systems of all indexes of ours.
 pub fn systems() -> impl Iterator<Item = SystemEntry> {
-    let of = |ours: &'static Ours| ours.systems.iter().map(|system| ours.entry(system));
+    let of = |ours: &'static Ours| {
+        let transactional = ours.transactional.iter().map(|(_, system)| system);
+        ours.systems.iter().chain(transactional).map(|system| ours.entry(system))
+    };
     OURS.iter().chain(BY_CAS).flat_map(of)
 }
 
@@ -241,7 +294,7 @@ impl Ours {
             settings: system.settings,
             limits: self.limits,
             can_descend: true,
-            build: |name, _, options| build(name, options),
+            build: |name, _, options| build(name, options, None),
         }
     }
 
@@ -280,11 +333,24 @@ impl Ours {
     }
 }
 
-/// Builds the system called `name`.
-fn build(name: &str, options: &BuildOptions) -> Result<Box<dyn Subject>, BuildError> {
+/// Builds the system called `name`. One with a transactional map lies in `folder`, if it is set, is
+/// opened if it is there, and stays there.
+///
+/// # Errors
+///
+/// A name of no system, and those of the pool.
+pub fn build(
+    name: &str,
+    options: &BuildOptions,
+    folder: Option<&Path>,
+) -> Result<Box<dyn Subject>, BuildError> {
     let (index, domain) = name.split_at(name.find(':').unwrap_or(name.len()));
     let ours = OURS.iter().chain(BY_CAS).find(|ours| ours.name == index);
     let ours = ours.ok_or_else(|| format!("there is no index {index:?} of ours"))?;
+    let mut transactional = ours.transactional.iter();
+    if let Some((mode, _)) = transactional.find(|(_, system)| system.suffix == domain) {
+        return boxed(TransactionalMap::open(ours.kind, *mode, options, folder)?);
+    }
     let options = &ours.set(options)?;
     match domain {
         "" => in_pool(Stored::anonymous(options, ours.volatile)?),

@@ -1,0 +1,152 @@
+//! Figures of transactional maps that a comparison of systems cannot express: commits of several
+//! keys, scans of snapshots, and the rebuild of a lost pool. All are of BzTrees, by the public API.
+//!
+//! Each round takes a measure and the one that it is divided by one after the other. The ratio is
+//! taken within a round.
+//!
+//! | file, from the lowest up | content |
+//! | --- | --- |
+//! | `loaded` | a pool with records, and threads that use it for a time |
+//! | `commits` | commits of four keys, divided by upserts |
+//! | `snapshots` | scans of a snapshot beside writers, divided by scans of the map |
+//! | `rebuild` | the rebuild of a pool whose file is gone |
+
+mod commits;
+mod loaded;
+mod rebuild;
+mod snapshots;
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::figures::{Bars, Figures};
+use crate::record::Shape;
+use crate::spread::Spread;
+use crate::systems::entry::{BuildError, BuildOptions};
+
+/// The plan of a run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Records of the map.
+    pub records: u64,
+    /// Lengths of keys and values.
+    pub shape: Shape,
+    /// Number of rounds.
+    pub rounds: usize,
+    /// Time of each part of a round.
+    pub time: Duration,
+    /// Folders of pools and logs, and the size of a pool.
+    pub build: BuildOptions,
+    /// Seed of the operations.
+    pub seed: u64,
+}
+
+/// A measure; one line of JSON.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// Its name.
+    pub measure: String,
+    /// The measure that it is divided by; `None` if there is no ratio.
+    pub base: Option<&'static str>,
+    /// The ratio of the rounds.
+    pub ratio: Option<Spread>,
+    /// Keys per second of the rounds; `None` for a latency.
+    pub per_second: Option<Spread>,
+    /// The latency of the rounds in nanoseconds; `None` for a rate.
+    pub latency_ns: Option<Spread>,
+    /// Records of the map.
+    pub records: u64,
+    /// Length of a value in bytes.
+    pub value_bytes: usize,
+}
+
+/// The figures of the rounds of a measure.
+struct Measure {
+    name: String,
+    base: Option<&'static str>,
+    unit: Unit,
+    /// Its figures, and those of the measure that it is divided by.
+    rounds: Vec<(f64, Option<f64>)>,
+}
+
+/// The unit of a measure.
+enum Unit {
+    /// Keys per second.
+    PerSecond,
+    /// Nanoseconds.
+    Latency,
+}
+
+impl Measure {
+    fn new(name: impl Into<String>, base: Option<&'static str>, unit: Unit) -> Self {
+        Self { name: name.into(), base, unit, rounds: Vec::new() }
+    }
+
+    fn row(self, records: u64, plan: &Plan) -> Row {
+        let figures: Vec<_> = self.rounds.iter().map(|(figure, _)| *figure).collect();
+        let ratios: Vec<_> = self
+            .rounds
+            .iter()
+            .filter_map(|(figure, base)| Some(figure / base.filter(|&base| base > 0.0)?))
+            .collect();
+        let spread = Some(Spread::of(&figures));
+        let (per_second, latency_ns) = match self.unit {
+            Unit::PerSecond => (spread, None),
+            Unit::Latency => (None, spread),
+        };
+        Row {
+            measure: self.name,
+            base: self.base,
+            ratio: (!ratios.is_empty()).then(|| Spread::of(&ratios)),
+            per_second,
+            latency_ns,
+            records,
+            value_bytes: plan.shape.value_bytes,
+        }
+    }
+}
+
+/// Takes all measures of `plan`.
+///
+/// # Errors
+///
+/// Those of a pool, and a scan or a rebuild that finds other records than it must.
+pub fn measure(plan: &Plan) -> Result<Vec<Row>, BuildError> {
+    let mut rows = commits::measure(plan)?;
+    rows.extend(snapshots::measure(plan)?);
+    rows.extend(rebuild::measure(plan)?);
+    Ok(rows)
+}
+
+/// The table of the rows.
+pub fn figures(rows: &[Row]) -> Figures {
+    let shown = |spread: Option<Spread>, divisor: f64| {
+        spread.map_or_else(String::new, |Spread { median, min, max }| {
+            let [median, min, max] = [median, min, max].map(|figure| figure / divisor);
+            Spread { median, min, max }.to_string()
+        })
+    };
+    let line = |row: &Row| {
+        vec![
+            row.measure.clone(),
+            row.base.unwrap_or_default().to_owned(),
+            shown(row.ratio, 1.0),
+            shown(row.per_second, 1e3),
+            shown(row.latency_ns, 1e3),
+        ]
+    };
+    let bar = |row: &Row| Some((row.measure.clone(), row.ratio?));
+    let columns = ["measure", "divided by", "ratio", "thousand a second", "µs"];
+    Figures {
+        title: "Transactions".to_owned(),
+        about: "the median of the rounds, and the least and the greatest".to_owned(),
+        columns: columns.map(str::to_owned).to_vec(),
+        rows: rows.iter().map(line).collect(),
+        plots: vec![Bars {
+            title: "Ratios".to_owned(),
+            unit: "",
+            bars: rows.iter().filter_map(bar).collect(),
+        }],
+    }
+}
