@@ -56,12 +56,16 @@ fn figures_without_rounds_are_written_too() {
 
     let (page, rows) = page_and_rows("transactions --records 1k --rounds 2 --seconds 0.02");
     assert_eq!(rows.len(), 4 + 2 * 3 + 2);
-    assert_fields(&rows, "measure base ratio per_second latency_ns records log_file_system");
+    assert_fields(
+        &rows,
+        "measure base ratio on_core_ratio per_second per_core_second latency_ns records log_file_system",
+    );
     for row in &rows {
         let is_rate = row["latency_ns"].is_null();
         let figure = if is_rate { &row["per_second"] } else { &row["latency_ns"] };
         assert!(figure["min"].as_f64() > Some(0.0), "{row}");
         assert_eq!(row["ratio"].is_null(), row["base"].is_null(), "{row}");
+        assert_eq!(row["per_core_second"].is_null(), !is_rate, "{row}");
     }
     assert!(page.contains("<svg") && page.contains("commits of 4 keys"), "{page}");
 }

@@ -209,6 +209,7 @@ pub const FIGURES: &[Figure] = &[
             across: None,
             cells: &[
                 Column { heading: "ratio", field: "ratio", show: TIMES },
+                Column { heading: "on core", field: "on_core_ratio", show: TIMES },
                 Column {
                     heading: "thousand keys a second",
                     field: "per_second",

@@ -3,7 +3,7 @@
 use pando::{Error, Map, Pool};
 
 use super::loaded::{Done, Hands, Loaded, Place, options, repeat};
-use super::{Measure, Plan, Row, Unit};
+use super::{Figure, Measure, Plan, Row};
 use crate::systems::entry::BuildError;
 
 /// Keys of a commit.
@@ -15,23 +15,28 @@ const SAMPLE_EVERY: u64 = 16;
 pub fn measure(plan: &Plan) -> Result<Vec<Row>, BuildError> {
     let loaded = Loaded::new(Place::new(plan)?, &options(plan), plan.records, plan)?;
     let (pool, map) = (&loaded.pool, &loaded.map);
-    let keys_per_second = |done: Done| done.per_second * KEYS as f64;
+    let rate = |keys: f64| {
+        move |done: Done| Figure::Rate {
+            per_second: done.per_second * keys,
+            per_core_second: done.per_core_second * keys,
+        }
+    };
     let commits = |threads: usize| {
         repeat(plan, threads, plan.records, SAMPLE_EVERY, |hands| commit(pool, map, hands))
-            .map(keys_per_second)
+            .map(rate(KEYS as f64))
     };
     let upserts_of = "upserts, 1 thread";
-    let measure = |name: &str, base| Measure::new(name, base, Unit::PerSecond);
-    let mut alone = measure(upserts_of, None);
-    let mut of_four = measure("commits of 4 keys, 1 thread", Some(upserts_of));
-    let mut beside = measure("commits of 4 keys while a snapshot lives", Some(upserts_of));
-    let mut of_two = measure("commits of 4 keys, 2 threads", Some("commits of 4 keys, 1 thread"));
+    let mut alone = Measure::new(upserts_of, None);
+    let mut of_four = Measure::new("commits of 4 keys, 1 thread", Some(upserts_of));
+    let mut beside = Measure::new("commits of 4 keys while a snapshot lives", Some(upserts_of));
+    let mut of_two =
+        Measure::new("commits of 4 keys, 2 threads", Some("commits of 4 keys, 1 thread"));
     for _ in 0..plan.rounds {
         let upserts = repeat(plan, 1, plan.records, SAMPLE_EVERY, |hands| {
             let (key, value) = hands.record();
             map.upsert(key, value).map(drop)
-        })?
-        .per_second;
+        })
+        .map(rate(1.0))?;
         alone.rounds.push((upserts, None));
         let one = commits(1)?;
         of_four.rounds.push((one, Some(upserts)));

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use pando::{Map, MapOptions, Pool, PoolOptions};
@@ -121,6 +121,8 @@ impl Hands {
 pub struct Done {
     /// Operations of all threads per second.
     pub per_second: f64,
+    /// Operations per second of core time.
+    pub per_core_second: f64,
     /// The latency of the timed operations in nanoseconds.
     pub latency_ns: Histogram<u64>,
 }
@@ -135,10 +137,11 @@ pub fn repeat(
     operation: impl Fn(&mut Hands) -> Result<(), pando::Error> + Sync,
 ) -> Result<Done, BuildError> {
     let (stop, cores) = (&AtomicBool::new(false), &machine::cores());
-    let work = |thread: usize| -> Result<(f64, Histogram<u64>), pando::Error> {
+    let work = |thread: usize| -> Result<(f64, f64, Duration, Histogram<u64>), pando::Error> {
         machine::pin_one_of(threads, thread, cores);
         let mut hands = Hands::new(plan, thread, records);
         let mut latency_ns = empty_histogram();
+        let core_time_before = machine::thread_time();
         let (start, mut operations) = (Instant::now(), 0_u64);
         // Relaxed: if the stop is seen a little later, the thread works a little longer.
         while operations == 0 || !stop.load(Ordering::Relaxed) {
@@ -150,20 +153,27 @@ pub fn repeat(
             }
             operations += sample_every;
         }
-        Ok((operations as f64 / start.elapsed().as_secs_f64(), latency_ns))
+        let (seconds, operations) = (start.elapsed().as_secs_f64(), operations as f64);
+        let on_core = machine::thread_time().saturating_sub(core_time_before);
+        Ok((operations, operations / seconds, on_core, latency_ns))
     };
     let work = &work;
-    let mut all = Done { per_second: 0.0, latency_ns: empty_histogram() };
+    let mut all = Done { per_second: 0.0, per_core_second: 0.0, latency_ns: empty_histogram() };
+    let (mut all_operations, mut all_on_core) = (0.0, Duration::ZERO);
     thread::scope(|scope| {
         let threads: Vec<_> =
             (0..threads).map(|thread| scope.spawn(move || work(thread))).collect();
         thread::sleep(plan.time);
         stop.store(true, Ordering::Relaxed);
         for thread in threads {
-            let (per_second, latency_ns) = thread.join().map_err(|_| "a thread panicked")??;
+            let (operations, per_second, on_core, latency_ns) =
+                thread.join().map_err(|_| "a thread panicked")??;
             all.per_second += per_second;
             all.latency_ns += latency_ns;
+            all_operations += operations;
+            all_on_core += on_core;
         }
+        all.per_core_second = all_operations / all_on_core.as_secs_f64().max(1e-9);
         Ok(all)
     })
 }

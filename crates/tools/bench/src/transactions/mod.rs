@@ -2,7 +2,8 @@
 //! keys, scans of snapshots, and the rebuild of a lost pool. All are of BzTrees, by the public API.
 //!
 //! Each round takes a measure and the one that it is divided by one after the other. The ratio is
-//! taken within a round.
+//! taken within a round. On a machine that is busy with other work, use the ratio on core: that of
+//! the keys per second of core time.
 //!
 //! | file, from the lowest up | content |
 //! | --- | --- |
@@ -51,8 +52,12 @@ pub struct Row {
     pub base: Option<&'static str>,
     /// The ratio of the rounds.
     pub ratio: Option<Spread>,
+    /// As `ratio`, of keys per second of core time; `None` for a latency too.
+    pub on_core_ratio: Option<Spread>,
     /// Keys per second of the rounds; `None` for a latency.
     pub per_second: Option<Spread>,
+    /// Keys per second of core time of the rounds; `None` for a latency.
+    pub per_core_second: Option<Spread>,
     /// The latency of the rounds in nanoseconds; `None` for a rate.
     pub latency_ns: Option<Spread>,
     /// Records of the map.
@@ -61,48 +66,70 @@ pub struct Row {
     pub value_bytes: usize,
 }
 
+/// A figure of a round.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Figure {
+    /// Keys per second, and per second of core time.
+    Rate { per_second: f64, per_core_second: f64 },
+    /// Nanoseconds.
+    Latency(f64),
+}
+
+impl Figure {
+    fn value(self) -> f64 {
+        match self {
+            Self::Rate { per_second, .. } => per_second,
+            Self::Latency(ns) => ns,
+        }
+    }
+
+    fn on_core(self) -> Option<f64> {
+        match self {
+            Self::Rate { per_core_second, .. } => Some(per_core_second),
+            Self::Latency(_) => None,
+        }
+    }
+
+    fn is_rate(self) -> bool {
+        self.on_core().is_some()
+    }
+}
+
 /// The figures of the rounds of a measure.
 struct Measure {
     name: String,
     base: Option<&'static str>,
-    unit: Unit,
     /// Its figures, and those of the measure that it is divided by.
-    rounds: Vec<(f64, Option<f64>)>,
-}
-
-/// The unit of a measure.
-enum Unit {
-    /// Keys per second.
-    PerSecond,
-    /// Nanoseconds.
-    Latency,
+    rounds: Vec<(Figure, Option<Figure>)>,
 }
 
 impl Measure {
-    fn new(name: impl Into<String>, base: Option<&'static str>, unit: Unit) -> Self {
-        Self { name: name.into(), base, unit, rounds: Vec::new() }
+    fn new(name: impl Into<String>, base: Option<&'static str>) -> Self {
+        Self { name: name.into(), base, rounds: Vec::new() }
     }
 
     fn row(self, records: u64, plan: &Plan) -> Row {
-        let figures: Vec<_> = self.rounds.iter().map(|(figure, _)| *figure).collect();
-        let ratios: Vec<_> = self
-            .rounds
-            .iter()
-            .filter_map(|(figure, base)| Some(figure / base.filter(|&base| base > 0.0)?))
-            .collect();
-        let spread = Some(Spread::of(&figures));
-        let (per_second, latency_ns) = match self.unit {
-            Unit::PerSecond => (spread, None),
-            Unit::Latency => (None, spread),
+        let spread = |figures: Vec<f64>| (!figures.is_empty()).then(|| Spread::of(&figures));
+        let rounds = || self.rounds.iter().copied();
+        let of = |is_rate: bool| {
+            let figures = rounds().map(|(figure, _)| figure);
+            spread(
+                figures.filter(|figure| figure.is_rate() == is_rate).map(Figure::value).collect(),
+            )
         };
+        let ratio = rounds().filter_map(|(figure, base)| Some(figure.value() / base?.value()));
+        let on_core =
+            rounds().filter_map(|(figure, base)| Some((figure.on_core()?, base?.on_core()?)));
         Row {
-            measure: self.name,
             base: self.base,
-            ratio: (!ratios.is_empty()).then(|| Spread::of(&ratios)),
-            per_second,
-            latency_ns,
+            ratio: spread(ratio.collect()),
+            on_core_ratio: spread(on_core.map(|(figure, base)| figure / base).collect()),
+            per_second: of(true),
+            per_core_second: spread(rounds().filter_map(|(figure, _)| figure.on_core()).collect()),
+            latency_ns: of(false),
             records,
             value_bytes: plan.shape.value_bytes,
+            measure: self.name,
         }
     }
 }
@@ -132,12 +159,13 @@ pub fn figures(rows: &[Row]) -> Figures {
             row.measure.clone(),
             row.base.unwrap_or_default().to_owned(),
             shown(row.ratio, 1.0),
+            shown(row.on_core_ratio, 1.0),
             shown(row.per_second, 1e3),
             shown(row.latency_ns, 1e3),
         ]
     };
     let bar = |row: &Row| Some((row.measure.clone(), row.ratio?));
-    let columns = ["measure", "divided by", "ratio", "thousand a second", "µs"];
+    let columns = ["measure", "divided by", "ratio", "on core", "thousand a second", "µs"];
     Figures {
         title: "Transactions".to_owned(),
         about: "the median of the rounds, and the least and the greatest".to_owned(),

@@ -7,7 +7,8 @@ use std::time::Instant;
 use pando::{Pool, RecoveryProgress};
 
 use super::loaded::{Loaded, Place};
-use super::{Measure, Plan, Row, Unit};
+use super::{Figure, Measure, Plan, Row};
+use crate::machine;
 use crate::systems::entry::BuildError;
 
 /// Bytes of the log, at most: for a longer one the pool writes an image by itself.
@@ -20,18 +21,17 @@ pub fn measure(plan: &Plan) -> Result<Vec<Row>, BuildError> {
     let record_bytes =
         (plan.shape.key_bytes + plan.shape.value_bytes) as u64 + RECORD_OVERHEAD_BYTES;
     let records = plan.records.min(MOST_LOG_BYTES / record_bytes);
-    let measure = |name: &str| Measure::new(name, None, Unit::PerSecond);
-    let mut replay = measure("commits of the log that are replayed");
-    let mut image = measure("records of an image that are loaded");
+    let mut replay = Measure::new("commits of the log that are replayed", None);
+    let mut image = Measure::new("records of an image that are loaded", None);
     for _ in 0..plan.rounds {
-        replay.rounds.push((rebuilt_per_second(plan, records, false)?, None));
-        image.rounds.push((rebuilt_per_second(plan, records, true)?, None));
+        replay.rounds.push((rebuilt(plan, records, false)?, None));
+        image.rounds.push((rebuilt(plan, records, true)?, None));
     }
     Ok([replay, image].into_iter().map(|measure| measure.row(records, plan)).collect())
 }
 
 /// Opens a pool whose file was removed; the records per second of the opening.
-fn rebuilt_per_second(plan: &Plan, records: u64, has_image: bool) -> Result<f64, BuildError> {
+fn rebuilt(plan: &Plan, records: u64, has_image: bool) -> Result<Figure, BuildError> {
     let place = Place::new(plan)?;
     let options = place.with_log(plan);
     let loaded = Loaded::new(place, &options, records, plan)?;
@@ -47,9 +47,11 @@ fn rebuilt_per_second(plan: &Plan, records: u64, has_image: bool) -> Result<f64,
     let seen = progress.clone();
     let options =
         options.on_recovery(move |now| *seen.lock().unwrap_or_else(PoisonError::into_inner) = now);
-    let start = Instant::now();
+    let (core_time_before, start) = (machine::thread_time(), Instant::now());
     let pool = Pool::open(place.path(), &options)?;
     let elapsed = start.elapsed();
+    // One thread rebuilds it.
+    let on_core = machine::thread_time().saturating_sub(core_time_before);
     drop(pool);
     let found = *progress.lock().unwrap_or_else(PoisonError::into_inner);
     let due = if has_image { (records, 0) } else { (0, records) };
@@ -58,5 +60,8 @@ fn rebuilt_per_second(plan: &Plan, records: u64, has_image: bool) -> Result<f64,
         let what = format!("found (records of the image, commits) {found:?}; expected {due:?}");
         return Err(format!("a rebuild {what}").into());
     }
-    Ok(records as f64 / elapsed.as_secs_f64())
+    Ok(Figure::Rate {
+        per_second: records as f64 / elapsed.as_secs_f64(),
+        per_core_second: records as f64 / on_core.as_secs_f64().max(1e-9),
+    })
 }

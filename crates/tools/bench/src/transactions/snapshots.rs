@@ -11,8 +11,9 @@ use std::time::Instant;
 use pando::{KeyRange, Map, MapOptions, Order, Snapshot};
 
 use super::loaded::{Hands, Loaded, Place, fill, options, repeat};
-use super::{Measure, Plan, Row, Unit};
+use super::{Figure, Measure, Plan, Row};
 use crate::keys::{key_of, value_of};
+use crate::machine;
 use crate::record::Buffers;
 use crate::systems::entry::BuildError;
 
@@ -28,8 +29,8 @@ const PLAIN: &str = "a scan of the map, 2 writers beside it";
 
 /// A scan and the writers beside it.
 struct Beside {
-    records_per_second: f64,
-    writers_p99_ns: f64,
+    scan: Figure,
+    writers_p99: Figure,
 }
 
 /// Measures scans in a pool without a log.
@@ -46,8 +47,8 @@ pub fn measure(plan: &Plan) -> Result<Vec<Row>, BuildError> {
             let scan = format!("a scan of a snapshot, {share} % replaced since, 2 writers");
             let writers = format!("p99 of an upsert beside a snapshot, {share} % replaced");
             [
-                Measure::new(scan, Some(PLAIN), Unit::PerSecond),
-                Measure::new(writers, Some("p99 of an upsert beside a scan"), Unit::Latency),
+                Measure::new(scan, Some(PLAIN)),
+                Measure::new(writers, Some("p99 of an upsert beside a scan")),
             ]
         })
         .collect();
@@ -69,9 +70,8 @@ pub fn measure(plan: &Plan) -> Result<Vec<Row>, BuildError> {
                 map.upsert(key_bytes, value)?;
             }
             let of_snapshot = beside_writers(plan, map, Some(&snapshot), part, write)?;
-            let rate = |beside: &Beside| beside.records_per_second;
-            scans.rounds.push((rate(&of_snapshot), Some(rate(&plain))));
-            writers.rounds.push((of_snapshot.writers_p99_ns, Some(plain.writers_p99_ns)));
+            scans.rounds.push((of_snapshot.scan, Some(plain.scan)));
+            writers.rounds.push((of_snapshot.writers_p99, Some(plain.writers_p99)));
         }
     }
     Ok(all.into_iter().flatten().map(|measure| measure.row(plan.records, plan)).collect())
@@ -87,8 +87,16 @@ fn beside_writers(
     write: impl Fn(&mut Hands) -> Result<(), pando::Error> + Sync,
 ) -> Result<Beside, BuildError> {
     let stop = &AtomicBool::new(false);
-    let scan_on = || -> Result<f64, BuildError> {
-        let (start, mut records) = (Instant::now(), 0);
+    let scan_on = || -> Result<Figure, BuildError> {
+        let (core_time_before, start) = (machine::thread_time(), Instant::now());
+        let rate = |records: u64| {
+            let on_core = machine::thread_time().saturating_sub(core_time_before);
+            Figure::Rate {
+                per_second: records as f64 / start.elapsed().as_secs_f64(),
+                per_core_second: records as f64 / on_core.as_secs_f64().max(1e-9),
+            }
+        };
+        let mut records = 0;
         loop {
             let (range, order) = (KeyRange::all(), Order::Ascending);
             let mut scan = match snapshot {
@@ -100,7 +108,7 @@ fn beside_writers(
                 found += 1;
                 // Relaxed: if the stop is seen a little later, the scan is a little longer.
                 if found % LOOK_EVERY == 0 && stop.load(Ordering::Relaxed) {
-                    return Ok((records + found) as f64 / start.elapsed().as_secs_f64());
+                    return Ok(rate(records + found));
                 }
             }
             if found != plan.records {
@@ -109,7 +117,7 @@ fn beside_writers(
             }
             records += found;
             if stop.load(Ordering::Relaxed) {
-                return Ok(records as f64 / start.elapsed().as_secs_f64());
+                return Ok(rate(records));
             }
         }
     };
@@ -117,8 +125,8 @@ fn beside_writers(
         let scanner = scope.spawn(scan_on);
         let written = repeat(plan, WRITERS, part, 1, write);
         stop.store(true, Ordering::Relaxed);
-        let records_per_second = scanner.join().map_err(|_| "a scan panicked")??;
-        let writers_p99_ns = written?.latency_ns.value_at_quantile(0.99) as f64;
-        Ok(Beside { records_per_second, writers_p99_ns })
+        let scan = scanner.join().map_err(|_| "a scan panicked")??;
+        let p99_ns = written?.latency_ns.value_at_quantile(0.99) as f64;
+        Ok(Beside { scan, writers_p99: Figure::Latency(p99_ns) })
     })
 }
