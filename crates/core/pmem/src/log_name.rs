@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// The log of a pool, as the pool was created with it.
+/// The log of a pool, as its superblock names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogName {
     /// The number of the log, which is not zero.

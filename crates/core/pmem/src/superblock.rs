@@ -3,21 +3,28 @@
 //! ```text
 //! byte      0        8        16       24       32       40       48       56
 //! 0         magic    ver|crc  pool id           max size chunk    particip descr.
-//! 64        log id            path len zero, reserved for later versions
-//! 128       path of the log's directory, then zeros ...
-//! 3,968     state    size     boot 0   boot 1   boot 2   zero, reserved
+//! 64        zero, reserved for later versions
+//! 128       name 0 of a log, 1,920 bytes
+//! 2,048     name 1 of a log, 1,920 bytes
+//! 3,968     state    size     boot 0   boot 1   boot 2   log      zero, reserved
 //! 4,032     zero, reserved
+//!
+//! name      0                 16       24 ..
+//!           log id            len|crc  path of the log's directory, then zeros
 //! ```
 //!
-//! * Bytes 0 to 3,967 never change after creation. `crc` (upper half of word 1) is the CRC-32 of
+//! * Bytes 0 to 127 never change after creation. `crc` (upper half of word 1) is the CRC-32 of
 //!   them all, with itself taken as zero.
-//! * The log id and the path are zero if the pool has no log ([`LogName`]).
-//! * `state`, `size` and the boot id change in place, each by one 8-byte store, so none can be
-//!   torn. Each carries a check in its top 16 bits: the low 16 bits of the CRC-32 of its other 48
-//!   bits. So a flipped bit is found.
+//! * `state`, `size`, `log` and the boot id change in place, each by one 8-byte store, so none can
+//!   be torn. Each carries a check in its top 16 bits: the low 16 bits of the CRC-32 of its other
+//!   48 bits. So a flipped bit is found.
 //! * `state` is the generation (32 bits), the clean flag (bit 32), and whether writes of that
 //!   generation survive power loss (bit 33), according to the domain and the medium.
 //! * `size` is the number of pages that the file has for certain.
+//! * `log` is zero if the pool has no log; then both names are zeros. It is 1 if name 0 is that of
+//!   its log, and 2 if name 1 is ([`LogName`]). Bit 2 says that the other name is *proposed*: the
+//!   log is to be replaced by that one (`pool/log.rs`). `len` is the length of the path, `crc` the
+//!   CRC-32 of the name's 1,920 bytes, with itself taken as zero. The other name may be torn.
 //! * Order of writes when a pool is opened: boot id, then `state` with the clean flag off. Until
 //!   `state` says that the pool is in use, the boot id is not used.
 
@@ -34,32 +41,107 @@ use crate::log_name::LogName;
 /// The first eight bytes of every pool.
 pub const MAGIC: [u8; 8] = *b"PANDOaSp";
 /// The format version that this library writes, and the only one that it reads.
-pub const FORMAT_VERSION: u32 = 4;
+pub const FORMAT_VERSION: u32 = 5;
 /// Bytes of the superblock.
 pub const SUPERBLOCK_BYTES: usize = 4096;
 
 const CRC_AT: usize = 12;
-const FIXED_BYTES: usize = 3968;
-const LOG_ID_AT: usize = 64;
-const LOG_PATH_LEN_AT: usize = 80;
-const LOG_PATH_AT: usize = 128;
+const FIXED_BYTES: usize = 128;
+/// Bytes of the name of a log.
+pub(crate) const LOG_NAME_BYTES: usize = 1920;
+/// Bytes of a name at which its length and its checksum are.
+const LOG_PATH_LEN_AT: usize = 16;
+const LOG_NAME_CRC_AT: usize = 20;
+const LOG_PATH_AT: usize = 24;
 /// Longest path of a log's directory, in bytes.
-pub const MAX_LOG_PATH_BYTES: usize = FIXED_BYTES - LOG_PATH_AT;
+pub const MAX_LOG_PATH_BYTES: usize = LOG_NAME_BYTES - LOG_PATH_AT;
 /// Offset of the generation and the clean flag.
 pub const STATE_OFF: u64 = 3968;
 /// Offset of the size of the pool.
 pub const SIZE_OFF: u64 = 3976;
 /// Offset of the boot id, three words.
 pub const BOOT_OFF: u64 = 3984;
-const MUTABLE_END: usize = 4008;
+/// Offset of the word that says which name is that of the log.
+pub const LOG_NAMES_OFF: u64 = 4008;
+const MUTABLE_OFF: usize = STATE_OFF as usize;
+const MUTABLE_END: usize = 4016;
 const CLEAN_BIT: u64 = 1 << 32;
 const SURVIVES_POWER_BIT: u64 = 1 << 33;
 const PAYLOAD_MASK: u64 = (1 << 48) - 1;
 
 const _: () = {
-    assert!(FIXED_BYTES.is_multiple_of(64) && STATE_OFF == FIXED_BYTES as u64);
-    assert!(BOOT_OFF + 24 == MUTABLE_END as u64);
+    assert!(FIXED_BYTES.is_multiple_of(64) && LOG_NAME_BYTES.is_multiple_of(64));
+    assert!(FIXED_BYTES + 2 * LOG_NAME_BYTES == MUTABLE_OFF);
+    assert!(BOOT_OFF + 24 == LOG_NAMES_OFF && LOG_NAMES_OFF + 8 == MUTABLE_END as u64);
 };
+
+/// Which of the two names is that of the pool's log, and whether the other is proposed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LogNames {
+    /// The number of the name, 0 or 1; none if the pool has no log.
+    pub current: Option<u64>,
+    /// Whether the log is to be replaced by the other name's.
+    pub is_proposed: bool,
+}
+
+impl LogNames {
+    const PROPOSED: u64 = 4;
+
+    /// The word.
+    pub fn word(self) -> u64 {
+        let current = self.current.map_or(0, |number| number + 1);
+        seal(current | if self.is_proposed { Self::PROPOSED } else { 0 })
+    }
+
+    /// What a word says, without its check; `None` for a word that says nothing.
+    pub fn of_word(word: u64) -> Option<Self> {
+        match word & PAYLOAD_MASK {
+            0 => Some(Self::default()),
+            payload @ (1 | 2 | 5 | 6) => Some(Self {
+                current: Some((payload & 3) - 1),
+                is_proposed: payload & Self::PROPOSED != 0,
+            }),
+            _ => None,
+        }
+    }
+
+    /// The offset of name `number`.
+    pub fn name_off(number: u64) -> u64 {
+        FIXED_BYTES as u64 + number * LOG_NAME_BYTES as u64
+    }
+}
+
+fn name_checksum(name: &[u8; LOG_NAME_BYTES]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&name[..LOG_NAME_CRC_AT]);
+    hasher.update(&[0; 4]);
+    hasher.update(&name[LOG_PATH_AT..]);
+    hasher.finalize()
+}
+
+impl LogName {
+    /// The bytes on media. The path has at most [`MAX_LOG_PATH_BYTES`].
+    pub(crate) fn encode(&self) -> [u8; LOG_NAME_BYTES] {
+        let mut name = [0; LOG_NAME_BYTES];
+        let path = self.path.as_os_str().as_bytes();
+        name[..16].copy_from_slice(&self.id.to_le_bytes());
+        name[LOG_PATH_LEN_AT..LOG_NAME_CRC_AT].copy_from_slice(&(path.len() as u32).to_le_bytes());
+        name[LOG_PATH_AT..LOG_PATH_AT + path.len()].copy_from_slice(path);
+        let checksum = name_checksum(&name);
+        name[LOG_NAME_CRC_AT..LOG_PATH_AT].copy_from_slice(&checksum.to_le_bytes());
+        name
+    }
+
+    /// The name with these bytes; `None` if they are not as they were written.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let name: &[u8; LOG_NAME_BYTES] = bytes.try_into().ok()?;
+        let half = |at: usize| Some(u32::from_le_bytes(*name[at..].first_chunk()?));
+        let id = u128::from_le_bytes(*name.first_chunk()?);
+        let path = name[LOG_PATH_AT..].get(..half(LOG_PATH_LEN_AT)? as usize)?;
+        let is_whole = half(LOG_NAME_CRC_AT)? == name_checksum(name) && id != 0;
+        is_whole.then(|| Self { id, path: OsStr::from_bytes(path).into() })
+    }
+}
 
 /// The boot id of a system. Zero, the id of no boot, if it is not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -149,12 +231,10 @@ impl Superblock {
         for (index, value) in fixed.into_iter().enumerate() {
             block[32 + index * 8..40 + index * 8].copy_from_slice(&value.to_le_bytes());
         }
-        if let Some(LogName { id, path }) = &self.log {
-            let path = path.as_os_str().as_bytes();
-            block[LOG_ID_AT..LOG_ID_AT + 16].copy_from_slice(&id.to_le_bytes());
-            block[LOG_PATH_LEN_AT..LOG_PATH_LEN_AT + 8]
-                .copy_from_slice(&(path.len() as u64).to_le_bytes());
-            block[LOG_PATH_AT..LOG_PATH_AT + path.len()].copy_from_slice(path);
+        let mut names = LogNames::default();
+        if let Some(name) = &self.log {
+            names.current = Some(0);
+            block[FIXED_BYTES..FIXED_BYTES + LOG_NAME_BYTES].copy_from_slice(&name.encode());
         }
         let checksum = fixed_checksum(&block);
         block[CRC_AT..CRC_AT + 4].copy_from_slice(&checksum.to_le_bytes());
@@ -165,9 +245,10 @@ impl Superblock {
             boot_0,
             boot_1,
             boot_2,
+            names.word(),
         ];
         for (index, value) in mutable.into_iter().enumerate() {
-            let at = FIXED_BYTES + index * 8;
+            let at = MUTABLE_OFF + index * 8;
             block[at..at + 8].copy_from_slice(&value.to_le_bytes());
         }
         block
@@ -240,20 +321,6 @@ impl Superblock {
                 ),
             });
         }
-        let path_bytes = word_at(block, LOG_PATH_LEN_AT) as usize;
-        let Some(log_path) = block[LOG_PATH_AT..FIXED_BYTES].get(..path_bytes) else {
-            return Err(Error::BadField {
-                path: path(),
-                field: "the length of the log's path",
-                found: path_bytes as u64,
-                allowed: format!("0 to {MAX_LOG_PATH_BYTES}"),
-            });
-        };
-        let mut log_id = [0; 16];
-        log_id.copy_from_slice(&block[LOG_ID_AT..LOG_ID_AT + 16]);
-        let log_id = u128::from_le_bytes(log_id);
-        let log =
-            (log_id != 0).then(|| LogName { id: log_id, path: OsStr::from_bytes(log_path).into() });
         let unsealed = |part, at: usize| {
             let word = word_at(block, at);
             let payload = word & PAYLOAD_MASK;
@@ -271,7 +338,31 @@ impl Superblock {
             let part = unsealed("the boot id", BOOT_OFF as usize + index * 8)?;
             boot_id |= u128::from(part) << shift;
         }
-        if let Some(at) = (MUTABLE_END..SUPERBLOCK_BYTES).find(|&at| block[at] != 0) {
+        let names = unsealed("which log is the pool's", LOG_NAMES_OFF as usize)?;
+        let names = LogNames::of_word(names).ok_or_else(|| Error::BadField {
+            path: path(),
+            field: "which log is the pool's",
+            found: names,
+            allowed: "0, 1, 2, 5 or 6".into(),
+        })?;
+        let log = match names.current {
+            None => None,
+            Some(number) => {
+                let at = LogNames::name_off(number) as usize;
+                let name = &block[at..at + LOG_NAME_BYTES];
+                Some(LogName::decode(name).ok_or_else(|| Error::DamagedSuperblock {
+                    path: path(),
+                    part: "the name of the log",
+                    found: u64::from(word_at(block, at + LOG_PATH_LEN_AT) >> 32),
+                    computed: u64::from(name.try_into().map_or(0, name_checksum)),
+                })?)
+            }
+        };
+        // Names that were never written.
+        let is_reserved =
+            |at: &usize| *at >= MUTABLE_END || (names.current.is_none() && *at < MUTABLE_OFF);
+        let reserved = (FIXED_BYTES..SUPERBLOCK_BYTES).filter(is_reserved);
+        if let Some(at) = reserved.into_iter().find(|&at| block[at] != 0) {
             return Err(Error::BadField {
                 path: path(),
                 field: "a reserved byte",
@@ -325,7 +416,7 @@ mod tests {
         let block = example().encode();
         assert_eq!(crc32fast::hash(&block), GOLDEN, "the format of the superblock changed");
     }
-    const GOLDEN: u32 = 2_077_190_270;
+    const GOLDEN: u32 = 962_383_572;
 
     fn with_log() -> Superblock {
         let log = LogName { id: 7 << 64 | 9, path: "/var/lib/grove.log".into() };
@@ -337,7 +428,7 @@ mod tests {
         let block = with_log().encode();
         assert_eq!(crc32fast::hash(&block), GOLDEN_LOG, "the format of the superblock changed");
     }
-    const GOLDEN_LOG: u32 = 1_078_491_418;
+    const GOLDEN_LOG: u32 = 2_109_760_503;
 
     #[test]
     fn decodes_what_it_encodes() {
@@ -350,12 +441,34 @@ mod tests {
 
     #[test]
     fn a_path_longer_than_its_place_is_refused() {
+        let mut name = with_log().log.expect("a log").encode();
+        name[LOG_PATH_LEN_AT + 2] = 1;
+        let checksum = name_checksum(&name);
+        name[LOG_NAME_CRC_AT..LOG_PATH_AT].copy_from_slice(&checksum.to_le_bytes());
+        assert_eq!(LogName::decode(&name), None);
+    }
+
+    #[test]
+    fn any_flipped_bit_of_the_name_of_the_log_is_an_error() {
+        let block = with_log().encode();
+        let (from, to) = (FIXED_BYTES, FIXED_BYTES + LOG_NAME_BYTES);
+        for bit in (from * 8..to * 8).chain(LOG_NAMES_OFF as usize * 8..MUTABLE_END * 8) {
+            let mut damaged = block;
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(Superblock::decode(Path::new("p"), &damaged).is_err(), "bit {bit}");
+        }
+    }
+
+    /// A name that is only proposed may be torn.
+    #[test]
+    fn the_other_name_is_not_looked_at() {
         let mut block = with_log().encode();
-        block[LOG_PATH_LEN_AT + 2] = 1;
-        let checksum = fixed_checksum(&block);
-        block[CRC_AT..CRC_AT + 4].copy_from_slice(&checksum.to_le_bytes());
-        let error = Superblock::decode(Path::new("p"), &block).unwrap_err();
-        assert!(matches!(error, Error::BadField { .. }), "{error}");
+        block[FIXED_BYTES + LOG_NAME_BYTES..MUTABLE_OFF].fill(0xA5);
+        for is_proposed in [false, true] {
+            let word = LogNames { current: Some(0), is_proposed }.word();
+            block[LOG_NAMES_OFF as usize..MUTABLE_END].copy_from_slice(&word.to_le_bytes());
+            assert_eq!(Superblock::decode(Path::new("p"), &block).unwrap(), with_log());
+        }
     }
 
     #[test]

@@ -89,9 +89,9 @@ fn reseal(image: &mut [u8]) {
     let Some(block) = image.first_chunk_mut::<SUPERBLOCK_BYTES>() else { return };
     let state_at = STATE_OFF as usize;
     block[12..16].fill(0);
-    let checksum = crc32fast::hash(&block[..state_at]);
+    let checksum = crc32fast::hash(&block[..128]);
     block[12..16].copy_from_slice(&checksum.to_le_bytes());
-    for at in (state_at..state_at + 40).step_by(8) {
+    for at in (state_at..state_at + 48).step_by(8) {
         let mut word = [0; 8];
         word[..6].copy_from_slice(&block[at..at + 6]);
         block[at..at + 8].copy_from_slice(&seal(u64::from_le_bytes(word)).to_le_bytes());

@@ -1,7 +1,9 @@
 //! A pool: one mapping, and the access to its content.
 //!
-//! [`open`] creates, opens, checks and closes pools; [`room`] makes room in the file.
+//! [`open`] creates, opens, checks and closes pools; [`room`] makes room in the file; [`log`]
+//! replaces the name of the pool's log.
 
+mod log;
 mod open;
 mod room;
 
@@ -18,7 +20,6 @@ use crate::error::Error;
 use crate::exclusive::Exclusive;
 use crate::layout::{CONTROL_OFF, Geometry, SEGMENT_COUNT};
 use crate::limbo::Limbo;
-use crate::log_name::LogName;
 use crate::medium::{Guarantee, Medium};
 use crate::mutant;
 use crate::per_slot::PerSlot;
@@ -38,7 +39,6 @@ pub struct Pool<D: Domain> {
     geometry: Geometry,
     medium: Medium,
     pool_id: u128,
-    log: Option<LogName>,
     generation: u32,
     was_clean: bool,
     /// Whether writes survive power loss, as the state says.
@@ -303,11 +303,6 @@ impl<D: Domain> Pool<D> {
     /// A number that no other pool has; zero on anonymous memory.
     pub fn pool_id(&self) -> u128 {
         self.pool_id
-    }
-
-    /// The log of the pool, as it was created with it; `None` if it has no log.
-    pub fn log_name(&self) -> Option<&LogName> {
-        self.log.as_ref()
     }
 
     /// The generation: raised by one whenever the pool is opened, so that data of an earlier

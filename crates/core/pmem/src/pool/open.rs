@@ -35,6 +35,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use super::log::check_path;
 use super::{Pool, io_error, room};
 use crate::alloc::Cache;
 #[cfg(feature = "testing")]
@@ -48,7 +49,7 @@ use crate::limbo::Limbo;
 use crate::log_name::LogName;
 use crate::medium::{self, Guarantee, Medium};
 use crate::slots::Slots;
-use crate::superblock::{self, BootId, MAX_LOG_PATH_BYTES, SUPERBLOCK_BYTES, Superblock};
+use crate::superblock::{self, BootId, SUPERBLOCK_BYTES, Superblock};
 use crate::sys::{self, LockedFile, Mapping};
 
 /// First byte of the range of locks, far behind any data: one byte for each process.
@@ -200,14 +201,7 @@ impl<D: Domain> Pool<D> {
         log: Option<LogName>,
     ) -> Result<Unpublished<D>> {
         let (geometry, size_bytes) = checked_sizes(options)?;
-        let path_bytes = log.as_ref().map_or(0, |log| log.path.as_os_str().len());
-        if path_bytes > MAX_LOG_PATH_BYTES {
-            return Err(Error::BadOption {
-                option: "bytes of the log's path",
-                found: path_bytes as u64,
-                allowed: format!("1 to {MAX_LOG_PATH_BYTES}"),
-            });
-        }
+        log.as_ref().map_or(Ok(()), |log| check_path(&log.path))?;
         let pool_id = draw_id(path)?;
         let unfinished = Unfinished(PathBuf::from({
             let mut name = path.as_os_str().to_owned();
@@ -446,7 +440,6 @@ impl<D: Domain> Pool<D> {
             geometry,
             medium,
             pool_id: block.pool_id,
-            log: block.log.clone(),
             generation: block.generation,
             was_clean,
             survives_power: medium.guarantee(D::KIND) == Guarantee::PowerLoss,
