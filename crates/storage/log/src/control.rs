@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! byte      0        8        16       24       32       40       48       56
-//! 0         magic    log id            generat. place    lsn      crc      zero
+//! 0         magic    log id            generat. place    lsn      crc      former
 //! 64        newest   zero ...
 //! 128       sealed   durable  failed   zero ...
 //! 192       announced: the segments, plus one, that log writers write now; 8 words
@@ -14,6 +14,8 @@
 //! * `place`, `lsn` and `crc` say where the log began in this pool: the place of its first block,
 //!   the LSN before it and the checksum of the block before. The first line changes only while no
 //!   other thread uses the log.
+//! * `former` is the offset of the control block of the log that this one replaces, until its
+//!   blocks are freed (`replace.rs`); else zero.
 //! * `newest` is the offset of the record that was appended last; zero if none was.
 //! * `sealed` is the offset of the seal of the newest block; zero only while the log is created.
 //! * `durable` is the LSN up to which all records are durable.
@@ -52,6 +54,7 @@ const GENERATION_AT: u64 = 24;
 const PLACE_AT: u64 = 32;
 const LSN_AT: u64 = 40;
 const CRC_AT: u64 = 48;
+const FORMER_AT: u64 = 56;
 const NEWEST_AT: u64 = 64;
 const SEALED_AT: u64 = 128;
 const DURABLE_AT: u64 = 136;
@@ -99,12 +102,13 @@ impl<'pool, D: Domain> Control<'pool, D> {
         Self { pool, off }
     }
 
-    /// A control block that begins at `start`, to be named by its owner.
+    /// A control block that begins at `start`, in the place of the one at `former`, if that is not
+    /// zero; to be named by its owner.
     pub fn build<'guard>(
         guard: &'guard Guard<'pool, D>,
-        log_id: u128,
-        generation: u64,
+        (log_id, generation): (u128, u64),
         start: Start,
+        former: u64,
     ) -> pando_pmem::Result<Reservation<'guard, 'pool, D>> {
         let mut block = guard.reserve(CONTROL_BYTES)?;
         block.zero(0, CONTROL_BYTES);
@@ -114,6 +118,7 @@ impl<'pool, D: Domain> Control<'pool, D> {
         block.write_u64(PLACE_AT, start.place);
         block.write_u64(LSN_AT, start.lsn);
         block.write_u64(CRC_AT, u64::from(start.crc));
+        block.write_u64(FORMER_AT, former);
         block.write_u64(DURABLE_AT, start.lsn);
         block.flush(0, CONTROL_BYTES);
         Ok(block)
@@ -150,6 +155,16 @@ impl<'pool, D: Domain> Control<'pool, D> {
     pub fn start(self) -> Start {
         let [place, lsn, crc] = [PLACE_AT, LSN_AT, CRC_AT].map(|at| self.fixed(at));
         Start { place, lsn, crc: crc as u32 }
+    }
+
+    /// The word that names the control block which this one replaces.
+    pub fn former(self) -> Word<'pool, D> {
+        self.word(FORMER_AT)
+    }
+
+    /// Offset of that word.
+    pub fn former_off(self) -> u64 {
+        self.off + FORMER_AT
     }
 
     pub fn newest(self) -> Word<'pool, D> {
@@ -284,7 +299,7 @@ mod tests {
         let pool = Pool::<Volatile>::anonymous(&CreateOptions::default()).expect("memory");
         let guard = pool.pin().expect("a slot");
         let start = Start { place: 3 << 20, lsn: 77, crc: 0xABCD };
-        let block = Control::build(&guard, 5 << 64 | 3, 2, start).expect("room");
+        let block = Control::build(&guard, (5 << 64 | 3, 2), start, 0).expect("room");
         assert_eq!(bytes_of(&block, &pool, CONTROL_BYTES), GOLDEN[0], "the control block changed");
         let control = Control::new(&pool, block.off());
         assert!(control.is_one());

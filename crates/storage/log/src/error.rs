@@ -43,7 +43,7 @@ pub enum Error {
     },
     /// The directory has a log already, so no other one is created there.
     #[error(
-        "{path} has files of a log already, such as {name:?}; name another directory, or remove them"
+        "{path} has files of a log already, such as {name:?}; name another directory, or move them away"
     )]
     NotEmpty {
         /// The directory.

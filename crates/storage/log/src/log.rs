@@ -11,10 +11,10 @@ use crate::block::{BLOCK_ALIGN, HEADER_BYTES, WANTED_BYTES, padded};
 use crate::control::{ARENAS, Control, Seal, Start, WRITERS};
 use crate::error::{Error, Result};
 use crate::leadership::Leadership;
-use crate::manifest::{Manifest, SEGMENT_BYTES};
+use crate::manifest::{FIRST_GENERATION, Manifest, SEGMENT_BYTES};
 use crate::record::{MAX_RECORD_BYTES, Record, Status};
 use crate::recovery::Recovered;
-use crate::segments::{self, Segments};
+use crate::segments::Segments;
 
 /// Settles records that are not committed when they are to be sealed. Any thread may call it,
 /// several at once for the same record.
@@ -47,7 +47,7 @@ impl Default for LogOptions {
 }
 
 impl LogOptions {
-    fn check(self) -> Result<Self> {
+    pub(crate) fn check(self) -> Result<Self> {
         const TAIL_BYTES: std::ops::RangeInclusive<u64> = 64 << 10..=32 << 20;
         if !SEGMENT_BYTES.contains(&self.segment_bytes)
             || !self.segment_bytes.is_multiple_of(BLOCK_ALIGN)
@@ -111,26 +111,11 @@ impl<D: Domain> Log<D> {
         (log_id, after_lsn): (u128, u64),
         options: LogOptions,
     ) -> Result<Self> {
-        options.check()?;
-        let (pool_id, segment_bytes) = (pool.pool_id(), options.segment_bytes);
-        let (generation, former_pool_id) = (1, 0);
-        let manifest =
-            Manifest { pool_id, log_id, generation, segment_bytes, former_pool_id, after_lsn };
-        let path = directory.path();
-        if let Some(name) = segments::names(directory.as_ref())?.into_iter().next() {
-            return Err(Error::NotEmpty { path, name });
-        }
-        match Manifest::find(directory.as_ref())? {
-            None => {
-                segments::remove_unnamed(directory.as_ref())?;
-                manifest.store(directory.as_ref())?;
-            }
-            // Left by a creation that a crash has cut short.
-            Some(found) if found == manifest => {}
-            Some(_) => return Err(Error::NotEmpty { path, name: "manifest".to_owned() }),
-        }
+        let LogOptions { segment_bytes, .. } = options.check()?;
+        Manifest::of_new(pool.pool_id(), (log_id, after_lsn), segment_bytes)
+            .create(directory.as_ref())?;
         let start = Start { lsn: after_lsn, ..Start::default() };
-        Self::begin(&pool, name_off, (log_id, generation), start)?;
+        Self::begin(&pool, name_off, (log_id, FIRST_GENERATION), start, 0)?;
         Self::open(pool, name_off, directory, options)
     }
 
@@ -155,7 +140,7 @@ impl<D: Domain> Log<D> {
         let manifest = recovered.next_manifest(pool.pool_id(), former_pool_id);
         manifest.store(directory.as_ref())?;
         let name = (manifest.log_id, manifest.generation);
-        Self::begin(&pool, name_off, name, recovered.start())?;
+        Self::begin(&pool, name_off, name, recovered.start(), 0)?;
         Self::open_named(pool, name_off, directory, options, false)
     }
 
@@ -179,23 +164,27 @@ impl<D: Domain> Log<D> {
     pub fn without_files(pool: Arc<Pool<D>>, name_off: u64, options: LogOptions) -> Result<Self> {
         options.check()?;
         if pool.word(name_off).load(Ordering::Acquire) == 0 {
-            Self::begin(&pool, name_off, (0, 0), Start::default())?;
+            Self::begin(&pool, name_off, (0, 0), Start::default(), 0)?;
         }
         let control_off = Self::checked_control(&pool, name_off)?;
-        Self::start(pool, control_off, None, 0, 0, options)
+        Self::start(pool, control_off, None, (0, 0), options)
     }
 
-    /// Names a new control block by the word at `name_off`.
-    fn begin(
+    /// Names a new control block by the word at `name_off`, in the place of the one at `former`, or
+    /// of none if that is zero.
+    pub(crate) fn begin(
         pool: &Pool<D>,
         name_off: u64,
-        (log_id, generation): (u128, u64),
+        name: (u128, u64),
         start: Start,
+        former: u64,
     ) -> Result<()> {
         let guard = pool.pin()?;
-        let block = Control::build(&guard, log_id, generation, start)?;
+        // The blocks of a former log are freed next, and have more room.
+        let build = || Control::build(&guard, name, start, former);
+        let block = if former == 0 { build() } else { guard.with_reserve(build) }?;
         let exchange = guard.begin_exchange(name_off, u64::MAX, 0, Some((block, 0)));
-        match pool.word(name_off).compare_exchange(0, exchange.new_name()) {
+        match pool.word(name_off).compare_exchange(former, exchange.new_name()) {
             Ok(_) => {
                 pool.word(name_off).flush();
                 exchange.succeeded();
@@ -269,11 +258,11 @@ impl<D: Domain> Log<D> {
         let Manifest { log_id, generation, segment_bytes, .. } = manifest;
         let options = LogOptions { segment_bytes, ..options }.check()?;
         let segments = Segments::open(directory, log_id, segment_bytes)?;
-        Self::start(pool, control_off, Some(segments), log_id, generation, options)
+        Self::start(pool, control_off, Some(segments), (log_id, generation), options)
     }
 
     /// The control block that the word at `name_off` names.
-    fn checked_control(pool: &Pool<D>, name_off: u64) -> Result<u64> {
+    pub(crate) fn checked_control(pool: &Pool<D>, name_off: u64) -> Result<u64> {
         let control_off = pool.word(name_off).load(Ordering::Acquire);
         if Control::new(pool, control_off).is_one() {
             return Ok(control_off);
@@ -282,12 +271,11 @@ impl<D: Domain> Log<D> {
         Err(Error::Damaged { path: pool.path().display().to_string(), what })
     }
 
-    fn start(
+    pub(crate) fn start(
         pool: Arc<Pool<D>>,
         control_off: u64,
         segments: Option<Segments>,
-        log_id: u128,
-        generation: u64,
+        (log_id, generation): (u128, u64),
         options: LogOptions,
     ) -> Result<Self> {
         let control = Control::new(&pool, control_off);
@@ -316,7 +304,7 @@ impl<D: Domain> Log<D> {
         Ok(log)
     }
 
-    /// Completes a creation, and begins the generation after a failure. Only while no other thread
+    /// Completes a creation or a replacement, and begins the generation after a failure. Only while no other thread
     /// uses the log. A crash in between leaves what the next opening does again: `failed` goes
     /// last.
     fn prepare(&self, guard: &Guard<'_, D>) -> Result<()> {
@@ -326,6 +314,7 @@ impl<D: Domain> Log<D> {
         if control.sealed().load(Ordering::Acquire) == 0 {
             self.publish_seal(guard, 0, &Seal::of_start(control.start()))?;
         }
+        self.free_former(guard);
         let Some(segments) = &self.segments else { return Ok(()) };
         if control.failed().load(Ordering::Acquire) == 0 {
             return Ok(());

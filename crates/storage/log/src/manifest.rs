@@ -27,6 +27,8 @@ const MAGIC: [u8; 8] = *b"PANDOlm1";
 const BYTES: usize = 96;
 /// Bytes that a segment may have.
 pub(crate) const SEGMENT_BYTES: RangeInclusive<u64> = 64 << 10..=1 << 30;
+/// The generation of a new log.
+pub(crate) const FIRST_GENERATION: u64 = 1;
 const CRC_AT: usize = 8;
 
 /// What a manifest says.
@@ -84,6 +86,30 @@ impl Manifest {
             former_pool_id: id(64)?,
             after_lsn: word(80)?,
         })
+    }
+
+    /// The manifest of a new log.
+    pub fn of_new(pool_id: u128, (log_id, after_lsn): (u128, u64), segment_bytes: u64) -> Self {
+        let (generation, former_pool_id) = (FIRST_GENERATION, 0);
+        Self { pool_id, log_id, generation, segment_bytes, former_pool_id, after_lsn }
+    }
+
+    /// Makes `directory` the new log of this manifest, durably. It has no files of another log;
+    /// perhaps it has those of a creation of this one that a crash has cut short.
+    pub fn create(&self, directory: &dyn Directory) -> Result<()> {
+        if let Some(name) = segments::names(directory)?.into_iter().next() {
+            return Err(Error::NotEmpty { path: directory.path(), name });
+        }
+        match Self::find(directory)? {
+            Some(found) if found == *self => Ok(()),
+            Some(found) if (found.pool_id, found.log_id) != (self.pool_id, self.log_id) => {
+                Err(Error::NotEmpty { path: directory.path(), name: NAME.to_owned() })
+            }
+            _ => {
+                segments::remove_unnamed(directory)?;
+                self.store(directory)
+            }
+        }
     }
 
     /// Makes this the manifest of the log in `directory`, durably.

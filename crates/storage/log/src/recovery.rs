@@ -266,9 +266,9 @@ impl<'directory> Reader<'directory> {
             return Ok(of_start(first));
         }
         let is_empty = self.firsts.values().flatten().next().is_none();
-        if from == 0 && self.after_lsn == 0 && is_empty {
+        if from == self.after_lsn && is_empty {
             // No block was ever written, or the first one is torn.
-            return Ok(SoFar { lsn: 0, crc: 0, generation: 0, place: 0 });
+            return Ok(SoFar { lsn: from, crc: 0, generation: 0, place: 0 });
         }
         let path = self.directory.path();
         match self.firsts.first_key_value() {

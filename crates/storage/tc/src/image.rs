@@ -112,7 +112,7 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     }
 
     /// Puts the committed versions of all maps into `writer`; false if `is_enough` was set.
-    fn scan_all(
+    pub(crate) fn scan_all(
         &self,
         list: &MapList,
         writer: &mut Writer,

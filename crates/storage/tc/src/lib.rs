@@ -89,6 +89,7 @@ mod map_list;
 mod one_key;
 mod record;
 mod replay;
+mod reset;
 mod rest;
 mod settle;
 mod snapshot;

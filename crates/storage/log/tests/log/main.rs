@@ -7,5 +7,6 @@ mod damage;
 mod failures;
 mod kill;
 mod power;
+mod replace;
 mod truncate;
 mod writer;

@@ -11,5 +11,6 @@ mod kill;
 mod one_key;
 mod power;
 mod rebuild;
+mod reset;
 mod snapshots;
 mod stopped;

@@ -1,0 +1,85 @@
+//! The first image of a new log, for a pool whose log is replaced (`pando-log`, `replace.rs`).
+//!
+//! The new log has no record of what the pool has, so its first image has all of it. It is written
+//! before the log is in use, while no thread commits: all its versions are of one moment, and the
+//! log is replayed over it from there on.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use pando_device::Directory;
+use pando_log::{Log, LogOptions, Status, create_files, log_id_of};
+use pando_pmem::Domain;
+
+use crate::component::{Maps, TransactionComponent};
+use crate::error::Result;
+use crate::image_file::{Writer, images, name_of};
+use crate::map_list::MapList;
+
+impl<D: Domain, M: Maps> TransactionComponent<D, M> {
+    /// The component over the tail of a log ([`Log::open_tail`]) and `maps`. Commits that a crash
+    /// has left undecided fail, and all are taken to their end; none is sealed. The caller begins
+    /// no commit. No other thread or process uses the maps meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Log`](crate::Error::Log), [`Error::Index`](crate::Error::Index),
+    /// [`Error::UnknownMap`](crate::Error::UnknownMap) and
+    /// [`Error::Damaged`](crate::Error::Damaged), also if a full pool has no room for an undo.
+    pub fn over_tail(log: Log<D>, maps: M) -> Result<Self> {
+        let component = Self::new(log, maps);
+        let guard = component.pin()?;
+        for record in component.log().records_behind(&guard, 0)? {
+            if record.status() == Status::Undecided {
+                // As at an opening: no one waits for it.
+                record.decide(Status::Failed);
+            }
+        }
+        drop(guard);
+        component.settle_up_to(component.newest_lsn()?)?;
+        Ok(component)
+    }
+
+    /// Makes `directory` the new log `log_id` of the pool, with an image of all that the maps of
+    /// `list` have. It begins behind the newest commit. Durable on return. After a crash in
+    /// between, and until the log is in use, the same call may be made again, also after further
+    /// commits.
+    ///
+    /// # Errors
+    ///
+    /// [`NotEmpty`](pando_log::Error::NotEmpty) if the directory has files of another log;
+    /// otherwise as [`write_image`](Self::write_image).
+    pub fn write_new_log(
+        &self,
+        directory: &Arc<dyn Directory>,
+        log_id: u128,
+        list: &MapList,
+    ) -> Result<()> {
+        let directory = directory.as_ref();
+        let device = pando_log::Error::from;
+        let is_begun = matches!(log_id_of(directory), Ok(found) if found == log_id);
+        let mut former = images(directory)?.into_iter();
+        if !is_begun && let Some(image) = former.next() {
+            let (path, name) = (directory.path(), name_of(image));
+            return Err(pando_log::Error::NotEmpty { path, name }.into());
+        }
+        for image in former {
+            directory.remove(&name_of(image)).map_err(device)?;
+        }
+        let lsn = self.newest_lsn()?;
+        let pool_id = self.log().pool().pool_id();
+        create_files(directory, pool_id, (log_id, lsn), LogOptions::default())?;
+        let mut writer = Writer::begin(directory, log_id, lsn, list)?;
+        let name = writer.name().to_owned();
+        let written = self
+            .scan_all(list, &mut writer, &AtomicBool::new(false))
+            .and_then(|_| writer.end(lsn))
+            .and_then(|_| Ok(directory.replace(&name, &name_of(lsn)).map_err(device)?));
+        if written.is_err() {
+            // Else the next opening removes it.
+            let _ = directory.remove(&name);
+        }
+        written?;
+        Ok(directory.sync().map_err(device)?)
+    }
+}
