@@ -320,10 +320,21 @@ pub enum Error {
         /// The directory.
         path: PathBuf,
     },
+    /// The pool's file is missing, so a log of it is the only copy, and is not reset.
+    #[error(
+        "there is no pool at {}, so a log of it may be the only copy, and is not reset; open the pool \
+         with its log (PoolOptions::log, or `--log`), which rebuilds it, or restore a backup",
+        path.display()
+    )]
+    LogIsOnlyCopy {
+        /// Where the pool was looked for.
+        path: PathBuf,
+    },
     /// The directory of the log does not exist.
     #[error(
         "the log of {} should be in {}, which does not exist; name its directory, if it was moved \
-         (PoolOptions::log, or `--log`)",
+         (PoolOptions::log, or `--log`), or, if it is lost, give the pool a new log \
+         (Pool::reset_log, or `pando log reset`)",
         pool.display(),
         path.display()
     )]

@@ -1,4 +1,4 @@
-//! The part of a pool's API that a log adds: syncs, images and backups.
+//! The part of a pool's API that a log adds: syncs, images, backups, and new logs.
 
 use std::path::Path;
 
@@ -104,5 +104,50 @@ impl Pool {
         let path = Self::checked(path.as_ref())?;
         let backup = LogFiles::at(backup.as_ref()).open()?;
         Self::from_engine(engine::restore(path, options, &backup)?, options)
+    }
+
+    /// Gives the pool at `path` a new, empty log, and opens it. This is for a pool whose file is
+    /// whole and whose log is lost, damaged or that of another pool, so that [`open`](Self::open)
+    /// refuses it; or for a log that is to be in another directory. Nothing of the pool is lost,
+    /// but for commits that a crash has left undecided, as at each opening.
+    ///
+    /// The new log is in the directory that `options` name, or else where the former one was. The
+    /// directory is created if its parent exists; it may not have files of another log. Nothing of
+    /// the former log is read, changed or removed: after the call its files are of no use, and may
+    /// be removed. The new log begins with an image of all transactional maps, so the call takes
+    /// time that grows with them, and the log alone can rebuild the pool. Durable on return.
+    ///
+    /// After a crash during the call, the pool opens with its former log, or with the new one. In
+    /// the first case it may have left files in the directory, which the same call replaces.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LogIsOnlyCopy`] if there is no pool; [`Error::NoLog`] if the pool has none;
+    /// [`Error::NotTrusted`], since only its log can rebuild such a pool; [`Error::LogBusy`];
+    /// [`Error::Log`] if the directory has files of another log, or the disk refuses;
+    /// [`Error::UnknownIndex`] and [`Error::Damaged`] if a transactional map cannot be read;
+    /// [`Error::PoolFull`] if there is no room to undo a commit that a crash has left undecided;
+    /// otherwise as [`open`](Self::open).
+    ///
+    /// ```
+    /// use pando::{Error, MapOptions, Pool, PoolOptions};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let place = |name: &str| folder.path().join(name);
+    /// let pool = Pool::create(place("a.pool"), &PoolOptions::new().log(place("a.log")))?;
+    /// pool.map_with("trees", &MapOptions::new().transactional(true))?.insert(b"ash", b"1")?;
+    /// pool.close()?;
+    /// std::fs::remove_dir_all(place("a.log"))?;
+    ///
+    /// let refused = Pool::open(place("a.pool"), &PoolOptions::new());
+    /// assert!(matches!(refused, Err(Error::LogNotFound { .. })));
+    /// let pool = Pool::reset_log(place("a.pool"), &PoolOptions::new())?;
+    /// assert_eq!(pool.map("trees")?.get(b"ash")?.as_deref(), Some(&b"1"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn reset_log(path: impl AsRef<Path>, options: &PoolOptions) -> Result<Self, Error> {
+        let path = Self::checked(path.as_ref())?;
+        let options = PoolOptions { salvage: false, ..options.clone() };
+        Self::from_engine(engine::reset_log(path, &options)?, &options)
     }
 }

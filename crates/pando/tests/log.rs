@@ -1,82 +1,18 @@
 //! Pools with a log: what is there after the file of the pool is lost, and what is refused.
 
+mod log_place;
+
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use pando::{Acknowledge, Error, LogFiles, Map, MapOptions, Pool, PoolOptions};
+use log_place::{Place, check, fill, transactional};
+use pando::{Acknowledge, Error, LogFiles, MapOptions, Pool, PoolOptions};
 use pando_bztree::BzTrees;
 use pando_pmem::catalog::MapHeader;
-use pando_pmem::superblock::{BOOT_OFF, BootId, boot_words};
 use pando_pmem::{OpenPool, Process};
 use pando_tree::maps::Catalog;
-
-/// A folder with a pool and the directory of its log.
-struct Place {
-    folder: tempfile::TempDir,
-}
-
-impl Place {
-    fn new() -> Self {
-        Self { folder: tempfile::tempdir().expect("a folder") }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn pool(&self) -> PathBuf {
-        self.path("grove.pool")
-    }
-
-    fn options(&self) -> PoolOptions {
-        PoolOptions::new().log(self.path("grove.log")).max_bytes(1 << 26)
-    }
-
-    fn create(&self) -> Pool {
-        Pool::create(self.pool(), &self.options()).expect("a pool")
-    }
-
-    fn open(&self) -> Pool {
-        Pool::open(self.pool(), &self.options()).expect("opens")
-    }
-
-    /// The pool's file becomes what it is now, as a machine finds it that has gone down now.
-    fn go_down(&self, pool: Pool) {
-        let copy = self.path("copy");
-        fs::copy(self.pool(), &copy).expect("copied");
-        drop(pool);
-        let mut bytes = fs::read(&copy).expect("read");
-        let words = boot_words(BootId(0x1234_5678_9ABC_DEF0_1122_3344_5566_7788));
-        for (index, word) in words.into_iter().enumerate() {
-            let at = BOOT_OFF as usize + index * 8;
-            bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
-        }
-        // Nothing behind the superblock is what it was.
-        bytes[4096..].fill(0xA5);
-        fs::write(self.pool(), bytes).expect("written");
-    }
-}
-
-fn transactional(pool: &Pool, name: &str) -> Map {
-    pool.map_with(name, &MapOptions::new().transactional(true)).expect("a map")
-}
-
-fn fill(map: &Map, from: u64, to: u64) {
-    for number in from..to {
-        map.upsert(&number.to_be_bytes(), format!("value {number}").as_bytes()).expect("written");
-    }
-}
-
-#[track_caller]
-fn check(map: &Map, to: u64) {
-    assert_eq!(map.len().expect("counted"), to);
-    for number in (0..to).step_by(7) {
-        let value = map.get(&number.to_be_bytes()).expect("read").expect("is there");
-        assert_eq!(value, format!("value {number}").as_bytes());
-    }
-}
 
 #[test]
 fn a_pool_whose_file_is_gone_is_built_anew_from_its_log() {

@@ -18,14 +18,19 @@ pub(super) struct LogDirectory {
 impl LogDirectory {
     /// The directory for the log of a new pool, created if there is none.
     pub fn create(path: &Path) -> Result<Self, Error> {
-        Disk::open_or_create(path).map_err(Error::of_device)?;
-        let directory = Self::locked(path)?;
+        let directory = Self::open_or_create(path)?;
         let is_empty =
             matches!(log_id_of(directory.disk.as_ref()), Err(pando_log::Error::NotALog { .. }));
         match is_empty && !pando_tc::has_image(directory.disk.as_ref())? {
             true => Ok(directory),
             false => Err(Error::LogExists { path: path.to_owned() }),
         }
+    }
+
+    /// The directory `path`, created if there is none, whatever it has.
+    pub fn open_or_create(path: &Path) -> Result<Self, Error> {
+        Disk::open_or_create(path).map_err(Error::of_device)?;
+        Self::locked(path)
     }
 
     /// The directory of the log of `pool`.

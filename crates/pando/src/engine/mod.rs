@@ -13,6 +13,9 @@ mod map_list;
 mod opening;
 mod pooled;
 mod rebuild;
+mod reset;
+#[cfg(test)]
+mod reset_kill;
 mod resumed;
 mod superblock;
 mod transactional;
@@ -129,7 +132,7 @@ pub(crate) trait Engine: Send + Sync {
 }
 
 pub(crate) use kinds::described as described_kinds;
-pub(crate) use opening::{create, open, restore, volatile};
+pub(crate) use opening::{create, open, reset_log, restore, volatile};
 pub(crate) use superblock::read_superblock;
 pub(crate) use transactional::{AnySnapshot, AnyTransaction};
 

@@ -1,8 +1,10 @@
-//! Creates, opens and restores pools: chooses the domain, and rebuilds a pool that is lost.
+//! Creates, opens and restores pools: chooses the domain, and rebuilds a pool that is lost. Resets
+//! logs.
 
 use std::fs::OpenOptions;
 use std::io::ErrorKind::NotFound;
 use std::path::Path;
+use std::sync::Arc;
 
 use pando_device::Directory;
 use pando_log::check_owner;
@@ -130,6 +132,19 @@ pub(crate) fn restore(
     rebuild_in((path, None), options, LogDirectory::create(log)?, Some(backup))
 }
 
+/// Gives a pool a new log.
+pub(crate) fn reset_log(path: &Path, options: &PoolOptions) -> Result<Box<dyn Engine>, Error> {
+    fn start<D: Domain>(path: &Path, options: &PoolOptions) -> Result<Box<dyn Engine>, Error> {
+        let open = OpenPool { salvage: false, max_bytes: options.max_bytes };
+        Pooled::reset_log(|| open_file::<D>(path, &open), options.log.as_deref())
+    }
+    let reset = in_domain!(domain_of_present(path, options), start(path, options));
+    reset.map_err(|error| match error {
+        Error::PoolNotFound { path } => Error::LogIsOnlyCopy { path },
+        other => other,
+    })
+}
+
 fn rebuild_in(
     (path, pool_id): (&Path, Option<u128>),
     options: &PoolOptions,
@@ -176,16 +191,20 @@ fn open_present(
     options: &PoolOptions,
     directory: &mut Option<LogDirectory>,
 ) -> Result<Box<dyn Engine>, Error> {
-    let domain = named(options.domain).unwrap_or_else(|| {
-        // If the file cannot be opened here, `open_in` refuses it with the reason.
+    open_in(domain_of_present(path, options), path, options, directory)
+}
+
+/// The domain of a pool whose file is there.
+fn domain_of_present(path: &Path, options: &PoolOptions) -> DomainKind {
+    named(options.domain).unwrap_or_else(|| {
+        // If the file cannot be opened here, `open_file` refuses it with the reason.
         OpenOptions::new()
             .read(true)
             .write(true)
             .open(path)
             .and_then(|file| medium::find(&file))
             .map_or(DomainKind::Process, medium::Medium::domain)
-    });
-    open_in(domain, path, options, directory)
+    })
 }
 
 fn open_in(
@@ -200,20 +219,24 @@ fn open_in(
         directory: &mut Option<LogDirectory>,
     ) -> Result<Box<dyn Engine>, Error> {
         let PoolOptions { salvage, max_bytes, .. } = *options;
-        let refused = |error| match Error::of_pool(error) {
-            // A symbolic link without a target exists, so that its error is another one.
-            Error::Io { path, cause, .. }
-                if cause.kind() == NotFound && path.symlink_metadata().is_err() =>
-            {
-                Error::PoolNotFound { path }
-            }
-            other => other,
-        };
         let open = OpenPool { salvage, max_bytes };
-        let open = || pando_pmem::Pool::<D>::open(path, &open).map_err(refused);
+        let open = || open_file::<D>(path, &open);
         Pooled::start(open, || Ok(()), salvage, options.log.as_deref(), directory)
     }
     in_domain!(domain, start(path, options, directory))
+}
+
+/// Opens the file of a pool.
+fn open_file<D: Domain>(path: &Path, open: &OpenPool) -> Result<Arc<pando_pmem::Pool<D>>, Error> {
+    pando_pmem::Pool::<D>::open(path, open).map_err(|error| match Error::of_pool(error) {
+        // A symbolic link without a target exists, so that its error is another one.
+        Error::Io { path, cause, .. }
+            if cause.kind() == NotFound && path.symlink_metadata().is_err() =>
+        {
+            Error::PoolNotFound { path }
+        }
+        other => other,
+    })
 }
 
 /// A pool on anonymous memory.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pando_device::Directory;
+use pando_index::RangeIndex;
 use pando_log::{Log, LogOptions, log_id_of};
 use pando_pmem::catalog::{MAX_NAME_BYTES, MapEntry, MapHeader};
 use pando_pmem::layout::LOG_OFF;
@@ -19,8 +20,9 @@ use super::kinds::{Kind, kind_called, kind_of, kinds};
 use super::log_directory::LogDirectory;
 use super::map_list::header_of;
 use super::rebuild::{Lost, Rebuilt, rebuild};
+use super::reset::reset;
 use super::resumed::Resumed;
-use super::transactional::{AnySnapshot, AnyTransaction, Transactions};
+use super::transactional::{AnySnapshot, AnyTransaction, Numbered, Transactions};
 use super::{Engine, audit};
 use crate::options::Created;
 use crate::report::{CheckReport, Compacted, LogStat, MapInfo, PoolStat, Promise, RecoveryStat};
@@ -48,20 +50,29 @@ impl<D: Domain> Pooled<D> {
         directory: &mut Option<LogDirectory>,
     ) -> Result<Box<dyn Engine>, Error> {
         let begin = Instant::now();
-        let pool = open()?;
-        let was_clean = pool.was_clean();
-        let known = kinds::<D>().iter().map(|kind| kind.known()).collect();
-        let catalog = Catalog::open(pool).map_err(Error::of_pmwcas)?.with_kinds(known);
-        let catalog = Arc::new(catalog);
+        let catalog = opened(open()?)?;
         let transactions = match is_salvaged {
             true => Transactions::none(),
             false => transactions_of(&catalog, log, directory)?,
         };
         publish()?;
-        let Recovered { rolled_forward, rolled_back, .. } = catalog.recovered();
-        let recovery =
-            RecoveryStat { was_clean, rolled_forward, rolled_back, ..RecoveryStat::default() };
+        let recovery = recovery_of(&catalog);
         Self::finish(catalog, transactions, is_salvaged, recovery, begin)
+    }
+
+    /// The engine of the pool that `open` opens, with a new log in the directory `log`, or where
+    /// the superblock says.
+    pub fn reset_log(
+        open: impl FnOnce() -> Result<Arc<pando_pmem::Pool<D>>, Error>,
+        log: Option<&Path>,
+    ) -> Result<Box<dyn Engine>, Error> {
+        let begin = Instant::now();
+        let catalog = opened(open()?)?;
+        let maps = indexes_of(&catalog)?.into_iter().collect::<Numbered>();
+        let directory = reset(&catalog, maps, log)?;
+        let transactions = transactions_of(&catalog, None, &mut Some(directory))?;
+        let recovery = recovery_of(&catalog);
+        Self::finish(catalog, transactions, false, recovery, begin)
     }
 
     /// The engine of a pool that is rebuilt from its log in `directory`, or from a backup with a
@@ -242,16 +253,35 @@ fn transactions_of<D: Domain>(
         None if log.is_some() => return Err(Error::NoLog),
         _ => {}
     }
+    Transactions::open(pool, directory.take(), || indexes_of(catalog))
+}
+
+/// The indexes of the transactional maps that can be opened, with their numbers.
+fn indexes_of<D: Domain>(
+    catalog: &Arc<Catalog<D>>,
+) -> Result<Vec<(u64, Arc<dyn RangeIndex>)>, Error> {
     let opened = |entry: &MapEntry| {
         let header = entry.header.as_ref().ok().filter(|header| header.number != 0)?;
         // The error of a map that cannot be opened is returned when the map is asked for.
         let index = kind_of::<D>(header).ok()?.open(catalog, entry).ok()?;
         Some((header.number, index))
     };
-    Transactions::open(pool, directory.take(), || {
-        let guard = pool.pin().map_err(Error::of_pool)?;
-        Ok(catalog.maps(&guard).iter().filter_map(opened).collect())
-    })
+    let guard = catalog.pool().pin().map_err(Error::of_pool)?;
+    Ok(catalog.maps(&guard).iter().filter_map(opened).collect())
+}
+
+/// The catalog of a pool that was opened, recovered.
+fn opened<D: Domain>(pool: Arc<pando_pmem::Pool<D>>) -> Result<Arc<Catalog<D>>, Error> {
+    let known = kinds::<D>().iter().map(|kind| kind.known()).collect();
+    let catalog = Catalog::open(pool).map_err(Error::of_pmwcas)?.with_kinds(known);
+    Ok(Arc::new(catalog))
+}
+
+/// What the opening of a pool has recovered.
+fn recovery_of<D: Domain>(catalog: &Catalog<D>) -> RecoveryStat {
+    let Recovered { rolled_forward, rolled_back, .. } = catalog.recovered();
+    let was_clean = catalog.pool().was_clean();
+    RecoveryStat { was_clean, rolled_forward, rolled_back, ..RecoveryStat::default() }
 }
 
 /// The name of the kind of a map, or its number if the kind is not known.

@@ -151,6 +151,14 @@ impl Maps for Numbered {
     }
 }
 
+impl FromIterator<(u64, Arc<dyn RangeIndex>)> for Numbered {
+    fn from_iter<I: IntoIterator<Item = (u64, Arc<dyn RangeIndex>)>>(maps: I) -> Self {
+        let numbered = Self::new();
+        maps.into_iter().for_each(|(number, index)| numbered.add(number, index));
+        numbered
+    }
+}
+
 impl Numbered {
     fn new() -> Self {
         Self { places: (0..CATALOG_SLOTS).map(|_| ArcSwapOption::empty()).collect() }
@@ -211,9 +219,7 @@ impl<D: Domain> Transactions<D> {
     ) -> Result<Self, Error> {
         let transactions = Self { directory, ..Self::none() };
         if has_log(pool) || transactions.directory.is_some() {
-            let numbered = Numbered::new();
-            maps()?.into_iter().for_each(|(number, index)| numbered.add(number, index));
-            transactions.begin_with(pool, numbered)?;
+            transactions.begin_with(pool, maps()?.into_iter().collect())?;
         }
         Ok(transactions)
     }
@@ -225,9 +231,8 @@ impl<D: Domain> Transactions<D> {
         maps: impl IntoIterator<Item = (u64, Arc<dyn RangeIndex>)>,
     ) -> Result<Self, Error> {
         let transactions = Self { directory: Some(directory), ..Self::none() };
-        let numbered = Numbered::new();
-        maps.into_iter().for_each(|(number, index)| numbered.add(number, index));
-        let component = Arc::new(TransactionComponent::open(log, numbered)?);
+        let component = TransactionComponent::open(log, maps.into_iter().collect::<Numbered>())?;
+        let component = Arc::new(component);
         transactions.component.get_or_init(|| component);
         Ok(transactions)
     }
@@ -238,17 +243,20 @@ impl<D: Domain> Transactions<D> {
         maps: Numbered,
     ) -> pando_tc::Result<&Arc<TransactionComponent<D, Numbered>>> {
         let options = LogOptions::default();
-        let log = match &self.directory {
-            None => Log::without_files(pool.clone(), LOG_OFF, options),
-            Some(directory) => match pool.log_name().filter(|_| !has_log(pool)) {
-                // A new pool.
-                Some(name) => {
-                    Log::create(pool.clone(), LOG_OFF, directory.files(), (name.id, 0), options)
-                }
-                None => Log::open(pool.clone(), LOG_OFF, directory.files(), options),
-            },
+        let log = match self.directory.as_ref().zip(pool.log_name()) {
+            None => Log::without_files(pool.clone(), LOG_OFF, options)?,
+            Some((directory, name)) if has_log(pool) => {
+                let files = directory.files();
+                // If a reset was cut short after its deciding step.
+                Log::replace(pool, LOG_OFF, files.as_ref(), name.id)?;
+                Log::open(pool.clone(), LOG_OFF, files, options)?
+            }
+            // A new pool.
+            Some((directory, name)) => {
+                Log::create(pool.clone(), LOG_OFF, directory.files(), (name.id, 0), options)?
+            }
         };
-        let component = TransactionComponent::open(log?, maps)?;
+        let component = TransactionComponent::open(log, maps)?;
         Ok(self.component.get_or_init(|| Arc::new(component)))
     }
 

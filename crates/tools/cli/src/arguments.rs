@@ -76,7 +76,7 @@ pub enum Command {
     Backup(BackupArguments),
     /// Create a pool from a backup
     Restore(RestoreArguments),
-    /// Check a pool's log, or make it shorter
+    /// Check a pool's log, make it shorter, or replace it
     #[command(subcommand)]
     Log(LogCommand),
     /// Serve Redis and memcached clients from a store that survives kill -9
@@ -472,6 +472,8 @@ pub enum LogCommand {
     Verify(LogVerifyArguments),
     /// Write an image of the transactional maps, and remove the part of the log before it
     Image(LogImageArguments),
+    /// Give a pool a new log, if its log is lost, damaged or foreign, or is to be elsewhere
+    Reset(LogResetArguments),
 }
 
 #[derive(Debug, Args)]
@@ -488,6 +490,17 @@ pub struct LogVerifyArguments {
 #[derive(Debug, Args)]
 #[command(after_help = exit_codes(&[]))]
 pub struct LogImageArguments {}
+
+/// Creates a new log in the directory that --log names, or else where the former log was, and
+/// writes an image of all transactional maps into it. Nothing of the pool is lost. The pool must be
+/// whole, and not open elsewhere.
+///
+/// The directory may not have files of another log: move them away, or name another directory.
+/// Nothing of the former log is read or removed; remove it afterwards. If the command was killed,
+/// run it again.
+#[derive(Debug, Args)]
+#[command(after_help = exit_codes(&[]))]
+pub struct LogResetArguments {}
 
 #[derive(Debug, Args)]
 #[command(after_help = exit_codes(&[PROBLEMS]))]

@@ -62,3 +62,30 @@ fn what_needs_a_log_or_takes_none_says_so() {
     let served = folder.fails(2, &["serve", "--log", "pando.log", "--pool", "served.pool"]);
     assert!(served.contains("serve takes no pool with a log"), "{served}");
 }
+
+#[test]
+fn a_log_that_is_lost_is_replaced() {
+    let folder = Folder::new();
+    folder.ok_with(&[CREATE, &["--sync"]].concat(), RECORDS.as_bytes());
+    // It is fine, and there.
+    let refused = folder.fails(3, &["log", "reset"]);
+    assert!(refused.contains("has files of a log already"), "{refused}");
+    std::fs::remove_dir_all(folder.path("pando.log")).expect("removed");
+    let refused = folder.fails(3, &["get", "ash"]);
+    assert!(refused.contains("pando log reset"), "{refused}");
+    let reset = folder.ok(&["log", "reset", "--log", "new.log"]);
+    assert!(reset.contains("new.log, with an image of all commits up to LSN"), "{reset}");
+    assert_eq!(folder.ok(&["scan"]), RECORDS);
+    assert!(folder.ok(&["log", "verify"]).contains("image      3 records"));
+    folder.ok(&["put", "yew", "4", "--sync"]);
+
+    std::fs::remove_file(folder.path("pando.pool")).expect("removed");
+    let only_copy = folder.fails(3, &["log", "reset", "--log", "other.log"]);
+    assert!(only_copy.contains("is not reset"), "{only_copy}");
+    assert_eq!(folder.ok(&["scan", "--log", "new.log"]), format!("{RECORDS}yew\t4\n"));
+    assert!(!folder.path("other.log").exists());
+
+    let plain = Folder::with_records(RECORDS);
+    let no_log = plain.fails(2, &["log", "reset", "--log", "new.log"]);
+    assert!(no_log.contains("has no log"), "{no_log}");
+}

@@ -45,7 +45,22 @@ pub fn run(pool: &PoolArguments, command: &LogCommand) -> Result<(), Failure> {
             pool.write_image()?;
             Ok(pool.close()?)
         }
+        LogCommand::Reset(_) => reset(pool),
     }
+}
+
+fn reset(pool: &PoolArguments) -> Result<(), Failure> {
+    let path = pool.path_or_default()?;
+    let opened = Pool::reset_log(&path, &pool.options())?;
+    let lsn = opened.durable_lsn()?;
+    opened.close()?;
+    let log = LogFiles::of_pool(&path)?;
+    let mut output = Output::new();
+    output.line(format_args!(
+        "the pool has a new log in {}, with an image of all commits up to LSN {lsn}",
+        log.path().display()
+    ))?;
+    output.flush()
 }
 
 fn verify(pool: &PoolArguments, arguments: &LogVerifyArguments) -> Result<(), Failure> {

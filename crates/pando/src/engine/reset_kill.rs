@@ -1,0 +1,136 @@
+//! A reset of a log that is killed at its writes to the pool, and done again.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use pando_bztree::BzTrees;
+use pando_device::Disk;
+use pando_log::{Log, LogOptions};
+use pando_pmem::catalog::MapHeader;
+use pando_pmem::layout::{LOG_OFF, LOGGED_VERSION_OFF};
+use pando_pmem::testing::{CutShort, folder, kill_after};
+use pando_pmem::{CreateOptions, LogName, OpenPool};
+use pando_tc::TransactionComponent;
+use pando_tree::maps::Catalog;
+
+use super::kinds::kind_of;
+use super::map_list::{header_of, map_list};
+use super::pooled::Pooled;
+use super::transactional::Numbered;
+use crate::{Error, Pool, PoolOptions};
+
+type Killed = CutShort<false>;
+/// Kills before each third write: each step has many.
+const EVERY: u64 = 3;
+
+/// Creates a pool with a log whose last commit is killed after `writes` writes. Returns whether the
+/// commit has ended, and how many commits are undecided.
+fn create(path: &Path, log: &Path, writes: u64) -> (bool, u64) {
+    let options = CreateOptions { max_bytes: 1 << 24, ..CreateOptions::default() };
+    let name = LogName { id: 7, path: log.to_owned() };
+    let pool = pando_pmem::Pool::<Killed>::prepare(path, &options, Some(name));
+    let pool = pool.and_then(|new| new.publish(false)).expect("a pool");
+    let catalog = Arc::new(Catalog::open(pool.clone()).expect("recovers"));
+    let created =
+        catalog.find_or_create_entry::<BzTrees>("trees", Default::default(), MapHeader::NEW_NUMBER);
+    let entry = created.expect("the map");
+    let header = header_of(&entry).expect("a header");
+    let index = kind_of::<Killed>(header).expect("known").open(&catalog, &entry).expect("opens");
+    let _ = std::fs::remove_dir_all(log);
+    let disk = Disk::open_or_create(log).expect("a directory");
+    let new = Log::create(pool.clone(), LOG_OFF, Arc::new(disk), (7, 0), LogOptions::default());
+    let maps = [(header.number, index)].into_iter().collect::<Numbered>();
+    let component = TransactionComponent::open(new.expect("a log"), maps).expect("opens");
+    // Nothing is left to be written to the log by an opening.
+    let version = map_list(&catalog).expect("listed").version;
+    pool.word(LOGGED_VERSION_OFF).store(version, Ordering::Release);
+    let commit = |keys: &[&[u8]], value: &[u8]| {
+        let mut transaction = component.begin();
+        keys.iter().try_for_each(|key| transaction.put(header.number, key, value))?;
+        transaction.commit()
+    };
+    for key in [&b"ash"[..], b"elm", b"oak"] {
+        commit(&[key], b"before").expect("commits");
+    }
+    let keys: [&[u8]; 4] = [b"ash", b"elm", b"fir", b"oak"];
+    let has_ended = kill_after(writes, || commit(&keys, b"after").expect("commits")).is_some();
+    let undecided = component.undecided().expect("counted");
+    drop((component, catalog));
+    pool.abandon();
+    (has_ended, undecided)
+}
+
+fn records(pool: &Pool) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    assert!(pool.check().expect("checked").is_consistent());
+    let records = pool.open_map("trees").and_then(|trees| {
+        let all = trees.prefix(b"", crate::Order::Ascending)?;
+        all.collect::<Result<_, Error>>()
+    });
+    records.expect("read")
+}
+
+#[test]
+fn a_kill_at_each_write_of_a_reset_leaves_a_pool_whose_reset_goes_on() {
+    let folder = folder();
+    let place = |name: &str| folder.path().join(name);
+    let (path, log, new) = (place("pool"), place("log"), place("new"));
+    // A commit that is undecided in the middle of its installs.
+    let undecided: Vec<u64> = (0..)
+        .map(|writes| {
+            let _ = std::fs::remove_file(&path);
+            (writes, create(&path, &log, writes))
+        })
+        .take_while(|(_, (has_ended, _))| !has_ended)
+        .filter(|(_, (_, undecided))| *undecided == 1)
+        .map(|(writes, _)| writes)
+        .collect();
+    std::fs::remove_file(&path).expect("removed");
+    create(&path, &log, undecided[undecided.len() / 2]);
+    let image = std::fs::read(&path).expect("read");
+    let expected: BTreeMap<_, _> =
+        ["ash", "elm", "oak"].map(|key| (key.into(), b"before".to_vec())).into();
+
+    let elsewhere = PoolOptions::new().log(&new);
+    let reset = || {
+        let open = || {
+            pando_pmem::Pool::<Killed>::open(&path, &OpenPool::default()).map_err(Error::of_pool)
+        };
+        let engine = Pooled::reset_log(open, Some(&new))?;
+        Pool::from_engine(engine, &PoolOptions::new())
+    };
+    let (mut before, mut decided, mut complete) = (0, 0, 0);
+    for writes in (0..).step_by(EVERY as usize) {
+        std::fs::write(&path, &image).expect("written");
+        let _ = std::fs::remove_dir_all(&new);
+        let ended = kill_after(writes, || reset().map(drop));
+        // The pool opens with the log that it has, and so does a reset that goes on.
+        let of_superblock = super::read_superblock(&path).expect("a pool").log.expect("a log");
+        let is_former = of_superblock.path == log;
+        match reset() {
+            Ok(pool) if is_former => {
+                before += 1;
+                assert_eq!(records(&pool), expected, "before, {writes} writes");
+            }
+            Ok(pool) => {
+                decided += 1;
+                assert_eq!(records(&pool), expected, "decided, {writes} writes");
+            }
+            Err(refused) => {
+                complete += 1;
+                assert!(!is_former && matches!(refused, Error::Log(_)), "{refused}");
+                let pool = Pool::open(&path, &PoolOptions::new()).expect("opens");
+                assert_eq!(records(&pool), expected, "complete, {writes} writes");
+            }
+        }
+        if ended.is_some() {
+            ended.expect("it was not killed").expect("a new log");
+            break;
+        }
+    }
+    assert!(before > 20 && decided > 2 && complete > 2, "{before}, {decided}, {complete}");
+    // The log rebuilds the pool alone.
+    std::fs::remove_file(&path).expect("removed");
+    assert_eq!(records(&Pool::open(&path, &elsewhere).expect("recovers")), expected);
+}
