@@ -294,3 +294,110 @@ fn a_number_of_json_is_refused() {
     let refused = folder.fails(2, &["load", "numbers.jsonl", "--create"]);
     assert!(refused.contains("a number") && refused.contains("as a string"), "{refused}");
 }
+
+const TRANSACTIONAL: &[&str] = &["load", "-", "--create", "--transactional", "--log", "pando.log"];
+
+/// The number of commits in the log.
+fn commits(folder: &Folder) -> u64 {
+    let verified: serde_json::Value =
+        serde_json::from_str(&folder.ok(&["log", "verify", "--json"])).unwrap();
+    verified["commits"].as_u64().unwrap()
+}
+
+#[test]
+fn a_transactional_map_is_loaded_in_few_commits() {
+    let folder = Folder::new();
+    let tsv: String = (0..5_000).map(|line| format!("key{:04}\t{line}\n", line % 4_900)).collect();
+    folder.write("many.tsv", &tsv);
+    let arguments = ["load", "many.tsv", "--create", "--transactional", "--log", "pando.log"];
+    let told = folder.ok(&[&arguments[..], &["--sync", "--writers", "3"]].concat());
+    assert!(told.starts_with("loaded 5,000 records (4,900 new, 100 replaced)"), "{told}");
+    assert!(folder.ok(&["stat"]).contains("0 B wait for the disk"));
+    let expected: String = (0..4_900)
+        .map(|key| format!("key{key:04}\t{}\n", if key < 100 { 4_900 + key } else { key }))
+        .collect();
+    assert_eq!(folder.ok(&["scan"]), expected);
+    let count = commits(&folder);
+    assert!((39..200).contains(&count), "{count} commits");
+    assert!(folder.ok(&["check"]).starts_with("consistent: "));
+}
+
+/// Replaced values count for the size of a commit, and a long record is one alone.
+#[test]
+fn long_values_of_a_transactional_map_are_split_into_commits() {
+    let folder = Folder::new();
+    let long = |letter: &str| -> String {
+        (0..12).map(|key| format!("{key:02}\t{}\n", letter.repeat(900 << 10))).collect()
+    };
+    folder.ok_with(TRANSACTIONAL, long("a").as_bytes());
+    // Short values in the place of long ones: one batch, and more than one commit.
+    let short: String = (0..12).map(|key| format!("{key:02}\tb\n")).collect();
+    let before = commits(&folder);
+    folder.write("short.tsv", &short);
+    let told = folder.ok(&["load", "short.tsv", "--writers", "1", "--sync"]);
+    assert!(told.starts_with("loaded 12 records (0 new, 12 replaced)"), "{told}");
+    assert_eq!(folder.ok(&["scan"]), short);
+    let count = commits(&folder) - before;
+    assert!((3..6).contains(&count), "{count} commits");
+}
+
+#[test]
+fn lines_of_a_transactional_map_are_refused_one_by_one() {
+    let folder = Folder::new();
+    folder.ok_with(TRANSACTIONAL, b"b\told\n");
+    folder.write("more.tsv", format!("a\t1\nb\t2\nc\t3\n{}\t4\nd\t5\n", "k".repeat(1 << 20)));
+    let load = ["load", "more.tsv", "--writers", "1"];
+    let refused = folder.fails(2, &[&load[..], &["--insert", "--sync"]].concat());
+    assert!(refused.contains("more.tsv:2: the key is already there"), "{refused}");
+    assert_eq!(folder.ok(&["scan"]), "a\t1\nb\told\n");
+    assert!(folder.ok(&["stat"]).contains("0 B wait for the disk"));
+    let refused = folder.fails(2, &load);
+    assert!(refused.contains("more.tsv:4: a key of 1048576 bytes is longer"), "{refused}");
+    assert_eq!(folder.ok(&["scan"]), "a\t1\nb\t2\nc\t3\n");
+    let ran = folder.run(&[&load[..], &["--insert", "--on-error", "skip"]].concat());
+    assert_eq!(ran.code, Some(0), "{}", ran.errors);
+    assert!(ran.output.contains("loaded 1 record (1 new, 0 replaced)"), "{}", ran.output);
+    assert!(ran.output.contains("4 lines skipped"), "{}", ran.output);
+    assert_eq!(folder.ok(&["scan"]), "a\t1\nb\t2\nc\t3\nd\t5\n");
+}
+
+/// A batch that does not fit is written record by record, so the error names the line.
+#[test]
+fn a_full_pool_with_a_transactional_map_names_the_line() {
+    let folder = Folder::new();
+    let tsv: String = (0..5_000).map(|line| format!("{line:04}\t{line:01000}\n")).collect();
+    folder.write("much.tsv", &tsv);
+    let load = ["load", "much.tsv", "--create", "--transactional", "--max-bytes", "3M"];
+    let full = folder.fails(3, &[&load[..], &["--writers", "1"]].concat());
+    assert!(full.contains("may not grow beyond 3.00 MiB"), "{full}");
+    let loaded = folder.ok(&["scan"]).lines().count();
+    assert!(full.contains(&format!("much.tsv:{}: ", loaded + 1)), "{loaded} loaded: {full}");
+}
+
+/// A kill leaves whole commits; with one writer these are the first lines. The same command again
+/// completes the load.
+#[test]
+fn a_load_that_is_killed_leaves_whole_commits_and_is_repeated() {
+    use std::io::Write;
+    let folder = Folder::new();
+    let tsv: String = (0..20_000).map(|line| format!("key{line:05}\t{line}\n")).collect();
+    for lines in [100, 6_000, 15_000] {
+        let mut command = folder.command(&[TRANSACTIONAL, &["--writers", "1"]].concat());
+        let mut child = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let mut pipe = child.stdin.take().unwrap();
+        let bytes = tsv.split_inclusive('\n').take(lines).map(str::len).sum();
+        pipe.write_all(&tsv.as_bytes()[..bytes]).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // If it was killed before it had created the map, there is none.
+        let left = folder.run(&["scan"]).output;
+        assert!(tsv.starts_with(&left), "not the first lines: {left}");
+        if folder.path("pando.pool").exists() {
+            assert!(folder.ok(&["check"]).starts_with("consistent: "));
+        }
+    }
+    folder.ok_with(&[TRANSACTIONAL, &["--sync"]].concat(), tsv.as_bytes());
+    assert_eq!(folder.ok(&["scan"]), tsv);
+    std::fs::remove_file(folder.path("pando.pool")).unwrap();
+    assert_eq!(folder.ok(&["scan", "--log", "pando.log"]), tsv);
+}

@@ -2,6 +2,10 @@
 //!
 //! One thread reads and parses the lines, and distributes records by their key: the lines of one
 //! key go to one writer, in order. So the last of several lines with the same key counts.
+//!
+//! A writer of a transactional map commits the records of a batch at once: a commit costs much more
+//! than a record of it. If a batch cannot be committed, its records are written one by one: in a
+//! full pool some of them may fit, and the error names the line of the first that does not.
 
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
@@ -12,7 +16,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 
 use indicatif::HumanCount;
-use pando::{Map, Upserted};
+use pando::{Map, Pool, Transaction, Upserted};
 
 use crate::arguments::{LoadArguments, OnError, PoolArguments};
 use crate::failure::Failure;
@@ -24,8 +28,12 @@ use crate::progress::Progress;
 use crate::quantity::counted;
 use crate::workers;
 
+/// A batch has so many records, or a little more than so many bytes.
 const BATCH_RECORDS: usize = 128;
 const BATCH_BYTES: usize = 1 << 20;
+/// Most bytes of keys, new values and replaced values of a commit, unless it has one record. A
+/// record of the log takes four times as many.
+const COMMIT_BYTES: usize = 4 << 20;
 const BATCHES_IN_FLIGHT: usize = 4;
 const REPORTED_LINES: u64 = 20;
 
@@ -36,8 +44,11 @@ pub fn run(pool: &PoolArguments, arguments: &LoadArguments) -> Result<(), Failur
     let map_name = arguments.map.checked_name()?;
     let pool = pool.open_or_create(&arguments.create)?;
     let (map, is_new) = open_or_create_map(&pool, map_name, &arguments.create)?;
+    let mut maps = pool.maps()?.into_iter();
+    let is_transactional = maps.any(|map| map.name == map_name && map.is_transactional);
     let progress = Progress::new("loaded", total_bytes);
-    let load = Load::new(&map, arguments, name, &progress);
+    let transactions = is_transactional.then_some(&pool);
+    let load = Load::new(&map, transactions, arguments, name, &progress);
     let outcome = load.run(Lines::new(reader, arguments.max_line_bytes), format);
     let elapsed = progress.elapsed();
     let (inserted, updated) = (load.inserted.into_inner(), load.updated.into_inner());
@@ -137,10 +148,37 @@ impl Batch {
     }
 }
 
+/// The part of a batch that a transaction takes.
+#[derive(Default)]
+struct Taken {
+    /// Lines, with the refused ones.
+    lines: usize,
+    inserted: u64,
+    updated: u64,
+    /// Lines that cannot be loaded, and why.
+    refused: Vec<(u64, String)>,
+}
+
+/// The reason why a record cannot be loaded; `None` for an error that ends the load.
+fn refusal(error: &pando::Error) -> Option<String> {
+    use pando::Error::{KeyExists, KeyTooLong, KeyTooShort, ValueTooLong, ValueTooShort};
+    match error {
+        KeyExists => {
+            Some("the key is already there; leave out --insert to replace its value".to_owned())
+        }
+        KeyTooLong { .. } | KeyTooShort { .. } | ValueTooLong { .. } | ValueTooShort { .. } => {
+            Some(error.to_string())
+        }
+        _ => None,
+    }
+}
+
 /// The state that reader and writers of one load share. The counters are read when all have ended,
 /// so relaxed operations are enough.
 struct Load<'load> {
     map: &'load Map,
+    /// The pool, if the map is transactional.
+    transactions: Option<&'load Pool>,
     arguments: &'load LoadArguments,
     name: String,
     progress: &'load Progress,
@@ -157,12 +195,14 @@ struct Load<'load> {
 impl<'load> Load<'load> {
     fn new(
         map: &'load Map,
+        transactions: Option<&'load Pool>,
         arguments: &'load LoadArguments,
         name: String,
         progress: &'load Progress,
     ) -> Self {
         Self {
             map,
+            transactions,
             arguments,
             name,
             progress,
@@ -232,41 +272,101 @@ impl<'load> Load<'load> {
     }
 
     fn write(&self, received: &Receiver<Vec<Line>>) {
-        for Line { number, record: (key, value) } in received.iter().flatten() {
-            if number > self.stop_line.load(Ordering::Relaxed) {
+        for lines in received {
+            let goes_on = match self.transactions {
+                Some(pool) => self.commit(pool, &lines),
+                None => self.write_each(&lines),
+            };
+            if !goes_on {
                 break;
             }
+        }
+    }
+
+    /// Writes records one by one; false if the load ends.
+    fn write_each(&self, lines: &[Line]) -> bool {
+        for Line { number, record: (key, value) } in lines {
+            if self.is_ended_before(*number) {
+                return false;
+            }
             let outcome = if self.arguments.insert {
-                self.map.insert(&key, &value).map(|()| Upserted::Inserted)
+                self.map.insert(key, value).map(|()| Upserted::Inserted)
             } else {
-                self.map.upsert(&key, &value)
+                self.map.upsert(key, value)
             };
             match outcome {
-                Ok(Upserted::Inserted) => self.inserted.fetch_add(1, Ordering::Relaxed),
-                Ok(Upserted::Updated) => self.updated.fetch_add(1, Ordering::Relaxed),
-                Err(pando::Error::KeyExists) => {
-                    self.refuse(
-                        number,
-                        "the key is already there; leave out --insert to replace its value",
-                    );
-                    continue;
-                }
-                Err(
-                    error @ (pando::Error::KeyTooLong { .. }
-                    | pando::Error::KeyTooShort { .. }
-                    | pando::Error::ValueTooLong { .. }
-                    | pando::Error::ValueTooShort { .. }),
-                ) => {
-                    self.refuse(number, &error.to_string());
-                    continue;
-                }
-                Err(error) => {
-                    let place = format!("{}:{number}", self.name);
-                    self.stop(number, Failure::At { place, source: error });
-                    break;
-                }
-            };
+                Ok(Upserted::Inserted) => self.count(1, 0),
+                Ok(Upserted::Updated) => self.count(0, 1),
+                Err(error) => match refusal(&error) {
+                    Some(reason) => self.refuse(*number, &reason),
+                    None => {
+                        let place = format!("{}:{number}", self.name);
+                        self.stop(*number, Failure::At { place, source: error });
+                        return false;
+                    }
+                },
+            }
         }
+        true
+    }
+
+    /// Commits the records of a batch, in as few commits as take them; false if the load ends.
+    fn commit(&self, pool: &Pool, mut lines: &[Line]) -> bool {
+        while let Some(first) = lines.first() {
+            if self.is_ended_before(first.number) {
+                return false;
+            }
+            let Ok(taken) = pool.transaction(|transaction| self.take(transaction, lines)) else {
+                return self.write_each(lines);
+            };
+            self.count(taken.inserted, taken.updated);
+            taken.refused.iter().for_each(|(number, reason)| self.refuse(*number, reason));
+            lines = &lines[taken.lines..];
+        }
+        true
+    }
+
+    /// Puts the first of the records into a transaction: as many as one commit takes, and none
+    /// behind a line that ends the load.
+    fn take(
+        &self,
+        transaction: &mut Transaction<'_>,
+        lines: &[Line],
+    ) -> Result<Taken, pando::Error> {
+        let (mut taken, mut bytes) = (Taken::default(), 0);
+        for Line { number, record: (key, value) } in lines {
+            let former = transaction.get(self.map, key)?;
+            bytes += key.len() + value.len() + former.as_ref().map_or(0, Vec::len);
+            let is_full = bytes > COMMIT_BYTES && taken.lines > 0;
+            if is_full || self.is_ended_before(*number) {
+                break;
+            }
+            taken.lines += 1;
+            let put = match former {
+                Some(_) if self.arguments.insert => Err(pando::Error::KeyExists),
+                _ => transaction.put(self.map, key, value),
+            };
+            match put {
+                Ok(()) if former.is_some() => taken.updated += 1,
+                Ok(()) => taken.inserted += 1,
+                Err(error) => {
+                    taken.refused.push((*number, refusal(&error).ok_or(error)?));
+                    if self.arguments.on_error == OnError::Stop {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(taken)
+    }
+
+    fn is_ended_before(&self, number: u64) -> bool {
+        number > self.stop_line.load(Ordering::Relaxed)
+    }
+
+    fn count(&self, inserted: u64, updated: u64) {
+        self.inserted.fetch_add(inserted, Ordering::Relaxed);
+        self.updated.fetch_add(updated, Ordering::Relaxed);
     }
 
     /// Handles a line that cannot be loaded: stops or continues, as the option says.
