@@ -47,6 +47,8 @@ pub const SUPERBLOCK_BYTES: usize = 4096;
 
 const CRC_AT: usize = 12;
 const FIXED_BYTES: usize = 128;
+/// Bytes that the checksum covers in versions before 5.
+const FORMER_FIXED_BYTES: usize = 3968;
 /// Bytes of the name of a log.
 pub(crate) const LOG_NAME_BYTES: usize = 1920;
 /// Bytes of a name at which its length and its checksum are.
@@ -212,11 +214,11 @@ fn word_at(block: &[u8; SUPERBLOCK_BYTES], at: usize) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-fn fixed_checksum(block: &[u8; SUPERBLOCK_BYTES]) -> u32 {
+fn fixed_checksum(block: &[u8; SUPERBLOCK_BYTES], bytes: usize) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&block[..CRC_AT]);
     hasher.update(&[0; 4]);
-    hasher.update(&block[CRC_AT + 4..FIXED_BYTES]);
+    hasher.update(&block[CRC_AT + 4..bytes]);
     hasher.finalize()
 }
 
@@ -236,7 +238,7 @@ impl Superblock {
             names.current = Some(0);
             block[FIXED_BYTES..FIXED_BYTES + LOG_NAME_BYTES].copy_from_slice(&name.encode());
         }
-        let checksum = fixed_checksum(&block);
+        let checksum = fixed_checksum(&block, FIXED_BYTES);
         block[CRC_AT..CRC_AT + 4].copy_from_slice(&checksum.to_le_bytes());
         let [boot_0, boot_1, boot_2] = boot_words(self.boot_id);
         let mutable = [
@@ -280,7 +282,8 @@ impl Superblock {
             });
         }
         let found_checksum = u64::from((word_at(block, 8) >> 32) as u32);
-        let computed = u64::from(fixed_checksum(block));
+        let bytes = if version < FORMAT_VERSION { FORMER_FIXED_BYTES } else { FIXED_BYTES };
+        let computed = u64::from(fixed_checksum(block, bytes));
         if found_checksum != computed {
             return Err(Error::DamagedSuperblock {
                 path: path(),

@@ -71,7 +71,7 @@ fn a_newer_version_is_refused_by_name() {
     let mut newer = closed_pool();
     newer[8..12].copy_from_slice(&(superblock::FORMAT_VERSION + 1).to_le_bytes());
     fs::write(&path, &newer).unwrap();
-    assert!(matches!(refusal(&path), Error::NewerVersion { found: 5, supported: 4, .. }));
+    assert!(matches!(refusal(&path), Error::NewerVersion { found: 6, supported: 5, .. }));
     assert!(fs::read(&path).unwrap() == newer);
 }
 
