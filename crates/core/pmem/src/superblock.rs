@@ -356,16 +356,16 @@ impl Superblock {
                 Some(LogName::decode(name).ok_or_else(|| Error::DamagedSuperblock {
                     path: path(),
                     part: "the name of the log",
-                    found: u64::from(word_at(block, at + LOG_PATH_LEN_AT) >> 32),
+                    found: word_at(block, at + LOG_PATH_LEN_AT) >> 32,
                     computed: u64::from(name.try_into().map_or(0, name_checksum)),
                 })?)
             }
         };
         // Names that were never written.
         let is_reserved =
-            |at: &usize| *at >= MUTABLE_END || (names.current.is_none() && *at < MUTABLE_OFF);
-        let reserved = (FIXED_BYTES..SUPERBLOCK_BYTES).filter(is_reserved);
-        if let Some(at) = reserved.into_iter().find(|&at| block[at] != 0) {
+            |at: usize| at >= MUTABLE_END || (names.current.is_none() && at < MUTABLE_OFF);
+        let mut rest = FIXED_BYTES..SUPERBLOCK_BYTES;
+        if let Some(at) = rest.find(|&at| is_reserved(at) && block[at] != 0) {
             return Err(Error::BadField {
                 path: path(),
                 field: "a reserved byte",

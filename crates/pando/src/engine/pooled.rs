@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pando_device::Directory;
-use pando_index::RangeIndex;
 use pando_log::{Log, LogOptions, log_id_of};
 use pando_pmem::catalog::{MAX_NAME_BYTES, MapEntry, MapHeader};
 use pando_pmem::layout::LOG_OFF;
@@ -68,8 +67,7 @@ impl<D: Domain> Pooled<D> {
     ) -> Result<Box<dyn Engine>, Error> {
         let begin = Instant::now();
         let catalog = opened(open()?)?;
-        let maps = indexes_of(&catalog)?.into_iter().collect::<Numbered>();
-        let directory = reset(&catalog, maps, log)?;
+        let directory = reset(&catalog, indexes_of(&catalog)?, log)?;
         let transactions = transactions_of(&catalog, None, &mut Some(directory))?;
         let recovery = recovery_of(&catalog);
         Self::finish(catalog, transactions, false, recovery, begin)
@@ -257,9 +255,7 @@ fn transactions_of<D: Domain>(
 }
 
 /// The indexes of the transactional maps that can be opened, with their numbers.
-fn indexes_of<D: Domain>(
-    catalog: &Arc<Catalog<D>>,
-) -> Result<Vec<(u64, Arc<dyn RangeIndex>)>, Error> {
+fn indexes_of<D: Domain>(catalog: &Arc<Catalog<D>>) -> Result<Numbered, Error> {
     let opened = |entry: &MapEntry| {
         let header = entry.header.as_ref().ok().filter(|header| header.number != 0)?;
         // The error of a map that cannot be opened is returned when the map is asked for.

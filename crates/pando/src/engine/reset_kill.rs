@@ -124,8 +124,8 @@ fn a_kill_at_each_write_of_a_reset_leaves_a_pool_whose_reset_goes_on() {
                 assert_eq!(records(&pool), expected, "complete, {writes} writes");
             }
         }
-        if ended.is_some() {
-            ended.expect("it was not killed").expect("a new log");
+        if let Some(ended) = ended {
+            ended.expect("a new log");
             break;
         }
     }

@@ -209,17 +209,17 @@ impl<D: Domain> Transactions<D> {
         Self { keeper: Mutex::new(None), component: OnceLock::new(), directory: None }
     }
 
-    /// Opens the component of `pool`, if it has one, over the maps that `maps` returns with their
-    /// numbers. Undoes the commits that a crash left undecided. If the log has files, in
-    /// `directory`, the tail is written to them.
+    /// Opens the component of `pool`, if it has one, over the maps that `maps` returns. Undoes the
+    /// commits that a crash left undecided. If the log has files, in `directory`, the tail is
+    /// written to them.
     pub fn open(
         pool: &Arc<Pool<D>>,
         directory: Option<LogDirectory>,
-        maps: impl FnOnce() -> Result<Vec<(u64, Arc<dyn RangeIndex>)>, Error>,
+        maps: impl FnOnce() -> Result<Numbered, Error>,
     ) -> Result<Self, Error> {
         let transactions = Self { directory, ..Self::none() };
         if has_log(pool) || transactions.directory.is_some() {
-            transactions.begin_with(pool, maps()?.into_iter().collect())?;
+            transactions.begin_with(pool, maps()?)?;
         }
         Ok(transactions)
     }
