@@ -122,6 +122,19 @@ fn name_checksum(name: &[u8; LOG_NAME_BYTES]) -> u32 {
 }
 
 impl LogName {
+    /// Refuses a path that is longer than its place.
+    pub(crate) fn check(&self) -> Result<()> {
+        let path_bytes = self.path.as_os_str().len();
+        if path_bytes <= MAX_LOG_PATH_BYTES {
+            return Ok(());
+        }
+        Err(Error::BadOption {
+            option: "bytes of the log's path",
+            found: path_bytes as u64,
+            allowed: format!("1 to {MAX_LOG_PATH_BYTES}"),
+        })
+    }
+
     /// The bytes on media. The path has at most [`MAX_LOG_PATH_BYTES`].
     pub(crate) fn encode(&self) -> [u8; LOG_NAME_BYTES] {
         let mut name = [0; LOG_NAME_BYTES];

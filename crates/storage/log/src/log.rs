@@ -304,9 +304,9 @@ impl<D: Domain> Log<D> {
         Ok(log)
     }
 
-    /// Completes a creation or a replacement, and begins the generation after a failure. Only while no other thread
-    /// uses the log. A crash in between leaves what the next opening does again: `failed` goes
-    /// last.
+    /// Completes a creation or a replacement, and begins the generation after a failure. Only while
+    /// no other thread uses the log. A crash in between leaves what the next opening does again:
+    /// `failed` goes last.
     fn prepare(&self, guard: &Guard<'_, D>) -> Result<()> {
         let control = self.control(guard.pool());
         // Log writers of earlier processes are dead, and write nothing late.

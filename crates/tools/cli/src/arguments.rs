@@ -282,9 +282,9 @@ pub enum OnError {
 /// Writes each line of the file as a record. Of several lines with one key the last one counts. A
 /// line that cannot be loaded is named.
 ///
-/// After a kill some of the lines are loaded, in any order but that of one key. Run the command
-/// again. A transactional map gets up to 128 records in one commit, which is there as a whole or not
-/// at all.
+/// After a kill some of the lines are loaded: the lines of one key in their order, others in any
+/// order. Run the command again. A transactional map gets up to 128 records in one commit, which is
+/// there as a whole or not at all.
 #[derive(Debug, Args)]
 #[command(after_help = exit_codes(&[]))]
 pub struct LoadArguments {

@@ -299,9 +299,9 @@ const TRANSACTIONAL: &[&str] = &["load", "-", "--create", "--transactional", "--
 
 /// The number of commits in the log.
 fn commits(folder: &Folder) -> u64 {
-    let verified: serde_json::Value =
-        serde_json::from_str(&folder.ok(&["log", "verify", "--json"])).unwrap();
-    verified["commits"].as_u64().unwrap()
+    let verified = folder.ok(&["log", "verify", "--json"]);
+    let verified: serde_json::Value = serde_json::from_str(&verified).expect("JSON");
+    verified["commits"].as_u64().expect("a number")
 }
 
 #[test]

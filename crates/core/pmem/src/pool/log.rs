@@ -7,14 +7,13 @@
 //!
 //! Each step is durable before the next one begins. One thread at a time takes them.
 
-use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use super::Pool;
 use crate::domain::Domain;
 use crate::error::{Error, Result};
 use crate::log_name::LogName;
-use crate::superblock::{LOG_NAME_BYTES, LOG_NAMES_OFF, LogNames, MAX_LOG_PATH_BYTES};
+use crate::superblock::{LOG_NAME_BYTES, LOG_NAMES_OFF, LogNames};
 
 impl<D: Domain> Pool<D> {
     /// The log of the pool; `None` if it has no log.
@@ -36,7 +35,7 @@ impl<D: Domain> Pool<D> {
     /// [`Error::BadOption`] if the path is too long, or the pool has no log; [`Error::Io`] if it
     /// cannot be synced.
     pub fn propose_log(&self, log: &LogName) -> Result<()> {
-        check_path(&log.path)?;
+        log.check()?;
         let current = self.log_names().current.ok_or_else(no_log)?;
         // First, so that no proposal is torn.
         self.set_log_names(LogNames { current: Some(current), is_proposed: false })?;
@@ -82,19 +81,6 @@ impl<D: Domain> Pool<D> {
     }
 }
 
-/// Refuses a path that is longer than its place.
-pub(super) fn check_path(path: &Path) -> Result<()> {
-    let path_bytes = path.as_os_str().len();
-    if path_bytes <= MAX_LOG_PATH_BYTES {
-        return Ok(());
-    }
-    Err(Error::BadOption {
-        option: "bytes of the log's path",
-        found: path_bytes as u64,
-        allowed: format!("1 to {MAX_LOG_PATH_BYTES}"),
-    })
-}
-
 fn no_log() -> Error {
     Error::BadOption {
         option: "logs of the pool",
@@ -107,6 +93,7 @@ fn no_log() -> Error {
 mod tests {
     use super::*;
     use crate::pool::{CreateOptions, OpenPool};
+    use crate::superblock::MAX_LOG_PATH_BYTES;
     use crate::testing::{CutShort, folder, kill_after, written_back};
 
     type Tested = CutShort<true>;

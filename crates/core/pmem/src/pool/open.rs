@@ -35,7 +35,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::log::check_path;
 use super::{Pool, io_error, room};
 use crate::alloc::Cache;
 #[cfg(feature = "testing")]
@@ -201,7 +200,7 @@ impl<D: Domain> Pool<D> {
         log: Option<LogName>,
     ) -> Result<Unpublished<D>> {
         let (geometry, size_bytes) = checked_sizes(options)?;
-        log.as_ref().map_or(Ok(()), |log| check_path(&log.path))?;
+        log.as_ref().map_or(Ok(()), LogName::check)?;
         let pool_id = draw_id(path)?;
         let unfinished = Unfinished(PathBuf::from({
             let mut name = path.as_os_str().to_owned();
