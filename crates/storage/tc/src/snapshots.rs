@@ -138,13 +138,14 @@ impl Entry {
     /// The LSN up to which the snapshot sees the commits, which this call fixes if it is open.
     pub fn cut<D: Domain>(&self, log: &Log<D>, guard: &Guard<'_, D>) -> u64 {
         D::observe_process_memory();
-        // Acquire: with the CAS of another thread.
+        // Acquire: with the CAS of another thread (model `snapshot::cut_of_another`).
         let cut = self.cut.load(Ordering::Acquire);
         if cut != OPEN {
             return cut;
         }
         // With the fence of each commit: one that has not seen the snapshot in the list comes
-        // before this fence, so the LSN read here is not below its own.
+        // before this fence, so the LSN read here is not below its own (model
+        // `snapshot::one_commit`).
         fence(Ordering::SeqCst);
         let newest = log.newest_lsn(guard);
         D::observe_process_memory();
@@ -339,7 +340,8 @@ impl Snapshots {
             is_for_writes,
         });
         D::observe_process_memory();
-        // Before the list, and so before the fence in `cut`: see `is_empty`.
+        // Before the list, and so before the fence in `cut`: see `is_empty` (model
+        // `snapshot::released_snapshot`).
         self.count.fetch_add(1, Ordering::Relaxed);
         D::observe_process_memory();
         self.list.rcu(|list| list.iter().cloned().chain([entry.clone()]).collect::<Vec<_>>());
@@ -352,7 +354,8 @@ impl Snapshots {
         let before =
             self.list.rcu(|list| list.iter().filter(is_other).cloned().collect::<Vec<_>>());
         if before.iter().any(|other| Arc::ptr_eq(other, entry)) {
-            self.count.fetch_sub(1, Ordering::Relaxed);
+            // Release: with the acquire load in `is_empty`.
+            self.count.fetch_sub(1, Ordering::Release);
         }
     }
 
@@ -364,9 +367,12 @@ impl Snapshots {
     /// Whether there is no snapshot, and each later one has a cut that is not below an LSN that was
     /// appended before this call.
     pub fn is_empty(&self) -> bool {
-        // With the fence in `Entry::cut`.
+        // With the fence in `Entry::cut` (model `snapshot::one_commit`).
         fence(Ordering::SeqCst);
-        self.seems_empty()
+        // Acquire: with the release in `take_out`. A commit that finds no snapshot because one was
+        // revoked writes after that; a reader that finds the write sees *revoked* (model
+        // `snapshot::revoked`).
+        self.count.load(Ordering::Acquire) == 0
     }
 
     /// The snapshots that do not see the commit `lsn`, and for which versions are kept, by rising
