@@ -105,7 +105,7 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
 
     /// The same, in a call that holds a guard.
     pub(crate) fn settle_within(&self, guard: &Guard<'_, D>, lsn: u64) -> Result<()> {
-        // Acquire: with the release below.
+        // Acquire: with the release below (model `snapshot::failed_commit`).
         let from = self.ended_lsn.load(Ordering::Acquire);
         if from >= lsn {
             return Ok(());

@@ -250,7 +250,8 @@ impl<D: Domain, M: Maps> Snapshot<'_, D, M> {
     fn check_live(&self) -> Result<()> {
         D::observe_process_memory();
         // Acquire: with the release of the write that was found just before. A thread that made it
-        // without keeping the old value had seen the snapshot revoked.
+        // without keeping the old value had seen the snapshot revoked. So had a thread that has
+        // freed a value that was not found: the lookup orders nothing (model `snapshot::revoked`).
         fence(Ordering::Acquire);
         match self.entry.is_revoked() {
             true => Err(Error::SnapshotRevoked),

@@ -10,6 +10,8 @@
 //! | `direct` | `pmwcas/src/direct.rs`, `execute.rs`: the default PMwCAS, threads that interrupt it, readers |
 //! | `pmwcas` | `pmwcas/src/rdcss.rs`, `descriptor.rs`: the paper's PMwCAS, its helpers and readers |
 //! | `late` | `pmwcas/src/rdcss.rs`: a helper that stops after the operation has ended |
+//! | `snapshot` | `tc/src/snapshot.rs`, `snapshots.rs`, `settle.rs`: commits while snapshots are taken, read and revoked |
+//! | `component` | `tc/src/commit.rs`, `one_key.rs`, `log/src/tail.rs`: the component of `snapshot` |
 //!
 //! A model repeats the atomic accesses of the code with the orderings of the code, and nothing
 //! else. Each model has mutants, with a weaker ordering or without a check. The mutants must fail,
@@ -25,12 +27,16 @@
 //!   before each of them. The fences order them as the language orders the accesses.
 //! * Most models limit the number of preemptions to one to three. Loom runs all schedules within
 //!   the limit. Nearly all faults of this kind are found there.
+//! * An acquire fence also acquires what other threads have read that come before it. So a fence
+//!   can hide a mutant; the model then leaves that fence out.
 //! * It would run too few schedules of a thread that first loads and then stores; see `atomic.rs`.
 //!
 //! Nothing here is part of the product: outside of `cargo test` the crate is empty.
 
 #[cfg(test)]
 mod atomic;
+#[cfg(test)]
+mod component;
 #[cfg(test)]
 mod copied;
 #[cfg(test)]
@@ -47,6 +53,8 @@ mod pmwcas;
 mod slab;
 #[cfg(test)]
 mod slot;
+#[cfg(test)]
+mod snapshot;
 
 /// Runs `model` under all schedules with at most `preemptions`, or under all. `PANDO_LOOM_MORE=1`
 /// allows one preemption more.
