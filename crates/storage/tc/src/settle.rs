@@ -372,12 +372,19 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     ///
     /// # Errors
     ///
-    /// The same error, if there is no more that can be done.
+    /// The same error, if there is no more that can be done; those of the log.
     pub(crate) fn make_room_for_record(&self, error: Error, room: &mut Room) -> Result<()> {
         match error {
             Error::Log(pando_log::Error::Full { .. }) if room.in_tail > 0 => {
                 room.in_tail -= 1;
-                self.shorten_tail()
+                match self.shorten_tail() {
+                    // The disk has no room, or does not answer, so the tail stays full.
+                    Err(Error::Log(pando_log::Error::Stalled { .. })) => Err(error),
+                    Err(Error::Log(pando_log::Error::Device(refused))) if refused.is_full() => {
+                        Err(error)
+                    }
+                    shortened => shortened,
+                }
             }
             error if error.is_full() && room.in_pool > 0 => {
                 room.in_pool -= 1;
@@ -472,3 +479,6 @@ impl<D: Domain, M: Maps> Settle<D> for AtOpening<'_, D, M> {
         self.0.settle_record(guard, record)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,6 @@
 //! Two maps of any index, with a transaction component over them.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -28,8 +29,33 @@ impl<D: Domain, K: IndexKind> Maps for TwoMaps<D, K> {
     type Lent<'maps> = &'maps dyn RangeIndex;
 
     fn map(&self, number: u64) -> Option<&dyn RangeIndex> {
+        if number == 0 && is_missed() {
+            return None;
+        }
         self.maps.get(number as usize).map(|map| &**map as &dyn RangeIndex)
     }
+}
+
+thread_local! {
+    /// How many look-ups of the first map this thread makes before it misses some, and how many.
+    static MISSES: Cell<Option<(u64, u64)>> = const { Cell::new(None) };
+}
+
+/// Whether this look-up of the first map finds none.
+fn is_missed() -> bool {
+    let Some((made, missed)) = MISSES.get() else { return false };
+    let now = made == 0 && missed > 0;
+    MISSES.set(Some((made.saturating_sub(1), missed - u64::from(now))));
+    now
+}
+
+/// Runs `work`, of which the first `made` look-ups of the first map find it, and the next `missed`
+/// fail. Returns the result, and whether any failed.
+pub fn missing<R>(made: u64, missed: u64, work: impl FnOnce() -> R) -> (R, bool) {
+    MISSES.set(Some((made, missed)));
+    let result = work();
+    let left = MISSES.take().map_or(missed, |(_, left)| left);
+    (result, left < missed)
 }
 
 pub type Component<D, K> = TransactionComponent<D, TwoMaps<D, K>>;

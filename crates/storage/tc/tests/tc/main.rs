@@ -5,6 +5,7 @@ mod alone;
 mod common;
 mod conflicts;
 mod conformance;
+mod failures;
 mod histories;
 mod histories_over_cuts;
 mod kill;

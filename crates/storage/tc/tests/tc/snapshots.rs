@@ -40,12 +40,14 @@ mod stopped {
     );
 }
 
-fn take<D: Domain, K: IndexKind>(component: &Component<D, K>) -> Snapshot<'_, D, TwoMaps<D, K>> {
+pub fn take<D: Domain, K: IndexKind>(
+    component: &Component<D, K>,
+) -> Snapshot<'_, D, TwoMaps<D, K>> {
     component.snapshot(SnapshotOptions::default()).expect("a snapshot")
 }
 
 /// All records of a snapshot, by scans in both directions and by gets.
-fn seen<D: Domain, K: IndexKind>(
+pub fn seen<D: Domain, K: IndexKind>(
     component: &Component<D, K>,
     snapshot: &Snapshot<'_, D, TwoMaps<D, K>>,
 ) -> pando_tc::Result<Records> {

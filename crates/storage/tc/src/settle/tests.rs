@@ -1,0 +1,46 @@
+//! A tombstone that meets the release of its snapshot.
+
+use pando_bztree::BzTrees;
+use pando_index::RangeIndex;
+use pando_log::LogOptions;
+use pando_pmem::{CreateOptions, Pool, Process, layout};
+use pando_tree::maps::Catalog;
+
+use super::*;
+use crate::snapshots::SnapshotOptions;
+
+struct OneMap(Box<dyn RangeIndex>);
+
+impl Maps for OneMap {
+    type Lent<'maps> = &'maps dyn RangeIndex;
+
+    fn map(&self, _: u64) -> Option<&dyn RangeIndex> {
+        Some(&*self.0)
+    }
+}
+
+/// The snapshot leaves the list after a thread has found that it needs the tombstone, and before
+/// the thread hands the tombstone over: no access of the pool lies between the two. So the snapshot
+/// here leaves the list and still says that it needs the tombstone.
+#[test]
+fn a_tombstone_that_meets_the_release_of_its_snapshot_is_noted_again() {
+    let pool = Pool::<Process>::anonymous(&CreateOptions::default()).expect("memory");
+    let catalog = Arc::new(Catalog::open(pool.clone()).expect("recovers"));
+    let map = catalog.find_or_create_index::<BzTrees>("map", Default::default());
+    let maps = OneMap(Box::new(map.expect("the map")));
+    let log = Log::without_files(pool, layout::LOG_OFF, LogOptions::default()).expect("a log");
+    let component = TransactionComponent::open(log, maps).expect("opens");
+    let guard = component.pin().expect("a slot");
+    let entry = component.snapshots.register(SnapshotOptions::default(), true);
+    let listed = component.snapshots.all(component.log(), &guard);
+    let is_held = |key: &[u8]| {
+        let stamp = Stamp::new(64, 64).removed_if(true);
+        let tombstone = Tombstone { map: 0, key: key.to_vec(), stamp, epoch: 0 };
+        component.is_held(&guard, &listed, &tombstone)
+    };
+    assert!(is_held(b"early"));
+    assert_eq!((entry.tombstones(), component.tombstones.is_empty()), (1, true));
+    component.snapshots.take_out(&entry);
+    assert!(is_held(b"late"));
+    assert_eq!((entry.tombstones(), component.tombstones.is_empty()), (0, false));
+}
