@@ -154,7 +154,7 @@ impl Pool {
             map => map?,
         };
         let session = Session { pool: self.clone(), map, id };
-        session.pool.transaction(|transaction| session.highest(transaction))?;
+        session.highest_of(session.map.get(&id.key())?)?;
         Ok(session)
     }
 }
@@ -183,11 +183,13 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`Error::SequenceUsed`] if the sequence was used for another batch, or is closed;
-    /// [`Error::SequenceOutOfRange`], [`Error::UnknownSession`]; otherwise as [`Pool::write`],
-    /// without [`Error::ConditionFailed`], which is an outcome. Nothing has taken place, except
-    /// with [`Error::AppliedNotDurable`]: then there is an outcome, and it is not durable. Ask for
-    /// it when the pool was opened again.
+    /// [`Error::SequenceUsed`] if the sequence was used for another batch, or is closed; if the
+    /// pool has a log, a power cut does not undo that. [`Error::SequenceOutOfRange`],
+    /// [`Error::UnknownSession`]; otherwise as [`Pool::write`], without
+    /// [`Error::ConditionFailed`], which is an outcome. Nothing has taken place, except with
+    /// [`Error::AppliedNotDurable`]: then the sequence has an outcome, and a power cut may undo it.
+    /// Send the batch again when the disk has room; if the log has stopped, when the pool was
+    /// opened again.
     pub fn apply(&self, sequence: u64, batch: &WriteBatch) -> Result<Outcome, Error> {
         let digest = batch.digest();
         if mutant!("receipt-outside-its-commit") {
@@ -197,34 +199,48 @@ impl Session {
             })?;
             std::thread::yield_now();
         }
-        self.pool.transaction(|transaction| {
+        let (outcome, lsn) = self.pool.until_committed(Isolation::Serializable, |transaction| {
             let (highest, receipt) = self.receipt(transaction, sequence)?;
             match receipt {
                 None => {}
                 Some(
                     outcome @ (Outcome::Applied { digest: other }
                     | Outcome::ConditionFailed { digest: other }),
-                ) if other == digest => return Ok(outcome),
-                Some(_) => return Err(Error::SequenceUsed { sequence }),
+                ) if other == digest => return Ok(Some(outcome)),
+                Some(_) => return Ok(None),
             }
             let outcome = match batch.put_into(transaction)? {
                 None => Outcome::Applied { digest },
                 Some(_) => Outcome::ConditionFailed { digest },
             };
             self.store(transaction, sequence, highest, outcome)?;
-            Ok(outcome)
-        })
+            Ok::<_, Error>(Some(outcome))
+        })?;
+        match outcome {
+            Some(outcome) => Ok(outcome),
+            None => {
+                // The client may use a higher sequence now.
+                self.make_final(lsn)?;
+                Err(Error::SequenceUsed { sequence })
+            }
+        }
     }
 
     /// The outcome of a sequence. A sequence without an outcome is closed by this call: it is not
     /// applied later either, even by a call that is in progress. A sequence above the highest one
     /// becomes the highest by that, and receipts that are too old then are removed.
     ///
+    /// [`Outcome::NotApplied`] survives a power cut. The other outcomes do with
+    /// [`Acknowledge::Synced`](crate::Acknowledge::Synced). With
+    /// [`Acknowledge::Buffered`](crate::Acknowledge::Buffered) a power cut may undo them, together
+    /// with the batch, unless [`Pool::sync`] has returned since.
+    ///
     /// # Errors
     ///
     /// [`Error::SequenceOutOfRange`], [`Error::UnknownSession`]; otherwise as
-    /// [`Transaction::commit`]. After [`Error::AppliedNotDurable`] the outcome is not known: ask
-    /// again when the pool was opened again.
+    /// [`Transaction::commit`]. After [`Error::AppliedNotDurable`] a power cut may still change the
+    /// outcome: ask again when the disk has room; if the log has stopped, when the pool was opened
+    /// again.
     pub fn outcome(&self, sequence: u64) -> Result<Outcome, Error> {
         let (outcome, lsn) = self.pool.until_committed(Isolation::Serializable, |transaction| {
             let (highest, receipt) = self.receipt(transaction, sequence)?;
@@ -234,12 +250,20 @@ impl Session {
             self.store(transaction, sequence, highest, Outcome::NotApplied)?;
             Ok::<_, Error>(Outcome::NotApplied)
         })?;
-        let engine = &self.pool.shared().engine;
-        if outcome == Outcome::NotApplied && engine.lsns()?.is_some() {
-            // Else a power cut could open it again.
-            engine.sync(Some(lsn))?;
+        if outcome == Outcome::NotApplied {
+            self.make_final(lsn)?;
         }
         Ok(outcome)
+    }
+
+    /// Makes the commits up to `lsn` survive a power cut, if the pool has a log. Else a power cut
+    /// could open a closed sequence again.
+    fn make_final(&self, lsn: u64) -> Result<(), Error> {
+        let engine = &self.pool.shared().engine;
+        match engine.lsns()? {
+            None => Ok(()),
+            Some(_) => engine.sync(Some(lsn)).map(drop),
+        }
     }
 
     /// Ends the session: it is unknown from then on.
@@ -262,7 +286,11 @@ impl Session {
 
     /// Its highest sequence with an outcome; zero if there is none.
     fn highest(&self, transaction: &mut Transaction<'_>) -> Result<u64, Error> {
-        let head = transaction.get(&self.map, &self.id.key())?;
+        self.highest_of(transaction.get(&self.map, &self.id.key())?)
+    }
+
+    /// The same, of the head of the session.
+    fn highest_of(&self, head: Option<Vec<u8>>) -> Result<u64, Error> {
         let head = head.ok_or_else(|| self.id.unknown())?;
         let highest = head.try_into().map(u64::from_le_bytes);
         highest.map_err(|_| self.damaged("the head of a session"))

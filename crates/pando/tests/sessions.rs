@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use pando::{Error, Map, MapOptions, Outcome, Pool, PoolOptions, Session, SessionId, WriteBatch};
 
@@ -202,6 +203,53 @@ fn threads_that_send_the_same_sequences_apply_each_once() {
     }
     println!("{applied} of {SEQUENCES} applied");
     assert!(applied > 0);
+}
+
+/// Two threads send the same batches of a session, the last one until the session has ended.
+#[test]
+fn a_session_that_ends_under_threads_leaves_each_batch_applied_once_or_never() {
+    const SEQUENCES: u64 = 50;
+    let (pool, map) = volatile();
+    let key_of = |round: u64, sequence: u64| [round, sequence].map(u64::to_be_bytes).concat();
+    let is_there = |key: &[u8]| map.get(key).expect("reads").is_some();
+    for round in 0..60 {
+        let session = pool.new_session().expect("a session");
+        let has_ended = AtomicBool::new(false);
+        let send = || {
+            let is_known = |&number: &u64| {
+                let sequence = number.min(SEQUENCES);
+                let key = key_of(round, sequence);
+                // Applied twice, it would not find the key absent.
+                let batch = put(&map, &key, b"1").require(&map, &key, None);
+                let is_late = has_ended.load(Ordering::SeqCst);
+                match session.apply(sequence, &batch) {
+                    Err(Error::UnknownSession { .. }) => false,
+                    outcome => {
+                        let applied = Outcome::Applied { digest: batch.digest() };
+                        assert_eq!(outcome.expect("an outcome"), applied);
+                        assert!(!is_late, "round {round}: it has ended, and is known");
+                        true
+                    }
+                }
+            };
+            SEQUENCES.min((1..).take_while(is_known).count() as u64)
+        };
+        let told = std::thread::scope(|scope| {
+            let threads = [scope.spawn(send), scope.spawn(send)];
+            let key = key_of(round, 1 + round % 8);
+            while !is_there(&key) && !threads.iter().any(|thread| thread.is_finished()) {
+                std::thread::yield_now();
+            }
+            session.clone().end().expect("ends");
+            has_ended.store(true, Ordering::SeqCst);
+            threads.map(|thread| thread.join().expect("a thread"))
+        });
+        let applied = told[0].max(told[1]);
+        assert!((1..=applied).all(|sequence| is_there(&key_of(round, sequence))), "{told:?}");
+        assert!(!is_there(&key_of(round, applied + 1)), "round {round}: {told:?}");
+        assert!(matches!(session.outcome(1), Err(Error::UnknownSession { .. })));
+        assert!(pool.open_map("pando.sessions").expect("the map").is_empty().expect("counts"));
+    }
 }
 
 /// The variable by which this program is the one that is killed: the pool's path.

@@ -31,7 +31,7 @@ fn a_tombstone_that_meets_the_release_of_its_snapshot_is_noted_again() {
     let log = Log::without_files(pool, layout::LOG_OFF, LogOptions::default()).expect("a log");
     let component = TransactionComponent::open(log, maps).expect("opens");
     let guard = component.pin().expect("a slot");
-    let entry = component.snapshots.register(SnapshotOptions::default(), true);
+    let entry = component.snapshots.register::<Process>(SnapshotOptions::default(), true);
     let listed = component.snapshots.all(component.log(), &guard);
     let is_held = |key: &[u8]| {
         let stamp = Stamp::new(64, 64).removed_if(true);

@@ -1,16 +1,15 @@
 //! Pools that get a new log: what is there afterwards, what a crash leaves, and what is refused.
 
-mod log_place;
-
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use log_place::{Place, check, fill, transactional};
 use pando::{Error, LogFiles, Pool, PoolOptions};
 use pando_log::{Log, LogOptions};
 use pando_pmem::layout::LOG_OFF;
 use pando_pmem::{LogName, OpenPool, Process};
+
+use crate::place::{Place, check, fill, transactional};
 
 /// A pool with 100 records in `trees`, one in `plain`, and a tail that is not empty. It is closed.
 fn closed_pool(place: &Place) -> u64 {

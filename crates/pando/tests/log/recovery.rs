@@ -1,18 +1,17 @@
 //! Pools with a log: what is there after the file of the pool is lost, and what is refused.
 
-mod log_place;
-
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use log_place::{Place, check, fill, transactional};
 use pando::{Acknowledge, Error, LogFiles, MapOptions, Pool, PoolOptions};
 use pando_bztree::BzTrees;
 use pando_pmem::catalog::MapHeader;
 use pando_pmem::{OpenPool, Process};
 use pando_tree::maps::Catalog;
+
+use crate::place::{Place, check, fill, transactional};
 
 #[test]
 fn a_pool_whose_file_is_gone_is_built_anew_from_its_log() {

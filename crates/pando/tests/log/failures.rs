@@ -1,0 +1,198 @@
+//! Sessions and snapshots beside a log that stops, and in pools without room.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use pando::{Acknowledge, Error, Map, Outcome, Pool, PoolOptions, WriteBatch};
+use pando_pmem::testing::refusal::{Resource, refuse};
+
+use crate::place::{Place, transactional};
+
+/// Lets each write of the log fail from now on.
+fn break_disk(place: &Place) {
+    let segment = place.path("grove.log").join("segment-0000000000000000");
+    fs::rename(&segment, place.path("kept")).expect("renamed");
+    symlink("/dev/full", segment).expect("linked");
+}
+
+/// The disk has what it had before it broke.
+fn mend_disk(place: &Place) {
+    let segment = place.path("grove.log").join("segment-0000000000000000");
+    fs::rename(place.path("kept"), segment).expect("renamed");
+}
+
+/// Applied twice, its condition would fail.
+fn once(map: &Map, key: &[u8], value: &[u8]) -> WriteBatch {
+    WriteBatch::new().require(map, key, None).put(map, key, value)
+}
+
+fn applied(batch: &WriteBatch) -> Outcome {
+    Outcome::Applied { digest: batch.digest() }
+}
+
+fn is_not_durable(result: &Result<Outcome, Error>) -> bool {
+    matches!(result, Err(Error::AppliedNotDurable { .. }))
+}
+
+#[test]
+fn no_outcome_is_told_that_a_stopped_log_may_lose() {
+    for is_power_cut in [false, true] {
+        let place = Place::new();
+        let options = place.options().acknowledge(Acknowledge::Synced);
+        let pool = Pool::create(place.pool(), &options).expect("a pool");
+        let map = transactional(&pool, "trees");
+        let session = pool.new_session().expect("a session");
+        let id = session.id();
+        let first = once(&map, b"a", b"1");
+        assert_eq!(session.apply(1, &first).expect("applies"), applied(&first));
+        let snapshot = pool.snapshot().expect("a snapshot");
+
+        break_disk(&place);
+        let second = once(&map, b"b", b"2");
+        for found in [session.apply(2, &second), session.outcome(2), session.apply(2, &second)] {
+            assert!(is_not_durable(&found), "{found:?}");
+        }
+        // It has taken place.
+        let late = pool.snapshot().expect("a snapshot");
+        let b = || map.get(b"b").expect("reads");
+        assert_eq!(b().as_deref(), Some(&b"2"[..]));
+        assert_eq!(late.get(&map, b"b").expect("reads"), b());
+        assert_eq!(snapshot.get(&map, b"b").expect("reads"), None);
+        assert_eq!(snapshot.get(&map, b"a").expect("reads").as_deref(), Some(&b"1"[..]));
+        // And nothing else does.
+        let third = once(&map, b"c", b"3");
+        let again = pool.session(id).expect("it is known");
+        for refused in [
+            again.apply(3, &third).map(drop),
+            again.outcome(3).map(drop),
+            pool.write(&third).map(drop),
+            map.remove(b"a").map(drop),
+            pool.new_session().map(drop),
+            again.end(),
+        ] {
+            assert!(matches!(refused, Err(Error::LogStopped { .. })), "{refused:?}");
+        }
+        assert_eq!(map.get(b"c").expect("reads"), None);
+        assert_eq!(snapshot.get(&map, b"a").expect("reads"), late.get(&map, b"a").expect("reads"));
+        drop((snapshot, late, session, first, second, third, map));
+
+        mend_disk(&place);
+        match is_power_cut {
+            true => place.go_down(pool),
+            false => drop(pool),
+        }
+        let pool = place.open();
+        let map = pool.open_map("trees").expect("the map");
+        let session = pool.session(id).expect("it is known");
+        let second = once(&map, b"b", b"2");
+        let outcome = session.outcome(2).expect("an outcome");
+        if is_power_cut {
+            assert_eq!((outcome, map.get(b"b").expect("reads")), (Outcome::NotApplied, None));
+            assert!(matches!(session.apply(2, &second), Err(Error::SequenceUsed { .. })));
+            assert_eq!(session.apply(3, &second).expect("applies"), applied(&second));
+        } else {
+            assert_eq!(outcome, applied(&second));
+            assert_eq!(session.apply(2, &second).expect("an outcome"), outcome);
+        }
+        assert_eq!(map.get(b"b").expect("reads").as_deref(), Some(&b"2"[..]));
+        assert_eq!(session.outcome(1).expect("an outcome"), applied(&once(&map, b"a", b"1")));
+        session.end().expect("ends");
+    }
+}
+
+/// A power cut may undo that a sequence was closed. So that is not told before: a client would send
+/// the batch under another sequence, and both could be applied.
+#[test]
+fn a_closed_sequence_is_told_only_when_that_is_durable() {
+    let place = Place::new();
+    let pool = place.create();
+    let map = transactional(&pool, "trees");
+    let session = pool.new_session().expect("a session");
+    let id = session.id();
+    pool.sync().expect("synced");
+    break_disk(&place);
+    let batch = once(&map, b"a", b"1");
+    for found in [session.outcome(1), session.outcome(1), session.apply(1, &batch)] {
+        assert!(is_not_durable(&found), "{found:?}");
+    }
+    drop((session, batch, map));
+    mend_disk(&place);
+    place.go_down(pool);
+    let pool = place.open();
+    let batch = once(&pool.open_map("trees").expect("the map"), b"a", b"1");
+    let session = pool.session(id).expect("it is known");
+    assert_eq!(session.apply(1, &batch).expect("applies"), applied(&batch));
+}
+
+fn small(max_bytes: u64) -> (Pool, Map) {
+    let options = PoolOptions::new().max_bytes(max_bytes).initial_bytes(0);
+    let pool = Pool::volatile(&options).expect("memory");
+    let map = transactional(&pool, "trees");
+    (pool, map)
+}
+
+/// The pool refuses a block in the middle of a batch, or all from then on.
+#[test]
+fn a_batch_that_a_full_pool_refuses_is_applied_when_it_is_sent_again() {
+    let mut failed = 0;
+    for refused in [1, u64::MAX] {
+        for granted in 0.. {
+            let (pool, map) = small(8 << 20);
+            map.insert(b"old", &[1; 500]).expect("fits");
+            let session = pool.new_session().expect("a session");
+            let snapshot = pool.snapshot().expect("a snapshot");
+            // Each value has a block of its own.
+            let batch = once(&map, b"a", &[7; 3_000]).put(&map, b"n", &[7; 3_000]);
+            let batch = batch.remove(&map, b"old");
+            let apply = || session.apply(1, &batch);
+            let (done, is_refused) = refuse(Resource::Block, granted, refused, apply);
+            let place = format!("{granted} blocks granted, then {refused} refused");
+            let found = || [&b"a"[..], b"n", b"old"].map(|key| map.get(key).expect("reads"));
+            match done {
+                Err(Error::PoolFull { .. }) => {
+                    failed += 1;
+                    assert_eq!(found(), [None, None, Some(vec![1; 500])], "{place}");
+                }
+                done => assert_eq!(done.expect("an outcome"), applied(&batch), "{place}"),
+            }
+            assert_eq!(session.apply(1, &batch).expect("applies"), applied(&batch), "{place}");
+            let value = Some(vec![7; 3_000]);
+            assert_eq!(found(), [value.clone(), value, None], "{place}");
+            assert_eq!(session.outcome(1).expect("an outcome"), applied(&batch), "{place}");
+            assert_eq!(snapshot.get(&map, b"a").expect("reads"), None, "{place}");
+            assert_eq!(snapshot.get(&map, b"old").expect("reads"), Some(vec![1; 500]), "{place}");
+            if !is_refused {
+                break;
+            }
+        }
+    }
+    assert!(failed > 0, "no batch was refused");
+}
+
+#[test]
+fn a_full_pool_beside_a_session_takes_removes() {
+    let (pool, map) = small(4 << 20);
+    let session = pool.new_session().expect("a session");
+    let batch = |number: u64| once(&map, &number.to_be_bytes(), &[7; 1_000]);
+    let is_refused = |&number: &u64| match session.apply(number, &batch(number)) {
+        Err(Error::PoolFull { .. }) => true,
+        outcome => {
+            assert_eq!(outcome.expect("an outcome"), applied(&batch(number)));
+            false
+        }
+    };
+    let refused = (1..).find(is_refused).expect("it is full once");
+    assert!(refused > 1_000, "{refused} fit");
+    let snapshot = pool.snapshot().expect("a snapshot");
+    assert_eq!(map.get(&refused.to_be_bytes()).expect("reads"), None);
+    let removal = WriteBatch::new().remove(&map, &1_u64.to_be_bytes());
+    assert_eq!(session.apply(refused + 1, &removal).expect("gives room"), applied(&removal));
+    for number in 1..refused {
+        map.remove(&number.to_be_bytes()).expect("gives room");
+    }
+    assert!(map.is_empty().expect("counts"));
+    let kept = snapshot.get(&map, &1_u64.to_be_bytes()).expect("it holds no room that is needed");
+    assert_eq!(kept, Some(vec![7; 1_000]));
+    assert_eq!(session.apply(refused, &batch(refused)).expect("room"), applied(&batch(refused)));
+    assert!(pool.check().expect("checks").is_consistent());
+}
