@@ -126,10 +126,10 @@ fn a_damaged_log_is_moved_away_and_replaced() {
     let place = Place::new();
     closed_pool(&place);
     let directory = place.path("grove.log");
-    // The last blocks are lost.
+    // The blocks are lost.
     let segment = directory.join("segment-0000000000000000");
     let file = fs::OpenOptions::new().write(true).open(&segment).expect("opens");
-    file.set_len(4096).expect("cut");
+    file.set_len(0).expect("cut");
     let refused = Pool::open(place.pool(), &PoolOptions::new()).expect_err("damage");
     assert!(matches!(refused, Error::Log(_)), "{refused}");
     let refused = Pool::reset_log(place.pool(), &PoolOptions::new()).expect_err("not empty");
