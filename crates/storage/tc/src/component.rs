@@ -239,7 +239,7 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         }
     }
 
-    /// The version of a key with this stamp, which a commit with this record and status has written.
+    /// The version of a key with this stamp; a commit with this record and status has written it.
     pub(crate) fn unsettled<'pool>(
         &self,
         (map, key): (u64, &[u8]),

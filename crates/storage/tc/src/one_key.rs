@@ -1,7 +1,7 @@
 //! Commits of one key: the index is searched once.
 //!
-//! Such a commit takes the steps of any other one (`commit.rs`). But the call of the index that looks
-//! at the key also makes the first attempt to install:
+//! Such a commit takes the steps of any other one (`commit.rs`). But the call of the index that
+//! looks at the key also makes the first attempt to install:
 //!
 //! | step, inside one call of `modify` | deciding word | a thread that stops or dies leaves |
 //! | --- | --- | --- |

@@ -11,8 +11,8 @@
 //!
 //! A record is replayed without a look at the version that is there. All records behind the image's
 //! LSN are replayed, those of one key in their order (`loaders.rs`). So the last one of a key
-//! decides; and a key without one has its last version in the image, since that was installed before
-//! the image began.
+//! decides; and a key without one has its last version in the image, since that was installed
+//! before the image began.
 //!
 //! A version keeps its LSN in its stamp. It is settled, since the new generation of the log begins
 //! behind it. A removed key leaves no tombstone: no thread has begun an earlier commit here.
@@ -47,8 +47,8 @@ pub trait Rebuild {
     /// If a map cannot be created or dropped.
     fn relist(&mut self, list: &MapList) -> Result<(), Box<dyn StdError + Send + Sync>>;
 
-    /// The index of the transactional map with this number; `None` if there is none. Several threads
-    /// write to it, until the next call of [`relist`](Self::relist).
+    /// The index of the transactional map with this number; `None` if there is none. Several
+    /// threads write to it, until the next call of [`relist`](Self::relist).
     fn index(&self, number: u64) -> Option<Arc<dyn RangeIndex>>;
 
     /// Is called now and then with how much was done.

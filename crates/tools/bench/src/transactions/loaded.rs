@@ -9,7 +9,7 @@ use hdrhistogram::Histogram;
 use pando::{Map, MapOptions, Pool, PoolOptions};
 use tempfile::TempDir;
 
-use super::Plan;
+use super::row::Plan;
 use crate::keys::{key_of, value_of};
 use crate::latency::empty_histogram;
 use crate::machine;

@@ -7,7 +7,7 @@ use std::time::Instant;
 use pando::{Pool, RecoveryProgress};
 
 use super::loaded::{Loaded, Place};
-use super::{Figure, Measure, Plan, Row};
+use super::row::{Figure, Measure, Plan, Row};
 use crate::machine;
 use crate::systems::entry::BuildError;
 

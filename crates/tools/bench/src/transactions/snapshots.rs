@@ -11,7 +11,7 @@ use std::time::Instant;
 use pando::{KeyRange, Map, MapOptions, Order, Snapshot};
 
 use super::loaded::{Hands, Loaded, Place, fill, options, repeat};
-use super::{Figure, Measure, Plan, Row};
+use super::row::{Figure, Measure, Plan, Row};
 use crate::keys::{key_of, value_of};
 use crate::machine;
 use crate::record::Buffers;

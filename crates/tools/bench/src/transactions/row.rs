@@ -1,0 +1,117 @@
+//! The plan of a run, its measures, and their rows.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::record::Shape;
+use crate::spread::Spread;
+use crate::systems::entry::BuildOptions;
+
+/// The plan of a run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Records of the map.
+    pub records: u64,
+    /// Lengths of keys and values.
+    pub shape: Shape,
+    /// Number of rounds.
+    pub rounds: usize,
+    /// Time of each part of a round.
+    pub time: Duration,
+    /// Folders of pools and logs, and the size of a pool.
+    pub build: BuildOptions,
+    /// Seed of the operations.
+    pub seed: u64,
+}
+
+/// A measure; one line of JSON.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// Its name.
+    pub measure: String,
+    /// The measure that it is divided by; `None` if there is no ratio.
+    pub base: Option<&'static str>,
+    /// The ratio of the rounds.
+    pub ratio: Option<Spread>,
+    /// As `ratio`, of keys per second of core time; `None` for a latency too.
+    pub on_core_ratio: Option<Spread>,
+    /// Keys per second of the rounds; `None` for a latency.
+    pub per_second: Option<Spread>,
+    /// Keys per second of core time of the rounds; `None` for a latency.
+    pub per_core_second: Option<Spread>,
+    /// The latency of the rounds in nanoseconds; `None` for a rate.
+    pub latency_ns: Option<Spread>,
+    /// Records of the map.
+    pub records: u64,
+    /// Length of a value in bytes.
+    pub value_bytes: usize,
+}
+
+/// A figure of a round.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Figure {
+    /// Keys per second, and per second of core time.
+    Rate { per_second: f64, per_core_second: f64 },
+    /// Nanoseconds.
+    Latency(f64),
+}
+
+impl Figure {
+    fn value(self) -> f64 {
+        match self {
+            Self::Rate { per_second, .. } => per_second,
+            Self::Latency(ns) => ns,
+        }
+    }
+
+    fn on_core(self) -> Option<f64> {
+        match self {
+            Self::Rate { per_core_second, .. } => Some(per_core_second),
+            Self::Latency(_) => None,
+        }
+    }
+
+    fn is_rate(self) -> bool {
+        self.on_core().is_some()
+    }
+}
+
+/// The figures of the rounds of a measure.
+pub(super) struct Measure {
+    name: String,
+    base: Option<&'static str>,
+    /// Its figures, and those of the measure that it is divided by.
+    pub rounds: Vec<(Figure, Option<Figure>)>,
+}
+
+impl Measure {
+    pub fn new(name: impl Into<String>, base: Option<&'static str>) -> Self {
+        Self { name: name.into(), base, rounds: Vec::new() }
+    }
+
+    pub fn row(self, records: u64, plan: &Plan) -> Row {
+        let spread = |figures: Vec<f64>| (!figures.is_empty()).then(|| Spread::of(&figures));
+        let rounds = || self.rounds.iter().copied();
+        let of = |is_rate: bool| {
+            let figures = rounds().map(|(figure, _)| figure);
+            spread(
+                figures.filter(|figure| figure.is_rate() == is_rate).map(Figure::value).collect(),
+            )
+        };
+        let ratio = rounds().filter_map(|(figure, base)| Some(figure.value() / base?.value()));
+        let on_core =
+            rounds().filter_map(|(figure, base)| Some((figure.on_core()?, base?.on_core()?)));
+        Row {
+            base: self.base,
+            ratio: spread(ratio.collect()),
+            on_core_ratio: spread(on_core.map(|(figure, base)| figure / base).collect()),
+            per_second: of(true),
+            per_core_second: spread(rounds().filter_map(|(figure, _)| figure.on_core()).collect()),
+            latency_ns: of(false),
+            records,
+            value_bytes: plan.shape.value_bytes,
+            measure: self.name,
+        }
+    }
+}
