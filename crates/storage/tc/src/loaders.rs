@@ -26,38 +26,40 @@ const MOST_THREADS: usize = 8;
 struct Batch {
     /// Keys and values, one behind the other.
     bytes: Vec<u8>,
-    writes: Vec<Write>,
-}
-
-struct Write {
-    index: Arc<dyn RangeIndex>,
-    key_bytes: usize,
-    /// `None` removes the key.
-    value_bytes: Option<usize>,
+    /// Bytes of the key and of the value of each; without a value it removes the key.
+    writes: Vec<(usize, Option<usize>)>,
+    /// The index of the writes from here on, and their number. So a write costs no reference.
+    runs: Vec<(Arc<dyn RangeIndex>, usize)>,
 }
 
 impl Batch {
     fn push(&mut self, index: &Arc<dyn RangeIndex>, key: &[u8], value: Option<&[u8]>) {
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value.unwrap_or_default());
-        let (key_bytes, value_bytes) = (key.len(), value.map(<[u8]>::len));
-        self.writes.push(Write { index: index.clone(), key_bytes, value_bytes });
+        self.writes.push((key.len(), value.map(<[u8]>::len)));
+        match self.runs.last_mut() {
+            Some((of_run, writes)) if Arc::ptr_eq(of_run, index) => *writes += 1,
+            _ => self.runs.push((index.clone(), 1)),
+        }
     }
 
     /// Applies and forgets all writes.
     fn apply(&mut self) -> pando_index::Result<()> {
-        let mut rest = self.bytes.as_slice();
-        for Write { index, key_bytes, value_bytes } in &self.writes {
-            let (key, behind) = rest.split_at(*key_bytes);
-            let (value, behind) = behind.split_at(value_bytes.unwrap_or_default());
-            rest = behind;
-            match value_bytes {
-                Some(_) => drop(index.upsert(key, value)?),
-                None => drop(index.remove(key)?),
+        let (mut rest, mut writes) = (self.bytes.as_slice(), self.writes.iter());
+        for (index, count) in &self.runs {
+            for &(key_bytes, value_bytes) in writes.by_ref().take(*count) {
+                let (key, behind) = rest.split_at(key_bytes);
+                let (value, behind) = behind.split_at(value_bytes.unwrap_or_default());
+                rest = behind;
+                match value_bytes {
+                    Some(_) => drop(index.upsert(key, value)?),
+                    None => drop(index.remove(key)?),
+                }
             }
         }
         self.bytes.clear();
         self.writes.clear();
+        self.runs.clear();
         Ok(())
     }
 }
