@@ -260,7 +260,9 @@ impl Session {
     /// could open a closed sequence again.
     fn make_final(&self, lsn: u64) -> Result<(), Error> {
         let engine = &self.pool.shared().engine;
-        match engine.lsns()? {
+        // The outcome is committed, so no error may say that nothing has taken place.
+        let lsns = engine.lsns();
+        match lsns.map_err(|error| Error::AppliedNotDurable { cause: error.to_string() })? {
             None => Ok(()),
             Some(_) => engine.sync(Some(lsn)).map(drop),
         }

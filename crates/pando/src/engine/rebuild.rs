@@ -22,6 +22,7 @@ use pando_pmem::layout::CATALOG_VERSION_OFF;
 use pando_pmem::{CreateOptions, Domain, LogName, Unpublished};
 use pando_tc::{MapList, Rebuild, Replayed, replay};
 use pando_tree::maps::{Catalog, OptionValues};
+use pando_tree::room::Refusal;
 
 use super::kinds::{kind_numbered, kinds};
 use super::map_list::header_of;
@@ -58,9 +59,17 @@ pub(super) fn rebuild<D: Domain>(
     source: &dyn Directory,
     log: LogName,
 ) -> Result<Rebuilt<D>, Error> {
-    let mut building =
-        Building::<D> { lost, log, begun: None, indexes: HashMap::new(), version: 0 };
-    let (recovered, replayed) = replay(source, &mut building)?;
+    let replay = |is_sequential| {
+        let (begun, indexes, log) = (None, HashMap::new(), log.clone());
+        let mut building = Building::<D> { lost, log, begun, indexes, version: 0, is_sequential };
+        replay(source, &mut building).map(|replayed| (building, replayed))
+    };
+    let replayed = match replay(false) {
+        // A pool that is nearly full takes the writes in their order.
+        Err(error) if error.is_full() => replay(true),
+        replayed => replayed,
+    };
+    let (mut building, (recovered, replayed)) = replayed?;
     // A log without any record.
     building.begin(None)?;
     let Building { begun, indexes, version, .. } = building;
@@ -88,6 +97,7 @@ struct Building<'lost, D: Domain> {
     indexes: HashMap<u64, Arc<dyn RangeIndex>>,
     /// The highest version of a list.
     version: u64,
+    is_sequential: bool,
 }
 
 impl<D: Domain> Building<'_, D> {
@@ -152,6 +162,10 @@ impl<D: Domain> Rebuild for Building<'_, D> {
 
     fn index(&self, number: u64) -> Option<Arc<dyn RangeIndex>> {
         self.indexes.get(&number).cloned()
+    }
+
+    fn is_sequential(&self) -> bool {
+        self.is_sequential
     }
 
     fn progress(&mut self, so_far: &Replayed) {

@@ -48,19 +48,19 @@ pub(super) fn reset<D: Domain, M: Maps>(
         return Ok(directory);
     }
     let is_here = |proposed: &LogName| proposed.path == directory.path();
-    let id = match pool.proposed_log().filter(is_here) {
-        Some(proposed) => proposed.id,
+    let name = match pool.proposed_log().filter(is_here) {
+        Some(proposed) => proposed,
         None => {
             let id = draw_id(pool.path()).map_err(Error::of_pool)?;
-            let name = LogName { id, path: directory.path().to_owned() };
-            pool.propose_log(&name).map_err(Error::of_pool)?;
-            id
+            LogName { id, path: directory.path().to_owned() }
         }
     };
+    // Also one that was proposed before: it may not be durable.
+    pool.propose_log(&name).map_err(Error::of_pool)?;
     let tail = Log::open_tail(pool.clone(), LOG_OFF, LogOptions::default());
     let tail = tail.map_err(pando_tc::Error::from)?;
     let component = TransactionComponent::over_tail(tail, maps)?;
-    component.write_new_log(&directory.files(), id, &map_list(catalog)?)?;
+    component.write_new_log(&directory.files(), name.id, &map_list(catalog)?)?;
     pool.replace_log().map_err(Error::of_pool)?;
     Ok(directory)
 }

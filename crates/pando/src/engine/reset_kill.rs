@@ -10,6 +10,7 @@ use pando_device::Disk;
 use pando_log::{Log, LogOptions};
 use pando_pmem::catalog::MapHeader;
 use pando_pmem::layout::{LOG_OFF, LOGGED_VERSION_OFF};
+use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::testing::{CutShort, folder, kill_after};
 use pando_pmem::{CreateOptions, LogName, OpenPool};
 use pando_tc::TransactionComponent;
@@ -62,6 +63,16 @@ fn create(path: &Path, log: &Path, writes: u64) -> (bool, u64) {
     (has_ended, undecided)
 }
 
+/// Whether the pool, of which a copy is opened, has the control block of this log.
+fn has_control_of(path: &Path, log_id: u128) -> bool {
+    let copy = path.with_extension("copy");
+    std::fs::copy(path, &copy).expect("copied");
+    let pool = pando_pmem::Pool::<Killed>::open(&copy, &OpenPool::default()).expect("opens");
+    let has_it = Log::has_id(&pool, LOG_OFF, log_id).expect("a log");
+    pool.abandon();
+    has_it
+}
+
 fn records(pool: &Pool) -> BTreeMap<Vec<u8>, Vec<u8>> {
     assert!(pool.check().expect("checked").is_consistent());
     let records = pool.open_map("trees").and_then(|trees| {
@@ -108,6 +119,13 @@ fn a_kill_at_each_write_of_a_reset_leaves_a_pool_whose_reset_goes_on() {
         // The pool opens with the log that it has, and so does a reset that goes on.
         let of_superblock = super::read_superblock(&path).expect("a pool").log.expect("a log");
         let is_former = of_superblock.path == log;
+        let open = || Pool::open(&path, &PoolOptions::new());
+        if !is_former && !has_control_of(&path, of_superblock.id) {
+            // The process may have died before the name was durable: nothing goes on without that.
+            let (opened, _) = refuse(Resource::Sync, 0, u64::MAX, open);
+            let refused = opened.map(drop);
+            assert!(matches!(refused, Err(Error::Io { .. })), "{writes} writes: {refused:?}");
+        }
         match reset() {
             Ok(pool) if is_former => {
                 before += 1;

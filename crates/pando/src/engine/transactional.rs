@@ -247,7 +247,11 @@ impl<D: Domain> Transactions<D> {
             None => Log::without_files(pool.clone(), LOG_OFF, options)?,
             Some((directory, name)) if has_log(pool) => {
                 let files = directory.files();
-                // If a reset was cut short after its deciding step.
+                // If a reset was cut short at its deciding step, or after it. No commit may be
+                // acknowledged by a log that the superblock does not name durably.
+                if !Log::has_id(pool, LOG_OFF, name.id)? {
+                    pool.secure_log_name().map_err(pando_log::Error::from)?;
+                }
                 Log::replace(pool, LOG_OFF, files.as_ref(), name.id)?;
                 Log::open(pool.clone(), LOG_OFF, files, options)?
             }

@@ -126,8 +126,12 @@ pub(crate) struct Loaders<'scope, 'env> {
 }
 
 impl<'scope, 'env> Loaders<'scope, 'env> {
-    pub fn new(scope: &'scope Scope<'scope, 'env>) -> Self {
-        let number = available_parallelism().map_or(1, NonZero::get).min(MOST_THREADS);
+    /// Threads of `scope`: as many as there are processors, or one.
+    pub fn new(scope: &'scope Scope<'scope, 'env>, is_sequential: bool) -> Self {
+        let number = match is_sequential {
+            true => 1,
+            false => available_parallelism().map_or(1, NonZero::get).min(MOST_THREADS),
+        };
         let threads = (0..number).map(|_| Thread::default()).collect();
         Self { scope, threads, turn: 0 }
     }

@@ -130,7 +130,12 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
                     self.make_room_for_record(error, &mut room)?;
                 }
                 (Outcome::Refused(error), _) => return Err(error),
-                (Outcome::Open, written) => drop(written?),
+                // The index has refused before it has looked.
+                (Outcome::Open, Err(error)) => {
+                    drop(guard);
+                    self.make_room_for_record(error.into(), &mut room)?;
+                }
+                (Outcome::Open, Ok(_)) => {}
             }
         }
         Err(Error::Conflict { map, key: key.to_vec() })

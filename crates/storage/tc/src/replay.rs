@@ -51,6 +51,12 @@ pub trait Rebuild {
     /// threads write to it, until the next call of [`relist`](Self::relist).
     fn index(&self, number: u64) -> Option<Arc<dyn RangeIndex>>;
 
+    /// Whether one thread writes all, in the order of the log: several may need more room at some
+    /// moment than the pool ever has.
+    fn is_sequential(&self) -> bool {
+        false
+    }
+
     /// Is called now and then with how much was done.
     fn progress(&mut self, so_far: &Replayed) {
         let _ = so_far;
@@ -81,7 +87,8 @@ const REPORT_EVERY: u64 = 1 << 14;
 /// no log; [`Error::Index`] if the new pool refuses.
 pub fn replay(directory: &dyn Directory, pool: &mut dyn Rebuild) -> Result<(Recovered, Replayed)> {
     std::thread::scope(|scope| {
-        let (loaders, replayed) = (Loaders::new(scope), Replayed::default());
+        let loaders = Loaders::new(scope, pool.is_sequential());
+        let replayed = Replayed::default();
         let (version, known) = Default::default();
         Replay { pool, loaders, replayed, version, known }.run(directory)
     })

@@ -145,7 +145,16 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
 
     /// Completes a commit that was found in flight.
     pub(crate) fn help(&self, guard: &Guard<'_, D>, record: Record<'_, D>) -> Result<()> {
-        self.complete(guard, record).map(drop)
+        match self.complete(guard, record) {
+            // It has failed, so its versions can be replaced although the pool has no room to undo
+            // them.
+            Err(error) if error.is_full() && record.status() == Status::Failed => {
+                // Relaxed: only a hint.
+                self.is_undo_due.store(true, Ordering::Relaxed);
+                Ok(())
+            }
+            completed => completed.map(drop),
+        }
     }
 
     fn settled_and_durable_lsn(&self) -> Result<u64> {

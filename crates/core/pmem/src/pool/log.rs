@@ -59,6 +59,17 @@ impl<D: Domain> Pool<D> {
         self.set_log_names(LogNames { current: Some(1 - current), is_proposed: false })
     }
 
+    /// Makes durable which log the pool has. A process that was killed in
+    /// [`replace_log`](Self::replace_log), or whose sync failed there, has not.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if it cannot be synced.
+    pub fn secure_log_name(&self) -> Result<()> {
+        // Stored again: after a failed sync the system may take the page for written.
+        self.set_log_names(self.log_names())
+    }
+
     fn log_names(&self) -> LogNames {
         // Acquire: with the release below, after the name was written.
         LogNames::of_word(self.word(LOG_NAMES_OFF).load(Ordering::Acquire)).unwrap_or_default()

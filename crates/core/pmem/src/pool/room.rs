@@ -200,6 +200,11 @@ impl<D: Domain> Pool<D> {
 
     /// Makes all earlier writes durable.
     pub(super) fn sync_data(&self) -> Result<()> {
+        #[cfg(feature = "testing")]
+        if refusal::is_refused(refusal::Resource::Sync) {
+            let refused = std::io::Error::from_raw_os_error(libc::EIO);
+            return Err(io_error(&self.path, "sync the file")(refused));
+        }
         match &self.file {
             Some(file) if self.medium.outlives_machine() => {
                 file.sync_data().map_err(io_error(&self.path, "sync the file"))

@@ -12,6 +12,8 @@ pub enum Resource {
     FileRoom,
     /// A hole in the pool's file, as in a file system without holes.
     Hole,
+    /// A sync of the pool's file, as on a disk that fails.
+    Sync,
 }
 
 /// Which requests of a thread are refused.
