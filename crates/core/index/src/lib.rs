@@ -143,6 +143,13 @@ pub trait RangeIndex: Send + Sync {
         self.write(key, value, Intent::Upsert)
     }
 
+    /// Upserts each of `records`, in their order. They are separate operations. An index may be
+    /// faster if keys ascend and lie behind all that it has, as in a load. After an error, any
+    /// number of the records may have been written.
+    fn upsert_many(&self, records: &[Record<'_>]) -> Result<(), Error> {
+        records.iter().try_for_each(|(key, value)| self.upsert(key, value).map(drop))
+    }
+
     /// Replaces the value of `key` by `new` if it is `expected`, bytewise, atomically.
     ///
     /// [`Error::KeyNotFound`] if the key is absent, [`Error::ValueMismatch`] if its value differs.

@@ -276,8 +276,8 @@ fn stuck(off: u64) -> Error {
 
 /// The methods of `RangeIndex` that call the index in the same way in each index: `read` and `scan`
 /// by `Tree::read_with` and [`Fill`], `write`, `remove` and `compare_remove` by its methods `put`
-/// and `delete`. With the names `modify` and `read_many` also these, by `read_modify_write` and
-/// `visit_many`.
+/// and `delete`. With the names `modify`, `read_many` and `upsert_many` also these, by
+/// `read_modify_write`, `visit_many` and `write_many`.
 #[macro_export]
 macro_rules! index_operations {
     (@ modify) => {
@@ -296,6 +296,14 @@ macro_rules! index_operations {
             visit: &mut ::pando_index::VisitMany<'_>,
         ) -> Result<(), ::pando_index::Error> {
             self.visit_many(keys, visit)
+        }
+    };
+    (@ upsert_many) => {
+        fn upsert_many(
+            &self,
+            records: &[::pando_index::Record<'_>],
+        ) -> Result<(), ::pando_index::Error> {
+            self.write_many(records)
         }
     };
     ($($more:ident),*) => {

@@ -62,6 +62,13 @@ impl Path {
     pub fn at(&self, level: usize) -> Option<Step> {
         self.steps.get(level).copied().flatten()
     }
+
+    /// The upper bound of the leaf's range, excluded; `None` if it is open.
+    pub fn high<'op, D: Domain>(&self, context: Context<'op, D>) -> Option<&'op [u8]> {
+        let steps = self.steps[..self.height].iter().rev().copied().flatten();
+        let mut inner = steps.filter(|step| step.child + 1 < step.inner.children());
+        inner.next().map(|step| step.inner.separator(context, step.child))
+    }
 }
 
 /// The range of keys of a leaf: from `low`, included, to `high`, excluded; `None` is open.

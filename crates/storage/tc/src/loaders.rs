@@ -46,16 +46,22 @@ impl Batch {
     /// Applies and forgets all writes.
     fn apply(&mut self) -> pando_index::Result<()> {
         let (mut rest, mut writes) = (self.bytes.as_slice(), self.writes.iter());
+        let mut upserts = Vec::new();
         for (index, count) in &self.runs {
             for &(key_bytes, value_bytes) in writes.by_ref().take(*count) {
                 let (key, behind) = rest.split_at(key_bytes);
                 let (value, behind) = behind.split_at(value_bytes.unwrap_or_default());
                 rest = behind;
-                match value_bytes {
-                    Some(_) => drop(index.upsert(key, value)?),
-                    None => drop(index.remove(key)?),
+                if value_bytes.is_some() {
+                    upserts.push((key, value));
+                    continue;
                 }
+                index.upsert_many(&upserts)?;
+                upserts.clear();
+                index.remove(key)?;
             }
+            index.upsert_many(&upserts)?;
+            upserts.clear();
         }
         self.bytes.clear();
         self.writes.clear();

@@ -41,6 +41,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use random::Random;
 use trial::Trial;
 
+mod batches;
 pub mod between;
 mod bytes;
 mod churn;
@@ -134,6 +135,8 @@ macro_rules! conformance_suite {
             long_bounds: ranges::long_bounds,
             cursors_across_changes: cursors::cursors_across_changes,
             many_open_cursors: cursors::many_open_cursors,
+            batches_like_single_upserts: batches::like_single_upserts,
+            batches_beside_writers: batches::beside_writers,
             race_disjoint_inserts: races::disjoint_inserts,
             race_same_inserts: races::same_inserts,
             race_same_removes: races::same_removes,

@@ -1,12 +1,12 @@
 //! Splits: of a leaf, of an inner node, of the root.
 
-use pando_index::Error;
+use pando_index::{Error, Result};
 use pando_pmem::{Domain, mutant};
 use pando_pmwcas::{Descriptor, Policy};
 use pando_tree::context::Context;
 use pando_tree::key::{SLICE_BYTES, shortest_between};
 
-use crate::build::{self, Extent, InnerContent, NewNode, Wanted};
+use crate::build::{self, Extent, InnerContent, NewNode, Room, Wanted};
 use crate::candidate::LiveRecord;
 use crate::closing::Closing;
 use crate::install::{Anchor, Gone, Outcome, Parent, Progress};
@@ -30,26 +30,55 @@ impl<D: Domain> BzTree<D> {
             return Ok(Progress::Nothing);
         };
         let separator = separator_between(last.key(context), first.key(context));
+        let parent = match self.parent_with_room(context, path, separator)? {
+            Ok(parent) => parent,
+            Err(progress) => return Ok(progress),
+        };
+        let room = self.room(wanted);
+        self.install_halves(context, path, closing, parent, (left, separator, right), room)
+    }
+
+    /// The parent of the leaf at the end of `path`, if it has room for one more separator; `None`
+    /// above the root. Otherwise what has happened instead: the parent was split, or another thread
+    /// came first.
+    pub(super) fn parent_with_room<'op>(
+        &self,
+        context: Context<'op, D>,
+        path: &Path,
+        separator: &[u8],
+    ) -> Result<Result<Option<Parent<'op>>, Progress>> {
         let parent = match self.parent(context, path, path.height, path.leaf.link) {
             Ok(parent) => parent,
-            Err(Gone) => return Ok(Progress::Raced),
+            Err(Gone) => return Ok(Err(Progress::Raced)),
         };
         if let Some(parent) = &parent
             && (self.is_full(&parent.content, separator)
                 || self.is_too_large(context, &parent.content))
         {
-            return self.split_inner(context, path, path.height - 1);
+            return self.split_inner(context, path, path.height - 1).map(Err);
         }
-        let room = self.room(wanted);
+        Ok(Ok(parent))
+    }
+
+    /// Replaces the closed leaf at the end of `path` by two with these records.
+    pub(super) fn install_halves<'op>(
+        &self,
+        context: Context<'op, D>,
+        path: &Path,
+        closing: Closing,
+        parent: Option<Parent<'op>>,
+        (left, separator, right): (&[LiveRecord], &'op [u8], &[LiveRecord]),
+        room: Room,
+    ) -> Outcome {
         let left = build::leaf(context, left, room).map_err(Error::storage)?;
-        let right_block = build::leaf(context, right, room).map_err(Error::storage)?;
+        let right = build::leaf(context, right, room).map_err(Error::storage)?;
         self.install_split(
             context,
             path,
             path.height,
             path.leaf.link,
             parent,
-            (left, separator, right_block),
+            (left, separator, right),
             |operation| closing.seal(operation),
         )
     }
@@ -169,7 +198,7 @@ impl<D: Domain> BzTree<D> {
 
 /// The shortest key above `last` and not above `first`. Keys of eight bytes are not shortened, so
 /// that they are searched as numbers.
-fn separator_between<'key>(last: &[u8], first: &'key [u8]) -> &'key [u8] {
+pub(super) fn separator_between<'key>(last: &[u8], first: &'key [u8]) -> &'key [u8] {
     if first.len() == SLICE_BYTES { first } else { shortest_between(last, first) }
 }
 

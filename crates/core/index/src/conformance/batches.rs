@@ -1,0 +1,99 @@
+//! Upserts of many records by one call: as by single upserts, alone and beside other writers.
+
+use super::compare::{agree, same_content};
+use super::race::race;
+use super::reference::Reference;
+use super::stamped::{LENGTHS, stamp_of, stamped};
+use super::trial::Trial;
+use crate::{Error, RangeIndex, Record};
+
+/// Writes the records by one call.
+fn upsert(index: &dyn RangeIndex, records: &[(Vec<u8>, Vec<u8>)]) -> Result<(), Error> {
+    let lent: Vec<Record<'_>> =
+        records.iter().map(|(key, value)| (key.as_slice(), value.as_slice())).collect();
+    index.upsert_many(&lent)
+}
+
+/// Batches whose keys ascend behind all others, or among them, or are in any order, with repeated
+/// keys; and removes in between.
+pub(super) fn like_single_upserts(trial: &mut Trial<'_>) {
+    let batches = trial.scaled(120) as u64;
+    for value_bytes in [Some(8), None] {
+        trial.on_fresh_index(|index, random| {
+            let model = Reference::with_limits(index.limits());
+            let mut end = 0;
+            for batch in 0..batches {
+                let count = 1 + random.below(300) as u64;
+                let from = match random.below(3) {
+                    0 => random.below(end as usize + 1) as u64,
+                    _ => end,
+                };
+                let mut numbers: Vec<u64> = (from..from + count).map(|number| number * 2).collect();
+                match random.below(4) {
+                    0 => random.shuffle(&mut numbers),
+                    1 => numbers.extend_from_within(..numbers.len() / 2),
+                    _ => {}
+                }
+                end = end.max(from + count);
+                let records: Vec<_> = numbers
+                    .iter()
+                    .map(|number| {
+                        let bytes = value_bytes.unwrap_or_else(|| LENGTHS[random.below(4)].max(8));
+                        (number.to_be_bytes().to_vec(), stamped(batch, bytes))
+                    })
+                    .collect();
+                upsert(index, &records).expect("upserts");
+                records.iter().for_each(|(key, value)| {
+                    model.upsert(key, value).map(drop).expect("model");
+                });
+                for _ in 0..random.below(40) {
+                    let key = (2 * random.below(end as usize) as u64).to_be_bytes();
+                    let removed = index.remove(&key).expect("remove");
+                    assert_eq!(removed, model.remove(&key).expect("model"));
+                }
+            }
+            agree(same_content(index, &model));
+            let limits = index.limits();
+            let long = vec![1; limits.max_key_bytes.saturating_add(1).min(1 << 20)];
+            if long.len() > limits.max_key_bytes {
+                let refused = upsert(index, &[(long, vec![1; 8])]);
+                assert!(matches!(refused, Err(Error::KeyTooLong { .. })), "{refused:?}");
+            }
+            agree(same_content(index, &model));
+        });
+    }
+}
+
+/// Threads write the same ascending keys at once, by batches and one by one. Each key then has the
+/// last value of one of them.
+pub(super) fn beside_writers(trial: &mut Trial<'_>) {
+    let each = trial.scaled(3_000) as u64;
+    trial.on_fresh_index(|index, random| {
+        race(4, random, |thread, mut random| {
+            let numbers: Vec<u64> = (0..each).collect();
+            let mut rest = numbers.as_slice();
+            while !rest.is_empty() {
+                let (batch, behind) = rest.split_at(rest.len().min(1 + random.below(200)));
+                rest = behind;
+                let records: Vec<_> = batch
+                    .iter()
+                    // The last thread writes the keys in between, which no other thread has.
+                    .map(|number| if thread == 3 { number * 2 + 1 } else { number * 2 })
+                    .map(|number| (number.to_be_bytes().to_vec(), stamped(thread as u64, 8)))
+                    .collect();
+                match thread {
+                    0 | 1 => upsert(index, &records).expect("upserts"),
+                    _ => records.iter().for_each(|(key, value)| {
+                        index.upsert(key, value).map(drop).expect("upsert");
+                    }),
+                }
+            }
+        });
+        for number in 0..2 * each {
+            let value = index.get(&number.to_be_bytes()).expect("get").expect("is there");
+            let writer = stamp_of(&value);
+            assert!(if number % 2 == 1 { writer == 3 } else { writer < 3 }, "{number}: {writer}");
+        }
+        assert_eq!(index.len().expect("len"), 2 * each);
+    });
+}

@@ -1,0 +1,160 @@
+//! Runs of records behind all records of a leaf: a leaf of them is built and linked at once, as a
+//! load in the order of keys needs it.
+//!
+//! | step | deciding word | a crash leaves |
+//! | --- | --- | --- |
+//! | look: the run lies behind the records of its leaf, and within its range | | nothing |
+//! | close the leaf: its records are final | the closing word | an open leaf, or a closed one |
+//! | look again, at the final records | | the same |
+//! | install a copy of the leaf and a leaf of the run, as a split does, or the latter alone if the leaf is empty | the words of a split, or of a consolidation | the same, or all records of the run |
+//!
+//! The keys of the run are absent from the closing to the installation, since they are in the range
+//! of a closed leaf and behind its records. So each record is inserted at the installation. If
+//! anything else is found, the leaf is opened again, and the records are written one by one.
+
+use pando_index::{Error, Intent, Record, Result};
+use pando_pmem::Domain;
+use pando_tree::checked::undamaged;
+use pando_tree::context::Context;
+
+use crate::build::Wanted;
+use crate::candidate::LiveRecord;
+use crate::closing::Closing;
+use crate::install::{Outcome, Progress};
+use crate::layout::{HEADER_BYTES, LIMITS, SLICED_BYTES, padded};
+use crate::leaf::Leaf;
+use crate::meta::Meta;
+use crate::node::Probe;
+use crate::tree::{BzTree, Path};
+
+/// Shorter runs are written one by one.
+const LEAST_RUN: usize = 8;
+/// How often a run is tried: an attempt may split the parent first.
+const ATTEMPTS: u32 = 4;
+
+impl<D: Domain> BzTree<D> {
+    /// Upserts the records, in their order.
+    pub(crate) fn write_many(&self, records: &[Record<'_>]) -> Result<()> {
+        let mut rest = records;
+        while !rest.is_empty() {
+            let (run, behind) = rest.split_at(self.run_of(rest).max(1));
+            rest = behind;
+            if run.len() < LEAST_RUN || !self.append(run)? {
+                run.iter()
+                    .try_for_each(|(key, value)| self.put(key, value, Intent::Upsert).map(drop))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// How many records from the first one on ascend and fit a leaf together.
+    fn run_of(&self, records: &[Record<'_>]) -> usize {
+        let most = u64::from(self.options.leaf_bytes) - u64::from(self.options.free_bytes);
+        let (mut storage_bytes, mut is_uniform) = (0, true);
+        for (count, (key, value)) in records.iter().enumerate() {
+            is_uniform &= key.len() == 8 && value.len() == records[0].1.len();
+            storage_bytes += padded((key.len() + value.len()) as u64);
+            let metadata_bytes = if is_uniform { 0 } else { (count as u64 + 1) * SLICED_BYTES };
+            let is_allowed = LIMITS.check_key(key).is_ok() && LIMITS.check_value(value).is_ok();
+            if !is_allowed
+                || self.wants_block(key, value)
+                || (count > 0 && records[count - 1].0 >= *key)
+                || HEADER_BYTES + storage_bytes + metadata_bytes > most
+            {
+                return count;
+            }
+        }
+        records.len()
+    }
+
+    /// Inserts the run; false if it is to be written one by one.
+    fn append(&self, run: &[Record<'_>]) -> Result<bool> {
+        for _ in 0..ATTEMPTS {
+            let guard = self.pin()?;
+            let context = self.context(&guard);
+            let appended = guard.without_reserve(|| self.try_append(context, run));
+            undamaged(&guard)?;
+            match appended {
+                Ok(Some(is_done)) => return Ok(is_done),
+                Ok(None) => {}
+                // A full pool: single records may still fit.
+                Err(_) => return Ok(false),
+            }
+        }
+        Ok(false)
+    }
+
+    /// One attempt. `None` means: search again from the root.
+    fn try_append(&self, context: Context<'_, D>, run: &[Record<'_>]) -> Result<Option<bool>> {
+        let (Some((first, _)), Some((last, _))) = (run.first(), run.last()) else {
+            return Ok(Some(false));
+        };
+        let path = self.find_path(context, Probe::new(first));
+        let leaf = Leaf::new(path.leaf);
+        let is_within = path.high(context).is_none_or(|high| *last < high);
+        if !is_within || !is_behind(context, &leaf.live_records(context), first) {
+            return Ok(Some(false));
+        }
+        // The room of the records until they are copied.
+        let bytes = run.iter().map(|(key, value)| padded((key.len() + value.len()) as u64)).sum();
+        let mut block = context.guard.reserve(bytes).map_err(Error::storage)?;
+        let (mut at, mut records) = (0, Vec::with_capacity(run.len()));
+        for (key, value) in run {
+            let [key_bytes, record_bytes] =
+                [key.len(), key.len() + value.len()].map(|len| len as u64);
+            block.write(at, key);
+            block.write(at + key_bytes, value);
+            block.zero(at + record_bytes, padded(record_bytes) - record_bytes);
+            let meta = Meta::visible(at, 0, key_bytes, record_bytes, false);
+            records.push(LiveRecord { meta, off: block.off() + at });
+            at += padded(record_bytes);
+        }
+        let closing = leaf.close(context);
+        let installed = self.append_to_closed(context, &path, (&leaf, closing), &records);
+        match installed {
+            Ok(Progress::Replaced) => Ok(Some(true)),
+            Ok(Progress::Raced) => {
+                closing.reopen(context);
+                Ok(None)
+            }
+            other => {
+                closing.reopen(context);
+                other.map(|_| Some(false))
+            }
+        }
+    }
+
+    /// Installs the records, which are a run, behind those of a closed leaf. *Raced* means: search
+    /// again.
+    fn append_to_closed(
+        &self,
+        context: Context<'_, D>,
+        path: &Path,
+        (leaf, closing): (&Leaf, Closing),
+        records: &[LiveRecord],
+    ) -> Outcome {
+        let live = leaf.live_records(context);
+        undamaged(context.guard)?;
+        let Some(first) = records.first().map(|first| first.key(context)) else {
+            return Ok(Progress::Nothing);
+        };
+        if !is_behind(context, &live, first) {
+            return Ok(Progress::Nothing);
+        }
+        let room = self.room(Wanted::NONE);
+        let Some(last) = live.last() else {
+            return self.consolidate(context, path, closing, records, room);
+        };
+        let between = super::split::separator_between(last.key(context), first);
+        let parent = match self.parent_with_room(context, path, between)? {
+            Ok(parent) => parent,
+            Err(_) => return Ok(Progress::Raced),
+        };
+        self.install_halves(context, path, closing, parent, (&live, between, records), room)
+    }
+}
+
+/// Whether the key is behind all of the records, which ascend.
+fn is_behind<D: Domain>(context: Context<'_, D>, records: &[LiveRecord], key: &[u8]) -> bool {
+    records.last().is_none_or(|last| last.key(context) < key)
+}
