@@ -111,6 +111,11 @@ pub(super) fn on_index(index: &dyn RangeIndex, act: Act) -> Answer {
     }
 }
 
+/// Runs the act; its result does not matter.
+pub fn run(index: &dyn RangeIndex, act: Act) {
+    on_index(index, act);
+}
+
 pub(super) fn on_model(model: &mut Model, act: Act) -> Answer {
     match act {
         Act::Insert(at, _) if model.contains_key(&at) => Answer::Done(false),

@@ -164,3 +164,67 @@ fn fill_all_but(planted: &Planted<Between>, bytes: usize) {
     }
     assert!(other.remove(b"room").expect("removes are not refused"));
 }
+
+/// Records that come at once, behind all others of their leaf; meanwhile, others write the same
+/// keys, or before or behind them.
+#[test]
+fn runs_of_records_amid_writes_to_their_leaf() {
+    let key = u64::to_be_bytes;
+    let run: Vec<_> = (100..112).map(|number| (key(number * 10), [1_u8; 8])).collect();
+    let others: [&[Act]; 6] = [
+        &[Act::Upsert(1_050, 9)],
+        &[Act::Remove(1_050), Act::Upsert(1_200, 9)],
+        &[Act::Upsert(1_055, 9)],
+        &[Act::Upsert(995, 9)],
+        &[Act::Remove(20), Act::Upsert(21, 9)],
+        &[Act::Insert(1_000, 9), Act::Insert(1_110, 9)],
+    ];
+    within_bounds("the runs", move || {
+        for (there, others) in
+            [0, 3, 6, 40].into_iter().flat_map(|there| others.map(|others| (there, others)))
+        {
+            for access in (0..).step_by(3) {
+                let planted = Planted::<Between>::anonymous(few_records());
+                let tree = &planted.index;
+                for act in inserts(0..there) {
+                    between_acts::run(tree, act);
+                }
+                let handle = tree.clone();
+                let meanwhile =
+                    move || others.iter().for_each(|&act| between_acts::run(&handle, act));
+                let was_amid = between(access, meanwhile, || {
+                    let lent: Vec<_> =
+                        run.iter().map(|(key, value)| (&key[..], &value[..])).collect();
+                    tree.upsert_many(&lent).expect("room");
+                });
+                let label = format!("{there} there, {others:?} before access {access}");
+                let is_others = |at: u64| {
+                    let of = |act: &Act| match *act {
+                        Act::Upsert(key, _) | Act::Insert(key, _) | Act::Remove(key) => key,
+                        _ => unreachable!(),
+                    };
+                    was_amid && others.iter().any(|act| of(act) == at)
+                };
+                for (key, value) in &run {
+                    let found = tree.get(key).expect("read");
+                    let at = u64::from_be_bytes(*key);
+                    assert!(
+                        found.as_deref() == Some(value) || is_others(at),
+                        "{label}: {at}, {found:?}"
+                    );
+                }
+                for at in [21, 995, 1_055, 1_200].into_iter().filter(|&at| is_others(at)) {
+                    let found = tree.get(&key(at)).expect("read");
+                    assert_eq!(found.as_deref(), Some(&9_u64.to_le_bytes()[..]), "{label}: {at}");
+                }
+                for at in (0..there).map(|number| number * 10).filter(|&at| !is_others(at)) {
+                    assert!(tree.get(&key(at)).expect("read").is_some(), "{label}: {at}");
+                }
+                assert_eq!(tree.audit().expect("audits").problems, [], "{label}");
+                if !was_amid {
+                    break;
+                }
+            }
+        }
+    });
+}
