@@ -13,7 +13,7 @@
 //! anything else is found, the leaf is opened again, and the records are written one by one.
 
 use pando_index::{Error, Intent, Record, Result};
-use pando_pmem::Domain;
+use pando_pmem::{Domain, mutant};
 use pando_tree::checked::undamaged;
 use pando_tree::context::Context;
 
@@ -138,7 +138,7 @@ impl<D: Domain> BzTree<D> {
         let Some(first) = records.first().map(|first| first.key(context)) else {
             return Ok(Progress::Nothing);
         };
-        if !is_behind(context, &live, first) {
+        if !is_behind(context, &live, first) && !mutant!("run-amid-records") {
             return Ok(Progress::Nothing);
         }
         let room = self.room(Wanted::NONE);
@@ -157,4 +157,38 @@ impl<D: Domain> BzTree<D> {
 /// Whether the key is behind all of the records, which ascend.
 fn is_behind<D: Domain>(context: Context<'_, D>, records: &[LiveRecord], key: &[u8]) -> bool {
     records.last().is_none_or(|last| last.key(context) < key)
+}
+
+#[cfg(test)]
+mod tests {
+    use pando_index::RangeIndex;
+    use pando_pmem::Volatile;
+    use pando_tree::maps::Tree;
+    use pando_tree::testing::Planted;
+
+    use super::*;
+    use crate::index::BzTrees;
+    use crate::options::Options;
+
+    #[test]
+    fn a_load_in_the_order_of_keys_fills_its_leaves() {
+        for value_bytes in [8, 30] {
+            let tree = Planted::<Volatile, BzTrees>::anonymous(Options::default()).index;
+            let records: Vec<_> =
+                (0..6_000_u64).map(|number| (number.to_be_bytes(), vec![1; value_bytes])).collect();
+            let lent: Vec<Record<'_>> =
+                records.iter().map(|(key, value)| (&key[..], &value[..])).collect();
+            let of_leaf = tree.run_of(&lent);
+            assert!(of_leaf >= 20, "a leaf has {of_leaf} records");
+            let batches = lent.chunks(1_000);
+            let most = batches.len() * 1_000_usize.div_ceil(of_leaf);
+            batches.for_each(|batch| tree.upsert_many(batch).expect("room"));
+            let audit = tree.audit().expect("audits");
+            assert_eq!((tree.len().expect("counted"), audit.problems), (6_000, vec![]));
+            assert!(audit.stat.leaves as usize <= most, "{} leaves, not {most}", audit.stat.leaves);
+            // Again: these keys are there.
+            tree.upsert_many(&lent).expect("room");
+            assert_eq!(tree.len().expect("counted"), 6_000);
+        }
+    }
 }

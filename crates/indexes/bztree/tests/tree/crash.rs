@@ -242,6 +242,12 @@ fn a_crash_at_every_write_of_inner_split_inner_merge_and_root_collapse() {
 }
 
 #[test]
+fn a_crash_at_every_write_of_a_run_of_records() {
+    explore_all::<CutShort>("runs", &scenario::runs());
+    explore_all::<WithWriteBack>("runs, with write-back", &scenario::runs());
+}
+
+#[test]
 fn a_crash_at_every_write_with_giant_records_and_empty_leaves() {
     explore_all::<CutShort>("edges", &scenario::edges());
     explore_all::<WithWriteBack>("edges, with write-back", &scenario::edges());

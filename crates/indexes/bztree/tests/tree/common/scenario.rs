@@ -19,6 +19,8 @@ pub enum Op {
     Remove(Vec<u8>),
     /// The key, the value expected, the new value.
     Exchange(Vec<u8>, Vec<u8>, Vec<u8>),
+    /// Upserts of records that fit a leaf, behind all others: they take place at once.
+    Run(Vec<(Vec<u8>, Vec<u8>)>),
 }
 
 /// How an operation ended.
@@ -39,6 +41,7 @@ impl Op {
             | Self::Upsert(key, _)
             | Self::Remove(key)
             | Self::Exchange(key, ..) => key,
+            Self::Run(records) => &records[0].0,
         }
     }
 
@@ -57,6 +60,11 @@ impl Op {
                 .remove(key)
                 .and_then(|removed| if removed { Ok(()) } else { Err(Error::KeyNotFound) }),
             Self::Exchange(key, expected, new) => tree.compare_exchange(key, expected, new),
+            Self::Run(records) => {
+                let lent: Vec<_> =
+                    records.iter().map(|(key, value)| (&key[..], &value[..])).collect();
+                tree.upsert_many(&lent)
+            }
         };
         match result {
             Ok(()) => Ok(Answer::Done),
@@ -85,6 +93,10 @@ impl Op {
             | Self::Upsert(key, value)
             | Self::Exchange(key, _, value) => {
                 records.insert(key.clone(), value.clone());
+                Answer::Done
+            }
+            Self::Run(run) => {
+                records.extend(run.iter().cloned());
                 Answer::Done
             }
         }
@@ -349,5 +361,21 @@ pub fn edges() -> Vec<Scenario> {
             Op::Remove(short(7)),
         ),
         exactly("first record again", options, emptied, Op::Insert(short(7), pointed(1))),
+    ]
+}
+
+/// Runs of records: into an empty tree, behind records, and where a parent must be split first.
+pub fn runs() -> Vec<Scenario> {
+    let options = small_nodes();
+    let run = |from: u64| {
+        Op::Run((from..from + 12).map(|index| (short(index), inline(index as u8))).collect())
+    };
+    let many = (0..60).map(|index| run(index * 100)).collect();
+    vec![
+        exactly("run into an empty tree", options, vec![], run(0)),
+        exactly("run behind records", options, inserts(8, short, inline), run(1_000)),
+        first("run that splits a parent", options, many, |before, after| {
+            before.inner_nodes >= 1 && after.inner_nodes > before.inner_nodes + 1
+        }),
     ]
 }
