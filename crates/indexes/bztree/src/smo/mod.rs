@@ -33,8 +33,8 @@
 //! from the root. A parent that is too large is split before its child.
 //!
 //! This file has the start of modifications, and the replacement of a leaf by one leaf. Splits are
-//! in [`split`], and runs of records that come at once in [`bulk`]; merges, and the collapse of the root, in [`merge`]; the modifications that only a
-//! full pool needs in [`sweep`](mod@sweep).
+//! in [`split`], and leaves of records that come at once in [`bulk`]; merges, and the collapse of
+//! the root, in [`merge`]; the modifications that only a full pool needs in [`sweep`](mod@sweep).
 
 mod bulk;
 mod merge;
