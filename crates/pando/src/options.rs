@@ -87,7 +87,8 @@ pub enum Acknowledge {
     Synced,
 }
 
-/// How far the recovery of a lost pool has come ([`PoolOptions::on_recovery`]).
+/// How far the recovery of a lost pool has come ([`PoolOptions::on_recovery`]). If the new pool was
+/// full before its end, it begins anew, by one thread, which needs less room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecoveryProgress {

@@ -22,7 +22,6 @@ use pando_pmem::layout::CATALOG_VERSION_OFF;
 use pando_pmem::{CreateOptions, Domain, LogName, Unpublished};
 use pando_tc::{MapList, Rebuild, Replayed, replay};
 use pando_tree::maps::{Catalog, OptionValues};
-use pando_tree::room::Refusal;
 
 use super::kinds::{kind_numbered, kinds};
 use super::map_list::header_of;
@@ -62,11 +61,12 @@ pub(super) fn rebuild<D: Domain>(
     let replay = |is_sequential| {
         let (begun, indexes, log) = (None, HashMap::new(), log.clone());
         let mut building = Building::<D> { lost, log, begun, indexes, version: 0, is_sequential };
-        replay(source, &mut building).map(|replayed| (building, replayed))
+        let replayed = replay(source, &mut building).map_err(Error::from);
+        replayed.map(|replayed| (building, replayed))
     };
     let replayed = match replay(false) {
         // A pool that is nearly full takes the writes in their order.
-        Err(error) if error.is_full() => replay(true),
+        Err(Error::PoolFull { .. }) => replay(true),
         replayed => replayed,
     };
     let (mut building, (recovered, replayed)) = replayed?;

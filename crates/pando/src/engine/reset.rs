@@ -4,7 +4,7 @@
 //! | step | file | a crash leaves |
 //! | --- | --- | --- |
 //! | open the pool, as each opening does | `pando_pmem` | the pool with its former log |
-//! | propose a new number and the directory in the superblock, unless a reset that was cut short has proposed this directory | `pool/log.rs` | the same |
+//! | propose a new number and the directory in the superblock, or the number that a reset that was cut short has proposed for this directory | `pool/log.rs` | the same |
 //! | open the tail without the files of the former log; undecided commits fail; all are undone or complete | `TransactionComponent::over_tail` | the same, as any opening may find it |
 //! | create the new log behind the newest commit; write an image of all transactional maps into it | `TransactionComponent::write_new_log` | the same, and files of the proposed log, which the next reset to this directory replaces |
 //! | name the new log in the superblock, by one store, **which decides** | `pool/log.rs` | before: the former log; after: the new one, which the next opening puts in place |

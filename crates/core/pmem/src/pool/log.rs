@@ -37,8 +37,10 @@ impl<D: Domain> Pool<D> {
     pub fn propose_log(&self, log: &LogName) -> Result<()> {
         log.check()?;
         let current = self.log_names().current.ok_or_else(no_log)?;
-        // First, so that no proposal is torn.
-        self.set_log_names(LogNames { current: Some(current), is_proposed: false })?;
+        // First, so that no proposal is torn; unless it is this one, whose bytes do not change.
+        if self.proposed_log().as_ref() != Some(log) {
+            self.set_log_names(LogNames { current: Some(current), is_proposed: false })?;
+        }
         let off = LogNames::name_off(1 - current);
         self.store_bytes(off, &log.encode());
         self.flush(off, LOG_NAME_BYTES as u64);

@@ -6,18 +6,20 @@
 //! | look: the run lies behind the records of its leaf, and within its range | | nothing |
 //! | close the leaf: its records are final | the closing word | an open leaf, or a closed one |
 //! | look again, at the final records | | the same |
-//! | install a copy of the leaf and a leaf of the run, as a split does, or the latter alone if the leaf is empty | the words of a split, or of a consolidation | the same, or all records of the run |
+//! | install a leaf of all records, if they fit one; else a copy of the leaf, and a leaf of the run | the words of a consolidation, or of a split | the same, or all records of the run |
 //!
 //! The keys of the run are absent from the closing to the installation, since they are in the range
 //! of a closed leaf and behind its records. So each record is inserted at the installation. If
-//! anything else is found, the leaf is opened again, and the records are written one by one.
+//! anything else is found, the leaf is opened again, and the records are written one by one. So they
+//! are if the leaf is to be split first, and in a pool that was full, where a closed leaf may not be
+//! replaced.
 
 use pando_index::{Error, Intent, Record, Result};
 use pando_pmem::{Domain, mutant};
 use pando_tree::checked::undamaged;
 use pando_tree::context::Context;
 
-use crate::build::Wanted;
+use crate::build::{Extent, Wanted};
 use crate::candidate::LiveRecord;
 use crate::closing::Closing;
 use crate::install::{Outcome, Progress};
@@ -92,7 +94,10 @@ impl<D: Domain> BzTree<D> {
         let path = self.find_path(context, Probe::new(first));
         let leaf = Leaf::new(path.leaf);
         let is_within = path.high(context).is_none_or(|high| *last < high);
-        if !is_within || !is_behind(context, &leaf.live_records(context), first) {
+        if !is_within
+            || self.sweep.was_full()
+            || !is_behind(context, &leaf.live_records(context), first)
+        {
             return Ok(Some(false));
         }
         // The room of the records until they are copied.
@@ -142,9 +147,15 @@ impl<D: Domain> BzTree<D> {
             return Ok(Progress::Nothing);
         }
         let room = self.room(Wanted::NONE);
-        let Some(last) = live.last() else {
-            return self.consolidate(context, path, closing, records, room);
-        };
+        let together = [&live[..], records].concat();
+        if !self.is_to_split(Extent::of(&together).bytes()) {
+            return self.consolidate(context, path, closing, &together, room);
+        }
+        // A copy would have the usual room again, and so grow without end.
+        if self.is_to_split(Extent::of(&live).bytes()) {
+            return Ok(Progress::Nothing);
+        }
+        let Some(last) = live.last() else { return Ok(Progress::Nothing) };
         let between = super::split::separator_between(last.key(context), first);
         let parent = match self.parent_with_room(context, path, between)? {
             Ok(parent) => parent,
@@ -190,5 +201,40 @@ mod tests {
             tree.upsert_many(&lent).expect("room");
             assert_eq!(tree.len().expect("counted"), 6_000);
         }
+    }
+
+    /// Each run is behind a leaf that has got some records since the last one.
+    #[test]
+    fn a_leaf_before_runs_is_split() {
+        let options = Options { leaf_bytes: 512, free_bytes: 128, ..Options::default() };
+        let tree = Planted::<Volatile, BzTrees>::anonymous(options).index;
+        let mut largest = 0;
+        for round in 0..300_u64 {
+            for low in round * 5..round * 5 + 5 {
+                tree.insert(&low.to_be_bytes(), &[1; 8]).expect("room");
+            }
+            let run: Vec<_> =
+                (0..20).map(|at| (1_000_000 - round * 100 + at).to_be_bytes()).collect();
+            let lent: Vec<Record<'_>> = run.iter().map(|key| (&key[..], &[1; 8][..])).collect();
+            tree.upsert_many(&lent).expect("room");
+            let guard = tree.pin().expect("a slot");
+            let low = tree.find_leaf(tree.context(&guard), Probe::new(&(round * 5).to_be_bytes()));
+            largest = largest.max(low.node.header.node_bytes);
+        }
+        assert_eq!(tree.len().expect("counted"), 300 * 25);
+        assert!(largest <= 1_024, "a leaf has {largest} bytes");
+    }
+
+    /// Short runs share leaves.
+    #[test]
+    fn short_runs_leave_no_small_leaves() {
+        let tree = Planted::<Volatile, BzTrees>::anonymous(Options::default()).index;
+        for from in (0..4_000_u64).step_by(8) {
+            let run: Vec<_> = (from..from + 8).map(u64::to_be_bytes).collect();
+            let lent: Vec<Record<'_>> = run.iter().map(|key| (&key[..], &[1; 8][..])).collect();
+            tree.upsert_many(&lent).expect("room");
+        }
+        let stat = tree.audit().expect("audits").stat;
+        assert!(stat.records / stat.leaves >= 30, "{stat:?}");
     }
 }

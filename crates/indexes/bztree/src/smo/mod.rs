@@ -100,7 +100,6 @@ impl<D: Domain> BzTree<D> {
     ///
     /// It closes nothing. If it closed the leaf again that another thread has opened meanwhile, or
     /// a neighbour for a merge, two operations could exclude each other for ever.
-    /// neighbour for a merge, two operations could keep each other out for ever.
     #[cold]
     pub(crate) fn settle_closed(&self, context: Context<'_, D>, probe: Probe<'_>, wanted: Wanted) {
         let path = self.find_path(context, probe);

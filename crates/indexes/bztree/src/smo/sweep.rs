@@ -55,7 +55,6 @@
 //!
 //! At worst, sweeps of several threads visit the same leaves. All of this state is in process
 //! memory; its loss costs a round.
-//! memory; losing it costs a round.
 
 use std::sync::atomic::Ordering;
 
