@@ -10,9 +10,9 @@
 //!
 //! The keys of the run are absent from the closing to the installation, since they are in the range
 //! of a closed leaf and behind its records. So each record is inserted at the installation. If
-//! anything else is found, the leaf is opened again, and the records are written one by one. So they
-//! are if the leaf is to be split first, and in a pool that was full, where a closed leaf may not be
-//! replaced.
+//! anything else is found, the leaf is opened again, and the records are written one by one. They
+//! also are if the leaf is to be split first, and in a pool that was full, where a closed leaf may
+//! not be replaced.
 
 use pando_index::{Error, Intent, Record, Result};
 use pando_pmem::{Domain, mutant};
