@@ -7,7 +7,7 @@
 //! | --- | --- | --- |
 //! | look at the key: its version is committed, or has failed | | nothing |
 //! | append the record | `newest` of the log | an undecided commit |
-//! | look for snapshots that do not see the commit: there are none | | the same |
+//! | look for snapshots that do not see the commit: none needs the version, or has commits to settle | | the same |
 //! | install | the key's value, from the version that was found | the same, with its version |
 //!
 //! Then the commit is decided. If the call does not get so far, it ends without a write, and the
@@ -78,7 +78,7 @@ struct Begun {
     is_removal: bool,
     replaced: Stamp,
     own: Stamp,
-    /// Whether no snapshot needs the replaced version.
+    /// Whether nothing is to be done for snapshots before the install.
     is_free: bool,
 }
 
@@ -234,7 +234,9 @@ impl<'op, D: Domain, M: Maps> Call<'op, '_, D, M> {
             };
         let own = Stamp::new(lsn, off).removed_if(is_removal);
         new[..STAMP_BYTES].copy_from_slice(&own.encode());
-        let is_free = self.component.snapshots.is_empty() || mutant!("tc-one-key-kept-nothing");
+        let replaced = old.map(|_| stamp);
+        let is_free = self.component.is_free_to_replace(self.guard, lsn, replaced)
+            || mutant!("tc-one-key-kept-nothing");
         Outcome::Begun(Begun { was_present, is_removal, replaced: stamp, own, is_free })
     }
 

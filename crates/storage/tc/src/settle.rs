@@ -105,8 +105,7 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
 
     /// The same, in a call that holds a guard.
     pub(crate) fn settle_within(&self, guard: &Guard<'_, D>, lsn: u64) -> Result<()> {
-        // Acquire: with the release below (model `snapshot::failed_commit`).
-        let from = self.ended_lsn.load(Ordering::Acquire);
+        let from = self.ended_lsn();
         if from >= lsn {
             return Ok(());
         }
@@ -120,6 +119,12 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         // Release: who finds this LSN finds the commits up to it ended.
         self.ended_lsn.fetch_max(lsn, Ordering::Release);
         Ok(())
+    }
+
+    /// An LSN up to which each commit has ended.
+    pub(crate) fn ended_lsn(&self) -> u64 {
+        // Acquire: with the release in `settle_within` (model `snapshot::failed_commit`).
+        self.ended_lsn.load(Ordering::Acquire)
     }
 
     /// How many commits are not decided, nearly.

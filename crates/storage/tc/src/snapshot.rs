@@ -157,6 +157,21 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         }
     }
 
+    /// Whether the commit `lsn` has nothing to do for snapshots before it replaces a value with the
+    /// stamp `replaced`, or none: then [`keep_versions`](Self::keep_versions) would do nothing.
+    pub(crate) fn is_free_to_replace(
+        &self,
+        guard: &Guard<'_, D>,
+        lsn: u64,
+        replaced: Option<Stamp>,
+    ) -> bool {
+        let snapshots = self.snapshots.before(self.log(), guard, lsn);
+        snapshots.iter().all(|entry| {
+            let cut = entry.fixed_cut();
+            self.ended_lsn() >= cut && replaced.is_none_or(|stamp| stamp.lsn() > cut)
+        })
+    }
+
     /// Whether the version with this stamp still is in the map.
     fn has_version(&self, map: u64, key: &[u8], stamp: Stamp) -> Result<bool> {
         let mut is_there = mutant!("tc-kept-unseen");

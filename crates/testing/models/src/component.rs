@@ -56,6 +56,8 @@ pub struct Code {
     /// A commit keeps the old value before it installs the new one, if the key still has it.
     pub keeps_first: bool,
     pub looks_at_key: bool,
+    /// A commit of one key looks whether a snapshot needs the version that it replaces.
+    pub looks_at_stamp: bool,
 }
 
 pub const AS_WRITTEN: Code = Code {
@@ -81,6 +83,7 @@ pub const AS_WRITTEN: Code = Code {
     settles: [true, true],
     keeps_first: true,
     looks_at_key: true,
+    looks_at_stamp: true,
 };
 
 pub const UNDECIDED: u64 = 0;
@@ -282,13 +285,19 @@ impl Component {
             let early = !self.code.looks_late && self.is_empty();
             let lsn = self.append(record, Commit { key, old, read: None });
             let new = Version { value: record as u64, lsn, record, is_undone: false };
-            let is_free = early || self.is_empty();
+            let is_free = early || self.is_free_to_replace(lsn, old);
             let is_written = is_free && self.exchange(key, old, new).is_ok();
             return match is_written && self.decide(record, COMMITTED) == COMMITTED {
                 true => COMMITTED,
                 false => self.complete(record),
             };
         }
+    }
+
+    /// `is_free_to_replace`, of a version that has a value.
+    fn is_free_to_replace(&self, lsn: u64, old: Version) -> bool {
+        let is_kept = |cut| old.lsn > cut || !self.code.looks_at_stamp;
+        self.before(lsn).iter().all(|&(cut, _)| self.ended_lsn() >= cut && is_kept(cut))
     }
 
     /// `complete`; the status.
@@ -361,7 +370,7 @@ impl Component {
     }
 
     fn settle_within(&self, lsn: u64) {
-        let from = self.ended_lsn.load(self.code.ended);
+        let from = self.ended_lsn();
         if from >= lsn {
             return;
         }
@@ -371,6 +380,10 @@ impl Component {
             }
         }
         self.ended_lsn.fetch_max(lsn, self.code.end);
+    }
+
+    fn ended_lsn(&self) -> u64 {
+        self.ended_lsn.load(self.code.ended)
     }
 
     fn keep_versions(&self, lsn: u64, commit: Commit) {

@@ -65,6 +65,17 @@ fn one_commit(code: Code) {
     });
 }
 
+/// A snapshot, and two commits of the key: the second one may find the old value kept.
+fn two_commits(code: Code) {
+    explore(Some(2), move || {
+        let component = Component::new(code);
+        let writer = spawn(&component, |component| [1, 2].map(|at| component.replace(at, 0)));
+        let seen = look::<1>(&component, 0);
+        assert_eq!(writer.join().unwrap(), [COMMITTED; 2]);
+        seen.check(&component);
+    });
+}
+
 /// Two snapshots of one thread, and a commit.
 fn two_snapshots(code: Code) {
     explore(Some(2), move || {
@@ -202,6 +213,17 @@ fn revoked(code: Code, frees: bool) {
 #[test]
 fn a_snapshot_sees_the_commits_up_to_its_cut() {
     one_commit(AS_WRITTEN);
+}
+
+#[test]
+fn a_value_is_kept_once() {
+    two_commits(AS_WRITTEN);
+}
+
+#[test]
+#[should_panic]
+fn a_commit_of_one_key_looks_whether_its_version_is_needed() {
+    one_commit(Code { looks_at_stamp: false, ..AS_WRITTEN });
 }
 
 #[test]

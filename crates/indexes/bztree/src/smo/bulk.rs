@@ -23,11 +23,13 @@ use crate::build::{Extent, Wanted};
 use crate::candidate::LiveRecord;
 use crate::closing::Closing;
 use crate::install::{Outcome, Progress};
-use crate::layout::{HEADER_BYTES, LIMITS, SLICED_BYTES, padded};
+use crate::layout::{LIMITS, SLICED_BYTES, padded};
 use crate::leaf::Leaf;
 use crate::meta::Meta;
 use crate::node::Probe;
 use crate::tree::{BzTree, Path};
+
+use super::split::separator_between;
 
 /// Shorter runs are written one by one.
 const LEAST_RUN: usize = 8;
@@ -51,7 +53,6 @@ impl<D: Domain> BzTree<D> {
 
     /// How many records from the first one on ascend and fit a leaf together.
     fn run_of(&self, records: &[Record<'_>]) -> usize {
-        let most = u64::from(self.options.leaf_bytes) - u64::from(self.options.free_bytes);
         let (mut storage_bytes, mut is_uniform) = (0, true);
         for (count, (key, value)) in records.iter().enumerate() {
             is_uniform &= key.len() == 8 && value.len() == records[0].1.len();
@@ -61,7 +62,7 @@ impl<D: Domain> BzTree<D> {
             if !is_allowed
                 || self.wants_block(key, value)
                 || (count > 0 && records[count - 1].0 >= *key)
-                || HEADER_BYTES + storage_bytes + metadata_bytes > most
+                || self.is_to_split(storage_bytes + metadata_bytes)
             {
                 return count;
             }
@@ -156,7 +157,7 @@ impl<D: Domain> BzTree<D> {
             return Ok(Progress::Nothing);
         }
         let Some(last) = live.last() else { return Ok(Progress::Nothing) };
-        let between = super::split::separator_between(last.key(context), first);
+        let between = separator_between(last.key(context), first);
         let parent = match self.parent_with_room(context, path, between)? {
             Ok(parent) => parent,
             Err(_) => return Ok(Progress::Raced),
