@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use pando::{Acknowledge, Error, LogFiles, MapOptions, Pool, PoolOptions};
 use pando_bztree::BzTrees;
 use pando_pmem::catalog::MapHeader;
+use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::{OpenPool, Process};
 use pando_tree::maps::Catalog;
 
@@ -363,4 +364,30 @@ fn one_pool_at_a_time_uses_a_log() {
     let refused = Pool::open(copy, &PoolOptions::new()).expect_err("an older copy");
     assert!(refused.to_string().contains("older copy"), "{refused}");
     check(&place.open().map("trees").expect("a map"), 400);
+}
+
+/// Several threads may need more room than the pool ever had; one thread needs no more.
+#[test]
+fn a_recovery_that_finds_no_room_begins_again() {
+    let place = Place::new();
+    let pool = place.create();
+    let trees = transactional(&pool, "trees");
+    for number in 0..300_u64 {
+        trees.upsert(&number.to_be_bytes(), &[number as u8; 3_000]).expect("written");
+    }
+    pool.sync().expect("synced");
+    drop((trees, pool));
+    fs::remove_file(place.pool()).expect("removed");
+    // The first block of the map.
+    let open = || Pool::open_or_create(place.pool(), &place.options());
+    let (opened, is_refused) = refuse(Resource::Block, 0, 1, open);
+    assert!(is_refused);
+    let pool = opened.expect("recovers");
+    let trees = pool.open_map("trees").expect("a map");
+    assert_eq!(trees.len().expect("counted"), 300);
+    for number in 0..300_u64 {
+        let value = trees.get(&number.to_be_bytes()).expect("read").expect("is there");
+        assert!(value.iter().all(|&byte| byte == number as u8), "{number}");
+    }
+    assert_eq!(fs::read_dir(place.folder.path()).expect("listed").count(), 2, "a pool and its log");
 }

@@ -6,6 +6,9 @@
 //! code, and the durable peers, whose operations take microseconds, use [`AnySystem`]: one virtual
 //! call per operation, compiled once.
 
+use std::ops::Bound;
+
+use pando_index::KeyRange;
 pub use pando_index::Order;
 
 /// The error of a system.
@@ -26,6 +29,16 @@ impl<'key> Scan<'key> {
     /// All records from `from` upwards.
     pub fn upwards(from: &'key [u8]) -> Self {
         Self { from, limit: u64::MAX, order: Order::Ascending }
+    }
+
+    /// Its keys.
+    pub fn range(self) -> KeyRange {
+        match self.order {
+            Order::Ascending => KeyRange::from(self.from),
+            Order::Descending => {
+                KeyRange { low: Bound::Unbounded, high: Bound::Included(self.from.to_vec()) }
+            }
+        }
     }
 }
 

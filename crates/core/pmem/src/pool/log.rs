@@ -150,6 +150,23 @@ mod tests {
         assert!(seen.iter().all(|&count| count > 0), "{seen:?}");
     }
 
+    /// Else a kill would leave files of the proposed log that no later reset knows.
+    #[test]
+    fn a_proposal_that_is_repeated_is_there_all_the_time() {
+        let folder = folder();
+        let path = folder.path().join("pool");
+        let new = Pool::<Tested>::prepare(&path, &CreateOptions::default(), Some(name(1)));
+        let pool = new.and_then(|new| new.publish(false)).expect("a pool");
+        pool.propose_log(&name(2)).expect("proposed");
+        for writes in 0.. {
+            let ended = kill_after(writes, || pool.propose_log(&name(2)).expect("proposed"));
+            assert_eq!(pool.proposed_log(), Some(name(2)), "after {writes} writes");
+            if ended.is_some() {
+                break;
+            }
+        }
+    }
+
     #[test]
     fn a_name_is_written_back_before_the_word_that_selects_it() {
         let folder = folder();

@@ -8,11 +8,12 @@ use std::sync::{Mutex, PoisonError};
 use pando_bztree::BzTrees;
 use pando_device::Operation;
 use pando_device::simulated::Simulated;
+use pando_index::RangeIndex;
 use pando_log::{Log, LogOptions};
 use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::testing::{CutShort, Paused};
 use pando_pmem::{CreateOptions, Domain, Pool, Process, layout};
-use pando_tc::{Error, SnapshotOptions};
+use pando_tc::{Error, SnapshotOptions, TransactionalMap};
 use pando_tree::maps::IndexKind;
 
 use crate::common::{
@@ -272,4 +273,37 @@ fn a_commit_that_cannot_settle_revokes_a_snapshot_whose_holder_is_being_told() {
         }
     }
     assert!(revoked > 0, "the holder was never told");
+}
+
+/// A commit pauses before each of its writes. A thread removes one of its keys, and gets no room to
+/// complete it, or to undo it.
+#[test]
+fn a_key_of_a_commit_that_cannot_be_undone_is_removed() {
+    // Each has a block of its own; a tombstone has none.
+    const LONG: &[u8] = &[7; 3_000];
+    const BEFORE: &[Write] = &[(0, b"a", Some(LONG)), (0, b"b", Some(LONG))];
+    const WRITES: &[Write] = &[(0, b"a", Some(b"1")), (0, b"b", Some(b"1")), (1, b"c", Some(LONG))];
+    let mut met = 0;
+    for writes in 0.. {
+        let component = Arc::new(anonymous_of::<Stopped, BzTrees>(8 << 20));
+        let before = commit(&component, BEFORE).expect("commits");
+        let theirs = component.clone();
+        let late = Paused::start(writes, move || commit(&theirs, WRITES).is_ok());
+        let has_ended = late.is_done();
+        let is_appended = component.newest_lsn().expect("a slot") > before;
+        let index = component.maps().shared(0);
+        let map = TransactionalMap::new(component.clone(), 0, index).expect("a map");
+        let (removed, is_refused) =
+            refuse(Resource::Block, 0, u64::MAX, || map.remove(b"a").expect("no room is needed"));
+        assert!(removed, "paused before write {writes}");
+        met += u64::from(is_refused);
+        let is_last = late.resume() && !is_appended;
+        let found = map.get(b"a").expect("reads");
+        assert_eq!(found, is_last.then(|| b"1".to_vec()), "paused before write {writes}");
+        check(&component);
+        if has_ended {
+            break;
+        }
+    }
+    assert!(met > 0, "it was never met");
 }

@@ -4,12 +4,11 @@
 //! what a user of byte-string keys gets, a virtual call an operation included, and the harness is
 //! compiled once for all indexes of ours.
 
-use std::ops::Bound;
 use std::sync::Arc;
 
-use pando_index::{Error, KeyRange, RangeIndex};
+use pando_index::{Error, RangeIndex};
 
-use crate::system::{Order, Refusal, Scan, System};
+use crate::system::{Refusal, Scan, System};
 
 /// The room that a system takes, if it knows; what each is stands with [`System`].
 pub trait Footprint: Send + Sync {
@@ -87,15 +86,8 @@ impl System for Indexed {
 
     #[inline]
     fn scan(&self, scan: Scan<'_>, mut visit: impl FnMut(&[u8], &[u8])) -> Result<(), Refusal> {
-        let Scan { from, limit, order } = scan;
-        let range = match order {
-            Order::Ascending => KeyRange::from(from),
-            Order::Descending => {
-                KeyRange { low: Bound::Unbounded, high: Bound::Included(from.to_vec()) }
-            }
-        };
-        let mut cursor = self.index.scan(range, order)?;
-        for _ in 0..limit {
+        let mut cursor = self.index.scan(scan.range(), scan.order)?;
+        for _ in 0..scan.limit {
             let Some((key, value)) = cursor.next()? else { break };
             visit(key, value);
         }

@@ -11,10 +11,9 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::ops::Bound;
 use std::path::Path;
 
-use pando::{Acknowledge, Error, KeyRange, Map, MapOptions, Order, Pool, PoolOptions, Transaction};
+use pando::{Acknowledge, Error, Map, MapOptions, Pool, PoolOptions, Transaction};
 
 use super::entry::{BuildError, BuildOptions};
 use super::folder::{Place, allocated_bytes};
@@ -172,15 +171,8 @@ impl System for TransactionalMap {
     }
 
     fn scan(&self, scan: Scan<'_>, mut visit: impl FnMut(&[u8], &[u8])) -> Result<(), Refusal> {
-        let Scan { from, limit, order } = scan;
-        let range = match order {
-            Order::Ascending => KeyRange::from(from),
-            Order::Descending => {
-                KeyRange { low: Bound::Unbounded, high: Bound::Included(from.to_vec()) }
-            }
-        };
-        let mut records = self.map.scan(range, order)?;
-        for _ in 0..limit {
+        let mut records = self.map.scan(scan.range(), scan.order)?;
+        for _ in 0..scan.limit {
             let Some((key, value)) = records.next_record()? else { break };
             visit(key, value);
         }
