@@ -29,6 +29,8 @@ pub(crate) struct Leadership {
     terms: AtomicU32,
     /// Writes that have ended.
     writes: AtomicU32,
+    /// Threads that wait for a write.
+    waiting: AtomicU32,
     /// Take-overs since a write has ended.
     takeovers: AtomicU32,
 }
@@ -62,9 +64,13 @@ impl Leadership {
     pub fn end(&self, term: u32) {
         let _ = self.leader.compare_exchange(term, 0, Ordering::AcqRel, Ordering::Relaxed);
         self.takeovers.store(0, Ordering::Relaxed);
-        // Release: a thread that sees the new count sees that the leadership is free.
-        self.writes.fetch_add(1, Ordering::Release);
-        let _ = futex::wake(&self.writes, futex::Flags::PRIVATE, i32::MAX as u32);
+        // Release: a thread that sees the new count sees that the leadership is free. Sequentially
+        // consistent, as in `wait`: either this thread sees the one that waits, or that one sees
+        // the new count.
+        self.writes.fetch_add(1, Ordering::SeqCst);
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            let _ = futex::wake(&self.writes, futex::Flags::PRIVATE, i32::MAX as u32);
+        }
     }
 
     /// Waits until a write has ended since the count was `writes`; false if none did for a long
@@ -76,7 +82,10 @@ impl Leadership {
             tv_sec: patience.as_secs() as i64,
             tv_nsec: i64::from(patience.subsec_nanos()),
         };
+        self.waiting.fetch_add(1, Ordering::SeqCst);
         let waited = futex::wait(&self.writes, futex::Flags::PRIVATE, writes, Some(&timeout));
+        // Relaxed: a count that is too high costs a call.
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
         // Woken, changed before, or interrupted: the caller looks again.
         waited != Err(rustix::io::Errno::TIMEDOUT)
     }

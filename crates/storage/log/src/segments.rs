@@ -6,8 +6,9 @@
 //! synced, and only then is the first block written. A later block finds the name durable: it was
 //! sealed when the first one was durable.
 //!
-//! A thread opens the segment anew for each block: Linux reports a failed write-back once for each
-//! handle, so a handle that two threads sync could tell one of them that all is well.
+//! No two threads sync one handle: Linux reports a failed write-back once for each handle, so one
+//! of them could be told that all is well. A thread takes the handle that the last one has left, or
+//! opens the segment.
 //!
 //! # Truncation
 //!
@@ -22,10 +23,11 @@
 //! | rename to `spare-N`, or remove | segments that are not needed, which the next truncation finds |
 //! | rename `spare-N` to a new segment; sync the directory | a spare, or a segment without a block |
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use pando_device::{Directory, File};
+use pando_pmem::mutant;
 
 use crate::block::{self, BLOCK_ALIGN, Header};
 use crate::error::{Error, Result};
@@ -156,28 +158,50 @@ pub(crate) struct Segments {
     directory: Arc<dyn Directory>,
     log_id: u128,
     segment_bytes: u64,
+    /// The segment that was written last, while no thread writes it.
+    left: Mutex<Option<Segment>>,
+}
+
+/// A handle of a segment, which one thread writes and syncs.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    number: u64,
+    file: Box<dyn File>,
+}
+
+impl Segment {
+    /// Writes the bytes of a block at `at`, and syncs them.
+    pub fn write(&self, bytes: &[u8], at: u64) -> pando_device::Result<()> {
+        self.file.write_at(bytes, at)?;
+        match mutant!("log-not-synced") {
+            true => Ok(()),
+            false => self.file.sync(),
+        }
+    }
 }
 
 impl Segments {
     /// The segments in `directory`; files that were being made are removed.
     pub fn open(directory: Arc<dyn Directory>, log_id: u128, segment_bytes: u64) -> Result<Self> {
         remove_unnamed(directory.as_ref())?;
-        Ok(Self { directory, log_id, segment_bytes })
+        Ok(Self { directory, log_id, segment_bytes, left: Mutex::default() })
     }
 
     pub fn directory(&self) -> &Arc<dyn Directory> {
         &self.directory
     }
 
-    /// The file for a block at `place`: made if the block is to be the first of its segment. Its
-    /// name is durable on return. `None` if there is no file, and `is_needed` says that another
-    /// thread has written the block meanwhile.
-    pub fn file_for(
-        &self,
-        place: u64,
-        is_needed: &dyn Fn() -> bool,
-    ) -> Result<Option<Box<dyn File>>> {
+    /// The segment for a block at `place`: made if the block is to be its first. Its name is
+    /// durable on return. `None` if there is no file, and `is_needed` says that another thread has
+    /// written the block meanwhile.
+    pub fn segment_for(&self, place: u64, is_needed: &dyn Fn() -> bool) -> Result<Option<Segment>> {
         let (number, at) = (place / self.segment_bytes, place % self.segment_bytes);
+        // The name of a segment that has been written is durable. A thread that stopped may hold
+        // the lock.
+        let left = self.left.try_lock().ok().and_then(|mut left| left.take());
+        if let Some(segment) = left.filter(|segment| segment.number == number && at != 0) {
+            return Ok(Some(segment));
+        }
         let file = match existing(self.directory.as_ref(), number)? {
             Some(file) => file,
             None if !is_needed() => return Ok(None),
@@ -192,7 +216,14 @@ impl Segments {
         if at == 0 {
             sync_names(self.directory.as_ref())?;
         }
-        Ok(Some(file))
+        Ok(Some(Segment { number, file }))
+    }
+
+    /// Leaves a segment, all of whose writes and syncs have succeeded, to the next writer.
+    pub fn leave(&self, segment: Segment) {
+        if let Ok(mut left) = self.left.try_lock() {
+            *left = Some(segment);
+        }
     }
 
     fn make(&self, number: u64) -> Result<Box<dyn File>> {

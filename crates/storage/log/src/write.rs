@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | announce the segment, plus one, in a word of the control block, by CAS | `announced` | a segment that never becomes a spare |
 //! | look whether the block's seal still is the newest, and not durable | | the same |
-//! | open the segment; make it, if the block is its first | names | a file to be removed, or a segment without a block |
+//! | take the handle of the segment, or open it; make it, if the block is its first | names | a file to be removed, or a segment without a block |
 //! | write the block | the segment | any sectors of it |
 //! | sync | | the block |
 //! | raise `durable`, by CAS | `durable` | the block, which the next writer writes again |
@@ -25,6 +25,9 @@ use crate::error::{Error, Result};
 use crate::log::{Log, Settle};
 use crate::seal::Sealed;
 use crate::segments::Segments;
+
+/// A tail is long when this part of its room waits to be written.
+const LONG_TAIL_PART: u64 = 8;
 
 impl<D: Domain> Log<D> {
     /// Writes one block, and syncs it: the one that is sealed, or else one with records of the
@@ -84,13 +87,12 @@ impl<D: Domain> Log<D> {
     fn write_sealed(&self, segments: &Segments, sealed: &Sealed) -> Result<()> {
         let Seal { place, last_lsn, .. } = sealed.seal;
         let is_needed = || self.durable_lsn() < last_lsn;
-        let Some(file) = segments.file_for(place, &is_needed)? else { return Ok(()) };
-        let written = file.write_at(&sealed.bytes, place % self.options().segment_bytes);
-        let synced = written.and_then(|()| match mutant!("log-not-synced") {
-            true => Ok(()),
-            false => file.sync(),
-        });
-        synced.map_err(|_| Error::Failed { path: self.path() })
+        let Some(segment) = segments.segment_for(place, &is_needed)? else { return Ok(()) };
+        segment
+            .write(&sealed.bytes, place % self.options().segment_bytes)
+            .map_err(|_| Error::Failed { path: self.path() })?;
+        segments.leave(segment);
+        Ok(())
     }
 
     fn raise_durable(&self, lsn: u64) {
@@ -141,28 +143,41 @@ impl<D: Domain> Log<D> {
         background.begin();
         let mut pause = Duration::ZERO;
         while !is_enough.load(Ordering::Relaxed) {
-            match self.write_newest(settle) {
-                Ok(false) => pause = Duration::ZERO,
-                Ok(true) => background.nap(),
+            match self.gather_and_write(settle, is_enough) {
+                Ok(()) => pause = Duration::ZERO,
                 // Threads that wait for the log get the error themselves.
                 Err(_) => pause = background.pause(pause),
             }
         }
     }
 
-    /// Makes the records durable that are there; whether there were none that were not.
-    fn write_newest(&self, settle: &dyn Settle<D>) -> Result<bool> {
-        let newest = self.newest_lsn(&self.pool().pin()?);
-        let is_idle = self.durable_lsn() >= newest;
-        if !is_idle {
-            self.sync(newest, settle)?;
+    /// Makes the records durable that are there soon; sleeps for a time if there are none.
+    fn gather_and_write(&self, settle: &dyn Settle<D>, is_enough: &AtomicBool) -> Result<()> {
+        let newest = || -> Result<u64> { Ok(self.newest_lsn(&self.pool().pin()?)) };
+        let found = newest()?;
+        if self.durable_lsn() >= found {
+            self.background().nap();
+            return Ok(());
         }
-        Ok(is_idle)
+        if !self.is_long(found) {
+            self.background().gather();
+        }
+        // What is there now: what comes meanwhile is gathered for the next block.
+        match is_enough.load(Ordering::Relaxed) {
+            true => Ok(()),
+            false => self.sync(newest()?, settle),
+        }
     }
 
-    /// Tells the thread in [`write_until`](Self::write_until) that there is something to write.
-    pub fn wake_writer(&self) {
-        self.background().wake();
+    /// Whether the part of the tail up to `lsn` is to be written without delay.
+    fn is_long(&self, lsn: u64) -> bool {
+        lsn.saturating_sub(self.durable_lsn()) > self.options().tail_bytes / LONG_TAIL_PART
+    }
+
+    /// Tells the thread in [`write_until`](Self::write_until) that there is something to write, up
+    /// to `lsn`.
+    pub fn wake_writer(&self, lsn: u64) {
+        self.background().wake(self.is_long(lsn));
     }
 
     /// Releases the segments that are not needed to read the log from the LSN `from` on.

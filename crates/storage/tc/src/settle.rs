@@ -265,7 +265,7 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     /// fails again when the tail is full.
     fn settle_if_long(&self, lsn: u64) {
         if self.log().has_files() {
-            self.log().wake_writer();
+            self.log().wake_writer(lsn);
             return;
         }
         let bytes = lsn.saturating_sub(self.log().durable_lsn());
@@ -336,7 +336,7 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         let (guard, Appended { lsn, off }) = self.append(&list.encode(), true)?;
         self.log().record(&guard, off).decide(Status::Committed);
         drop(guard);
-        self.log().wake_writer();
+        self.log().wake_writer(lsn);
         Ok(lsn)
     }
 
