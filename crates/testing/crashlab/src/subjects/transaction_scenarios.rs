@@ -202,8 +202,9 @@ fn with_files<S: Subject<Op = Op>>() -> Vec<Scenario<S>> {
         }),
         // The file of such a segment is used again, and the writer of one of its blocks is late.
         scenario("late-writer", 1, move |_| {
-            let first = vec![put(4), Op::Settle, Op::Fill, Op::Image, Op::Fill, put(5), Op::Settle];
-            vec![first, vec![put(6), Op::Settle]]
+            let late = vec![put(6), Op::Settle];
+            let other = [put(4), Op::Settle, Op::Fill, Op::Image, Op::Fill, put(5), Op::Settle];
+            vec![late, other.to_vec()]
         }),
         scenario("any", 14, |random| {
             let mut programs: Programs = (0..2 + random.below(2))
