@@ -1,6 +1,8 @@
 //! Sessions and snapshots beside a log that stops, and in pools without room.
 
 use std::fs;
+use std::mem::ManuallyDrop;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::symlink;
 
 use pando::{Acknowledge, Error, Map, Outcome, Pool, PoolOptions, WriteBatch};
@@ -8,9 +10,20 @@ use pando_pmem::testing::refusal::{Resource, refuse};
 
 use crate::place::{Place, transactional};
 
-/// Lets each write of the log fail from now on.
+/// Lets each write of the log fail from now on, by its name and by the handles that are open.
 fn break_disk(place: &Place) {
     let segment = place.path("grove.log").join("segment-0000000000000000");
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("a device");
+    for entry in fs::read_dir("/proc/self/fd").expect("the handles") {
+        let entry = entry.expect("a handle");
+        if fs::read_link(entry.path()).is_ok_and(|path| path == segment) {
+            let name = entry.file_name();
+            let number = name.to_str().and_then(|name| name.parse().ok()).expect("a number");
+            // SAFETY: the handle is that of the log, which has it open and goes on to own it.
+            let mut handle = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(number) });
+            rustix::io::dup2(&full, &mut handle).expect("replaced");
+        }
+    }
     fs::rename(&segment, place.path("kept")).expect("renamed");
     symlink("/dev/full", segment).expect("linked");
 }
