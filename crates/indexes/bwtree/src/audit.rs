@@ -14,7 +14,7 @@ use pando_tree::key::slice_of;
 use pando_tree::maps::{Audit, Broken, ProblemClass, Stat};
 
 use crate::build::{base_bytes, each_record};
-use crate::context::{Pid, Value, published, word_of};
+use crate::context::{Pid, Value, word_of};
 use crate::gather::Gathered;
 use crate::layout::{
     ANCHOR_BYTES, BEGUN_AT, DELTA_ALIGN, DeltaInfo, FRESH_AT, HEADER_BYTES, HIGH_SLICE_WORD,
@@ -269,7 +269,7 @@ pub(crate) fn check_chain<D: Domain>(
         if info.is_own != is_own || is_own != link.base_off().is_none() || info.bytes() > room {
             return Err((ProblemClass::Count, "a delta does not fit its place"));
         }
-        let value = published(context, off + info.value_at(), u64::from(info.value_bytes));
+        let value = context.published(off + info.value_at(), u64::from(info.value_bytes));
         let is_possible = match info.kind {
             Kind::Insert | Kind::Modify => !is_inner && (!info.is_pointer || value.len() == 8),
             Kind::Delete => !is_inner,

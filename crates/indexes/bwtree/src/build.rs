@@ -9,7 +9,7 @@ use pando_tree::blocks::NewBlock;
 use pando_tree::context::Context;
 use pando_tree::key::{SLICE_BYTES, alike_bytes, shortest_between, slice_of};
 
-use crate::context::{Pid, Value, published};
+use crate::context::{Pid, Value};
 use crate::gather::Item;
 use crate::layout::{
     HIGH_SLICE_WORD, HIGH_WORD, INFO_WORD, LOW_WORD, LSN_WORD, MAX_DELTAS_END, NO_KEY, PageInfo,
@@ -252,11 +252,11 @@ impl Writer<'_, '_> {
         value_bytes: usize,
     ) {
         let (first, count) = (range.start as u64, range.len());
-        let slices = published(context, page.off + SLICES_AT + first * 8, count as u64 * 8);
+        let slices = context.published(page.off + SLICES_AT + first * 8, count as u64 * 8);
         let start = SLICES_AT as usize + self.next * 8;
         self.bytes.write(start, slices);
         let values_at = page.values_at() + first * value_bytes as u64;
-        self.copy(published(context, page.off + values_at, (count * value_bytes) as u64));
+        self.copy(context.published(page.off + values_at, (count * value_bytes) as u64));
         self.next += count;
     }
 }

@@ -44,16 +44,6 @@ pub(crate) fn damaged(at: At) -> Error {
     Damaged { off: at.pid }.into()
 }
 
-/// Bytes of a published page, delta or value.
-#[inline(always)]
-pub(crate) fn published<D: Domain>(context: Context<'_, D>, off: u64, bytes: u64) -> &[u8] {
-    // SAFETY: base pages, deltas and values' blocks are written before the word that leads to them,
-    // and never after; later writes beside them go to the places of other deltas. The guard
-    // prevents the reuse of all that was reachable since it was taken. The offset came from such a
-    // word.
-    unsafe { context.pool().bytes(off, bytes) }
-}
-
 impl Link {
     /// The link in the mapping word of a page.
     #[inline(always)]
@@ -93,7 +83,7 @@ impl<'op> Value<'op> {
         if off.is_multiple_of(8) && is_in_pool(HEADER_BYTES) {
             let bytes = context.fixed(off);
             if is_in_pool(bytes.saturating_add(HEADER_BYTES)) {
-                return Ok(published(context, off + HEADER_BYTES, bytes));
+                return Ok(context.published(off + HEADER_BYTES, bytes));
             }
         }
         Err(Damaged { off })

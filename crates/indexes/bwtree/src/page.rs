@@ -13,7 +13,7 @@ use pando_pmem::{Domain, Words};
 use pando_tree::context::Context;
 use pando_tree::key::{Probe, SLICE_BYTES, slice_of};
 
-use crate::context::{Damaged, Pid, Value, published, word_of};
+use crate::context::{Damaged, Pid, Value, word_of};
 use crate::layout::{
     DELTA_ALIGN, DeltaInfo, HEADER_BYTES, HIGH_SLICE_WORD, HIGH_WORD, INFO_WORD, Kind, LOW_WORD,
     LSN_WORD, Link, NO_KEY, PageInfo, Place, RIGHT_WORD, SHAPE_WORD, SIZES_WORD, SLICES_AT,
@@ -91,7 +91,7 @@ impl<'op, D: Domain> Page<'op, D> {
     #[inline(always)]
     fn bytes(&self, at: u64, bytes: u64) -> &'op [u8] {
         if at + bytes <= self.base_bytes {
-            published(self.context, self.off + at, bytes)
+            self.context.published(self.off + at, bytes)
         } else {
             &[]
         }
@@ -194,7 +194,7 @@ impl<'op, D: Domain> Page<'op, D> {
         }
         if self.info.is_words {
             let at = SLICES_AT + index as u64 * 8;
-            return published(self.context, self.off + at, u64::from(self.key_bytes));
+            return self.context.published(self.off + at, u64::from(self.key_bytes));
         }
         let place = self.place(index);
         self.bytes(u64::from(place.at), u64::from(place.key_bytes))
@@ -206,7 +206,7 @@ impl<'op, D: Domain> Page<'op, D> {
         if self.info.is_words {
             let bytes = u64::from(self.value_bytes);
             let at = self.values_at() + index as u64 * bytes;
-            return Value::Inline(published(self.context, self.off + at, bytes));
+            return Value::Inline(self.context.published(self.off + at, bytes));
         }
         let place = self.place(index);
         let at = u64::from(place.at) + u64::from(place.key_bytes);
@@ -370,7 +370,7 @@ impl<'op, D: Domain> Delta<'op, D> {
 
     #[inline(always)]
     pub fn key(&self) -> &'op [u8] {
-        published(self.context, self.off + self.info.key_at(), u64::from(self.info.key_bytes))
+        self.context.published(self.off + self.info.key_at(), u64::from(self.info.key_bytes))
     }
 
     /// Whether its key is that of `probe`.
@@ -390,7 +390,7 @@ impl<'op, D: Domain> Delta<'op, D> {
     #[inline(always)]
     pub fn value_bytes(&self) -> &'op [u8] {
         let at = self.off + self.info.value_at();
-        published(self.context, at, u64::from(self.info.value_bytes))
+        self.context.published(at, u64::from(self.info.value_bytes))
     }
 
     #[inline(always)]

@@ -10,7 +10,7 @@ use crate::layout::{
     HEADER_BYTES, Header, Hint, Kind, Link, SHAPE_AT, SLICED_BYTES, STATUS_AT, Shape, dead_bytes,
 };
 use crate::meta::MAX_LEAF_BYTES;
-use crate::node::{Inner, published};
+use crate::node::Inner;
 use crate::slices::{prefix_bytes_of, slice_behind};
 
 /// The room that records take in a leaf of their own.
@@ -187,9 +187,9 @@ fn copy_records<D: Domain>(
         if record.meta.is_pointer() {
             // A PMwCAS may be changing the word that names a value's block; the key never changes.
             storage.write_u64(at, context.read(record.off));
-            storage.write(at + 8, published(context, record.off + 8, bytes - 8));
+            storage.write(at + 8, context.published(record.off + 8, bytes - 8));
         } else {
-            let source = published(context, record.off, bytes);
+            let source = context.published(record.off, bytes);
             match source.as_chunks::<8>() {
                 // By far the most common record: two words, without a loop.
                 ([first, second], []) => {

@@ -8,7 +8,7 @@ use pando_tree::key::slice_of;
 
 use crate::leaf::Leaf;
 use crate::meta::Meta;
-use crate::node::{Probe, published};
+use crate::node::Probe;
 use crate::slices::{search_numbers, search_range};
 
 /// A settled record of a leaf, with the data that decide most comparisons of its key.
@@ -195,10 +195,7 @@ pub(crate) struct LiveRecord {
 impl LiveRecord {
     /// The record's key.
     pub fn key<'op, D: Domain>(&self, context: Context<'op, D>) -> &'op [u8] {
-        published(
-            context,
-            self.off + (self.meta.key_at() - self.meta.offset()),
-            self.meta.key_bytes(),
-        )
+        context
+            .published(self.off + (self.meta.key_at() - self.meta.offset()), self.meta.key_bytes())
     }
 }

@@ -21,7 +21,7 @@ use pando_tree::key;
 use crate::candidate::Candidate;
 use crate::leaf::Leaf;
 use crate::meta::Meta;
-use crate::node::{Probe, published};
+use crate::node::Probe;
 use crate::tree::BzTree;
 
 /// Records of the first batch: short scans copy little. Later batches double, up to whole leaves.
@@ -245,7 +245,7 @@ impl<D: Domain> Copier<'_, '_, D> {
         if is_plain && !self.is_out_of_range(leaf.sorted_meta(context, last)) {
             // The records stand side by side, so they are copied as a whole.
             let off = leaf.node.off + shape.sorted_at + run.start * stride;
-            let records = published(context, off, count * stride);
+            let records = context.published(off, count * stride);
             let value_bytes = shape.record_bytes as usize - 8;
             self.buffers.batch.push_run(records, 8, value_bytes, order);
             return self.stop_if_full();
@@ -284,7 +284,7 @@ impl<D: Domain> Copier<'_, '_, D> {
             self.buffers.batch.push(leaf.key(context, meta), value);
         } else {
             // Key and value stand side by side.
-            let record = published(context, leaf.node.off + meta.offset(), meta.record_bytes());
+            let record = context.published(leaf.node.off + meta.offset(), meta.record_bytes());
             self.buffers.batch.push_joined(record, meta.key_bytes() as usize);
         }
         self.stop_if_full()

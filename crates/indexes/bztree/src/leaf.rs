@@ -31,7 +31,7 @@ use pando_tree::context::Context;
 use crate::closing::Closing;
 use crate::layout::{DEAD_BITS, HEADER_BYTES, SLICED_BYTES, dead_bytes};
 use crate::meta::{Gate, Kind, Meta};
-use crate::node::{Node, Probe, published, value_of_block};
+use crate::node::{Node, Probe, value_of_block};
 use crate::slices::{Sliced, goes_right, search_numbers, search_range};
 
 /// A leaf.
@@ -219,7 +219,7 @@ impl Leaf {
     /// The key of a settled record.
     #[inline(always)]
     pub fn key<'op, D: Domain>(&self, context: Context<'op, D>, meta: Meta) -> &'op [u8] {
-        published(context, self.node.off + meta.key_at(), meta.key_bytes())
+        context.published(self.node.off + meta.key_at(), meta.key_bytes())
     }
 
     /// Prefetches the records of the first slots.
@@ -269,7 +269,7 @@ impl Leaf {
             context.guard.note_damage(self.node.off);
             return Some(&[]);
         };
-        Some(published(context, at, value_bytes))
+        Some(context.published(at, value_bytes))
     }
 
     #[cold]

@@ -15,15 +15,6 @@ use crate::layout::{HEADER_BYTES, Header, Hint, InnerStatus, Kind, Link, STATUS_
 use crate::meta::key_hash;
 use crate::slices::{Sliced, goes_right, search_numbers, search_range};
 
-/// Bytes of a published record, key or value.
-#[inline(always)]
-pub(crate) fn published<D: Domain>(context: Context<'_, D>, off: u64, bytes: u64) -> &[u8] {
-    // SAFETY: records, keys and value blocks are written before they are published, and never
-    // after. The guard prevents the reuse of all that was reachable since it was taken. The offset
-    // came from a published node.
-    unsafe { context.pool().bytes(off, bytes) }
-}
-
 impl Link {
     /// The link in the word at `off`.
     #[inline(always)]
@@ -124,7 +115,7 @@ impl Node {
         Sliced {
             words: self.words(context),
             first: slices_at / 8,
-            prefix: published(context, self.off + key_at, self.header.prefix_bytes as u64),
+            prefix: context.published(self.off + key_at, self.header.prefix_bytes as u64),
         }
     }
 }
@@ -150,7 +141,7 @@ impl<'key> Probe<'key> {
 /// The bytes of a value that has a block of its own.
 pub(crate) fn value_of_block<'op, D: Domain>(context: Context<'op, D>, block: u64) -> &'op [u8] {
     let bytes = context.fixed(block);
-    published(context, block + value_block::HEADER_BYTES, bytes)
+    context.published(block + value_block::HEADER_BYTES, bytes)
 }
 
 /// An inner node with the status that an operation starts from.
@@ -184,10 +175,10 @@ impl Inner {
     pub fn separator<'op, D: Domain>(&self, context: Context<'op, D>, index: u64) -> &'op [u8] {
         let shape = self.node.shape;
         if shape.is_uniform() {
-            return published(context, self.node.off + shape.sorted_at + index * 8, 8);
+            return context.published(self.node.off + shape.sorted_at + index * 8, 8);
         }
         let (at, bytes) = self.separator_place(context, index);
-        published(context, self.node.off + at, bytes)
+        context.published(self.node.off + at, bytes)
     }
 
     /// The offset of separator `index` in a node with key places, and its length.

@@ -120,15 +120,6 @@ impl Value<'_> {
     }
 }
 
-/// Bytes of a published key or value.
-#[inline(always)]
-pub(crate) fn published<D: Domain>(context: Context<'_, D>, off: u64, bytes: u64) -> &[u8] {
-    // SAFETY: keys, inline values and values' blocks are written before they are published, and
-    // never after. The guard prevents the reuse of all that was reachable since it was taken. The
-    // offset came from a published node.
-    unsafe { context.pool().bytes(off, bytes) }
-}
-
 impl Node {
     #[inline(always)]
     pub fn next<D: Domain>(self, context: Context<'_, D>, level: usize) -> Next {
@@ -179,7 +170,7 @@ impl Node {
     #[inline(always)]
     pub fn key<'op, D: Domain>(self, context: Context<'op, D>) -> Key<'op> {
         let info = self.checked_info(context);
-        let tail = published(context, self.0 + tail_at(info.height), info.tail_key_bytes());
+        let tail = context.published(self.0 + tail_at(info.height), info.tail_key_bytes());
         Key { slice: self.slice(context), bytes: info.key_bytes, tail }
     }
 
@@ -218,12 +209,12 @@ impl Node {
                 Some(Kind::Inline) => {
                     let info = self.checked_info(context);
                     let at = self.0 + info.inline_at();
-                    Value::Bytes(published(context, at, u64::from(info.inline_bytes)))
+                    Value::Bytes(context.published(at, u64::from(info.inline_bytes)))
                 }
                 Some(Kind::Block) => {
                     let block = state.block_off();
                     let bytes = context.fixed(block);
-                    Value::Bytes(published(context, block + HEADER_BYTES, bytes))
+                    Value::Bytes(context.published(block + HEADER_BYTES, bytes))
                 }
                 // Only damage causes such a state.
                 None => {
