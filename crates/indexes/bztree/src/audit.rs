@@ -1,28 +1,22 @@
-//! The walk of a tree for `check` and `stat`: its invariants, its shape, and the blocks that it
-//! reaches. Exact while no thread writes.
-//!
-//! Each field of a node is checked against the node's block before it is used. So a damaged tree is
-//! walked to its end, and every problem is reported.
+//! The leaves of a tree for `check` and `stat`: their invariants, and the blocks that they reach.
+//! Exact while no thread writes. Each field of a leaf is checked before it is used.
 
 use pando_index::Result;
+use pando_inner::Fence;
 use pando_pmem::Domain;
 use pando_tree::context::Context;
 use pando_tree::maps::{Audit, ProblemClass};
 
 use crate::build::Extent;
-use crate::layout::{HEADER_BYTES, Link};
 use crate::leaf::Leaf;
 use crate::meta::Meta;
-use crate::node::{Inner, Node};
-use crate::tree::{BzTree, Fence, MAX_HEIGHT};
+use crate::tree::BzTree;
 
-/// A walk in progress.
-struct Walk<'op, 'visit, D: Domain> {
+/// The audit of one leaf.
+struct Look<'op, 'call, D: Domain> {
     context: Context<'op, D>,
-    audit: Audit,
-    /// The depth of the first leaf that was found.
-    leaf_depth: Option<u64>,
-    visit: &'visit mut dyn FnMut(&[u8], &[u8]),
+    audit: &'call mut Audit,
+    visit: &'call mut dyn FnMut(&[u8], &[u8]),
 }
 
 impl<D: Domain> BzTree<D> {
@@ -30,77 +24,15 @@ impl<D: Domain> BzTree<D> {
     pub(crate) fn walk_tree(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit> {
         let guard = self.pin()?;
         let context = self.context(&guard);
-        let mut walk = Walk { context, audit: Audit::default(), leaf_depth: None, visit };
-        walk.node(Link::at(context, self.root_off), 1, Fence::default());
-        Ok(walk.audit)
+        Ok(pando_inner::walk(context, self.root_off, &mut |audit, leaf, fence| {
+            Look { context, audit, visit }.leaf(Leaf::new(leaf), fence);
+        }))
     }
 }
 
-impl<'op, D: Domain> Walk<'op, '_, D> {
+impl<D: Domain> Look<'_, '_, D> {
     fn problem(&mut self, class: ProblemClass, off: u64, what: impl Into<String>) {
         self.audit.problem(class, off, what);
-    }
-
-    /// Walks the subtree of `link`, whose keys lie in `fence`.
-    fn node(&mut self, link: Link, depth: u64, fence: Fence<'op>) {
-        let (context, off) = (self.context, link.off());
-        let Some(bytes) = self.audit.block(context.pool(), off, HEADER_BYTES, "a node") else {
-            return;
-        };
-        let node = Node::at(context, link);
-        if node.header.node_bytes != bytes {
-            let found = node.header.node_bytes;
-            let what = format!("the node says {found} bytes, its block has {bytes}");
-            self.problem(ProblemClass::Block, off, what);
-            return;
-        }
-        if node.is_leaf() {
-            self.audit.stat.height = self.audit.stat.height.max(depth);
-            if *self.leaf_depth.get_or_insert(depth) != depth {
-                let what = format!("the leaf is at level {depth}, others are not");
-                self.problem(ProblemClass::Structure, off, what);
-            }
-            self.leaf(Leaf::new(node), fence);
-            return;
-        }
-        self.audit.stat.inner_nodes += 1;
-        self.audit.stat.inner_bytes += bytes;
-        let inner = Inner { node };
-        if inner.children() == 0 || depth as usize > MAX_HEIGHT {
-            let what = "an inner node without children, or too deep";
-            self.problem(ProblemClass::Structure, off, what);
-            return;
-        }
-        if !inner.is_within_bounds(context) {
-            let what = "the children or separators leave the node";
-            self.problem(ProblemClass::Structure, off, what);
-            return;
-        }
-        if !inner.slices_match(context) {
-            self.problem(ProblemClass::Separator, off, "a slice is not that of its separator");
-        }
-        if inner.status(context).is_frozen() {
-            let what = "an inner node is frozen and still in place";
-            self.problem(ProblemClass::Structure, off, what);
-        }
-        let mut low = fence.low;
-        for index in 0..inner.children() {
-            let mut high = fence.high;
-            if index + 1 < inner.children() {
-                let separator = inner.separator(context, index);
-                if low.is_some_and(|low| low >= separator) {
-                    let what = format!("separator {index} does not ascend");
-                    self.problem(ProblemClass::Separator, off, what);
-                }
-                if high.is_some_and(|high| separator >= high) {
-                    let what = format!("separator {index} is beyond the node's range");
-                    self.problem(ProblemClass::Separator, off, what);
-                }
-                high = Some(separator);
-            }
-            self.node(inner.child(context, index), depth + 1, Fence { low, high });
-            low = high;
-        }
     }
 
     fn leaf(&mut self, leaf: Leaf, Fence { low, high }: Fence<'_>) {

@@ -3,34 +3,13 @@
 //!
 //! A get does not do this: each of its accesses is bounded ([`pando_tree::checked`]).
 
+use pando_inner::Node;
 use pando_pmem::Domain;
 use pando_tree::context::Context;
 
-use crate::layout::{HEADER_BYTES, MAX_KEY_BYTES, SLICED_BYTES};
+use crate::layout::MAX_KEY_BYTES;
 use crate::leaf::Leaf;
 use crate::meta::{Kind, MAX_LEAF_BYTES, Meta};
-use crate::node::{Inner, Node};
-
-impl Inner {
-    /// Whether the children, and the separators, lie in the node.
-    pub fn is_within_bounds<D: Domain>(&self, context: Context<'_, D>) -> bool {
-        let Node { header, shape, .. } = self.node;
-        let separators = self.children() - 1;
-        let children_end = HEADER_BYTES + self.children() * 8;
-        if shape.is_uniform() {
-            let end = shape.sorted_at + separators * 8;
-            return shape.sorted_at.is_multiple_of(8)
-                && shape.sorted_at >= children_end
-                && end <= header.node_bytes;
-        }
-        let places_end = children_end + separators * SLICED_BYTES;
-        places_end <= header.node_bytes
-            && (0..separators).all(|index| {
-                let (at, bytes) = self.separator_place(context, index);
-                at >= places_end && at + bytes <= header.node_bytes
-            })
-    }
-}
 
 impl Leaf {
     /// Whether the sorted records, and those of the slots that are claimed now, lie in the leaf.

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering as Compare;
 
+use pando_inner::slices::{search_numbers, search_range};
 use pando_pmem::Domain;
 use pando_tree::context::Context;
 use pando_tree::key::slice_of;
@@ -9,7 +10,6 @@ use pando_tree::key::slice_of;
 use crate::leaf::Leaf;
 use crate::meta::Meta;
 use crate::node::Probe;
-use crate::slices::{search_numbers, search_range};
 
 /// A settled record of a leaf, with the data that decide most comparisons of its key.
 #[derive(Clone, Copy, Debug)]

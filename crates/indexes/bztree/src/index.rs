@@ -13,10 +13,10 @@ use pando_tree::maps::{Audit, Tree, Unit};
 
 use crate::build::{self, Room, Wanted};
 use crate::layout::LIMITS;
-use crate::leaf::Superseded;
+use crate::leaf::{Leaf, Superseded};
 use crate::node::Probe;
 use crate::options::Options;
-use crate::teardown::next_unit;
+use crate::teardown::values;
 use crate::tree::BzTree;
 
 impl<D: Domain> RangeIndex for BzTree<D> {
@@ -76,7 +76,7 @@ impl<D: Domain> Tree for BzTree<D> {
     }
 
     fn next_unit(context: Context<'_, D>, root_off: u64, _: Options) -> Unit {
-        next_unit(context, root_off)
+        pando_inner::next_unit(context, root_off, |leaf| values(context, &Leaf::new(leaf)))
     }
 }
 

@@ -24,6 +24,8 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
+use pando_inner::Node;
+use pando_inner::slices::{Sliced, goes_right, search_numbers, search_range};
 use pando_pmem::{Domain, mutant};
 use pando_pmwcas::{CONTROL_BITS, DIRTY};
 use pando_tree::context::Context;
@@ -31,8 +33,7 @@ use pando_tree::context::Context;
 use crate::closing::Closing;
 use crate::layout::{DEAD_BITS, HEADER_BYTES, SLICED_BYTES, dead_bytes};
 use crate::meta::{Gate, Kind, Meta};
-use crate::node::{Node, Probe, value_of_block};
-use crate::slices::{Sliced, goes_right, search_numbers, search_range};
+use crate::node::{Probe, value_of_block};
 
 /// A leaf.
 #[derive(Clone, Copy, Debug)]

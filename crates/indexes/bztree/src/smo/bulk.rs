@@ -15,6 +15,7 @@
 //! not be replaced.
 
 use pando_index::{Error, Intent, Record, Result};
+use pando_inner::{Outcome, Path, Progress, separator_between};
 use pando_pmem::{Domain, mutant};
 use pando_tree::checked::undamaged;
 use pando_tree::context::Context;
@@ -22,14 +23,11 @@ use pando_tree::context::Context;
 use crate::build::{Extent, Wanted};
 use crate::candidate::LiveRecord;
 use crate::closing::Closing;
-use crate::install::{Outcome, Progress};
 use crate::layout::{LIMITS, SLICED_BYTES, padded};
 use crate::leaf::Leaf;
 use crate::meta::Meta;
 use crate::node::Probe;
-use crate::tree::{BzTree, Path};
-
-use super::split::separator_between;
+use crate::tree::BzTree;
 
 /// Shorter runs are written one by one.
 const LEAST_RUN: usize = 8;

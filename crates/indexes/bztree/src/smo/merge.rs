@@ -1,4 +1,4 @@
-//! Merges: of a leaf or an inner node with a neighbour, and of the root with its only child.
+//! Merges of leaves.
 //!
 //! A merge needs room for two copies, of the leaf and of its parent, before it frees three blocks.
 //! It reserves both before it closes a leaf. If there is no room for the copy of the parent, the
@@ -8,21 +8,20 @@
 //! prevented is treated in the same way.
 
 use pando_index::{Error, Result};
+use pando_inner::{InnerContent, MOST_RACES, Node, Outcome, Path, Progress};
 use pando_pmem::{Domain, mutant};
-use pando_pmwcas::{Descriptor, Policy};
 use pando_tree::checked::undamaged;
 use pando_tree::context::Context;
 use pando_tree::room::{Tries, nothing_to_give};
 
-use crate::build::{self, Extent, InnerContent, NewNode, Room, Wanted};
+use crate::build::{self, Extent, Room, Wanted};
 use crate::candidate::LiveRecord;
 use crate::closing::Closing;
-use crate::install::{Anchor, Outcome, Parent, Progress};
-use crate::layout::{HEADER_BYTES, Link};
+use crate::layout::HEADER_BYTES;
 use crate::leaf::{Estimate, Leaf};
 use crate::meta::Meta;
-use crate::node::{Inner, Node, Probe};
-use crate::tree::{BzTree, Path, Step};
+use crate::node::Probe;
+use crate::tree::BzTree;
 
 /// A neighbour for a merge: its index in the parent, and the bytes that both take as one leaf.
 pub(super) struct Partner {
@@ -53,11 +52,6 @@ pub(super) enum Fit {
 /// Room for changes in a leaf that is built in a full pool: slots for a few deletes.
 pub(super) const TIGHT_BYTES: u64 = 32;
 
-/// How often a merge starts again when other threads change the tree. Each time another thread has
-/// succeeded.
-/// success.
-const MOST_RACES: usize = 8;
-
 impl<D: Domain> BzTree<D> {
     /// After a delete: gives back room of the leaf that is no longer needed, if that is worth a
     /// copy.
@@ -80,13 +74,12 @@ impl<D: Domain> BzTree<D> {
         if estimate.live_bytes >= small && !leaf.may_be_empty(context, estimate) {
             return Tidied::Done;
         }
-        context
-            .guard
-            .with_reserve(|| match self.merge_leaf(context, probe, Fit::Usual) {
-                Ok(Progress::Merged) => self.shrink(context, probe),
+        let merged =
+            context.guard.with_reserve(|| match self.merge_leaf(context, probe, Fit::Usual) {
+                Ok(Progress::Merged) => self.upper().shrink(context, probe.upper()),
                 other => other,
-            })
-            .into()
+            });
+        Tidied::of(merged)
     }
 
     /// Like [`merge_underfull`](Self::merge_underfull), after it found no room, with reclamations
@@ -98,7 +91,7 @@ impl<D: Domain> BzTree<D> {
                 guard.with_reserve(|| self.merge_underfull_again(self.context(guard), probe));
             merged.map(Some)
         });
-        if Tidied::from(tidied) == Tidied::Later {
+        if Tidied::of(tidied) == Tidied::Later {
             self.sweep.owe();
         }
     }
@@ -112,10 +105,10 @@ impl<D: Domain> BzTree<D> {
         probe: Probe<'_>,
     ) -> Outcome {
         // A leaf without a neighbour under its parent gets one when the parent is merged.
-        let above = self.shrink(context, probe)?;
+        let above = self.upper().shrink(context, probe.upper())?;
         let merged = self.merge_leaf(context, probe, Fit::Usual)?;
         if merged == Progress::Merged {
-            let _ = self.shrink(context, probe)?;
+            let _ = self.upper().shrink(context, probe.upper())?;
         }
         Ok(if merged == Progress::Nothing { above } else { merged })
     }
@@ -125,7 +118,7 @@ impl<D: Domain> BzTree<D> {
     pub(super) fn merge_tightly(&self, context: Context<'_, D>, probe: Probe<'_>) -> Outcome {
         let merged = self.merge_leaf(context, probe, Fit::Tight)?;
         if merged == Progress::Merged {
-            let _ = self.shrink(context, probe)?;
+            let _ = self.upper().shrink(context, probe.upper())?;
         }
         Ok(merged)
     }
@@ -159,7 +152,7 @@ impl<D: Domain> BzTree<D> {
             if !parent.is_some_and(|parent| self.is_too_large(context, &parent)) {
                 return Err(error);
             }
-            return match self.split_inner(context, &path, path.height - 1)? {
+            return match self.upper().split_inner(context, &path, path.height - 1)? {
                 // Under a smaller parent, which is at most half as large, so this ends.
                 Progress::Replaced => self.merge_leaf(context, probe, fit),
                 other => Ok(other),
@@ -258,7 +251,8 @@ impl<D: Domain> BzTree<D> {
         partner: u64,
         fit: Fit,
     ) -> Outcome {
-        let Ok(Some(mut parent)) = self.parent(context, path, path.height, path.leaf.link) else {
+        let upper = self.upper();
+        let Ok(Some(mut parent)) = upper.parent(context, path, path.height, path.leaf.link) else {
             return Ok(Progress::Raced);
         };
         let partner = partner as usize;
@@ -287,7 +281,7 @@ impl<D: Domain> BzTree<D> {
             let left = parent.child.min(partner);
             parent.content.merge_children(left, merged.link);
             let old = [path.leaf.link, neighbour.node.link];
-            self.install_merge(context, path, path.height, parent, merged, old, |operation| {
+            upper.install_merge(context, (path, path.height), parent, merged, old, |operation| {
                 closing.seal(operation)?;
                 other.seal(operation)
             })
@@ -297,133 +291,10 @@ impl<D: Domain> BzTree<D> {
         }
         merged
     }
-
-    /// Replaces two nodes at `level` by one, under a new parent, or as the root if it would be the
-    /// root's only child.
-    #[expect(clippy::too_many_arguments, reason = "one installation for leaves and inner nodes")]
-    fn install_merge<'op>(
-        &self,
-        context: Context<'op, D>,
-        path: &Path,
-        level: usize,
-        parent: Parent<'op>,
-        merged: NewNode<'op, D>,
-        old: [Link; 2],
-        seal: impl FnOnce(&mut Descriptor<'op, 'op, D>) -> pando_pmwcas::Result<()>,
-    ) -> Outcome {
-        Self::modify(context, Progress::Merged, |operation| {
-            seal(operation)?;
-            let parent_off = parent.inner.node.link;
-            let Some(anchor) = self.anchor(context, path, level - 1, parent_off) else {
-                return Ok(false);
-            };
-            let status_off = parent.inner.node.status_off();
-            operation.add_word(status_off, parent.status.0, parent.status.frozen().0)?;
-            if matches!(anchor, Anchor::Root) && parent.content.children.len() == 1 {
-                let entry = self.hang(operation, Anchor::Root, parent_off)?;
-                Self::give(operation, entry, merged);
-                operation.own_block(old[0].0, Policy::FreeOldOnSuccess)?;
-            } else {
-                let block = parent.content.build(context)?;
-                let entry = self.hang(operation, anchor, parent_off)?;
-                Self::give(operation, entry, block);
-                let owned = operation.own_block(old[0].0, Policy::FreeOne)?;
-                Self::give(operation, owned, merged);
-            }
-            operation.own_block(old[1].0, Policy::FreeOldOnSuccess)?;
-            Ok(true)
-        })
-    }
-
-    /// Merges the inner nodes on the path to `probe` that have become small, from below. Returns
-    /// whether any was merged.
-    fn shrink(&self, context: Context<'_, D>, probe: Probe<'_>) -> Outcome {
-        let (mut above, mut races, mut progress) = (1, 0, Progress::Nothing);
-        loop {
-            let path = self.find_path(context, probe);
-            if above > path.height {
-                return Ok(progress);
-            }
-            match self.shrink_inner(context, &path, path.height - above)? {
-                // The node below may have a neighbour now.
-                Progress::Merged => (above, progress) = (1, Progress::Merged),
-                Progress::Raced if races == MOST_RACES => return Ok(Progress::Raced),
-                Progress::Raced => races += 1,
-                Progress::Replaced | Progress::Nothing => above += 1,
-            }
-        }
-    }
-
-    fn shrink_inner(&self, context: Context<'_, D>, path: &Path, level: usize) -> Outcome {
-        let Some(step) = path.at(level) else { return Ok(Progress::Nothing) };
-        let subject = Self::read_parent(context, step);
-        if subject.status.is_frozen() {
-            return Ok(Progress::Raced);
-        }
-        let lone = subject.content.children.len() == 1;
-        if level == 0 {
-            return if lone {
-                self.collapse_root(context, &subject)
-            } else {
-                Ok(Progress::Nothing)
-            };
-        }
-        if !lone && subject.content.bytes() >= u64::from(self.options.inner_bytes) / 4 {
-            return Ok(Progress::Nothing);
-        }
-        let link = step.inner.node.link;
-        let Ok(Some(mut parent)) = self.parent(context, path, level, link) else {
-            return Ok(Progress::Raced);
-        };
-        let count = parent.content.children.len();
-        let neighbours = [parent.child.checked_sub(1), Some(parent.child + 1)];
-        for partner in neighbours.into_iter().flatten().filter(|&index| index < count) {
-            let inner = Inner { node: Node::at(context, parent.content.children[partner]) };
-            if inner.node.is_leaf() {
-                continue;
-            }
-            let other = Self::read_parent(context, Step { inner, child: 0 });
-            let bytes = other.content.bytes() + subject.content.bytes();
-            let fits = bytes <= u64::from(self.options.inner_bytes) / 4 * 3;
-            if other.status.is_frozen() || !(fits || lone) {
-                continue;
-            }
-            let left = parent.child.min(partner);
-            let between = parent.content.separators[left];
-            let statuses = [(inner, other.status), (step.inner, subject.status)];
-            let joined = if partner < parent.child {
-                other.content.join(between, subject.content)
-            } else {
-                subject.content.join(between, other.content)
-            };
-            let merged = joined.build(context).map_err(Error::storage)?;
-            parent.content.merge_children(left, merged.link);
-            let old = [link, inner.node.link];
-            return self.install_merge(context, path, level, parent, merged, old, |operation| {
-                for (inner, status) in statuses {
-                    operation.add_word(inner.node.status_off(), status.0, status.frozen().0)?;
-                }
-                Ok(())
-            });
-        }
-        Ok(Progress::Nothing)
-    }
-
-    /// Makes the root's only child the root.
-    fn collapse_root(&self, context: Context<'_, D>, root: &Parent<'_>) -> Outcome {
-        let link = root.inner.node.link;
-        Self::modify(context, Progress::Merged, |operation| {
-            let status_off = root.inner.node.status_off();
-            operation.add_word(status_off, root.status.0, root.status.frozen().0)?;
-            operation.add_word(self.root_off, link.0, root.content.children[0].0)?;
-            operation.own_block(link.0, Policy::FreeOldOnSuccess)?;
-            Ok(true)
-        })
-    }
 }
 
-impl From<Outcome> for Tidied {
-    fn from(outcome: Outcome) -> Self {
+impl Tidied {
+    fn of(outcome: Outcome) -> Self {
         match outcome {
             Ok(Progress::Merged | Progress::Replaced | Progress::Nothing) => Self::Done,
             Ok(Progress::Raced) | Err(_) => Self::Later,

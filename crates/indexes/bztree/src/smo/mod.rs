@@ -3,31 +3,12 @@
 //!
 //! # Protocol
 //!
-//! A *leaf* is closed first (`claim.rs`). Then its records are final, and any thread may copy them.
-//! Its replacement is built from the copy and installed by one PMwCAS, which changes the word that
-//! closed the leaf from *closed* to *replaced*. The first installation wins; the other threads look
+//! A leaf is closed first (`claim.rs`). Then its records are final, and any thread may copy them.
+//! Its replacement is built from the copy and installed by one PMwCAS ([`pando_inner`] has all its
+//! words), which changes the word that closed the leaf, its seal, from *closed* to *replaced*. The first installation wins; the other threads look
 //! again. A crash between closing and installing leaves a closed leaf, or an open one. The next
 //! writer at a closed leaf replaces it. If there is no room to replace it, the writer opens it
 //! again, so that a full pool still takes deletes and records that fit its leaves.
-//!
-//! An *inner node* changes in two ways: a child is replaced, which raises the version in the node's
-//! status; or the node itself is replaced, which freezes it. Both have its status as a word of the
-//! PMwCAS. So a copy of an inner node is exact if the status at installation is the same as before
-//! the copy was made. (In the paper, the status of an inner node has no version; there a child
-//! replaced between copy and installation would be lost.) A frozen inner node is never reachable
-//! from its parent, so no thread needs to help.
-//!
-//! | modification | words of the PMwCAS | blocks that it owns |
-//! | --- | --- | --- |
-//! | consolidate leaf N under P | closing word of N, child of P: N to N', status of P: next version | N or N' |
-//! | split leaf N under P, P under G | closing word of N, status of P: frozen, child of G: P to P', status of G: next | P or P', N, N', O |
-//! | merge leaves L, N under P | the same, and that of L | P or P', L, N, M |
-//! | split inner P under G, G under H | status of P, of G: frozen, child of H: G to G', status of H: next | G or G', P, P', Q |
-//! | merge inner P, Q under G | status of P, Q, G: frozen, child of H: G to G', status of H: next | G or G', P, Q, M |
-//! | any of these at the root | the entry word instead of child and status | the same |
-//!
-//! The operation owns blocks by the policies of its entries, so neither a failure nor a crash leaks
-//! one. If the root is left with one child, that child becomes the root in the same PMwCAS.
 //!
 //! A thread whose leaf needs a modification does one step of it first (paper 5.1), and starts again
 //! from the root. A parent that is too large is split before its child.
@@ -42,6 +23,7 @@ mod split;
 mod sweep;
 
 use pando_index::{Error, Result};
+use pando_inner::{Outcome, Path, Progress};
 use pando_pmem::Domain;
 use pando_tree::checked::undamaged;
 use pando_tree::context::Context;
@@ -51,11 +33,10 @@ use self::merge::{Fit, Partner};
 use crate::build::{self, Extent, Room, Wanted};
 use crate::candidate::LiveRecord;
 use crate::closing::Closing;
-use crate::install::{Outcome, Progress};
 use crate::layout::HEADER_BYTES;
 use crate::leaf::Leaf;
 use crate::node::Probe;
-use crate::tree::{BzTree, Path};
+use crate::tree::BzTree;
 
 impl<D: Domain> BzTree<D> {
     /// Makes room for the `wanted` records in the leaf of `probe`, if there is none. One step; the
@@ -176,16 +157,12 @@ impl<D: Domain> BzTree<D> {
         records: &[LiveRecord],
         room: Room,
     ) -> Outcome {
-        let Some(anchor) = self.anchor(context, path, path.height, path.leaf.link) else {
+        let upper = self.upper();
+        let Some(anchor) = upper.anchor(context, path, path.height, path.leaf.link) else {
             return Ok(Progress::Raced);
         };
         let copy = build::leaf(context, records, room).map_err(Error::storage)?;
-        Self::modify(context, Progress::Replaced, |operation| {
-            closing.seal(operation)?;
-            let entry = self.hang(operation, anchor, path.leaf.link)?;
-            Self::give(operation, entry, copy);
-            Ok(true)
-        })
+        upper.install_copy(context, path, anchor, copy, |operation| closing.seal(operation))
     }
 }
 

@@ -1,20 +1,14 @@
-//! Splits: of a leaf, of an inner node, of the root.
+//! Splits of leaves.
 
 use pando_index::{Error, Result};
-use pando_pmem::{Domain, mutant};
-use pando_pmwcas::{Descriptor, Policy};
+use pando_inner::{InnerContent, Outcome, Parent, Path, Progress, separator_between};
+use pando_pmem::Domain;
 use pando_tree::context::Context;
-use pando_tree::key::{SLICE_BYTES, shortest_between};
 
-use crate::build::{self, Extent, InnerContent, NewNode, Room, Wanted};
+use crate::build::{self, Extent, Room, Wanted};
 use crate::candidate::LiveRecord;
 use crate::closing::Closing;
-use crate::install::{Anchor, Gone, Outcome, Parent, Progress};
-use crate::layout::Link;
-use crate::tree::{BzTree, Path};
-
-/// The halves of a split and the separator between them.
-type Halves<'op, D> = (NewNode<'op, D>, &'op [u8], NewNode<'op, D>);
+use crate::tree::BzTree;
 
 impl<D: Domain> BzTree<D> {
     pub(super) fn split_leaf(
@@ -47,17 +41,13 @@ impl<D: Domain> BzTree<D> {
         path: &Path,
         separator: &[u8],
     ) -> Result<Result<Option<Parent<'op>>, Progress>> {
-        let parent = match self.parent(context, path, path.height, path.leaf.link) {
-            Ok(parent) => parent,
-            Err(Gone) => return Ok(Err(Progress::Raced)),
-        };
-        if let Some(parent) = &parent
-            && (self.is_full(&parent.content, separator)
-                || self.is_too_large(context, &parent.content))
-        {
-            return self.split_inner(context, path, path.height - 1).map(Err);
-        }
-        Ok(Ok(parent))
+        self.upper().parent_with_room(context, path, separator, self.sweep.was_full())
+    }
+
+    /// Whether a full pool has no block for a copy of an inner node, but may have blocks for its
+    /// halves.
+    pub(super) fn is_too_large(&self, context: Context<'_, D>, content: &InnerContent<'_>) -> bool {
+        self.sweep.was_full() && self.upper().is_too_large(context, content)
     }
 
     /// Replaces the closed leaf at the end of `path` by two with these records.
@@ -72,134 +62,15 @@ impl<D: Domain> BzTree<D> {
     ) -> Outcome {
         let left = build::leaf(context, left, room).map_err(Error::storage)?;
         let right = build::leaf(context, right, room).map_err(Error::storage)?;
-        self.install_split(
+        self.upper().install_split(
             context,
-            path,
-            path.height,
+            (path, path.height),
             path.leaf.link,
             parent,
             (left, separator, right),
             |operation| closing.seal(operation),
         )
     }
-
-    /// Whether a full pool has no block for a copy of an inner node, but may have blocks for its
-    /// halves. (Not of a node whose halves would be merged again.)
-    pub(super) fn is_too_large(&self, context: Context<'_, D>, content: &InnerContent<'_>) -> bool {
-        let bytes = content.bytes();
-        self.sweep.was_full()
-            && bytes >= u64::from(self.options.inner_bytes) / 2
-            && context.guard.reserve(bytes).is_err()
-    }
-
-    /// Splits the inner node at `level` of `path`; if its parent is full, splits the parent
-    /// instead.
-    pub(super) fn split_inner(
-        &self,
-        context: Context<'_, D>,
-        path: &Path,
-        level: usize,
-    ) -> Outcome {
-        let Some(step) = path.at(level) else { return Ok(Progress::Nothing) };
-        let subject = Self::read_parent(context, step);
-        if subject.status.is_frozen() {
-            return Ok(Progress::Raced);
-        }
-        if subject.content.children.len() < 2 {
-            return Ok(Progress::Nothing);
-        }
-        let parent = match self.parent(context, path, level, step.inner.node.link) {
-            Ok(parent) => parent,
-            Err(Gone) => return Ok(Progress::Raced),
-        };
-        let (left, between, right) = subject.content.split();
-        if let Some(parent) = &parent
-            && self.is_full(&parent.content, between)
-        {
-            return self.split_inner(context, path, level - 1);
-        }
-        let left = left.build(context).map_err(Error::storage)?;
-        let right = right.build(context).map_err(Error::storage)?;
-        self.install_split(
-            context,
-            path,
-            level,
-            step.inner.node.link,
-            parent,
-            (left, between, right),
-            |operation| {
-                let status_off = step.inner.node.status_off();
-                operation.add_word(status_off, subject.status.0, subject.status.frozen().0)
-            },
-        )
-    }
-
-    /// Whether an inner node must be split before it takes another separator.
-    fn is_full(&self, content: &InnerContent<'_>, separator: &[u8]) -> bool {
-        content.children.len() >= 4
-            && content.bytes() + separator.len() as u64 + 16 > u64::from(self.options.inner_bytes)
-    }
-
-    /// Replaces the node `old` at `level` by two, under a new parent.
-    #[expect(clippy::too_many_arguments, reason = "one installation for leaves and inner nodes")]
-    fn install_split<'op>(
-        &self,
-        context: Context<'op, D>,
-        path: &Path,
-        level: usize,
-        old: Link,
-        parent: Option<Parent<'op>>,
-        halves: Halves<'op, D>,
-        seal: impl FnOnce(&mut Descriptor<'op, 'op, D>) -> pando_pmwcas::Result<()>,
-    ) -> Outcome {
-        let (left, between, right) = halves;
-        Self::modify(context, Progress::Replaced, |operation| {
-            seal(operation)?;
-            let Some(mut parent) = parent else {
-                // The root splits: a new root above the halves. The old root is freed as the old
-                // value of the entry word.
-                let content = InnerContent {
-                    children: vec![left.link, right.link],
-                    separators: vec![between],
-                };
-                let root = content.build(context)?;
-                let entry = self.hang(operation, Anchor::Root, old)?;
-                Self::give(operation, entry, root);
-                for half in [left, right] {
-                    let owned = operation.own_block(0, Policy::FreeNewOnFailure)?;
-                    Self::give(operation, owned, half);
-                }
-                return Ok(true);
-            };
-            parent.content.split_child(parent.child, left.link, between, right.link);
-            let block = parent.content.build(context)?;
-            let Some(anchor) = self.anchor(context, path, level - 1, parent.inner.node.link) else {
-                return Ok(false);
-            };
-            let status_off = parent.inner.node.status_off();
-            if !mutant!("parent-not-frozen") {
-                operation.add_word(status_off, parent.status.0, parent.status.frozen().0)?;
-            }
-            let entry = self.hang(operation, anchor, parent.inner.node.link)?;
-            Self::give(operation, entry, block);
-            let (replaced, policy) = if mutant!("leaked-split-node") {
-                (0, Policy::FreeNewOnFailure)
-            } else {
-                (old.0, Policy::FreeOne)
-            };
-            let owned = operation.own_block(replaced, policy)?;
-            Self::give(operation, owned, left);
-            let owned = operation.own_block(0, Policy::FreeNewOnFailure)?;
-            Self::give(operation, owned, right);
-            Ok(true)
-        })
-    }
-}
-
-/// The shortest key above `last` and not above `first`. Keys of eight bytes are not shortened, so
-/// that they are searched as numbers.
-pub(super) fn separator_between<'key>(last: &[u8], first: &'key [u8]) -> &'key [u8] {
-    if first.len() == SLICE_BYTES { first } else { shortest_between(last, first) }
 }
 
 /// Where to split, so that both halves have about the same bytes and at least one record.

@@ -59,6 +59,7 @@
 use std::sync::atomic::Ordering;
 
 use pando_index::Result;
+use pando_inner::{Outcome, Progress};
 use pando_pmem::{Domain, block_bytes, mutant};
 use pando_tree::blocks::NewBlock;
 use pando_tree::checked::undamaged;
@@ -67,7 +68,6 @@ use pando_tree::room::GivenBack;
 
 use super::merge::TIGHT_BYTES;
 use crate::build::{Extent, Room, Wanted};
-use crate::install::{Outcome, Progress};
 use crate::layout::HEADER_BYTES;
 use crate::leaf::Leaf;
 use crate::node::Probe;
@@ -224,7 +224,7 @@ impl<D: Domain> BzTree<D> {
     fn leaf_at<'op>(&self, context: Context<'op, D>, at: u64) -> Visited<'op> {
         let (mut start, mut count) = (0_u128, 1_u128 << 64);
         let (mut low, mut is_alone) = (None, false);
-        let leaf = self.descend(context, |inner| {
+        let leaf = self.upper().descend(context, |inner| {
             let children = u128::from(inner.children()).max(1);
             // Below 2^64 times 2^16: a node has fewer children than that.
             let child = ((u128::from(at) - start) * children / count).min(children - 1);
@@ -237,6 +237,6 @@ impl<D: Domain> BzTree<D> {
             child as u64
         });
         let end = (start + count).max(u128::from(at) + 1) as u64;
-        Visited { leaf, low, is_alone, end }
+        Visited { leaf: Leaf::new(leaf), low, is_alone, end }
     }
 }

@@ -10,22 +10,34 @@ use pando_pmem::{Domain, mutant};
 use pando_pmwcas::{Descriptor, Policy};
 use pando_tree::context::Context;
 
-use crate::build::{InnerContent, NewNode};
+use crate::content::{InnerContent, NewNode};
+use crate::descent::{Path, Step, Upper};
 use crate::layout::{InnerStatus, Link};
-use crate::node::Inner;
-use crate::tree::{BzTree, Path, Step};
+use crate::node::{Inner, Leaves};
 
 /// Where a node is installed: the word that names it, and the status that must not change.
 #[derive(Clone, Copy)]
-pub(crate) enum Anchor {
+pub enum Anchor {
+    /// The entry word, of the root.
     Root,
-    Child { inner: Inner, child: u64, status: InnerStatus },
+    /// A word of an inner node.
+    Child {
+        /// The inner node.
+        inner: Inner,
+        /// The index of the child.
+        child: u64,
+        /// The status.
+        status: InnerStatus,
+    },
 }
 
 /// An inner node that is to be replaced: its status before it was read, and its content.
-pub(crate) struct Parent<'op> {
+pub struct Parent<'op> {
+    /// The node.
     pub inner: Inner,
+    /// Its status before it was read.
     pub status: InnerStatus,
+    /// Its content.
     pub content: InnerContent<'op>,
     /// The child that is to be changed.
     pub child: usize,
@@ -34,7 +46,7 @@ pub(crate) struct Parent<'op> {
 /// How an attempt at a modification ended, if the pool had room for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a caller that takes a race or a replacement for a merge comes back for ever"]
-pub(crate) enum Progress {
+pub enum Progress {
     /// Two nodes became one, or the root's only child became the root.
     Merged,
     /// A node was replaced by one or two with the same records.
@@ -46,22 +58,24 @@ pub(crate) enum Progress {
 }
 
 /// An error says that the pool had no room; the tree is unchanged.
-pub(crate) type Outcome = Result<Progress>;
+pub type Outcome = Result<Progress>;
 
 /// The tree changed below the path.
-pub(crate) struct Gone;
+pub struct Gone;
 
-impl<D: Domain> BzTree<D> {
+impl<'op> Parent<'op> {
     /// Reads an inner node, status first: the copy is exact if the status is still the same at
     /// installation.
-    pub(crate) fn read_parent<'op>(context: Context<'op, D>, step: Step) -> Parent<'op> {
+    pub fn read<D: Domain>(context: Context<'op, D>, step: Step) -> Self {
         let status = step.inner.status(context);
         let content = InnerContent::read(context, step.inner);
-        Parent { inner: step.inner, status, content, child: step.child as usize }
+        Self { inner: step.inner, status, content, child: step.child as usize }
     }
+}
 
+impl<L: Leaves> Upper<L> {
     /// The parent of the node `link` at `level` of `path`; `None` if the node is the root.
-    pub(crate) fn parent<'op>(
+    pub fn parent<'op, D: Domain>(
         &self,
         context: Context<'op, D>,
         path: &Path,
@@ -72,14 +86,14 @@ impl<D: Domain> BzTree<D> {
             return if Link::at(context, self.root_off) == link { Ok(None) } else { Err(Gone) };
         };
         let step = path.at(above).ok_or(Gone)?;
-        let parent = Self::read_parent(context, step);
+        let parent = Parent::read(context, step);
         let holds = parent.content.children.get(parent.child) == Some(&link);
         if holds && !parent.status.is_frozen() { Ok(Some(parent)) } else { Err(Gone) }
     }
 
     /// Where the node `link` at `level` of `path` is installed now; `None` if it is not where the
     /// path says.
-    pub(crate) fn anchor(
+    pub fn anchor<D: Domain>(
         &self,
         context: Context<'_, D>,
         path: &Path,
@@ -95,9 +109,31 @@ impl<D: Domain> BzTree<D> {
         (holds && !status.is_frozen()).then_some(Anchor::Child { inner, child, status })
     }
 
-    /// Adds to `operation` the replacement of the node `old`; `activate` adds the new node. At the
+    /// Replaces the leaf at the end of `path` by `copy`. `seal` adds the words that say that the
+    /// leaf has not changed since it was read.
+    ///
+    /// # Errors
+    ///
+    /// The pool is full.
+    pub fn install_copy<'op, D: Domain>(
+        &self,
+        context: Context<'op, D>,
+        path: &Path,
+        anchor: Anchor,
+        copy: NewNode<'op, D>,
+        seal: impl FnOnce(&mut Descriptor<'op, 'op, D>) -> pando_pmwcas::Result<()>,
+    ) -> Outcome {
+        modify(context, Progress::Replaced, |operation| {
+            seal(operation)?;
+            let entry = self.hang(operation, anchor, path.leaf.link)?;
+            give(operation, entry, copy);
+            Ok(true)
+        })
+    }
+
+    /// Adds to `operation` the replacement of the node `old`; [`give`] adds the new node. At the
     /// end, the one of the two nodes that is not installed is freed.
-    pub(crate) fn hang(
+    pub(crate) fn hang<D: Domain>(
         &self,
         operation: &mut Descriptor<'_, '_, D>,
         anchor: Anchor,
@@ -113,22 +149,22 @@ impl<D: Domain> BzTree<D> {
             }
         }
     }
+}
 
-    /// Passes a new node to `operation` as the new value of `entry`.
-    pub(crate) fn give<'op>(
-        operation: &mut Descriptor<'_, 'op, D>,
-        entry: pando_pmwcas::Entry,
-        node: NewNode<'op, D>,
-    ) {
-        operation.activate_with_hint(entry, node.block, node.link.hint_bits());
-    }
+/// Passes a new node to `operation` as the new value of `entry`.
+pub(crate) fn give<'op, D: Domain>(
+    operation: &mut Descriptor<'_, 'op, D>,
+    entry: pando_pmwcas::Entry,
+    node: NewNode<'op, D>,
+) {
+    operation.activate_with_hint(entry, node.block, node.link.hint_bits());
+}
 
-    /// Runs the PMwCAS that `prepare` fills; returns `progress` if it succeeds.
-    pub(crate) fn modify<'op>(
-        context: Context<'op, D>,
-        progress: Progress,
-        prepare: impl FnOnce(&mut Descriptor<'op, 'op, D>) -> pando_pmwcas::Result<bool>,
-    ) -> Outcome {
-        Ok(if context.publish(prepare)? { progress } else { Progress::Raced })
-    }
+/// Runs the PMwCAS that `prepare` fills; returns `progress` if it succeeds.
+pub(crate) fn modify<'op, D: Domain>(
+    context: Context<'op, D>,
+    progress: Progress,
+    prepare: impl FnOnce(&mut Descriptor<'op, 'op, D>) -> pando_pmwcas::Result<bool>,
+) -> Outcome {
+    Ok(if context.publish(prepare)? { progress } else { Progress::Raced })
 }

@@ -28,7 +28,7 @@ const MIN_PREFIX_BYTES: usize = 4;
 /// The index of the first of `count` keys of 8 bytes that is at least `number` (with `above`:
 /// greater than it). The keys stand `stride` words apart in `words`, from word `first`.
 #[inline(always)]
-pub(crate) fn search_numbers<D: Domain>(
+pub fn search_numbers<D: Domain>(
     words: Words<'_, D>,
     first: u64,
     stride: u64,
@@ -75,7 +75,7 @@ fn quartered(low: u64, size: u64, goes_right: impl Fn(u64) -> u64) -> (u64, u64)
 /// The first index in `range` for which `goes_right` is false, or the end of `range`. Behind such
 /// an index there is none for which it is true.
 #[inline(always)]
-pub(crate) fn search_range(range: Range<u64>, goes_right: impl Fn(u64) -> bool) -> u64 {
+pub fn search_range(range: Range<u64>, goes_right: impl Fn(u64) -> bool) -> u64 {
     let Range { start: mut low, end: mut high } = range;
     while low < high {
         let middle = low.midpoint(high);
@@ -91,7 +91,7 @@ pub(crate) fn search_range(range: Range<u64>, goes_right: impl Fn(u64) -> bool) 
 /// Whether a search for `key` continues right of `found`, to the first key that is at least `key`
 /// (with `above`: greater than it).
 #[inline(always)]
-pub(crate) fn goes_right(found: &[u8], key: &[u8], above: bool) -> bool {
+pub fn goes_right(found: &[u8], key: &[u8], above: bool) -> bool {
     match found.cmp(key) {
         Compare::Less => true,
         Compare::Equal => above,
@@ -101,7 +101,7 @@ pub(crate) fn goes_right(found: &[u8], key: &[u8], above: bool) -> bool {
 
 /// The length of the prefix that the slices of ascending keys from `first` to `last` leave out,
 /// since all these keys share it.
-pub(crate) fn prefix_bytes_of(first: &[u8], last: &[u8]) -> usize {
+pub fn prefix_bytes_of(first: &[u8], last: &[u8]) -> usize {
     match alike_bytes(first, last) {
         0..MIN_PREFIX_BYTES => 0,
         alike => alike.min(MAX_PREFIX_BYTES),
@@ -110,14 +110,15 @@ pub(crate) fn prefix_bytes_of(first: &[u8], last: &[u8]) -> usize {
 
 /// The slice of a key behind `prefix_bytes`, as a number.
 #[inline(always)]
-pub(crate) fn slice_behind(key: &[u8], prefix_bytes: usize) -> u64 {
+pub fn slice_behind(key: &[u8], prefix_bytes: usize) -> u64 {
     slice_of(key.get(prefix_bytes..).unwrap_or_default())
 }
 
 /// The sorted keys of a node, by their slices.
-pub(crate) struct Sliced<'op, D: Domain> {
-    /// The node's words, and the first of the slices.
+pub struct Sliced<'op, D: Domain> {
+    /// The node's words.
     pub words: Words<'op, D>,
+    /// The index of the first slice among them.
     pub first: u64,
     /// The common prefix of all keys.
     pub prefix: &'op [u8],

@@ -1,0 +1,211 @@
+//! The descent from the root to a leaf.
+//!
+//! A descent needs no retry, because what it finds was reachable at some point in time since it
+//! began:
+//!
+//! * An inner node that was replaced is frozen, but its children are still those of the time of
+//!   freezing. A leaf reached through it was current when the descent began, or later.
+//! * The range of keys of a leaf never changes; modifications make new leaves. So the separators of
+//!   the path, from any mixture of old and new inner nodes, are exactly the bounds of the leaf.
+//! * A leaf that was replaced is sealed. It holds what it held when it was replaced, which is not
+//!   before the descent began. A reader may use it. A writer finds it sealed and starts again.
+
+use std::marker::PhantomData;
+
+use pando_pmem::Domain;
+use pando_tree::context::Context;
+use pando_tree::key::Side;
+
+use crate::layout::Link;
+use crate::node::{Inner, Leaves, Node, Probe};
+
+/// Levels of inner nodes in a path: with two children per node, more than any pool can have.
+pub const MAX_HEIGHT: usize = 48;
+
+/// The inner nodes of one tree.
+#[derive(Clone, Copy, Debug)]
+pub struct Upper<L> {
+    /// The offset of the entry word.
+    pub root_off: u64,
+    /// An inner node that would take more bytes is split.
+    pub inner_bytes: u64,
+    leaves: PhantomData<L>,
+}
+
+/// An inner node of a path, and the child that was taken.
+#[derive(Clone, Copy, Debug)]
+pub struct Step {
+    /// The node.
+    pub inner: Inner,
+    /// The index of the child.
+    pub child: u64,
+}
+
+/// The path from the root to a leaf.
+#[derive(Clone, Copy, Debug)]
+pub struct Path {
+    steps: [Option<Step>; MAX_HEIGHT],
+    /// The number of inner nodes.
+    pub height: usize,
+    /// The leaf.
+    pub leaf: Node,
+}
+
+impl Path {
+    /// The inner node `above` levels over the leaf, counted from 1; `None` if it would be above the
+    /// root.
+    pub fn above_leaf(&self, above: usize) -> Option<Step> {
+        self.height.checked_sub(above).and_then(|level| self.steps[level])
+    }
+
+    /// The inner node at `level`, counted from the root.
+    pub fn at(&self, level: usize) -> Option<Step> {
+        self.steps.get(level).copied().flatten()
+    }
+
+    /// The upper bound of the leaf's range, excluded; `None` if it is open.
+    pub fn high<'op, D: Domain>(&self, context: Context<'op, D>) -> Option<&'op [u8]> {
+        let steps = self.steps[..self.height].iter().rev().copied().flatten();
+        let mut inner = steps.filter(|step| step.child + 1 < step.inner.children());
+        inner.next().map(|step| step.inner.separator(context, step.child))
+    }
+}
+
+/// The range of keys of a leaf: from `low`, included, to `high`, excluded; `None` is open.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Fence<'op> {
+    /// The lowest key.
+    pub low: Option<&'op [u8]>,
+    /// The lowest key above all.
+    pub high: Option<&'op [u8]>,
+}
+
+impl<L: Leaves> Upper<L> {
+    /// The inner nodes of the tree whose entry word is at `root_off`.
+    #[inline(always)]
+    pub fn new(root_off: u64, inner_bytes: u32) -> Self {
+        Self { root_off, inner_bytes: u64::from(inner_bytes), leaves: PhantomData }
+    }
+
+    /// The root.
+    #[inline(always)]
+    pub fn root<D: Domain>(&self, context: Context<'_, D>) -> Node {
+        Node::at(context, Link::at(context, self.root_off))
+    }
+
+    /// The leaf that `choose` selects: it returns the child to take in each inner node.
+    #[inline(always)]
+    pub fn descend<D: Domain>(
+        &self,
+        context: Context<'_, D>,
+        mut choose: impl FnMut(Inner) -> u64,
+    ) -> Node {
+        let mut node = self.root(context);
+        for _ in 0..MAX_HEIGHT {
+            if node.is_leaf() {
+                return node;
+            }
+            let inner = Inner { node };
+            let link = inner.child(context, choose(inner));
+            link.prefetch::<D, L>(context);
+            node = Node::at(context, link);
+        }
+        node.too_deep(context)
+    }
+
+    /// The leaf for `probe`, without its path. Most gets and writes use this, so it is
+    /// [`descend`](Self::descend) written out: there, the closure would be a call.
+    #[inline(always)]
+    pub fn find_leaf<D: Domain>(&self, context: Context<'_, D>, probe: Probe<'_>) -> Node {
+        let mut node = self.root(context);
+        for _ in 0..MAX_HEIGHT {
+            if node.is_leaf() {
+                return node;
+            }
+            let inner = Inner { node };
+            let link = inner.child(context, inner.search(context, probe, Side::Holding));
+            link.prefetch::<D, L>(context);
+            node = Node::at(context, link);
+        }
+        node.too_deep(context)
+    }
+
+    /// The leaves for at most `GROUP` probes, in order; the further elements are unspecified.
+    ///
+    /// A descent spends most of its time waiting for memory: for a line of each node, one after the
+    /// other. Here the descents take turns, level by level: the line that one of them reads next is
+    /// prefetched while the others read theirs.
+    #[inline(always)]
+    pub fn find_leaves<'key, const GROUP: usize, D: Domain>(
+        &self,
+        context: Context<'_, D>,
+        probes: impl Iterator<Item = Probe<'key>> + Clone,
+    ) -> [Node; GROUP] {
+        let mut nodes = [self.root(context); GROUP];
+        let mut child_offs = [0; GROUP];
+        let mut children = [Link(0); GROUP];
+        // All leaves have the same depth below one root.
+        for _ in 0..MAX_HEIGHT {
+            if nodes.iter().zip(probes.clone()).any(|(node, _)| node.is_leaf()) {
+                break;
+            }
+            for ((off, node), probe) in child_offs.iter_mut().zip(&nodes).zip(probes.clone()) {
+                let inner = Inner { node: *node };
+                *off = inner.child_off(inner.search(context, probe, Side::Holding));
+            }
+            for ((child, &off), _) in children.iter_mut().zip(&child_offs).zip(probes.clone()) {
+                *child = Link::at(context, off);
+                child.prefetch::<D, L>(context);
+            }
+            for ((node, &child), _) in nodes.iter_mut().zip(&children).zip(probes.clone()) {
+                *node = Node::at(context, child);
+            }
+        }
+        // If a node is left, the tree is damaged.
+        for (node, _) in nodes.iter_mut().zip(probes).filter(|(node, _)| !node.is_leaf()) {
+            *node = node.too_deep(context);
+        }
+        nodes
+    }
+
+    /// The path to the leaf for `probe`.
+    #[inline]
+    pub fn find_path<D: Domain>(&self, context: Context<'_, D>, probe: Probe<'_>) -> Path {
+        let mut steps = [None; MAX_HEIGHT];
+        let mut height = 0;
+        let leaf = self.descend(context, |inner| {
+            let child = inner.search(context, probe, Side::Holding);
+            steps[height] = Some(Step { inner, child });
+            height += 1;
+            child
+        });
+        Path { steps, height, leaf }
+    }
+
+    /// The leaf on `side` of `probe` (without a probe: the first or last leaf), and its range.
+    // A function of its own, so that the closure is inlined into it.
+    #[inline(never)]
+    pub fn find_fenced<'op, D: Domain>(
+        &self,
+        context: Context<'op, D>,
+        probe: Option<Probe<'_>>,
+        side: Side,
+    ) -> (Node, Fence<'op>) {
+        let mut fence = Fence::default();
+        let leaf = self.descend(context, |inner| {
+            let index = match (probe, side) {
+                (Some(probe), _) => inner.search(context, probe, side),
+                (None, Side::Holding) => 0,
+                (None, Side::Before) => inner.children() - 1,
+            };
+            if index > 0 {
+                fence.low = Some(inner.separator(context, index - 1));
+            }
+            if index + 1 < inner.children() {
+                fence.high = Some(inner.separator(context, index));
+            }
+            index
+        });
+        (leaf, fence)
+    }
+}

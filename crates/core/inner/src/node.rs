@@ -1,0 +1,266 @@
+//! Nodes as a pinned thread reads them. A reachable inner node changes only in its status and its
+//! children. So keys are lent as plain slices.
+
+use std::sync::atomic::Ordering;
+
+use pando_pmem::{Domain, Pool, Words};
+use pando_tree::context::Context;
+use pando_tree::key::Side;
+
+use crate::layout::{
+    HEADER_BYTES, Header, Hint, InnerStatus, Kind, Link, SLICED_BYTES, STATUS_AT, Shape,
+};
+use crate::slices::{Sliced, goes_right, search_numbers, search_range};
+
+/// What this crate has to know of an index's leaves.
+pub trait Leaves: Copy {
+    /// Prefetches the lines of the leaf at `off` that a search reads first, besides the first, as
+    /// far as the `hint` of its link tells them.
+    fn prefetch<D: Domain>(pool: &Pool<D>, off: u64, hint: u16);
+}
+
+impl Link {
+    /// The link in the word at `off`.
+    #[inline(always)]
+    pub fn at<D: Domain>(context: Context<'_, D>, off: u64) -> Self {
+        Self(context.read(off))
+    }
+
+    /// Prefetches lines of a node, all at once: the first, and those that a search reads next.
+    #[inline(always)]
+    pub fn prefetch<D: Domain, L: Leaves>(self, context: Context<'_, D>) {
+        let (pool, off) = (context.pool(), self.off());
+        pool.prefetch(off);
+        match self.hint() {
+            Hint::None => pool.prefetch(off + 64),
+            Hint::Leaf(hint) => L::prefetch(pool, off, hint),
+            Hint::Inner { children } => {
+                prefetch_eighths(pool, off + HEADER_BYTES + children * 8, children * 8);
+            }
+        }
+    }
+}
+
+/// Prefetches lines of the `bytes` bytes at `off` that a search among sorted numbers reads first.
+#[inline(always)]
+pub fn prefetch_eighths<D: Domain>(pool: &Pool<D>, off: u64, bytes: u64) {
+    for turn in [4, 2, 6, 1, 3, 5, 7] {
+        pool.prefetch(off + bytes / 8 * turn);
+    }
+}
+
+/// A node's fixed part.
+#[derive(Clone, Copy, Debug)]
+pub struct Node {
+    /// Its offset.
+    pub off: u64,
+    /// The link that led to it.
+    pub link: Link,
+    /// Its first word.
+    pub header: Header,
+    /// Its third word.
+    pub shape: Shape,
+}
+
+impl Node {
+    /// The node that `link` names.
+    #[inline(always)]
+    pub fn at<D: Domain>(context: Context<'_, D>, link: Link) -> Self {
+        let off = link.off();
+        let Some(words) = context.pool().words_within(off, HEADER_BYTES / 8) else {
+            return Self::nothing(context, link);
+        };
+        // Relaxed: the word that names the node published it, and was read with acquire.
+        let header = Header::decode(words.at(0, Ordering::Relaxed));
+        // This library has written each reachable node. Anything else is damage.
+        let Some(header) = header else { return Self::nothing(context, link) };
+        Self { off, link, header, shape: Shape::decode(words.at(2, Ordering::Relaxed)) }
+    }
+
+    /// An empty leaf instead of a damaged node.
+    #[inline(always)]
+    fn nothing<D: Domain>(context: Context<'_, D>, link: Link) -> Self {
+        context.guard.note_damage(link.off());
+        let header =
+            Header { kind: Kind::Leaf, prefix_bytes: 0, count: 0, node_bytes: HEADER_BYTES };
+        let shape = Shape { slots: 0, sorted_at: HEADER_BYTES, record_bytes: 0 };
+        Self { off: link.off(), link, header, shape }
+    }
+
+    /// An empty leaf instead of an inner node at a depth that only a cycle can have.
+    #[cold]
+    pub fn too_deep<D: Domain>(&self, context: Context<'_, D>) -> Self {
+        Self::nothing(context, self.link)
+    }
+
+    /// All words of the node.
+    #[inline(always)]
+    pub fn words<'op, D: Domain>(&self, context: Context<'op, D>) -> Words<'op, D> {
+        context.pool().words(self.off, self.header.node_bytes / 8)
+    }
+
+    /// Whether it is a leaf.
+    #[inline(always)]
+    pub fn is_leaf(&self) -> bool {
+        self.header.kind == Kind::Leaf
+    }
+
+    /// The offset of its second word.
+    pub fn status_off(&self) -> u64 {
+        self.off + STATUS_AT
+    }
+
+    /// The keys by their slices, which begin at `slices_at`; the first key is at `key_at`.
+    #[inline(always)]
+    pub fn sliced<'op, D: Domain>(
+        &self,
+        context: Context<'op, D>,
+        slices_at: u64,
+        key_at: u64,
+    ) -> Sliced<'op, D> {
+        Sliced {
+            words: self.words(context),
+            first: slices_at / 8,
+            prefix: context.published(self.off + key_at, self.header.prefix_bytes as u64),
+        }
+    }
+}
+
+/// A key to search for.
+#[derive(Clone, Copy, Debug)]
+pub struct Probe<'key> {
+    /// Its bytes.
+    pub bytes: &'key [u8],
+    /// The key as a number, if it has eight bytes: numbers compare as the keys do.
+    pub number: Option<u64>,
+}
+
+impl<'key> Probe<'key> {
+    /// A search for this key.
+    #[inline(always)]
+    pub fn new(bytes: &'key [u8]) -> Self {
+        Self { bytes, number: bytes.try_into().ok().map(u64::from_be_bytes) }
+    }
+}
+
+/// An inner node.
+#[derive(Clone, Copy, Debug)]
+pub struct Inner {
+    /// Its fixed part.
+    pub node: Node,
+}
+
+impl Inner {
+    /// The present status.
+    pub fn status<D: Domain>(&self, context: Context<'_, D>) -> InnerStatus {
+        InnerStatus(context.read(self.node.status_off()))
+    }
+
+    /// The number of children, at least one.
+    #[inline(always)]
+    pub fn children(&self) -> u64 {
+        self.node.header.count
+    }
+
+    /// The offset of the word that names child `index`.
+    #[inline(always)]
+    pub fn child_off(&self, index: u64) -> u64 {
+        self.node.off + HEADER_BYTES + index * 8
+    }
+
+    /// Child `index`.
+    #[inline(always)]
+    pub fn child<D: Domain>(&self, context: Context<'_, D>, index: u64) -> Link {
+        Link::at(context, self.child_off(index))
+    }
+
+    /// Separator `index`: the lowest key that child `index + 1` may hold.
+    #[inline(always)]
+    pub fn separator<'op, D: Domain>(&self, context: Context<'op, D>, index: u64) -> &'op [u8] {
+        let shape = self.node.shape;
+        if shape.is_uniform() {
+            return context.published(self.node.off + shape.sorted_at + index * 8, 8);
+        }
+        let (at, bytes) = self.separator_place(context, index);
+        context.published(self.node.off + at, bytes)
+    }
+
+    /// The offset of separator `index` in a node with key places, and its length.
+    #[inline(always)]
+    fn separator_place<D: Domain>(&self, context: Context<'_, D>, index: u64) -> (u64, u64) {
+        // Behind the children and the slices.
+        let places = 2 * self.children() - 1;
+        let place = context.fixed(self.child_off(places + index));
+        (place >> 32, place & 0xFFFF_FFFF)
+    }
+
+    /// The separators by their slices, if not all have eight bytes.
+    #[inline(always)]
+    fn sliced<'op, D: Domain>(&self, context: Context<'op, D>) -> Sliced<'op, D> {
+        // The first separator stands first.
+        let key_at = self.node.shape.sorted_at;
+        self.node.sliced(context, HEADER_BYTES + self.children() * 8, key_at)
+    }
+
+    /// Whether the slices are those of the separators.
+    pub fn slices_match<D: Domain>(&self, context: Context<'_, D>) -> bool {
+        let Node { shape, header, .. } = self.node;
+        if shape.is_uniform() || self.children() == 1 {
+            return header.prefix_bytes == 0;
+        }
+        let (first_at, first_bytes) = self.separator_place(context, 0);
+        first_at == shape.sorted_at
+            && header.prefix_bytes as u64 <= first_bytes
+            && self
+                .sliced(context)
+                .are_of((1..self.children()).map(|index| self.separator(context, index - 1)))
+    }
+
+    /// Whether the children, and the separators, lie in the node.
+    pub fn is_within_bounds<D: Domain>(&self, context: Context<'_, D>) -> bool {
+        let Node { header, shape, .. } = self.node;
+        let separators = self.children() - 1;
+        let children_end = HEADER_BYTES + self.children() * 8;
+        if shape.is_uniform() {
+            let end = shape.sorted_at + separators * 8;
+            return shape.sorted_at.is_multiple_of(8)
+                && shape.sorted_at >= children_end
+                && end <= header.node_bytes;
+        }
+        let places_end = children_end + separators * SLICED_BYTES;
+        places_end <= header.node_bytes
+            && (0..separators).all(|index| {
+                let (at, bytes) = self.separator_place(context, index);
+                at >= places_end && at + bytes <= header.node_bytes
+            })
+    }
+
+    /// The child in which a search for the key continues.
+    #[inline(always)]
+    pub fn search<D: Domain>(&self, context: Context<'_, D>, probe: Probe<'_>, side: Side) -> u64 {
+        let shape = self.node.shape;
+        let separators = self.children() - 1;
+        let above = side == Side::Holding;
+        let prefetch = |low| {
+            // The next child to read is one of sixteen.
+            context.pool().prefetch(self.child_off(low));
+            context.pool().prefetch(self.child_off(low + 8));
+        };
+        if !shape.is_uniform() {
+            return self.sliced(context).search(
+                0..separators,
+                probe.bytes,
+                above,
+                |index| self.separator(context, index),
+                prefetch,
+            );
+        }
+        if let Some(number) = probe.number {
+            let (words, first) = (self.node.words(context), shape.sorted_at / 8);
+            return search_numbers(words, first, 1, separators, number, above, prefetch);
+        }
+        search_range(0..separators, |at| {
+            goes_right(self.separator(context, at), probe.bytes, above)
+        })
+    }
+}
