@@ -14,9 +14,10 @@ use crate::slices::{Sliced, goes_right, search_numbers, search_range};
 
 /// What this crate has to know of an index's leaves.
 pub trait Leaves: Copy {
-    /// Prefetches the lines of the leaf at `off` that a search reads first, besides the first, as
-    /// far as the `hint` of its link tells them.
-    fn prefetch<D: Domain>(pool: &Pool<D>, off: u64, hint: u16);
+    /// Prefetches lines of the leaf at `off` that a search reads, as far as the `hint` of its link
+    /// tells them. Returns where the numbers are among which it searches, and an eighth of their
+    /// bytes: lines among those, and the first line of the leaf, are prefetched too.
+    fn prefetch<D: Domain>(pool: &Pool<D>, off: u64, hint: u16) -> (u64, u64);
 }
 
 impl Link {
@@ -31,21 +32,17 @@ impl Link {
     pub fn prefetch<D: Domain, L: Leaves>(self, context: Context<'_, D>) {
         let (pool, off) = (context.pool(), self.off());
         pool.prefetch(off);
-        match self.hint() {
-            Hint::None => pool.prefetch(off + 64),
-            Hint::Leaf(hint) => L::prefetch(pool, off, hint),
-            Hint::Inner { children } => {
-                prefetch_eighths(pool, off + HEADER_BYTES + children * 8, children * 8);
+        let (start, eighth) = match self.hint() {
+            Hint::None => {
+                pool.prefetch(off + 64);
+                return;
             }
+            Hint::Leaf(hint) => L::prefetch(pool, off, hint),
+            Hint::Inner { children } => (off + HEADER_BYTES + children * 8, children),
+        };
+        for turn in [4, 2, 6, 1, 3, 5, 7] {
+            pool.prefetch(start + eighth * turn);
         }
-    }
-}
-
-/// Prefetches lines of the `bytes` bytes at `off` that a search among sorted numbers reads first.
-#[inline(always)]
-pub fn prefetch_eighths<D: Domain>(pool: &Pool<D>, off: u64, bytes: u64) {
-    for turn in [4, 2, 6, 1, 3, 5, 7] {
-        pool.prefetch(off + bytes / 8 * turn);
     }
 }
 
