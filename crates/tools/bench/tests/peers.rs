@@ -15,7 +15,7 @@ use pando_bench::subject::Subject;
 use pando_bench::system::{Order, Refusal, Scan};
 use pando_bench::systems::peers::{self, PEERS};
 use pando_bench::systems::transactional::POOL;
-use pando_bench::systems::{BuildOptions, Durability, SYSTEMS, SystemEntry, ours};
+use pando_bench::systems::{ALWAYS_BUILT, BuildOptions, Durability, SYSTEMS, SystemEntry, ours};
 
 /// Shapes that every adapter has a form for; a peer is asked for those that it takes.
 const SHAPES: [Shape; 4] = [
@@ -74,9 +74,12 @@ impl Probe {
 
 fn build(peer: &SystemEntry, shape: Shape, folder: Option<&Path>) -> Probe {
     let options = BuildOptions::default();
-    let built = match is_ours(peer) {
-        true => ours::build(peer.name, &options, folder),
-        false => peers::build(peer.name, shape, &options, folder),
+    let built = if is_ours(peer) {
+        ours::build(peer.name, &options, folder)
+    } else if ALWAYS_BUILT.iter().any(|always| always.name == peer.name) {
+        (peer.build)(peer.name, shape, &options)
+    } else {
+        peers::build(peer.name, shape, &options, folder)
     };
     Probe(built.unwrap_or_else(|refusal| panic!("{} of {shape:?}: {refusal}", peer.name)))
 }
@@ -95,6 +98,7 @@ fn built() -> impl Iterator<Item = (&'static SystemEntry, Shape)> {
     SYSTEMS
         .iter()
         .filter(|entry| is_ours(entry))
+        .chain(ALWAYS_BUILT)
         .chain(peers)
         .filter(move |peer| only.as_ref().is_none_or(|only| only == peer.name))
         .flat_map(|peer| SHAPES.map(|shape| (peer, shape)))

@@ -8,6 +8,7 @@
 pub mod berkeleydb;
 #[cfg(feature = "bf-tree")]
 pub mod bf_tree;
+pub mod btree_olc;
 pub mod btreemap;
 #[cfg(feature = "concurrent-map")]
 pub mod concurrent_map;
@@ -47,18 +48,19 @@ pub use entry::{
 };
 
 use crate::record::Shape;
+use btree_olc::Pages;
 use btreemap::{LockedBytes, LockedIntegers};
 use entry::boxed;
 use peers::PEERS;
 use skiplist::{PlainBytes, PlainIntegers, Tuned};
 use words::only_words;
 
-/// Every system: ours, the two peers that are always built, then those of [`peers::PEERS`].
+/// Every system: ours, the peers that are always built, then those of [`peers::PEERS`].
 pub static SYSTEMS: LazyLock<Vec<SystemEntry>> =
     LazyLock::new(|| ours::systems().chain(ALWAYS_BUILT.iter().chain(&PEERS).copied()).collect());
 
 /// The peers that are always built.
-const ALWAYS_BUILT: &[SystemEntry] = &[
+pub const ALWAYS_BUILT: &[SystemEntry] = &[
     SystemEntry {
         name: "crossbeam-skiplist",
         what: "crossbeam-skiplist: SkipMap<u64, u64>, or of boxed bytes",
@@ -91,6 +93,15 @@ const ALWAYS_BUILT: &[SystemEntry] = &[
             true => boxed(LockedIntegers::default()),
             false => boxed(LockedBytes::default()),
         },
+    },
+    SystemEntry {
+        name: "btree-olc",
+        what: "a B+-tree with optimistic lock coupling, of this crate",
+        durability: Durability::None,
+        settings: "sorted nodes of 4 KiB",
+        limits: only_words,
+        can_descend: true,
+        build: |_, _, _| boxed(Pages::default()),
     },
 ];
 
