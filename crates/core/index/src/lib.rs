@@ -115,7 +115,7 @@ impl Limits {
 /// An ordered map from byte strings to byte strings that many threads use at once.
 ///
 /// An operation that returns `Ok` is durable when it returns, as the pool's persistence domain
-/// guarantees it. An operation that returns `Err` has changed nothing.
+/// guarantees it. An operation that returns `Err` has changed nothing; a batch is many operations.
 pub trait RangeIndex: Send + Sync {
     /// The longest key and value of this index.
     fn limits(&self) -> Limits;
@@ -143,9 +143,13 @@ pub trait RangeIndex: Send + Sync {
         self.write(key, value, Intent::Upsert)
     }
 
-    /// Upserts each of `records`, in their order. They are separate operations. An index may be
-    /// faster if keys ascend and lie behind all that it has, as in a load. After an error, any
-    /// number of the records may have been written.
+    /// Upserts each of `records`, in their order, as by [`upsert`](Self::upsert): they are separate
+    /// operations, and of two records with one key the later one stays. An index may overlap the
+    /// memory accesses of these operations, and may be faster if keys ascend and lie behind all
+    /// that it has, as in a load.
+    ///
+    /// An error is that of the first record that has one. The records before it are written, and
+    /// those behind it are not.
     fn upsert_many(&self, records: &[Record<'_>]) -> Result<(), Error> {
         records.iter().try_for_each(|(key, value)| self.upsert(key, value).map(drop))
     }
@@ -185,6 +189,20 @@ pub trait RangeIndex: Send + Sync {
 
     /// Removes a record and returns true, or returns false if the key is absent.
     fn remove(&self, key: &[u8]) -> Result<bool, Error>;
+
+    /// Removes the record of each of `keys`, in their order, as by [`remove`](Self::remove): they
+    /// are separate operations. Returns how many of the keys were present; a key that occurs twice
+    /// is absent the second time. An index may overlap the memory accesses of these operations.
+    ///
+    /// An error is that of the first key that has one. The records of the keys before it are
+    /// removed, and those behind it are not.
+    fn remove_many(&self, keys: &[&[u8]]) -> Result<u64, Error> {
+        let mut removed = 0;
+        for key in keys {
+            removed += u64::from(self.remove(key)?);
+        }
+        Ok(removed)
+    }
 
     /// Removes the record of `key` if its value is `expected`, bytewise, atomically.
     ///

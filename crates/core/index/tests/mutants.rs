@@ -26,6 +26,9 @@ enum Bug {
     CompareRemoveNotAtomic,
     CompareRemoveComparesPrefixes,
     UpsertNotAtomic,
+    UpsertsOfABatchInAnyOrder,
+    RemovesOfABatchAllCounted,
+    BatchRefusedAsAWhole,
     ModifyNotAtomic,
     RefusedModifyWrites,
     ReadsAreStale,
@@ -151,6 +154,27 @@ impl RangeIndex for Broken {
             return Ok(if present { Upserted::Updated } else { Upserted::Inserted });
         }
         self.inner.upsert(key, value)
+    }
+
+    fn upsert_many(&self, records: &[Record<'_>]) -> Result<(), Error> {
+        let upsert = |(key, value): &Record<'_>| self.upsert(key, value).map(drop);
+        match self.bug {
+            Bug::UpsertsOfABatchInAnyOrder => records.iter().rev().try_for_each(upsert),
+            Bug::BatchRefusedAsAWhole => {
+                records.iter().try_for_each(|(key, _)| self.limits().check_key(key))?;
+                records.iter().try_for_each(upsert)
+            }
+            _ => records.iter().try_for_each(upsert),
+        }
+    }
+
+    fn remove_many(&self, keys: &[&[u8]]) -> Result<u64, Error> {
+        let mut removed = 0;
+        for key in keys {
+            let counts = self.remove(key)? || self.has(Bug::RemovesOfABatchAllCounted);
+            removed += u64::from(counts);
+        }
+        Ok(removed)
     }
 
     fn read(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool, Error> {
@@ -376,6 +400,11 @@ mutants! {
     ];
     exchange_that_compares_prefixes: ExchangeComparesPrefixes by [model_few_keys];
     upsert_that_is_not_atomic: UpsertNotAtomic by [linearizable_histories];
+    upserts_of_a_batch_in_any_order: UpsertsOfABatchInAnyOrder by [batches_like_single_upserts];
+    removes_of_a_batch_all_counted: RemovesOfABatchAllCounted by [
+        batches_like_single_upserts, batches_beside_writers
+    ];
+    batch_refused_as_a_whole: BatchRefusedAsAWhole by [batches_end_at_an_error];
     modify_that_is_not_atomic: ModifyNotAtomic by [race_counters];
     refused_modify_that_writes: RefusedModifyWrites by [model_few_keys];
     stale_read: ReadsAreStale by [

@@ -136,6 +136,7 @@ macro_rules! conformance_suite {
             cursors_across_changes: cursors::cursors_across_changes,
             many_open_cursors: cursors::many_open_cursors,
             batches_like_single_upserts: batches::like_single_upserts,
+            batches_end_at_an_error: batches::end_at_an_error,
             batches_beside_writers: batches::beside_writers,
             race_disjoint_inserts: races::disjoint_inserts,
             race_same_inserts: races::same_inserts,
