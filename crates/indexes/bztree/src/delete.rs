@@ -34,7 +34,7 @@ use pando_tree::room::Tries;
 use crate::build::{USUAL_BYTES, Wanted};
 use crate::claim::abort;
 use crate::layout::LIMITS;
-use crate::leaf::Leaf;
+use crate::leaf::{Leaf, Look};
 use crate::meta::Meta;
 use crate::node::Probe;
 use crate::smo::Tidied;
@@ -42,7 +42,8 @@ use crate::tree::BzTree;
 use crate::write::{Claim, Decision, more_rooms};
 
 /// The room that a delete requests of the leaf that replaces the one without a slot.
-struct Demand {
+#[derive(Default)]
+pub(crate) struct Demand {
     /// The number of records; zero at first, so that the leaf may be merged away.
     rooms: u64,
     /// The pool had no room for that.
@@ -62,22 +63,14 @@ impl<D: Domain> BzTree<D> {
     pub(crate) fn delete(&self, key: &[u8], expected: Option<&[u8]>) -> Result<bool> {
         LIMITS.check_key(key)?;
         let probe = Probe::new(key);
-        let mut demand = Demand { rooms: 0, refused: false };
+        let mut demand = Demand::default();
         let deleted = self.until_done(
             Tries::Many,
             || self.give_back(),
             |guard| {
                 let context = self.context(guard);
                 let leaf = self.find_leaf(context, probe);
-                match self.delete_in_leaf(context, leaf, probe, expected, &mut demand) {
-                    Ok(Some(_)) => {
-                        self.sweep.stir();
-                        Ok(Some(Some(self.merge_underfull(context, probe, &leaf))))
-                    }
-                    Ok(None) => Ok(None),
-                    Err(Error::KeyNotFound) => Ok(Some(None)),
-                    Err(error) => Err(error),
-                }
+                self.delete_and_tidy(context, leaf, None, probe, expected, &mut demand)
             },
         )?;
         if deleted == Some(Tidied::Later) {
@@ -86,11 +79,36 @@ impl<D: Domain> BzTree<D> {
         Ok(deleted.is_some())
     }
 
+    /// One attempt: deletes the key, and merges the leaf if it has become small. `None` means:
+    /// search again from the root. `Some(None)` means that the key was absent. `seen`: how the leaf
+    /// looked for this key before, if the caller has looked.
+    #[inline]
+    pub(crate) fn delete_and_tidy(
+        &self,
+        context: Context<'_, D>,
+        leaf: Leaf,
+        seen: Option<&Look>,
+        probe: Probe<'_>,
+        expected: Option<&[u8]>,
+        demand: &mut Demand,
+    ) -> Result<Option<Option<Tidied>>> {
+        match self.delete_in_leaf(context, leaf, seen, probe, expected, demand) {
+            Ok(Some(_)) => {
+                self.sweep.stir();
+                Ok(Some(Some(self.merge_underfull(context, probe, &leaf))))
+            }
+            Ok(None) => Ok(None),
+            Err(Error::KeyNotFound) => Ok(Some(None)),
+            Err(error) => Err(error),
+        }
+    }
+
     #[inline]
     fn delete_in_leaf(
         &self,
         context: Context<'_, D>,
         leaf: Leaf,
+        mut seen: Option<&Look>,
         probe: Probe<'_>,
         expected: Option<&[u8]>,
         demand: &mut Demand,
@@ -98,7 +116,7 @@ impl<D: Domain> BzTree<D> {
         let intent = expected.map(|expected| Intent::Exchange { expected });
         let mut steps = Steps::of_attempts();
         loop {
-            let look = leaf.look(context, probe, None);
+            let look = leaf.look_unless_seen(context, probe, seen.take());
             steps.take(context.guard, leaf.node.off)?;
             if !mutant!("closed-check-in-delete") && look.closing.is_some() {
                 context.guard.with_reserve(|| self.settle_closed(context, probe, demand.wanted()));

@@ -24,7 +24,7 @@ impl<D: Domain> RangeIndex for BzTree<D> {
         LIMITS
     }
 
-    index_operations!(modify, read_many, upsert_many);
+    index_operations!(modify, read_many, upsert_many, remove_many);
 
     fn len(&self) -> Result<u64> {
         self.count_records(|guard, from| {

@@ -436,6 +436,18 @@ impl Leaf {
         Look { newest, in_doubt, next, bottom, closing }
     }
 
+    /// The look that the caller has taken before, or a new one. A write that acts upon an older one
+    /// fails if the leaf has changed, because it claims the slot that was the first empty one.
+    #[inline(always)]
+    pub fn look_unless_seen<D: Domain>(
+        &self,
+        context: Context<'_, D>,
+        probe: Probe<'_>,
+        seen: Option<&Look>,
+    ) -> Look {
+        seen.copied().unwrap_or_else(|| self.look(context, probe, None))
+    }
+
     /// Whether there is a slot and room for a record of `needed` bytes.
     #[inline(always)]
     pub fn has_room(&self, look: &Look, needed: u64) -> bool {
@@ -450,7 +462,17 @@ impl Leaf {
         context: Context<'op, D>,
         probe: Probe<'_>,
     ) -> Result<Option<&'op [u8]>, Superseded> {
-        match self.find(context, probe) {
+        self.visible_value(context, self.find(context, probe))
+    }
+
+    /// The value of a record that was found, unless it is deleted; `Err` as of [`get`](Self::get).
+    #[inline(always)]
+    pub fn visible_value<'op, D: Domain>(
+        &self,
+        context: Context<'op, D>,
+        found: Option<Settled>,
+    ) -> Result<Option<&'op [u8]>, Superseded> {
+        match found {
             Some(Settled { meta, .. }) if meta.is_visible() => {
                 self.value(context, meta).map(Some).ok_or(Superseded)
             }

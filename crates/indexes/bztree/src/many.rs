@@ -1,20 +1,45 @@
-//! Gets of many keys at once.
+//! Gets, upserts and removes of many keys at once.
 //!
 //! The descents of a group of keys take turns, so that they wait for memory together. Each key is
-//! read by itself, as by a single get; the answers are not of one point in time.
+//! an operation of its own, as by a single call; the answers are not of one point in time.
+//!
+//! Writes are made in the order of the keys, each in the leaf that its descent has found, and by
+//! the look at that leaf that was taken before the first write of the group. Either may be out of
+//! date, also because of an earlier write of the group. A leaf that was replaced is closed, and a
+//! write by an old look fails, as for any writer that comes late (`tree.rs`, `write.rs`); then it
+//! is made again from the root. A write that finds no room is made by a single call without the
+//! guard of the group, so that room can be reclaimed. The keys behind it begin a new group.
 
-use pando_index::{Result, VisitMany};
+use std::cell::Cell;
+
+use pando_index::{Intent, Record, Result, VisitMany};
+use pando_inner::Node;
 use pando_pmem::Domain;
 use pando_tree::checked::undamaged;
+use pando_tree::context::Context;
 use pando_tree::maps::Tree;
 
+use crate::delete::Demand;
 use crate::layout::LIMITS;
-use crate::leaf::{Leaf, Superseded};
+use crate::leaf::{Leaf, Look, Superseded};
 use crate::node::Probe;
+use crate::smo::Tidied;
 use crate::tree::BzTree;
 
 /// Descents that take turns. More would request more lines at a time than a core can wait for.
-const GROUP: usize = 8;
+const GROUP: usize = 16;
+
+/// Where a write begins: the leaf of its key, and how it looked for the key.
+struct Place<'op, D: Domain> {
+    context: Context<'op, D>,
+    leaf: Leaf,
+    look: &'op Look,
+    probe: Probe<'op>,
+}
+
+/// Attempts of a write under the guard of its group. The second one usually succeeds, in the leaf
+/// that has replaced a full one.
+const ATTEMPTS: u32 = 4;
 
 impl<D: Domain> BzTree<D> {
     /// Lends the value of each of `keys` to `visit`, with the key's index, in order; `None` if it
@@ -27,10 +52,15 @@ impl<D: Domain> BzTree<D> {
                 *probe = Probe::new(key);
             }
             let probes = &probes[..keys.len()];
-            let upper = probes.iter().map(|probe| probe.upper());
-            let leaves = self.upper().find_leaves::<GROUP, D>(context, upper);
-            for (at, (leaf, probe)) in leaves.iter().zip(probes).enumerate() {
-                match Leaf::new(*leaf).get(context, *probe) {
+            let leaves = self.find_leaves(context, probes);
+            // The searches in the leaves overlap too, if nothing else is done in between.
+            let mut records = [None; GROUP];
+            for ((record, leaf), &probe) in records.iter_mut().zip(&leaves).zip(probes) {
+                *record = Leaf::new(*leaf).find(context, probe);
+            }
+            for (at, ((record, leaf), probe)) in records.iter().zip(leaves).zip(probes).enumerate()
+            {
+                match Leaf::new(leaf).visible_value(context, *record) {
                     Ok(value) => {
                         undamaged(guard)?;
                         visit(first + at, value);
@@ -46,5 +76,114 @@ impl<D: Domain> BzTree<D> {
             }
             Ok(())
         })
+    }
+
+    /// Upserts the records, in their order.
+    pub(crate) fn put_many(&self, records: &[Record<'_>]) -> Result<()> {
+        let upsert = |place: Place<'_, D>, at: usize| {
+            let (Place { context, leaf, look, probe }, (key, value)) = (place, records[at]);
+            LIMITS.check_key(key).and(LIMITS.check_value(value)).ok()?;
+            let (pointer, intent, mut rooms) = (self.wants_block(key, value), Intent::Upsert, 1);
+            let (mut leaf, mut seen) = (leaf, Some(look));
+            for _ in 0..ATTEMPTS {
+                // As in `put`.
+                let attempt = context.guard.without_reserve(|| {
+                    let seen = seen.take();
+                    self.write_in_leaf(
+                        context, leaf, seen, probe, value, pointer, intent, &mut rooms,
+                    )
+                });
+                if attempt.ok()?.is_some() {
+                    return Some(Tidied::Done);
+                }
+                leaf = self.find_leaf(context, probe);
+            }
+            None
+        };
+        let alone = |at: usize| {
+            let (key, value) = records[at];
+            self.put(key, value, Intent::Upsert).map(drop)
+        };
+        self.write_in_groups(records.len(), |at| records[at].0, upsert, alone)
+    }
+
+    /// Deletes the keys, in their order. Returns how many were present.
+    pub(crate) fn delete_many(&self, keys: &[&[u8]]) -> Result<u64> {
+        let deleted = Cell::new(0);
+        let delete = |place: Place<'_, D>, _| {
+            let Place { context, mut leaf, look, probe } = place;
+            LIMITS.check_key(probe.bytes).ok()?;
+            // A key that was absent may be present now, after the writes before this one.
+            let mut seen = look.visible().and(Some(look));
+            let mut demand = Demand::default();
+            for _ in 0..ATTEMPTS {
+                let seen = seen.take();
+                let attempt = self.delete_and_tidy(context, leaf, seen, probe, None, &mut demand);
+                if let Some(tidied) = attempt.ok()? {
+                    deleted.set(deleted.get() + u64::from(tidied.is_some()));
+                    return Some(tidied.unwrap_or(Tidied::Done));
+                }
+                leaf = self.find_leaf(context, probe);
+            }
+            None
+        };
+        let alone = |at: usize| {
+            deleted.set(deleted.get() + u64::from(self.delete(keys[at], None)?));
+            Ok(())
+        };
+        self.write_in_groups(keys.len(), |at| keys[at], delete, alone)?;
+        Ok(deleted.get())
+    }
+
+    /// Makes the writes 0 to `count`, in order. `attempt` makes one at the place of its key. If it
+    /// returns `None`, `alone` makes the write, without a guard.
+    fn write_in_groups<'keys>(
+        &self,
+        count: usize,
+        key: impl Fn(usize) -> &'keys [u8],
+        attempt: impl Fn(Place<'_, D>, usize) -> Option<Tidied>,
+        alone: impl Fn(usize) -> Result<()>,
+    ) -> Result<()> {
+        let mut next = 0;
+        while next < count {
+            let end = count.min(next + GROUP);
+            let mut untidy = None;
+            // One key has nothing to overlap with.
+            if end - next > 1 {
+                let guard = self.pin()?;
+                let context = self.context(&guard);
+                let mut probes = [Probe::new(&[]); GROUP];
+                for (probe, at) in probes.iter_mut().zip(next..end) {
+                    *probe = Probe::new(key(at));
+                }
+                let probes = &probes[..end - next];
+                let leaves = self.find_leaves(context, probes);
+                let mut looks = [None; GROUP];
+                for ((look, leaf), &probe) in looks.iter_mut().zip(&leaves).zip(probes) {
+                    *look = Some(Leaf::new(*leaf).look(context, probe, None));
+                }
+                for ((look, leaf), &probe) in looks.iter().flatten().zip(leaves).zip(probes) {
+                    let place = Place { context, leaf: Leaf::new(leaf), look, probe };
+                    let Some(tidied) = attempt(place, next) else { break };
+                    next += 1;
+                    if tidied == Tidied::Later {
+                        untidy = Some(probe);
+                        break;
+                    }
+                }
+            }
+            if let Some(probe) = untidy {
+                self.tidy_with_room(probe);
+            } else if next < end {
+                alone(next)?;
+                next += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// The leaves for at most [`GROUP`] probes, in order; the further elements are unspecified.
+    fn find_leaves(&self, context: Context<'_, D>, probes: &[Probe<'_>]) -> [Node; GROUP] {
+        self.upper().find_leaves::<GROUP, D>(context, probes.iter().map(|probe| probe.upper()))
     }
 }

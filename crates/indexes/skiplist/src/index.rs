@@ -21,7 +21,7 @@ impl<D: Domain, S: Links<D>> RangeIndex for SkipList<D, S> {
         LIMITS
     }
 
-    index_operations!(modify, read_many);
+    index_operations!(modify, read_many, upsert_many, remove_many);
 
     /// Linear in the number of records: each is visited.
     fn len(&self) -> Result<u64> {

@@ -1,13 +1,16 @@
-//! Gets of many keys at once.
+//! Gets, upserts and removes of many keys at once.
 //!
-//! A get spends most of its time waiting for memory, for one node after the other. Here the
+//! An operation spends most of its time waiting for memory, for one node after the other. Here the
 //! searches for a group of keys take turns: the node that one of them visits next is prefetched
 //! while the others read theirs. Each key is read by itself, as by a single get; the answers are
 //! not of one point in time.
+//!
+//! The searches for a group of writes go down to the lowest level. Only then the writes are made,
+//! one by one and in order, by single calls: their searches find the lines in the cache.
 
 use std::cmp::Ordering as Compare;
 
-use pando_index::{Result, VisitMany};
+use pando_index::{Intent, Record, Result, VisitMany};
 use pando_pmem::Domain;
 use pando_tree::checked::{Steps, undamaged};
 use pando_tree::context::Context;
@@ -32,6 +35,8 @@ struct Descent<'key> {
     level: usize,
     /// Known not to be before the key.
     bound: Node,
+    /// Whether the search ends at the node of the key, or only on the lowest level.
+    ends_early: bool,
     /// The node that was prefetched.
     next: Option<Node>,
     /// The node of the key, when the search is over.
@@ -39,10 +44,10 @@ struct Descent<'key> {
 }
 
 impl<'key> Descent<'key> {
-    fn new(probe: Probe<'key>, head: Node) -> Self {
+    fn new(probe: Probe<'key>, head: Node, ends_early: bool) -> Self {
         let alike = probe.slice.leading_zeros();
         let level = MAX_HEIGHT - 1;
-        Self { probe, node: head, alike, level, bound: head, next: None, found: None }
+        Self { probe, node: head, alike, level, bound: head, ends_early, next: None, found: None }
     }
 
     fn go_down(&mut self) {
@@ -62,8 +67,8 @@ impl<'key> Descent<'key> {
                     let slice = next.slice_on(context, self.level);
                     self.alike = (self.probe.slice ^ slice).leading_zeros();
                 }
-                Compare::Equal => self.found = Some(Some(next)),
-                Compare::Greater => {
+                Compare::Equal if self.ends_early => self.found = Some(Some(next)),
+                Compare::Equal | Compare::Greater => {
                     self.bound = next;
                     self.go_down();
                 }
@@ -93,9 +98,9 @@ impl<D: Domain, S: Links<D>> SkipList<D, S> {
         self.in_groups::<GROUP>(keys, LIMITS, |guard, first, keys| {
             let context = self.context(guard);
             let head = self.head(context);
-            let mut descents = [Descent::new(Probe::new(&[]), head); GROUP];
+            let mut descents = [Descent::new(Probe::new(&[]), head, true); GROUP];
             for (descent, key) in descents.iter_mut().zip(keys) {
-                *descent = Descent::new(Probe::new(key), head);
+                *descent = Descent::new(Probe::new(key), head, true);
             }
             let descents = &mut descents[..keys.len()];
             if S::MARKED_STAY {
@@ -104,12 +109,7 @@ impl<D: Domain, S: Links<D>> SkipList<D, S> {
                     descent.found = Some(self.find_node(context, descent.probe));
                 }
             }
-            // A search takes no more steps than there are nodes.
-            let mut steps = Steps::of_blocks(guard, NODE_BYTES);
-            while descents.iter().any(|descent| descent.found.is_none()) {
-                descents.iter_mut().for_each(|descent| descent.advance(context, head));
-                steps.take(guard, head.0)?;
-            }
+            self.take_turns(context, descents)?;
             for (at, descent) in descents.iter().enumerate() {
                 let value = descent.found.flatten().and_then(|node| node.value(context));
                 let value = value.as_ref().map(|(_, value)| value.as_bytes());
@@ -118,5 +118,58 @@ impl<D: Domain, S: Links<D>> SkipList<D, S> {
             }
             Ok(())
         })
+    }
+
+    /// Upserts the records, in their order.
+    pub(crate) fn write_many(&self, records: &[Record<'_>]) -> Result<()> {
+        for group in records.chunks(GROUP) {
+            self.bring_near(group.iter().map(|(key, _)| *key));
+            for (key, value) in group {
+                self.put(key, value, Intent::Upsert)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes the keys, in their order. Returns how many were present.
+    pub(crate) fn delete_many(&self, keys: &[&[u8]]) -> Result<u64> {
+        let mut deleted = 0;
+        for group in keys.chunks(GROUP) {
+            self.bring_near(group.iter().copied());
+            for key in group {
+                deleted += u64::from(self.delete(key, None)?);
+            }
+        }
+        Ok(deleted)
+    }
+
+    /// Searches for at most [`GROUP`] keys, for the sake of the cache: an error is left to the
+    /// operations on these keys.
+    fn bring_near<'keys>(&self, keys: impl ExactSizeIterator<Item = &'keys [u8]>) {
+        let count = keys.len();
+        // One key has nothing to overlap with, and searches of the other style take no turns.
+        if S::MARKED_STAY || count < 2 {
+            return;
+        }
+        let Ok(guard) = self.pin() else { return };
+        let context = self.context(&guard);
+        let head = self.head(context);
+        let mut descents = [Descent::new(Probe::new(&[]), head, false); GROUP];
+        for (descent, key) in descents.iter_mut().zip(keys) {
+            *descent = Descent::new(Probe::new(key), head, false);
+        }
+        let _ = self.take_turns(context, &mut descents[..count]);
+    }
+
+    /// Advances all of the searches until each is over.
+    fn take_turns(&self, context: Context<'_, D>, descents: &mut [Descent<'_>]) -> Result<()> {
+        let head = self.head(context);
+        // A search takes no more steps than there are nodes.
+        let mut steps = Steps::of_blocks(context.guard, NODE_BYTES);
+        while descents.iter().any(|descent| descent.found.is_none()) {
+            descents.iter_mut().for_each(|descent| descent.advance(context, head));
+            steps.take(context.guard, head.0)?;
+        }
+        Ok(())
     }
 }

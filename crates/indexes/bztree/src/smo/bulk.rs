@@ -14,7 +14,7 @@
 //! also are if the leaf is to be split first, and in a pool that was full, where a closed leaf may
 //! not be replaced.
 
-use pando_index::{Error, Intent, Record, Result};
+use pando_index::{Error, Record, Result};
 use pando_inner::{Outcome, Path, Progress, separator_between};
 use pando_pmem::{Domain, mutant};
 use pando_tree::checked::undamaged;
@@ -37,16 +37,19 @@ const ATTEMPTS: u32 = 4;
 impl<D: Domain> BzTree<D> {
     /// Upserts the records, in their order.
     pub(crate) fn write_many(&self, records: &[Record<'_>]) -> Result<()> {
-        let mut rest = records;
-        while !rest.is_empty() {
-            let (run, behind) = rest.split_at(self.run_of(rest).max(1));
-            rest = behind;
-            if run.len() < LEAST_RUN || !self.append(run)? {
-                run.iter()
-                    .try_for_each(|(key, value)| self.put(key, value, Intent::Upsert).map(drop))?;
+        let mut behind = 0;
+        // The first record that is not written.
+        let mut first = 0;
+        while behind < records.len() {
+            let run = behind..behind + self.run_of(&records[behind..]).max(1);
+            behind = run.end;
+            if run.len() < LEAST_RUN {
+                continue;
             }
+            self.put_many(&records[first..run.start])?;
+            first = if self.append(&records[run.clone()])? { run.end } else { run.start };
         }
-        Ok(())
+        self.put_many(&records[first..])
     }
 
     /// How many records from the first one on ascend and fit a leaf together.
