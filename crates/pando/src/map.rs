@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pando_index::{KeyRange, Limits, Order, RangeIndex, Upserted};
+use pando_index::{KeyRange, Limits, Order, RangeIndex, Record, Upserted};
 
 use crate::engine::Stamped;
 use crate::scan::Scan;
@@ -17,7 +17,7 @@ use crate::{Acknowledge, Error};
 /// bytes; a proper prefix comes before a longer key. A write that returns `Ok` is durable, as far
 /// as the pool's persistence domain goes; for a transactional map of a pool with a log see
 /// [`Acknowledge`]. A call that returns `Err` has changed nothing, except for
-/// [`Error::AppliedNotDurable`].
+/// [`Error::AppliedNotDurable`], and for a batch ([`upsert_many`](Self::upsert_many)).
 #[derive(Clone)]
 pub struct Map {
     shared: Arc<MapShared>,
@@ -299,6 +299,59 @@ impl Map {
     /// ```
     pub fn remove(&self, key: &[u8]) -> Result<bool, Error> {
         self.acknowledged(self.index().remove(key))
+    }
+
+    /// Upserts `records` in their order: of two records with one key, the later one stays. It is
+    /// faster than as many calls of [`upsert`](Self::upsert), because the waits for memory overlap.
+    /// Batches of 16 records get most of that. In a `bztree`, a batch whose keys ascend behind all
+    /// others is faster still.
+    ///
+    /// Each record is an operation of its own, and in a transactional map a commit of its own:
+    /// another thread, or a crash, may find the first records written and the others not. A
+    /// [`WriteBatch`](crate::WriteBatch) is one commit. A transactional map writes the records one
+    /// by one; with [`Acknowledge::Synced`] it waits for the log once.
+    ///
+    /// When the call returns, all records are as durable as after an upsert of each.
+    ///
+    /// # Errors
+    ///
+    /// As [`upsert`](Self::upsert), for the first record that has one. The records before it are
+    /// written, and those behind it are not. With [`Acknowledge::Synced`], the former may not
+    /// survive a power cut before the next sync.
+    ///
+    /// ```
+    /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
+    /// let map = pool.map("trees")?;
+    /// map.upsert_many(&[(b"aspen", b"1"), (b"beech", b"2"), (b"aspen", b"3")])?;
+    /// assert_eq!(map.get_many(&[b"aspen", b"beech"])?, [Some(b"3".to_vec()), Some(b"2".to_vec())]);
+    /// # Ok::<(), pando::Error>(())
+    /// ```
+    pub fn upsert_many(&self, records: &[Record<'_>]) -> Result<(), Error> {
+        self.acknowledged(self.index().upsert_many(records))
+    }
+
+    /// Removes the records of `keys` in their order, and returns how many of the keys were present.
+    /// A key that occurs twice is absent the second time. It is faster than as many calls of
+    /// [`remove`](Self::remove), because the waits for memory overlap. Each key is an operation of
+    /// its own, as in [`upsert_many`](Self::upsert_many).
+    ///
+    /// # Errors
+    ///
+    /// As [`remove`](Self::remove), for the first key that has one. The records of the keys before
+    /// it are removed, and those behind it are not. With [`Acknowledge::Synced`], the removals may
+    /// not survive a power cut before the next sync.
+    ///
+    /// ```
+    /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
+    /// let map = pool.map("trees")?;
+    /// map.insert(b"aspen", b"1")?;
+    /// map.insert(b"beech", b"2")?;
+    /// assert_eq!(map.remove_many(&[b"aspen", b"cedar", b"aspen"])?, 1);
+    /// assert_eq!(map.len()?, 1);
+    /// # Ok::<(), pando::Error>(())
+    /// ```
+    pub fn remove_many(&self, keys: &[&[u8]]) -> Result<u64, Error> {
+        self.acknowledged(self.index().remove_many(keys))
     }
 
     /// Replaces the value of `key` by `new` if it equals `expected`, bytewise, in one step.
