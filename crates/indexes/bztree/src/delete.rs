@@ -34,7 +34,7 @@ use pando_tree::room::Tries;
 use crate::build::{USUAL_BYTES, Wanted};
 use crate::claim::abort;
 use crate::layout::LIMITS;
-use crate::leaf::{Leaf, Look};
+use crate::leaf::Leaf;
 use crate::meta::Meta;
 use crate::node::Probe;
 use crate::smo::Tidied;
@@ -70,7 +70,7 @@ impl<D: Domain> BzTree<D> {
             |guard| {
                 let context = self.context(guard);
                 let leaf = self.find_leaf(context, probe);
-                self.delete_and_tidy(context, leaf, None, probe, expected, &mut demand)
+                self.delete_and_tidy(context, leaf, probe, expected, &mut demand)
             },
         )?;
         if deleted == Some(Tidied::Later) {
@@ -80,19 +80,17 @@ impl<D: Domain> BzTree<D> {
     }
 
     /// One attempt: deletes the key, and merges the leaf if it has become small. `None` means:
-    /// search again from the root. `Some(None)` means that the key was absent. `seen`: how the leaf
-    /// looked for this key before, if the caller has looked.
+    /// search again from the root. `Some(None)` means that the key was absent.
     #[inline]
     pub(crate) fn delete_and_tidy(
         &self,
         context: Context<'_, D>,
         leaf: Leaf,
-        seen: Option<&Look>,
         probe: Probe<'_>,
         expected: Option<&[u8]>,
         demand: &mut Demand,
     ) -> Result<Option<Option<Tidied>>> {
-        match self.delete_in_leaf(context, leaf, seen, probe, expected, demand) {
+        match self.delete_in_leaf(context, leaf, probe, expected, demand) {
             Ok(Some(_)) => {
                 self.sweep.stir();
                 Ok(Some(Some(self.merge_underfull(context, probe, &leaf))))
@@ -108,7 +106,6 @@ impl<D: Domain> BzTree<D> {
         &self,
         context: Context<'_, D>,
         leaf: Leaf,
-        mut seen: Option<&Look>,
         probe: Probe<'_>,
         expected: Option<&[u8]>,
         demand: &mut Demand,
@@ -116,7 +113,7 @@ impl<D: Domain> BzTree<D> {
         let intent = expected.map(|expected| Intent::Exchange { expected });
         let mut steps = Steps::of_attempts();
         loop {
-            let look = leaf.look_unless_seen(context, probe, seen.take());
+            let look = leaf.look(context, probe, None);
             steps.take(context.guard, leaf.node.off)?;
             if !mutant!("closed-check-in-delete") && look.closing.is_some() {
                 context.guard.with_reserve(|| self.settle_closed(context, probe, demand.wanted()));

@@ -436,18 +436,6 @@ impl Leaf {
         Look { newest, in_doubt, next, bottom, closing }
     }
 
-    /// The look that the caller has taken before, or a new one. A write that acts upon an older one
-    /// fails if the leaf has changed, because it claims the slot that was the first empty one.
-    #[inline(always)]
-    pub fn look_unless_seen<D: Domain>(
-        &self,
-        context: Context<'_, D>,
-        probe: Probe<'_>,
-        seen: Option<&Look>,
-    ) -> Look {
-        seen.copied().unwrap_or_else(|| self.look(context, probe, None))
-    }
-
     /// Whether there is a slot and room for a record of `needed` bytes.
     #[inline(always)]
     pub fn has_room(&self, look: &Look, needed: u64) -> bool {

@@ -3,12 +3,11 @@
 //! The descents of a group of keys take turns, so that they wait for memory together. Each key is
 //! an operation of its own, as by a single call; the answers are not of one point in time.
 //!
-//! Writes are made in the order of the keys, each in the leaf that its descent has found, and by
-//! the look at that leaf that was taken before the first write of the group. Either may be out of
-//! date, also because of an earlier write of the group. A leaf that was replaced is closed, and a
-//! write by an old look fails, as for any writer that comes late (`tree.rs`, `write.rs`); then it
-//! is made again from the root. A write that finds no room is made by a single call without the
-//! guard of the group, so that room can be reclaimed. The keys behind it begin a new group.
+//! Writes are made in the order of the keys, each in the leaf that its descent has found. That may
+//! be out of date, also because of an earlier write of the group. A leaf that was replaced is
+//! closed, so a write there fails, as for any writer that comes late (`write.rs`). Such a write, and
+//! one that finds no room, is made by a single call without the guard of the group, so that room
+//! can be reclaimed. The keys behind it begin a new group.
 
 use std::cell::Cell;
 
@@ -21,7 +20,7 @@ use pando_tree::maps::Tree;
 
 use crate::delete::Demand;
 use crate::layout::LIMITS;
-use crate::leaf::{Leaf, Look, Superseded};
+use crate::leaf::{Leaf, Superseded};
 use crate::node::Probe;
 use crate::smo::Tidied;
 use crate::tree::BzTree;
@@ -29,17 +28,12 @@ use crate::tree::BzTree;
 /// Descents that take turns. More would request more lines at a time than a core can wait for.
 const GROUP: usize = 16;
 
-/// Where a write begins: the leaf of its key, and how it looked for the key.
+/// Where a write begins: the leaf of its key.
 struct Place<'op, D: Domain> {
     context: Context<'op, D>,
     leaf: Leaf,
-    look: &'op Look,
     probe: Probe<'op>,
 }
-
-/// Attempts of a write under the guard of its group. The second one usually succeeds, in the leaf
-/// that has replaced a full one.
-const ATTEMPTS: u32 = 4;
 
 impl<D: Domain> BzTree<D> {
     /// Lends the value of each of `keys` to `visit`, with the key's index, in order; `None` if it
@@ -80,25 +74,15 @@ impl<D: Domain> BzTree<D> {
 
     /// Upserts the records, in their order.
     pub(crate) fn put_many(&self, records: &[Record<'_>]) -> Result<()> {
-        let upsert = |place: Place<'_, D>, at: usize| {
-            let (Place { context, leaf, look, probe }, (key, value)) = (place, records[at]);
+        let upsert = |Place { context, leaf, probe }: Place<'_, D>, at: usize| {
+            let (key, value) = records[at];
             LIMITS.check_key(key).and(LIMITS.check_value(value)).ok()?;
             let (pointer, intent, mut rooms) = (self.wants_block(key, value), Intent::Upsert, 1);
-            let (mut leaf, mut seen) = (leaf, Some(look));
-            for _ in 0..ATTEMPTS {
-                // As in `put`.
-                let attempt = context.guard.without_reserve(|| {
-                    let seen = seen.take();
-                    self.write_in_leaf(
-                        context, leaf, seen, probe, value, pointer, intent, &mut rooms,
-                    )
-                });
-                if attempt.ok()?.is_some() {
-                    return Some(Tidied::Done);
-                }
-                leaf = self.find_leaf(context, probe);
-            }
-            None
+            // As in `put`.
+            let attempt = context.guard.without_reserve(|| {
+                self.write_in_leaf(context, leaf, probe, value, pointer, intent, &mut rooms)
+            });
+            attempt.ok()?.map(|_| Tidied::Done)
         };
         let alone = |at: usize| {
             let (key, value) = records[at];
@@ -110,22 +94,13 @@ impl<D: Domain> BzTree<D> {
     /// Deletes the keys, in their order. Returns how many were present.
     pub(crate) fn delete_many(&self, keys: &[&[u8]]) -> Result<u64> {
         let deleted = Cell::new(0);
-        let delete = |place: Place<'_, D>, _| {
-            let Place { context, mut leaf, look, probe } = place;
+        let delete = |Place { context, leaf, probe }: Place<'_, D>, _| {
             LIMITS.check_key(probe.bytes).ok()?;
-            // A key that was absent may be present now, after the writes before this one.
-            let mut seen = look.visible().and(Some(look));
             let mut demand = Demand::default();
-            for _ in 0..ATTEMPTS {
-                let seen = seen.take();
-                let attempt = self.delete_and_tidy(context, leaf, seen, probe, None, &mut demand);
-                if let Some(tidied) = attempt.ok()? {
-                    deleted.set(deleted.get() + u64::from(tidied.is_some()));
-                    return Some(tidied.unwrap_or(Tidied::Done));
-                }
-                leaf = self.find_leaf(context, probe);
-            }
-            None
+            let attempt = self.delete_and_tidy(context, leaf, probe, None, &mut demand);
+            let tidied = attempt.ok()??;
+            deleted.set(deleted.get() + u64::from(tidied.is_some()));
+            Some(tidied.unwrap_or(Tidied::Done))
         };
         let alone = |at: usize| {
             deleted.set(deleted.get() + u64::from(self.delete(keys[at], None)?));
@@ -158,12 +133,8 @@ impl<D: Domain> BzTree<D> {
                 }
                 let probes = &probes[..end - next];
                 let leaves = self.find_leaves(context, probes);
-                let mut looks = [None; GROUP];
-                for ((look, leaf), &probe) in looks.iter_mut().zip(&leaves).zip(probes) {
-                    *look = Some(Leaf::new(*leaf).look(context, probe, None));
-                }
-                for ((look, leaf), &probe) in looks.iter().flatten().zip(leaves).zip(probes) {
-                    let place = Place { context, leaf: Leaf::new(leaf), look, probe };
+                for (leaf, &probe) in leaves.iter().zip(probes) {
+                    let place = Place { context, leaf: Leaf::new(*leaf), probe };
                     let Some(tidied) = attempt(place, next) else { break };
                     next += 1;
                     if tidied == Tidied::Later {

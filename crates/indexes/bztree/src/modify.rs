@@ -44,9 +44,7 @@ impl<D: Domain> BzTree<D> {
                 // As in `put`: writes leave some room in a full pool, so that deletes can make room
                 // again.
                 let attempt = guard.without_reserve(|| {
-                    self.write_in_leaf(
-                        context, leaf, None, probe, &new, pointer, intent, &mut rooms,
-                    )
+                    self.write_in_leaf(context, leaf, probe, &new, pointer, intent, &mut rooms)
                 });
                 match attempt {
                     Err(Error::KeyExists | Error::KeyNotFound | Error::ValueMismatch) => Ok(None),

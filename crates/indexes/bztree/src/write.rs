@@ -176,9 +176,7 @@ impl<D: Domain> BzTree<D> {
                 let leaf = self.find_leaf(context, probe);
                 // Writes leave some room in a full pool, so that deletes can make room again.
                 guard.without_reserve(|| {
-                    self.write_in_leaf(
-                        context, leaf, None, probe, value, pointer, intent, &mut rooms,
-                    )
+                    self.write_in_leaf(context, leaf, probe, value, pointer, intent, &mut rooms)
                 })
             },
         )
@@ -186,15 +184,14 @@ impl<D: Domain> BzTree<D> {
 
     /// One attempt. `None` means: search again from the root.
     ///
-    /// `seen`: how the leaf looked for this key before, if the caller has looked. `rooms`: the
-    /// number of records of this length for which a leaf must have room if it is replaced.
+    /// `rooms`: the number of records of this length for which a leaf must have room if it is
+    /// replaced.
     #[expect(clippy::too_many_arguments, reason = "the state of one operation, passed once")]
     #[inline]
     pub(crate) fn write_in_leaf(
         &self,
         context: Context<'_, D>,
         leaf: Leaf,
-        mut seen: Option<&Look>,
         probe: Probe<'_>,
         value: &[u8],
         pointer: bool,
@@ -206,7 +203,7 @@ impl<D: Domain> BzTree<D> {
         let needed = padded(record_bytes);
         let mut steps = Steps::of_attempts();
         loop {
-            let look = leaf.look_unless_seen(context, probe, seen.take());
+            let look = leaf.look(context, probe, None);
             steps.take(context.guard, leaf.node.off)?;
             if !mutant!("closed-check-in-insert") && look.closing.is_some() {
                 let wanted = Wanted { records: *rooms, record_bytes: needed };
