@@ -45,8 +45,8 @@ impl<'op, D: Domain> Context<'op, D> {
         self.pool.word(off).load(Ordering::Relaxed)
     }
 
-    /// Bytes that do not change while they are reachable: of a key, a value or a node. The words that
-    /// led to `off` were read through this context.
+    /// Bytes that do not change while they are reachable: of a key, a value or a node. The words
+    /// that led to `off` were read through this context.
     #[inline(always)]
     pub fn published(self, off: u64, bytes: u64) -> &'op [u8] {
         // SAFETY: indexes write such bytes before the word that leads to them, and never after;

@@ -276,8 +276,8 @@ fn stuck(off: u64) -> Error {
 
 /// The methods of `RangeIndex` that call the index in the same way in each index: `read` and `scan`
 /// by `Tree::read_with` and [`Fill`], `write`, `remove` and `compare_remove` by its methods `put`
-/// and `delete`. With the names `modify`, `read_many`, `upsert_many` and `remove_many` also these, by
-/// `read_modify_write`, `visit_many`, `write_many` and `delete_many`.
+/// and `delete`. With the names `modify`, `read_many`, `upsert_many` and `remove_many` also these,
+/// by `read_modify_write`, `visit_many`, `write_many` and `delete_many`.
 #[macro_export]
 macro_rules! index_operations {
     (@ modify) => {

@@ -7,15 +7,15 @@
 //! from one entry word.
 //!
 //! * [`layout`](mod@layout): the bytes of leaves; `meta.rs`: the words of a leaf that change.
-//! * `leaf.rs`: reads of leaves; `build.rs`: construction of leaves. `node.rs`: what a descent needs
-//!   to know. `tree.rs`: the way to a leaf. `cursor.rs`: scans. `many.rs`: gets of many keys.
+//! * `leaf.rs`: reads of leaves; `build.rs`: construction of leaves. `node.rs`: what a descent
+//!   needs to know. `tree.rs`: the way to a leaf. `cursor.rs`: scans. `many.rs`: batches of keys.
 //! * `claim.rs`: claims of a leaf's slots, and its closing (`closing.rs`). `write.rs`: inserts and
 //!   updates; `modify.rs`: a read and a write as one operation; `delete.rs`: deletes. `smo/`:
 //!   consolidation, split and merge of leaves, and the room that they give back when the pool is
 //!   full (`rounds.rs`: how far).
 //! * `bounds.rs`: checks of a whole leaf before it is copied. `audit.rs`: leaves for `check` and
-//!   `stat`; `teardown.rs`: their blocks, when the tree is dropped. `index.rs`: the tree as a map of
-//!   a pool; `options.rs`: its options.
+//!   `stat`; `teardown.rs`: their blocks, when the tree is dropped. `index.rs`: the tree as a map
+//!   of a pool; `options.rs`: its options.
 //!
 //! Where the paper is silent, or where this code differs from it, the top of the file says so. The
 //! main differences: one word decides each change of a leaf; inserts never wait; leaves have no

@@ -5,9 +5,9 @@
 //!
 //! Writes are made in the order of the keys, each in the leaf that its descent has found. That may
 //! be out of date, also because of an earlier write of the group. A leaf that was replaced is
-//! closed, so a write there fails, as for any writer that comes late (`write.rs`). Such a write, and
-//! one that finds no room, is made by a single call without the guard of the group, so that room
-//! can be reclaimed. The keys behind it begin a new group.
+//! closed, so a write there fails, as for any writer that comes late (`write.rs`). Such a write,
+//! and one that finds no room, is made by a single call without the guard of the group, so that
+//! room can be reclaimed. The keys behind it begin a new group.
 
 use std::cell::Cell;
 

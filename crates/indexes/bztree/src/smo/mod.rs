@@ -5,10 +5,11 @@
 //!
 //! A leaf is closed first (`claim.rs`). Then its records are final, and any thread may copy them.
 //! Its replacement is built from the copy and installed by one PMwCAS ([`pando_inner`] has all its
-//! words), which changes the word that closed the leaf, its seal, from *closed* to *replaced*. The first installation wins; the other threads look
-//! again. A crash between closing and installing leaves a closed leaf, or an open one. The next
-//! writer at a closed leaf replaces it. If there is no room to replace it, the writer opens it
-//! again, so that a full pool still takes deletes and records that fit its leaves.
+//! words), which changes the word that closed the leaf, its seal, from *closed* to *replaced*. The
+//! first installation wins; the other threads look again. A crash between closing and installing
+//! leaves a closed leaf, or an open one. The next writer at a closed leaf replaces it. If there is
+//! no room to replace it, the writer opens it again, so that a full pool still takes deletes and
+//! records that fit its leaves.
 //!
 //! A thread whose leaf needs a modification does one step of it first (paper 5.1), and starts again
 //! from the root. A parent that is too large is split before its child.
