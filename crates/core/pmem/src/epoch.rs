@@ -302,10 +302,12 @@ impl<'pool, D: Domain> Guard<'pool, D> {
     /// [`leaving_room_to_undo`](Self::leaving_room_to_undo), it may use what the whole may use.
     #[inline]
     pub fn without_reserve<R>(&self, work: impl FnOnce() -> R) -> R {
-        match self.reserve_access() {
-            ReserveAccess::With | ReserveAccess::Revocable => work(),
-            _ => self.with_reserve_access(ReserveAccess::Without, work),
-        }
+        let access = match self.reserve_access() {
+            outer @ (ReserveAccess::With | ReserveAccess::Revocable) => outer,
+            ReserveAccess::Any | ReserveAccess::Without => ReserveAccess::Without,
+        };
+        // One call of `work`, so that it is inlined: most writes run in it.
+        self.with_reserve_access(access, work)
     }
 
     /// Runs `work`, which another operation may have to undo. It is refused sooner than that one.
