@@ -83,22 +83,24 @@ const RULES: &[Rule] = &[
     ("core/pmem/src/slots.rs", &[], Some(Component::Epochs)),
     ("core/pmem/src/pool/mod.rs", &["store_bytes"], Some(Component::Copying)),
     ("core/pmem/src/", &[], None),
+    ("core/inner/src/descent.rs", &["new", "root"], None),
+    ("core/inner/src/descent.rs", &[], Some(Component::InnerSearch)),
     (
-        "indexes/bztree/src/tree.rs",
-        &["descend", "find_leaf", "find_path", "find_fenced"],
-        Some(Component::InnerSearch),
-    ),
-    ("core/tree/src/handle.rs", &["pin"], Some(Component::Epochs)),
-    ("indexes/bztree/src/tree.rs", &[], None),
-    (
-        "indexes/bztree/src/node.rs",
+        "core/inner/src/node.rs",
         &["status", "children", "child_off", "child", "separator", "separator_place", "search"],
         Some(Component::InnerSearch),
     ),
+    // `Node`, and what both searches share.
+    ("core/inner/src/node.rs", &[], None),
+    ("core/inner/src/slices.rs", &[], None),
+    ("core/inner/src/layout.rs", &[], None),
+    ("core/inner/src/content.rs", &[], Some(Component::Copying)),
+    ("core/inner/src/", &[], Some(Component::Other)),
+    ("core/tree/src/handle.rs", &["pin"], Some(Component::Epochs)),
+    ("core/tree/src/context.rs", &[], None),
+    ("indexes/bztree/src/tree.rs", &[], None),
     ("indexes/bztree/src/node.rs", &["value_of_block"], Some(Component::LeafSearch)),
-    // `Context`, `Node`, and what both searches share.
     ("indexes/bztree/src/node.rs", &[], None),
-    ("indexes/bztree/src/slices.rs", &[], None),
     ("indexes/bztree/src/layout.rs", &[], None),
     ("indexes/bztree/src/meta.rs", &[], None),
     ("indexes/bztree/src/claim.rs", &[], None),
@@ -203,7 +205,7 @@ mod tests {
     fn an_accessor_belongs_to_its_caller() {
         let load = frame("load", "/home/x/crates/core/pmem/src/word.rs");
         let read = frame("read<pando_pmem::domain::Volatile>", "crates/core/pmwcas/src/pmwcas.rs");
-        let child = frame("child<V>", "crates/indexes/bztree/src/node.rs");
+        let child = frame("child<V>", "crates/core/inner/src/node.rs");
         let atomic = frame("atomic_load<u64>", "/rustc/x/library/core/src/sync/atomic.rs");
         let chain = [atomic.clone(), load.clone(), read, child];
         assert_eq!(component(&chain), Component::InnerSearch);
@@ -213,8 +215,8 @@ mod tests {
 
     #[test]
     fn a_search_is_whose_it_is() {
-        let numbers = frame("search_numbers<V>", "crates/indexes/bztree/src/node.rs");
-        let inner = frame("search<V>", "crates/indexes/bztree/src/node.rs");
+        let numbers = frame("search_numbers<V>", "crates/core/inner/src/slices.rs");
+        let inner = frame("search<V>", "crates/core/inner/src/node.rs");
         let leaf = frame("sorted_position<V>", "crates/indexes/bztree/src/leaf.rs");
         assert_eq!(component(&[numbers.clone(), inner]), Component::InnerSearch);
         assert_eq!(component(&[numbers, leaf]), Component::LeafSearch);
