@@ -71,6 +71,13 @@ impl Map {
         Ok(answer)
     }
 
+    /// The same for a batch, of which an error leaves a part done.
+    fn acknowledged_batch<T>(&self, answer: Result<T, pando_index::Error>) -> Result<T, Error> {
+        let synced = self.acknowledged(Ok(()));
+        let answer = self.naming_map(answer)?;
+        synced.map(|()| answer)
+    }
+
     fn index(&self) -> &dyn RangeIndex {
         self.shared.index.as_ref()
     }
@@ -301,10 +308,10 @@ impl Map {
         self.acknowledged(self.index().remove(key))
     }
 
-    /// Upserts `records` in their order: of two records with one key, the later one stays. It is
-    /// faster than as many calls of [`upsert`](Self::upsert), because the waits for memory overlap.
-    /// Batches of 16 records get most of that. In a `bztree`, a batch whose keys ascend behind all
-    /// others is faster still.
+    /// Upserts `records` in their order: of two records with one key, the later one stays. In a
+    /// `bztree` and a `skiplist`, the waits for memory of up to 16 records overlap. That pays off
+    /// in a map that is much larger than the caches of the processor; in a small one, single calls
+    /// are faster. A `bztree` writes keys that ascend behind all others by whole leaves.
     ///
     /// Each record is an operation of its own, and in a transactional map a commit of its own:
     /// another thread, or a crash, may find the first records written and the others not. A
@@ -316,8 +323,7 @@ impl Map {
     /// # Errors
     ///
     /// As [`upsert`](Self::upsert), for the first record that has one. The records before it are
-    /// written, and those behind it are not. With [`Acknowledge::Synced`], the former may not
-    /// survive a power cut before the next sync.
+    /// written, as durably as by single calls, and those behind it are not.
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
@@ -327,19 +333,17 @@ impl Map {
     /// # Ok::<(), pando::Error>(())
     /// ```
     pub fn upsert_many(&self, records: &[Record<'_>]) -> Result<(), Error> {
-        self.acknowledged(self.index().upsert_many(records))
+        self.acknowledged_batch(self.index().upsert_many(records))
     }
 
     /// Removes the records of `keys` in their order, and returns how many of the keys were present.
-    /// A key that occurs twice is absent the second time. It is faster than as many calls of
-    /// [`remove`](Self::remove), because the waits for memory overlap. Each key is an operation of
-    /// its own, as in [`upsert_many`](Self::upsert_many).
+    /// A key that occurs twice is absent the second time. Each key is an operation of its own;
+    /// when that is faster, see [`upsert_many`](Self::upsert_many).
     ///
     /// # Errors
     ///
     /// As [`remove`](Self::remove), for the first key that has one. The records of the keys before
-    /// it are removed, and those behind it are not. With [`Acknowledge::Synced`], the removals may
-    /// not survive a power cut before the next sync.
+    /// it are removed, as durably as by single calls, and those behind it are not.
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
@@ -351,7 +355,7 @@ impl Map {
     /// # Ok::<(), pando::Error>(())
     /// ```
     pub fn remove_many(&self, keys: &[&[u8]]) -> Result<u64, Error> {
-        self.acknowledged(self.index().remove_many(keys))
+        self.acknowledged_batch(self.index().remove_many(keys))
     }
 
     /// Replaces the value of `key` by `new` if it equals `expected`, bytewise, in one step.

@@ -80,7 +80,7 @@ impl<'op> InnerContent<'op> {
 
     /// The two halves, and the separator between them. They have roughly equal bytes, and at least
     /// one child each.
-    pub fn split(mut self) -> (Self, &'op [u8], Self) {
+    pub(crate) fn split(mut self) -> (Self, &'op [u8], Self) {
         let half = self.key_bytes() / 2 + self.children.len() as u64 * (8 + SLICED_BYTES) / 2;
         let mut bytes = 0;
         let mut middle = self.separators.len() / 2;
@@ -103,7 +103,7 @@ impl<'op> InnerContent<'op> {
     }
 
     /// This content, `between`, then `right`.
-    pub fn join(mut self, between: &'op [u8], right: Self) -> Self {
+    pub(crate) fn join(mut self, between: &'op [u8], right: Self) -> Self {
         self.children.extend(right.children);
         self.separators.push(between);
         self.separators.extend(right.separators);
@@ -111,7 +111,13 @@ impl<'op> InnerContent<'op> {
     }
 
     /// Replaces child `index` by two, with `separator` between them.
-    pub fn split_child(&mut self, index: usize, left: Link, separator: &'op [u8], right: Link) {
+    pub(crate) fn split_child(
+        &mut self,
+        index: usize,
+        left: Link,
+        separator: &'op [u8],
+        right: Link,
+    ) {
         self.children[index] = left;
         self.children.insert(index + 1, right);
         self.separators.insert(index, separator);
@@ -129,7 +135,7 @@ impl<'op> InnerContent<'op> {
     /// # Errors
     ///
     /// The pool has no block for it.
-    pub fn build<D: Domain>(
+    pub(crate) fn build<D: Domain>(
         &self,
         context: Context<'op, D>,
     ) -> pando_pmem::Result<NewNode<'op, D>> {

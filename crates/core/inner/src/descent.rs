@@ -20,7 +20,7 @@ use crate::layout::Link;
 use crate::node::{Inner, Leaves, Node, Probe};
 
 /// Levels of inner nodes in a path: with two children per node, more than any pool can have.
-pub const MAX_HEIGHT: usize = 48;
+pub(crate) const MAX_HEIGHT: usize = 48;
 
 /// The inner nodes of one tree.
 #[derive(Clone, Copy, Debug)]
@@ -89,7 +89,7 @@ impl<L: Leaves> Upper<L> {
 
     /// The root.
     #[inline(always)]
-    pub fn root<D: Domain>(&self, context: Context<'_, D>) -> Node {
+    pub(crate) fn root<D: Domain>(&self, context: Context<'_, D>) -> Node {
         Node::at(context, Link::at(context, self.root_off))
     }
 

@@ -71,6 +71,16 @@ impl<'op> Parent<'op> {
         let content = InnerContent::read(context, step.inner);
         Self { inner: step.inner, status, content, child: step.child as usize }
     }
+
+    /// The same for the node at `level` of `path`, unless it was replaced, or there is none.
+    pub(crate) fn to_replace<D: Domain>(
+        context: Context<'op, D>,
+        path: &Path,
+        level: usize,
+    ) -> Result<Self, Progress> {
+        let subject = Self::read(context, path.at(level).ok_or(Progress::Nothing)?);
+        if subject.status.is_frozen() { Err(Progress::Raced) } else { Ok(subject) }
+    }
 }
 
 impl<L: Leaves> Upper<L> {

@@ -86,11 +86,10 @@ impl<L: Leaves> Upper<L> {
         path: &Path,
         level: usize,
     ) -> Outcome {
-        let Some(step) = path.at(level) else { return Ok(Progress::Nothing) };
-        let subject = Parent::read(context, step);
-        if subject.status.is_frozen() {
-            return Ok(Progress::Raced);
-        }
+        let subject = match Parent::to_replace(context, path, level) {
+            Ok(subject) => subject,
+            Err(progress) => return Ok(progress),
+        };
         let lone = subject.content.children.len() == 1;
         if level == 0 {
             return if lone {
@@ -102,7 +101,7 @@ impl<L: Leaves> Upper<L> {
         if !lone && subject.content.bytes() >= self.inner_bytes / 4 {
             return Ok(Progress::Nothing);
         }
-        let link = step.inner.node.link;
+        let link = subject.inner.node.link;
         let Ok(Some(mut parent)) = self.parent(context, path, level, link) else {
             return Ok(Progress::Raced);
         };
@@ -121,7 +120,7 @@ impl<L: Leaves> Upper<L> {
             }
             let left = parent.child.min(partner);
             let between = parent.content.separators[left];
-            let statuses = [(inner, other.status), (step.inner, subject.status)];
+            let statuses = [(inner, other.status), (subject.inner, subject.status)];
             let joined = if partner < parent.child {
                 other.content.join(between, subject.content)
             } else {

@@ -86,7 +86,7 @@ impl Node {
 
     /// An empty leaf instead of an inner node at a depth that only a cycle can have.
     #[cold]
-    pub fn too_deep<D: Domain>(&self, context: Context<'_, D>) -> Self {
+    pub(crate) fn too_deep<D: Domain>(&self, context: Context<'_, D>) -> Self {
         Self::nothing(context, self.link)
     }
 
@@ -200,7 +200,7 @@ impl Inner {
     }
 
     /// Whether the slices are those of the separators.
-    pub fn slices_match<D: Domain>(&self, context: Context<'_, D>) -> bool {
+    pub(crate) fn slices_match<D: Domain>(&self, context: Context<'_, D>) -> bool {
         let Node { shape, header, .. } = self.node;
         if shape.is_uniform() || self.children() == 1 {
             return header.prefix_bytes == 0;
@@ -214,7 +214,7 @@ impl Inner {
     }
 
     /// Whether the children, and the separators, lie in the node.
-    pub fn is_within_bounds<D: Domain>(&self, context: Context<'_, D>) -> bool {
+    pub(crate) fn is_within_bounds<D: Domain>(&self, context: Context<'_, D>) -> bool {
         let Node { header, shape, .. } = self.node;
         let separators = self.children() - 1;
         let children_end = HEADER_BYTES + self.children() * 8;

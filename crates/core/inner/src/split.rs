@@ -66,15 +66,15 @@ impl<L: Leaves> Upper<L> {
         path: &Path,
         level: usize,
     ) -> Outcome {
-        let Some(step) = path.at(level) else { return Ok(Progress::Nothing) };
-        let subject = Parent::read(context, step);
-        if subject.status.is_frozen() {
-            return Ok(Progress::Raced);
-        }
+        let subject = match Parent::to_replace(context, path, level) {
+            Ok(subject) => subject,
+            Err(progress) => return Ok(progress),
+        };
+        let inner = subject.inner;
         if subject.content.children.len() < 2 {
             return Ok(Progress::Nothing);
         }
-        let parent = match self.parent(context, path, level, step.inner.node.link) {
+        let parent = match self.parent(context, path, level, inner.node.link) {
             Ok(parent) => parent,
             Err(Gone) => return Ok(Progress::Raced),
         };
@@ -89,11 +89,11 @@ impl<L: Leaves> Upper<L> {
         self.install_split(
             context,
             (path, level),
-            step.inner.node.link,
+            inner.node.link,
             parent,
             (left, between, right),
             |operation| {
-                let status_off = step.inner.node.status_off();
+                let status_off = inner.node.status_off();
                 operation.add_word(status_off, subject.status.0, subject.status.frozen().0)
             },
         )

@@ -38,7 +38,7 @@ pub(crate) struct Probe<'key> {
 impl<'key> Probe<'key> {
     #[inline(always)]
     pub fn new(bytes: &'key [u8]) -> Self {
-        let number = bytes.try_into().ok().map(u64::from_be_bytes);
+        let pando_inner::Probe { bytes, number } = pando_inner::Probe::new(bytes);
         Self { bytes, number, hash: key_hash(bytes) }
     }
 

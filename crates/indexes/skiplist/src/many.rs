@@ -6,7 +6,8 @@
 //! not of one point in time.
 //!
 //! The searches for a group of writes go down to the lowest level. Only then the writes are made,
-//! one by one and in order, by single calls: their searches find the lines in the cache.
+//! one by one and in order, by single calls: their searches find the lines in the cache. Keys that
+//! ascend, as in a load, find them there anyway, so they are not searched for twice.
 
 use std::cmp::Ordering as Compare;
 
@@ -123,7 +124,9 @@ impl<D: Domain, S: Links<D>> SkipList<D, S> {
     /// Upserts the records, in their order.
     pub(crate) fn write_many(&self, records: &[Record<'_>]) -> Result<()> {
         for group in records.chunks(GROUP) {
-            self.bring_near(group.iter().map(|(key, _)| *key));
+            if !group.is_sorted_by_key(|(key, _)| *key) {
+                self.bring_near(group.iter().map(|(key, _)| *key));
+            }
             for (key, value) in group {
                 self.put(key, value, Intent::Upsert)?;
             }
@@ -135,7 +138,9 @@ impl<D: Domain, S: Links<D>> SkipList<D, S> {
     pub(crate) fn delete_many(&self, keys: &[&[u8]]) -> Result<u64> {
         let mut deleted = 0;
         for group in keys.chunks(GROUP) {
-            self.bring_near(group.iter().copied());
+            if !group.is_sorted() {
+                self.bring_near(group.iter().copied());
+            }
             for key in group {
                 deleted += u64::from(self.delete(key, None)?);
             }

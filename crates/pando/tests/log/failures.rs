@@ -137,6 +137,34 @@ fn a_closed_sequence_is_told_only_when_that_is_durable() {
     assert_eq!(session.apply(1, &batch).expect("applies"), applied(&batch));
 }
 
+/// The records before the refused one are written, as by single calls.
+#[test]
+fn the_done_part_of_a_refused_batch_is_synced() {
+    let place = Place::new();
+    let options = place.options().acknowledge(Acknowledge::Synced);
+    let pool = Pool::create(place.pool(), &options).expect("a pool");
+    let map = transactional(&pool, "trees");
+    let long = vec![0; map.limits().max_key_bytes + 1];
+    for key in [b"a", b"b", b"c"] {
+        map.upsert(key, b"1").expect("written");
+    }
+    let before = pool.durable_lsn().expect("a log");
+    let refused = map.upsert_many(&[(b"a", b"2"), (&long, b"2"), (b"b", b"2")]);
+    let between = pool.durable_lsn().expect("a log");
+    assert!(between > before, "durable to {before}, and then to {between}");
+    assert!(matches!(refused, Err(Error::KeyTooLong { .. })), "{refused:?}");
+    let refused = map.remove_many(&[b"c", &long, b"b"]).map(drop);
+    let behind = pool.durable_lsn().expect("a log");
+    assert!(behind > between, "durable to {between}, and then to {behind}");
+    drop(map);
+    place.go_down(pool);
+    let map = place.open().open_map("trees").expect("the map");
+    let found = [b"a", b"b", b"c"].map(|key| map.get(key).expect("reads"));
+    // A key that is too long is absent: a remove may go on behind it.
+    let b = refused.is_err().then(|| b"1".to_vec());
+    assert_eq!(found, [Some(b"2".to_vec()), b, None]);
+}
+
 fn small(max_bytes: u64) -> (Pool, Map) {
     let options = PoolOptions::new().max_bytes(max_bytes).initial_bytes(0);
     let pool = Pool::volatile(&options).expect("memory");

@@ -35,7 +35,7 @@ pub(crate) struct Background {
 }
 
 impl Background {
-    /// Wakes the writer, if it has slept for want of records, or if the tail is long.
+    /// Wakes the writer, if it sleeps because there was no record, or if the tail is long.
     pub fn wake(&self, is_long: bool) {
         // Relaxed, here and below, and no wait for the lock: a missed wake-up costs a nap.
         let state = self.state.load(Ordering::Relaxed);

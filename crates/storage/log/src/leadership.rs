@@ -90,3 +90,32 @@ impl Leadership {
         waited != Err(rustix::io::Errno::TIMEDOUT)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    /// A thread that is not woken waits for its whole patience.
+    #[test]
+    fn the_end_of_a_write_wakes_the_threads_that_wait() {
+        const ROUNDS: usize = 20;
+        let leadership = Leadership::default();
+        let woken = (0..ROUNDS).filter(|_| {
+            let (writes, term) = (leadership.writes(), leadership.take(0).expect("it is free"));
+            thread::scope(|scope| {
+                let waiter = scope.spawn(|| leadership.wait(writes));
+                while leadership.waiting.load(Ordering::SeqCst) == 0 {
+                    thread::yield_now();
+                }
+                // It has begun to sleep by then.
+                thread::sleep(Duration::from_millis(2));
+                leadership.end(term);
+                waiter.join().expect("joins")
+            })
+        });
+        // On a busy machine some may sleep that long.
+        assert!(woken.count() > ROUNDS / 2, "threads were not woken");
+    }
+}

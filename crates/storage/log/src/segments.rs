@@ -7,8 +7,8 @@
 //! sealed when the first one was durable.
 //!
 //! No two threads sync one handle: Linux reports a failed write-back once for each handle, so one
-//! of them could be told that all is well. A thread takes the handle that the last one has left, or
-//! opens the segment.
+//! of them could be told that all is well. A thread takes the handle of the last writer, if that
+//! has given it back, or opens the segment.
 //!
 //! # Truncation
 //!
@@ -158,8 +158,9 @@ pub(crate) struct Segments {
     directory: Arc<dyn Directory>,
     log_id: u128,
     segment_bytes: u64,
-    /// The segment that was written last, while no thread writes it.
-    left: Mutex<Option<Segment>>,
+    /// The segment that was written last, while no thread writes it. If it is removed meanwhile,
+    /// its room is free when the next block is written.
+    idle: Mutex<Option<Segment>>,
 }
 
 /// A handle of a segment, which one thread writes and syncs.
@@ -184,7 +185,7 @@ impl Segments {
     /// The segments in `directory`; files that were being made are removed.
     pub fn open(directory: Arc<dyn Directory>, log_id: u128, segment_bytes: u64) -> Result<Self> {
         remove_unnamed(directory.as_ref())?;
-        Ok(Self { directory, log_id, segment_bytes, left: Mutex::default() })
+        Ok(Self { directory, log_id, segment_bytes, idle: Mutex::default() })
     }
 
     pub fn directory(&self) -> &Arc<dyn Directory> {
@@ -198,8 +199,8 @@ impl Segments {
         let (number, at) = (place / self.segment_bytes, place % self.segment_bytes);
         // The name of a segment that has been written is durable. A thread that stopped may hold
         // the lock.
-        let left = self.left.try_lock().ok().and_then(|mut left| left.take());
-        if let Some(segment) = left.filter(|segment| segment.number == number && at != 0) {
+        let idle = self.idle.try_lock().ok().and_then(|mut idle| idle.take());
+        if let Some(segment) = idle.filter(|segment| segment.number == number && at != 0) {
             return Ok(Some(segment));
         }
         let file = match existing(self.directory.as_ref(), number)? {
@@ -219,10 +220,10 @@ impl Segments {
         Ok(Some(Segment { number, file }))
     }
 
-    /// Leaves a segment, all of whose writes and syncs have succeeded, to the next writer.
-    pub fn leave(&self, segment: Segment) {
-        if let Ok(mut left) = self.left.try_lock() {
-            *left = Some(segment);
+    /// Gives a segment to the next writer. All its writes and syncs have succeeded.
+    pub fn give_back(&self, segment: Segment) {
+        if let Ok(mut idle) = self.idle.try_lock() {
+            *idle = Some(segment);
         }
     }
 

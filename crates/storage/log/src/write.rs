@@ -26,7 +26,7 @@ use crate::log::{Log, Settle};
 use crate::seal::Sealed;
 use crate::segments::Segments;
 
-/// A tail is long when this part of its room waits to be written.
+/// A tail is long if more than one part of this many of its room waits to be written.
 const LONG_TAIL_PART: u64 = 8;
 
 impl<D: Domain> Log<D> {
@@ -91,7 +91,7 @@ impl<D: Domain> Log<D> {
         segment
             .write(&sealed.bytes, place % self.options().segment_bytes)
             .map_err(|_| Error::Failed { path: self.path() })?;
-        segments.leave(segment);
+        segments.give_back(segment);
         Ok(())
     }
 

@@ -40,7 +40,9 @@ pub(super) fn like_single_upserts(trial: &mut Trial<'_>) {
             let model = Reference::with_limits(index.limits());
             let mut end = 0;
             for batch in 0..batches {
-                let count = 1 + random.below(60) as u64;
+                // A few of them fill several leaves.
+                let most = if random.below(8) == 0 { 300 } else { 60 };
+                let count = 1 + random.below(most) as u64;
                 let from = match random.below(3) {
                     0 => random.below(end as usize + 1) as u64,
                     _ => end,
