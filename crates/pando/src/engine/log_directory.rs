@@ -19,8 +19,13 @@ impl LogDirectory {
     /// The directory for the log of a new pool, created if there is none.
     pub fn create(path: &Path) -> Result<Self, Error> {
         let directory = Self::open_or_create(path)?;
-        let is_empty =
-            matches!(log_id_of(directory.disk.as_ref()), Err(pando_log::Error::NotALog { .. }));
+        let is_empty = match log_id_of(directory.disk.as_ref()) {
+            Err(pando_log::Error::NotALog { .. }) => true,
+            Err(proposed @ pando_log::Error::Proposed { .. }) => {
+                return Err(pando_tc::Error::from(proposed).into());
+            }
+            _ => false,
+        };
         match is_empty && !pando_tc::has_image(directory.disk.as_ref())? {
             true => Ok(directory),
             false => Err(Error::LogExists { path: path.to_owned() }),
@@ -70,7 +75,7 @@ impl LogDirectory {
     }
 }
 
-/// Whether there is a log in the directory `path`, whole or damaged.
+/// Whether there is a log in the directory `path`, whole, damaged or proposed.
 pub(super) fn has_log(path: &Path) -> bool {
     Disk::open(path)
         .is_ok_and(|disk| !matches!(log_id_of(&disk), Err(pando_log::Error::NotALog { .. })))

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pando_device::Directory;
-use pando_log::check_owner;
+use pando_log::{adopt, check_owner};
 use pando_pmem::superblock::Superblock;
 use pando_pmem::{
     Adr, CreateOptions, Domain, DomainKind, Eadr, LogName, OpenPool, Process, Volatile, draw_id,
@@ -103,11 +103,15 @@ pub(crate) fn open(path: &Path, options: &PoolOptions) -> Result<Box<dyn Engine>
         Some(directory) => directory,
         None => LogDirectory::open(path, log)?,
     };
-    // The log must belong to the untrusted file: the rebuild gives the log a new pool.
+    // The log must belong to the untrusted file: the rebuild gives the log a new pool. A reset may
+    // have been cut short when the file named the log.
     if let Some((Superblock { pool_id, .. }, log)) =
         superblock.as_ref().and_then(|pool| Some((pool, pool.log.as_ref()?)))
     {
-        check_owner(directory.files().as_ref(), log.id, *pool_id).map_err(pando_tc::Error::from)?;
+        let files = directory.files();
+        adopt(files.as_ref(), log.id, *pool_id)
+            .and_then(|()| check_owner(files.as_ref(), log.id, *pool_id))
+            .map_err(pando_tc::Error::from)?;
     }
     let pool_id = superblock.map(|superblock| superblock.pool_id);
     rebuild_in((path, pool_id), options, directory, None)

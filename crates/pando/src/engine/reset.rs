@@ -6,9 +6,9 @@
 //! | open the pool, as each opening does | `pando_pmem` | the pool with its former log |
 //! | propose a new number and the directory in the superblock, or the number that a reset that was cut short has proposed for this directory | `pool/log.rs` | the same |
 //! | open the tail without the files of the former log; undecided commits fail; all are undone or complete | `TransactionComponent::over_tail` | the same, as any opening may find it |
-//! | create the new log behind the newest commit; write an image of all transactional maps into it | `TransactionComponent::write_new_log` | the same, and files of the proposed log, which the next reset to this directory replaces |
-//! | name the new log in the superblock, by one store, **which decides** | `pool/log.rs` | before: the former log; after: the new one, which the next opening puts in place |
-//! | put the control block of the new log in the place of the former one; free the blocks of that | `Log::replace` | the same |
+//! | propose the new log behind the newest commit, in its directory; write an image of all transactional maps there | `TransactionComponent::write_new_log` | the same, and a directory with a proposal, which the next reset to it replaces |
+//! | name the new log in the superblock, by one store, **which decides**; sync it | `pool/log.rs` | before: the former log; after: the new one, which the next opening puts in place |
+//! | make the proposal a log; put its control block in the place of the former one; free the blocks of that | `Log::replace` | the same |
 //!
 //! * Nothing of the former log is used or changed: neither its files, nor what its control block
 //!   says of them. So before the deciding step the pool opens as before, if that log is there.
@@ -16,8 +16,11 @@
 //!   the deciding step is also the step for a power cut.
 //! * Commits that follow have higher LSNs than all before: the new log begins behind the newest
 //!   one. So each stamp in the maps is settled for the new log, and no LSN comes twice.
-//! * Files in the directory are removed only if the log there has the proposed number. No log that
-//!   was ever in use has it.
+//! * The directory is that of a log only from the last step on: a proposal that no superblock names
+//!   is none (`pando_log`, `replace.rs`). Else an opening with this directory and without the pool's
+//!   file would build an old state of the pool.
+//! * Files in the directory are removed only if there is a proposal of this pool, and it is not the
+//!   log that the superblock names. No such log was ever in use.
 
 use std::path::Path;
 
@@ -41,8 +44,12 @@ pub(super) fn reset<D: Domain, M: Maps>(
     let pool = catalog.pool_handle();
     let former = pool.log_name().ok_or(Error::NoLog)?;
     let directory = LogDirectory::open_or_create(log.unwrap_or(&former.path))?;
-    let is_decided = matches!(log_id_of(directory.files().as_ref()), Ok(id) if id == former.id)
-        && !Log::has_id(pool, LOG_OFF, former.id).map_err(pando_tc::Error::from)?;
+    let is_named = match log_id_of(directory.files().as_ref()) {
+        Ok(log_id) | Err(pando_log::Error::Proposed { log_id, .. }) => log_id == former.id,
+        Err(_) => false,
+    };
+    let is_decided =
+        is_named && !Log::has_id(pool, LOG_OFF, former.id).map_err(pando_tc::Error::from)?;
     if is_decided {
         // A reset that was cut short has come to its last step.
         return Ok(directory);

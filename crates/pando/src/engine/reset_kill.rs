@@ -20,7 +20,7 @@ use super::kinds::kind_of;
 use super::map_list::{header_of, map_list};
 use super::pooled::Pooled;
 use super::transactional::Numbered;
-use crate::{Error, Pool, PoolOptions};
+use crate::{Error, LogFiles, Pool, PoolOptions};
 
 type Killed = CutShort<false>;
 /// Kills before each third write: each step has many.
@@ -120,6 +120,10 @@ fn a_kill_at_each_write_of_a_reset_leaves_a_pool_whose_reset_goes_on() {
         let of_superblock = super::read_superblock(&path).expect("a pool").log.expect("a log");
         let is_former = of_superblock.path == log;
         let open = || Pool::open(&path, &PoolOptions::new());
+        if is_former {
+            // No superblock names a log there.
+            assert!(LogFiles::at(&new).verify().is_err(), "{writes} writes");
+        }
         if !is_former && !has_control_of(&path, of_superblock.id) {
             // The process may have died before the name was durable: nothing goes on without that.
             let (opened, _) = refuse(Resource::Sync, 0, u64::MAX, open);

@@ -10,7 +10,7 @@ use arc_swap::{ArcSwapOption, Guard};
 use pando_index::{Cursor, KeyRange, Order, RangeIndex};
 use pando_log::{Log, LogOptions};
 use pando_pmem::layout::{CATALOG_SLOTS, LOG_OFF, LOGGED_VERSION_OFF};
-use pando_pmem::{Domain, Pool};
+use pando_pmem::{Domain, Pool, mutant};
 use pando_tc::{
     Maps, Snapshot, SnapshotOptions, Transaction, TransactionComponent, TransactionalMap, Visit,
 };
@@ -249,7 +249,8 @@ impl<D: Domain> Transactions<D> {
                 let files = directory.files();
                 // If a reset was cut short at its deciding step, or after it. No commit may be
                 // acknowledged by a log that the superblock does not name durably.
-                if !Log::has_id(pool, LOG_OFF, name.id)? {
+                let is_in_place = Log::has_id(pool, LOG_OFF, name.id)?;
+                if !is_in_place && !mutant!("log-adopted-before-named") {
                     pool.secure_log_name().map_err(pando_log::Error::from)?;
                 }
                 Log::replace(pool, LOG_OFF, files.as_ref(), name.id)?;

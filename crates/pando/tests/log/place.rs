@@ -41,7 +41,13 @@ impl Place {
         let copy = self.path("copy");
         fs::copy(self.pool(), &copy).expect("copied");
         drop(pool);
-        let mut bytes = fs::read(&copy).expect("read");
+        fs::copy(&copy, self.pool()).expect("copied");
+        self.lose_memory();
+    }
+
+    /// The same with a pool that is not open.
+    pub fn lose_memory(&self) {
+        let mut bytes = fs::read(self.pool()).expect("read");
         let words = boot_words(BootId(0x1234_5678_9ABC_DEF0_1122_3344_5566_7788));
         for (index, word) in words.into_iter().enumerate() {
             let at = BOOT_OFF as usize + index * 8;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use pando::{Error, LogFiles, Pool, PoolOptions};
 use pando_log::{Log, LogOptions};
 use pando_pmem::layout::LOG_OFF;
+use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::{LogName, OpenPool, Process};
 
 use crate::place::{Place, check, fill, transactional};
@@ -257,7 +258,145 @@ fn a_reset_that_was_cut_short_after_its_deciding_step_is_completed_by_the_next_o
     pool.close().expect("closed");
     check_all(&Pool::open(place.pool(), &PoolOptions::new()).expect("opens"));
     // The same command completes it too.
-    let (pool, _) = cut_short(7);
+    let (pool, disk) = cut_short(7);
     pool.close().expect("closed");
     check_all(&Pool::reset_log(place.pool(), &PoolOptions::new()).expect("completes"));
+    assert_eq!(pando_log::log_id_of(&disk).expect("a log"), 7, "the named log was overwritten");
+}
+
+/// Resets the log to `new.log`, and lets all syncs of the pool fail behind the first `granted`
+/// ones. Returns whether that failed.
+fn fails_at_sync(place: &Place, granted: u64) -> bool {
+    let elsewhere = PoolOptions::new().log(place.path("new.log"));
+    let reset = || Pool::reset_log(place.pool(), &elsewhere).map(drop);
+    refuse(Resource::Sync, granted, u64::MAX, reset).0.is_err()
+}
+
+/// Whether the superblock names the log in `new.log`.
+fn names_the_new_log(place: &Place) -> bool {
+    LogFiles::of_pool(place.pool()).expect("a log").path().ends_with("new.log")
+}
+
+/// A pool whose reset to `new.log` was cut short when the superblock named the new log, and the
+/// bytes of the pool before the reset.
+fn cut_short_at_the_deciding_step() -> (Place, Vec<u8>) {
+    let place = Place::new();
+    closed_pool(&place);
+    let before = fs::read(place.pool()).expect("read");
+    for granted in 0.. {
+        assert!(fails_at_sync(&place, granted), "the reset has ended");
+        if names_the_new_log(&place) {
+            break;
+        }
+        fs::write(place.pool(), &before).expect("written");
+        let _ = fs::remove_dir_all(place.path("new.log"));
+    }
+    (place, before)
+}
+
+#[track_caller]
+fn is_refused_as_proposed<T: std::fmt::Debug>(found: Result<T, Error>) {
+    let refused = found.expect_err("refused");
+    assert!(matches!(refused, Error::Log(_)), "{refused}");
+    let text = refused.to_string();
+    assert!(text.contains("`proposal`") && text.contains("its former log"), "{text}");
+}
+
+/// Else a power cut could leave a log that no superblock names.
+#[test]
+fn a_directory_becomes_a_log_when_the_superblock_names_it_durably() {
+    let place = Place::new();
+    closed_pool(&place);
+    let before = fs::read(place.pool()).expect("read");
+    let (mut former, mut new) = (0, 0);
+    for granted in 0.. {
+        fs::write(place.pool(), &before).expect("written");
+        let _ = fs::remove_dir_all(place.path("new.log"));
+        if !fails_at_sync(&place, granted) {
+            break;
+        }
+        if names_the_new_log(&place) {
+            new += 1;
+            let open = || Pool::open(place.pool(), &PoolOptions::new()).map(drop);
+            let opened = refuse(Resource::Sync, 0, u64::MAX, open).0;
+            assert!(matches!(opened, Err(Error::Io { .. })), "{granted}: {opened:?}");
+        } else {
+            former += 1;
+        }
+        assert!(!place.path("new.log").join("manifest").exists(), "after {granted} syncs");
+        check_all(&Pool::open(place.pool(), &PoolOptions::new()).expect("opens"));
+    }
+    assert!(former > 1 && new > 1, "{former} and {new}");
+}
+
+/// The pool's file is lost, and its former log is not.
+#[test]
+fn a_proposal_that_no_superblock_names_is_no_log() {
+    let (place, _) = cut_short_at_the_deciding_step();
+    let directory = place.path("new.log");
+    let elsewhere = PoolOptions::new().log(&directory);
+    let proposed = files(&directory);
+    fs::remove_file(place.pool()).expect("removed");
+    is_refused_as_proposed(Pool::open(place.pool(), &elsewhere));
+    is_refused_as_proposed(Pool::create(place.pool(), &elsewhere));
+    is_refused_as_proposed(LogFiles::at(&directory).verify());
+    assert!(!place.pool().exists());
+    let pool = place.open();
+    check(&pool.open_map("trees").expect("a map"), 100);
+    is_refused_as_proposed(LogFiles::at(&directory).backup(place.path("backup")));
+    let other = PoolOptions::new().log(place.path("other.log"));
+    is_refused_as_proposed(Pool::restore(&directory, place.path("other.pool"), &other));
+    fill(&transactional(&pool, "trees"), 100, 120);
+    pool.sync().expect("synced");
+    place.go_down(pool);
+    is_refused_as_proposed(Pool::open(place.pool(), &elsewhere));
+    let pool = place.open();
+    check(&pool.open_map("trees").expect("a map"), 120);
+    pool.close().expect("closed");
+    // It is that of the lost pool.
+    let refused = Pool::reset_log(place.pool(), &elsewhere).expect_err("of another pool");
+    assert!(refused.to_string().contains("move them away"), "{refused}");
+    assert_eq!(files(&directory), proposed);
+    // The last resort, if the former log is lost too.
+    fs::rename(directory.join("proposal"), directory.join("manifest")).expect("renamed");
+    let pool = Pool::open(place.path("new.pool"), &elsewhere).expect("recovers");
+    check(&pool.open_map("trees").expect("a map"), 100);
+}
+
+/// A power cut has undone the deciding step and the number that was proposed. The pool is used with
+/// its former log, and the same command is run again.
+#[test]
+fn a_proposal_of_the_same_pool_is_replaced() {
+    let (place, before) = cut_short_at_the_deciding_step();
+    fs::write(place.pool(), &before).expect("written");
+    let elsewhere = PoolOptions::new().log(place.path("new.log"));
+    is_refused_as_proposed(Pool::open(place.pool(), &elsewhere));
+    let pool = place.open();
+    check_all(&pool);
+    fill(&transactional(&pool, "trees"), 100, 120);
+    pool.close().expect("closed");
+    let pool = Pool::reset_log(place.pool(), &elsewhere).expect("a new log");
+    check(&pool.open_map("trees").expect("a map"), 120);
+    place.go_down(pool);
+    let pool = Pool::open(place.pool(), &elsewhere).expect("recovers");
+    check(&pool.open_map("trees").expect("a map"), 120);
+}
+
+/// A power cut follows the deciding step.
+#[test]
+fn a_proposal_that_an_untrusted_pool_names_rebuilds_it() {
+    let (place, _) = cut_short_at_the_deciding_step();
+    place.lose_memory();
+    let refused = Pool::reset_log(place.pool(), &PoolOptions::new()).expect_err("not trusted");
+    assert!(matches!(refused, Error::NotTrusted { .. }), "{refused}");
+    is_refused_as_proposed(LogFiles::of_pool(place.pool()).and_then(|log| log.verify()));
+    let pool = Pool::open(place.pool(), &PoolOptions::new()).expect("recovers");
+    check(&pool.open_map("trees").expect("a map"), 100);
+    assert!(pool.stat().expect("figures").recovery.from_log);
+    fill(&transactional(&pool, "trees"), 100, 120);
+    pool.sync().expect("synced");
+    place.go_down(pool);
+    let elsewhere = PoolOptions::new().log(place.path("new.log"));
+    let pool = Pool::open(place.pool(), &elsewhere).expect("recovers");
+    check(&pool.open_map("trees").expect("a map"), 120);
 }

@@ -41,6 +41,20 @@ pub enum Error {
         /// The directory.
         path: String,
     },
+    /// The directory has no log, but the proposal of one: a reset of a pool's log has not ended.
+    #[error(
+        "{path} has no log, but the file `proposal` of a reset that did not end (log {log_id:x} of \
+         pool {pool_id:x}): open this pool without naming a log, or, if its file is lost, with its \
+         former log; remove the files in {path} if this pool's log is elsewhere"
+    )]
+    Proposed {
+        /// The directory.
+        path: String,
+        /// The proposed log.
+        log_id: u128,
+        /// The pool whose log it would be.
+        pool_id: u128,
+    },
     /// The directory has a log already, so no other one is created there.
     #[error(
         "{path} has files of a log already, such as {name:?}; name another directory, or move them away"

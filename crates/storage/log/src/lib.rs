@@ -14,6 +14,7 @@
 //! | file | content |
 //! | --- | --- |
 //! | `manifest` | which pool the log belongs to, its generation, bytes of a segment (`manifest.rs`) |
+//! | `proposal` | the same, of a log that no superblock names yet (`replace.rs`) |
 //! | `segment-N` | blocks, one behind the other (`block.rs`); `N` has 16 hexadecimal digits and only rises |
 //! | `spare-N` | what was `segment-N`, to be used again under a higher number |
 //! | `new-..` | a file that is being made; removed when the log is opened |
@@ -103,5 +104,5 @@ pub use error::{Error, Result};
 pub use log::{Log, LogOptions, Settle};
 pub use record::{Appended, MAX_RECORD_BYTES, Record, Status};
 pub use recovery::{Recovered, check_owner, copy, log_id_of, recover};
-pub use replace::create_files;
+pub use replace::{adopt, create_files};
 pub use segments::create_unnamed;

@@ -204,9 +204,8 @@ impl<D: Domain> Log<D> {
     ///
     /// # Errors
     ///
-    /// [`Error::NotALog`], [`Error::Foreign`], [`Error::OlderPool`], [`Error::Damaged`];
-    /// [`Error::Device`] and
-    /// [`Error::Pool`] if the disk or the pool refuses.
+    /// [`Error::NotALog`], [`Error::Proposed`], [`Error::Foreign`], [`Error::OlderPool`],
+    /// [`Error::Damaged`]; [`Error::Device`] and [`Error::Pool`] if the disk or the pool refuses.
     pub fn open(
         pool: Arc<Pool<D>>,
         name_off: u64,

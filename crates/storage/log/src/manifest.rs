@@ -12,6 +12,9 @@
 //!
 //! The manifest changes as a whole: a new file is written, synced, and put in the place of the old
 //! one by a rename, whose directory is then synced. A crash leaves the old manifest or the new one.
+//!
+//! The file `proposal` has the same bytes. It becomes the manifest of a new log when the superblock
+//! of the pool names this log (`replace.rs`).
 
 use std::ops::RangeInclusive;
 
@@ -22,6 +25,7 @@ use crate::error::{Error, Result};
 use crate::segments;
 
 const NAME: &str = "manifest";
+const PROPOSAL: &str = "proposal";
 /// The first eight bytes of a manifest.
 const MAGIC: [u8; 8] = *b"PANDOlm1";
 const BYTES: usize = 96;
@@ -112,12 +116,41 @@ impl Manifest {
         }
     }
 
+    /// Makes this the proposal in `directory`, durably. The directory has no files of a log;
+    /// perhaps it has a proposal of the same pool, which is replaced.
+    pub fn propose(&self, directory: &dyn Directory) -> Result<()> {
+        let not_empty = |name: String| Err(Error::NotEmpty { path: directory.path(), name });
+        if let Some(name) = segments::names(directory)?.into_iter().next() {
+            return not_empty(name);
+        }
+        match Self::load(directory) {
+            Ok(_) => return not_empty(NAME.to_owned()),
+            Err(Error::Proposed { pool_id, .. }) if pool_id != self.pool_id => {
+                return not_empty(PROPOSAL.to_owned());
+            }
+            Err(Error::NotALog { .. } | Error::Proposed { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        segments::remove_unnamed(directory)?;
+        self.store_as(PROPOSAL, directory)
+    }
+
+    /// Makes the proposal in `directory` its manifest, durably.
+    pub fn take_proposal(directory: &dyn Directory) -> Result<()> {
+        directory.replace(PROPOSAL, NAME)?;
+        segments::sync_names(directory)
+    }
+
     /// Makes this the manifest of the log in `directory`, durably.
     pub fn store(&self, directory: &dyn Directory) -> Result<()> {
+        self.store_as(NAME, directory)
+    }
+
+    fn store_as(&self, target: &str, directory: &dyn Directory) -> Result<()> {
         let (name, file) = segments::create_unnamed(directory)?;
         file.write_at(&self.encode(), 0)?;
         file.sync()?;
-        directory.replace(&name, NAME)?;
+        directory.replace(&name, target)?;
         segments::sync_names(directory)
     }
 
@@ -140,10 +173,20 @@ impl Manifest {
 
     /// The manifest of the log in `directory`.
     pub fn load(directory: &dyn Directory) -> Result<Self> {
-        let file = match directory.open(NAME) {
-            Err(error) if error.is_not_found() => {
-                return Err(Error::NotALog { path: directory.path() });
-            }
+        if let Some(manifest) = Self::read(NAME, directory)? {
+            return Ok(manifest);
+        }
+        let path = directory.path();
+        match Self::read(PROPOSAL, directory)? {
+            Some(Self { log_id, pool_id, .. }) => Err(Error::Proposed { path, log_id, pool_id }),
+            None => Err(Error::NotALog { path }),
+        }
+    }
+
+    /// The manifest in the file `name`, if there is one.
+    fn read(name: &str, directory: &dyn Directory) -> Result<Option<Self>> {
+        let file = match directory.open(name) {
+            Err(error) if error.is_not_found() => return Ok(None),
             opened => opened?,
         };
         let mut bytes = [0; BYTES];
@@ -151,10 +194,11 @@ impl Manifest {
         if size == BYTES as u64 {
             file.read_at(&mut bytes, 0)?;
         }
-        Self::decode(&bytes).ok_or_else(|| Error::Damaged {
-            path: format!("{}/{NAME}", directory.path()),
+        let damaged = || Error::Damaged {
+            path: format!("{}/{name}", directory.path()),
             what: format!("its {size} bytes are no manifest of a log"),
-        })
+        };
+        Self::decode(&bytes).ok_or_else(damaged).map(Some)
     }
 }
 

@@ -92,7 +92,7 @@ impl Recovered {
 ///
 /// # Errors
 ///
-/// [`Error::NotALog`], [`Error::Damaged`], [`Error::Device`].
+/// [`Error::NotALog`], [`Error::Proposed`], [`Error::Damaged`], [`Error::Device`].
 pub fn log_id_of(directory: &dyn Directory) -> Result<u128> {
     Ok(Manifest::load(directory)?.log_id)
 }
@@ -118,9 +118,9 @@ pub fn check_owner(directory: &dyn Directory, log_id: u128, pool_id: u128) -> Re
 ///
 /// # Errors
 ///
-/// [`Error::NotALog`]; [`Error::Missing`] if the log begins behind `from` or ends before it;
-/// [`Error::Damaged`] if bytes are missing that were durable; [`Error::Device`]; and what `visit`
-/// returns.
+/// [`Error::NotALog`], [`Error::Proposed`]; [`Error::Missing`] if the log begins behind `from` or
+/// ends before it; [`Error::Damaged`] if bytes are missing that were durable; [`Error::Device`];
+/// and what `visit` returns.
 pub fn recover(
     directory: &dyn Directory,
     from: u64,

@@ -3,6 +3,17 @@
 //! The new log has no record of what the pool has, so its first image has all of it. It is written
 //! before the log is in use, while no thread commits: all its versions are of one moment, and the
 //! log is replayed over it from there on.
+//!
+//! | step | what is written | a crash leaves |
+//! | --- | --- | --- |
+//! | if the directory has a proposal of this pool, remove the images | names | the proposal, with an image or without |
+//! | propose the log | the file `proposal` | the former proposal or the new one |
+//! | write the image under a temporary name, and sync it | a file `new-..` | the proposal, and this file, which the next proposal removes |
+//! | give it its name; sync the directory | the name | the proposal, with the image or without |
+//!
+//! So a directory with an image has a proposal or a manifest. A former image may come back at a
+//! power cut, until the new proposal is durable. It begins before that proposal or belongs to
+//! another log, and a recovery refuses both.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -40,15 +51,15 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         Ok(component)
     }
 
-    /// Makes `directory` the new log `log_id` of the pool, with an image of all that the maps of
-    /// `list` have. It begins behind the newest commit. Durable on return. After a crash in
-    /// between, and until the log is in use, the same call may be made again, also after further
-    /// commits.
+    /// Proposes `directory` as the new log `log_id` of the pool, with an image of all that the maps
+    /// of `list` have. It begins behind the newest commit. Durable on return. A proposal that an
+    /// earlier call for this pool has left is replaced, also one of another log: the caller has
+    /// looked that the superblock does not name it.
     ///
     /// # Errors
     ///
-    /// [`NotEmpty`](pando_log::Error::NotEmpty) if the directory has files of another log;
-    /// otherwise as [`write_image`](Self::write_image).
+    /// [`NotEmpty`](pando_log::Error::NotEmpty) if the directory has files of a log, or a proposal
+    /// of another pool; otherwise as [`write_image`](Self::write_image).
     pub fn write_new_log(
         &self,
         directory: &Arc<dyn Directory>,
@@ -57,7 +68,11 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     ) -> Result<()> {
         let directory = directory.as_ref();
         let device = pando_log::Error::from;
-        let is_begun = matches!(log_id_of(directory), Ok(found) if found == log_id);
+        let own_id = self.log().pool().pool_id();
+        let is_begun = matches!(
+            log_id_of(directory),
+            Err(pando_log::Error::Proposed { pool_id, .. }) if pool_id == own_id
+        );
         let mut former = images(directory)?.into_iter();
         if !is_begun && let Some(image) = former.next() {
             let (path, name) = (directory.path(), name_of(image));
@@ -67,8 +82,7 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
             directory.remove(&name_of(image)).map_err(device)?;
         }
         let lsn = self.newest_lsn()?;
-        let pool_id = self.log().pool().pool_id();
-        create_files(directory, pool_id, (log_id, lsn), LogOptions::default())?;
+        create_files(directory, own_id, (log_id, lsn), LogOptions::default())?;
         let mut writer = Writer::begin(directory, log_id, lsn, list)?;
         let name = writer.name().to_owned();
         let written = self

@@ -1,8 +1,9 @@
-//! A new log for a pool whose log is not used any more, and power cuts while it is written.
+//! A new log for a pool whose log is not used any more, and crashes until it is in use.
 
 use std::collections::BTreeMap;
 use std::error::Error as StdError;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use pando_bztree::BzTrees;
@@ -10,9 +11,11 @@ use pando_device::simulated::{Kept, Simulated};
 use pando_device::{Directory, Operation};
 use pando_index::random::Random;
 use pando_index::{KeyRange, Order, RangeIndex};
-use pando_log::{Error as LogError, Log, LogOptions, recover};
+use pando_log::{Error as LogError, Log, LogOptions, adopt, recover};
 use pando_pmem::{CreateOptions, Pool, Process, layout};
-use pando_tc::{Error, ListedMap, MapList, Maps, Rebuild, TransactionComponent, replay, value_of};
+use pando_tc::{
+    Error, ListedMap, MapList, Maps, Rebuild, TransactionComponent, replay, value_of, verify,
+};
 
 use crate::common::{Component, anonymous, commit, open_over};
 
@@ -53,20 +56,22 @@ fn records(index: &dyn RangeIndex) -> BTreeMap<Vec<u8>, Vec<u8>> {
     records
 }
 
-/// The records of the map that is built anew from a directory.
-fn rebuilt(directory: &dyn Directory) -> BTreeMap<Vec<u8>, Vec<u8>> {
+/// The number of the new log.
+const NEW: u128 = 43;
+
+/// The records of the map that is built anew from a directory, as the new log of this pool.
+fn rebuilt(directory: &dyn Directory, pool_id: u128) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    adopt(directory, NEW, pool_id).expect("adopted");
     let mut one = One(anonymous::<Process, BzTrees>().maps().shared(1));
     replay(directory, &mut one).expect("a log");
     records(&*one.0)
 }
 
-#[test]
-fn a_power_cut_while_a_new_log_is_written_lets_it_be_written_again() {
-    let mut random = Random::new(5);
-    let former = Simulated::new();
+/// A component of a new pool whose log is in `former`, with two records.
+fn with_records(former: &Simulated) -> Component<Process, BzTrees> {
     let create = CreateOptions { max_bytes: 1 << 26, ..CreateOptions::default() };
     let pool = Pool::<Process>::anonymous(&create).expect("memory");
-    let component = open_over::<Process, BzTrees>(pool.clone(), |pool| {
+    let component = open_over::<Process, BzTrees>(pool, |pool| {
         let (directory, options) = (Arc::new(former.clone()), LogOptions::default());
         Log::create(pool, layout::LOG_OFF, directory, (42, 0), options)
     });
@@ -77,64 +82,153 @@ fn a_power_cut_while_a_new_log_is_written_lets_it_be_written_again() {
         }
     }
     commit(&component, &[(1, b"ash", None)]).expect("commits");
+    component
+}
 
-    let tail = Log::open_tail(pool, layout::LOG_OFF, LogOptions::default()).expect("a tail");
-    let tail = TransactionComponent::over_tail(tail, One(component.maps().shared(1)));
-    let tail = tail.expect("settles");
-    let new = Simulated::new();
-    let (cuts, watched) = (Arc::new(Mutex::new(Vec::new())), new.clone());
-    let (noted, cut_random) = (cuts.clone(), Mutex::new(Random::new(7)));
-    new.on_operation(move |operation, _| {
-        if ![Operation::Open, Operation::List, Operation::Read].contains(&operation) {
-            let mut random = cut_random.lock().expect("a lock");
+type Crashes = Arc<Mutex<Vec<Simulated>>>;
+
+/// The directory as kills and power cuts leave it before each operation that changes it, until
+/// room for a segment is allocated.
+fn crash_at_each_operation(directory: &Simulated) -> Crashes {
+    let (crashes, watched) = (Crashes::default(), directory.clone());
+    let (noted, random) = (crashes.clone(), Mutex::new(Random::new(7)));
+    let has_ended = AtomicBool::new(false);
+    directory.on_operation(move |operation, _| {
+        if operation == Operation::Allocate {
+            has_ended.store(true, Ordering::Relaxed);
+        }
+        let is_read = [Operation::Open, Operation::List, Operation::Read].contains(&operation);
+        if !is_read && !has_ended.load(Ordering::Relaxed) {
+            let mut random = random.lock().expect("a lock");
+            let mut crashes = noted.lock().expect("a lock");
+            crashes.push(watched.after_kill());
             for kept in [Kept::Nothing, Kept::Some, Kept::All] {
-                noted.lock().expect("a lock").push(watched.cut_power(kept, &mut random));
+                crashes.push(watched.cut_power(kept, &mut random));
             }
         }
         Ok::<(), io::Error>(())
     });
-    let write = |directory: &Simulated| {
-        let directory: Arc<dyn Directory> = Arc::new(directory.clone());
-        tail.write_new_log(&directory, 43, &list())
-    };
-    write(&new).expect("a new log");
+    crashes
+}
+
+/// The crashes so far.
+fn taken(crashes: &Crashes) -> Vec<Simulated> {
+    std::mem::take(&mut *crashes.lock().expect("a lock"))
+}
+
+fn over_tail(
+    pool: Arc<Pool<Process>>,
+    index: Arc<dyn RangeIndex>,
+) -> TransactionComponent<Process, One> {
+    let tail = Log::open_tail(pool, layout::LOG_OFF, LogOptions::default()).expect("a tail");
+    TransactionComponent::over_tail(tail, One(index)).expect("settles")
+}
+
+fn write(tail: &TransactionComponent<Process, One>, directory: &Simulated) -> Result<(), Error> {
+    let directory: Arc<dyn Directory> = Arc::new(directory.clone());
+    tail.write_new_log(&directory, NEW, &list())
+}
+
+#[test]
+fn a_crash_while_a_new_log_is_written_leaves_no_log_and_it_is_written_again() {
+    let mut random = Random::new(5);
+    let [former, new] = [(); 2].map(|()| Simulated::new());
+    let component = with_records(&former);
+    let pool_id = component.log().pool().pool_id();
+    let tail = over_tail(component.log().pool().clone(), component.maps().shared(1));
+    let crashes = crash_at_each_operation(&new);
+    write(&tail, &new).expect("a new log");
     new.on_operation(|_, _| Ok(()));
     let expected = |component: &Component<Process, BzTrees>| records(&*component.maps().shared(1));
     let before = expected(&component);
     assert_eq!(before.len(), 2);
     for kept in [Kept::Nothing, Kept::Some, Kept::All] {
-        assert_eq!(rebuilt(&new.cut_power(kept, &mut random)), before, "{kept:?}");
+        assert_eq!(rebuilt(&new.cut_power(kept, &mut random), pool_id), before, "{kept:?}");
     }
-    let cuts = std::mem::take(&mut *cuts.lock().expect("a lock"));
-    assert!(cuts.len() > 20, "{} power cuts", cuts.len());
-    for (number, cut) in cuts.iter().enumerate() {
+    let crashes = taken(&crashes);
+    assert!(crashes.len() > 30, "{} crashes", crashes.len());
+    let (mut empty, mut proposed) = (0, 0);
+    for (number, cut) in crashes.iter().enumerate() {
+        // The pool has its former log, so this directory is none.
+        match verify(cut).expect_err("no log") {
+            Error::Log(LogError::NotALog { .. }) => empty += 1,
+            Error::Log(LogError::Proposed { log_id: NEW, .. }) => proposed += 1,
+            other => panic!("crash {number}: {other}"),
+        }
         if number % 8 == 7 {
             // The former log goes on meanwhile.
             let value: &[u8] = if number % 16 == 7 { b"5" } else { b"a longer one" };
             commit(&component, &[(1, b"fir", Some(value))]).expect("commits");
         }
-        write(cut).expect("written again");
+        write(&tail, cut).expect("written again");
         let after = cut.cut_power(Kept::Nothing, &mut random);
-        assert_eq!(rebuilt(&after), expected(&component), "power cut {number}");
+        assert_eq!(rebuilt(&after, pool_id), expected(&component), "crash {number}");
     }
+    assert!(empty > 5 && proposed > 10, "{empty} and {proposed}");
     // Nothing was done to the former log.
     let newest = component.newest_lsn().expect("a slot");
     component.sync(newest).expect("synced");
     let read = recover(&former, 0, &mut |_, _| Ok(())).expect("a log");
     assert_eq!(read.end_lsn(), newest);
     // And nothing of another log is replaced.
-    for (name, id) in [("image-0000000000000009", 44), ("manifest", 45)] {
+    for (name, of_pool) in [
+        ("image-0000000000000009", None),
+        ("proposal", Some(pool_id + 1)),
+        ("manifest", Some(pool_id + 1)),
+        ("manifest", Some(pool_id)),
+    ] {
         let directory = Simulated::new();
-        match name {
-            "manifest" => {
-                let options = LogOptions::default();
-                pando_log::create_files(&directory, 0, (id - 1, 0), options).expect("created");
+        match of_pool {
+            Some(of_pool) => {
+                let (id, options) = ((NEW, 0), LogOptions::default());
+                pando_log::create_files(&directory, of_pool, id, options).expect("proposed");
+                if name == "manifest" {
+                    adopt(&directory, NEW, of_pool).expect("adopted");
+                }
             }
-            name => drop(directory.create(name).expect("created")),
+            None => drop(directory.create(name).expect("created")),
         }
-        let shared: Arc<dyn Directory> = Arc::new(directory.clone());
-        let refused = tail.write_new_log(&shared, id, &list()).expect_err("another log");
+        let refused = write(&tail, &directory).expect_err("another log");
         assert!(matches!(refused, Error::Log(LogError::NotEmpty { .. })), "{refused}");
         assert!(directory.names().expect("listed").contains(&name.to_owned()));
     }
+}
+
+/// The superblock names the new log, and the pool is lost or opened again.
+#[test]
+fn a_crash_before_a_new_log_is_in_use_leaves_the_new_log() {
+    let [former, new] = [(); 2].map(|()| Simulated::new());
+    let component = with_records(&former);
+    let (pool, index) = (component.log().pool().clone(), component.maps().shared(1));
+    let pool_id = pool.pool_id();
+    let before = records(&*index);
+    drop(component);
+    write(&over_tail(pool.clone(), index.clone()), &new).expect("a new log");
+
+    let crashes = crash_at_each_operation(&new);
+    Log::replace(&pool, layout::LOG_OFF, &new, NEW).expect("replaced");
+    let replacing = taken(&crashes);
+    let directory = Arc::new(new.clone());
+    let log = Log::open(pool, layout::LOG_OFF, directory, LogOptions::default()).expect("opens");
+    let component = TransactionComponent::open(log, One(index.clone())).expect("opens");
+    let mut transaction = component.begin();
+    transaction.put(1, b"fir", b"5").expect("put");
+    let lsn = transaction.commit().expect("commits");
+    component.sync(lsn).expect("synced");
+    let (opening, expected) = (taken(&crashes), records(&*index));
+    assert!(replacing.len() > 16 && opening.len() > 3 && expected.len() == before.len() + 1);
+    let mut proposed = 0;
+    for (number, crash) in replacing.iter().enumerate() {
+        proposed += u64::from(verify(crash).is_err());
+        assert_eq!(rebuilt(crash, pool_id), before, "crash {number}");
+    }
+    assert!(proposed > 3, "{proposed}");
+    // Now it needs no superblock.
+    for crash in &opening {
+        verify(crash).expect("a log");
+        assert_eq!(rebuilt(crash, pool_id), before);
+    }
+    let image = new.cut_power(Kept::Nothing, &mut Random::new(1));
+    verify(&image).expect("a log");
+    assert_eq!(rebuilt(&image, pool_id), expected);
 }
