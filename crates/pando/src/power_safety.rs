@@ -118,8 +118,9 @@ impl Pool {
     /// time that grows with them, and the log alone can rebuild the pool. Durable on return.
     ///
     /// After a crash during the call, the pool opens with its former log, or with the new one. In
-    /// the first case it may have left files in the directory. They are no log: [`open`](Self::open)
-    /// refuses them, also without the pool's file, and the same call replaces them.
+    /// the first case it may have left files in the directory. They are no log:
+    /// [`open`](Self::open) refuses them, also without the pool's file, and the same call replaces
+    /// them.
     ///
     /// # Errors
     ///

@@ -17,8 +17,8 @@
 //! * Commits that follow have higher LSNs than all before: the new log begins behind the newest
 //!   one. So each stamp in the maps is settled for the new log, and no LSN comes twice.
 //! * The directory is that of a log only from the last step on: a proposal that no superblock names
-//!   is none (`pando_log`, `replace.rs`). Else an opening with this directory and without the pool's
-//!   file would build an old state of the pool.
+//!   is none (`pando_log`, `replace.rs`). Else an opening with this directory, but without the
+//!   pool's file, would build an old state of the pool.
 //! * Files in the directory are removed only if there is a proposal of this pool, and it is not the
 //!   log that the superblock names. No such log was ever in use.
 

@@ -44,9 +44,9 @@ use crate::log::{Log, LogOptions};
 use crate::manifest::Manifest;
 use crate::recovery::log_id_of;
 
-/// Proposes `directory` as the new log `log_id` of the pool `pool_id`. Its first record is the first
-/// one behind the LSN `after_lsn`. Durable on return. A proposal of the same pool is replaced: the
-/// caller has looked that the superblock does not name it.
+/// Proposes `directory` as the new log `log_id` of the pool `pool_id`. Its first record is the
+/// first one behind the LSN `after_lsn`. Durable on return. A proposal of the same pool is
+/// replaced: the caller has looked that the superblock does not name it.
 ///
 /// # Errors
 ///
