@@ -69,6 +69,37 @@ impl Path {
         let mut inner = steps.filter(|step| step.child + 1 < step.inner.children());
         inner.next().map(|step| step.inner.separator(context, step.child))
     }
+
+    /// The range of the leaf.
+    pub fn leaf_fence<'op, D: Domain>(&self, context: Context<'op, D>) -> Fence<'op> {
+        let child = self.above_leaf(1).map_or(0, |step| step.child);
+        self.fence(context, (child, child))
+    }
+
+    /// The range of the children `first` to `last` of the leaf's parent; without a parent, that of
+    /// the leaf.
+    pub fn fence<'op, D: Domain>(
+        &self,
+        context: Context<'op, D>,
+        (first, last): (u64, u64),
+    ) -> Fence<'op> {
+        let steps = self.steps[..self.height].iter().rev().copied().flatten().enumerate();
+        // Above the parent there is one child.
+        let ends = steps.map(|(above, step)| match above {
+            0 => (step.inner, first, last),
+            _ => (step.inner, step.child, step.child),
+        });
+        let mut fence = Fence::default();
+        for (inner, first, last) in ends {
+            if fence.low.is_none() && first > 0 {
+                fence.low = Some(inner.separator(context, first - 1));
+            }
+            if fence.high.is_none() && last + 1 < inner.children() {
+                fence.high = Some(inner.separator(context, last));
+            }
+        }
+        fence
+    }
 }
 
 /// The range of keys of a leaf: from `low`, included, to `high`, excluded; `None` is open.
@@ -93,11 +124,13 @@ impl<L: Leaves> Upper<L> {
         Node::at(context, Link::at(context, self.root_off))
     }
 
-    /// The leaf that `choose` selects: it returns the child to take in each inner node.
+    /// The leaf that `choose` selects: it returns the child to take in each inner node. `number` is
+    /// the key that is searched, if it has eight bytes: it tells which lines to prefetch.
     #[inline(always)]
     pub fn descend<D: Domain>(
         &self,
         context: Context<'_, D>,
+        number: Option<u64>,
         mut choose: impl FnMut(Inner) -> u64,
     ) -> Node {
         let mut node = self.root(context);
@@ -106,8 +139,9 @@ impl<L: Leaves> Upper<L> {
                 return node;
             }
             let inner = Inner { node };
-            let link = inner.child(context, choose(inner));
-            link.prefetch::<D, L>(context);
+            let index = choose(inner);
+            let link = inner.child(context, index);
+            link.prefetch::<D, L>(context, || inner.distance(context, index, number));
             node = Node::at(context, link);
         }
         node.too_deep(context)
@@ -123,8 +157,9 @@ impl<L: Leaves> Upper<L> {
                 return node;
             }
             let inner = Inner { node };
-            let link = inner.child(context, inner.search(context, probe, Side::Holding));
-            link.prefetch::<D, L>(context);
+            let index = inner.search(context, probe, Side::Holding);
+            let link = inner.child(context, index);
+            link.prefetch::<D, L>(context, || inner.distance(context, index, probe.number));
             node = Node::at(context, link);
         }
         node.too_deep(context)
@@ -142,20 +177,21 @@ impl<L: Leaves> Upper<L> {
         probes: impl Iterator<Item = Probe<'key>> + Clone,
     ) -> [Node; GROUP] {
         let mut nodes = [self.root(context); GROUP];
-        let mut child_offs = [0; GROUP];
+        let mut indexes = [0; GROUP];
         let mut children = [Link(0); GROUP];
         // All leaves have the same depth below one root.
         for _ in 0..MAX_HEIGHT {
             if nodes.iter().zip(probes.clone()).any(|(node, _)| node.is_leaf()) {
                 break;
             }
-            for ((off, node), probe) in child_offs.iter_mut().zip(&nodes).zip(probes.clone()) {
-                let inner = Inner { node: *node };
-                *off = inner.child_off(inner.search(context, probe, Side::Holding));
+            for ((index, node), probe) in indexes.iter_mut().zip(&nodes).zip(probes.clone()) {
+                *index = Inner { node: *node }.search(context, probe, Side::Holding);
             }
-            for ((child, &off), _) in children.iter_mut().zip(&child_offs).zip(probes.clone()) {
-                *child = Link::at(context, off);
-                child.prefetch::<D, L>(context);
+            let chosen = nodes.iter().zip(&indexes).zip(probes.clone());
+            for (child, ((node, &index), probe)) in children.iter_mut().zip(chosen) {
+                let inner = Inner { node: *node };
+                *child = inner.child(context, index);
+                child.prefetch::<D, L>(context, || inner.distance(context, index, probe.number));
             }
             for ((node, &child), _) in nodes.iter_mut().zip(&children).zip(probes.clone()) {
                 *node = Node::at(context, child);
@@ -173,7 +209,7 @@ impl<L: Leaves> Upper<L> {
     pub fn find_path<D: Domain>(&self, context: Context<'_, D>, probe: Probe<'_>) -> Path {
         let mut steps = [None; MAX_HEIGHT];
         let mut height = 0;
-        let leaf = self.descend(context, |inner| {
+        let leaf = self.descend(context, probe.number, |inner| {
             let child = inner.search(context, probe, Side::Holding);
             steps[height] = Some(Step { inner, child });
             height += 1;
@@ -192,7 +228,8 @@ impl<L: Leaves> Upper<L> {
         side: Side,
     ) -> (Node, Fence<'op>) {
         let mut fence = Fence::default();
-        let leaf = self.descend(context, |inner| {
+        let number = probe.and_then(|probe| probe.number);
+        let leaf = self.descend(context, number, |inner| {
             let index = match (probe, side) {
                 (Some(probe), _) => inner.search(context, probe, side),
                 (None, Side::Holding) => 0,

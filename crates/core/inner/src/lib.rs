@@ -52,6 +52,6 @@ pub use content::{InnerContent, NewNode, write_slices};
 pub use descent::{Fence, Path, Step, Upper};
 pub use install::{Anchor, Gone, Outcome, Parent, Progress};
 pub use merge::MOST_RACES;
-pub use node::{Inner, Leaves, Node, Probe};
+pub use node::{Inner, Leaves, Node, Probe, prefetch_searched};
 pub use split::{Halves, separator_between};
 pub use teardown::next_unit;

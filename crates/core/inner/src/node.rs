@@ -15,9 +15,14 @@ use crate::slices::{Sliced, goes_right, search_numbers, search_range};
 /// What this crate has to know of an index's leaves.
 pub trait Leaves: Copy {
     /// Prefetches lines of the leaf at `off` that a search reads, as far as the `hint` of its link
-    /// tells them. Returns where the numbers are among which it searches, and an eighth of their
-    /// bytes: lines among those, and the first line of the leaf, are prefetched too.
-    fn prefetch<D: Domain>(pool: &Pool<D>, off: u64, hint: u16) -> (u64, u64);
+    /// tells them; the first line is prefetched already. `distance` is that of the key from the
+    /// separator before the leaf, if both are known and have eight bytes.
+    fn prefetch<D: Domain>(
+        pool: &Pool<D>,
+        off: u64,
+        hint: u16,
+        distance: impl FnOnce() -> Option<u64>,
+    );
 }
 
 impl Link {
@@ -28,21 +33,30 @@ impl Link {
     }
 
     /// Prefetches lines of a node, all at once: the first, and those that a search reads next.
+    /// `distance`: see [`Leaves::prefetch`].
     #[inline(always)]
-    pub fn prefetch<D: Domain, L: Leaves>(self, context: Context<'_, D>) {
+    pub(crate) fn prefetch<D: Domain, L: Leaves>(
+        self,
+        context: Context<'_, D>,
+        distance: impl FnOnce() -> Option<u64>,
+    ) {
         let (pool, off) = (context.pool(), self.off());
         pool.prefetch(off);
-        let (start, eighth) = match self.hint() {
-            Hint::None => {
-                pool.prefetch(off + 64);
-                return;
+        match self.hint() {
+            Hint::None => pool.prefetch(off + 64),
+            Hint::Leaf(hint) => L::prefetch(pool, off, hint, distance),
+            Hint::Inner { children } => {
+                prefetch_searched(pool, off + HEADER_BYTES + children * 8, children);
             }
-            Hint::Leaf(hint) => L::prefetch(pool, off, hint),
-            Hint::Inner { children } => (off + HEADER_BYTES + children * 8, children),
-        };
-        for turn in [4, 2, 6, 1, 3, 5, 7] {
-            pool.prefetch(start + eighth * turn);
         }
+    }
+}
+
+/// Prefetches lines among the numbers at `start` that a search reads first; `eighth` of their bytes.
+#[inline(always)]
+pub fn prefetch_searched<D: Domain>(pool: &Pool<D>, start: u64, eighth: u64) {
+    for turn in [4, 2, 6, 1, 3, 5, 7] {
+        pool.prefetch(start + eighth * turn);
     }
 }
 
@@ -169,6 +183,24 @@ impl Inner {
     #[inline(always)]
     pub fn child<D: Domain>(&self, context: Context<'_, D>, index: u64) -> Link {
         Link::at(context, self.child_off(index))
+    }
+
+    /// The distance of `number` from the separator before child `index`, if that has eight bytes.
+    #[inline(always)]
+    pub(crate) fn distance<D: Domain>(
+        &self,
+        context: Context<'_, D>,
+        index: u64,
+        number: Option<u64>,
+    ) -> Option<u64> {
+        let shape = self.node.shape;
+        if index == 0 || !shape.is_uniform() {
+            return None;
+        }
+        let words = self.node.words(context);
+        // Relaxed: as of all separators.
+        let separator = words.load(shape.sorted_at / 8 + index - 1, Ordering::Relaxed);
+        number?.checked_sub(separator.swap_bytes())
     }
 
     /// Separator `index`: the lowest key that child `index + 1` may hold.

@@ -4,10 +4,12 @@
 use pando_index::Result;
 use pando_inner::Fence;
 use pando_pmem::Domain;
+use pando_ranged::RangeLeaf;
 use pando_tree::context::Context;
 use pando_tree::maps::{Audit, ProblemClass};
 
 use crate::build::Extent;
+use crate::content::PAIR_BYTES;
 use crate::leaf::Leaf;
 use crate::meta::Meta;
 use crate::tree::BzTree;
@@ -41,6 +43,9 @@ impl<D: Domain> Look<'_, '_, D> {
         let node_bytes = leaf.node.header.node_bytes;
         self.audit.stat.leaves += 1;
         self.audit.stat.leaf_bytes += node_bytes;
+        if let Some(leaf) = leaf.ranged(context) {
+            return self.range_leaf(&leaf, Fence { low, high });
+        }
         let Some(storage_bytes) = leaf.stored(context) else {
             self.problem(ProblemClass::Count, off, "the leaf counts more than it holds");
             return;
@@ -90,6 +95,32 @@ impl<D: Domain> Look<'_, '_, D> {
                     (self.visit)(record.key(context), value);
                 }
             }
+        }
+    }
+}
+
+impl<D: Domain> Look<'_, '_, D> {
+    fn range_leaf(&mut self, leaf: &RangeLeaf, Fence { low, high }: Fence<'_>) {
+        let (context, off) = (self.context, leaf.node.off);
+        let problems = leaf.problems(context);
+        let is_consistent = problems.is_empty();
+        for problem in problems {
+            self.problem(ProblemClass::Structure, off, problem);
+        }
+        if !is_consistent {
+            return;
+        }
+        let (pairs, count) = (leaf.pairs(context), leaf.count(context));
+        self.audit.stat.records += pairs.len() as u64;
+        self.audit.stat.live_bytes += pairs.len() as u64 * PAIR_BYTES;
+        self.audit.stat.deleted_bytes += count.deleted * PAIR_BYTES;
+        for pair in pairs {
+            let key = pair.key.to_be_bytes();
+            if low.is_some_and(|low| key[..] < *low) || high.is_some_and(|high| key[..] >= *high) {
+                self.problem(ProblemClass::Separator, off, "a key lies outside the leaf's range");
+                continue;
+            }
+            (self.visit)(&key, &pair.value.to_le_bytes());
         }
     }
 }

@@ -55,10 +55,30 @@ pub(crate) const USUAL_BYTES: u64 = 16;
 pub(crate) struct Wanted {
     pub records: u64,
     pub record_bytes: u64,
+    pub kind: RecordKind,
+}
+
+/// The kind of the wanted records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RecordKind {
+    /// None, or deletes, which any leaf takes.
+    Any,
+    /// The key of a record that a range leaf takes.
+    Number(u64),
+    /// A range leaf does not take it.
+    Other,
 }
 
 impl Wanted {
-    pub const NONE: Self = Self { records: 0, record_bytes: 0 };
+    pub const NONE: Self = Self { records: 0, record_bytes: 0, kind: RecordKind::Any };
+
+    /// The key for which a range leaf must have a slot.
+    pub fn number(self) -> Option<u64> {
+        match self.kind {
+            RecordKind::Number(key) => Some(key),
+            RecordKind::Any | RecordKind::Other => None,
+        }
+    }
 
     fn bytes(self) -> u64 {
         self.records * self.record_bytes
@@ -189,7 +209,8 @@ mod tests {
     fn a_new_leaf_has_the_slots_and_the_room_that_are_wanted() {
         for free_bytes in [8, 24, 128, 384, 4096] {
             for (records, record_bytes) in [(0, 0), (1, 0), (1, 16), (5, 0), (7, 24), (40, 4096)] {
-                let room = Room { free_bytes, wanted: Wanted { records, record_bytes } };
+                let wanted = Wanted { records, record_bytes, kind: RecordKind::Other };
+                let room = Room { free_bytes, wanted };
                 for (sorted, each) in [(0, 0), (1, 8), (3, 64), (59, 16), (120, 16), (7, 8192)] {
                     for added in (0..256).step_by(8) {
                         let bytes = room.bytes(sorted) + added;

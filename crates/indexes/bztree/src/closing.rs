@@ -1,7 +1,9 @@
-//! The word by which a leaf is closed, and opened again (`claim.rs`).
+//! The word by which a leaf is closed, and opened again (`claim.rs`; of a range leaf:
+//! `pando_ranged`).
 
 use pando_pmem::Domain;
 use pando_pmwcas::Descriptor;
+use pando_ranged::Closed;
 use pando_tree::context::Context;
 
 use crate::meta::{Gate, Kind, Meta};
@@ -13,33 +15,30 @@ pub(crate) enum Closing {
     Slot { off: u64, meta: Meta },
     /// The gate, of a leaf all of whose slots are claimed.
     Gate { off: u64, gate: Gate },
+    /// Of a range leaf, which is never opened again.
+    Ranged(Closed),
 }
 
 impl Closing {
-    /// The offset of the word, its value while the leaf is closed, and its value when the leaf is
-    /// replaced.
-    pub fn words(self) -> (u64, u64, u64) {
-        match self {
-            Self::Slot { off, meta } => (off, meta.0, Meta::REPLACED.0),
-            Self::Gate { off, gate } => (off, gate.0, gate.replaced().0),
-        }
-    }
-
     /// Makes the operation replace the leaf only if it is still closed by this word.
     pub fn seal<D: Domain>(
         self,
         operation: &mut Descriptor<'_, '_, D>,
     ) -> pando_pmwcas::Result<()> {
-        let (off, closed, replaced) = self.words();
-        operation.add_word(off, closed, replaced)
+        match self {
+            Self::Slot { off, meta } => operation.add_word(off, meta.0, Meta::REPLACED.0),
+            Self::Gate { off, gate } => operation.add_word(off, gate.0, gate.replaced().0),
+            Self::Ranged(closed) => closed.seal(operation),
+        }
     }
 
     /// Opens the leaf, unless it was replaced or opened meanwhile.
     pub fn reopen<D: Domain>(self, context: Context<'_, D>) {
-        let (off, closed, _) = self.words();
-        let opened = match self {
-            Self::Slot { meta, .. } if meta.kind() == Kind::Closed => meta.aborted().0,
-            Self::Gate { gate, .. } if !gate.is_replaced() => gate.opened().0,
+        let (off, closed, opened) = match self {
+            Self::Slot { off, meta } if meta.kind() == Kind::Closed => {
+                (off, meta.0, meta.aborted().0)
+            }
+            Self::Gate { off, gate } if !gate.is_replaced() => (off, gate.0, gate.opened().0),
             _ => return,
         };
         // If this fails, another thread has opened or replaced the leaf.

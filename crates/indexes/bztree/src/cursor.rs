@@ -8,15 +8,16 @@
 
 use std::cell::Cell;
 use std::cmp::Ordering as Compare;
-use std::ops::{Deref, DerefMut, Range};
+use std::ops::{Bound, Deref, DerefMut, Range};
 
 use pando_index::{Order, Result};
 use pando_pmem::{Domain, Guard, mutant};
+use pando_ranged::{Pair, RangeLeaf};
 use pando_tree::batch::Batch;
 use pando_tree::checked::undamaged;
 use pando_tree::context::Context;
 use pando_tree::cursor::{Fill, Scan};
-use pando_tree::key;
+use pando_tree::key::{self, slice_of};
 
 use crate::candidate::Candidate;
 use crate::leaf::Leaf;
@@ -35,6 +36,7 @@ struct Buffers {
     batch: Batch,
     slots: Vec<Meta>,
     unsorted: Vec<Candidate>,
+    pairs: Vec<Pair>,
 }
 
 thread_local! {
@@ -54,6 +56,7 @@ impl Default for ThreadsBuffers {
             batch: Batch::with_capacity(FIRST_BATCH, FIRST_BYTES),
             slots: Vec::with_capacity(FIRST_BATCH * 4),
             unsorted: Vec::with_capacity(FIRST_BATCH * 4),
+            pairs: Vec::with_capacity(FIRST_BATCH * 4),
         }))
     }
 }
@@ -113,13 +116,22 @@ impl<D: Domain> Fill for BzTree<D> {
         let (key, side) = scan.place();
         let probe = key.map(Probe::new);
         let (leaf, fence) = self.find_fenced(context, probe, side);
-        if !leaf.is_within_bounds(context) {
+        let ranged = leaf.ranged(context);
+        let is_within_bounds = match &ranged {
+            Some(leaf) => leaf.is_within_bounds(),
+            None => leaf.is_within_bounds(context),
+        };
+        if !is_within_bounds {
             guard.note_damage(leaf.node.off);
         }
         undamaged(guard)?;
         let off = leaf.node.off;
         let mut copier = Copier { context, leaf: &leaf, scan, buffers: &mut batch.0 };
-        match copier.copy_leaf(probe) {
+        let stop = match &ranged {
+            Some(leaf) => copier.copy_buckets(leaf, probe),
+            None => copier.copy_leaf(probe),
+        };
+        match stop {
             Stop::RangeDone => {
                 scan.finish();
                 Ok(())
@@ -168,6 +180,65 @@ impl<D: Domain> Copier<'_, '_, D> {
         let stop = self.merge(&mut left, &unsorted, any_dead);
         self.buffers.unsorted = unsorted;
         stop
+    }
+
+    /// Copies records of a range leaf into the batch, bucket by bucket.
+    fn copy_buckets(&mut self, leaf: &RangeLeaf, probe: Option<Probe<'_>>) -> Stop {
+        let (context, order) = (self.context, self.scan.order());
+        let last = leaf.buckets() - 1;
+        let start = probe.map(|probe| slice_of(probe.bytes));
+        let mut bucket = match (start, order) {
+            (Some(start), _) => leaf.bucket_of(context, start),
+            (None, Order::Ascending) => 0,
+            (None, Order::Descending) => last,
+        };
+        // Keys of other lengths lie between numbers: then the bytes are compared.
+        let start = probe.filter(|_| !matches!(self.scan.start(), Bound::Unbounded));
+        loop {
+            let (is_last, next) = match order {
+                Order::Ascending => (bucket == last, bucket + 1),
+                Order::Descending => (bucket == 0, bucket.saturating_sub(1)),
+            };
+            if !is_last {
+                leaf.prefetch_bucket(context, next);
+            }
+            let mut pairs = std::mem::take(&mut self.buffers.pairs);
+            pairs.clear();
+            leaf.bucket_pairs(context, bucket, &mut pairs);
+            let stop = match order {
+                Order::Ascending => pairs.iter().find_map(|pair| self.take_pair(*pair, start)),
+                Order::Descending => {
+                    pairs.iter().rev().find_map(|pair| self.take_pair(*pair, start))
+                }
+            };
+            self.buffers.pairs = pairs;
+            match stop {
+                Some(stop) => return stop,
+                None if is_last => return Stop::LeafDone,
+                None => bucket = next,
+            }
+        }
+    }
+
+    /// Copies a pair into the batch if it is ahead; returns how to stop, if it must stop.
+    #[inline(always)]
+    fn take_pair(&mut self, pair: Pair, start: Option<Probe<'_>>) -> Option<Stop> {
+        let (key, value) = (pair.key.to_be_bytes(), pair.value.to_le_bytes());
+        let is_ahead = start.is_none_or(|start| {
+            let compare = match start.number {
+                Some(number) => pair.key.cmp(&number),
+                None => key[..].cmp(start.bytes),
+            };
+            self.scan.is_ahead(compare)
+        });
+        if !is_ahead {
+            return None;
+        }
+        if self.scan.is_past(|end| key::compare(&key, end)) {
+            return Some(Stop::RangeDone);
+        }
+        self.buffers.batch.push(&key, &value);
+        self.stop_if_full()
     }
 
     /// The sorted records that were not copied yet.

@@ -31,7 +31,7 @@ use pando_tree::checked::Steps;
 use pando_tree::context::Context;
 use pando_tree::room::Tries;
 
-use crate::build::{USUAL_BYTES, Wanted};
+use crate::build::{RecordKind, USUAL_BYTES, Wanted};
 use crate::claim::abort;
 use crate::layout::LIMITS;
 use crate::leaf::Leaf;
@@ -53,7 +53,7 @@ pub(crate) struct Demand {
 impl Demand {
     fn wanted(&self) -> Wanted {
         // A delete needs no bytes, but a write at the same leaf may.
-        Wanted { records: self.rooms, record_bytes: USUAL_BYTES }
+        Wanted { records: self.rooms, record_bytes: USUAL_BYTES, kind: RecordKind::Any }
     }
 }
 
@@ -110,6 +110,9 @@ impl<D: Domain> BzTree<D> {
         expected: Option<&[u8]>,
         demand: &mut Demand,
     ) -> Result<Option<Upserted>> {
+        if let Some(leaf) = leaf.ranged(context) {
+            return self.delete_in_range(context, &leaf, probe, expected);
+        }
         let intent = expected.map(|expected| Intent::Exchange { expected });
         let mut steps = Steps::of_attempts();
         loop {

@@ -31,7 +31,7 @@ impl<D: Domain> RangeIndex for BzTree<D> {
             let context = self.context(guard);
             let probe = Some(Probe::new(from));
             let (leaf, fence) = self.find_fenced(context, probe, Side::Holding);
-            let records = leaf.live_records(context).len() as u64;
+            let records = self.content(context, &leaf).len() as u64;
             Ok(Some((records, fence.high.map(<[u8]>::to_vec))))
         })
     }
@@ -61,7 +61,13 @@ impl<D: Domain> Tree for BzTree<D> {
         let context = self.context(&guard);
         let mut steps = Steps::of_attempts();
         loop {
-            let found = self.find_leaf(context, probe).get(context, probe);
+            let leaf = self.find_leaf(context, probe);
+            if let Some(leaf) = leaf.ranged(context) {
+                let value = probe.number.and_then(|number| leaf.get(context, number));
+                undamaged(&guard)?;
+                return Ok(value.map(|value| visit(&value.to_le_bytes())));
+            }
+            let found = leaf.get(context, probe);
             // The value's block was superseded or deleted meanwhile: look again.
             let Err(Superseded) = found else {
                 undamaged(&guard)?;

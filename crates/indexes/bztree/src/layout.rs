@@ -5,7 +5,7 @@
 //! byte 0        8        16       24                                              node_bytes
 //!      header   gate     shape    m slices   m metadata   n slots   d words of dead bits   records
 //!
-//! hint of a link  10..6 lines that the search of the sorted records looks into
+//! hint of a link  10 zero    9..6 lines that the search of the sorted records looks into, halved
 //!                 5..0 the first of them
 //! ```
 //!
@@ -41,8 +41,8 @@ pub(crate) fn padded(record_bytes: u64) -> u64 {
 /// Dead bits in a word.
 pub(crate) const DEAD_BITS: u64 = 60;
 
-/// What a link tells of a leaf: offset and length, in whole lines, of what the search of the sorted
-/// records reads.
+/// What a link tells of a leaf: offset in whole lines, and length in whole pairs of lines, of what
+/// the search of the sorted records reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LeafHint {
     pub searched_at: u64,
@@ -53,7 +53,7 @@ impl LeafHint {
     pub fn encode(self) -> Hint {
         let Self { searched_at, searched_bytes } = self;
         match searched_at < 4096 && searched_bytes < 2048 {
-            true => Hint::Leaf(((searched_bytes / 64) as u16) << 6 | (searched_at / 64) as u16),
+            true => Hint::Leaf(((searched_bytes / 128) as u16) << 6 | (searched_at / 64) as u16),
             false => Hint::None,
         }
     }
@@ -62,7 +62,7 @@ impl LeafHint {
     pub fn decode(bits: u16) -> Self {
         Self {
             searched_at: u64::from(bits & 0x3F) * 64,
-            searched_bytes: u64::from((bits >> 6) & 0x1F) * 64,
+            searched_bytes: u64::from((bits >> 6) & 0xF) * 128,
         }
     }
 }
@@ -79,8 +79,8 @@ mod tests {
     #[test]
     fn a_hint_counts_lines() {
         let hint = LeafHint { searched_at: 1000, searched_bytes: 424 }.encode();
-        assert_eq!(hint, Hint::Leaf(0x18F));
-        assert_eq!(LeafHint::decode(0x18F), LeafHint { searched_at: 960, searched_bytes: 384 });
+        assert_eq!(hint, Hint::Leaf(0xCF));
+        assert_eq!(LeafHint::decode(0xCF), LeafHint { searched_at: 960, searched_bytes: 384 });
         let wide = LeafHint { searched_at: 64, searched_bytes: 2048 };
         assert_eq!(wide.encode(), Hint::None);
     }

@@ -28,9 +28,11 @@ use pando_inner::Node;
 use pando_inner::slices::{Sliced, goes_right, search_numbers, search_range};
 use pando_pmem::{Domain, mutant};
 use pando_pmwcas::{CONTROL_BITS, DIRTY};
+use pando_ranged::Count;
 use pando_tree::context::Context;
 
 use crate::closing::Closing;
+use crate::content::PAIR_BYTES;
 use crate::layout::{DEAD_BITS, HEADER_BYTES, SLICED_BYTES, dead_bytes};
 use crate::meta::{Gate, Kind, Meta};
 use crate::node::{Probe, value_of_block};
@@ -481,7 +483,12 @@ impl Leaf {
     /// behind each added record there is a deletion that may be of its key.
     #[inline]
     pub fn may_be_empty<D: Domain>(&self, context: Context<'_, D>, estimate: Estimate) -> bool {
-        estimate.deleted >= self.sorted().max(1) && self.all_added_may_be_deleted(context)
+        match self.ranged(context) {
+            Some(_) => estimate.live_bytes == 0,
+            None => {
+                estimate.deleted >= self.sorted().max(1) && self.all_added_may_be_deleted(context)
+            }
+        }
     }
 
     #[cold]
@@ -504,6 +511,10 @@ impl Leaf {
 
     /// An estimate of the content, without a read of the keys: updated records count twice.
     pub fn estimate<D: Domain>(&self, context: Context<'_, D>) -> Estimate {
+        if let Some(leaf) = self.ranged(context) {
+            let Count { live, deleted, is_closed } = leaf.count(context);
+            return Estimate { live_bytes: live * PAIR_BYTES, is_closed, deleted };
+        }
         let (node, uniform) = (self.node, self.node.shape.is_uniform());
         let each = if uniform { 0 } else { SLICED_BYTES };
         let mut records = self.sorted();

@@ -7,6 +7,8 @@
 //! from one entry word.
 //!
 //! * [`layout`](mod@layout): the bytes of leaves; `meta.rs`: the words of a leaf that change.
+//! * `ranged.rs`: leaves of another kind, if keys and values have eight bytes. `content.rs`: what a
+//!   leaf of either kind has, to be copied.
 //! * `leaf.rs`: reads of leaves; `build.rs`: construction of leaves. `node.rs`: what a descent
 //!   needs to know. `tree.rs`: the way to a leaf. `cursor.rs`: scans. `many.rs`: batches of keys.
 //! * `claim.rs`: claims of a leaf's slots, and its closing (`closing.rs`). `write.rs`: inserts and
@@ -27,6 +29,7 @@ mod build;
 mod candidate;
 mod claim;
 mod closing;
+mod content;
 mod cursor;
 mod delete;
 mod index;
@@ -37,6 +40,7 @@ mod meta;
 mod modify;
 mod node;
 mod options;
+mod ranged;
 mod rounds;
 mod smo;
 mod teardown;
@@ -45,5 +49,5 @@ mod write;
 
 pub use index::BzTrees;
 pub use layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
-pub use options::{Options, ValueMode};
+pub use options::{Numbers, Options, ValueMode};
 pub use tree::BzTree;

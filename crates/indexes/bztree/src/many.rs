@@ -20,7 +20,7 @@ use pando_tree::maps::Tree;
 
 use crate::delete::Demand;
 use crate::layout::LIMITS;
-use crate::leaf::{Leaf, Superseded};
+use crate::leaf::{Leaf, Settled, Superseded};
 use crate::node::Probe;
 use crate::smo::Tidied;
 use crate::tree::BzTree;
@@ -33,6 +33,15 @@ struct Place<'op, D: Domain> {
     context: Context<'op, D>,
     leaf: Leaf,
     probe: Probe<'op>,
+}
+
+/// What the search in a leaf has found.
+#[derive(Clone, Copy)]
+enum Found {
+    /// In a range leaf: the value, if the key is present.
+    Number(Option<[u8; 8]>),
+    /// In any other.
+    Record(Option<Settled>),
 }
 
 impl<D: Domain> BzTree<D> {
@@ -48,13 +57,24 @@ impl<D: Domain> BzTree<D> {
             let probes = &probes[..keys.len()];
             let leaves = self.find_leaves(context, probes);
             // The searches in the leaves overlap too, if nothing else is done in between.
-            let mut records = [None; GROUP];
+            let mut records = [const { Found::Record(None) }; GROUP];
             for ((record, leaf), &probe) in records.iter_mut().zip(&leaves).zip(probes) {
-                *record = Leaf::new(*leaf).find(context, probe);
+                let leaf = Leaf::new(*leaf);
+                *record = match leaf.ranged(context) {
+                    Some(leaf) => {
+                        let value = probe.number.and_then(|number| leaf.get(context, number));
+                        Found::Number(value.map(u64::to_le_bytes))
+                    }
+                    None => Found::Record(leaf.find(context, probe)),
+                };
             }
             for (at, ((record, leaf), probe)) in records.iter().zip(leaves).zip(probes).enumerate()
             {
-                match Leaf::new(leaf).visible_value(context, *record) {
+                let value = match record {
+                    Found::Number(value) => Ok(value.as_ref().map(<[u8; 8]>::as_slice)),
+                    Found::Record(record) => Leaf::new(leaf).visible_value(context, *record),
+                };
+                match value {
                     Ok(value) => {
                         undamaged(guard)?;
                         visit(first + at, value);

@@ -31,8 +31,19 @@ impl<D: Domain> BzTree<D> {
             |guard| {
                 let context = self.context(guard);
                 let leaf = self.find_leaf(context, probe);
-                // The value's block was superseded or deleted meanwhile: look again.
-                let Ok(found) = leaf.get(context, probe) else { return Ok(None) };
+                let (number, found);
+                let found = match leaf.ranged(context) {
+                    Some(leaf) => {
+                        number = probe.number.and_then(|number| leaf.get(context, number));
+                        found = number.map(u64::to_le_bytes);
+                        found.as_ref().map(<[u8; 8]>::as_slice)
+                    }
+                    None => match leaf.get(context, probe) {
+                        Ok(found) => found,
+                        // The value's block was superseded or deleted meanwhile: look again.
+                        Err(_) => return Ok(None),
+                    },
+                };
                 undamaged(guard)?;
                 new.clear();
                 if !change(found, &mut new) {

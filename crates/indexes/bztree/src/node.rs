@@ -1,6 +1,6 @@
 //! What the search for a leaf needs to know: keys, and the lines of a leaf to prefetch.
 
-use pando_inner::Leaves;
+use pando_inner::{Leaves, prefetch_searched};
 use pando_pmem::{Domain, Pool};
 use pando_tree::context::Context;
 use pando_tree::value_block;
@@ -13,15 +13,26 @@ use crate::meta::key_hash;
 pub(crate) struct BzLeaves;
 
 impl Leaves for BzLeaves {
-    /// The lines of the slots; sorted records are searched.
+    /// Of a range leaf the predicted bucket. Of any other the lines of the slots, and some of the
+    /// sorted records.
     #[inline(always)]
-    fn prefetch<D: Domain>(pool: &Pool<D>, off: u64, hint: u16) -> (u64, u64) {
+    fn prefetch<D: Domain>(
+        pool: &Pool<D>,
+        off: u64,
+        hint: u16,
+        distance: impl FnOnce() -> Option<u64>,
+    ) {
+        if let Some(bucket_at) = pando_ranged::predicted_at(hint, distance) {
+            pool.prefetch(off + bucket_at);
+            pool.prefetch(off + bucket_at + 64);
+            return;
+        }
         let LeafHint { searched_at, searched_bytes } = LeafHint::decode(hint);
         // Slots stand behind the slices and the equally long metadata, or begin in the first line.
         let slots_at = if searched_at == 0 { searched_bytes * 2 } else { 0 };
         pool.prefetch(off + slots_at + 64);
         pool.prefetch(off + slots_at + 128);
-        (off + searched_at, searched_bytes / 8)
+        prefetch_searched(pool, off + searched_at, searched_bytes / 8);
     }
 }
 

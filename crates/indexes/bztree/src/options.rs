@@ -12,6 +12,20 @@ pub enum ValueMode {
     Pointer,
 }
 
+/// Which leaves records with keys and values of eight bytes have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Numbers {
+    /// The paper's leaves, as all other records.
+    #[default]
+    Sorted,
+    /// Leaves of ranges (`pando-ranged`).
+    Ranged,
+}
+
+impl OptionType for Numbers {
+    const CHOICES: &'static [Self] = &[Self::Sorted, Self::Ranged];
+}
+
 impl OptionType for ValueMode {
     const CHOICES: &'static [Self] = &[Self::Inline, Self::Pointer];
 }
@@ -31,6 +45,8 @@ pando_tree::options! {
             "a longer value has a block of its own";
         value_mode: ValueMode ["inline", "pointer"] = 0,
             "inline: values in the leaf, beside their keys; pointer: each in a block of its own";
+        numbers: Numbers ["sorted", "ranged"] = 0,
+            "leaves of records whose key and value have 8 bytes. sorted: as the paper has them; ranged: buckets of neighbouring keys";
     }
 }
 

@@ -70,7 +70,7 @@ use pando_tree::context::Context;
 use pando_tree::room::Tries;
 use pando_tree::value_block;
 
-use crate::build::Wanted;
+use crate::build::{RecordKind, Wanted};
 use crate::claim::abort;
 use crate::layout::{LIMITS, padded};
 use crate::leaf::{Leaf, Look, Settled};
@@ -201,12 +201,19 @@ impl<D: Domain> BzTree<D> {
         let key_bytes = probe.bytes.len() as u64;
         let record_bytes = key_bytes + if pointer { 8 } else { value.len() as u64 };
         let needed = padded(record_bytes);
+        let kind = match probe.number {
+            Some(number) if value.len() == 8 && !pointer => RecordKind::Number(number),
+            _ => RecordKind::Other,
+        };
+        let wanted = Wanted { records: *rooms, record_bytes: needed, kind };
+        if let Some(leaf) = leaf.ranged(context) {
+            return self.write_in_range(context, &leaf, probe, value, intent, wanted, rooms);
+        }
         let mut steps = Steps::of_attempts();
         loop {
             let look = leaf.look(context, probe, None);
             steps.take(context.guard, leaf.node.off)?;
             if !mutant!("closed-check-in-insert") && look.closing.is_some() {
-                let wanted = Wanted { records: *rooms, record_bytes: needed };
                 self.settle_closed(context, probe, wanted);
                 *rooms = more_rooms(*rooms, needed);
                 return Ok(None);
@@ -222,7 +229,6 @@ impl<D: Domain> BzTree<D> {
                 Decision::Supersede(_) | Decision::Add => {}
             }
             if !leaf.has_room(&look, needed) {
-                let wanted = Wanted { records: *rooms, record_bytes: needed };
                 let _left = self.leave_for_merges(context);
                 self.restructure(context, probe, wanted)?;
                 *rooms = more_rooms(*rooms, needed);

@@ -17,7 +17,7 @@ use crate::subjects::catalog::Catalog;
 use crate::subjects::dropped::Dropped;
 use crate::subjects::indexes::{
     BitmapOnlyWbTrees, BwTrees, BzTrees, CasBwTrees, FixedWbTrees, NbTrees, PlainBwTrees,
-    SkipLists, SlotOnlyWbTrees, SortedArrays, WbTrees,
+    RangedBzTrees, SkipLists, SlotOnlyWbTrees, SortedArrays, WbTrees,
 };
 use crate::subjects::map::Map;
 use crate::subjects::roots::Roots;
@@ -109,6 +109,7 @@ pub fn subjects() -> Vec<(String, Maker)> {
     add::<Roots>(&mut list);
     add::<Catalog>(&mut list);
     add::<Map<BzTrees>>(&mut list);
+    add::<Map<RangedBzTrees>>(&mut list);
     add::<Map<NbTrees>>(&mut list);
     add::<Map<WbTrees>>(&mut list);
     add::<Map<FixedWbTrees>>(&mut list);

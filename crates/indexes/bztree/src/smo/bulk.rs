@@ -15,14 +15,15 @@
 //! not be replaced.
 
 use pando_index::{Error, Record, Result};
-use pando_inner::{Outcome, Path, Progress, separator_between};
+use pando_inner::{Outcome, Path, Progress};
 use pando_pmem::{Domain, mutant};
 use pando_tree::checked::undamaged;
 use pando_tree::context::Context;
 
-use crate::build::{Extent, Wanted};
+use crate::build::Wanted;
 use crate::candidate::LiveRecord;
 use crate::closing::Closing;
+use crate::content::{Content, separator_before};
 use crate::layout::{LIMITS, SLICED_BYTES, padded};
 use crate::leaf::Leaf;
 use crate::meta::Meta;
@@ -57,6 +58,7 @@ impl<D: Domain> BzTree<D> {
         let (mut storage_bytes, mut is_uniform) = (0, true);
         for (count, (key, value)) in records.iter().enumerate() {
             is_uniform &= key.len() == 8 && value.len() == records[0].1.len();
+            let is_pairs = self.has_ranges() && is_uniform && value.len() == 8;
             storage_bytes += padded((key.len() + value.len()) as u64);
             let metadata_bytes = if is_uniform { 0 } else { (count as u64 + 1) * SLICED_BYTES };
             let is_allowed = LIMITS.check_key(key).is_ok() && LIMITS.check_value(value).is_ok();
@@ -64,6 +66,7 @@ impl<D: Domain> BzTree<D> {
                 || self.wants_block(key, value)
                 || (count > 0 && records[count - 1].0 >= *key)
                 || self.is_to_split(storage_bytes + metadata_bytes)
+                || (is_pairs && count as u64 >= self.capacity())
             {
                 return count;
             }
@@ -98,7 +101,7 @@ impl<D: Domain> BzTree<D> {
         let is_within = path.high(context).is_none_or(|high| *last < high);
         if !is_within
             || self.sweep.was_full()
-            || !is_behind(context, &leaf.live_records(context), first)
+            || !self.content(context, &leaf).is_before(context, first)
         {
             return Ok(Some(false));
         }
@@ -116,8 +119,9 @@ impl<D: Domain> BzTree<D> {
             records.push(LiveRecord { meta, off: block.off() + at });
             at += padded(record_bytes);
         }
-        let closing = leaf.close(context);
-        let installed = self.append_to_closed(context, &path, (&leaf, closing), &records);
+        let run = self.content_of(context, records);
+        let (closing, content) = self.close(context, &leaf)?;
+        let installed = self.append_to_closed(context, &path, closing, (content, run, first));
         match installed {
             Ok(Progress::Replaced) => Ok(Some(true)),
             Ok(Progress::Raced) => {
@@ -137,39 +141,28 @@ impl<D: Domain> BzTree<D> {
         &self,
         context: Context<'_, D>,
         path: &Path,
-        (leaf, closing): (&Leaf, Closing),
-        records: &[LiveRecord],
+        closing: Closing,
+        (content, run, first): (Content, Content, &[u8]),
     ) -> Outcome {
-        let live = leaf.live_records(context);
-        undamaged(context.guard)?;
-        let Some(first) = records.first().map(|first| first.key(context)) else {
-            return Ok(Progress::Nothing);
-        };
-        if !is_behind(context, &live, first) && !mutant!("run-amid-records") {
+        if !content.is_before(context, first) && !mutant!("run-amid-records") {
             return Ok(Progress::Nothing);
         }
         let room = self.room(Wanted::NONE);
-        let together = [&live[..], records].concat();
-        if !self.is_to_split(Extent::of(&together).bytes()) {
-            return self.consolidate(context, path, closing, &together, room);
+        let (together, _blocks) = content.clone().join(context, run.clone())?;
+        if !self.is_too_much(&together, Wanted::NONE) {
+            return self.consolidate(context, path, closing, together, room);
         }
         // A copy would have the usual room again, and so grow without end.
-        if self.is_to_split(Extent::of(&live).bytes()) {
+        if self.is_too_much(&content, Wanted::NONE) || content.len() == 0 {
             return Ok(Progress::Nothing);
         }
-        let Some(last) = live.last() else { return Ok(Progress::Nothing) };
-        let between = separator_between(last.key(context), first);
-        let parent = match self.parent_with_room(context, path, between)? {
+        let between = separator_before(context, &content, &run);
+        let parent = match self.parent_with_room(context, path, between.unwrap_or(&[0; 8]))? {
             Ok(parent) => parent,
             Err(_) => return Ok(Progress::Raced),
         };
-        self.install_halves(context, path, closing, parent, (&live, between, records), room)
+        self.install_halves(context, path, closing, parent, (content, between, run), room)
     }
-}
-
-/// Whether the key is behind all of the records, which ascend.
-fn is_behind<D: Domain>(context: Context<'_, D>, records: &[LiveRecord], key: &[u8]) -> bool {
-    records.last().is_none_or(|last| last.key(context) < key)
 }
 
 #[cfg(test)]

@@ -10,13 +10,12 @@
 use pando_index::{Error, Result};
 use pando_inner::{InnerContent, MOST_RACES, Node, Outcome, Path, Progress};
 use pando_pmem::{Domain, mutant};
-use pando_tree::checked::undamaged;
 use pando_tree::context::Context;
 use pando_tree::room::{Tries, nothing_to_give};
 
-use crate::build::{self, Extent, Room, Wanted};
-use crate::candidate::LiveRecord;
+use crate::build::{Room, Wanted};
 use crate::closing::Closing;
+use crate::content::{Content, PAIR_BYTES};
 use crate::layout::HEADER_BYTES;
 use crate::leaf::{Estimate, Leaf};
 use crate::meta::Meta;
@@ -52,6 +51,11 @@ pub(super) enum Fit {
 /// Room for changes in a leaf that is built in a full pool: slots for a few deletes.
 pub(super) const TIGHT_BYTES: u64 = 32;
 
+/// Records of a bucket of a range leaf that may be due for a merge.
+const FEW_BESIDE: u64 = 3;
+/// Of so many deletes that leave few records in their bucket, one counts those of the leaf.
+const RARELY: u16 = 2;
+
 impl<D: Domain> BzTree<D> {
     /// After a delete: gives back room of the leaf that is no longer needed, if that is worth a
     /// copy.
@@ -69,6 +73,13 @@ impl<D: Domain> BzTree<D> {
         let is_large = shape.is_uniform() && sorted_bytes >= small + leaf.slots() * shape.stride();
         if is_large && leaf.slot(context, leaf.slots().saturating_sub(1)) == Meta::EMPTY {
             return Tidied::Done;
+        }
+        // A count of the whole leaf is worth it if the bucket is empty, or sometimes if it has few.
+        if let (Some(leaf), Some(number)) = (leaf.ranged(context), probe.number) {
+            let beside = leaf.count_beside(context, number);
+            if beside > FEW_BESIDE || (beside > 0 && probe.hash % RARELY != 0) {
+                return Tidied::Done;
+            }
         }
         let estimate = leaf.estimate(context);
         if estimate.live_bytes >= small && !leaf.may_be_empty(context, estimate) {
@@ -137,14 +148,14 @@ impl<D: Domain> BzTree<D> {
         }
         if live_bytes >= small {
             // The estimate counts updated records twice.
-            live_bytes = Extent::of(&leaf.live_records(context)).bytes();
+            live_bytes = self.content(context, &leaf).bytes();
         }
         if fit == Fit::Usual && live_bytes >= small && live_bytes > 0 {
             return Ok(Progress::Nothing);
         }
         let partner = self.partner(context, &path, live_bytes, fit);
         let Some(Partner { index, merged_bytes }) = partner else {
-            return Ok(Progress::Nothing);
+            return self.shrink_range(context, &path, live_bytes / PAIR_BYTES);
         };
         // Before a leaf is closed: a leaf that was closed in vain has lost a slot.
         if let Err(error) = self.reserve_merge(context, &path, merged_bytes) {
@@ -158,10 +169,8 @@ impl<D: Domain> BzTree<D> {
                 other => Ok(other),
             };
         }
-        let closing = leaf.close(context);
-        let records = leaf.live_records(context);
-        undamaged(context.guard).inspect_err(|_| closing.reopen(context))?;
-        let mut merged = self.merge_leaves(context, &path, closing, &records, index, fit);
+        let (closing, content) = self.close(context, &leaf)?;
+        let mut merged = self.merge_leaves(context, &path, closing, &content, index, fit);
         for _ in 0..MOST_RACES {
             if !matches!(merged, Ok(Progress::Raced)) {
                 break;
@@ -171,16 +180,30 @@ impl<D: Domain> BzTree<D> {
                 // Another thread has replaced it: look at the new one.
                 return Ok(Progress::Raced);
             }
-            let live_bytes = Extent::of(&records).bytes();
+            let live_bytes = content.bytes();
             let Some(Partner { index, .. }) = self.partner(context, &path, live_bytes, fit) else {
                 break;
             };
-            merged = self.merge_leaves(context, &path, closing, &records, index, fit);
+            merged = self.merge_leaves(context, &path, closing, &content, index, fit);
         }
         if !matches!(merged, Ok(Progress::Merged)) {
             closing.reopen(context);
         }
         merged
+    }
+
+    /// Replaces the leaf at the end of `path` by a smaller one, if it is a range leaf with so few
+    /// records that this gives back a quarter of it.
+    fn shrink_range(&self, context: Context<'_, D>, path: &Path, records: u64) -> Outcome {
+        let leaf = Leaf::new(path.leaf);
+        // With room for a few more.
+        let bytes = self.range_bytes(records + records / 8);
+        if leaf.ranged(context).is_none() || bytes > leaf.node.header.node_bytes / 4 * 3 {
+            return Ok(Progress::Nothing);
+        }
+        drop(context.reserve(bytes)?);
+        let (closing, content) = self.close(context, &leaf)?;
+        self.consolidate(context, path, closing, content, self.room(Wanted::NONE))
     }
 
     /// Reserves the blocks of a merge at the end of `path`, and returns them: the copy of both
@@ -207,6 +230,7 @@ impl<D: Domain> BzTree<D> {
         fit: Fit,
     ) -> Option<Partner> {
         let parent = path.above_leaf(1)?;
+        let is_ranged = Leaf::new(path.leaf).ranged(context).is_some();
         let partner = |index: u64| {
             let node = Node::at(context, parent.inner.child(context, index));
             if !node.is_leaf() {
@@ -215,15 +239,28 @@ impl<D: Domain> BzTree<D> {
             let neighbour = Leaf::new(node);
             let (most_bytes, free_bytes) = self.limits(fit, [&path.leaf, &node]);
             let other = neighbour.estimate(context);
-            let merged_bytes = HEADER_BYTES + other.live_bytes + live + free_bytes;
+            let mut merged_bytes = HEADER_BYTES + other.live_bytes + live + free_bytes;
+            let mut fits = merged_bytes <= most_bytes && !other.is_closed;
+            if is_ranged && neighbour.ranged(context).is_some() {
+                let records = (other.live_bytes + live) / PAIR_BYTES;
+                fits &= records <= self.most_merged(fit, most_bytes);
+                merged_bytes = self.range_bytes(records);
+            }
             // An empty leaf can always be merged away, whatever its neighbour is doing.
-            let fits = merged_bytes <= most_bytes && !other.is_closed;
             (live == 0 || fits).then_some(Partner { index, merged_bytes })
         };
         parent.child.checked_sub(1).and_then(partner).or_else(|| {
             let right = parent.child + 1;
             if right < parent.inner.children() { partner(right) } else { None }
         })
+    }
+
+    /// The most records of a merged range leaf.
+    fn most_merged(&self, fit: Fit, most_bytes: u64) -> u64 {
+        match fit {
+            Fit::Usual => self.capacity(),
+            Fit::Tight => pando_ranged::capacity(most_bytes),
+        }
     }
 
     /// The most bytes of a merged leaf, and those of its room for changes.
@@ -247,7 +284,7 @@ impl<D: Domain> BzTree<D> {
         context: Context<'_, D>,
         path: &Path,
         closing: Closing,
-        records: &[LiveRecord],
+        content: &Content,
         partner: u64,
         fit: Fit,
     ) -> Outcome {
@@ -260,25 +297,35 @@ impl<D: Domain> BzTree<D> {
             return Ok(Progress::Nothing);
         };
         let neighbour = Leaf::new(Node::at(context, child));
-        let early = mutant!("merge-loses-neighbour").then(|| neighbour.live_records(context));
-        let other = neighbour.close(context);
-        let others = early.unwrap_or_else(|| neighbour.live_records(context));
-        undamaged(context.guard).inspect_err(|_| other.reopen(context))?;
-        let all: Vec<_> = if partner < parent.child {
-            others.iter().chain(records).copied().collect()
-        } else {
-            records.iter().chain(&others).copied().collect()
-        };
+        let early = mutant!("merge-loses-neighbour").then(|| self.content(context, &neighbour));
+        let (other, others) = self.close(context, &neighbour)?;
+        let others = early.unwrap_or(others);
+        let left = parent.child.min(partner);
+        let fence = path.fence(context, (left as u64, left as u64 + 1));
         let merged = (|| {
+            let (left_content, right_content) = match partner < parent.child {
+                true => (others, content.clone()),
+                false => (content.clone(), others),
+            };
+            let (all, _blocks) = left_content.join(context, right_content)?;
             // It may have grown before it was closed. Then the next operation replaces it.
             let (most_bytes, free_bytes) = self.limits(fit, [&path.leaf, &neighbour.node]);
-            let bytes = HEADER_BYTES + Extent::of(&all).bytes() + free_bytes;
-            if !records.is_empty() && bytes > most_bytes {
+            let bytes = HEADER_BYTES + all.bytes() + free_bytes;
+            let is_too_much = match all {
+                Content::Numbers(_) if self.has_ranges() => {
+                    all.len() as u64 > self.most_merged(fit, most_bytes)
+                }
+                _ => bytes > most_bytes,
+            };
+            if content.len() > 0 && is_too_much {
                 return Ok(Progress::Nothing);
             }
             let room = Room { free_bytes, wanted: Wanted::NONE };
-            let merged = build::leaf(context, &all, room).map_err(Error::storage)?;
-            let left = parent.child.min(partner);
+            let leaf_bytes = u64::from(self.options.leaf_bytes).min(match fit {
+                Fit::Usual => u64::MAX,
+                Fit::Tight => most_bytes,
+            });
+            let merged = self.build(context, all, room, fence, leaf_bytes)?;
             parent.content.merge_children(left, merged.link);
             let old = [path.leaf.link, neighbour.node.link];
             upper.install_merge(context, (path, path.height), parent, merged, old, |operation| {

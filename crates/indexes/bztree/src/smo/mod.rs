@@ -31,9 +31,9 @@ use pando_tree::context::Context;
 
 pub(crate) use self::merge::Tidied;
 use self::merge::{Fit, Partner};
-use crate::build::{self, Extent, Room, Wanted};
-use crate::candidate::LiveRecord;
+use crate::build::{Room, Wanted};
 use crate::closing::Closing;
+use crate::content::{Content, PAIR_BYTES};
 use crate::layout::HEADER_BYTES;
 use crate::leaf::Leaf;
 use crate::node::Probe;
@@ -51,18 +51,35 @@ impl<D: Domain> BzTree<D> {
     ) -> Result<()> {
         let path = self.find_path(context, probe);
         let leaf = Leaf::new(path.leaf);
-        let look = leaf.look(context, probe, None);
-        if look.closing.is_none() {
-            if leaf.has_room(&look, wanted.record_bytes) {
+        let (is_closed, has_room) = match leaf.ranged(context) {
+            Some(leaf) => {
+                let has_room = wanted.number().is_some_and(|key| leaf.has_room(context, key));
+                (leaf.count(context).is_closed, has_room)
+            }
+            None => {
+                let look = leaf.look(context, probe, None);
+                (look.closing.is_some(), leaf.has_room(&look, wanted.record_bytes))
+            }
+        };
+        if !is_closed {
+            if has_room {
                 return Ok(());
             }
             // Room for a copy is reserved before the leaf is closed: attempts that a full pool
             // refuses repeatedly must leave no trace in the leaf.
             let live = leaf.estimate(context).live_bytes;
             let least = HEADER_BYTES + self.room(wanted).least_bytes();
-            let copies = if self.is_to_split(live) { 2 } else { 1 };
-            // The estimate counts updated records twice.
-            let bytes = (least + live / copies).min(path.leaf.header.node_bytes).max(least);
+            let is_range = leaf.ranged(context).is_some() && wanted.number().is_some();
+            let is_to_split = match is_range {
+                true => live / PAIR_BYTES >= self.capacity(),
+                false => self.is_to_split(live),
+            };
+            let copies = if is_to_split { 2 } else { 1 };
+            let bytes = match is_range {
+                true => self.range_bytes(live / PAIR_BYTES / copies + 1),
+                // The estimate counts updated records twice.
+                false => (least + live / copies).min(path.leaf.header.node_bytes).max(least),
+            };
             let reserve = |copies: u64, bytes| {
                 let blocks =
                     (0..copies).map(|_| context.guard.reserve(bytes).map_err(Error::storage));
@@ -77,6 +94,26 @@ impl<D: Domain> BzTree<D> {
         self.rebuild(context, &path, wanted).map(|_| ())
     }
 
+    /// Replaces the leaf of `probe`, if it is a range leaf and closed.
+    ///
+    /// # Errors
+    ///
+    /// The pool has no room for that; the leaf stays closed.
+    #[cold]
+    pub(crate) fn replace_closed(
+        &self,
+        context: Context<'_, D>,
+        probe: Probe<'_>,
+        wanted: Wanted,
+    ) -> Result<()> {
+        let path = self.find_path(context, probe);
+        let leaf = Leaf::new(path.leaf);
+        let is_closed = leaf.ranged(context).is_some_and(|leaf| leaf.count(context).is_closed);
+        // As below: an operation that wants room for a record does not merge.
+        let wanted = Wanted { records: wanted.records.max(1), ..wanted };
+        if is_closed { self.rebuild(context, &path, wanted).map(drop) } else { Ok(()) }
+    }
+
     /// Replaces the leaf of `probe`, if it is closed, or opens it. If there is no room to replace
     /// it, that is no error of the operation that found it closed.
     ///
@@ -86,10 +123,17 @@ impl<D: Domain> BzTree<D> {
     pub(crate) fn settle_closed(&self, context: Context<'_, D>, probe: Probe<'_>, wanted: Wanted) {
         let path = self.find_path(context, probe);
         let leaf = Leaf::new(path.leaf);
+        // A range leaf is here since the caller's was replaced.
+        if leaf.ranged(context).is_some() {
+            return;
+        }
         let Some(closing) = leaf.look(context, probe, None).closing else { return };
         // An operation that wants room for a record does not merge.
         let wanted = Wanted { records: wanted.records.max(1), ..wanted };
-        if self.replace(context, &path, (&leaf, closing), wanted).is_err() {
+        let content = self.content(context, &leaf);
+        let replaced = undamaged(context.guard)
+            .and_then(|()| self.replace(context, &path, closing, content, wanted));
+        if replaced.is_err() {
             closing.reopen(context);
         }
     }
@@ -97,9 +141,8 @@ impl<D: Domain> BzTree<D> {
     /// Closes the leaf at the end of `path` and replaces it by one leaf, by two, or together with a
     /// neighbour by one, depending on its content. Opens it if there is no room for that.
     pub(super) fn rebuild(&self, context: Context<'_, D>, path: &Path, wanted: Wanted) -> Outcome {
-        let leaf = Leaf::new(path.leaf);
-        let closing = leaf.close(context);
-        self.replace(context, path, (&leaf, closing), wanted)
+        let (closing, content) = self.close(context, &Leaf::new(path.leaf))?;
+        self.replace(context, path, closing, content, wanted)
             .inspect_err(|_| closing.reopen(context))
     }
 
@@ -107,31 +150,34 @@ impl<D: Domain> BzTree<D> {
         &self,
         context: Context<'_, D>,
         path: &Path,
-        leaf: (&Leaf, Closing),
+        closing: Closing,
+        content: Content,
         wanted: Wanted,
     ) -> Outcome {
         let options = &self.options;
-        let records = leaf.0.live_records(context);
-        undamaged(context.guard)?;
-        let live = Extent::of(&records).bytes();
+        let live = content.bytes();
         // A record that needs more than the usual room gets it, but does not cause a split of the
         // other records. When it is in the leaf, the split finds the right place.
-        if self.is_to_split(live) && records.len() >= 2 {
-            return self.split_leaf(context, path, leaf.1, &records, wanted);
+        if self.is_too_much(&content, wanted) && content.len() >= 2 {
+            return self.split_leaf(context, path, closing, content, wanted);
         }
         if (live == 0 || live < u64::from(options.merge_bytes))
             && wanted.records == 0
             && let Some(Partner { index, .. }) = self.partner(context, path, live, Fit::Usual)
-            && self.merge_leaves(context, path, leaf.1, &records, index, Fit::Usual)?
+            && self.merge_leaves(context, path, closing, &content, index, Fit::Usual)?
                 == Progress::Merged
         {
             return Ok(Progress::Merged);
         }
-        let replaced = self.consolidate(context, path, leaf.1, &records, self.room(wanted));
-        if replaced.is_err() && self.may_be_halved(live, wanted) && records.len() >= 2 {
-            return self.split_leaf(context, path, leaf.1, &records, wanted);
+        let may_be_halved = self.may_be_halved(live, wanted) && content.len() >= 2;
+        let halved = may_be_halved.then(|| content.clone());
+        let replaced = self.consolidate(context, path, closing, content, self.room(wanted));
+        match halved {
+            Some(content) if replaced.is_err() => {
+                self.split_leaf(context, path, closing, content, wanted)
+            }
+            _ => replaced,
         }
-        replaced
     }
 
     /// Whether to split a leaf for whose copy a full pool has no block, since smaller blocks may be
@@ -140,10 +186,9 @@ impl<D: Domain> BzTree<D> {
         wanted.records > 0 && live >= u64::from(self.options.merge_bytes)
     }
 
-    /// Whether to split a leaf with so many bytes of live records.
-    fn is_to_split(&self, live: u64) -> bool {
-        let options = &self.options;
-        HEADER_BYTES + live + u64::from(options.free_bytes) > u64::from(options.leaf_bytes)
+    /// Bytes of a range leaf with so many records.
+    pub(super) fn range_bytes(&self, records: u64) -> u64 {
+        pando_ranged::bytes_for(records, u64::from(self.options.leaf_bytes))
     }
 
     pub(super) fn room(&self, wanted: Wanted) -> Room {
@@ -155,14 +200,16 @@ impl<D: Domain> BzTree<D> {
         context: Context<'_, D>,
         path: &Path,
         closing: Closing,
-        records: &[LiveRecord],
+        content: Content,
         room: Room,
     ) -> Outcome {
         let upper = self.upper();
         let Some(anchor) = upper.anchor(context, path, path.height, path.leaf.link) else {
             return Ok(Progress::Raced);
         };
-        let copy = build::leaf(context, records, room).map_err(Error::storage)?;
+        let fence = path.leaf_fence(context);
+        let leaf_bytes = u64::from(self.options.leaf_bytes);
+        let copy = self.build(context, content, room, fence, leaf_bytes)?;
         upper.install_copy(context, path, anchor, copy, |operation| closing.seal(operation))
     }
 }

@@ -1,13 +1,14 @@
 //! Splits of leaves.
 
-use pando_index::{Error, Result};
-use pando_inner::{InnerContent, Outcome, Parent, Path, Progress, separator_between};
+use pando_index::Result;
+use pando_inner::{Fence, InnerContent, Outcome, Parent, Path, Progress};
 use pando_pmem::Domain;
 use pando_tree::context::Context;
 
-use crate::build::{self, Extent, Room, Wanted};
+use crate::build::{Extent, Room, Wanted};
 use crate::candidate::LiveRecord;
 use crate::closing::Closing;
+use crate::content::{Content, separator_before, separator_in};
 use crate::tree::BzTree;
 
 impl<D: Domain> BzTree<D> {
@@ -16,15 +17,25 @@ impl<D: Domain> BzTree<D> {
         context: Context<'_, D>,
         path: &Path,
         closing: Closing,
-        records: &[LiveRecord],
+        content: Content,
         wanted: Wanted,
     ) -> Outcome {
-        let (left, right) = records.split_at(middle_of(records));
-        let (Some(last), Some(first)) = (left.last(), right.first()) else {
-            return Ok(Progress::Nothing);
+        let middle = match &content {
+            Content::Records(records) => middle_of(records),
+            Content::Numbers(pairs) => match (wanted.number(), pairs.last()) {
+                // Ascending keys: the left leaf gets no more.
+                (Some(key), Some(last)) if key > last.key => {
+                    (pairs.len() - 1).min(self.capacity() as usize)
+                }
+                _ => pairs.len() / 2,
+            },
         };
-        let separator = separator_between(last.key(context), first.key(context));
-        let parent = match self.parent_with_room(context, path, separator)? {
+        if middle == 0 || middle >= content.len() {
+            return Ok(Progress::Nothing);
+        }
+        let (left, right) = content.split_at(middle);
+        let separator = separator_before(context, &left, &right);
+        let parent = match self.parent_with_room(context, path, separator.unwrap_or(&[0; 8]))? {
             Ok(parent) => parent,
             Err(progress) => return Ok(progress),
         };
@@ -57,11 +68,21 @@ impl<D: Domain> BzTree<D> {
         path: &Path,
         closing: Closing,
         parent: Option<Parent<'op>>,
-        (left, separator, right): (&[LiveRecord], &'op [u8], &[LiveRecord]),
+        (left, separator, right): (Content, Option<&'op [u8]>, Content),
         room: Room,
     ) -> Outcome {
-        let left = build::leaf(context, left, room).map_err(Error::storage)?;
-        let right = build::leaf(context, right, room).map_err(Error::storage)?;
+        let fence = path.leaf_fence(context);
+        let leaf_bytes = u64::from(self.options.leaf_bytes);
+        let first = match &right {
+            Content::Numbers(pairs) => pairs.first().map(|first| first.key.to_be_bytes()),
+            Content::Records(_) => None,
+        };
+        let between = separator.or(first.as_ref().map(<[u8; 8]>::as_slice));
+        let left_fence = Fence { high: between, ..fence };
+        let left = self.build(context, left, room, left_fence, leaf_bytes)?;
+        let right_fence = Fence { low: between, ..fence };
+        let right = self.build(context, right, room, right_fence, leaf_bytes)?;
+        let separator = separator.unwrap_or_else(|| separator_in(context, &right));
         self.upper().install_split(
             context,
             (path, path.height),

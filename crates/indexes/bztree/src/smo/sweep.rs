@@ -62,12 +62,11 @@ use pando_index::Result;
 use pando_inner::{Outcome, Progress};
 use pando_pmem::{Domain, block_bytes, mutant};
 use pando_tree::blocks::NewBlock;
-use pando_tree::checked::undamaged;
 use pando_tree::context::Context;
 use pando_tree::room::GivenBack;
 
 use super::merge::TIGHT_BYTES;
-use crate::build::{Extent, Room, Wanted};
+use crate::build::{Room, Wanted};
 use crate::layout::HEADER_BYTES;
 use crate::leaf::Leaf;
 use crate::node::Probe;
@@ -176,8 +175,8 @@ impl<D: Domain> BzTree<D> {
             return Ok(Progress::Nothing);
         }
         let probe = Probe::new(visited.low.unwrap_or_default());
-        let records = leaf.live_records(context);
-        let live = Extent::of(&records).bytes();
+        let content = self.content(context, leaf);
+        let live = content.bytes();
         let mut refused = None;
         let mut is_changed = |outcome: Outcome| match outcome {
             Ok(progress) => (progress != Progress::Nothing).then_some(progress),
@@ -195,7 +194,10 @@ impl<D: Domain> BzTree<D> {
         }
         let nothing = || refused.map_or(Ok(Progress::Nothing), Err);
         let room = Room { free_bytes: TIGHT_BYTES, wanted: Wanted::NONE };
-        let copy = HEADER_BYTES + live + room.bytes(records.len() as u64);
+        let copy = match leaf.ranged(context) {
+            Some(_) => self.range_bytes(content.len() as u64),
+            None => HEADER_BYTES + live + room.bytes(content.len() as u64),
+        };
         let held = leaf.node.header.node_bytes;
         let is_smaller = |bytes| bytes + held / LEAST_PART <= held;
         if !is_smaller(block_bytes(copy)) {
@@ -209,11 +211,10 @@ impl<D: Domain> BzTree<D> {
         if path.leaf.link != leaf.node.link {
             return Ok(Progress::Raced);
         }
-        let early = mutant!("sweep-reads-open-leaf").then(|| leaf.live_records(context));
-        let closing = leaf.close(context);
-        let records = early.unwrap_or_else(|| leaf.live_records(context));
-        undamaged(context.guard).inspect_err(|_| closing.reopen(context))?;
-        let replaced = self.consolidate(context, &path, closing, &records, room);
+        let early = mutant!("sweep-reads-open-leaf").then(|| self.content(context, leaf));
+        let (closing, content) = self.close(context, leaf)?;
+        let content = early.unwrap_or(content);
+        let replaced = self.consolidate(context, &path, closing, content, room);
         if !matches!(replaced, Ok(Progress::Replaced)) {
             closing.reopen(context);
         }
@@ -224,7 +225,7 @@ impl<D: Domain> BzTree<D> {
     fn leaf_at<'op>(&self, context: Context<'op, D>, at: u64) -> Visited<'op> {
         let (mut start, mut count) = (0_u128, 1_u128 << 64);
         let (mut low, mut is_alone) = (None, false);
-        let leaf = self.upper().descend(context, |inner| {
+        let leaf = self.upper().descend(context, None, |inner| {
             let children = u128::from(inner.children()).max(1);
             // Below 2^64 times 2^16: a node has fewer children than that.
             let child = ((u128::from(at) - start) * children / count).min(children - 1);

@@ -197,6 +197,11 @@ fn every_allocation_of_consolidation_leaf_split_and_leaf_merge_fails() {
 }
 
 #[test]
+fn every_allocation_in_range_leaves_fails() {
+    fail_all("ranges", &scenario::ranges());
+}
+
+#[test]
 fn every_allocation_of_inner_split_inner_merge_and_root_collapse_fails() {
     fail_all("inner modifications", &scenario::inner_modifications());
 }

@@ -1,7 +1,7 @@
 //! Operations of other threads between two accesses of an operation to the pool: records change in
 //! every way; leaves are consolidated, split and merged, up to the root.
 
-use pando_bztree::{BzTrees, Options, ValueMode};
+use pando_bztree::{BzTrees, Numbers, Options, ValueMode};
 use pando_index::RangeIndex;
 use pando_index::conformance::between::{
     self as between_acts, Act, One, at_random, each, inserts, removes,
@@ -32,11 +32,12 @@ fn one(options: Options, there: &[Act], act: Act, others: &[Act], access: u64) -
     one_in::<BzTrees>(Planted::anonymous(options), there, act, others, access)
 }
 
-/// In trees with values of both modes, within bounds.
-fn of_both_modes(test: fn(One<'_>)) {
-    for value_mode in [ValueMode::Inline, ValueMode::Pointer] {
+/// In trees with values of both modes, and with range leaves, within bounds.
+fn of_all_modes(test: fn(One<'_>)) {
+    let pointers = Options { value_mode: ValueMode::Pointer, ..few_records() };
+    let ranged = Options { numbers: Numbers::Ranged, leaf_bytes: 512, ..few_records() };
+    for options in [few_records(), pointers, ranged] {
         within_bounds("the operations", move || {
-            let options = Options { value_mode, ..few_records() };
             test(&|there, act, others, access| one(options, there, act, others, access));
         });
     }
@@ -45,34 +46,34 @@ fn of_both_modes(test: fn(One<'_>)) {
 /// The value of a key, present or absent, changes, goes and comes back.
 #[test]
 fn a_record_that_is_changed() {
-    of_both_modes(|one| between_acts::a_record_that_is_changed(one, 2, LONG_BYTES));
+    of_all_modes(|one| between_acts::a_record_that_is_changed(one, 2, LONG_BYTES));
 }
 
 /// Nodes of several levels, between whose records others are inserted: during an operation, nodes
 /// there are split, emptied and merged.
 #[test]
 fn nodes_that_are_split_and_merged_meanwhile() {
-    of_both_modes(|one| between_acts::nodes_that_are_split_and_merged(one, 11, LONG_BYTES));
+    of_all_modes(|one| between_acts::nodes_that_are_split_and_merged(one, 11, LONG_BYTES));
 }
 
 /// An operation that itself splits, consolidates or merges; during it, other operations do the
 /// same.
 #[test]
 fn structure_changes_amid_structure_changes() {
-    of_both_modes(|one| between_acts::structure_changes_amid_structure_changes(one, 7, 5..13));
+    of_all_modes(|one| between_acts::structure_changes_amid_structure_changes(one, 7, 5..13));
 }
 
 /// Runs of inserts, removes and changes before any access of any act.
 #[test]
 fn runs_of_writes_at_random() {
-    of_both_modes(|one| at_random(one, 1_000, LONG_BYTES));
+    of_all_modes(|one| at_random(one, 1_000, LONG_BYTES));
 }
 
 /// A leaf is split, so its parent is copied; meanwhile other children of the parent are
 /// consolidated.
 #[test]
 fn a_parent_is_copied_while_its_children_are_replaced() {
-    of_both_modes(|one| {
+    of_all_modes(|one| {
         // So often that a leaf does not have free slots for all.
         let changes = |key: u64| (0..8).map(move |turn| Act::Upsert(key * 10, turn));
         for filled in 12..24 {
@@ -89,7 +90,7 @@ fn a_parent_is_copied_while_its_children_are_replaced() {
 /// inserted.
 #[test]
 fn a_neighbour_changes_while_it_is_merged() {
-    of_both_modes(|one| {
+    of_all_modes(|one| {
         for emptied in 1..10 {
             let there = [&inserts(0..24)[..], &removes(0..emptied)].concat();
             let behind = emptied + 1;
@@ -104,8 +105,9 @@ fn a_neighbour_changes_while_it_is_merged() {
 /// Full leaves of the usual size, rewritten under scans; values are replaced in place or not.
 #[test]
 fn full_leaves_rewritten_under_scans() {
-    for value_mode in [ValueMode::Inline, ValueMode::Pointer] {
-        let options = Options { value_mode, ..Options::default() };
+    let ranged = Options { numbers: Numbers::Ranged, ..Options::default() };
+    let pointers = Options { value_mode: ValueMode::Pointer, ..Options::default() };
+    for options in [Options::default(), pointers, ranged] {
         within_bounds("the scans", move || rewritten_under_scans::<BzTrees>(options));
     }
 }

@@ -1,11 +1,25 @@
-//! The conformance suite, over every persistence domain and both value modes.
+//! The conformance suite, over every persistence domain, both value modes and both kinds of leaves.
 
 use crate::common::{Planted, small_nodes};
-use pando_bztree::{Options, ValueMode};
+use pando_bztree::{Numbers, Options, ValueMode};
 use pando_pmem::{Adr, Eadr, Process, Volatile, counting::Counting};
 
 fn pointers() -> Options {
     Options { value_mode: ValueMode::Pointer, ..small_nodes() }
+}
+
+fn ranged(options: Options) -> Options {
+    Options { numbers: Numbers::Ranged, ..options }
+}
+
+mod volatile_ranged {
+    use super::*;
+    pando_index::conformance_suite!(|| Planted::<Volatile>::anonymous(ranged(Options::default())));
+}
+
+mod adr_ranged {
+    use super::*;
+    pando_index::conformance_suite!(|| Planted::<Adr>::in_file(ranged(small_nodes())));
 }
 
 mod volatile {

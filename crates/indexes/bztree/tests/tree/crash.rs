@@ -242,6 +242,12 @@ fn a_crash_at_every_write_of_inner_split_inner_merge_and_root_collapse() {
 }
 
 #[test]
+fn a_crash_at_every_write_in_range_leaves() {
+    explore_all::<CutShort>("ranges", &scenario::ranges());
+    explore_all::<WithWriteBack>("ranges, with write-back", &scenario::ranges());
+}
+
+#[test]
 fn a_crash_at_every_write_of_a_run_of_records() {
     explore_all::<CutShort>("runs", &scenario::runs());
     explore_all::<WithWriteBack>("runs, with write-back", &scenario::runs());

@@ -13,7 +13,7 @@ use pando_tree::testing::{in_four_threads, is_full};
 use crate::common::scenario::{Answer, Op, inline, long, pointed, short};
 use crate::common::watchdog::{seed, within_bounds};
 use crate::common::{Planted, Records, check, dump, folder, folder_and_pool, small_nodes};
-use pando_bztree::Options;
+use pando_bztree::{Numbers, Options};
 use pando_index::RangeIndex;
 use pando_index::random::Random;
 use pando_pmem::testing::refusal::{Resource, refuse};
@@ -31,14 +31,16 @@ struct Shape {
     value: fn(u8) -> Vec<u8>,
 }
 
-fn shapes() -> [Shape; 4] {
+fn shapes() -> [Shape; 5] {
     let (small, default) = (small_nodes(), Options::default());
+    let ranged = Options { numbers: Numbers::Ranged, ..default };
     let large: fn(u8) -> Vec<u8> = |tag| vec![tag; 40_000];
     [
         Shape { options: default, key: short, value: inline },
         Shape { options: small, key: long, value: inline },
         Shape { options: small, key: short, value: pointed },
         Shape { options: default, key: long, value: large },
+        Shape { options: ranged, key: short, value: inline },
     ]
 }
 
@@ -163,6 +165,11 @@ fn a_full_pool_refuses_value_blocks_and_recovers() {
 #[test]
 fn a_full_pool_refuses_large_values_and_recovers() {
     fill_pools_of_many_sizes(shapes()[3], Expect::Room);
+}
+
+#[test]
+fn a_full_pool_refuses_records_of_range_leaves_and_recovers() {
+    fill_pools_of_many_sizes(shapes()[4], Expect::Room);
 }
 
 /// Four threads in a pool that is always full: each key has one owner, which knows whether the key

@@ -108,6 +108,11 @@ fn a_paused_leaf_modification_undoes_nothing() {
 }
 
 #[test]
+fn a_paused_change_of_a_range_leaf_undoes_nothing() {
+    explore("ranges", scenario::ranges());
+}
+
+#[test]
 fn a_paused_inner_modification_undoes_nothing() {
     explore("inner modifications", scenario::inner_modifications());
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use pando_tree::maps::Tree;
 
 use crate::common::{Planted, check};
-use pando_bztree::Options;
+use pando_bztree::{Numbers, Options};
 use pando_index::{KeyRange, Order, RangeIndex};
 use pando_pmem::layout::CHUNK_BYTES;
 use pando_pmem::{Domain, Process, Volatile};
@@ -35,9 +35,9 @@ fn each_thread(records: u64, work: impl Fn(u64) + Sync) {
     });
 }
 
-fn soak<D: Domain>() {
+fn soak<D: Domain>(options: Options) {
     let records = records();
-    let planted = Planted::<D>::in_file(Options::default());
+    let planted = Planted::<D>::in_file(options);
     let tree = &planted.index;
     each_thread(records, |number| {
         tree.insert(&key(number), &number.to_le_bytes()).expect("a new key");
@@ -87,10 +87,15 @@ fn soak<D: Domain>() {
 
 #[test]
 fn eight_threads_lose_nothing_volatile() {
-    soak::<Volatile>();
+    soak::<Volatile>(Options::default());
 }
 
 #[test]
 fn eight_threads_lose_nothing_process() {
-    soak::<Process>();
+    soak::<Process>(Options::default());
+}
+
+#[test]
+fn eight_threads_lose_nothing_in_range_leaves() {
+    soak::<Process>(Options { numbers: Numbers::Ranged, ..Options::default() });
 }

@@ -125,6 +125,12 @@ fn a_thread_stopped_in_a_leaf_modification_holds_nobody_up() {
 }
 
 #[test]
+fn a_thread_stopped_in_a_range_leaf_holds_nobody_up() {
+    explore::<CutShort>("ranges", &scenario::ranges());
+    explore::<WithWriteBack>("ranges, with write-back", &scenario::ranges());
+}
+
+#[test]
 fn a_thread_stopped_in_an_inner_modification_holds_nobody_up() {
     explore::<CutShort>("inner modifications", &scenario::inner_modifications());
     explore::<WithWriteBack>(

@@ -21,6 +21,24 @@ impl Indexed for BzTrees {
     const MERGES_LATER: bool = true;
 }
 
+/// BzTrees with range leaves.
+pub struct RangedBzTrees;
+
+impl Indexed for RangedBzTrees {
+    type Kind = pando_bztree::BzTrees;
+
+    const NAME: &'static str = "bztree-ranged";
+    const FIXED: bool = true;
+    const SMALL: &'static [(&'static str, &'static str)] = &[
+        ("leaf_bytes", "512"),
+        ("inner_bytes", "256"),
+        ("free_bytes", "64"),
+        ("merge_bytes", "96"),
+        ("numbers", "ranged"),
+    ];
+    const CHANGES: &'static [Change] = Change::OF_TREES;
+}
+
 /// NBTrees.
 pub struct NbTrees;
 

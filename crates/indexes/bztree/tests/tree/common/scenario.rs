@@ -2,7 +2,7 @@
 //! a fresh tree until one has the wanted effect. The operations before it prepare the tree, the
 //! same each time. A test then interrupts that one.
 
-use pando_bztree::{BzTree, Options, ValueMode};
+use pando_bztree::{BzTree, Numbers, Options, ValueMode};
 use pando_index::{Error, RangeIndex, Upserted};
 use pando_pmem::Domain;
 use pando_pmem::testing::CutShort;
@@ -296,6 +296,41 @@ pub fn leaf_modifications() -> Vec<Scenario> {
     ]
 }
 
+/// Operations on range leaves, and the modifications of these.
+pub fn ranges() -> Vec<Scenario> {
+    let options = Options { numbers: Numbers::Ranged, ..small_nodes() };
+    // Values of several classes. The first leaf becomes a range leaf when it is replaced.
+    let there = || inserts(14, short, inline);
+    let removed =
+        |tag| [there(), vec![Op::Insert(short(40), inline(tag)), Op::Remove(short(40))]].concat();
+    let moved = || [there(), vec![Op::Update(short(32), inline(0xF0))]].concat();
+    let exchange = |to| Op::Exchange(short(32), inline(2), to);
+    let split: Effect = |was, is| is.leaves == was.leaves + 1;
+    let merged: Effect = |was, is| is.leaves < was.leaves;
+    let replaced: Effect = |was, is| was.leaves == is.leaves && is.leaf_bytes != was.leaf_bytes;
+    vec![
+        exactly("range insert", options, there(), Op::Insert(short(40), inline(1))),
+        exactly("range update", options, there(), Op::Update(short(32), inline(3))),
+        exactly("range move", options, there(), Op::Update(short(32), inline(0x83))),
+        exactly("range move again", options, moved(), Op::Upsert(short(32), inline(0x83))),
+        exactly("range remove", options, there(), Op::Remove(short(32))),
+        exactly("range remove of a moved key", options, moved(), Op::Remove(short(32))),
+        exactly("range insert again", options, removed(1), Op::Insert(short(40), inline(2))),
+        exactly(
+            "range insert again, moved",
+            options,
+            removed(1),
+            Op::Insert(short(40), inline(0x81)),
+        ),
+        exactly("range exchange", options, there(), exchange(inline(3))),
+        exactly("range exchange, moved", options, there(), exchange(inline(0x83))),
+        exactly("range to the other kind", options, there(), Op::Update(short(32), pointed(1))),
+        first("to a range", options, inserts(40, short, inline), replaced),
+        first("range split", options, inserts(100, short, inline), split),
+        first("range merge", options, inserts_then_removes(60, short, inline, true), merged),
+    ]
+}
+
 /// Modifications of the inner levels.
 pub fn inner_modifications() -> Vec<Scenario> {
     let options = small_nodes();
@@ -367,6 +402,7 @@ pub fn edges() -> Vec<Scenario> {
 /// Runs of records: into an empty tree, behind records, and where a parent must be split first.
 pub fn runs() -> Vec<Scenario> {
     let options = small_nodes();
+    let ranged = Options { numbers: Numbers::Ranged, ..options };
     let run = |from: u64| {
         Op::Run((from..from + 12).map(|index| (short(index), inline(index as u8))).collect())
     };
@@ -374,6 +410,7 @@ pub fn runs() -> Vec<Scenario> {
     vec![
         exactly("run into an empty tree", options, vec![], run(0)),
         exactly("run behind records", options, inserts(8, short, inline), run(1_000)),
+        exactly("run behind a range", ranged, inserts(14, short, inline), run(1_000)),
         first("run that splits a parent", options, many, |before, after| {
             before.inner_nodes >= 1 && after.inner_nodes > before.inner_nodes + 1
         }),

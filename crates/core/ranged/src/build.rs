@@ -1,0 +1,238 @@
+//! New range leaves: written into a reserved block that no other thread sees, and flushed before a
+//! word names the block.
+//!
+//! A leaf has one of four sizes. It is even if no more records than half of the overflow slots lie
+//! outside their buckets, so that there is room for later ones; else uneven, with separators that
+//! divide the present records equally. If even that does not help, its records need another kind of
+//! leaf.
+
+use pando_index::{Error, Result};
+use pando_inner::NewNode;
+use pando_inner::layout::{Header, Kind, Link, SHAPE_AT, STATUS_AT};
+use pando_pmem::Domain;
+use pando_tree::context::Context;
+
+use crate::layout::{
+    BUCKET_LINES, BUCKET_SLOTS, Geometry, LINE_SLOTS, LINE_WORDS, LOW_AT, MAX_BUCKETS,
+    MAX_DISTANCE, MAX_LEAF_BYTES, Map, Pair, RangeShape, SEPARATORS_AT, ValueWord, key_word,
+};
+
+/// Sizes of leaves: these parts of the largest one.
+const SIZES: u64 = 4;
+
+/// The keys that a leaf may have.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// The lowest one.
+    pub low: u64,
+    /// Above all keys that are expected; `None` if that is not known. Higher ones are allowed.
+    pub high: Option<u64>,
+}
+
+/// The number of records for which a leaf of `bytes` bytes is built. One with more is split.
+pub fn capacity(bytes: u64) -> u64 {
+    Geometry::within(bytes).map_or(0, |geometry| geometry.slots() * 8 / 11)
+}
+
+/// Bytes of the smallest leaf for so many records, if their keys are even; at most `leaf_bytes`.
+pub fn bytes_for(records: u64, leaf_bytes: u64) -> u64 {
+    let sizes = (1..SIZES).map(|part| (part, size(leaf_bytes, part)));
+    let fits = |&(part, bytes): &(u64, u64)| records <= most_records(bytes, part);
+    let found = sizes.into_iter().find(fits);
+    let bytes = found.map_or(size(leaf_bytes, SIZES), |(_, bytes)| bytes);
+    Geometry::within(bytes).map_or(bytes, Geometry::bytes)
+}
+
+fn size(leaf_bytes: u64, part: u64) -> u64 {
+    leaf_bytes.min(MAX_LEAF_BYTES) * part / SIZES
+}
+
+/// The most records for which a leaf of this size is built. Smaller leaves fill sooner.
+fn most_records(bytes: u64, part: u64) -> u64 {
+    if part == SIZES { capacity(bytes) } else { capacity(bytes) * 10 / 11 }
+}
+
+/// Builds a leaf of at most `leaf_bytes` bytes of `pairs`, which ascend, with room for `next`.
+/// `None` if that is not possible: there are too many, they are too far apart, or too uneven.
+///
+/// # Errors
+///
+/// [`Error::Storage`] if the pool is full.
+pub fn build<'op, D: Domain>(
+    context: Context<'op, D>,
+    pairs: &[Pair],
+    bounds: Bounds,
+    leaf_bytes: u64,
+    next: Option<u64>,
+) -> Result<Option<NewNode<'op, D>>> {
+    let highest = pairs.last().map(|pair| pair.key).max(next).unwrap_or(bounds.low);
+    let lowest = pairs.first().map_or(bounds.low, |pair| pair.key).min(next.unwrap_or(u64::MAX));
+    if lowest < bounds.low || highest - bounds.low > MAX_DISTANCE {
+        return Ok(None);
+    }
+    let wanted = pairs.len() as u64 + u64::from(next.is_some());
+    for part in 1..=SIZES {
+        let bytes = size(leaf_bytes, part);
+        if wanted <= most_records(bytes, part)
+            && let Some(geometry) = Geometry::within(bytes)
+            && let Some(shape) = shape_for(geometry, pairs, bounds)
+        {
+            return write(context, pairs, bounds.low, shape).map(Some).map_err(Error::storage);
+        }
+    }
+    Ok(None)
+}
+
+/// The shape in which the records fit their buckets well enough; `None` if they do not.
+fn shape_for(geometry: Geometry, pairs: &[Pair], bounds: Bounds) -> Option<RangeShape> {
+    let most = geometry.overflow_slots() / 2;
+    let even =
+        RangeShape { geometry, map: Map::even(geometry.buckets, span(geometry, pairs, bounds)) };
+    if outside(even, pairs, bounds.low) <= most {
+        return Some(even);
+    }
+    let top = pairs.last()?.key - bounds.low;
+    let uneven =
+        RangeShape { geometry, map: Map::Uneven { shift: 32 - top.leading_zeros().min(32) } };
+    (outside(uneven, pairs, bounds.low) <= most).then_some(uneven)
+}
+
+/// The range that the buckets are to divide: that of the bounds, unless the present records say that
+/// most of it will stay empty.
+fn span(geometry: Geometry, pairs: &[Pair], Bounds { low, high }: Bounds) -> u64 {
+    let whole = high.map_or(u64::MAX, |high| high.saturating_sub(low));
+    let Some(last) = pairs.last().filter(|_| pairs.len() > 1) else { return whole };
+    let each = (last.key - low) / pairs.len() as u64 + 1;
+    let used = each.saturating_mul(geometry.slots() * 8 / 11);
+    if whole / 2 > used { used } else { whole }
+}
+
+/// The separators of an uneven leaf: each bucket gets the same number of records.
+fn separators(shape: RangeShape, pairs: &[Pair], low: u64) -> [u64; MAX_BUCKETS as usize] {
+    let mut separators = [u64::MAX; MAX_BUCKETS as usize];
+    if let Map::Uneven { shift } = shape.map {
+        for bucket in 1..shape.geometry.buckets as usize {
+            let first = pairs.len() * bucket / shape.geometry.buckets as usize;
+            separators[bucket - 1] = (pairs[first].key - low) >> shift;
+        }
+    }
+    separators
+}
+
+/// The bucket of each record.
+fn buckets(shape: RangeShape, pairs: &[Pair], low: u64) -> impl Iterator<Item = (u64, Pair)> {
+    let separators = separators(shape, pairs, low);
+    let last = shape.geometry.buckets - 1;
+    pairs.iter().map(move |&pair| {
+        let distance = pair.key - low;
+        let bucket = match shape.map {
+            Map::Even { multiplier, shift } => Map::even_bucket(multiplier, shift, distance),
+            Map::Uneven { shift } => {
+                let is_below = |separator: &&u64| **separator <= distance >> shift;
+                separators.iter().take_while(is_below).count() as u64
+            }
+        };
+        (bucket.min(last), pair)
+    })
+}
+
+/// How many records do not fit into their buckets.
+fn outside(shape: RangeShape, pairs: &[Pair], low: u64) -> u64 {
+    let mut counts = [0_u64; MAX_BUCKETS as usize];
+    for (bucket, _) in buckets(shape, pairs, low) {
+        counts[bucket as usize] += 1;
+    }
+    counts.iter().map(|count| count.saturating_sub(BUCKET_SLOTS)).sum()
+}
+
+fn write<'op, D: Domain>(
+    context: Context<'op, D>,
+    pairs: &[Pair],
+    low: u64,
+    shape: RangeShape,
+) -> pando_pmem::Result<NewNode<'op, D>> {
+    let geometry = shape.geometry;
+    let bytes = geometry.bytes();
+    let mut block = context.guard.reserve(bytes)?;
+    let mut words = [0_u64; MAX_LEAF_BYTES as usize / 8];
+    let count = pairs.len() as u64;
+    let header = Header { kind: Kind::Leaf, prefix_bytes: 0, count, node_bytes: block.bytes() };
+    words[0] = header.encode();
+    words[STATUS_AT as usize / 8] = 0;
+    words[SHAPE_AT as usize / 8] = shape.encode().encode();
+    words[LOW_AT as usize / 8] = low.to_be();
+    if let Map::Uneven { .. } = shape.map {
+        let separators = separators(shape, pairs, low);
+        for (index, separator) in separators.iter().take(geometry.buckets as usize - 1).enumerate()
+        {
+            words[SEPARATORS_AT as usize / 8 + index / 2] |= separator << (index % 2 * 32);
+        }
+    }
+    let mut used = [0_u64; (MAX_LEAF_BYTES / 64) as usize];
+    for (bucket, pair) in buckets(shape, pairs, low) {
+        let mut lines = (0..geometry.key_lines()).map(|index| geometry.line_of(bucket, index));
+        let Some(line) = lines.find(|&line| used[line as usize] < LINE_SLOTS) else { continue };
+        let slot = (line * LINE_WORDS + used[line as usize]) as usize;
+        used[line as usize] += 1;
+        words[slot] = key_word(pair.key - low, pair.value);
+        words[slot + LINE_SLOTS as usize] = ValueWord::present(pair.value).0;
+    }
+    debug_assert_eq!(used.iter().sum::<u64>(), count, "{} lines a bucket", BUCKET_LINES);
+    if let Some(mut all) = block.range_mut(0, bytes) {
+        for (index, word) in words[..(bytes / 8) as usize].iter().enumerate() {
+            all.write_u64(index * 8, *word);
+        }
+    }
+    block.flush(0, bytes);
+    let link = Link::new(block.off(), shape.map.hint());
+    Ok(NewNode { block, link })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(keys: impl IntoIterator<Item = u64>) -> Vec<Pair> {
+        keys.into_iter().map(|key| Pair { key, value: key }).collect()
+    }
+
+    fn found(pairs: &[Pair], bounds: Bounds) -> Option<RangeShape> {
+        shape_for(Geometry::within(2048).expect("large enough"), pairs, bounds)
+    }
+
+    #[test]
+    fn even_keys_have_an_even_leaf() {
+        let bounds = Bounds { low: 1000, high: Some(9700) };
+        let shape = found(&pairs((0..87).map(|at| 1000 + at * 100)), bounds).expect("it fits");
+        assert!(matches!(shape.map, Map::Even { .. }));
+        // Also if the range is open, or much larger.
+        for high in [None, Some(u64::MAX)] {
+            let bounds = Bounds { high, ..bounds };
+            let shape = found(&pairs((0..60).map(|at| 1000 + at * 100)), bounds).expect("it fits");
+            assert!(matches!(shape.map, Map::Even { .. }), "{high:?}");
+        }
+    }
+
+    #[test]
+    fn uneven_keys_have_separators() {
+        let bounds = Bounds { low: 0, high: Some(1 << 40) };
+        let keys = (0..40).map(|at| at * 10).chain((0..40).map(|at| (1 << 36) + at * (1 << 33)));
+        let pairs = pairs(keys);
+        let shape = found(&pairs, bounds);
+        // The first forty have one slice.
+        assert_eq!(shape, None);
+        let keys: Vec<_> = (0..80_u64).map(|at| 1 << (at / 4 + 12) | at << 8).collect();
+        let pairs = super::tests::pairs(keys);
+        let shape = found(&pairs, Bounds { low: 0, high: Some(1 << 33) }).expect("it fits");
+        assert!(matches!(shape.map, Map::Uneven { .. }));
+        assert_eq!(outside(shape, &pairs, 0), 0);
+    }
+
+    #[test]
+    fn capacities() {
+        assert_eq!(
+            [128, 256, 512, 1024, 1536, 2048, 65_536].map(capacity),
+            [0, 5, 17, 40, 64, 87, 87]
+        );
+    }
+}

@@ -1,0 +1,106 @@
+//! The closing of a range leaf, before it is replaced.
+//!
+//! | step | what a crash leaves |
+//! | --- | --- |
+//! | read the gate | |
+//! | each free key word becomes *closed*, and each value word gets the closed bit, by CAS | a leaf that is closed in part |
+//! | read the records: they are final | the same |
+//! | PMwCAS: the gate from what was read to *replaced*, and the words above (`pando-inner`) | this leaf, or its replacement |
+//!
+//! Each thread that replaces a leaf makes all of these steps. It relies on no word that says that
+//! the leaf is closed: after a power cut, any part of the closed words may be open again, since none
+//! of these CAS is made durable.
+//!
+//! A closed leaf is never opened again: words have no room for a version, so a thread that closes a
+//! leaf late could meet a later opening. If there is no room for its replacement, its records are
+//! changed by PMwCAS that count in the gate ([`RangeLeaf::write_closed`]). Such a change makes every
+//! replacement fail whose copy was made before, and none succeeds once the gate says *replaced*.
+
+use pando_index::Result;
+use pando_pmem::{Domain, mutant};
+use pando_pmwcas::Descriptor;
+use pando_tree::checked::Steps;
+use pando_tree::context::Context;
+
+use crate::layout::{FREE, Gate, KEY_CLOSED, LINE_SLOTS, Pair, ValueWord, is_taken};
+use crate::leaf::{RangeLeaf, Slot};
+
+/// A leaf that a thread has closed.
+#[derive(Clone, Copy, Debug)]
+pub struct Closed {
+    gate_off: u64,
+    gate: Gate,
+}
+
+impl Closed {
+    /// Makes the operation replace the leaf only if it was not changed since it was closed.
+    ///
+    /// # Errors
+    ///
+    /// The descriptor has no room.
+    pub fn seal<D: Domain>(
+        self,
+        operation: &mut Descriptor<'_, '_, D>,
+    ) -> pando_pmwcas::Result<()> {
+        operation.add_word(self.gate_off, self.gate.0, self.gate.replaced().0)
+    }
+}
+
+impl RangeLeaf {
+    pub(crate) fn gate<D: Domain>(&self, context: Context<'_, D>) -> Gate {
+        Gate(context.read(self.gate_off()))
+    }
+
+    /// Closes the leaf. Returns its records, ascending: they are final, unless
+    /// [`seal`](Closed::seal) says otherwise.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Damaged`](pando_index::Error::Damaged).
+    pub fn close<D: Domain>(&self, context: Context<'_, D>) -> Result<(Closed, Vec<Pair>)> {
+        let gate = self.gate(context);
+        let words = self.node.words(context);
+        let mut steps = Steps::of_attempts();
+        for number in self.geometry().slot_lines() {
+            let line = Self::line(words, number);
+            for at in 0..LINE_SLOTS {
+                let slot = Slot::new(number, at);
+                let mut key_word = line[at as usize];
+                if key_word == FREE && !mutant!("range-free-slot-open") {
+                    let word = context.pool().word(self.key_off(slot));
+                    match word.compare_exchange(FREE, KEY_CLOSED) {
+                        Ok(_) => continue,
+                        Err(found) => key_word = found,
+                    }
+                }
+                if is_taken(key_word) && !mutant!("range-value-open") {
+                    self.close_value(context, slot, &mut steps)?;
+                }
+            }
+        }
+        Ok((Closed { gate_off: self.gate_off(), gate }, self.pairs(context)))
+    }
+
+    #[inline]
+    fn close_value<D: Domain>(
+        &self,
+        context: Context<'_, D>,
+        slot: Slot,
+        steps: &mut Steps,
+    ) -> Result<()> {
+        let off = self.value_off(slot);
+        loop {
+            let value = ValueWord(context.read(off));
+            if value.is_closed() {
+                return Ok(());
+            }
+            let closed = value.closed();
+            let swapped =
+                context.pmwcas.compare_exchange_undurable(context.guard, off, value.0, closed.0);
+            if swapped.is_ok() {
+                return Ok(());
+            }
+            steps.take(context.guard, self.node.off)?;
+        }
+    }
+}

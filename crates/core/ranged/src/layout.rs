@@ -1,0 +1,446 @@
+//! The layout of a range leaf, and its words.
+//!
+//! ```text
+//! byte    0        8        16       24       32
+//! 0       header   gate     shape    low      zero ...
+//! 64      separators, 4 bytes each                              (uneven leaves; else zero)
+//! 128     bucket 0: two lines
+//! 256     bucket 1: two lines
+//! ...
+//!         overflow lines                                        to node_bytes
+//!
+//! a line  key 0    key 1    key 2    key 3    value 0  value 1  value 2  value 3
+//!
+//! header  of every node (pando-inner)
+//! gate    63..61 control  60 replaced  59..0 writes to the closed leaf
+//! shape   63..48 zero     47 one       46..44 overflow lines  43..40 buckets  39..34 shift
+//!         33..29 multiplier, zero in an uneven leaf           28..23 shift of the separators  22..0 zero
+//! low     the lowest key that the leaf may have, big-endian
+//! key     63 taken        62 closed    61..56 class           55..0 distance of the key from `low`
+//! value   63..61 control  60 closed    59..58 state           57..0 the lower bits of the value
+//! state   0 empty   1 present   2 deleted   3 moved
+//! hint    10 one    9..4 shift         3..0 multiplier minus 16; all ones in an uneven leaf
+//! ```
+//!
+//! A key word is zero while its slot is free, and never changes when it is taken, or closed without
+//! being taken. The *class* is the upper six bits of the value. A value word is one of PMwCAS.
+//! Integers are little-endian, apart from `low`, which serves as a separator too.
+//!
+//! A slot of a *bucket* has a key of its range. In an even leaf all buckets have equal ranges:
+//! bucket = distance * multiplier / 2^shift, and the last one has the rest. In an uneven leaf, the
+//! bucket is the number of separators that are not above the key's distance, shifted.
+
+use pando_inner::layout::{HEADER_BYTES, Hint, Shape};
+use pando_pmwcas::CONTROL_BITS;
+
+/// Bytes of a line.
+pub(crate) const LINE_BYTES: u64 = 64;
+/// Words of a line.
+pub(crate) const LINE_WORDS: u64 = 8;
+/// Slots of a line.
+pub(crate) const LINE_SLOTS: u64 = 4;
+/// Lines before the first bucket.
+const HEAD_LINES: u64 = 2;
+/// Lines of a bucket.
+pub(crate) const BUCKET_LINES: u64 = 2;
+/// Slots of a bucket.
+pub(crate) const BUCKET_SLOTS: u64 = BUCKET_LINES * LINE_SLOTS;
+/// Where the lowest key is.
+pub(crate) const LOW_AT: u64 = 24;
+/// Where the separators are.
+pub(crate) const SEPARATORS_AT: u64 = 64;
+/// The most bytes of a leaf.
+pub const MAX_LEAF_BYTES: u64 = 2048;
+/// The most buckets of a leaf.
+pub(crate) const MAX_BUCKETS: u64 = 13;
+/// The most slots of a leaf.
+pub(crate) const MAX_SLOTS: usize = 120;
+/// The greatest distance of a key from the lowest one.
+pub const MAX_DISTANCE: u64 = (1 << CLASS_SHIFT) - 1;
+
+/// The key word of a slot that no key has.
+pub(crate) const FREE: u64 = 0;
+const TAKEN: u64 = 1 << 63;
+/// The key word of a slot that was free when its leaf was closed.
+pub(crate) const KEY_CLOSED: u64 = 1 << 62;
+const CLASS_SHIFT: u32 = 56;
+const CLASS_MASK: u64 = 0x3F << CLASS_SHIFT;
+const VALUE_BITS: u32 = 58;
+const VALUE_MASK: u64 = (1 << VALUE_BITS) - 1;
+const CLOSED: u64 = 1 << 60;
+const STATE_SHIFT: u32 = 58;
+const REPLACED: u64 = 1 << 60;
+
+/// A record: key and value as numbers, big-endian and little-endian.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Pair {
+    /// The key: numbers compare as the keys do.
+    pub key: u64,
+    /// The value.
+    pub value: u64,
+}
+
+impl Pair {
+    /// The record, if key and value have eight bytes.
+    #[inline(always)]
+    pub fn of(key: &[u8], value: &[u8]) -> Option<Self> {
+        let (key, value) = (key.as_array::<8>()?, value.as_array::<8>()?);
+        Some(Self { key: u64::from_be_bytes(*key), value: u64::from_le_bytes(*value) })
+    }
+}
+
+/// The word of a slot that `distance` takes for `value`.
+#[inline(always)]
+pub(crate) fn key_word(distance: u64, value: u64) -> u64 {
+    TAKEN | (value >> VALUE_BITS) << CLASS_SHIFT | distance
+}
+
+/// Whether a key word is that of `distance`, in any class.
+#[inline(always)]
+pub(crate) fn has_distance(key_word: u64, distance: u64) -> bool {
+    key_word & !CLASS_MASK == TAKEN | distance
+}
+
+/// Whether a key has the slot.
+#[inline(always)]
+pub(crate) fn is_taken(key_word: u64) -> bool {
+    key_word & TAKEN != 0
+}
+
+/// The distance in a key word that is taken.
+#[inline(always)]
+pub(crate) fn distance_of(key_word: u64) -> u64 {
+    key_word & MAX_DISTANCE
+}
+
+/// What a value word says of its slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// The slot was taken, and nothing was written.
+    Empty,
+    /// The key is present.
+    Present,
+    /// The key was deleted.
+    Deleted,
+    /// A later slot of the key counts.
+    Moved,
+}
+
+/// The value word of a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ValueWord(pub u64);
+
+impl ValueWord {
+    pub const EMPTY: Self = Self(0);
+    pub const DELETED: Self = Self(2 << STATE_SHIFT);
+    pub const MOVED: Self = Self(3 << STATE_SHIFT);
+
+    #[inline(always)]
+    pub fn present(value: u64) -> Self {
+        Self(1 << STATE_SHIFT | value & VALUE_MASK)
+    }
+
+    #[inline(always)]
+    pub fn state(self) -> State {
+        match self.0 >> STATE_SHIFT & 3 {
+            0 => State::Empty,
+            1 => State::Present,
+            2 => State::Deleted,
+            _ => State::Moved,
+        }
+    }
+
+    /// The value of a slot with this key word, if it is present.
+    #[inline(always)]
+    pub fn value(self, key_word: u64) -> Option<u64> {
+        let class = (key_word & CLASS_MASK) >> CLASS_SHIFT;
+        (self.state() == State::Present).then_some(class << VALUE_BITS | self.0 & VALUE_MASK)
+    }
+
+    #[inline(always)]
+    pub fn is_closed(self) -> bool {
+        self.0 & CLOSED != 0
+    }
+
+    pub fn closed(self) -> Self {
+        Self(self.0 | CLOSED)
+    }
+}
+
+/// The gate of a leaf: it counts the writes to the closed leaf, and says that it was replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gate(pub u64);
+
+impl Gate {
+    pub fn is_replaced(self) -> bool {
+        self.0 & REPLACED != 0
+    }
+
+    pub fn replaced(self) -> Self {
+        Self(self.0 | REPLACED)
+    }
+
+    /// After one more write to the closed leaf.
+    pub fn counted(self) -> Self {
+        Self((self.0 + 1) & (REPLACED - 1))
+    }
+}
+
+/// How many lines a leaf has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Geometry {
+    pub buckets: u64,
+    pub overflow_lines: u64,
+}
+
+impl Geometry {
+    /// A leaf of at most `bytes` bytes; `None` if it would have no bucket.
+    pub fn within(bytes: u64) -> Option<Self> {
+        let pairs_of_lines = bytes.min(MAX_LEAF_BYTES) / (2 * LINE_BYTES);
+        let pairs_of_lines = pairs_of_lines.checked_sub(HEAD_LINES / 2)?;
+        let of_overflow = match pairs_of_lines {
+            0..2 => 0,
+            2..5 => 1,
+            _ => 2,
+        };
+        let buckets = pairs_of_lines - of_overflow;
+        (buckets > 0).then_some(Self { buckets, overflow_lines: of_overflow * 2 })
+    }
+
+    pub fn bytes(self) -> u64 {
+        self.lines() * LINE_BYTES
+    }
+
+    fn lines(self) -> u64 {
+        HEAD_LINES + self.buckets * BUCKET_LINES + self.overflow_lines
+    }
+
+    #[inline(always)]
+    pub fn slots(self) -> u64 {
+        self.buckets * BUCKET_SLOTS + self.overflow_slots()
+    }
+
+    pub fn overflow_slots(self) -> u64 {
+        self.overflow_lines * LINE_SLOTS
+    }
+
+    /// The first line of a bucket.
+    #[inline(always)]
+    pub fn bucket_line(self, bucket: u64) -> u64 {
+        HEAD_LINES + bucket * BUCKET_LINES
+    }
+
+    /// The number of lines in which a key may be.
+    #[inline(always)]
+    pub fn key_lines(self) -> u64 {
+        BUCKET_LINES + self.overflow_lines
+    }
+
+    /// Line `index` of the lines in which a key of `bucket` may be. Each bucket begins at another
+    /// overflow line, so that they do not all search the same one.
+    #[inline(always)]
+    pub fn line_of(self, bucket: u64, index: u64) -> u64 {
+        match index.checked_sub(BUCKET_LINES) {
+            None => self.bucket_line(bucket) + index,
+            Some(further) => {
+                let line = (bucket + further) % self.overflow_lines.max(1);
+                self.bucket_line(self.buckets) + line
+            }
+        }
+    }
+
+    /// All lines with slots.
+    pub fn slot_lines(self) -> std::ops::Range<u64> {
+        HEAD_LINES..self.lines()
+    }
+}
+
+/// How distances map to buckets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Map {
+    /// Equal ranges; the multiplier is 16 to 31.
+    Even { multiplier: u64, shift: u32 },
+    /// Separators; distances are shifted before they are compared with one.
+    Uneven { shift: u32 },
+}
+
+impl Map {
+    /// Equal ranges of `buckets` buckets up to the distance `span`, as far as a multiplier of five
+    /// bits allows.
+    pub fn even(buckets: u64, span: u64) -> Self {
+        let span = u128::from(span.clamp(1, MAX_DISTANCE + 1));
+        let scaled = |shift: u32| {
+            let doubled = (u128::from(buckets) << (shift + 1)) / span;
+            doubled.div_ceil(2)
+        };
+        // At most 13 * 2^62 / 2^56 is above 16, and 1 * 2^shift / 1 reaches 16 at four.
+        let shift = (0..62).find(|&shift| scaled(shift + 1) > 31).unwrap_or(62);
+        Self::Even { multiplier: scaled(shift).clamp(16, 31) as u64, shift }
+    }
+
+    /// The bucket of an even leaf.
+    #[inline(always)]
+    pub fn even_bucket(multiplier: u64, shift: u32, distance: u64) -> u64 {
+        // Below 2^56 * 2^5.
+        (distance * multiplier) >> shift
+    }
+
+    /// What the link to a leaf tells.
+    pub fn hint(self) -> Hint {
+        match self {
+            Self::Even { multiplier, shift } => {
+                Hint::Leaf(HINT | (shift as u16) << 4 | (multiplier - 16) as u16)
+            }
+            Self::Uneven { .. } => Hint::Leaf(UNKNOWN_HINT),
+        }
+    }
+}
+
+const HINT: u16 = 1 << 10;
+const UNKNOWN_HINT: u16 = HINT | 0x3FF;
+
+/// Where the predicted bucket of a leaf begins, by the hint of its link and the distance of the key
+/// from the separator before the leaf; `None` if it is not the hint of a range leaf.
+#[inline(always)]
+pub fn predicted_at(hint: u16, distance: impl FnOnce() -> Option<u64>) -> Option<u64> {
+    if hint & HINT == 0 {
+        return None;
+    }
+    let distance = distance().unwrap_or(0).min(MAX_DISTANCE);
+    let (multiplier, shift) = (u64::from(hint & 15) + 16, u32::from(hint >> 4 & 0x3F));
+    let bucket = Map::even_bucket(multiplier, shift, distance).min(MAX_BUCKETS - 1);
+    Some((HEAD_LINES + bucket * BUCKET_LINES) * LINE_BYTES)
+}
+
+/// The third word of a range leaf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RangeShape {
+    pub geometry: Geometry,
+    pub map: Map,
+}
+
+const MARK: u64 = 1 << 31;
+
+impl RangeShape {
+    pub fn encode(self) -> Shape {
+        let Geometry { buckets, overflow_lines } = self.geometry;
+        let map = match self.map {
+            Map::Even { multiplier, shift } => u64::from(shift) << 18 | multiplier << 13,
+            Map::Uneven { shift } => u64::from(shift) << 7,
+        };
+        let sorted_at = MARK | overflow_lines << 28 | buckets << 24 | map;
+        Shape { slots: 0, sorted_at, record_bytes: 0 }
+    }
+
+    /// Checked: `None` if it is the shape of another leaf, or none that any code writes.
+    #[inline(always)]
+    pub fn decode(shape: Shape) -> Option<Self> {
+        let bits = shape.sorted_at;
+        if shape.slots != 0 || bits & MARK == 0 {
+            return None;
+        }
+        let geometry = Geometry { buckets: bits >> 24 & 15, overflow_lines: bits >> 28 & 7 };
+        let map = match bits >> 13 & 31 {
+            0 => Map::Uneven { shift: (bits >> 7 & 63) as u32 },
+            multiplier => Map::Even { multiplier, shift: (bits >> 18 & 63) as u32 },
+        };
+        (geometry.buckets > 0).then_some(Self { geometry, map })
+    }
+}
+
+const _: () = {
+    assert!(HEADER_BYTES == LOW_AT && LOW_AT + 8 <= LINE_BYTES);
+    assert!(SEPARATORS_AT + (MAX_BUCKETS - 1) * 4 <= HEAD_LINES * LINE_BYTES);
+    assert!((CLOSED | 3 << STATE_SHIFT | VALUE_MASK) & CONTROL_BITS == 0);
+    assert!(REPLACED & CONTROL_BITS == 0);
+    assert!(CLASS_MASK & (TAKEN | KEY_CLOSED | MAX_DISTANCE) == 0);
+    assert!((MAX_BUCKETS * BUCKET_SLOTS + 4 * LINE_SLOTS) as usize == MAX_SLOTS);
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn golden_words() {
+        let value = 0xA912_3456_789A_BCDE;
+        let key = key_word(0x12_3456, value);
+        assert_eq!(key, 0xAA00_0000_0012_3456);
+        assert!(has_distance(key, 0x12_3456) && !has_distance(key, 0x12_3457));
+        assert!(!has_distance(FREE, 0) && !has_distance(KEY_CLOSED, 0));
+        let word = ValueWord::present(value);
+        assert_eq!(word.0, 0x0512_3456_789A_BCDE);
+        assert_eq!(word.value(key), Some(value));
+        assert_eq!(word.closed().0, 0x1512_3456_789A_BCDE);
+        assert_eq!(word.closed().value(key), Some(value));
+        for (word, state) in [
+            (ValueWord::EMPTY, State::Empty),
+            (word, State::Present),
+            (ValueWord::DELETED, State::Deleted),
+            (ValueWord::MOVED, State::Moved),
+        ] {
+            assert_eq!((word.state(), word.closed().state()), (state, state));
+        }
+        assert_eq!(Gate(7).counted().replaced().0, 0x1000_0000_0000_0008);
+        let geometry = Geometry { buckets: 13, overflow_lines: 4 };
+        let even = RangeShape { geometry, map: Map::Even { multiplier: 21, shift: 45 } };
+        assert_eq!(even.encode().encode(), 0x0000_CDB6_A000_0000);
+        let uneven = RangeShape { geometry, map: Map::Uneven { shift: 26 } };
+        assert_eq!(uneven.encode().encode(), 0x0000_CD00_0D00_0000);
+        for shape in [even, uneven] {
+            assert_eq!(RangeShape::decode(shape.encode()), Some(shape));
+        }
+        assert_eq!(even.map.hint(), Hint::Leaf(0x6D5));
+        assert_eq!(uneven.map.hint(), Hint::Leaf(0x7FF));
+        assert_eq!(RangeShape::decode(Shape { slots: 0, sorted_at: 24, record_bytes: 0 }), None);
+    }
+
+    #[test]
+    fn leaves_of_each_size() {
+        let of = |bytes| Geometry::within(bytes).map(|found| (found.buckets, found.overflow_lines));
+        let found = [128, 255, 256, 512, 1000, 1024, 1536, 2048, 4096].map(of);
+        let wanted = [
+            None,
+            None,
+            Some((1, 0)),
+            Some((2, 2)),
+            Some((4, 4)),
+            Some((5, 4)),
+            Some((9, 4)),
+            Some((13, 4)),
+            Some((13, 4)),
+        ];
+        assert_eq!(found, wanted);
+        for bytes in (256..=2048).step_by(128) {
+            let geometry = Geometry::within(bytes).expect("large enough");
+            assert_eq!(geometry.bytes(), bytes);
+            assert!(geometry.slots() as usize <= MAX_SLOTS && geometry.buckets <= MAX_BUCKETS);
+            for bucket in 0..geometry.buckets {
+                let mut lines: Vec<_> =
+                    (0..geometry.key_lines()).map(|at| geometry.line_of(bucket, at)).collect();
+                lines.sort_unstable();
+                lines.dedup();
+                assert_eq!(lines.len() as u64, geometry.key_lines());
+                assert!(lines.iter().all(|line| geometry.slot_lines().contains(line)));
+            }
+        }
+    }
+
+    /// Buckets of an even leaf have about the same range.
+    #[test]
+    fn even_buckets_are_even() {
+        for buckets in 1..=MAX_BUCKETS {
+            for span in (4..=56).flat_map(|bit| [1 << bit, (1 << bit) / 3 * 4, (1_u64 << bit) - 1])
+            {
+                let span = span.min(MAX_DISTANCE + 1);
+                let Map::Even { multiplier, shift } = Map::even(buckets, span) else {
+                    panic!("it is even")
+                };
+                assert!((16..32).contains(&multiplier), "{buckets} buckets, span {span}");
+                let last = Map::even_bucket(multiplier, shift, span - 1);
+                let off = (last as f64 + 1.0) / buckets as f64;
+                assert!((0.6..1.5).contains(&off) || span < 64, "{buckets}, {span}: {last}");
+            }
+        }
+    }
+}

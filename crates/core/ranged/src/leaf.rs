@@ -1,0 +1,363 @@
+//! Range leaves as a pinned thread reads them.
+//!
+//! A key's slots are taken in a fixed order: those of its bucket, then those of the overflow lines,
+//! from a line on that depends on the bucket. No slot is ever free again, and none is skipped. So a
+//! pass in this order ends at the first free slot: at the time when that was read, the key had no
+//! slot behind it. Key words that are taken never change.
+//!
+//! The first slot of the key that is not *moved* is its current one, and its value word says
+//! whether the key is present. *Moved* is final, and no other slot of the key is present. So what
+//! the current slot says held when its value word was read. After a moved slot, the slots behind it
+//! are read, again if they were read before: the key has one of them.
+//!
+//! A reader checks nothing else. The words of a closed leaf hold its last state, and a leaf that was
+//! replaced was in place after the reader's descent began ([`pando_inner`]).
+
+use std::sync::atomic::Ordering;
+
+use pando_inner::Node;
+use pando_pmem::{Domain, Words, mutant};
+use pando_pmwcas::CONTROL_BITS;
+use pando_tree::context::Context;
+
+use crate::layout::{
+    BUCKET_LINES, BUCKET_SLOTS, FREE, Geometry, LINE_BYTES, LINE_SLOTS, LINE_WORDS, LOW_AT,
+    MAX_DISTANCE, MAX_SLOTS, Map, Pair, RangeShape, SEPARATORS_AT, State, ValueWord, distance_of,
+    has_distance, is_taken,
+};
+
+/// A range leaf.
+#[derive(Clone, Copy, Debug)]
+pub struct RangeLeaf {
+    /// Its fixed part.
+    pub node: Node,
+    pub(crate) shape: RangeShape,
+    /// The lowest key that it may have.
+    pub low: u64,
+}
+
+/// The key and value words of a line.
+pub(crate) type Line = [u64; LINE_WORDS as usize];
+
+/// A slot, by the index of its key word among the words of the leaf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slot(pub u64);
+
+impl Slot {
+    pub fn new(line: u64, at: u64) -> Self {
+        Self(line * LINE_WORDS + at)
+    }
+}
+
+/// What an estimate of a leaf's content needs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Count {
+    /// Records.
+    pub live: u64,
+    /// Slots of deleted records.
+    pub deleted: u64,
+    /// Whether it is closed, at least in part.
+    pub is_closed: bool,
+}
+
+impl RangeLeaf {
+    /// The leaf, if `node` is a range leaf.
+    #[inline(always)]
+    pub fn of<D: Domain>(context: Context<'_, D>, node: Node) -> Option<Self> {
+        let shape = RangeShape::decode(node.shape)?;
+        // Relaxed: the word that names the node published it, and was read with acquire.
+        let low = node.words(context).load(LOW_AT / 8, Ordering::Relaxed).swap_bytes();
+        Some(Self { node, shape, low })
+    }
+
+    /// The lowest key that the leaf may have, as it lies in the leaf.
+    pub fn low_bytes<'op, D: Domain>(&self, context: Context<'op, D>) -> &'op [u8] {
+        context.published(self.node.off + LOW_AT, 8)
+    }
+
+    /// Whether all lines lie in the leaf. A leaf for which this is false is damaged.
+    pub fn is_within_bounds(&self) -> bool {
+        self.shape.geometry.bytes() <= self.node.header.node_bytes
+            && self.shape.geometry.slots() as usize <= MAX_SLOTS
+    }
+
+    pub(crate) fn geometry(&self) -> Geometry {
+        self.shape.geometry
+    }
+
+    /// The number of slots.
+    pub fn slots(&self) -> u64 {
+        self.geometry().slots()
+    }
+
+    /// The distance of a key, if the leaf may have it.
+    #[inline(always)]
+    pub(crate) fn distance(&self, key: u64) -> Option<u64> {
+        let distance = key.wrapping_sub(self.low);
+        (distance <= MAX_DISTANCE).then_some(distance)
+    }
+
+    /// The bucket of a distance.
+    #[inline(always)]
+    pub(crate) fn bucket<D: Domain>(&self, words: Words<'_, D>, distance: u64) -> u64 {
+        let bucket = match self.shape.map {
+            Map::Even { multiplier, shift } => Map::even_bucket(multiplier, shift, distance),
+            Map::Uneven { shift } => self.uneven_bucket(words, distance >> shift),
+        };
+        bucket.min(self.geometry().buckets - 1)
+    }
+
+    #[cold]
+    fn uneven_bucket<D: Domain>(&self, words: Words<'_, D>, slice: u64) -> u64 {
+        let separator = |index: u64| {
+            let both = words.load(SEPARATORS_AT / 8 + index / 2, Ordering::Relaxed);
+            both >> (index % 2 * 32) & 0xFFFF_FFFF
+        };
+        (1..self.geometry().buckets).take_while(|index| separator(index - 1) <= slice).count()
+            as u64
+    }
+
+    /// A line's words, each read with acquire, the first one first.
+    #[inline(always)]
+    pub(crate) fn line<D: Domain>(words: Words<'_, D>, line: u64) -> Line {
+        // Acquire: what the writer of a value did before is seen; and a later slot is read later.
+        words.load_eight(line * LINE_WORDS, Ordering::Acquire)
+    }
+
+    /// A line's words again, after a slot of it was found moved: the later slot of its key may be in
+    /// the same line, whose key words were read before the value word.
+    #[cold]
+    pub(crate) fn line_after_move<D: Domain>(words: Words<'_, D>, line: u64, found: Line) -> Line {
+        if mutant!("range-line-not-read-again") { found } else { Self::line(words, line) }
+    }
+
+    /// Where the key word of a slot is in the pool.
+    #[inline(always)]
+    pub(crate) fn key_off(&self, slot: Slot) -> u64 {
+        self.node.off + slot.0 * 8
+    }
+
+    /// Where the value word of a slot is.
+    #[inline(always)]
+    pub(crate) fn value_off(&self, slot: Slot) -> u64 {
+        self.key_off(slot) + LINE_SLOTS * 8
+    }
+
+    /// Where the gate is.
+    pub(crate) fn gate_off(&self) -> u64 {
+        self.node.status_off()
+    }
+
+    /// Where a line is.
+    pub(crate) fn line_off(&self, line: u64) -> u64 {
+        self.node.off + line * LINE_BYTES
+    }
+
+    /// The value word of a slot, durable; `found` is the word that was read.
+    #[inline(always)]
+    pub(crate) fn settled<D: Domain>(
+        &self,
+        context: Context<'_, D>,
+        slot: Slot,
+        found: u64,
+    ) -> ValueWord {
+        let is_plain = found & CONTROL_BITS == 0 || mutant!("range-dirty-read");
+        ValueWord(if is_plain { found & !CONTROL_BITS } else { context.read(self.value_off(slot)) })
+    }
+
+    /// The value of `key`.
+    #[inline(always)]
+    pub fn get<D: Domain>(&self, context: Context<'_, D>, key: u64) -> Option<u64> {
+        let distance = self.distance(key)?;
+        let words = self.node.words(context);
+        let bucket = self.bucket(words, distance);
+        let first = self.geometry().bucket_line(bucket);
+        let lines = [Self::line(words, first), Self::line(words, first + 1)];
+        let (mut found, mut free) = (0_u32, 0_u32);
+        for slot in 0..BUCKET_SLOTS as usize {
+            let key_word = lines[slot / 4][slot % 4];
+            found |= u32::from(has_distance(key_word, distance)) << slot;
+            free |= u32::from(key_word == FREE) << slot;
+        }
+        // Only slots before the first free one.
+        found &= (free & free.wrapping_neg()).wrapping_sub(1);
+        if found != 0 {
+            let at = found.trailing_zeros() as usize;
+            let line = &lines[at / 4];
+            let slot = Slot::new(first + at as u64 / 4, at as u64 % 4);
+            let value = self.settled(context, slot, line[at % 4 + 4]);
+            if value.state() != State::Moved {
+                return value.value(line[at % 4]);
+            }
+        } else if free != 0 {
+            return None;
+        }
+        self.get_further(context, words, bucket, distance)
+    }
+
+    /// The value of a key with a slot that is moved, or whose bucket is full.
+    #[cold]
+    #[inline(never)]
+    fn get_further<D: Domain>(
+        &self,
+        context: Context<'_, D>,
+        words: Words<'_, D>,
+        bucket: u64,
+        distance: u64,
+    ) -> Option<u64> {
+        for index in 0..self.geometry().key_lines() {
+            let number = self.geometry().line_of(bucket, index);
+            let mut line = Self::line(words, number);
+            for at in 0..LINE_SLOTS {
+                let key_word = line[at as usize];
+                if has_distance(key_word, distance) {
+                    let found = line[(at + LINE_SLOTS) as usize];
+                    let value = self.settled(context, Slot::new(number, at), found);
+                    if value.state() != State::Moved {
+                        return value.value(key_word);
+                    }
+                    line = Self::line_after_move(words, number, line);
+                } else if key_word == FREE {
+                    return None;
+                }
+            }
+        }
+        None
+    }
+
+    /// Appends the records of a bucket to `pairs`, ascending.
+    ///
+    /// Each was present at some instant of the call, and one that was present throughout is there:
+    /// the slots of a key are read in their order, so that a record that moves is met.
+    #[inline]
+    pub fn bucket_pairs<D: Domain>(
+        &self,
+        context: Context<'_, D>,
+        bucket: u64,
+        pairs: &mut Vec<Pair>,
+    ) {
+        let words = self.node.words(context);
+        let start = pairs.len();
+        'lines: for index in 0..self.geometry().key_lines() {
+            let number = self.geometry().line_of(bucket, index);
+            let mut line = Self::line(words, number);
+            for at in 0..LINE_SLOTS {
+                let key_word = line[at as usize];
+                if !is_taken(key_word) {
+                    break 'lines;
+                }
+                let distance = distance_of(key_word);
+                if index >= BUCKET_LINES && self.bucket(words, distance) != bucket {
+                    continue;
+                }
+                let found = line[(at + LINE_SLOTS) as usize];
+                let value = self.settled(context, Slot::new(number, at), found);
+                if value.state() == State::Moved {
+                    line = Self::line_after_move(words, number, line);
+                }
+                if let Some(value) = value.value(key_word) {
+                    pairs.push(Pair { key: self.low.wrapping_add(distance), value });
+                }
+            }
+        }
+        sort_newest(pairs, start);
+    }
+
+    /// The number of buckets, and the one of `key`.
+    pub fn bucket_of<D: Domain>(&self, context: Context<'_, D>, key: u64) -> u64 {
+        let distance = key.saturating_sub(self.low).min(MAX_DISTANCE);
+        self.bucket(self.node.words(context), distance)
+    }
+
+    /// The number of buckets.
+    pub fn buckets(&self) -> u64 {
+        self.geometry().buckets
+    }
+
+    /// Prefetches the lines of a bucket.
+    #[inline(always)]
+    pub fn prefetch_bucket<D: Domain>(&self, context: Context<'_, D>, bucket: u64) {
+        let line = self.geometry().bucket_line(bucket.min(self.geometry().buckets - 1));
+        context.pool().prefetch(self.line_off(line));
+        context.pool().prefetch(self.line_off(line + 1));
+    }
+
+    /// All records, ascending; of an open leaf, each at its own instant.
+    pub fn pairs<D: Domain>(&self, context: Context<'_, D>) -> Vec<Pair> {
+        let mut pairs = Vec::with_capacity(self.slots() as usize);
+        if !self.is_within_bounds() {
+            context.guard.note_damage(self.node.off);
+            return pairs;
+        }
+        for bucket in 0..self.buckets() {
+            self.bucket_pairs(context, bucket, &mut pairs);
+        }
+        pairs
+    }
+
+    /// Counts the slots, without a write-back.
+    pub fn count<D: Domain>(&self, context: Context<'_, D>) -> Count {
+        let words = self.node.words(context);
+        let mut count = Count::default();
+        for number in self.geometry().slot_lines() {
+            let line = Self::line(words, number);
+            for at in 0..LINE_SLOTS as usize {
+                let key_word = line[at];
+                if !is_taken(key_word) {
+                    count.is_closed |= key_word != FREE;
+                    continue;
+                }
+                let value = line[at + LINE_SLOTS as usize];
+                if value & CONTROL_BITS & !pando_pmwcas::DIRTY != 0 {
+                    // An operation is in progress: it counts as a record.
+                    count.live += 1;
+                    continue;
+                }
+                let value = ValueWord(value & !CONTROL_BITS);
+                count.is_closed |= value.is_closed();
+                count.live += u64::from(value.state() == State::Present);
+                count.deleted += u64::from(value.state() == State::Deleted);
+            }
+        }
+        count
+    }
+
+    /// Records in the lines of the bucket of `key`, without those in the overflow lines.
+    pub fn count_beside<D: Domain>(&self, context: Context<'_, D>, key: u64) -> u64 {
+        let words = self.node.words(context);
+        let first = self.geometry().bucket_line(self.bucket_of(context, key));
+        let values = (first..first + BUCKET_LINES).flat_map(|line| {
+            let line = Self::line(words, line);
+            [line[4], line[5], line[6], line[7]]
+        });
+        values.filter(|value| ValueWord(value & !CONTROL_BITS).state() == State::Present).count()
+            as u64
+    }
+}
+
+/// Sorts the pairs from `start` on. Of those with one key the one that was pushed last stays: a
+/// record may move while its slots are read.
+#[inline]
+fn sort_newest(pairs: &mut Vec<Pair>, start: usize) {
+    let part = &mut pairs[start..];
+    // By insertion: there are few, and equal keys stay in order.
+    for at in 1..part.len() {
+        let pair = part[at];
+        let mut to = at;
+        while to > 0 && part[to - 1].key > pair.key {
+            part[to] = part[to - 1];
+            to -= 1;
+        }
+        part[to] = pair;
+    }
+    if part.windows(2).any(|pair| pair[0].key == pair[1].key) {
+        let mut kept = start;
+        for at in start + 1..pairs.len() {
+            if pairs[at].key != pairs[kept].key {
+                kept += 1;
+            }
+            pairs[kept] = pairs[at];
+        }
+        pairs.truncate(kept + 1);
+    }
+}

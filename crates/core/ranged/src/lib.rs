@@ -1,0 +1,39 @@
+//! Range leaves: leaves of a B+-tree whose records have keys and values of eight bytes, in buckets
+//! of neighbouring keys.
+//!
+//! A get reads the head of the leaf and the two lines of the key's bucket. The link to the leaf
+//! tells which bucket that probably is, so all of these lines are requested at once. An insert, an
+//! update and a delete change one line.
+//!
+//! It uses `pando-inner` (the nodes above), `pando-tree`, `pando-pmwcas` and `pando-pmem`. An index
+//! decides which of its leaves are of this kind.
+//!
+//! * [`layout`](mod@layout): the bytes and the words. `leaf.rs`: reads, and why they need no check.
+//! * `write.rs`: inserts, updates, deletes. `closing.rs`: how a leaf is closed.
+//! * `build.rs`: new leaves. `audit.rs`: checks for `check` and `stat`.
+//!
+//! # States
+//!
+//! ```text
+//! key word     free ── taken, for a key and a class          never changes again
+//!                └──── closed                                the same
+//! value word   empty ── present ⇄ deleted ── moved           until it gets the closed bit; then it
+//!                └────────────────────────── moved           changes only in write_closed
+//! gate         n ── n + 1 ── ... ── replaced
+//! ```
+//!
+//! The deciding word of a write is the value word of the key's current slot; that of a replacement
+//! is the child word of the node above, with the gate among the words of the same PMwCAS.
+
+mod audit;
+mod build;
+mod closing;
+mod layout;
+mod leaf;
+mod write;
+
+pub use build::{Bounds, build, bytes_for, capacity};
+pub use closing::Closed;
+pub use layout::{MAX_LEAF_BYTES, Pair, predicted_at};
+pub use leaf::{Count, RangeLeaf};
+pub use write::Written;

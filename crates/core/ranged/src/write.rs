@@ -1,0 +1,380 @@
+//! Inserts, updates and deletes in a range leaf.
+//!
+//! | step | deciding word | who helps | a crash leaves |
+//! | --- | --- | --- | --- |
+//! | *look*: a pass over the key's slots, in their order, to its current one or to a free slot | | | |
+//! | *take* a slot, if the key has none that fits: CAS of the first free key word | key word | any writer of the key uses it | a slot without a value, or a free one |
+//! | *write*: CAS of the current slot's value word; write back, **fence** | value word | a reader that meets the dirty bit makes the line durable | the value, or the former state |
+//!
+//! A slot belongs to its key, not to a thread. A thread that finds a slot of its key without a value
+//! uses it, so a thread that stops costs nothing, and nobody waits.
+//!
+//! # Values of another class
+//!
+//! A slot takes only values whose upper six bits are its class. For another value the key *moves*,
+//! to its first later slot of that class, or to one that is taken for it. One PMwCAS changes the
+//! current slot to *moved*, empty slots in between to *moved*, and the later one from *empty* to the
+//! value. So the first slot that is not moved stays the only one that counts: two writers that move
+//! a key have the current slot's word in common, and a writer that finds the moved key's later slot
+//! has seen the others moved.
+//!
+//! # Durability
+//!
+//! Key and value word of a slot lie in one line, and the key word is stored first, so a durable
+//! value has a durable key. A power cut may free a slot whose value is not durable. If a later slot
+//! in the same line was lost with it, nothing was acknowledged. But a record in a *later line* would
+//! be hidden behind the free slot. So before a thread takes a slot, it secures the lines that it has
+//! passed (*spill rule*): a line is secure if each of its values was written, and is durable (no
+//! dirty bit), since its keys are then, too. Otherwise the thread writes the line back, and fences.
+//! Records that came with the leaf's construction are durable from the start.
+//!
+//! The first value of a slot is written by a single CAS, with the dirty bit. All others are written
+//! by a PMwCAS of one word, in a domain with write-backs: values repeat, and then a reader that
+//! made the first occurrence durable could clear the dirty bit of the second
+//! (`Pmwcas::compare_exchange`).
+
+use pando_index::{Error, Intent, Result, Upserted};
+use pando_pmem::{Domain, mutant};
+use pando_pmwcas::{CONTROL_BITS, MAX_WORDS};
+use pando_tree::checked::Steps;
+use pando_tree::context::Context;
+
+use crate::layout::{FREE, KEY_CLOSED, LINE_SLOTS, Pair, State, ValueWord, has_distance, key_word};
+use crate::leaf::{RangeLeaf, Slot};
+
+/// How an attempt to write ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Written {
+    /// It is done.
+    Done(Upserted),
+    /// The leaf is closed.
+    Closed,
+    /// The leaf has no slot for the key.
+    NoRoom,
+}
+
+/// Empty slots behind the current one that one PMwCAS can move away, beside the current slot and
+/// the one that takes the value.
+const MOST_BETWEEN: usize = MAX_WORDS - 2;
+
+/// A slot of the key.
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    slot: Slot,
+    key_word: u64,
+    word: ValueWord,
+}
+
+/// What a pass over a key's slots has found.
+#[derive(Debug, Default)]
+struct Look {
+    bucket: u64,
+    /// The first slot of the key that is not moved.
+    current: Option<Taken>,
+    /// The empty slots behind it.
+    behind: Vec<Taken>,
+    /// The first free slot, and the index of its line in the key's order.
+    free: Option<(Slot, u64)>,
+    /// The leaf is closed: a word behind the current slot says so.
+    is_closed: bool,
+}
+
+/// How an attempt to take a slot ended.
+enum Take {
+    Taken(Slot),
+    /// Another thread has taken it, or the leaf was closed.
+    Lost,
+    NoRoom,
+}
+
+impl RangeLeaf {
+    /// One pass over the slots of a key. It ends at the current one if that has the key word
+    /// `wanted`, or if nothing is wanted.
+    #[inline]
+    fn look<D: Domain>(&self, context: Context<'_, D>, distance: u64, wanted: Option<u64>) -> Look {
+        let words = self.node.words(context);
+        let bucket = self.bucket(words, distance);
+        let mut look = Look { bucket, ..Look::default() };
+        for index in 0..self.geometry().key_lines() {
+            let number = self.geometry().line_of(bucket, index);
+            let mut line = Self::line(words, number);
+            for at in 0..LINE_SLOTS {
+                let key_word = line[at as usize];
+                let slot = Slot::new(number, at);
+                if has_distance(key_word, distance) {
+                    let word = self.settled(context, slot, line[(at + LINE_SLOTS) as usize]);
+                    let taken = Taken { slot, key_word, word };
+                    match look.current {
+                        _ if word.state() == State::Moved => {
+                            line = Self::line_after_move(words, number, line);
+                        }
+                        None => {
+                            look.current = Some(taken);
+                            if wanted.is_none_or(|wanted| wanted == key_word) {
+                                return look;
+                            }
+                        }
+                        Some(_) => {
+                            look.is_closed |= word.is_closed();
+                            look.behind.push(taken);
+                        }
+                    }
+                } else if key_word == FREE {
+                    look.free = Some((slot, index));
+                    return look;
+                } else if key_word == KEY_CLOSED {
+                    look.is_closed = true;
+                    return look;
+                }
+            }
+        }
+        look
+    }
+
+    /// Writes the record, as `intent` says. Durable on return.
+    ///
+    /// # Errors
+    ///
+    /// Those of the intent; [`Error::Storage`] if the pool has no room for a descriptor;
+    /// [`Error::Damaged`].
+    #[inline]
+    pub fn write<D: Domain>(
+        &self,
+        context: Context<'_, D>,
+        pair: Pair,
+        intent: Intent<'_>,
+    ) -> Result<Written> {
+        let Some(distance) = self.distance(pair.key) else { return Ok(Written::NoRoom) };
+        let (wanted, new) = (key_word(distance, pair.value), ValueWord::present(pair.value));
+        let mut steps = Steps::of_attempts();
+        loop {
+            steps.take(context.guard, self.node.off)?;
+            let look = self.look(context, distance, Some(wanted));
+            if look.is_closed || look.current.is_some_and(|taken| taken.word.is_closed()) {
+                // What the leaf holds may be out of date.
+                return Ok(Written::Closed);
+            }
+            let found = look.current.and_then(Taken::value);
+            intent.check(found.map(u64::to_le_bytes).as_ref().map(<[u8; 8]>::as_slice))?;
+            let is_written = match look.current {
+                Some(taken) if taken.key_word == wanted => {
+                    self.change(context, taken.slot, taken.word, new)?
+                }
+                Some(taken) => {
+                    let later = look.behind.iter().position(|taken| taken.key_word == wanted);
+                    match later {
+                        Some(later) => {
+                            self.move_key(context, taken, &look.behind[..=later], new)?
+                        }
+                        None => match self.take(context, &look, wanted) {
+                            Take::Taken(_) | Take::Lost => continue,
+                            Take::NoRoom => return Ok(Written::NoRoom),
+                        },
+                    }
+                }
+                None => match self.take(context, &look, wanted) {
+                    Take::Taken(slot) => self.change(context, slot, ValueWord::EMPTY, new)?,
+                    Take::Lost => continue,
+                    Take::NoRoom => return Ok(Written::NoRoom),
+                },
+            };
+            if is_written {
+                return Ok(Written::Done(match found {
+                    Some(_) => Upserted::Updated,
+                    None => Upserted::Inserted,
+                }));
+            }
+        }
+    }
+
+    /// Deletes `key`; only if it has the value `expected`, if one is given. Durable on return.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KeyNotFound`], [`Error::ValueMismatch`]; otherwise as [`write`](Self::write).
+    #[inline]
+    pub fn delete<D: Domain>(
+        &self,
+        context: Context<'_, D>,
+        key: u64,
+        expected: Option<&[u8]>,
+    ) -> Result<Written> {
+        let Some(distance) = self.distance(key) else { return Err(Error::KeyNotFound) };
+        let mut steps = Steps::of_attempts();
+        loop {
+            steps.take(context.guard, self.node.off)?;
+            let look = self.look(context, distance, None);
+            if look.is_closed || look.current.is_some_and(|taken| taken.word.is_closed()) {
+                return Ok(Written::Closed);
+            }
+            let Some(taken) = is_expected(look.current, expected)? else {
+                return Err(Error::KeyNotFound);
+            };
+            if self.change(context, taken.slot, taken.word, ValueWord::DELETED)? {
+                return Ok(Written::Done(Upserted::Updated));
+            }
+        }
+    }
+
+    /// Writes a value, or deletes, in a leaf that is closed and cannot be replaced, because the pool
+    /// has no room for a copy: `new` is the value, or `None` for a delete. One attempt.
+    ///
+    /// The PMwCAS has the gate among its words, so that no copy is installed that was made before.
+    /// [`Written::NoRoom`]: that takes a slot. [`Written::Closed`]: the leaf has changed, or it is
+    /// replaced; look again.
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](Self::write) and [`delete`](Self::delete).
+    #[cold]
+    pub fn write_closed<D: Domain>(
+        &self,
+        context: Context<'_, D>,
+        key: u64,
+        new: Option<u64>,
+        intent: Option<Intent<'_>>,
+    ) -> Result<Written> {
+        let Some(distance) = self.distance(key) else { return Ok(Written::NoRoom) };
+        let gate = self.gate(context);
+        let look = self.look(context, distance, None);
+        let found = look.current.and_then(Taken::value);
+        let intent = intent.unwrap_or(Intent::Update);
+        intent.check(found.map(u64::to_le_bytes).as_ref().map(<[u8; 8]>::as_slice))?;
+        let Some(taken) = look.current else { return Ok(Written::NoRoom) };
+        if new.is_some_and(|new| key_word(distance, new) != taken.key_word) {
+            return Ok(Written::NoRoom);
+        }
+        if !taken.word.is_closed() || gate.is_replaced() {
+            return Ok(Written::Closed);
+        }
+        let new = new.map_or(ValueWord::DELETED, ValueWord::present).closed();
+        let is_written = context.publish(|operation| {
+            operation.add_word(self.value_off(taken.slot), taken.word.0, new.0)?;
+            if !mutant!("range-closed-write-unseen") {
+                operation.add_word(self.gate_off(), gate.0, gate.counted().0)?;
+            }
+            Ok(true)
+        })?;
+        Ok(match (is_written, found) {
+            (false, _) => Written::Closed,
+            (true, Some(_)) => Written::Done(Upserted::Updated),
+            (true, None) => Written::Done(Upserted::Inserted),
+        })
+    }
+
+    /// Whether a slot is free for `key`.
+    pub fn has_room<D: Domain>(&self, context: Context<'_, D>, key: u64) -> bool {
+        // No key word is zero.
+        let look = self.distance(key).map(|distance| self.look(context, distance, Some(FREE)));
+        look.is_some_and(|look| look.free.is_some())
+    }
+
+    /// Takes the free slot that the pass has found, for the key and class of `wanted`.
+    #[inline]
+    fn take<D: Domain>(&self, context: Context<'_, D>, look: &Look, wanted: u64) -> Take {
+        let Some((slot, line)) = look.free else { return Take::NoRoom };
+        if D::WRITE_BACK && !mutant!("range-spill-undurable") {
+            self.secure_lines(context, look.bucket, line);
+        }
+        match context.pool().word(self.key_off(slot)).compare_exchange(FREE, wanted) {
+            Ok(_) => Take::Taken(slot),
+            // For the same key.
+            Err(found) if found == wanted => Take::Taken(slot),
+            Err(_) => Take::Lost,
+        }
+    }
+
+    /// Makes the keys in the first `count` lines of a bucket's order durable.
+    fn secure_lines<D: Domain>(&self, context: Context<'_, D>, bucket: u64, count: u64) {
+        let words = self.node.words(context);
+        let mut flushed = false;
+        for index in 0..count {
+            let number = self.geometry().line_of(bucket, index);
+            let [.., a, b, c, d] = Self::line(words, number);
+            let is_secure =
+                |word: u64| word & CONTROL_BITS == 0 && ValueWord(word).state() != State::Empty;
+            if ![a, b, c, d].into_iter().all(is_secure) {
+                context.pool().word(self.line_off(number)).flush();
+                flushed = true;
+            }
+        }
+        if flushed {
+            D::fence();
+        }
+    }
+
+    /// Changes the value word of a slot; false if it is no longer `old`.
+    #[inline]
+    fn change<D: Domain>(
+        &self,
+        context: Context<'_, D>,
+        slot: Slot,
+        old: ValueWord,
+        new: ValueWord,
+    ) -> Result<bool> {
+        let off = self.value_off(slot);
+        if old == ValueWord::EMPTY || !D::WRITE_BACK {
+            let swapped = context.pmwcas.compare_exchange(context.guard, off, old.0, new.0);
+            return Ok(swapped.is_ok());
+        }
+        context.publish(|operation| {
+            operation.add_word(off, old.0, new.0)?;
+            Ok(true)
+        })
+    }
+
+    /// Moves the key from its current slot to the last one of `behind`, with the value `new`.
+    #[cold]
+    fn move_key<D: Domain>(
+        &self,
+        context: Context<'_, D>,
+        current: Taken,
+        behind: &[Taken],
+        new: ValueWord,
+    ) -> Result<bool> {
+        let Some((target, between)) = behind.split_last() else { return Ok(false) };
+        let is_empty = |taken: &Taken| taken.word == ValueWord::EMPTY;
+        if !is_empty(target) || !between.iter().all(is_empty) {
+            // One of them has become the current slot, or the leaf is being closed.
+            return Ok(false);
+        }
+        // More than one PMwCAS has room for: these are moved away even if it fails.
+        let (first, rest) = between.split_at(between.len().saturating_sub(MOST_BETWEEN));
+        for taken in first {
+            let off = self.value_off(taken.slot);
+            let (empty, moved) = (ValueWord::EMPTY.0, ValueWord::MOVED.0);
+            if context.pmwcas.compare_exchange(context.guard, off, empty, moved).is_err() {
+                return Ok(false);
+            }
+        }
+        context.publish(|operation| {
+            operation.add_word(self.value_off(current.slot), current.word.0, ValueWord::MOVED.0)?;
+            let is_left = mutant!("range-between-left");
+            for taken in rest.iter().filter(|_| !is_left) {
+                let off = self.value_off(taken.slot);
+                operation.add_word(off, ValueWord::EMPTY.0, ValueWord::MOVED.0)?;
+            }
+            operation.add_word(self.value_off(target.slot), ValueWord::EMPTY.0, new.0)?;
+            Ok(true)
+        })
+    }
+}
+
+impl Taken {
+    fn value(self) -> Option<u64> {
+        self.word.value(self.key_word)
+    }
+}
+
+/// The current slot of a key that is present with the value `expected`; any value, if none is
+/// given.
+fn is_expected(current: Option<Taken>, expected: Option<&[u8]>) -> Result<Option<Taken>> {
+    let Some((taken, value)) = current.and_then(|taken| Some((taken, taken.value()?))) else {
+        return Ok(None);
+    };
+    match expected {
+        Some(expected) if expected != value.to_le_bytes() => Err(Error::ValueMismatch),
+        _ => Ok(Some(taken)),
+    }
+}
