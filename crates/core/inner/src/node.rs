@@ -52,7 +52,8 @@ impl Link {
     }
 }
 
-/// Prefetches lines among the numbers at `start` that a search reads first; `eighth` of their bytes.
+/// Prefetches lines among the numbers at `start` that a search reads first; `eighth` of their
+/// bytes.
 #[inline(always)]
 pub fn prefetch_searched<D: Domain>(pool: &Pool<D>, start: u64, eighth: u64) {
     for turn in [4, 2, 6, 1, 3, 5, 7] {

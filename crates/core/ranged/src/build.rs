@@ -97,8 +97,8 @@ fn shape_for(geometry: Geometry, pairs: &[Pair], bounds: Bounds) -> Option<Range
     (outside(uneven, pairs, bounds.low) <= most).then_some(uneven)
 }
 
-/// The range that the buckets are to divide: that of the bounds, unless the present records say that
-/// most of it will stay empty.
+/// The range that the buckets are to divide: that of the bounds, unless the present records say
+/// that most of it will stay empty.
 fn span(geometry: Geometry, pairs: &[Pair], Bounds { low, high }: Bounds) -> u64 {
     let whole = high.map_or(u64::MAX, |high| high.saturating_sub(low));
     let Some(last) = pairs.last().filter(|_| pairs.len() > 1) else { return whole };

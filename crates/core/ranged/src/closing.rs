@@ -8,13 +8,14 @@
 //! | PMwCAS: the gate from what was read to *replaced*, and the words above (`pando-inner`) | this leaf, or its replacement |
 //!
 //! Each thread that replaces a leaf makes all of these steps. It relies on no word that says that
-//! the leaf is closed: after a power cut, any part of the closed words may be open again, since none
-//! of these CAS is made durable.
+//! the leaf is closed: after a power cut, any part of the closed words may be open again, since
+//! none of these CAS is made durable.
 //!
 //! A closed leaf is never opened again: words have no room for a version, so a thread that closes a
 //! leaf late could meet a later opening. If there is no room for its replacement, its records are
-//! changed by PMwCAS that count in the gate ([`RangeLeaf::write_closed`]). Such a change makes every
-//! replacement fail whose copy was made before, and none succeeds once the gate says *replaced*.
+//! changed by PMwCAS that count in the gate ([`RangeLeaf::write_closed`]). Such a change makes
+//! every replacement fail whose copy was made before, and none succeeds once the gate says
+//! *replaced*.
 
 use pando_index::Result;
 use pando_pmem::{Domain, mutant};

@@ -10,8 +10,8 @@
 //! the current slot says held when its value word was read. After a moved slot, the slots behind it
 //! are read, again if they were read before: the key has one of them.
 //!
-//! A reader checks nothing else. The words of a closed leaf hold its last state, and a leaf that was
-//! replaced was in place after the reader's descent began ([`pando_inner`]).
+//! A reader checks nothing else. The words of a closed leaf hold its last state, and a leaf that
+//! was replaced was in place after the reader's descent began ([`pando_inner`]).
 
 use std::sync::atomic::Ordering;
 
@@ -124,8 +124,8 @@ impl RangeLeaf {
         words.load_eight(line * LINE_WORDS, Ordering::Acquire)
     }
 
-    /// A line's words again, after a slot of it was found moved: the later slot of its key may be in
-    /// the same line, whose key words were read before the value word.
+    /// A line's words again, after a slot of it was found moved: the later slot of its key may be
+    /// in the same line, whose key words were read before the value word.
     #[cold]
     pub(crate) fn line_after_move<D: Domain>(words: Words<'_, D>, line: u64, found: Line) -> Line {
         if mutant!("range-line-not-read-again") { found } else { Self::line(words, line) }

@@ -6,27 +6,27 @@
 //! | *take* a slot, if the key has none that fits: CAS of the first free key word | key word | any writer of the key uses it | a slot without a value, or a free one |
 //! | *write*: CAS of the current slot's value word; write back, **fence** | value word | a reader that meets the dirty bit makes the line durable | the value, or the former state |
 //!
-//! A slot belongs to its key, not to a thread. A thread that finds a slot of its key without a value
-//! uses it, so a thread that stops costs nothing, and nobody waits.
+//! A slot belongs to its key, not to a thread. A thread that finds a slot of its key without a
+//! value uses it, so a thread that stops costs nothing, and nobody waits.
 //!
 //! # Values of another class
 //!
 //! A slot takes only values whose upper six bits are its class. For another value the key *moves*,
 //! to its first later slot of that class, or to one that is taken for it. One PMwCAS changes the
-//! current slot to *moved*, empty slots in between to *moved*, and the later one from *empty* to the
-//! value. So the first slot that is not moved stays the only one that counts: two writers that move
-//! a key have the current slot's word in common, and a writer that finds the moved key's later slot
-//! has seen the others moved.
+//! current slot to *moved*, empty slots in between to *moved*, and the later one from *empty* to
+//! the value. So the first slot that is not moved stays the only one that counts: two writers that
+//! move a key have the current slot's word in common, and a writer that finds the moved key's later
+//! slot has seen the others moved.
 //!
 //! # Durability
 //!
 //! Key and value word of a slot lie in one line, and the key word is stored first, so a durable
 //! value has a durable key. A power cut may free a slot whose value is not durable. If a later slot
-//! in the same line was lost with it, nothing was acknowledged. But a record in a *later line* would
-//! be hidden behind the free slot. So before a thread takes a slot, it secures the lines that it has
-//! passed (*spill rule*): a line is secure if each of its values was written, and is durable (no
-//! dirty bit), since its keys are then, too. Otherwise the thread writes the line back, and fences.
-//! Records that came with the leaf's construction are durable from the start.
+//! in the same line was lost with it, nothing was acknowledged. But a record in a *later line*
+//! would be hidden behind the free slot. So before a thread takes a slot, it secures the lines that
+//! it has passed (*spill rule*): a line is secure if each of its values was written, and is durable
+//! (no dirty bit), since its keys are then, too. Otherwise the thread writes the line back, and
+//! fences. Records that came with the leaf's construction are durable from the start.
 //!
 //! The first value of a slot is written by a single CAS, with the dirty bit. All others are written
 //! by a PMwCAS of one word, in a domain with write-backs: values repeat, and then a reader that
@@ -217,8 +217,8 @@ impl RangeLeaf {
         }
     }
 
-    /// Writes a value, or deletes, in a leaf that is closed and cannot be replaced, because the pool
-    /// has no room for a copy: `new` is the value, or `None` for a delete. One attempt.
+    /// Writes a value, or deletes, in a leaf that is closed and cannot be replaced, because the
+    /// pool has no room for a copy: `new` is the value, or `None` for a delete. One attempt.
     ///
     /// The PMwCAS has the gate among its words, so that no copy is installed that was made before.
     /// [`Written::NoRoom`]: that takes a slot. [`Written::Closed`]: the leaf has changed, or it is

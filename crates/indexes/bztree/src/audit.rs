@@ -9,7 +9,7 @@ use pando_tree::context::Context;
 use pando_tree::maps::{Audit, ProblemClass};
 
 use crate::build::Extent;
-use crate::content::PAIR_BYTES;
+use crate::layout::PAIR_BYTES;
 use crate::leaf::Leaf;
 use crate::meta::Meta;
 use crate::tree::BzTree;

@@ -12,14 +12,11 @@ use pando_tree::key::slice_of;
 use crate::build::{self, Extent, RecordKind, Room, Wanted};
 use crate::candidate::LiveRecord;
 use crate::closing::Closing;
-use crate::layout::HEADER_BYTES;
+use crate::layout::{HEADER_BYTES, PAIR_BYTES};
 use crate::leaf::Leaf;
 use crate::meta::Meta;
 use crate::options::{Numbers, ValueMode};
 use crate::tree::BzTree;
-
-/// Bytes of a record with a key and a value of eight bytes.
-pub(crate) const PAIR_BYTES: u64 = 16;
 
 /// Live records, ascending.
 #[derive(Clone, Debug)]
@@ -56,8 +53,8 @@ impl Content {
         }
     }
 
-    /// The records with keys and values as they lie in a leaf. Those of `Numbers` are written into a
-    /// block that the caller keeps until they are copied.
+    /// The records with keys and values as they lie in a leaf. Those of `Numbers` are written into
+    /// a block that the caller keeps until they are copied.
     pub fn into_records<'op, D: Domain>(
         self,
         context: Context<'op, D>,

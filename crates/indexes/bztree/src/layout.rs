@@ -38,6 +38,9 @@ pub(crate) fn padded(record_bytes: u64) -> u64 {
     record_bytes.next_multiple_of(8)
 }
 
+/// Bytes of a record with a key and a value of eight bytes.
+pub(crate) const PAIR_BYTES: u64 = 16;
+
 /// Dead bits in a word.
 pub(crate) const DEAD_BITS: u64 = 60;
 

@@ -32,8 +32,7 @@ use pando_ranged::Count;
 use pando_tree::context::Context;
 
 use crate::closing::Closing;
-use crate::content::PAIR_BYTES;
-use crate::layout::{DEAD_BITS, HEADER_BYTES, SLICED_BYTES, dead_bytes};
+use crate::layout::{DEAD_BITS, HEADER_BYTES, PAIR_BYTES, SLICED_BYTES, dead_bytes};
 use crate::meta::{Gate, Kind, Meta};
 use crate::node::{Probe, value_of_block};
 

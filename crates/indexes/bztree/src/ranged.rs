@@ -25,6 +25,7 @@ impl Leaf {
 
 impl<D: Domain> BzTree<D> {
     /// One attempt to write in a range leaf. `None` means: search again from the root.
+    #[expect(clippy::too_many_arguments, reason = "the state of one operation, passed once")]
     #[inline]
     pub(crate) fn write_in_range(
         &self,

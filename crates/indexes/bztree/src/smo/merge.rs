@@ -15,8 +15,8 @@ use pando_tree::room::{Tries, nothing_to_give};
 
 use crate::build::{Room, Wanted};
 use crate::closing::Closing;
-use crate::content::{Content, PAIR_BYTES};
-use crate::layout::HEADER_BYTES;
+use crate::content::Content;
+use crate::layout::{HEADER_BYTES, PAIR_BYTES};
 use crate::leaf::{Estimate, Leaf};
 use crate::meta::Meta;
 use crate::node::Probe;
@@ -77,7 +77,7 @@ impl<D: Domain> BzTree<D> {
         // A count of the whole leaf is worth it if the bucket is empty, or sometimes if it has few.
         if let (Some(leaf), Some(number)) = (leaf.ranged(context), probe.number) {
             let beside = leaf.count_beside(context, number);
-            if beside > FEW_BESIDE || (beside > 0 && probe.hash % RARELY != 0) {
+            if beside > FEW_BESIDE || (beside > 0 && !probe.hash.is_multiple_of(RARELY)) {
                 return Tidied::Done;
             }
         }
