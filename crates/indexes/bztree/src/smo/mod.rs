@@ -224,7 +224,7 @@ mod tests {
     use super::*;
     use crate::index::BzTrees;
     use crate::meta::Meta;
-    use crate::options::Options;
+    use crate::options::{Numbers, Options};
 
     fn tree() -> BzTree<Volatile> {
         let options = Options {
@@ -284,5 +284,38 @@ mod tests {
         tree.settle_closed(context, small, Wanted::NONE);
         assert_ne!(tree.find_leaf(context, small).node.off, leaf.node.off);
         assert_eq!(tree.get(&first).expect("a get"), Some(vec![1; 8]));
+    }
+
+    /// In a full pool a closed range leaf cannot be replaced, and its records are changed where they
+    /// are. A copy that was made before must not take its place.
+    #[test]
+    fn a_change_of_a_closed_range_leaf_makes_older_copies_fail() {
+        let options = Options { numbers: Numbers::Ranged, ..Options::default() };
+        let tree = Planted::<Volatile, BzTrees>::anonymous(options).index;
+        let key = |number: u64| (number << 20).to_be_bytes();
+        for number in 0..40 {
+            tree.insert(&key(number), &[1; 8]).expect("room");
+        }
+        let guard = tree.pin().expect("a slot");
+        let context = tree.context(&guard);
+        let probe_key = key(7);
+        let path = tree.find_path(context, Probe::new(&probe_key));
+        let leaf = Leaf::new(path.leaf);
+        assert!(leaf.ranged(context).is_some(), "it is a range leaf");
+        let (closing, content) = tree.close(context, &leaf).expect("undamaged");
+        refuse(Resource::Block, 0, u64::MAX, || {
+            tree.update(&probe_key, &[0xF0; 8]).expect_err("another class needs a slot");
+            tree.update(&probe_key, &[1, 1, 1, 1, 1, 1, 9, 1]).expect("it takes no room");
+            assert!(tree.remove(&key(8)).expect("removes are not refused"));
+            tree.insert(&key(100), &[1; 8]).expect_err("the pool is full");
+        });
+        let room = tree.room(Wanted::NONE);
+        let replaced = tree.consolidate(context, &path, closing, content, room);
+        assert_eq!(replaced.expect("room"), Progress::Raced);
+        assert_eq!(tree.get(&probe_key).expect("a get"), Some(vec![1, 1, 1, 1, 1, 1, 9, 1]));
+        tree.update(&probe_key, &[0xF0; 8]).expect("the leaf is replaced now");
+        assert_eq!(tree.get(&probe_key).expect("a get"), Some(vec![0xF0; 8]));
+        assert_eq!(tree.get(&key(8)).expect("a get"), None);
+        assert_eq!(tree.len().expect("counted"), 39);
     }
 }

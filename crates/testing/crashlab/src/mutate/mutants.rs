@@ -137,7 +137,9 @@ fn searches(
     let trial = match mutant.hunter {
         Hunter::Trials(trial) => trial,
         Hunter::Test { package, program } => {
-            let named = ["-p", package, "--test", program];
+            let of_library = ["-p", package, "--lib"];
+            let of_program = ["-p", package, "--test", program];
+            let named = if program == "lib" { &of_library[..] } else { &of_program[..] };
             cargo_succeeds(cargo("test").arg("--no-run").args(named))?;
             let mut command = cargo("test");
             command.args(named);
