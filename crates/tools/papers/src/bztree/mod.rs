@@ -50,6 +50,7 @@ pub const PAGES_OF_1_KIB: Options = Options {
     merge_bytes: 384,
     inline_bytes: 512,
     value_mode: pando_bztree::ValueMode::Inline,
+    numbers: pando_bztree::Numbers::Sorted,
 };
 
 /// Gets, upserts and scans of 10 by chance; `insert_every` as in [`Blend`].
