@@ -263,7 +263,7 @@ impl RangeLeaf {
         sort_newest(pairs, start);
     }
 
-    /// The number of buckets, and the one of `key`.
+    /// The bucket of `key`, or the one nearest to it.
     pub fn bucket_of<D: Domain>(&self, context: Context<'_, D>, key: u64) -> u64 {
         let distance = key.saturating_sub(self.low).min(MAX_DISTANCE);
         self.bucket(self.node.words(context), distance)
