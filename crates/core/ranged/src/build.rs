@@ -65,22 +65,36 @@ pub fn build<'op, D: Domain>(
     leaf_bytes: u64,
     next: Option<u64>,
 ) -> Result<Option<NewNode<'op, D>>> {
+    match shape_of(pairs, bounds, leaf_bytes, next) {
+        Some(shape) => write(context, pairs, bounds.low, shape).map(Some).map_err(Error::storage),
+        None => Ok(None),
+    }
+}
+
+/// Bytes of the leaf that [`build`] makes of `pairs`; `None` if it makes none.
+pub fn bytes_of(pairs: &[Pair], bounds: Bounds, leaf_bytes: u64) -> Option<u64> {
+    shape_of(pairs, bounds, leaf_bytes, None).map(|shape| shape.geometry.bytes())
+}
+
+/// The smallest shape that has room for the records and for `next`.
+fn shape_of(
+    pairs: &[Pair],
+    bounds: Bounds,
+    leaf_bytes: u64,
+    next: Option<u64>,
+) -> Option<RangeShape> {
     let highest = pairs.last().map(|pair| pair.key).max(next).unwrap_or(bounds.low);
     let lowest = pairs.first().map_or(bounds.low, |pair| pair.key).min(next.unwrap_or(u64::MAX));
     if lowest < bounds.low || highest - bounds.low > MAX_DISTANCE {
-        return Ok(None);
+        return None;
     }
     let wanted = pairs.len() as u64 + u64::from(next.is_some());
-    for part in 1..=SIZES {
+    (1..=SIZES).find_map(|part| {
         let bytes = size(leaf_bytes, part);
-        if wanted <= most_records(bytes, part)
-            && let Some(geometry) = Geometry::within(bytes)
-            && let Some(shape) = shape_for(geometry, pairs, bounds)
-        {
-            return write(context, pairs, bounds.low, shape).map(Some).map_err(Error::storage);
-        }
-    }
-    Ok(None)
+        let geometry = Geometry::within(bytes)?;
+        let fits = wanted <= most_records(bytes, part);
+        fits.then(|| shape_for(geometry, pairs, bounds)).flatten()
+    })
 }
 
 /// The shape in which the records fit their buckets well enough; `None` if they do not.

@@ -20,7 +20,7 @@
 use pando_index::Result;
 use pando_pmem::{Domain, mutant};
 use pando_pmwcas::Descriptor;
-use pando_tree::checked::Steps;
+use pando_tree::checked::{Steps, undamaged};
 use pando_tree::context::Context;
 
 use crate::layout::{FREE, Gate, KEY_CLOSED, LINE_SLOTS, Pair, ValueWord, is_taken};
@@ -59,6 +59,10 @@ impl RangeLeaf {
     ///
     /// [`Error::Damaged`](pando_index::Error::Damaged).
     pub fn close<D: Domain>(&self, context: Context<'_, D>) -> Result<(Closed, Vec<Pair>)> {
+        if !self.is_within_bounds() {
+            context.guard.note_damage(self.node.off);
+            undamaged(context.guard)?;
+        }
         let gate = self.gate(context);
         let words = self.node.words(context);
         let mut steps = Steps::of_attempts();

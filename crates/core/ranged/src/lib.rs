@@ -32,7 +32,7 @@ mod layout;
 mod leaf;
 mod write;
 
-pub use build::{Bounds, build, bytes_for, capacity};
+pub use build::{Bounds, build, bytes_for, bytes_of, capacity};
 pub use closing::Closed;
 pub use layout::{MAX_LEAF_BYTES, Pair, predicted_at};
 pub use leaf::{Count, RangeLeaf};

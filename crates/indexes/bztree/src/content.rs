@@ -180,6 +180,13 @@ impl<D: Domain> BzTree<D> {
         HEADER_BYTES + live + u64::from(options.free_bytes) > u64::from(options.leaf_bytes)
     }
 
+    /// Bytes of the range leaf that [`build`](Self::build) makes of `content`, if it makes one.
+    pub(crate) fn range_bytes_of(&self, content: &Content, fence: Fence<'_>) -> Option<u64> {
+        let Content::Numbers(pairs) = content else { return None };
+        let leaf_bytes = u64::from(self.options.leaf_bytes);
+        pando_ranged::bytes_of(pairs, bounds_of(fence), leaf_bytes)
+    }
+
     /// Builds a leaf of `content`, whose keys lie in `fence`: a range leaf of at most `leaf_bytes`,
     /// if that is possible.
     pub(crate) fn build<'op>(
@@ -193,10 +200,9 @@ impl<D: Domain> BzTree<D> {
         if self.is_for_ranges(&content, room.wanted)
             && let Content::Numbers(pairs) = &content
         {
-            let low = fence.low.map_or(0, slice_of);
-            let bounds = Bounds { low, high: fence.high.map(slice_of) };
+            let bounds = bounds_of(fence);
             let next = room.wanted.number().filter(|next| {
-                *next >= low && fence.high.is_none_or(|high| next.to_be_bytes()[..] < *high)
+                *next >= bounds.low && fence.high.is_none_or(|high| next.to_be_bytes()[..] < *high)
             });
             let built = pando_ranged::build(context, pairs, bounds, leaf_bytes, next)?;
             if let Some(built) = built {
@@ -206,6 +212,10 @@ impl<D: Domain> BzTree<D> {
         let (records, _room) = content.into_records(context)?;
         build::leaf(context, &records, room).map_err(Error::storage)
     }
+}
+
+fn bounds_of(fence: Fence<'_>) -> Bounds {
+    Bounds { low: fence.low.map_or(0, slice_of), high: fence.high.map(slice_of) }
 }
 
 /// The separator between two parts of a leaf's records, if it can be told before the right one has

@@ -155,7 +155,7 @@ impl<D: Domain> BzTree<D> {
         }
         let partner = self.partner(context, &path, live_bytes, fit);
         let Some(Partner { index, merged_bytes }) = partner else {
-            return self.shrink_range(context, &path, live_bytes / PAIR_BYTES);
+            return self.shrink_range(context, &path);
         };
         // Before a leaf is closed: a leaf that was closed in vain has lost a slot.
         if let Err(error) = self.reserve_merge(context, &path, merged_bytes) {
@@ -194,13 +194,17 @@ impl<D: Domain> BzTree<D> {
 
     /// Replaces the leaf at the end of `path` by a smaller one, if it is a range leaf with so few
     /// records that this gives back a quarter of it.
-    fn shrink_range(&self, context: Context<'_, D>, path: &Path, records: u64) -> Outcome {
+    fn shrink_range(&self, context: Context<'_, D>, path: &Path) -> Outcome {
         let leaf = Leaf::new(path.leaf);
-        // With room for a few more.
-        let bytes = self.range_bytes(records + records / 8);
-        if leaf.ranged(context).is_none() || bytes > leaf.node.header.node_bytes / 4 * 3 {
+        if leaf.ranged(context).is_none() {
             return Ok(Progress::Nothing);
         }
+        let content = self.content(context, &leaf);
+        let bytes = self.range_bytes_of(&content, path.leaf_fence(context));
+        let Some(bytes) = bytes.filter(|bytes| *bytes <= leaf.node.header.node_bytes / 4 * 3)
+        else {
+            return Ok(Progress::Nothing);
+        };
         drop(context.reserve(bytes)?);
         let (closing, content) = self.close(context, &leaf)?;
         self.consolidate(context, path, closing, content, self.room(Wanted::NONE))

@@ -286,8 +286,8 @@ mod tests {
         assert_eq!(tree.get(&first).expect("a get"), Some(vec![1; 8]));
     }
 
-    /// In a full pool a closed range leaf cannot be replaced, and its records are changed where they
-    /// are. A copy that was made before must not take its place.
+    /// In a full pool a closed range leaf cannot be replaced, and its records are changed where
+    /// they are. A copy that was made before must not take its place.
     #[test]
     fn a_change_of_a_closed_range_leaf_makes_older_copies_fail() {
         let options = Options { numbers: Numbers::Ranged, ..Options::default() };

@@ -194,8 +194,15 @@ impl<D: Domain> BzTree<D> {
         }
         let nothing = || refused.map_or(Ok(Progress::Nothing), Err);
         let room = Room { free_bytes: TIGHT_BYTES, wanted: Wanted::NONE };
-        let copy = match leaf.ranged(context) {
-            Some(_) => self.range_bytes(content.len() as u64),
+        let path = self.find_path(context, probe);
+        if path.leaf.link != leaf.node.link {
+            return Ok(Progress::Raced);
+        }
+        // The size that the copy will have: otherwise the leaf would be copied again and again.
+        let copy = match self.range_bytes_of(&content, path.leaf_fence(context)) {
+            Some(bytes) => bytes,
+            // It has more records than a new one would get.
+            None if leaf.ranged(context).is_some() => return nothing(),
             None => HEADER_BYTES + live + room.bytes(content.len() as u64),
         };
         let held = leaf.node.header.node_bytes;
@@ -206,10 +213,6 @@ impl<D: Domain> BzTree<D> {
         // Only larger blocks may be free.
         if !context.guard.reserve(copy).is_ok_and(|block| is_smaller(block.bytes())) {
             return nothing();
-        }
-        let path = self.find_path(context, probe);
-        if path.leaf.link != leaf.node.link {
-            return Ok(Progress::Raced);
         }
         let early = mutant!("sweep-reads-open-leaf").then(|| self.content(context, leaf));
         let (closing, content) = self.close(context, leaf)?;
