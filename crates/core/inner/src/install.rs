@@ -12,7 +12,7 @@ use pando_tree::context::Context;
 
 use crate::content::{InnerContent, NewNode};
 use crate::descent::{Path, Step, Upper};
-use crate::layout::{InnerStatus, Link};
+use crate::layout::{Link, Status};
 use crate::node::{Inner, Leaves};
 
 /// Where a node is installed: the word that names it, and the status that must not change.
@@ -27,7 +27,7 @@ pub enum Anchor {
         /// The index of the child.
         child: u64,
         /// The status.
-        status: InnerStatus,
+        status: Status,
     },
 }
 
@@ -36,7 +36,7 @@ pub struct Parent<'op> {
     /// The node.
     pub inner: Inner,
     /// Its status before it was read.
-    pub status: InnerStatus,
+    pub status: Status,
     /// Its content.
     pub content: InnerContent<'op>,
     /// The child that is to be changed.

@@ -11,12 +11,12 @@
 //!      header   status   shape    n children  n - 1 slices   n - 1 key places   keys     (keys of any length)
 //!      header   status   shape    n children  n - 1 keys                                 (all keys of 8 bytes)
 //!
-//! header       63..56 kind   55..48 prefix    47..32 sorted records, or children   31..0 node_bytes
-//! shape        63..48 slots  47..16 offset of the sorted records or keys  15..0 length of each, or 0
-//! key place    63..32 offset                31..0 length
-//! status       63..61 control  60 frozen  59..0 version, raised by every change of a child
-//! link         63..61 control  60 zero  59..48 hint  47..0 offset of a node
-//! hint         11 one: of a leaf, and 10..0 as its index says; 11 zero: of an inner node, and
+//! header       63..56 kind   55..48 prefix    47..32 sorted records, or children   31..0
+//! node_bytes shape        63..48 slots  47..16 offset of the sorted records or keys  15..0 length
+//! of each, or 0 key place    63..32 offset                31..0 length status       63..61 control
+//! 60 frozen  59..0 version, raised by every change of a child link         63..61 control  60 zero
+//! 59..48 hint  47..0 offset of a node hint         11 one: of a leaf, and 10..0 as its index says;
+//! 11 zero: of an inner node, and
 //!              10..0 children; zero if unknown
 //! ```
 //!
@@ -190,11 +190,11 @@ impl Link {
 
 const FROZEN: u64 = 1 << 60;
 
-/// The status word of an inner node.
+/// The status word of an inner node. An index may use it for its leaves too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InnerStatus(pub u64);
+pub struct Status(pub u64);
 
-impl InnerStatus {
+impl Status {
     /// Whether the node was replaced.
     pub fn is_frozen(self) -> bool {
         self.0 & FROZEN != 0
@@ -205,8 +205,8 @@ impl InnerStatus {
         Self(self.0 | FROZEN)
     }
 
-    /// The status after a change of a child. At one change per nanosecond the version lasts for 36
-    /// years.
+    /// The status after a change: of a child, in an inner node. At one change per nanosecond the
+    /// version lasts for 36 years.
     pub fn next(self) -> Self {
         Self((self.0 & FROZEN) | ((self.0 & (FROZEN - 1)) + 1) & (FROZEN - 1))
     }
@@ -245,6 +245,6 @@ mod tests {
 
     #[test]
     fn a_version_wraps() {
-        assert_eq!(InnerStatus((1 << 60) - 1).next(), InnerStatus(0));
+        assert_eq!(Status((1 << 60) - 1).next(), Status(0));
     }
 }

@@ -8,7 +8,7 @@ use pando_tree::context::Context;
 use pando_tree::key::Side;
 
 use crate::layout::{
-    HEADER_BYTES, Header, Hint, InnerStatus, Kind, Link, SLICED_BYTES, STATUS_AT, Shape,
+    HEADER_BYTES, Header, Hint, Kind, Link, SLICED_BYTES, STATUS_AT, Shape, Status,
 };
 use crate::slices::{Sliced, goes_right, search_numbers, search_range};
 
@@ -164,8 +164,8 @@ pub struct Inner {
 
 impl Inner {
     /// The present status.
-    pub fn status<D: Domain>(&self, context: Context<'_, D>) -> InnerStatus {
-        InnerStatus(context.read(self.node.status_off()))
+    pub fn status<D: Domain>(&self, context: Context<'_, D>) -> Status {
+        Status(context.read(self.node.status_off()))
     }
 
     /// The number of children, at least one.

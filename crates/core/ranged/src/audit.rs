@@ -11,14 +11,14 @@ use crate::layout::{
 use crate::leaf::{RangeLeaf, Slot};
 
 impl RangeLeaf {
-    /// What is wrong with the leaf, in words.
+    /// The problems of the leaf, a sentence each.
     pub fn problems<D: Domain>(&self, context: Context<'_, D>) -> Vec<String> {
         if !self.is_within_bounds() {
             return vec!["the lines leave the leaf".to_owned()];
         }
         let mut problems = Vec::new();
         let (words, geometry) = (self.node.words(context), self.geometry());
-        if self.gate(context).is_replaced() {
+        if self.status(context).is_frozen() {
             problems.push("the leaf was replaced and is still in place".to_owned());
         }
         // Per key, in the order of its slots: whether a slot that is not moved was met.

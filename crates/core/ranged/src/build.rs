@@ -13,12 +13,15 @@ use pando_pmem::Domain;
 use pando_tree::context::Context;
 
 use crate::layout::{
-    BUCKET_LINES, BUCKET_SLOTS, Geometry, LINE_SLOTS, LINE_WORDS, LOW_AT, MAX_BUCKETS,
-    MAX_DISTANCE, MAX_LEAF_BYTES, Map, Pair, RangeShape, SEPARATORS_AT, ValueWord, key_word,
+    BUCKET_SLOTS, Geometry, LINE_BYTES, LINE_SLOTS, LINE_WORDS, LOW_AT, MAX_BUCKETS, MAX_DISTANCE,
+    MAX_LEAF_BYTES, Map, Pair, RangeShape, SEPARATORS_AT, ValueWord, key_word,
 };
 
 /// Sizes of leaves: these parts of the largest one.
 const SIZES: u64 = 4;
+
+/// The words of the largest leaf.
+type Image = [u64; MAX_LEAF_BYTES as usize / 8];
 
 /// The keys that a leaf may have.
 #[derive(Clone, Copy, Debug)]
@@ -83,9 +86,9 @@ fn shape_of(
     leaf_bytes: u64,
     next: Option<u64>,
 ) -> Option<RangeShape> {
-    let highest = pairs.last().map(|pair| pair.key).max(next).unwrap_or(bounds.low);
-    let lowest = pairs.first().map_or(bounds.low, |pair| pair.key).min(next.unwrap_or(u64::MAX));
-    if lowest < bounds.low || highest - bounds.low > MAX_DISTANCE {
+    // All keys: in a damaged tree they may lie anywhere, and distances may wrap.
+    let mut keys = pairs.iter().map(|pair| pair.key).chain(next);
+    if !keys.all(|key| key.wrapping_sub(bounds.low) <= MAX_DISTANCE) {
         return None;
     }
     let wanted = pairs.len() as u64 + u64::from(next.is_some());
@@ -105,7 +108,7 @@ fn shape_for(geometry: Geometry, pairs: &[Pair], bounds: Bounds) -> Option<Range
     if outside(even, pairs, bounds.low) <= most {
         return Some(even);
     }
-    let top = pairs.last()?.key - bounds.low;
+    let top = pairs.last()?.key.wrapping_sub(bounds.low);
     let uneven =
         RangeShape { geometry, map: Map::Uneven { shift: 32 - top.leading_zeros().min(32) } };
     (outside(uneven, pairs, bounds.low) <= most).then_some(uneven)
@@ -116,7 +119,7 @@ fn shape_for(geometry: Geometry, pairs: &[Pair], bounds: Bounds) -> Option<Range
 fn span(geometry: Geometry, pairs: &[Pair], Bounds { low, high }: Bounds) -> u64 {
     let whole = high.map_or(u64::MAX, |high| high.saturating_sub(low));
     let Some(last) = pairs.last().filter(|_| pairs.len() > 1) else { return whole };
-    let each = (last.key - low) / pairs.len() as u64 + 1;
+    let each = last.key.wrapping_sub(low) / pairs.len() as u64 + 1;
     let used = each.saturating_mul(geometry.slots() * 8 / 11);
     if whole / 2 > used { used } else { whole }
 }
@@ -127,7 +130,7 @@ fn separators(shape: RangeShape, pairs: &[Pair], low: u64) -> [u64; MAX_BUCKETS 
     if let Map::Uneven { shift } = shape.map {
         for bucket in 1..shape.geometry.buckets as usize {
             let first = pairs.len() * bucket / shape.geometry.buckets as usize;
-            separators[bucket - 1] = (pairs[first].key - low) >> shift;
+            separators[bucket - 1] = pairs[first].key.wrapping_sub(low) >> shift;
         }
     }
     separators
@@ -138,7 +141,7 @@ fn buckets(shape: RangeShape, pairs: &[Pair], low: u64) -> impl Iterator<Item = 
     let separators = separators(shape, pairs, low);
     let last = shape.geometry.buckets - 1;
     pairs.iter().map(move |&pair| {
-        let distance = pair.key - low;
+        let distance = pair.key.wrapping_sub(low);
         let bucket = match shape.map {
             Map::Even { multiplier, shift } => Map::even_bucket(multiplier, shift, distance),
             Map::Uneven { shift } => {
@@ -165,12 +168,25 @@ fn write<'op, D: Domain>(
     low: u64,
     shape: RangeShape,
 ) -> pando_pmem::Result<NewNode<'op, D>> {
-    let geometry = shape.geometry;
-    let bytes = geometry.bytes();
+    let bytes = shape.geometry.bytes();
     let mut block = context.guard.reserve(bytes)?;
-    let mut words = [0_u64; MAX_LEAF_BYTES as usize / 8];
+    let words = image(pairs, low, shape, block.bytes());
+    if let Some(mut all) = block.range_mut(0, bytes) {
+        for (index, word) in words[..(bytes / 8) as usize].iter().enumerate() {
+            all.write_u64(index * 8, *word);
+        }
+    }
+    block.flush(0, bytes);
+    let link = Link::new(block.off(), shape.map.hint());
+    Ok(NewNode { block, link })
+}
+
+/// The words of a new leaf, in a block of `node_bytes` bytes.
+fn image(pairs: &[Pair], low: u64, shape: RangeShape, node_bytes: u64) -> Image {
+    let geometry = shape.geometry;
+    let mut words = [0; MAX_LEAF_BYTES as usize / 8];
     let count = pairs.len() as u64;
-    let header = Header { kind: Kind::Leaf, prefix_bytes: 0, count, node_bytes: block.bytes() };
+    let header = Header { kind: Kind::Leaf, prefix_bytes: 0, count, node_bytes };
     words[0] = header.encode();
     words[STATUS_AT as usize / 8] = 0;
     words[SHAPE_AT as usize / 8] = shape.encode().encode();
@@ -182,24 +198,17 @@ fn write<'op, D: Domain>(
             words[SEPARATORS_AT as usize / 8 + index / 2] |= separator << (index % 2 * 32);
         }
     }
-    let mut used = [0_u64; (MAX_LEAF_BYTES / 64) as usize];
+    let mut used = [0_u64; (MAX_LEAF_BYTES / LINE_BYTES) as usize];
     for (bucket, pair) in buckets(shape, pairs, low) {
         let mut lines = (0..geometry.key_lines()).map(|index| geometry.line_of(bucket, index));
         let Some(line) = lines.find(|&line| used[line as usize] < LINE_SLOTS) else { continue };
         let slot = (line * LINE_WORDS + used[line as usize]) as usize;
         used[line as usize] += 1;
-        words[slot] = key_word(pair.key - low, pair.value);
+        words[slot] = key_word(pair.key.wrapping_sub(low), pair.value);
         words[slot + LINE_SLOTS as usize] = ValueWord::present(pair.value).0;
     }
-    debug_assert_eq!(used.iter().sum::<u64>(), count, "{} lines a bucket", BUCKET_LINES);
-    if let Some(mut all) = block.range_mut(0, bytes) {
-        for (index, word) in words[..(bytes / 8) as usize].iter().enumerate() {
-            all.write_u64(index * 8, *word);
-        }
-    }
-    block.flush(0, bytes);
-    let link = Link::new(block.off(), shape.map.hint());
-    Ok(NewNode { block, link })
+    debug_assert_eq!(used.iter().sum::<u64>(), count, "a record has no slot");
+    words
 }
 
 #[cfg(test)]
@@ -240,6 +249,30 @@ mod tests {
         let shape = found(&pairs, Bounds { low: 0, high: Some(1 << 33) }).expect("it fits");
         assert!(matches!(shape.map, Map::Uneven { .. }));
         assert_eq!(outside(shape, &pairs, 0), 0);
+    }
+
+    /// Two buckets and two overflow lines; nine records of the first bucket, one of the second.
+    #[test]
+    fn golden_leaf() {
+        let pairs = pairs((0x1000..0x1009).chain([0x10F0]));
+        let geometry = Geometry::within(512).expect("large enough");
+        let even = RangeShape { geometry, map: Map::even(geometry.buckets, 0x100) };
+        let words = image(&pairs, 0x1000, even, 512);
+        let key = |distance: u64| 1 << 63 | distance;
+        let value = |value: u64| 1 << 58 | value;
+        let mut wanted = [0; 256];
+        wanted[0] = 0x0100_000A_0000_0200;
+        // Marked; two overflow lines, two buckets, shift 11, multiplier 16.
+        wanted[2] = 0x0000_A22E_0000_0000;
+        wanted[3] = 0x1000_u64.to_be();
+        for at in 0..9 {
+            // Lines 2 and 3, and then the first overflow line.
+            let slot = [16, 24, 48][at / 4] + at % 4;
+            wanted[slot] = key(at as u64);
+            wanted[slot + 4] = value(0x1000 + at as u64);
+        }
+        (wanted[32], wanted[36]) = (key(0xF0), value(0x10F0));
+        assert_eq!(words, wanted, "{:x?}", &words[..64]);
     }
 
     #[test]

@@ -2,10 +2,10 @@
 //!
 //! | step | what a crash leaves |
 //! | --- | --- |
-//! | read the gate | |
+//! | read the status | |
 //! | each free key word becomes *closed*, and each value word gets the closed bit, by CAS | a leaf that is closed in part |
 //! | read the records: they are final | the same |
-//! | PMwCAS: the gate from what was read to *replaced*, and the words above (`pando-inner`) | this leaf, or its replacement |
+//! | PMwCAS: the status from what was read to *frozen*, and the words above (`pando-inner`) | this leaf, or its replacement |
 //!
 //! Each thread that replaces a leaf makes all of these steps. It relies on no word that says that
 //! the leaf is closed: after a power cut, any part of the closed words may be open again, since
@@ -13,24 +13,25 @@
 //!
 //! A closed leaf is never opened again: words have no room for a version, so a thread that closes a
 //! leaf late could meet a later opening. If there is no room for its replacement, its records are
-//! changed by PMwCAS that count in the gate ([`RangeLeaf::write_closed`]). Such a change makes
-//! every replacement fail whose copy was made before, and none succeeds once the gate says
+//! changed by PMwCAS that count in the status ([`RangeLeaf::write_closed`]). Such a change makes
+//! every replacement fail whose copy was made before, and none succeeds once the status says
 //! *replaced*.
 
 use pando_index::Result;
+use pando_inner::layout::Status;
 use pando_pmem::{Domain, mutant};
 use pando_pmwcas::Descriptor;
 use pando_tree::checked::{Steps, undamaged};
 use pando_tree::context::Context;
 
-use crate::layout::{FREE, Gate, KEY_CLOSED, LINE_SLOTS, Pair, ValueWord, is_taken};
+use crate::layout::{FREE, KEY_CLOSED, LINE_SLOTS, Pair, is_taken};
 use crate::leaf::{RangeLeaf, Slot};
 
 /// A leaf that a thread has closed.
 #[derive(Clone, Copy, Debug)]
 pub struct Closed {
-    gate_off: u64,
-    gate: Gate,
+    status_off: u64,
+    status: Status,
 }
 
 impl Closed {
@@ -43,13 +44,13 @@ impl Closed {
         self,
         operation: &mut Descriptor<'_, '_, D>,
     ) -> pando_pmwcas::Result<()> {
-        operation.add_word(self.gate_off, self.gate.0, self.gate.replaced().0)
+        operation.add_word(self.status_off, self.status.0, self.status.frozen().0)
     }
 }
 
 impl RangeLeaf {
-    pub(crate) fn gate<D: Domain>(&self, context: Context<'_, D>) -> Gate {
-        Gate(context.read(self.gate_off()))
+    pub(crate) fn status<D: Domain>(&self, context: Context<'_, D>) -> Status {
+        Status(context.read(self.node.status_off()))
     }
 
     /// Closes the leaf. Returns its records, ascending: they are final, unless
@@ -63,7 +64,7 @@ impl RangeLeaf {
             context.guard.note_damage(self.node.off);
             undamaged(context.guard)?;
         }
-        let gate = self.gate(context);
+        let status = self.status(context);
         let words = self.node.words(context);
         let mut steps = Steps::of_attempts();
         for number in self.geometry().slot_lines() {
@@ -83,7 +84,7 @@ impl RangeLeaf {
                 }
             }
         }
-        Ok((Closed { gate_off: self.gate_off(), gate }, self.pairs(context)))
+        Ok((Closed { status_off: self.node.status_off(), status }, self.pairs(context)))
     }
 
     #[inline]
@@ -95,7 +96,7 @@ impl RangeLeaf {
     ) -> Result<()> {
         let off = self.value_off(slot);
         loop {
-            let value = ValueWord(context.read(off));
+            let value = self.value(context, slot);
             if value.is_closed() {
                 return Ok(());
             }

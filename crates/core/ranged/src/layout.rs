@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! byte    0        8        16       24       32
-//! 0       header   gate     shape    low      zero ...
+//! 0       header   status   shape    low      zero ...
 //! 64      separators, 4 bytes each                              (uneven leaves; else zero)
 //! 128     bucket 0: two lines
 //! 256     bucket 1: two lines
@@ -12,7 +12,7 @@
 //! a line  key 0    key 1    key 2    key 3    value 0  value 1  value 2  value 3
 //!
 //! header  of every node (pando-inner)
-//! gate    63..61 control  60 replaced  59..0 writes to the closed leaf
+//! status  as of an inner node: 60 frozen, when it is replaced; 59..0 writes to the closed leaf
 //! shape   63..48 zero     47 one       46..44 overflow lines  43..40 buckets  39..34 shift
 //!         33..29 multiplier, zero in an uneven leaf           28..23 shift of the separators  22..0 zero
 //! low     the lowest key that the leaf may have, big-endian
@@ -69,7 +69,6 @@ const VALUE_BITS: u32 = 58;
 const VALUE_MASK: u64 = (1 << VALUE_BITS) - 1;
 const CLOSED: u64 = 1 << 60;
 const STATE_SHIFT: u32 = 58;
-const REPLACED: u64 = 1 << 60;
 
 /// A record: key and value as numbers, big-endian and little-endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -113,7 +112,7 @@ pub(crate) fn distance_of(key_word: u64) -> u64 {
     key_word & MAX_DISTANCE
 }
 
-/// What a value word says of its slot.
+/// The state of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// The slot was taken, and nothing was written.
@@ -165,28 +164,14 @@ impl ValueWord {
     pub fn closed(self) -> Self {
         Self(self.0 | CLOSED)
     }
-}
 
-/// The gate of a leaf: it counts the writes to the closed leaf, and says that it was replaced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Gate(pub u64);
-
-impl Gate {
-    pub fn is_replaced(self) -> bool {
-        self.0 & REPLACED != 0
-    }
-
-    pub fn replaced(self) -> Self {
-        Self(self.0 | REPLACED)
-    }
-
-    /// After one more write to the closed leaf.
-    pub fn counted(self) -> Self {
-        Self((self.0 + 1) & (REPLACED - 1))
+    /// The same state and value, without the closed bit.
+    pub fn opened(self) -> Self {
+        Self(self.0 & !CLOSED)
     }
 }
 
-/// How many lines a leaf has.
+/// The number of lines of a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Geometry {
     pub buckets: u64,
@@ -255,7 +240,7 @@ impl Geometry {
     }
 }
 
-/// How distances map to buckets.
+/// The function from distances to buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Map {
     /// Equal ranges; the multiplier is 16 to 31.
@@ -285,7 +270,7 @@ impl Map {
         (distance * multiplier) >> shift
     }
 
-    /// What the link to a leaf tells.
+    /// The hint of the links to a leaf.
     pub fn hint(self) -> Hint {
         match self {
             Self::Even { multiplier, shift } => {
@@ -352,7 +337,6 @@ const _: () = {
     assert!(HEADER_BYTES == LOW_AT && LOW_AT + 8 <= LINE_BYTES);
     assert!(SEPARATORS_AT + (MAX_BUCKETS - 1) * 4 <= HEAD_LINES * LINE_BYTES);
     assert!((CLOSED | 3 << STATE_SHIFT | VALUE_MASK) & CONTROL_BITS == 0);
-    assert!(REPLACED & CONTROL_BITS == 0);
     assert!(CLASS_MASK & (TAKEN | KEY_CLOSED | MAX_DISTANCE) == 0);
     assert!((MAX_BUCKETS * BUCKET_SLOTS + 4 * LINE_SLOTS) as usize == MAX_SLOTS);
 };
@@ -381,7 +365,6 @@ mod tests {
         ] {
             assert_eq!((word.state(), word.closed().state()), (state, state));
         }
-        assert_eq!(Gate(7).counted().replaced().0, 0x1000_0000_0000_0008);
         let geometry = Geometry { buckets: 13, overflow_lines: 4 };
         let even = RangeShape { geometry, map: Map::Even { multiplier: 21, shift: 45 } };
         assert_eq!(even.encode().encode(), 0x0000_CDB6_A000_0000);

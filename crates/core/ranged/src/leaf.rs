@@ -21,9 +21,9 @@ use pando_pmwcas::CONTROL_BITS;
 use pando_tree::context::Context;
 
 use crate::layout::{
-    BUCKET_LINES, BUCKET_SLOTS, FREE, Geometry, LINE_BYTES, LINE_SLOTS, LINE_WORDS, LOW_AT,
-    MAX_DISTANCE, MAX_SLOTS, Map, Pair, RangeShape, SEPARATORS_AT, State, ValueWord, distance_of,
-    has_distance, is_taken,
+    BUCKET_LINES, BUCKET_SLOTS, FREE, Geometry, KEY_CLOSED, LINE_BYTES, LINE_SLOTS, LINE_WORDS,
+    LOW_AT, MAX_DISTANCE, MAX_SLOTS, Map, Pair, RangeShape, SEPARATORS_AT, State, ValueWord,
+    distance_of, has_distance, is_taken,
 };
 
 /// A range leaf.
@@ -49,7 +49,36 @@ impl Slot {
     }
 }
 
-/// What an estimate of a leaf's content needs.
+/// A slot of the key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taken {
+    pub slot: Slot,
+    pub key_word: u64,
+    pub word: ValueWord,
+}
+
+/// The result of a pass over a key's slots.
+#[derive(Debug, Default)]
+pub(crate) struct Look {
+    pub bucket: u64,
+    /// The first slot of the key that is not moved.
+    pub current: Option<Taken>,
+    /// The empty slots behind it.
+    pub behind: Vec<Taken>,
+    /// The first free slot, and the index of its line in the key's order.
+    pub free: Option<(Slot, u64)>,
+    /// The leaf is closed: a word behind the current slot says so.
+    pub is_closed: bool,
+}
+
+impl Taken {
+    /// Its value, if it is present.
+    pub fn value(self) -> Option<u64> {
+        self.word.value(self.key_word)
+    }
+}
+
+/// The number of slots in each state.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Count {
     /// Records.
@@ -143,11 +172,6 @@ impl RangeLeaf {
         self.key_off(slot) + LINE_SLOTS * 8
     }
 
-    /// Where the gate is.
-    pub(crate) fn gate_off(&self) -> u64 {
-        self.node.status_off()
-    }
-
     /// Where a line is.
     pub(crate) fn line_off(&self, line: u64) -> u64 {
         self.node.off + line * LINE_BYTES
@@ -161,8 +185,21 @@ impl RangeLeaf {
         slot: Slot,
         found: u64,
     ) -> ValueWord {
-        let is_plain = found & CONTROL_BITS == 0 || mutant!("range-dirty-read");
-        ValueWord(if is_plain { found & !CONTROL_BITS } else { context.read(self.value_off(slot)) })
+        if found & CONTROL_BITS == 0 || mutant!("range-dirty-read") {
+            return ValueWord(found & !CONTROL_BITS);
+        }
+        self.value(context, slot)
+    }
+
+    /// The value word of a slot, durable.
+    #[cold]
+    pub(crate) fn value<D: Domain>(&self, context: Context<'_, D>, slot: Slot) -> ValueWord {
+        let value = ValueWord(context.read(self.value_off(slot)));
+        if value.state() == State::Moved && value.opened() != ValueWord::MOVED {
+            // No code writes it: a damaged word reads as the greatest value.
+            context.guard.note_damage(self.value_off(slot));
+        }
+        value
     }
 
     /// The value of `key`.
@@ -192,37 +229,62 @@ impl RangeLeaf {
         } else if free != 0 {
             return None;
         }
-        self.get_further(context, words, bucket, distance)
+        self.get_further(context, distance)
     }
 
     /// The value of a key with a slot that is moved, or whose bucket is full.
     #[cold]
     #[inline(never)]
-    fn get_further<D: Domain>(
+    fn get_further<D: Domain>(&self, context: Context<'_, D>, distance: u64) -> Option<u64> {
+        self.look(context, distance, None).current.and_then(Taken::value)
+    }
+
+    /// One pass over the slots of a key. It ends at the current one if that has the key word
+    /// `wanted`, or if nothing is wanted.
+    #[inline]
+    pub(crate) fn look<D: Domain>(
         &self,
         context: Context<'_, D>,
-        words: Words<'_, D>,
-        bucket: u64,
         distance: u64,
-    ) -> Option<u64> {
+        wanted: Option<u64>,
+    ) -> Look {
+        let words = self.node.words(context);
+        let bucket = self.bucket(words, distance);
+        let mut look = Look { bucket, ..Look::default() };
         for index in 0..self.geometry().key_lines() {
             let number = self.geometry().line_of(bucket, index);
             let mut line = Self::line(words, number);
             for at in 0..LINE_SLOTS {
                 let key_word = line[at as usize];
+                let slot = Slot::new(number, at);
                 if has_distance(key_word, distance) {
-                    let found = line[(at + LINE_SLOTS) as usize];
-                    let value = self.settled(context, Slot::new(number, at), found);
-                    if value.state() != State::Moved {
-                        return value.value(key_word);
+                    let word = self.settled(context, slot, line[(at + LINE_SLOTS) as usize]);
+                    let taken = Taken { slot, key_word, word };
+                    match look.current {
+                        _ if word.state() == State::Moved => {
+                            line = Self::line_after_move(words, number, line);
+                        }
+                        None => {
+                            look.current = Some(taken);
+                            if wanted.is_none_or(|wanted| wanted == key_word) {
+                                return look;
+                            }
+                        }
+                        Some(_) => {
+                            look.is_closed |= word.is_closed();
+                            look.behind.push(taken);
+                        }
                     }
-                    line = Self::line_after_move(words, number, line);
                 } else if key_word == FREE {
-                    return None;
+                    look.free = Some((slot, index));
+                    return look;
+                } else if key_word == KEY_CLOSED {
+                    look.is_closed = true;
+                    return look;
                 }
             }
         }
-        None
+        look
     }
 
     /// Appends the records of a bucket to `pairs`, ascending.
@@ -292,10 +354,15 @@ impl RangeLeaf {
         for bucket in 0..self.buckets() {
             self.bucket_pairs(context, bucket, &mut pairs);
         }
+        if !pairs.is_sorted_by(|left, right| left.key < right.key) {
+            // Separators, or keys of a bucket, are damaged.
+            context.guard.note_damage(self.node.off);
+            pairs.clear();
+        }
         pairs
     }
 
-    /// Counts the slots, without a write-back.
+    /// Counts the slots.
     pub fn count<D: Domain>(&self, context: Context<'_, D>) -> Count {
         let words = self.node.words(context);
         let mut count = Count::default();
@@ -307,13 +374,8 @@ impl RangeLeaf {
                     count.is_closed |= key_word != FREE;
                     continue;
                 }
-                let value = line[at + LINE_SLOTS as usize];
-                if value & CONTROL_BITS & !pando_pmwcas::DIRTY != 0 {
-                    // An operation is in progress: it counts as a record.
-                    count.live += 1;
-                    continue;
-                }
-                let value = ValueWord(value & !CONTROL_BITS);
+                let slot = Slot::new(number, at as u64);
+                let value = self.settled(context, slot, line[at + LINE_SLOTS as usize]);
                 count.is_closed |= value.is_closed();
                 count.live += u64::from(value.state() == State::Present);
                 count.deleted += u64::from(value.state() == State::Deleted);
@@ -327,9 +389,10 @@ impl RangeLeaf {
         let words = self.node.words(context);
         let first = self.geometry().bucket_line(self.bucket_of(context, key));
         let values = (first..first + BUCKET_LINES).flat_map(|line| {
-            let line = Self::line(words, line);
-            [line[4], line[5], line[6], line[7]]
+            let [.., a, b, c, d] = Self::line(words, line);
+            [a, b, c, d]
         });
+        // An operation in progress counts as another state: the result is only a hint.
         values.filter(|value| ValueWord(value & !CONTROL_BITS).state() == State::Present).count()
             as u64
     }

@@ -19,11 +19,11 @@
 //!                └──── closed                                the same
 //! value word   empty ── present ⇄ deleted ── moved           until it gets the closed bit; then it
 //!                └────────────────────────── moved           changes only in write_closed
-//! gate         n ── n + 1 ── ... ── replaced
+//! status       n ── n + 1 ── ... ── frozen
 //! ```
 //!
 //! The deciding word of a write is the value word of the key's current slot; that of a replacement
-//! is the child word of the node above, with the gate among the words of the same PMwCAS.
+//! is the child word of the node above, with the status among the words of the same PMwCAS.
 
 mod audit;
 mod build;
@@ -36,4 +36,4 @@ pub use build::{Bounds, build, bytes_for, bytes_of, capacity};
 pub use closing::Closed;
 pub use layout::{MAX_LEAF_BYTES, Pair, predicted_at};
 pub use leaf::{Count, RangeLeaf};
-pub use write::Written;
+pub use write::{Written, check};

@@ -39,10 +39,10 @@ use pando_pmwcas::{CONTROL_BITS, MAX_WORDS};
 use pando_tree::checked::Steps;
 use pando_tree::context::Context;
 
-use crate::layout::{FREE, KEY_CLOSED, LINE_SLOTS, Pair, State, ValueWord, has_distance, key_word};
-use crate::leaf::{RangeLeaf, Slot};
+use crate::layout::{FREE, Pair, State, ValueWord, key_word};
+use crate::leaf::{Look, RangeLeaf, Slot, Taken};
 
-/// How an attempt to write ended.
+/// The result of an attempt to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Written {
@@ -58,29 +58,7 @@ pub enum Written {
 /// the one that takes the value.
 const MOST_BETWEEN: usize = MAX_WORDS - 2;
 
-/// A slot of the key.
-#[derive(Clone, Copy, Debug)]
-struct Taken {
-    slot: Slot,
-    key_word: u64,
-    word: ValueWord,
-}
-
-/// What a pass over a key's slots has found.
-#[derive(Debug, Default)]
-struct Look {
-    bucket: u64,
-    /// The first slot of the key that is not moved.
-    current: Option<Taken>,
-    /// The empty slots behind it.
-    behind: Vec<Taken>,
-    /// The first free slot, and the index of its line in the key's order.
-    free: Option<(Slot, u64)>,
-    /// The leaf is closed: a word behind the current slot says so.
-    is_closed: bool,
-}
-
-/// How an attempt to take a slot ended.
+/// The result of an attempt to take a slot.
 enum Take {
     Taken(Slot),
     /// Another thread has taken it, or the leaf was closed.
@@ -89,49 +67,6 @@ enum Take {
 }
 
 impl RangeLeaf {
-    /// One pass over the slots of a key. It ends at the current one if that has the key word
-    /// `wanted`, or if nothing is wanted.
-    #[inline]
-    fn look<D: Domain>(&self, context: Context<'_, D>, distance: u64, wanted: Option<u64>) -> Look {
-        let words = self.node.words(context);
-        let bucket = self.bucket(words, distance);
-        let mut look = Look { bucket, ..Look::default() };
-        for index in 0..self.geometry().key_lines() {
-            let number = self.geometry().line_of(bucket, index);
-            let mut line = Self::line(words, number);
-            for at in 0..LINE_SLOTS {
-                let key_word = line[at as usize];
-                let slot = Slot::new(number, at);
-                if has_distance(key_word, distance) {
-                    let word = self.settled(context, slot, line[(at + LINE_SLOTS) as usize]);
-                    let taken = Taken { slot, key_word, word };
-                    match look.current {
-                        _ if word.state() == State::Moved => {
-                            line = Self::line_after_move(words, number, line);
-                        }
-                        None => {
-                            look.current = Some(taken);
-                            if wanted.is_none_or(|wanted| wanted == key_word) {
-                                return look;
-                            }
-                        }
-                        Some(_) => {
-                            look.is_closed |= word.is_closed();
-                            look.behind.push(taken);
-                        }
-                    }
-                } else if key_word == FREE {
-                    look.free = Some((slot, index));
-                    return look;
-                } else if key_word == KEY_CLOSED {
-                    look.is_closed = true;
-                    return look;
-                }
-            }
-        }
-        look
-    }
-
     /// Writes the record, as `intent` says. Durable on return.
     ///
     /// # Errors
@@ -156,7 +91,7 @@ impl RangeLeaf {
                 return Ok(Written::Closed);
             }
             let found = look.current.and_then(Taken::value);
-            intent.check(found.map(u64::to_le_bytes).as_ref().map(<[u8; 8]>::as_slice))?;
+            check(intent, found)?;
             let is_written = match look.current {
                 Some(taken) if taken.key_word == wanted => {
                     self.change(context, taken.slot, taken.word, new)?
@@ -201,6 +136,7 @@ impl RangeLeaf {
         expected: Option<&[u8]>,
     ) -> Result<Written> {
         let Some(distance) = self.distance(key) else { return Err(Error::KeyNotFound) };
+        let intent = expected.map_or(Intent::Update, |expected| Intent::Exchange { expected });
         let mut steps = Steps::of_attempts();
         loop {
             steps.take(context.guard, self.node.off)?;
@@ -208,9 +144,8 @@ impl RangeLeaf {
             if look.is_closed || look.current.is_some_and(|taken| taken.word.is_closed()) {
                 return Ok(Written::Closed);
             }
-            let Some(taken) = is_expected(look.current, expected)? else {
-                return Err(Error::KeyNotFound);
-            };
+            check(intent, look.current.and_then(Taken::value))?;
+            let Some(taken) = look.current else { return Err(Error::KeyNotFound) };
             if self.change(context, taken.slot, taken.word, ValueWord::DELETED)? {
                 return Ok(Written::Done(Upserted::Updated));
             }
@@ -220,9 +155,9 @@ impl RangeLeaf {
     /// Writes a value, or deletes, in a leaf that is closed and cannot be replaced, because the
     /// pool has no room for a copy: `new` is the value, or `None` for a delete. One attempt.
     ///
-    /// The PMwCAS has the gate among its words, so that no copy is installed that was made before.
-    /// [`Written::NoRoom`]: that takes a slot. [`Written::Closed`]: the leaf has changed, or it is
-    /// replaced; look again.
+    /// The PMwCAS has the status among its words, so that no copy is installed that was made
+    /// before. [`Written::NoRoom`]: that takes a slot. [`Written::Closed`]: the leaf has changed,
+    /// or it is replaced; look again.
     ///
     /// # Errors
     ///
@@ -233,26 +168,25 @@ impl RangeLeaf {
         context: Context<'_, D>,
         key: u64,
         new: Option<u64>,
-        intent: Option<Intent<'_>>,
+        intent: Intent<'_>,
     ) -> Result<Written> {
         let Some(distance) = self.distance(key) else { return Ok(Written::NoRoom) };
-        let gate = self.gate(context);
+        let status = self.status(context);
         let look = self.look(context, distance, None);
         let found = look.current.and_then(Taken::value);
-        let intent = intent.unwrap_or(Intent::Update);
-        intent.check(found.map(u64::to_le_bytes).as_ref().map(<[u8; 8]>::as_slice))?;
+        check(intent, found)?;
         let Some(taken) = look.current else { return Ok(Written::NoRoom) };
         if new.is_some_and(|new| key_word(distance, new) != taken.key_word) {
             return Ok(Written::NoRoom);
         }
-        if !taken.word.is_closed() || gate.is_replaced() {
+        if !taken.word.is_closed() || status.is_frozen() {
             return Ok(Written::Closed);
         }
         let new = new.map_or(ValueWord::DELETED, ValueWord::present).closed();
         let is_written = context.publish(|operation| {
             operation.add_word(self.value_off(taken.slot), taken.word.0, new.0)?;
             if !mutant!("range-closed-write-unseen") {
-                operation.add_word(self.gate_off(), gate.0, gate.counted().0)?;
+                operation.add_word(self.node.status_off(), status.0, status.next().0)?;
             }
             Ok(true)
         })?;
@@ -274,6 +208,11 @@ impl RangeLeaf {
     #[inline]
     fn take<D: Domain>(&self, context: Context<'_, D>, look: &Look, wanted: u64) -> Take {
         let Some((slot, line)) = look.free else { return Take::NoRoom };
+        if !self.is_within_bounds() {
+            // The slot may lie in another block. The caller's next step tells the damage.
+            context.guard.note_damage(self.node.off);
+            return Take::Lost;
+        }
         if D::WRITE_BACK && !mutant!("range-spill-undurable") {
             self.secure_lines(context, look.bucket, line);
         }
@@ -361,20 +300,15 @@ impl RangeLeaf {
     }
 }
 
-impl Taken {
-    fn value(self) -> Option<u64> {
-        self.word.value(self.key_word)
-    }
-}
-
-/// The current slot of a key that is present with the value `expected`; any value, if none is
-/// given.
-fn is_expected(current: Option<Taken>, expected: Option<&[u8]>) -> Result<Option<Taken>> {
-    let Some((taken, value)) = current.and_then(|taken| Some((taken, taken.value()?))) else {
-        return Ok(None);
-    };
-    match expected {
-        Some(expected) if expected != value.to_le_bytes() => Err(Error::ValueMismatch),
-        _ => Ok(Some(taken)),
+/// Refuses a write if the condition `intent` does not hold for the value that was found.
+///
+/// # Errors
+///
+/// As [`Intent::check`].
+#[inline(always)]
+pub fn check(intent: Intent<'_>, found: Option<u64>) -> Result<()> {
+    match found.map(u64::to_le_bytes) {
+        Some(found) => intent.check(Some(&found)),
+        None => intent.check(None),
     }
 }

@@ -1,4 +1,4 @@
-//! What a leaf has, to be copied into new leaves: of either kind, into either kind.
+//! The records of a leaf of either kind, for copies into new leaves of either kind.
 
 use pando_index::{Error, Result};
 use pando_inner::{Fence, NewNode, Node, separator_between};
@@ -204,8 +204,8 @@ impl<D: Domain> BzTree<D> {
             let next = room.wanted.number().filter(|next| {
                 *next >= bounds.low && fence.high.is_none_or(|high| next.to_be_bytes()[..] < *high)
             });
-            let built = pando_ranged::build(context, pairs, bounds, leaf_bytes, next)?;
-            if let Some(built) = built {
+            // Without a block for it, a leaf of the other kind may be smaller.
+            if let Ok(Some(built)) = pando_ranged::build(context, pairs, bounds, leaf_bytes, next) {
                 return Ok(built);
             }
         }

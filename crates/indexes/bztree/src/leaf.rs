@@ -511,8 +511,10 @@ impl Leaf {
     /// An estimate of the content, without a read of the keys: updated records count twice.
     pub fn estimate<D: Domain>(&self, context: Context<'_, D>) -> Estimate {
         if let Some(leaf) = self.ranged(context) {
-            let Count { live, deleted, is_closed } = leaf.count(context);
-            return Estimate { live_bytes: live * PAIR_BYTES, is_closed, deleted };
+            // The thread that has closed a range leaf may have left it so: any thread merges or
+            // copies it, as if it was open.
+            let Count { live, deleted, .. } = leaf.count(context);
+            return Estimate { live_bytes: live * PAIR_BYTES, is_closed: false, deleted };
         }
         let (node, uniform) = (self.node, self.node.shape.is_uniform());
         let each = if uniform { 0 } else { SLICED_BYTES };

@@ -7,8 +7,8 @@
 //! from one entry word.
 //!
 //! * [`layout`](mod@layout): the bytes of leaves; `meta.rs`: the words of a leaf that change.
-//! * `ranged.rs`: leaves of another kind, if keys and values have eight bytes. `content.rs`: what a
-//!   leaf of either kind has, to be copied.
+//! * `ranged.rs`: leaves of another kind, if keys and values have eight bytes. `content.rs`: the
+//!   records of a leaf of either kind, for copies.
 //! * `leaf.rs`: reads of leaves; `build.rs`: construction of leaves. `node.rs`: what a descent
 //!   needs to know. `tree.rs`: the way to a leaf. `cursor.rs`: scans. `many.rs`: batches of keys.
 //! * `claim.rs`: claims of a leaf's slots, and its closing (`closing.rs`). `write.rs`: inserts and

@@ -6,7 +6,7 @@
 
 use pando_index::{Error, Intent, Result, Upserted};
 use pando_pmem::Domain;
-use pando_ranged::{Pair, RangeLeaf, Written};
+use pando_ranged::{Pair, RangeLeaf, Written, check};
 use pando_tree::context::Context;
 
 use crate::build::Wanted;
@@ -42,7 +42,7 @@ impl<D: Domain> BzTree<D> {
             Some(pair) => leaf.write(context, pair, intent)?,
             None => {
                 let found = probe.number.and_then(|number| leaf.get(context, number));
-                intent.check(found.map(u64::to_le_bytes).as_ref().map(<[u8; 8]>::as_slice))?;
+                check(intent, found)?;
                 Written::NoRoom
             }
         };
@@ -53,9 +53,9 @@ impl<D: Domain> BzTree<D> {
                 self.restructure(context, probe, wanted)?;
             }
             Written::Closed => {
-                if let Err(refusal) = self.replace_closed(context, probe, wanted) {
+                if let Err(refusal) = self.replace_closed(context, leaf, probe, wanted) {
                     let Some(Pair { key, value }) = pair else { return Err(refusal) };
-                    let written = leaf.write_closed(context, key, Some(value), Some(intent))?;
+                    let written = leaf.write_closed(context, key, Some(value), intent)?;
                     return without_replacement(written, refusal);
                 }
             }
@@ -77,11 +77,12 @@ impl<D: Domain> BzTree<D> {
         match leaf.delete(context, number, expected)? {
             Written::Done(upserted) => Ok(Some(upserted)),
             Written::NoRoom | Written::Closed => {
-                let replace = || self.replace_closed(context, probe, Wanted::NONE);
+                let replace = || self.replace_closed(context, leaf, probe, Wanted::NONE);
                 match context.guard.with_reserve(replace) {
                     Ok(()) => Ok(None),
                     Err(refusal) => {
-                        let intent = expected.map(|expected| Intent::Exchange { expected });
+                        let intent = expected
+                            .map_or(Intent::Update, |expected| Intent::Exchange { expected });
                         let written = leaf.write_closed(context, number, None, intent)?;
                         without_replacement(written, refusal)
                     }

@@ -21,6 +21,9 @@ const HEADER_BYTES: u64 = 64;
 /// The name of a kind: a transactional map.
 pub const TRANSACTIONAL: &str = "transactional";
 
+/// A BzTree with range leaves.
+pub const RANGED: &str = "bztree-ranged";
+
 /// An undamaged pool.
 pub struct Image {
     pub bytes: Vec<u8>,
@@ -58,6 +61,7 @@ fn options(kind: &str, shape: usize) -> MapOptions {
         ("bztree" | TRANSACTIONAL, _) => {
             &[("leaf_bytes", "512"), ("inner_bytes", "256"), ("inline_bytes", "128")]
         }
+        (RANGED, _) => &[("leaf_bytes", "512"), ("inner_bytes", "256"), ("numbers", "ranged")],
         ("nbtree", _) => &[("leaf_slots", "6"), ("inner_children", "4")],
         ("wbtree", 0) => &[("records", "fixed"), ("leaf", "slot-only")],
         ("wbtree", 1) => &[("node_lines", "4")],
@@ -74,6 +78,7 @@ fn options(kind: &str, shape: usize) -> MapOptions {
     let set = |options: MapOptions, &(name, word): &(&str, &str)| options.set(name, word);
     let options = match kind {
         TRANSACTIONAL => MapOptions::new().index("bztree").transactional(true),
+        RANGED => MapOptions::new().index("bztree"),
         kind => MapOptions::new().index(kind),
     };
     settings.iter().fold(options, set)

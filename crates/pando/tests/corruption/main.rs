@@ -30,7 +30,7 @@ use std::sync::Mutex;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-use images::{Image, TRANSACTIONAL};
+use images::{Image, RANGED, TRANSACTIONAL};
 
 /// Cases of each kind.
 const CASES: u64 = 2_000;
@@ -189,13 +189,14 @@ fn check(kind: &str, cases: Range<u64>, least: u64) -> bool {
 }
 
 /// The kinds, and the least number of cases in 1,000 whose damage must be detected.
-const KINDS: [(&str, u64); 6] = [
+const KINDS: [(&str, u64); 7] = [
     ("bztree", 450),
     ("nbtree", 390),
     ("wbtree", 490),
     ("skiplist", 650),
     ("bwtree", 460),
     (TRANSACTIONAL, 400),
+    (RANGED, 470),
 ];
 
 fn check_some(kind: &str) {
@@ -206,6 +207,11 @@ fn check_some(kind: &str) {
 #[test]
 fn a_damaged_bztree_is_refused_or_used_without_harm() {
     check_some("bztree");
+}
+
+#[test]
+fn a_damaged_bztree_with_range_leaves_is_refused_or_used_without_harm() {
+    check_some(RANGED);
 }
 
 #[test]

@@ -99,9 +99,12 @@ impl<D: Domain> BzTree<D> {
         let path = self.find_path(context, Probe::new(first));
         let leaf = Leaf::new(path.leaf);
         let is_within = path.high(context).is_none_or(|high| *last < high);
+        let content = self.content(context, &leaf);
         if !is_within
             || self.sweep.was_full()
-            || !self.content(context, &leaf).is_before(context, first)
+            || !content.is_before(context, first)
+            // A copy would have the usual room again, and so grow without end.
+            || self.is_too_much(&content, Wanted::NONE)
         {
             return Ok(Some(false));
         }
@@ -152,7 +155,7 @@ impl<D: Domain> BzTree<D> {
         if !self.is_too_much(&together, Wanted::NONE) {
             return self.consolidate(context, path, closing, together, room);
         }
-        // A copy would have the usual room again, and so grow without end.
+        // As before: it may have grown until it was closed.
         if self.is_too_much(&content, Wanted::NONE) || content.len() == 0 {
             return Ok(Progress::Nothing);
         }

@@ -143,7 +143,7 @@ impl<D: Domain> BzTree<D> {
         let small = u64::from(self.options.merge_bytes);
         let Estimate { mut live_bytes, is_closed, .. } = leaf.estimate(context);
         if is_closed {
-            // The thread that has closed it replaces it.
+            // The thread that has closed it replaces it, or opens it again.
             return Ok(Progress::Nothing);
         }
         if live_bytes >= small {
@@ -199,13 +199,16 @@ impl<D: Domain> BzTree<D> {
         if leaf.ranged(context).is_none() {
             return Ok(Progress::Nothing);
         }
+        let is_smaller = |bytes| bytes <= leaf.node.header.node_bytes / 4 * 3;
         let content = self.content(context, &leaf);
         let bytes = self.range_bytes_of(&content, path.leaf_fence(context));
-        let Some(bytes) = bytes.filter(|bytes| *bytes <= leaf.node.header.node_bytes / 4 * 3)
-        else {
+        let Some(bytes) = bytes.filter(|&bytes| is_smaller(bytes)) else {
             return Ok(Progress::Nothing);
         };
-        drop(context.reserve(bytes)?);
+        // A full pool may have larger blocks alone.
+        if !is_smaller(context.reserve(bytes)?.bytes()) {
+            return Ok(Progress::Nothing);
+        }
         let (closing, content) = self.close(context, &leaf)?;
         self.consolidate(context, path, closing, content, self.room(Wanted::NONE))
     }
@@ -316,10 +319,8 @@ impl<D: Domain> BzTree<D> {
             let (most_bytes, free_bytes) = self.limits(fit, [&path.leaf, &neighbour.node]);
             let bytes = HEADER_BYTES + all.bytes() + free_bytes;
             let is_too_much = match all {
-                Content::Numbers(_) if self.has_ranges() => {
-                    all.len() as u64 > self.most_merged(fit, most_bytes)
-                }
-                _ => bytes > most_bytes,
+                Content::Numbers(_) => all.len() as u64 > self.most_merged(fit, most_bytes),
+                Content::Records(_) => bytes > most_bytes,
             };
             if content.len() > 0 && is_too_much {
                 return Ok(Progress::Nothing);

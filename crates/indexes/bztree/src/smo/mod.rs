@@ -26,6 +26,7 @@ mod sweep;
 use pando_index::{Error, Result};
 use pando_inner::{Outcome, Path, Progress};
 use pando_pmem::Domain;
+use pando_ranged::RangeLeaf;
 use pando_tree::checked::undamaged;
 use pando_tree::context::Context;
 
@@ -94,7 +95,7 @@ impl<D: Domain> BzTree<D> {
         self.rebuild(context, &path, wanted).map(|_| ())
     }
 
-    /// Replaces the leaf of `probe`, if it is a range leaf and closed.
+    /// Replaces the leaf of `probe`, if that still is `closed`, a closed range leaf.
     ///
     /// # Errors
     ///
@@ -103,15 +104,17 @@ impl<D: Domain> BzTree<D> {
     pub(crate) fn replace_closed(
         &self,
         context: Context<'_, D>,
+        closed: &RangeLeaf,
         probe: Probe<'_>,
         wanted: Wanted,
     ) -> Result<()> {
         let path = self.find_path(context, probe);
-        let leaf = Leaf::new(path.leaf);
-        let is_closed = leaf.ranged(context).is_some_and(|leaf| leaf.count(context).is_closed);
         // As below: an operation that wants room for a record does not merge.
         let wanted = Wanted { records: wanted.records.max(1), ..wanted };
-        if is_closed { self.rebuild(context, &path, wanted).map(drop) } else { Ok(()) }
+        match path.leaf.off == closed.node.off {
+            true => self.rebuild(context, &path, wanted).map(drop),
+            false => Ok(()),
+        }
     }
 
     /// Replaces the leaf of `probe`, if it is closed, or opens it. If there is no room to replace

@@ -169,10 +169,7 @@ fn a_full_pool_refuses_large_values_and_recovers() {
 
 #[test]
 fn a_full_pool_refuses_records_of_range_leaves_and_recovers() {
-    // One size: sweeps of range leaves are slow so far.
-    let folder = folder();
-    let max_bytes = LEAST_BYTES + 2 * CHUNK_BYTES;
-    fill_and_empty(&folder.path().join("pool"), max_bytes, shapes()[4], Expect::Room);
+    fill_pools_of_many_sizes(shapes()[4], Expect::Room);
 }
 
 /// Four threads in a pool that is always full: each key has one owner, which knows whether the key
