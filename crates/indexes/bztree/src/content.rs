@@ -1,5 +1,7 @@
 //! The records of a leaf of either kind, for copies into new leaves of either kind.
 
+use std::borrow::Cow;
+
 use pando_index::{Error, Result};
 use pando_inner::{Fence, NewNode, Node, separator_between};
 use pando_pmem::Domain;
@@ -26,6 +28,9 @@ pub(crate) enum Content {
     /// Records of leaves, or of a block that the thread has reserved.
     Records(Vec<LiveRecord>),
 }
+
+/// Records, and the block in which they lie, if they were written for a copy.
+type WithBlock<'call, 'op, D> = (Cow<'call, [LiveRecord]>, Option<NewBlock<'op, D>>);
 
 impl Content {
     pub fn len(&self) -> usize {
@@ -55,35 +60,32 @@ impl Content {
 
     /// The records with keys and values as they lie in a leaf. Those of `Numbers` are written into
     /// a block that the caller keeps until they are copied.
-    pub fn into_records<'op, D: Domain>(
-        self,
-        context: Context<'op, D>,
-    ) -> Result<(Vec<LiveRecord>, Option<NewBlock<'op, D>>)> {
+    fn records<'op, D: Domain>(&self, context: Context<'op, D>) -> Result<WithBlock<'_, 'op, D>> {
         let pairs = match self {
-            Self::Records(records) => return Ok((records, None)),
+            Self::Records(records) => return Ok((Cow::Borrowed(records), None)),
             Self::Numbers(pairs) => pairs,
         };
         let mut block = context.reserve(pairs.len() as u64 * PAIR_BYTES)?;
         let mut records = Vec::with_capacity(pairs.len());
-        for (at, pair) in (0..).step_by(PAIR_BYTES as usize).zip(&pairs) {
+        for (at, pair) in (0..).step_by(PAIR_BYTES as usize).zip(pairs) {
             block.write(at, &pair.key.to_be_bytes());
             block.write_u64(at + 8, pair.value);
             let meta = Meta::visible(at, 0, 8, PAIR_BYTES, false);
             records.push(LiveRecord { meta, off: block.off() + at });
         }
-        Ok((records, Some(block)))
+        Ok((Cow::Owned(records), Some(block)))
     }
 
     /// The first `middle` records, and the others.
-    pub fn split_at(self, middle: usize) -> (Self, Self) {
+    pub fn split_at(&self, middle: usize) -> (Self, Self) {
         match self {
-            Self::Numbers(mut pairs) => {
-                let right = pairs.split_off(middle);
-                (Self::Numbers(pairs), Self::Numbers(right))
+            Self::Numbers(pairs) => {
+                let (left, right) = pairs.split_at(middle);
+                (Self::Numbers(left.to_vec()), Self::Numbers(right.to_vec()))
             }
-            Self::Records(mut records) => {
-                let right = records.split_off(middle);
-                (Self::Records(records), Self::Records(right))
+            Self::Records(records) => {
+                let (left, right) = records.split_at(middle);
+                (Self::Records(left.to_vec()), Self::Records(right.to_vec()))
             }
         }
     }
@@ -91,17 +93,16 @@ impl Content {
     /// These records, then those of `right`, which lie behind them. The blocks are to be kept until
     /// the records are copied.
     pub fn join<'op, D: Domain>(
-        self,
+        &self,
         context: Context<'op, D>,
-        right: Self,
+        right: &Self,
     ) -> Result<(Self, [Option<NewBlock<'op, D>>; 2])> {
-        if let (Self::Numbers(left), Self::Numbers(right)) = (&self, &right) {
+        if let (Self::Numbers(left), Self::Numbers(right)) = (self, right) {
             return Ok((Self::Numbers([&left[..], right].concat()), [None, None]));
         }
-        let (mut records, left_block) = self.into_records(context)?;
-        let (others, right_block) = right.into_records(context)?;
-        records.extend(others);
-        Ok((Self::Records(records), [left_block, right_block]))
+        let (left, left_block) = self.records(context)?;
+        let (right, right_block) = right.records(context)?;
+        Ok((Self::Records([&left[..], &right].concat()), [left_block, right_block]))
     }
 }
 
@@ -165,13 +166,13 @@ impl<D: Domain> BzTree<D> {
         Ok((closing, content))
     }
 
-    /// Whether to split a leaf with these records.
-    pub(crate) fn is_too_much(&self, content: &Content, wanted: Wanted) -> bool {
+    /// Whether to split a leaf with these records, which have `live` bytes.
+    pub(crate) fn is_too_much(&self, content: &Content, live: u64, wanted: Wanted) -> bool {
         if self.is_for_ranges(content, wanted) {
             let next = u64::from(wanted.number().is_some());
             return content.len() as u64 + next > self.capacity();
         }
-        self.is_to_split(content.bytes())
+        self.is_to_split(live)
     }
 
     /// Whether to split a leaf with so many bytes of live records, which is not a range leaf.
@@ -187,19 +188,20 @@ impl<D: Domain> BzTree<D> {
         pando_ranged::bytes_of(pairs, bounds_of(fence), leaf_bytes)
     }
 
-    /// Builds a leaf of `content`, whose keys lie in `fence`: a range leaf of at most `leaf_bytes`,
-    /// if that is possible.
-    pub(crate) fn build<'op>(
+    /// Builds a leaf of `content`, whose keys lie in the `fence`: a range leaf of at most
+    /// `leaf_bytes`, if that is possible.
+    pub(crate) fn build<'op, 'key>(
         &self,
         context: Context<'op, D>,
-        content: Content,
+        content: &Content,
         room: Room,
-        fence: Fence<'_>,
+        fence: impl FnOnce() -> Fence<'key>,
         leaf_bytes: u64,
     ) -> Result<NewNode<'op, D>> {
-        if self.is_for_ranges(&content, room.wanted)
-            && let Content::Numbers(pairs) = &content
+        if self.is_for_ranges(content, room.wanted)
+            && let Content::Numbers(pairs) = content
         {
+            let fence = fence();
             let bounds = bounds_of(fence);
             let next = room.wanted.number().filter(|next| {
                 *next >= bounds.low && fence.high.is_none_or(|high| next.to_be_bytes()[..] < *high)
@@ -209,7 +211,7 @@ impl<D: Domain> BzTree<D> {
                 return Ok(built);
             }
         }
-        let (records, _room) = content.into_records(context)?;
+        let (records, _room) = content.records(context)?;
         build::leaf(context, &records, room).map_err(Error::storage)
     }
 }

@@ -26,7 +26,7 @@ impl Leaf {
 impl<D: Domain> BzTree<D> {
     /// One attempt to write in a range leaf. `None` means: search again from the root.
     #[expect(clippy::too_many_arguments, reason = "the state of one operation, passed once")]
-    #[inline]
+    #[inline(never)]
     pub(crate) fn write_in_range(
         &self,
         context: Context<'_, D>,
@@ -65,7 +65,7 @@ impl<D: Domain> BzTree<D> {
     }
 
     /// The same for a delete.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn delete_in_range(
         &self,
         context: Context<'_, D>,

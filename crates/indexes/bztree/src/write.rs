@@ -201,12 +201,15 @@ impl<D: Domain> BzTree<D> {
         let key_bytes = probe.bytes.len() as u64;
         let record_bytes = key_bytes + if pointer { 8 } else { value.len() as u64 };
         let needed = padded(record_bytes);
-        let kind = match probe.number {
-            Some(number) if value.len() == 8 && !pointer => RecordKind::Number(number),
-            _ => RecordKind::Other,
+        let wanted = |rooms: u64| {
+            let kind = match probe.number {
+                Some(number) if value.len() == 8 && !pointer => RecordKind::Number(number),
+                _ => RecordKind::Other,
+            };
+            Wanted { records: rooms, record_bytes: needed, kind }
         };
-        let wanted = Wanted { records: *rooms, record_bytes: needed, kind };
         if let Some(leaf) = leaf.ranged(context) {
+            let wanted = wanted(*rooms);
             return self.write_in_range(context, &leaf, probe, value, intent, wanted, rooms);
         }
         let mut steps = Steps::of_attempts();
@@ -214,7 +217,7 @@ impl<D: Domain> BzTree<D> {
             let look = leaf.look(context, probe, None);
             steps.take(context.guard, leaf.node.off)?;
             if !mutant!("closed-check-in-insert") && look.closing.is_some() {
-                self.settle_closed(context, probe, wanted);
+                self.settle_closed(context, probe, wanted(*rooms));
                 *rooms = more_rooms(*rooms, needed);
                 return Ok(None);
             }
@@ -230,7 +233,7 @@ impl<D: Domain> BzTree<D> {
             }
             if !leaf.has_room(&look, needed) {
                 let _left = self.leave_for_merges(context);
-                self.restructure(context, probe, wanted)?;
+                self.restructure(context, probe, wanted(*rooms))?;
                 *rooms = more_rooms(*rooms, needed);
                 return Ok(None);
             }

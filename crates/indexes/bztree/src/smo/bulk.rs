@@ -104,7 +104,7 @@ impl<D: Domain> BzTree<D> {
             || self.sweep.was_full()
             || !content.is_before(context, first)
             // A copy would have the usual room again, and so grow without end.
-            || self.is_too_much(&content, Wanted::NONE)
+            || self.is_too_much(&content, content.bytes(), Wanted::NONE)
         {
             return Ok(Some(false));
         }
@@ -151,12 +151,12 @@ impl<D: Domain> BzTree<D> {
             return Ok(Progress::Nothing);
         }
         let room = self.room(Wanted::NONE);
-        let (together, _blocks) = content.clone().join(context, run.clone())?;
-        if !self.is_too_much(&together, Wanted::NONE) {
-            return self.consolidate(context, path, closing, together, room);
+        let (together, _blocks) = content.join(context, &run)?;
+        if !self.is_too_much(&together, together.bytes(), Wanted::NONE) {
+            return self.consolidate(context, path, closing, &together, room);
         }
         // As before: it may have grown until it was closed.
-        if self.is_too_much(&content, Wanted::NONE) || content.len() == 0 {
+        if self.is_too_much(&content, content.bytes(), Wanted::NONE) || content.len() == 0 {
             return Ok(Progress::Nothing);
         }
         let between = separator_before(context, &content, &run);
@@ -164,7 +164,7 @@ impl<D: Domain> BzTree<D> {
             Ok(parent) => parent,
             Err(_) => return Ok(Progress::Raced),
         };
-        self.install_halves(context, path, closing, parent, (content, between, run), room)
+        self.install_halves(context, path, closing, parent, (&content, between, &run), room)
     }
 }
 

@@ -210,7 +210,7 @@ impl<D: Domain> BzTree<D> {
             return Ok(Progress::Nothing);
         }
         let (closing, content) = self.close(context, &leaf)?;
-        self.consolidate(context, path, closing, content, self.room(Wanted::NONE))
+        self.consolidate(context, path, closing, &content, self.room(Wanted::NONE))
     }
 
     /// Reserves the blocks of a merge at the end of `path`, and returns them: the copy of both
@@ -308,13 +308,13 @@ impl<D: Domain> BzTree<D> {
         let (other, others) = self.close(context, &neighbour)?;
         let others = early.unwrap_or(others);
         let left = parent.child.min(partner);
-        let fence = path.fence(context, (left as u64, left as u64 + 1));
+        let fence = || path.fence(context, (left as u64, left as u64 + 1));
         let merged = (|| {
-            let (left_content, right_content) = match partner < parent.child {
-                true => (others, content.clone()),
-                false => (content.clone(), others),
+            let (before, behind) = match partner < parent.child {
+                true => (&others, content),
+                false => (content, &others),
             };
-            let (all, _blocks) = left_content.join(context, right_content)?;
+            let (all, _blocks) = before.join(context, behind)?;
             // It may have grown before it was closed. Then the next operation replaces it.
             let (most_bytes, free_bytes) = self.limits(fit, [&path.leaf, &neighbour.node]);
             let bytes = HEADER_BYTES + all.bytes() + free_bytes;
@@ -330,7 +330,7 @@ impl<D: Domain> BzTree<D> {
                 Fit::Usual => u64::MAX,
                 Fit::Tight => most_bytes,
             });
-            let merged = self.build(context, all, room, fence, leaf_bytes)?;
+            let merged = self.build(context, &all, room, fence, leaf_bytes)?;
             parent.content.merge_children(left, merged.link);
             let old = [path.leaf.link, neighbour.node.link];
             upper.install_merge(context, (path, path.height), parent, merged, old, |operation| {

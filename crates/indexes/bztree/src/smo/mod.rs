@@ -161,8 +161,8 @@ impl<D: Domain> BzTree<D> {
         let live = content.bytes();
         // A record that needs more than the usual room gets it, but does not cause a split of the
         // other records. When it is in the leaf, the split finds the right place.
-        if self.is_too_much(&content, wanted) && content.len() >= 2 {
-            return self.split_leaf(context, path, closing, content, wanted);
+        if self.is_too_much(&content, live, wanted) && content.len() >= 2 {
+            return self.split_leaf(context, path, closing, &content, wanted);
         }
         if (live == 0 || live < u64::from(options.merge_bytes))
             && wanted.records == 0
@@ -172,15 +172,11 @@ impl<D: Domain> BzTree<D> {
         {
             return Ok(Progress::Merged);
         }
-        let may_be_halved = self.may_be_halved(live, wanted) && content.len() >= 2;
-        let halved = may_be_halved.then(|| content.clone());
-        let replaced = self.consolidate(context, path, closing, content, self.room(wanted));
-        match halved {
-            Some(content) if replaced.is_err() => {
-                self.split_leaf(context, path, closing, content, wanted)
-            }
-            _ => replaced,
+        let replaced = self.consolidate(context, path, closing, &content, self.room(wanted));
+        if replaced.is_err() && self.may_be_halved(live, wanted) && content.len() >= 2 {
+            return self.split_leaf(context, path, closing, &content, wanted);
         }
+        replaced
     }
 
     /// Whether to split a leaf for whose copy a full pool has no block, since smaller blocks may be
@@ -203,14 +199,14 @@ impl<D: Domain> BzTree<D> {
         context: Context<'_, D>,
         path: &Path,
         closing: Closing,
-        content: Content,
+        content: &Content,
         room: Room,
     ) -> Outcome {
         let upper = self.upper();
         let Some(anchor) = upper.anchor(context, path, path.height, path.leaf.link) else {
             return Ok(Progress::Raced);
         };
-        let fence = path.leaf_fence(context);
+        let fence = || path.leaf_fence(context);
         let leaf_bytes = u64::from(self.options.leaf_bytes);
         let copy = self.build(context, content, room, fence, leaf_bytes)?;
         upper.install_copy(context, path, anchor, copy, |operation| closing.seal(operation))
@@ -313,7 +309,7 @@ mod tests {
             tree.insert(&key(100), &[1; 8]).expect_err("the pool is full");
         });
         let room = tree.room(Wanted::NONE);
-        let replaced = tree.consolidate(context, &path, closing, content, room);
+        let replaced = tree.consolidate(context, &path, closing, &content, room);
         assert_eq!(replaced.expect("room"), Progress::Raced);
         assert_eq!(tree.get(&probe_key).expect("a get"), Some(vec![1, 1, 1, 1, 1, 1, 9, 1]));
         tree.update(&probe_key, &[0xF0; 8]).expect("the leaf is replaced now");

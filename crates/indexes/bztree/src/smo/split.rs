@@ -17,10 +17,10 @@ impl<D: Domain> BzTree<D> {
         context: Context<'_, D>,
         path: &Path,
         closing: Closing,
-        content: Content,
+        content: &Content,
         wanted: Wanted,
     ) -> Outcome {
-        let middle = match &content {
+        let middle = match content {
             Content::Records(records) => middle_of(records),
             Content::Numbers(pairs) => match (wanted.number(), pairs.last()) {
                 // Ascending keys: the left leaf gets no more.
@@ -40,7 +40,7 @@ impl<D: Domain> BzTree<D> {
             Err(progress) => return Ok(progress),
         };
         let room = self.room(wanted);
-        self.install_halves(context, path, closing, parent, (left, separator, right), room)
+        self.install_halves(context, path, closing, parent, (&left, separator, &right), room)
     }
 
     /// The parent of the leaf at the end of `path`, if it has room for one more separator; `None`
@@ -68,20 +68,19 @@ impl<D: Domain> BzTree<D> {
         path: &Path,
         closing: Closing,
         parent: Option<Parent<'op>>,
-        (left, separator, right): (Content, Option<&'op [u8]>, Content),
+        (left, separator, right): (&Content, Option<&'op [u8]>, &Content),
         room: Room,
     ) -> Outcome {
-        let fence = path.leaf_fence(context);
         let leaf_bytes = u64::from(self.options.leaf_bytes);
-        let first = match &right {
+        let first = match right {
             Content::Numbers(pairs) => pairs.first().map(|first| first.key.to_be_bytes()),
             Content::Records(_) => None,
         };
         let between = separator.or(first.as_ref().map(<[u8; 8]>::as_slice));
-        let left_fence = Fence { high: between, ..fence };
-        let left = self.build(context, left, room, left_fence, leaf_bytes)?;
-        let right_fence = Fence { low: between, ..fence };
-        let right = self.build(context, right, room, right_fence, leaf_bytes)?;
+        let before = || Fence { high: between, ..path.leaf_fence(context) };
+        let left = self.build(context, left, room, before, leaf_bytes)?;
+        let behind = || Fence { low: between, ..path.leaf_fence(context) };
+        let right = self.build(context, right, room, behind, leaf_bytes)?;
         let separator = separator.unwrap_or_else(|| separator_in(context, &right));
         self.upper().install_split(
             context,

@@ -217,7 +217,7 @@ impl<D: Domain> BzTree<D> {
         let early = mutant!("sweep-reads-open-leaf").then(|| self.content(context, leaf));
         let (closing, content) = self.close(context, leaf)?;
         let content = early.unwrap_or(content);
-        let replaced = self.consolidate(context, &path, closing, content, room);
+        let replaced = self.consolidate(context, &path, closing, &content, room);
         if !matches!(replaced, Ok(Progress::Replaced)) {
             closing.reopen(context);
         }
