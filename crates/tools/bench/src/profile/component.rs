@@ -99,7 +99,7 @@ const RULES: &[Rule] = &[
     ("core/ranged/src/layout.rs", &[], None),
     ("core/ranged/src/leaf.rs", &["pairs", "bucket_pairs"], Some(Component::Copying)),
     ("core/ranged/src/leaf.rs", &[], Some(Component::LeafSearch)),
-    ("core/ranged/src/write.rs", &["look", "has_room"], Some(Component::LeafSearch)),
+    ("core/ranged/src/write.rs", &["has_room"], Some(Component::LeafSearch)),
     ("core/ranged/src/build.rs", &[], Some(Component::Copying)),
     ("core/ranged/src/", &[], Some(Component::Other)),
     ("core/tree/src/handle.rs", &["pin"], Some(Component::Epochs)),
