@@ -80,8 +80,8 @@ pub use options::{Acknowledge, DomainChoice, MapOptions, PoolOptions, RecoveryPr
 pub use pando_index::{KeyRange, Limits, Order, Record, Upserted};
 pub use pool::Pool;
 pub use report::{
-    AllocatorStat, CheckReport, Compacted, LogStat, MapFigures, MapInfo, MapStat, ParticipantStat,
-    PoolStat, Problem, ProblemClass, Promise, RecoveryStat, TransactionStat,
+    AllocatorStat, CheckReport, Compacted, LogStat, MapFigures, MapInfo, MapStat, MemoryStat,
+    ParticipantStat, PoolStat, Problem, ProblemClass, Promise, RecoveryStat, TransactionStat,
 };
 pub use scan::{OwnedRecord, Scan};
 pub use session::{Outcome, Session, SessionId};

@@ -50,6 +50,9 @@ pub struct PoolStat {
     pub medium: String,
     /// Which failures a write that has returned survives on this medium, in words.
     pub guarantee: String,
+    /// The memory that this process uses of the pool; none if the system does not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemoryStat>,
     /// Present size in bytes.
     pub size_bytes: u64,
     /// The pool's largest size in bytes.
@@ -70,6 +73,18 @@ pub struct PoolStat {
     pub transactions: Option<TransactionStat>,
     /// The maps, by name.
     pub maps: Vec<MapStat>,
+}
+
+/// The memory that a process uses of a pool: what it has read or written since it opened it. Most of
+/// a get is waiting for memory, and less of it on huge pages (2 MiB), whose addresses the processor
+/// finds sooner.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct MemoryStat {
+    /// All of it, in bytes.
+    pub resident_bytes: u64,
+    /// The part on huge pages, in bytes.
+    pub huge_bytes: u64,
 }
 
 /// Transactions that commit, and snapshots.

@@ -354,6 +354,23 @@ fn a_pool_tells_what_it_is() {
 }
 
 #[test]
+fn a_pool_tells_the_memory_in_use() {
+    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let pool = Pool::create(folder.path().join("used.pool"), &PoolOptions::new()).unwrap();
+    let map = pool.map("main").unwrap();
+    for number in 0..1000_u32 {
+        map.insert(&number.to_be_bytes(), &[7; 8000]).unwrap();
+    }
+    let stat = pool.stat().unwrap();
+    let memory = stat.memory.expect("/proc is there");
+    assert!(memory.resident_bytes >= 8_000_000, "{memory:?}");
+    assert!(memory.resident_bytes <= stat.size_bytes, "{memory:?}");
+    // Whether the system has huge pages is its affair.
+    assert!(memory.huge_bytes <= memory.resident_bytes, "{memory:?}");
+    println!("{memory:?}");
+}
+
+#[test]
 fn a_typed_map_meets_foreign_keys_with_an_error() {
     let map = volatile().map("main").unwrap();
     map.insert(b"text", b"").unwrap();

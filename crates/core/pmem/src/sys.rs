@@ -45,33 +45,17 @@ unsafe impl Send for Region {}
 // SAFETY: as for Send.
 unsafe impl Sync for Region {}
 
-impl Mapping {
-    fn map(bytes: usize, flags: i32, descriptor: i32) -> io::Result<Self> {
-        // Miri does not know the flag, and allocates the range at once: there, pools must be small.
-        let reserves_none = if cfg!(miri) { 0 } else { libc::MAP_NORESERVE };
-        // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                flags | reserves_none,
-                descriptor,
-                0,
-            )
-        };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let base = base.cast();
-        let process = (descriptor >= 0).then(Process::this);
-        let region = Region { base, bytes, process };
-        Ok(Self { base, bytes, _region: Arc::new(region) })
-    }
+/// Bytes of a huge page. Where they are larger, requests for them fail, which is no error.
+pub const HUGE_PAGE_BYTES: u64 = 2 << 20;
 
+impl Mapping {
     /// Reserves `bytes` of zeroed anonymous memory.
     pub fn anonymous(bytes: u64) -> io::Result<Self> {
-        Self::map(usize_of(bytes)?, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
+        // Miri does not know the flag, and allocates the range at once: there, pools must be small.
+        let reserves_none = if cfg!(miri) { 0 } else { libc::MAP_NORESERVE };
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | reserves_none;
+        let region = Region::map(usize_of(bytes)?, READ_WRITE, flags, None)?;
+        Ok(Self { base: region.base, bytes: region.bytes, _region: Arc::new(region) })
     }
 
     /// Maps `file`, shared; with `sync`, write-backs through the mapping are durable (DAX).
@@ -81,10 +65,22 @@ impl Mapping {
     pub fn shared(file: &File, bytes: u64, sync: bool) -> io::Result<Self> {
         let flags =
             if sync { libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC } else { libc::MAP_SHARED };
-        let mapping = Self::map(usize_of(bytes)?, flags, file.as_raw_fd())?;
+        // The file begins at a multiple of huge pages: elsewhere the system would not use them.
+        let reserved = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let room = usize_of(bytes.saturating_add(HUGE_PAGE_BYTES))?;
+        let region = Region::map(room, libc::PROT_NONE, reserved, Some(Process::this()))?;
+        let skipped = region.base.align_offset(HUGE_PAGE_BYTES as usize).min(room);
+        let (base, bytes) = (region.base.wrapping_add(skipped), usize_of(bytes)?);
+        let flags = flags | libc::MAP_FIXED | libc::MAP_NORESERVE;
+        // SAFETY: the mapping replaces a part of `region`, which nothing uses.
+        let mapped =
+            unsafe { libc::mmap(base.cast(), bytes, READ_WRITE, flags, file.as_raw_fd(), 0) };
+        if mapped == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
         // SAFETY: advice on a new mapping. It changes what a fork copies, and no content.
-        check(unsafe { libc::madvise(mapping.base.cast(), mapping.bytes, libc::MADV_DONTFORK) })?;
-        Ok(mapping)
+        check(unsafe { libc::madvise(base.cast(), bytes, libc::MADV_DONTFORK) })?;
+        Ok(Self { base, bytes, _region: Arc::new(region) })
     }
 
     /// The first byte.
@@ -97,6 +93,22 @@ impl Mapping {
     #[inline(always)]
     pub fn bytes(&self) -> u64 {
         self.bytes as u64
+    }
+
+    /// Puts the part from `from` to `to` of a file in memory on huge pages, as far as whole ones fit
+    /// in. The part has room in the file. The system copies what was written there; a thread that
+    /// uses it waits for the system meanwhile, as at a page fault.
+    ///
+    /// This needs no option of the mount (Linux 6.1 and later). A refusal leaves small pages, which
+    /// is no error.
+    pub fn collapse_into_huge_pages(&self, from: u64, to: u64) {
+        let first = from.next_multiple_of(HUGE_PAGE_BYTES);
+        let end = to.min(self.bytes()) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+        if first < end {
+            let (first, bytes) = (first as usize, (end - first) as usize);
+            // SAFETY: the request is for a part of this object's mapping, and changes no content.
+            unsafe { libc::madvise(self.base.add(first).cast(), bytes, libc::MADV_COLLAPSE) };
+        }
     }
 
     /// Requests huge pages for the range from byte `from` on, a multiple of pages, where the system
@@ -126,6 +138,20 @@ impl Mapping {
             libc::madvise(self.base.add(from as usize).cast(), bytes as usize, libc::MADV_DONTNEED)
         })?;
         Ok(true)
+    }
+}
+
+const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
+
+impl Region {
+    /// Maps new memory at an address of the kernel's choice.
+    fn map(bytes: usize, access: i32, flags: i32, process: Option<Process>) -> io::Result<Self> {
+        // SAFETY: a new mapping touches no existing memory.
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, flags, -1, 0) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self { base: base.cast(), bytes, process })
     }
 }
 

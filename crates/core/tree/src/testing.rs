@@ -67,7 +67,7 @@ impl<D: Domain, K: IndexKind> Planted<D, K> {
 
     /// In the new file `path`, which may grow to `max_bytes`.
     pub fn create(path: &Path, max_bytes: u64, options: K::Options) -> Self {
-        let create = CreateOptions { max_bytes, initial_bytes: 0, huge_pages: false };
+        let create = CreateOptions { max_bytes, initial_bytes: 0 };
         Self::of(Pool::create(path, &create).expect("a pool"), options)
     }
 

@@ -2,17 +2,18 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use pando_pmem::catalog::{Damage, HEADER_BYTES, MapEntry};
 use pando_pmem::layout::CHUNK_BYTES;
 use pando_pmem::{Block, Domain, Guarantee, Pool};
 use pando_tree::maps::{self, Audit, OptionValues, Stat};
+use procfs::process::Process;
 
 use crate::Error;
 use crate::report::{
-    AllocatorStat, CheckReport, MapFigures, MapStat, ParticipantStat, PoolStat, Problem,
-    ProblemClass, Promise, RecoveryStat,
+    AllocatorStat, CheckReport, MapFigures, MapStat, MemoryStat, ParticipantStat, PoolStat,
+    Problem, ProblemClass, Promise, RecoveryStat,
 };
 
 /// The medium of a pool and its guarantee.
@@ -48,6 +49,7 @@ pub(super) fn pool_stat<D: Domain>(
         domain: promise.domain.to_owned(),
         medium: promise.medium,
         guarantee: promise.guarantee,
+        memory: memory_stat(pool.addresses()),
         size_bytes: pool.size_bytes(),
         max_bytes: pool.geometry().max_bytes,
         generation: u64::from(pool.generation()),
@@ -67,6 +69,23 @@ pub(super) fn pool_stat<D: Domain>(
         transactions: None,
         maps,
     })
+}
+
+/// What this process uses of the memory at `addresses`, as the kernel counts it
+/// (`/proc/self/smaps`).
+fn memory_stat(addresses: Range<u64>) -> Option<MemoryStat> {
+    const HUGE: [&str; 3] = ["AnonHugePages", "ShmemPmdMapped", "FilePmdMapped"];
+    let maps = Process::myself().ok()?.smaps().ok()?;
+    let mut stat = MemoryStat::default();
+    for map in maps {
+        let (start, end) = map.address;
+        if start < addresses.end && addresses.start < end {
+            let bytes = |name| map.extension.map.get(name).copied().unwrap_or(0);
+            stat.resident_bytes += bytes("Rss");
+            stat.huge_bytes += HUGE.map(bytes).iter().sum::<u64>();
+        }
+    }
+    Some(stat)
 }
 
 /// The name of the kind of a map whose kind is no longer known.

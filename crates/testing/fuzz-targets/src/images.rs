@@ -78,7 +78,7 @@ pub(crate) fn images() -> &'static [Vec<u8>] {
 fn build<K: IndexKind>(words: &[(&str, &str)], kill: Option<u64>) -> Vec<u8> {
     let scratch = Scratch::new();
     let path = scratch.path("image");
-    let options = CreateOptions { max_bytes: MAX_BYTES, initial_bytes: 0, huge_pages: false };
+    let options = CreateOptions { max_bytes: MAX_BYTES, initial_bytes: 0 };
     let pool = Pool::<CutShort>::create(&path, &options).expect("creates");
     let catalog = Arc::new(Catalog::open(pool.clone()).expect("opens"));
     let options = K::Options::parse(words).expect("in range");

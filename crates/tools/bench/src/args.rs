@@ -125,9 +125,6 @@ pub struct RunArgs {
     #[cfg(feature = "papers")]
     #[command(flatten)]
     pub delays: DelayArgs,
-    /// Request huge pages for the pools of Pando's indexes
-    #[arg(long)]
-    pub huge_pages: bool,
     /// Write the rows to this file, one JSON object per line
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
@@ -302,8 +299,8 @@ mod tests {
         let run = parsed(words).unwrap().run;
         assert_eq!((run.records, run.operation_mix.len()), (Some(10_000_000), 2));
         assert_eq!(run.threads, Some(vec![1, 2]));
-        let run = parsed("--time-limit 1.5 --sample-every 1 --huge-pages").unwrap().run;
-        assert_eq!((run.time_limit, run.sample_every, run.huge_pages), (Some(1.5), 1, true));
+        let run = parsed("--time-limit 1.5 --sample-every 1").unwrap().run;
+        assert_eq!((run.time_limit, run.sample_every), (Some(1.5), 1));
         assert!(parsed("").unwrap().run.systems.is_none());
     }
 

@@ -290,6 +290,12 @@ impl<D: Domain> Pool<D> {
         &self.path
     }
 
+    /// The addresses of the pool, up to its end, in this process.
+    pub fn addresses(&self) -> std::ops::Range<u64> {
+        let base = self.mapping.base().addr() as u64;
+        base..base + self.size_bytes()
+    }
+
     /// The medium of the pool.
     pub fn medium(&self) -> Medium {
         self.medium

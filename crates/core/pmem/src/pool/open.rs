@@ -72,14 +72,11 @@ pub struct CreateOptions {
     pub max_bytes: u64,
     /// Room that is made at creation, in bytes.
     pub initial_bytes: u64,
-    /// Request huge pages for the whole pool. On anonymous memory they are always requested, for
-    /// all but the first 4 MiB of its data.
-    pub huge_pages: bool,
 }
 
 impl Default for CreateOptions {
     fn default() -> Self {
-        Self { max_bytes: 64 << 30, initial_bytes: 1 << 20, huge_pages: false }
+        Self { max_bytes: 64 << 30, initial_bytes: 1 << 20 }
     }
 }
 
@@ -238,11 +235,9 @@ impl<D: Domain> Pool<D> {
             if medium.outlives_machine() {
                 file.sync_all().map_err(io_error(path, "sync the file"))?;
             }
-            if options.huge_pages {
-                mapping.advise_huge_pages(0);
-            }
             let pool = Self::assembled(mapping, Some(file), path, geometry, medium, &block, true)?;
             pool.bound();
+            pool.use_huge_pages(0, size_bytes);
             pool.word(EPOCH_OFF).store(1, Ordering::Release);
             Ok(Arc::new(pool))
         })();
@@ -367,7 +362,7 @@ impl<D: Domain> Pool<D> {
             Mapping::anonymous(geometry.max_bytes).map_err(io_error(path, "reserve memory"))?;
         // A small pool stays small: its first data is not on pages of two mebibytes.
         let small_bytes = geometry.chunk_off(0) + SMALL_BYTES;
-        mapping.advise_huge_pages(if options.huge_pages { 0 } else { small_bytes as usize });
+        mapping.advise_huge_pages(small_bytes as usize);
         let block = Superblock {
             pool_id: 0,
             max_bytes: geometry.max_bytes,

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::layout::{CHUNK_BYTES, CHUNK_TABLE_OFF, Geometry, PAGE_BYTES, PUNCHED_OFF};
 use crate::medium::Medium;
 use crate::superblock;
-use crate::sys;
+use crate::sys::{self, HUGE_PAGE_BYTES};
 #[cfg(feature = "testing")]
 use crate::testing::refusal;
 
@@ -36,7 +36,7 @@ impl<D: Domain> Pool<D> {
             }
             // A sixteenth at a time: few calls, and little unused room.
             let step = (from_bytes - self.geometry.chunks_off) / 16;
-            let generous = (to_bytes + step.clamp(CHUNK_BYTES, 256 << 20))
+            let generous = (to_bytes + step.clamp(CHUNK_BYTES, 64 << 20))
                 .min(self.geometry.chunk_off(self.geometry.max_chunks))
                 / CHUNK_BYTES
                 * CHUNK_BYTES;
@@ -50,12 +50,23 @@ impl<D: Domain> Pool<D> {
                 target = to_bytes;
                 extend(&self.path, file, &self.geometry, from_bytes, target)?;
             }
+            self.use_huge_pages(from_bytes, target);
             self.sync_length()?;
             // Before the size, and so before an offset in the new part is published. Relaxed: a
             // thread that uses such an offset has acquired it.
             self.end_words.fetch_max(target / 8, Ordering::Relaxed);
             // Durable before a chunk in the new part is activated: see `flush_extent`.
             let _ = size.compare_exchange(found, superblock::size_word(target));
+        }
+    }
+
+    /// Puts the chunks of a pool in a file in memory on huge pages, as far as those have their end
+    /// between `from_bytes` and `to_bytes`.
+    pub(super) fn use_huge_pages(&self, from_bytes: u64, to_bytes: u64) {
+        if let Medium::MemoryFile(_) = self.medium {
+            let begun = from_bytes / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+            let first = begun.max(self.geometry.chunks_off);
+            self.mapping.collapse_into_huge_pages(first, to_bytes);
         }
     }
 

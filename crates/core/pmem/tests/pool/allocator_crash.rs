@@ -227,7 +227,7 @@ fn a_crash_at_every_write_of_growth() {
 #[test]
 fn a_crash_at_every_write_of_create() {
     let folder = folder();
-    let options = CreateOptions { max_bytes: 1 << 20, initial_bytes: 0, huge_pages: false };
+    let options = CreateOptions { max_bytes: 1 << 20, initial_bytes: 0 };
     for writes in 0.. {
         let path = folder.path().join("pool");
         let created = kill_after(writes, || Pool::<CutShort>::create(&path, &options).unwrap());

@@ -207,7 +207,7 @@ fn a_child_forked_while_the_pool_is_open_does_not_keep_its_lock() {
 #[test]
 fn options_out_of_range_are_refused() {
     let refused = |max_bytes, initial_bytes| {
-        let options = CreateOptions { max_bytes, initial_bytes, huge_pages: false };
+        let options = CreateOptions { max_bytes, initial_bytes };
         let error = Pool::<Volatile>::anonymous(&options).unwrap_err();
         assert!(matches!(error, Error::BadOption { .. }), "{error}");
         let (folder, path) = folder_and_pool();

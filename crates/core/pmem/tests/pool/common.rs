@@ -12,7 +12,7 @@ use pando_pmem::{CreateOptions, Domain, OpenPool, Pool};
 
 /// A pool that may grow to `mib` MiB.
 pub fn options(mib: u64) -> CreateOptions {
-    CreateOptions { max_bytes: mib << 20, initial_bytes: 0, huge_pages: false }
+    CreateOptions { max_bytes: mib << 20, initial_bytes: 0 }
 }
 
 pub fn create<D: Domain>(path: &Path, mib: u64) -> Arc<Pool<D>> {

@@ -23,7 +23,7 @@ macro_rules! in_each_domain {
 pub(super) use in_each_domain;
 
 pub fn options() -> CreateOptions {
-    CreateOptions { max_bytes: 1 << 20, initial_bytes: 0, huge_pages: false }
+    CreateOptions { max_bytes: 1 << 20, initial_bytes: 0 }
 }
 
 /// PMwCAS over `pool`, by the algorithm that these tests run.

@@ -53,7 +53,7 @@ fn a_kill_leaves_every_operation_whole() {
     }
     let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let path = folder.path().join("pool");
-    let options = CreateOptions { max_bytes: 1 << 20, initial_bytes: 0, huge_pages: false };
+    let options = CreateOptions { max_bytes: 1 << 20, initial_bytes: 0 };
     let pmwcas = Pmwcas::<Process>::open(Pool::create(&path, &options).unwrap()).unwrap();
     for at in 0..WORDS {
         let guard = pmwcas.pool().pin().unwrap();

@@ -16,7 +16,7 @@ const OWNED: u64 = 20;
 const ROOT_BYTES: u64 = OWNED * 8;
 
 fn options(mib: u64) -> CreateOptions {
-    CreateOptions { max_bytes: mib << 20, initial_bytes: 0, huge_pages: false }
+    CreateOptions { max_bytes: mib << 20, initial_bytes: 0 }
 }
 
 fn over<D: Domain>(pool: Arc<Pool<D>>) -> Catalog<D> {

@@ -264,8 +264,7 @@ fn a_crash_at_every_write_with_giant_records_and_empty_leaves() {
 fn a_crash_at_every_write_of_creating_a_tree() {
     let folder = folder();
     let (empty, path) = (folder.path().join("empty"), folder.path().join("crashed"));
-    let options =
-        pando_pmem::CreateOptions { max_bytes: MAX_BYTES, initial_bytes: 0, huge_pages: false };
+    let options = pando_pmem::CreateOptions { max_bytes: MAX_BYTES, initial_bytes: 0 };
     drop(pando_pmem::Pool::<CutShort>::create(&empty, &options).expect("a pool"));
     let mut cuts = 0;
     loop {

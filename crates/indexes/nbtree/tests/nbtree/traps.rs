@@ -189,7 +189,7 @@ fn the_root_comes_down_amid_writes() {
 /// Exhaustion: a clean error, nothing corrupted, and room again once something is removed.
 #[test]
 fn a_full_pool_refuses_and_takes_deletes() {
-    let create = CreateOptions { max_bytes: 2 << 20, initial_bytes: 0, huge_pages: false };
+    let create = CreateOptions { max_bytes: 2 << 20, initial_bytes: 0 };
     let planted =
         Planted::<Process>::of(Pool::anonymous(&create).expect("memory"), Options::default());
     let mut count = 0u64;

@@ -62,7 +62,6 @@ pub fn compare_systems(args: &RunArgs) -> Result<(), Failure> {
     let options = BuildOptions {
         pool_dir: args.pool_dir.clone(),
         log_dir: args.log_dir.clone(),
-        huge_pages: args.huge_pages,
         ..BuildOptions::default()
     };
     let conditions = Conditions::here(&args.pool_dir).with_logs_in(options.log_dir());

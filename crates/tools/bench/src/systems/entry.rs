@@ -92,8 +92,6 @@ pub struct BuildOptions {
     /// How far a pool may grow: address space that is reserved, no memory that is taken. See
     /// [`for_records`](Self::for_records).
     pub max_pool_bytes: u64,
-    /// Ask for huge pages behind a pool.
-    pub huge_pages: bool,
     /// What is set of our index, which is then of one kind; its defaults if nothing is.
     pub settings: Option<OptionValues>,
     /// How slow the medium of the systems on an emulated one is; the delays are those of the whole
@@ -114,7 +112,6 @@ impl Default for BuildOptions {
             pool_dir: memory_folder(),
             log_dir: None,
             max_pool_bytes: MOST_POOL_BYTES,
-            huge_pages: false,
             settings: None,
             #[cfg(feature = "papers")]
             delays: Delays::default(),

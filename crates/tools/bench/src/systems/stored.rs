@@ -105,11 +105,7 @@ impl<D: CompiledDomain> Stored<Arc<dyn RangeIndex>, D> {
 }
 
 fn create_options(options: &BuildOptions) -> CreateOptions {
-    CreateOptions {
-        max_bytes: options.max_pool_bytes,
-        huge_pages: options.huge_pages,
-        ..CreateOptions::default()
-    }
+    CreateOptions { max_bytes: options.max_pool_bytes, ..CreateOptions::default() }
 }
 
 impl<I: Send + Sync, D: Domain> Footprint for Stored<I, D> {

@@ -61,16 +61,13 @@ impl TransactionalMap {
     ///
     /// # Errors
     ///
-    /// Those of the pool; and huge pages, which the public API does not have.
+    /// Those of the pool.
     pub fn open(
         index: &str,
         mode: Mode,
         options: &BuildOptions,
         folder: Option<&Path>,
     ) -> Result<Self, BuildError> {
-        if options.huge_pages {
-            return Err("transactional maps are measured without huge pages".into());
-        }
         let mut places = match folder {
             Some(folder) => vec![Place::Kept(folder.to_owned())],
             None => vec![Place::temporary_in(&options.pool_dir)?],

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use indicatif::BinaryBytes;
-use pando::{LogStat, MapFigures, MapStat, PoolStat, RecoveryStat};
+use pando::{LogStat, MapFigures, MapStat, MemoryStat, PoolStat, RecoveryStat};
 
 use crate::arguments::{PoolArguments, StatArguments};
 use crate::failure::Failure;
@@ -12,6 +12,9 @@ use crate::quantity::counted;
 
 /// With fewer records no mean size is shown.
 const RECORDS_FOR_A_MEAN: u64 = 100;
+
+/// With less memory huge pages make no difference.
+const SMALL_MEMORY_BYTES: u64 = 8 << 20;
 
 /// Prints the figures.
 pub fn run(pool: &PoolArguments, arguments: &StatArguments) -> Result<(), Failure> {
@@ -33,6 +36,9 @@ fn print(stat: &PoolStat, output: &mut Output) -> Result<(), Failure> {
         BinaryBytes(stat.size_bytes),
         BinaryBytes(stat.max_bytes)
     ))?;
+    if let Some(memory) = &stat.memory {
+        print_memory(memory, output)?;
+    }
     output.line(format_args!("generation   {}", stat.generation))?;
     output.line(format_args!(
         "opened        {} in {}; {} completed, {} undone",
@@ -69,6 +75,18 @@ fn print(stat: &PoolStat, output: &mut Output) -> Result<(), Failure> {
     }
     output.line(format_args!("maps          {}", stat.maps.len()))?;
     stat.maps.iter().try_for_each(|map| print_map(map, output))
+}
+
+fn print_memory(memory: &MemoryStat, output: &mut Output) -> Result<(), Failure> {
+    let MemoryStat { resident_bytes, huge_bytes, .. } = *memory;
+    let share = huge_bytes as f64 / resident_bytes.max(1) as f64;
+    let has_few = resident_bytes > SMALL_MEMORY_BYTES && share < 0.5;
+    output.line(format_args!(
+        "memory        {} in use here, {:.0} % on huge pages{}",
+        BinaryBytes(resident_bytes),
+        share * 100.0,
+        if has_few { "; docs/operate.md says how to get more" } else { "" }
+    ))
 }
 
 fn opened_after(recovery: &RecoveryStat) -> &'static str {

@@ -79,11 +79,7 @@ impl<D: Domain> Array<D> {
     ) -> Result<Self, BuildError> {
         let folder = tempfile::tempdir_in(&options.pool_dir)?;
         let bytes = words * WORD_BYTES;
-        let create = CreateOptions {
-            max_bytes: bytes + SPARE_BYTES,
-            huge_pages: options.huge_pages,
-            ..CreateOptions::default()
-        };
+        let create = CreateOptions { max_bytes: bytes + SPARE_BYTES, ..CreateOptions::default() };
         let pool = Pool::create(&folder.path().join("array.pando"), &create)?;
         let pmwcas = Pmwcas::open(pool)?.with_algorithm(algorithm);
         let first_off = {

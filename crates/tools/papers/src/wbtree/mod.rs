@@ -150,11 +150,8 @@ const WB_TREES: [(&str, NodeKind); 3] = [
 const ON_ORDINARY_MEMORY: &str = "wbtree (volatile)";
 
 fn pool<D: Domain>(settings: &Settings) -> Result<Arc<Pool<D>>, BuildError> {
-    let create = CreateOptions {
-        max_bytes: settings.build.max_pool_bytes,
-        huge_pages: settings.build.huge_pages,
-        ..CreateOptions::default()
-    };
+    let create =
+        CreateOptions { max_bytes: settings.build.max_pool_bytes, ..CreateOptions::default() };
     Ok(Pool::anonymous(&create)?)
 }
 
