@@ -5,9 +5,7 @@ use std::collections::HashMap;
 use pando_pmem::Domain;
 use pando_tree::context::Context;
 
-use crate::layout::{
-    BUCKET_LINES, FREE, KEY_CLOSED, LINE_SLOTS, State, ValueWord, distance_of, is_taken,
-};
+use crate::layout::{BUCKET_LINES, LINE_SLOTS, State, ValueWord, is_taken};
 use crate::leaf::{RangeLeaf, Slot};
 
 impl RangeLeaf {
@@ -30,15 +28,20 @@ impl RangeLeaf {
                 let line = Self::line(words, number);
                 for at in 0..LINE_SLOTS {
                     let (key_word, slot) = (line[at as usize], Slot::new(number, at));
-                    if key_word == FREE || key_word == KEY_CLOSED {
+                    if !is_taken(key_word) {
                         has_free = true;
                         continue;
                     }
-                    if !is_taken(key_word) {
-                        problems.push(format!("slot {}: no key, and not free", slot.0));
+                    if context.pmwcas.is_damaged(context.guard, self.key_off(slot)) {
+                        problems.push(format!("slot {}: a key word that none writes", slot.0));
                         continue;
                     }
-                    let distance = distance_of(key_word);
+                    let key_word = context.read(self.key_off(slot));
+                    if !self.key_words().is_possible(key_word) {
+                        problems.push(format!("slot {}: a key that is too far away", slot.0));
+                        continue;
+                    }
+                    let distance = self.key_words().distance(key_word);
                     if self.bucket(words, distance) != bucket {
                         if index < BUCKET_LINES {
                             problems.push(format!("slot {}: a key of another bucket", slot.0));
@@ -53,7 +56,12 @@ impl RangeLeaf {
                         problems.push(format!("slot {}: a value word that none writes", slot.0));
                         continue;
                     }
-                    let state = ValueWord(context.read(off)).state();
+                    let value = ValueWord(context.read(off));
+                    let state = value.state();
+                    let is_first = self.key_words().is_first(key_word);
+                    if is_first == value.is_versioned() && state != State::Moved {
+                        problems.push(format!("slot {}: its words are of two versions", slot.0));
+                    }
                     match current.get(&distance) {
                         _ if state == State::Moved => {}
                         None => drop(current.insert(distance, state)),

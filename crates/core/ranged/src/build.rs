@@ -13,8 +13,8 @@ use pando_pmem::Domain;
 use pando_tree::context::Context;
 
 use crate::layout::{
-    BUCKET_SLOTS, Geometry, LINE_BYTES, LINE_SLOTS, LINE_WORDS, LOW_AT, MAX_BUCKETS, MAX_DISTANCE,
-    MAX_LEAF_BYTES, Map, Pair, RangeShape, SEPARATORS_AT, ValueWord, key_word,
+    BUCKET_SLOTS, Geometry, KeyWords, LINE_BYTES, LINE_SLOTS, LINE_WORDS, LOW_AT, MAX_BUCKETS,
+    MAX_DISTANCE, MAX_LEAF_BYTES, Map, Pair, RangeShape, SEPARATORS_AT, ValueWord,
 };
 
 /// Sizes of leaves: these parts of the largest one.
@@ -87,30 +87,39 @@ fn shape_of(
     next: Option<u64>,
 ) -> Option<RangeShape> {
     // All keys: in a damaged tree they may lie anywhere, and distances may wrap.
-    let mut keys = pairs.iter().map(|pair| pair.key).chain(next);
-    if !keys.all(|key| key.wrapping_sub(bounds.low) <= MAX_DISTANCE) {
+    let keys = pairs.iter().map(|pair| pair.key).chain(next);
+    let furthest = keys.map(|key| key.wrapping_sub(bounds.low)).max().unwrap_or(0);
+    if furthest > MAX_DISTANCE {
         return None;
     }
+    // Bits that no distance needs are for versions.
+    let expected = bounds.high.map_or(MAX_DISTANCE, |high| high.saturating_sub(bounds.low));
+    let key_words = KeyWords::up_to(furthest.max(expected));
     let wanted = pairs.len() as u64 + u64::from(next.is_some());
     (1..=SIZES).find_map(|part| {
         let bytes = size(leaf_bytes, part);
         let geometry = Geometry::within(bytes)?;
         let fits = wanted <= most_records(bytes, part);
-        fits.then(|| shape_for(geometry, pairs, bounds)).flatten()
+        fits.then(|| shape_for(geometry, key_words, pairs, bounds)).flatten()
     })
 }
 
 /// The shape in which the records fit their buckets well enough; `None` if they do not.
-fn shape_for(geometry: Geometry, pairs: &[Pair], bounds: Bounds) -> Option<RangeShape> {
+fn shape_for(
+    geometry: Geometry,
+    key_words: KeyWords,
+    pairs: &[Pair],
+    bounds: Bounds,
+) -> Option<RangeShape> {
     let most = geometry.overflow_slots() / 2;
-    let even =
-        RangeShape { geometry, map: Map::even(geometry.buckets, span(geometry, pairs, bounds)) };
+    let map = Map::even(geometry.buckets, span(geometry, pairs, bounds));
+    let even = RangeShape { geometry, map, key_words };
     if outside(even, pairs, bounds.low) <= most {
         return Some(even);
     }
     let top = pairs.last()?.key.wrapping_sub(bounds.low);
     let uneven =
-        RangeShape { geometry, map: Map::Uneven { shift: 32 - top.leading_zeros().min(32) } };
+        RangeShape { map: Map::Uneven { shift: 32 - top.leading_zeros().min(32) }, ..even };
     (outside(uneven, pairs, bounds.low) <= most).then_some(uneven)
 }
 
@@ -204,7 +213,7 @@ fn image(pairs: &[Pair], low: u64, shape: RangeShape, node_bytes: u64) -> Image 
         let Some(line) = lines.find(|&line| used[line as usize] < LINE_SLOTS) else { continue };
         let slot = (line * LINE_WORDS + used[line as usize]) as usize;
         used[line as usize] += 1;
-        words[slot] = key_word(pair.key.wrapping_sub(low), pair.value);
+        words[slot] = shape.key_words.first(pair.key.wrapping_sub(low), pair.value);
         words[slot + LINE_SLOTS as usize] = ValueWord::present(pair.value).0;
     }
     debug_assert_eq!(used.iter().sum::<u64>(), count, "a record has no slot");
@@ -220,7 +229,8 @@ mod tests {
     }
 
     fn found(pairs: &[Pair], bounds: Bounds) -> Option<RangeShape> {
-        shape_for(Geometry::within(2048).expect("large enough"), pairs, bounds)
+        let geometry = Geometry::within(2048).expect("large enough");
+        shape_for(geometry, KeyWords::up_to(MAX_DISTANCE), pairs, bounds)
     }
 
     #[test]
@@ -256,14 +266,15 @@ mod tests {
     fn golden_leaf() {
         let pairs = pairs((0x1000..0x1009).chain([0x10F0]));
         let geometry = Geometry::within(512).expect("large enough");
-        let even = RangeShape { geometry, map: Map::even(geometry.buckets, 0x100) };
+        let key_words = KeyWords::up_to(0x100);
+        let even = RangeShape { geometry, map: Map::even(geometry.buckets, 0x100), key_words };
         let words = image(&pairs, 0x1000, even, 512);
-        let key = |distance: u64| 1 << 63 | distance;
-        let value = |value: u64| 1 << 58 | value;
+        let key = |distance: u64| distance + 1;
+        let value = |value: u64| 1 << 57 | value;
         let mut wanted = [0; 256];
         wanted[0] = 0x0100_000A_0000_0200;
-        // Marked; two overflow lines, two buckets, shift 11, multiplier 16.
-        wanted[2] = 0x0000_A22E_0000_0000;
+        // Marked; two overflow lines, two buckets, shift 11, multiplier 16, nine bits of distance.
+        wanted[2] = 0x0000_A22E_0012_0000;
         wanted[3] = 0x1000_u64.to_be();
         for at in 0..9 {
             // Lines 2 and 3, and then the first overflow line.

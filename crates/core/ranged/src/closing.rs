@@ -11,11 +11,11 @@
 //! the leaf is closed: after a power cut, any part of the closed words may be open again, since
 //! none of these CAS is made durable.
 //!
-//! A closed leaf is never opened again: words have no room for a version, so a thread that closes a
-//! leaf late could meet a later opening. If there is no room for its replacement, its records are
-//! changed by PMwCAS that count in the status ([`RangeLeaf::write_closed`]). Such a change makes
-//! every replacement fail whose copy was made before, and none succeeds once the status says
-//! *replaced*.
+//! A closed leaf is never opened again: value words have no room for a version, so a thread that
+//! closes a leaf late could meet a later opening. If there is no room for its replacement, its
+//! records are changed by PMwCAS that count in the status ([`RangeLeaf::write_closed`]). Such a
+//! change makes every replacement fail whose copy was made before, and none succeeds once the
+//! status says *replaced*.
 
 use pando_index::Result;
 use pando_inner::layout::Status;

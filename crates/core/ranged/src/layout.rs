@@ -14,17 +14,21 @@
 //! header  of every node (pando-inner)
 //! status  as of an inner node: 60 frozen, when it is replaced; 59..0 writes to the closed leaf
 //! shape   63..48 zero     47 one       46..44 overflow lines  43..40 buckets  39..34 shift
-//!         33..29 multiplier, zero in an uneven leaf           28..23 shift of the separators  22..0 zero
+//!         33..29 multiplier, zero in an uneven leaf           28..23 shift of the separators
+//!         22..17 distance bits D                              16..0 zero
 //! low     the lowest key that the leaf may have, big-endian
-//! key     63 taken        62 closed    61..56 class           55..0 distance of the key from `low`
-//! value   63..61 control  60 closed    59..58 state           57..0 the lower bits of the value
+//! key     63..61 control  60..54 class  53..D version  D-1..0 distance from `low`, plus one
+//! value   63..61 control  60 closed  59 versioned  58..57 state  56..0 lower bits of the value
 //! state   0 empty   1 present   2 deleted   3 moved
 //! hint    10 one    9..4 shift         3..0 multiplier minus 16; all ones in an uneven leaf
 //! ```
 //!
-//! A key word is zero while its slot is free, and never changes when it is taken, or closed without
-//! being taken. The *class* is the upper six bits of the value. A value word is one of PMwCAS.
-//! Integers are little-endian, apart from `low`, which serves as a separator too.
+//! A key word is zero while its slot is free, and has all bits but those of control if it was free
+//! when its leaf was closed. The *class* is the upper seven bits of the value. A change of the
+//! class raises the *version*, and the value word is *versioned* until its key moves. No version
+//! comes twice. Key and value words are words of PMwCAS, except that a key word leaves zero by a
+//! plain CAS: no PMwCAS has a zero key word. Integers are little-endian, apart from `low`, which
+//! serves as a separator too.
 //!
 //! A slot of a *bucket* has a key of its range. In an even leaf all buckets have equal ranges:
 //! bucket = distance * multiplier / 2^shift, and the last one has the rest. In an uneven leaf, the
@@ -56,19 +60,19 @@ pub(crate) const MAX_BUCKETS: u64 = 13;
 /// The most slots of a leaf.
 pub(crate) const MAX_SLOTS: usize = 120;
 /// The greatest distance of a key from the lowest one.
-pub const MAX_DISTANCE: u64 = (1 << CLASS_SHIFT) - 1;
+pub const MAX_DISTANCE: u64 = (1 << CLASS_SHIFT) - 3;
 
 /// The key word of a slot that no key has.
 pub(crate) const FREE: u64 = 0;
-const TAKEN: u64 = 1 << 63;
 /// The key word of a slot that was free when its leaf was closed.
-pub(crate) const KEY_CLOSED: u64 = 1 << 62;
-const CLASS_SHIFT: u32 = 56;
-const CLASS_MASK: u64 = 0x3F << CLASS_SHIFT;
-const VALUE_BITS: u32 = 58;
+pub(crate) const KEY_CLOSED: u64 = !CONTROL_BITS;
+const CLASS_SHIFT: u32 = 54;
+const CLASS_MASK: u64 = 0x7F << CLASS_SHIFT;
+const VALUE_BITS: u32 = 57;
 const VALUE_MASK: u64 = (1 << VALUE_BITS) - 1;
 const CLOSED: u64 = 1 << 60;
-const STATE_SHIFT: u32 = 58;
+const VERSIONED: u64 = 1 << 59;
+const STATE_SHIFT: u32 = 57;
 
 /// A record: key and value as numbers, big-endian and little-endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -86,30 +90,90 @@ impl Pair {
         let (key, value) = (key.as_array::<8>()?, value.as_array::<8>()?);
         Some(Self { key: u64::from_be_bytes(*key), value: u64::from_le_bytes(*value) })
     }
+
+    /// The bytes of the key and the value.
+    #[inline(always)]
+    pub fn record(self) -> [u8; 16] {
+        let mut record = [0; 16];
+        record[..8].copy_from_slice(&self.key.to_be_bytes());
+        record[8..].copy_from_slice(&self.value.to_le_bytes());
+        record
+    }
 }
 
-/// The word of a slot that `distance` takes for `value`.
-#[inline(always)]
-pub(crate) fn key_word(distance: u64, value: u64) -> u64 {
-    TAKEN | (value >> VALUE_BITS) << CLASS_SHIFT | distance
-}
-
-/// Whether a key word is that of `distance`, in any class.
-#[inline(always)]
-pub(crate) fn has_distance(key_word: u64, distance: u64) -> bool {
-    key_word & !CLASS_MASK == TAKEN | distance
-}
-
-/// Whether a key has the slot.
+/// Whether a key has the slot; also if its key word is being changed.
 #[inline(always)]
 pub(crate) fn is_taken(key_word: u64) -> bool {
-    key_word & TAKEN != 0
+    key_word != FREE && key_word != KEY_CLOSED
 }
 
-/// The distance in a key word that is taken.
+/// Whether two key words, or a key word and a value's first one, have the same class.
 #[inline(always)]
-pub(crate) fn distance_of(key_word: u64) -> u64 {
-    key_word & MAX_DISTANCE
+pub(crate) fn is_same_class(left: u64, right: u64) -> bool {
+    (left ^ right) & CLASS_MASK == 0
+}
+
+/// The key words of one leaf: how many of their bits the distance has. The version has the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KeyWords {
+    distance_bits: u32,
+}
+
+impl KeyWords {
+    /// Those of a leaf whose keys are at most so far from the lowest one.
+    pub fn up_to(distance: u64) -> Self {
+        // The greatest number of so many bits is in KEY_CLOSED, and in no other key word.
+        let bits = u64::BITS - (distance.min(MAX_DISTANCE) + 2).leading_zeros();
+        Self { distance_bits: bits }
+    }
+
+    #[inline(always)]
+    fn mask(self) -> u64 {
+        (1 << self.distance_bits) - 1
+    }
+
+    /// The greatest distance.
+    #[inline(always)]
+    pub fn most(self) -> u64 {
+        self.mask() - 2
+    }
+
+    /// The first word of a slot that `distance` takes for `value`.
+    #[inline(always)]
+    pub fn first(self, distance: u64, value: u64) -> u64 {
+        (value >> VALUE_BITS) << CLASS_SHIFT | (distance + 1)
+    }
+
+    /// Whether a key word is that of `distance`, in any class and version, and is not being
+    /// changed.
+    #[inline(always)]
+    pub fn is_of(self, key_word: u64, distance: u64) -> bool {
+        key_word & (CONTROL_BITS | self.mask()) == distance + 1
+    }
+
+    /// The distance in a key word that is taken; at most [`most`](Self::most), also in a damaged
+    /// one.
+    #[inline(always)]
+    pub fn distance(self, key_word: u64) -> u64 {
+        (key_word & self.mask()).wrapping_sub(1).min(self.most())
+    }
+
+    /// Whether this library writes such a key word to a slot that is taken.
+    pub fn is_possible(self, key_word: u64) -> bool {
+        self.is_of(key_word, self.distance(key_word))
+    }
+
+    /// Whether a key word has the first version.
+    pub fn is_first(self, key_word: u64) -> bool {
+        key_word & !CLASS_MASK & !self.mask() == 0
+    }
+
+    /// The word with the next version and the class of `first`; `None` if there is no version left.
+    #[inline]
+    pub fn next(self, key_word: u64, first: u64) -> Option<u64> {
+        let raised = (key_word & !CLASS_MASK) + (1 << self.distance_bits);
+        (raised & CLASS_MASK == 0).then_some(raised | first & CLASS_MASK)
+    }
 }
 
 /// The state of a slot.
@@ -154,6 +218,17 @@ impl ValueWord {
     pub fn value(self, key_word: u64) -> Option<u64> {
         let class = (key_word & CLASS_MASK) >> CLASS_SHIFT;
         (self.state() == State::Present).then_some(class << VALUE_BITS | self.0 & VALUE_MASK)
+    }
+
+    /// Whether the class of its slot was changed. The value counts only with the key word of its
+    /// time.
+    #[inline(always)]
+    pub fn is_versioned(self) -> bool {
+        self.0 & VERSIONED != 0
+    }
+
+    pub fn versioned(self) -> Self {
+        Self(self.0 | VERSIONED)
     }
 
     #[inline(always)]
@@ -258,7 +333,7 @@ impl Map {
             let doubled = (u128::from(buckets) << (shift + 1)) / span;
             doubled.div_ceil(2)
         };
-        // At most 13 * 2^62 / 2^56 is above 16, and 1 * 2^shift / 1 reaches 16 at four.
+        // At most 13 * 2^62 / 2^54 is above 16, and 1 * 2^shift / 1 reaches 16 at four.
         let shift = (0..62).find(|&shift| scaled(shift + 1) > 31).unwrap_or(62);
         Self::Even { multiplier: scaled(shift).clamp(16, 31) as u64, shift }
     }
@@ -266,7 +341,7 @@ impl Map {
     /// The bucket of an even leaf.
     #[inline(always)]
     pub fn even_bucket(multiplier: u64, shift: u32, distance: u64) -> u64 {
-        // Below 2^56 * 2^5.
+        // Below 2^54 * 2^5.
         (distance * multiplier) >> shift
     }
 
@@ -302,6 +377,7 @@ pub fn predicted_at(hint: u16, distance: impl FnOnce() -> Option<u64>) -> Option
 pub(crate) struct RangeShape {
     pub geometry: Geometry,
     pub map: Map,
+    pub key_words: KeyWords,
 }
 
 const MARK: u64 = 1 << 31;
@@ -313,7 +389,8 @@ impl RangeShape {
             Map::Even { multiplier, shift } => u64::from(shift) << 18 | multiplier << 13,
             Map::Uneven { shift } => u64::from(shift) << 7,
         };
-        let sorted_at = MARK | overflow_lines << 28 | buckets << 24 | map;
+        let distance_bits = u64::from(self.key_words.distance_bits) << 1;
+        let sorted_at = MARK | overflow_lines << 28 | buckets << 24 | map | distance_bits;
         Shape { slots: 0, sorted_at, record_bytes: 0 }
     }
 
@@ -329,15 +406,17 @@ impl RangeShape {
             0 => Map::Uneven { shift: (bits >> 7 & 63) as u32 },
             multiplier => Map::Even { multiplier, shift: (bits >> 18 & 63) as u32 },
         };
-        (geometry.buckets > 0).then_some(Self { geometry, map })
+        let distance_bits = (bits >> 1 & 63) as u32;
+        let is_possible = geometry.buckets > 0 && matches!(distance_bits, 2..=CLASS_SHIFT);
+        is_possible.then_some(Self { geometry, map, key_words: KeyWords { distance_bits } })
     }
 }
 
 const _: () = {
     assert!(HEADER_BYTES == LOW_AT && LOW_AT + 8 <= LINE_BYTES);
     assert!(SEPARATORS_AT + (MAX_BUCKETS - 1) * 4 <= HEAD_LINES * LINE_BYTES);
-    assert!((CLOSED | 3 << STATE_SHIFT | VALUE_MASK) & CONTROL_BITS == 0);
-    assert!(CLASS_MASK & (TAKEN | KEY_CLOSED | MAX_DISTANCE) == 0);
+    assert!(CLOSED | VERSIONED | 3 << STATE_SHIFT | VALUE_MASK == !CONTROL_BITS);
+    assert!(CLASS_MASK & CONTROL_BITS == 0 && CLASS_MASK >> CLASS_SHIFT == u64::MAX >> VALUE_BITS);
     assert!((MAX_BUCKETS * BUCKET_SLOTS + 4 * LINE_SLOTS) as usize == MAX_SLOTS);
 };
 
@@ -348,15 +427,20 @@ mod tests {
     #[test]
     fn golden_words() {
         let value = 0xA912_3456_789A_BCDE;
-        let key = key_word(0x12_3456, value);
-        assert_eq!(key, 0xAA00_0000_0012_3456);
-        assert!(has_distance(key, 0x12_3456) && !has_distance(key, 0x12_3457));
-        assert!(!has_distance(FREE, 0) && !has_distance(KEY_CLOSED, 0));
+        let key_words = KeyWords::up_to(0x12_3456);
+        let key = key_words.first(0x12_3456, value);
+        assert_eq!(key, 0x1500_0000_0012_3457);
+        assert!(key_words.is_of(key, 0x12_3456) && !key_words.is_of(key, 0x12_3457));
+        assert_eq!(key_words.distance(key), 0x12_3456);
+        assert_eq!(key_words.next(key, key_words.first(0, 1)), Some(0x0000_0000_0032_3457));
         let word = ValueWord::present(value);
-        assert_eq!(word.0, 0x0512_3456_789A_BCDE);
+        assert_eq!(word.0, 0x0312_3456_789A_BCDE);
         assert_eq!(word.value(key), Some(value));
-        assert_eq!(word.closed().0, 0x1512_3456_789A_BCDE);
+        assert_eq!(word.closed().0, 0x1312_3456_789A_BCDE);
         assert_eq!(word.closed().value(key), Some(value));
+        assert_eq!(word.versioned().0, 0x0B12_3456_789A_BCDE);
+        assert_eq!(word.versioned().value(key), Some(value));
+        assert_eq!(KEY_CLOSED, 0x1FFF_FFFF_FFFF_FFFF);
         for (word, state) in [
             (ValueWord::EMPTY, State::Empty),
             (word, State::Present),
@@ -366,16 +450,50 @@ mod tests {
             assert_eq!((word.state(), word.closed().state()), (state, state));
         }
         let geometry = Geometry { buckets: 13, overflow_lines: 4 };
-        let even = RangeShape { geometry, map: Map::Even { multiplier: 21, shift: 45 } };
-        assert_eq!(even.encode().encode(), 0x0000_CDB6_A000_0000);
-        let uneven = RangeShape { geometry, map: Map::Uneven { shift: 26 } };
-        assert_eq!(uneven.encode().encode(), 0x0000_CD00_0D00_0000);
+        let map = Map::Even { multiplier: 21, shift: 45 };
+        let even = RangeShape { geometry, map, key_words };
+        assert_eq!(even.encode().encode(), 0x0000_CDB6_A02A_0000);
+        let uneven = RangeShape { map: Map::Uneven { shift: 26 }, ..even };
+        assert_eq!(uneven.encode().encode(), 0x0000_CD00_0D2A_0000);
         for shape in [even, uneven] {
             assert_eq!(RangeShape::decode(shape.encode()), Some(shape));
         }
         assert_eq!(even.map.hint(), Hint::Leaf(0x6D5));
         assert_eq!(uneven.map.hint(), Hint::Leaf(0x7FF));
         assert_eq!(RangeShape::decode(Shape { slots: 0, sorted_at: 24, record_bytes: 0 }), None);
+    }
+
+    /// No key word of a slot is that of another distance, or comes twice, or is free or closed.
+    #[test]
+    fn versions_end_before_a_key_word_repeats() {
+        for distance in [0, 1, 2, 5, 6, 1000, MAX_DISTANCE >> 6, MAX_DISTANCE] {
+            let key_words = KeyWords::up_to(distance);
+            assert!(key_words.most() >= distance && key_words.most() <= MAX_DISTANCE);
+            for distance in [0, distance / 2, distance, key_words.most()] {
+                let classes = [0, u64::MAX, 1 << 63];
+                let mut word = key_words.first(distance, u64::MAX);
+                let mut last = None;
+                for turn in 0..100 {
+                    assert!(is_taken(word) && word & CONTROL_BITS == 0);
+                    assert!(key_words.is_of(word, distance));
+                    assert_eq!(key_words.distance(word), distance);
+                    assert!(!key_words.is_of(word, distance ^ 1));
+                    assert!(!key_words.is_of(word | 1 << 61, distance));
+                    let version = word & !CLASS_MASK;
+                    assert!(last.is_none_or(|last| last < version), "{word:x}");
+                    last = Some(version);
+                    let first = key_words.first(0, classes[turn % 3]);
+                    match key_words.next(word, first) {
+                        Some(next) => assert!(is_same_class(next, first)),
+                        None => break,
+                    }
+                    word = key_words.next(word, first).expect("as before");
+                }
+            }
+            let beyond = key_words.most() + 1;
+            assert!(!key_words.is_of(FREE, distance) && !key_words.is_of(KEY_CLOSED, distance));
+            assert!(key_words.is_of(KEY_CLOSED, beyond), "why that is too far");
+        }
     }
 
     #[test]

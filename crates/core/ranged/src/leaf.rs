@@ -3,15 +3,16 @@
 //! A key's slots are taken in a fixed order: those of its bucket, then those of the overflow lines,
 //! from a line on that depends on the bucket. No slot is ever free again, and none is skipped. So a
 //! pass in this order ends at the first free slot: at the time when that was read, the key had no
-//! slot behind it. Key words that are taken never change.
+//! slot behind it. The distance in a key word that is taken never changes.
 //!
 //! The first slot of the key that is not *moved* is its current one, and its value word says
-//! whether the key is present. *Moved* is final, and no other slot of the key is present. So what
+//! whether the key is present; of a versioned value, key and value word are read as they were at
+//! one point in time (`taken`). *Moved* is final, and no other slot of the key is present. So what
 //! the current slot says held when its value word was read. After a moved slot, the slots behind it
 //! are read, again if they were read before: the key has one of them.
 //!
-//! A reader checks nothing else. The words of a closed leaf hold its last state, and a leaf that
-//! was replaced was in place after the reader's descent began ([`pando_inner`]).
+//! A reader checks nothing else of the leaf. The words of a closed leaf hold its last state, and a
+//! leaf that was replaced was in place after the reader's descent began ([`pando_inner`]).
 
 use std::sync::atomic::Ordering;
 
@@ -21,9 +22,9 @@ use pando_pmwcas::CONTROL_BITS;
 use pando_tree::context::Context;
 
 use crate::layout::{
-    BUCKET_LINES, BUCKET_SLOTS, FREE, Geometry, KEY_CLOSED, LINE_BYTES, LINE_SLOTS, LINE_WORDS,
-    LOW_AT, MAX_DISTANCE, MAX_SLOTS, Map, Pair, RangeShape, SEPARATORS_AT, State, ValueWord,
-    distance_of, has_distance, is_taken,
+    BUCKET_LINES, BUCKET_SLOTS, FREE, Geometry, KEY_CLOSED, KeyWords, LINE_BYTES, LINE_SLOTS,
+    LINE_WORDS, LOW_AT, MAX_DISTANCE, MAX_SLOTS, Map, Pair, RangeShape, SEPARATORS_AT, State,
+    ValueWord, is_same_class, is_taken,
 };
 
 /// A range leaf.
@@ -55,6 +56,17 @@ pub(crate) struct Taken {
     pub slot: Slot,
     pub key_word: u64,
     pub word: ValueWord,
+}
+
+/// Where a pass over a key's slots may end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Until {
+    /// At the current slot.
+    Current,
+    /// At the current slot, if that can take this value.
+    Takes(u64),
+    /// At a free slot.
+    Free,
 }
 
 /// The result of a pass over a key's slots.
@@ -114,6 +126,11 @@ impl RangeLeaf {
         self.shape.geometry
     }
 
+    #[inline(always)]
+    pub(crate) fn key_words(&self) -> KeyWords {
+        self.shape.key_words
+    }
+
     /// The number of slots.
     pub fn slots(&self) -> u64 {
         self.geometry().slots()
@@ -123,7 +140,7 @@ impl RangeLeaf {
     #[inline(always)]
     pub(crate) fn distance(&self, key: u64) -> Option<u64> {
         let distance = key.wrapping_sub(self.low);
-        (distance <= MAX_DISTANCE).then_some(distance)
+        (distance <= self.key_words().most()).then_some(distance)
     }
 
     /// The bucket of a distance.
@@ -177,6 +194,56 @@ impl RangeLeaf {
         self.node.off + line * LINE_BYTES
     }
 
+    /// The key word of a slot that is being changed, durable.
+    #[cold]
+    pub(crate) fn key<D: Domain>(&self, context: Context<'_, D>, slot: Slot) -> u64 {
+        let key_word = context.read(self.key_off(slot));
+        if key_word == KEY_CLOSED {
+            // A damaged word reads as the greatest value, and no closed word is ever changed.
+            context.guard.note_damage(self.key_off(slot));
+        }
+        key_word
+    }
+
+    /// Key and value word of a slot, as they were at one point in time. `key_word` was read before
+    /// `found`.
+    ///
+    /// The words are read one after the other, and both may change in between. But no key word
+    /// comes twice: if it is the same afterwards, it was there all the time. And a value word that
+    /// is not versioned belongs to the first key word.
+    #[inline(always)]
+    pub(crate) fn taken<D: Domain>(
+        &self,
+        context: Context<'_, D>,
+        slot: Slot,
+        key_word: u64,
+        found: u64,
+    ) -> Taken {
+        let word = self.settled(context, slot, found);
+        let taken = Taken { slot, key_word, word };
+        if word.is_versioned() && !mutant!("range-class-of-another-value") {
+            return self.consistent(context, taken);
+        }
+        taken
+    }
+
+    fn consistent<D: Domain>(&self, context: Context<'_, D>, mut taken: Taken) -> Taken {
+        let words = self.node.words(context);
+        loop {
+            // Acquire: the value word was read before this, and may be read again after it.
+            let mut again = words.load(taken.slot.0, Ordering::Acquire);
+            if again & CONTROL_BITS != 0 {
+                again = self.key(context, taken.slot);
+            }
+            if again == taken.key_word {
+                return taken;
+            }
+            // Another thread has made progress.
+            taken.key_word = again;
+            taken.word = self.value(context, taken.slot);
+        }
+    }
+
     /// The value word of a slot, durable; `found` is the word that was read.
     #[inline(always)]
     pub(crate) fn settled<D: Domain>(
@@ -210,11 +277,16 @@ impl RangeLeaf {
         let bucket = self.bucket(words, distance);
         let first = self.geometry().bucket_line(bucket);
         let lines = [Self::line(words, first), Self::line(words, first + 1)];
-        let (mut found, mut free) = (0_u32, 0_u32);
+        let (mut found, mut free, mut any) = (0_u32, 0_u32, 0);
         for slot in 0..BUCKET_SLOTS as usize {
             let key_word = lines[slot / 4][slot % 4];
-            found |= u32::from(has_distance(key_word, distance)) << slot;
+            found |= u32::from(self.key_words().is_of(key_word, distance)) << slot;
             free |= u32::from(key_word == FREE) << slot;
+            any |= key_word;
+        }
+        if any & CONTROL_BITS != 0 {
+            // One of them is being changed: it may be that of the key.
+            return self.get_further(context, distance);
         }
         // Only slots before the first free one.
         found &= (free & free.wrapping_neg()).wrapping_sub(1);
@@ -222,9 +294,9 @@ impl RangeLeaf {
             let at = found.trailing_zeros() as usize;
             let line = &lines[at / 4];
             let slot = Slot::new(first + at as u64 / 4, at as u64 % 4);
-            let value = self.settled(context, slot, line[at % 4 + 4]);
-            if value.state() != State::Moved {
-                return value.value(line[at % 4]);
+            let taken = self.taken(context, slot, line[at % 4], line[at % 4 + 4]);
+            if taken.word.state() != State::Moved {
+                return taken.value();
             }
         } else if free != 0 {
             return None;
@@ -232,21 +304,20 @@ impl RangeLeaf {
         self.get_further(context, distance)
     }
 
-    /// The value of a key with a slot that is moved, or whose bucket is full.
+    /// The value of a key with a slot that is moved, or whose bucket is full or is being changed.
     #[cold]
     #[inline(never)]
     fn get_further<D: Domain>(&self, context: Context<'_, D>, distance: u64) -> Option<u64> {
-        self.look(context, distance, None).current.and_then(Taken::value)
+        self.look(context, distance, Until::Current).current.and_then(Taken::value)
     }
 
-    /// One pass over the slots of a key. It ends at the current one if that has the key word
-    /// `wanted`, or if nothing is wanted.
+    /// One pass over the slots of a key.
     #[inline]
     pub(crate) fn look<D: Domain>(
         &self,
         context: Context<'_, D>,
         distance: u64,
-        wanted: Option<u64>,
+        until: Until,
     ) -> Look {
         let words = self.node.words(context);
         let bucket = self.bucket(words, distance);
@@ -255,23 +326,28 @@ impl RangeLeaf {
             let number = self.geometry().line_of(bucket, index);
             let mut line = Self::line(words, number);
             for at in 0..LINE_SLOTS {
-                let key_word = line[at as usize];
                 let slot = Slot::new(number, at);
-                if has_distance(key_word, distance) {
-                    let word = self.settled(context, slot, line[(at + LINE_SLOTS) as usize]);
-                    let taken = Taken { slot, key_word, word };
+                let key_word = self.key_in(context, slot, &mut line);
+                if self.key_words().is_of(key_word, distance) {
+                    let found = line[(at + LINE_SLOTS) as usize];
+                    let taken = self.taken(context, slot, key_word, found);
                     match look.current {
-                        _ if word.state() == State::Moved => {
+                        _ if taken.word.state() == State::Moved => {
                             line = Self::line_after_move(words, number, line);
                         }
                         None => {
                             look.current = Some(taken);
-                            if wanted.is_none_or(|wanted| wanted == key_word) {
+                            let is_last = match until {
+                                Until::Current => true,
+                                Until::Takes(value) => self.word_for(taken, value).is_some(),
+                                Until::Free => false,
+                            };
+                            if is_last {
                                 return look;
                             }
                         }
                         Some(_) => {
-                            look.is_closed |= word.is_closed();
+                            look.is_closed |= taken.word.is_closed();
                             look.behind.push(taken);
                         }
                     }
@@ -287,6 +363,30 @@ impl RangeLeaf {
         look
     }
 
+    /// The key word of a slot in `line`. If it is being changed, it is settled, and the line is
+    /// read again, so that value words are read after it.
+    #[inline(always)]
+    fn key_in<D: Domain>(&self, context: Context<'_, D>, slot: Slot, line: &mut Line) -> u64 {
+        let found = line[(slot.0 % LINE_WORDS) as usize];
+        if found & CONTROL_BITS == 0 {
+            return found;
+        }
+        let key_word = self.key(context, slot);
+        *line = Self::line(self.node.words(context), slot.0 / LINE_WORDS);
+        key_word
+    }
+
+    /// The key word with which the slot takes `value`: its own, or the next one if the value is of
+    /// another class. `None` if no version is left for that.
+    #[inline(always)]
+    pub(crate) fn word_for(&self, taken: Taken, value: u64) -> Option<u64> {
+        let first = self.key_words().first(0, value);
+        if is_same_class(taken.key_word, first) {
+            return Some(taken.key_word);
+        }
+        self.key_words().next(taken.key_word, first)
+    }
+
     /// Appends the records of a bucket to `pairs`, ascending.
     ///
     /// Each was present at some instant of the call, and one that was present throughout is there:
@@ -298,31 +398,85 @@ impl RangeLeaf {
         bucket: u64,
         pairs: &mut Vec<Pair>,
     ) {
-        let words = self.node.words(context);
         let start = pairs.len();
-        'lines: for index in 0..self.geometry().key_lines() {
+        let further = match self.bucket_line_pairs(context, bucket, pairs) {
+            Some(false) => return sort_newest(pairs, start),
+            Some(true) => BUCKET_LINES,
+            None => 0,
+        };
+        if further == 0 {
+            pairs.truncate(start);
+        }
+        self.slot_pairs(context, bucket, further, pairs);
+        sort_newest(pairs, start);
+    }
+
+    /// Appends the records in the lines of a bucket, without those in the overflow lines, and
+    /// returns whether all slots are taken. `None` if one of them was changed in a way that asks
+    /// for [`slot_pairs`](Self::slot_pairs).
+    #[inline(always)]
+    fn bucket_line_pairs<D: Domain>(
+        &self,
+        context: Context<'_, D>,
+        bucket: u64,
+        pairs: &mut Vec<Pair>,
+    ) -> Option<bool> {
+        let first = self.geometry().bucket_line(bucket);
+        for number in first..first + BUCKET_LINES {
+            let [a, b, c, d, e, f, g, h] = Self::line(self.node.words(context), number);
+            let values = e | f | g | h;
+            if (a | b | c | d | values) & CONTROL_BITS != 0 || ValueWord(values).is_versioned() {
+                return None;
+            }
+            for (key_word, value) in [(a, e), (b, f), (c, g), (d, h)] {
+                if !is_taken(key_word) {
+                    return Some(false);
+                }
+                let key = self.low.wrapping_add(self.key_words().distance(key_word));
+                if ValueWord(value).state() == State::Moved {
+                    return None;
+                }
+                if let Some(value) = ValueWord(value).value(key_word) {
+                    pairs.push(Pair { key, value });
+                }
+            }
+        }
+        Some(true)
+    }
+
+    /// Appends the records in the lines of a bucket from its line `from` on, in any order. A key
+    /// may be there twice; then the last one counts.
+    #[inline(never)]
+    fn slot_pairs<D: Domain>(
+        &self,
+        context: Context<'_, D>,
+        bucket: u64,
+        from: u64,
+        pairs: &mut Vec<Pair>,
+    ) {
+        let words = self.node.words(context);
+        for index in from..self.geometry().key_lines() {
             let number = self.geometry().line_of(bucket, index);
             let mut line = Self::line(words, number);
             for at in 0..LINE_SLOTS {
-                let key_word = line[at as usize];
+                let slot = Slot::new(number, at);
+                let key_word = self.key_in(context, slot, &mut line);
                 if !is_taken(key_word) {
-                    break 'lines;
+                    return;
                 }
-                let distance = distance_of(key_word);
+                let distance = self.key_words().distance(key_word);
                 if index >= BUCKET_LINES && self.bucket(words, distance) != bucket {
                     continue;
                 }
-                let found = line[(at + LINE_SLOTS) as usize];
-                let value = self.settled(context, Slot::new(number, at), found);
-                if value.state() == State::Moved {
+                let taken = self.taken(context, slot, key_word, line[(at + LINE_SLOTS) as usize]);
+                if taken.word.state() == State::Moved {
                     line = Self::line_after_move(words, number, line);
                 }
-                if let Some(value) = value.value(key_word) {
+                if let Some(value) = taken.value() {
                     pairs.push(Pair { key: self.low.wrapping_add(distance), value });
                 }
             }
         }
-        sort_newest(pairs, start);
     }
 
     /// The bucket of `key`, or the one nearest to it.
@@ -403,15 +557,20 @@ impl RangeLeaf {
 #[inline]
 fn sort_newest(pairs: &mut Vec<Pair>, start: usize) {
     let part = &mut pairs[start..];
-    // By insertion: there are few, and equal keys stay in order.
-    for at in 1..part.len() {
-        let pair = part[at];
-        let mut to = at;
-        while to > 0 && part[to - 1].key > pair.key {
-            part[to] = part[to - 1];
-            to -= 1;
+    if part.len() <= BUCKET_SLOTS as usize {
+        // Each pair goes where as many lie before it: no branch depends on the keys.
+        let mut sorted = [Pair { key: 0, value: 0 }; BUCKET_SLOTS as usize];
+        for (at, pair) in part.iter().enumerate() {
+            let is_before = |(other, before): (usize, &Pair)| {
+                u64::from(before.key < pair.key) | u64::from(before.key == pair.key && other < at)
+            };
+            let rank: u64 = part.iter().enumerate().map(is_before).sum();
+            sorted[rank as usize] = *pair;
         }
-        part[to] = pair;
+        part.copy_from_slice(&sorted[..part.len()]);
+    } else {
+        // Equal keys stay in order.
+        part.sort_by_key(|pair| pair.key);
     }
     if part.windows(2).any(|pair| pair[0].key == pair[1].key) {
         let mut kept = start;

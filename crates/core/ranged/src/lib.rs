@@ -8,15 +8,15 @@
 //! It uses `pando-inner` (the nodes above), `pando-tree`, `pando-pmwcas` and `pando-pmem`. An index
 //! decides which of its leaves are of this kind.
 //!
-//! * [`layout`](mod@layout): the bytes and the words. `leaf.rs`: reads, and why they need no check.
+//! * [`layout`](mod@layout): the bytes and the words. `leaf.rs`: reads, and what they check.
 //! * `write.rs`: inserts, updates, deletes. `closing.rs`: how a leaf is closed.
 //! * `build.rs`: new leaves. `audit.rs`: checks for `check` and `stat`.
 //!
 //! # States
 //!
 //! ```text
-//! key word     free ── taken, for a key and a class          never changes again
-//!                └──── closed                                the same
+//! key word     free ── taken, for a key ── another class ── another class ── ...
+//!                └──── closed                                never changes again
 //! value word   empty ── present ⇄ deleted ── moved           until it gets the closed bit; then it
 //!                └────────────────────────── moved           changes only in write_closed
 //! status       n ── n + 1 ── ... ── frozen

@@ -4,19 +4,29 @@
 //! | --- | --- | --- | --- |
 //! | *look*: a pass over the key's slots, in their order, to its current one or to a free slot | | | |
 //! | *take* a slot, if the key has none that fits: CAS of the first free key word | key word | any writer of the key uses it | a slot without a value, or a free one |
-//! | *write*: CAS of the current slot's value word; write back, **fence** | value word | a reader that meets the dirty bit makes the line durable | the value, or the former state |
+//! | *write*: CAS of the current slot's value word, or PMwCAS of both its words; write back, **fence** | value word | a reader that meets the dirty bit makes the line durable | the value, or the former state |
 //!
 //! A slot belongs to its key, not to a thread. A thread that finds a slot of its key without a
 //! value uses it, so a thread that stops costs nothing, and nobody waits.
 //!
 //! # Values of another class
 //!
-//! A slot takes only values whose upper six bits are its class. For another value the key *moves*,
-//! to its first later slot of that class, or to one that is taken for it. One PMwCAS changes the
-//! current slot to *moved*, empty slots in between to *moved*, and the later one from *empty* to
-//! the value. So the first slot that is not moved stays the only one that counts: two writers that
-//! move a key have the current slot's word in common, and a writer that finds the moved key's later
-//! slot has seen the others moved.
+//! The upper seven bits of a value, its class, stand in the key word. For a value of another class,
+//! one PMwCAS changes both words: the key word gets the new class and the next version, and the
+//! value word is *versioned* until the key moves. Then the words of a slot agree:
+//!
+//! * No key word comes twice, so a reader that finds the same one before and after the value word
+//!   has both of one time. A value that is not versioned belongs to the first key word.
+//! * A write to a versioned slot has the key word among the words of its PMwCAS, also if it stays:
+//!   the value word may have come back with another class. Once it is versioned, no former value
+//!   word comes back, so a write by the value word alone fails.
+//!
+//! The distance takes most bits of a key word, so versions end, and in a wide leaf there are none.
+//! Then the key *moves*, to its first later slot of the class, or to one that is taken for it. One
+//! PMwCAS changes the current slot to *moved*, empty slots in between to *moved*, and the later one
+//! from *empty* to the value. So the first slot that is not moved stays the only one that counts:
+//! two writers that move a key have the current slot's word in common, and a writer that finds the
+//! moved key's later slot has seen the others moved.
 //!
 //! # Durability
 //!
@@ -25,22 +35,22 @@
 //! in the same line was lost with it, nothing was acknowledged. But a record in a *later line*
 //! would be hidden behind the free slot. So before a thread takes a slot, it secures the lines that
 //! it has passed (*spill rule*): a line is secure if each of its values was written, and is durable
-//! (no dirty bit), since its keys are then, too. Otherwise the thread writes the line back, and
+//! (no control bit), since its keys are then, too. Otherwise the thread writes the line back, and
 //! fences. Records that came with the leaf's construction are durable from the start.
 //!
-//! The first value of a slot is written by a single CAS, with the dirty bit. All others are written
-//! by a PMwCAS of one word, in a domain with write-backs: values repeat, and then a reader that
-//! made the first occurrence durable could clear the dirty bit of the second
+//! The first value of a slot, if it has the slot's class, is written by a single CAS, with the
+//! dirty bit. Later ones are written by a PMwCAS, in a domain with write-backs: values repeat, and
+//! then a reader that made the first occurrence durable could clear the dirty bit of the second
 //! (`Pmwcas::compare_exchange`).
 
 use pando_index::{Error, Intent, Result, Upserted};
 use pando_pmem::{Domain, mutant};
-use pando_pmwcas::{CONTROL_BITS, MAX_WORDS};
+use pando_pmwcas::{CONTROL_BITS, Descriptor, MAX_WORDS};
 use pando_tree::checked::Steps;
 use pando_tree::context::Context;
 
-use crate::layout::{FREE, Pair, State, ValueWord, key_word};
-use crate::leaf::{Look, RangeLeaf, Slot, Taken};
+use crate::layout::{FREE, Pair, State, ValueWord};
+use crate::leaf::{Look, RangeLeaf, Slot, Taken, Until};
 
 /// The result of an attempt to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,9 +64,9 @@ pub enum Written {
     NoRoom,
 }
 
-/// Empty slots behind the current one that one PMwCAS can move away, beside the current slot and
-/// the one that takes the value.
-const MOST_BETWEEN: usize = MAX_WORDS - 2;
+/// Empty slots behind the current one that one PMwCAS can move away, beside both words of the
+/// current slot and the one that takes the value.
+const MOST_BETWEEN: usize = MAX_WORDS - 3;
 
 /// The result of an attempt to take a slot.
 enum Take {
@@ -81,11 +91,12 @@ impl RangeLeaf {
         intent: Intent<'_>,
     ) -> Result<Written> {
         let Some(distance) = self.distance(pair.key) else { return Ok(Written::NoRoom) };
-        let (wanted, new) = (key_word(distance, pair.value), ValueWord::present(pair.value));
+        let wanted = self.key_words().first(distance, pair.value);
+        let new = ValueWord::present(pair.value);
         let mut steps = Steps::of_attempts();
         loop {
             steps.take(context.guard, self.node.off)?;
-            let look = self.look(context, distance, Some(wanted));
+            let look = self.look(context, distance, Until::Takes(pair.value));
             if look.is_closed || look.current.is_some_and(|taken| taken.word.is_closed()) {
                 // What the leaf holds may be out of date.
                 return Ok(Written::Closed);
@@ -93,23 +104,26 @@ impl RangeLeaf {
             let found = look.current.and_then(Taken::value);
             check(intent, found)?;
             let is_written = match look.current {
-                Some(taken) if taken.key_word == wanted => {
-                    self.change(context, taken.slot, taken.word, new)?
-                }
-                Some(taken) => {
-                    let later = look.behind.iter().position(|taken| taken.key_word == wanted);
-                    match later {
-                        Some(later) => {
-                            self.move_key(context, taken, &look.behind[..=later], new)?
+                Some(taken) => match self.word_for(taken, pair.value) {
+                    Some(key_word) => self.change(context, taken, key_word, new)?,
+                    None => {
+                        let later = look.behind.iter().position(|taken| taken.key_word == wanted);
+                        match later {
+                            Some(later) => {
+                                self.move_key(context, taken, &look.behind[..=later], new)?
+                            }
+                            None => match self.take(context, &look, wanted) {
+                                Take::Taken(_) | Take::Lost => continue,
+                                Take::NoRoom => return Ok(Written::NoRoom),
+                            },
                         }
-                        None => match self.take(context, &look, wanted) {
-                            Take::Taken(_) | Take::Lost => continue,
-                            Take::NoRoom => return Ok(Written::NoRoom),
-                        },
                     }
-                }
+                },
                 None => match self.take(context, &look, wanted) {
-                    Take::Taken(slot) => self.change(context, slot, ValueWord::EMPTY, new)?,
+                    Take::Taken(slot) => {
+                        let taken = Taken { slot, key_word: wanted, word: ValueWord::EMPTY };
+                        self.change(context, taken, wanted, new)?
+                    }
                     Take::Lost => continue,
                     Take::NoRoom => return Ok(Written::NoRoom),
                 },
@@ -140,13 +154,13 @@ impl RangeLeaf {
         let mut steps = Steps::of_attempts();
         loop {
             steps.take(context.guard, self.node.off)?;
-            let look = self.look(context, distance, None);
+            let look = self.look(context, distance, Until::Current);
             if look.is_closed || look.current.is_some_and(|taken| taken.word.is_closed()) {
                 return Ok(Written::Closed);
             }
             check(intent, look.current.and_then(Taken::value))?;
             let Some(taken) = look.current else { return Err(Error::KeyNotFound) };
-            if self.change(context, taken.slot, taken.word, ValueWord::DELETED)? {
+            if self.change(context, taken, taken.key_word, ValueWord::DELETED)? {
                 return Ok(Written::Done(Upserted::Updated));
             }
         }
@@ -172,19 +186,18 @@ impl RangeLeaf {
     ) -> Result<Written> {
         let Some(distance) = self.distance(key) else { return Ok(Written::NoRoom) };
         let status = self.status(context);
-        let look = self.look(context, distance, None);
+        let look = self.look(context, distance, Until::Current);
         let found = look.current.and_then(Taken::value);
         check(intent, found)?;
         let Some(taken) = look.current else { return Ok(Written::NoRoom) };
-        if new.is_some_and(|new| key_word(distance, new) != taken.key_word) {
-            return Ok(Written::NoRoom);
-        }
+        let key_word = new.map_or(Some(taken.key_word), |new| self.word_for(taken, new));
+        let Some(key_word) = key_word else { return Ok(Written::NoRoom) };
         if !taken.word.is_closed() || status.is_frozen() {
             return Ok(Written::Closed);
         }
         let new = new.map_or(ValueWord::DELETED, ValueWord::present).closed();
         let is_written = context.publish(|operation| {
-            operation.add_word(self.value_off(taken.slot), taken.word.0, new.0)?;
+            self.add_change(operation, taken, key_word, new)?;
             if !mutant!("range-closed-write-unseen") {
                 operation.add_word(self.node.status_off(), status.0, status.next().0)?;
             }
@@ -199,8 +212,7 @@ impl RangeLeaf {
 
     /// Whether a slot is free for `key`.
     pub fn has_room<D: Domain>(&self, context: Context<'_, D>, key: u64) -> bool {
-        // No key word is zero.
-        let look = self.distance(key).map(|distance| self.look(context, distance, Some(FREE)));
+        let look = self.distance(key).map(|distance| self.look(context, distance, Until::Free));
         look.is_some_and(|look| look.free.is_some())
     }
 
@@ -243,24 +255,49 @@ impl RangeLeaf {
         }
     }
 
-    /// Changes the value word of a slot; false if it is no longer `old`.
+    /// Changes the value word of a slot, and its key word to `key_word`; false if they are no
+    /// longer those of `taken`.
     #[inline]
     fn change<D: Domain>(
         &self,
         context: Context<'_, D>,
-        slot: Slot,
-        old: ValueWord,
+        taken: Taken,
+        key_word: u64,
         new: ValueWord,
     ) -> Result<bool> {
-        let off = self.value_off(slot);
-        if old == ValueWord::EMPTY || !D::WRITE_BACK {
+        let old = taken.word;
+        let is_alone = !old.is_versioned() && key_word == taken.key_word;
+        if is_alone && (old == ValueWord::EMPTY || !D::WRITE_BACK) {
+            let off = self.value_off(taken.slot);
             let swapped = context.pmwcas.compare_exchange(context.guard, off, old.0, new.0);
             return Ok(swapped.is_ok());
         }
         context.publish(|operation| {
-            operation.add_word(off, old.0, new.0)?;
+            self.add_change(operation, taken, key_word, new)?;
             Ok(true)
         })
+    }
+
+    /// Adds the words of a slot that change. The key word is one of them if it was ever changed, or
+    /// is now: the same value word may have come back with another one.
+    #[inline]
+    fn add_change<D: Domain>(
+        &self,
+        operation: &mut Descriptor<'_, '_, D>,
+        taken: Taken,
+        key_word: u64,
+        mut new: ValueWord,
+    ) -> pando_pmwcas::Result<()> {
+        if taken.word.is_versioned() || key_word != taken.key_word {
+            if new != ValueWord::MOVED {
+                new = new.versioned();
+            }
+            let is_compared = key_word != taken.key_word || !mutant!("range-class-not-compared");
+            if is_compared {
+                operation.add_word(self.key_off(taken.slot), taken.key_word, key_word)?;
+            }
+        }
+        operation.add_word(self.value_off(taken.slot), taken.word.0, new.0)
     }
 
     /// Moves the key from its current slot to the last one of `behind`, with the value `new`.
@@ -288,7 +325,7 @@ impl RangeLeaf {
             }
         }
         context.publish(|operation| {
-            operation.add_word(self.value_off(current.slot), current.word.0, ValueWord::MOVED.0)?;
+            self.add_change(operation, current, current.key_word, ValueWord::MOVED)?;
             let is_left = mutant!("range-between-left");
             for taken in rest.iter().filter(|_| !is_left) {
                 let off = self.value_off(taken.slot);

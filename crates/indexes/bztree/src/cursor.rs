@@ -20,6 +20,7 @@ use pando_tree::cursor::{Fill, Scan};
 use pando_tree::key::{self, slice_of};
 
 use crate::candidate::Candidate;
+use crate::layout::PAIR_BYTES;
 use crate::leaf::Leaf;
 use crate::meta::Meta;
 use crate::node::Probe;
@@ -37,6 +38,7 @@ struct Buffers {
     slots: Vec<Meta>,
     unsorted: Vec<Candidate>,
     pairs: Vec<Pair>,
+    run: Vec<[u8; PAIR_BYTES as usize]>,
 }
 
 thread_local! {
@@ -57,6 +59,7 @@ impl Default for ThreadsBuffers {
             slots: Vec::with_capacity(FIRST_BATCH * 4),
             unsorted: Vec::with_capacity(FIRST_BATCH * 4),
             pairs: Vec::with_capacity(FIRST_BATCH * 4),
+            run: Vec::with_capacity(FIRST_BATCH * 4),
         }))
     }
 }
@@ -192,9 +195,9 @@ impl<D: Domain> Copier<'_, '_, D> {
             (None, Order::Ascending) => 0,
             (None, Order::Descending) => last,
         };
-        // Keys of other lengths lie between numbers: then the bytes are compared.
-        let start = probe.filter(|_| !matches!(self.scan.start(), Bound::Unbounded));
-        loop {
+        let mut start = probe.filter(|_| !matches!(self.scan.start(), Bound::Unbounded));
+        let mut pairs = std::mem::take(&mut self.buffers.pairs);
+        let stop = loop {
             let (is_last, next) = match order {
                 Order::Ascending => (bucket == last, bucket + 1),
                 Order::Descending => (bucket == 0, bucket.saturating_sub(1)),
@@ -202,43 +205,55 @@ impl<D: Domain> Copier<'_, '_, D> {
             if !is_last {
                 leaf.prefetch_bucket(context, next);
             }
-            let mut pairs = std::mem::take(&mut self.buffers.pairs);
             pairs.clear();
             leaf.bucket_pairs(context, bucket, &mut pairs);
-            let stop = match order {
-                Order::Ascending => pairs.iter().find_map(|pair| self.take_pair(*pair, start)),
-                Order::Descending => {
-                    pairs.iter().rev().find_map(|pair| self.take_pair(*pair, start))
-                }
-            };
-            self.buffers.pairs = pairs;
-            match stop {
-                Some(stop) => return stop,
-                None if is_last => return Stop::LeafDone,
+            // All records of the further buckets are ahead.
+            match self.take_pairs(&pairs, start.take()) {
+                Some(stop) => break stop,
+                None if is_last => break Stop::LeafDone,
                 None => bucket = next,
             }
-        }
+        };
+        self.buffers.pairs = pairs;
+        stop
     }
 
-    /// Copies a pair into the batch if it is ahead; returns how to stop, if it must stop.
+    /// Copies those of the pairs into the batch that are ahead; returns how to stop, if it must
+    /// stop.
     #[inline(always)]
-    fn take_pair(&mut self, pair: Pair, start: Option<Probe<'_>>) -> Option<Stop> {
-        let (key, value) = (pair.key.to_be_bytes(), pair.value.to_le_bytes());
-        let is_ahead = start.is_none_or(|start| {
-            let compare = match start.number {
-                Some(number) => pair.key.cmp(&number),
-                None => key[..].cmp(start.bytes),
-            };
-            self.scan.is_ahead(compare)
-        });
-        if !is_ahead {
-            return None;
-        }
-        if self.scan.is_past(|end| key::compare(&key, end)) {
-            return Some(Stop::RangeDone);
-        }
-        self.buffers.batch.push(&key, &value);
-        self.stop_if_full()
+    fn take_pairs(&mut self, pairs: &[Pair], start: Option<Probe<'_>>) -> Option<Stop> {
+        let (scan, order) = (self.scan, self.scan.order());
+        let is_ahead = |pair: &Pair| match start {
+            None => true,
+            Some(Probe { number: Some(number), .. }) => scan.is_ahead(pair.key.cmp(&number)),
+            // Keys of other lengths lie between numbers.
+            Some(Probe { bytes, .. }) => scan.is_ahead(pair.key.to_be_bytes()[..].cmp(bytes)),
+        };
+        let is_past = |pair: &Pair| scan.is_past(|end| key::compare(&pair.key.to_be_bytes(), end));
+        let room = scan.most() - self.buffers.batch.len();
+        let (run, is_range_done) = match order {
+            Order::Ascending => {
+                let ahead = &pairs[pairs.partition_point(|pair| !is_ahead(pair))..];
+                let near = &ahead[..ahead.len().min(room)];
+                let is_range_done = near.last().is_some_and(is_past);
+                let end = match is_range_done {
+                    true => near.partition_point(|pair| !is_past(pair)),
+                    false => near.len(),
+                };
+                (&near[..end], is_range_done)
+            }
+            Order::Descending => {
+                let ahead = &pairs[..pairs.partition_point(is_ahead)];
+                let near = &ahead[ahead.len().saturating_sub(room)..];
+                let is_range_done = near.first().is_some_and(is_past);
+                let from = if is_range_done { near.partition_point(is_past) } else { 0 };
+                (&near[from..], is_range_done)
+            }
+        };
+        self.buffers.run.clear();
+        self.buffers.run.extend(run.iter().map(|pair| pair.record()));
+        self.buffers.batch.push_run(self.buffers.run.as_flattened(), 8, 8, order);
+        if is_range_done { Some(Stop::RangeDone) } else { self.stop_if_full() }
     }
 
     /// The sorted records that were not copied yet.

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use crate::common::scenario::{self, Answer, Op, Scenario};
 use crate::common::watchdog::within_bounds;
 use crate::common::{Planted, check, dump, take_all};
+use pando_index::RangeIndex;
 use pando_pmem::testing::{CutShort, Paused};
 use pando_pmem::{CreateOptions, Domain, Pool};
 
@@ -110,6 +111,37 @@ fn a_paused_leaf_modification_undoes_nothing() {
 #[test]
 fn a_paused_change_of_a_range_leaf_undoes_nothing() {
     explore("ranges", scenario::ranges());
+}
+
+/// Two values of a range leaf that differ in their class alone. A thread is about to exchange the
+/// first one, in a slot whose class has changed before, when another thread writes the second.
+#[test]
+fn a_value_that_has_come_back_with_another_class_is_not_exchanged() {
+    let scenarios = scenario::ranges();
+    let found = scenarios.into_iter().find(|scenario| scenario.name == "range exchange, versioned");
+    let scenario = found.expect("it is there");
+    let key = scenario.act.key().to_vec();
+    let (before, ..) = scenario.expected();
+    let mut other = before[&key].clone();
+    *other.last_mut().expect("eight bytes") ^= 0x80;
+    let mut missed = 0;
+    for writes in 0.. {
+        let planted = Arc::new(prepared::<CutShort>(&scenario));
+        let (its, act) = (planted.clone(), scenario.act.clone());
+        let victim = Paused::start(writes, move || act.run(&its.index));
+        let is_done = victim.is_done();
+        assert_eq!(Op::Update(key.clone(), other.clone()).run(&planted.index), Answer::Done);
+        match victim.resume() {
+            Answer::Mismatch => missed += 1,
+            answer => assert_eq!(answer, Answer::Done, "paused before write {writes}"),
+        }
+        let found = planted.index.get(&key).expect("a read");
+        assert_eq!(found.as_ref(), Some(&other), "paused before write {writes}");
+        if is_done {
+            break;
+        }
+    }
+    assert!(missed > 0, "the exchange never came late");
 }
 
 #[test]

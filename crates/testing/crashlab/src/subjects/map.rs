@@ -72,7 +72,7 @@ pub struct Open<I: Indexed, D: Domain> {
 
 /// The key of a number. Keys ascend with their numbers. Some are long, and some end within a word.
 pub(super) fn key<I: Indexed>(number: usize) -> Vec<u8> {
-    let mut key = (number as u64).to_be_bytes().to_vec();
+    let mut key = ((number as u64) << shift::<I>()).to_be_bytes().to_vec();
     match number % 7 {
         _ if I::FIXED => {}
         1 => key.extend_from_slice(b"odd"),
@@ -83,8 +83,15 @@ pub(super) fn key<I: Indexed>(number: usize) -> Vec<u8> {
     key
 }
 
+/// Keys of eight bytes are far from each other: their distances leave a range leaf little room for
+/// versions, or none.
+fn shift<I: Indexed>() -> u32 {
+    if I::FIXED { 47 } else { 0 }
+}
+
 fn number_of<I: Indexed>(found: &[u8]) -> Result<usize, String> {
-    let number = found.first_chunk().map(|bytes| u64::from_be_bytes(*bytes) as usize);
+    let number = found.first_chunk().map(|bytes| u64::from_be_bytes(*bytes) >> shift::<I>());
+    let number = number.map(|number| number as usize);
     number
         .filter(|&number| number < KEYS && key::<I>(number) == found)
         .ok_or_else(|| format!("a key that no thread inserted: {found:02x?}"))
@@ -101,14 +108,15 @@ fn value<I: Indexed>(number: u64) -> Vec<u8> {
         4 => 25,
         _ => 1 + number as usize % 3,
     };
-    // All four values of the two highest bits, which some indexes store elsewhere.
-    let highest = (number / 2 % 4) << 62;
-    (number | DISGUISE | highest).to_le_bytes().repeat(words)
+    // Two bits of the number are the highest ones, which some indexes store elsewhere: values differ
+    // in these alone.
+    let highest = (number >> 1 & 3) << 62;
+    (number & !6 | DISGUISE | highest).to_le_bytes().repeat(words)
 }
 
 fn value_number<I: Indexed>(found: &[u8]) -> Result<u64, String> {
     let word = found.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
-    let number = word.map(|word| word & 0xFFFF);
+    let number = word.map(|word| word & 0xFFF9 | word >> 62 << 1);
     number
         .filter(|&number| value::<I>(number) == found)
         .ok_or_else(|| format!("a torn value: {found:02x?}"))

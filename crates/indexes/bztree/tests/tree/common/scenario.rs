@@ -299,11 +299,16 @@ pub fn leaf_modifications() -> Vec<Scenario> {
 /// Operations on range leaves, and the modifications of these.
 pub fn ranges() -> Vec<Scenario> {
     let options = Options { numbers: Numbers::Ranged, ..small_nodes() };
-    // Values of several classes. The first leaf becomes a range leaf when it is replaced.
+    // Values of several classes. The first leaf becomes a range leaf when it is replaced. The last
+    // one has no versions: its keys move.
     let there = || inserts(14, short, inline);
     let removed =
         |tag| [there(), vec![Op::Insert(short(40), inline(tag)), Op::Remove(short(40))]].concat();
     let moved = || [there(), vec![Op::Update(short(32), inline(0xF0))]].concat();
+    let bounded = || inserts(60, short, inline);
+    let versioned = || [bounded(), vec![Op::Update(short(32), inline(0xF0))]].concat();
+    let deleted = || [versioned(), vec![Op::Remove(short(32))]].concat();
+    let exchange_versioned = Op::Exchange(short(32), inline(0xF0), inline(0xF1));
     let exchange = |to| Op::Exchange(short(32), inline(2), to);
     let split: Effect = |was, is| is.leaves == was.leaves + 1;
     let merged: Effect = |was, is| is.leaves < was.leaves;
@@ -324,6 +329,11 @@ pub fn ranges() -> Vec<Scenario> {
         ),
         exactly("range exchange", options, there(), exchange(inline(3))),
         exactly("range exchange, moved", options, there(), exchange(inline(0x83))),
+        exactly("range class", options, bounded(), Op::Update(short(32), inline(0x83))),
+        exactly("range class again", options, versioned(), Op::Upsert(short(32), inline(0x43))),
+        exactly("range exchange, versioned", options, versioned(), exchange_versioned),
+        exactly("range remove, versioned", options, versioned(), Op::Remove(short(32))),
+        exactly("range insert, versioned", options, deleted(), Op::Insert(short(32), inline(1))),
         exactly("range to the other kind", options, there(), Op::Update(short(32), pointed(1))),
         first("to a range", options, inserts(40, short, inline), replaced),
         first("range split", options, inserts(100, short, inline), split),
