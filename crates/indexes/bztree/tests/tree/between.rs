@@ -4,7 +4,7 @@
 use pando_bztree::{BzTrees, Numbers, Options, ValueMode};
 use pando_index::RangeIndex;
 use pando_index::conformance::between::{
-    self as between_acts, Act, One, at_random, each, inserts, removes,
+    self as between_acts, Act, One, acts_upon, at_random, each, inserts, removes,
 };
 use pando_pmem::testing::{Between, between};
 use pando_tree::maps::Tree;
@@ -67,6 +67,29 @@ fn structure_changes_amid_structure_changes() {
 #[test]
 fn runs_of_writes_at_random() {
     of_all_modes(|one| at_random(one, 1_000, LONG_BYTES));
+}
+
+/// The value of a key of a range leaf is replaced by one of another class, while the key is read or
+/// changed. The only leaf of a tree has no versions, so the key moves; the first of several has.
+#[test]
+fn a_class_that_changes_meanwhile() {
+    let options = Options { numbers: Numbers::Ranged, leaf_bytes: 512, ..few_records() };
+    within_bounds("the classes", move || {
+        let one =
+            |there: &[Act], act, others: &[Act], access| one(options, there, act, others, access);
+        let class = |class: u64| class << 62;
+        for count in [10, 40] {
+            let there = inserts(0..count);
+            // Keys that have free slots behind them in their lines, or not.
+            for key in (0..10).step_by(3).map(|number| number * 10) {
+                let changed = [Act::Update(key, class(1))];
+                let twice = [Act::Update(key, class(1)), Act::Update(key, class(2))];
+                let deleted = [Act::Update(key, class(1)), Act::Remove(key)];
+                let acts = acts_upon(key, LONG_BYTES);
+                each(&one, 2, &there, &acts, &[&changed, &twice, &deleted]);
+            }
+        }
+    });
 }
 
 /// A leaf is split, so its parent is copied; meanwhile other children of the parent are
