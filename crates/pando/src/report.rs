@@ -75,9 +75,9 @@ pub struct PoolStat {
     pub maps: Vec<MapStat>,
 }
 
-/// The memory that a process uses of a pool: what it has read or written since it opened it. Most of
-/// a get is waiting for memory, and less of it on huge pages (2 MiB), whose addresses the processor
-/// finds sooner.
+/// The memory that a process uses of a pool: what it has read or written since it opened it. Most
+/// of a get is waiting for memory, and less of it on huge pages (2 MiB), whose addresses the
+/// processor finds sooner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct MemoryStat {

@@ -9,7 +9,8 @@
 //! changes its keys and maps, so its own operations determine its part of the pool.
 //!
 //! Keys and values are text, and a reader can see whether they are complete. A key begins with its
-//! number, a value with its version, and the rest of each follows from these.
+//! number, a value with its version, and the rest of each follows from these. In every second run of
+//! neighbouring keys, keys and values have eight bytes, for leaves that are made for such records.
 
 use std::collections::BTreeMap;
 
@@ -30,6 +31,8 @@ const LONG_KEYS: u64 = 8;
 /// Maps that each writer owns, and keys in each.
 const MAPS: u64 = 3;
 const MAP_KEYS: u64 = 40;
+/// Neighbouring keys with the same kind of records. The keys of growing pools are of the first run.
+const RUN: u64 = 200;
 /// The class of a version whose value is long enough to make a pool grow.
 const LONG: u64 = 15;
 
@@ -72,10 +75,15 @@ pub fn map_number(name: &str) -> Option<u64> {
     name.strip_prefix("map-")?.parse().ok()
 }
 
+/// Whether keys and values have eight bytes.
+fn is_eight(key: u64) -> bool {
+    key / RUN % 2 == 1
+}
+
 /// The bytes of a key. One in three is long.
 pub fn key(number: u64) -> Vec<u8> {
     let mut key = format!("{number:08}").into_bytes();
-    if number.is_multiple_of(3) {
+    if number.is_multiple_of(3) && !is_eight(number) {
         key.extend(letters(number, 100));
     }
     key
@@ -89,6 +97,10 @@ pub fn key_number(found: &[u8]) -> Option<u64> {
 
 /// The value of a version of a record. The version's last hexadecimal digit selects the length.
 pub fn value(map: u64, key: u64, version: u64) -> Vec<u8> {
+    // What is loaded from a file of lines is text.
+    if is_eight(key) && map != LOADED {
+        return version.to_le_bytes().to_vec();
+    }
     let class = version % 16;
     let length = match class {
         0..10 => (version >> 4) % 100,
@@ -103,6 +115,9 @@ pub fn value(map: u64, key: u64, version: u64) -> Vec<u8> {
 
 /// The version of a value, if the value is complete.
 pub fn version(map: u64, key: u64, found: &[u8]) -> Option<u64> {
+    if is_eight(key) && map != LOADED {
+        return found.try_into().map(u64::from_le_bytes).ok();
+    }
     let version = u64::from_str_radix(std::str::from_utf8(found.get(..16)?).ok()?, 16).ok()?;
     (value(map, key, version) == found).then_some(version)
 }
@@ -363,5 +378,10 @@ mod tests {
         }
         assert_eq!(key_number(&key(3)), Some(3));
         assert_eq!(key_number(&key(3)[..50]), None);
+        let (short, text) = (value(MAIN, RUN, 7), value(LOADED, RUN, 7));
+        assert_eq!((key(RUN).len(), short.len()), (8, 8));
+        assert_eq!(super::version(MAIN, RUN, &short), Some(7));
+        assert_eq!(super::version(MAIN, RUN, &short[..7]), None);
+        assert_eq!(super::version(LOADED, RUN, &text), Some(7));
     }
 }

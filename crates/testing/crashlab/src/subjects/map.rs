@@ -108,8 +108,8 @@ fn value<I: Indexed>(number: u64) -> Vec<u8> {
         4 => 25,
         _ => 1 + number as usize % 3,
     };
-    // Two bits of the number are the highest ones, which some indexes store elsewhere: values differ
-    // in these alone.
+    // Two bits of the number are the highest ones, which some indexes store elsewhere: values
+    // differ in these alone.
     let highest = (number >> 1 & 3) << 62;
     (number & !6 | DISGUISE | highest).to_le_bytes().repeat(words)
 }
