@@ -287,5 +287,5 @@ fn create_options(options: &PoolOptions) -> CreateOptions {
     let max_bytes = options.max_bytes.unwrap_or(default.max_bytes);
     // The default first size may be more than the largest size.
     let initial_bytes = options.initial_bytes.unwrap_or(default.initial_bytes.min(max_bytes));
-    CreateOptions { max_bytes, initial_bytes, ..default }
+    CreateOptions { max_bytes, initial_bytes }
 }

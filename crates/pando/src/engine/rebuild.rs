@@ -109,7 +109,7 @@ impl<D: Domain> Building<'_, D> {
         let default = CreateOptions::default();
         let max_bytes = self.lost.max_bytes.or(max_bytes).unwrap_or(default.max_bytes);
         let initial_bytes = self.lost.initial_bytes.unwrap_or(default.initial_bytes.min(max_bytes));
-        let create = CreateOptions { max_bytes, initial_bytes, ..default };
+        let create = CreateOptions { max_bytes, initial_bytes };
         let unpublished =
             pando_pmem::Pool::prepare(self.lost.path, &create, Some(self.log.clone()))
                 .map_err(Error::of_pool)?;
