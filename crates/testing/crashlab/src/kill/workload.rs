@@ -9,8 +9,9 @@
 //! changes its keys and maps, so its own operations determine its part of the pool.
 //!
 //! Keys and values are text, and a reader can see whether they are complete. A key begins with its
-//! number, a value with its version, and the rest of each follows from these. In every second run of
-//! neighbouring keys, keys and values have eight bytes, for leaves that are made for such records.
+//! number, a value with its version, and the rest of each follows from these. In every second run
+//! of neighbouring keys, keys and values have eight bytes, for leaves that are made for such
+//! records.
 
 use std::collections::BTreeMap;
 
