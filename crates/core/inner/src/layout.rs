@@ -11,12 +11,12 @@
 //!      header   status   shape    n children  n - 1 slices   n - 1 key places   keys     (keys of any length)
 //!      header   status   shape    n children  n - 1 keys                                 (all keys of 8 bytes)
 //!
-//! header       63..56 kind   55..48 prefix    47..32 sorted records, or children   31..0
-//! node_bytes shape        63..48 slots  47..16 offset of the sorted records or keys  15..0 length
-//! of each, or 0 key place    63..32 offset                31..0 length status       63..61 control
-//! 60 frozen  59..0 version, raised by every change of a child link         63..61 control  60 zero
-//! 59..48 hint  47..0 offset of a node hint         11 one: of a leaf, and 10..0 as its index says;
-//! 11 zero: of an inner node, and
+//! header       63..56 kind   55..48 prefix    47..32 sorted records, or children   31..0 node_bytes
+//! shape        63..48 slots  47..16 offset of the sorted records or keys  15..0 length of each, or 0
+//! key place    63..32 offset                31..0 length
+//! status       63..61 control  60 frozen  59..0 version, raised by every change of a child
+//! link         63..61 control  60 zero  59..48 hint  47..0 offset of a node
+//! hint         11 one: of a leaf, and 10..0 as its index says; 11 zero: of an inner node, and
 //!              10..0 children; zero if unknown
 //! ```
 //!

@@ -399,21 +399,20 @@ impl RangeLeaf {
         pairs: &mut Vec<Pair>,
     ) {
         let start = pairs.len();
-        let further = match self.bucket_line_pairs(context, bucket, pairs) {
-            Some(false) => return sort_newest(pairs, start),
-            Some(true) => BUCKET_LINES,
-            None => 0,
-        };
-        if further == 0 {
-            pairs.truncate(start);
+        match self.bucket_line_pairs(context, bucket, pairs) {
+            Some(false) => {}
+            Some(true) => self.slot_pairs(context, bucket, BUCKET_LINES, pairs),
+            None => {
+                pairs.truncate(start);
+                self.slot_pairs(context, bucket, 0, pairs);
+            }
         }
-        self.slot_pairs(context, bucket, further, pairs);
         sort_newest(pairs, start);
     }
 
-    /// Appends the records in the lines of a bucket, without those in the overflow lines, and
-    /// returns whether all slots are taken. `None` if one of them was changed in a way that asks
-    /// for [`slot_pairs`](Self::slot_pairs).
+    /// Appends the records in the lines of a bucket, without those in the overflow lines. Returns
+    /// whether all slots are taken; `None` if one of them is versioned, moved or being changed:
+    /// then only [`slot_pairs`](Self::slot_pairs) reads the bucket rightly.
     #[inline(always)]
     fn bucket_line_pairs<D: Domain>(
         &self,

@@ -46,7 +46,7 @@
 use pando_index::{Error, Intent, Result, Upserted};
 use pando_pmem::{Domain, mutant};
 use pando_pmwcas::{CONTROL_BITS, Descriptor, MAX_WORDS};
-use pando_tree::checked::Steps;
+use pando_tree::checked::{Steps, undamaged};
 use pando_tree::context::Context;
 
 use crate::layout::{FREE, Pair, State, ValueWord};
@@ -95,8 +95,9 @@ impl RangeLeaf {
         let new = ValueWord::present(pair.value);
         let mut steps = Steps::of_attempts();
         loop {
-            steps.take(context.guard, self.node.off)?;
             let look = self.look(context, distance, Until::Takes(pair.value));
+            // Before what was found is believed: this returns noted damage, too.
+            steps.take(context.guard, self.node.off)?;
             if look.is_closed || look.current.is_some_and(|taken| taken.word.is_closed()) {
                 // What the leaf holds may be out of date.
                 return Ok(Written::Closed);
@@ -153,8 +154,8 @@ impl RangeLeaf {
         let intent = expected.map_or(Intent::Update, |expected| Intent::Exchange { expected });
         let mut steps = Steps::of_attempts();
         loop {
-            steps.take(context.guard, self.node.off)?;
             let look = self.look(context, distance, Until::Current);
+            steps.take(context.guard, self.node.off)?;
             if look.is_closed || look.current.is_some_and(|taken| taken.word.is_closed()) {
                 return Ok(Written::Closed);
             }
@@ -187,6 +188,7 @@ impl RangeLeaf {
         let Some(distance) = self.distance(key) else { return Ok(Written::NoRoom) };
         let status = self.status(context);
         let look = self.look(context, distance, Until::Current);
+        undamaged(context.guard)?;
         let found = look.current.and_then(Taken::value);
         check(intent, found)?;
         let Some(taken) = look.current else { return Ok(Written::NoRoom) };

@@ -68,8 +68,7 @@ impl Content {
         let mut block = context.reserve(pairs.len() as u64 * PAIR_BYTES)?;
         let mut records = Vec::with_capacity(pairs.len());
         for (at, pair) in (0..).step_by(PAIR_BYTES as usize).zip(pairs) {
-            block.write(at, &pair.key.to_be_bytes());
-            block.write_u64(at + 8, pair.value);
+            block.write(at, &pair.record());
             let meta = Meta::visible(at, 0, 8, PAIR_BYTES, false);
             records.push(LiveRecord { meta, off: block.off() + at });
         }

@@ -100,3 +100,75 @@ fn without_replacement(written: Written, refusal: Error) -> Result<Option<Upsert
         Written::NoRoom => Err(refusal),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use pando_index::{KeyRange, Order, RangeIndex};
+    use pando_pmem::Volatile;
+    use pando_tree::maps::Tree;
+    use pando_tree::testing::Planted;
+
+    use crate::index::BzTrees;
+    use crate::node::Probe;
+    use crate::options::{Numbers, Options};
+
+    const KEY: u64 = 7 << 20;
+
+    /// A tree of one range leaf, in which the key word of `KEY` is changed. Calls `test` with it.
+    fn with_damage(change: fn(u64) -> u64, test: impl FnOnce(&crate::BzTree<Volatile>)) {
+        let options = Options { numbers: Numbers::Ranged, ..Options::default() };
+        let tree = Planted::<Volatile, BzTrees>::anonymous(options).index;
+        for number in 0..40_u64 {
+            tree.insert(&(number << 20).to_be_bytes(), &[1; 8]).expect("room");
+        }
+        {
+            let guard = tree.pin().expect("a slot");
+            let context = tree.context(&guard);
+            let leaf = tree.find_leaf(context, Probe::new(&KEY.to_be_bytes()));
+            let leaf = leaf.ranged(context).expect("a range leaf");
+            let words = leaf.node.off..leaf.node.off + leaf.node.header.node_bytes;
+            // Class and version are zero, and the lowest key is zero.
+            let of_key = |off: &u64| context.read(*off) == KEY + 1;
+            let off = words.step_by(8).find(of_key).expect("its key word");
+            let word = context.pool().word(off);
+            word.store(change(KEY + 1), std::sync::atomic::Ordering::Release);
+        }
+        test(&tree);
+    }
+
+    /// A key word that refers to no operation is not taken for that of another key, or of none.
+    #[test]
+    fn a_key_word_that_refers_to_nothing_is_told() {
+        let damaged = "the leaf is damaged";
+        with_damage(
+            |word| word | 1 << 63,
+            |tree| {
+                let key = KEY.to_be_bytes();
+                tree.get(&key).expect_err(damaged);
+                tree.upsert(&key, &[2; 8]).expect_err(damaged);
+                tree.remove(&key).expect_err(damaged);
+                let mut cursor = tree.scan(KeyRange::all(), Order::Ascending).expect("a scan");
+                cursor.next().expect_err(damaged);
+                assert!(!tree.audit().expect("an audit").problems.is_empty(), "{damaged}");
+            },
+        );
+    }
+
+    /// Neither a panic nor silence follows from key words whose distance or version is damaged.
+    #[test]
+    fn a_key_word_that_none_writes_is_found() {
+        let changes: [fn(u64) -> u64; 3] = [|_| 1 << 53, |_| 1 << 57, |word| word | 1 << 53];
+        for (turn, change) in changes.into_iter().enumerate() {
+            with_damage(change, |tree| {
+                let _ = tree.get(&KEY.to_be_bytes());
+                for order in [Order::Ascending, Order::Descending] {
+                    let mut cursor = tree.scan(KeyRange::all(), order).expect("a scan");
+                    while let Ok(Some(_)) = cursor.next() {}
+                }
+                let _ = tree.upsert(&KEY.to_be_bytes(), &[0xF0; 8]);
+                let audit = tree.audit().expect("an audit");
+                assert!(!audit.problems.is_empty(), "change {turn}");
+            });
+        }
+    }
+}

@@ -52,6 +52,16 @@ fn check_left(pool: &Pool<Process>) {
     }
 }
 
+/// Elsewhere the system would not use huge pages.
+#[test]
+fn a_file_is_mapped_at_a_multiple_of_huge_pages() {
+    for mib in [1, 3, 64] {
+        let folder = folder();
+        let pool: Arc<Pool<Process>> = create(&folder.path().join("aligned.pando"), mib);
+        assert!(pool.addresses().start.is_multiple_of(2 << 20), "{mib} MiB");
+    }
+}
+
 #[test]
 fn an_emptied_pool_returns_its_room_and_opening_it_takes_none_back() {
     let (_folder, path) = folder_and_pool();

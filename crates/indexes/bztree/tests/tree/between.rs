@@ -70,7 +70,8 @@ fn runs_of_writes_at_random() {
 }
 
 /// The value of a key of a range leaf is replaced by one of another class, while the key is read or
-/// changed. The only leaf of a tree has no versions, so the key moves; the first of several has.
+/// changed. The only leaf of a tree has no versions, so the key moves. The first of several leaves
+/// has. If their keys are far apart, versions end, and the key moves after some changes.
 #[test]
 fn a_class_that_changes_meanwhile() {
     let options = Options { numbers: Numbers::Ranged, leaf_bytes: 512, ..few_records() };
@@ -78,15 +79,17 @@ fn a_class_that_changes_meanwhile() {
         let one =
             |there: &[Act], act, others: &[Act], access| one(options, there, act, others, access);
         let class = |class: u64| class << 62;
-        for count in [10, 40] {
-            let there = inserts(0..count);
+        for (count, distance) in [(10, 10), (40, 10), (40, 1 << 47)] {
+            let there: Vec<_> =
+                (0..count).map(|number| Act::Insert(number * distance, number)).collect();
             // Keys that have free slots behind them in their lines, or not.
-            for key in (0..10).step_by(3).map(|number| number * 10) {
-                let changed = [Act::Update(key, class(1))];
-                let twice = [Act::Update(key, class(1)), Act::Update(key, class(2))];
-                let deleted = [Act::Update(key, class(1)), Act::Remove(key)];
+            for key in (0..10).step_by(3).map(|number| number * distance) {
+                let changes = |classes| (1..=classes).map(|at| Act::Update(key, class(at % 4)));
+                let changed: Vec<_> = changes(1).collect();
+                let often: Vec<_> = changes(7).collect();
+                let deleted: Vec<_> = changes(2).chain([Act::Remove(key)]).collect();
                 let acts = acts_upon(key, LONG_BYTES);
-                each(&one, 2, &there, &acts, &[&changed, &twice, &deleted]);
+                each(&one, 2, &there, &acts, &[&changed, &often, &deleted]);
             }
         }
     });
