@@ -50,7 +50,7 @@ pub struct PoolStat {
     pub medium: String,
     /// Which failures a write that has returned survives on this medium, in words.
     pub guarantee: String,
-    /// The memory that this process uses of the pool; none if the system does not tell.
+    /// The memory of the pool that this process uses; none if the system does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryStat>,
     /// Present size in bytes.
@@ -75,9 +75,8 @@ pub struct PoolStat {
     pub maps: Vec<MapStat>,
 }
 
-/// The memory that a process uses of a pool: what it has read or written since it opened it. Most
-/// of a get is waiting for memory, and less of it on huge pages (2 MiB), whose addresses the
-/// processor finds sooner.
+/// The pages of a pool that this process has read or written since it opened the pool. A get waits
+/// less for memory on huge pages (2 MiB), because the processor translates their addresses faster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct MemoryStat {

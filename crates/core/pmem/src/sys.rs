@@ -95,9 +95,9 @@ impl Mapping {
         self.bytes as u64
     }
 
-    /// Puts the part from `from` to `to` of a file in memory on huge pages, as far as whole ones
-    /// fit in. The part has room in the file. The system copies what was written there; a thread
-    /// that uses it waits for the system meanwhile, as at a page fault.
+    /// Moves the part from `from` to `to` of a file in memory to huge pages, except for the rest at
+    /// each end that fills none. The part has room in the file. The system copies the content. A
+    /// thread that uses the part meanwhile waits for the system, as at a page fault.
     ///
     /// This needs no option of the mount (Linux 6.1 and later). A refusal leaves small pages, which
     /// is no error.

@@ -60,8 +60,8 @@ impl<D: Domain> Pool<D> {
         }
     }
 
-    /// Puts the chunks of a pool in a file in memory on huge pages, as far as those have their end
-    /// between `from_bytes` and `to_bytes`.
+    /// Requests huge pages for the chunks of a file in memory that has grown from `from_bytes` to
+    /// `to_bytes`: for each huge page that is complete now and was not before.
     pub(super) fn use_huge_pages(&self, from_bytes: u64, to_bytes: u64) {
         if let Medium::MemoryFile(_) = self.medium {
             let begun = from_bytes / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
