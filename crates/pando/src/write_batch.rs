@@ -155,34 +155,3 @@ impl Pool {
         .map(|((), lsn)| lsn)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{MapOptions, PoolOptions};
-
-    #[test]
-    fn golden_digest_and_what_changes_it() {
-        let pool = Pool::volatile(&PoolOptions::new()).expect("memory");
-        let options = MapOptions::new().transactional(true);
-        let [a, b] = ["a", "b"].map(|name| pool.map_with(name, &options).expect("a map"));
-        let new = WriteBatch::new;
-        assert_eq!(hex(&new().digest())[..16], *"e3b0c44298fc1c14");
-        let batch = new().put(&a, b"k", b"v").remove(&a, b"x").require(&b, b"k", None);
-        assert_eq!(batch.len(), 3);
-        assert_eq!(hex(&batch.digest())[..32], *"e8b5b7986899d15f3da37d0d3398af8a");
-        let others = [
-            new().put(&b, b"k", b"v").remove(&a, b"x").require(&b, b"k", None),
-            new().put(&a, b"kv", b"").remove(&a, b"x").require(&b, b"k", None),
-            new().remove(&a, b"x").put(&a, b"k", b"v").require(&b, b"k", None),
-            new().put(&a, b"k", b"v").put(&a, b"x", b"").require(&b, b"k", None),
-            new().put(&a, b"k", b"v").remove(&a, b"x").require(&b, b"k", Some(b"")),
-        ];
-        assert!(others.iter().all(|other| other.digest() != batch.digest()));
-        assert_eq!(batch.clone().digest(), batch.digest());
-    }
-
-    fn hex(bytes: &[u8]) -> String {
-        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-    }
-}

@@ -279,9 +279,28 @@ fn names_and_options_are_checked() {
         let known = pando::indexes().into_iter().find(|known| known.name == index).unwrap();
         assert!(known.options.iter().all(|option| option.name != name), "{known:?}");
     }
+    let unknown = pool.map_with("new", &MapOptions::new().index("oak")).unwrap_err().to_string();
+    for index in pando::indexes() {
+        assert!(unknown.contains(index.name), "{unknown}");
+    }
     let other = pool.map_with("main", &MapOptions::new().index("oak")).unwrap_err();
     assert!(matches!(other, Error::MapIndexDiffers { found: "bztree", .. }), "{other}");
     assert_eq!(pool.maps().unwrap().len(), 1, "a refused call left nothing behind");
+}
+
+#[test]
+fn indexes_are_told_apart_by_name_and_by_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("each.pool");
+    let pool = Pool::create(&path, &PoolOptions::new()).unwrap();
+    for index in pando::indexes() {
+        pool.map_with(index.name, &MapOptions::new().index(index.name)).unwrap();
+    }
+    drop(pool);
+    let pool = Pool::open(&path, &PoolOptions::new()).unwrap();
+    let maps = pool.stat().unwrap().maps;
+    assert_eq!(maps.len(), pando::indexes().len());
+    assert!(maps.iter().all(|map| map.name == map.index), "{maps:?}");
 }
 
 #[test]

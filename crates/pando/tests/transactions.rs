@@ -4,7 +4,9 @@ use std::ops::ControlFlow;
 use std::sync::mpsc::channel;
 use std::thread;
 
-use pando::{Error, KeyRange, Map, MapOptions, Order, Pool, PoolOptions, Transaction, Upserted};
+use pando::{
+    Error, KeyRange, Map, MapOptions, Order, Pool, PoolOptions, Transaction, Upserted, WriteBatch,
+};
 
 const INDEXES: [&str; 5] = ["bztree", "bwtree", "nbtree", "wbtree", "skiplist"];
 
@@ -270,4 +272,27 @@ fn threads_that_move_amounts_lose_none() {
             }
         });
     });
+}
+
+#[test]
+fn golden_digest_of_a_batch_and_what_changes_it() {
+    let pool = volatile();
+    let [a, b] = ["a", "b"].map(|name| pool.map_with(name, &options()).expect("a map"));
+    let new = WriteBatch::new;
+    let hex = |batch: &WriteBatch| {
+        batch.digest().iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+    };
+    assert_eq!(hex(&new())[..16], *"e3b0c44298fc1c14");
+    let batch = new().put(&a, b"k", b"v").remove(&a, b"x").require(&b, b"k", None);
+    assert_eq!(batch.len(), 3);
+    assert_eq!(hex(&batch)[..32], *"e8b5b7986899d15f3da37d0d3398af8a");
+    let others = [
+        new().put(&b, b"k", b"v").remove(&a, b"x").require(&b, b"k", None),
+        new().put(&a, b"kv", b"").remove(&a, b"x").require(&b, b"k", None),
+        new().remove(&a, b"x").put(&a, b"k", b"v").require(&b, b"k", None),
+        new().put(&a, b"k", b"v").put(&a, b"x", b"").require(&b, b"k", None),
+        new().put(&a, b"k", b"v").remove(&a, b"x").require(&b, b"k", Some(b"")),
+    ];
+    assert!(others.iter().all(|other| other.digest() != batch.digest()));
+    assert_eq!(batch.clone().digest(), batch.digest());
 }

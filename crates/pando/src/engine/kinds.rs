@@ -169,27 +169,3 @@ impl<D: Domain, K: IndexKind> Kind<D> for Of<K> {
         KnownKind::of::<K>()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::*;
-
-    #[test]
-    fn kinds_are_told_apart_by_name_and_by_number() {
-        let all = kinds::<Volatile>();
-        let names: BTreeSet<_> = all.iter().map(|kind| kind.name()).collect();
-        let numbers: BTreeSet<_> = all.iter().map(|kind| kind.number()).collect();
-        assert_eq!((names.len(), numbers.len()), (all.len(), all.len()));
-    }
-
-    #[test]
-    fn a_kind_that_is_not_known_is_refused_with_those_that_are() {
-        let refused = kind_called::<Volatile>(Some("oak")).err().expect("refused");
-        assert!(refused.to_string().contains("bztree"), "{refused}");
-        let header = MapHeader { name: "new".into(), kind: 999, options: [0; 4], number: 0 };
-        let refused = kind_of::<Volatile>(&header).err();
-        assert!(matches!(refused, Some(Error::UnknownIndex { number: 999, .. })), "{refused:?}");
-    }
-}
