@@ -16,6 +16,7 @@ use pando_pmem::Domain;
 use pando_tree::context::Context;
 use pando_tree::key::Side;
 
+use crate::guess::Span;
 use crate::layout::Link;
 use crate::node::{Inner, Leaves, Node, Probe};
 
@@ -111,6 +112,59 @@ pub struct Fence<'op> {
     pub high: Option<&'op [u8]>,
 }
 
+/// A node of a descent: the bounds of its keys, and which child is probably the next.
+#[derive(Clone, Copy, Debug)]
+struct Reached {
+    node: Node,
+    span: Span,
+    guess: u64,
+}
+
+/// The child that a descent takes, prefetched but not read.
+#[derive(Clone, Copy, Debug)]
+struct Next {
+    link: Link,
+    span: Span,
+    guess: u64,
+}
+
+impl Reached {
+    #[inline(always)]
+    fn first(root: Node, number: Option<u64>) -> Self {
+        let separators = root.header.count.saturating_sub(1);
+        let guess = number.map_or(0, |number| Span::ALL.guess(number, separators));
+        Self { node: root, span: Span::ALL, guess }
+    }
+
+    /// The index of the child for `probe`.
+    #[inline(always)]
+    fn search<D: Domain>(&self, context: Context<'_, D>, probe: Probe<'_>) -> u64 {
+        Inner { node: self.node }.search(context, probe, Side::Holding, self.guess)
+    }
+
+    #[inline(always)]
+    fn next<D: Domain, L: Leaves>(
+        &self,
+        context: Context<'_, D>,
+        index: u64,
+        number: Option<u64>,
+    ) -> Next {
+        let inner = Inner { node: self.node };
+        let link = inner.child(context, index);
+        let span = inner.child_span(context, self.span, index);
+        let guess = link.prefetch::<D, L>(context, span, number);
+        Next { link, span, guess }
+    }
+}
+
+impl Next {
+    #[inline(always)]
+    fn reached<D: Domain>(self, context: Context<'_, D>) -> Reached {
+        let Self { link, span, guess } = self;
+        Reached { node: Node::at(context, link), span, guess }
+    }
+}
+
 impl<L: Leaves> Upper<L> {
     /// The inner nodes of the tree whose entry word is at `root_off`.
     #[inline(always)]
@@ -124,84 +178,77 @@ impl<L: Leaves> Upper<L> {
         Node::at(context, Link::at(context, self.root_off))
     }
 
-    /// The leaf that `choose` selects: it returns the child to take in each inner node. `number` is
-    /// the key that is searched, if it has eight bytes: it tells which lines to prefetch.
+    /// The leaf that `choose` selects: it returns the child to take in each inner node, and gets a
+    /// guess of it. `number` is the key that is searched, if it has eight bytes: it tells which
+    /// lines to prefetch.
     #[inline(always)]
     pub fn descend<D: Domain>(
         &self,
         context: Context<'_, D>,
         number: Option<u64>,
-        mut choose: impl FnMut(Inner) -> u64,
+        mut choose: impl FnMut(Inner, u64) -> u64,
     ) -> Node {
-        let mut node = self.root(context);
+        let mut at = Reached::first(self.root(context), number);
         for _ in 0..MAX_HEIGHT {
-            if node.is_leaf() {
-                return node;
+            if at.node.is_leaf() {
+                return at.node;
             }
-            let inner = Inner { node };
-            let index = choose(inner);
-            let link = inner.child(context, index);
-            link.prefetch::<D, L>(context, || inner.distance(context, index, number));
-            node = Node::at(context, link);
+            let index = choose(Inner { node: at.node }, at.guess);
+            at = at.next::<D, L>(context, index, number).reached(context);
         }
-        node.too_deep(context)
+        at.node.too_deep(context)
     }
 
     /// The leaf for `probe`, without its path. Most gets and writes use this, so it is
     /// [`descend`](Self::descend) written out: there, the closure would be a call.
     #[inline(always)]
     pub fn find_leaf<D: Domain>(&self, context: Context<'_, D>, probe: Probe<'_>) -> Node {
-        let mut node = self.root(context);
+        let mut at = Reached::first(self.root(context), probe.number);
         for _ in 0..MAX_HEIGHT {
-            if node.is_leaf() {
-                return node;
+            if at.node.is_leaf() {
+                return at.node;
             }
-            let inner = Inner { node };
-            let index = inner.search(context, probe, Side::Holding);
-            let link = inner.child(context, index);
-            link.prefetch::<D, L>(context, || inner.distance(context, index, probe.number));
-            node = Node::at(context, link);
+            let index = at.search(context, probe);
+            at = at.next::<D, L>(context, index, probe.number).reached(context);
         }
-        node.too_deep(context)
+        at.node.too_deep(context)
     }
 
     /// The leaves for at most `GROUP` probes, in order; the further elements are unspecified.
     ///
-    /// A descent spends most of its time waiting for memory: for a line of each node, one after the
-    /// other. Here the descents take turns, level by level: the line that one of them reads next is
-    /// prefetched while the others read theirs.
+    /// A descent spends most of its time waiting for memory: for lines of each node, one node after
+    /// the other. Here the descents take turns, level by level: the lines that one of them reads
+    /// next are prefetched while the others read theirs.
     #[inline(always)]
     pub fn find_leaves<'key, const GROUP: usize, D: Domain>(
         &self,
         context: Context<'_, D>,
         probes: impl Iterator<Item = Probe<'key>> + Clone,
     ) -> [Node; GROUP] {
-        let mut nodes = [self.root(context); GROUP];
-        let mut indexes = [0; GROUP];
-        let mut children = [Link(0); GROUP];
+        let root = self.root(context);
+        let mut all = [Reached { node: root, span: Span::ALL, guess: 0 }; GROUP];
+        for (at, probe) in all.iter_mut().zip(probes.clone()) {
+            *at = Reached::first(root, probe.number);
+        }
+        let mut next = [Next { link: Link(0), span: Span::ALL, guess: 0 }; GROUP];
         // All leaves have the same depth below one root.
         for _ in 0..MAX_HEIGHT {
-            if nodes.iter().zip(probes.clone()).any(|(node, _)| node.is_leaf()) {
+            if all.iter().zip(probes.clone()).any(|(at, _)| at.node.is_leaf()) {
                 break;
             }
-            for ((index, node), probe) in indexes.iter_mut().zip(&nodes).zip(probes.clone()) {
-                *index = Inner { node: *node }.search(context, probe, Side::Holding);
+            for ((next, at), probe) in next.iter_mut().zip(&all).zip(probes.clone()) {
+                let index = at.search(context, probe);
+                *next = at.next::<D, L>(context, index, probe.number);
             }
-            let chosen = nodes.iter().zip(&indexes).zip(probes.clone());
-            for (child, ((node, &index), probe)) in children.iter_mut().zip(chosen) {
-                let inner = Inner { node: *node };
-                *child = inner.child(context, index);
-                child.prefetch::<D, L>(context, || inner.distance(context, index, probe.number));
-            }
-            for ((node, &child), _) in nodes.iter_mut().zip(&children).zip(probes.clone()) {
-                *node = Node::at(context, child);
+            for ((at, next), _) in all.iter_mut().zip(&next).zip(probes.clone()) {
+                *at = next.reached(context);
             }
         }
         // If a node is left, the tree is damaged.
-        for (node, _) in nodes.iter_mut().zip(probes).filter(|(node, _)| !node.is_leaf()) {
-            *node = node.too_deep(context);
+        for (at, _) in all.iter_mut().zip(probes).filter(|(at, _)| !at.node.is_leaf()) {
+            at.node = at.node.too_deep(context);
         }
-        nodes
+        all.map(|at| at.node)
     }
 
     /// The path to the leaf for `probe`.
@@ -209,8 +256,8 @@ impl<L: Leaves> Upper<L> {
     pub fn find_path<D: Domain>(&self, context: Context<'_, D>, probe: Probe<'_>) -> Path {
         let mut steps = [None; MAX_HEIGHT];
         let mut height = 0;
-        let leaf = self.descend(context, probe.number, |inner| {
-            let child = inner.search(context, probe, Side::Holding);
+        let leaf = self.descend(context, probe.number, |inner, guess| {
+            let child = inner.search(context, probe, Side::Holding, guess);
             steps[height] = Some(Step { inner, child });
             height += 1;
             child
@@ -229,9 +276,9 @@ impl<L: Leaves> Upper<L> {
     ) -> (Node, Fence<'op>) {
         let mut fence = Fence::default();
         let number = probe.and_then(|probe| probe.number);
-        let leaf = self.descend(context, number, |inner| {
+        let leaf = self.descend(context, number, |inner, guess| {
             let index = match (probe, side) {
-                (Some(probe), _) => inner.search(context, probe, side),
+                (Some(probe), _) => inner.search(context, probe, side, guess),
                 (None, Side::Holding) => 0,
                 (None, Side::Before) => inner.children() - 1,
             };

@@ -7,7 +7,7 @@
 //! * [`layout`](mod@layout): the bytes of inner nodes, and what leaves have in common with them.
 //!   `slices.rs`: the bytes in which keys differ, side by side.
 //! * `node.rs`: reads of nodes. `content.rs`: construction of inner nodes.
-//! * `descent.rs`: the way from the root to a leaf.
+//! * `descent.rs`: the way from the root to a leaf. `guess.rs`: where in a node it probably leads.
 //! * `install.rs`: how new nodes are installed. `split.rs`, `merge.rs`: splits and merges.
 //! * `audit.rs`: the walk for `check` and `stat`; `teardown.rs`: the blocks of a dropped tree.
 //!
@@ -39,6 +39,7 @@
 mod audit;
 mod content;
 mod descent;
+mod guess;
 mod install;
 pub mod layout;
 mod merge;

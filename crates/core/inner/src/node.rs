@@ -7,6 +7,7 @@ use pando_pmem::{Domain, Pool, Words};
 use pando_tree::context::Context;
 use pando_tree::key::Side;
 
+use crate::guess::{Span, prefetch_guessed, search_guessed};
 use crate::layout::{
     HEADER_BYTES, Header, Hint, Kind, Link, SLICED_BYTES, STATUS_AT, Shape, Status,
 };
@@ -16,13 +17,8 @@ use crate::slices::{Sliced, goes_right, search_numbers, search_range};
 pub trait Leaves: Copy {
     /// Prefetches lines of the leaf at `off` that a search reads, as far as the `hint` of its link
     /// tells them; the first line is prefetched already. `distance` is that of the key from the
-    /// separator before the leaf, if both are known and have eight bytes.
-    fn prefetch<D: Domain>(
-        pool: &Pool<D>,
-        off: u64,
-        hint: u16,
-        distance: impl FnOnce() -> Option<u64>,
-    );
+    /// leaf's lower bound, if both have eight bytes; otherwise any number.
+    fn prefetch<D: Domain>(pool: &Pool<D>, off: u64, hint: u16, distance: u64);
 }
 
 impl Link {
@@ -33,22 +29,31 @@ impl Link {
     }
 
     /// Prefetches lines of a node, all at once: the first, and those that a search reads next.
-    /// `distance`: see [`Leaves::prefetch`].
+    /// Returns the guess for an inner node.
     #[inline(always)]
     pub(crate) fn prefetch<D: Domain, L: Leaves>(
         self,
         context: Context<'_, D>,
-        distance: impl FnOnce() -> Option<u64>,
-    ) {
+        span: Span,
+        number: Option<u64>,
+    ) -> u64 {
         let (pool, off) = (context.pool(), self.off());
         pool.prefetch(off);
         match self.hint() {
             Hint::None => pool.prefetch(off + 64),
-            Hint::Leaf(hint) => L::prefetch(pool, off, hint, distance),
-            Hint::Inner { children } => {
-                prefetch_searched(pool, off + HEADER_BYTES + children * 8, children);
+            Hint::Leaf(hint) => {
+                L::prefetch(pool, off, hint, number.unwrap_or(0).wrapping_sub(span.low));
             }
+            Hint::Inner { children } => match number {
+                Some(number) => {
+                    let guess = span.guess(number, children - 1);
+                    prefetch_guessed(pool, off, children, guess);
+                    return guess;
+                }
+                None => prefetch_searched(pool, off + HEADER_BYTES + children * 8, children),
+            },
         }
+        0
     }
 }
 
@@ -186,22 +191,27 @@ impl Inner {
         Link::at(context, self.child_off(index))
     }
 
-    /// The distance of `number` from the separator before child `index`, if that has eight bytes.
+    /// The bounds of child `index`, if those of the node are `span`, as far as they have eight
+    /// bytes.
     #[inline(always)]
-    pub(crate) fn distance<D: Domain>(
+    pub(crate) fn child_span<D: Domain>(
         &self,
         context: Context<'_, D>,
+        span: Span,
         index: u64,
-        number: Option<u64>,
-    ) -> Option<u64> {
+    ) -> Span {
         let shape = self.node.shape;
-        if index == 0 || !shape.is_uniform() {
-            return None;
+        if !shape.is_uniform() {
+            return span;
         }
         let words = self.node.words(context);
+        let first = shape.sorted_at / 8;
         // Relaxed: as of all separators.
-        let separator = words.load(shape.sorted_at / 8 + index - 1, Ordering::Relaxed);
-        number?.checked_sub(separator.swap_bytes())
+        let separator = |index: u64| words.load(first + index, Ordering::Relaxed).swap_bytes();
+        Span {
+            low: if index > 0 { separator(index - 1) } else { span.low },
+            high: if index + 1 < self.children() { separator(index) } else { span.high },
+        }
     }
 
     /// Separator `index`: the lowest key that child `index + 1` may hold.
@@ -265,9 +275,15 @@ impl Inner {
             })
     }
 
-    /// The child in which a search for the key continues.
+    /// The child in which a search for the key continues; `guess` is where it probably is.
     #[inline(always)]
-    pub fn search<D: Domain>(&self, context: Context<'_, D>, probe: Probe<'_>, side: Side) -> u64 {
+    pub fn search<D: Domain>(
+        &self,
+        context: Context<'_, D>,
+        probe: Probe<'_>,
+        side: Side,
+        guess: u64,
+    ) -> u64 {
         let shape = self.node.shape;
         let separators = self.children() - 1;
         let above = side == Side::Holding;
@@ -287,7 +303,10 @@ impl Inner {
         }
         if let Some(number) = probe.number {
             let (words, first) = (self.node.words(context), shape.sorted_at / 8);
-            return search_numbers(words, first, 1, separators, number, above, prefetch);
+            let found = search_guessed(words, first, separators, number, above, guess);
+            return found.unwrap_or_else(|| {
+                search_numbers(words, first, 1, separators, number, above, prefetch)
+            });
         }
         search_range(0..separators, |at| {
             goes_right(self.separator(context, at), probe.bytes, above)

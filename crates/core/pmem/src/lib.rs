@@ -66,4 +66,4 @@ pub use medium::{Guarantee, Medium};
 pub use optimistic::OptimisticRead;
 pub use per_slot::PerSlot;
 pub use pool::{Compacted, CreateOptions, OpenPool, Pool, Unpublished, draw_id};
-pub use word::{NOTHING_BYTES, Word, Words};
+pub use word::{NOTHING_BYTES, Part, Word, Words};

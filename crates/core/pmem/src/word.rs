@@ -226,19 +226,24 @@ impl<'pool, D: Domain> Words<'pool, D> {
         reach
     }
 
+    /// The `N` words from word `first` on. `None` if they do not all exist: then the index comes
+    /// from damaged data, and damage is noted, as by [`load`](Self::load).
+    #[inline(always)]
+    pub fn part<const N: usize>(self, first: u64) -> Option<Part<'pool, D, N>> {
+        let words = self.words.get(first as usize..).and_then(<[_]>::first_chunk);
+        let Some(words) = words else {
+            damage::note_behind(self.words);
+            return None;
+        };
+        Some(Part { words, domain: PhantomData })
+    }
+
     /// Loads the eight words from word `first` on. If they do not all exist, the result is zeros,
     /// and damage is noted, as by [`load`](Self::load).
     #[inline(always)]
     pub fn load_eight(self, first: u64, order: Ordering) -> [u64; 8] {
-        let words = self.words.get(first as usize..).and_then(<[_]>::first_chunk::<8>);
-        let Some(words) = words else {
-            damage::note_behind(self.words);
-            return [0; 8];
-        };
-        std::array::from_fn(|at| {
-            D::observe_load(std::ptr::from_ref(&words[at]) as usize, 8);
-            words[at].load(order)
-        })
+        self.part::<8>(first)
+            .map_or([0; 8], |part| std::array::from_fn(|at| part.load(at as u64, order)))
     }
 
     /// Loads word `index`; `None` beyond the end.
@@ -268,5 +273,22 @@ impl<'pool, D: Domain> Words<'pool, D> {
             result = fold(result, step[0].load(order));
         }
         result
+    }
+}
+
+/// `N` neighbouring words. A load is not checked if the compiler sees that its index is below `N`.
+#[derive(Debug)]
+pub struct Part<'pool, D, const N: usize> {
+    words: &'pool [AtomicU64; N],
+    domain: PhantomData<D>,
+}
+
+impl<D: Domain, const N: usize> Part<'_, D, N> {
+    /// Loads word `index`. Panics beyond the end, like an array.
+    #[inline(always)]
+    pub fn load(&self, index: u64, order: Ordering) -> u64 {
+        let word = &self.words[index as usize];
+        D::observe_load(std::ptr::from_ref(word) as usize, 8);
+        word.load(order)
     }
 }

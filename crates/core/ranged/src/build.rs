@@ -34,25 +34,19 @@ pub struct Bounds {
 
 /// The number of records for which a leaf of `bytes` bytes is built. One with more is split.
 pub fn capacity(bytes: u64) -> u64 {
-    Geometry::within(bytes).map_or(0, |geometry| geometry.slots() * 8 / 11)
+    Geometry::within(bytes).map_or(0, Geometry::most_records)
 }
 
 /// Bytes of the smallest leaf for so many records, if their keys are even; at most `leaf_bytes`.
 pub fn bytes_for(records: u64, leaf_bytes: u64) -> u64 {
-    let sizes = (1..SIZES).map(|part| (part, size(leaf_bytes, part)));
-    let fits = |&(part, bytes): &(u64, u64)| records <= most_records(bytes, part);
-    let found = sizes.into_iter().find(fits);
-    let bytes = found.map_or(size(leaf_bytes, SIZES), |(_, bytes)| bytes);
+    let mut sizes = (1..SIZES).map(|part| size(leaf_bytes, part));
+    let bytes = sizes.find(|&bytes| records <= capacity(bytes));
+    let bytes = bytes.unwrap_or(size(leaf_bytes, SIZES));
     Geometry::within(bytes).map_or(bytes, Geometry::bytes)
 }
 
 fn size(leaf_bytes: u64, part: u64) -> u64 {
     leaf_bytes.min(MAX_LEAF_BYTES) * part / SIZES
-}
-
-/// The most records for which a leaf of this size is built. Smaller leaves fill sooner.
-fn most_records(bytes: u64, part: u64) -> u64 {
-    if part == SIZES { capacity(bytes) } else { capacity(bytes) * 10 / 11 }
 }
 
 /// Builds a leaf of at most `leaf_bytes` bytes of `pairs`, which ascend, with room for `next`.
@@ -97,9 +91,8 @@ fn shape_of(
     let key_words = KeyWords::up_to(furthest.max(expected));
     let wanted = pairs.len() as u64 + u64::from(next.is_some());
     (1..=SIZES).find_map(|part| {
-        let bytes = size(leaf_bytes, part);
-        let geometry = Geometry::within(bytes)?;
-        let fits = wanted <= most_records(bytes, part);
+        let geometry = Geometry::within(size(leaf_bytes, part))?;
+        let fits = wanted <= geometry.most_records();
         fits.then(|| shape_for(geometry, key_words, pairs, bounds)).flatten()
     })
 }
@@ -129,7 +122,7 @@ fn span(geometry: Geometry, pairs: &[Pair], Bounds { low, high }: Bounds) -> u64
     let whole = high.map_or(u64::MAX, |high| high.saturating_sub(low));
     let Some(last) = pairs.last().filter(|_| pairs.len() > 1) else { return whole };
     let each = last.key.wrapping_sub(low) / pairs.len() as u64 + 1;
-    let used = each.saturating_mul(geometry.slots() * 8 / 11);
+    let used = each.saturating_mul(geometry.most_records());
     if whole / 2 > used { used } else { whole }
 }
 
@@ -290,7 +283,7 @@ mod tests {
     fn capacities() {
         assert_eq!(
             [128, 256, 512, 1024, 1536, 2048, 65_536].map(capacity),
-            [0, 5, 17, 40, 64, 87, 87]
+            [0, 6, 19, 44, 70, 96, 96]
         );
     }
 }

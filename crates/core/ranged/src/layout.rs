@@ -280,6 +280,12 @@ impl Geometry {
         self.buckets * BUCKET_SLOTS + self.overflow_slots()
     }
 
+    /// The most records for which a leaf is built. Random keys fill a bucket and the overflow lines
+    /// of the largest leaf when about seven eighths of its slots are taken.
+    pub fn most_records(self) -> u64 {
+        self.slots() * 4 / 5
+    }
+
     pub fn overflow_slots(self) -> u64 {
         self.overflow_lines * LINE_SLOTS
     }
@@ -360,13 +366,13 @@ const HINT: u16 = 1 << 10;
 const UNKNOWN_HINT: u16 = HINT | 0x3FF;
 
 /// Where the predicted bucket of a leaf begins, by the hint of its link and the distance of the key
-/// from the separator before the leaf; `None` if it is not the hint of a range leaf.
+/// from the leaf's lower bound; `None` if it is not the hint of a range leaf.
 #[inline(always)]
-pub fn predicted_at(hint: u16, distance: impl FnOnce() -> Option<u64>) -> Option<u64> {
+pub fn predicted_at(hint: u16, distance: u64) -> Option<u64> {
     if hint & HINT == 0 {
         return None;
     }
-    let distance = distance().unwrap_or(0).min(MAX_DISTANCE);
+    let distance = distance.min(MAX_DISTANCE);
     let (multiplier, shift) = (u64::from(hint & 15) + 16, u32::from(hint >> 4 & 0x3F));
     let bucket = Map::even_bucket(multiplier, shift, distance).min(MAX_BUCKETS - 1);
     Some((HEAD_LINES + bucket * BUCKET_LINES) * LINE_BYTES)

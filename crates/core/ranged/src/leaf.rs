@@ -37,6 +37,15 @@ pub struct RangeLeaf {
     pub low: u64,
 }
 
+/// Words of a bucket.
+const BUCKET_WORDS: usize = (BUCKET_LINES * LINE_WORDS) as usize;
+
+/// The key word of slot `at` among the words of its bucket.
+#[inline(always)]
+fn word_of(at: u64) -> u64 {
+    at / LINE_SLOTS * LINE_WORDS + at % LINE_SLOTS
+}
+
 /// The key and value words of a line.
 pub(crate) type Line = [u64; LINE_WORDS as usize];
 
@@ -270,35 +279,41 @@ impl RangeLeaf {
     }
 
     /// The value of `key`.
+    ///
+    /// A slot of the key may be found behind one that was read as free: it was taken in between.
+    /// Then the key was absent when the free slot was read, so that an empty or deleted slot is
+    /// right; and a present one is the current one, wherever it is.
     #[inline(always)]
     pub fn get<D: Domain>(&self, context: Context<'_, D>, key: u64) -> Option<u64> {
         let distance = self.distance(key)?;
         let words = self.node.words(context);
         let bucket = self.bucket(words, distance);
         let first = self.geometry().bucket_line(bucket);
-        let lines = [Self::line(words, first), Self::line(words, first + 1)];
-        let (mut found, mut free, mut any) = (0_u32, 0_u32, 0);
-        for slot in 0..BUCKET_SLOTS as usize {
-            let key_word = lines[slot / 4][slot % 4];
-            found |= u32::from(self.key_words().is_of(key_word, distance)) << slot;
-            free |= u32::from(key_word == FREE) << slot;
+        let Some(lines) = words.part::<BUCKET_WORDS>(first * LINE_WORDS) else { return None };
+        // Acquire: a later slot is read later, and values after all keys.
+        let keys: [u64; BUCKET_SLOTS as usize] =
+            std::array::from_fn(|at| lines.load(word_of(at as u64), Ordering::Acquire));
+        // Without branches: which slot the key has, no processor can predict.
+        let (mut found, mut any) = (BUCKET_SLOTS, 0);
+        for (at, &key_word) in keys.iter().enumerate().rev() {
             any |= key_word;
+            if self.key_words().is_of(key_word, distance) {
+                found = at as u64;
+            }
         }
         if any & CONTROL_BITS != 0 {
             // One of them is being changed: it may be that of the key.
             return self.get_further(context, distance);
         }
-        // Only slots before the first free one.
-        found &= (free & free.wrapping_neg()).wrapping_sub(1);
-        if found != 0 {
-            let at = found.trailing_zeros() as usize;
-            let line = &lines[at / 4];
-            let slot = Slot::new(first + at as u64 / 4, at as u64 % 4);
-            let taken = self.taken(context, slot, line[at % 4], line[at % 4 + 4]);
+        if found < BUCKET_SLOTS {
+            let slot = Slot(first * LINE_WORDS + word_of(found));
+            let value = lines.load(word_of(found) + LINE_SLOTS, Ordering::Acquire);
+            let taken = self.taken(context, slot, keys[found as usize], value);
             if taken.word.state() != State::Moved {
                 return taken.value();
             }
-        } else if free != 0 {
+        } else if keys[BUCKET_SLOTS as usize - 1] == FREE {
+            // When the first free slot was read, no slot of the key was behind it.
             return None;
         }
         self.get_further(context, distance)

@@ -16,12 +16,7 @@ impl Leaves for BzLeaves {
     /// Of a range leaf the predicted bucket. Of any other the lines of the slots, and some of the
     /// sorted records.
     #[inline(always)]
-    fn prefetch<D: Domain>(
-        pool: &Pool<D>,
-        off: u64,
-        hint: u16,
-        distance: impl FnOnce() -> Option<u64>,
-    ) {
+    fn prefetch<D: Domain>(pool: &Pool<D>, off: u64, hint: u16, distance: u64) {
         if let Some(bucket_at) = pando_ranged::predicted_at(hint, distance) {
             pool.prefetch(off + bucket_at);
             pool.prefetch(off + bucket_at + 64);

@@ -228,7 +228,7 @@ impl<D: Domain> BzTree<D> {
     fn leaf_at<'op>(&self, context: Context<'op, D>, at: u64) -> Visited<'op> {
         let (mut start, mut count) = (0_u128, 1_u128 << 64);
         let (mut low, mut is_alone) = (None, false);
-        let leaf = self.upper().descend(context, None, |inner| {
+        let leaf = self.upper().descend(context, None, |inner, _| {
             let children = u128::from(inner.children()).max(1);
             // Below 2^64 times 2^16: a node has fewer children than that.
             let child = ((u128::from(at) - start) * children / count).min(children - 1);

@@ -93,6 +93,7 @@ const RULES: &[Rule] = &[
     // `Node`, and what both searches share.
     ("core/inner/src/node.rs", &[], None),
     ("core/inner/src/slices.rs", &[], None),
+    ("core/inner/src/guess.rs", &[], None),
     ("core/inner/src/layout.rs", &[], None),
     ("core/inner/src/content.rs", &[], Some(Component::Copying)),
     ("core/inner/src/", &[], Some(Component::Other)),

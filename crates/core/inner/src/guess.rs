@@ -1,0 +1,135 @@
+//! Guesses: where in a node a key probably is, before any word of the node is read.
+//!
+//! The separators on both sides of a link are the bounds of the node's keys. If the keys are spread
+//! evenly between them, the share of the range below a key is the share of the children before it.
+//! So a descent prefetches the lines around that place, all at once, and looks there first. If the
+//! child is not there, the whole node is searched.
+
+use std::sync::atomic::Ordering;
+
+use pando_pmem::{Domain, Pool, Words};
+
+use crate::layout::HEADER_BYTES;
+
+/// Separators among which a search looks first.
+const WINDOW: u64 = 16;
+/// The bits of a range that count. With them, and a node's number of children, products have 32
+/// bits, whose division is fast.
+const RANGE_BITS: u32 = 21;
+
+/// Bounds of a node's keys, if they have eight bytes: all are between them, or equal to `low`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    pub low: u64,
+    pub high: u64,
+}
+
+impl Span {
+    /// All keys.
+    pub const ALL: Self = Self { low: 0, high: u64::MAX };
+
+    /// How many of `count` separators are probably not above `number`.
+    #[inline(always)]
+    pub fn guess(self, number: u64, count: u64) -> u64 {
+        // In a damaged tree the bounds may be any.
+        let range = self.high.wrapping_sub(self.low);
+        let shift = (u64::BITS - RANGE_BITS).saturating_sub(range.leading_zeros());
+        let range = (range >> shift) as u32 | 1;
+        let below = ((number.wrapping_sub(self.low) >> shift) as u32).min(range);
+        u64::from(below * count.min(MAX_COUNT) as u32 / range)
+    }
+}
+
+const MAX_COUNT: u64 = (1 << (u32::BITS - RANGE_BITS)) - 1;
+
+/// Prefetches what a search for the child reads in an inner node at `off`, if the guess is right.
+#[inline(always)]
+pub(crate) fn prefetch_guessed<D: Domain>(pool: &Pool<D>, off: u64, children: u64, guess: u64) {
+    let (child, separator) = (HEADER_BYTES + guess * 8, HEADER_BYTES + (children + guess) * 8);
+    // Wrapping: the lines before a node at the offset zero, which only damage can name.
+    for from in [0, WINDOW / 2, WINDOW - 1] {
+        pool.prefetch((off + separator + from * 8).wrapping_sub(WINDOW / 2 * 8));
+    }
+    for from in [0, WINDOW / 2] {
+        pool.prefetch((off + child + from * 8).wrapping_sub(WINDOW / 4 * 8));
+    }
+}
+
+/// Searches the separators around `guess`, of `count` from word `first` on: returns how many are
+/// below `number` (with `above`: not above it), if that is seen there.
+#[inline(always)]
+pub(crate) fn search_guessed<D: Domain>(
+    words: Words<'_, D>,
+    first: u64,
+    count: u64,
+    number: u64,
+    above: bool,
+    guess: u64,
+) -> Option<u64> {
+    let start = guess.saturating_sub(WINDOW / 2).min(count.checked_sub(WINDOW)?);
+    let window = words.part::<{ WINDOW as usize }>(first + start)?;
+    // Relaxed: separators never change, and the thread has read, with acquire, the word that
+    // published the node.
+    let goes_right = |at: u64| {
+        let key = window.load(at, Ordering::Relaxed).swap_bytes();
+        if above { key <= number } else { key < number }
+    };
+    if goes_right(WINDOW - 1) {
+        return (start + WINDOW == count).then_some(count);
+    }
+    if start > 0 && !goes_right(0) {
+        return None;
+    }
+    // The first or the last place is decided: fifteen are left. Each step has three loads that do
+    // not wait for each other, and no branch that a processor could not predict.
+    let step = |from: u64, by: u64| {
+        let of = |place: u64| u64::from(goes_right(from + place * by - 1));
+        by * (of(1) + of(2) + of(3))
+    };
+    let quarter = step(0, WINDOW / 4);
+    Some(start + quarter + step(quarter, 1))
+}
+
+const _: () = assert!(WINDOW == 16);
+
+#[cfg(test)]
+mod tests {
+    use pando_pmem::{CreateOptions, Volatile};
+
+    use super::*;
+
+    #[test]
+    fn a_guess_is_the_share_of_the_range() {
+        let span = Span { low: 1000, high: 2000 };
+        let guesses = [0, 1000, 1500, 1999, 2000, u64::MAX].map(|key| span.guess(key, 100));
+        assert_eq!(guesses, [100, 0, 49, 99, 99, 100]);
+        assert_eq!(Span::ALL.guess(u64::MAX / 4 * 3, 2047), 1535);
+        assert_eq!(Span::ALL.guess(u64::MAX, u64::MAX), 2047);
+        assert_eq!(Span { low: 7, high: 7 }.guess(7, 100), 0);
+    }
+
+    /// Whatever the guess: what is found is right, and it is found if the guess is near.
+    #[test]
+    fn a_search_from_any_guess_is_right() {
+        let pool = Pool::<Volatile>::anonymous(&CreateOptions::default()).expect("memory");
+        let guard = pool.pin().expect("a slot");
+        for count in [0, 1, 15, 16, 17, 40, 200_u64] {
+            let mut block = guard.reserve((count + 1) * 8).expect("room");
+            (0..count).for_each(|at| block.write_u64(at * 8, (at * 10).swap_bytes()));
+            let words = pool.words(block.off(), count);
+            let searches = (0..count * 10 + 2).flat_map(|key| [(key, false), (key, true)]);
+            for (key, above) in searches {
+                let is_below = |at: &u64| at * 10 < key + u64::from(above);
+                let right = (0..count).filter(is_below).count() as u64;
+                for guess in 0..count + 20 {
+                    let found = search_guessed(words, 0, count, key, above, guess);
+                    let label = format!("{key} of {count}, {guess}: {found:?}");
+                    assert!(found.is_none_or(|found| found == right), "{label}");
+                    let is_near = count >= WINDOW && guess.abs_diff(right) < WINDOW / 2 - 1;
+                    assert!(!is_near || found.is_some(), "{label}");
+                }
+            }
+        }
+        assert_eq!(guard.damage(), None);
+    }
+}
