@@ -45,8 +45,8 @@ impl<'op, D: Domain> Walk<'op, '_, D> {
             return;
         };
         let node = Node::at(context, link);
-        if node.header.node_bytes != bytes {
-            let found = node.header.node_bytes;
+        if node.header().node_bytes != bytes {
+            let found = node.header().node_bytes;
             let what = format!("the node says {found} bytes, its block has {bytes}");
             self.problem(ProblemClass::Block, off, what);
             return;

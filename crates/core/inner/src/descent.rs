@@ -112,7 +112,7 @@ pub struct Fence<'op> {
     pub high: Option<&'op [u8]>,
 }
 
-/// A node of a descent: the bounds of its keys, and which child is probably the next.
+/// A node of a descent: the bounds of its keys, and a guess of the next child.
 #[derive(Clone, Copy, Debug)]
 struct Reached {
     node: Node,
@@ -131,7 +131,7 @@ struct Next {
 impl Reached {
     #[inline(always)]
     fn first(root: Node, number: Option<u64>) -> Self {
-        let separators = root.header.count.saturating_sub(1);
+        let separators = root.header().count.saturating_sub(1);
         let guess = number.map_or(0, |number| Span::ALL.guess(number, separators));
         Self { node: root, span: Span::ALL, guess }
     }
@@ -152,6 +152,8 @@ impl Reached {
         let inner = Inner { node: self.node };
         let link = inner.child(context, index);
         let span = inner.child_span(context, self.span, index);
+        // If the separators here are of several lengths, those of the child probably are, too.
+        let number = number.filter(|_| self.node.shape().is_uniform());
         let guess = link.prefetch::<D, L>(context, span, number);
         Next { link, span, guess }
     }

@@ -3,7 +3,7 @@
 //! The separators on both sides of a link are the bounds of the node's keys. If the keys are spread
 //! evenly between them, the share of the range below a key is the share of the children before it.
 //! So a descent prefetches the lines around that place, all at once, and looks there first. If the
-//! child is not there, the whole node is searched.
+//! child is not there, the whole node is searched, in lines that are prefetched only then.
 
 use std::sync::atomic::Ordering;
 
@@ -13,11 +13,13 @@ use crate::layout::HEADER_BYTES;
 
 /// Separators among which a search looks first.
 const WINDOW: u64 = 16;
-/// The bits of a range that count. With them, and a node's number of children, products have 32
-/// bits, whose division is fast.
+/// The bits of a range that count.
 const RANGE_BITS: u32 = 21;
+/// Guesses are as if a node had at most so many separators. The product of a share of the range and
+/// their number then has at most 32 bits: such numbers are divided fast.
+const MAX_COUNT: u64 = (1 << (u32::BITS - RANGE_BITS)) - 1;
 
-/// Bounds of a node's keys, if they have eight bytes: all are between them, or equal to `low`.
+/// Bounds of a node's keys, if they have eight bytes: none is below `low` or above `high`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
     pub low: u64,
@@ -28,30 +30,34 @@ impl Span {
     /// All keys.
     pub const ALL: Self = Self { low: 0, high: u64::MAX };
 
-    /// How many of `count` separators are probably not above `number`.
+    /// How many of `count` separators are probably not above `number`, which may also lie outside.
     #[inline(always)]
     pub fn guess(self, number: u64, count: u64) -> u64 {
         // In a damaged tree the bounds may be any.
-        let range = self.high.wrapping_sub(self.low);
+        let range = self.high.saturating_sub(self.low);
+        let below = number.saturating_sub(self.low).min(range);
         let shift = (u64::BITS - RANGE_BITS).saturating_sub(range.leading_zeros());
-        let range = (range >> shift) as u32 | 1;
-        let below = ((number.wrapping_sub(self.low) >> shift) as u32).min(range);
+        let (below, range) = ((below >> shift) as u32, (range >> shift) as u32 | 1);
         u64::from(below * count.min(MAX_COUNT) as u32 / range)
     }
 }
 
-const MAX_COUNT: u64 = (1 << (u32::BITS - RANGE_BITS)) - 1;
+/// The first of the separators among which a search looks first.
+#[inline(always)]
+fn window_start(guess: u64, count: u64) -> u64 {
+    guess.saturating_sub(WINDOW / 2).min(count.saturating_sub(WINDOW))
+}
 
 /// Prefetches what a search for the child reads in an inner node at `off`, if the guess is right.
 #[inline(always)]
 pub(crate) fn prefetch_guessed<D: Domain>(pool: &Pool<D>, off: u64, children: u64, guess: u64) {
-    let (child, separator) = (HEADER_BYTES + guess * 8, HEADER_BYTES + (children + guess) * 8);
-    // Wrapping: the lines before a node at the offset zero, which only damage can name.
-    for from in [0, WINDOW / 2, WINDOW - 1] {
-        pool.prefetch((off + separator + from * 8).wrapping_sub(WINDOW / 2 * 8));
+    let children_at = off + HEADER_BYTES;
+    let window = children_at + (children + window_start(guess, children - 1)) * 8;
+    for index in [0, WINDOW / 2, WINDOW - 1] {
+        pool.prefetch(window + index * 8);
     }
-    for from in [0, WINDOW / 2] {
-        pool.prefetch((off + child + from * 8).wrapping_sub(WINDOW / 4 * 8));
+    for index in [guess.saturating_sub(WINDOW / 4), guess + WINDOW / 4] {
+        pool.prefetch(children_at + index * 8);
     }
 }
 
@@ -66,7 +72,10 @@ pub(crate) fn search_guessed<D: Domain>(
     above: bool,
     guess: u64,
 ) -> Option<u64> {
-    let start = guess.saturating_sub(WINDOW / 2).min(count.checked_sub(WINDOW)?);
+    if count < WINDOW || !words.reach(first + count) {
+        return None;
+    }
+    let start = window_start(guess, count);
     let window = words.part::<{ WINDOW as usize }>(first + start)?;
     // Relaxed: separators never change, and the thread has read, with acquire, the word that
     // published the node.
@@ -80,7 +89,7 @@ pub(crate) fn search_guessed<D: Domain>(
     if start > 0 && !goes_right(0) {
         return None;
     }
-    // The first or the last place is decided: fifteen are left. Each step has three loads that do
+    // The last place is decided, so the answer is one of sixteen. Each step has three loads that do
     // not wait for each other, and no branch that a processor could not predict.
     let step = |from: u64, by: u64| {
         let of = |place: u64| u64::from(goes_right(from + place * by - 1));
@@ -102,10 +111,12 @@ mod tests {
     fn a_guess_is_the_share_of_the_range() {
         let span = Span { low: 1000, high: 2000 };
         let guesses = [0, 1000, 1500, 1999, 2000, u64::MAX].map(|key| span.guess(key, 100));
-        assert_eq!(guesses, [100, 0, 49, 99, 99, 100]);
+        assert_eq!(guesses, [0, 0, 49, 99, 99, 99]);
         assert_eq!(Span::ALL.guess(u64::MAX / 4 * 3, 2047), 1535);
-        assert_eq!(Span::ALL.guess(u64::MAX, u64::MAX), 2047);
+        assert_eq!(Span::ALL.guess(u64::MAX, 4096), 2047);
+        // As only damage leaves them.
         assert_eq!(Span { low: 7, high: 7 }.guess(7, 100), 0);
+        assert_eq!(Span { low: 7, high: 3 }.guess(u64::MAX, 100), 0);
     }
 
     /// Whatever the guess: what is found is right, and it is found if the guess is near.
@@ -131,5 +142,9 @@ mod tests {
             }
         }
         assert_eq!(guard.damage(), None);
+        // Separators that do not all lie in the node.
+        let words = pool.words(guard.reserve(4096).expect("room").off(), 100);
+        assert_eq!(search_guessed(words, 60, 41, 7, true, 10), None);
+        assert!(guard.damage().is_some());
     }
 }

@@ -71,21 +71,25 @@ impl Header {
         (self.kind as u64) << 56 | prefix_bytes << 48 | self.count << 32 | self.node_bytes
     }
 
-    /// Checked: `None` for a word that no code writes.
+    /// Whether this library writes such a word.
     #[inline(always)]
-    pub fn decode(word: u64) -> Option<Self> {
-        let count = (word >> 32) & 0xFFFF;
-        let kind = match word >> 56 {
-            1 => Kind::Leaf,
-            2 if count > 0 => Kind::Inner,
-            _ => return None,
-        };
-        Some(Self {
-            kind,
+    pub fn is_possible(word: u64) -> bool {
+        match word >> 56 {
+            1 => true,
+            2 => word >> 32 & 0xFFFF > 0,
+            _ => false,
+        }
+    }
+
+    /// What a word says that is [possible](Self::is_possible).
+    #[inline(always)]
+    pub fn of(word: u64) -> Self {
+        Self {
+            kind: if word >> 56 == Kind::Inner as u64 { Kind::Inner } else { Kind::Leaf },
             prefix_bytes: (word >> 48) as usize & 0xFF,
-            count,
+            count: (word >> 32) & 0xFFFF,
             node_bytes: word & 0xFFFF_FFFF,
-        })
+        }
     }
 }
 
@@ -225,8 +229,11 @@ mod tests {
         let header =
             Header { kind: Kind::Leaf, prefix_bytes: 0xA5, count: 0x12, node_bytes: 0x800 };
         assert_eq!(header.encode(), 0x01A5_0012_0000_0800);
-        assert_eq!(Header::decode(header.encode()), Some(header));
-        assert_eq!(Header::decode(0x0300_0000_0000_0000), None);
+        assert_eq!(Header::of(header.encode()), header);
+        assert!(Header::is_possible(header.encode()));
+        for damaged in [0, 0x0300_0000_0000_0000, 0x0200_0000_0000_0800] {
+            assert!(!Header::is_possible(damaged), "{damaged:x}");
+        }
         let shape = Shape { slots: 0x11, sorted_at: 0x123, record_bytes: 16 };
         assert_eq!(shape.encode(), 0x0011_0000_0123_0010);
         assert_eq!(Shape::decode(shape.encode()), shape);

@@ -17,7 +17,7 @@ use crate::slices::{Sliced, goes_right, search_numbers, search_range};
 pub trait Leaves: Copy {
     /// Prefetches lines of the leaf at `off` that a search reads, as far as the `hint` of its link
     /// tells them; the first line is prefetched already. `distance` is that of the key from the
-    /// leaf's lower bound, if both have eight bytes; otherwise any number.
+    /// leaf's lower bound, as far as that is known, if both have eight bytes.
     fn prefetch<D: Domain>(pool: &Pool<D>, off: u64, hint: u16, distance: u64);
 }
 
@@ -29,7 +29,7 @@ impl Link {
     }
 
     /// Prefetches lines of a node, all at once: the first, and those that a search reads next.
-    /// Returns the guess for an inner node.
+    /// Returns a guess of the child of an inner node, or zero.
     #[inline(always)]
     pub(crate) fn prefetch<D: Domain, L: Leaves>(
         self,
@@ -39,19 +39,19 @@ impl Link {
     ) -> u64 {
         let (pool, off) = (context.pool(), self.off());
         pool.prefetch(off);
-        match self.hint() {
-            Hint::None => pool.prefetch(off + 64),
-            Hint::Leaf(hint) => {
+        match (self.hint(), number) {
+            (Hint::None, _) => pool.prefetch(off + 64),
+            (Hint::Leaf(hint), _) => {
                 L::prefetch(pool, off, hint, number.unwrap_or(0).wrapping_sub(span.low));
             }
-            Hint::Inner { children } => match number {
-                Some(number) => {
-                    let guess = span.guess(number, children - 1);
-                    prefetch_guessed(pool, off, children, guess);
-                    return guess;
-                }
-                None => prefetch_searched(pool, off + HEADER_BYTES + children * 8, children),
-            },
+            (Hint::Inner { children }, Some(number)) => {
+                let guess = span.guess(number, children - 1);
+                prefetch_guessed(pool, off, children, guess);
+                return guess;
+            }
+            (Hint::Inner { children }, None) => {
+                prefetch_searched(pool, off + HEADER_BYTES + children * 8, children);
+            }
         }
         0
     }
@@ -73,10 +73,9 @@ pub struct Node {
     pub off: u64,
     /// The link that led to it.
     pub link: Link,
-    /// Its first word.
-    pub header: Header,
-    /// Its third word.
-    pub shape: Shape,
+    // As they lie in the node: a descent keeps several, and needs few of their parts.
+    header: u64,
+    shape: u64,
 }
 
 impl Node {
@@ -88,10 +87,12 @@ impl Node {
             return Self::nothing(context, link);
         };
         // Relaxed: the word that names the node published it, and was read with acquire.
-        let header = Header::decode(words.at(0, Ordering::Relaxed));
-        // This library has written each reachable node. Anything else is damage.
-        let Some(header) = header else { return Self::nothing(context, link) };
-        Self { off, link, header, shape: Shape::decode(words.at(2, Ordering::Relaxed)) }
+        let (header, shape) = (words.at(0, Ordering::Relaxed), words.at(2, Ordering::Relaxed));
+        if !Header::is_possible(header) {
+            // This library has written each reachable node. Anything else is damage.
+            return Self::nothing(context, link);
+        }
+        Self { off, link, header, shape }
     }
 
     /// An empty leaf instead of a damaged node.
@@ -101,7 +102,19 @@ impl Node {
         let header =
             Header { kind: Kind::Leaf, prefix_bytes: 0, count: 0, node_bytes: HEADER_BYTES };
         let shape = Shape { slots: 0, sorted_at: HEADER_BYTES, record_bytes: 0 };
-        Self { off: link.off(), link, header, shape }
+        Self { off: link.off(), link, header: header.encode(), shape: shape.encode() }
+    }
+
+    /// Its first word.
+    #[inline(always)]
+    pub fn header(&self) -> Header {
+        Header::of(self.header)
+    }
+
+    /// Its third word.
+    #[inline(always)]
+    pub fn shape(&self) -> Shape {
+        Shape::decode(self.shape)
     }
 
     /// An empty leaf instead of an inner node at a depth that only a cycle can have.
@@ -113,13 +126,13 @@ impl Node {
     /// All words of the node.
     #[inline(always)]
     pub fn words<'op, D: Domain>(&self, context: Context<'op, D>) -> Words<'op, D> {
-        context.pool().words(self.off, self.header.node_bytes / 8)
+        context.pool().words(self.off, self.header().node_bytes / 8)
     }
 
     /// Whether it is a leaf.
     #[inline(always)]
     pub fn is_leaf(&self) -> bool {
-        self.header.kind == Kind::Leaf
+        self.header().kind == Kind::Leaf
     }
 
     /// The offset of its second word.
@@ -138,7 +151,7 @@ impl Node {
         Sliced {
             words: self.words(context),
             first: slices_at / 8,
-            prefix: context.published(self.off + key_at, self.header.prefix_bytes as u64),
+            prefix: context.published(self.off + key_at, self.header().prefix_bytes as u64),
         }
     }
 }
@@ -176,7 +189,7 @@ impl Inner {
     /// The number of children, at least one.
     #[inline(always)]
     pub fn children(&self) -> u64 {
-        self.node.header.count
+        self.node.header().count
     }
 
     /// The offset of the word that names child `index`.
@@ -200,7 +213,7 @@ impl Inner {
         span: Span,
         index: u64,
     ) -> Span {
-        let shape = self.node.shape;
+        let shape = self.node.shape();
         if !shape.is_uniform() {
             return span;
         }
@@ -217,7 +230,7 @@ impl Inner {
     /// Separator `index`: the lowest key that child `index + 1` may hold.
     #[inline(always)]
     pub fn separator<'op, D: Domain>(&self, context: Context<'op, D>, index: u64) -> &'op [u8] {
-        let shape = self.node.shape;
+        let shape = self.node.shape();
         if shape.is_uniform() {
             return context.published(self.node.off + shape.sorted_at + index * 8, 8);
         }
@@ -238,13 +251,13 @@ impl Inner {
     #[inline(always)]
     fn sliced<'op, D: Domain>(&self, context: Context<'op, D>) -> Sliced<'op, D> {
         // The first separator stands first.
-        let key_at = self.node.shape.sorted_at;
+        let key_at = self.node.shape().sorted_at;
         self.node.sliced(context, HEADER_BYTES + self.children() * 8, key_at)
     }
 
     /// Whether the slices are those of the separators.
     pub(crate) fn slices_match<D: Domain>(&self, context: Context<'_, D>) -> bool {
-        let Node { shape, header, .. } = self.node;
+        let (header, shape) = (self.node.header(), self.node.shape());
         if shape.is_uniform() || self.children() == 1 {
             return header.prefix_bytes == 0;
         }
@@ -258,7 +271,7 @@ impl Inner {
 
     /// Whether the children, and the separators, lie in the node.
     pub(crate) fn is_within_bounds<D: Domain>(&self, context: Context<'_, D>) -> bool {
-        let Node { header, shape, .. } = self.node;
+        let (header, shape) = (self.node.header(), self.node.shape());
         let separators = self.children() - 1;
         let children_end = HEADER_BYTES + self.children() * 8;
         if shape.is_uniform() {
@@ -275,7 +288,7 @@ impl Inner {
             })
     }
 
-    /// The child in which a search for the key continues; `guess` is where it probably is.
+    /// The child in which a search for the key continues; `guess` is the one that it probably is.
     #[inline(always)]
     pub fn search<D: Domain>(
         &self,
@@ -284,32 +297,42 @@ impl Inner {
         side: Side,
         guess: u64,
     ) -> u64 {
-        let shape = self.node.shape;
-        let separators = self.children() - 1;
-        let above = side == Side::Holding;
-        let prefetch = |low| {
-            // The next child to read is one of sixteen.
-            context.pool().prefetch(self.child_off(low));
-            context.pool().prefetch(self.child_off(low + 8));
-        };
-        if !shape.is_uniform() {
-            return self.sliced(context).search(
-                0..separators,
-                probe.bytes,
-                above,
-                |index| self.separator(context, index),
-                prefetch,
-            );
-        }
-        if let Some(number) = probe.number {
+        let shape = self.node.shape();
+        let (separators, above) = (self.children() - 1, side == Side::Holding);
+        if let (Some(number), true) = (probe.number, shape.is_uniform()) {
             let (words, first) = (self.node.words(context), shape.sorted_at / 8);
             let found = search_guessed(words, first, separators, number, above, guess);
-            return found.unwrap_or_else(|| {
-                search_numbers(words, first, 1, separators, number, above, prefetch)
-            });
+            return found.unwrap_or_else(|| self.search_all(context, number, above));
         }
-        search_range(0..separators, |at| {
-            goes_right(self.separator(context, at), probe.bytes, above)
-        })
+        self.search_bytes(context, probe.bytes, above)
+    }
+
+    /// The child for a number, by a search of all separators.
+    #[inline(never)]
+    fn search_all<D: Domain>(&self, context: Context<'_, D>, number: u64, above: bool) -> u64 {
+        let (words, shape) = (self.node.words(context), self.node.shape());
+        let separators = self.children() - 1;
+        prefetch_searched(context.pool(), self.node.off + shape.sorted_at, separators);
+        let prefetch = |low| self.prefetch_children(context, low);
+        search_numbers(words, shape.sorted_at / 8, 1, separators, number, above, prefetch)
+    }
+
+    /// The child for a key, if not all separators have eight bytes or the key has not.
+    #[inline]
+    fn search_bytes<D: Domain>(&self, context: Context<'_, D>, key: &[u8], above: bool) -> u64 {
+        let separators = 0..self.children() - 1;
+        let separator = |index| self.separator(context, index);
+        if self.node.shape().is_uniform() {
+            return search_range(separators, |at| goes_right(separator(at), key, above));
+        }
+        let prefetch = |low| self.prefetch_children(context, low);
+        self.sliced(context).search(separators, key, above, separator, prefetch)
+    }
+
+    /// Prefetches the children of which the search takes one: sixteen from `low` on.
+    #[inline(always)]
+    fn prefetch_children<D: Domain>(&self, context: Context<'_, D>, low: u64) {
+        context.pool().prefetch(self.child_off(low));
+        context.pool().prefetch(self.child_off(low + 8));
     }
 }

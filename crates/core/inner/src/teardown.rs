@@ -25,7 +25,7 @@ pub fn next_unit<D: Domain>(
             return Unit::passed_over(word, link.0);
         };
         let node = Node::at(context, link);
-        if node.header.node_bytes != bytes {
+        if node.header().node_bytes != bytes {
             return Unit::passed_over(word, link.0);
         }
         let unit = Unit::of_block(word, link.0, 0, off);

@@ -1,4 +1,4 @@
-//! The counting domain: `Adr`, and counts of each thread's writes and reads.
+//! The counting domain: `Adr`, and counts of a thread's writes and reads while it measures.
 //!
 //! These are the numbers of the papers' cost tables: they do not depend on the machine's speed.
 //! Within one measured span, a line counts once as written and once as read, however often it is
@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use crate::domain::{Adr, Domain, DomainKind};
 use crate::write_back::LINE_BYTES;
 
-/// Like [`Adr`], and counts for each thread.
+/// Like [`Adr`], and counts for each thread within [`measure`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counting;
 
@@ -51,27 +51,28 @@ struct Tally {
 }
 
 thread_local! {
-    static TALLY: RefCell<Tally> = RefCell::new(Tally::default());
+    static TALLY: RefCell<Option<Tally>> = const { RefCell::new(None) };
 }
 
 /// Runs `work`; returns its result and this thread's counts.
 pub fn measure<R>(work: impl FnOnce() -> R) -> (R, Counts) {
-    TALLY.with_borrow_mut(|tally| *tally = Tally::default());
+    TALLY.set(Some(Tally::default()));
     let result = work();
-    let counts = TALLY.with_borrow(|tally| Counts {
+    let tally = TALLY.take().unwrap_or_default();
+    let counts = Counts {
         flushes: tally.flushes,
         fences: tally.fences,
         swaps: tally.swaps,
         words_written: tally.words_written,
         lines_written: tally.written.len() as u64,
         lines_read: tally.read.len() as u64,
-    });
+    };
     (result, counts)
 }
 
 fn count(work: impl FnOnce(&mut Tally)) {
     // A thread that ends gives its participant slots back, perhaps after its tally was dropped.
-    let _ = TALLY.try_with(|tally| work(&mut tally.borrow_mut()));
+    let _ = TALLY.try_with(|tally| tally.borrow_mut().as_mut().map(work));
 }
 
 fn lines(address: usize, bytes: usize) -> std::ops::RangeInclusive<usize> {

@@ -92,23 +92,28 @@ fn shape_of(
     let wanted = pairs.len() as u64 + u64::from(next.is_some());
     (1..=SIZES).find_map(|part| {
         let geometry = Geometry::within(size(leaf_bytes, part))?;
-        let fits = wanted <= geometry.most_records();
-        fits.then(|| shape_for(geometry, key_words, pairs, bounds)).flatten()
+        let fits = wanted <= geometry.most_even_records();
+        fits.then(|| shape_for(geometry, key_words, pairs, bounds, wanted)).flatten()
     })
 }
 
-/// The shape in which the records fit their buckets well enough; `None` if they do not.
+/// The shape in which the records fit their buckets well enough; `None` if they do not, or if that
+/// would be an uneven one and too many records are `wanted`.
 fn shape_for(
     geometry: Geometry,
     key_words: KeyWords,
     pairs: &[Pair],
     bounds: Bounds,
+    wanted: u64,
 ) -> Option<RangeShape> {
     let most = geometry.overflow_slots() / 2;
     let map = Map::even(geometry.buckets, span(geometry, pairs, bounds));
     let even = RangeShape { geometry, map, key_words };
     if outside(even, pairs, bounds.low) <= most {
         return Some(even);
+    }
+    if wanted > geometry.most_records() {
+        return None;
     }
     let top = pairs.last()?.key.wrapping_sub(bounds.low);
     let uneven =
@@ -223,7 +228,7 @@ mod tests {
 
     fn found(pairs: &[Pair], bounds: Bounds) -> Option<RangeShape> {
         let geometry = Geometry::within(2048).expect("large enough");
-        shape_for(geometry, KeyWords::up_to(MAX_DISTANCE), pairs, bounds)
+        shape_for(geometry, KeyWords::up_to(MAX_DISTANCE), pairs, bounds, pairs.len() as u64)
     }
 
     #[test]
@@ -283,7 +288,7 @@ mod tests {
     fn capacities() {
         assert_eq!(
             [128, 256, 512, 1024, 1536, 2048, 65_536].map(capacity),
-            [0, 6, 19, 44, 70, 96, 96]
+            [0, 5, 17, 40, 64, 87, 87]
         );
     }
 }

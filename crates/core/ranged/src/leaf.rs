@@ -3,7 +3,8 @@
 //! A key's slots are taken in a fixed order: those of its bucket, then those of the overflow lines,
 //! from a line on that depends on the bucket. No slot is ever free again, and none is skipped. So a
 //! pass in this order ends at the first free slot: at the time when that was read, the key had no
-//! slot behind it. The distance in a key word that is taken never changes.
+//! slot behind it. (A get reads its whole bucket: see there.) The distance in a key word that is
+//! taken never changes.
 //!
 //! The first slot of the key that is not *moved* is its current one, and its value word says
 //! whether the key is present; of a versioned value, key and value word are read as they were at
@@ -114,7 +115,7 @@ impl RangeLeaf {
     /// The leaf, if `node` is a range leaf.
     #[inline(always)]
     pub fn of<D: Domain>(context: Context<'_, D>, node: Node) -> Option<Self> {
-        let shape = RangeShape::decode(node.shape)?;
+        let shape = RangeShape::decode(node.shape())?;
         // Relaxed: the word that names the node published it, and was read with acquire.
         let low = node.words(context).load(LOW_AT / 8, Ordering::Relaxed).swap_bytes();
         Some(Self { node, shape, low })
@@ -127,7 +128,7 @@ impl RangeLeaf {
 
     /// Whether all lines lie in the leaf. A leaf for which this is false is damaged.
     pub fn is_within_bounds(&self) -> bool {
-        self.shape.geometry.bytes() <= self.node.header.node_bytes
+        self.shape.geometry.bytes() <= self.node.header().node_bytes
             && self.shape.geometry.slots() as usize <= MAX_SLOTS
     }
 
@@ -281,8 +282,8 @@ impl RangeLeaf {
     /// The value of `key`.
     ///
     /// A slot of the key may be found behind one that was read as free: it was taken in between.
-    /// Then the key was absent when the free slot was read, so that an empty or deleted slot is
-    /// right; and a present one is the current one, wherever it is.
+    /// When the free slot was read, the key was absent. So *absent* is a right answer if the slot
+    /// that was found is empty or deleted; and one that is present is the current one.
     #[inline(always)]
     pub fn get<D: Domain>(&self, context: Context<'_, D>, key: u64) -> Option<u64> {
         let distance = self.distance(key)?;
@@ -319,7 +320,8 @@ impl RangeLeaf {
         self.get_further(context, distance)
     }
 
-    /// The value of a key with a slot that is moved, or whose bucket is full or is being changed.
+    /// The value of a key with a slot that is moved, or whose bucket is full, closed or being
+    /// changed.
     #[cold]
     #[inline(never)]
     fn get_further<D: Domain>(&self, context: Context<'_, D>, distance: u64) -> Option<u64> {

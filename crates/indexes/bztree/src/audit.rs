@@ -40,7 +40,7 @@ impl<D: Domain> Look<'_, '_, D> {
     fn leaf(&mut self, leaf: Leaf, Fence { low, high }: Fence<'_>) {
         let (context, off) = (self.context, leaf.node.off);
         let wrong_before = self.audit.problems.len();
-        let node_bytes = leaf.node.header.node_bytes;
+        let node_bytes = leaf.node.header().node_bytes;
         self.audit.stat.leaves += 1;
         self.audit.stat.leaf_bytes += node_bytes;
         if let Some(leaf) = leaf.ranged(context) {

@@ -39,7 +39,7 @@ impl Leaf {
     /// Whether the areas before the records leave room for them, and the number of sorted records
     /// is as counted.
     fn holds_its_places(&self) -> bool {
-        let Node { header, shape, .. } = self.node;
+        let (header, shape) = (self.node.header(), self.node.shape());
         let sorted_bytes = header.node_bytes.checked_sub(shape.sorted_at);
         self.records_at() <= shape.sorted_at
             && header.node_bytes <= MAX_LEAF_BYTES
@@ -56,7 +56,7 @@ impl Leaf {
     /// Bytes that the records of a leaf take; `None` if a record, or an area before the records,
     /// exceeds the leaf.
     pub fn stored<D: Domain>(&self, context: Context<'_, D>) -> Option<u64> {
-        let Node { header, shape, .. } = self.node;
+        let (header, shape) = (self.node.header(), self.node.shape());
         if !self.holds_its_places() {
             return None;
         }
@@ -83,16 +83,16 @@ impl Leaf {
             meta.is_visible() && self.lies_within(meta, storage_at)
         };
         // Records of equal length lie where the shape says.
-        let lie_within = self.node.shape.is_uniform()
+        let lie_within = self.node.shape().is_uniform()
             || (0..self.sorted()).all(|index| lies_within(self.sorted_meta(context, index)));
-        lie_within && bytes <= self.node.header.node_bytes
+        lie_within && bytes <= self.node.header().node_bytes
     }
 
     fn lies_within(&self, meta: Meta, storage_at: u64) -> bool {
         let least_bytes = meta.key_bytes() + if meta.is_pointer() { 8 } else { 0 };
         let record_bytes = if meta.is_visible() { meta.record_bytes() } else { meta.key_bytes() };
         meta.offset() >= storage_at
-            && meta.offset() + record_bytes <= self.node.header.node_bytes
+            && meta.offset() + record_bytes <= self.node.header().node_bytes
             && record_bytes >= least_bytes
             && meta.key_bytes() <= MAX_KEY_BYTES as u64
     }

@@ -141,7 +141,7 @@ impl Leaf {
         range: std::ops::Range<u64>,
     ) -> (u64, bool) {
         let Some(candidate) = candidate else { return (range.end, false) };
-        let shape = self.node.shape;
+        let shape = self.node.shape();
         let std::ops::Range { start, end } = range;
         if shape.is_uniform() && candidate.meta.key_bytes() == 8 {
             let words = self.node.words(context);

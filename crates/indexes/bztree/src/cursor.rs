@@ -320,7 +320,7 @@ impl<D: Domain> Copier<'_, '_, D> {
     #[inline(always)]
     fn take_run(&mut self, run: Range<u64>, any_dead: bool) -> Option<Stop> {
         let (context, leaf, order) = (self.context, self.leaf, self.scan.order());
-        let shape = leaf.node.shape;
+        let shape = leaf.node.shape();
         let stride = shape.stride();
         if run.is_empty() {
             return None;

@@ -92,18 +92,18 @@ impl Leaf {
 
     #[inline(always)]
     pub fn sorted(&self) -> u64 {
-        self.node.header.count
+        self.node.header().count
     }
 
     #[inline(always)]
     pub fn slots(&self) -> u64 {
-        self.node.shape.slots
+        self.node.shape().slots
     }
 
     /// Offset in the leaf of the first slot.
     #[inline(always)]
     fn slots_at(&self) -> u64 {
-        let sliced = if self.node.shape.is_uniform() { 0 } else { self.sorted() };
+        let sliced = if self.node.shape().is_uniform() { 0 } else { self.sorted() };
         HEADER_BYTES + sliced * SLICED_BYTES
     }
 
@@ -159,7 +159,7 @@ impl Leaf {
     /// The metadata of a sorted record.
     #[inline(always)]
     pub fn sorted_meta<D: Domain>(&self, context: Context<'_, D>, index: u64) -> Meta {
-        let shape = self.node.shape;
+        let shape = self.node.shape();
         if shape.is_uniform() {
             let offset = shape.sorted_at + index * shape.stride();
             return Meta::visible(offset, 0, 8, shape.record_bytes, false);
@@ -198,11 +198,11 @@ impl Leaf {
 
     /// Whether the slices are those of the keys.
     pub fn slices_match<D: Domain>(&self, context: Context<'_, D>) -> bool {
-        if self.node.shape.is_uniform() || self.sorted() == 0 {
-            return self.node.header.prefix_bytes == 0;
+        if self.node.shape().is_uniform() || self.sorted() == 0 {
+            return self.node.header().prefix_bytes == 0;
         }
         let key = |at| self.key(context, self.sorted_meta(context, at));
-        self.node.header.prefix_bytes <= key(0).len()
+        self.node.header().prefix_bytes <= key(0).len()
             && self.sliced(context).are_of((0..self.sorted()).map(key))
     }
 
@@ -227,7 +227,7 @@ impl Leaf {
     /// Prefetches the records of the first slots.
     #[inline(always)]
     pub fn prefetch_unsorted<D: Domain>(&self, context: Context<'_, D>) {
-        let sorted_at = self.node.off + self.node.shape.sorted_at;
+        let sorted_at = self.node.off + self.node.shape().sorted_at;
         for line in 1..4 {
             context.pool().prefetch(sorted_at.wrapping_sub(line * 64));
         }
@@ -236,7 +236,7 @@ impl Leaf {
     /// Prefetches the next few sorted records.
     #[inline(always)]
     pub fn prefetch_from<D: Domain>(&self, context: Context<'_, D>, index: u64) {
-        let (pool, shape) = (context.pool(), self.node.shape);
+        let (pool, shape) = (context.pool(), self.node.shape());
         if !shape.is_uniform() {
             pool.prefetch(self.node.off + self.metadata_at() + index * 8);
         }
@@ -304,7 +304,7 @@ impl Leaf {
     /// The position of `probe` among the sorted records, or the one where it would be.
     #[inline(always)]
     pub fn sorted_position<D: Domain>(&self, context: Context<'_, D>, probe: Probe<'_>) -> u64 {
-        let shape = self.node.shape;
+        let shape = self.node.shape();
         if !shape.is_uniform() {
             return self.sliced_position(context, 0..self.sorted(), probe.bytes);
         }
@@ -403,7 +403,7 @@ impl Leaf {
         let key_bytes = probe.bytes.len() as u64;
         let pattern = Meta::pattern(probe.hash, key_bytes);
         let (mut newest, mut in_doubt) = (None, false);
-        let mut bottom = self.node.shape.sorted_at;
+        let mut bottom = self.node.shape().sorted_at;
         let mut last = Meta::EMPTY;
         let end = own.unwrap_or(self.slots());
         let next = self.pass(context, pattern, end, |slot, meta, may_match| {
@@ -418,7 +418,7 @@ impl Leaf {
             last = meta;
             bottom = bottom.saturating_sub(meta.padded_bytes());
         });
-        if self.node.shape.sorted_at > self.node.header.node_bytes {
+        if self.node.shape().sorted_at > self.node.header().node_bytes {
             context.guard.note_damage(self.node.off);
         } else if own.is_none() {
             // The place of the next record.
@@ -516,10 +516,10 @@ impl Leaf {
             let Count { live, deleted, .. } = leaf.count(context);
             return Estimate { live_bytes: live * PAIR_BYTES, is_closed: false, deleted };
         }
-        let (node, uniform) = (self.node, self.node.shape.is_uniform());
+        let (node, uniform) = (self.node, self.node.shape().is_uniform());
         let each = if uniform { 0 } else { SLICED_BYTES };
         let mut records = self.sorted();
-        let sorted_bytes = node.header.node_bytes.saturating_sub(node.shape.sorted_at);
+        let sorted_bytes = node.header().node_bytes.saturating_sub(node.shape().sorted_at);
         let mut bytes = sorted_bytes + records * each;
         let mut deleted = 0;
         let mut is_closed = false;

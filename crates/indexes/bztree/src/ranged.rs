@@ -126,7 +126,7 @@ mod tests {
             let context = tree.context(&guard);
             let leaf = tree.find_leaf(context, Probe::new(&KEY.to_be_bytes()));
             let leaf = leaf.ranged(context).expect("a range leaf");
-            let words = leaf.node.off..leaf.node.off + leaf.node.header.node_bytes;
+            let words = leaf.node.off..leaf.node.off + leaf.node.header().node_bytes;
             // Class and version are zero, and the lowest key is zero.
             let of_key = |off: &u64| context.read(*off) == KEY + 1;
             let off = words.step_by(8).find(of_key).expect("its key word");

@@ -10,7 +10,7 @@ pub(crate) fn values<D: Domain>(context: Context<'_, D>, leaf: &Leaf) -> Vec<u64
     if leaf.ranged(context).is_some() {
         return Vec::new();
     }
-    let node_bytes = leaf.node.header.node_bytes;
+    let node_bytes = leaf.node.header().node_bytes;
     let stored = leaf.stored(context);
     if !stored.is_some_and(|stored| leaf.holds_its_records(context, node_bytes - stored)) {
         return Vec::new();

@@ -217,7 +217,7 @@ mod tests {
             tree.upsert_many(&lent).expect("room");
             let guard = tree.pin().expect("a slot");
             let low = tree.find_leaf(tree.context(&guard), Probe::new(&(round * 5).to_be_bytes()));
-            largest = largest.max(low.node.header.node_bytes);
+            largest = largest.max(low.node.header().node_bytes);
         }
         assert_eq!(tree.len().expect("counted"), 300 * 25);
         assert!(largest <= 1_024, "a leaf has {largest} bytes");

@@ -68,8 +68,8 @@ impl<D: Domain> BzTree<D> {
     ) -> Tidied {
         let small = u64::from(self.options.merge_bytes);
         // Each slot deletes at most one of the sorted records; in place, any number may be deleted.
-        let shape = leaf.node.shape;
-        let sorted_bytes = leaf.node.header.node_bytes.saturating_sub(shape.sorted_at);
+        let shape = leaf.node.shape();
+        let sorted_bytes = leaf.node.header().node_bytes.saturating_sub(shape.sorted_at);
         let is_large = shape.is_uniform() && sorted_bytes >= small + leaf.slots() * shape.stride();
         if is_large && leaf.slot(context, leaf.slots().saturating_sub(1)) == Meta::EMPTY {
             return Tidied::Done;
@@ -199,7 +199,7 @@ impl<D: Domain> BzTree<D> {
         if leaf.ranged(context).is_none() {
             return Ok(Progress::Nothing);
         }
-        let is_smaller = |bytes| bytes <= leaf.node.header.node_bytes / 4 * 3;
+        let is_smaller = |bytes| bytes <= leaf.node.header().node_bytes / 4 * 3;
         let content = self.content(context, &leaf);
         let bytes = self.range_bytes_of(&content, path.leaf_fence(context));
         let Some(bytes) = bytes.filter(|&bytes| is_smaller(bytes)) else {
@@ -276,7 +276,7 @@ impl<D: Domain> BzTree<D> {
         match fit {
             Fit::Usual => (u64::from(options.leaf_bytes), u64::from(options.free_bytes)),
             Fit::Tight => {
-                let [leaf, other] = leaves.map(|leaf| leaf.header.node_bytes);
+                let [leaf, other] = leaves.map(|leaf| leaf.header().node_bytes);
                 // Without the dead bits. No larger than writes make a leaf: there may be no blocks
                 // for the halves.
                 let most_bytes = u64::from(options.leaf_bytes) + u64::from(options.free_bytes);

@@ -79,7 +79,7 @@ impl<D: Domain> BzTree<D> {
             let bytes = match is_range {
                 true => self.range_bytes(live / PAIR_BYTES / copies + 1),
                 // The estimate counts updated records twice.
-                false => (least + live / copies).min(path.leaf.header.node_bytes).max(least),
+                false => (least + live / copies).min(path.leaf.header().node_bytes).max(least),
             };
             let reserve = |copies: u64, bytes| {
                 let blocks =

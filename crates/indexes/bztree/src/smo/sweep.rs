@@ -205,7 +205,7 @@ impl<D: Domain> BzTree<D> {
             None if leaf.ranged(context).is_some() => return nothing(),
             None => HEADER_BYTES + live + room.bytes(content.len() as u64),
         };
-        let held = leaf.node.header.node_bytes;
+        let held = leaf.node.header().node_bytes;
         let is_smaller = |bytes| bytes + held / LEAST_PART <= held;
         if !is_smaller(block_bytes(copy)) {
             return nothing();
