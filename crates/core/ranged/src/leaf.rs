@@ -290,7 +290,7 @@ impl RangeLeaf {
         let words = self.node.words(context);
         let bucket = self.bucket(words, distance);
         let first = self.geometry().bucket_line(bucket);
-        let Some(lines) = words.part::<BUCKET_WORDS>(first * LINE_WORDS) else { return None };
+        let lines = words.part::<BUCKET_WORDS>(first * LINE_WORDS)?;
         // Acquire: a later slot is read later, and values after all keys.
         let keys: [u64; BUCKET_SLOTS as usize] =
             std::array::from_fn(|at| lines.load(word_of(at as u64), Ordering::Acquire));

@@ -3,7 +3,6 @@
 //!
 //! A get does not do this: each of its accesses is bounded ([`pando_tree::checked`]).
 
-use pando_inner::Node;
 use pando_pmem::Domain;
 use pando_tree::context::Context;
 
