@@ -1,9 +1,10 @@
-//! Guesses: where in a node a key probably is, before any word of the node is read.
+//! Guesses of a key's child in an inner node.
 //!
 //! The separators on both sides of a link are the bounds of the node's keys. If the keys are spread
 //! evenly between them, the share of the range below a key is the share of the children before it.
-//! So a descent prefetches the lines around that place, all at once, and looks there first. If the
-//! child is not there, the whole node is searched, in lines that are prefetched only then.
+//! So a descent prefetches the lines around that place, all at once, before it reads the node, and
+//! searches there first. If the child is not there, all separators are prefetched and searched. The
+//! root is guessed too, but not prefetched: it is in the processor's caches.
 
 use std::sync::atomic::Ordering;
 
@@ -13,10 +14,10 @@ use crate::layout::HEADER_BYTES;
 
 /// Separators among which a search looks first.
 const WINDOW: u64 = 16;
-/// The bits of a range that count.
+/// The number of bits to which a range is cut.
 const RANGE_BITS: u32 = 21;
-/// Guesses are as if a node had at most so many separators. The product of a share of the range and
-/// their number then has at most 32 bits: such numbers are divided fast.
+/// A node with more separators is treated as one with this many. Their number times a share of the
+/// range then has at most 32 bits, which a processor divides fast.
 const MAX_COUNT: u64 = (1 << (u32::BITS - RANGE_BITS)) - 1;
 
 /// Bounds of a node's keys, if they have eight bytes: none is below `low` or above `high`.
@@ -48,7 +49,7 @@ fn window_start(guess: u64, count: u64) -> u64 {
     guess.saturating_sub(WINDOW / 2).min(count.saturating_sub(WINDOW))
 }
 
-/// Prefetches what a search for the child reads in an inner node at `off`, if the guess is right.
+/// Prefetches the lines of an inner node at `off` that a search reads, if the guess is right.
 #[inline(always)]
 pub(crate) fn prefetch_guessed<D: Domain>(pool: &Pool<D>, off: u64, children: u64, guess: u64) {
     let children_at = off + HEADER_BYTES;

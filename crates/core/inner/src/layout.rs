@@ -81,7 +81,7 @@ impl Header {
         }
     }
 
-    /// What a word says that is [possible](Self::is_possible).
+    /// Decodes a word that is [possible](Self::is_possible).
     #[inline(always)]
     pub fn of(word: u64) -> Self {
         Self {

@@ -13,6 +13,9 @@ use crate::layout::{
 };
 use crate::slices::{Sliced, goes_right, search_numbers, search_range};
 
+/// So many separators lie in two or three lines, which need no prefetch.
+const MAX_FEW: u64 = 16;
+
 /// What this crate has to know of an index's leaves.
 pub trait Leaves: Copy {
     /// Prefetches lines of the leaf at `off` that a search reads, as far as the `hint` of its link
@@ -73,7 +76,7 @@ pub struct Node {
     pub off: u64,
     /// The link that led to it.
     pub link: Link,
-    // As they lie in the node: a descent keeps several, and needs few of their parts.
+    // Not decoded: a descent copies nodes, and reads few parts of these words.
     header: u64,
     shape: u64,
 }
@@ -307,12 +310,14 @@ impl Inner {
         self.search_bytes(context, probe.bytes, above)
     }
 
-    /// The child for a number, by a search of all separators.
+    /// The child for a number, by a search of all separators: after a wrong guess, or of few.
     #[inline(never)]
     fn search_all<D: Domain>(&self, context: Context<'_, D>, number: u64, above: bool) -> u64 {
         let (words, shape) = (self.node.words(context), self.node.shape());
         let separators = self.children() - 1;
-        prefetch_searched(context.pool(), self.node.off + shape.sorted_at, separators);
+        if separators > MAX_FEW {
+            prefetch_searched(context.pool(), self.node.off + shape.sorted_at, separators);
+        }
         let prefetch = |low| self.prefetch_children(context, low);
         search_numbers(words, shape.sorted_at / 8, 1, separators, number, above, prefetch)
     }

@@ -37,7 +37,8 @@ pub fn capacity(bytes: u64) -> u64 {
     Geometry::within(bytes).map_or(0, Geometry::most_records)
 }
 
-/// Bytes of the smallest leaf for so many records, if their keys are even; at most `leaf_bytes`.
+/// An estimate of the bytes of a leaf for so many records, at most `leaf_bytes`. Even records may
+/// need a smaller leaf, and uneven ones a larger one.
 pub fn bytes_for(records: u64, leaf_bytes: u64) -> u64 {
     let mut sizes = (1..SIZES).map(|part| size(leaf_bytes, part));
     let bytes = sizes.find(|&bytes| records <= capacity(bytes));

@@ -280,13 +280,13 @@ impl Geometry {
         self.buckets * BUCKET_SLOTS + self.overflow_slots()
     }
 
-    /// The most records for which a leaf is built. With more, keys with random distances are mostly
-    /// uneven, which makes gets slower.
+    /// The most records of a new uneven leaf, and of a leaf that is filled in the order of its keys.
+    /// More records with random keys are mostly uneven, and gets of uneven leaves are slower.
     pub fn most_records(self) -> u64 {
         self.slots() * 8 / 11
     }
 
-    /// The same for records that are even.
+    /// The most records of a new even leaf.
     pub fn most_even_records(self) -> u64 {
         self.slots() * 4 / 5
     }

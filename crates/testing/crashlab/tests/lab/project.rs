@@ -158,6 +158,10 @@ fn the_page_on_verification_has_the_totals_of_the_runs() {
         page.contains(&table),
         "put the output of the verb totals into docs/verify.md:\n{table}"
     );
+    // A row of sums would be counted as one more trial.
+    for row in read(&root().join("docs/runs/trials.tsv")).lines().skip(1) {
+        assert!(row.split('\t').next().is_some_and(|trial| trial.contains('/')), "{row}");
+    }
 }
 
 /// Whether a line of Markdown may be longer: a table, a block of code, or one link.
