@@ -280,8 +280,8 @@ impl Geometry {
         self.buckets * BUCKET_SLOTS + self.overflow_slots()
     }
 
-    /// The most records of a new uneven leaf, and of a leaf that is filled in the order of its keys.
-    /// More records with random keys are mostly uneven, and gets of uneven leaves are slower.
+    /// The most records of a new uneven leaf, and of a leaf that is filled in key order. More
+    /// records with random keys are mostly uneven, and gets of uneven leaves are slower.
     pub fn most_records(self) -> u64 {
         self.slots() * 8 / 11
     }
