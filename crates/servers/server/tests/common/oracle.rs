@@ -5,6 +5,8 @@
 //! differ, and the rest is printed. `PANDO_ORACLE_SEED` repeats one case, and `PANDO_ORACLE_CASES`
 //! is the number of cases.
 
+use std::time::{Duration, Instant};
+
 use super::programs::{self, Running};
 use super::random::Random;
 use super::wire::{Client, Reply, Value, Words, words};
@@ -16,25 +18,35 @@ pub enum Equal {
     Bytes,
     /// The same elements in any order (for a map: pairs), at all depths.
     Elements,
-    /// The same, except for integers, which may differ by this much: times.
-    Near(i64),
+    /// The same, except for integers: times, with this many units in a second. They may differ by
+    /// as much as the two servers' clocks can when they run the commands.
+    Times(i64),
+    /// The same, except for integers that are not negative.
+    Numbers,
     /// Only the same kind.
     Kind,
 }
 
 impl Equal {
-    /// Whether our reply is allowed beside Redis's.
-    pub fn holds(self, ours: &Reply, theirs: &Reply) -> bool {
-        ours.bytes == theirs.bytes || self.holds_of(&ours.value, &theirs.value)
+    /// Whether our reply is allowed beside Redis's, if each server ran each command within
+    /// `pause` of the other.
+    pub fn holds(self, ours: &Reply, theirs: &Reply, pause: Duration) -> bool {
+        ours.bytes == theirs.bytes || self.holds_of(&ours.value, &theirs.value, pause)
     }
 
-    fn holds_of(self, ours: &Value, theirs: &Value) -> bool {
-        if let Self::Near(apart) = self
+    fn holds_of(self, ours: &Value, theirs: &Value, pause: Duration) -> bool {
+        let apart = match self {
+            // One more, because each server rounds.
+            Self::Times(units) => Some(1 + (pause.as_secs_f64() * units as f64).ceil() as u64),
+            Self::Numbers => Some(u64::MAX),
+            _ => None,
+        };
+        if let Some(apart) = apart
             && let (Value::Line(b':', _), Value::Line(b':', _)) = (ours, theirs)
             && let (Some(one), Some(other)) = (ours.number(), theirs.number())
         {
             // A negative number is no time. It says why there is none.
-            return one == other || one >= 0 && other >= 0 && one.abs_diff(other) <= apart as u64;
+            return one == other || one >= 0 && other >= 0 && one.abs_diff(other) <= apart;
         }
         match (self, ours, theirs) {
             (Self::Elements, ours, theirs) => sorted(ours) == sorted(theirs),
@@ -47,7 +59,7 @@ impl Equal {
                 let pairs = ours.iter().zip(theirs);
                 one == other
                     && ours.len() == theirs.len()
-                    && pairs.into_iter().all(|(ours, theirs)| self.holds_of(ours, theirs))
+                    && pairs.into_iter().all(|(ours, theirs)| self.holds_of(ours, theirs, pause))
             }
             (_, ours, theirs) => ours == theirs,
         }
@@ -193,6 +205,7 @@ impl Oracle {
     /// The first step with a different reply.
     fn run(&mut self, steps: &[Step]) -> Option<Difference> {
         self.empty();
+        let mut longest = Duration::ZERO;
         for (number, together) in steps.chunks(self.together).enumerate() {
             let begin = number * self.together;
             let shown = || shown(&steps[..begin + together.len()]);
@@ -203,12 +216,16 @@ impl Oracle {
                     sent.and_then(|()| together.iter().map(|_| client.receive()).collect());
                 replies.unwrap_or_else(|error| panic!("{name} server failed: {error}\n{}", shown()))
             };
+            let start = Instant::now();
             let ours = ask(|oracle| &mut oracle.ours, "our");
             let theirs = ask(|oracle| &mut oracle.theirs, "Redis's");
+            longest = longest.max(start.elapsed());
+            // A server may still have the clock of the commands before.
+            let pause = 2 * longest;
             for (place, (step, (ours, theirs))) in
                 together.iter().zip(ours.into_iter().zip(theirs)).enumerate()
             {
-                if !step.equal.holds(&ours, &theirs) {
+                if !step.equal.holds(&ours, &theirs, pause) {
                     let at = begin + place;
                     return Some(Difference { at, ours: ours.bytes, theirs: theirs.bytes });
                 }

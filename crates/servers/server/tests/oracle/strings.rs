@@ -99,8 +99,8 @@ pub fn step(random: &mut Random, has_hashes: bool) -> Step {
                 words.push(random.word(&["IDX", "len", "WITHMATCHLEN", "MINMATCHLEN", "2", "foo"]));
             }
         }
-        "ttl" | "expiretime" => equal = Equal::Near(1),
-        "pttl" => equal = Equal::Near(5000),
+        "ttl" | "expiretime" => equal = Equal::Times(1),
+        "pttl" => equal = Equal::Times(1000),
         "hset" if random.once_in(2) => words.extend([b"f".to_vec(), b"v".to_vec()]),
         "hset" => words = vec![b"hset".to_vec(), b"h".to_vec()],
         "object" => words.insert(1, random.word(&["freq", "help", "foo"])),
