@@ -18,20 +18,16 @@ use crate::Error;
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum DomainChoice {
-    /// The strongest domain that the medium supports: `Adr` or `Eadr` on a DAX mapping, `Process`
-    /// on any other file, `Volatile` on anonymous memory.
+    /// The one that the medium needs: `Adr` on persistent memory whose caches are lost in a power
+    /// cut, else `Process`.
     #[default]
     Auto,
-    /// Nothing is written back, and nothing is guaranteed. On anonymous memory the contents are
-    /// lost with the process. A file is changed nevertheless, and its contents are undefined after
-    /// the process was killed or the machine went down.
-    Volatile,
-    /// A write that has returned survives the death of any process, but not a power cut.
+    /// Stores are ordered, and not written back. A write to a file that has returned survives the
+    /// death of any process. On persistent memory whose platform flushes its caches when power is
+    /// lost (eADR), it survives a power cut too.
     Process,
-    /// The platform writes its caches back when power is lost. Stores are ordered, and not written
-    /// back.
-    Eadr,
-    /// Stores are written back to the medium line by line and fenced.
+    /// Stores are written back to the medium line by line and fenced. On persistent memory, a write
+    /// that has returned survives a power cut.
     Adr,
 }
 
@@ -40,15 +36,13 @@ impl DomainChoice {
     pub fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
-            Self::Volatile => "volatile",
             Self::Process => "process",
-            Self::Eadr => "eadr",
             Self::Adr => "adr",
         }
     }
 
     /// Every choice.
-    pub const ALL: [Self; 5] = [Self::Auto, Self::Volatile, Self::Process, Self::Eadr, Self::Adr];
+    pub const ALL: [Self; 3] = [Self::Auto, Self::Process, Self::Adr];
 }
 
 /// Parses the name of a domain.
@@ -111,9 +105,9 @@ impl fmt::Debug for OnRecovery {
 /// How a pool is created or opened.
 ///
 /// ```
-/// use pando::{DomainChoice, Pool, PoolOptions};
+/// use pando::{Pool, PoolOptions};
 ///
-/// let options = PoolOptions::new().domain(DomainChoice::Volatile).max_bytes(1 << 30);
+/// let options = PoolOptions::new().max_bytes(1 << 30);
 /// let pool = Pool::volatile(&options)?;
 /// # Ok::<(), pando::Error>(())
 /// ```

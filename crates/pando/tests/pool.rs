@@ -162,7 +162,7 @@ fn a_domain_is_told_by_its_name() {
         assert_eq!(domain.to_string().parse::<DomainChoice>().unwrap(), domain);
     }
     let unknown = "counting".parse::<DomainChoice>().unwrap_err();
-    assert!(unknown.to_string().contains("auto or volatile or process"), "{unknown}");
+    assert!(unknown.to_string().contains("auto or process or adr"), "{unknown}");
 }
 
 /// A pool with an undamaged map, and a map of an unknown kind.

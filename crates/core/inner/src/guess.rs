@@ -104,7 +104,7 @@ const _: () = assert!(WINDOW == 16);
 
 #[cfg(test)]
 mod tests {
-    use pando_pmem::{CreateOptions, Volatile};
+    use pando_pmem::{CreateOptions, Process};
 
     use super::*;
 
@@ -123,7 +123,7 @@ mod tests {
     /// Whatever the guess: what is found is right, and it is found if the guess is near.
     #[test]
     fn a_search_from_any_guess_is_right() {
-        let pool = Pool::<Volatile>::anonymous(&CreateOptions::default()).expect("memory");
+        let pool = Pool::<Process>::anonymous(&CreateOptions::default()).expect("memory");
         let guard = pool.pin().expect("a slot");
         for count in [0, 1, 15, 16, 17, 40, 200_u64] {
             let mut block = guard.reserve((count + 1) * 8).expect("room");

@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 use std::collections::HashSet;
 
-use crate::domain::{Adr, Domain, DomainKind};
+use crate::domain::{Adr, Domain};
 use crate::write_back::LINE_BYTES;
 
 /// Like [`Adr`], and counts for each thread within [`measure`].
@@ -81,7 +81,6 @@ fn lines(address: usize, bytes: usize) -> std::ops::RangeInclusive<usize> {
 }
 
 impl Domain for Counting {
-    const KIND: DomainKind = DomainKind::Counting;
     const WRITE_BACK: bool = true;
 
     unsafe fn write_back(address: *const u8) {

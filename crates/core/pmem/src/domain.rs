@@ -1,14 +1,15 @@
 //! Persistence domains: what makes a write durable.
 //!
-//! Code that writes into a pool is generic over [`Domain`], so a volatile index pays nothing for
-//! durability. The cost and the guarantee of each domain:
+//! Code that writes into a pool is generic over [`Domain`], so no index pays for a durability that
+//! its medium does not need. The cost and the guarantee of each domain:
 //!
 //! | domain | medium | cost of a write | survives |
 //! | --- | --- | --- | --- |
-//! | [`Volatile`] | anonymous memory | nothing extra | nothing |
 //! | [`Process`] | any shared mapping | program order | the death of any process |
-//! | [`Eadr`] | DAX, caches in the power-fail domain | program order | power loss |
+//! | [`Process`] | DAX, caches in the power-fail domain (eADR) | program order | power loss |
 //! | [`Adr`] | DAX otherwise | write-back and fence of each line | power loss |
+//!
+//! Anonymous memory takes [`Process`] too. Nothing survives there.
 //!
 //! [`Counting`](crate::counting::Counting) behaves as `Adr` and counts the costs. With the feature
 //! `papers`, `emulated::Emulated` behaves as `Adr` on a slow medium, with delays that are set.
@@ -21,8 +22,6 @@ use crate::write_back;
 ///
 /// The hooks are empty in every domain for users, and compile to nothing.
 pub trait Domain: Copy + Default + std::fmt::Debug + Send + Sync + 'static {
-    /// The domain, as it is reported at run time.
-    const KIND: DomainKind;
     /// Whether a line becomes durable only by write-back and fence. If false, a store is durable
     /// once it is globally visible, and no dirty bit is ever set.
     const WRITE_BACK: bool;
@@ -101,64 +100,12 @@ pub trait Domain: Copy + Default + std::fmt::Debug + Send + Sync + 'static {
     fn observe_process_memory() {}
 }
 
-/// The domains by name, to choose and report them at run time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum DomainKind {
-    /// No write outlives the pool.
-    Volatile,
-    /// Writes survive the death of any process.
-    Process,
-    /// A store is durable once it is globally visible: the platform flushes the caches at power
-    /// loss.
-    Eadr,
-    /// A line is durable after write-back and fence.
-    Adr,
-    /// Like `Adr`, and counts the costs.
-    Counting,
-}
-
-impl DomainKind {
-    /// The name that options and reports use.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Volatile => "volatile",
-            Self::Process => "process",
-            Self::Eadr => "eadr",
-            Self::Adr => "adr",
-            Self::Counting => "counting",
-        }
-    }
-}
-
-/// Anonymous memory: no write-back, no dirty bit, and no write outlives the pool.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Volatile;
-
-impl Domain for Volatile {
-    const KIND: DomainKind = DomainKind::Volatile;
-    const WRITE_BACK: bool = false;
-    const TRANSACTIONS: bool = true;
-
-    #[inline(always)]
-    fn fence() {}
-}
-
-/// A shared mapping that outlives the process; a write costs ordering only.
+/// A store is durable once it is globally visible, because no cache is lost: not when a process dies,
+/// and not at power loss if the platform flushes the caches then.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Process;
 
 impl Domain for Process {
-    const KIND: DomainKind = DomainKind::Process;
-    const WRITE_BACK: bool = false;
-    const TRANSACTIONS: bool = true;
-}
-
-/// Persistent memory whose platform flushes the caches at power loss.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Eadr;
-
-impl Domain for Eadr {
-    const KIND: DomainKind = DomainKind::Eadr;
     const WRITE_BACK: bool = false;
     const TRANSACTIONS: bool = true;
 }
@@ -168,7 +115,6 @@ impl Domain for Eadr {
 pub struct Adr;
 
 impl Domain for Adr {
-    const KIND: DomainKind = DomainKind::Adr;
     const WRITE_BACK: bool = true;
 
     #[inline(always)]

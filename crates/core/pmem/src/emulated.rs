@@ -24,7 +24,7 @@ use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::domain::{Adr, Domain, DomainKind};
+use crate::domain::{Adr, Domain};
 use crate::write_back::LINE_BYTES;
 
 /// Lines that each thread's emulated cache holds: 512 KiB.
@@ -158,7 +158,6 @@ fn wait(due: Duration) {
 
 impl Domain for Emulated {
     // It behaves as `Adr`: an `Adr` pool may be opened under it, and the other way round.
-    const KIND: DomainKind = DomainKind::Adr;
     const WRITE_BACK: bool = true;
 
     unsafe fn write_back(address: *const u8) {

@@ -57,7 +57,7 @@ mod word;
 pub mod write_back;
 
 pub use alloc::{BLOCK_ALIGN, Block, Exchange, Reservation, Usage, block_bytes};
-pub use domain::{Adr, Domain, DomainKind, Eadr, Process, Volatile};
+pub use domain::{Adr, Domain, Process};
 pub use epoch::{Guard, Participant};
 pub use error::{Error, Result};
 pub use exclusive::Exclusive;

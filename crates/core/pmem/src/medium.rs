@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io::Read;
 
-use crate::domain::DomainKind;
 use crate::superblock::BootId;
 use crate::sys;
 
@@ -60,22 +59,16 @@ impl std::fmt::Display for Medium {
 }
 
 impl Medium {
-    /// The domain that gives the medium's guarantee at the lowest cost.
-    pub fn domain(self) -> DomainKind {
-        match self {
-            Self::Anonymous => DomainKind::Volatile,
-            Self::MemoryFile(_) | Self::PageCache(_) => DomainKind::Process,
-            Self::Dax { caches_are_durable: true } => DomainKind::Eadr,
-            Self::Dax { caches_are_durable: false } => DomainKind::Adr,
-        }
+    /// Whether power loss undoes stores whose lines were not written back, and only those.
+    pub fn needs_write_back(self) -> bool {
+        matches!(self, Self::Dax { caches_are_durable: false })
     }
 
-    /// The guarantee of the medium under `domain`.
-    pub fn guarantee(self, domain: DomainKind) -> Guarantee {
-        match (self, domain) {
-            (Self::Anonymous, _) | (_, DomainKind::Volatile) => Guarantee::Nothing,
-            (Self::Dax { .. }, DomainKind::Adr | DomainKind::Counting)
-            | (Self::Dax { caches_are_durable: true }, DomainKind::Eadr) => Guarantee::PowerLoss,
+    /// The guarantee of the medium if lines are written back, or not.
+    pub fn guarantee(self, write_back: bool) -> Guarantee {
+        match self {
+            Self::Anonymous => Guarantee::Nothing,
+            Self::Dax { .. } if write_back || !self.needs_write_back() => Guarantee::PowerLoss,
             _ => Guarantee::ProcessDeath,
         }
     }

@@ -89,11 +89,11 @@ impl<D: Domain> OptimisticRead<'_, D> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CreateOptions, Volatile};
+    use crate::{CreateOptions, Process};
 
     #[test]
     fn an_optimistic_read_is_valid_until_the_epoch_is_raised() {
-        let pool = Pool::<Volatile>::anonymous(&CreateOptions::default()).expect("memory");
+        let pool = Pool::<Process>::anonymous(&CreateOptions::default()).expect("memory");
         let read = pool.optimistic_read().expect("a read");
         let guard = pool.pin().expect("a pin");
         assert!(read.is_valid());
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_pin_after_a_valid_read_protects_as_one_before_it() {
-        let pool = Pool::<Volatile>::anonymous(&CreateOptions::default()).expect("memory");
+        let pool = Pool::<Process>::anonymous(&CreateOptions::default()).expect("memory");
         let block = pool.pin().expect("a pin").reserve(64).expect("room").into_logged();
         let read = pool.optimistic_read().expect("a read");
         let guard = pool.pin().expect("a pin");

@@ -46,7 +46,7 @@
 //!
 //! This execution applies where nothing is written back. A plain operation on one word is one CAS.
 //! A plain operation on several words is one hardware transaction, if the processor commits it: it
-//! compares all targets, then changes all. Another thread, a kill and (in `Eadr`) a power cut see
+//! compares all targets, then changes all. Another thread, a kill and (with eADR) a power cut see
 //! all of it or nothing, so there is nothing to help or to recover. If a target holds a reference,
 //! or after eight aborts, the operation is executed directly. So no thread waits for a commit.
 //!

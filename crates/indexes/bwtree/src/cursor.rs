@@ -247,15 +247,15 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
 #[cfg(test)]
 mod tests {
     use pando_index::{Cursor as _, KeyRange, RangeIndex};
-    use pando_pmem::Volatile;
+    use pando_pmem::Process;
     use pando_tree::cursor::BatchCursor;
     use pando_tree::testing::{Planted, check_batches};
 
     use super::*;
     use crate::{BwTrees, Options};
 
-    fn tree() -> BwTree<Volatile> {
-        Planted::<Volatile, BwTrees>::anonymous(Options::default()).index
+    fn tree() -> BwTree<Process> {
+        Planted::<Process, BwTrees>::anonymous(Options::default()).index
     }
 
     /// A mapping word that holds its old value again while the cursor was not pinned: the block was

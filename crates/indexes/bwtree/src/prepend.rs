@@ -235,16 +235,16 @@ fn first_unused<D: Domain>(
 #[cfg(test)]
 mod tests {
     use pando_index::RangeIndex;
-    use pando_pmem::Volatile;
+    use pando_pmem::Process;
     use pando_tree::testing::Planted;
 
     use super::*;
     use crate::tree::BwTree;
     use crate::{BwTrees, Options};
 
-    fn tree() -> BwTree<Volatile> {
+    fn tree() -> BwTree<Process> {
         let options = Options { delta_bytes: 64, ..Options::default() };
-        Planted::<Volatile, BwTrees>::anonymous(options).index
+        Planted::<Process, BwTrees>::anonymous(options).index
     }
 
     /// A base without deltas whose delta space is used up, as it is while other threads have

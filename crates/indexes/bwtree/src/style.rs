@@ -6,10 +6,10 @@
 //!
 //! | primitive | style | domain |
 //! | --- | --- | --- |
-//! | CAS | `SingleWord` (feature `papers`) | `Volatile` |
-//! | MwCAS | [`MultiWord`](crate::MultiWord) | `Volatile` |
+//! | CAS | `SingleWord` (feature `papers`) | `Process` |
+//! | MwCAS | [`MultiWord`](crate::MultiWord) | `Process` |
 //! | PCAS | `SingleWord` (feature `papers`) | `Adr`, for measurements: a crash may leave a state that no code repairs |
-//! | PMwCAS | [`MultiWord`](crate::MultiWord) | any |
+//! | PMwCAS | [`MultiWord`](crate::MultiWord) | `Adr` |
 //!
 //! The domain also chooses the write-back instruction.
 

@@ -104,7 +104,7 @@ fn without_replacement(written: Written, refusal: Error) -> Result<Option<Upsert
 #[cfg(test)]
 mod tests {
     use pando_index::{KeyRange, Order, RangeIndex};
-    use pando_pmem::Volatile;
+    use pando_pmem::Process;
     use pando_tree::maps::Tree;
     use pando_tree::testing::Planted;
 
@@ -115,9 +115,9 @@ mod tests {
     const KEY: u64 = 7 << 20;
 
     /// A tree of one range leaf, in which the key word of `KEY` is changed. Calls `test` with it.
-    fn with_damage(change: fn(u64) -> u64, test: impl FnOnce(&crate::BzTree<Volatile>)) {
+    fn with_damage(change: fn(u64) -> u64, test: impl FnOnce(&crate::BzTree<Process>)) {
         let options = Options { numbers: Numbers::Ranged, ..Options::default() };
-        let tree = Planted::<Volatile, BzTrees>::anonymous(options).index;
+        let tree = Planted::<Process, BzTrees>::anonymous(options).index;
         for number in 0..40_u64 {
             tree.insert(&(number << 20).to_be_bytes(), &[1; 8]).expect("room");
         }

@@ -87,7 +87,7 @@ mod tests {
     use std::sync::Arc;
 
     use pando_index::RangeIndex;
-    use pando_pmem::{CreateOptions, Pool, Volatile};
+    use pando_pmem::{CreateOptions, Pool, Process};
     use pando_tree::maps::Catalog;
 
     use super::*;
@@ -110,7 +110,7 @@ mod tests {
         keys: &[u64],
         gone: impl Fn(u64) -> bool,
     ) -> (u64, u64) {
-        let pool = Pool::<Volatile>::anonymous(&CreateOptions::default()).expect("memory");
+        let pool = Pool::<Process>::anonymous(&CreateOptions::default()).expect("memory");
         let catalog = Arc::new(Catalog::open(pool).expect("opens"));
         let options = Options { even_gaps, height_seed, ..Options::default() };
         let list = catalog.find_or_create_index::<SkipLists>("list", options).expect("a list");

@@ -81,7 +81,7 @@ mod tests {
 
     use std::sync::Arc;
 
-    use pando_pmem::{CreateOptions, Pool, Volatile};
+    use pando_pmem::{CreateOptions, Pool, Process};
     use pando_tree::maps::Catalog;
 
     use super::*;
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn seeds_are_drawn_unless_they_are_set() {
         let seeds = |height_seed: u32| {
-            let pool = || Pool::<Volatile>::anonymous(&CreateOptions::default()).expect("memory");
+            let pool = || Pool::<Process>::anonymous(&CreateOptions::default()).expect("memory");
             let pools = [pool(), pool()].map(|pool| Arc::new(Catalog::open(pool).expect("opens")));
             let options = Options { height_seed, ..Options::default() };
             let mut seeds = HashSet::new();

@@ -140,7 +140,7 @@ fn word(bytes: &[u8], index: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use pando_pmem::Volatile;
+    use pando_pmem::Process;
 
     use super::*;
 
@@ -153,7 +153,7 @@ mod tests {
             b"ash1oak",
         ];
         assert_eq!(block, expected.concat());
-        let records = Array::<Volatile>::decode(&block);
+        let records = Array::<Process>::decode(&block);
         assert_eq!(records, Ok(vec![(&b"ash"[..], &b"1"[..]), (b"oak", b"")]));
     }
 
@@ -165,9 +165,9 @@ mod tests {
                 let mut block = undamaged.clone();
                 block[at] ^= 1 << bit;
                 // It may decode to other records, but never reads outside the block.
-                let _ = Array::<Volatile>::decode(&block);
+                let _ = Array::<Process>::decode(&block);
             }
         }
-        assert!(Array::<Volatile>::decode(&[]).is_err());
+        assert!(Array::<Process>::decode(&[]).is_err());
     }
 }

@@ -1,7 +1,7 @@
 //! The conformance suite, and the array through the public API.
 
 use pando::{MapOptions, Pool, PoolOptions};
-use pando_pmem::{Adr, Domain, Volatile};
+use pando_pmem::{Adr, Domain, Process};
 use pando_sorted_array::SortedArrays;
 
 type Planted<D> = pando_tree::testing::Planted<D, SortedArrays>;
@@ -13,7 +13,7 @@ fn plant<D: Domain>() -> Planted<D> {
 
 mod volatile {
     use super::*;
-    pando_index::conformance_suite!(plant::<Volatile>);
+    pando_index::conformance_suite!(plant::<Process>);
 }
 
 mod adr {

@@ -10,16 +10,16 @@ use pando_pmem::{Block, Domain, Guarantee, Pool};
 use pando_tree::maps::{self, Audit, OptionValues, Stat};
 use procfs::process::Process;
 
-use crate::Error;
 use crate::report::{
     AllocatorStat, CheckReport, MapFigures, MapStat, MemoryStat, ParticipantStat, PoolStat,
     Problem, ProblemClass, Promise, RecoveryStat,
 };
+use crate::{DomainChoice, Error};
 
 /// The medium of a pool and its guarantee.
 pub(super) fn promise<D: Domain>(pool: &Pool<D>) -> Promise {
     Promise {
-        domain: D::KIND.name(),
+        domain: if D::WRITE_BACK { DomainChoice::Adr } else { DomainChoice::Process }.name(),
         medium: pool.medium().to_string(),
         guarantee: format!(
             "what has returned survives {}{}",

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use pando_index::RangeIndex;
-use pando_pmem::{Adr, Domain, Process, Volatile};
+use pando_pmem::{Adr, Domain, Process};
 use pando_tree::maps::{Catalog, OptionValues};
 
 use super::kinds::{kind_called, kind_of};
@@ -63,7 +63,7 @@ macro_rules! compiled {
     };
 }
 
-compiled!(Volatile, Process, Adr);
+compiled!(Process, Adr);
 
 fn find_or_create<D: Domain>(
     catalog: &Arc<Catalog<D>>,

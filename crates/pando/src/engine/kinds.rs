@@ -8,7 +8,7 @@ use pando_bztree::BzTrees;
 use pando_index::RangeIndex;
 use pando_nbtree::NbTrees;
 use pando_pmem::catalog::{MapEntry, MapHeader};
-use pando_pmem::{Domain, Volatile};
+use pando_pmem::{Domain, Process};
 use pando_skiplist::SkipLists;
 #[cfg(feature = "sorted-array")]
 use pando_sorted_array::SortedArrays;
@@ -81,7 +81,7 @@ pub(super) fn kinds<D: Domain>() -> &'static [&'static dyn Kind<D>] {
 /// The name, the description and the options of each kind. They do not depend on the domain.
 pub(crate) fn described()
 -> impl Iterator<Item = (&'static str, &'static str, &'static [OptionSpec])> {
-    kinds::<Volatile>().iter().map(|kind| (kind.name(), kind.what(), kind.options()))
+    kinds::<Process>().iter().map(|kind| (kind.name(), kind.what(), kind.options()))
 }
 
 /// The kind called `name`; the default kind if there is no name.

@@ -9,10 +9,7 @@ use std::sync::Arc;
 use pando_device::Directory;
 use pando_log::{adopt, check_owner};
 use pando_pmem::superblock::Superblock;
-use pando_pmem::{
-    Adr, CreateOptions, Domain, DomainKind, Eadr, LogName, OpenPool, Process, Volatile, draw_id,
-    medium,
-};
+use pando_pmem::{Adr, CreateOptions, Domain, LogName, OpenPool, Process, draw_id, medium};
 
 use super::Engine;
 use super::log_directory::{LogDirectory, has_log};
@@ -21,15 +18,12 @@ use super::rebuild::Lost;
 use super::superblock::read_superblock;
 use crate::{DomainChoice, Error, PoolOptions};
 
-/// Calls the function in the domain that is known only at run time.
+/// Calls the function in the domain with write-backs, or in the one without.
 macro_rules! in_domain {
-    ($domain:expr, $start:ident($($argument:expr),*)) => {
-        match $domain {
-            DomainKind::Volatile => $start::<Volatile>($($argument),*),
-            DomainKind::Process => $start::<Process>($($argument),*),
-            DomainKind::Eadr => $start::<Eadr>($($argument),*),
-            // `Counting` is for experiments: no choice and no medium selects it.
-            DomainKind::Adr | DomainKind::Counting => $start::<Adr>($($argument),*),
+    ($write_back:expr, $start:ident($($argument:expr),*)) => {
+        match $write_back {
+            false => $start::<Process>($($argument),*),
+            true => $start::<Adr>($($argument),*),
         }
     };
 }
@@ -55,9 +49,9 @@ pub(crate) fn create(path: &Path, options: &PoolOptions) -> Result<Box<dyn Engin
         }
         None => None,
     };
-    let domain = match named(options.domain) {
-        Some(domain) => domain,
-        None => domain_at(path, &create_options).map_err(&refused)?,
+    let write_back = match chosen(options.domain) {
+        Some(write_back) => write_back,
+        None => needs_write_back(path, &create_options).map_err(&refused)?,
     };
     fn start<D: Domain>(
         path: &Path,
@@ -72,13 +66,13 @@ pub(crate) fn create(path: &Path, options: &PoolOptions) -> Result<Box<dyn Engin
         let publish = || unpublished.publish(false).map(drop).map_err(&refused);
         Pooled::start(|| Ok(pool), publish, false, None, directory)
     }
-    in_domain!(domain, start(path, &create_options, log, &mut directory, refused))
+    in_domain!(write_back, start(path, &create_options, log, &mut directory, refused))
 }
 
-/// The domain of the medium of a file at `path`. The medium is known only when there is a file.
-fn domain_at(path: &Path, options: &CreateOptions) -> pando_pmem::Result<DomainKind> {
+/// Whether the medium of a file at `path` needs write-backs. It is known only when there is a file.
+fn needs_write_back(path: &Path, options: &CreateOptions) -> pando_pmem::Result<bool> {
     let unpublished = pando_pmem::Pool::<Adr>::prepare(path, options, None)?;
-    Ok(unpublished.pool().medium().domain())
+    Ok(unpublished.pool().medium().needs_write_back())
 }
 
 /// Opens a pool, or rebuilds it from its log if it is lost.
@@ -142,7 +136,7 @@ pub(crate) fn reset_log(path: &Path, options: &PoolOptions) -> Result<Box<dyn En
         let open = OpenPool { salvage: false, max_bytes: options.max_bytes };
         Pooled::reset_log(|| open_file::<D>(path, &open), options.log.as_deref())
     }
-    let reset = in_domain!(domain_of_present(path, options), start(path, options));
+    let reset = in_domain!(writes_back(path, options), start(path, options));
     reset.map_err(|error| match error {
         Error::PoolNotFound { path } => Error::LogIsOnlyCopy { path },
         other => other,
@@ -155,9 +149,9 @@ fn rebuild_in(
     directory: LogDirectory,
     backup: Option<&dyn Directory>,
 ) -> Result<Box<dyn Engine>, Error> {
-    let domain = match named(options.domain) {
-        Some(domain) => domain,
-        None => domain_at(path, &create_options(options)).map_err(Error::of_pool)?,
+    let write_back = match chosen(options.domain) {
+        Some(write_back) => write_back,
+        None => needs_write_back(path, &create_options(options)).map_err(Error::of_pool)?,
     };
     let lost = Lost {
         path,
@@ -173,7 +167,7 @@ fn rebuild_in(
     ) -> Result<Box<dyn Engine>, Error> {
         Pooled::<D>::rebuild(lost, directory, backup)
     }
-    in_domain!(domain, start(&lost, directory, backup))
+    in_domain!(write_back, start(&lost, directory, backup))
 }
 
 /// The log of a pool that could not be opened because it is lost.
@@ -195,28 +189,6 @@ fn open_present(
     options: &PoolOptions,
     directory: &mut Option<LogDirectory>,
 ) -> Result<Box<dyn Engine>, Error> {
-    open_in(domain_of_present(path, options), path, options, directory)
-}
-
-/// The domain of a pool whose file is there.
-fn domain_of_present(path: &Path, options: &PoolOptions) -> DomainKind {
-    named(options.domain).unwrap_or_else(|| {
-        // If the file cannot be opened here, `open_file` refuses it with the reason.
-        OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(path)
-            .and_then(|file| medium::find(&file))
-            .map_or(DomainKind::Process, medium::Medium::domain)
-    })
-}
-
-fn open_in(
-    domain: DomainKind,
-    path: &Path,
-    options: &PoolOptions,
-    directory: &mut Option<LogDirectory>,
-) -> Result<Box<dyn Engine>, Error> {
     fn start<D: Domain>(
         path: &Path,
         options: &PoolOptions,
@@ -227,7 +199,20 @@ fn open_in(
         let open = || open_file::<D>(path, &open);
         Pooled::start(open, || Ok(()), salvage, options.log.as_deref(), directory)
     }
-    in_domain!(domain, start(path, options, directory))
+    in_domain!(writes_back(path, options), start(path, options, directory))
+}
+
+/// Whether a pool whose file is there is opened with write-backs.
+fn writes_back(path: &Path, options: &PoolOptions) -> bool {
+    chosen(options.domain).unwrap_or_else(|| {
+        // If the file cannot be opened here, `open_file` refuses it with the reason.
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(path)
+            .and_then(|file| medium::find(&file))
+            .is_ok_and(medium::Medium::needs_write_back)
+    })
 }
 
 /// Opens the file of a pool.
@@ -256,8 +241,8 @@ pub(crate) fn volatile(options: &PoolOptions) -> Result<Box<dyn Engine>, Error> 
             allowed: "none, for a pool on anonymous memory".to_owned(),
         });
     }
-    let domain = named(options.domain).unwrap_or(DomainKind::Volatile);
-    in_domain!(domain, start(&create_options(options)))
+    let write_back = chosen(options.domain).unwrap_or(false);
+    in_domain!(write_back, start(&create_options(options)))
 }
 
 /// The folder that the file at `path` lies in.
@@ -272,13 +257,12 @@ fn is_in_a_folder(path: &Path) -> bool {
     folder_of(path).is_dir()
 }
 
-fn named(choice: DomainChoice) -> Option<DomainKind> {
+/// Whether the choice is for write-backs; `None` if the medium decides.
+fn chosen(choice: DomainChoice) -> Option<bool> {
     match choice {
         DomainChoice::Auto => None,
-        DomainChoice::Volatile => Some(DomainKind::Volatile),
-        DomainChoice::Process => Some(DomainKind::Process),
-        DomainChoice::Eadr => Some(DomainKind::Eadr),
-        DomainChoice::Adr => Some(DomainKind::Adr),
+        DomainChoice::Process => Some(false),
+        DomainChoice::Adr => Some(true),
     }
 }
 

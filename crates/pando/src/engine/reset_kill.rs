@@ -17,8 +17,10 @@ use pando_tc::TransactionComponent;
 use pando_tree::maps::Catalog;
 
 use super::kinds::kind_of;
+use super::log_directory::LogDirectory;
 use super::map_list::{header_of, map_list};
 use super::pooled::Pooled;
+use super::rebuild::Lost;
 use super::transactional::Numbered;
 use crate::{Error, LogFiles, Pool, PoolOptions};
 
@@ -103,14 +105,12 @@ fn a_kill_at_each_write_of_a_reset_leaves_a_pool_whose_reset_goes_on() {
     let expected: BTreeMap<_, _> =
         ["ash", "elm", "oak"].map(|key| (key.into(), b"before".to_vec())).into();
 
-    let elsewhere = PoolOptions::new().log(&new);
-    let reset = || {
-        let open = || {
-            pando_pmem::Pool::<Killed>::open(&path, &OpenPool::default()).map_err(Error::of_pool)
-        };
-        let engine = Pooled::reset_log(open, Some(&new))?;
-        Pool::from_engine(engine, &PoolOptions::new())
-    };
+    // All in the domain `Killed`: each further one would compile all indexes once more.
+    let pool_of = |engine| Pool::from_engine(engine, &PoolOptions::new());
+    let open_file =
+        || pando_pmem::Pool::<Killed>::open(&path, &OpenPool::default()).map_err(Error::of_pool);
+    let reset = || pool_of(Pooled::reset_log(open_file, Some(&new))?);
+    let open = || pool_of(Pooled::start(open_file, || Ok(()), false, None, &mut None)?);
     let (mut before, mut decided, mut complete) = (0, 0, 0);
     for writes in (0..).step_by(EVERY as usize) {
         std::fs::write(&path, &image).expect("written");
@@ -119,7 +119,6 @@ fn a_kill_at_each_write_of_a_reset_leaves_a_pool_whose_reset_goes_on() {
         // The pool opens with the log that it has, and so does a reset that goes on.
         let of_superblock = super::read_superblock(&path).expect("a pool").log.expect("a log");
         let is_former = of_superblock.path == log;
-        let open = || Pool::open(&path, &PoolOptions::new());
         if is_former {
             // No superblock names a log there.
             assert!(LogFiles::at(&new).verify().is_err(), "{writes} writes");
@@ -142,7 +141,7 @@ fn a_kill_at_each_write_of_a_reset_leaves_a_pool_whose_reset_goes_on() {
             Err(refused) => {
                 complete += 1;
                 assert!(!is_former && matches!(refused, Error::Log(_)), "{refused}");
-                let pool = Pool::open(&path, &PoolOptions::new()).expect("opens");
+                let pool = open().expect("opens");
                 assert_eq!(records(&pool), expected, "complete, {writes} writes");
             }
         }
@@ -154,5 +153,14 @@ fn a_kill_at_each_write_of_a_reset_leaves_a_pool_whose_reset_goes_on() {
     assert!(before > 20 && decided > 2 && complete > 2, "{before}, {decided}, {complete}");
     // The log rebuilds the pool alone.
     std::fs::remove_file(&path).expect("removed");
-    assert_eq!(records(&Pool::open(&path, &elsewhere).expect("recovers")), expected);
+    let lost = Lost {
+        path: &path,
+        pool_id: None,
+        max_bytes: None,
+        initial_bytes: None,
+        on_recovery: None,
+    };
+    let log = LogDirectory::open(&path, &new).expect("a log");
+    let rebuilt = Pooled::<Killed>::rebuild(&lost, log, None).and_then(pool_of);
+    assert_eq!(records(&rebuilt.expect("recovers")), expected);
 }

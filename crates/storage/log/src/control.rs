@@ -285,18 +285,18 @@ impl Seal {
 
 #[cfg(test)]
 mod tests {
-    use pando_pmem::{CreateOptions, Volatile};
+    use pando_pmem::{CreateOptions, Process};
 
     use super::*;
 
-    fn bytes_of(block: &Reservation<'_, '_, Volatile>, pool: &Pool<Volatile>, bytes: u64) -> u32 {
+    fn bytes_of(block: &Reservation<'_, '_, Process>, pool: &Pool<Process>, bytes: u64) -> u32 {
         crc32fast::hash(&pool.load_bytes(block.off(), bytes))
     }
 
     /// Fails on any change of the layout: then the magic number must change with it.
     #[test]
     fn golden_control_block_and_seal() {
-        let pool = Pool::<Volatile>::anonymous(&CreateOptions::default()).expect("memory");
+        let pool = Pool::<Process>::anonymous(&CreateOptions::default()).expect("memory");
         let guard = pool.pin().expect("a slot");
         let start = Start { place: 3 << 20, lsn: 77, crc: 0xABCD };
         let block = Control::build(&guard, (5 << 64 | 3, 2), start, 0).expect("room");

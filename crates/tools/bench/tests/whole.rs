@@ -191,7 +191,7 @@ fn the_page_stands_alone_and_shows_everything() {
     assert_eq!(page.matches("<svg").count(), 6);
     assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
     assert!(page.contains("a &lt;system&gt;") && !page.contains("<system>"));
-    for part in ["BzTree, domain volatile", "nothing", &plan.conditions.kernel] {
+    for part in ["BzTree, on anonymous memory", "nothing", &plan.conditions.kernel] {
         assert!(page.contains(part), "{part}");
     }
     let fetched = ["<script", "<link", "src=", "@import", "url("];

@@ -563,11 +563,7 @@ fn writers() -> clap::builder::RangedI64ValueParser<u16> {
 fn domain() -> impl TypedValueParser<Value = DomainChoice> {
     let help = |choice| match choice {
         DomainChoice::Auto => "the strongest guarantee that the medium has",
-        DomainChoice::Volatile => "no guarantee",
         DomainChoice::Process => "a write that has returned survives kill -9",
-        DomainChoice::Eadr => {
-            "a write survives a power cut, if the platform flushes the caches then"
-        }
         _ => "a write survives a power cut: each cache line is written back and fenced",
     };
     let value = |choice: DomainChoice| PossibleValue::new(choice.name()).help(help(choice));

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use indicatif::ProgressBar;
 use pando_bwtree::{BwTrees, Options, Race};
 use pando_index::RangeIndex;
-use pando_pmem::Volatile;
+use pando_pmem::Process;
 use pando_tree::maps::{IndexOptions, Tree};
 
 use super::bztree::{self, BALANCED, Grid, READ_ONLY, sizes};
@@ -225,7 +225,7 @@ pub fn figure_7(settings: &Settings, _: &ProgressBar) -> Result<Outcome, Error> 
             outcome.push(what, "lines", None, Some(ours));
         }
     }
-    let stored = Stored::anonymous(&build, of_kind::<BwTrees, Volatile>)
+    let stored = Stored::anonymous(&build, of_kind::<BwTrees, Process>)
         .map_err(|error| refused("building a tree", error))?;
     for number in 0..records {
         let key = key_of(number);
@@ -254,7 +254,7 @@ pub fn table_1(settings: &Settings, _: &ProgressBar) -> Result<Outcome, Error> {
     for trace in &TRACES {
         let records = settings.records.unwrap_or(trace.records);
         let build = settings.build.clone().for_records(records * 4, trace.shape);
-        let stored = Stored::anonymous(&build, of_kind::<BwTrees, Volatile>)
+        let stored = Stored::anonymous(&build, of_kind::<BwTrees, Process>)
             .map_err(|error| refused("building a tree", error))?;
         let write = |tree: &dyn RangeIndex, number: u64| {
             let mut key = key_of(number).to_be_bytes().to_vec();

@@ -68,7 +68,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         differs: &[
             FEW_CORES,
             "the write-back is clwb where the processor has it, not CLFLUSH, which evicts",
-            "volatile and durable trees lie on the same kind of pages, in files of --pool-dir",
+            "the volatile tree (process) orders its stores, which costs no instruction on x86-64; both lie on the same kind of pages, in files of --pool-dir",
             EMULATED_MEDIUM,
         ],
     },
@@ -150,7 +150,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         differs: &[
             "figure 5a's HTM, where the processor commits transactions: one makes the whole operation, not phase 1 alone; after 8 that are aborted the operation takes a descriptor, and is executed by our algorithm",
             "the write-back is clwb where the processor has it, not CLFLUSH, so it evicts nothing",
-            "the volatile MwCAS is the same code with durability compiled out, as in the paper",
+            "the volatile MwCAS (process) is the same code with write-backs compiled out, as in the paper",
             "more threads than cores take turns: their throughput is no scaling",
             EMULATED_MEDIUM,
         ],
@@ -165,7 +165,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         takes_delays: true,
         differs: &[
             "the writes of the realistic mix are upserts, where the paper's skip list inserts; without PMwCAS an upsert takes a block, with it two words of the node",
-            "PCAS is the CAS index with the paper's persistent CAS of one word, where the paper's is a PMwCAS of one word",
+            "PCAS is the CAS index with the paper's persistent CAS of one word, where the paper's is a PMwCAS of one word; there is no PCAS or PMwCAS without write-backs, because ours are CAS and MwCAS then",
             "our Bw-tree's deltas stand beside their base page, so an upsert is a CAS of one word on all four primitives; they differ in splits, of which upserts make none, and in consolidations. `bwtree-plain:adr` has the paper's PMwCAS for each delta.",
             "the -WB variants, the paper's -CF, write back by clwb where the processor has it, not by CLFLUSH",
             FEW_CORES,

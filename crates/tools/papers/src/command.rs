@@ -93,9 +93,9 @@ pub struct PmwcasArgs {
     /// Numbers of threads
     #[arg(long, value_delimiter = ',', value_parser = number_to_1024, default_value = "1,2,4")]
     pub threads: Vec<usize>,
-    /// Domains: volatile, process, eadr, adr or slow; ratios refer to the first; append :rdcss for
-    /// the algorithm of the PMwCAS paper, :direct for runs without hardware transactions
-    #[arg(long, value_delimiter = ',', value_parser = domain, default_value = "volatile,process,adr")]
+    /// Domains: process, adr or slow; ratios refer to the first; append :rdcss for the algorithm of
+    /// the PMwCAS paper, process:direct for runs without hardware transactions
+    #[arg(long, value_delimiter = ',', value_parser = domain, default_value = "process,adr")]
     pub domains: Vec<&'static str>,
     /// Number of rounds
     #[arg(long, value_parser = number_to_1024, default_value = "5")]

@@ -141,7 +141,7 @@ fn compared(
 /// Figure 5: latency of base operations, one thread, uniform keys.
 pub fn figure_5(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error> {
     let settings = Settings { threads: Some(vec![1]), ..settings.clone() };
-    let names = &["bztree:eadr", "nbtree:eadr"];
+    let names = &["bztree:process", "nbtree:process"];
     let grid = Grid {
         systems: names,
         mixes: BASE,
@@ -152,7 +152,7 @@ pub fn figure_5(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, 
     let (plan, rows) = rows(&grid, &settings, progress)?;
     let mut outcome = Outcome {
         conditions: format!(
-            "{} records of 8-byte keys and values, 1 thread, domain eadr, {} rounds of {} ms",
+            "{} records of 8-byte keys and values, 1 thread, no write-backs (eADR), {} rounds of {} ms",
             count(plan.records),
             plan.rounds,
             plan.time.as_millis(),
@@ -164,7 +164,7 @@ pub fn figure_5(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, 
         let mean = Measured::exact(1e3 / throughput(row).median, "1 / the median throughput");
         let lowest =
             Published::text("the lowest", "NBTree's, of all trees; the text has no figure");
-        let paper = (row.system == "nbtree:eadr").then_some(lowest);
+        let paper = (row.system == "nbtree:process").then_some(lowest);
         outcome.push(what.clone(), "ns, mean", paper, Some(mean));
         outcome.push(what, "ns, median", None, Some(Measured::exact(row.p50_ns as f64, "")));
     }
@@ -292,7 +292,7 @@ pub fn figure_12(settings: &Settings, progress: &ProgressBar) -> Result<Outcome,
     by_domain(&[OperationMix::HALF], keys, says, settings, progress)
 }
 
-/// Each tree in `adr` and in `eadr`, by the former.
+/// Each tree in `adr` and in `process`, as on eADR, by the former.
 fn by_domain(
     mixes: &[OperationMix],
     keys: KeyChoice,
@@ -302,7 +302,7 @@ fn by_domain(
 ) -> Result<Outcome, Error> {
     let mut outcome = Outcome::default();
     for (tree, names) in
-        [("bztree", ["bztree:adr", "bztree:eadr"]), ("nbtree", ["nbtree:adr", "nbtree:eadr"])]
+        [("bztree", ["bztree:adr", "bztree:process"]), ("nbtree", ["nbtree:adr", "nbtree:process"])]
     {
         progress.reset();
         let systems = Sides { names: &names, keys, mixes, shape: Shape::EIGHT };

@@ -16,7 +16,7 @@
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pando_pmem::{Adr, Domain, DomainKind};
+use pando_pmem::{Adr, Domain};
 
 /// 230 cycles at 3 GHz.
 pub const READ_LINE_NS: u64 = 77;
@@ -212,7 +212,6 @@ pub fn end() {
 }
 
 impl Domain for Pcm {
-    const KIND: DomainKind = DomainKind::Adr;
     const WRITE_BACK: bool = true;
 
     unsafe fn write_back(address: *const u8) {

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use pando_bztree::{BzTree, BzTrees, Options, ValueMode};
 use pando_index::RangeIndex;
+use pando_pmem::Domain;
 use pando_pmem::layout::{DESCRIPTORS_OFF, FIRST_PARTICIPANTS, PARTITION_BYTES};
-use pando_pmem::{Domain, DomainKind};
 use pando_tree::maps::IndexOptions;
 
 use super::{Error, bztree};
@@ -31,7 +31,7 @@ const STATE_SHIFT: u32 = 48;
 /// *Undecided*, and *installing*.
 const PUBLISHED: [u64; 2] = [2, 6];
 
-/// As the volatile domain, and watching descriptors on the threads that ask for it.
+/// As `Process`, and watching descriptors on the threads that ask for it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Watched;
 
@@ -61,7 +61,6 @@ fn word(address: usize) -> u64 {
 }
 
 impl Domain for Watched {
-    const KIND: DomainKind = DomainKind::Volatile;
     const WRITE_BACK: bool = false;
 
     unsafe fn write_back(address: *const u8) {

@@ -24,7 +24,7 @@ use pando_papers::traces::game::{self, Game};
 use pando_papers::traces::runner::{self, Fault};
 use pando_papers::traces::{Trace, command};
 use pando_papers::{self as papers, EXPERIMENTS, Error, Settings, sizes};
-use pando_pmem::Volatile;
+use pando_pmem::Process;
 use pando_pmem::counting::Counting;
 use pando_pmem::emulated::Delays;
 use pando_pmwcas::Algorithm;
@@ -235,7 +235,7 @@ fn an_array_run_has_a_row_for_each_cell() {
     for row in &rows {
         assert!(row.attempts > 0 && row.success_rate > 0.0 && row.success_rate <= 1.0, "{row:?}");
         assert!(row.ratio_min <= row.ratio_to_first && row.ratio_to_first <= row.ratio_max);
-        let by_transactions = ["volatile", "process", "eadr"].contains(&row.domain);
+        let by_transactions = row.domain == "process";
         assert_eq!(row.cost.is_none(), by_transactions, "{row:?}");
         assert!(row.cost.is_none_or(|cost| cost.swaps >= 1.0));
         if row.threads == 1 {
@@ -250,7 +250,7 @@ fn an_array_run_has_a_row_for_each_cell() {
 #[test]
 fn a_word_that_was_changed_behind_pmwcas_is_noticed() {
     let build = BuildOptions::default();
-    let array = Checked::new(Array::<Volatile>::new(100, Algorithm::Direct, &build).unwrap());
+    let array = Checked::new(Array::<Process>::new(100, Algorithm::Direct, &build).unwrap());
     let slice =
         Slice { method: Method::Pmwcas(2), threads: 2, time: Duration::from_millis(2), seed: 1 };
     assert!(array.slice(&slice).unwrap().successes > 0);

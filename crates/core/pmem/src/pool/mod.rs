@@ -303,7 +303,7 @@ impl<D: Domain> Pool<D> {
 
     /// What a write survives after it has returned.
     pub fn guarantee(&self) -> Guarantee {
-        self.medium.guarantee(D::KIND)
+        self.medium.guarantee(D::WRITE_BACK)
     }
 
     /// A number that no other pool has; zero on anonymous memory.

@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 
-use crate::domain::{Domain, DomainKind};
+use crate::domain::Domain;
 
 /// The work of the other thread. Returns after how many more accesses it runs again, if it does.
 type Work = Box<dyn FnMut() -> Option<u64>>;
@@ -75,7 +75,6 @@ fn step() {
 }
 
 impl Domain for Between {
-    const KIND: DomainKind = DomainKind::Adr;
     const WRITE_BACK: bool = true;
 
     unsafe fn write_back(_address: *const u8) {}

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 pub use crate::arena::Arena;
-use crate::domain::{Domain, DomainKind};
+use crate::domain::Domain;
 pub use crate::lease::LogicalThread;
 pub use between::{Between, between, between_each};
 pub(crate) use few_slots::first_slots;
@@ -62,7 +62,6 @@ thread_local! {
 pub struct CutShort<const WRITE_BACK: bool = false>;
 
 impl<const WRITE_BACK: bool> Domain for CutShort<WRITE_BACK> {
-    const KIND: DomainKind = if WRITE_BACK { DomainKind::Adr } else { DomainKind::Process };
     const WRITE_BACK: bool = WRITE_BACK;
 
     unsafe fn write_back(address: *const u8) {

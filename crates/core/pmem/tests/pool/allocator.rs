@@ -6,7 +6,7 @@ use std::sync::mpsc::channel;
 
 use pando_pmem::layout::{PARTICIPANT_BYTES, PARTICIPANTS_OFF};
 use pando_pmem::testing::{Between, CutShort, between, give_to, take_from};
-use pando_pmem::{BLOCK_ALIGN, Error, Pool, Process, Volatile};
+use pando_pmem::{BLOCK_ALIGN, Error, Pool, Process};
 
 use crate::common::{
     active, create, folder_and_pool, free, give, holds, named, open, options, room, root,
@@ -17,7 +17,7 @@ const SIZES: [u64; 8] = [1, 64, 65, 1000, 4096, 32_512, 32_513, 200_000];
 
 #[test]
 fn a_dropped_reservation_is_free_again() {
-    let pool = Pool::<Volatile>::anonymous(&options(1)).unwrap();
+    let pool = Pool::<Process>::anonymous(&options(1)).unwrap();
     for bytes in SIZES {
         let before = room(&pool, bytes);
         assert!(before > 0, "{bytes} bytes");
@@ -77,7 +77,7 @@ fn reserved_and_waiting_blocks_are_free_after_a_crash() {
 
 #[test]
 fn freeing_what_is_not_allocated_is_refused_and_changes_nothing() {
-    let pool = Pool::<Volatile>::anonymous(&options(1)).unwrap();
+    let pool = Pool::<Process>::anonymous(&options(1)).unwrap();
     let small = give(&pool, 0, 1000, 1);
     let large = give(&pool, 1, 200_000, 2);
     let freed = give(&pool, 2, 1000, 3);
@@ -164,7 +164,7 @@ fn freeing_a_span_of_a_former_life_is_refused() {
 
 #[test]
 fn an_empty_slab_dissolves_and_serves_spans_and_other_sizes() {
-    let pool = Pool::<Volatile>::anonymous(&options(1)).unwrap();
+    let pool = Pool::<Process>::anonymous(&options(1)).unwrap();
     for round in 0..5 {
         for bytes in [64, 700, 4096, 16_000, 32_000] {
             let count = room(&pool, bytes).min(1000) as u64;
@@ -183,7 +183,7 @@ fn an_empty_slab_dissolves_and_serves_spans_and_other_sizes() {
 
 #[test]
 fn a_span_of_many_chunks_fits_where_slabs_were() {
-    let pool = Pool::<Volatile>::anonymous(&options(1)).unwrap();
+    let pool = Pool::<Process>::anonymous(&options(1)).unwrap();
     for index in 0..20 {
         give(&pool, index, 32_000, 1);
     }
@@ -198,7 +198,7 @@ fn a_span_of_many_chunks_fits_where_slabs_were() {
 /// Idle threads have claimed empty slabs of several sizes.
 #[test]
 fn what_idle_threads_keep_for_other_sizes_serves_a_span() {
-    let pool = Pool::<Volatile>::anonymous(&options(1)).unwrap();
+    let pool = Pool::<Process>::anonymous(&options(1)).unwrap();
     let (ready, wait_ready) = channel();
     std::thread::scope(|scope| {
         let mut ends = Vec::new();
@@ -301,7 +301,7 @@ fn a_search_for_a_span_looks_at_a_part_of_the_table_that_does_not_grow_with_the_
 /// of its room is found there.
 #[test]
 fn a_chunk_that_changes_its_size_is_listed_under_the_new_one() {
-    let pool = Pool::<Volatile>::anonymous(&options(1)).unwrap();
+    let pool = Pool::<Process>::anonymous(&options(1)).unwrap();
     for index in 0..20 {
         give(&pool, index, 32_000, 1);
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pando_pmem::testing::{CutShort, give_to, kill_after};
-use pando_pmem::{CreateOptions, Domain, DomainKind, OpenPool, Pool};
+use pando_pmem::{CreateOptions, Domain, OpenPool, Pool};
 
 use crate::common::{active, create, folder, free, give, holds, named, open, options, room, root};
 
@@ -259,7 +259,6 @@ thread_local! {
 struct Noting;
 
 impl Domain for Noting {
-    const KIND: DomainKind = DomainKind::Adr;
     const WRITE_BACK: bool = true;
 
     unsafe fn write_back(address: *const u8) {

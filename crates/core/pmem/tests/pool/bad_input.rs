@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 
 use pando_pmem::layout::{CHUNK_BYTES, FRONTIER_OFF, MAX_POOL_BYTES, MIN_POOL_BYTES};
-use pando_pmem::{CreateOptions, Error, OpenPool, Pool, Process, Volatile, superblock};
+use pando_pmem::{CreateOptions, Error, OpenPool, Pool, Process, superblock};
 
 use crate::common::{Mounted, active, create, folder, folder_and_pool, give, open, options};
 
@@ -208,7 +208,7 @@ fn a_child_forked_while_the_pool_is_open_does_not_keep_its_lock() {
 fn options_out_of_range_are_refused() {
     let refused = |max_bytes, initial_bytes| {
         let options = CreateOptions { max_bytes, initial_bytes };
-        let error = Pool::<Volatile>::anonymous(&options).unwrap_err();
+        let error = Pool::<Process>::anonymous(&options).unwrap_err();
         assert!(matches!(error, Error::BadOption { .. }), "{error}");
         let (folder, path) = folder_and_pool();
         let error = Pool::<Process>::create(&path, &options).unwrap_err();
@@ -226,7 +226,7 @@ fn options_out_of_range_are_refused() {
 
 #[test]
 fn a_block_of_any_absurd_size_is_refused_by_name() {
-    let pool = Pool::<Volatile>::anonymous(&options(1)).unwrap();
+    let pool = Pool::<Process>::anonymous(&options(1)).unwrap();
     let guard = pool.pin().unwrap();
     for bytes in [u64::MAX, u64::MAX - CHUNK_BYTES, 1 << 63, 1 << 48, (1 << 40) + 1] {
         let error = guard.reserve(bytes).unwrap_err();
@@ -281,7 +281,7 @@ fn a_frontier_beyond_the_end_of_the_file_is_taken_back() {
 /// again.
 #[test]
 fn where_damage_leads_is_nowhere_and_noted() {
-    let pools = [(); 2].map(|()| Pool::<Volatile>::anonymous(&options(1)).unwrap());
+    let pools = [(); 2].map(|()| Pool::<Process>::anonymous(&options(1)).unwrap());
     let end = pools[0].size_bytes();
     for off in [end, end - 4, u64::MAX, u64::MAX - 7, 12] {
         let guard = pools[0].pin().unwrap();

@@ -4,12 +4,12 @@
 use std::sync::{Arc, Barrier, mpsc};
 
 use pando_pmem::testing::{Between, between, give_to, take_from};
-use pando_pmem::{Pool, Process, Volatile};
+use pando_pmem::{Pool, Process};
 
 use crate::common::{active, create, folder_and_pool, free, give, open, options, root};
 
 /// Frees and allocates until `off` is allocated again; false if that takes more than `rounds`.
-fn comes_back(pool: &Pool<Volatile>, off: u64, bytes: u64, rounds: u64) -> bool {
+fn comes_back(pool: &Pool<Process>, off: u64, bytes: u64, rounds: u64) -> bool {
     (0..rounds).any(|_| {
         let guard = pool.pin().unwrap();
         guard.collect();
@@ -23,7 +23,7 @@ fn comes_back(pool: &Pool<Volatile>, off: u64, bytes: u64, rounds: u64) -> bool 
 
 #[test]
 fn a_stalled_participant_keeps_blocks_from_reuse_and_shows_while_others_go_on() {
-    let pool = Pool::<Volatile>::anonymous(&options(64)).unwrap();
+    let pool = Pool::<Process>::anonymous(&options(64)).unwrap();
     let off = give(&pool, 0, 32_000, 1);
     let (pinned, wait_pinned) = mpsc::channel();
     let (go_on, wait_go_on) = mpsc::channel::<()>();
@@ -111,7 +111,7 @@ fn a_pin_that_comes_late_lets_the_epoch_rise_once_more_however_late_it_is() {
 
 #[test]
 fn a_nested_guard_does_not_unpin() {
-    let pool = Pool::<Volatile>::anonymous(&options(64)).unwrap();
+    let pool = Pool::<Process>::anonymous(&options(64)).unwrap();
     let off = give(&pool, 0, 32_000, 1);
     let outer = pool.pin().unwrap();
     drop(pool.pin().unwrap());
@@ -130,7 +130,7 @@ fn a_nested_guard_does_not_unpin() {
 #[test]
 fn threads_that_end_give_their_slots_and_their_blocks_back() {
     // A sixth of the bytes that the threads allocate together.
-    let pool = Pool::<Volatile>::anonymous(&options(16)).unwrap();
+    let pool = Pool::<Process>::anonymous(&options(16)).unwrap();
     for round in 0..400 {
         std::thread::scope(|scope| {
             let ends = scope.spawn(|| {
@@ -150,7 +150,7 @@ fn threads_that_end_give_their_slots_and_their_blocks_back() {
 /// A leaked guard protects blocks forever.
 #[test]
 fn a_thread_that_ends_with_a_leaked_guard_stays_pinned() {
-    let pool = Pool::<Volatile>::anonymous(&options(64)).unwrap();
+    let pool = Pool::<Process>::anonymous(&options(64)).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| std::mem::forget(pool.pin().unwrap())).join().unwrap();
     });
@@ -165,8 +165,8 @@ fn a_thread_that_ends_with_a_leaked_guard_stays_pinned() {
 
 #[test]
 fn two_pools_in_one_process_keep_their_epochs_apart() {
-    let stalled = Pool::<Volatile>::anonymous(&options(64)).unwrap();
-    let moving = Pool::<Volatile>::anonymous(&options(64)).unwrap();
+    let stalled = Pool::<Process>::anonymous(&options(64)).unwrap();
+    let moving = Pool::<Process>::anonymous(&options(64)).unwrap();
     let held = stalled.pin().unwrap();
     let off = give(&moving, 0, 32_000, 1);
     free(&moving, 0);
@@ -182,7 +182,7 @@ fn two_pools_in_one_process_keep_their_epochs_apart() {
 fn a_thread_outlives_its_pools() {
     for _ in 0..300 {
         let pools: Vec<_> =
-            (0..4).map(|_| Pool::<Volatile>::anonymous(&options(1)).unwrap()).collect();
+            (0..4).map(|_| Pool::<Process>::anonymous(&options(1)).unwrap()).collect();
         for pool in pools.iter().chain(&pools) {
             give(pool, 0, 64, 1);
             free(pool, 0);
@@ -224,7 +224,7 @@ fn a_participant_that_died_pinned_does_not_hold_back_reclamation() {
 /// The thread that frees blocks ends at once. Another thread collects its blocks.
 #[test]
 fn blocks_that_wait_with_an_ended_thread_are_not_lost() {
-    let pool: Arc<Pool<Volatile>> = Pool::anonymous(&options(64)).unwrap();
+    let pool: Arc<Pool<Process>> = Pool::anonymous(&options(64)).unwrap();
     let off = give(&pool, 0, 32_000, 1);
     std::thread::scope(|scope| {
         scope.spawn(|| free(&pool, 0)).join().unwrap();
@@ -244,7 +244,7 @@ fn blocks_that_wait_with_an_ended_thread_are_not_lost() {
 /// The thread that frees blocks stays alive, and does not use the pool any more.
 #[test]
 fn blocks_that_an_idle_thread_freed_serve_others() {
-    let pool = Pool::<Volatile>::anonymous(&options(16)).unwrap();
+    let pool = Pool::<Process>::anonymous(&options(16)).unwrap();
     let (large, small) = (10 << 20, 30_000);
     let (freed, idle) = (Barrier::new(2), Barrier::new(2));
     std::thread::scope(|scope| {

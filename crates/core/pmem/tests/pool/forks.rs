@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pando_pmem::superblock::{SUPERBLOCK_BYTES, Superblock};
-use pando_pmem::{Error, Pool, Process, Volatile};
+use pando_pmem::{Error, Pool, Process};
 
 use crate::common::{create, folder, folder_and_pool, free, give, named, open, options};
 
@@ -90,7 +90,7 @@ fn a_forked_child_neither_closes_nor_uses_its_parents_pool() {
 
 #[test]
 fn a_forked_child_has_anonymous_memory_as_its_own() {
-    let pool = Pool::<Volatile>::anonymous(&options(1)).unwrap();
+    let pool = Pool::<Process>::anonymous(&options(1)).unwrap();
     give(&pool, 0, 1000, 7);
     let status = in_child(true, || {
         free(&pool, 0);

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use pando_pmem::layout::{FRONTIER_OFF, PUNCHED_OFF};
 use pando_pmem::testing::give_to;
-use pando_pmem::{Domain, Error, Pool, Process, Volatile};
+use pando_pmem::{Domain, Error, Pool, Process};
 
 use crate::common::{
     Mounted, active, create, folder, folder_and_pool, free, give, holds, named, open, options,
@@ -213,7 +213,7 @@ fn a_wrong_count_and_a_copy_are_put_right_when_the_pool_is_opened() {
 
 #[test]
 fn anonymous_memory_goes_back_too() {
-    let pool = Pool::<Volatile>::anonymous(&options(64)).unwrap();
+    let pool = Pool::<Process>::anonymous(&options(64)).unwrap();
     let block = give(&pool, 0, 40 * CHUNK, 9);
     free(&pool, 0);
     assert_eq!(release_all(&pool), 40 * CHUNK);

@@ -9,7 +9,7 @@ use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::testing::{
     Between, CutShort, LogicalThread, Paused, between, count_writes, kill_after, with_few_slots,
 };
-use pando_pmem::{Domain, Error, Guard, Pool, Volatile};
+use pando_pmem::{Domain, Error, Guard, Pool, Process};
 
 use crate::common::{active, create, folder, free, give, open, options, room};
 
@@ -50,7 +50,7 @@ fn segment_offs<D: Domain>(pool: &Pool<D>) -> Vec<u64> {
 /// All threads are alive and have used the pool; one at a time is inside an operation.
 #[test]
 fn threads_that_idle_hold_no_slot() {
-    let pool = Pool::<Volatile>::anonymous(&options(1)).unwrap();
+    let pool = Pool::<Process>::anonymous(&options(1)).unwrap();
     let threads = threads(1000);
     for round in 0..3 {
         for thread in &threads {
@@ -67,7 +67,7 @@ fn threads_that_idle_hold_no_slot() {
 /// More working threads than slots: a slot has one thread at a time.
 #[test]
 fn threads_that_take_slots_from_each_other_are_never_in_one_at_once() {
-    let pool = with_few_slots(2, || Pool::<Volatile>::anonymous(&options(4)).unwrap());
+    let pool = with_few_slots(2, || Pool::<Process>::anonymous(&options(4)).unwrap());
     let inside: Vec<_> = (0..128).map(|_| AtomicUsize::new(0)).collect();
     std::thread::scope(|scope| {
         for _ in 0..8 {
@@ -91,7 +91,7 @@ fn threads_that_take_slots_from_each_other_are_never_in_one_at_once() {
 
 #[test]
 fn as_many_threads_are_pinned_at_once_as_the_largest_table_has_slots() {
-    let pool = Pool::<Volatile>::anonymous(&options(64)).unwrap();
+    let pool = Pool::<Process>::anonymous(&options(64)).unwrap();
     let threads = threads(8193);
     let (guards, refused) = pin_all(&pool, &threads);
     assert_eq!(guards.len(), 8192);
@@ -119,7 +119,7 @@ fn as_many_threads_are_pinned_at_once_as_the_largest_table_has_slots() {
 
 #[test]
 fn a_small_pool_that_cannot_grow_its_table_says_so_and_goes_on() {
-    let new = || Pool::<Volatile>::anonymous(&options(1)).unwrap();
+    let new = || Pool::<Process>::anonymous(&options(1)).unwrap();
     let (pool, before) = (new(), room(&new(), 4000));
     let threads = threads(400);
     let (guards, refused) = pin_all(&pool, &threads);
@@ -145,7 +145,7 @@ fn a_small_pool_that_cannot_grow_its_table_says_so_and_goes_on() {
 fn a_table_whose_growth_is_refused_grows_later() {
     let threads = threads(20);
     for granted in 0..4 {
-        let pool = with_few_slots(2, || Pool::<Volatile>::anonymous(&options(4)).unwrap());
+        let pool = with_few_slots(2, || Pool::<Process>::anonymous(&options(4)).unwrap());
         let ((guards, refused), _) =
             refuse(Resource::Block, granted, u64::MAX, || pin_all(&pool, &threads));
         assert_eq!(guards.len(), 2 << granted);
@@ -279,7 +279,7 @@ fn a_thread_that_stops_inside_an_operation_keeps_its_slot_alone() {
 /// Real threads that end: they read and write, and are idle most of the time.
 #[test]
 fn hundreds_of_threads_share_the_slots_of_those_that_are_at_work() {
-    let pool = Pool::<Volatile>::anonymous(&options(4)).unwrap();
+    let pool = Pool::<Process>::anonymous(&options(4)).unwrap();
     let turn = Mutex::new(());
     let (sender, receiver) = mpsc::channel();
     std::thread::scope(|scope| {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Barrier, OnceLock};
 use pando_pmem::layout::{EPOCH_OFF, PARTICIPANTS_HIGH_OFF, PARTICIPANTS_OFF};
 use pando_pmem::superblock::{SUPERBLOCK_BYTES, Superblock};
 use pando_pmem::testing::{CutShort, Paused, give_to, take_from};
-use pando_pmem::{Domain, DomainKind, Error, Guard, Pool, Process, Volatile};
+use pando_pmem::{Domain, Error, Guard, Pool, Process};
 
 use crate::common::{
     create, folder, folder_and_pool, free, give, named, open, options, room, root, while_paused,
@@ -24,7 +24,7 @@ fn collect_often<D: Domain>(pool: &Pool<D>) {
 /// Fewer blocks than a thread retires before it collects, and all that the pool has room for.
 #[test]
 fn blocks_that_an_ended_thread_freed_serve_others() {
-    let pool = Pool::<Volatile>::anonymous(&options(4)).unwrap();
+    let pool = Pool::<Process>::anonymous(&options(4)).unwrap();
     // A slot that the next thread does not take.
     drop(pool.pin().unwrap());
     std::thread::scope(|scope| {
@@ -49,7 +49,7 @@ fn blocks_that_an_ended_thread_freed_serve_others() {
 /// Threads in slots of their own, each with one small block.
 #[test]
 fn slabs_of_ended_threads_serve_others() {
-    let pool = Pool::<Volatile>::anonymous(&options(4)).unwrap();
+    let pool = Pool::<Process>::anonymous(&options(4)).unwrap();
     drop(pool.pin().unwrap());
     let count = 50;
     let all = Barrier::new(count as usize);
@@ -179,16 +179,16 @@ fn a_thread_that_ends_writes_nothing_to_its_pool() {
 
 #[test]
 fn closing_with_another_handle_held_is_an_error() {
-    let pool = Pool::<Volatile>::anonymous(&options(1)).unwrap();
+    let pool = Pool::<Process>::anonymous(&options(1)).unwrap();
     let other = Arc::clone(&pool);
     assert!(matches!(pool.close(), Err(Error::HandleHeld(_))));
     other.close().unwrap();
 }
 
-static POOL: OnceLock<Arc<Pool<Volatile>>> = OnceLock::new();
+static POOL: OnceLock<Arc<Pool<Process>>> = OnceLock::new();
 
 thread_local! {
-    static KEPT: RefCell<Option<Guard<'static, Volatile>>> = const { RefCell::new(None) };
+    static KEPT: RefCell<Option<Guard<'static, Process>>> = const { RefCell::new(None) };
 }
 
 /// The destructors of a thread run in the reverse order of the first uses.
@@ -220,7 +220,7 @@ fn a_thread_that_has_given_its_slots_back_gets_no_other() {
             assert!(matches!(refused, Err(Error::ThreadEnds)), "{refused:?}");
         }
     }
-    static POOL_OF_LATE: OnceLock<Arc<Pool<Volatile>>> = OnceLock::new();
+    static POOL_OF_LATE: OnceLock<Arc<Pool<Process>>> = OnceLock::new();
     thread_local! {
         static LATE: Late = const { Late };
     }
@@ -260,7 +260,7 @@ fn a_thread_that_stops_while_it_claims_a_slot_holds_nothing_back() {
 
 #[test]
 fn what_a_thread_may_take_of_the_last_chunks_ends_with_its_work_also_if_that_unwinds() {
-    let pool = Pool::<Volatile>::anonymous(&options(1)).unwrap();
+    let pool = Pool::<Process>::anonymous(&options(1)).unwrap();
     let guard = pool.pin().unwrap();
     let unwinds = || guard.without_reserve(|| std::panic::resume_unwind(Box::new(())));
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(unwinds)).is_err());
@@ -286,7 +286,6 @@ thread_local! {
 }
 
 impl Domain for HaltingAtLoad {
-    const KIND: DomainKind = DomainKind::Process;
     const WRITE_BACK: bool = false;
 
     unsafe fn write_back(_: *const u8) {}

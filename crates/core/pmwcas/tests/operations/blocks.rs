@@ -24,7 +24,7 @@ fn check<D: Domain>(policy: Policy, succeed: bool, old_stays: bool, new_stays: b
     let pool = pmwcas.pool();
     let most = room(pool, BYTES);
     let (old, new) = replace(&pmwcas, policy, succeed);
-    let label = format!("{policy:?} in {:?}, success {succeed}", D::KIND);
+    let label = format!("{policy:?} in {:?}, success {succeed}", D::default());
     assert_eq!(raw(&pmwcas, 0), if succeed { new } else { old }, "{label}");
     assert_eq!(pool.active_block(old).is_some(), old_stays, "{label}: the old block");
     assert_eq!(pool.active_block(new).is_some(), new_stays, "{label}: the new block");

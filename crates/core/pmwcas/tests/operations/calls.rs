@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use pando_pmem::{Domain, Process, Volatile};
+use pando_pmem::{Domain, Process};
 use pando_pmwcas::{CONTROL_BITS, DIRTY, Error, MAX_VALUE, MAX_WORDS, Policy};
 
 use super::common::{change, in_each_domain, in_memory, read, settled, word};
@@ -176,7 +176,7 @@ fn a_discarded_operation_changes_nothing_and_gives_its_descriptor_back() {
 
 #[test]
 fn operations_are_begun_once_in_each_opening_of_a_pool() {
-    let pmwcas = in_memory::<Volatile>(1);
+    let pmwcas = in_memory::<Process>(1);
     assert!(change(&pmwcas, &[(0, 0, 1)]));
     let pool = std::sync::Arc::into_inner(pmwcas).unwrap().into_pool();
     let again = pando_pmwcas::Pmwcas::open(pool);

@@ -11,11 +11,10 @@ pub use pando_pmem::testing::{folder, folder_and_pool, holds, room, stamped};
 use pando_pmem::{CreateOptions, Domain, Error, OpenPool, Pool};
 use pando_pmwcas::Pmwcas;
 
-/// Calls the test, a function of the domain, in three domains: one without durability, one without
-/// write-backs, and one with them.
+/// Calls the test, a function of the domain, in the domain without write-backs and in the one with
+/// them.
 macro_rules! in_each_domain {
     ($test:ident) => {
-        $test::<pando_pmem::Volatile>();
         $test::<pando_pmem::Process>();
         $test::<pando_pmem::Adr>();
     };

@@ -3,7 +3,7 @@
 
 use std::sync::Barrier;
 
-use pando_pmem::{Adr, Domain, Process, Volatile};
+use pando_pmem::{Adr, Domain, Process};
 use pando_pmwcas::{MAX_VALUE, Pmwcas};
 
 use super::common::{distinct, in_each_domain, in_memory, random, settled, word};
@@ -56,20 +56,18 @@ fn counters<D: Domain>(words: u64, threads: u64) {
     });
     // No reference and no dirty bit is left: the words hold the numbers that were counted.
     let found: Vec<u64> = (0..words).map(|at| settled(&pmwcas, at)).collect();
-    assert_eq!(found, totals, "{words} words, {threads} threads, {:?}", D::KIND);
+    assert_eq!(found, totals, "{words} words, {threads} threads, {:?}", D::default());
     assert!(totals.iter().sum::<u64>() > ROUNDS, "hardly anything succeeded");
 }
 
 #[test]
 fn every_success_counts_once_in_few_words() {
-    counters::<Volatile>(8, 8);
     counters::<Process>(8, 8);
     counters::<Adr>(8, 4);
 }
 
 #[test]
 fn every_success_counts_once_in_many_words() {
-    counters::<Volatile>(100, 8);
     counters::<Process>(100, 8);
     counters::<Adr>(100, 4);
 }

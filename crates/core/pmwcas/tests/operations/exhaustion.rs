@@ -3,7 +3,7 @@
 use std::sync::Barrier;
 
 use pando_pmem::testing::CutShort;
-use pando_pmem::{Domain, Process, Volatile};
+use pando_pmem::{Domain, Process};
 use pando_pmwcas::Error;
 
 use super::common::{in_memory, raw, settled, word};
@@ -12,7 +12,7 @@ const OWN: usize = 7;
 
 #[test]
 fn a_thread_without_descriptors_is_told_and_has_them_again_when_some_are_discarded() {
-    all_of_ones_own::<Volatile>();
+    all_of_ones_own::<Process>();
     // Here one descriptor is always in use: the clean-up of its operation is pending.
     all_of_ones_own::<CutShort<true>>();
 }

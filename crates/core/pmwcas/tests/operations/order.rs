@@ -1,5 +1,5 @@
 //! Words are taken in order of address, in whichever order they were added. So no two operations
-//! help each other without end. Tested on a small stack, also in the volatile domain.
+//! help each other without end. Tested on a small stack.
 
 use std::sync::{Arc, Barrier};
 

@@ -1,17 +1,16 @@
-//! The conformance suite, in the domain without costs and in one with write-backs; with small
-//! pages, in the paper's design, and by single-word CAS. (The crash lab and the public API test the
-//! other domains.)
+//! The conformance suite, in both domains; with small pages, in the paper's design, and by
+//! single-word CAS.
 
 use crate::common::{Planted, small, small_plain};
 use pando_bwtree::{BwTrees, CasBwTrees, Options};
-use pando_pmem::{Adr, Volatile};
+use pando_pmem::{Adr, Process};
 
 /// Pages are small, so a small part of the suite's work is enough.
 const SCALE: f64 = 0.4;
 
-mod volatile {
+mod defaults {
     use super::*;
-    fn tree() -> Planted<Volatile, BwTrees> {
+    fn tree() -> Planted<Process, BwTrees> {
         Planted::anonymous(Options::default()).scaled(SCALE)
     }
     pando_index::conformance_suite!(tree);
@@ -19,7 +18,7 @@ mod volatile {
 
 mod small_pages {
     use super::*;
-    fn tree() -> Planted<Volatile, BwTrees> {
+    fn tree() -> Planted<Process, BwTrees> {
         Planted::anonymous(small()).scaled(SCALE)
     }
     pando_index::conformance_suite!(tree);
@@ -27,7 +26,7 @@ mod small_pages {
 
 mod plain {
     use super::*;
-    fn tree() -> Planted<Volatile, BwTrees> {
+    fn tree() -> Planted<Process, BwTrees> {
         Planted::anonymous(small_plain()).scaled(SCALE)
     }
     pando_index::conformance_suite!(tree);
@@ -40,7 +39,7 @@ mod adr {
 
 mod cas {
     use super::*;
-    fn tree() -> Planted<Volatile, CasBwTrees> {
+    fn tree() -> Planted<Process, CasBwTrees> {
         Planted::anonymous(small()).scaled(SCALE)
     }
     pando_index::conformance_suite!(tree);

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use pando_bwtree::{BwTrees, CasBwTrees, Options};
 use pando_index::random::Random;
 use pando_index::{KeyRange, Order, RangeIndex};
-use pando_pmem::Volatile;
+use pando_pmem::Process;
 use pando_tree::maps::{IndexKind, Tree};
 
 use crate::common::watchdog::{seed, within_bounds};
@@ -16,7 +16,7 @@ use crate::common::{Planted, check, dump, key, small, small_plain, value};
 #[test]
 fn a_damaged_tree_is_walked_and_reported() {
     for options in [small(), small_plain()] {
-        let planted = Planted::<Volatile, BwTrees>::anonymous(options);
+        let planted = Planted::<Process, BwTrees>::anonymous(options);
         for number in 0..120_u64 {
             let tail = vec![b'k'; (number % 3) as usize * 5];
             planted.index.insert(&[key(number), tail].concat(), &value(number)).expect("inserts");
@@ -61,8 +61,8 @@ fn a_damaged_tree_is_walked_and_reported() {
 #[test]
 fn a_rotted_mapping_word_is_an_error_and_never_a_hang() {
     const KEYS: u64 = 120;
-    fn fill<K: IndexKind<Options = Options>>(options: Options) -> Planted<Volatile, K> {
-        let planted = Planted::<Volatile, K>::anonymous(options);
+    fn fill<K: IndexKind<Options = Options>>(options: Options) -> Planted<Process, K> {
+        let planted = Planted::<Process, K>::anonymous(options);
         for number in 0..KEYS {
             let tail = vec![b'k'; (number % 3) as usize * 5];
             planted.index.insert(&[key(number), tail].concat(), &value(number)).expect("inserts");
@@ -70,7 +70,7 @@ fn a_rotted_mapping_word_is_an_error_and_never_a_hang() {
         planted
     }
     /// The used mapping words: PIDs of pages.
-    fn words<K: IndexKind<Options = Options>>(planted: &Planted<Volatile, K>) -> Vec<u64> {
+    fn words<K: IndexKind<Options = Options>>(planted: &Planted<Process, K>) -> Vec<u64> {
         let anchor = planted.index.audit().expect("audits").blocks[0].off;
         let word = |off| planted.pool.word(off).load(Ordering::Acquire);
         std::iter::once(anchor)
@@ -167,7 +167,7 @@ fn a_rotted_mapping_word_is_an_error_and_never_a_hang() {
 #[test]
 fn a_mapping_word_of_another_page_loses_nothing() {
     const KEYS: u64 = 300;
-    let planted = Planted::<Volatile, BwTrees>::anonymous(small());
+    let planted = Planted::<Process, BwTrees>::anonymous(small());
     for number in 0..KEYS {
         planted.index.insert(&key(number * 2), &value(number)).expect("inserts");
     }
@@ -218,7 +218,7 @@ fn rotted_words_of_the_anchor_lose_nothing() {
     const KEYS: u64 = 6_000;
     let mut random = Random::new(seed("damaged words of the anchor"));
     for round in 0..90_u64 {
-        let planted = Planted::<Volatile, BwTrees>::anonymous(small());
+        let planted = Planted::<Process, BwTrees>::anonymous(small());
         let insert = |number: u64| planted.index.insert(&key(number), &value(number));
         // Enough pages for several segments of the table.
         (0..KEYS).for_each(|number| insert(number).expect("inserts"));
@@ -280,7 +280,7 @@ fn rotted_words_of_the_anchor_lose_nothing() {
 #[test]
 fn a_rotted_pointer_to_a_value_is_an_error() {
     let planted =
-        Planted::<Volatile, BwTrees>::anonymous(Options { inline_bytes: 8, ..small_plain() });
+        Planted::<Process, BwTrees>::anonymous(Options { inline_bytes: 8, ..small_plain() });
     planted.index.insert(b"key", &[7; 100]).expect("inserts");
     planted.index.insert(b"other", &[8; 100]).expect("inserts");
     let anchor = planted.index.audit().expect("audits").blocks[0].off;
@@ -314,7 +314,7 @@ fn a_rotted_pointer_to_a_value_is_an_error() {
 #[test]
 fn a_root_that_is_gone_is_an_error() {
     for options in [small(), small_plain()] {
-        let planted = Planted::<Volatile, BwTrees>::anonymous(options);
+        let planted = Planted::<Process, BwTrees>::anonymous(options);
         assert!(planted.index.get(b"key").expect("a tree without records").is_none());
         planted.index.insert(b"key", b"value").expect("inserts");
         let anchor = planted.index.audit().expect("audits").blocks[0].off;

@@ -2,7 +2,7 @@
 
 use pando_bwtree::{BwTrees, CasBwTrees, Options};
 use pando_index::RangeIndex;
-use pando_pmem::Volatile;
+use pando_pmem::Process;
 use pando_tree::maps::{IndexKind, Tree};
 
 use crate::common::watchdog::within_bounds;
@@ -26,7 +26,7 @@ enum Removal {
 fn an_emptied_tree_is_one_leaf() {
     fn empty<K: IndexKind<Options = Options>>(options: Options, removal: Removal) {
         const KEYS: u64 = 1_200;
-        let planted = Planted::<Volatile, K>::anonymous(options);
+        let planted = Planted::<Process, K>::anonymous(options);
         let name = |number: u64| {
             let tail = [&b""[..], b"odd", b"", &[b'k'; 32], b"", &[b'l'; 80], b""];
             [&key(number), tail[(number * 2 % 7) as usize]].concat()

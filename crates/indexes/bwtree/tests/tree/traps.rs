@@ -11,7 +11,7 @@ use pando_index::random::Random;
 use pando_index::{KeyRange, Order, RangeIndex};
 use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::testing::{CutShort, count_writes, kill_after};
-use pando_pmem::{Adr, Domain, Volatile};
+use pando_pmem::{Adr, Domain, Process};
 use pando_tree::maps::{IndexKind, Tree};
 use pando_tree::testing::find_beside_writers;
 
@@ -26,7 +26,7 @@ use crate::common::{
 /// Meanwhile readers find the permanent records.
 #[test]
 fn splits_and_merges_that_meet_at_one_parent_leave_one_entry_each() {
-    fn race<K: IndexKind<Options = Options>>(planted: &Planted<Volatile, K>, seed: u64) {
+    fn race<K: IndexKind<Options = Options>>(planted: &Planted<Process, K>, seed: u64) {
         const KEYS: u64 = 240;
         let stays: Records = (0..KEYS).step_by(40).map(|at| (key(at), b"stays".to_vec())).collect();
         find_beside_writers(&planted.index, &stays, 3, |thread| {
@@ -81,7 +81,7 @@ fn churn<D: Domain>(planted: &Planted<D>) {
 /// that wait for a reader are allocated again when the reader has ended.
 #[test]
 fn a_pid_is_given_out_again_only_when_nobody_can_know_it() {
-    let planted = Planted::<Volatile, BwTrees>::anonymous(small());
+    let planted = Planted::<Process, BwTrees>::anonymous(small());
     churn(&planted);
     let guard = planted.pool.pin().expect("a slot");
     std::thread::scope(|scope| {
@@ -249,7 +249,7 @@ fn a_full_pool_refuses_and_has_room_again() {
 #[test]
 fn each_allocation_that_fails_changes_nothing() {
     for options in [small(), small_plain()] {
-        let planted = Planted::<Volatile, BwTrees>::anonymous(options);
+        let planted = Planted::<Process, BwTrees>::anonymous(options);
         for number in 0..200 {
             let name = key(number * 7 % 200);
             let mut is_there = false;
@@ -274,7 +274,7 @@ fn each_allocation_that_fails_changes_nothing() {
 /// the leaf was split or merged meanwhile, in both directions.
 #[test]
 fn a_scan_notices_updates_to_what_it_has_not_returned() {
-    let planted = Planted::<Volatile, BwTrees>::anonymous(small());
+    let planted = Planted::<Process, BwTrees>::anonymous(small());
     let fill = |step: usize, text: &[u8]| {
         for number in (0..200).step_by(step) {
             planted.index.upsert(&key(number), text).expect("writes");
@@ -307,7 +307,7 @@ fn a_scan_notices_updates_to_what_it_has_not_returned() {
 /// them, stay within bounds.
 #[test]
 fn pages_of_the_longest_keys_are_split_and_merged() {
-    let planted = Planted::<Volatile, BwTrees>::anonymous(Options::default());
+    let planted = Planted::<Process, BwTrees>::anonymous(Options::default());
     let long = |number: u64| [vec![b'k'; 32 * 1024 - 8], key(number)].concat();
     for number in 0..60 {
         planted.index.insert(&long(number * 11 % 60), &vec![7; 1024]).expect("inserts");
@@ -325,7 +325,7 @@ fn pages_of_the_longest_keys_are_split_and_merged() {
 /// Log sequence numbers survive consolidations, splits and restarts, together with their records.
 #[test]
 fn a_page_carries_the_highest_lsn_of_its_records() {
-    let planted = Planted::<Volatile, BwTrees>::anonymous(small());
+    let planted = Planted::<Process, BwTrees>::anonymous(small());
     for number in 0..200 {
         planted.index.upsert_at_lsn(&key(number), b"value", number + 1).expect("writes");
         assert_eq!(planted.index.page_lsn(&key(number)).expect("reads"), number + 1);
@@ -340,7 +340,7 @@ fn a_page_carries_the_highest_lsn_of_its_records() {
 #[test]
 fn a_dropped_tree_leaves_nothing() {
     fn drop_one<K: IndexKind<Options = Options>>(options: Options) {
-        let planted = Planted::<Volatile, K>::anonymous(options);
+        let planted = Planted::<Process, K>::anonymous(options);
         for number in 0..3_000 {
             planted.index.insert(&key(number * 7919 % 3_000), &value(number)).expect("inserts");
         }

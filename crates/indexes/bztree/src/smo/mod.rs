@@ -216,7 +216,7 @@ impl<D: Domain> BzTree<D> {
 #[cfg(test)]
 mod tests {
     use pando_index::RangeIndex;
-    use pando_pmem::Volatile;
+    use pando_pmem::Process;
     use pando_pmem::testing::refusal::{Resource, refuse};
     use pando_tree::testing::Planted;
 
@@ -225,7 +225,7 @@ mod tests {
     use crate::meta::Meta;
     use crate::options::{Numbers, Options};
 
-    fn tree() -> BzTree<Volatile> {
+    fn tree() -> BzTree<Process> {
         let options = Options {
             leaf_bytes: 512,
             inner_bytes: 256,
@@ -233,7 +233,7 @@ mod tests {
             merge_bytes: 128,
             ..Options::default()
         };
-        Planted::<Volatile, BzTrees>::anonymous(options).index
+        Planted::<Process, BzTrees>::anonymous(options).index
     }
 
     /// Otherwise two operations in a full pool could for ever close each other's leaf, or the leaf
@@ -297,7 +297,7 @@ mod tests {
 
     fn check_changes_of_a_closed_leaf(count: u64) {
         let options = Options { numbers: Numbers::Ranged, ..Options::default() };
-        let tree = Planted::<Volatile, BzTrees>::anonymous(options).index;
+        let tree = Planted::<Process, BzTrees>::anonymous(options).index;
         let key = |number: u64| (number << 20).to_be_bytes();
         for number in 0..count {
             tree.insert(&key(number), &[1; 8]).expect("room");

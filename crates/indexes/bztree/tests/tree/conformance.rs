@@ -2,7 +2,7 @@
 
 use crate::common::{Planted, small_nodes};
 use pando_bztree::{Numbers, Options, ValueMode};
-use pando_pmem::{Adr, Eadr, Process, Volatile, counting::Counting};
+use pando_pmem::{Adr, Process, counting::Counting};
 
 fn pointers() -> Options {
     Options { value_mode: ValueMode::Pointer, ..small_nodes() }
@@ -12,9 +12,9 @@ fn ranged(options: Options) -> Options {
     Options { numbers: Numbers::Ranged, ..options }
 }
 
-mod volatile_ranged {
+mod ranged {
     use super::*;
-    pando_index::conformance_suite!(|| Planted::<Volatile>::anonymous(ranged(Options::default())));
+    pando_index::conformance_suite!(|| Planted::<Process>::anonymous(ranged(Options::default())));
 }
 
 mod adr_ranged {
@@ -22,29 +22,19 @@ mod adr_ranged {
     pando_index::conformance_suite!(|| Planted::<Adr>::in_file(ranged(small_nodes())));
 }
 
-mod volatile {
+mod defaults {
     use super::*;
-    pando_index::conformance_suite!(|| Planted::<Volatile>::anonymous(small_nodes()));
+    pando_index::conformance_suite!(|| Planted::<Process>::anonymous(Options::default()));
 }
 
-mod volatile_defaults {
+mod pointers {
     use super::*;
-    pando_index::conformance_suite!(|| Planted::<Volatile>::anonymous(Options::default()));
-}
-
-mod volatile_pointers {
-    use super::*;
-    pando_index::conformance_suite!(|| Planted::<Volatile>::anonymous(pointers()));
+    pando_index::conformance_suite!(|| Planted::<Process>::anonymous(pointers()));
 }
 
 mod process {
     use super::*;
     pando_index::conformance_suite!(|| Planted::<Process>::in_file(small_nodes()));
-}
-
-mod eadr {
-    use super::*;
-    pando_index::conformance_suite!(|| Planted::<Eadr>::in_file(small_nodes()));
 }
 
 mod adr {

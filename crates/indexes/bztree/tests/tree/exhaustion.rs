@@ -16,8 +16,8 @@ use crate::common::{Planted, Records, check, dump, folder, folder_and_pool, smal
 use pando_bztree::{Numbers, Options};
 use pando_index::RangeIndex;
 use pando_index::random::Random;
+use pando_pmem::Process;
 use pando_pmem::testing::refusal::{Resource, refuse};
-use pando_pmem::{Process, Volatile};
 
 /// Smallest pool; the others have a chunk more each.
 const LEAST_BYTES: u64 = 1 << 20;
@@ -226,7 +226,7 @@ fn a_full_pool_of_inline_records_has_room_again_after_deletes() {
 /// leaf a slot, and small records that still fit would be refused too.
 #[test]
 fn refused_blocks_of_values_leave_the_slots_of_a_leaf_alone() {
-    let planted = crate::common::Planted::<Volatile>::anonymous(Options::default());
+    let planted = crate::common::Planted::<Process>::anonymous(Options::default());
     planted.index.insert(b"there", b"short").expect("room");
     refuse(Resource::Block, 0, u64::MAX, || {
         for turn in 0..100 {

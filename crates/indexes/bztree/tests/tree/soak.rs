@@ -11,7 +11,7 @@ use crate::common::{Planted, check};
 use pando_bztree::{Numbers, Options};
 use pando_index::{KeyRange, Order, RangeIndex};
 use pando_pmem::layout::CHUNK_BYTES;
-use pando_pmem::{Domain, Process, Volatile};
+use pando_pmem::{Domain, Process};
 
 const THREADS: u64 = 8;
 
@@ -44,8 +44,8 @@ fn soak<D: Domain>(options: Options) {
     });
     let used = planted.pool.usage().expect("a slot");
     println!(
-        "{}: {records} records, {:.1} bytes a record in chunks, {:.1} in nodes",
-        D::KIND.name(),
+        "{:?}: {records} records, {:.1} bytes a record in chunks, {:.1} in nodes",
+        D::default(),
         (used.chunks * CHUNK_BYTES) as f64 / records as f64,
         used.active_bytes as f64 / records as f64,
     );
@@ -86,12 +86,7 @@ fn soak<D: Domain>(options: Options) {
 }
 
 #[test]
-fn eight_threads_lose_nothing_volatile() {
-    soak::<Volatile>(Options::default());
-}
-
-#[test]
-fn eight_threads_lose_nothing_process() {
+fn eight_threads_lose_nothing() {
     soak::<Process>(Options::default());
 }
 

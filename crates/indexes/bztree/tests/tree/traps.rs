@@ -14,7 +14,7 @@ use crate::common::{Planted, Records, check, dump, small_nodes};
 use pando_bztree::Options;
 use pando_index::random::Random;
 use pando_index::{Error, KeyRange, Order, RangeIndex};
-use pando_pmem::{Process, Volatile};
+use pando_pmem::Process;
 
 /// BzTree: two inserts of one key racing through the unsorted part while a third deletes it. Of
 /// each key, successful inserts and removes must balance.
@@ -23,7 +23,7 @@ fn racing_inserts_and_deletes_of_one_key_happen_exactly_once() {
     let seed = seed("racing inserts");
     for round in 0..60 {
         within_bounds("racing inserts", move || {
-            let planted = Planted::<Volatile>::anonymous(small_nodes());
+            let planted = Planted::<Process>::anonymous(small_nodes());
             let balance: Vec<_> = (0..6).map(|_| AtomicI64::new(0)).collect();
             std::thread::scope(|scope| {
                 for thread in 0..4 {
@@ -78,7 +78,7 @@ fn insert_and_delete_of_one_key_may_repeat_for_ever() {
 }
 
 /// Four threads, each in waves of inserts and removes of its own keys between those of the others.
-fn waves(planted: &Planted<Volatile>, count: u64, rounds: u64, keep: bool) {
+fn waves(planted: &Planted<Process>, count: u64, rounds: u64, keep: bool) {
     std::thread::scope(|scope| {
         for thread in 0..4 {
             let tree = &planted.index;
@@ -112,7 +112,7 @@ fn waves(planted: &Planted<Volatile>, count: u64, rounds: u64, keep: bool) {
 fn merges_race_splits_under_one_parent() {
     for _ in 0..5 {
         within_bounds("merges and splits", || {
-            let planted = Planted::<Volatile>::anonymous(small_nodes());
+            let planted = Planted::<Process>::anonymous(small_nodes());
             waves(&planted, 200, 10, true);
             check(&planted);
             assert_eq!(dump(&planted.index).len(), 800);
@@ -125,7 +125,7 @@ fn merges_race_splits_under_one_parent() {
 fn root_growth_races_root_collapse() {
     for _ in 0..5 {
         within_bounds("growth and collapse", || {
-            let planted = Planted::<Volatile>::anonymous(small_nodes());
+            let planted = Planted::<Process>::anonymous(small_nodes());
             waves(&planted, 8, 200, false);
             check(&planted);
             assert_eq!(dump(&planted.index), Records::new());
@@ -139,7 +139,7 @@ fn root_growth_races_root_collapse() {
 /// BzTree: `delete_size` and `record_count` after a failed insert.
 #[test]
 fn a_failed_operation_leaves_the_counters_alone() {
-    let planted = Planted::<Volatile>::anonymous(small_nodes());
+    let planted = Planted::<Process>::anonymous(small_nodes());
     for index in 0..50 {
         planted.index.insert(&short(index), &inline(1)).expect("inserts");
     }
@@ -160,7 +160,7 @@ fn a_failed_operation_leaves_the_counters_alone() {
 #[test]
 fn giant_records_and_long_shared_prefixes_find_their_place() {
     for options in [small_nodes(), Options::default()] {
-        let planted = Planted::<Volatile>::anonymous(options);
+        let planted = Planted::<Process>::anonymous(options);
         let mut records = Records::new();
         let giant = |index: u64| [vec![b'p'; 30_000].as_slice(), &short(index)].concat();
         for index in 0..40_u64 {
@@ -187,7 +187,7 @@ fn giant_records_and_long_shared_prefixes_find_their_place() {
 #[test]
 fn keys_and_values_at_the_ends_of_their_fields() {
     let planted =
-        Planted::<Volatile>::anonymous(Options { inline_bytes: 16_384, ..Options::default() });
+        Planted::<Process>::anonymous(Options { inline_bytes: 16_384, ..Options::default() });
     let limits = planted.index.limits();
     let mut records = Records::new();
     for key_bytes in [0, 1, 7, 8, 9, limits.max_key_bytes - 1, limits.max_key_bytes] {
@@ -207,7 +207,7 @@ fn keys_and_values_at_the_ends_of_their_fields() {
 /// BzTree: short keys compared as signed bytes, so that 0x80 sorts before 0x00.
 #[test]
 fn keys_compare_as_unsigned_bytes() {
-    let planted = Planted::<Volatile>::anonymous(small_nodes());
+    let planted = Planted::<Process>::anonymous(small_nodes());
     let mut records = Records::new();
     for length in [1, 2, 7, 8, 9, 16] {
         for first in [0x00, 0x01, 0x7F, 0x80, 0x81, 0xFE, 0xFF] {
@@ -229,7 +229,7 @@ fn keys_compare_as_unsigned_bytes() {
 }
 
 /// Changes of the tree while a cursor pauses.
-type Change = fn(&Planted<Volatile>, &mut BTreeMap<Vec<u8>, Vec<u8>>);
+type Change = fn(&Planted<Process>, &mut BTreeMap<Vec<u8>, Vec<u8>>);
 
 /// Trap 9; BzTree: a scan across a leaf that split, merged or became empty after its snapshot. For
 /// each place where the cursor may pause: the order of keys continues, no permanent record is
@@ -266,7 +266,7 @@ fn a_scan_rests_while_leaves_split_merge_and_become_empty() {
             .step_by(7)
             .flat_map(|rest| [(Order::Ascending, rest), (Order::Descending, rest)])
         {
-            let planted = Planted::<Volatile>::anonymous(options);
+            let planted = Planted::<Process>::anonymous(options);
             let mut stays = Records::new();
             for index in 0..150 {
                 planted.index.insert(&short(index * 16), &inline(1)).expect("inserts");
@@ -303,7 +303,7 @@ fn a_scan_rests_while_leaves_split_merge_and_become_empty() {
 /// data, and the memory is freed when it continues.
 #[test]
 fn a_stalled_reader_blocks_no_writer_and_memory_comes_back() {
-    let planted = Planted::<Volatile>::anonymous(small_nodes());
+    let planted = Planted::<Process>::anonymous(small_nodes());
     for index in 0..20 {
         planted.index.insert(&short(index), &pointed(1)).expect("inserts");
     }
@@ -339,7 +339,7 @@ fn a_tall_tree_needs_little_stack() {
     let work = || {
         let options =
             Options { leaf_bytes: 256, inner_bytes: 256, free_bytes: 32, ..small_nodes() };
-        let planted = Planted::<Volatile>::anonymous(Options { merge_bytes: 0, ..options });
+        let planted = Planted::<Process>::anonymous(Options { merge_bytes: 0, ..options });
         let key = |index: u64| [vec![b'k'; 100].as_slice(), &index.to_be_bytes()].concat();
         let count = 20_000;
         for index in 0..count {
@@ -364,7 +364,7 @@ fn a_tall_tree_needs_little_stack() {
 #[test]
 fn keys_that_share_their_slices_are_told_apart() {
     for options in [small_nodes(), Options::default()] {
-        let planted = Planted::<Volatile>::anonymous(options);
+        let planted = Planted::<Process>::anonymous(options);
         let mut records = Records::new();
         for head in [&b""[..], b"user:", &[0xFF; 300]] {
             for zeros in 0..24 {
@@ -387,7 +387,7 @@ fn keys_that_share_their_slices_are_told_apart() {
 
 #[test]
 fn a_slice_that_is_not_its_keys_is_reported() {
-    let planted = Planted::<Volatile>::anonymous(Options::default());
+    let planted = Planted::<Process>::anonymous(Options::default());
     for index in 0..2_000_u64 {
         Op::Upsert(format!("user:{index:06}").into_bytes(), inline(1)).run(&planted.index);
     }

@@ -214,7 +214,7 @@ mod tests {
     use super::*;
     use crate::volatile::leaf::Control;
     use crate::volatile::nodes::Leaf;
-    use pando_pmem::{Adr, CreateOptions, Pool, Volatile};
+    use pando_pmem::{Adr, CreateOptions, Pool, Process};
 
     /// Small, so that Miri can run it.
     fn small() -> CreateOptions {
@@ -276,8 +276,8 @@ mod tests {
                         true
                     })
             );
-            assert!(is_frozen_for_ever::<Volatile>(|inner| {
-                inner.freeze::<Volatile>();
+            assert!(is_frozen_for_ever::<Process>(|inner| {
+                inner.freeze::<Process>();
                 true
             }));
         }
@@ -289,8 +289,7 @@ mod tests {
     fn a_transaction_freezes_a_node_where_there_are_any() {
         // Other threads may abort any of them.
         let attempts = if rtm::is_available() { 2_000 } else { 20 };
-        let is_frozen =
-            (0..attempts).any(|_| is_frozen_for_ever::<Volatile>(Inner::freeze_at_once));
+        let is_frozen = (0..attempts).any(|_| is_frozen_for_ever::<Process>(Inner::freeze_at_once));
         assert_eq!(is_frozen, rtm::is_available());
     }
 
@@ -298,7 +297,7 @@ mod tests {
     fn every_key_goes_between_its_separators() {
         let leaf = || {
             let low = Separator::lowest();
-            Node::of_leaf(Box::new(Leaf::new::<Volatile>(0, low, Control::new(0), &[])))
+            Node::of_leaf(Box::new(Leaf::new::<Process>(0, low, Control::new(0), &[])))
         };
         let mut texts: Vec<Vec<u8>> =
             (0..60u64).map(|at| (at << 55).to_be_bytes().to_vec()).collect();

@@ -254,7 +254,7 @@ pub(crate) fn slots(mut bitmap: u64) -> impl Iterator<Item = usize> {
 
 #[cfg(test)]
 mod tests {
-    use pando_pmem::Volatile;
+    use pando_pmem::Process;
 
     use crate::volatile::nodes::FINGERPRINT_WORDS;
 
@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn fingerprints_are_found_by_every_way() {
         let bytes: Vec<u8> = (0..MAX_SLOTS).map(|slot| (slot * 7 % 11) as u8).collect();
-        let leaf = Leaf::new::<Volatile>(64, Separator::lowest(), Control::new(0), &bytes);
+        let leaf = Leaf::new::<Process>(64, Separator::lowest(), Control::new(0), &bytes);
         for wanted in 0..=255u8 {
             let slots = bytes.iter().enumerate().filter(|&(_, &byte)| byte == wanted);
             let expected = slots.fold(0, |mask, (slot, _)| mask | 1 << slot);
@@ -278,19 +278,19 @@ mod tests {
 
     #[test]
     fn slots_are_claimed_and_decided_once_and_leaves_close() {
-        let leaf = Leaf::new::<Volatile>(64, Separator::lowest(), Control::new(0), &[]);
-        let mut control = leaf.control::<Volatile>();
+        let leaf = Leaf::new::<Process>(64, Separator::lowest(), Control::new(0), &[]);
+        let mut control = leaf.control::<Process>();
         for turn in 0..MAX_SLOTS {
             let fingerprint = (turn * 37 % 255 + 1) as u8;
-            let slot = leaf.claim::<Volatile>(fingerprint, MAX_SLOTS).expect("is free");
+            let slot = leaf.claim::<Process>(fingerprint, MAX_SLOTS).expect("is free");
             assert_eq!(leaf.fingerprint(slot), fingerprint);
             assert_eq!(control.bitmap() & 1 << slot, 0, "claimed twice");
-            leaf.change::<Volatile>(control, control.decided(slot)).expect("nobody else");
-            control = leaf.control::<Volatile>();
+            leaf.change::<Process>(control, control.decided(slot)).expect("nobody else");
+            control = leaf.control::<Process>();
         }
         assert_eq!(control.bitmap(), BITMAP_MASK);
-        assert_eq!(leaf.claim::<Volatile>(9, MAX_SLOTS), None);
-        assert!(!control.is_closed() && leaf.close::<Volatile>().is_closed());
-        assert!(leaf.change::<Volatile>(control, control).is_err());
+        assert_eq!(leaf.claim::<Process>(9, MAX_SLOTS), None);
+        assert!(!control.is_closed() && leaf.close::<Process>().is_closed());
+        assert!(leaf.change::<Process>(control, control).is_err());
     }
 }

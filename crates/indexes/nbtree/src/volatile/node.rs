@@ -489,7 +489,7 @@ impl Drop for Root {
 mod tests {
     use std::sync::Arc;
 
-    use pando_pmem::{CreateOptions, Pool, Volatile};
+    use pando_pmem::{CreateOptions, Pool, Process};
 
     use super::*;
     use crate::separator::Separator;
@@ -504,7 +504,7 @@ mod tests {
     /// list.
     #[test]
     fn nodes_wait_for_who_may_hold_them() {
-        let pool = Pool::<Volatile>::anonymous(&small()).expect("memory");
+        let pool = Pool::<Process>::anonymous(&small()).expect("memory");
         let retired = Retired::default();
         let low = Separator::new(b"longer than eight bytes");
         let shared = low.clone().parts().1.expect("is no number");
@@ -512,7 +512,7 @@ mod tests {
         let retire = |count: usize| {
             for _ in 0..count {
                 let guard = pool.pin().expect("a slot");
-                let leaf = Leaf::new::<Volatile>(64, low.clone(), Control::new(0), &[]);
+                let leaf = Leaf::new::<Process>(64, low.clone(), Control::new(0), &[]);
                 let slot = Slot::new(Node::of_leaf(retired.leaf(leaf)));
                 // As in an operation that found the leaf and read it.
                 let Kind::Leaf(found) = slot.load(&guard).kind() else { panic!("a leaf") };

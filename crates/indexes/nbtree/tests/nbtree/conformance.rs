@@ -1,17 +1,12 @@
 //! The conformance suite, with small leaves and with large ones, with write-backs and without.
 
-use pando_pmem::{Adr, Process, Volatile};
+use pando_pmem::{Adr, Process};
 
 use crate::common::{Options, Planted, small_nodes};
 
-mod volatile {
+mod defaults {
     use super::*;
-    pando_index::conformance_suite!(|| Planted::<Volatile>::anonymous(small_nodes()));
-}
-
-mod volatile_defaults {
-    use super::*;
-    pando_index::conformance_suite!(|| Planted::<Volatile>::anonymous(Options::default()));
+    pando_index::conformance_suite!(|| Planted::<Process>::anonymous(Options::default()));
 }
 
 mod process {

@@ -7,7 +7,7 @@ use pando_index::{Error, KeyRange, Order, RangeIndex};
 use pando_nbtree::NbTrees;
 use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::testing::{CutShort, Paused, run_until_stopped, written_back};
-use pando_pmem::{Adr, CreateOptions, Pool, Process, Volatile};
+use pando_pmem::{Adr, CreateOptions, Pool, Process};
 use pando_tree::maps::Tree;
 
 use crate::common::{NAME, Options, Planted, check, dump, small_nodes};
@@ -20,7 +20,7 @@ fn eight(number: u64) -> [u8; 8] {
 /// against a user whose key is 0.
 #[test]
 fn every_key_and_every_value_is_allowed() {
-    let planted = Planted::<Volatile>::anonymous(small_nodes());
+    let planted = Planted::<Process>::anonymous(small_nodes());
     let tree = &planted.index;
     let numbers: Vec<u64> = (0..64)
         .flat_map(|bit| [1 << bit, u64::MAX << bit, u64::MAX >> bit, (1 << bit) - 1])

@@ -66,7 +66,7 @@ fn towers_that_are_raised_and_lowered() {
 /// Between two nodes, and behind all: with heights that one operation can neither link nor remove.
 fn high_keys() -> [u64; 2] {
     let is_high = |&key: &u64| {
-        let planted = Planted::<pando_pmem::Volatile, SkipLists>::anonymous(a_level_at_a_time());
+        let planted = Planted::<pando_pmem::Process, SkipLists>::anonymous(a_level_at_a_time());
         pando_index::RangeIndex::insert(&planted.index, &key.to_be_bytes(), b"").expect("inserts");
         planted.index.audit().expect("audits").stat.height > 4
     };

@@ -1,16 +1,15 @@
-//! The conformance suite, in the domain without costs, the one that orders stores and the one with
-//! write-backs, and with values outside of nodes.
+//! The conformance suite, in both domains, with values inside and outside of nodes.
 
 use crate::common::{Planted, small_values};
-use pando_pmem::{Adr, Process, Volatile};
+use pando_pmem::{Adr, Process};
 use pando_skiplist::{CasSkipLists, Options, SkipLists};
 
 /// No page must be filled before anything happens.
 const SCALE: f64 = 0.4;
 
-mod volatile {
+mod defaults {
     use super::*;
-    fn list() -> Planted<Volatile, SkipLists> {
+    fn list() -> Planted<Process, SkipLists> {
         Planted::anonymous(Options::default()).scaled(SCALE)
     }
     pando_index::conformance_suite!(list);
@@ -28,7 +27,7 @@ mod adr {
 
 mod cas {
     use super::*;
-    fn list() -> Planted<Volatile, CasSkipLists> {
+    fn list() -> Planted<Process, CasSkipLists> {
         Planted::anonymous(small_values()).scaled(SCALE)
     }
     pando_index::conformance_suite!(list);

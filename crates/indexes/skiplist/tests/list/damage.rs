@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pando_index::RangeIndex;
-use pando_pmem::Volatile;
+use pando_pmem::Process;
 use pando_skiplist::{Options, SkipLists};
 use pando_tree::maps::Tree;
 
@@ -13,8 +13,8 @@ use crate::common::{Planted, check};
 
 /// A list whose nodes are one line, or end within their first: the keys, in order, and the nodes'
 /// offsets.
-fn with_keys(keys: &[&[u8]]) -> (Planted<Volatile>, Vec<u64>) {
-    let planted = Planted::<Volatile, SkipLists>::anonymous(Options::default());
+fn with_keys(keys: &[&[u8]]) -> (Planted<Process>, Vec<u64>) {
+    let planted = Planted::<Process, SkipLists>::anonymous(Options::default());
     for key in keys {
         planted.index.insert(key, b"value").expect("inserts");
     }
@@ -25,7 +25,7 @@ fn with_keys(keys: &[&[u8]]) -> (Planted<Volatile>, Vec<u64>) {
     (planted, nodes)
 }
 
-fn salvaged(planted: &Planted<Volatile>) -> (Vec<Vec<u8>>, bool) {
+fn salvaged(planted: &Planted<Process>) -> (Vec<Vec<u8>>, bool) {
     let mut keys = Vec::new();
     let mut visit = |key: &[u8], _: &[u8]| keys.push(key.to_vec());
     let audit = planted.index.walk(&mut visit).expect("walks");
@@ -104,7 +104,7 @@ fn records_are_salvaged_in_order() {
 #[test]
 fn a_walk_beside_removes_goes_on_behind_them() {
     const STAYING: u64 = 2000;
-    let planted = Planted::<Volatile, SkipLists>::anonymous(Options::default());
+    let planted = Planted::<Process, SkipLists>::anonymous(Options::default());
     for number in 0..STAYING {
         planted.index.insert(&(number * 8).to_be_bytes(), b"stays").expect("inserts");
     }

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pando_index::random::Random;
 use pando_index::{KeyRange, Order, RangeIndex, Upserted};
+use pando_pmem::Process;
 use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::testing::{CutShort, count_writes, kill_after};
-use pando_pmem::{Process, Volatile};
 use pando_skiplist::{CasSkipLists, MAX_HEIGHT, Options, SkipLists};
 use pando_tree::maps::{IndexKind, Tree};
 use pando_tree::testing::{Records, find_beside_writers};
@@ -28,7 +28,7 @@ fn values() -> [Vec<u8>; 5] {
 /// Skip list: a get that misses during an overwrite.
 #[test]
 fn no_get_misses_a_key_that_is_overwritten() {
-    fn overwrite<K: IndexKind<Options = Options>>(planted: &Planted<Volatile, K>) {
+    fn overwrite<K: IndexKind<Options = Options>>(planted: &Planted<Process, K>) {
         planted.index.insert(b"key", &values()[0]).expect("inserts");
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -85,7 +85,7 @@ fn scans_leak_nothing() {
 /// permanent keys; at the end every pointer is correct.
 #[test]
 fn predecessors_are_right_after_racing_inserts_and_deletes() {
-    fn race<K: IndexKind<Options = Options>>(planted: &Planted<Volatile, K>, seed: u64) {
+    fn race<K: IndexKind<Options = Options>>(planted: &Planted<Process, K>, seed: u64) {
         const KEYS: u64 = 64;
         let stays: Records = (0..KEYS).step_by(8).map(|at| (key(at), b"stays".to_vec())).collect();
         find_beside_writers(&planted.index, &stays, 3, |thread| {
@@ -115,7 +115,7 @@ fn predecessors_are_right_after_racing_inserts_and_deletes() {
 
 /// A key whose node is higher than one operation links, in lists of these options.
 fn high_key<K: IndexKind<Options = Options>>() -> Vec<u8> {
-    let planted = Planted::<Volatile, K>::anonymous(small_values());
+    let planted = Planted::<Process, K>::anonymous(small_values());
     let height = || planted.index.audit().expect("audits").stat.height;
     (0..)
         .map(key)
@@ -207,7 +207,7 @@ fn a_full_pool_takes_deletes_and_writes_in_place() {
 /// PMwCAS: values that use the control bits. And a small value that changes its length.
 #[test]
 fn small_values_have_all_their_bits() {
-    let planted = Planted::<Volatile, SkipLists>::anonymous(Options::default());
+    let planted = Planted::<Process, SkipLists>::anonymous(Options::default());
     planted.index.insert(b"key", b"").expect("inserts");
     for shift in 0..64 {
         for value in [1_u64 << shift, !(1 << shift), u64::MAX << shift] {
@@ -224,7 +224,7 @@ fn small_values_have_all_their_bits() {
 #[test]
 fn a_damaged_list_is_walked_and_reported() {
     for kinds in [1, 5] {
-        let planted = Planted::<Volatile, SkipLists>::anonymous(small_values());
+        let planted = Planted::<Process, SkipLists>::anonymous(small_values());
         for number in 0..60_u64 {
             let tail = vec![b'k'; (number % 3) as usize * 5];
             let name = [key(number), tail].concat();
@@ -260,7 +260,7 @@ fn a_damaged_list_is_walked_and_reported() {
 /// searches for them must find the end of each level.
 #[test]
 fn a_search_ends_at_the_end_of_the_list() {
-    fn race<K: IndexKind<Options = Options>>(planted: &Planted<Volatile, K>) {
+    fn race<K: IndexKind<Options = Options>>(planted: &Planted<Process, K>) {
         std::thread::scope(|scope| {
             for thread in 0..4_u64 {
                 scope.spawn(move || {

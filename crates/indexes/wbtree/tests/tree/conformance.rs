@@ -1,12 +1,12 @@
 //! The conformance suite, over persistence domains and the three trees of the paper's table 2.
 
 use crate::common::{Planted, small_nodes};
-use pando_pmem::{Adr, Process, Volatile};
+use pando_pmem::{Adr, Process};
 use pando_wbtree::{NodeKind, Options};
 
-mod volatile_defaults {
+mod defaults {
     use super::*;
-    pando_index::conformance_suite!(|| Planted::<Volatile>::anonymous(Options::default()));
+    pando_index::conformance_suite!(|| Planted::<Process>::anonymous(Options::default()));
 }
 
 mod process_bitmap_only {

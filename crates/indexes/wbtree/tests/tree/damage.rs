@@ -5,7 +5,7 @@
 use std::sync::atomic::Ordering;
 
 use pando_index::{KeyRange, RangeIndex};
-use pando_pmem::Volatile;
+use pando_pmem::Process;
 use pando_pmem::testing::watchdog::within_bounds;
 use pando_tree::maps::{Audit, Tree};
 use pando_wbtree::{NodeKind, Options, WbTrees};
@@ -17,8 +17,8 @@ const HEADER: u64 = 16;
 const LEFT: u64 = 24;
 
 /// A tree of few records, with two levels and more.
-fn with_records(options: Options, records: u64) -> Planted<Volatile> {
-    let planted = Planted::<Volatile>::anonymous(options);
+fn with_records(options: Options, records: u64) -> Planted<Process> {
+    let planted = Planted::<Process>::anonymous(options);
     for number in 0..records {
         let key = (number * 29 % records * 2).to_be_bytes();
         planted.index.insert(&key, &[7; 8]).expect("an insert");
@@ -27,20 +27,20 @@ fn with_records(options: Options, records: u64) -> Planted<Volatile> {
     planted
 }
 
-fn load(planted: &Planted<Volatile>, off: u64) -> u64 {
+fn load(planted: &Planted<Process>, off: u64) -> u64 {
     planted.pool.word(off).load(Ordering::Acquire)
 }
 
-fn store(planted: &Planted<Volatile>, off: u64, word: u64) {
+fn store(planted: &Planted<Process>, off: u64, word: u64) {
     planted.pool.word(off).store(word, Ordering::Release);
 }
 
-fn walk(planted: &Planted<Volatile>) -> Audit {
+fn walk(planted: &Planted<Process>) -> Audit {
     planted.index.audit().expect("walks")
 }
 
 /// The nodes of a level, by their headers.
-fn nodes(planted: &Planted<Volatile>, level: u64) -> Vec<u64> {
+fn nodes(planted: &Planted<Process>, level: u64) -> Vec<u64> {
     let is_one = |off: &u64| {
         let header = load(planted, off + HEADER);
         header >> 56 == 0x79 && header >> 48 & 0xFF == level
@@ -166,7 +166,7 @@ fn a_state_that_says_dead_ends_in_no_panic_and_no_loop() {
     }
 }
 
-fn sixty(options: Options) -> Planted<Volatile> {
+fn sixty(options: Options) -> Planted<Process> {
     with_records(options, 60)
 }
 
@@ -218,7 +218,7 @@ fn end_beside_a_damaged_state(options: Options, level: u64, bit: u32) {
 }
 
 /// Checks that scans agree, and that gets find their records.
-fn is_usable(planted: &Planted<Volatile>) -> bool {
+fn is_usable(planted: &Planted<Process>) -> bool {
     use pando_index::Order::{Ascending, Descending};
     let keys = |order| {
         let mut keys = Vec::new();
@@ -237,7 +237,7 @@ fn is_usable(planted: &Planted<Volatile>) -> bool {
 
 /// The words of all blocks of the tree, except those that no walk reads: claims, and bytes behind a
 /// key and a value.
-fn words(planted: &Planted<Volatile>, node_bytes: u64) -> Vec<u64> {
+fn words(planted: &Planted<Process>, node_bytes: u64) -> Vec<u64> {
     let audit = walk(planted);
     let is_node = |off: u64| load(planted, off + HEADER) >> 56 == 0x79;
     let words = audit.blocks.iter().flat_map(|block| {

@@ -5,7 +5,7 @@ use std::ops::Bound;
 
 use pando_index::random::Random;
 use pando_index::{Error, KeyRange, Order, RangeIndex, Upserted};
-use pando_pmem::{Adr, Domain, Volatile};
+use pando_pmem::{Adr, Domain, Process};
 use pando_wbtree::{NodeKind, Options, RecordBytes};
 
 use crate::common::{Planted, Records, check, dump, small_fixed};
@@ -100,7 +100,7 @@ fn usual_nodes_follow_a_model() {
     for leaf in KINDS {
         let options =
             Options { leaf, records: RecordBytes::Fixed, node_versions: 99, ..Options::default() };
-        let planted = Planted::<Volatile>::anonymous(options);
+        let planted = Planted::<Process>::anonymous(options);
         follows_a_model(&planted, 8, 2000, 30_000);
     }
 }
@@ -157,7 +157,7 @@ fn threads_find_their_own_records() {
 /// to this key" is the key followed by a zero byte.
 #[test]
 fn bounds_that_are_longer_than_keys() {
-    let planted = Planted::<Volatile>::anonymous(small_fixed(NodeKind::SlotBitmap));
+    let planted = Planted::<Process>::anonymous(small_fixed(NodeKind::SlotBitmap));
     let tree = &planted.index;
     for number in 0..60 {
         tree.insert(&key(number), &key(number)).expect("an insert");
@@ -184,7 +184,7 @@ fn bounds_that_are_longer_than_keys() {
 
 #[test]
 fn other_lengths_are_refused_by_name() {
-    let planted = Planted::<Volatile>::anonymous(small_fixed(NodeKind::SlotBitmap));
+    let planted = Planted::<Process>::anonymous(small_fixed(NodeKind::SlotBitmap));
     let tree = &planted.index;
     let refused = |key: &[u8], value: &[u8]| {
         let told = tree.insert(key, value).expect_err("refused").to_string();
@@ -202,7 +202,7 @@ fn other_lengths_are_refused_by_name() {
 /// An impossible key is absent; also one that is a prefix of a present key.
 #[test]
 fn a_shorter_key_is_absent() {
-    let planted = Planted::<Volatile>::anonymous(small_fixed(NodeKind::SlotBitmap));
+    let planted = Planted::<Process>::anonymous(small_fixed(NodeKind::SlotBitmap));
     let tree = &planted.index;
     tree.insert(&[0; 8], &[1; 8]).expect("an insert");
     for bytes in 0..8 {

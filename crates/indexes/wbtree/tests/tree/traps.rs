@@ -5,7 +5,7 @@ use pando_index::random::Random;
 use pando_index::{KeyRange, Order, RangeIndex};
 use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::testing::{CutShort, kill_after};
-use pando_pmem::{Adr, Volatile};
+use pando_pmem::{Adr, Process};
 use pando_tree::maps::Tree;
 use pando_tree::testing::find_beside_writers;
 use pando_wbtree::{NodeKind, Options, RecordBytes};
@@ -235,7 +235,7 @@ fn merges_take_no_room() {
 /// like those that pad slices.
 #[test]
 fn keys_and_values_at_the_ends_of_their_fields() {
-    let planted = Planted::<Volatile>::anonymous(small_nodes(NodeKind::SlotBitmap));
+    let planted = Planted::<Process>::anonymous(small_nodes(NodeKind::SlotBitmap));
     let tree = &planted.index;
     let limits = tree.limits();
     let mut keys = vec![Vec::new(), vec![0], vec![0; 7], vec![0; 8], vec![0; 9], vec![0xFF; 8]];

@@ -1,5 +1,7 @@
 //! Commands that clients send when they connect, and information about the server and its clients.
 
+use std::time::Duration;
+
 use crate::common::oracle::{Equal, Oracle, Step};
 use crate::common::wire::words;
 
@@ -254,7 +256,7 @@ fn what_clients_send_on_connecting() {
             let holds = match step.equal {
                 // Numbers of clients and sizes differ.
                 Equal::Kind => mine.bytes.first() == redis.bytes.first(),
-                equal => equal.holds(&mine, &redis),
+                equal => equal.holds(&mine, &redis, Duration::ZERO),
             };
             if !holds {
                 let line: Vec<_> =

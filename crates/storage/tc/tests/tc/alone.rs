@@ -9,19 +9,19 @@ use pando_index::random::Random;
 use pando_index::{KeyRange, Order, RangeIndex};
 use pando_log::{Log, LogOptions};
 use pando_pmem::testing::refusal::{Resource, refuse};
-use pando_pmem::{CreateOptions, Domain, OpenPool, Pool, Process, layout};
+use pando_pmem::{CreateOptions, Domain, OpenPool, Pool, layout};
 use pando_tc::{Error, Maps, Transaction, TransactionComponent};
 use pando_tree::maps::IndexKind;
 use pando_tree::testing::Planted;
 use pando_wbtree::{RecordBytes, WbTree, WbTrees};
 
 use crate::common::{
-    Component, Records, TwoMaps, abandon, anonymous, anonymous_of, check, commit, create, dump,
-    open_over, open_with, reopen,
+    Component, Killed, Records, TwoMaps, abandon, anonymous, anonymous_of, check, commit, create,
+    dump, open_over, open_with, reopen,
 };
 use crate::over_each_index;
 
-over_each_index!(Process:
+over_each_index!(Killed:
     a_transaction_sees_its_own_writes_and_others_see_them_at_the_commit,
     random_transactions_do_what_a_model_does,
     conflicts_and_bad_input_are_told,
@@ -225,8 +225,8 @@ fn a_full_pool_opens_with_what_it_has_no_room_to_undo() {
     let mut is_left = false;
     for granted in 0.. {
         let (_folder, path) = pando_pmem::testing::folder_and_pool();
-        let component = create::<Process, BzTrees>(&path);
-        let writes = |component: &Component<Process, BzTrees>, value: &[u8]| {
+        let component = create::<Killed, BzTrees>(&path);
+        let writes = |component: &Component<Killed, BzTrees>, value: &[u8]| {
             let mut transaction = component.begin();
             for key in 0..8 {
                 transaction.put(u64::from(key % 2), &[key], value).expect("fits");
@@ -242,7 +242,7 @@ fn a_full_pool_opens_with_what_it_has_no_room_to_undo() {
         let after = dump(&component);
         assert!(is_committed || after == before, "{granted} blocks were granted");
         abandon(component);
-        let open = || reopen::<Process, BzTrees>(&path);
+        let open = || reopen::<Killed, BzTrees>(&path);
         let (component, _) = refuse(Resource::Block, 0, u64::MAX, open);
         assert_eq!(dump(&component), after, "{granted} blocks were granted");
         component.settle().expect("there is room");
@@ -259,7 +259,7 @@ fn a_full_pool_opens_with_what_it_has_no_room_to_undo() {
 /// A map whose values have eight bytes cannot be transactional.
 #[test]
 fn a_map_without_room_for_stamps_is_refused() {
-    struct Narrow(WbTree<Process>);
+    struct Narrow(WbTree<Killed>);
 
     impl Maps for Narrow {
         type Lent<'maps> = &'maps dyn RangeIndex;
@@ -270,7 +270,7 @@ fn a_map_without_room_for_stamps_is_refused() {
     }
 
     let options = pando_wbtree::Options { records: RecordBytes::Fixed, ..Default::default() };
-    let planted = Planted::<Process, WbTrees>::anonymous(options);
+    let planted = Planted::<Killed, WbTrees>::anonymous(options);
     let (pool, options) = (planted.pool.clone(), LogOptions::default());
     let log = Log::without_files(pool, layout::LOG_OFF, options).expect("a log");
     let narrow = Narrow(planted.another_handle());
@@ -283,16 +283,16 @@ fn a_map_without_room_for_stamps_is_refused() {
 #[test]
 fn many_commits_need_little_room_in_the_tail() {
     let (_folder, path) = pando_pmem::testing::folder_and_pool();
-    drop(create::<Process, BzTrees>(&path));
+    drop(create::<Killed, BzTrees>(&path));
     let pool = Pool::open(&path, &OpenPool::default()).expect("opens");
     // Smaller than what has to be settled before a thread does it unasked.
-    let component = open_with::<Process, BzTrees>(pool, 64 << 10);
+    let component = open_with::<Killed, BzTrees>(pool, 64 << 10);
     for _ in 0..3_000 {
         commit(&component, &[(0, b"oak", Some(&[7; 100])), (1, b"oak", Some(&[8; 100]))])
             .expect("commits");
     }
     drop(component);
-    let component = reopen::<Process, BzTrees>(&path);
+    let component = reopen::<Killed, BzTrees>(&path);
     assert_eq!(dump(&component).len(), 2);
     let usage = component.log().pool().usage().expect("a slot");
     assert!(usage.active_bytes < 1 << 20, "{usage:?}");
@@ -305,7 +305,7 @@ fn a_log_with_files_has_what_was_committed() {
     let options = LogOptions::default();
     let log_directory = Arc::new(directory.clone());
     let pool = Pool::anonymous(&CreateOptions { max_bytes: 1 << 28, ..Default::default() });
-    let component = open_over::<Process, BzTrees>(pool.expect("memory"), |pool| {
+    let component = open_over::<Killed, BzTrees>(pool.expect("memory"), |pool| {
         Log::create(pool, layout::LOG_OFF, log_directory, (42, 0), options)
     });
     let first = commit(&component, &[(0, b"a", Some(b"1"))]).expect("commits");

@@ -8,9 +8,13 @@ use std::sync::Arc;
 
 use pando_index::{KeyRange, Order, RangeIndex};
 use pando_log::{Log, LogOptions};
+use pando_pmem::testing::CutShort;
 use pando_pmem::{CreateOptions, Domain, OpenPool, Pool, layout};
 use pando_tc::{Maps, Result, TransactionComponent};
 use pando_tree::maps::{Catalog, IndexKind, Tree};
+
+/// The domain without write-backs of these tests: the indexes are not compiled for `Process` too.
+pub type Killed = CutShort<false>;
 
 /// Two maps of one pool.
 pub struct TwoMaps<D: Domain, K: IndexKind> {

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use pando_index::RangeIndex;
 use pando_index::conformance::Subject;
-use pando_pmem::{Domain, Process};
+use pando_pmem::Domain;
 use pando_tc::TransactionalMap;
 use pando_tree::maps::IndexKind;
 
-use crate::common::{Component, TwoMaps, anonymous, check};
+use crate::common::{Component, Killed, TwoMaps, anonymous, check};
 
 /// Each operation is a commit, and the suite's races are made for indexes.
 const SCALE: f64 = 0.1;
@@ -41,25 +41,25 @@ impl<D: Domain, K: IndexKind> Subject for One<D, K> {
 
 mod bztree {
     use super::*;
-    pando_index::conformance_suite!(fresh::<Process, pando_bztree::BzTrees>);
+    pando_index::conformance_suite!(fresh::<Killed, pando_bztree::BzTrees>);
 }
 
 mod bwtree {
     use super::*;
-    pando_index::conformance_suite!(fresh::<Process, pando_bwtree::BwTrees>);
+    pando_index::conformance_suite!(fresh::<Killed, pando_bwtree::BwTrees>);
 }
 
 mod nbtree {
     use super::*;
-    pando_index::conformance_suite!(fresh::<Process, pando_nbtree::NbTrees>);
+    pando_index::conformance_suite!(fresh::<Killed, pando_nbtree::NbTrees>);
 }
 
 mod wbtree {
     use super::*;
-    pando_index::conformance_suite!(fresh::<Process, pando_wbtree::WbTrees>);
+    pando_index::conformance_suite!(fresh::<Killed, pando_wbtree::WbTrees>);
 }
 
 mod skiplist {
     use super::*;
-    pando_index::conformance_suite!(fresh::<Process, pando_skiplist::SkipLists>);
+    pando_index::conformance_suite!(fresh::<Killed, pando_skiplist::SkipLists>);
 }

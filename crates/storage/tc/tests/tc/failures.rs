@@ -12,20 +12,20 @@ use pando_index::RangeIndex;
 use pando_log::{Log, LogOptions};
 use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::testing::{CutShort, Paused};
-use pando_pmem::{CreateOptions, Domain, Pool, Process, layout};
+use pando_pmem::{CreateOptions, Domain, Pool, layout};
 use pando_tc::{Error, SnapshotOptions, TransactionalMap};
 use pando_tree::maps::IndexKind;
 
 use crate::common::{
-    BEFORE, Component, OTHERS, Records, WRITES, Write, anonymous_of, check, commit, commit_at_last,
-    dump, missing, open_over, with,
+    BEFORE, Component, Killed, OTHERS, Records, WRITES, Write, anonymous_of, check, commit,
+    commit_at_last, dump, missing, open_over, with,
 };
 use crate::over_each_index;
 use crate::snapshots::{seen, take};
 
 type Stopped = CutShort<true>;
 
-over_each_index!(Process:
+over_each_index!(Killed:
     a_commit_without_room_leaves_a_snapshot_as_it_was,
 );
 
@@ -101,7 +101,7 @@ fn a_log_that_has_stopped_refuses_writes_and_no_snapshot() {
 #[test]
 fn a_full_disk_refuses_commits_before_they_begin_until_it_has_room() {
     let directory = Simulated::new();
-    let component = over::<Process>(&directory);
+    let component = over::<Killed>(&directory);
     let mut model = with(&Records::new(), BEFORE);
     let snapshot = take(&component);
     directory.on_operation(|operation, _| match operation {
@@ -195,7 +195,7 @@ fn a_snapshot_whose_version_cannot_be_kept_is_revoked() {
     let before = with(&Records::new(), BEFORE);
     let mut revoked = 0;
     for made in 0.. {
-        let component = anonymous_of::<Process, BzTrees>(8 << 20);
+        let component = anonymous_of::<Killed, BzTrees>(8 << 20);
         commit(&component, BEFORE).expect("commits");
         let snapshot = take(&component);
         let (done, is_missed) = missing(made, 1, || commit(&component, WRITES));

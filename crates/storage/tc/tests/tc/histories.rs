@@ -6,15 +6,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use pando_index::random::Random;
 use pando_index::{KeyRange, Order};
-use pando_pmem::{Domain, Process};
+use pando_pmem::Domain;
 use pando_tc::testing::{Access, Checked, History, Id, NONE, Outcome, Place, Recorded, State};
 use pando_tc::{Error, Maps, SnapshotOptions, Transaction, TransactionComponent};
 use pando_tree::maps::IndexKind;
 
-use crate::common::{Records, anonymous, check, dump};
+use crate::common::{Killed, Records, anonymous, check, dump};
 use crate::over_each_index;
 
-over_each_index!(Process:
+over_each_index!(Killed:
     histories_of_many_threads_are_serializable,
     histories_over_snapshots_have_snapshot_isolation,
     transfers_between_accounts_keep_the_sum,

@@ -8,10 +8,11 @@ use std::time::Duration;
 use pando_device::Operation;
 use pando_device::simulated::{Kept, Simulated};
 use pando_index::random::Random;
-use pando_pmem::{Domain, Process};
+use pando_pmem::Domain;
 use pando_tc::testing::{Checked, History, NONE, Outcome};
 use pando_tree::maps::IndexKind;
 
+use crate::common::Killed;
 use crate::histories::{one_transaction, state_of};
 use crate::power::{Component, create, dump, rebuild, write_image};
 
@@ -28,12 +29,12 @@ fn rounds() -> u64 {
 
 #[test]
 fn histories_over_power_cuts_of_bztrees() {
-    check_history_over_cuts::<Process, pando_bztree::BzTrees>(1);
+    check_history_over_cuts::<Killed, pando_bztree::BzTrees>(1);
 }
 
 #[test]
 fn histories_over_power_cuts_of_skip_lists() {
-    check_history_over_cuts::<Process, pando_skiplist::SkipLists>(2);
+    check_history_over_cuts::<Killed, pando_skiplist::SkipLists>(2);
 }
 
 /// What a power cut has left, and the LSN that was durable before it.

@@ -1,16 +1,14 @@
 //! A process that is killed at each write of a commit, of an undo, and of the next opening.
 
-use pando_pmem::testing::{CutShort, folder, kill_after};
+use pando_pmem::testing::{folder, kill_after};
 use pando_pmem::{CreateOptions, Domain, OpenPool, Pool};
 use pando_tree::maps::IndexKind;
 
 use crate::common::{
-    Component, Records, Write, abandon, check, commit, commit_at_last, create, dump, open, reopen,
-    with,
+    Component, Killed, Records, Write, abandon, check, commit, commit_at_last, create, dump, open,
+    reopen, with,
 };
 use crate::over_each_index;
-
-type Killed = CutShort<false>;
 
 over_each_index!(Killed:
     a_kill_at_each_write_leaves_all_of_a_commit_or_nothing,
@@ -105,14 +103,13 @@ fn a_kill_at_each_write_of_an_opening_leaves_the_same<D: Domain, K: IndexKind>()
 #[test]
 fn a_commit_that_finds_the_pool_full_leaves_nothing() {
     use pando_bztree::BzTrees;
-    use pando_pmem::Process;
     use pando_pmem::testing::refusal::{Resource, refuse};
 
     let long = vec![7_u8; 3_000];
     for granted in 0.. {
         let create = CreateOptions { max_bytes: 1 << 26, ..CreateOptions::default() };
-        let pool = Pool::<Process>::anonymous(&create).expect("memory");
-        let component = open::<Process, BzTrees>(pool);
+        let pool = Pool::<Killed>::anonymous(&create).expect("memory");
+        let component = open::<Killed, BzTrees>(pool);
         commit(&component, BEFORE).expect("commits");
         let before = dump(&component);
         let work = || {

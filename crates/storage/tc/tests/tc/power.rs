@@ -14,17 +14,18 @@ use pando_device::{Directory, Operation};
 use pando_index::random::Random;
 use pando_index::{KeyRange, Order, RangeIndex};
 use pando_log::{Log, LogOptions};
-use pando_pmem::{CreateOptions, Domain, Pool, Process, layout};
+use pando_pmem::{CreateOptions, Domain, Pool, layout};
 use pando_tc::{
     Error, ListedMap, MapList, Maps, Rebuild, Replayed, Result, TransactionComponent, replay,
 };
 use pando_tree::maps::{Catalog, IndexKind};
 
+use crate::common::Killed;
 use crate::over_each_index;
 
 const ORDER: Ordering = Ordering::SeqCst;
 
-over_each_index!(Process:
+over_each_index!(Killed:
     all_of_each_durable_commit_is_there_after_a_power_cut,
 );
 
@@ -321,7 +322,7 @@ fn a_pool_that_is_lost_again_and_again_goes_on() {
     type Trees = pando_bztree::BzTrees;
     let mut random = Random::new(21);
     let mut directory = Simulated::new();
-    let mut component = create::<Process, Trees>(&directory);
+    let mut component = create::<Killed, Trees>(&directory);
     component.maps().add(1);
     let mut done = Vec::new();
     let lsn = component.log_maps(&component.maps().list()).expect("a list");
@@ -342,10 +343,10 @@ fn a_pool_that_is_lost_again_and_again_goes_on() {
         }
         directory = directory.cut_power(Kept::Some, &mut random);
         // Once without an end: nothing of what is there may be lost by it.
-        let (_, end, _) = rebuild::<Process, Trees>(&directory).expect("rebuilds");
+        let (_, end, _) = rebuild::<Killed, Trees>(&directory).expect("rebuilds");
         assert!(end >= durable, "round {round}: {end} of {durable}");
         directory = directory.cut_power(Kept::Some, &mut random);
-        let (rebuilt, again, _) = rebuild::<Process, Trees>(&directory).expect("rebuilds");
+        let (rebuilt, again, _) = rebuild::<Killed, Trees>(&directory).expect("rebuilds");
         assert_eq!(again, end, "round {round}");
         assert_same(&dump(&rebuilt), &model(&done, end), &format!("round {round}"));
         done.retain(|(lsn, _)| *lsn <= end);
@@ -366,10 +367,10 @@ fn no_transfer_is_there_by_half_after_a_power_cut_under_threads() {
         value.map_or(0, |value| u64::from_le_bytes(*value.first_chunk().expect("eight bytes")))
     };
     let directory = Simulated::new();
-    let component = create::<Process, Trees>(&directory);
+    let component = create::<Killed, Trees>(&directory);
     [1, 2].into_iter().for_each(|number| component.maps().add(number));
     component.log_maps(&component.maps().list()).expect("a list");
-    let begin = |transaction: &mut pando_tc::Transaction<'_, Process, Grove<Process, Trees>>| {
+    let begin = |transaction: &mut pando_tc::Transaction<'_, Killed, Grove<Killed, Trees>>| {
         (0..ACCOUNTS).try_for_each(|number| {
             let (map, key) = account(number);
             transaction.put(map, &key, &1_000_u64.to_le_bytes())
@@ -432,7 +433,7 @@ fn no_transfer_is_there_by_half_after_a_power_cut_under_threads() {
     });
     let mut over_images = 0;
     for (number, (synced, image)) in cuts.into_iter().enumerate() {
-        let (rebuilt, _, replayed) = rebuild::<Process, Trees>(&image).expect("rebuilds");
+        let (rebuilt, _, replayed) = rebuild::<Killed, Trees>(&image).expect("rebuilds");
         over_images += u64::from(replayed.image_records > 0);
         let records = dump(&rebuilt);
         let sum: u64 = (0..ACCOUNTS).map(|number| amount_in(records.get(&account(number)))).sum();
@@ -453,7 +454,7 @@ fn an_image_that_the_disk_refuses_changes_nothing() {
     let mut random = Random::new(5);
     for refused_at in 0.. {
         let directory = Simulated::new();
-        let component = create::<Process, Trees>(&directory);
+        let component = create::<Killed, Trees>(&directory);
         component.maps().add(1);
         let lsn = component.log_maps(&component.maps().list()).expect("a list");
         let mut done = vec![(lsn, Done::Maps(vec![1]))];
@@ -472,13 +473,13 @@ fn an_image_that_the_disk_refuses_changes_nothing() {
         let written = write_image(&component);
         directory.on_operation(|_, _| Ok(()));
         let (_, end, _) =
-            rebuild::<Process, Trees>(&directory.cut_power(Kept::All, &mut Random::new(1)))
+            rebuild::<Killed, Trees>(&directory.cut_power(Kept::All, &mut Random::new(1)))
                 .expect("rebuilds");
         assert_eq!(end, component.log().durable_lsn());
         write_image(&component).expect("an image");
         let left = directory.names().expect("names");
         assert_eq!(left.iter().filter(|name| name.starts_with("new-")).count(), 0, "{left:?}");
-        let (rebuilt, ..) = rebuild::<Process, Trees>(&directory).expect("rebuilds");
+        let (rebuilt, ..) = rebuild::<Killed, Trees>(&directory).expect("rebuilds");
         assert_same(&dump(&rebuilt), &model(&done, end), "after the image");
         if written.is_ok() {
             break;
@@ -493,7 +494,7 @@ fn a_slow_disk_holds_writers_up_and_refuses_none() {
     type Trees = pando_bztree::BzTrees;
     const THREADS: u64 = 40;
     let directory = Simulated::new();
-    let component = create::<Process, Trees>(&directory);
+    let component = create::<Killed, Trees>(&directory);
     component.maps().add(1);
     component.log_maps(&component.maps().list()).expect("a list");
     directory.on_operation(|operation, _| {
@@ -516,7 +517,7 @@ fn a_slow_disk_holds_writers_up_and_refuses_none() {
         }
     });
     component.settle().expect("settles");
-    let (rebuilt, ..) = rebuild::<Process, Trees>(&directory).expect("rebuilds");
+    let (rebuilt, ..) = rebuild::<Killed, Trees>(&directory).expect("rebuilds");
     assert_eq!(dump(&rebuilt).len() as u64, THREADS * 10);
 }
 
@@ -527,7 +528,7 @@ fn an_image_without_a_map_is_not_taken() {
     type Trees = pando_bztree::BzTrees;
     let mut random = Random::new(4);
     let directory = Simulated::new();
-    let component = create::<Process, Trees>(&directory);
+    let component = create::<Killed, Trees>(&directory);
     component.maps().add(1);
     let lsn = component.log_maps(&component.maps().list()).expect("a list");
     let mut done = vec![(lsn, Done::Maps(vec![1]))];
@@ -540,7 +541,7 @@ fn an_image_without_a_map_is_not_taken() {
     let image = component.write_image(|| Ok::<_, Error>(list), &AtomicBool::new(false));
     assert!(matches!(image, Err(Error::UnknownMap { map: 1 })), "{image:?}");
     component.maps().maps.write().expect("a lock").insert(1, taken);
-    let (rebuilt, end, _) = rebuild::<Process, Trees>(&directory).expect("rebuilds");
+    let (rebuilt, end, _) = rebuild::<Killed, Trees>(&directory).expect("rebuilds");
     assert_same(&dump(&rebuilt), &model(&done, end), "without an image");
 }
 
@@ -549,7 +550,7 @@ fn an_image_without_a_map_is_not_taken() {
 fn a_damaged_image_is_an_error_that_names_it() {
     type Trees = pando_bztree::BzTrees;
     let directory = Simulated::new();
-    let component = create::<Process, Trees>(&directory);
+    let component = create::<Killed, Trees>(&directory);
     component.maps().add(1);
     component.log_maps(&component.maps().list()).expect("a list");
     commit_some(&component, &mut Random::new(1), &mut Vec::new()).expect("commits");
@@ -558,6 +559,6 @@ fn a_damaged_image_is_an_error_that_names_it() {
     let names = directory.names().expect("names");
     let name = names.iter().find(|name| name.starts_with("image-")).expect("an image");
     assert!(directory.damage(name, |bytes| bytes[60] ^= 1));
-    let error = rebuild::<Process, Trees>(&directory).map(drop).expect_err("damage");
+    let error = rebuild::<Killed, Trees>(&directory).map(drop).expect_err("damage");
     assert!(error.to_string().contains(name.as_str()), "{error}");
 }

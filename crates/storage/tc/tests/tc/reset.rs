@@ -12,12 +12,12 @@ use pando_device::{Directory, Operation};
 use pando_index::random::Random;
 use pando_index::{KeyRange, Order, RangeIndex};
 use pando_log::{Error as LogError, Log, LogOptions, adopt, recover};
-use pando_pmem::{CreateOptions, Pool, Process, layout};
+use pando_pmem::{CreateOptions, Pool, layout};
 use pando_tc::{
     Error, ListedMap, MapList, Maps, Rebuild, TransactionComponent, replay, value_of, verify,
 };
 
-use crate::common::{Component, anonymous, commit, open_over};
+use crate::common::{Component, Killed, anonymous, commit, open_over};
 
 /// The only map of a component, number 1.
 struct One(Arc<dyn RangeIndex>);
@@ -62,16 +62,16 @@ const NEW: u128 = 43;
 /// The records of the map that is built anew from a directory, as the new log of this pool.
 fn rebuilt(directory: &dyn Directory, pool_id: u128) -> BTreeMap<Vec<u8>, Vec<u8>> {
     adopt(directory, NEW, pool_id).expect("adopted");
-    let mut one = One(anonymous::<Process, BzTrees>().maps().shared(1));
+    let mut one = One(anonymous::<Killed, BzTrees>().maps().shared(1));
     replay(directory, &mut one).expect("a log");
     records(&*one.0)
 }
 
 /// A component of a new pool whose log is in `former`, with two records.
-fn with_records(former: &Simulated) -> Component<Process, BzTrees> {
+fn with_records(former: &Simulated) -> Component<Killed, BzTrees> {
     let create = CreateOptions { max_bytes: 1 << 26, ..CreateOptions::default() };
-    let pool = Pool::<Process>::anonymous(&create).expect("memory");
-    let component = open_over::<Process, BzTrees>(pool, |pool| {
+    let pool = Pool::<Killed>::anonymous(&create).expect("memory");
+    let component = open_over::<Killed, BzTrees>(pool, |pool| {
         let (directory, options) = (Arc::new(former.clone()), LogOptions::default());
         Log::create(pool, layout::LOG_OFF, directory, (42, 0), options)
     });
@@ -117,14 +117,14 @@ fn taken(crashes: &Crashes) -> Vec<Simulated> {
 }
 
 fn over_tail(
-    pool: Arc<Pool<Process>>,
+    pool: Arc<Pool<Killed>>,
     index: Arc<dyn RangeIndex>,
-) -> TransactionComponent<Process, One> {
+) -> TransactionComponent<Killed, One> {
     let tail = Log::open_tail(pool, layout::LOG_OFF, LogOptions::default()).expect("a tail");
     TransactionComponent::over_tail(tail, One(index)).expect("settles")
 }
 
-fn write(tail: &TransactionComponent<Process, One>, directory: &Simulated) -> Result<(), Error> {
+fn write(tail: &TransactionComponent<Killed, One>, directory: &Simulated) -> Result<(), Error> {
     let directory: Arc<dyn Directory> = Arc::new(directory.clone());
     tail.write_new_log(&directory, NEW, &list())
 }
@@ -139,7 +139,7 @@ fn a_crash_while_a_new_log_is_written_leaves_no_log_and_it_is_written_again() {
     let crashes = crash_at_each_operation(&new);
     write(&tail, &new).expect("a new log");
     new.on_operation(|_, _| Ok(()));
-    let expected = |component: &Component<Process, BzTrees>| records(&*component.maps().shared(1));
+    let expected = |component: &Component<Killed, BzTrees>| records(&*component.maps().shared(1));
     let before = expected(&component);
     assert_eq!(before.len(), 2);
     for kept in [Kept::Nothing, Kept::Some, Kept::All] {

@@ -10,15 +10,15 @@ use std::time::Duration;
 use pando_bztree::BzTrees;
 use pando_index::random::Random;
 use pando_index::{KeyRange, Order};
+use pando_pmem::Domain;
 use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::testing::{CutShort, Paused};
-use pando_pmem::{Domain, Process};
 use pando_tc::{Error, Maps, Snapshot, SnapshotLimits, SnapshotOptions};
 use pando_tree::maps::IndexKind;
 
 use crate::common::{
-    BEFORE, Component, OTHERS, Records, TwoMaps, WRITES, Write, anonymous, anonymous_of, check,
-    churn, commit, commit_at_last, dump, with,
+    BEFORE, Component, Killed, OTHERS, Records, TwoMaps, WRITES, Write, anonymous, anonymous_of,
+    check, churn, commit, commit_at_last, dump, with,
 };
 use crate::over_each_index;
 
@@ -26,7 +26,7 @@ type Stopped = CutShort<true>;
 
 mod alone {
     use super::*;
-    over_each_index!(Process:
+    over_each_index!(Killed:
         a_snapshot_stays_as_it_was,
         a_write_in_a_full_pool_revokes_what_holds_room,
     );
@@ -242,7 +242,7 @@ fn counted(told: &Arc<AtomicU64>, limits: SnapshotLimits) -> SnapshotOptions {
 #[test]
 fn the_oldest_snapshot_is_revoked_at_the_limit_of_bytes_and_no_write_fails() {
     let limits = SnapshotLimits { max_bytes: 20_000, ..SnapshotLimits::default() };
-    let component = anonymous::<Process, BzTrees>();
+    let component = anonymous::<Killed, BzTrees>();
     let put = |key: u64, value: u8| {
         let mut transaction = component.begin();
         transaction.put(0, &key.to_be_bytes(), &[value; 100]).expect("fits");
@@ -279,7 +279,7 @@ fn the_oldest_snapshot_is_revoked_at_the_limit_of_bytes_and_no_write_fails() {
 
 #[test]
 fn a_snapshot_beyond_its_age_is_revoked_after_a_commit() {
-    let component = anonymous::<Process, BzTrees>();
+    let component = anonymous::<Killed, BzTrees>();
     commit(&component, BEFORE).expect("commits");
     let limits = SnapshotLimits { max_age: Duration::ZERO, ..SnapshotLimits::default() };
     let options = SnapshotOptions { limits, ..SnapshotOptions::default() };
@@ -342,7 +342,7 @@ fn a_snapshot_that_finds_no_room_leaves_the_commit_whole_or_not_at_all() {
 /// Another thread revokes the snapshot at twice the limit.
 #[test]
 fn a_callback_that_lasts_does_not_hold_memory_for_ever() {
-    let component = anonymous::<Process, BzTrees>();
+    let component = anonymous::<Killed, BzTrees>();
     let put = &|key: u64, value: u8| {
         let mut transaction = component.begin();
         transaction.put(0, &key.to_be_bytes(), &[value; 100]).expect("fits");
@@ -382,7 +382,7 @@ fn a_callback_that_lasts_does_not_hold_memory_for_ever() {
 /// snapshot has.
 #[test]
 fn a_queue_beside_a_snapshot_leaves_no_tombstones() {
-    let component = anonymous::<Process, BzTrees>();
+    let component = anonymous::<Killed, BzTrees>();
     commit(&component, BEFORE).expect("commits");
     let snapshot = take(&component);
     let put = |key: &[u8], value: Option<&[u8]>| {
@@ -441,7 +441,7 @@ fn a_write_in_a_full_pool_revokes_what_holds_room<D: Domain, K: IndexKind>() {
 
 #[test]
 fn a_transaction_over_a_snapshot_conflicts_only_with_writes_of_its_keys() {
-    let component = anonymous::<Process, BzTrees>();
+    let component = anonymous::<Killed, BzTrees>();
     commit(&component, BEFORE).expect("commits");
     let begin = || component.begin_over_snapshot(SnapshotOptions::default()).expect("begins");
     // Each reads what the other writes: no conflict.

@@ -8,8 +8,8 @@ use std::panic::Location;
 
 use pando_device::Operation;
 use pando_device::simulated::Simulated;
+use pando_pmem::Domain;
 use pando_pmem::testing::LogicalThread;
-use pando_pmem::{Domain, DomainKind};
 
 use super::recorder::Recorder;
 
@@ -180,7 +180,6 @@ pub fn files_of_run(files: &Simulated) -> Simulated {
 pub struct LabDomain<const WRITE_BACK: bool>;
 
 impl<const WRITE_BACK: bool> Domain for LabDomain<WRITE_BACK> {
-    const KIND: DomainKind = if WRITE_BACK { DomainKind::Adr } else { DomainKind::Process };
     const WRITE_BACK: bool = WRITE_BACK;
     // Other threads run at any step, so looking again shows nothing new.
     const SPINS: u32 = 0;

@@ -23,7 +23,7 @@
 //! * After a thread's fence, the medium has the content of each line as it was when that thread
 //!   wrote the line back. Nothing else makes a line durable: no atomic operation, and no other
 //!   thread's fence.
-//! * In a domain without write-back (`Process`, `Eadr`) each store is durable. A crash cuts the run
+//! * In a domain without write-back (`Process`) each store is durable. A crash cuts the run
 //!   between two steps.
 //! * A store into a reserved block, which no other thread sees yet, is recorded when its line is
 //!   written back, or before the thread's next fence or CAS. Its 8-byte parts are recorded in

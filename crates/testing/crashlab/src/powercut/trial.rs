@@ -140,7 +140,7 @@ impl<'machine> Trial<'machine> {
         let heard = self.boot(args, kill)?;
         if let Some(opened) = &heard.opened {
             let (domain, medium, guarantee) = match self.persistence {
-                Persistence::Cpu => ("eadr", "DAX", "survives power loss"),
+                Persistence::Cpu => ("process", "DAX", "survives power loss"),
                 Persistence::MemCtrl => ("adr", "DAX", "survives power loss"),
                 Persistence::Disk => ("process", "ext4", "not of the machine"),
             };

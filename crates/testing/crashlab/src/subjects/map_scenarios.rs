@@ -12,7 +12,7 @@ use pando_index::conformance::history::{self, Answer, Operation, State};
 use pando_index::random::Random;
 use pando_pmem::testing::Arena;
 use pando_pmem::testing::refusal::{Resource, refuse};
-use pando_pmem::{Domain, Pool, Volatile};
+use pando_pmem::{Domain, Pool, Process};
 use pando_tree::maps::{Audit, Catalog, IndexKind, IndexOptions};
 
 use super::map::{Change, Indexed, KEYS, Map, Op, Open, Refused, key};
@@ -105,7 +105,7 @@ fn change_between(before: &Audit, after: &Audit) -> Option<Change> {
 /// The indexes of the operations in `ops` that cause the change.
 fn brinks<I: Indexed>(change: Change, ops: &[Op]) -> Vec<usize> {
     let arena = Arena::new(Map::<I>::POOL_BYTES).expect("memory");
-    let pool = Pool::<Volatile>::create_in(&arena).expect("a pool");
+    let pool = Pool::<Process>::create_in(&arena).expect("a pool");
     let open = <Map<I> as Subject>::open(pool, &Simulated::new()).expect("an index");
     let wanted = match change {
         Change::Churn => Change::Consolidation,
@@ -256,7 +256,7 @@ const MOST_UPSERTS: usize = 64;
 /// For each wanted key, as many upserts as a pool without room accepts, less the given number.
 fn crammed<I: Indexed>(wanted: &[(usize, usize)]) -> Vec<Op> {
     let arena = Arena::new(Map::<I>::POOL_BYTES).expect("memory");
-    let pool = Pool::<Volatile>::create_in(&arena).expect("a pool");
+    let pool = Pool::<Process>::create_in(&arena).expect("a pool");
     let open = <Map<I> as Subject>::open(pool, &Simulated::new()).expect("an index");
     growth().iter().for_each(|op| drop(open.perform(op)));
     let fill = |&(number, less): &(usize, usize)| {

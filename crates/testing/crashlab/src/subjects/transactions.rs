@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pando_device::simulated::Simulated;
 use pando_index::{KeyRange, Order, RangeIndex};
 use pando_log::{Log, LogOptions};
-use pando_pmem::{CreateOptions, Domain, Pool, Volatile, layout};
+use pando_pmem::{CreateOptions, Domain, Pool, Process, layout};
 use pando_tc::{
     Error, ListedMap, MapList, Maps, Rebuild, Snapshot, SnapshotOptions, Transaction,
     TransactionComponent, replay,
@@ -350,9 +350,9 @@ impl<I: Indexed, D: Domain, const FILES: bool> Opened<Transactions<I, FILES>> fo
 
 /// A pool that is rebuilt.
 struct Rebuilt<I: Indexed> {
-    catalog: Arc<Catalog<Volatile>>,
+    catalog: Arc<Catalog<Process>>,
     /// Once there is a list of maps.
-    maps: Option<TwoMaps<I, Volatile>>,
+    maps: Option<TwoMaps<I, Process>>,
 }
 
 impl<I: Indexed> Rebuild for Rebuilt<I> {
@@ -375,7 +375,7 @@ impl<I: Indexed> Rebuild for Rebuilt<I> {
 /// Rebuilds a pool from the files of a log, uses it, and returns its records.
 pub fn rebuild<I: Indexed>(files: &Simulated) -> Result<State, String> {
     let options = CreateOptions { max_bytes: 16 << 20, ..CreateOptions::default() };
-    let pool = Pool::<Volatile>::anonymous(&options).map_err(text)?;
+    let pool = Pool::<Process>::anonymous(&options).map_err(text)?;
     let catalog = Arc::new(Catalog::open(pool.clone()).map_err(text)?);
     let mut rebuilt = Rebuilt::<I> { catalog, maps: None };
     let (recovered, _) = replay(files, &mut rebuilt).map_err(text)?;

@@ -118,8 +118,8 @@ pub const FIGURES: &[Figure] = &[
     },
     Figure {
         name: "memory",
-        about: "Throughput divided by that of BzTree in the domain `volatile`; above 1 (bold) \
-                the other is faster. 1 million records, 8-byte keys and values, uniform keys.",
+        about: "Throughput divided by that of BzTree on anonymous memory; above 1 (bold) the \
+                other is faster. 1 million records, 8-byte keys and values, uniform keys.",
         commands: &[
             "--systems bztree,scc,congee,concurrent-map,masstree,bf-tree,crossbeam-skiplist,btreemap \
              --records 1M --threads 1,2 --rounds 5 --seconds 0.15",
@@ -291,7 +291,7 @@ pub const FIGURES: &[Figure] = &[
     Figure {
         name: "profile",
         about: "BzTree's time by component, in percent of the samples in the tree; 1 million \
-                records, 1 thread, domain `volatile`. Figure 9 of the BzTree paper.",
+                records, 1 thread, no write-backs. Figure 9 of the BzTree paper.",
         commands: &["profile --records 1M --seconds 4"],
         sources: INDEXES,
         table: Table {

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use pando_bztree::BzTrees;
 use pando_index::RangeIndex;
-use pando_pmem::{Adr, Volatile};
+use pando_pmem::{Adr, Process};
 
 use crate::keys::{key_of, value_of};
 use crate::machine;
@@ -27,12 +27,10 @@ pub fn run(
     machine::die_with_parent();
     let build = BuildOptions::default().for_records(records, Shape::EIGHT);
     let tree = match domain {
-        "volatile" => Stored::anonymous(&build, compiled::<BzTrees, Volatile>)?.index,
+        "process" => Stored::anonymous(&build, compiled::<BzTrees, Process>)?.index,
         "adr" => Stored::anonymous(&build, compiled::<BzTrees, Adr>)?.index,
         other => {
-            return Err(
-                format!("no domain {other:?} to profile; there are volatile and adr").into()
-            );
+            return Err(format!("no domain {other:?} to profile; there are process and adr").into());
         }
     };
     let tree = &*tree;

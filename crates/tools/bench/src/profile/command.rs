@@ -24,7 +24,7 @@ pub struct ProfileArgs {
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u64).range(0..=100), default_value = "100,90,50")]
     pub read_percent: Vec<u64>,
     /// Persistence domain of the pool
-    #[arg(long, default_value = "volatile", value_parser = ["volatile", "adr"])]
+    #[arg(long, default_value = "process", value_parser = ["process", "adr"])]
     pub profile_domain: String,
     /// Seconds of sampling for each column
     #[arg(long, default_value = "5")]
@@ -41,7 +41,7 @@ pub struct ProfileArgs {
 #[derive(Args, Debug)]
 pub struct ProfileChildArgs {
     /// The domain
-    #[arg(long, value_parser = ["volatile", "adr"])]
+    #[arg(long, value_parser = ["process", "adr"])]
     pub profile_domain: String,
     /// Records filled first
     #[arg(long)]

@@ -192,7 +192,7 @@ fn is_in(file: &str, place: &str) -> bool {
 /// closures in it.
 fn short(function: &str) -> &str {
     let function = function.split("::{closure").next().unwrap_or(function);
-    // Type arguments at the end: `search<pando_pmem::domain::Volatile>`.
+    // Type arguments at the end: `search<pando_pmem::domain::Process>`.
     let function = match function.find('<') {
         Some(at) if at > 0 => &function[..at],
         _ => function,
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn an_accessor_belongs_to_its_caller() {
         let load = frame("load", "/home/x/crates/core/pmem/src/word.rs");
-        let read = frame("read<pando_pmem::domain::Volatile>", "crates/core/pmwcas/src/pmwcas.rs");
+        let read = frame("read<pando_pmem::domain::Process>", "crates/core/pmwcas/src/pmwcas.rs");
         let child = frame("child<V>", "crates/core/inner/src/node.rs");
         let atomic = frame("atomic_load<u64>", "/rustc/x/library/core/src/sync/atomic.rs");
         let chain = [atomic.clone(), load.clone(), read, child];
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn names_are_cut_to_what_rules_know() {
-        let long = "pando_bztree::node::Inner::search::<pando_pmem::domain::Volatile>";
+        let long = "pando_bztree::node::Inner::search::<pando_pmem::domain::Process>";
         assert_eq!(short(long), "search");
         assert_eq!(short("find_leaf<V>"), "find_leaf");
         assert_eq!(short("pando_bztree::write::complete::{closure#0}"), "complete");

@@ -16,7 +16,7 @@ pub struct Plan {
     pub threads: usize,
     /// Percent of the operations that are gets; the others are upserts.
     pub read_percent: u64,
-    /// The domain: `volatile`, or `adr`.
+    /// The domain: `process`, or `adr`.
     pub domain: String,
     /// How long samples are taken.
     pub time: Duration,

@@ -13,7 +13,7 @@ use pando_nbtree::NbTrees;
 use pando_pmem::counting::Counting;
 #[cfg(feature = "papers")]
 use pando_pmem::emulated::Emulated;
-use pando_pmem::{Adr, Domain, Process, Volatile};
+use pando_pmem::{Adr, Domain, Process};
 use pando_pmwcas::Recovered;
 #[cfg(feature = "papers")]
 use pando_skiplist::CasSkipLists;
@@ -48,7 +48,6 @@ pub struct Ours {
     /// Options that its systems set, unless a run sets any itself.
     set: &'static [(&'static str, &'static str)],
     specs: &'static [OptionSpec],
-    volatile: Make<Volatile, Arc<dyn RangeIndex>>,
     process: Make<Process, Arc<dyn RangeIndex>>,
     adr: Make<Adr, Arc<dyn RangeIndex>>,
     counting: Make<Counting, Arc<dyn RangeIndex>>,
@@ -95,18 +94,9 @@ const fn in_domain(
 /// What the names of systems end with whose medium is emulated.
 pub const EMULATED: &str = ":slow";
 
-const POWER_LOSS_SETTINGS: &str =
-    "default options; on ordinary memory it survives a process crash only";
-
 /// The systems of an index.
 const SYSTEMS: &[InDomain] = &[
-    in_domain("", ", domain volatile, on anonymous memory", Durability::None, "default options"),
-    in_domain(
-        ":volatile-file",
-        ", domain volatile, in a file of --pool-dir",
-        Durability::None,
-        "default options; what :process costs more than it, durability costs",
-    ),
+    in_domain("", ", on anonymous memory", Durability::None, "default options"),
     in_domain(
         ":process",
         ", domain process, in a pool file of --pool-dir",
@@ -114,16 +104,10 @@ const SYSTEMS: &[InDomain] = &[
         "default options",
     ),
     in_domain(
-        ":eadr",
-        ", domain eadr, in a pool file of --pool-dir",
-        Durability::PowerLoss,
-        POWER_LOSS_SETTINGS,
-    ),
-    in_domain(
         ":adr",
         ", domain adr, in a pool file of --pool-dir",
         Durability::PowerLoss,
-        POWER_LOSS_SETTINGS,
+        "default options; on ordinary memory it survives a process crash only",
     ),
     #[cfg(feature = "papers")]
     in_domain(
@@ -175,18 +159,7 @@ const WITH_A_LOG: &str = ", a transactional map in a pool file of --pool-dir, lo
 /// The systems of an index by single-word CAS.
 #[cfg(feature = "papers")]
 const CAS_SYSTEMS: &[InDomain] = &[
-    in_domain(
-        "",
-        " by single-word CAS, domain volatile, on anonymous memory",
-        Durability::None,
-        "default options",
-    ),
-    in_domain(
-        ":volatile-file",
-        " by single-word CAS, domain volatile, in a file of --pool-dir",
-        Durability::None,
-        "default options",
-    ),
+    in_domain("", " by single-word CAS, on anonymous memory", Durability::None, "default options"),
     in_domain(
         ":process",
         " by single-word CAS, domain process, in a pool file of --pool-dir",
@@ -212,7 +185,6 @@ const fn ours<K: IndexKind>(name: &'static str, title: &'static str) -> Ours {
         limits: any_shape,
         set: &[],
         specs: K::Options::SPECS,
-        volatile: compiled::<K, Volatile>,
         process: compiled::<K, Process>,
         adr: compiled::<K, Adr>,
         counting: erased::<K, Counting>,
@@ -226,7 +198,6 @@ const fn ours<K: IndexKind>(name: &'static str, title: &'static str) -> Ours {
 const fn by_cas<K: IndexKind>(name: &'static str, title: &'static str) -> Ours {
     Ours {
         systems: CAS_SYSTEMS,
-        volatile: erased::<K, Volatile>,
         process: erased::<K, Process>,
         adr: erased::<K, Adr>,
         ..ours::<K>(name, title)
@@ -353,10 +324,8 @@ pub fn build(
     }
     let options = &ours.set(options)?;
     match domain {
-        "" => in_pool(Stored::anonymous(options, ours.volatile)?),
-        ":volatile-file" => in_pool(Stored::in_file(options, ours.volatile)?),
-        // The code of the two domains is the same.
-        ":process" | ":eadr" => in_pool(Stored::in_file(options, ours.process)?),
+        "" => in_pool(Stored::anonymous(options, ours.process)?),
+        ":process" => in_pool(Stored::in_file(options, ours.process)?),
         ":adr" => in_pool(Stored::in_file(options, ours.adr)?),
         #[cfg(feature = "papers")]
         EMULATED => in_pool(Stored::in_file(options, ours.slow)?),

@@ -70,8 +70,8 @@ pub struct Array<D: Domain> {
 }
 
 impl<D: Domain> Array<D> {
-    /// An array of `words` words, all zero, in a new pool file. Also for the volatile domain: all
-    /// domains are to lie on pages of one kind.
+    /// An array of `words` words, all zero, in a new pool file: all domains are to lie on
+    /// pages of one kind.
     pub fn new(
         words: u64,
         algorithm: Algorithm,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use indicatif::ProgressBar;
 use pando_pmem::counting::Counting;
 use pando_pmem::emulated::{Emulated, set_delays};
-use pando_pmem::{Adr, Domain, Eadr, Process, Volatile};
+use pando_pmem::{Adr, Domain, Process};
 use pando_pmwcas::Algorithm;
 use serde::Serialize;
 
@@ -20,21 +20,8 @@ use pando_bench::systems::{BuildError, BuildOptions};
 /// [`RDCSS`] by the algorithm of the PMwCAS paper, behind [`DIRECT`] without transactions, else by
 /// the default algorithm: where nothing is written back, by hardware transactions as far as the
 /// processor commits them.
-pub const DOMAINS: [&str; 13] = [
-    "volatile",
-    "process",
-    "eadr",
-    "adr",
-    SLOW,
-    "volatile:direct",
-    "process:direct",
-    "eadr:direct",
-    "volatile:rdcss",
-    "process:rdcss",
-    "eadr:rdcss",
-    "adr:rdcss",
-    "slow:rdcss",
-];
+pub const DOMAINS: [&str; 7] =
+    ["process", "adr", SLOW, "process:direct", "process:rdcss", "adr:rdcss", "slow:rdcss"];
 
 /// The domain whose medium is emulated.
 pub const SLOW: &str = "slow";
@@ -134,9 +121,7 @@ fn built(
 ) -> Result<Box<dyn Subject>, Error> {
     let (name, algorithm) = parts(domain);
     let made = match name {
-        "volatile" => subject::<Volatile>(words, algorithm, build),
         "process" => subject::<Process>(words, algorithm, build),
-        "eadr" => subject::<Eadr>(words, algorithm, build),
         "adr" => subject::<Adr>(words, algorithm, build),
         SLOW => set_delays(build.delays)
             .map_err(BuildError::from)

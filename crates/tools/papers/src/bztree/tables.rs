@@ -125,7 +125,7 @@ pub fn figure_9(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, 
             .and_then(|threads| threads.first().copied())
             .unwrap_or(1),
         read_percent,
-        domain: "volatile".to_owned(),
+        domain: "process".to_owned(),
         time: settings.time.unwrap_or(Duration::from_secs(5)),
         executable: executable.clone(),
         prefix: settings.prefix.clone(),

@@ -101,7 +101,7 @@ pub fn figure_5(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, 
 pub fn figure_6(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error> {
     let mixes = [READ_MOSTLY, BALANCED];
     let durable = settings.durable_system();
-    let systems = &["bztree:volatile-file", "bztree:process", durable];
+    let systems = &["bztree:process", durable];
     let grid = Grid { systems, ..grid(&mixes, KeyChoice::Uniform) };
     let (plan, rows) = rows(&grid, settings, progress)?;
     let mut outcome = Outcome { conditions: conditions(&plan), ..Outcome::default() };

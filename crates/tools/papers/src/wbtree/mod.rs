@@ -23,7 +23,7 @@ use std::time::Instant;
 use crate::baselines::{BASELINES, Baseline, Leaves, Scheme};
 use indicatif::ProgressBar;
 use pando_index::RangeIndex;
-use pando_pmem::{Adr, CreateOptions, Domain, Pool, Volatile};
+use pando_pmem::{Adr, CreateOptions, Domain, Pool, Process};
 use pando_tree::maps::{Catalog, Tree as _};
 use pando_wbtree::{NodeKind, Options, RecordBytes, WbTree, WbTrees};
 
@@ -197,7 +197,7 @@ fn trees<D: Domain>(settings: &Settings, lines: u64) -> Result<Vec<Named>, Build
     if lines > 2 {
         trees.push((
             ON_ORDINARY_MEMORY,
-            Box::new(wb_tree::<Volatile>(settings, NodeKind::SlotBitmap, lines, false)?),
+            Box::new(wb_tree::<Process>(settings, NodeKind::SlotBitmap, lines, false)?),
         ));
     }
     Ok(trees)
