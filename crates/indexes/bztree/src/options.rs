@@ -16,9 +16,9 @@ pub enum ValueMode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Numbers {
     /// The paper's leaves, as all other records.
-    #[default]
     Sorted,
     /// Leaves of ranges (`pando-ranged`).
+    #[default]
     Ranged,
 }
 
@@ -45,7 +45,7 @@ pando_tree::options! {
             "a longer value has a block of its own";
         value_mode: ValueMode ["inline", "pointer"] = 0,
             "inline: values in the leaf, beside their keys; pointer: each in a block of its own";
-        numbers: Numbers ["sorted", "ranged"] = 0,
+        numbers: Numbers ["sorted", "ranged"] = 1,
             "leaves of records whose key and value have 8 bytes. sorted: as the paper has them; ranged: buckets of neighbouring keys";
     }
 }
@@ -89,7 +89,7 @@ mod tests {
             0x1000_0000_0800,
             0x300_0000_0180,
             0x400,
-            0,
+            1,
         ]);
         let pointers = Options { value_mode: ValueMode::Pointer, ..Options::default() };
         assert_eq!(Options::of(&pointers.values().unwrap()), pointers);

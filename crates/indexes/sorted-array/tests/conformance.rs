@@ -8,10 +8,10 @@ type Planted<D> = pando_tree::testing::Planted<D, SortedArrays>;
 
 /// Each write copies the whole array.
 fn plant<D: Domain>() -> Planted<D> {
-    Planted::anonymous(()).scaled(0.25)
+    Planted::anonymous(()).scaled(0.1)
 }
 
-mod volatile {
+mod process {
     use super::*;
     pando_index::conformance_suite!(plant::<Process>);
 }

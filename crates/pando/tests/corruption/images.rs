@@ -58,10 +58,16 @@ fn options(kind: &str, shape: usize) -> MapOptions {
             ("merge_bytes", "200"),
             ("value_mode", "pointer"),
         ],
+        ("bztree", 0) => &[
+            ("leaf_bytes", "512"),
+            ("inner_bytes", "256"),
+            ("inline_bytes", "128"),
+            ("numbers", "sorted"),
+        ],
         ("bztree" | TRANSACTIONAL, _) => {
             &[("leaf_bytes", "512"), ("inner_bytes", "256"), ("inline_bytes", "128")]
         }
-        (RANGED, _) => &[("leaf_bytes", "512"), ("inner_bytes", "256"), ("numbers", "ranged")],
+        (RANGED, _) => &[("leaf_bytes", "512"), ("inner_bytes", "256")],
         ("nbtree", _) => &[("leaf_slots", "6"), ("inner_children", "4")],
         ("wbtree", 0) => &[("records", "fixed"), ("leaf", "slot-only")],
         ("wbtree", 1) => &[("node_lines", "4")],

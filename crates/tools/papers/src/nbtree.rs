@@ -39,7 +39,7 @@ pub fn table_1(settings: &Settings, _progress: &ProgressBar) -> Result<Outcome, 
             outcome.push(what, unit, Some(Published::text(figures, "")), None);
         }
     }
-    for tree in ["bztree", "nbtree"] {
+    for tree in ["bztree-sorted", "nbtree"] {
         count_rows(&mut outcome, tree, records, samples, settings)?;
     }
     Ok(outcome)
@@ -94,7 +94,12 @@ struct Sides<'run> {
 impl<'run> Sides<'run> {
     /// BzTree and NBTree, with keys and values of 8 bytes.
     const fn of_eight(keys: KeyChoice, mixes: &'run [OperationMix]) -> Self {
-        Self { names: &["bztree:process", "nbtree:process"], keys, mixes, shape: Shape::EIGHT }
+        Self {
+            names: &["bztree-sorted:process", "nbtree:process"],
+            keys,
+            mixes,
+            shape: Shape::EIGHT,
+        }
     }
 }
 
@@ -141,7 +146,7 @@ fn compared(
 /// Figure 5: latency of base operations, one thread, uniform keys.
 pub fn figure_5(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error> {
     let settings = Settings { threads: Some(vec![1]), ..settings.clone() };
-    let names = &["bztree:process", "nbtree:process"];
+    let names = &["bztree-sorted:process", "nbtree:process"];
     let grid = Grid {
         systems: names,
         mixes: BASE,
@@ -173,7 +178,7 @@ pub fn figure_5(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, 
 
 /// Figure 7: bytes in the pool and in process memory, after a fill and after as many inserts more.
 pub fn figure_7(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error> {
-    let names = &["bztree:process", "nbtree:process"];
+    let names = &["bztree-sorted:process", "nbtree:process"];
     let keys = KeyChoice::Uniform;
     let grid = Grid { systems: names, mixes: BASE, keys, shape: Shape::EIGHT, records: 200_000 };
     let once = plan(&grid, settings);
@@ -301,9 +306,10 @@ fn by_domain(
     progress: &ProgressBar,
 ) -> Result<Outcome, Error> {
     let mut outcome = Outcome::default();
-    for (tree, names) in
-        [("bztree", ["bztree:adr", "bztree:process"]), ("nbtree", ["nbtree:adr", "nbtree:process"])]
-    {
+    for (tree, names) in [
+        ("bztree", ["bztree-sorted:adr", "bztree-sorted:process"]),
+        ("nbtree", ["nbtree:adr", "nbtree:process"]),
+    ] {
         progress.reset();
         let systems = Sides { names: &names, keys, mixes, shape: Shape::EIGHT };
         compared(&mut outcome, &format!("{tree}: "), &systems, settings, says, progress)?;

@@ -231,6 +231,7 @@ mod tests {
             inner_bytes: 256,
             free_bytes: 128,
             merge_bytes: 128,
+            numbers: Numbers::Sorted,
             ..Options::default()
         };
         Planted::<Process, BzTrees>::anonymous(options).index

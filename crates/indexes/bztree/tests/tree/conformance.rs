@@ -12,9 +12,12 @@ fn ranged(options: Options) -> Options {
     Options { numbers: Numbers::Ranged, ..options }
 }
 
-mod ranged {
+mod sorted {
     use super::*;
-    pando_index::conformance_suite!(|| Planted::<Process>::anonymous(ranged(Options::default())));
+    fn sorted() -> Options {
+        Options { numbers: Numbers::Sorted, ..Options::default() }
+    }
+    pando_index::conformance_suite!(|| Planted::<Process>::anonymous(sorted()));
 }
 
 mod adr_ranged {

@@ -16,6 +16,7 @@ impl Indexed for BzTrees {
         ("free_bytes", "144"),
         ("merge_bytes", "136"),
         ("inline_bytes", "64"),
+        ("numbers", "sorted"),
     ];
     const CHANGES: &'static [Change] = Change::OF_TREES;
     const MERGES_LATER: bool = true;

@@ -210,6 +210,10 @@ const SAME_HEIGHTS: &[(&str, &str)] = &[("height_seed", "1")];
 /// Every index of ours.
 pub const OURS: &[Ours] = &[
     Ours { transactional: WITH_LOG, ..ours::<BzTrees>("bztree", "BzTree") },
+    Ours {
+        set: &[("numbers", "sorted")],
+        ..ours::<BzTrees>("bztree-sorted", "BzTree with the paper's leaves for all records")
+    },
     Ours { transactional: WITHOUT_LOG, ..ours::<NbTrees>("nbtree", "NBTree") },
     ours::<WbTrees>("wbtree", "wB+-Tree"),
     Ours {

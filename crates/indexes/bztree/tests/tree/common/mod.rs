@@ -8,7 +8,7 @@ pub use pando_tree::testing::{
 
 use std::sync::Arc;
 
-use pando_bztree::{BzTrees, Options};
+use pando_bztree::{BzTrees, Numbers, Options};
 use pando_pmem::testing::{Arena, Lines};
 use pando_pmem::{Domain, Pool};
 
@@ -31,6 +31,7 @@ pub fn small_nodes() -> Options {
         free_bytes: 128,
         merge_bytes: 128,
         inline_bytes: 128,
+        numbers: Numbers::Sorted,
         ..Options::default()
     }
 }
