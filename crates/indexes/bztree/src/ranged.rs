@@ -171,4 +171,17 @@ mod tests {
             });
         }
     }
+
+    /// A copy of the leaf would keep either value of a key with two slots.
+    #[test]
+    fn a_leaf_with_a_key_twice_is_not_replaced() {
+        with_damage(
+            |word| word - (1 << 20),
+            |tree| {
+                let mut inserts = (0..400_u64)
+                    .map(|number| tree.insert(&(number << 20 | 1).to_be_bytes(), &[1; 8]));
+                assert!(inserts.any(|inserted| inserted.is_err()), "the leaf was replaced");
+            },
+        );
+    }
 }

@@ -52,10 +52,11 @@ impl<D: Domain> BzTree<D> {
     ) -> Result<()> {
         let path = self.find_path(context, probe);
         let leaf = Leaf::new(path.leaf);
-        let (is_closed, has_room) = match leaf.ranged(context) {
-            Some(leaf) => {
+        let ranged = leaf.ranged(context).map(|leaf| (leaf, leaf.count(context)));
+        let (is_closed, has_room) = match &ranged {
+            Some((leaf, count)) => {
                 let has_room = wanted.number().is_some_and(|key| leaf.has_room(context, key));
-                (leaf.count(context).is_closed, has_room)
+                (count.is_closed, has_room)
             }
             None => {
                 let look = leaf.look(context, probe, None);
@@ -68,9 +69,12 @@ impl<D: Domain> BzTree<D> {
             }
             // Room for a copy is reserved before the leaf is closed: attempts that a full pool
             // refuses repeatedly must leave no trace in the leaf.
-            let live = leaf.estimate(context).live_bytes;
+            let live = match &ranged {
+                Some((_, count)) => count.live * PAIR_BYTES,
+                None => leaf.estimate(context).live_bytes,
+            };
             let least = HEADER_BYTES + self.room(wanted).least_bytes();
-            let is_range = leaf.ranged(context).is_some() && wanted.number().is_some();
+            let is_range = ranged.is_some() && wanted.number().is_some();
             let is_to_split = match is_range {
                 true => live / PAIR_BYTES >= self.capacity(),
                 false => self.is_to_split(live),

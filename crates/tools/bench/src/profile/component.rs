@@ -102,6 +102,7 @@ const RULES: &[Rule] = &[
     ("core/ranged/src/leaf.rs", &[], Some(Component::LeafSearch)),
     ("core/ranged/src/write.rs", &["has_room"], Some(Component::LeafSearch)),
     ("core/ranged/src/build.rs", &[], Some(Component::Copying)),
+    ("core/ranged/src/closing.rs", &["close_line"], Some(Component::Copying)),
     ("core/ranged/src/", &[], Some(Component::Other)),
     ("core/tree/src/handle.rs", &["pin"], Some(Component::Epochs)),
     ("core/tree/src/context.rs", &[], None),
