@@ -100,8 +100,8 @@ pub trait Domain: Copy + Default + std::fmt::Debug + Send + Sync + 'static {
     fn observe_process_memory() {}
 }
 
-/// A store is durable once it is globally visible, because no cache is lost: not when a process dies,
-/// and not at power loss if the platform flushes the caches then.
+/// A store is durable once it is globally visible, because no cache is lost: not when a process
+/// dies, and not at power loss if the platform flushes the caches then.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Process;
 
