@@ -157,7 +157,8 @@ const SKIP_LISTS: Half = [
     ("pando-skiplist:adr", "PMwCAS-WB"),
 ];
 
-/// Figure 6: reads, writes, deletes and a mix, on CAS, MwCAS, PCAS and PMwCAS; the Bw-tree's half, then the skip list's.
+/// Figure 6: reads, writes, deletes and a mix, on CAS, MwCAS, PCAS and PMwCAS; the Bw-tree's half,
+/// then the skip list's.
 pub fn figure_6(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error> {
     let mut outcome = Outcome::default();
     half(&mut outcome, "Bw-tree", &BW_TREES, "bwtree:slow", settings, progress)?;
