@@ -117,9 +117,11 @@ impl<D: Domain> BzTree<D> {
         pando_ranged::capacity(u64::from(self.options.leaf_bytes))
     }
 
-    /// Whether a new leaf with `content` may be a range leaf.
+    /// Whether a new leaf with `content` may be a range leaf. One without records is none, unless a
+    /// number is wanted: a range leaf would have to be replaced before any other record.
     pub(crate) fn is_for_ranges(&self, content: &Content, wanted: Wanted) -> bool {
-        matches!(content, Content::Numbers(_)) && wanted.kind != RecordKind::Other
+        let Content::Numbers(pairs) = content else { return false };
+        wanted.kind != RecordKind::Other && (!pairs.is_empty() || wanted.number().is_some())
     }
 
     /// The records of a leaf. Final, if it is closed.
