@@ -117,8 +117,9 @@ impl<D: Domain> BzTree<D> {
         pando_ranged::capacity(u64::from(self.options.leaf_bytes))
     }
 
-    /// Whether a new leaf with `content` may be a range leaf. One without records is none, unless a
-    /// number is wanted: a range leaf would have to be replaced before any other record.
+    /// Whether a new leaf with `content` may be a range leaf. A leaf without records is one only for
+    /// a wanted number: any other first record would replace it, and a full pool has no room for
+    /// that.
     pub(crate) fn is_for_ranges(&self, content: &Content, wanted: Wanted) -> bool {
         let Content::Numbers(pairs) = content else { return false };
         wanted.kind != RecordKind::Other && (!pairs.is_empty() || wanted.number().is_some())

@@ -131,9 +131,9 @@ fn a_neighbour_changes_while_it_is_merged() {
 /// Full leaves of the usual size, rewritten under scans; values are replaced in place or not.
 #[test]
 fn full_leaves_rewritten_under_scans() {
-    let ranged = Options { numbers: Numbers::Ranged, ..Options::default() };
+    let sorted = Options { numbers: Numbers::Sorted, ..Options::default() };
     let pointers = Options { value_mode: ValueMode::Pointer, ..Options::default() };
-    for options in [Options::default(), pointers, ranged] {
+    for options in [Options::default(), pointers, sorted] {
         within_bounds("the scans", move || rewritten_under_scans::<BzTrees>(options));
     }
 }

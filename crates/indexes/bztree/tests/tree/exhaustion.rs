@@ -33,14 +33,14 @@ struct Shape {
 
 fn shapes() -> [Shape; 5] {
     let (small, default) = (small_nodes(), Options::default());
-    let ranged = Options { numbers: Numbers::Ranged, ..default };
+    let sorted = Options { numbers: Numbers::Sorted, ..default };
     let large: fn(u8) -> Vec<u8> = |tag| vec![tag; 40_000];
     [
-        Shape { options: default, key: short, value: inline },
+        Shape { options: sorted, key: short, value: inline },
         Shape { options: small, key: long, value: inline },
         Shape { options: small, key: short, value: pointed },
         Shape { options: default, key: long, value: large },
-        Shape { options: ranged, key: short, value: inline },
+        Shape { options: default, key: short, value: inline },
     ]
 }
 

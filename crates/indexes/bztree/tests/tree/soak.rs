@@ -10,8 +10,8 @@ use pando_tree::maps::Tree;
 use crate::common::{Planted, check};
 use pando_bztree::{Numbers, Options};
 use pando_index::{KeyRange, Order, RangeIndex};
+use pando_pmem::Process;
 use pando_pmem::layout::CHUNK_BYTES;
-use pando_pmem::{Domain, Process};
 
 const THREADS: u64 = 8;
 
@@ -35,17 +35,16 @@ fn each_thread(records: u64, work: impl Fn(u64) + Sync) {
     });
 }
 
-fn soak<D: Domain>(options: Options) {
+fn soak(options: Options) {
     let records = records();
-    let planted = Planted::<D>::in_file(options);
+    let planted = Planted::<Process>::in_file(options);
     let tree = &planted.index;
     each_thread(records, |number| {
         tree.insert(&key(number), &number.to_le_bytes()).expect("a new key");
     });
     let used = planted.pool.usage().expect("a slot");
     println!(
-        "{:?}: {records} records, {:.1} bytes a record in chunks, {:.1} in nodes",
-        D::default(),
+        "{records} records, {:.1} bytes a record in chunks, {:.1} in nodes",
         (used.chunks * CHUNK_BYTES) as f64 / records as f64,
         used.active_bytes as f64 / records as f64,
     );
@@ -87,10 +86,10 @@ fn soak<D: Domain>(options: Options) {
 
 #[test]
 fn eight_threads_lose_nothing_in_the_papers_leaves() {
-    soak::<Process>(Options { numbers: Numbers::Sorted, ..Options::default() });
+    soak(Options { numbers: Numbers::Sorted, ..Options::default() });
 }
 
 #[test]
 fn eight_threads_lose_nothing_in_range_leaves() {
-    soak::<Process>(Options::default());
+    soak(Options::default());
 }
