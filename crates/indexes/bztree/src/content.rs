@@ -117,8 +117,8 @@ impl<D: Domain> BzTree<D> {
         pando_ranged::capacity(u64::from(self.options.leaf_bytes))
     }
 
-    /// Whether a new leaf with `content` may be a range leaf. A leaf without records is one only for
-    /// a wanted number: any other first record would replace it, and a full pool has no room for
+    /// Whether a new leaf with `content` may be a range leaf. An empty leaf is one only for a
+    /// wanted number: a record of another shape would replace it, and a full pool has no room for
     /// that.
     pub(crate) fn is_for_ranges(&self, content: &Content, wanted: Wanted) -> bool {
         let Content::Numbers(pairs) = content else { return false };
