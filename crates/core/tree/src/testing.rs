@@ -12,7 +12,7 @@ use pando_index::conformance::Subject;
 use pando_index::conformance::between::{Act, one_between};
 use pando_index::conformance::rewritten::full_leaves_that_are_rewritten;
 use pando_index::{Cursor as _, Error, KeyRange, Order, RangeIndex};
-use pando_pmem::testing::{Between, between, between_each};
+use pando_pmem::testing::{CutShort, between, between_each};
 use pando_pmem::{CreateOptions, Domain, Guard, OpenPool, Pool, Reservation};
 
 pub use pando_pmem::testing::{folder, folder_and_pool};
@@ -205,7 +205,7 @@ pub fn take_all<'guard, 'pool, D: Domain>(
 
 /// [`one_between`], in a new index and another handle of it.
 pub fn one_in<K: IndexKind>(
-    planted: Planted<Between, K>,
+    planted: Planted<CutShort<true>, K>,
     there: &[Act],
     act: Act,
     others: &[Act],
@@ -219,7 +219,7 @@ pub fn one_in<K: IndexKind>(
 /// [`full_leaves_that_are_rewritten`], in new indexes of these options.
 pub fn rewritten_under_scans<K: IndexKind>(options: K::Options) {
     let fresh = || {
-        let planted = Planted::<Between, K>::anonymous(options);
+        let planted = Planted::<CutShort<true>, K>::anonymous(options);
         let handle: Arc<dyn RangeIndex> = Arc::new(planted.another_handle());
         (planted, handle)
     };

@@ -1,22 +1,20 @@
-//! A domain in which another thread acts between two steps of an operation: before a chosen access
-//! of the operation's thread.
+//! Another thread acts between two steps of an operation: before a chosen access of the operation's
+//! thread to a word of the pool, or to a word of process memory that threads share.
 
-use std::cell::RefCell;
-
-use crate::domain::Domain;
+use std::cell::{Cell, RefCell};
 
 /// The work of the other thread. Returns after how many more accesses it runs again, if it does.
 type Work = Box<dyn FnMut() -> Option<u64>>;
 
-thread_local! {
-    /// The work, and after how many accesses of this thread it runs.
-    static MEANWHILE: RefCell<Option<(u64, Work)>> = const { RefCell::new(None) };
-}
+/// No access of this thread is chosen.
+const NONE: u64 = u64::MAX;
 
-/// Like `Adr`, and runs work before a chosen access of a thread: to a word of the pool, or to a
-/// word of process memory that threads share.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Between;
+thread_local! {
+    /// How many accesses this thread makes before the work runs.
+    static LEFT: Cell<u64> = const { Cell::new(NONE) };
+    /// The work.
+    static MEANWHILE: RefCell<Option<Work>> = const { RefCell::new(None) };
+}
 
 /// Runs `work`, and before its access number `access`, runs `meanwhile` in another thread. False if
 /// `work` has fewer accesses.
@@ -30,9 +28,7 @@ pub fn between(
         meanwhile.take().map(in_another_thread);
         None
     };
-    MEANWHILE.set(Some((access, Box::new(once))));
-    work();
-    MEANWHILE.take().is_none()
+    run(access, Box::new(once), work)
 }
 
 /// Runs `work`, and runs `meanwhile` in another thread: before access number `first` of `work`, and
@@ -44,9 +40,16 @@ pub fn between_each(
     work: impl FnOnce(),
 ) {
     let again = move || in_another_thread(&mut meanwhile).then_some(every);
-    MEANWHILE.set(Some((first, Box::new(again))));
+    run(first, Box::new(again), work);
+}
+
+/// Returns whether `meanwhile` has run for the last time.
+fn run(first: u64, meanwhile: Work, work: impl FnOnce()) -> bool {
+    MEANWHILE.set(Some(meanwhile));
+    LEFT.set(first);
     work();
-    MEANWHILE.take();
+    LEFT.set(NONE);
+    MEANWHILE.take().is_none()
 }
 
 fn in_another_thread<R: Send>(work: impl FnOnce() -> R + Send) -> R {
@@ -54,50 +57,22 @@ fn in_another_thread<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-fn step() {
-    // A thread that ends gives its participant slots back, perhaps after this variable was dropped.
-    let due = MEANWHILE.try_with(|meanwhile| {
-        let mut meanwhile = meanwhile.borrow_mut();
-        match &mut *meanwhile {
-            Some((0, _)) => meanwhile.take(),
-            Some((left, _)) => {
-                *left -= 1;
-                None
-            }
-            None => None,
-        }
-    });
-    if let Ok(Some((_, mut work))) = due
-        && let Some(accesses) = work()
-    {
-        MEANWHILE.set(Some((accesses, work)));
+/// Called before each access.
+pub(super) fn step() {
+    match LEFT.get() {
+        NONE => {}
+        0 => act(),
+        left => LEFT.set(left - 1),
     }
 }
 
-impl Domain for Between {
-    const WRITE_BACK: bool = true;
-
-    unsafe fn write_back(_address: *const u8) {}
-
-    fn fence() {
-        std::sync::atomic::fence(std::sync::atomic::Ordering::Release);
-    }
-
-    fn admit_store(_address: usize, _bytes: usize) -> bool {
-        step();
-        true
-    }
-
-    fn admit_transient_store(_address: usize) -> bool {
-        step();
-        true
-    }
-
-    fn observe_load(_address: usize, _bytes: usize) {
-        step();
-    }
-
-    fn observe_process_memory() {
-        step();
+#[cold]
+fn act() {
+    // What the work's caller accesses while the work is taken and put back runs nothing.
+    LEFT.set(NONE);
+    let Some(mut work) = MEANWHILE.take() else { return };
+    if let Some(accesses) = work() {
+        MEANWHILE.set(Some(work));
+        LEFT.set(accesses);
     }
 }

@@ -6,7 +6,7 @@
 //! *Stopped*: the thread sleeps forever, or until the test lets it continue, and the other threads
 //! must make progress. Accesses to process memory that threads share count as writes for that.
 //!
-//! [`Between`] lets another thread act before a chosen access, also before a read.
+//! [`between`] lets another thread act before a chosen access, also before a read.
 //!
 //! Under any domain, [`refusal`] refuses resources that allocation needs.
 
@@ -26,7 +26,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 pub use crate::arena::Arena;
 use crate::domain::Domain;
 pub use crate::lease::LogicalThread;
-pub use between::{Between, between, between_each};
+pub use between::{between, between_each};
 pub(crate) use few_slots::first_slots;
 pub use few_slots::with_few_slots;
 pub use owned::{give_to, take_from};
@@ -83,48 +83,63 @@ impl<const WRITE_BACK: bool> Domain for CutShort<WRITE_BACK> {
     }
 
     fn admit_store(_address: usize, _bytes: usize) -> bool {
-        WRITES.set(WRITES.get() + 1);
-        match FATE.get() {
-            Fate::Live => true,
-            Fate::Dead => false,
-            Fate::KillAfter(0) => {
-                FATE.set(Fate::Dead);
-                std::panic::resume_unwind(Box::new(Killed));
-            }
-            Fate::StopAfter(0) => {
-                let (waiting, go_on) = (WAITING.take(), GO_ON.take());
-                // No thread may wait for this, or the waiting thread may have ended.
-                let _ = waiting.as_ref().map(|waiting| waiting.send(false));
-                FATE.set(Fate::Live);
-                let Some(next) = go_on.as_ref().and_then(|go_on| go_on.recv().ok()) else {
-                    loop {
-                        std::thread::park();
-                    }
-                };
-                if let Some(writes) = next {
-                    FATE.set(Fate::StopAfter(writes));
-                    WAITING.replace(waiting);
-                    GO_ON.replace(go_on);
-                }
-                true
-            }
-            Fate::KillAfter(left) => {
-                FATE.set(Fate::KillAfter(left - 1));
-                true
-            }
-            Fate::StopAfter(left) => {
-                FATE.set(Fate::StopAfter(left - 1));
-                true
-            }
-        }
+        between::step();
+        admit_write()
+    }
+
+    fn admit_transient_store(_address: usize) -> bool {
+        between::step();
+        true
+    }
+
+    fn observe_load(_address: usize, _bytes: usize) {
+        between::step();
     }
 
     /// A thread stops before such an access, too: its stores may not be durable yet. It is not
     /// killed there: that would leave the same pool as a kill at its next write.
     fn observe_process_memory() {
-        // The variables of a thread that ends may be dropped already.
-        if FATE.try_with(Cell::get).is_ok_and(|fate| matches!(fate, Fate::StopAfter(_))) {
-            Self::admit_store(0, 0);
+        between::step();
+        if let Fate::StopAfter(_) = FATE.get() {
+            admit_write();
+        }
+    }
+}
+
+/// Counts a write, and stops the thread if it is the chosen one. Whether the write takes place.
+fn admit_write() -> bool {
+    WRITES.set(WRITES.get() + 1);
+    match FATE.get() {
+        Fate::Live => true,
+        Fate::Dead => false,
+        Fate::KillAfter(0) => {
+            FATE.set(Fate::Dead);
+            std::panic::resume_unwind(Box::new(Killed));
+        }
+        Fate::StopAfter(0) => {
+            let (waiting, go_on) = (WAITING.take(), GO_ON.take());
+            // No thread may wait for this, or the waiting thread may have ended.
+            let _ = waiting.as_ref().map(|waiting| waiting.send(false));
+            FATE.set(Fate::Live);
+            let Some(next) = go_on.as_ref().and_then(|go_on| go_on.recv().ok()) else {
+                loop {
+                    std::thread::park();
+                }
+            };
+            if let Some(writes) = next {
+                FATE.set(Fate::StopAfter(writes));
+                WAITING.replace(waiting);
+                GO_ON.replace(go_on);
+            }
+            true
+        }
+        Fate::KillAfter(left) => {
+            FATE.set(Fate::KillAfter(left - 1));
+            true
+        }
+        Fate::StopAfter(left) => {
+            FATE.set(Fate::StopAfter(left - 1));
+            true
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
 
 use pando_pmem::layout::{PARTICIPANT_BYTES, PARTICIPANTS_OFF};
-use pando_pmem::testing::{Between, CutShort, between, give_to, take_from};
+use pando_pmem::testing::{CutShort, between, give_to, take_from};
 use pando_pmem::{BLOCK_ALIGN, Error, Pool, Process};
 
 use crate::common::{
@@ -120,7 +120,7 @@ fn freeing_what_is_not_allocated_is_refused_and_changes_nothing() {
 fn of_two_threads_that_free_one_block_exactly_one_succeeds() {
     for bytes in [100, 30_000, 65_536, 200_000] {
         for access in 0.. {
-            let pool = Pool::<Between>::anonymous(&options(1)).unwrap();
+            let pool = Pool::<CutShort<true>>::anonymous(&options(1)).unwrap();
             let off = give(&pool, 0, bytes, 1);
             let (other, (sender, receiver)) = (Arc::clone(&pool), channel());
             let meanwhile = move || sender.send(other.deactivate(off).is_ok()).unwrap();

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Barrier, mpsc};
 
-use pando_pmem::testing::{Between, between, give_to, take_from};
+use pando_pmem::testing::{CutShort, between, give_to, take_from};
 use pando_pmem::{Pool, Process};
 
 use crate::common::{active, create, folder_and_pool, free, give, open, options, root};
@@ -61,7 +61,7 @@ fn a_stalled_participant_keeps_blocks_from_reuse_and_shows_while_others_go_on() 
 fn a_pin_that_comes_late_lets_the_epoch_rise_once_more_however_late_it_is() {
     /// Accesses of a pin before its announcement: the load of the epoch.
     const ANNOUNCEMENT: u64 = 1;
-    let pool = Pool::<Between>::anonymous(&options(1)).unwrap();
+    let pool = Pool::<CutShort<true>>::anonymous(&options(1)).unwrap();
     let advance = || pool.pin().unwrap().collect();
     drop(pool.pin().unwrap());
     for access in 0.. {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, mpsc};
 
 use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::testing::{
-    Between, CutShort, LogicalThread, Paused, between, count_writes, kill_after, with_few_slots,
+    CutShort, LogicalThread, Paused, between, count_writes, kill_after, with_few_slots,
 };
 use pando_pmem::{Domain, Error, Guard, Pool, Process};
 
@@ -210,7 +210,7 @@ fn a_crash_at_any_write_of_the_growth_leaves_the_whole_segment_or_none() {
 #[test]
 fn a_segment_that_two_threads_mark_is_counted_once() {
     for access in 0.. {
-        let pool = with_few_slots(1, || Pool::<Between>::anonymous(&options(1)).unwrap());
+        let pool = with_few_slots(1, || Pool::<CutShort<true>>::anonymous(&options(1)).unwrap());
         // Used bytes are counted from the start, also in the chunks of the table.
         give(&pool, 0, 5 * 65_536, 1);
         free(&pool, 0);

@@ -6,7 +6,7 @@ use pando_index::RangeIndex;
 use pando_index::conformance::between::{
     self as between_acts, Act, One, acts_upon, at_random, each, inserts, removes,
 };
-use pando_pmem::testing::{Between, between};
+use pando_pmem::testing::{CutShort, between};
 use pando_tree::maps::Tree;
 use pando_tree::testing::{one_in, rewritten_under_scans};
 
@@ -146,7 +146,7 @@ fn a_record_that_goes_while_its_leaf_is_swept() {
         let mut access = 0;
         loop {
             let (_folder, path) = folder_and_pool();
-            let planted = Planted::<Between>::create(&path, 1 << 20, Options::default());
+            let planted = Planted::<CutShort<true>>::create(&path, 1 << 20, Options::default());
             let tree = &planted.index;
             for number in 0..LEFT * 3 {
                 tree.insert(&[number], &[number; 50]).expect("inserts");
@@ -178,7 +178,7 @@ fn a_record_that_goes_while_its_leaf_is_swept() {
 const LEFT: u8 = 6;
 
 /// Fills the pool by another tree, except for the room of one value of so many bytes.
-fn fill_all_but(planted: &Planted<Between>, bytes: usize) {
+fn fill_all_but(planted: &Planted<CutShort<true>>, bytes: usize) {
     let other = planted
         .catalog
         .find_or_create_index::<BzTrees>("other", Options::default())
@@ -212,7 +212,7 @@ fn runs_of_records_amid_writes_to_their_leaf() {
             [0, 3, 6, 40].into_iter().flat_map(|there| others.map(|others| (there, others)))
         {
             for access in (0..).step_by(3) {
-                let planted = Planted::<Between>::anonymous(few_records());
+                let planted = Planted::<CutShort<true>>::anonymous(few_records());
                 let tree = &planted.index;
                 for act in inserts(0..there) {
                     between_acts::run(tree, act);

@@ -1,15 +1,11 @@
-//! The conformance suite, over every persistence domain, both value modes and both kinds of leaves.
+//! The conformance suite, over both persistence domains, both value modes and both kinds of leaves.
 
-use crate::common::{Planted, small_nodes};
+use crate::common::{Planted, small_nodes, small_ranges};
 use pando_bztree::{Numbers, Options, ValueMode};
-use pando_pmem::{Adr, Process, counting::Counting};
+use pando_pmem::{Adr, Process};
 
 fn pointers() -> Options {
     Options { value_mode: ValueMode::Pointer, ..small_nodes() }
-}
-
-fn ranged(options: Options) -> Options {
-    Options { numbers: Numbers::Ranged, ..options }
 }
 
 mod sorted {
@@ -22,7 +18,7 @@ mod sorted {
 
 mod adr_ranged {
     use super::*;
-    pando_index::conformance_suite!(|| Planted::<Adr>::in_file(ranged(small_nodes())));
+    pando_index::conformance_suite!(|| Planted::<Adr>::in_file(small_ranges()));
 }
 
 mod defaults {
@@ -43,9 +39,4 @@ mod process {
 mod adr {
     use super::*;
     pando_index::conformance_suite!(|| Planted::<Adr>::in_file(small_nodes()));
-}
-
-mod counting {
-    use super::*;
-    pando_index::conformance_suite!(|| Planted::<Counting>::in_file(small_nodes()));
 }

@@ -94,6 +94,52 @@ fn a_tree_that_is_emptied_in_a_full_pool_keeps_no_leaves() {
     }
 }
 
+/// What one shape of records has occupied is room for any other, so that no leaf stays of a kind
+/// that cannot take them.
+#[test]
+fn an_emptied_tree_has_room_for_records_of_every_shape() {
+    let shapes: [&[u8]; 4] = [&[1; 8], &[2; 300], &[3; 8], &[4; 60]];
+    let filled = |planted: &Planted<Process>, value| {
+        let count = fill(&planted.index, 0, value);
+        for number in 0..count {
+            assert!(planted.index.remove(&key(number)).expect("removes are not refused"));
+        }
+        check(planted);
+        count
+    };
+    let create = || {
+        let (folder, path) = folder_and_pool();
+        (folder, Planted::<Process>::create(&path, 4 << 20, Options::default()))
+    };
+    let (_folder, planted) = create();
+    for value in shapes.iter().cycle().take(2 * shapes.len()) {
+        let count = filled(&planted, value);
+        let (_folder, new) = create();
+        let at_first = filled(&new, value);
+        let bytes = value.len();
+        assert!(count * 10 >= at_first * 9, "{bytes} bytes: {count} records, {at_first} at first");
+    }
+}
+
+/// A tree that was emptied in a full pool takes a record of any shape.
+#[test]
+fn an_emptied_leaf_has_room_for_a_record_of_every_shape() {
+    for value in [&[2; 8][..], &[2; 9], &[2; 100]] {
+        let planted = Planted::<Process>::anonymous(Options::default());
+        let tree = &planted.index;
+        for number in 0..2_000 {
+            tree.insert(&key(number), &[1; 8]).expect("room");
+        }
+        for number in 0..2_000 {
+            assert!(tree.remove(&key(number)).expect("removes are not refused"));
+        }
+        assert_eq!(leaves(tree), 1);
+        let insert = || tree.insert(&key(7), value);
+        refuse(Resource::Block, 0, u64::MAX, insert).0.expect("the leaf has room");
+        check(&planted);
+    }
+}
+
 /// While a thread is stopped no room becomes free, so no leaf is merged. The merge happens when a
 /// write needs the room, also through another handle.
 #[test]

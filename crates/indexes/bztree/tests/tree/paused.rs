@@ -29,7 +29,7 @@ enum Room {
 }
 
 fn prepared<D: Domain>(scenario: &Scenario) -> Planted<D> {
-    let create = CreateOptions { max_bytes: 4 << 20, ..CreateOptions::default() };
+    let create = CreateOptions { max_bytes: 1 << 20, ..CreateOptions::default() };
     let planted = Planted::of(Pool::anonymous(&create).expect("memory"), scenario.options);
     scenario.prepare(&planted.index);
     planted

@@ -10,11 +10,26 @@ use pando_tree::maps::Tree;
 
 use crate::common::scenario::{Answer, Op, inline, long, pointed, short};
 use crate::common::watchdog::{seed, within_bounds};
-use crate::common::{Planted, Records, check, dump, small_nodes};
+use crate::common::{Planted, Records, check, dump, small_nodes, small_ranges};
 use pando_bztree::Options;
 use pando_index::random::Random;
 use pando_index::{Error, KeyRange, Order, RangeIndex};
 use pando_pmem::Process;
+
+/// Small nodes, with leaves of the paper and with range leaves.
+fn both_kinds() -> [Options; 2] {
+    [small_nodes(), small_ranges()]
+}
+
+/// Keys of eight bytes, and a few of other lengths: leaves change their kind.
+fn mixed(index: u64) -> Vec<u8> {
+    if index % 64 < 2 { long(index) } else { short(index) }
+}
+
+/// Both kinds of leaves, and both in one tree.
+fn kinds_with_keys() -> [(Options, fn(u64) -> Vec<u8>); 3] {
+    [(small_nodes(), long), (small_ranges(), short), (small_ranges(), mixed)]
+}
 
 /// BzTree: two inserts of one key racing through the unsorted part while a third deletes it. Of
 /// each key, successful inserts and removes must balance.
@@ -23,7 +38,8 @@ fn racing_inserts_and_deletes_of_one_key_happen_exactly_once() {
     let seed = seed("racing inserts");
     for round in 0..60 {
         within_bounds("racing inserts", move || {
-            let planted = Planted::<Process>::anonymous(small_nodes());
+            let options = both_kinds()[(round / 2 % 2) as usize];
+            let planted = Planted::<Process>::anonymous(options);
             let balance: Vec<_> = (0..6).map(|_| AtomicI64::new(0)).collect();
             std::thread::scope(|scope| {
                 for thread in 0..4 {
@@ -62,29 +78,37 @@ fn racing_inserts_and_deletes_of_one_key_happen_exactly_once() {
 /// no growth from it.
 #[test]
 fn insert_and_delete_of_one_key_may_repeat_for_ever() {
-    let planted = Planted::<Process>::in_file(small_nodes());
-    let key = short(1);
-    let mut size_bytes = 0;
-    for turn in 0..30_000 {
-        let value = if turn % 3 == 0 { pointed(1) } else { inline(2) };
-        assert_eq!(Op::Insert(key.clone(), value).run(&planted.index), Answer::Done);
-        assert_eq!(Op::Remove(key.clone()).run(&planted.index), Answer::Done);
-        if turn == 3_000 {
-            size_bytes = planted.pool.size_bytes();
+    let mixed = |turn: u64| if turn.is_multiple_of(3) { pointed(1) } else { inline(2) };
+    let of_every_class = |turn: u64| inline((turn * 77) as u8);
+    let values: [fn(u64) -> Vec<u8>; 2] = [mixed, of_every_class];
+    for (options, value) in both_kinds().into_iter().flat_map(|kind| values.map(|of| (kind, of))) {
+        let planted = Planted::<Process>::in_file(options);
+        // More than a leaf keeps.
+        for index in 0..100 {
+            planted.index.insert(&short(index * 16), &inline(1)).expect("inserts");
         }
+        let key = short(1);
+        let mut size_bytes = 0;
+        for turn in 0..10_000 {
+            assert_eq!(Op::Insert(key.clone(), value(turn)).run(&planted.index), Answer::Done);
+            assert_eq!(Op::Remove(key.clone()).run(&planted.index), Answer::Done);
+            if turn == 3_000 {
+                size_bytes = planted.pool.size_bytes();
+            }
+        }
+        check(&planted);
+        assert_eq!(planted.pool.size_bytes(), size_bytes, "the pool grew");
     }
-    check(&planted);
-    assert_eq!(planted.pool.size_bytes(), size_bytes, "the pool grew");
 }
 
 /// Four threads, each in waves of inserts and removes of its own keys between those of the others.
-fn waves(planted: &Planted<Process>, count: u64, rounds: u64, keep: bool) {
+fn waves(planted: &Planted<Process>, key: fn(u64) -> Vec<u8>, count: u64, rounds: u64, keep: bool) {
     std::thread::scope(|scope| {
         for thread in 0..4 {
             let tree = &planted.index;
             scope.spawn(move || {
                 // Adjacent regions: one shrinks while its neighbour grows.
-                let key = |index: u64| long((index / 8 * 4 + thread) * 8 + index % 8);
+                let key = |index: u64| key((index / 8 * 4 + thread) * 8 + index % 8);
                 for round in 0..rounds {
                     for index in 0..count {
                         let op = Op::Insert(key(index), inline(thread as u8));
@@ -110,10 +134,10 @@ fn waves(planted: &Planted<Process>, count: u64, rounds: u64, keep: bool) {
 /// BzTree: merge racing split of the same parent.
 #[test]
 fn merges_race_splits_under_one_parent() {
-    for _ in 0..5 {
-        within_bounds("merges and splits", || {
-            let planted = Planted::<Process>::anonymous(small_nodes());
-            waves(&planted, 200, 10, true);
+    for (options, key) in kinds_with_keys() {
+        within_bounds("merges and splits", move || {
+            let planted = Planted::<Process>::anonymous(options);
+            waves(&planted, key, 200, 10, true);
             check(&planted);
             assert_eq!(dump(&planted.index).len(), 800);
         });
@@ -123,13 +147,13 @@ fn merges_race_splits_under_one_parent() {
 /// BzTree: merge of the last two leaves, and root collapse, while others grow the tree again.
 #[test]
 fn root_growth_races_root_collapse() {
-    for _ in 0..5 {
-        within_bounds("growth and collapse", || {
-            let planted = Planted::<Process>::anonymous(small_nodes());
-            waves(&planted, 8, 200, false);
+    for (options, key) in kinds_with_keys() {
+        within_bounds("growth and collapse", move || {
+            let planted = Planted::<Process>::anonymous(options);
+            waves(&planted, key, 8, 200, false);
             check(&planted);
             assert_eq!(dump(&planted.index), Records::new());
-            waves(&planted, 60, 30, false);
+            waves(&planted, key, 60, 30, false);
             check(&planted);
             assert_eq!(dump(&planted.index), Records::new());
         });
@@ -254,14 +278,11 @@ fn a_scan_rests_while_leaves_split_merge_and_become_empty() {
         }
     };
     // Without merges, empty leaves remain.
-    let unmerged = Options { merge_bytes: 0, ..small_nodes() };
-    for (options, change) in [
-        (small_nodes(), split),
-        (small_nodes(), merge),
-        (small_nodes(), empty),
-        (unmerged, empty),
-        (unmerged, merge),
-    ] {
+    let unmerged = both_kinds().map(|kind| Options { merge_bytes: 0, ..kind });
+    let merged =
+        both_kinds().into_iter().flat_map(|kind| [split, merge, empty].map(|act| (kind, act)));
+    let unmerged = unmerged.into_iter().flat_map(|kind| [merge, empty].map(|act| (kind, act)));
+    for (options, change) in merged.chain(unmerged) {
         for (order, rest) in (0..150)
             .step_by(7)
             .flat_map(|rest| [(Order::Ascending, rest), (Order::Descending, rest)])

@@ -7,7 +7,7 @@ use pando_index::conformance::between::{
     self as between_acts, Act, acts_upon, at_random, each, inserts, removes,
 };
 use pando_nbtree::NbTrees;
-use pando_pmem::testing::Between;
+use pando_pmem::testing::CutShort;
 use pando_tree::testing::{one_in, rewritten_under_scans};
 
 use crate::common::{Options, Planted, small_nodes};
@@ -77,7 +77,7 @@ fn a_root_that_comes_down_meanwhile() {
     for last in 3..20 {
         let there = [&inserts(0..20)[..], &removes((last + 1..20).rev())].concat();
         let in_tree = |access: &u64| {
-            let planted = Planted::<Between>::anonymous(small_nodes());
+            let planted = Planted::<CutShort<true>>::anonymous(small_nodes());
             let tree = planted.index.clone();
             let is_between = one_in(planted, &there, Act::Remove(last * 10), &splits, *access);
             // Retired nodes are freed once, and their memory is used again.

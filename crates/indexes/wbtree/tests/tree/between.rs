@@ -9,7 +9,7 @@ use pando_index::conformance::rewritten::full_leaves_that_are_rewritten;
 use pando_index::random::Random;
 use pando_index::{KeyRange, Order, RangeIndex};
 use pando_pmem::testing::refusal::{Resource, refuse};
-use pando_pmem::testing::{Between, CutShort, Paused, between, between_each, written_back};
+use pando_pmem::testing::{CutShort, Paused, between, between_each, written_back};
 use pando_pmem::{Adr, Domain};
 use pando_wbtree::{NodeKind, Options, WbTree};
 
@@ -67,7 +67,7 @@ fn records<D: Domain>(tree: &WbTree<D>) -> Model {
 /// One act, with other operations before one of its accesses, in a tree with these records; returns
 /// whether it has so many accesses.
 fn one_between(options: Options, there: &[Act], act: Act, others: &[Act], access: u64) -> bool {
-    let planted = Planted::<Between>::anonymous(options);
+    let planted = Planted::<CutShort<true>>::anonymous(options);
     let mut model = Model::new();
     // By a thread that ends, so that the other threads continue with its slabs, and use the blocks
     // that they free.
@@ -225,7 +225,7 @@ fn scans_of_cells_that_are_used_again() {
     for leaf in KINDS {
         for order in [Order::Ascending, Order::Descending] {
             for access in 0.. {
-                let planted = Planted::<Between>::anonymous(small_fixed(leaf));
+                let planted = Planted::<CutShort<true>>::anonymous(small_fixed(leaf));
                 for act in inserts(1..4) {
                     on_tree(&planted.index, act);
                 }
@@ -259,7 +259,8 @@ fn scans_of_cells_that_are_used_again() {
 fn full_leaves_rewritten_under_scans() {
     for leaf in KINDS {
         let fresh = || {
-            let planted = Planted::<Between>::anonymous(Options { leaf, ..Options::default() });
+            let planted =
+                Planted::<CutShort<true>>::anonymous(Options { leaf, ..Options::default() });
             let handle: Arc<dyn RangeIndex> = Arc::new(planted.index.clone());
             (planted, handle)
         };
@@ -287,7 +288,7 @@ fn scans_among_splits_merges_and_copies() {
         for others in [&splits, &merges, &copies, &both, &twice] {
             for order in [Order::Ascending, Order::Descending] {
                 for access in 0.. {
-                    let planted = Planted::<Between>::anonymous(small_fixed(leaf));
+                    let planted = Planted::<CutShort<true>>::anonymous(small_fixed(leaf));
                     for act in inserts(0..32) {
                         on_tree(&planted.index, act);
                     }

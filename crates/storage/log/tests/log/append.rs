@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pando_device::simulated::Simulated;
 use pando_index::random::Random;
 use pando_log::{Error, LogOptions};
-use pando_pmem::testing::{Between, active, between};
+use pando_pmem::testing::{CutShort, active, between};
 use pando_pmem::{CreateOptions, Pool, Process};
 
 use crate::common::{
@@ -209,7 +209,7 @@ fn threads_append_and_sync_at_once() {
 fn an_append_beside_others_that_make_all_durable_is_not_refused() {
     for access in 0.. {
         let directory = Simulated::new();
-        let log = create_with::<Between>(&directory, 1, 10);
+        let log = create_with::<CutShort<true>>(&directory, 1, 10);
         let theirs = log.clone();
         let others = move || {
             for number in 2..4 {

@@ -3,7 +3,6 @@
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use pando_bztree::BzTrees;
 use pando_device::simulated::{Kept, Simulated};
 use pando_index::random::Random;
 use pando_index::{KeyRange, Order, RangeIndex};
@@ -11,13 +10,12 @@ use pando_log::{Log, LogOptions};
 use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::{CreateOptions, Domain, OpenPool, Pool, layout};
 use pando_tc::{Error, Maps, Transaction, TransactionComponent};
-use pando_tree::maps::IndexKind;
 use pando_tree::testing::Planted;
 use pando_wbtree::{RecordBytes, WbTree, WbTrees};
 
 use crate::common::{
-    Component, Killed, Records, TwoMaps, abandon, anonymous, anonymous_of, check, commit, create,
-    dump, open_over, open_with, reopen,
+    Component, Killed, Kind, Records, TwoMaps, abandon, anonymous, anonymous_of, bztree, check,
+    commit, create, dump, open_over, open_with, reopen,
 };
 use crate::over_each_index;
 
@@ -28,8 +26,8 @@ over_each_index!(Killed:
     a_commit_that_a_full_pool_refuses_is_undone,
 );
 
-fn a_transaction_sees_its_own_writes_and_others_see_them_at_the_commit<D: Domain, K: IndexKind>() {
-    let component = anonymous::<D, K>();
+fn a_transaction_sees_its_own_writes_and_others_see_them_at_the_commit<D: Domain>(kind: Kind<D>) {
+    let component = anonymous(kind);
     commit(&component, &[(0, b"ash", Some(b"1")), (1, b"ash", Some(b"2"))]).expect("commits");
     let mut transaction = component.begin();
     assert_eq!(transaction.get(0, b"ash").expect("reads").as_deref(), Some(&b"1"[..]));
@@ -66,8 +64,8 @@ fn bound(random: &mut Random) -> Bound<Vec<u8>> {
 }
 
 /// Scans some of a range, and compares it with the model.
-fn scan<D: Domain, K: IndexKind>(
-    transaction: &mut Transaction<'_, D, TwoMaps<D, K>>,
+fn scan<D: Domain>(
+    transaction: &mut Transaction<'_, D, TwoMaps<D>>,
     model: &Records,
     random: &mut Random,
 ) {
@@ -92,8 +90,8 @@ fn scan<D: Domain, K: IndexKind>(
     assert_eq!(found, expected, "{range:?} {order:?}");
 }
 
-fn random_transactions_do_what_a_model_does<D: Domain, K: IndexKind>() {
-    let component = anonymous::<D, K>();
+fn random_transactions_do_what_a_model_does<D: Domain>(kind: Kind<D>) {
+    let component = anonymous(kind);
     let mut random = Random::new(7);
     let mut model = Records::new();
     for number in 0..600_u64 {
@@ -129,8 +127,8 @@ fn random_transactions_do_what_a_model_does<D: Domain, K: IndexKind>() {
     check(&component);
 }
 
-fn conflicts_and_bad_input_are_told<D: Domain, K: IndexKind>() {
-    let component = anonymous::<D, K>();
+fn conflicts_and_bad_input_are_told<D: Domain>(kind: Kind<D>) {
+    let component = anonymous(kind);
     let mut first = component.begin();
     assert_eq!(first.get(1, b"oak").expect("reads"), None);
     first.put(0, b"elm", b"1").expect("fits");
@@ -164,11 +162,11 @@ fn conflicts_and_bad_input_are_told<D: Domain, K: IndexKind>() {
 
 /// The pool becomes full in the middle of commits. Nothing of them is seen; when there is room
 /// again, they are undone, and the next commits succeed.
-fn a_commit_that_a_full_pool_refuses_is_undone<D: Domain, K: IndexKind>() {
+fn a_commit_that_a_full_pool_refuses_is_undone<D: Domain>(kind: Kind<D>) {
     const KEYS: u64 = 16;
-    let component = anonymous_of::<D, K>(4 << 20);
+    let component = anonymous_of(kind, 4 << 20);
     let catalog = &component.maps().catalog;
-    let plain = catalog.find_or_create_index::<K>("plain", K::Options::default()).expect("the map");
+    let plain = (kind.find_or_create)(catalog, "plain");
     (0..60_u8).for_each(|key| plain.insert(&[key], &[key; 8192]).expect("room"));
     drop(plain);
     let mut model = Records::new();
@@ -198,11 +196,7 @@ fn a_commit_that_a_full_pool_refuses_is_undone<D: Domain, K: IndexKind>() {
         }
     }
     assert!(model.len() > 100, "{} records fit", model.len());
-    let plain = {
-        let guard = catalog.pool().pin().expect("a slot");
-        catalog.find_map(&guard, "plain").expect("undamaged").expect("the map")
-    };
-    catalog.drop_index::<K>(&plain).expect("drops");
+    (kind.drop)(catalog, "plain");
     component.settle().expect("there is room to undo what was refused");
     assert_eq!(dump(&component), model);
     while !model.is_empty() {
@@ -225,8 +219,8 @@ fn a_full_pool_opens_with_what_it_has_no_room_to_undo() {
     let mut is_left = false;
     for granted in 0.. {
         let (_folder, path) = pando_pmem::testing::folder_and_pool();
-        let component = create::<Killed, BzTrees>(&path);
-        let writes = |component: &Component<Killed, BzTrees>, value: &[u8]| {
+        let component = create(bztree::<Killed>(), &path);
+        let writes = |component: &Component<Killed>, value: &[u8]| {
             let mut transaction = component.begin();
             for key in 0..8 {
                 transaction.put(u64::from(key % 2), &[key], value).expect("fits");
@@ -242,7 +236,7 @@ fn a_full_pool_opens_with_what_it_has_no_room_to_undo() {
         let after = dump(&component);
         assert!(is_committed || after == before, "{granted} blocks were granted");
         abandon(component);
-        let open = || reopen::<Killed, BzTrees>(&path);
+        let open = || reopen(bztree::<Killed>(), &path);
         let (component, _) = refuse(Resource::Block, 0, u64::MAX, open);
         assert_eq!(dump(&component), after, "{granted} blocks were granted");
         component.settle().expect("there is room");
@@ -283,16 +277,16 @@ fn a_map_without_room_for_stamps_is_refused() {
 #[test]
 fn many_commits_need_little_room_in_the_tail() {
     let (_folder, path) = pando_pmem::testing::folder_and_pool();
-    drop(create::<Killed, BzTrees>(&path));
+    drop(create(bztree::<Killed>(), &path));
     let pool = Pool::open(&path, &OpenPool::default()).expect("opens");
     // Smaller than what has to be settled before a thread does it unasked.
-    let component = open_with::<Killed, BzTrees>(pool, 64 << 10);
+    let component = open_with(bztree::<Killed>(), pool, 64 << 10);
     for _ in 0..3_000 {
         commit(&component, &[(0, b"oak", Some(&[7; 100])), (1, b"oak", Some(&[8; 100]))])
             .expect("commits");
     }
     drop(component);
-    let component = reopen::<Killed, BzTrees>(&path);
+    let component = reopen(bztree::<Killed>(), &path);
     assert_eq!(dump(&component).len(), 2);
     let usage = component.log().pool().usage().expect("a slot");
     assert!(usage.active_bytes < 1 << 20, "{usage:?}");
@@ -305,7 +299,7 @@ fn a_log_with_files_has_what_was_committed() {
     let options = LogOptions::default();
     let log_directory = Arc::new(directory.clone());
     let pool = Pool::anonymous(&CreateOptions { max_bytes: 1 << 28, ..Default::default() });
-    let component = open_over::<Killed, BzTrees>(pool.expect("memory"), |pool| {
+    let component = open_over(bztree::<Killed>(), pool.expect("memory"), |pool| {
         Log::create(pool, layout::LOG_OFF, log_directory, (42, 0), options)
     });
     let first = commit(&component, &[(0, b"a", Some(b"1"))]).expect("commits");

@@ -15,21 +15,66 @@ use pando_tree::maps::{Catalog, IndexKind, Tree};
 
 /// The domain without write-backs of these tests: the indexes are not compiled for `Process` too.
 pub type Killed = CutShort<false>;
+/// The one with write-backs.
+pub type Stopped = CutShort<true>;
+
+/// An index of any kind with its audit. The tests know no other type of an index, so that they are
+/// compiled once for all kinds.
+pub trait AnyIndex: RangeIndex {
+    /// Panics if an invariant is violated.
+    fn check(&self);
+}
+
+impl<T: Tree> AnyIndex for T {
+    fn check(&self) {
+        assert_eq!(self.audit().expect("audits").problems, [], "violated invariants");
+    }
+}
+
+/// A kind of index: what creates, opens and drops its maps.
+#[derive(Clone, Copy)]
+pub struct Kind<D: Domain> {
+    /// The map of this name; created if there is none.
+    pub find_or_create: fn(&Arc<Catalog<D>>, &str) -> Arc<dyn AnyIndex>,
+    /// Drops the map of this name.
+    pub drop: fn(&Catalog<D>, &str),
+}
+
+impl<D: Domain> Kind<D> {
+    pub fn of<K: IndexKind>() -> Self {
+        let find_or_create = |catalog: &Arc<Catalog<D>>, name: &str| {
+            let map = catalog.find_or_create_index::<K>(name, K::Options::default());
+            Arc::new(map.expect("the map")) as Arc<dyn AnyIndex>
+        };
+        let drop = |catalog: &Catalog<D>, name: &str| {
+            let guard = catalog.pool().pin().expect("a slot");
+            let entry = catalog.find_map(&guard, name).expect("undamaged").expect("the map");
+            std::mem::drop(guard);
+            catalog.drop_index::<K>(&entry).expect("drops");
+        };
+        Self { find_or_create, drop }
+    }
+}
+
+/// For tests that need one kind alone.
+pub fn bztree<D: Domain>() -> Kind<D> {
+    Kind::of::<pando_bztree::BzTrees>()
+}
 
 /// Two maps of one pool.
-pub struct TwoMaps<D: Domain, K: IndexKind> {
-    maps: [Arc<K::Index<D>>; 2],
+pub struct TwoMaps<D: Domain> {
+    maps: [Arc<dyn AnyIndex>; 2],
     pub catalog: Arc<Catalog<D>>,
 }
 
-impl<D: Domain, K: IndexKind> TwoMaps<D, K> {
+impl<D: Domain> TwoMaps<D> {
     /// The index of a map.
     pub fn shared(&self, number: usize) -> Arc<dyn RangeIndex> {
         self.maps[number].clone()
     }
 }
 
-impl<D: Domain, K: IndexKind> Maps for TwoMaps<D, K> {
+impl<D: Domain> Maps for TwoMaps<D> {
     type Lent<'maps> = &'maps dyn RangeIndex;
 
     fn map(&self, number: u64) -> Option<&dyn RangeIndex> {
@@ -62,61 +107,58 @@ pub fn missing<R>(made: u64, missed: u64, work: impl FnOnce() -> R) -> (R, bool)
     (result, left < missed)
 }
 
-pub type Component<D, K> = TransactionComponent<D, TwoMaps<D, K>>;
+pub type Component<D> = TransactionComponent<D, TwoMaps<D>>;
 
 /// The records of both maps, as a transaction sees them.
 pub type Records = BTreeMap<(u64, Vec<u8>), Vec<u8>>;
 
 /// The component over a log that `open_log` opens in the pool; the maps are created if there are
 /// none.
-pub fn open_over<D: Domain, K: IndexKind>(
+pub fn open_over<D: Domain>(
+    kind: Kind<D>,
     pool: Arc<Pool<D>>,
     open_log: impl FnOnce(Arc<Pool<D>>) -> pando_log::Result<Log<D>>,
-) -> Component<D, K> {
+) -> Component<D> {
     let catalog = Arc::new(Catalog::open(pool.clone()).expect("recovers"));
-    let map = |name| {
-        let options = K::Options::default();
-        Arc::new(catalog.find_or_create_index::<K>(name, options).expect("the map"))
-    };
-    let maps = [map("first"), map("second")];
+    let maps = ["first", "second"].map(|name| (kind.find_or_create)(&catalog, name));
     let log = open_log(pool).expect("a log");
     TransactionComponent::open(log, TwoMaps { maps, catalog }).expect("opens")
 }
 
 /// The component of `pool`, whose log has no files and a tail of so many bytes.
-pub fn open_with<D: Domain, K: IndexKind>(pool: Arc<Pool<D>>, tail_bytes: u64) -> Component<D, K> {
+pub fn open_with<D: Domain>(kind: Kind<D>, pool: Arc<Pool<D>>, tail_bytes: u64) -> Component<D> {
     let options = LogOptions { tail_bytes, ..LogOptions::default() };
-    open_over(pool, |pool| Log::without_files(pool, layout::LOG_OFF, options))
+    open_over(kind, pool, |pool| Log::without_files(pool, layout::LOG_OFF, options))
 }
 
-pub fn open<D: Domain, K: IndexKind>(pool: Arc<Pool<D>>) -> Component<D, K> {
-    open_with(pool, LogOptions::default().tail_bytes)
+pub fn open<D: Domain>(kind: Kind<D>, pool: Arc<Pool<D>>) -> Component<D> {
+    open_with(kind, pool, LogOptions::default().tail_bytes)
 }
 
 /// On anonymous memory, with room for everything.
-pub fn anonymous<D: Domain, K: IndexKind>() -> Component<D, K> {
-    anonymous_of(1 << 30)
+pub fn anonymous<D: Domain>(kind: Kind<D>) -> Component<D> {
+    anonymous_of(kind, 1 << 30)
 }
 
 /// On so much anonymous memory at most.
-pub fn anonymous_of<D: Domain, K: IndexKind>(max_bytes: u64) -> Component<D, K> {
+pub fn anonymous_of<D: Domain>(kind: Kind<D>, max_bytes: u64) -> Component<D> {
     let create = CreateOptions { max_bytes, ..CreateOptions::default() };
-    open(Pool::anonymous(&create).expect("memory"))
+    open(kind, Pool::anonymous(&create).expect("memory"))
 }
 
 /// In the new file `path`.
-pub fn create<D: Domain, K: IndexKind>(path: &Path) -> Component<D, K> {
+pub fn create<D: Domain>(kind: Kind<D>, path: &Path) -> Component<D> {
     let create = CreateOptions { max_bytes: 1 << 26, ..CreateOptions::default() };
-    open(Pool::create(path, &create).expect("a pool"))
+    open(kind, Pool::create(path, &create).expect("a pool"))
 }
 
 /// From the file `path`.
-pub fn reopen<D: Domain, K: IndexKind>(path: &Path) -> Component<D, K> {
-    open(Pool::open(path, &OpenPool::default()).expect("opens"))
+pub fn reopen<D: Domain>(kind: Kind<D>, path: &Path) -> Component<D> {
+    open(kind, Pool::open(path, &OpenPool::default()).expect("opens"))
 }
 
 /// Drops the component as a crash would: its pool stays marked as in use.
-pub fn abandon<D: Domain, K: IndexKind>(component: Component<D, K>) {
+pub fn abandon<D: Domain>(component: Component<D>) {
     component.log().pool().clone().abandon();
 }
 
@@ -132,10 +174,7 @@ pub const WRITES: &[Write] =
 pub const OTHERS: &[Write] = &[(0, b"aa", Some(b"2")), (1, b"c", Some(b"2")), (1, b"d", None)];
 
 /// Commits these writes at once.
-pub fn commit<D: Domain, K: IndexKind>(
-    component: &Component<D, K>,
-    writes: &[Write],
-) -> Result<u64> {
+pub fn commit<D: Domain>(component: &Component<D>, writes: &[Write]) -> Result<u64> {
     let mut transaction = component.begin();
     for &(map, key, value) in writes {
         match value {
@@ -147,8 +186,8 @@ pub fn commit<D: Domain, K: IndexKind>(
 }
 
 /// Commits these writes, again after each conflict.
-pub fn commit_at_last<D: Domain, K: IndexKind>(component: &Component<D, K>, writes: &[Write]) {
-    let body = |transaction: &mut pando_tc::Transaction<'_, D, TwoMaps<D, K>>| {
+pub fn commit_at_last<D: Domain>(component: &Component<D>, writes: &[Write]) {
+    let body = |transaction: &mut pando_tc::Transaction<'_, D, TwoMaps<D>>| {
         writes.iter().try_for_each(|&(map, key, value)| match value {
             Some(value) => transaction.put(map, key, value),
             None => transaction.remove(map, key),
@@ -158,7 +197,7 @@ pub fn commit_at_last<D: Domain, K: IndexKind>(component: &Component<D, K>, writ
 }
 
 /// Removes the tombstones that may be removed by now.
-pub fn churn<D: Domain, K: IndexKind>(component: &Component<D, K>) {
+pub fn churn<D: Domain>(component: &Component<D>) {
     for _ in 0..24 {
         commit(component, &[(1, b"x", Some(b"1"))]).expect("it is alone");
         commit(component, &[(1, b"x", None)]).expect("it is alone");
@@ -169,7 +208,7 @@ pub fn churn<D: Domain, K: IndexKind>(component: &Component<D, K>) {
 }
 
 /// All records, read by one transaction.
-pub fn dump<D: Domain, K: IndexKind>(component: &Component<D, K>) -> Records {
+pub fn dump<D: Domain>(component: &Component<D>) -> Records {
     let (records, _) = component
         .transaction(|transaction| {
             let mut records = Records::new();
@@ -186,10 +225,8 @@ pub fn dump<D: Domain, K: IndexKind>(component: &Component<D, K>) -> Records {
 }
 
 /// Panics if an invariant of a map is violated.
-pub fn check<D: Domain, K: IndexKind>(component: &Component<D, K>) {
-    for map in &component.maps().maps {
-        assert_eq!(map.audit().expect("audits").problems, [], "violated invariants");
-    }
+pub fn check<D: Domain>(component: &Component<D>) {
+    component.maps().maps.iter().for_each(|map| map.check());
 }
 
 /// What [`Records`] has after these writes.
@@ -204,26 +241,24 @@ pub fn with(records: &Records, writes: &[Write]) -> Records {
     records
 }
 
-/// A module of tests for each index, each by a call of the function of the same name with the
-/// domain of the list and the index.
+/// A module of tests for each index, each by a call of the function of the same name. The BzTree is
+/// in the domain of the list, and the others in [`Stopped`]: to compile all of them for a second
+/// domain would take longer than their tests.
 #[macro_export]
 macro_rules! over_each_index {
-    ($domain:ty: $($test:ident),* $(,)?) => {
+    ($domain:ident: $($test:ident),* $(,)?) => {
         $crate::over_each_index!(@ bztree, pando_bztree::BzTrees, $domain, $($test),*);
-        $crate::over_each_index!(@ bwtree, pando_bwtree::BwTrees, $domain, $($test),*);
-        $crate::over_each_index!(@ nbtree, pando_nbtree::NbTrees, $domain, $($test),*);
-        $crate::over_each_index!(@ wbtree, pando_wbtree::WbTrees, $domain, $($test),*);
-        $crate::over_each_index!(@ skiplist, pando_skiplist::SkipLists, $domain, $($test),*);
+        $crate::over_each_index!(@ bwtree, pando_bwtree::BwTrees, Stopped, $($test),*);
+        $crate::over_each_index!(@ nbtree, pando_nbtree::NbTrees, Stopped, $($test),*);
+        $crate::over_each_index!(@ wbtree, pando_wbtree::WbTrees, Stopped, $($test),*);
+        $crate::over_each_index!(@ skiplist, pando_skiplist::SkipLists, Stopped, $($test),*);
     };
-    (@ $index:ident, $kind:ty, $domain:ty, $($test:ident),*) => {
+    (@ $index:ident, $kind:ty, $domain:ident, $($test:ident),*) => {
         mod $index {
-
-            use super::*;
-
             $(
                 #[test]
                 fn $test() {
-                    super::$test::<$domain, $kind>();
+                    super::$test($crate::common::Kind::<$crate::common::$domain>::of::<$kind>());
                 }
             )*
         }

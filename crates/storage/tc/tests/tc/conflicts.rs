@@ -4,18 +4,16 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use pando_bztree::BzTrees;
 use pando_index::{KeyRange, Order};
 use pando_pmem::Domain;
+use pando_pmem::testing::between;
 use pando_pmem::testing::refusal::{Resource, refuse};
-use pando_pmem::testing::{Between, between};
 use pando_tc::Result;
-use pando_tree::maps::IndexKind;
 
-use crate::common::{Component, Records, anonymous, check, commit, dump};
+use crate::common::{Component, Kind, Records, Stopped, anonymous, bztree, check, commit, dump};
 use crate::over_each_index;
 
-over_each_index!(Between:
+over_each_index!(Stopped:
     two_transactions_that_read_what_the_other_writes,
     two_transactions_that_insert_into_what_the_other_scanned,
     two_transactions_that_write_the_same_keys,
@@ -25,14 +23,15 @@ over_each_index!(Between:
 
 /// Runs `first` once for each of its accesses, and `second` in another thread before that access.
 /// `after` gets whether each of them committed.
-fn meet<D: Domain, K: IndexKind>(
-    first: fn(&Component<D, K>) -> Result<u64>,
-    second: fn(&Component<D, K>) -> Result<u64>,
-    after: fn(&Component<D, K>, [bool; 2]),
+fn meet<D: Domain>(
+    kind: Kind<D>,
+    first: fn(&Component<D>) -> Result<u64>,
+    second: fn(&Component<D>) -> Result<u64>,
+    after: fn(&Component<D>, [bool; 2]),
 ) {
     let mut both = 0;
     for access in 0.. {
-        let component = Arc::new(anonymous::<D, K>());
+        let component = Arc::new(anonymous(kind));
         commit(&component, &[(0, b"a", Some(b"0")), (1, b"b", Some(b"0"))]).expect("commits");
         let (theirs, committed) = (component.clone(), Arc::new(AtomicU64::new(0)));
         let theirs_committed = committed.clone();
@@ -58,19 +57,16 @@ fn meet<D: Domain, K: IndexKind>(
 }
 
 /// Adds one to what it reads at one key, and writes that to the other.
-fn add<D: Domain, K: IndexKind>(
-    component: &Component<D, K>,
-    from: (u64, &[u8]),
-    to: (u64, &[u8]),
-) -> Result<u64> {
+fn add<D: Domain>(component: &Component<D>, from: (u64, &[u8]), to: (u64, &[u8])) -> Result<u64> {
     let mut transaction = component.begin();
     let read = transaction.get(from.0, from.1)?.unwrap_or_default();
     transaction.put(to.0, to.1, &[read[0] + 1])?;
     transaction.commit()
 }
 
-fn two_transactions_that_read_what_the_other_writes<D: Domain, K: IndexKind>() {
-    meet::<D, K>(
+fn two_transactions_that_read_what_the_other_writes<D: Domain>(kind: Kind<D>) {
+    meet(
+        kind,
         |component| add(component, (0, b"a"), (1, b"b")),
         |component| add(component, (1, b"b"), (0, b"a")),
         |component, [first, second]| {
@@ -87,11 +83,7 @@ fn two_transactions_that_read_what_the_other_writes<D: Domain, K: IndexKind>() {
 }
 
 /// Counts the keys of one map that begin with `n`, and writes one more with that number.
-fn insert_counted<D: Domain, K: IndexKind>(
-    component: &Component<D, K>,
-    scanned: u64,
-    order: Order,
-) -> Result<u64> {
+fn insert_counted<D: Domain>(component: &Component<D>, scanned: u64, order: Order) -> Result<u64> {
     let mut transaction = component.begin();
     let mut count = 0;
     transaction.scan(scanned, KeyRange::prefix(b"n"), order, &mut |_, _| {
@@ -102,8 +94,9 @@ fn insert_counted<D: Domain, K: IndexKind>(
     transaction.commit()
 }
 
-fn two_transactions_that_insert_into_what_the_other_scanned<D: Domain, K: IndexKind>() {
-    meet::<D, K>(
+fn two_transactions_that_insert_into_what_the_other_scanned<D: Domain>(kind: Kind<D>) {
+    meet(
+        kind,
         |component| insert_counted(component, 0, Order::Ascending),
         |component| insert_counted(component, 1, Order::Descending),
         |component, [first, second]| {
@@ -123,8 +116,9 @@ fn two_transactions_that_insert_into_what_the_other_scanned<D: Domain, K: IndexK
     );
 }
 
-fn two_transactions_that_write_the_same_keys<D: Domain, K: IndexKind>() {
-    meet::<D, K>(
+fn two_transactions_that_write_the_same_keys<D: Domain>(kind: Kind<D>) {
+    meet(
+        kind,
         |component| {
             commit(component, &[(0, b"a", None), (0, b"c", Some(b"1")), (1, b"b", Some(b"1"))])
         },
@@ -150,9 +144,9 @@ fn two_transactions_that_write_the_same_keys<D: Domain, K: IndexKind>() {
 
 /// A transaction that reads both keys sees both writes of another one, or neither; and so do two
 /// reads in turn, of which the first sees it.
-fn a_read_sees_all_of_a_commit_or_nothing<D: Domain, K: IndexKind>() {
+fn a_read_sees_all_of_a_commit_or_nothing<D: Domain>(kind: Kind<D>) {
     for access in 0.. {
-        let component = Arc::new(anonymous::<D, K>());
+        let component = Arc::new(anonymous(kind));
         commit(&component, &[(0, b"a", Some(b"0")), (1, b"b", Some(b"0"))]).expect("commits");
         let theirs = component.clone();
         let seen = Arc::new(AtomicU64::new(u64::MAX));
@@ -181,10 +175,10 @@ fn a_read_sees_all_of_a_commit_or_nothing<D: Domain, K: IndexKind>() {
 /// The first transaction reads `a` and writes `b`. Before each of its accesses, another one
 /// replaces `a`, and a third one, which only reads, sees that. If the first one has read the old
 /// `a`, it comes before the second, and so before the third, which must not see the old `b`.
-fn a_transaction_that_only_reads_sees_the_order_of_the_others<D: Domain, K: IndexKind>() {
+fn a_transaction_that_only_reads_sees_the_order_of_the_others<D: Domain>(kind: Kind<D>) {
     let mut both = 0;
     for access in 0.. {
-        let component = Arc::new(anonymous::<D, K>());
+        let component = Arc::new(anonymous(kind));
         commit(&component, &[(0, b"a", Some(b"0")), (1, b"b", Some(b"0"))]).expect("commits");
         let (theirs, seen) = (component.clone(), Arc::new(Mutex::new(None)));
         let their_seen = seen.clone();
@@ -218,7 +212,7 @@ fn a_transaction_that_only_reads_sees_the_order_of_the_others<D: Domain, K: Inde
 }
 
 /// Settles all commits; returns whether that succeeded.
-fn settle<D: Domain, K: IndexKind>(component: &Component<D, K>) -> bool {
+fn settle<D: Domain>(component: &Component<D>) -> bool {
     let newest = component.log().newest_lsn(&component.log().pool().pin().expect("a slot"));
     component.sync(newest).is_ok()
 }
@@ -233,7 +227,7 @@ fn a_version_that_is_undone_meanwhile_is_not_read() {
         // Whether the commit had that access.
         let mut is_met = false;
         for read in 0_u64.. {
-            let component = Arc::new(anonymous::<Between, BzTrees>());
+            let component = Arc::new(anonymous(bztree::<Stopped>()));
             commit(&component, &[(0, b"a", Some(b"0"))]).expect("commits");
             let (theirs, outcome) = (component.clone(), Arc::new(Mutex::new((false, false))));
             let their_outcome = outcome.clone();

@@ -6,32 +6,31 @@ use pando_index::RangeIndex;
 use pando_index::conformance::Subject;
 use pando_pmem::Domain;
 use pando_tc::TransactionalMap;
-use pando_tree::maps::IndexKind;
 
-use crate::common::{Component, Killed, TwoMaps, anonymous, check};
+use crate::common::{Killed, Kind, Stopped, anonymous, check};
 
 /// Each operation is a commit, and the suite's races are made for indexes.
 const SCALE: f64 = 0.1;
 
-struct One<D: Domain, K: IndexKind> {
-    map: TransactionalMap<D, TwoMaps<D, K>>,
-    component: Arc<Component<D, K>>,
+struct One {
+    map: Box<dyn RangeIndex>,
+    check: Box<dyn Fn() + Send + Sync>,
 }
 
-fn fresh<D: Domain, K: IndexKind>() -> One<D, K> {
-    let component = Arc::new(anonymous::<D, K>());
+fn fresh<D: Domain>(kind: Kind<D>) -> One {
+    let component = Arc::new(anonymous(kind));
     let index = component.maps().shared(1);
     let map = TransactionalMap::new(component.clone(), 1, index).expect("a map");
-    One { map, component }
+    One { map: Box::new(map), check: Box::new(move || check(&component)) }
 }
 
-impl<D: Domain, K: IndexKind> Subject for One<D, K> {
+impl Subject for One {
     fn index(&self) -> &dyn RangeIndex {
-        &self.map
+        &*self.map
     }
 
     fn check(&self) {
-        check(&self.component);
+        (self.check)();
     }
 
     fn scale(&self) -> f64 {
@@ -41,25 +40,25 @@ impl<D: Domain, K: IndexKind> Subject for One<D, K> {
 
 mod bztree {
     use super::*;
-    pando_index::conformance_suite!(fresh::<Killed, pando_bztree::BzTrees>);
+    pando_index::conformance_suite!(|| fresh(Kind::<Killed>::of::<pando_bztree::BzTrees>()));
 }
 
 mod bwtree {
     use super::*;
-    pando_index::conformance_suite!(fresh::<Killed, pando_bwtree::BwTrees>);
+    pando_index::conformance_suite!(|| fresh(Kind::<Stopped>::of::<pando_bwtree::BwTrees>()));
 }
 
 mod nbtree {
     use super::*;
-    pando_index::conformance_suite!(fresh::<Killed, pando_nbtree::NbTrees>);
+    pando_index::conformance_suite!(|| fresh(Kind::<Stopped>::of::<pando_nbtree::NbTrees>()));
 }
 
 mod wbtree {
     use super::*;
-    pando_index::conformance_suite!(fresh::<Killed, pando_wbtree::WbTrees>);
+    pando_index::conformance_suite!(|| fresh(Kind::<Stopped>::of::<pando_wbtree::WbTrees>()));
 }
 
 mod skiplist {
     use super::*;
-    pando_index::conformance_suite!(fresh::<Killed, pando_skiplist::SkipLists>);
+    pando_index::conformance_suite!(|| fresh(Kind::<Stopped>::of::<pando_skiplist::SkipLists>()));
 }

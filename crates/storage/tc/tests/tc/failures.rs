@@ -5,25 +5,21 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::sync::{Mutex, PoisonError};
 
-use pando_bztree::BzTrees;
 use pando_device::Operation;
 use pando_device::simulated::Simulated;
 use pando_index::RangeIndex;
 use pando_log::{Log, LogOptions};
+use pando_pmem::testing::Paused;
 use pando_pmem::testing::refusal::{Resource, refuse};
-use pando_pmem::testing::{CutShort, Paused};
 use pando_pmem::{CreateOptions, Domain, Pool, layout};
 use pando_tc::{Error, SnapshotOptions, TransactionalMap};
-use pando_tree::maps::IndexKind;
 
 use crate::common::{
-    BEFORE, Component, Killed, OTHERS, Records, WRITES, Write, anonymous_of, check, commit,
-    commit_at_last, dump, missing, open_over, with,
+    BEFORE, Component, Killed, Kind, OTHERS, Records, Stopped, WRITES, Write, anonymous_of, bztree,
+    check, commit, commit_at_last, dump, missing, open_over, with,
 };
 use crate::over_each_index;
 use crate::snapshots::{seen, take};
-
-type Stopped = CutShort<true>;
 
 over_each_index!(Killed:
     a_commit_without_room_leaves_a_snapshot_as_it_was,
@@ -33,9 +29,9 @@ over_each_index!(Killed:
 const SMALL: LogOptions = LogOptions { segment_bytes: 64 << 10, tail_bytes: 64 << 10 };
 
 /// Over a log in `directory`, with the records of [`BEFORE`], which are synced.
-fn over<D: Domain>(directory: &Simulated) -> Component<D, BzTrees> {
+fn over<D: Domain>(directory: &Simulated) -> Component<D> {
     let create = CreateOptions { max_bytes: 8 << 20, ..CreateOptions::default() };
-    let component = open_over(Pool::anonymous(&create).expect("memory"), |pool| {
+    let component = open_over(bztree(), Pool::anonymous(&create).expect("memory"), |pool| {
         Log::create(pool, layout::LOG_OFF, Arc::new(directory.clone()), (42, 0), SMALL)
     });
     let lsn = commit(&component, BEFORE).expect("commits");
@@ -151,7 +147,7 @@ fn a_full_disk_refuses_commits_before_they_begin_until_it_has_room() {
 }
 
 /// The pool refuses a block in the middle of a commit, or all from then on.
-fn a_commit_without_room_leaves_a_snapshot_as_it_was<D: Domain, K: IndexKind>() {
+fn a_commit_without_room_leaves_a_snapshot_as_it_was<D: Domain>(kind: Kind<D>) {
     // Each has a block of its own.
     const LONG: &[u8] = &[7; 3_000];
     const WRITES: &[Write] =
@@ -161,7 +157,7 @@ fn a_commit_without_room_leaves_a_snapshot_as_it_was<D: Domain, K: IndexKind>() 
     let mut failed = 0;
     for refused in [1, u64::MAX] {
         for granted in 0.. {
-            let component = anonymous_of::<D, K>(8 << 20);
+            let component = anonymous_of(kind, 8 << 20);
             commit(&component, BEFORE).expect("commits");
             let snapshot = take(&component);
             let work = || commit(&component, WRITES);
@@ -195,7 +191,7 @@ fn a_snapshot_whose_version_cannot_be_kept_is_revoked() {
     let before = with(&Records::new(), BEFORE);
     let mut revoked = 0;
     for made in 0.. {
-        let component = anonymous_of::<Killed, BzTrees>(8 << 20);
+        let component = anonymous_of(bztree::<Killed>(), 8 << 20);
         commit(&component, BEFORE).expect("commits");
         let snapshot = take(&component);
         let (done, is_missed) = missing(made, 1, || commit(&component, WRITES));
@@ -221,7 +217,7 @@ fn a_snapshot_whose_version_cannot_be_kept_is_revoked() {
 #[test]
 fn a_commit_that_cannot_settle_revokes_a_snapshot_whose_holder_is_being_told() {
     let start = |writes: u64| {
-        let component = Arc::new(anonymous_of::<Stopped, BzTrees>(8 << 20));
+        let component = Arc::new(anonymous_of(bztree::<Stopped>(), 8 << 20));
         commit(&component, BEFORE).expect("commits");
         let theirs = component.clone();
         let first = Paused::start(writes, move || commit(&theirs, &[(0, b"a", Some(b"1"))]));
@@ -285,7 +281,7 @@ fn a_key_of_a_commit_that_cannot_be_undone_is_removed() {
     const WRITES: &[Write] = &[(0, b"a", Some(b"1")), (0, b"b", Some(b"1")), (1, b"c", Some(LONG))];
     let mut met = 0;
     for writes in 0.. {
-        let component = Arc::new(anonymous_of::<Stopped, BzTrees>(8 << 20));
+        let component = Arc::new(anonymous_of(bztree::<Stopped>(), 8 << 20));
         let before = commit(&component, BEFORE).expect("commits");
         let theirs = component.clone();
         let late = Paused::start(writes, move || commit(&theirs, WRITES).is_ok());

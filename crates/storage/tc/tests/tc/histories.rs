@@ -9,9 +9,8 @@ use pando_index::{KeyRange, Order};
 use pando_pmem::Domain;
 use pando_tc::testing::{Access, Checked, History, Id, NONE, Outcome, Place, Recorded, State};
 use pando_tc::{Error, Maps, SnapshotOptions, Transaction, TransactionComponent};
-use pando_tree::maps::IndexKind;
 
-use crate::common::{Killed, Records, anonymous, check, dump};
+use crate::common::{Kind, Records, anonymous, check, dump};
 use crate::over_each_index;
 
 over_each_index!(Killed:
@@ -103,17 +102,17 @@ pub fn one_transaction<D: Domain, M: Maps>(
     (recorded, outcome)
 }
 
-fn histories_of_many_threads_are_serializable<D: Domain, K: IndexKind>() {
-    check_history_of_threads::<D, K>(false);
+fn histories_of_many_threads_are_serializable<D: Domain>(kind: Kind<D>) {
+    check_history_of_threads(kind, false);
 }
 
-fn histories_over_snapshots_have_snapshot_isolation<D: Domain, K: IndexKind>() {
-    check_history_of_threads::<D, K>(true);
+fn histories_over_snapshots_have_snapshot_isolation<D: Domain>(kind: Kind<D>) {
+    check_history_of_threads(kind, true);
 }
 
 /// Checks what threads have committed; with snapshot isolation, or serializable beside snapshots.
-fn check_history_of_threads<D: Domain, K: IndexKind>(is_over_snapshot: bool) {
-    let component = anonymous::<D, K>();
+fn check_history_of_threads<D: Domain>(kind: Kind<D>, is_over_snapshot: bool) {
+    let component = anonymous(kind);
     let ids = AtomicU64::new(NONE + 1);
     let work = |thread: u64| {
         let mut random = Random::new(thread);
@@ -141,10 +140,10 @@ fn check_history_of_threads<D: Domain, K: IndexKind>(is_over_snapshot: bool) {
 
 /// Threads move amounts between accounts in two maps; a thread that reads all accounts sees the
 /// same sum each time.
-fn transfers_between_accounts_keep_the_sum<D: Domain, K: IndexKind>() {
+fn transfers_between_accounts_keep_the_sum<D: Domain>(kind: Kind<D>) {
     const ACCOUNTS: u64 = 40;
     const AMOUNT: u64 = 1_000;
-    let component = anonymous::<D, K>();
+    let component = anonymous(kind);
     let place = |account: u64| (account % 2, [b'a', account as u8]);
     let fill = |transaction: &mut pando_tc::Transaction<'_, D, _>| {
         (0..ACCOUNTS).try_for_each(|account| {

@@ -10,9 +10,8 @@ use pando_device::simulated::{Kept, Simulated};
 use pando_index::random::Random;
 use pando_pmem::Domain;
 use pando_tc::testing::{Checked, History, NONE, Outcome};
-use pando_tree::maps::IndexKind;
 
-use crate::common::Killed;
+use crate::common::{Killed, Kind, bztree};
 use crate::histories::{one_transaction, state_of};
 use crate::power::{Component, create, dump, rebuild, write_image};
 
@@ -29,21 +28,21 @@ fn rounds() -> u64 {
 
 #[test]
 fn histories_over_power_cuts_of_bztrees() {
-    check_history_over_cuts::<Killed, pando_bztree::BzTrees>(1);
+    check_history_over_cuts(bztree::<Killed>(), 1);
 }
 
 #[test]
 fn histories_over_power_cuts_of_skip_lists() {
-    check_history_over_cuts::<Killed, pando_skiplist::SkipLists>(2);
+    check_history_over_cuts(Kind::<Killed>::of::<pando_skiplist::SkipLists>(), 2);
 }
 
 /// What a power cut has left, and the LSN that was durable before it.
 type Cut = (Simulated, u64);
 
 /// Cuts the power before the operation of that number, of those that write.
-fn cut_at<D: Domain, K: IndexKind>(
+fn cut_at<D: Domain>(
     directory: &Simulated,
-    component: &Arc<Component<D, K>>,
+    component: &Arc<Component<D>>,
     number: u64,
     mut random: Random,
 ) -> Arc<Mutex<Option<Cut>>> {
@@ -67,10 +66,10 @@ fn cut_at<D: Domain, K: IndexKind>(
     cut
 }
 
-fn check_history_over_cuts<D: Domain, K: IndexKind>(seed: u64) {
+fn check_history_over_cuts<D: Domain>(kind: Kind<D>, seed: u64) {
     let mut random = Random::new(seed);
     let mut directory = Simulated::new();
-    let mut component = Arc::new(create::<D, K>(&directory));
+    let mut component = Arc::new(create(kind, &directory));
     [FIRST_MAP, FIRST_MAP + 1].into_iter().for_each(|number| component.maps().add(number));
     let lsn = component.log_maps(&component.maps().list()).expect("a list");
     component.sync(lsn).expect("synced");
@@ -124,7 +123,7 @@ fn check_history_over_cuts<D: Domain, K: IndexKind>(seed: u64) {
             ended.for_each(|(recorded, end)| history.add(recorded, end));
             cut
         });
-        let (rebuilt, end, replayed) = rebuild::<D, K>(&left).expect("rebuilds");
+        let (rebuilt, end, replayed) = rebuild(kind, &left).expect("rebuilds");
         assert!(end >= durable, "round {round}: {end} of {durable}, {replayed:?}");
         history.reopened(state_of(&dump(&rebuilt), FIRST_MAP), end);
         (directory, component) = (left, Arc::new(rebuilt));

@@ -2,11 +2,10 @@
 
 use pando_pmem::testing::{folder, kill_after};
 use pando_pmem::{CreateOptions, Domain, OpenPool, Pool};
-use pando_tree::maps::IndexKind;
 
 use crate::common::{
-    Component, Killed, Records, Write, abandon, check, commit, commit_at_last, create, dump, open,
-    reopen, with,
+    Component, Killed, Kind, Records, Write, abandon, bztree, check, commit, commit_at_last,
+    create, dump, open, reopen, with,
 };
 use crate::over_each_index;
 
@@ -25,24 +24,24 @@ const WRITES: &[Write] = &[
 ];
 const AFTER: &[Write] = &[(0, b"elm", Some(b"7")), (0, b"fir", None), (1, b"oak", None)];
 
-fn check_and_go_on<D: Domain, K: IndexKind>(component: &Component<D, K>, found: &Records) {
+fn check_and_go_on<D: Domain>(component: &Component<D>, found: &Records) {
     check(component);
     commit_at_last(component, AFTER);
     assert_eq!(dump(component), with(found, AFTER));
 }
 
-fn a_kill_at_each_write_leaves_all_of_a_commit_or_nothing<D: Domain, K: IndexKind>() {
+fn a_kill_at_each_write_leaves_all_of_a_commit_or_nothing<D: Domain>(kind: Kind<D>) {
     let before = with(&Records::new(), BEFORE);
     let after = with(&before, WRITES);
     let folder = folder();
     let (mut seen, mut writes) = ([false; 2], 0);
     loop {
         let path = folder.path().join("pool");
-        let component = create::<D, K>(&path);
+        let component = create(kind, &path);
         commit(&component, BEFORE).expect("commits");
         let has_ended = kill_after(writes, || commit(&component, WRITES).expect("commits"));
         abandon(component);
-        let component = reopen::<D, K>(&path);
+        let component = reopen(kind, &path);
         let found = dump(&component);
         assert!(found == before || found == after, "after {writes} writes: {found:?}");
         // Acknowledged, so it is there.
@@ -61,18 +60,18 @@ fn a_kill_at_each_write_leaves_all_of_a_commit_or_nothing<D: Domain, K: IndexKin
 
 /// The commit is left undecided in the middle of its installs; the opening that undoes it is killed
 /// at each of its writes, and repeated.
-fn a_kill_at_each_write_of_an_opening_leaves_the_same<D: Domain, K: IndexKind>() {
+fn a_kill_at_each_write_of_an_opening_leaves_the_same<D: Domain>(kind: Kind<D>) {
     let before = with(&Records::new(), BEFORE);
     let folder = folder();
     let [pool, image] = ["pool", "image"].map(|name| folder.path().join(name));
     // The last kill that leaves the commit undone leaves most to undo.
     for writes in 0.. {
-        let component = create::<D, K>(&pool);
+        let component = create(kind, &pool);
         commit(&component, BEFORE).expect("commits");
         let has_ended = kill_after(writes, || commit(&component, WRITES)).is_some();
         abandon(component);
         let killed = std::fs::read(&pool).expect("read");
-        if dump(&reopen::<D, K>(&pool)) == before {
+        if dump(&reopen(kind, &pool)) == before {
             std::fs::write(&image, killed).expect("written");
         }
         std::fs::remove_file(&pool).expect("removed");
@@ -83,11 +82,11 @@ fn a_kill_at_each_write_of_an_opening_leaves_the_same<D: Domain, K: IndexKind>()
     for writes in 0.. {
         std::fs::copy(&image, &pool).expect("copied");
         let opening = Pool::<D>::open(&pool, &OpenPool::default()).expect("opens");
-        let opened = kill_after(writes, || open::<D, K>(opening.clone()));
+        let opened = kill_after(writes, || open(kind, opening.clone()));
         let has_ended = opened.is_some();
         opening.abandon();
         drop(opened);
-        let component = reopen::<D, K>(&pool);
+        let component = reopen(kind, &pool);
         let found = dump(&component);
         assert_eq!(found, before, "after {writes} writes of the opening");
         check_and_go_on(&component, &found);
@@ -102,14 +101,13 @@ fn a_kill_at_each_write_of_an_opening_leaves_the_same<D: Domain, K: IndexKind>()
 /// In a pool that refuses a block at any point of a commit, all of it takes place or nothing.
 #[test]
 fn a_commit_that_finds_the_pool_full_leaves_nothing() {
-    use pando_bztree::BzTrees;
     use pando_pmem::testing::refusal::{Resource, refuse};
 
     let long = vec![7_u8; 3_000];
     for granted in 0.. {
         let create = CreateOptions { max_bytes: 1 << 26, ..CreateOptions::default() };
         let pool = Pool::<Killed>::anonymous(&create).expect("memory");
-        let component = open::<Killed, BzTrees>(pool);
+        let component = open(bztree::<Killed>(), pool);
         commit(&component, BEFORE).expect("commits");
         let before = dump(&component);
         let work = || {

@@ -4,14 +4,11 @@ use std::sync::Arc;
 
 use pando_index::{Error, RangeIndex, Result};
 use pando_pmem::Domain;
-use pando_pmem::testing::{CutShort, Paused};
+use pando_pmem::testing::Paused;
 use pando_tc::{SnapshotOptions, TransactionalMap};
-use pando_tree::maps::IndexKind;
 
-use crate::common::{Component, TwoMaps, anonymous, check, churn, commit};
+use crate::common::{Component, Kind, TwoMaps, anonymous, check, churn, commit};
 use crate::over_each_index;
-
-type Stopped = CutShort<true>;
 
 over_each_index!(Stopped:
     a_write_that_pauses_takes_place_once,
@@ -20,7 +17,7 @@ over_each_index!(Stopped:
     a_write_never_builds_on_a_version_that_fails,
 );
 
-type Map<D, K> = TransactionalMap<D, TwoMaps<D, K>>;
+type Map<D> = TransactionalMap<D, TwoMaps<D>>;
 
 /// A write of one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,12 +54,13 @@ impl Op {
 
 /// Lets each write pause before its first write to the pool, its second, and so on; then calls
 /// `body`, which lets it go on.
-fn each_pause<D: Domain, K: IndexKind>(
-    body: impl Fn(Op, &Component<D, K>, &Map<D, K>, Paused<Result<()>>),
+fn each_pause<D: Domain>(
+    kind: Kind<D>,
+    body: impl Fn(Op, &Component<D>, &Map<D>, Paused<Result<()>>),
 ) {
     for op in OPS {
         for writes in 0.. {
-            let component = Arc::new(anonymous::<D, K>());
+            let component = Arc::new(anonymous(kind));
             commit(&component, &[(0, b"key", Some(b"old"))]).expect("commits");
             let open = || {
                 let index = component.maps().shared(0);
@@ -81,8 +79,8 @@ fn each_pause<D: Domain, K: IndexKind>(
 }
 
 /// Another thread writes the same key meanwhile.
-fn a_write_that_pauses_takes_place_once<D: Domain, K: IndexKind>() {
-    each_pause::<D, K>(|op, component, map, late| {
+fn a_write_that_pauses_takes_place_once<D: Domain>(kind: Kind<D>) {
+    each_pause(kind, |op, component, map, late| {
         let get = || map.get(op.key()).expect("reads");
         let before = get();
         assert!(before == op.before() || before == op.after(), "{op:?}: {before:?}");
@@ -106,8 +104,8 @@ fn a_write_that_pauses_takes_place_once<D: Domain, K: IndexKind>() {
 
 /// Others settle it meanwhile, so its place in the tail is free when it goes on, and remove the
 /// tombstone that it has left.
-fn a_write_that_others_have_completed_takes_place_once<D: Domain, K: IndexKind>() {
-    each_pause::<D, K>(|op, component, map, late| {
+fn a_write_that_others_have_completed_takes_place_once<D: Domain>(kind: Kind<D>) {
+    each_pause(kind, |op, component, map, late| {
         let get = || map.get(op.key()).expect("reads");
         churn(component);
         late.resume().expect("it is alone at its key");
@@ -119,8 +117,8 @@ fn a_write_that_others_have_completed_takes_place_once<D: Domain, K: IndexKind>(
 
 /// A snapshot is taken meanwhile. What it shows stays when the write goes on, and another one
 /// follows.
-fn a_snapshot_beside_a_write_that_pauses_shows_one_moment<D: Domain, K: IndexKind>() {
-    each_pause::<D, K>(|op, component, map, late| {
+fn a_snapshot_beside_a_write_that_pauses_shows_one_moment<D: Domain>(kind: Kind<D>) {
+    each_pause(kind, |op, component, map, late| {
         let snapshot = component.snapshot(SnapshotOptions::default()).expect("a snapshot");
         let get = || snapshot.get(0, op.key()).expect("reads");
         let shown = get();
@@ -133,9 +131,9 @@ fn a_snapshot_beside_a_write_that_pauses_shows_one_moment<D: Domain, K: IndexKin
 
 /// A commit of several keys pauses, and will fail: what it has read has changed. A write reads its
 /// key meanwhile, and extends the value.
-fn a_write_never_builds_on_a_version_that_fails<D: Domain, K: IndexKind>() {
+fn a_write_never_builds_on_a_version_that_fails<D: Domain>(kind: Kind<D>) {
     for writes in 0.. {
-        let component = Arc::new(anonymous::<D, K>());
+        let component = Arc::new(anonymous(kind));
         commit(&component, &[(0, b"key", Some(b"old")), (1, b"read", Some(b"1"))])
             .expect("commits");
         let theirs = component.clone();

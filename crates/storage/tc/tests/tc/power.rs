@@ -18,9 +18,9 @@ use pando_pmem::{CreateOptions, Domain, Pool, layout};
 use pando_tc::{
     Error, ListedMap, MapList, Maps, Rebuild, Replayed, Result, TransactionComponent, replay,
 };
-use pando_tree::maps::{Catalog, IndexKind};
+use pando_tree::maps::Catalog;
 
-use crate::common::Killed;
+use crate::common::{AnyIndex, Killed, Kind, bztree};
 use crate::over_each_index;
 
 const ORDER: Ordering = Ordering::SeqCst;
@@ -33,14 +33,15 @@ over_each_index!(Killed:
 const SMALL: LogOptions = LogOptions { segment_bytes: 64 << 10, tail_bytes: 1 << 20 };
 
 /// Maps of one pool, which come and go.
-pub struct Grove<D: Domain, K: IndexKind> {
+pub struct Grove<D: Domain> {
+    kind: Kind<D>,
     catalog: Arc<Catalog<D>>,
-    maps: RwLock<BTreeMap<u64, Arc<K::Index<D>>>>,
+    maps: RwLock<BTreeMap<u64, Arc<dyn AnyIndex>>>,
 }
 
-pub struct Lent<'maps, D: Domain, K: IndexKind>(Arc<K::Index<D>>, PhantomData<&'maps ()>);
+pub struct Lent<'maps>(Arc<dyn AnyIndex>, PhantomData<&'maps ()>);
 
-impl<'maps, D: Domain, K: IndexKind> Deref for Lent<'maps, D, K> {
+impl<'maps> Deref for Lent<'maps> {
     type Target = dyn RangeIndex + 'maps;
 
     fn deref(&self) -> &Self::Target {
@@ -48,28 +49,27 @@ impl<'maps, D: Domain, K: IndexKind> Deref for Lent<'maps, D, K> {
     }
 }
 
-impl<D: Domain, K: IndexKind> Maps for Grove<D, K> {
-    type Lent<'maps> = Lent<'maps, D, K>;
+impl<D: Domain> Maps for Grove<D> {
+    type Lent<'maps> = Lent<'maps>;
 
-    fn map(&self, number: u64) -> Option<Lent<'_, D, K>> {
+    fn map(&self, number: u64) -> Option<Lent<'_>> {
         let maps = self.maps.read().expect("a lock");
         maps.get(&number).cloned().map(|map| Lent(map, PhantomData))
     }
 }
 
-impl<D: Domain, K: IndexKind> Grove<D, K> {
-    fn new() -> Self {
+impl<D: Domain> Grove<D> {
+    fn new(kind: Kind<D>) -> Self {
         let create = CreateOptions { max_bytes: 1 << 26, ..CreateOptions::default() };
         let pool = Pool::anonymous(&create).expect("memory");
         let catalog = Arc::new(Catalog::open(pool).expect("recovers"));
-        Self { catalog, maps: RwLock::default() }
+        Self { kind, catalog, maps: RwLock::default() }
     }
 
     pub fn add(&self, number: u64) {
         let name = format!("map {number}");
-        let options = K::Options::default();
-        let map = self.catalog.find_or_create_index::<K>(&name, options).expect("the map");
-        self.maps.write().expect("a lock").insert(number, Arc::new(map));
+        let map = (self.kind.find_or_create)(&self.catalog, &name);
+        self.maps.write().expect("a lock").insert(number, map);
     }
 
     pub fn list(&self) -> MapList {
@@ -88,10 +88,10 @@ fn list_of(numbers: &[u64]) -> MapList {
     MapList { version: 0, max_bytes: 1 << 26, maps: numbers.iter().map(map).collect() }
 }
 
-pub type Component<D, K> = TransactionComponent<D, Grove<D, K>>;
+pub type Component<D> = TransactionComponent<D, Grove<D>>;
 
-pub fn create<D: Domain, K: IndexKind>(directory: &Simulated) -> Component<D, K> {
-    let grove = Grove::new();
+pub fn create<D: Domain>(kind: Kind<D>, directory: &Simulated) -> Component<D> {
+    let grove = Grove::new(kind);
     let pool = grove.catalog.pool_handle().clone();
     let directory = Arc::new(directory.clone());
     let log = Log::create(pool, layout::LOG_OFF, directory, (42, 0), SMALL).expect("a log");
@@ -99,13 +99,13 @@ pub fn create<D: Domain, K: IndexKind>(directory: &Simulated) -> Component<D, K>
 }
 
 /// A pool that is built anew.
-struct Rebuilt<D: Domain, K: IndexKind> {
-    grove: Grove<D, K>,
+struct Rebuilt<D: Domain> {
+    grove: Grove<D>,
     /// The maps, lent.
-    lent: BTreeMap<u64, Arc<K::Index<D>>>,
+    lent: BTreeMap<u64, Arc<dyn AnyIndex>>,
 }
 
-impl<D: Domain, K: IndexKind> Rebuild for Rebuilt<D, K> {
+impl<D: Domain> Rebuild for Rebuilt<D> {
     fn relist(&mut self, list: &MapList) -> Result<(), Box<dyn StdError + Send + Sync>> {
         let numbers: Vec<_> = list.maps.iter().map(|map| map.number).collect();
         // A number never comes twice, so what is left behind here is not found again.
@@ -126,10 +126,11 @@ impl<D: Domain, K: IndexKind> Rebuild for Rebuilt<D, K> {
 
 /// The component that goes on with what is in `directory`, the LSN at which its log ends, and what
 /// was replayed.
-pub fn rebuild<D: Domain, K: IndexKind>(
+pub fn rebuild<D: Domain>(
+    kind: Kind<D>,
     directory: &Simulated,
-) -> Result<(Component<D, K>, u64, Replayed)> {
-    let mut rebuilt = Rebuilt::<D, K> { grove: Grove::new(), lent: BTreeMap::new() };
+) -> Result<(Component<D>, u64, Replayed)> {
+    let mut rebuilt = Rebuilt { grove: Grove::new(kind), lent: BTreeMap::new() };
     let (recovered, replayed) = replay(directory, &mut rebuilt)?;
     let pool = rebuilt.grove.catalog.pool_handle().clone();
     let directory = Arc::new(directory.clone());
@@ -141,7 +142,7 @@ pub fn rebuild<D: Domain, K: IndexKind>(
 /// All records by map and key.
 type Records = BTreeMap<(u64, Vec<u8>), Vec<u8>>;
 
-pub fn dump<D: Domain, K: IndexKind>(component: &Component<D, K>) -> Records {
+pub fn dump<D: Domain>(component: &Component<D>) -> Records {
     let (records, _) = component
         .transaction(|transaction| {
             let mut records = Records::new();
@@ -159,7 +160,7 @@ pub fn dump<D: Domain, K: IndexKind>(component: &Component<D, K>) -> Records {
     records
 }
 
-pub fn write_image<D: Domain, K: IndexKind>(component: &Component<D, K>) -> Result<()> {
+pub fn write_image<D: Domain>(component: &Component<D>) -> Result<()> {
     let list = || Ok::<_, Error>(component.maps().list());
     component.write_image(list, &AtomicBool::new(false)).map(drop)
 }
@@ -208,8 +209,8 @@ fn assert_same(found: &Records, expected: &Records, when: &str) {
 }
 
 /// Commits some writes of a few keys.
-fn commit_some<D: Domain, K: IndexKind>(
-    component: &Component<D, K>,
+fn commit_some<D: Domain>(
+    component: &Component<D>,
     random: &mut Random,
     done: &mut Vec<(u64, Done)>,
 ) -> Result<u64> {
@@ -243,9 +244,9 @@ struct Cut {
 }
 
 /// Cuts the power before each operation from now on, in several ways.
-fn cut_at_each_operation<D: Domain, K: IndexKind>(
+fn cut_at_each_operation<D: Domain>(
     directory: &Simulated,
-    component: &Arc<Component<D, K>>,
+    component: &Arc<Component<D>>,
     seed: u64,
 ) -> Arc<Mutex<Vec<Cut>>> {
     let cuts = Arc::new(Mutex::new(Vec::new()));
@@ -267,13 +268,13 @@ fn cut_at_each_operation<D: Domain, K: IndexKind>(
     cuts
 }
 
-fn all_of_each_durable_commit_is_there_after_a_power_cut<D: Domain, K: IndexKind>() {
+fn all_of_each_durable_commit_is_there_after_a_power_cut<D: Domain>(kind: Kind<D>) {
     let mut random = Random::new(9);
     let directory = Simulated::new();
-    let component = Arc::new(create::<D, K>(&directory));
+    let component = Arc::new(create(kind, &directory));
     let cuts = cut_at_each_operation(&directory, &component, 3);
     let mut done = Vec::new();
-    let relist = |component: &Component<D, K>, done: &mut Vec<_>| {
+    let relist = |component: &Component<D>, done: &mut Vec<_>| {
         let list = component.maps().list();
         let lsn = component.log_maps(&list).expect("a list");
         done.push((lsn, Done::Maps(list.maps.iter().map(|map| map.number).collect())));
@@ -305,7 +306,7 @@ fn all_of_each_durable_commit_is_there_after_a_power_cut<D: Domain, K: IndexKind
     assert!(cuts.len() > 100, "{} power cuts", cuts.len());
     let mut over_images = 0;
     for (number, cut) in cuts.iter().enumerate() {
-        let (rebuilt, end, replayed) = rebuild::<D, K>(&cut.image).unwrap_or_else(|error| {
+        let (rebuilt, end, replayed) = rebuild(kind, &cut.image).unwrap_or_else(|error| {
             panic!("the image of power cut {number} is not readable: {error}")
         });
         assert!(end >= cut.durable, "power cut {number}: {end} of {}", cut.durable);
@@ -319,10 +320,9 @@ fn all_of_each_durable_commit_is_there_after_a_power_cut<D: Domain, K: IndexKind
 /// The pool is lost again and again, also while it is built anew.
 #[test]
 fn a_pool_that_is_lost_again_and_again_goes_on() {
-    type Trees = pando_bztree::BzTrees;
     let mut random = Random::new(21);
     let mut directory = Simulated::new();
-    let mut component = create::<Killed, Trees>(&directory);
+    let mut component = create(bztree::<Killed>(), &directory);
     component.maps().add(1);
     let mut done = Vec::new();
     let lsn = component.log_maps(&component.maps().list()).expect("a list");
@@ -343,10 +343,10 @@ fn a_pool_that_is_lost_again_and_again_goes_on() {
         }
         directory = directory.cut_power(Kept::Some, &mut random);
         // Once without an end: nothing of what is there may be lost by it.
-        let (_, end, _) = rebuild::<Killed, Trees>(&directory).expect("rebuilds");
+        let (_, end, _) = rebuild(bztree::<Killed>(), &directory).expect("rebuilds");
         assert!(end >= durable, "round {round}: {end} of {durable}");
         directory = directory.cut_power(Kept::Some, &mut random);
-        let (rebuilt, again, _) = rebuild::<Killed, Trees>(&directory).expect("rebuilds");
+        let (rebuilt, again, _) = rebuild(bztree::<Killed>(), &directory).expect("rebuilds");
         assert_eq!(again, end, "round {round}");
         assert_same(&dump(&rebuilt), &model(&done, end), &format!("round {round}"));
         done.retain(|(lsn, _)| *lsn <= end);
@@ -359,7 +359,6 @@ fn a_pool_that_is_lost_again_and_again_goes_on() {
 /// at any time the sum is what it was, and each transfer is there that was synced.
 #[test]
 fn no_transfer_is_there_by_half_after_a_power_cut_under_threads() {
-    type Trees = pando_bztree::BzTrees;
     const THREADS: u64 = 3;
     const ACCOUNTS: u64 = 12;
     let account = |number: u64| (1 + number % 2, format!("account {number}").into_bytes());
@@ -367,10 +366,10 @@ fn no_transfer_is_there_by_half_after_a_power_cut_under_threads() {
         value.map_or(0, |value| u64::from_le_bytes(*value.first_chunk().expect("eight bytes")))
     };
     let directory = Simulated::new();
-    let component = create::<Killed, Trees>(&directory);
+    let component = create(bztree::<Killed>(), &directory);
     [1, 2].into_iter().for_each(|number| component.maps().add(number));
     component.log_maps(&component.maps().list()).expect("a list");
-    let begin = |transaction: &mut pando_tc::Transaction<'_, Killed, Grove<Killed, Trees>>| {
+    let begin = |transaction: &mut pando_tc::Transaction<'_, Killed, Grove<Killed>>| {
         (0..ACCOUNTS).try_for_each(|number| {
             let (map, key) = account(number);
             transaction.put(map, &key, &1_000_u64.to_le_bytes())
@@ -433,7 +432,7 @@ fn no_transfer_is_there_by_half_after_a_power_cut_under_threads() {
     });
     let mut over_images = 0;
     for (number, (synced, image)) in cuts.into_iter().enumerate() {
-        let (rebuilt, _, replayed) = rebuild::<Killed, Trees>(&image).expect("rebuilds");
+        let (rebuilt, _, replayed) = rebuild(bztree::<Killed>(), &image).expect("rebuilds");
         over_images += u64::from(replayed.image_records > 0);
         let records = dump(&rebuilt);
         let sum: u64 = (0..ACCOUNTS).map(|number| amount_in(records.get(&account(number)))).sum();
@@ -450,11 +449,10 @@ fn no_transfer_is_there_by_half_after_a_power_cut_under_threads() {
 /// image succeeds.
 #[test]
 fn an_image_that_the_disk_refuses_changes_nothing() {
-    type Trees = pando_bztree::BzTrees;
     let mut random = Random::new(5);
     for refused_at in 0.. {
         let directory = Simulated::new();
-        let component = create::<Killed, Trees>(&directory);
+        let component = create(bztree::<Killed>(), &directory);
         component.maps().add(1);
         let lsn = component.log_maps(&component.maps().list()).expect("a list");
         let mut done = vec![(lsn, Done::Maps(vec![1]))];
@@ -473,13 +471,13 @@ fn an_image_that_the_disk_refuses_changes_nothing() {
         let written = write_image(&component);
         directory.on_operation(|_, _| Ok(()));
         let (_, end, _) =
-            rebuild::<Killed, Trees>(&directory.cut_power(Kept::All, &mut Random::new(1)))
+            rebuild(bztree::<Killed>(), &directory.cut_power(Kept::All, &mut Random::new(1)))
                 .expect("rebuilds");
         assert_eq!(end, component.log().durable_lsn());
         write_image(&component).expect("an image");
         let left = directory.names().expect("names");
         assert_eq!(left.iter().filter(|name| name.starts_with("new-")).count(), 0, "{left:?}");
-        let (rebuilt, ..) = rebuild::<Killed, Trees>(&directory).expect("rebuilds");
+        let (rebuilt, ..) = rebuild(bztree::<Killed>(), &directory).expect("rebuilds");
         assert_same(&dump(&rebuilt), &model(&done, end), "after the image");
         if written.is_ok() {
             break;
@@ -491,10 +489,9 @@ fn an_image_that_the_disk_refuses_changes_nothing() {
 /// refused.
 #[test]
 fn a_slow_disk_holds_writers_up_and_refuses_none() {
-    type Trees = pando_bztree::BzTrees;
     const THREADS: u64 = 40;
     let directory = Simulated::new();
-    let component = create::<Killed, Trees>(&directory);
+    let component = create(bztree::<Killed>(), &directory);
     component.maps().add(1);
     component.log_maps(&component.maps().list()).expect("a list");
     directory.on_operation(|operation, _| {
@@ -517,7 +514,7 @@ fn a_slow_disk_holds_writers_up_and_refuses_none() {
         }
     });
     component.settle().expect("settles");
-    let (rebuilt, ..) = rebuild::<Killed, Trees>(&directory).expect("rebuilds");
+    let (rebuilt, ..) = rebuild(bztree::<Killed>(), &directory).expect("rebuilds");
     assert_eq!(dump(&rebuilt).len() as u64, THREADS * 10);
 }
 
@@ -525,10 +522,9 @@ fn a_slow_disk_holds_writers_up_and_refuses_none() {
 /// be gone with it.
 #[test]
 fn an_image_without_a_map_is_not_taken() {
-    type Trees = pando_bztree::BzTrees;
     let mut random = Random::new(4);
     let directory = Simulated::new();
-    let component = create::<Killed, Trees>(&directory);
+    let component = create(bztree::<Killed>(), &directory);
     component.maps().add(1);
     let lsn = component.log_maps(&component.maps().list()).expect("a list");
     let mut done = vec![(lsn, Done::Maps(vec![1]))];
@@ -541,16 +537,15 @@ fn an_image_without_a_map_is_not_taken() {
     let image = component.write_image(|| Ok::<_, Error>(list), &AtomicBool::new(false));
     assert!(matches!(image, Err(Error::UnknownMap { map: 1 })), "{image:?}");
     component.maps().maps.write().expect("a lock").insert(1, taken);
-    let (rebuilt, end, _) = rebuild::<Killed, Trees>(&directory).expect("rebuilds");
+    let (rebuilt, end, _) = rebuild(bztree::<Killed>(), &directory).expect("rebuilds");
     assert_same(&dump(&rebuilt), &model(&done, end), "without an image");
 }
 
 /// A damaged image is told by its name.
 #[test]
 fn a_damaged_image_is_an_error_that_names_it() {
-    type Trees = pando_bztree::BzTrees;
     let directory = Simulated::new();
-    let component = create::<Killed, Trees>(&directory);
+    let component = create(bztree::<Killed>(), &directory);
     component.maps().add(1);
     component.log_maps(&component.maps().list()).expect("a list");
     commit_some(&component, &mut Random::new(1), &mut Vec::new()).expect("commits");
@@ -559,6 +554,6 @@ fn a_damaged_image_is_an_error_that_names_it() {
     let names = directory.names().expect("names");
     let name = names.iter().find(|name| name.starts_with("image-")).expect("an image");
     assert!(directory.damage(name, |bytes| bytes[60] ^= 1));
-    let error = rebuild::<Killed, Trees>(&directory).map(drop).expect_err("damage");
+    let error = rebuild(bztree::<Killed>(), &directory).map(drop).expect_err("damage");
     assert!(error.to_string().contains(name.as_str()), "{error}");
 }

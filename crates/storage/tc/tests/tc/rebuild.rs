@@ -1,10 +1,9 @@
 //! Pools so large that several threads rebuild them.
 
-use pando_bztree::BzTrees;
 use pando_device::simulated::Simulated;
 use pando_index::random::Random;
 
-use crate::common::Killed;
+use crate::common::{Killed, bztree};
 use crate::power::{create, dump, rebuild, write_image};
 
 /// Keys of each map.
@@ -16,7 +15,7 @@ const WRITES: u64 = 40;
 #[test]
 fn the_last_version_of_each_key_is_there_after_a_rebuild_by_several_threads() {
     let directory = Simulated::new();
-    let component = create::<Killed, BzTrees>(&directory);
+    let component = create(bztree::<Killed>(), &directory);
     (1..=2).for_each(|number| component.maps().add(number));
     component.log_maps(&component.maps().list()).expect("logged");
     let key = |number: u64| format!("key {number:06}").into_bytes();
@@ -46,7 +45,7 @@ fn the_last_version_of_each_key_is_there_after_a_rebuild_by_several_threads() {
     component.sync(newest).expect("synced");
     let expected = dump(&component);
     drop(component);
-    let (rebuilt, _, replayed) = rebuild::<Killed, BzTrees>(&directory).expect("rebuilt");
+    let (rebuilt, _, replayed) = rebuild(bztree::<Killed>(), &directory).expect("rebuilt");
     assert_eq!(replayed.image_records, KEYS);
     assert!(replayed.commits >= 200, "{replayed:?}");
     assert!(dump(&rebuilt) == expected, "it has other records");

@@ -6,7 +6,6 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use pando_bztree::BzTrees;
 use pando_device::simulated::{Kept, Simulated};
 use pando_device::{Directory, Operation};
 use pando_index::random::Random;
@@ -17,7 +16,7 @@ use pando_tc::{
     Error, ListedMap, MapList, Maps, Rebuild, TransactionComponent, replay, value_of, verify,
 };
 
-use crate::common::{Component, Killed, anonymous, commit, open_over};
+use crate::common::{Component, Killed, anonymous, bztree, commit, open_over};
 
 /// The only map of a component, number 1.
 struct One(Arc<dyn RangeIndex>);
@@ -62,16 +61,16 @@ const NEW: u128 = 43;
 /// The records of the map that is built anew from a directory, as the new log of this pool.
 fn rebuilt(directory: &dyn Directory, pool_id: u128) -> BTreeMap<Vec<u8>, Vec<u8>> {
     adopt(directory, NEW, pool_id).expect("adopted");
-    let mut one = One(anonymous::<Killed, BzTrees>().maps().shared(1));
+    let mut one = One(anonymous(bztree::<Killed>()).maps().shared(1));
     replay(directory, &mut one).expect("a log");
     records(&*one.0)
 }
 
 /// A component of a new pool whose log is in `former`, with two records.
-fn with_records(former: &Simulated) -> Component<Killed, BzTrees> {
+fn with_records(former: &Simulated) -> Component<Killed> {
     let create = CreateOptions { max_bytes: 1 << 26, ..CreateOptions::default() };
     let pool = Pool::<Killed>::anonymous(&create).expect("memory");
-    let component = open_over::<Killed, BzTrees>(pool, |pool| {
+    let component = open_over(bztree::<Killed>(), pool, |pool| {
         let (directory, options) = (Arc::new(former.clone()), LogOptions::default());
         Log::create(pool, layout::LOG_OFF, directory, (42, 0), options)
     });
@@ -139,7 +138,7 @@ fn a_crash_while_a_new_log_is_written_leaves_no_log_and_it_is_written_again() {
     let crashes = crash_at_each_operation(&new);
     write(&tail, &new).expect("a new log");
     new.on_operation(|_, _| Ok(()));
-    let expected = |component: &Component<Killed, BzTrees>| records(&*component.maps().shared(1));
+    let expected = |component: &Component<Killed>| records(&*component.maps().shared(1));
     let before = expected(&component);
     assert_eq!(before.len(), 2);
     for kept in [Kept::Nothing, Kept::Some, Kept::All] {

@@ -7,22 +7,18 @@ use std::sync::mpsc::channel;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use pando_bztree::BzTrees;
 use pando_index::random::Random;
 use pando_index::{KeyRange, Order};
 use pando_pmem::Domain;
+use pando_pmem::testing::Paused;
 use pando_pmem::testing::refusal::{Resource, refuse};
-use pando_pmem::testing::{CutShort, Paused};
 use pando_tc::{Error, Maps, Snapshot, SnapshotLimits, SnapshotOptions};
-use pando_tree::maps::IndexKind;
 
 use crate::common::{
-    BEFORE, Component, Killed, OTHERS, Records, TwoMaps, WRITES, Write, anonymous, anonymous_of,
-    check, churn, commit, commit_at_last, dump, with,
+    BEFORE, Component, Killed, Kind, OTHERS, Records, Stopped, TwoMaps, WRITES, Write, anonymous,
+    anonymous_of, bztree, check, churn, commit, commit_at_last, dump, with,
 };
 use crate::over_each_index;
-
-type Stopped = CutShort<true>;
 
 mod alone {
     use super::*;
@@ -40,16 +36,14 @@ mod stopped {
     );
 }
 
-pub fn take<D: Domain, K: IndexKind>(
-    component: &Component<D, K>,
-) -> Snapshot<'_, D, TwoMaps<D, K>> {
+pub fn take<D: Domain>(component: &Component<D>) -> Snapshot<'_, D, TwoMaps<D>> {
     component.snapshot(SnapshotOptions::default()).expect("a snapshot")
 }
 
 /// All records of a snapshot, by scans in both directions and by gets.
-pub fn seen<D: Domain, K: IndexKind>(
-    component: &Component<D, K>,
-    snapshot: &Snapshot<'_, D, TwoMaps<D, K>>,
+pub fn seen<D: Domain>(
+    component: &Component<D>,
+    snapshot: &Snapshot<'_, D, TwoMaps<D>>,
 ) -> pando_tc::Result<Records> {
     let mut found = [Records::new(), Records::new()];
     for (order, found) in [Order::Ascending, Order::Descending].into_iter().zip(&mut found) {
@@ -75,8 +69,8 @@ pub fn seen<D: Domain, K: IndexKind>(
 }
 
 /// Several snapshots of different times, each against a copy of the model.
-fn a_snapshot_stays_as_it_was<D: Domain, K: IndexKind>() {
-    let component = anonymous::<D, K>();
+fn a_snapshot_stays_as_it_was<D: Domain>(kind: Kind<D>) {
+    let component = anonymous(kind);
     let mut random = Random::new(25);
     let mut model = Records::new();
     let mut snapshots = VecDeque::new();
@@ -147,11 +141,11 @@ fn a_snapshot_stays_as_it_was<D: Domain, K: IndexKind>() {
 
 /// A commit stops before each of its writes, and goes on late, beside a snapshot from before it and
 /// one that is taken meanwhile.
-fn a_commit_that_stops_is_there_whole_or_not_at_all<D: Domain, K: IndexKind>() {
+fn a_commit_that_stops_is_there_whole_or_not_at_all<D: Domain>(kind: Kind<D>) {
     let before = with(&Records::new(), BEFORE);
     let whole = with(&before, WRITES);
     for writes in 0.. {
-        let component = Arc::new(anonymous::<D, K>());
+        let component = Arc::new(anonymous(kind));
         commit(&component, BEFORE).expect("commits");
         let earlier = take(&component);
         let theirs = component.clone();
@@ -185,12 +179,12 @@ fn a_commit_that_stops_is_there_whole_or_not_at_all<D: Domain, K: IndexKind>() {
 
 /// A commit has its LSN and has written nothing. A thread takes a snapshot, and stops while it
 /// takes that commit to its end. Another one, behind the cut, reads what the first one replaces.
-fn a_commit_behind_the_cut_comes_after_those_before_it<D: Domain, K: IndexKind>() {
+fn a_commit_behind_the_cut_comes_after_those_before_it<D: Domain>(kind: Kind<D>) {
     for writes in 0.. {
         let mut has_ended = false;
         // Every second one, the others in the next round.
         for more in (writes % 2..).step_by(2) {
-            let component = Arc::new(anonymous_of::<D, K>(8 << 20));
+            let component = Arc::new(anonymous_of(kind, 8 << 20));
             commit(&component, BEFORE).expect("commits");
             let theirs = component.clone();
             let first = Paused::start(writes, move || commit(&theirs, &[(0, b"a", Some(b"1"))]));
@@ -242,7 +236,7 @@ fn counted(told: &Arc<AtomicU64>, limits: SnapshotLimits) -> SnapshotOptions {
 #[test]
 fn the_oldest_snapshot_is_revoked_at_the_limit_of_bytes_and_no_write_fails() {
     let limits = SnapshotLimits { max_bytes: 20_000, ..SnapshotLimits::default() };
-    let component = anonymous::<Killed, BzTrees>();
+    let component = anonymous(bztree::<Killed>());
     let put = |key: u64, value: u8| {
         let mut transaction = component.begin();
         transaction.put(0, &key.to_be_bytes(), &[value; 100]).expect("fits");
@@ -279,7 +273,7 @@ fn the_oldest_snapshot_is_revoked_at_the_limit_of_bytes_and_no_write_fails() {
 
 #[test]
 fn a_snapshot_beyond_its_age_is_revoked_after_a_commit() {
-    let component = anonymous::<Killed, BzTrees>();
+    let component = anonymous(bztree::<Killed>());
     commit(&component, BEFORE).expect("commits");
     let limits = SnapshotLimits { max_age: Duration::ZERO, ..SnapshotLimits::default() };
     let options = SnapshotOptions { limits, ..SnapshotOptions::default() };
@@ -300,7 +294,7 @@ fn a_snapshot_that_finds_no_room_leaves_the_commit_whole_or_not_at_all() {
     for writes in 0.. {
         let mut has_ended = false;
         for granted in 0.. {
-            let component = Arc::new(anonymous_of::<Stopped, BzTrees>(8 << 20));
+            let component = Arc::new(anonymous_of(bztree::<Stopped>(), 8 << 20));
             commit(&component, BEFORE).expect("commits");
             let theirs = component.clone();
             let late = Paused::start(writes, move || commit(&theirs, WRITES));
@@ -342,7 +336,7 @@ fn a_snapshot_that_finds_no_room_leaves_the_commit_whole_or_not_at_all() {
 /// Another thread revokes the snapshot at twice the limit.
 #[test]
 fn a_callback_that_lasts_does_not_hold_memory_for_ever() {
-    let component = anonymous::<Killed, BzTrees>();
+    let component = anonymous(bztree::<Killed>());
     let put = &|key: u64, value: u8| {
         let mut transaction = component.begin();
         transaction.put(0, &key.to_be_bytes(), &[value; 100]).expect("fits");
@@ -382,7 +376,7 @@ fn a_callback_that_lasts_does_not_hold_memory_for_ever() {
 /// snapshot has.
 #[test]
 fn a_queue_beside_a_snapshot_leaves_no_tombstones() {
-    let component = anonymous::<Killed, BzTrees>();
+    let component = anonymous(bztree::<Killed>());
     commit(&component, BEFORE).expect("commits");
     let snapshot = take(&component);
     let put = |key: &[u8], value: Option<&[u8]>| {
@@ -413,8 +407,8 @@ fn a_queue_beside_a_snapshot_leaves_no_tombstones() {
 }
 
 /// Room that a snapshot holds by tombstones is given back before a write is refused.
-fn a_write_in_a_full_pool_revokes_what_holds_room<D: Domain, K: IndexKind>() {
-    let component = anonymous_of::<D, K>(4 << 20);
+fn a_write_in_a_full_pool_revokes_what_holds_room<D: Domain>(kind: Kind<D>) {
+    let component = anonymous_of(kind, 4 << 20);
     let key = |number: u64| [&[b'k'; 200][..], &number.to_be_bytes()].concat();
     let put = |number: u64| {
         let mut transaction = component.begin();
@@ -441,7 +435,7 @@ fn a_write_in_a_full_pool_revokes_what_holds_room<D: Domain, K: IndexKind>() {
 
 #[test]
 fn a_transaction_over_a_snapshot_conflicts_only_with_writes_of_its_keys() {
-    let component = anonymous::<Killed, BzTrees>();
+    let component = anonymous(bztree::<Killed>());
     commit(&component, BEFORE).expect("commits");
     let begin = || component.begin_over_snapshot(SnapshotOptions::default()).expect("begins");
     // Each reads what the other writes: no conflict.

@@ -2,19 +2,15 @@
 
 use std::sync::Arc;
 
-use pando_bztree::BzTrees;
 use pando_pmem::Domain;
-use pando_pmem::testing::{CutShort, Paused, run_until_stopped, written_back};
+use pando_pmem::testing::{Paused, run_until_stopped, written_back};
 use pando_tc::{Error, Maps};
-use pando_tree::maps::IndexKind;
 
 use crate::common::{
-    BEFORE, Component, OTHERS, Records, WRITES, Write, anonymous, anonymous_of, check, churn,
-    commit, dump, with,
+    BEFORE, Component, Kind, OTHERS, Records, Stopped, WRITES, Write, anonymous, anonymous_of,
+    bztree, check, churn, commit, dump, with,
 };
 use crate::over_each_index;
-
-type Stopped = CutShort<true>;
 
 over_each_index!(Stopped:
     a_stopped_commit_lets_each_other_fail_at_most_once,
@@ -26,10 +22,10 @@ over_each_index!(Stopped:
     a_read_makes_a_decision_durable_until_it_is_settled,
 );
 
-fn a_stopped_commit_lets_each_other_fail_at_most_once<D: Domain, K: IndexKind>() {
+fn a_stopped_commit_lets_each_other_fail_at_most_once<D: Domain>(kind: Kind<D>) {
     let before = with(&Records::new(), BEFORE);
     for writes in 0.. {
-        let component = Arc::new(anonymous::<D, K>());
+        let component = Arc::new(anonymous(kind));
         commit(&component, BEFORE).expect("commits");
         let theirs = component.clone();
         let has_ended = run_until_stopped(writes, move || {
@@ -54,8 +50,8 @@ fn a_stopped_commit_lets_each_other_fail_at_most_once<D: Domain, K: IndexKind>()
 }
 
 /// The thread that decided a commit may have stopped before it wrote the decision back.
-fn a_read_makes_a_decision_durable_until_it_is_settled<D: Domain, K: IndexKind>() {
-    let component = anonymous::<D, K>();
+fn a_read_makes_a_decision_durable_until_it_is_settled<D: Domain>(kind: Kind<D>) {
+    let component = anonymous(kind);
     let newest = commit(&component, BEFORE).expect("commits");
     let get = || component.get(0, b"a").expect("reads");
     // What the index has to write back is written back after this.
@@ -68,8 +64,8 @@ fn a_read_makes_a_decision_durable_until_it_is_settled<D: Domain, K: IndexKind>(
 }
 
 /// The thread pauses; another one writes the same keys; then it goes on.
-fn a_commit_that_goes_on_late_leaves_all_or_nothing<D: Domain, K: IndexKind>() {
-    goes_on_late::<D, K>(&|component| {
+fn a_commit_that_goes_on_late_leaves_all_or_nothing<D: Domain>(kind: Kind<D>) {
+    goes_on_late(kind, &|component| {
         if commit(component, OTHERS).is_err() {
             commit(component, OTHERS).expect("the second time at the latest");
         }
@@ -77,8 +73,8 @@ fn a_commit_that_goes_on_late_leaves_all_or_nothing<D: Domain, K: IndexKind>() {
 }
 
 /// The same, but its record is settled before it goes on, and its place in the tail is free.
-fn a_commit_that_goes_on_after_all_was_settled_leaves_nothing_else<D: Domain, K: IndexKind>() {
-    goes_on_late::<D, K>(&|component| {
+fn a_commit_that_goes_on_after_all_was_settled_leaves_nothing_else<D: Domain>(kind: Kind<D>) {
+    goes_on_late(kind, &|component| {
         if commit(component, OTHERS).is_err() {
             commit(component, OTHERS).expect("the second time at the latest");
         }
@@ -87,10 +83,10 @@ fn a_commit_that_goes_on_after_all_was_settled_leaves_nothing_else<D: Domain, K:
     });
 }
 
-fn goes_on_late<D: Domain, K: IndexKind>(others: &dyn Fn(&Component<D, K>)) {
+fn goes_on_late<D: Domain>(kind: Kind<D>, others: &dyn Fn(&Component<D>)) {
     let before = with(&Records::new(), BEFORE);
     for writes in 0.. {
-        let component = Arc::new(anonymous::<D, K>());
+        let component = Arc::new(anonymous(kind));
         commit(&component, BEFORE).expect("commits");
         let theirs = component.clone();
         let late = Paused::start(writes, move || commit(&theirs, WRITES));
@@ -124,15 +120,15 @@ fn goes_on_late<D: Domain, K: IndexKind>(others: &dyn Fn(&Component<D, K>)) {
 
 /// A commit pauses before one of its installs, and fails there: another one, which came before it,
 /// has read what it replaces. All is settled. Then it goes on a little, and stops for good.
-fn a_late_install_comes_to_nothing<D: Domain, K: IndexKind>() {
+fn a_late_install_comes_to_nothing<D: Domain>(kind: Kind<D>) {
     const KEYS: &[Write] = &[(0, b"a", Some(b"0")), (0, b"b", Some(b"0")), (1, b"d", Some(b"0"))];
     const LATE: &[Write] =
         &[(0, b"a", Some(b"1")), (0, b"b", Some(b"1")), (0, b"c", Some(b"1")), (1, b"d", None)];
-    let newest = |component: &Component<D, K>| {
+    let newest = |component: &Component<D>| {
         component.log().newest_lsn(&component.log().pool().pin().expect("a slot"))
     };
     // Of the earlier one: it has its LSN, and has validated nothing yet.
-    let start_earlier = |component: &Arc<Component<D, K>>, writes| {
+    let start_earlier = |component: &Arc<Component<D>>, writes| {
         let theirs = component.clone();
         Paused::start(writes, move || {
             let mut transaction = theirs.begin();
@@ -143,7 +139,7 @@ fn a_late_install_comes_to_nothing<D: Domain, K: IndexKind>() {
     };
     let mut appended = 0;
     for writes in 0.. {
-        let component = Arc::new(anonymous::<D, K>());
+        let component = Arc::new(anonymous(kind));
         commit(&component, KEYS).expect("commits");
         let before = newest(&component);
         let earlier = start_earlier(&component, writes);
@@ -160,7 +156,7 @@ fn a_late_install_comes_to_nothing<D: Domain, K: IndexKind>() {
     let mut failed = 0;
     for writes in 0.. {
         for more in 1..12 {
-            let component = Arc::new(anonymous::<D, K>());
+            let component = Arc::new(anonymous(kind));
             commit(&component, KEYS).expect("commits");
             // The value with its stamp.
             let a = || component.maps().map(0).expect("the map").get(b"a").expect("reads");
@@ -196,12 +192,12 @@ fn a_late_install_comes_to_nothing<D: Domain, K: IndexKind>() {
 
 /// A commit fails, and pauses in its undo, or anywhere before. Another commit replaces a version of
 /// it. Then the undo goes on.
-fn a_version_that_replaces_a_failed_one_stays<D: Domain, K: IndexKind>() {
+fn a_version_that_replaces_a_failed_one_stays<D: Domain>(kind: Kind<D>) {
     let other: &[Write] = &[(0, b"a", Some(b"3"))];
     let read: &[Write] = &[(1, b"c", Some(b"2"))];
     let expected = with(&with(&with(&Records::new(), BEFORE), read), other);
     for writes in 0.. {
-        let component = Arc::new(anonymous::<D, K>());
+        let component = Arc::new(anonymous(kind));
         commit(&component, BEFORE).expect("commits");
         let theirs = component.clone();
         let late = Paused::start(writes, move || {
@@ -230,15 +226,15 @@ fn a_version_that_replaces_a_failed_one_stays<D: Domain, K: IndexKind>() {
 
 /// A commit that inserts a key pauses. Others complete it, and remove the key. Its tombstone stays
 /// until the first one has ended.
-fn a_key_is_not_absent_while_a_late_install_may_come<D: Domain, K: IndexKind>() {
-    let newest = |component: &Component<D, K>| {
+fn a_key_is_not_absent_while_a_late_install_may_come<D: Domain>(kind: Kind<D>) {
+    let newest = |component: &Component<D>| {
         component.log().newest_lsn(&component.log().pool().pin().expect("a slot"))
     };
-    let raw = |component: &Component<D, K>| {
+    let raw = |component: &Component<D>| {
         component.maps().map(0).expect("the map").get(b"n").expect("reads")
     };
     for writes in 0.. {
-        let component = Arc::new(anonymous::<D, K>());
+        let component = Arc::new(anonymous(kind));
         commit(&component, &[(1, b"y", Some(b"1"))]).expect("commits");
         let before = newest(&component);
         let theirs = component.clone();
@@ -275,12 +271,12 @@ fn a_key_is_not_absent_while_a_late_install_may_come<D: Domain, K: IndexKind>() 
 #[test]
 fn helpers_that_stop_in_an_undo_leave_all_of_it_to_the_next() {
     const KEYS: &[Write] = &[(0, b"a", Some(b"0")), (0, b"b", Some(b"0")), (1, b"r", Some(b"0"))];
-    let newest = |component: &Component<Stopped, BzTrees>| {
+    let newest = |component: &Component<Stopped>| {
         component.log().newest_lsn(&component.log().pool().pin().expect("a slot"))
     };
     // Paused before a write, with the component.
     let start = |writes| {
-        let component = Arc::new(anonymous_of::<Stopped, BzTrees>(4 << 20));
+        let component = Arc::new(anonymous_of(bztree::<Stopped>(), 4 << 20));
         commit(&component, KEYS).expect("commits");
         let theirs = component.clone();
         let late = Paused::start(writes, move || {
@@ -301,12 +297,12 @@ fn helpers_that_stop_in_an_undo_leave_all_of_it_to_the_next() {
     };
     let appended = (0..).find(has_appended).expect("it appends");
     let expected = with(&with(&Records::new(), KEYS), &[(1, b"r", Some(b"2"))]);
-    let settle = |component: &Arc<Component<Stopped, BzTrees>>, writes| {
+    let settle = |component: &Arc<Component<Stopped>>, writes| {
         let theirs = component.clone();
         Paused::start(writes, move || theirs.log().write_block(&*theirs).is_ok())
     };
     // Right before its first install.
-    let raw = |component: &Component<Stopped, BzTrees>| {
+    let raw = |component: &Component<Stopped>| {
         component.maps().map(0).expect("the map").get(b"a").expect("reads")
     };
     let is_installed = |writes: &u64| {

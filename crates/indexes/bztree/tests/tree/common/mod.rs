@@ -36,6 +36,11 @@ pub fn small_nodes() -> Options {
     }
 }
 
+/// Small nodes, with range leaves.
+pub fn small_ranges() -> Options {
+    Options { numbers: Numbers::Ranged, ..small_nodes() }
+}
+
 /// The pool as a power cut may leave it: a line that a thread has written back has the content of
 /// that time, and every other line has its content in `before`.
 pub fn power_cut(arena: &Arena, before: &[u8], written_back: &Lines) -> Arena {

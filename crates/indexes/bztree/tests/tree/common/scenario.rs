@@ -2,13 +2,13 @@
 //! a fresh tree until one has the wanted effect. The operations before it prepare the tree, the
 //! same each time. A test then interrupts that one.
 
-use pando_bztree::{BzTree, Numbers, Options, ValueMode};
+use pando_bztree::{BzTree, Options, ValueMode};
 use pando_index::{Error, RangeIndex, Upserted};
 use pando_pmem::Domain;
 use pando_pmem::testing::CutShort;
 use pando_tree::maps::{Stat, Tree};
 
-use super::{Planted, Records, small_nodes};
+use super::{Planted, Records, small_nodes, small_ranges};
 
 /// An operation on one key.
 #[derive(Clone, Debug)]
@@ -298,7 +298,7 @@ pub fn leaf_modifications() -> Vec<Scenario> {
 
 /// Operations on range leaves, and the modifications of these.
 pub fn ranges() -> Vec<Scenario> {
-    let options = Options { numbers: Numbers::Ranged, ..small_nodes() };
+    let options = small_ranges();
     // Values of several classes. The first leaf becomes a range leaf when it is replaced. The last
     // one has no versions: its keys move.
     let there = || inserts(14, short, inline);
@@ -412,7 +412,7 @@ pub fn edges() -> Vec<Scenario> {
 /// Runs of records: into an empty tree, behind records, and where a parent must be split first.
 pub fn runs() -> Vec<Scenario> {
     let options = small_nodes();
-    let ranged = Options { numbers: Numbers::Ranged, ..options };
+    let ranged = small_ranges();
     let run = |from: u64| {
         Op::Run((from..from + 12).map(|index| (short(index), inline(index as u8))).collect())
     };
