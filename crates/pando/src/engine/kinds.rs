@@ -3,19 +3,12 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use pando_bwtree::BwTrees;
-use pando_bztree::BzTrees;
 use pando_index::RangeIndex;
-use pando_nbtree::NbTrees;
 use pando_pmem::catalog::{MapEntry, MapHeader};
 use pando_pmem::{Domain, Process};
-use pando_skiplist::SkipLists;
-#[cfg(feature = "sorted-array")]
-use pando_sorted_array::SortedArrays;
 use pando_tree::maps::{
     Audit, Catalog, IndexKind, IndexOptions, KnownKind, MapError, OptionSpec, OptionValues, Tree,
 };
-use pando_wbtree::WbTrees;
 
 use crate::Error;
 
@@ -68,18 +61,18 @@ pub(super) trait Kind<D: Domain> {
 /// Every kind; the first is the default. A new index is one line here (and a dependency).
 pub(super) fn kinds<D: Domain>() -> &'static [&'static dyn Kind<D>] {
     &[
-        &Of::<BzTrees>(PhantomData),
+        &Of::<pando_bztree::BzTrees>(PhantomData),
         // Unit tests use no other kind, and each would be compiled for each of their domains.
         #[cfg(not(test))]
-        &Of::<NbTrees>(PhantomData),
+        &Of::<pando_nbtree::NbTrees>(PhantomData),
         #[cfg(not(test))]
-        &Of::<WbTrees>(PhantomData),
+        &Of::<pando_wbtree::WbTrees>(PhantomData),
         #[cfg(not(test))]
-        &Of::<SkipLists>(PhantomData),
+        &Of::<pando_skiplist::SkipLists>(PhantomData),
         #[cfg(not(test))]
-        &Of::<BwTrees>(PhantomData),
+        &Of::<pando_bwtree::BwTrees>(PhantomData),
         #[cfg(feature = "sorted-array")]
-        &Of::<SortedArrays>(PhantomData),
+        &Of::<pando_sorted_array::SortedArrays>(PhantomData),
     ]
 }
 

@@ -109,10 +109,10 @@ fn an_emptied_tree_has_room_for_records_of_every_shape() {
     };
     let create = || {
         let (folder, path) = folder_and_pool();
-        (folder, Planted::<Process>::create(&path, 4 << 20, Options::default()))
+        (folder, Planted::<Process>::create(&path, 2 << 20, Options::default()))
     };
     let (_folder, planted) = create();
-    for value in shapes.iter().cycle().take(2 * shapes.len()) {
+    for value in shapes.iter().chain(&shapes[..2]) {
         let count = filled(&planted, value);
         let (_folder, new) = create();
         let at_first = filled(&new, value);

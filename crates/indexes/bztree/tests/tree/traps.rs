@@ -26,8 +26,11 @@ fn mixed(index: u64) -> Vec<u8> {
     if index % 64 < 2 { long(index) } else { short(index) }
 }
 
+/// Makes the key of a number.
+type KeyOf = fn(u64) -> Vec<u8>;
+
 /// Both kinds of leaves, and both in one tree.
-fn kinds_with_keys() -> [(Options, fn(u64) -> Vec<u8>); 3] {
+fn kinds_with_keys() -> [(Options, KeyOf); 3] {
     [(small_nodes(), long), (small_ranges(), short), (small_ranges(), mixed)]
 }
 
@@ -102,7 +105,7 @@ fn insert_and_delete_of_one_key_may_repeat_for_ever() {
 }
 
 /// Four threads, each in waves of inserts and removes of its own keys between those of the others.
-fn waves(planted: &Planted<Process>, key: fn(u64) -> Vec<u8>, count: u64, rounds: u64, keep: bool) {
+fn waves(planted: &Planted<Process>, key: KeyOf, count: u64, rounds: u64, keep: bool) {
     std::thread::scope(|scope| {
         for thread in 0..4 {
             let tree = &planted.index;
