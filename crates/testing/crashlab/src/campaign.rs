@@ -88,7 +88,7 @@ fn add<S: Subject>(list: &mut Vec<(String, Maker)>) {
     fn make<S: Subject, const WRITE_BACK: bool>(name: &'static str) -> Maker {
         Box::new(move || {
             let scenario = S::scenarios().into_iter().find(|scenario| scenario.name == name);
-            let lab = Lab::<S, WRITE_BACK>::new(scenario.ok_or("the scenario went away")?)?;
+            let lab = Lab::of::<S, WRITE_BACK>(scenario.ok_or("the scenario went away")?)?;
             Ok(Box::new(lab))
         })
     }

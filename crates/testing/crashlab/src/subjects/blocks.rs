@@ -8,7 +8,7 @@ use pando_pmem::layout::CATALOG_OFF;
 use pando_pmem::{Domain, Guard, Pool, Reservation};
 use pando_pmwcas::{Pmwcas, Policy};
 
-use super::{Noted, Observed, Opened, Scenario, Setup, Subject, algorithm};
+use super::{Model, Noted, Observed, Opened, Scenario, Setup, Subject, algorithm};
 use pando_device::simulated::Simulated;
 use pando_index::random::Random;
 
@@ -68,9 +68,7 @@ pub struct Open<D: Domain> {
 }
 
 impl<const RDCSS: bool> Subject for Blocks<RDCSS> {
-    type Op = Op;
-    type Answer = Answer;
-    type State = [u64; WORDS + 1];
+    type Model = BlocksModel;
     type Open<D: Domain> = Open<D>;
 
     const NAME: &'static str = if RDCSS { "pmwcas-blocks-rdcss" } else { "pmwcas-blocks" };
@@ -80,7 +78,7 @@ impl<const RDCSS: bool> Subject for Blocks<RDCSS> {
         Ok(Open { pmwcas: pmwcas.with_algorithm(algorithm(RDCSS)) })
     }
 
-    fn scenarios() -> Vec<Scenario<Self>> {
+    fn scenarios() -> Vec<Scenario<BlocksModel>> {
         vec![
             scenario("swap", |stamp, random| match random.below(4) {
                 0 => Op::Peek(random.below(2) as usize),
@@ -120,6 +118,16 @@ impl<const RDCSS: bool> Subject for Blocks<RDCSS> {
             }),
         ]
     }
+}
+
+/// Words that own blocks.
+#[derive(Debug)]
+pub struct BlocksModel;
+
+impl Model for BlocksModel {
+    type Op = Op;
+    type Answer = Answer;
+    type State = [u64; WORDS + 1];
 
     fn changes(op: &Op) -> Option<usize> {
         (!matches!(op, Op::Peek(_) | Op::Pass)).then_some(0)
@@ -153,10 +161,7 @@ fn words(count: usize, random: &mut Random) -> Vec<usize> {
     (first..first + count).collect()
 }
 
-fn scenario<const RDCSS: bool>(
-    name: &'static str,
-    op: fn(u64, &mut Random) -> Op,
-) -> Scenario<Blocks<RDCSS>> {
+fn scenario(name: &'static str, op: fn(u64, &mut Random) -> Op) -> Scenario<BlocksModel> {
     Scenario::new(name, 1, move || Setup {
         prepare: vec![Op::Swap(vec![0, 1], 1)],
         cram: Vec::new(),
@@ -252,8 +257,8 @@ impl<D: Domain> Open<D> {
     }
 }
 
-impl<const RDCSS: bool, D: Domain> Opened<Blocks<RDCSS>> for Open<D> {
-    fn perform(&self, op: &Op) -> Vec<Noted<Blocks<RDCSS>>> {
+impl<D: Domain> Opened<BlocksModel> for Open<D> {
+    fn perform(&self, op: &Op) -> Vec<Noted<BlocksModel>> {
         // Always, and not only when many blocks wait: runs are short.
         self.pin().collect();
         let answer = match op {
@@ -277,7 +282,7 @@ impl<const RDCSS: bool, D: Domain> Opened<Blocks<RDCSS>> for Open<D> {
         vec![(0, op.clone(), answer)]
     }
 
-    fn observe(&self) -> Result<Observed<Blocks<RDCSS>>, String> {
+    fn observe(&self) -> Result<Observed<BlocksModel>, String> {
         let guard = self.pin();
         let mut state = [0; WORDS + 1];
         for (word, stamp) in state[..WORDS].iter_mut().enumerate() {
@@ -298,7 +303,7 @@ impl<const RDCSS: bool, D: Domain> Opened<Blocks<RDCSS>> for Open<D> {
 
     fn exercise(&self) -> Result<(), String> {
         const LAST: usize = WORDS - 1;
-        let before = Opened::<Blocks<RDCSS>>::observe(self)?;
+        let before = self.observe()?;
         let stamp = before[&0][LAST];
         if !self.swap(&[LAST], stamp + 1_000) {
             return Err("a PMwCAS without contention fails".into());

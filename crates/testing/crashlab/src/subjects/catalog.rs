@@ -11,7 +11,7 @@ use pando_tree::context::Context;
 use pando_tree::maps::{self, KnownKind, MapError, OptionValues, Unit};
 use pando_tree::testing::named_blocks;
 
-use super::{Noted, Observed, Opened, Scenario, Setup, Subject};
+use super::{Model, Noted, Observed, Opened, Scenario, Setup, Subject};
 
 /// Number of names.
 const NAMES: usize = 3;
@@ -48,10 +48,7 @@ pub struct Catalog;
 pub struct Open<D: Domain>(maps::Catalog<D>);
 
 impl Subject for Catalog {
-    type Op = Op;
-    type Answer = There;
-    /// Whether the map exists.
-    type State = bool;
+    type Model = Self;
     type Open<D: Domain> = Open<D>;
 
     const NAME: &'static str = "catalog";
@@ -65,7 +62,7 @@ impl Subject for Catalog {
         Ok(open)
     }
 
-    fn scenarios() -> Vec<Scenario<Self>> {
+    fn scenarios() -> Vec<Scenario<Catalog>> {
         let any = |random: &mut Random, name: usize| match random.below(5) {
             0 | 1 => Op::Create(name),
             2 | 3 => Op::Drop(name),
@@ -79,6 +76,13 @@ impl Subject for Catalog {
             }),
         ]
     }
+}
+
+impl Model for Catalog {
+    type Op = Op;
+    type Answer = There;
+    /// Whether the map exists.
+    type State = bool;
 
     fn changes(op: &Op) -> Option<usize> {
         match op {

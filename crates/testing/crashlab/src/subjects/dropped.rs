@@ -12,7 +12,7 @@ use pando_pmem::{Domain, Pool};
 use pando_tree::maps::{Catalog, IndexKind, IndexOptions, KnownKind, MapError, Tree};
 
 use super::map::Indexed;
-use super::{Noted, Observed, Opened, Scenario, Setup, Subject, compare_blocks};
+use super::{Model, Noted, Observed, Opened, Scenario, Setup, Subject, compare_blocks};
 
 /// Records of a map, enough for several nodes.
 const RECORDS: u64 = 20;
@@ -52,10 +52,7 @@ pub struct Open<I: Indexed, D: Domain> {
 type IndexOf<I, D> = <<I as Indexed>::Kind as IndexKind>::Index<D>;
 
 impl<I: Indexed> Subject for Dropped<I> {
-    type Op = Op;
-    type Answer = There;
-    /// Whether the map exists.
-    type State = bool;
+    type Model = DroppedModel;
     type Open<D: Domain> = Open<I, D>;
 
     /// The same name as the other scenarios of the index.
@@ -71,7 +68,7 @@ impl<I: Indexed> Subject for Dropped<I> {
         Ok(open)
     }
 
-    fn scenarios() -> Vec<Scenario<Self>> {
+    fn scenarios() -> Vec<Scenario<DroppedModel>> {
         let others = |random: &mut Random| match random.below(3) {
             0 => vec![Op::Drop],
             1 => vec![Op::Free],
@@ -87,6 +84,17 @@ impl<I: Indexed> Subject for Dropped<I> {
             }),
         })]
     }
+}
+
+/// A map that is there or not.
+#[derive(Debug)]
+pub struct DroppedModel;
+
+impl Model for DroppedModel {
+    type Op = Op;
+    type Answer = There;
+    /// Whether the map exists.
+    type State = bool;
 
     fn changes(op: &Op) -> Option<usize> {
         matches!(op, Op::Create | Op::Drop).then_some(0)
@@ -179,8 +187,8 @@ impl<I: Indexed, D: Domain> Open<I, D> {
     }
 }
 
-impl<I: Indexed, D: Domain> Opened<Dropped<I>> for Open<I, D> {
-    fn perform(&self, op: &Op) -> Vec<Noted<Dropped<I>>> {
+impl<I: Indexed, D: Domain> Opened<DroppedModel> for Open<I, D> {
+    fn perform(&self, op: &Op) -> Vec<Noted<DroppedModel>> {
         let there = match *op {
             Op::Create => {
                 self.create(MAP).expect("room for a map");
@@ -199,7 +207,7 @@ impl<I: Indexed, D: Domain> Opened<Dropped<I>> for Open<I, D> {
         vec![(0, op.clone(), There(there))]
     }
 
-    fn observe(&self) -> Result<Observed<Dropped<I>>, String> {
+    fn observe(&self) -> Result<Observed<DroppedModel>, String> {
         Ok(self.find(MAP).map(|_| (0, true)).into_iter().collect())
     }
 

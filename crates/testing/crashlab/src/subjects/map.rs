@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use pando_index::conformance::history::{Answer, Operation, State};
+use pando_index::conformance::history::{self, Answer, Operation, State};
 use pando_index::{Error, KeyRange, Order, RangeIndex, Upserted};
 use pando_pmem::Domain;
 use pando_pmem::testing::refusal::{Resource, may_refuse, refuse};
 use pando_tree::maps::{Audit, Catalog, IndexKind, Tree};
 
-use super::{Noted, Observed, Opened, compare_blocks};
+use super::{Model, Noted, Observed, Opened, compare_blocks};
 
 /// Number of keys.
 pub(super) const KEYS: usize = 256;
@@ -60,6 +60,40 @@ pub enum Op {
 /// The pool was full; nothing changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused;
+
+/// The records of a map.
+#[derive(Debug)]
+pub struct MapModel;
+
+impl Model for MapModel {
+    type Op = Op;
+    type Answer = Result<Answer, Refused>;
+    type State = State;
+
+    fn changes(op: &Op) -> Option<usize> {
+        match op {
+            Op::Key(_, Operation::Read) | Op::Scan(..) => None,
+            Op::Key(key, _) => Some(*key),
+        }
+    }
+
+    fn blank() -> State {
+        None
+    }
+
+    fn after(state: &State, op: &Op, answer: Option<&Result<Answer, Refused>>) -> Option<State> {
+        let operation = match op {
+            Op::Key(_, operation) => *operation,
+            Op::Scan(..) => Operation::Read,
+        };
+        let (given, next) = history::apply(operation, *state);
+        match answer {
+            Some(Err(Refused)) => Some(*state),
+            Some(Ok(answer)) => (*answer == given).then_some(next),
+            None => Some(next),
+        }
+    }
+}
 
 /// An index as a subject.
 pub struct Map<I>(std::marker::PhantomData<I>);
@@ -191,8 +225,8 @@ impl<I: Indexed, D: Domain> Open<I, D> {
     }
 }
 
-impl<I: Indexed, D: Domain> Opened<Map<I>> for Open<I, D> {
-    fn perform(&self, op: &Op) -> Vec<Noted<Map<I>>> {
+impl<I: Indexed, D: Domain> Opened<MapModel> for Open<I, D> {
+    fn perform(&self, op: &Op) -> Vec<Noted<MapModel>> {
         match *op {
             Op::Key(number, operation) => {
                 vec![(number, *op, self.on_key(&key::<I>(number), operation))]
@@ -213,7 +247,7 @@ impl<I: Indexed, D: Domain> Opened<Map<I>> for Open<I, D> {
         }
     }
 
-    fn observe(&self) -> Result<Observed<Map<I>>, String> {
+    fn observe(&self) -> Result<Observed<MapModel>, String> {
         let ascending = self.list(KeyRange::all(), Order::Ascending)?;
         if ascending != self.list(KeyRange::all(), Order::Descending)? {
             return Err("the scans in both directions differ".into());

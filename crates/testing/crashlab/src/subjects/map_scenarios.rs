@@ -8,20 +8,19 @@ use std::sync::Arc;
 
 use pando_device::simulated::Simulated;
 use pando_index::Order;
-use pando_index::conformance::history::{self, Answer, Operation, State};
+use pando_index::conformance::history::Operation;
 use pando_index::random::Random;
 use pando_pmem::testing::Arena;
 use pando_pmem::testing::refusal::{Resource, refuse};
-use pando_pmem::{Domain, Pool, Process};
+use pando_pmem::{Domain, Pool};
 use pando_tree::maps::{Audit, Catalog, IndexKind, IndexOptions};
 
-use super::map::{Change, Indexed, KEYS, Map, Op, Open, Refused, key};
+use super::map::{Change, Indexed, KEYS, Map, MapModel, Op, Open, key};
 use super::{Opened, Scenario, Setup, Subject};
+use crate::lab::LabDomain;
 
 impl<I: Indexed> Subject for Map<I> {
-    type Op = Op;
-    type Answer = Result<Answer, Refused>;
-    type State = State;
+    type Model = MapModel;
     type Open<D: Domain> = Open<I, D>;
 
     const NAME: &'static str = I::NAME;
@@ -38,32 +37,8 @@ impl<I: Indexed> Subject for Map<I> {
         Ok(Open { index, catalog })
     }
 
-    fn scenarios() -> Vec<Scenario<Self>> {
+    fn scenarios() -> Vec<Scenario<MapModel>> {
         scenarios::<I>()
-    }
-
-    fn changes(op: &Op) -> Option<usize> {
-        match op {
-            Op::Key(_, Operation::Read) | Op::Scan(..) => None,
-            Op::Key(key, _) => Some(*key),
-        }
-    }
-
-    fn blank() -> State {
-        None
-    }
-
-    fn after(state: &State, op: &Op, answer: Option<&Result<Answer, Refused>>) -> Option<State> {
-        let operation = match op {
-            Op::Key(_, operation) => *operation,
-            Op::Scan(..) => Operation::Read,
-        };
-        let (given, next) = history::apply(operation, *state);
-        match answer {
-            Some(Err(Refused)) => Some(*state),
-            Some(Ok(answer)) => (*answer == given).then_some(next),
-            None => Some(next),
-        }
     }
 }
 
@@ -102,10 +77,11 @@ fn change_between(before: &Audit, after: &Audit) -> Option<Change> {
     }
 }
 
-/// The indexes of the operations in `ops` that cause the change.
+/// The indexes of the operations in `ops` that cause the change. Found in a domain of the trials:
+/// for another one, all indexes would be compiled once more.
 fn brinks<I: Indexed>(change: Change, ops: &[Op]) -> Vec<usize> {
     let arena = Arena::new(Map::<I>::POOL_BYTES).expect("memory");
-    let pool = Pool::<Process>::create_in(&arena).expect("a pool");
+    let pool = Pool::<LabDomain<false>>::create_in(&arena).expect("a pool");
     let open = <Map<I> as Subject>::open(pool, &Simulated::new()).expect("an index");
     let wanted = match change {
         Change::Churn => Change::Consolidation,
@@ -163,7 +139,7 @@ fn upon(number: usize, stamp: u64, random: &mut Random) -> Op {
 }
 
 /// Two or three threads, each with one or two operations on the same key.
-fn on_same_key<I: Indexed>() -> Setup<Map<I>> {
+fn on_same_key() -> Setup<MapModel> {
     Setup {
         prepare: growth()[..24].to_vec(),
         cram: Vec::new(),
@@ -180,7 +156,7 @@ fn on_same_key<I: Indexed>() -> Setup<Map<I>> {
 }
 
 /// One thread writes a key once or twice, and one or two others only read it.
-fn reads<I: Indexed>() -> Setup<Map<I>> {
+fn reads() -> Setup<MapModel> {
     Setup {
         prepare: growth()[..24].to_vec(),
         cram: Vec::new(),
@@ -203,11 +179,11 @@ fn reads<I: Indexed>() -> Setup<Map<I>> {
 }
 
 /// One thread does `first`, and others do random operations near it.
-fn around<I: Indexed>(
+fn around(
     prepare: Vec<Op>,
     first: impl Fn(&mut Random) -> Op + 'static,
     steps: u64,
-) -> Setup<Map<I>> {
+) -> Setup<MapModel> {
     Setup {
         prepare,
         cram: Vec::new(),
@@ -233,7 +209,7 @@ const CENTER: usize = 104;
 
 /// Nodes without room around one key, in a pool without room. Two or three threads work there.
 /// `one` makes their operations, from the number of a key there that all threads share.
-fn without_room<I: Indexed>(one: fn(usize, u64, &mut Random) -> Op) -> Setup<Map<I>> {
+fn without_room<I: Indexed>(one: fn(usize, u64, &mut Random) -> Op) -> Setup<MapModel> {
     // Full nodes to the left and to the right, and in the middle a node with one free slot.
     let cram = [(CENTER - 6, 0), (CENTER + 10, 0), (CENTER, 1)];
     Setup {
@@ -256,7 +232,7 @@ const MOST_UPSERTS: usize = 64;
 /// For each wanted key, as many upserts as a pool without room accepts, less the given number.
 fn crammed<I: Indexed>(wanted: &[(usize, usize)]) -> Vec<Op> {
     let arena = Arena::new(Map::<I>::POOL_BYTES).expect("memory");
-    let pool = Pool::<Process>::create_in(&arena).expect("a pool");
+    let pool = Pool::<LabDomain<false>>::create_in(&arena).expect("a pool");
     let open = <Map<I> as Subject>::open(pool, &Simulated::new()).expect("an index");
     growth().iter().for_each(|op| drop(open.perform(op)));
     let fill = |&(number, less): &(usize, usize)| {
@@ -319,7 +295,7 @@ fn emptying() -> Vec<Op> {
 }
 
 /// An operation on one of a few keys, and other operations around it.
-fn on_keys<I: Indexed>(name: &'static str, make: fn(u64, u64) -> Operation) -> Scenario<Map<I>> {
+fn on_keys(name: &'static str, make: fn(u64, u64) -> Operation) -> Scenario<MapModel> {
     let first = move |random: &mut Random| {
         let number = 2 * random.below(KEYS as u64 / 2);
         Op::Key(number as usize, make(number, random.below(100)))
@@ -328,7 +304,7 @@ fn on_keys<I: Indexed>(name: &'static str, make: fn(u64, u64) -> Operation) -> S
 }
 
 /// The operation that causes a change, and other operations around it.
-fn over<I: Indexed>(change: Change) -> Scenario<Map<I>> {
+fn over<I: Indexed>(change: Change) -> Scenario<MapModel> {
     let (name, ops) = scenario_of(change);
     Scenario::new(name, 1, move || {
         let ops = ops();
@@ -342,7 +318,7 @@ fn over<I: Indexed>(change: Change) -> Scenario<Map<I>> {
 
 /// One thread scans a range of keys in many nodes, mostly backwards. One or two others insert and
 /// remove runs of these keys, so that nodes before and behind the scan are split and merged.
-fn scans<I: Indexed>() -> Setup<Map<I>> {
+fn scans() -> Setup<MapModel> {
     const SCANNED: usize = 48;
     Setup {
         prepare: growth(),
@@ -370,7 +346,7 @@ fn scans<I: Indexed>() -> Setup<Map<I>> {
 
 /// One thread scans the records around a leaf without room. One or two others rewrite all of them,
 /// one by one: they change values, and remove and insert records.
-fn rewrites<I: Indexed>() -> Setup<Map<I>> {
+fn rewrites<I: Indexed>() -> Setup<MapModel> {
     let ops = growth();
     // An index without leaf splits has full leaves at any time.
     let full = I::CHANGES.iter().find(|change| **change == Change::LeafSplit);
@@ -420,7 +396,7 @@ fn removes_of(ops: &[Op]) -> Vec<Op> {
 
 /// One thread splits the root, and another removes all earlier records: the tree grows and shrinks
 /// at the same time.
-fn emptied<I: Indexed>() -> Setup<Map<I>> {
+fn emptied<I: Indexed>() -> Setup<MapModel> {
     let ops = growth();
     let brinks = brinks::<I>(Change::RootSplit, &ops);
     let index = *brinks.first().expect("operations that split the root");
@@ -434,7 +410,7 @@ fn emptied<I: Indexed>() -> Setup<Map<I>> {
 }
 
 /// Two threads remove all records. There is no room for the merges.
-fn emptied_without_room<I: Indexed>() -> Setup<Map<I>> {
+fn emptied_without_room() -> Setup<MapModel> {
     let records = growth()[..32].to_vec();
     let removes = removes_of(&records);
     Setup {
@@ -452,7 +428,7 @@ fn emptied_without_room<I: Indexed>() -> Setup<Map<I>> {
     }
 }
 
-fn scenarios<I: Indexed>() -> Vec<Scenario<Map<I>>> {
+fn scenarios<I: Indexed>() -> Vec<Scenario<MapModel>> {
     let few = || growth()[..24].to_vec();
     let mut scenarios = vec![
         Scenario::new("insert", 1, move || {
@@ -467,9 +443,10 @@ fn scenarios<I: Indexed>() -> Vec<Scenario<Map<I>>> {
         Scenario::new("same-key", 1, on_same_key),
         Scenario::new("reads", 1, reads),
         Scenario::new("scans", 1, scans),
-        Scenario::new("rewrites", 1, rewrites),
-        Scenario::new("full-pool", 1, || without_room(mostly_removes)).short_of_blocks(4),
-        Scenario::new("same-key-full-pool", 1, || without_room(mostly_on_one)).short_of_blocks(4),
+        Scenario::new("rewrites", 1, rewrites::<I>),
+        Scenario::new("full-pool", 1, || without_room::<I>(mostly_removes)).short_of_blocks(4),
+        Scenario::new("same-key-full-pool", 1, || without_room::<I>(mostly_on_one))
+            .short_of_blocks(4),
     ];
     // If removes need blocks, each would be refused after all its attempts.
     if !I::REMOVES_NEED_ROOM {
@@ -479,9 +456,9 @@ fn scenarios<I: Indexed>() -> Vec<Scenario<Map<I>>> {
     if !I::SURVIVES {
         scenarios.retain(|scenario| scenario.granted.is_none());
     }
-    scenarios.extend(I::CHANGES.iter().map(|&change| over(change)));
+    scenarios.extend(I::CHANGES.iter().map(|&change| over::<I>(change)));
     if I::CHANGES.contains(&Change::InnerSplit) {
-        scenarios.push(Scenario::new("emptied", 1, emptied));
+        scenarios.push(Scenario::new("emptied", 1, emptied::<I>));
     }
     scenarios
 }

@@ -28,41 +28,21 @@ use pando_pmwcas::{Algorithm, CONTROL_BITS};
 use pando_index::random::Random;
 
 /// The part of the state that an operation concerns, the operation, and its answer.
-pub type Noted<S> = (usize, <S as Subject>::Op, <S as Subject>::Answer);
+pub type Noted<M> = (usize, <M as Model>::Op, <M as Model>::Answer);
 
-/// The state of a subject, by part. A part that is not listed is [`Subject::blank`].
-pub type Observed<S> = BTreeMap<usize, <S as Subject>::State>;
+/// The state of a subject, by part. A part that is not listed is [`Model::blank`].
+pub type Observed<M> = BTreeMap<usize, <M as Model>::State>;
 
-/// A structure in a pool, with a model of its operations.
+/// A model of operations. The state consists of independent parts; each operation concerns one.
 ///
-/// Its state consists of independent parts. Each operation concerns one part.
-pub trait Subject: Sized + 'static {
+/// The trials are compiled once for each model, and not for each subject.
+pub trait Model: Sized + 'static {
     /// An operation.
     type Op: Clone + Debug + Send + Sync + 'static;
     /// The answer of an operation.
     type Answer: Clone + Debug + Send + Sync + 'static;
     /// The state of a part.
     type State: Clone + Eq + Hash + Debug + 'static;
-    /// The subject in an open pool.
-    type Open<D: Domain>: Opened<Self>;
-
-    /// Its name on the command line.
-    const NAME: &'static str;
-    /// Size of its pool.
-    const POOL_BYTES: u64 = 1 << 20;
-    /// Whether it survives crashes. If not, its schedules are explored, and no crashes.
-    const SURVIVES: bool = true;
-
-    /// Opens the subject in the pool, or creates it in a new pool. Most subjects have no `files`.
-    fn open<D: Domain>(pool: Arc<Pool<D>>, files: &Simulated) -> Result<Self::Open<D>, String>;
-
-    /// Rebuilds the subject from its files alone; the state, or `None` if it has no files.
-    fn rebuild(_files: &Simulated) -> Result<Option<Observed<Self>>, String> {
-        Ok(None)
-    }
-
-    /// Its scenarios.
-    fn scenarios() -> Vec<Scenario<Self>>;
 
     /// The part that an operation changes; `None` for a read.
     fn changes(op: &Self::Op) -> Option<usize>;
@@ -85,22 +65,48 @@ pub trait Subject: Sized + 'static {
     ) -> Option<Self::State>;
 }
 
+/// A structure in a pool, whose operations have a model.
+pub trait Subject: 'static {
+    /// The model.
+    type Model: Model;
+    /// The subject in an open pool.
+    type Open<D: Domain>: Opened<Self::Model>;
+
+    /// Its name on the command line.
+    const NAME: &'static str;
+    /// Size of its pool.
+    const POOL_BYTES: u64 = 1 << 20;
+    /// Whether it survives crashes. If not, its schedules are explored, and no crashes.
+    const SURVIVES: bool = true;
+
+    /// Opens the subject in the pool, or creates it in a new pool. Most subjects have no `files`.
+    fn open<D: Domain>(pool: Arc<Pool<D>>, files: &Simulated) -> Result<Self::Open<D>, String>;
+
+    /// Rebuilds the subject from its files alone; the state, or `None` if it has no files.
+    fn rebuild(_files: &Simulated) -> Result<Option<Observed<Self::Model>>, String> {
+        Ok(None)
+    }
+
+    /// Its scenarios.
+    fn scenarios() -> Vec<Scenario<Self::Model>>;
+}
+
 /// Performs the operations of one thread.
-pub type Session<'open, S> = Box<dyn FnMut(&<S as Subject>::Op) -> Vec<Noted<S>> + 'open>;
+pub type Session<'open, M> = Box<dyn FnMut(&<M as Model>::Op) -> Vec<Noted<M>> + 'open>;
 
 /// A subject in an open pool.
-pub trait Opened<S: Subject>: Send + Sync + 'static {
+pub trait Opened<M: Model>: Send + Sync + 'static {
     /// Performs an operation. A read of several parts returns an answer for each.
-    fn perform(&self, op: &S::Op) -> Vec<Noted<S>>;
+    fn perform(&self, op: &M::Op) -> Vec<Noted<M>>;
 
     /// A session of a thread. From one operation to the next it may hold something, such as a
     /// snapshot.
-    fn session(&self) -> Session<'_, S> {
+    fn session(&self) -> Session<'_, M> {
         Box::new(|op| self.perform(op))
     }
 
     /// The present state. Fails if a reader finds a contradiction.
-    fn observe(&self) -> Result<Observed<S>, String>;
+    fn observe(&self) -> Result<Observed<M>, String>;
 
     /// Checks every invariant, and the allocated blocks against the reached ones.
     fn audit(&self) -> Result<(), String>;
@@ -111,20 +117,20 @@ pub trait Opened<S: Subject>: Send + Sync + 'static {
 }
 
 /// Makes the operations of each logical thread of one run.
-pub type Programs<S> = Box<dyn Fn(&mut Random) -> Vec<Vec<<S as Subject>::Op>>>;
+pub type Programs<M> = Box<dyn Fn(&mut Random) -> Vec<Vec<<M as Model>::Op>>>;
 
 /// The preparation of a subject, and the concurrent operations.
-pub struct Setup<S: Subject> {
+pub struct Setup<M: Model> {
     /// The operations of one thread at first, not recorded.
-    pub prepare: Vec<S::Op>,
+    pub prepare: Vec<M::Op>,
     /// Its operations after that, in a pool that refuses every block.
-    pub cram: Vec<S::Op>,
+    pub cram: Vec<M::Op>,
     /// The concurrent operations of several threads.
-    pub programs: Programs<S>,
+    pub programs: Programs<M>,
 }
 
 /// A scenario of a subject.
-pub struct Scenario<S: Subject> {
+pub struct Scenario<M: Model> {
     /// Its name on the command line.
     pub name: &'static str,
     /// The bound of preemptions for the exhaustive schedules.
@@ -133,15 +139,15 @@ pub struct Scenario<S: Subject> {
     pub granted: Option<u64>,
     /// First size of the table of participants, in slots.
     pub slots: usize,
-    setup: Box<dyn FnOnce() -> Setup<S>>,
+    setup: Box<dyn FnOnce() -> Setup<M>>,
 }
 
-impl<S: Subject> Scenario<S> {
+impl<M: Model> Scenario<M> {
     /// A scenario. `setup` is called only when it is explored.
     pub fn new(
         name: &'static str,
         preemptions: u32,
-        setup: impl FnOnce() -> Setup<S> + 'static,
+        setup: impl FnOnce() -> Setup<M> + 'static,
     ) -> Self {
         Self { name, preemptions, granted: None, slots: FIRST_PARTICIPANTS, setup: Box::new(setup) }
     }
@@ -158,7 +164,7 @@ impl<S: Subject> Scenario<S> {
     }
 
     /// Its setup.
-    pub fn set_up(self) -> Setup<S> {
+    pub fn set_up(self) -> Setup<M> {
         (self.setup)()
     }
 }

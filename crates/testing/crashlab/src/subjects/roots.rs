@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pando_pmem::layout::{CATALOG_OFF, PARTICIPANT_BYTES, PARTITION_BYTES};
 use pando_pmem::{Domain, Pool};
 
-use super::{Noted, Observed, Opened, Scenario, Setup, Subject};
+use super::{Model, Noted, Observed, Opened, Scenario, Setup, Subject};
 use pando_device::simulated::Simulated;
 use pando_index::random::Random;
 use pando_pmem::testing::refusal::{Resource, refuse};
@@ -74,10 +74,7 @@ pub struct Open<D: Domain> {
 }
 
 impl Subject for Roots {
-    type Op = Op;
-    type Answer = Done;
-    /// The stamp of the root's block.
-    type State = Option<u64>;
+    type Model = Self;
     type Open<D: Domain> = Open<D>;
 
     const NAME: &'static str = "allocator";
@@ -86,7 +83,7 @@ impl Subject for Roots {
         Ok(Open { pool, waiting: Default::default() })
     }
 
-    fn scenarios() -> Vec<Scenario<Self>> {
+    fn scenarios() -> Vec<Scenario<Roots>> {
         let slabs = |random: &mut Random| 1 + random.below(200);
         let few = |random: &mut Random| *random.pick(&[60_u64, 12_000]);
         let spans = |random: &mut Random| *random.pick(&[64_u64, 20_000, 70_000, 140_000]);
@@ -109,6 +106,13 @@ impl Subject for Roots {
             scenario("few-slots", few, 3).short_of_slots(),
         ]
     }
+}
+
+impl Model for Roots {
+    type Op = Op;
+    type Answer = Done;
+    /// The stamp of the root's block.
+    type State = Option<u64>;
 
     fn changes(op: &Op) -> Option<usize> {
         match op {

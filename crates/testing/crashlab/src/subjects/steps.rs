@@ -18,6 +18,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
+use super::Model;
+
 /// The numbers of the maps.
 pub const MAPS: [u64; 2] = [1, 2];
 /// Keys of each map; a key that only recovery uses is behind them.
@@ -94,6 +96,32 @@ pub enum Answer {
     Conflict,
     /// Another operation is done.
     Done,
+}
+
+/// The model of these operations.
+#[derive(Debug)]
+pub struct TransactionsModel;
+
+impl Model for TransactionsModel {
+    type Op = Op;
+    type Answer = Answer;
+    type State = State;
+
+    fn changes(op: &Op) -> Option<usize> {
+        op.is_change().then_some(0)
+    }
+
+    fn syncs(op: &Op) -> bool {
+        matches!(op, Op::Settle | Op::Sync | Op::Image)
+    }
+
+    fn blank() -> State {
+        State::new()
+    }
+
+    fn after(state: &State, op: &Op, answer: Option<&Answer>) -> Option<State> {
+        op.after(state, answer)
+    }
 }
 
 impl Step {

@@ -7,7 +7,7 @@ use pando_index::random::Random;
 use pando_pmem::{Domain, Pool};
 
 use super::map::Indexed;
-use super::steps::{Answer, KEYS, Key, MAPS, Op, Seen, State, Step, Way};
+use super::steps::{KEYS, Key, MAPS, Op, Seen, Step, TransactionsModel, Way};
 use super::transactions::{Open, Transactions, rebuild};
 use super::{Observed, Scenario, Setup, Subject};
 
@@ -16,9 +16,7 @@ const A: Key = (1, 0);
 const B: Key = (2, 0);
 
 impl<I: Indexed, const FILES: bool> Subject for Transactions<I, FILES> {
-    type Op = Op;
-    type Answer = Answer;
-    type State = State;
+    type Model = TransactionsModel;
     type Open<D: Domain> = Open<I, D>;
 
     const NAME: &'static str = if FILES { "log" } else { "transactions" };
@@ -28,41 +26,25 @@ impl<I: Indexed, const FILES: bool> Subject for Transactions<I, FILES> {
         Open::new(pool, FILES.then_some(files))
     }
 
-    fn rebuild(files: &Simulated) -> Result<Option<Observed<Self>>, String> {
+    fn rebuild(files: &Simulated) -> Result<Option<Observed<TransactionsModel>>, String> {
         match FILES {
             true => Ok(Some([(0, rebuild::<I>(files)?)].into())),
             false => Ok(None),
         }
     }
 
-    fn scenarios() -> Vec<Scenario<Self>> {
+    fn scenarios() -> Vec<Scenario<TransactionsModel>> {
         if FILES { with_files() } else { without_files() }
-    }
-
-    fn changes(op: &Op) -> Option<usize> {
-        op.is_change().then_some(0)
-    }
-
-    fn syncs(op: &Op) -> bool {
-        matches!(op, Op::Settle | Op::Sync | Op::Image)
-    }
-
-    fn blank() -> State {
-        State::new()
-    }
-
-    fn after(state: &State, op: &Op, answer: Option<&Answer>) -> Option<State> {
-        op.after(state, answer)
     }
 }
 
 type Programs = Vec<Vec<Op>>;
 
-fn scenario<S: Subject<Op = Op>>(
+fn scenario(
     name: &'static str,
     settled: usize,
     programs: impl Fn(&mut Random) -> Programs + 'static,
-) -> Scenario<S> {
+) -> Scenario<TransactionsModel> {
     Scenario::new(name, 1, move || {
         let first = [Step::Put(A, 1), Step::Put(B, 5), Step::Put((2, 1), 3)];
         let mut prepare = vec![Op::Run(first.to_vec())];
@@ -100,7 +82,7 @@ fn way(random: &mut Random) -> Way {
     *random.pick(&[Way::Gets, Way::Ascending, Way::Descending])
 }
 
-fn without_files<S: Subject<Op = Op>>() -> Vec<Scenario<S>> {
+fn without_files() -> Vec<Scenario<TransactionsModel>> {
     let fixed = |name, programs: Vec<Vec<Vec<Step>>>| {
         scenario(name, 0, move |_| {
             let runs = |program: &Vec<_>| program.iter().cloned().map(Op::Run).collect();
@@ -183,7 +165,7 @@ fn without_files<S: Subject<Op = Op>>() -> Vec<Scenario<S>> {
     ]
 }
 
-fn with_files<S: Subject<Op = Op>>() -> Vec<Scenario<S>> {
+fn with_files() -> Vec<Scenario<TransactionsModel>> {
     let put = |value| run(&[Step::Put(A, value), Step::Put(B, value)]);
     vec![
         // Two threads seal and write blocks.

@@ -21,7 +21,7 @@ use pando_tc::{
 use pando_tree::maps::{Catalog, IndexKind, IndexOptions, Tree};
 
 use super::map::Indexed;
-use super::steps::{Answer, KEYS, Key, MAPS, Op, Seen, State, Step, Way};
+use super::steps::{Answer, KEYS, Key, MAPS, Op, Seen, State, Step, TransactionsModel, Way};
 use super::{Noted, Observed, Opened, Session, compare_blocks};
 
 /// Segments and a tail so small that a run fills them.
@@ -321,12 +321,12 @@ fn perform<I: Indexed, D: Domain>(
     }
 }
 
-impl<I: Indexed, D: Domain, const FILES: bool> Opened<Transactions<I, FILES>> for Open<I, D> {
-    fn perform(&self, op: &Op) -> Vec<Noted<Transactions<I, FILES>>> {
-        Opened::<Transactions<I, FILES>>::session(self)(op)
+impl<I: Indexed, D: Domain> Opened<TransactionsModel> for Open<I, D> {
+    fn perform(&self, op: &Op) -> Vec<Noted<TransactionsModel>> {
+        self.session()(op)
     }
 
-    fn session(&self) -> Session<'_, Transactions<I, FILES>> {
+    fn session(&self) -> Session<'_, TransactionsModel> {
         let mut held = Held::Nothing;
         Box::new(move |op| match self.perform_holding(&mut held, op) {
             Ok(answer) => answer.map(|answer| (0, op.clone(), answer)).into_iter().collect(),
@@ -335,7 +335,7 @@ impl<I: Indexed, D: Domain, const FILES: bool> Opened<Transactions<I, FILES>> fo
         })
     }
 
-    fn observe(&self) -> Result<Observed<Transactions<I, FILES>>, String> {
+    fn observe(&self) -> Result<Observed<TransactionsModel>, String> {
         Ok([(0, self.state()?)].into())
     }
 

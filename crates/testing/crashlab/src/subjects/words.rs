@@ -6,7 +6,7 @@ use pando_pmem::layout::CATALOG_OFF;
 use pando_pmem::{Domain, Pool};
 use pando_pmwcas::Pmwcas;
 
-use super::{Noted, Observed, Opened, Scenario, Setup, Subject, algorithm};
+use super::{Model, Noted, Observed, Opened, Scenario, Setup, Subject, algorithm};
 use pando_device::simulated::Simulated;
 use pando_index::random::Random;
 
@@ -50,9 +50,7 @@ pub struct Words<const RDCSS: bool>;
 pub struct Open<D: Domain>(Pmwcas<D>);
 
 impl<const RDCSS: bool> Subject for Words<RDCSS> {
-    type Op = Op;
-    type Answer = Answer;
-    type State = [u64; WORDS];
+    type Model = WordsModel;
     type Open<D: Domain> = Open<D>;
 
     const NAME: &'static str = if RDCSS { "pmwcas-rdcss" } else { "pmwcas" };
@@ -62,7 +60,7 @@ impl<const RDCSS: bool> Subject for Words<RDCSS> {
         Ok(Open(pmwcas.with_algorithm(algorithm(RDCSS))))
     }
 
-    fn scenarios() -> Vec<Scenario<Self>> {
+    fn scenarios() -> Vec<Scenario<WordsModel>> {
         vec![
             scenario("2-words-2-threads", 2, 2, 1, 3),
             scenario("2-words-3-threads", 2, 3, 1, 2),
@@ -95,6 +93,16 @@ impl<const RDCSS: bool> Subject for Words<RDCSS> {
             }),
         ]
     }
+}
+
+/// Words that change together.
+#[derive(Debug)]
+pub struct WordsModel;
+
+impl Model for WordsModel {
+    type Op = Op;
+    type Answer = Answer;
+    type State = [u64; WORDS];
 
     fn changes(op: &Op) -> Option<usize> {
         (!matches!(op, Op::Read(_))).then_some(0)
@@ -129,13 +137,13 @@ impl<const RDCSS: bool> Subject for Words<RDCSS> {
     }
 }
 
-fn scenario<const RDCSS: bool>(
+fn scenario(
     name: &'static str,
     words: usize,
     tasks: usize,
     steps: usize,
     preemptions: u32,
-) -> Scenario<Words<RDCSS>> {
+) -> Scenario<WordsModel> {
     let op = move |random: &mut Random| {
         if random.one_in(5) {
             return Op::Read(random.below(words as u64 + 1) as usize);
@@ -189,8 +197,8 @@ impl<D: Domain> Open<D> {
     }
 }
 
-impl<const RDCSS: bool, D: Domain> Opened<Words<RDCSS>> for Open<D> {
-    fn perform(&self, op: &Op) -> Vec<Noted<Words<RDCSS>>> {
+impl<D: Domain> Opened<WordsModel> for Open<D> {
+    fn perform(&self, op: &Op) -> Vec<Noted<WordsModel>> {
         let answer = match op {
             Op::Change(changes) | Op::Crowded(changes) => {
                 let held = if matches!(op, Op::Crowded(_)) { OWN_DESCRIPTORS } else { 0 };
@@ -209,7 +217,7 @@ impl<const RDCSS: bool, D: Domain> Opened<Words<RDCSS>> for Open<D> {
         vec![(0, op.clone(), answer)]
     }
 
-    fn observe(&self) -> Result<Observed<Words<RDCSS>>, String> {
+    fn observe(&self) -> Result<Observed<WordsModel>, String> {
         let words: [u64; WORDS] = std::array::from_fn(|word| self.read(word));
         Ok([(0, words)].into())
     }

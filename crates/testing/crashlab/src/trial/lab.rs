@@ -1,22 +1,22 @@
 //! One scenario: its prepared pool, a recorded run, and the checks.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::marker::PhantomData;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pando_device::simulated::{Kept, Simulated};
 use pando_index::conformance::history::{Event, explains};
 use pando_index::random::Random;
-use pando_pmem::Pool;
+use pando_pmem::testing::Arena;
 use pando_pmem::testing::refusal::{Resource, refuse};
-use pando_pmem::testing::{Arena, with_few_slots};
 
+use super::ground::{Ground, Of, Open};
 use super::plan::Tally;
-use crate::lab::LabDomain;
 use crate::lab::domain::{Mode, files_of_run, run_as, set_mode, task, with_recorder};
 use crate::lab::panics::{attempt, listen};
 use crate::lab::recorder::{Entry, LINE_BYTES, Recorder};
-use crate::subjects::{Observed, Opened, Programs, Scenario, Session, Subject};
+use crate::subjects::{Model, Observed, Programs, Scenario, Session, Subject};
 
 /// Steps after which a run counts as endless.
 pub(super) const PATIENCE: u64 = 300_000;
@@ -55,55 +55,61 @@ impl Refusal {
 
 /// An operation of a logical thread.
 #[derive(Debug)]
-pub(super) struct Happened<S: Subject> {
+pub(super) struct Happened<M: Model> {
     pub(super) part: usize,
     /// An answer of `None` means that it has not returned.
-    pub(super) event: EventOf<S>,
+    pub(super) event: EventOf<M>,
 }
 
-pub(super) type EventOf<S> = Event<<S as Subject>::Op, <S as Subject>::Answer>;
-pub(super) type History<S> = Arc<Mutex<Vec<Happened<S>>>>;
+pub(super) type EventOf<M> = Event<<M as Model>::Op, <M as Model>::Answer>;
+pub(super) type History<M> = Arc<Mutex<Vec<Happened<M>>>>;
 
 /// What was recorded of a run.
-pub(super) struct Recorded<S: Subject> {
-    pub(super) happened: Vec<Happened<S>>,
+pub(super) struct Recorded<M: Model> {
+    pub(super) happened: Vec<Happened<M>>,
     pub(super) log: Vec<Entry>,
     /// The states of the files, by number.
     pub(super) files: Vec<Simulated>,
 }
 
-/// One scenario of `S`, with write-backs or without.
-pub struct Lab<S: Subject, const WRITE_BACK: bool> {
+/// One scenario of a subject in a domain.
+pub struct Lab<M: Model> {
+    pub(super) ground: Box<dyn Ground<M>>,
     pub(super) name: &'static str,
     pub(super) preemptions: u32,
     pub(super) granted: Option<u64>,
     pub(super) slots: usize,
-    pub(super) programs: Programs<S>,
+    pub(super) programs: Programs<M>,
     pub(super) arena: Rc<Arena>,
     /// The prepared pool.
     pub(super) base: Vec<u64>,
     /// Its files.
     pub(super) files: Simulated,
-    pub(super) initial: Observed<S>,
+    pub(super) initial: Observed<M>,
     /// The recorder, and the words of the medium, are kept from run to run. Between two runs the
     /// medium holds the prepared pool. A failed run leaves neither.
     pub(super) recorder: Option<Recorder>,
     pub(super) medium: Option<Vec<u64>>,
 }
 
-impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
-    /// Prepares the pool of a scenario.
-    pub fn new(scenario: Scenario<S>) -> Result<Self, String> {
-        let arena = Rc::new(Arena::new(S::POOL_BYTES).map_err(|error| error.to_string())?);
+impl<M: Model> Lab<M> {
+    /// Prepares the pool of a scenario of `S`.
+    pub fn of<S: Subject<Model = M>, const WRITE_BACK: bool>(
+        scenario: Scenario<M>,
+    ) -> Result<Self, String> {
+        Self::new(Box::new(Of::<S, WRITE_BACK>(PhantomData)), scenario)
+    }
+
+    fn new(ground: Box<dyn Ground<M>>, scenario: Scenario<M>) -> Result<Self, String> {
+        let arena = Arena::new(ground.pool_bytes()).map_err(|error| error.to_string())?;
+        let arena = Rc::new(arena);
         listen();
         let Scenario { name, preemptions, granted, slots, .. } = scenario;
         let setup = scenario.set_up();
         let files = Simulated::new();
         let prepared = attempt(|| {
             run_as(0, || {
-                let create = || Pool::<LabDomain<WRITE_BACK>>::create_in(&arena);
-                let pool = with_few_slots(slots, create);
-                let open = S::open(pool.map_err(|error| error.to_string())?, &files)?;
+                let open = ground.create(&arena, slots, &files)?;
                 let perform = |op| drop(open.perform(op));
                 setup.prepare.iter().for_each(perform);
                 refuse(Resource::Block, 0, u64::MAX, || setup.cram.iter().for_each(perform));
@@ -115,6 +121,7 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
         let base = words_of(&arena);
         let programs = setup.programs;
         Ok(Self {
+            ground,
             name,
             preemptions,
             granted,
@@ -130,32 +137,30 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
     }
 
     /// Opens the pool in the arena.
-    pub(super) fn open(&self, files: &Simulated) -> Result<S::Open<LabDomain<WRITE_BACK>>, String> {
-        let open = || Pool::<LabDomain<WRITE_BACK>>::open_in(&self.arena);
-        let pool = with_few_slots(self.slots, open);
-        S::open(pool.map_err(|error| error.to_string())?, files)
+    pub(super) fn open(&self, files: &Simulated) -> Result<Open<M>, String> {
+        self.ground.open(&self.arena, self.slots, files)
     }
 
     /// Runs the programs, over `files`, which the recorder follows.
     pub(super) fn record(
         &self,
-        programs: &[Vec<S::Op>],
+        programs: &[Vec<M::Op>],
         files: &Simulated,
         refusal: Option<Refusal>,
         tally: &mut Tally,
-    ) -> Result<Recorded<S>, String> {
+    ) -> Result<Recorded<M>, String> {
         set_mode(Mode::Record, PATIENCE);
-        let open = Arc::new(run_as(0, || self.open(files))?);
-        let history: History<S> = Arc::default();
+        let open = run_as(0, || self.open(files))?;
+        let history: History<M> = Arc::default();
         let fault: Arc<Mutex<Option<String>>> = Arc::default();
         set_mode(Mode::Schedule, PATIENCE);
-        let spawn = |(index, program): (usize, &Vec<S::Op>)| {
+        let spawn = |(index, program): (usize, &Vec<M::Op>)| {
             let (open, program) = (Arc::clone(&open), program.clone());
             let (history, fault) = (Arc::clone(&history), Arc::clone(&fault));
             shuttle::thread::spawn(move || {
                 let work = || -> Result<(), String> {
                     let mut session = open.session();
-                    program.iter().for_each(|op| perform::<S>(&mut session, op, &history));
+                    program.iter().for_each(|op| perform::<M>(&mut session, op, &history));
                     Ok(())
                 };
                 run_as(index + 1, || {
@@ -204,12 +209,12 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
     /// the `observed` state.
     pub(super) fn explain(
         &self,
-        happened: &[Happened<S>],
+        happened: &[Happened<M>],
         cut: u64,
-        observed: &Observed<S>,
+        observed: &Observed<M>,
     ) -> Result<(), String> {
         let date = cut.saturating_mul(2);
-        let mut parts: BTreeMap<usize, Vec<EventOf<S>>> = BTreeMap::new();
+        let mut parts: BTreeMap<usize, Vec<EventOf<M>>> = BTreeMap::new();
         for one in happened {
             let mut event = one.event.clone();
             if event.called >= date {
@@ -219,7 +224,7 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
                 event.answer = None;
             }
             // A read without an answer gives no information.
-            if event.answer.is_some() || S::changes(&event.operation).is_some() {
+            if event.answer.is_some() || M::changes(&event.operation).is_some() {
                 parts.entry(one.part).or_default().push(event);
             }
         }
@@ -228,10 +233,10 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
         let quiet = self.initial.keys().chain(observed.keys()).filter(|part| differs(part));
         let judged: BTreeSet<usize> = quiet.chain(parts.keys()).copied().collect();
         for part in judged {
-            let state = |all: &Observed<S>| all.get(&part).cloned().unwrap_or_else(S::blank);
+            let state = |all: &Observed<M>| all.get(&part).cloned().unwrap_or_else(M::blank);
             let (initial, last) = (state(&self.initial), state(observed));
             let events = parts.get(&part).map_or(&[][..], Vec::as_slice);
-            if !explains(initial.clone(), Some(&last), events, S::after) {
+            if !explains(initial.clone(), Some(&last), events, M::after) {
                 return Err(format!(
                     "part {part} was {initial:?} and is {last:?}; no order of these operations explains that:\n{}",
                     events.iter().map(|event| format!("  {event:?}\n")).collect::<String>()
@@ -258,7 +263,7 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
     pub(super) fn judge(
         &self,
         files: &Simulated,
-        happened: &[Happened<S>],
+        happened: &[Happened<M>],
         cut: u64,
         exercise: bool,
     ) -> Result<(), String> {
@@ -273,7 +278,7 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
                     open.exercise()?;
                     open.audit()?;
                     let left = files.cut_power(Kept::Nothing, &mut Random::default());
-                    if S::rebuild(&left)?.is_some_and(|rebuilt| rebuilt != observed) {
+                    if self.ground.rebuild(&left)?.is_some_and(|rebuilt| rebuilt != observed) {
                         return Err("a power cut afterwards takes some of it back".into());
                     }
                 }
@@ -289,15 +294,15 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
     pub(super) fn judge_rebuilt(
         &self,
         files: &Simulated,
-        happened: &[Happened<S>],
+        happened: &[Happened<M>],
         cut: u64,
     ) -> Result<(), String> {
-        let rebuilt = attempt(|| run_as(0, || S::rebuild(files)));
+        let rebuilt = attempt(|| run_as(0, || self.ground.rebuild(files)));
         let lost = |what| format!("the pool was lost, and rebuilt from its files: {what}");
         let Some(observed) = rebuilt.map_err(lost)?.flatten() else { return Ok(()) };
         let date = cut.saturating_mul(2);
-        let has_returned = |event: &EventOf<S>| event.answer.is_some() && event.returned <= date;
-        let syncs = |event: &EventOf<S>| has_returned(event) && S::syncs(&event.operation);
+        let has_returned = |event: &EventOf<M>| event.answer.is_some() && event.returned <= date;
+        let syncs = |event: &EventOf<M>| has_returned(event) && M::syncs(&event.operation);
         let events = happened.iter().map(|one| &one.event);
         let synced = events.filter(|event| syncs(event)).map(|event| event.called).max();
         let left = happened.iter().map(|Happened { part, event }| {
@@ -305,18 +310,18 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
             let answer = event.answer.clone().filter(|_| is_safe);
             Happened { part: *part, event: Event { answer, ..event.clone() } }
         });
-        let left: Vec<Happened<S>> = left.collect();
+        let left: Vec<Happened<M>> = left.collect();
         self.explain(&left, cut, &observed).map_err(lost)
     }
 }
 
 /// One operation of a logical thread, with its place in the history.
-pub(super) fn perform<S: Subject>(session: &mut Session<'_, S>, op: &S::Op, history: &History<S>) {
+pub(super) fn perform<M: Model>(session: &mut Session<'_, M>, op: &M::Op, history: &History<M>) {
     let locked = || history.lock().unwrap_or_else(PoisonError::into_inner);
     // A call is between two entries of the log, and a return is at an entry: no two times are
     // equal.
     let called = with_recorder(Recorder::now) * 2 + 1;
-    let change = S::changes(op);
+    let change = M::changes(op);
     let at = locked().len();
     if let Some(part) = change {
         let event = Event { operation: op.clone(), answer: None, called, returned: u64::MAX };

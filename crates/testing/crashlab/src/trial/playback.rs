@@ -14,7 +14,7 @@ use crate::lab::domain::{Mode, files_of_run, install, run_as, set_mode, with_rec
 use crate::lab::medium::Medium;
 use crate::lab::panics::attempt;
 use crate::lab::recorder::{Entry, LINE_BYTES, Recorder, Site};
-use crate::subjects::Subject;
+use crate::subjects::Model;
 
 /// A hash of one word and its offset. The hash of an image is the exclusive or of these.
 fn hash_of(off: u64, value: u64) -> u64 {
@@ -88,8 +88,8 @@ struct Image<'run> {
 }
 
 /// The crashes of one log.
-pub(super) struct Playback<'run, S: Subject> {
-    pub happened: &'run [Happened<S>],
+pub(super) struct Playback<'run, M: Model> {
+    pub happened: &'run [Happened<M>],
     /// The states of the files, by number.
     pub files: &'run [Simulated],
     pub plan: &'run Plan,
@@ -101,7 +101,7 @@ pub(super) struct Playback<'run, S: Subject> {
     pub recovering: Option<u64>,
 }
 
-impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
+impl<M: Model> Lab<M> {
     /// Plays `log` back over `base` and checks its crashes. The arena and `words` hold `base` at
     /// the beginning, and again at the end unless a fault was found.
     pub(super) fn play_back(
@@ -109,12 +109,12 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
         base: &[u64],
         words: Vec<u64>,
         log: &[Entry],
-        playback: &Playback<'_, S>,
+        playback: &Playback<'_, M>,
         random: &mut Random,
         tally: &mut Tally,
     ) -> Result<Vec<u64>, String> {
         let mut stored: Vec<u32> = Vec::new();
-        let mut medium = Medium::new(words, WRITE_BACK);
+        let mut medium = Medium::new(words, self.ground.needs_write_back());
         let mut hash = 0;
         let mut seen = HashSet::new();
         let crashes = playback.plan.crashes;
@@ -184,13 +184,13 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
         &self,
         image: &Image<'_>,
         cut: u64,
-        playback: &Playback<'_, S>,
+        playback: &Playback<'_, M>,
         random: &mut Random,
         tally: &mut Tally,
     ) -> Result<(), String> {
         let Image { medium, choice, files } = *image;
         let files = &playback.files[files];
-        let left = match WRITE_BACK {
+        let left = match self.ground.needs_write_back() {
             true => files.cut_power(*random.pick(&KEPT), random),
             false => files.after_kill(),
         };
@@ -225,7 +225,7 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
         &self,
         files: &Simulated,
         cut: u64,
-        playback: &Playback<'_, S>,
+        playback: &Playback<'_, M>,
         random: &mut Random,
         tally: &mut Tally,
     ) -> Result<(), String> {

@@ -11,12 +11,12 @@ use super::playback::{Playback, draw_cuts};
 use super::without::site_of;
 use crate::lab::domain::{Mode, files_of_run, install, set_mode};
 use crate::lab::recorder::{Recorder, Site};
-use crate::subjects::Subject;
+use crate::subjects::Model;
 
-impl<S: Subject, const WRITE_BACK: bool> Trial for Lab<S, WRITE_BACK> {
+impl<M: Model> Trial for Lab<M> {
     fn name(&self) -> String {
-        let domain = if WRITE_BACK { "adr" } else { "process" };
-        format!("{}/{}/{domain}", S::NAME, self.name)
+        let domain = if self.ground.needs_write_back() { "adr" } else { "process" };
+        format!("{}/{}/{domain}", self.ground.name(), self.name)
     }
 
     fn preemptions(&self) -> u32 {
@@ -26,7 +26,7 @@ impl<S: Subject, const WRITE_BACK: bool> Trial for Lab<S, WRITE_BACK> {
     fn run(&mut self, plan: &Plan, tally: &mut Tally) -> Result<(), String> {
         self.recorded(plan, tally, |lab, random, recorded, tally| {
             let Recorded { happened, log, files } = recorded;
-            let cuts = if S::SURVIVES { plan.crashes.cuts } else { Some(0) };
+            let cuts = if lab.ground.survives() { plan.crashes.cuts } else { Some(0) };
             let cuts = &draw_cuts(log, cuts, random);
             let (without, recovering) = (None, None);
             let playback = Playback { happened, files, plan, cuts, without, recovering };
@@ -54,13 +54,13 @@ impl<S: Subject, const WRITE_BACK: bool> Trial for Lab<S, WRITE_BACK> {
     }
 }
 
-impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
+impl<M: Model> Lab<M> {
     /// Records one run and calls `work` to play it back.
     fn recorded(
         &mut self,
         plan: &Plan,
         tally: &mut Tally,
-        work: impl FnOnce(&mut Self, &mut Random, &Recorded<S>, &mut Tally) -> Result<(), String>,
+        work: impl FnOnce(&mut Self, &mut Random, &Recorded<M>, &mut Tally) -> Result<(), String>,
     ) -> Result<(), String> {
         let mut random = Random::new(plan.seed);
         let programs = (self.programs)(&mut random);

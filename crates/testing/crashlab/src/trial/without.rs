@@ -6,7 +6,7 @@ use super::lab::{Lab, Recorded};
 use super::plan::{Plan, Tally};
 use super::playback::{Playback, draw_cuts};
 use crate::lab::recorder::{Entry, Site};
-use crate::subjects::Subject;
+use crate::subjects::Model;
 
 /// The source position of a write-back or a fence.
 pub(super) fn site_of(entry: &Entry) -> Option<Site> {
@@ -19,7 +19,7 @@ pub(super) fn site_of(entry: &Entry) -> Option<Site> {
 /// Entries after a missing write-back or fence in which each store is a cut.
 const BEHIND: usize = 60;
 
-impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
+impl<M: Model> Lab<M> {
     /// Plays back without `site`, with cuts after it. Then it cuts some recoveries too, without
     /// `site` in the recovery.
     pub(super) fn without(
@@ -27,7 +27,7 @@ impl<S: Subject, const WRITE_BACK: bool> Lab<S, WRITE_BACK> {
         site: Site,
         plan: &Plan,
         random: &mut Random,
-        recorded: &Recorded<S>,
+        recorded: &Recorded<M>,
         tally: &mut Tally,
     ) -> Result<(), String> {
         let Recorded { happened, log, files } = recorded;
