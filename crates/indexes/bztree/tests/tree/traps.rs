@@ -255,6 +255,35 @@ fn keys_compare_as_unsigned_bytes() {
     }
 }
 
+/// Keys close together, and one so far away that no distance within a range leaf reaches it. Random
+/// values of 64 bits are updated in place, with the far key and without it.
+#[test]
+fn keys_close_together_and_one_far_away_keep_random_values() {
+    let mut random = Random::new(seed("a key far away"));
+    for options in [Options::default(), small_ranges()] {
+        let planted = Planted::<Process>::anonymous(options);
+        let mut records = Records::new();
+        let mut settled_bytes = 0;
+        for turn in 0..40_u64 {
+            for key in (0..100).chain([1 << 63]) {
+                let value = random.draw().to_be_bytes().to_vec();
+                let op = Op::Upsert(short(key), value);
+                assert_eq!(op.run(&planted.index), op.apply(&mut records));
+            }
+            if turn.is_multiple_of(4) {
+                let op = Op::Remove(short(1 << 63));
+                assert_eq!(op.run(&planted.index), op.apply(&mut records));
+            }
+            assert!(dump(&planted.index) == records, "turn {turn}");
+            check(&planted);
+            if turn == 8 {
+                settled_bytes = planted.pool.size_bytes();
+            }
+        }
+        assert_eq!(planted.pool.size_bytes(), settled_bytes, "the pool grew");
+    }
+}
+
 /// Changes of the tree while a cursor pauses.
 type Change = fn(&Planted<Process>, &mut BTreeMap<Vec<u8>, Vec<u8>>);
 
