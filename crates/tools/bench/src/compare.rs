@@ -263,7 +263,7 @@ impl<'run> Run<'run> {
         let sampler = &self.samplers[mix_index];
         let mut slice = self.slice(mix, sampler, threads, round, live.clone());
         let (deleted, inserted) = match mix.work {
-            Work::Load | Work::Batch => (0, 0),
+            Work::Load | Work::ReadBatch | Work::UpdateBatch => (0, 0),
             Work::Insert => (0, batch),
             Work::Delete => (batch, 0),
             Work::Blend(blend) => (0, inserts_of(batch, blend.insert_every, threads as u64)),

@@ -41,12 +41,14 @@ pub enum Work {
     /// Deletes the oldest records.
     Delete,
     /// Gets [`BATCH`] records with one call.
-    Batch,
+    ReadBatch,
+    /// Upserts [`BATCH`] existing records with one call.
+    UpdateBatch,
     /// Operations of several kinds, chosen at random.
     Blend(Blend),
 }
 
-/// Records of an operation of [`Work::Batch`].
+/// Records of an operation of [`Work::ReadBatch`] and [`Work::UpdateBatch`].
 pub const BATCH: usize = 16;
 
 /// Shares of the operations on existing records, in percent; their sum is 100.
@@ -142,11 +144,12 @@ impl OperationMix {
     pub const ALL: &[Self] = &[
         Self::LOAD,
         Self::READ,
-        counted("read16", "gets of 16 records at once", Work::Batch),
+        counted("read16", "gets of 16 records at once", Work::ReadBatch),
         updating("90/10", "90 % gets, 10 % upserts", 90),
         updating("75/25", "75 % gets, 25 % upserts", 75),
         Self::HALF,
         Self::UPDATE,
+        counted("update16", "upserts of 16 existing records at once", Work::UpdateBatch),
         Self::SCAN10,
         scanning("scan100", "scans of 100", 100, Order::Ascending),
         scanning("scan10-reverse", "scans of 10, downwards", 10, Order::Descending),
@@ -198,7 +201,7 @@ impl OperationMix {
     pub fn is_counted(&self) -> bool {
         match self.work {
             Work::Load | Work::Insert | Work::Delete => true,
-            Work::Batch => false,
+            Work::ReadBatch | Work::UpdateBatch => false,
             Work::Blend(blend) => blend.insert_every > 0,
         }
     }

@@ -51,7 +51,7 @@ impl Plan {
         let adds = |mix: &&OperationMix| match mix.work {
             Work::Insert => true,
             Work::Blend(blend) => blend.insert_every > 0,
-            Work::Load | Work::Delete | Work::Batch => false,
+            Work::Load | Work::Delete | Work::ReadBatch | Work::UpdateBatch => false,
         };
         let slices = self.mixes.iter().filter(adds).count() * self.rounds * self.threads.len();
         // In a blend, each thread inserts at least once.

@@ -67,6 +67,11 @@ pub trait System: Send + Sync {
         Ok(())
     }
 
+    /// Replaces the values of keys. The caller knows that they are present.
+    fn upsert_many(&self, records: &[(&[u8], &[u8])]) -> Result<(), Refusal> {
+        records.iter().try_for_each(|(key, value)| self.upsert(key, value))
+    }
+
     /// Removes a record; false if its key is absent.
     fn delete(&self, key: &[u8]) -> Result<bool, Refusal>;
 

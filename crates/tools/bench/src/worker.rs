@@ -53,6 +53,8 @@ pub struct Done {
 struct Hands {
     rng: Rng,
     buffers: Buffers,
+    /// Those of the records of a batch.
+    batch: [Buffers; BATCH],
     added: u64,
     missed: Vec<u64>,
 }
@@ -67,6 +69,7 @@ impl<S: System, const EIGHT: bool> Worker<'_, S, EIGHT> {
         Hands {
             rng: Rng::new(self.slice.seed ^ (self.thread as u64) << 32 ^ purpose << 48),
             buffers: Buffers::new(self.slice.records.shape),
+            batch: std::array::from_fn(|_| Buffers::new(self.slice.records.shape)),
             added: 0,
             missed: Vec::new(),
         }
@@ -93,7 +96,8 @@ impl<S: System, const EIGHT: bool> Worker<'_, S, EIGHT> {
                 self.repeat(self.share(), |turn| self.insert(hands, turn))?
             }
             Work::Delete => self.repeat(self.share(), |turn| self.delete(hands, turn))?,
-            Work::Batch => self.repeat(u64::MAX, |_| self.read_batch(hands))?,
+            Work::ReadBatch => self.repeat(u64::MAX, |_| self.read_batch(hands))?,
+            Work::UpdateBatch => self.repeat(u64::MAX, |_| self.upsert_batch(hands))?,
             // A mix of one kind of operation needs no random choice.
             Work::Blend(Blend { reads: 100, insert_every: 0, .. }) => {
                 self.repeat(u64::MAX, |_| {
@@ -220,8 +224,10 @@ impl<S: System, const EIGHT: bool> Worker<'_, S, EIGHT> {
     fn read_batch(&self, hands: &mut Hands) -> Result<(), Fault> {
         let (operation, records) = ("a get of many", self.slice.records);
         let numbers: [u64; BATCH] = std::array::from_fn(|_| self.live_key(hands));
-        let keys = numbers.map(|key| hands.buffers.key::<EIGHT>(key).to_vec());
-        let keys: [&[u8]; BATCH] = std::array::from_fn(|index| &keys[index][..]);
+        let mut keys = [&[][..]; BATCH];
+        for ((key, buffers), &number) in keys.iter_mut().zip(&mut hands.batch).zip(&numbers) {
+            *key = buffers.key::<EIGHT>(number);
+        }
         let (mut checked, mut found) = (Ok(()), 0_u32);
         self.system
             .get_many(&keys, |index, value| {
@@ -243,6 +249,21 @@ impl<S: System, const EIGHT: bool> Worker<'_, S, EIGHT> {
         let value = value_of(key, hands.rng.bits());
         let (key_bytes, value_bytes) = hands.buffers.record::<EIGHT>(key, value);
         self.system.upsert(key_bytes, value_bytes).map_err(refused(key, "an upsert"))
+    }
+
+    #[inline]
+    fn upsert_batch(&self, hands: &mut Hands) -> Result<(), Fault> {
+        let pairs: [(u64, u64); BATCH] = std::array::from_fn(|_| {
+            let key = self.live_key(hands);
+            (key, value_of(key, hands.rng.bits()))
+        });
+        let mut records = [(&[][..], &[][..]); BATCH];
+        for ((record, buffers), &(key, value)) in
+            records.iter_mut().zip(&mut hands.batch).zip(&pairs)
+        {
+            *record = buffers.record::<EIGHT>(key, value);
+        }
+        self.system.upsert_many(&records).map_err(refused(pairs[0].0, "an upsert of many"))
     }
 
     #[inline]

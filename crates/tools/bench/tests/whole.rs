@@ -87,7 +87,9 @@ fn asked(mix: OperationMix, keys: KeyChoice) -> Vec<Asked> {
         assert!(system.map.insert_new(&key.to_be_bytes(), &value.to_le_bytes()).unwrap());
     }
     let target = match mix.work {
-        Work::Load | Work::Insert | Work::Batch | Work::Blend(_) => 500..550,
+        Work::Load | Work::Insert | Work::ReadBatch | Work::UpdateBatch | Work::Blend(_) => {
+            500..550
+        }
         Work::Delete => 0..50,
     };
     let sampler = KeySampler::new(keys, 500);

@@ -80,6 +80,11 @@ impl System for Indexed {
     }
 
     #[inline]
+    fn upsert_many(&self, records: &[(&[u8], &[u8])]) -> Result<(), Refusal> {
+        Ok(self.index.upsert_many(records)?)
+    }
+
+    #[inline]
     fn delete(&self, key: &[u8]) -> Result<bool, Refusal> {
         Ok(self.index.remove(key)?)
     }

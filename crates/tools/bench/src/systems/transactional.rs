@@ -154,6 +154,14 @@ impl System for TransactionalMap {
         Ok(())
     }
 
+    fn upsert_many(&self, records: &[(&[u8], &[u8])]) -> Result<(), Refusal> {
+        if self.is_pipelined {
+            return records.iter().try_for_each(|(key, value)| self.upsert(key, value));
+        }
+        self.map.upsert_many(records)?;
+        Ok(())
+    }
+
     fn delete(&self, key: &[u8]) -> Result<bool, Refusal> {
         if self.is_pipelined {
             return self.pipelined(|transaction| {
