@@ -58,7 +58,7 @@ pub(super) trait Kind<D: Domain> {
     fn known(&self) -> KnownKind<D>;
 }
 
-/// Every kind; the first is the default. A new index is one line here (and a dependency).
+/// Every kind; the first is the default. A new index is one entry here (and a dependency).
 pub(super) fn kinds<D: Domain>() -> &'static [&'static dyn Kind<D>] {
     &[
         &Of::<pando_bztree::BzTrees>(PhantomData),
@@ -71,7 +71,7 @@ pub(super) fn kinds<D: Domain>() -> &'static [&'static dyn Kind<D>] {
         &Of::<pando_skiplist::SkipLists>(PhantomData),
         #[cfg(not(test))]
         &Of::<pando_bwtree::BwTrees>(PhantomData),
-        #[cfg(feature = "sorted-array")]
+        #[cfg(all(feature = "sorted-array", not(test)))]
         &Of::<pando_sorted_array::SortedArrays>(PhantomData),
     ]
 }

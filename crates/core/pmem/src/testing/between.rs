@@ -68,7 +68,7 @@ pub(super) fn step() {
 
 #[cold]
 fn act() {
-    // What the work's caller accesses while the work is taken and put back runs nothing.
+    // Further accesses of this thread run nothing until the work is put back.
     LEFT.set(NONE);
     let Some(mut work) = MEANWHILE.take() else { return };
     if let Some(accesses) = work() {

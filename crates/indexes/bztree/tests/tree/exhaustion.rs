@@ -179,7 +179,7 @@ fn a_full_pool_refuses_records_of_mixed_leaves_and_recovers() {
 #[test]
 fn threads_in_a_full_pool_lose_nothing() {
     let seed = seed("threads in a full pool");
-    for round in 0..40 {
+    for round in 0..66 {
         let (_folder, path) = folder_and_pool();
         let shape = shapes()[[0, 1, 2, 4, 5][(round % 5) as usize]];
         let label = format!("PANDO_SEED={seed}, round {round}");

@@ -29,9 +29,11 @@ fn mixed(index: u64) -> Vec<u8> {
 /// Makes the key of a number.
 type KeyOf = fn(u64) -> Vec<u8>;
 
-/// Both kinds of leaves, and both in one tree.
-fn kinds_with_keys() -> [(Options, KeyOf); 3] {
-    [(small_nodes(), long), (small_ranges(), short), (small_ranges(), mixed)]
+/// Both kinds of leaves, and both in one tree; five times, because threads race.
+fn kinds_with_keys() -> Vec<(Options, KeyOf)> {
+    let kinds: [(Options, KeyOf); 3] =
+        [(small_nodes(), long), (small_ranges(), short), (small_ranges(), mixed)];
+    kinds.repeat(5)
 }
 
 /// BzTree: two inserts of one key racing through the unsorted part while a third deletes it. Of
@@ -39,7 +41,7 @@ fn kinds_with_keys() -> [(Options, KeyOf); 3] {
 #[test]
 fn racing_inserts_and_deletes_of_one_key_happen_exactly_once() {
     let seed = seed("racing inserts");
-    for round in 0..60 {
+    for round in 0..120 {
         within_bounds("racing inserts", move || {
             let options = both_kinds()[(round / 2 % 2) as usize];
             let planted = Planted::<Process>::anonymous(options);
@@ -92,7 +94,7 @@ fn insert_and_delete_of_one_key_may_repeat_for_ever() {
         }
         let key = short(1);
         let mut size_bytes = 0;
-        for turn in 0..10_000 {
+        for turn in 0..30_000 {
             assert_eq!(Op::Insert(key.clone(), value(turn)).run(&planted.index), Answer::Done);
             assert_eq!(Op::Remove(key.clone()).run(&planted.index), Answer::Done);
             if turn == 3_000 {

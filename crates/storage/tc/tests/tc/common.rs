@@ -242,8 +242,7 @@ pub fn with(records: &Records, writes: &[Write]) -> Records {
 }
 
 /// A module of tests for each index, each by a call of the function of the same name. The BzTree is
-/// in the domain of the list, and the others in [`Stopped`]: to compile all of them for a second
-/// domain would take longer than their tests.
+/// in the domain of the list. The others are in [`Stopped`], so that they are compiled only once.
 #[macro_export]
 macro_rules! over_each_index {
     ($domain:ident: $($test:ident),* $(,)?) => {

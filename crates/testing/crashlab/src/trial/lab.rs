@@ -11,7 +11,7 @@ use pando_index::random::Random;
 use pando_pmem::testing::Arena;
 use pando_pmem::testing::refusal::{Resource, refuse};
 
-use super::ground::{Ground, Of, Open};
+use super::any_subject::{AnySubject, In, Open};
 use super::plan::Tally;
 use crate::lab::domain::{Mode, files_of_run, run_as, set_mode, task, with_recorder};
 use crate::lab::panics::{attempt, listen};
@@ -74,7 +74,7 @@ pub(super) struct Recorded<M: Model> {
 
 /// One scenario of a subject in a domain.
 pub struct Lab<M: Model> {
-    pub(super) ground: Box<dyn Ground<M>>,
+    pub(super) subject: Box<dyn AnySubject<M>>,
     pub(super) name: &'static str,
     pub(super) preemptions: u32,
     pub(super) granted: Option<u64>,
@@ -97,11 +97,11 @@ impl<M: Model> Lab<M> {
     pub fn of<S: Subject<Model = M>, const WRITE_BACK: bool>(
         scenario: Scenario<M>,
     ) -> Result<Self, String> {
-        Self::new(Box::new(Of::<S, WRITE_BACK>(PhantomData)), scenario)
+        Self::new(Box::new(In::<S, WRITE_BACK>(PhantomData)), scenario)
     }
 
-    fn new(ground: Box<dyn Ground<M>>, scenario: Scenario<M>) -> Result<Self, String> {
-        let arena = Arena::new(ground.pool_bytes()).map_err(|error| error.to_string())?;
+    fn new(subject: Box<dyn AnySubject<M>>, scenario: Scenario<M>) -> Result<Self, String> {
+        let arena = Arena::new(subject.pool_bytes()).map_err(|error| error.to_string())?;
         let arena = Rc::new(arena);
         listen();
         let Scenario { name, preemptions, granted, slots, .. } = scenario;
@@ -109,7 +109,7 @@ impl<M: Model> Lab<M> {
         let files = Simulated::new();
         let prepared = attempt(|| {
             run_as(0, || {
-                let open = ground.create(&arena, slots, &files)?;
+                let open = subject.create(&arena, slots, &files)?;
                 let perform = |op| drop(open.perform(op));
                 setup.prepare.iter().for_each(perform);
                 refuse(Resource::Block, 0, u64::MAX, || setup.cram.iter().for_each(perform));
@@ -121,7 +121,7 @@ impl<M: Model> Lab<M> {
         let base = words_of(&arena);
         let programs = setup.programs;
         Ok(Self {
-            ground,
+            subject,
             name,
             preemptions,
             granted,
@@ -138,7 +138,7 @@ impl<M: Model> Lab<M> {
 
     /// Opens the pool in the arena.
     pub(super) fn open(&self, files: &Simulated) -> Result<Open<M>, String> {
-        self.ground.open(&self.arena, self.slots, files)
+        self.subject.open(&self.arena, self.slots, files)
     }
 
     /// Runs the programs, over `files`, which the recorder follows.
@@ -278,7 +278,7 @@ impl<M: Model> Lab<M> {
                     open.exercise()?;
                     open.audit()?;
                     let left = files.cut_power(Kept::Nothing, &mut Random::default());
-                    if self.ground.rebuild(&left)?.is_some_and(|rebuilt| rebuilt != observed) {
+                    if self.subject.rebuild(&left)?.is_some_and(|rebuilt| rebuilt != observed) {
                         return Err("a power cut afterwards takes some of it back".into());
                     }
                 }
@@ -297,7 +297,7 @@ impl<M: Model> Lab<M> {
         happened: &[Happened<M>],
         cut: u64,
     ) -> Result<(), String> {
-        let rebuilt = attempt(|| run_as(0, || self.ground.rebuild(files)));
+        let rebuilt = attempt(|| run_as(0, || self.subject.rebuild(files)));
         let lost = |what| format!("the pool was lost, and rebuilt from its files: {what}");
         let Some(observed) = rebuilt.map_err(lost)?.flatten() else { return Ok(()) };
         let date = cut.saturating_mul(2);

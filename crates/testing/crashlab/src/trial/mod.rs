@@ -9,7 +9,7 @@
 //! * each image that a crash of the run could leave (durable linearizability: an operation that had
 //!   returned has taken effect, and an operation in flight has taken effect or not).
 
-mod ground;
+mod any_subject;
 mod lab;
 mod plan;
 mod playback;

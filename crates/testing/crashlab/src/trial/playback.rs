@@ -114,7 +114,7 @@ impl<M: Model> Lab<M> {
         tally: &mut Tally,
     ) -> Result<Vec<u64>, String> {
         let mut stored: Vec<u32> = Vec::new();
-        let mut medium = Medium::new(words, self.ground.needs_write_back());
+        let mut medium = Medium::new(words, self.subject.needs_write_back());
         let mut hash = 0;
         let mut seen = HashSet::new();
         let crashes = playback.plan.crashes;
@@ -190,7 +190,7 @@ impl<M: Model> Lab<M> {
     ) -> Result<(), String> {
         let Image { medium, choice, files } = *image;
         let files = &playback.files[files];
-        let left = match self.ground.needs_write_back() {
+        let left = match self.subject.needs_write_back() {
             true => files.cut_power(*random.pick(&KEPT), random),
             false => files.after_kill(),
         };

@@ -15,8 +15,8 @@ use crate::subjects::Model;
 
 impl<M: Model> Trial for Lab<M> {
     fn name(&self) -> String {
-        let domain = if self.ground.needs_write_back() { "adr" } else { "process" };
-        format!("{}/{}/{domain}", self.ground.name(), self.name)
+        let domain = if self.subject.needs_write_back() { "adr" } else { "process" };
+        format!("{}/{}/{domain}", self.subject.name(), self.name)
     }
 
     fn preemptions(&self) -> u32 {
@@ -26,7 +26,7 @@ impl<M: Model> Trial for Lab<M> {
     fn run(&mut self, plan: &Plan, tally: &mut Tally) -> Result<(), String> {
         self.recorded(plan, tally, |lab, random, recorded, tally| {
             let Recorded { happened, log, files } = recorded;
-            let cuts = if lab.ground.survives() { plan.crashes.cuts } else { Some(0) };
+            let cuts = if lab.subject.survives() { plan.crashes.cuts } else { Some(0) };
             let cuts = &draw_cuts(log, cuts, random);
             let (without, recovering) = (None, None);
             let playback = Playback { happened, files, plan, cuts, without, recovering };

@@ -1,12 +1,12 @@
-//! What a trial runs: a subject in a domain. A trial knows it by its model alone.
+//! A subject in a domain, as a trial knows it: by its model alone.
 
 use std::marker::PhantomData;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use pando_device::simulated::Simulated;
-use pando_pmem::Pool;
 use pando_pmem::testing::{Arena, with_few_slots};
+use pando_pmem::{Domain, Pool};
 
 use crate::lab::LabDomain;
 use crate::subjects::{Model, Observed, Opened, Subject};
@@ -15,7 +15,7 @@ use crate::subjects::{Model, Observed, Opened, Subject};
 pub(super) type Open<M> = Arc<dyn Opened<M>>;
 
 /// A subject of this model in a domain.
-pub(super) trait Ground<M: Model> {
+pub(super) trait AnySubject<M: Model> {
     /// Its name on the command line.
     fn name(&self) -> &'static str;
 
@@ -40,9 +40,9 @@ pub(super) trait Ground<M: Model> {
 }
 
 /// The subject `S`, with write-backs or without.
-pub(super) struct Of<S, const WRITE_BACK: bool>(pub PhantomData<S>);
+pub(super) struct In<S, const WRITE_BACK: bool>(pub PhantomData<S>);
 
-impl<S: Subject, const WRITE_BACK: bool> Ground<S::Model> for Of<S, WRITE_BACK> {
+impl<S: Subject, const WRITE_BACK: bool> AnySubject<S::Model> for In<S, WRITE_BACK> {
     fn name(&self) -> &'static str {
         S::NAME
     }
@@ -65,9 +65,7 @@ impl<S: Subject, const WRITE_BACK: bool> Ground<S::Model> for Of<S, WRITE_BACK> 
         slots: usize,
         files: &Simulated,
     ) -> Result<Open<S::Model>, String> {
-        let create = || Pool::<LabDomain<WRITE_BACK>>::create_in(arena);
-        let pool = with_few_slots(slots, create).map_err(|error| error.to_string())?;
-        Ok(Arc::new(S::open(pool, files)?))
+        opened::<S, LabDomain<WRITE_BACK>>(with_few_slots(slots, || Pool::create_in(arena)), files)
     }
 
     fn open(
@@ -76,12 +74,17 @@ impl<S: Subject, const WRITE_BACK: bool> Ground<S::Model> for Of<S, WRITE_BACK> 
         slots: usize,
         files: &Simulated,
     ) -> Result<Open<S::Model>, String> {
-        let open = || Pool::<LabDomain<WRITE_BACK>>::open_in(arena);
-        let pool = with_few_slots(slots, open).map_err(|error| error.to_string())?;
-        Ok(Arc::new(S::open(pool, files)?))
+        opened::<S, LabDomain<WRITE_BACK>>(with_few_slots(slots, || Pool::open_in(arena)), files)
     }
 
     fn rebuild(&self, files: &Simulated) -> Result<Option<Observed<S::Model>>, String> {
         S::rebuild(files)
     }
+}
+
+fn opened<S: Subject, D: Domain>(
+    pool: pando_pmem::Result<Arc<Pool<D>>>,
+    files: &Simulated,
+) -> Result<Open<S::Model>, String> {
+    Ok(Arc::new(S::open(pool.map_err(|error| error.to_string())?, files)?))
 }
