@@ -162,6 +162,14 @@ pub struct TypedScan<'map, K> {
     key: PhantomData<fn() -> K>,
 }
 
+impl<K> TypedScan<'_, K> {
+    /// As [`Scan::expecting`].
+    #[must_use]
+    pub fn expecting(self, records: usize) -> Self {
+        Self { scan: self.scan.expecting(records), key: PhantomData }
+    }
+}
+
 impl<K: Key> Iterator for TypedScan<'_, K> {
     type Item = Result<(K, Vec<u8>), Error>;
 

@@ -279,6 +279,12 @@ pub type Record<'cursor> = (&'cursor [u8], &'cursor [u8]);
 /// another key. If a value is moved from one key to another, the scan may return it twice or not at
 /// all. A consistent copy of a range needs writers that pause.
 pub trait Cursor {
+    /// Says that the caller will probably take so many records. That changes no record: an index
+    /// may copy as many at once, and without this it begins with a few.
+    fn expect(&mut self, records: usize) {
+        let _ = records;
+    }
+
     /// The next record, lent until the next call, or `None` at the end of the range.
     fn next(&mut self) -> Result<Option<Record<'_>>, Error>;
 }

@@ -112,6 +112,62 @@ pub struct Fence<'op> {
     pub high: Option<&'op [u8]>,
 }
 
+impl<'op> Fence<'op> {
+    /// The range of a child, if this is the range of the node.
+    #[inline(always)]
+    fn of_child<D: Domain>(self, context: Context<'op, D>, inner: Inner, child: u64) -> Self {
+        let is_last = child + 1 == inner.children();
+        Self {
+            low: if child > 0 { Some(inner.separator(context, child - 1)) } else { self.low },
+            high: if is_last { self.high } else { Some(inner.separator(context, child)) },
+        }
+    }
+}
+
+/// A leaf of a descent, its range, and its parent.
+#[derive(Clone, Copy, Debug)]
+pub struct Fenced<'op> {
+    /// The leaf.
+    pub leaf: Node,
+    /// Its range.
+    pub fence: Fence<'op>,
+    parent: Option<Step>,
+    /// The range of the parent.
+    outer: Fence<'op>,
+}
+
+impl<'op> Fenced<'op> {
+    /// The leaf right above this one (with [`Side::Before`]: right below it), if it has the same
+    /// parent. It is as good as one that a descent finds: it was in place when the descent to this
+    /// leaf began, or later.
+    #[inline]
+    pub fn beside<D: Domain>(&self, context: Context<'op, D>, side: Side) -> Option<Self> {
+        let Step { inner, child } = self.step_beside(side)?;
+        let leaf = Node::at(context, inner.child(context, child));
+        let fence = self.outer.of_child(context, inner, child);
+        Some(Self { leaf, fence, parent: Some(Step { inner, child }), outer: self.outer })
+    }
+
+    /// Prefetches the first lines of the leaf that [`beside`](Self::beside) finds.
+    #[inline]
+    pub fn prefetch_beside<D: Domain>(&self, context: Context<'op, D>, side: Side) {
+        if let Some(Step { inner, child }) = self.step_beside(side) {
+            let off = inner.child(context, child).off();
+            (0..4).for_each(|line| context.pool().prefetch(off + line * 64));
+        }
+    }
+
+    #[inline(always)]
+    fn step_beside(&self, side: Side) -> Option<Step> {
+        let Step { inner, child } = self.parent?;
+        let child = match side {
+            Side::Holding => Some(child + 1).filter(|&child| child < inner.children())?,
+            Side::Before => child.checked_sub(1)?,
+        };
+        Some(Step { inner, child })
+    }
+}
+
 /// A node of a descent: the bounds of its keys, and a guess of the next child.
 #[derive(Clone, Copy, Debug)]
 struct Reached {
@@ -275,23 +331,20 @@ impl<L: Leaves> Upper<L> {
         context: Context<'op, D>,
         probe: Option<Probe<'_>>,
         side: Side,
-    ) -> (Node, Fence<'op>) {
-        let mut fence = Fence::default();
+    ) -> Fenced<'op> {
+        let (mut fence, mut outer, mut parent) = (Fence::default(), Fence::default(), None);
         let number = probe.and_then(|probe| probe.number);
         let leaf = self.descend(context, number, |inner, guess| {
-            let index = match (probe, side) {
+            let child = match (probe, side) {
                 (Some(probe), _) => inner.search(context, probe, side, guess),
                 (None, Side::Holding) => 0,
                 (None, Side::Before) => inner.children() - 1,
             };
-            if index > 0 {
-                fence.low = Some(inner.separator(context, index - 1));
-            }
-            if index + 1 < inner.children() {
-                fence.high = Some(inner.separator(context, index));
-            }
-            index
+            outer = fence;
+            fence = outer.of_child(context, inner, child);
+            parent = Some(Step { inner, child });
+            child
         });
-        (leaf, fence)
+        Fenced { leaf, fence, parent, outer }
     }
 }

@@ -50,7 +50,7 @@ mod teardown;
 
 pub use audit::walk;
 pub use content::{InnerContent, NewNode, write_slices};
-pub use descent::{Fence, Path, Step, Upper};
+pub use descent::{Fence, Fenced, Path, Step, Upper};
 pub use install::{Anchor, Gone, Outcome, Parent, Progress};
 pub use merge::MOST_RACES;
 pub use node::{Inner, Leaves, Node, Probe, prefetch_searched};

@@ -59,6 +59,8 @@ pub const MAX_LEAF_BYTES: u64 = 2048;
 pub(crate) const MAX_BUCKETS: u64 = 13;
 /// The most slots of a leaf.
 pub(crate) const MAX_SLOTS: usize = 120;
+/// The most slots of overflow lines.
+pub(crate) const MAX_OVERFLOW_SLOTS: u64 = 16;
 /// The greatest distance of a key from the lowest one.
 pub const MAX_DISTANCE: u64 = (1 << CLASS_SHIFT) - 3;
 
@@ -67,6 +69,8 @@ pub(crate) const FREE: u64 = 0;
 /// The key word of a slot that was free when its leaf was closed.
 pub(crate) const KEY_CLOSED: u64 = !CONTROL_BITS;
 const CLASS_SHIFT: u32 = 54;
+/// No distance is greater, also if one is added.
+pub(crate) const PLACE_MASK: u64 = (1 << CLASS_SHIFT) - 1;
 const CLASS_MASK: u64 = 0x7F << CLASS_SHIFT;
 const VALUE_BITS: u32 = 57;
 const VALUE_MASK: u64 = (1 << VALUE_BITS) - 1;
@@ -151,6 +155,12 @@ impl KeyWords {
         key_word & (CONTROL_BITS | self.mask()) == distance + 1
     }
 
+    /// The distance plus one in a key word that is taken; at most [`PLACE_MASK`].
+    #[inline(always)]
+    pub fn place(self, key_word: u64) -> u64 {
+        key_word & self.mask()
+    }
+
     /// The distance in a key word that is taken; at most [`most`](Self::most), also in a damaged
     /// one.
     #[inline(always)]
@@ -213,11 +223,34 @@ impl ValueWord {
         }
     }
 
+    #[inline(always)]
+    pub fn is_present(self) -> bool {
+        self.0 & 3 << STATE_SHIFT == 1 << STATE_SHIFT
+    }
+
     /// The value of a slot with this key word, if it is present.
     #[inline(always)]
     pub fn value(self, key_word: u64) -> Option<u64> {
-        let class = (key_word & CLASS_MASK) >> CLASS_SHIFT;
-        (self.state() == State::Present).then_some(class << VALUE_BITS | self.0 & VALUE_MASK)
+        (self.state() == State::Present).then_some(self.whole(key_word))
+    }
+
+    /// The value of a slot with this key word, if it has one.
+    #[inline(always)]
+    pub fn whole(self, key_word: u64) -> u64 {
+        (key_word & CLASS_MASK) >> CLASS_SHIFT << VALUE_BITS | self.0 & VALUE_MASK
+    }
+
+    /// The word with the next state; the versioned bit is set if the slot is moved.
+    #[inline(always)]
+    pub fn raised(self) -> u64 {
+        self.0.wrapping_add(1 << STATE_SHIFT)
+    }
+
+    /// Not zero if a slot is moved, versioned or being changed, for the bits of all slots'
+    /// [`raised`](Self::raised) words.
+    #[inline(always)]
+    pub fn unsettled(raised: u64) -> u64 {
+        raised & (VERSIONED | CONTROL_BITS)
     }
 
     /// Whether the class of its slot was changed. The value counts only with the key word of its
@@ -318,6 +351,12 @@ impl Geometry {
                 self.bucket_line(self.buckets) + line
             }
         }
+    }
+
+    /// The overflow lines.
+    #[inline(always)]
+    pub fn overflow_lines_at(self) -> std::ops::Range<u64> {
+        self.bucket_line(self.buckets)..self.lines()
     }
 
     /// All lines with slots.
@@ -428,7 +467,7 @@ const _: () = {
     assert!(SEPARATORS_AT + (MAX_BUCKETS - 1) * 4 <= HEAD_LINES * LINE_BYTES);
     assert!(CLOSED | VERSIONED | 3 << STATE_SHIFT | VALUE_MASK == !CONTROL_BITS);
     assert!(CLASS_MASK & CONTROL_BITS == 0 && CLASS_MASK >> CLASS_SHIFT == u64::MAX >> VALUE_BITS);
-    assert!((MAX_BUCKETS * BUCKET_SLOTS + 4 * LINE_SLOTS) as usize == MAX_SLOTS);
+    assert!((MAX_BUCKETS * BUCKET_SLOTS + MAX_OVERFLOW_SLOTS) as usize == MAX_SLOTS);
 };
 
 #[cfg(test)]

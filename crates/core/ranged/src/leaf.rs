@@ -24,8 +24,8 @@ use pando_tree::context::Context;
 
 use crate::layout::{
     BUCKET_LINES, BUCKET_SLOTS, FREE, Geometry, KEY_CLOSED, KeyWords, LINE_BYTES, LINE_SLOTS,
-    LINE_WORDS, LOW_AT, MAX_DISTANCE, MAX_SLOTS, Map, Pair, RangeShape, SEPARATORS_AT, State,
-    ValueWord, is_same_class, is_taken,
+    LINE_WORDS, LOW_AT, MAX_DISTANCE, MAX_OVERFLOW_SLOTS, MAX_SLOTS, Map, Pair, RangeShape,
+    SEPARATORS_AT, State, ValueWord, is_same_class, is_taken,
 };
 
 /// A range leaf.
@@ -130,6 +130,7 @@ impl RangeLeaf {
     pub fn is_within_bounds(&self) -> bool {
         self.shape.geometry.bytes() <= self.node.header().node_bytes
             && self.shape.geometry.slots() as usize <= MAX_SLOTS
+            && self.shape.geometry.overflow_slots() <= MAX_OVERFLOW_SLOTS
     }
 
     pub(crate) fn geometry(&self) -> Geometry {
@@ -408,70 +409,32 @@ impl RangeLeaf {
     ///
     /// Each was present at some instant of the call, and one that was present throughout is there:
     /// the slots of a key are read in their order, so that a record that moves is met.
-    #[inline]
-    pub fn bucket_pairs<D: Domain>(
+    pub(crate) fn bucket_pairs<D: Domain>(
         &self,
         context: Context<'_, D>,
         bucket: u64,
         pairs: &mut Vec<Pair>,
     ) {
         let start = pairs.len();
-        match self.bucket_line_pairs(context, bucket, pairs) {
-            Some(false) => {}
-            Some(true) => self.slot_pairs(context, bucket, BUCKET_LINES, pairs),
-            None => {
-                pairs.truncate(start);
-                self.slot_pairs(context, bucket, 0, pairs);
+        self.slot_pairs(context, bucket, pairs);
+        // Equal keys stay in order.
+        pairs[start..].sort_by_key(|pair| pair.key);
+        // Of those with one key the last one counts: the record moved while its slots were read.
+        let mut kept = start;
+        for at in start + 1..pairs.len() {
+            if pairs[at].key != pairs[kept].key {
+                kept += 1;
             }
+            pairs[kept] = pairs[at];
         }
-        sort_newest(pairs, start);
+        pairs.truncate(pairs.len().min(kept + 1));
     }
 
-    /// Appends the records in the lines of a bucket, without those in the overflow lines. Returns
-    /// whether all slots are taken; `None` if one of them is versioned, moved or being changed:
-    /// then only [`slot_pairs`](Self::slot_pairs) reads the bucket rightly.
-    #[inline(always)]
-    fn bucket_line_pairs<D: Domain>(
-        &self,
-        context: Context<'_, D>,
-        bucket: u64,
-        pairs: &mut Vec<Pair>,
-    ) -> Option<bool> {
-        let first = self.geometry().bucket_line(bucket);
-        for number in first..first + BUCKET_LINES {
-            let [a, b, c, d, e, f, g, h] = Self::line(self.node.words(context), number);
-            let values = e | f | g | h;
-            if (a | b | c | d | values) & CONTROL_BITS != 0 || ValueWord(values).is_versioned() {
-                return None;
-            }
-            for (key_word, value) in [(a, e), (b, f), (c, g), (d, h)] {
-                if !is_taken(key_word) {
-                    return Some(false);
-                }
-                let key = self.low.wrapping_add(self.key_words().distance(key_word));
-                if ValueWord(value).state() == State::Moved {
-                    return None;
-                }
-                if let Some(value) = ValueWord(value).value(key_word) {
-                    pairs.push(Pair { key, value });
-                }
-            }
-        }
-        Some(true)
-    }
-
-    /// Appends the records in the lines of a bucket from its line `from` on, in any order. A key
-    /// may be there twice; then the last one counts.
-    #[inline(never)]
-    fn slot_pairs<D: Domain>(
-        &self,
-        context: Context<'_, D>,
-        bucket: u64,
-        from: u64,
-        pairs: &mut Vec<Pair>,
-    ) {
+    /// Appends the records of a bucket, in any order. A key may be there twice; then the last one
+    /// counts.
+    fn slot_pairs<D: Domain>(&self, context: Context<'_, D>, bucket: u64, pairs: &mut Vec<Pair>) {
         let words = self.node.words(context);
-        for index in from..self.geometry().key_lines() {
+        for index in 0..self.geometry().key_lines() {
             let number = self.geometry().line_of(bucket, index);
             let mut line = Self::line(words, number);
             for at in 0..LINE_SLOTS {
@@ -496,7 +459,7 @@ impl RangeLeaf {
     }
 
     /// The bucket of `key`, or the one nearest to it.
-    pub fn bucket_of<D: Domain>(&self, context: Context<'_, D>, key: u64) -> u64 {
+    pub(crate) fn bucket_of<D: Domain>(&self, context: Context<'_, D>, key: u64) -> u64 {
         let distance = key.saturating_sub(self.low).min(MAX_DISTANCE);
         self.bucket(self.node.words(context), distance)
     }
@@ -508,7 +471,7 @@ impl RangeLeaf {
 
     /// Prefetches the lines of a bucket.
     #[inline(always)]
-    pub fn prefetch_bucket<D: Domain>(&self, context: Context<'_, D>, bucket: u64) {
+    pub(crate) fn prefetch_bucket<D: Domain>(&self, context: Context<'_, D>, bucket: u64) {
         let line = self.geometry().bucket_line(bucket.min(self.geometry().buckets - 1));
         context.pool().prefetch(self.line_off(line));
         context.pool().prefetch(self.line_off(line + 1));
@@ -565,37 +528,5 @@ impl RangeLeaf {
         // An operation in progress counts as another state: the result is only a hint.
         values.filter(|value| ValueWord(value & !CONTROL_BITS).state() == State::Present).count()
             as u64
-    }
-}
-
-/// Sorts the pairs from `start` on. Of those with one key the one that was pushed last stays: a
-/// record may move while its slots are read.
-#[inline]
-fn sort_newest(pairs: &mut Vec<Pair>, start: usize) {
-    let part = &mut pairs[start..];
-    if part.len() <= BUCKET_SLOTS as usize {
-        // Each pair goes where as many lie before it: no branch depends on the keys.
-        let mut sorted = [Pair { key: 0, value: 0 }; BUCKET_SLOTS as usize];
-        for (at, pair) in part.iter().enumerate() {
-            let is_before = |(other, before): (usize, &Pair)| {
-                u64::from(before.key < pair.key) | u64::from(before.key == pair.key && other < at)
-            };
-            let rank: u64 = part.iter().enumerate().map(is_before).sum();
-            sorted[rank as usize] = *pair;
-        }
-        part.copy_from_slice(&sorted[..part.len()]);
-    } else {
-        // Equal keys stay in order.
-        part.sort_by_key(|pair| pair.key);
-    }
-    if part.windows(2).any(|pair| pair[0].key == pair[1].key) {
-        let mut kept = start;
-        for at in start + 1..pairs.len() {
-            if pairs[at].key != pairs[kept].key {
-                kept += 1;
-            }
-            pairs[kept] = pairs[at];
-        }
-        pairs.truncate(kept + 1);
     }
 }

@@ -9,6 +9,7 @@
 //! decides which of its leaves are of this kind.
 //!
 //! * [`layout`](mod@layout): the bytes and the words. `leaf.rs`: reads, and what they check.
+//! * `scan.rs`: how a scan copies records in the order of their keys.
 //! * `write.rs`: inserts, updates, deletes. `closing.rs`: how a leaf is closed.
 //! * `build.rs`: new leaves. `audit.rs`: checks for `check` and `stat`.
 //!
@@ -30,10 +31,12 @@ mod build;
 mod closing;
 mod layout;
 mod leaf;
+mod scan;
 mod write;
 
 pub use build::{Bounds, build, bytes_for, bytes_of, capacity};
 pub use closing::Closed;
 pub use layout::{MAX_LEAF_BYTES, Pair, predicted_at};
 pub use leaf::{Count, RangeLeaf};
+pub use scan::Copied;
 pub use write::{Written, check};

@@ -25,8 +25,11 @@ use pando_pmem::Guard;
 
 use crate::batch::Batch;
 use crate::checked::{Steps, damaged, undamaged};
-use crate::key::{Probe, Side, Target};
+use crate::key::{Probe, SLICE_BYTES, Side, Target, slice_of};
 use crate::maps::Tree;
+
+/// The search for a leaf takes about as long as the copying of so many records.
+const FEW_RECORDS: usize = 12;
 
 /// An index whose records a [`BatchCursor`] copies.
 pub trait Fill: Tree {
@@ -85,6 +88,8 @@ pub struct Scan {
     end: Bound<Vec<u8>>,
     /// Records of the next batch.
     most: usize,
+    /// Whether the caller will probably take all of them.
+    is_expected: bool,
     /// Whether the scan has moved since this was reset.
     has_moved: bool,
 }
@@ -101,7 +106,7 @@ impl Scan {
             Bound::Included(key) => (Start::Key { included: true }, key),
             Bound::Excluded(key) => (Start::Key { included: false }, key),
         };
-        Self { order, start, key, end, most, has_moved: false }
+        Self { order, start, key, end, most, is_expected: false, has_moved: false }
     }
 
     /// The scan's order.
@@ -166,6 +171,40 @@ impl Scan {
     #[must_use]
     pub fn end(&self) -> Bound<&[u8]> {
         self.end.as_ref().map(Vec::as_slice)
+    }
+
+    /// The lowest and the greatest number that an eight-byte key in the rest of the range may have;
+    /// `None` if it has no such key.
+    #[inline]
+    #[must_use]
+    pub fn numbers(&self) -> Option<(u64, u64)> {
+        let (low, high) = match self.order {
+            Order::Ascending => (self.start(), self.end()),
+            Order::Descending => (self.end(), self.start()),
+        };
+        // A key is below all longer ones that begin with it.
+        let low = match low {
+            Bound::Unbounded => 0,
+            Bound::Included(key) if key.len() <= SLICE_BYTES => slice_of(key),
+            Bound::Excluded(key) if key.len() < SLICE_BYTES => slice_of(key),
+            Bound::Included(key) | Bound::Excluded(key) => slice_of(key).checked_add(1)?,
+        };
+        let high = match high {
+            Bound::Unbounded => u64::MAX,
+            Bound::Included(key) if key.len() >= SLICE_BYTES => slice_of(key),
+            Bound::Excluded(key) if key.len() > SLICE_BYTES => slice_of(key),
+            Bound::Included(key) | Bound::Excluded(key) => slice_of(key).checked_sub(1)?,
+        };
+        (low <= high).then_some((low, high))
+    }
+
+    /// Whether to continue in the next leaf when the present batch has `count` records. The caller
+    /// may want no more; so a few are enough, unless it has said how many it expects.
+    #[inline(always)]
+    #[must_use]
+    pub fn wants_more(&self, count: usize) -> bool {
+        let enough = if self.is_expected { self.most } else { self.most.min(FEW_RECORDS) };
+        !self.is_over() && count < enough
     }
 
     /// Whether a key with this order relative to [`start`](Self::start) is in the rest of the
@@ -404,6 +443,7 @@ impl<'index, I: Fill> BatchCursor<'index, I> {
                 return Err(error);
             }
             self.scan.most = self.scan.most.saturating_mul(2).min(I::LAST_BATCH);
+            self.scan.is_expected = false;
         }
         Ok(())
     }
@@ -422,6 +462,12 @@ impl<'index, I: Fill> BatchCursor<'index, I> {
 }
 
 impl<I: Fill> Cursor for BatchCursor<'_, I> {
+    #[inline]
+    fn expect(&mut self, records: usize) {
+        self.scan.most = records.clamp(1, I::LAST_BATCH);
+        self.scan.is_expected = true;
+    }
+
     #[inline]
     fn next(&mut self) -> Result<Option<Record<'_>>> {
         if self.batch.is_used_up() {
@@ -461,6 +507,34 @@ mod tests {
         assert!(down.go_behind(8, b"k").is_err());
         down.leave(8, Some(b"c")).expect("ahead");
         assert!(down.is_over());
+    }
+
+    /// The numbers are those of the eight-byte keys in the range, and of no others.
+    #[test]
+    fn a_scan_knows_the_numbers_in_its_range() {
+        let numbers = [0, 1, 2, 255, 256, u64::MAX - 1, u64::MAX];
+        let mut ends: Vec<Vec<u8>> = vec![vec![], vec![0], vec![0xFF], vec![0xFF; 9]];
+        for number in numbers.map(u64::to_be_bytes) {
+            ends.extend([number[..7].to_vec(), number.to_vec(), [&number[..], &[0]].concat()]);
+        }
+        let bounds = |key: &Vec<u8>| {
+            [Bound::Unbounded, Bound::Included(key.clone()), Bound::Excluded(key.clone())]
+        };
+        for (low, high) in ends.iter().flat_map(|low| ends.iter().map(move |high| (low, high))) {
+            for (low, high) in
+                bounds(low).into_iter().flat_map(|low| bounds(high).map(|high| (low.clone(), high)))
+            {
+                let range = KeyRange { low, high };
+                for order in [Order::Ascending, Order::Descending] {
+                    let found = Scan::new(range.clone(), order, 1).numbers();
+                    for number in numbers {
+                        let is_found =
+                            found.is_some_and(|(low, high)| low <= number && number <= high);
+                        assert_eq!(is_found, range.contains(&number.to_be_bytes()), "{range:?}");
+                    }
+                }
+            }
+        }
     }
 
     #[test]

@@ -8,19 +8,18 @@
 
 use std::cell::Cell;
 use std::cmp::Ordering as Compare;
-use std::ops::{Bound, Deref, DerefMut, Range};
+use std::ops::{Deref, DerefMut, Range};
 
 use pando_index::{Order, Result};
 use pando_pmem::{Domain, Guard, mutant};
-use pando_ranged::{Pair, RangeLeaf};
+use pando_ranged::Copied;
 use pando_tree::batch::Batch;
 use pando_tree::checked::undamaged;
 use pando_tree::context::Context;
 use pando_tree::cursor::{Fill, Scan};
-use pando_tree::key::{self, slice_of};
+use pando_tree::key::{self, Side};
 
 use crate::candidate::Candidate;
-use crate::layout::PAIR_BYTES;
 use crate::leaf::Leaf;
 use crate::meta::Meta;
 use crate::node::Probe;
@@ -31,14 +30,15 @@ const FIRST_BATCH: usize = 12;
 /// Room for the first batch, in bytes; it grows when needed.
 const FIRST_BYTES: usize = 512;
 
+/// If a batch takes more records, the next leaf is prefetched while one is copied.
+const NEAR_RECORDS: usize = 32;
+
 /// The batch, and the unsorted records of the current leaf.
 #[derive(Debug, Default)]
 struct Buffers {
     batch: Batch,
     slots: Vec<Meta>,
     unsorted: Vec<Candidate>,
-    pairs: Vec<Pair>,
-    run: Vec<[u8; PAIR_BYTES as usize]>,
 }
 
 thread_local! {
@@ -55,11 +55,9 @@ impl Default for ThreadsBuffers {
     fn default() -> Self {
         let spare = SPARE.try_with(Cell::take).ok().flatten();
         Self(spare.unwrap_or_else(|| Buffers {
-            batch: Batch::with_capacity(FIRST_BATCH, FIRST_BYTES),
+            batch: Batch::with_capacity(FIRST_BYTES),
             slots: Vec::with_capacity(FIRST_BATCH * 4),
             unsorted: Vec::with_capacity(FIRST_BATCH * 4),
-            pairs: Vec::with_capacity(FIRST_BATCH * 4),
-            run: Vec::with_capacity(FIRST_BATCH * 4),
         }))
     }
 }
@@ -117,41 +115,74 @@ impl<D: Domain> Fill for BzTree<D> {
     ) -> Result<()> {
         let context = self.context(guard);
         let (key, side) = scan.place();
-        let probe = key.map(Probe::new);
-        let (leaf, fence) = self.find_fenced(context, probe, side);
+        let mut found = self.find_fenced(context, key.map(Probe::new), side);
+        let ahead = match scan.order() {
+            Order::Ascending => Side::Holding,
+            Order::Descending => Side::Before,
+        };
+        loop {
+            let (leaf, fence) = (Leaf::new(found.leaf), found.fence);
+            if scan.most() - batch.len() > NEAR_RECORDS {
+                found.prefetch_beside(context, ahead);
+            }
+            let copied_before = batch.len();
+            match self.copy_leaf(context, &leaf, scan, &mut batch.0)? {
+                Stop::RangeDone => {
+                    scan.finish();
+                    return Ok(());
+                }
+                Stop::LeafDone if mutant!("lost-scan-bound") && ahead == Side::Holding => {
+                    scan.finish();
+                    return Ok(());
+                }
+                Stop::LeafDone => {
+                    let edge = if ahead == Side::Holding { fence.high } else { fence.low };
+                    scan.leave(leaf.node.off, edge)?;
+                }
+                // Nothing was copied before the data were found to be out of date: the same place
+                // again.
+                Stop::GoOn if batch.len() == copied_before => return Ok(()),
+                Stop::GoOn => {
+                    let last = batch.last_key().unwrap_or_default();
+                    return scan.go_behind(leaf.node.off, last);
+                }
+            }
+            if !scan.wants_more(batch.len()) || batch.is_full(scan.most()) {
+                return Ok(());
+            }
+            let Some(beside) = found.beside(context, ahead) else { return Ok(()) };
+            found = beside;
+        }
+    }
+}
+
+impl<D: Domain> BzTree<D> {
+    /// Copies records of a leaf into the batch, from the start of the scan on.
+    #[inline(always)]
+    fn copy_leaf(
+        &self,
+        context: Context<'_, D>,
+        leaf: &Leaf,
+        scan: &Scan,
+        buffers: &mut Buffers,
+    ) -> Result<Stop> {
         let ranged = leaf.ranged(context);
         let is_within_bounds = match &ranged {
             Some(leaf) => leaf.is_within_bounds(),
             None => leaf.is_within_bounds(context),
         };
         if !is_within_bounds {
-            guard.note_damage(leaf.node.off);
+            context.guard.note_damage(leaf.node.off);
         }
-        undamaged(guard)?;
-        let off = leaf.node.off;
-        let mut copier = Copier { context, leaf: &leaf, scan, buffers: &mut batch.0 };
-        let stop = match &ranged {
-            Some(leaf) => copier.copy_buckets(leaf, probe),
-            None => copier.copy_leaf(probe),
-        };
-        match stop {
-            Stop::RangeDone => {
-                scan.finish();
-                Ok(())
-            }
-            Stop::LeafDone if mutant!("lost-scan-bound") && scan.order() == Order::Ascending => {
-                scan.finish();
-                Ok(())
-            }
-            Stop::LeafDone => scan
-                .leave(off, if scan.order() == Order::Ascending { fence.high } else { fence.low }),
-            Stop::GoOn => match batch.last_key() {
-                Some(last) => scan.go_behind(off, last),
-                // Nothing was copied before the data were found to be out of date: the same place
-                // again.
-                None => Ok(()),
+        undamaged(context.guard)?;
+        Ok(match ranged {
+            Some(leaf) => match leaf.copy(context, scan, &mut buffers.batch) {
+                Copied::Leaf => Stop::LeafDone,
+                Copied::Range => Stop::RangeDone,
+                Copied::Full => Stop::GoOn,
             },
-        }
+            None => Copier { context, leaf, scan, buffers }.copy_leaf(),
+        })
     }
 }
 
@@ -166,7 +197,8 @@ struct Copier<'fill, 'op, D: Domain> {
 impl<D: Domain> Copier<'_, '_, D> {
     /// Copies records of the leaf into the batch, in the order of the scan: the sorted ones in
     /// runs, between those of slots.
-    fn copy_leaf(&mut self, probe: Option<Probe<'_>>) -> Stop {
+    fn copy_leaf(&mut self) -> Stop {
+        let probe = self.scan.place().0.map(Probe::new);
         let (context, leaf, scan) = (self.context, self.leaf, self.scan);
         leaf.prefetch_unsorted(context);
         let mut left = self.sorted_ahead(probe);
@@ -183,77 +215,6 @@ impl<D: Domain> Copier<'_, '_, D> {
         let stop = self.merge(&mut left, &unsorted, any_dead);
         self.buffers.unsorted = unsorted;
         stop
-    }
-
-    /// Copies records of a range leaf into the batch, bucket by bucket.
-    fn copy_buckets(&mut self, leaf: &RangeLeaf, probe: Option<Probe<'_>>) -> Stop {
-        let (context, order) = (self.context, self.scan.order());
-        let last = leaf.buckets() - 1;
-        let start = probe.map(|probe| slice_of(probe.bytes));
-        let mut bucket = match (start, order) {
-            (Some(start), _) => leaf.bucket_of(context, start),
-            (None, Order::Ascending) => 0,
-            (None, Order::Descending) => last,
-        };
-        let mut start = probe.filter(|_| !matches!(self.scan.start(), Bound::Unbounded));
-        let mut pairs = std::mem::take(&mut self.buffers.pairs);
-        let stop = loop {
-            let (is_last, next) = match order {
-                Order::Ascending => (bucket == last, bucket + 1),
-                Order::Descending => (bucket == 0, bucket.saturating_sub(1)),
-            };
-            if !is_last {
-                leaf.prefetch_bucket(context, next);
-            }
-            pairs.clear();
-            leaf.bucket_pairs(context, bucket, &mut pairs);
-            // All records of the further buckets are ahead.
-            match self.take_pairs(&pairs, start.take()) {
-                Some(stop) => break stop,
-                None if is_last => break Stop::LeafDone,
-                None => bucket = next,
-            }
-        };
-        self.buffers.pairs = pairs;
-        stop
-    }
-
-    /// Copies those of the pairs into the batch that are ahead; returns how to stop, if it must
-    /// stop.
-    #[inline(always)]
-    fn take_pairs(&mut self, pairs: &[Pair], start: Option<Probe<'_>>) -> Option<Stop> {
-        let (scan, order) = (self.scan, self.scan.order());
-        let is_ahead = |pair: &Pair| match start {
-            None => true,
-            Some(Probe { number: Some(number), .. }) => scan.is_ahead(pair.key.cmp(&number)),
-            // Keys of other lengths lie between numbers.
-            Some(Probe { bytes, .. }) => scan.is_ahead(pair.key.to_be_bytes()[..].cmp(bytes)),
-        };
-        let is_past = |pair: &Pair| scan.is_past(|end| key::compare(&pair.key.to_be_bytes(), end));
-        let room = scan.most() - self.buffers.batch.len();
-        let (run, is_range_done) = match order {
-            Order::Ascending => {
-                let ahead = &pairs[pairs.partition_point(|pair| !is_ahead(pair))..];
-                let near = &ahead[..ahead.len().min(room)];
-                let is_range_done = near.last().is_some_and(is_past);
-                let end = match is_range_done {
-                    true => near.partition_point(|pair| !is_past(pair)),
-                    false => near.len(),
-                };
-                (&near[..end], is_range_done)
-            }
-            Order::Descending => {
-                let ahead = &pairs[..pairs.partition_point(is_ahead)];
-                let near = &ahead[ahead.len().saturating_sub(room)..];
-                let is_range_done = near.first().is_some_and(is_past);
-                let from = if is_range_done { near.partition_point(is_past) } else { 0 };
-                (&near[from..], is_range_done)
-            }
-        };
-        self.buffers.run.clear();
-        self.buffers.run.extend(run.iter().map(|pair| pair.record()));
-        self.buffers.batch.push_run(self.buffers.run.as_flattened(), 8, 8, order);
-        if is_range_done { Some(Stop::RangeDone) } else { self.stop_if_full() }
     }
 
     /// The sorted records that were not copied yet.

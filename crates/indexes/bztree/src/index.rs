@@ -30,9 +30,9 @@ impl<D: Domain> RangeIndex for BzTree<D> {
         self.count_records(|guard, from| {
             let context = self.context(guard);
             let probe = Some(Probe::new(from));
-            let (leaf, fence) = self.find_fenced(context, probe, Side::Holding);
-            let records = self.content(context, &leaf).len() as u64;
-            Ok(Some((records, fence.high.map(<[u8]>::to_vec))))
+            let found = self.find_fenced(context, probe, Side::Holding);
+            let records = self.content(context, &Leaf::new(found.leaf)).len() as u64;
+            Ok(Some((records, found.fence.high.map(<[u8]>::to_vec))))
         })
     }
 }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use pando_inner::{Fence, Path, Upper};
+use pando_inner::{Fenced, Path, Upper};
 use pando_pmem::Domain;
 use pando_tree::context::Context;
 use pando_tree::deref_to_handle;
@@ -58,9 +58,7 @@ impl<D: Domain> BzTree<D> {
         context: Context<'op, D>,
         probe: Option<Probe<'_>>,
         side: Side,
-    ) -> (Leaf, Fence<'op>) {
-        let probe = probe.map(Probe::upper);
-        let (leaf, fence) = self.upper().find_fenced(context, probe, side);
-        (Leaf::new(leaf), fence)
+    ) -> Fenced<'op> {
+        self.upper().find_fenced(context, probe.map(Probe::upper), side)
     }
 }

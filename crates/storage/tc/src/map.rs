@@ -161,6 +161,10 @@ struct Committed<'index, D: Domain, M> {
 }
 
 impl<D: Domain, M: Maps> Cursor for Committed<'_, D, M> {
+    fn expect(&mut self, records: usize) {
+        self.cursor.expect(records);
+    }
+
     fn next(&mut self) -> Result<Option<Record<'_>>> {
         while let Some(record) = self.cursor.next()? {
             let TransactionalMap { component, number, .. } = self.map;

@@ -303,6 +303,10 @@ struct Scan<'index, D: Domain, M: Maps> {
 }
 
 impl<D: Domain, M: Maps> Cursor for Scan<'_, D, M> {
+    fn expect(&mut self, records: usize) {
+        self.cursor.expect(records);
+    }
+
     fn next(&mut self) -> pando_index::Result<Option<Record<'_>>> {
         let refused = |error: Error| pando_index::Error::storage(error);
         while let Some((key, value)) = self.cursor.next()? {

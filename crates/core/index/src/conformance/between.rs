@@ -34,7 +34,7 @@ pub enum Act {
     Get(u64),
     /// A read of the key and of five later keys, ten apart.
     GetMany(u64),
-    /// A scan of all records.
+    /// A scan of all records. If it descends, it expects them all at once.
     Scan(Order),
 }
 
@@ -60,6 +60,9 @@ fn many(from: u64) -> [u64; 6] {
 pub(super) fn scan(index: &dyn RangeIndex, order: Order) -> Model {
     let mut found = Vec::new();
     let mut cursor = index.scan(KeyRange::all(), order).expect("a scan");
+    if order == Order::Descending {
+        cursor.expect(usize::MAX);
+    }
     while let Some((key, value)) = cursor.next().expect("a record") {
         let key = key.try_into().expect("a key of eight bytes");
         found.push((u64::from_be_bytes(key), value.to_vec()));

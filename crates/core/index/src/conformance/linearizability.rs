@@ -204,6 +204,9 @@ impl Recorder<'_> {
         let called = self.tick();
         let range = KeyRange::prefix(&self.place.number.to_be_bytes());
         let mut cursor = self.index.scan(range, order).expect("scan");
+        if ascending {
+            cursor.expect(keys);
+        }
         while let Some((name, value)) = cursor.next().expect("next") {
             if let Some(key) = names.iter().position(|known| known == name) {
                 found[key] = Some(stamp_of(value));

@@ -112,6 +112,9 @@ fn scan(index: &dyn RangeIndex, groups: u64, mut worker: Worker<'_>, mut random:
 fn look_through(index: &dyn RangeIndex, groups: u64, range: &KeyRange, order: Order) {
     let mut seen = Vec::new();
     let mut cursor = index.scan(range.clone(), order).expect("scan");
+    if order == Order::Ascending {
+        cursor.expect(usize::MAX);
+    }
     while let Some((key, value)) = cursor.next().expect("next") {
         assert!(range.contains(key), "{order:?} {range:?} escaped to {key:?}");
         let number = u64::from_be_bytes(key.try_into().expect("a key of 8 bytes"));

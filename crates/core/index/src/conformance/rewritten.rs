@@ -119,7 +119,7 @@ fn scanned<S: Subject>(
     (subject, handle): (S, Arc<dyn RangeIndex>),
     interrupt: InterruptEach,
     steps: &[Act],
-    order: Order,
+    (order, expected): (Order, Option<usize>),
     pace: Pace,
 ) {
     let mut model = Model::new();
@@ -139,6 +139,9 @@ fn scanned<S: Subject>(
     let mut returned: Vec<Returned> = Vec::new();
     interrupt(pace.first, pace.every, Box::new(take_steps), &mut || {
         let mut cursor = subject.index().scan(KeyRange::all(), order).expect("a scan");
+        if let Some(records) = expected {
+            cursor.expect(records);
+        }
         while let Some((key, value)) = cursor.next().expect("a record") {
             let key = u64::from_be_bytes(key.try_into().expect("a key of eight bytes"));
             returned.push((key, value.to_vec(), done.load(Ordering::Relaxed)));
@@ -168,10 +171,10 @@ pub fn full_leaves_that_are_rewritten<S: Subject>(
     let slow = paces.map(|(every, steps)| Pace { first: every, every, steps });
     let paces: Vec<Pace> = bursts.chain(slow).collect();
     for (name, steps) in writers(long_bytes) {
-        for order in BOTH_ORDERS {
+        for scan in BOTH_ORDERS.into_iter().flat_map(|order| [(order, None), (order, Some(150))]) {
             for &pace in &paces {
-                eprintln!("{name}, {order:?}, {pace:?}");
-                scanned(fresh(), interrupt, &steps, order, pace);
+                eprintln!("{name}, {scan:?}, {pace:?}");
+                scanned(fresh(), interrupt, &steps, scan, pace);
             }
         }
     }

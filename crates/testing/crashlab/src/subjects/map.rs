@@ -212,6 +212,9 @@ impl<I: Indexed, D: Domain> Open<I, D> {
         let mut list = BTreeMap::new();
         let mut last = None;
         let mut cursor = self.index.scan(range, order).map_err(|error| error.to_string())?;
+        if order == Order::Descending {
+            cursor.expect(usize::MAX);
+        }
         while let Some((key, value)) = cursor.next().map_err(|error| error.to_string())? {
             let number = number_of::<I>(key)?;
             let forwards = order == Order::Ascending;

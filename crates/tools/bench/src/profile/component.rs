@@ -101,6 +101,7 @@ const RULES: &[Rule] = &[
     ("core/ranged/src/leaf.rs", &["pairs", "bucket_pairs"], Some(Component::Copying)),
     ("core/ranged/src/leaf.rs", &[], Some(Component::LeafSearch)),
     ("core/ranged/src/write.rs", &["has_room"], Some(Component::LeafSearch)),
+    ("core/ranged/src/scan.rs", &[], Some(Component::Copying)),
     ("core/ranged/src/build.rs", &[], Some(Component::Copying)),
     ("core/ranged/src/closing.rs", &["close_line"], Some(Component::Copying)),
     ("core/ranged/src/", &[], Some(Component::Other)),

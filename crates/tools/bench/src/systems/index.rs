@@ -92,6 +92,7 @@ impl System for Indexed {
     #[inline]
     fn scan(&self, scan: Scan<'_>, mut visit: impl FnMut(&[u8], &[u8])) -> Result<(), Refusal> {
         let mut cursor = self.index.scan(scan.range(), scan.order)?;
+        cursor.expect(scan.limit as usize);
         for _ in 0..scan.limit {
             let Some((key, value)) = cursor.next()? else { break };
             visit(key, value);
