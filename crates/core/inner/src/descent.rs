@@ -7,6 +7,9 @@
 //!   freezing. A leaf reached through it was current when the descent began, or later.
 //! * The range of keys of a leaf never changes; modifications make new leaves. So the separators of
 //!   the path, from any mixture of old and new inner nodes, are exactly the bounds of the leaf.
+//! * The leaf beside it, below the same parent, is as good: if the parent is not frozen, it is
+//!   current; otherwise it was current when the parent was frozen, which is not before the descent
+//!   began.
 //! * A leaf that was replaced is sealed. It holds what it held when it was replaced, which is not
 //!   before the descent began. A reader may use it. A writer finds it sealed and starts again.
 

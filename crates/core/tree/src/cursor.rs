@@ -2,7 +2,7 @@
 //!
 //! [`BatchCursor`] copies a batch of records while it is pinned, and lends them while it is not. An
 //! index writes only [`Fill::fill`]: it copies the records of the leaf in which the scan continues,
-//! and says where the scan continues after them.
+//! or of several leaves, and says where the scan continues after them.
 //!
 //! [`Scan`] is the rest of the range. In a tree it continues at the edge of the copied leaf
 //! ([`Scan::leave`]), and not behind the last returned key, because an empty leaf has a range too.

@@ -1,10 +1,11 @@
 //! Scans, forwards and backwards (paper 4.2.6).
 //!
-//! A cursor copies a batch of one leaf's live records while it is pinned, and lends them while it
-//! is not. The range of the leaf decides where it continues, not the last key that it returned,
-//! because an empty leaf has a range too. If a batch did not exhaust the leaf, the cursor continues
-//! behind the batch's last key, in the leaf that has that key by then. Each record was in the tree
-//! at some instant of the scan (`leaf.rs`); the records of one leaf may be of different instants.
+//! A cursor copies a batch of live records while it is pinned, and lends them while it is not. The
+//! range of the leaf decides where it continues, not the last key that it returned, because an
+//! empty leaf has a range too. If the batch wants more, it continues in the next leaf below the
+//! same parent, without a descent. If a batch did not exhaust the leaf, the cursor continues behind
+//! the batch's last key, in the leaf that has that key by then. Each record was in the tree at some
+//! instant of the scan (`leaf.rs`); the records of one leaf may be of different instants.
 
 use std::cell::Cell;
 use std::cmp::Ordering as Compare;
@@ -29,7 +30,6 @@ use crate::tree::BzTree;
 const FIRST_BATCH: usize = 12;
 /// Room for the first batch, in bytes; it grows when needed.
 const FIRST_BYTES: usize = 512;
-
 /// If a batch takes more records, the next leaf is prefetched while one is copied.
 const NEAR_RECORDS: usize = 32;
 
