@@ -147,6 +147,8 @@ impl<'op> Fenced<'op> {
     pub fn beside<D: Domain>(&self, context: Context<'op, D>, side: Side) -> Option<Self> {
         let Step { inner, child } = self.step_beside(side)?;
         let leaf = Node::at(context, inner.child(context, child));
+        // All leaves have the same depth.
+        let leaf = if leaf.is_leaf() { leaf } else { leaf.too_deep(context) };
         let fence = self.outer.of_child(context, inner, child);
         Some(Self { leaf, fence, parent: Some(Step { inner, child }), outer: self.outer })
     }

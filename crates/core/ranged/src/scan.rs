@@ -7,12 +7,13 @@
 //! The *place* of a key is its distance from the leaf's lower bound plus one, as in its key word.
 //! In a descending scan all bits of it are inverted. So each scan ascends in places.
 //!
-//! The overflow lines are read once, behind the first full bucket, and their records are sorted.
-//! They are merged into those of the buckets by their places alone; no bucket has to be found for
-//! them. A record that moves to an overflow line is not missed: in the first full bucket its slots
-//! are read in their order, and in a later bucket its slot is found moved. Then all slots of the
-//! bucket are read once more, in their order (`leaf.rs`). If a record is found in the bucket and in
-//! an overflow line, that of the bucket is taken.
+//! The overflow lines are read behind the first full bucket, and their records are sorted. (They
+//! are read again only while one of their slots is moved or being changed.) They are merged into
+//! those of the buckets by their places alone; no bucket has to be found for them. A record that
+//! moves to an overflow line is not missed: in the first full bucket its slots are read in their
+//! order, and in a later bucket its slot is found moved. Then all slots of the bucket are read once
+//! more, in their order (`leaf.rs`). If a record is found in the bucket and in an overflow line,
+//! that of the bucket is taken.
 
 use std::sync::atomic::Ordering;
 
@@ -101,7 +102,7 @@ impl<const WORDS: usize, const SLOTS: usize> Slots<WORDS, SLOTS> {
             let index = key_index(slot);
             let (key_word, value) = (self.words[index], ValueWord(self.words[index + LINE]));
             keys |= key_word;
-            values |= value.raised();
+            values |= value.0 | value.raised();
             // A slot may be taken between the two reads.
             let is_taken = key_word != FREE || mutant!("range-scan-key-before-value");
             let is_record = is_taken & value.is_present();
@@ -172,6 +173,8 @@ struct Copying<'scan, 'op, D: Domain> {
     most: usize,
     /// Inverts places in a descending scan.
     inversion: u64,
+    /// The first place that the scan wants.
+    start: u64,
     /// The first place that is wanted, and was not copied yet.
     first: u64,
     /// The last place that is wanted.
@@ -193,11 +196,14 @@ impl RangeLeaf {
     ) -> Copied {
         let Some((low, high)) = scan.numbers() else { return Copied::Leaf };
         let buckets = 0..self.buckets();
-        let (start, inversion) = match scan.order() {
-            Order::Ascending => (self.bucket_of(context, low), 0),
-            Order::Descending => (self.bucket_of(context, high), PLACE_MASK),
+        // No key has the place zero.
+        let (from, to) = (self.place(low).max(1), self.place(high));
+        let (start, inversion, first, last) = match scan.order() {
+            Order::Ascending => (self.bucket_of(context, low), 0, from, to),
+            Order::Descending => {
+                (self.bucket_of(context, high), PLACE_MASK, to ^ PLACE_MASK, from ^ PLACE_MASK)
+            }
         };
-        let (low, high) = (self.place(low), self.place(high));
         let mut copying = Copying {
             leaf: self,
             context,
@@ -205,8 +211,9 @@ impl RangeLeaf {
             batch,
             most: scan.most(),
             inversion,
-            first: (low ^ inversion).min(high ^ inversion),
-            last: (low ^ inversion).max(high ^ inversion),
+            start: first,
+            first,
+            last,
             overflow: None,
         };
         copying.prefetch(start);
@@ -260,6 +267,7 @@ impl<D: Domain> Copying<'_, '_, D> {
         }
         let (first, last) = (slots.place(0), slots.place(count - 1));
         if self.next_overflow().0 < last {
+            self.check_order(first, last);
             let records = slots.numbers.map(|number| slots.record(number));
             return self.merge(&records[..count]);
         }
@@ -267,6 +275,7 @@ impl<D: Domain> Copying<'_, '_, D> {
         let (from, end) = if self.first <= first && last <= self.last && count <= room {
             (0, count)
         } else {
+            self.check_order(first, last);
             self.wanted(count, |at| slots.place(at))
         };
         let (below, inversion) = (self.leaf.low.wrapping_sub(1), self.inversion);
@@ -275,6 +284,17 @@ impl<D: Domain> Copying<'_, '_, D> {
             (below.wrapping_add(place ^ inversion), value)
         });
         self.stop_behind(last, end == count)
+    }
+
+    /// Notes damage if records of a bucket, from the first to the last place, lie before those of an
+    /// earlier bucket, or have a place that no key has.
+    #[inline(never)]
+    fn check_order(&self, first: u64, last: u64) {
+        let is_possible = |place: u64| (1..PLACE_MASK).contains(&(place ^ self.inversion));
+        let is_behind = self.first == self.start || first >= self.first;
+        if !is_behind || !is_possible(first) || !is_possible(last) {
+            self.context.guard.note_damage(self.leaf.node.off);
+        }
     }
 
     /// Which of the records with these ascending places are wanted, and have room in the batch.
@@ -339,6 +359,9 @@ impl<D: Domain> Copying<'_, '_, D> {
         let place = |pair: &Pair| (leaf.place(pair.key) ^ inversion, pair.value);
         let mut records: Vec<_> = pairs.iter().map(place).collect();
         records.sort_unstable();
+        if let (Some(first), Some(last)) = (records.first(), records.last()) {
+            self.check_order(first.0, last.0);
+        }
         self.merge(&records)
     }
 

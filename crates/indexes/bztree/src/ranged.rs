@@ -114,8 +114,20 @@ mod tests {
 
     const KEY: u64 = 7 << 20;
 
+    /// Where a slot's value word is behind its key word.
+    const VALUE_AT: u64 = 32;
+
     /// A tree of one range leaf, in which the key word of `KEY` is changed. Calls `test` with it.
     fn with_damage(change: fn(u64) -> u64, test: impl FnOnce(&crate::BzTree<Process>)) {
+        with_damage_at(0, change, test);
+    }
+
+    /// The same for the word so many bytes behind the key word.
+    fn with_damage_at(
+        behind: u64,
+        change: fn(u64) -> u64,
+        test: impl FnOnce(&crate::BzTree<Process>),
+    ) {
         let options = Options { numbers: Numbers::Ranged, ..Options::default() };
         let tree = Planted::<Process, BzTrees>::anonymous(options).index;
         for number in 0..40_u64 {
@@ -130,8 +142,9 @@ mod tests {
             // Class and version are zero, and the lowest key is zero.
             let of_key = |off: &u64| context.read(*off) == KEY + 1;
             let off = words.step_by(8).find(of_key).expect("its key word");
-            let word = context.pool().word(off);
-            word.store(change(KEY + 1), std::sync::atomic::Ordering::Release);
+            let word = context.pool().word(off + behind);
+            let order = std::sync::atomic::Ordering::Acquire;
+            word.store(change(word.load(order)), std::sync::atomic::Ordering::Release);
         }
         test(&tree);
     }
@@ -170,6 +183,26 @@ mod tests {
                 assert!(!audit.problems.is_empty(), "change {turn}");
             });
         }
+    }
+
+    /// A scan tells what it finds, and does not leave out records.
+    #[test]
+    fn a_scan_tells_damaged_words() {
+        let fails = |tree: &crate::BzTree<Process>| {
+            for order in [Order::Ascending, Order::Descending] {
+                for expected in [1, 100] {
+                    let mut cursor = tree.scan(KeyRange::all(), order).expect("a scan");
+                    cursor.expect(expected);
+                    let failed = std::iter::from_fn(|| match cursor.next() {
+                        Ok(found) => found.map(|_| false),
+                        Err(_) => Some(true),
+                    });
+                    assert!(failed.take(50).any(|failed| failed), "{order:?} {expected}");
+                }
+            }
+        };
+        with_damage_at(VALUE_AT, |_| u64::MAX, fails);
+        with_damage_at(0, |word| word + (25 << 20), fails);
     }
 
     /// A copy of the leaf would keep either value of a key with two slots.
