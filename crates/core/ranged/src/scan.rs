@@ -286,8 +286,8 @@ impl<D: Domain> Copying<'_, '_, D> {
         self.stop_behind(last, end == count)
     }
 
-    /// Notes damage if records of a bucket, from the first to the last place, lie before those of an
-    /// earlier bucket, or have a place that no key has.
+    /// Notes damage if records of a bucket, from the first to the last place, lie before those of
+    /// an earlier bucket, or have a place that no key has.
     #[inline(never)]
     fn check_order(&self, first: u64, last: u64) {
         let is_possible = |place: u64| (1..PLACE_MASK).contains(&(place ^ self.inversion));
