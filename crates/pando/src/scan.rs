@@ -43,9 +43,9 @@ impl<'map> Scan<'map> {
         Self { map, cursor, order, last: Vec::new(), has_last: false }
     }
 
-    /// Says that so many records will probably be taken, for example the limit of a page. It
-    /// changes no record. The scan copies as many at once; without this it begins with 12, and
-    /// copies more each time.
+    /// Says that the caller will probably take so many records, for example those of a page. The
+    /// scan may then copy as many at once, up to about 1 MiB; otherwise it begins with a few. More
+    /// or fewer records may be taken, and the guarantees stay the same.
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;

@@ -279,8 +279,9 @@ pub type Record<'cursor> = (&'cursor [u8], &'cursor [u8]);
 /// another key. If a value is moved from one key to another, the scan may return it twice or not at
 /// all. A consistent copy of a range needs writers that pause.
 pub trait Cursor {
-    /// Says that the caller will probably take so many records. That changes no record: an index
-    /// may copy as many at once, and without this it begins with a few.
+    /// Says that the caller will probably take so many records from now on. The index may then copy
+    /// as many at once; otherwise it begins with a few. A record may be copied long before it is
+    /// returned. The guarantees stay the same.
     fn expect(&mut self, records: usize) {
         let _ = records;
     }

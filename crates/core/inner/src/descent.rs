@@ -15,7 +15,7 @@
 
 use std::marker::PhantomData;
 
-use pando_pmem::Domain;
+use pando_pmem::{Domain, mutant};
 use pando_tree::context::Context;
 use pando_tree::key::Side;
 
@@ -149,8 +149,9 @@ impl<'op> Fenced<'op> {
         let leaf = Node::at(context, inner.child(context, child));
         // All leaves have the same depth.
         let leaf = if leaf.is_leaf() { leaf } else { leaf.too_deep(context) };
-        let fence = self.outer.of_child(context, inner, child);
-        Some(Self { leaf, fence, parent: Some(Step { inner, child }), outer: self.outer })
+        let outer = if mutant!("scan-bound-of-parent") { Fence::default() } else { self.outer };
+        let fence = outer.of_child(context, inner, child);
+        Some(Self { leaf, fence, parent: Some(Step { inner, child }), outer })
     }
 
     /// Prefetches the first lines of the leaf that [`beside`](Self::beside) finds.

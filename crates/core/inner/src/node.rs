@@ -120,7 +120,8 @@ impl Node {
         Shape::decode(self.shape)
     }
 
-    /// An empty leaf instead of an inner node at a depth that only a cycle can have.
+    /// An empty leaf instead of an inner node where only a leaf can be: after more levels than any
+    /// tree has, or beside a leaf.
     #[cold]
     pub(crate) fn too_deep<D: Domain>(&self, context: Context<'_, D>) -> Self {
         Self::nothing(context, self.link)

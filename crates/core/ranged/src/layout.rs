@@ -240,17 +240,11 @@ impl ValueWord {
         (key_word & CLASS_MASK) >> CLASS_SHIFT << VALUE_BITS | self.0 & VALUE_MASK
     }
 
-    /// The word with the next state; the versioned bit is set if the slot is moved.
+    /// Not zero if the slot is moved, versioned or being changed.
     #[inline(always)]
-    pub fn raised(self) -> u64 {
-        self.0.wrapping_add(1 << STATE_SHIFT)
-    }
-
-    /// Not zero if a slot is moved, versioned or being changed, for the bits of all slots'
-    /// [`raised`](Self::raised) words.
-    #[inline(always)]
-    pub fn unsettled(raised: u64) -> u64 {
-        raised & (VERSIONED | CONTROL_BITS)
+    pub fn unsettled_bits(self) -> u64 {
+        // Of the states, only *moved* carries into the versioned bit.
+        (self.0 | self.0.wrapping_add(1 << STATE_SHIFT)) & (VERSIONED | CONTROL_BITS)
     }
 
     /// Whether the class of its slot was changed. The value counts only with the key word of its
@@ -491,6 +485,14 @@ mod tests {
         assert_eq!(word.versioned().0, 0x0B12_3456_789A_BCDE);
         assert_eq!(word.versioned().value(key), Some(value));
         assert_eq!(KEY_CLOSED, 0x1FFF_FFFF_FFFF_FFFF);
+        for settled in [ValueWord::EMPTY, word, ValueWord::DELETED] {
+            assert_eq!((settled.unsettled_bits(), settled.closed().unsettled_bits()), (0, 0));
+        }
+        let control = ValueWord(1 << 61);
+        let all = ValueWord(u64::MAX);
+        for word in [ValueWord::MOVED, ValueWord::MOVED.closed(), word.versioned(), control, all] {
+            assert_ne!(word.unsettled_bits(), 0, "{word:?}");
+        }
         for (word, state) in [
             (ValueWord::EMPTY, State::Empty),
             (word, State::Present),

@@ -97,12 +97,11 @@ impl<const WORDS: usize, const SLOTS: usize> Slots<WORDS, SLOTS> {
         for index in 0..WORDS {
             self.words[index] = load(index);
         }
-        let (mut keys, mut values, mut count) = (0, 0, 0);
+        let (mut unsettled, mut count) = (0, 0);
         for slot in 0..SLOTS {
             let index = key_index(slot);
             let (key_word, value) = (self.words[index], ValueWord(self.words[index + LINE]));
-            keys |= key_word;
-            values |= value.0 | value.raised();
+            unsettled |= key_word & CONTROL_BITS | value.unsettled_bits();
             // A slot may be taken between the two reads.
             let is_taken = key_word != FREE || mutant!("range-scan-key-before-value");
             let is_record = is_taken & value.is_present();
@@ -112,7 +111,7 @@ impl<const WORDS: usize, const SLOTS: usize> Slots<WORDS, SLOTS> {
             self.numbers[slot] = if is_record { number } else { none };
         }
         self.count = count;
-        if (keys & CONTROL_BITS) | ValueWord::unsettled(values) == 0 {
+        if unsettled == 0 {
             return true;
         }
         let is_settled = |slot: usize| {
@@ -165,11 +164,13 @@ const fn key_index(slot: usize) -> usize {
     slot / LINE * LINE * 2 + slot % LINE
 }
 
+/// The copying of a leaf's records.
 struct Copying<'scan, 'op, D: Domain> {
     leaf: &'scan RangeLeaf,
     context: Context<'op, D>,
     words: Words<'op, D>,
     batch: &'scan mut Batch,
+    /// The most records of the batch.
     most: usize,
     /// Inverts places in a descending scan.
     inversion: u64,
@@ -195,10 +196,9 @@ impl RangeLeaf {
         batch: &mut Batch,
     ) -> Copied {
         let Some((low, high)) = scan.numbers() else { return Copied::Leaf };
-        let buckets = 0..self.buckets();
         // No key has the place zero.
         let (from, to) = (self.place(low).max(1), self.place(high));
-        let (start, inversion, first, last) = match scan.order() {
+        let (first_bucket, inversion, first, last) = match scan.order() {
             Order::Ascending => (self.bucket_of(context, low), 0, from, to),
             Order::Descending => {
                 (self.bucket_of(context, high), PLACE_MASK, to ^ PLACE_MASK, from ^ PLACE_MASK)
@@ -216,10 +216,14 @@ impl RangeLeaf {
             last,
             overflow: None,
         };
-        copying.prefetch(start);
+        copying.prefetch(first_bucket);
         let copied = match scan.order() {
-            Order::Ascending => (start..buckets.end).find_map(|bucket| copying.bucket(bucket)),
-            Order::Descending => (0..start + 1).rev().find_map(|bucket| copying.bucket(bucket)),
+            Order::Ascending => {
+                (first_bucket..self.buckets()).find_map(|bucket| copying.bucket(bucket))
+            }
+            Order::Descending => {
+                (0..first_bucket + 1).rev().find_map(|bucket| copying.bucket(bucket))
+            }
         };
         copied.or_else(|| copying.rest()).unwrap_or(Copied::Leaf)
     }
@@ -233,13 +237,14 @@ impl RangeLeaf {
 }
 
 impl<D: Domain> Copying<'_, '_, D> {
-    /// Prefetches the buckets from which the batch gets its records, in the order of the scan.
+    /// Prefetches the buckets from which the batch probably gets its records.
     #[inline(always)]
-    fn prefetch(&self, start: u64) {
+    fn prefetch(&self, first: u64) {
+        // At least half of the slots have records.
         let wanted = (self.most - self.batch.len()).div_ceil(BUCKET / 2) as u64;
         let buckets = match self.inversion {
-            0 => start..self.leaf.buckets().min(start + wanted),
-            _ => (start + 1).saturating_sub(wanted)..start + 1,
+            0 => first..self.leaf.buckets().min(first + wanted),
+            _ => (first + 1).saturating_sub(wanted)..first + 1,
         };
         buckets.for_each(|bucket| self.leaf.prefetch_bucket(self.context, bucket));
     }
@@ -252,7 +257,7 @@ impl<D: Domain> Copying<'_, '_, D> {
         let mut is_settled = self.read_bucket(bucket, &mut slots);
         if slots.is_full() && self.overflow.is_none() {
             self.overflow = self.read_overflow();
-            is_settled &= self.overflow.is_some();
+            is_settled &= self.overflow.is_some() || mutant!("range-scan-overflow-passed");
         }
         if !is_settled {
             return self.unsettled_bucket(bucket);
@@ -278,11 +283,7 @@ impl<D: Domain> Copying<'_, '_, D> {
             self.check_order(first, last);
             self.wanted(count, |at| slots.place(at))
         };
-        let (below, inversion) = (self.leaf.low.wrapping_sub(1), self.inversion);
-        self.batch.push_numbers(BUCKET, end - from, |at| {
-            let (place, value) = slots.record(slots.numbers[(from + at) % BUCKET]);
-            (below.wrapping_add(place ^ inversion), value)
-        });
+        self.push(BUCKET, end - from, |at| slots.record(slots.numbers[(from + at) % BUCKET]));
         self.stop_behind(last, end == count)
     }
 
@@ -309,11 +310,10 @@ impl<D: Domain> Copying<'_, '_, D> {
     #[inline(always)]
     fn stop_behind(&mut self, last: u64, are_all: bool) -> Option<Copied> {
         self.first = self.first.max(last + 1);
-        match are_all {
-            _ if self.batch.is_full(self.most) => Some(Copied::Full),
-            true => None,
-            false => Some(Copied::Range),
+        if self.batch.is_full(self.most) {
+            return Some(Copied::Full);
         }
+        (!are_all).then_some(Copied::Range)
     }
 
     /// Reads the slots of a bucket, as [`Slots::read`] does.
@@ -345,7 +345,8 @@ impl<D: Domain> Copying<'_, '_, D> {
         let (found, _) = records.split_at_mut(count);
         found.sort_unstable();
         // Two of one key: it moved while its slots were read.
-        let is_settled = found.is_sorted_by(|left, right| left.0 < right.0);
+        let is_settled = found.is_sorted_by(|left, right| left.0 < right.0)
+            || mutant!("range-scan-overflow-twice");
         is_settled.then_some(Overflow { records, count, next: 0 })
     }
 
@@ -355,10 +356,11 @@ impl<D: Domain> Copying<'_, '_, D> {
     fn unsettled_bucket(&mut self, bucket: u64) -> Option<Copied> {
         let mut pairs = Vec::new();
         self.leaf.bucket_pairs(self.context, bucket, &mut pairs);
-        let (leaf, inversion) = (self.leaf, self.inversion);
-        let place = |pair: &Pair| (leaf.place(pair.key) ^ inversion, pair.value);
-        let mut records: Vec<_> = pairs.iter().map(place).collect();
-        records.sort_unstable();
+        if self.inversion != 0 {
+            pairs.reverse();
+        }
+        let placed = |pair: &Pair| (self.leaf.place(pair.key) ^ self.inversion, pair.value);
+        let records: Vec<_> = pairs.iter().map(placed).collect();
         if let (Some(first), Some(last)) = (records.first(), records.last()) {
             self.check_order(first.0, last.0);
         }
@@ -380,27 +382,33 @@ impl<D: Domain> Copying<'_, '_, D> {
             // Of two with one place, that of the bucket is taken.
             self.pass_overflow(other.0 <= own.0);
         }
-        self.push(&merged[..count])
+        self.push_wanted(&merged[..count])
     }
 
     /// Copies those of the records that are wanted.
     #[inline(always)]
-    fn push(&mut self, records: &[Placed]) -> Option<Copied> {
+    fn push_wanted(&mut self, records: &[Placed]) -> Option<Copied> {
         let &(last, _) = records.last()?;
         let (from, end) = self.wanted(records.len(), |at| records[at].0);
-        let (below, inversion) = (self.leaf.low.wrapping_sub(1), self.inversion);
         let wanted = &records[from..end];
-        self.batch.push_numbers(wanted.len(), wanted.len(), |at| {
-            let (place, value) = wanted[at];
+        self.push(wanted.len(), wanted.len(), |at| wanted[at]);
+        self.stop_behind(last, end == records.len())
+    }
+
+    /// Copies `count` records, as [`Batch::push_numbers`] does.
+    #[inline(always)]
+    fn push(&mut self, most: usize, count: usize, record: impl Fn(usize) -> Placed) {
+        let (below, inversion) = (self.leaf.low.wrapping_sub(1), self.inversion);
+        self.batch.push_numbers(most, count, |at| {
+            let (place, value) = record(at);
             (below.wrapping_add(place ^ inversion), value)
         });
-        self.stop_behind(last, end == records.len())
     }
 
     /// Copies the records of the overflow lines that are behind those of all buckets.
     fn rest(&mut self) -> Option<Copied> {
         let overflow = self.overflow.take()?;
-        self.push(&overflow.records[overflow.next..overflow.count])
+        self.push_wanted(&overflow.records[overflow.next..overflow.count])
     }
 
     /// The next record of the overflow lines.

@@ -127,13 +127,9 @@ impl<D: Domain> Fill for BzTree<D> {
             }
             let copied_before = batch.len();
             match self.copy_leaf(context, &leaf, scan, &mut batch.0)? {
-                Stop::RangeDone => {
-                    scan.finish();
-                    return Ok(());
-                }
+                Stop::RangeDone => scan.finish(),
                 Stop::LeafDone if mutant!("lost-scan-bound") && ahead == Side::Holding => {
                     scan.finish();
-                    return Ok(());
                 }
                 Stop::LeafDone => {
                     let edge = if ahead == Side::Holding { fence.high } else { fence.low };
