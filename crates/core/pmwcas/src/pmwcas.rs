@@ -162,7 +162,8 @@ impl<D: Domain> Pmwcas<D> {
     ///
     /// A word that is changed by this function must never hold the same value twice. Otherwise a
     /// reader that made the first occurrence durable could clear the dirty bit of the second. (The
-    /// paper's algorithm has the same limit.) Where values repeat, use a PMwCAS of one word.
+    /// paper's algorithm has the same limit.) Where values repeat, use a PMwCAS of one word, or
+    /// count the writes that are not durable yet (`pando-ranged`).
     pub fn compare_exchange(
         &self,
         guard: &Guard<'_, D>,
@@ -226,9 +227,10 @@ impl<D: Domain> Pmwcas<D> {
 
     /// Like [`compare_exchange`](Self::compare_exchange), but does not make `new` durable.
     ///
-    /// Only for a value on which nothing durable depends. A later PMwCAS on the word makes its own
-    /// value durable. A crash may bring back any earlier value, or the new value of an operation
-    /// that this swap let fail.
+    /// Only for a value on which nothing durable depends, or which the caller makes durable, and
+    /// which other threads know not to be durable until then. A later PMwCAS on the word makes its
+    /// own value durable. A crash may bring back any earlier value, or the new value of an
+    /// operation that this swap let fail.
     #[inline]
     pub fn compare_exchange_undurable(
         &self,

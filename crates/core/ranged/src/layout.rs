@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! byte    0        8        16       24       32
-//! 0       header   status   shape    low      zero ...
+//! 0       header   status   shape    low      four flush counters
 //! 64      separators, 4 bytes each                              (uneven leaves; else zero)
 //! 128     bucket 0: two lines
 //! 256     bucket 1: two lines
@@ -17,6 +17,7 @@
 //!         33..29 multiplier, zero in an uneven leaf           28..23 shift of the separators
 //!         22..17 distance bits D                              16..0 zero
 //! low     the lowest key that the leaf may have, big-endian
+//! counter 63..32 generation       31..0 writes in progress; counter i is that of lines 4 n + i
 //! key     63..61 control  60..54 class  53..D version  D-1..0 distance from `low`, plus one
 //! value   63..61 control  60 closed  59 versioned  58..57 state  56..0 lower bits of the value
 //! state   0 empty   1 present   2 deleted   3 moved
@@ -51,6 +52,10 @@ pub(crate) const BUCKET_LINES: u64 = 2;
 pub(crate) const BUCKET_SLOTS: u64 = BUCKET_LINES * LINE_SLOTS;
 /// Where the lowest key is.
 pub(crate) const LOW_AT: u64 = 24;
+/// Where the flush counters are.
+pub(crate) const COUNTERS_AT: u64 = 32;
+/// How many there are.
+pub(crate) const COUNTERS: u64 = 4;
 /// Where the separators are.
 pub(crate) const SEPARATORS_AT: u64 = 64;
 /// The most bytes of a leaf.

@@ -58,6 +58,11 @@ impl Slot {
     pub fn new(line: u64, at: u64) -> Self {
         Self(line * LINE_WORDS + at)
     }
+
+    /// Its line in the leaf.
+    pub fn line(self) -> u64 {
+        self.0 / LINE_WORDS
+    }
 }
 
 /// A slot of the key.
@@ -216,8 +221,8 @@ impl RangeLeaf {
         key_word
     }
 
-    /// Key and value word of a slot, as they were at one point in time. `key_word` was read before
-    /// `found`.
+    /// Key and value word of a slot, as they were at one point in time, the value durable.
+    /// `key_word` was read before `found`.
     ///
     /// The words are read one after the other, and both may change in between. But no key word
     /// comes twice: if it is the same afterwards, it was there all the time. And a value word that
@@ -231,10 +236,11 @@ impl RangeLeaf {
         found: u64,
     ) -> Taken {
         let word = self.settled(context, slot, found);
-        let taken = Taken { slot, key_word, word };
+        let mut taken = Taken { slot, key_word, word };
         if word.is_versioned() && !mutant!("range-class-of-another-value") {
-            return self.consistent(context, taken);
+            taken = self.consistent(context, taken);
         }
+        self.make_durable(context, slot.line()..slot.line() + 1);
         taken
     }
 
@@ -255,7 +261,8 @@ impl RangeLeaf {
         }
     }
 
-    /// The value word of a slot, durable; `found` is the word that was read.
+    /// The value word of a slot; `found` is the word that was read. Durable, unless a write of it
+    /// is still counted ([`make_durable`](Self::make_durable)).
     #[inline(always)]
     pub(crate) fn settled<D: Domain>(
         &self,
@@ -269,7 +276,7 @@ impl RangeLeaf {
         self.value(context, slot)
     }
 
-    /// The value word of a slot, durable.
+    /// The value word of a slot, as [`settled`](Self::settled) says.
     #[cold]
     pub(crate) fn value<D: Domain>(&self, context: Context<'_, D>, slot: Slot) -> ValueWord {
         let value = ValueWord(context.read(self.value_off(slot)));
@@ -390,7 +397,7 @@ impl RangeLeaf {
             return found;
         }
         let key_word = self.key(context, slot);
-        *line = Self::line(self.node.words(context), slot.0 / LINE_WORDS);
+        *line = Self::line(self.node.words(context), slot.line());
         key_word
     }
 

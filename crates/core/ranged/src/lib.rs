@@ -11,6 +11,7 @@
 //! * [`layout`](mod@layout): the bytes and the words. `leaf.rs`: reads, and what they check.
 //! * `scan.rs`: how a scan copies records in the order of their keys.
 //! * `write.rs`: inserts, updates, deletes. `closing.rs`: how a leaf is closed.
+//! * `flush_counter.rs`: values that may not be durable, and how a reader finds that out.
 //! * `build.rs`: new leaves. `audit.rs`: checks for `check` and `stat`.
 //!
 //! # States
@@ -29,6 +30,7 @@
 mod audit;
 mod build;
 mod closing;
+mod flush_counter;
 mod layout;
 mod leaf;
 mod scan;

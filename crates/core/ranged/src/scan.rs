@@ -25,8 +25,8 @@ use pando_tree::context::Context;
 use pando_tree::cursor::Scan;
 
 use crate::layout::{
-    BUCKET_SLOTS, FREE, KeyWords, LINE_SLOTS, LINE_WORDS, MAX_OVERFLOW_SLOTS, PLACE_MASK, Pair,
-    State, ValueWord, is_taken,
+    BUCKET_LINES, BUCKET_SLOTS, FREE, KeyWords, LINE_SLOTS, LINE_WORDS, MAX_OVERFLOW_SLOTS,
+    PLACE_MASK, Pair, State, ValueWord, is_taken,
 };
 use crate::leaf::RangeLeaf;
 
@@ -321,7 +321,9 @@ impl<D: Domain> Copying<'_, '_, D> {
     fn read_bucket(&self, bucket: u64, slots: &mut Bucket) -> bool {
         let first = self.leaf.geometry().bucket_line(bucket);
         let Some(lines) = self.words.part(first * LINE_WORDS) else { return true };
-        slots.read(lines, self.leaf.key_words(), self.inversion)
+        let is_settled = slots.read(lines, self.leaf.key_words(), self.inversion);
+        self.leaf.make_durable(self.context, first..first + BUCKET_LINES);
+        is_settled
     }
 
     /// The records of the overflow lines; `None` if one of them moves or is being changed.
@@ -337,6 +339,7 @@ impl<D: Domain> Copying<'_, '_, D> {
             if !slots.read(lines, self.leaf.key_words(), self.inversion) {
                 return None;
             }
+            self.leaf.make_durable(self.context, line..line + 1);
             for &number in slots.numbers.iter().filter(|&&number| number < NO_RECORD) {
                 records[count] = slots.record(number);
                 count += 1;

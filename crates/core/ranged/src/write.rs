@@ -4,7 +4,7 @@
 //! | --- | --- | --- | --- |
 //! | *look*: a pass over the key's slots, in their order, to its current one or to a free slot | | | |
 //! | *take* a slot, if the key has none that fits: CAS of the first free key word | key word | any writer of the key uses it | a slot without a value, or a free one |
-//! | *write*: CAS of the current slot's value word, or PMwCAS of both its words; write back, **fence** | value word | a reader that meets the dirty bit makes the line durable | the value, or the former state |
+//! | *write*: CAS of the current slot's value word, or PMwCAS of both its words; write back, **fence** | value word | a reader that meets a dirty bit or a flush counter makes the line durable | the value, or the former state |
 //!
 //! A slot belongs to its key, not to a thread. A thread that finds a slot of its key without a
 //! value uses it, so a thread that stops costs nothing, and nobody waits.
@@ -34,14 +34,15 @@
 //! value has a durable key. A power cut may free a slot whose value is not durable. If a later slot
 //! in the same line was lost with it, nothing was acknowledged. But a record in a *later line*
 //! would be hidden behind the free slot. So before a thread takes a slot, it secures the lines that
-//! it has passed (*spill rule*): a line is secure if each of its values was written, and is durable
-//! (no control bit), since its keys are then, too. Otherwise the thread writes the line back, and
-//! fences. Records that came with the leaf's construction are durable from the start.
+//! it has passed (*spill rule*): a line is secure if each of its slots has a value, without control
+//! bit: then the slot's first value is durable, and so is its key. Otherwise the thread writes the
+//! line back, and fences. Records that came with the leaf's construction are durable from the
+//! start.
 //!
-//! The first value of a slot, if it has the slot's class, is written by a single CAS, with the
-//! dirty bit. Later ones are written by a PMwCAS, in a domain with write-backs: values repeat, and
-//! then a reader that made the first occurrence durable could clear the dirty bit of the second
-//! (`Pmwcas::compare_exchange`).
+//! The first value of a slot, if it has the slot's class, is written with the dirty bit: no value
+//! word is empty twice. Later values repeat, and a reader that made one occurrence durable could
+//! clear the bit of a later one (`Pmwcas::compare_exchange`). Such writes are counted
+//! (`flush_counter.rs`). A value of another class is written by a PMwCAS.
 
 use pando_index::{Error, Intent, Result, Upserted};
 use pando_pmem::{Domain, mutant};
@@ -268,8 +269,10 @@ impl RangeLeaf {
         new: ValueWord,
     ) -> Result<bool> {
         let old = taken.word;
-        let is_alone = !old.is_versioned() && key_word == taken.key_word;
-        if is_alone && (old == ValueWord::EMPTY || !D::WRITE_BACK) {
+        if !old.is_versioned() && key_word == taken.key_word {
+            if D::WRITE_BACK && old != ValueWord::EMPTY {
+                return Ok(self.compare_exchange_counted(context, taken.slot, old.0, new.0));
+            }
             let off = self.value_off(taken.slot);
             let swapped = context.pmwcas.compare_exchange(context.guard, off, old.0, new.0);
             return Ok(swapped.is_ok());
