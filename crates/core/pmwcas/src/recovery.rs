@@ -3,12 +3,17 @@
 //!
 //! | step | what is written | a crash leaves |
 //! | --- | --- | --- |
+//! | 0 | nothing; the statuses of all descriptors, and the target words of operations, are written back; **fence** | what the crash before has left |
 //! | 1 | each plain operation that is *installing*, and whose targets all hold references, becomes *committed, pending*; **fence** | the same operations, some of them with the new status |
 //! | 2 | every word that holds a reference or a conditional reference of a descriptor in use gets its final value; **fence** | some references, some final values; the statuses tell which |
 //! | 3 | blocks are freed by policy; **fence** | blocks that recovery frees again, which changes nothing |
 //! | 4 | the descriptor becomes *free*; **fence** | a free descriptor |
 //!
 //! Step 1 comes first, since step 2 replaces the references that prove a commit.
+//!
+//! Step 0 is for a kill. The processor's caches still have what a dead thread has not written back:
+//! a reference, a status, a final value. A recovery that took it for durable could decide a success
+//! whose references a power cut takes back, or forget the operation whose final values it loses.
 //!
 //! The final value in step 2 is the new value if the descriptor has succeeded and the word holds
 //! the reference; otherwise it is the old value. A conditional reference never becomes the new
@@ -50,6 +55,12 @@ impl<D: Domain> Pmwcas<D> {
         let participants = self.pool().participants_high() as u64;
         let mut recovered = Recovered { participants, ..Recovered::default() };
         let indexes = 0..participants * DESCRIPTORS_PER_PARTITION;
+        if D::WRITE_BACK {
+            for index in indexes.clone() {
+                self.write_back_again(index);
+            }
+            D::fence();
+        }
         // All decisions first, durably: the next step replaces the references that prove them.
         for index in indexes.clone() {
             self.decide_committed(index);
@@ -67,6 +78,30 @@ impl<D: Domain> Pmwcas<D> {
             }
         }
         recovered
+    }
+
+    /// Step 0, for one descriptor.
+    fn write_back_again(&self, index: u64) {
+        // Also if it is *free*: a power cut may put it back in use, and no later recovery looks
+        // at it.
+        if !mutant!("recovery-believes-statuses") {
+            self.status_word(index).flush();
+        }
+        let Some(status) = self.status(index) else { return };
+        let flush = |off: u64| {
+            if self.pool().is_word(off) {
+                self.pool().word(off).flush();
+            }
+        };
+        if status.state == State::Helping {
+            flush(self.entry_word(index, 0, Field::Address).load(Ordering::Acquire));
+        }
+        if !status.state.is_executing() {
+            return;
+        }
+        if let Some(entries) = self.entries(index).filter(|_| !mutant!("recovery-believes-words")) {
+            entries.all().iter().for_each(|entry| flush(entry.off));
+        }
     }
 
     /// Step 1: marks an operation as committed if all its targets hold references to it.

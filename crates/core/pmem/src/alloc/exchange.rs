@@ -155,8 +155,17 @@ impl<D: Domain> Pool<D> {
     fn recover_exchange(&self, slot: usize) -> [u64; 2] {
         let field = |field| self.slot_log(slot, field).load(Ordering::Acquire);
         let (word_off, stable) = (field(WORD), field(STABLE));
-        let held =
-            if self.is_word(word_off) { self.word(word_off).load(Ordering::Acquire) } else { 0 };
+        let mut held = 0;
+        if self.is_word(word_off) {
+            let word = self.word(word_off);
+            held = word.load(Ordering::Acquire);
+            // A killed thread may have changed it, and not have written it back: a power cut would
+            // bring back the name of a block that is freed here.
+            if !mutant!("recovery-believes-an-exchange") {
+                word.flush();
+                D::fence();
+            }
+        }
         [field(NEW), field(OLD)].map(|name| {
             if name == 0 || held & stable == name & stable {
                 return 0;

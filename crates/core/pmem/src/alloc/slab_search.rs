@@ -68,6 +68,9 @@ impl<D: Domain> Pool<D> {
         let is_slab = || self.chunk(chunk) == Chunk::Slab { class };
         let claim = if is_slab() { self.cache.claim_current(chunk) } else { None }?;
         if is_slab() {
+            // A thread that was killed in an earlier generation may not have written the word back.
+            // The next fence of this thread comes before anything durable names a block here.
+            self.chunk_word(chunk).flush();
             return Some(claim);
         }
         // The slab was dissolved meanwhile.

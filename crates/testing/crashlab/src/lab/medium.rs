@@ -37,6 +37,12 @@ impl Medium {
         Self { words, late: BTreeMap::new(), begun: Vec::new(), next: 0, write_back }
     }
 
+    /// The same medium after all threads were killed: nothing is lost, and no write-back that had
+    /// begun is completed by a fence.
+    pub fn after_kill(&self) -> Self {
+        Self { words: self.words.clone(), late: self.late.clone(), begun: Vec::new(), ..*self }
+    }
+
     /// The words at the end of the run.
     pub fn into_words(self) -> Vec<u64> {
         self.words

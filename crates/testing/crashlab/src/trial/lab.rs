@@ -259,12 +259,14 @@ impl<M: Model> Lab<M> {
         lay_out(&self.arena, &lines, |line, word| self.base[line * 8 + word]);
     }
 
-    /// Opens the pool in the arena and its files, as after a crash, and checks it.
+    /// Opens the pool in the arena and its files, as after a crash, and checks it. If something was
+    /// `seen` before the crash, it must be there.
     pub(super) fn judge(
         &self,
         files: &Simulated,
         happened: &[Happened<M>],
         cut: u64,
+        seen: Option<&Observed<M>>,
         exercise: bool,
     ) -> Result<(), String> {
         attempt(|| {
@@ -274,6 +276,9 @@ impl<M: Model> Lab<M> {
                 open.audit()?;
                 let observed = open.observe()?;
                 self.explain(happened, cut, &observed)?;
+                if let Some(seen) = seen.filter(|&seen| *seen != observed) {
+                    return Err(format!("{seen:?} was seen, and {observed:?} is there"));
+                }
                 if exercise {
                     open.exercise()?;
                     open.audit()?;

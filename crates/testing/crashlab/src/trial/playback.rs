@@ -14,12 +14,15 @@ use crate::lab::domain::{Mode, files_of_run, install, run_as, set_mode, with_rec
 use crate::lab::medium::Medium;
 use crate::lab::panics::attempt;
 use crate::lab::recorder::{Entry, LINE_BYTES, Recorder, Site};
-use crate::subjects::Model;
+use crate::subjects::{Model, Observed};
 
 /// A hash of one word and its offset. The hash of an image is the exclusive or of these.
 fn hash_of(off: u64, value: u64) -> u64 {
     Random::new(off.rotate_left(32) ^ value.wrapping_mul(0x9E37_79B9_7F4A_7C15)).draw()
 }
+
+/// Power cuts after a kill, beside the one at the end.
+const CUTS_AFTER_KILL: usize = 12;
 
 /// What a power cut may leave of the files.
 const KEPT: [Kept; 3] = [Kept::Nothing, Kept::Some, Kept::All];
@@ -79,12 +82,13 @@ pub(super) fn draw_cuts(
 }
 
 /// What one crash leaves.
-#[derive(Clone, Copy)]
-struct Image<'run> {
+struct Image<'run, M: Model> {
     medium: &'run Medium,
     choice: &'run Choice,
     /// The number of the state of the files.
     files: usize,
+    /// What was observed before the crash.
+    observed: Option<&'run Observed<M>>,
 }
 
 /// The crashes of one log.
@@ -99,6 +103,8 @@ pub(super) struct Playback<'run, M: Model> {
     pub without: Option<Site>,
     /// In the crashes of a recovery: the cut of the run before the recovery.
     pub recovering: Option<u64>,
+    /// In power cuts after a kill: what was observed at the end of the log, after the kill.
+    pub observed: Option<&'run Observed<M>>,
 }
 
 impl<M: Model> Lab<M> {
@@ -113,8 +119,21 @@ impl<M: Model> Lab<M> {
         random: &mut Random,
         tally: &mut Tally,
     ) -> Result<Vec<u64>, String> {
+        let medium = Medium::new(words, self.subject.needs_write_back());
+        self.play_back_over(base, medium, log, playback, random, tally)
+    }
+
+    /// The same over a medium to which stores may be late.
+    fn play_back_over(
+        &self,
+        base: &[u64],
+        mut medium: Medium,
+        log: &[Entry],
+        playback: &Playback<'_, M>,
+        random: &mut Random,
+        tally: &mut Tally,
+    ) -> Result<Vec<u64>, String> {
         let mut stored: Vec<u32> = Vec::new();
-        let mut medium = Medium::new(words, self.subject.needs_write_back());
         let mut hash = 0;
         let mut seen = HashSet::new();
         let crashes = playback.plan.crashes;
@@ -138,6 +157,12 @@ impl<M: Model> Lab<M> {
             }
             tally.cuts += 1;
             let cut = playback.recovering.unwrap_or(index as u64 + 1);
+            let is_run = self.subject.needs_write_back() && playback.recovering.is_none();
+            // There are about as many cuts after kills as cuts of recoveries.
+            if is_run && random.one_in(playback.plan.recovery_every.div_ceil(8)) {
+                let files = &playback.files[files];
+                self.cut_after_kill(&medium, files, cut, playback, random, tally)?;
+            }
             for choice in choices(&medium.late(), crashes, random) {
                 let mut image = hash ^ hash_of(u64::MAX, cut);
                 for &(line, version) in &choice {
@@ -151,7 +176,8 @@ impl<M: Model> Lab<M> {
                     tally.repeated += 1;
                     continue;
                 }
-                let image = Image { medium: &medium, choice: &choice, files };
+                let observed = playback.observed.filter(|_| index + 1 == log.len());
+                let image = Image { medium: &medium, choice: &choice, files, observed };
                 self.judge_image(&image, cut, playback, random, tally).map_err(|what| {
                     let late: Vec<String> =
                         choice.iter().map(|(line, _)| format!("{:#x}", line * 64)).collect();
@@ -182,13 +208,13 @@ impl<M: Model> Lab<M> {
     /// four is rebuilt from its files, after a power cut of these.
     fn judge_image(
         &self,
-        image: &Image<'_>,
+        image: &Image<'_, M>,
         cut: u64,
         playback: &Playback<'_, M>,
         random: &mut Random,
         tally: &mut Tally,
     ) -> Result<(), String> {
-        let Image { medium, choice, files } = *image;
+        let Image { medium, choice, files, observed } = *image;
         let files = &playback.files[files];
         let left = match self.subject.needs_write_back() {
             true => files.cut_power(*random.pick(&KEPT), random),
@@ -205,7 +231,7 @@ impl<M: Model> Lab<M> {
             self.cut_recovery(&left, cut, playback, random, tally)?;
         }
         set_mode(Mode::Track, PATIENCE);
-        let judged = self.judge(&left, playback.happened, cut, random.one_in(4));
+        let judged = self.judge(&left, playback.happened, cut, observed, random.one_in(4));
         set_mode(Mode::Idle, 0);
         let judged = judged.and_then(|()| match random.one_in(4) {
             true => {
@@ -243,6 +269,53 @@ impl<M: Model> Lab<M> {
             let cuts = draw_cuts(&log, playback.plan.crashes.cuts, random);
             let inner = Playback { files: &files, recovering: Some(cut), cuts: &cuts, ..*playback };
             self.play_back(&base, base.clone(), &log, &inner, random, tally).map(drop)
+        });
+        install(outer);
+        judged
+    }
+
+    /// Kills all threads at a cut, opens the pool again, observes it, and cuts the power at some
+    /// instant of that. What the killed threads have not written back is there until then. So
+    /// neither recovery nor a read may take it for durable.
+    fn cut_after_kill(
+        &self,
+        medium: &Medium,
+        files: &Simulated,
+        cut: u64,
+        playback: &Playback<'_, M>,
+        random: &mut Random,
+        tally: &mut Tally,
+    ) -> Result<(), String> {
+        let base = words_of(&self.arena);
+        let files = files_of_run(&files.after_kill());
+        let outer = install(Some(Recorder::new(Rc::clone(&self.arena), files.clone())));
+        set_mode(Mode::Record, PATIENCE);
+        let opened = attempt(|| {
+            run_as(0, || {
+                let open = self.open(&files)?;
+                let observed = open.observe()?;
+                Ok((open, observed))
+            })
+        });
+        set_mode(Mode::Idle, 0);
+        let log = with_recorder(|recorder| recorder.finish());
+        // Its closing is not recorded.
+        set_mode(Mode::Track, PATIENCE);
+        let observed = opened.map(|opened| opened.map(|(_open, observed)| observed));
+        set_mode(Mode::Idle, 0);
+        let touched = with_recorder(Recorder::take_touched);
+        let files = with_recorder(Recorder::take_files);
+        lay_out(&self.arena, &touched, |line, word| base[line * 8 + word]);
+        let judged = observed.and_then(|observed| {
+            let log = log?;
+            let observed = observed.as_ref();
+            let mut cuts = draw_cuts(&log, Some(CUTS_AFTER_KILL), random);
+            cuts.extend(log.len().checked_sub(1));
+            let recovering = Some(cut);
+            let inner = Playback { files: &files, recovering, cuts: &cuts, observed, ..*playback };
+            self.play_back_over(&base, medium.after_kill(), &log, &inner, random, tally)
+                .map_err(|what| format!("after a kill, {what}"))
+                .map(drop)
         });
         install(outer);
         judged

@@ -29,7 +29,8 @@ impl<M: Model> Trial for Lab<M> {
             let cuts = if lab.subject.survives() { plan.crashes.cuts } else { Some(0) };
             let cuts = &draw_cuts(log, cuts, random);
             let (without, recovering) = (None, None);
-            let playback = Playback { happened, files, plan, cuts, without, recovering };
+            let observed = None;
+            let playback = Playback { happened, files, plan, cuts, without, recovering, observed };
             let words = lab.medium.take().unwrap_or_else(|| lab.base.clone());
             lab.medium = Some(lab.play_back(&lab.base, words, log, &playback, random, tally)?);
             Ok(())

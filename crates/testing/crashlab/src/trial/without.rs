@@ -45,7 +45,8 @@ impl<M: Model> Lab<M> {
         for (recovery_every, cuts) in attempts {
             let plan = Plan { recovery_every, ..*plan };
             let (plan, without, recovering) = (&plan, Some(site), None);
-            let playback = Playback { happened, files, plan, cuts, without, recovering };
+            let observed = None;
+            let playback = Playback { happened, files, plan, cuts, without, recovering, observed };
             let words = self.base.clone();
             let seen = self.play_back(&self.base, words, log, &playback, random, tally);
             if let Err(what) = seen {
