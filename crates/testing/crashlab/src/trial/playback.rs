@@ -274,9 +274,10 @@ impl<M: Model> Lab<M> {
         judged
     }
 
-    /// Kills all threads at a cut, opens the pool again, observes it, and cuts the power at some
-    /// instant of that. What the killed threads have not written back is there until then. So
-    /// neither recovery nor a read may take it for durable.
+    /// Kills all threads at a cut, opens the pool again, observes and perhaps uses it, and cuts the
+    /// power at the end of that, or at an instant before the use. What the killed threads have not
+    /// written back is there until then. So neither recovery nor a read, and nothing that is built
+    /// upon it, may take it for durable.
     fn cut_after_kill(
         &self,
         medium: &Medium,
@@ -290,26 +291,33 @@ impl<M: Model> Lab<M> {
         let files = files_of_run(&files.after_kill());
         let outer = install(Some(Recorder::new(Rc::clone(&self.arena), files.clone())));
         set_mode(Mode::Record, PATIENCE);
+        let is_used = random.one_in(2);
         let opened = attempt(|| {
             run_as(0, || {
                 let open = self.open(&files)?;
                 let observed = open.observe()?;
-                Ok((open, observed))
+                let quiet = with_recorder(Recorder::now) as usize;
+                if is_used {
+                    open.exercise()?;
+                }
+                Ok((open, observed, quiet))
             })
         });
         set_mode(Mode::Idle, 0);
         let log = with_recorder(|recorder| recorder.finish());
         // Its closing is not recorded.
         set_mode(Mode::Track, PATIENCE);
-        let observed = opened.map(|opened| opened.map(|(_open, observed)| observed));
+        let observed =
+            opened.map(|opened| opened.map(|(_open, observed, quiet)| (observed, quiet)));
         set_mode(Mode::Idle, 0);
         let touched = with_recorder(Recorder::take_touched);
         let files = with_recorder(Recorder::take_files);
         lay_out(&self.arena, &touched, |line, word| base[line * 8 + word]);
         let judged = observed.and_then(|observed| {
             let log = log?;
-            let observed = observed.as_ref();
-            let mut cuts = draw_cuts(&log, Some(CUTS_AFTER_KILL), random);
+            let quiet = observed.as_ref().map_or(log.len(), |(_, quiet)| *quiet);
+            let observed = observed.as_ref().map(|(observed, _)| observed);
+            let mut cuts = draw_cuts(&log[..quiet], Some(CUTS_AFTER_KILL), random);
             cuts.extend(log.len().checked_sub(1));
             let recovering = Some(cut);
             let inner = Playback { files: &files, recovering, cuts: &cuts, observed, ..*playback };
