@@ -45,8 +45,6 @@ pub const PUNCHED_OFF: u64 = CONTROL_OFF + 320;
 pub const LOG_OFF: u64 = CONTROL_OFF + 384;
 /// Offset of the catalog's version whose maps the log has in its newest list.
 pub const LOGGED_VERSION_OFF: u64 = CONTROL_OFF + 448;
-/// Bytes of the control page that are used.
-pub const CONTROL_BYTES: u64 = 512;
 
 /// Offset of the participant table.
 pub const PARTICIPANTS_OFF: u64 = 8192;

@@ -227,8 +227,8 @@ impl<D: Domain> Pmwcas<D> {
 
     /// Like [`compare_exchange`](Self::compare_exchange), but does not make `new` durable.
     ///
-    /// Only for a value on which nothing durable depends, or which the caller makes durable, and
-    /// which other threads know not to be durable until then. A later PMwCAS on the word makes its
+    /// Only for a value on which nothing durable depends; or if the caller makes the value durable,
+    /// and readers can tell until then that it is not. A later PMwCAS on the word makes its
     /// own value durable. A crash may bring back any earlier value, or the new value of an
     /// operation that this swap let fail.
     #[inline]

@@ -11,9 +11,10 @@
 //!
 //! Step 1 comes first, since step 2 replaces the references that prove a commit.
 //!
-//! Step 0 is for a kill. The processor's caches still have what a dead thread has not written back:
-//! a reference, a status, a final value. A recovery that took it for durable could decide a success
-//! whose references a power cut takes back, or forget the operation whose final values it loses.
+//! Step 0 is for a kill. The processor's caches still have stores that a dead thread has not
+//! written back: a reference, a status, a final value. Suppose that recovery took them for durable,
+//! and the power is cut later. A success would be decided whose references are lost, or an
+//! operation would be forgotten whose final values are lost.
 //!
 //! The final value in step 2 is the new value if the descriptor has succeeded and the word holds
 //! the reference; otherwise it is the old value. A conditional reference never becomes the new

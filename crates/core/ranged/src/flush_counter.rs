@@ -31,7 +31,7 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use pando_pmem::{Domain, mutant};
+use pando_pmem::{Domain, Word, mutant};
 use pando_tree::context::Context;
 
 use crate::layout::{COUNTERS, COUNTERS_AT};
@@ -49,11 +49,11 @@ impl RangeLeaf {
         old: u64,
         new: u64,
     ) -> bool {
-        let counter = context.pool().word(self.node.off + counter_of(slot.line()) * 8);
+        let counter = self.counter(context, slot.line());
         let off = self.value_off(slot);
         let is_counted = !mutant!("range-write-not-counted");
         if is_counted {
-            self.raise(context, slot.line() % COUNTERS);
+            self.raise(context, slot.line());
         }
         let swapped = context.pmwcas.compare_exchange_undurable(context.guard, off, old, new);
         if swapped.is_ok() && !mutant!("range-counted-write-undurable") {
@@ -61,6 +61,7 @@ impl RangeLeaf {
             D::fence();
         }
         if is_counted {
+            // Release: pairs with the reader's load of the counter.
             counter.fetch_add(u64::MAX);
         }
         swapped.is_ok()
@@ -89,16 +90,20 @@ impl RangeLeaf {
         D::fence();
     }
 
-    /// Raises a counter.
-    fn raise<D: Domain>(&self, context: Context<'_, D>, counter: u64) {
-        let word = context.pool().word(self.node.off + counter_of(counter) * 8);
+    fn counter<'op, D: Domain>(&self, context: Context<'op, D>, line: u64) -> Word<'op, D> {
+        context.pool().word(self.node.off + counter_of(line) * 8)
+    }
+
+    /// Raises the counter of a line.
+    fn raise<D: Domain>(&self, context: Context<'_, D>, line: u64) {
+        let word = self.counter(context, line);
         let generation = context.pool().generation();
         // Relaxed: the CAS decides.
         let mut found = word.load(Ordering::Relaxed);
         loop {
             let is_current = (found >> GENERATION_SHIFT) as u32 == generation;
             if !is_current && found as u32 != 0 && !mutant!("range-killed-writers-forgotten") {
-                let counted = |line: &u64| line % COUNTERS == counter;
+                let counted = |other: &u64| counter_of(*other) == counter_of(line);
                 self.write_back(context, self.geometry().slot_lines().filter(counted));
             }
             let zero = u64::from(generation) << GENERATION_SHIFT;

@@ -56,6 +56,7 @@ pub(crate) const LOW_AT: u64 = 24;
 pub(crate) const COUNTERS_AT: u64 = 32;
 /// How many there are.
 pub(crate) const COUNTERS: u64 = 4;
+const _: () = assert!(LOW_AT + 8 <= COUNTERS_AT && COUNTERS_AT + COUNTERS * 8 <= SEPARATORS_AT);
 /// Where the separators are.
 pub(crate) const SEPARATORS_AT: u64 = 64;
 /// The most bytes of a leaf.

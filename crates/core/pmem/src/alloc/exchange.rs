@@ -159,7 +159,7 @@ impl<D: Domain> Pool<D> {
         if self.is_word(word_off) {
             let word = self.word(word_off);
             held = word.load(Ordering::Acquire);
-            // A killed thread may have changed it, and not have written it back: a power cut would
+            // A killed thread may have changed it without a write-back. A later power cut would
             // bring back the name of a block that is freed here.
             if !mutant!("recovery-believes-an-exchange") {
                 word.flush();

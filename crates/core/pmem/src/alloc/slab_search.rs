@@ -40,6 +40,7 @@ use super::chunks::Chunk;
 use super::sizes::CLASS_COUNT;
 use crate::domain::Domain;
 use crate::epoch::Guard;
+use crate::mutant;
 use crate::pool::Pool;
 use crate::word::barrier_after_swap;
 
@@ -68,9 +69,11 @@ impl<D: Domain> Pool<D> {
         let is_slab = || self.chunk(chunk) == Chunk::Slab { class };
         let claim = if is_slab() { self.cache.claim_current(chunk) } else { None }?;
         if is_slab() {
-            // A thread that was killed in an earlier generation may not have written the word back.
-            // The next fence of this thread comes before anything durable names a block here.
-            self.chunk_word(chunk).flush();
+            // A thread of an earlier generation may have been killed before it wrote the word back.
+            // This thread fences before a durable word names a block of the slab.
+            if !mutant!("killed-threads-slab-believed") {
+                self.chunk_word(chunk).flush();
+            }
             return Some(claim);
         }
         // The slab was dissolved meanwhile.

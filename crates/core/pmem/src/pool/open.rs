@@ -42,8 +42,7 @@ use crate::arena::Arena;
 use crate::domain::Domain;
 use crate::error::{Error, Result};
 use crate::layout::{
-    CHUNK_BYTES, CHUNK_TABLE_OFF, CONTROL_BYTES, CONTROL_OFF, EPOCH_OFF, Geometry, MAX_POOL_BYTES,
-    MIN_POOL_BYTES,
+    CHUNK_BYTES, CHUNK_TABLE_OFF, EPOCH_OFF, Geometry, MAX_POOL_BYTES, MIN_POOL_BYTES,
 };
 use crate::limbo::Limbo;
 use crate::log_name::LogName;
@@ -473,11 +472,6 @@ impl<D: Domain> Pool<D> {
             }
             self.word(superblock::BOOT_OFF).flush();
             D::fence();
-        }
-        if D::WRITE_BACK {
-            // Words that a process may have changed just before it was killed: what this process
-            // makes durable must not outlive them.
-            self.flush(superblock::STATE_OFF, CONTROL_OFF + CONTROL_BYTES - superblock::STATE_OFF);
         }
         self.store_state(false);
         if (found.clean || found.survives_power) && !self.survives_power {

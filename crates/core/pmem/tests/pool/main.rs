@@ -12,6 +12,7 @@ mod exhaustion;
 mod forks;
 mod golden_layout;
 mod holes;
+mod killed;
 mod machine_down;
 mod participants;
 mod thread_ends;

@@ -158,7 +158,7 @@ impl<M: Model> Lab<M> {
             tally.cuts += 1;
             let cut = playback.recovering.unwrap_or(index as u64 + 1);
             let is_run = self.subject.needs_write_back() && playback.recovering.is_none();
-            // There are about as many cuts after kills as cuts of recoveries.
+            // A cut has about eight images, so this is about as frequent as cuts of recoveries.
             if is_run && random.one_in(playback.plan.recovery_every.div_ceil(8)) {
                 let files = &playback.files[files];
                 self.cut_after_kill(&medium, files, cut, playback, random, tally)?;
@@ -255,29 +255,17 @@ impl<M: Model> Lab<M> {
         random: &mut Random,
         tally: &mut Tally,
     ) -> Result<(), String> {
-        let base = words_of(&self.arena);
-        let files = files_of_run(files);
-        let outer = install(Some(Recorder::new(Rc::clone(&self.arena), files.clone())));
-        set_mode(Mode::Record, PATIENCE);
-        let recovered = attempt(|| run_as(0, || self.open(&files).map(drop)));
-        set_mode(Mode::Idle, 0);
-        let log = recovered.and_then(|_| with_recorder(|recorder| recorder.finish()));
-        let touched = with_recorder(Recorder::take_touched);
-        let files = with_recorder(Recorder::take_files);
-        lay_out(&self.arena, &touched, |line, word| base[line * 8 + word]);
-        let judged = log.and_then(|log| {
-            let cuts = draw_cuts(&log, playback.plan.crashes.cuts, random);
-            let inner = Playback { files: &files, recovering: Some(cut), cuts: &cuts, ..*playback };
-            self.play_back(&base, base.clone(), &log, &inner, random, tally).map(drop)
-        });
-        install(outer);
-        judged
+        let recover = |files: &Simulated| self.open(files).map(drop);
+        self.with_record(files, recover, drop, |base, log, files, _| {
+            let cuts = draw_cuts(log, playback.plan.crashes.cuts, random);
+            let inner = Playback { files, recovering: Some(cut), cuts: &cuts, ..*playback };
+            self.play_back(base, base.to_vec(), log, &inner, random, tally).map(drop)
+        })
     }
 
-    /// Kills all threads at a cut, opens the pool again, observes and perhaps uses it, and cuts the
-    /// power at the end of that, or at an instant before the use. What the killed threads have not
-    /// written back is there until then. So neither recovery nor a read, and nothing that is built
-    /// upon it, may take it for durable.
+    /// Kills all threads at a cut, opens the pool again, observes and perhaps uses it. Then cuts
+    /// the power, at the end or at an instant before the use. Until then the pool holds also the
+    /// stores that the killed threads have not written back. Nothing may rely on them.
     fn cut_after_kill(
         &self,
         medium: &Medium,
@@ -287,44 +275,54 @@ impl<M: Model> Lab<M> {
         random: &mut Random,
         tally: &mut Tally,
     ) -> Result<(), String> {
+        let is_used = random.one_in(2);
+        let work = |files: &Simulated| {
+            let open = self.open(files)?;
+            let observed = open.observe()?;
+            let quiet = with_recorder(Recorder::now) as usize;
+            if is_used {
+                open.exercise()?;
+            }
+            Ok((open, observed, quiet))
+        };
+        let close = |(_, observed, quiet)| (observed, quiet);
+        self.with_record(&files.after_kill(), work, close, |base, log, files, seen| {
+            let quiet = seen.map_or(log.len(), |(_, quiet)| *quiet);
+            let observed = seen.map(|(observed, _)| observed);
+            let mut cuts = draw_cuts(&log[..quiet], Some(CUTS_AFTER_KILL), random);
+            cuts.extend(log.len().checked_sub(1));
+            let recovering = Some(cut);
+            let inner = Playback { files, recovering, cuts: &cuts, observed, ..*playback };
+            self.play_back_over(base, medium.after_kill(), log, &inner, random, tally)
+                .map_err(|what| format!("after a kill, {what}"))
+                .map(drop)
+        })
+    }
+
+    /// Records `work` on the pool in the arena and on its files, and restores the arena. Then calls
+    /// `check` with the words of the arena, the log, the states of the files, and the result, of
+    /// which `close` has made its part; what `close` does is not recorded.
+    fn with_record<R, S>(
+        &self,
+        files: &Simulated,
+        work: impl FnOnce(&Simulated) -> Result<R, String>,
+        close: impl FnOnce(R) -> S,
+        check: impl FnOnce(&[u64], &[Entry], &[Simulated], Option<&S>) -> Result<(), String>,
+    ) -> Result<(), String> {
         let base = words_of(&self.arena);
-        let files = files_of_run(&files.after_kill());
+        let files = files_of_run(files);
         let outer = install(Some(Recorder::new(Rc::clone(&self.arena), files.clone())));
         set_mode(Mode::Record, PATIENCE);
-        let is_used = random.one_in(2);
-        let opened = attempt(|| {
-            run_as(0, || {
-                let open = self.open(&files)?;
-                let observed = open.observe()?;
-                let quiet = with_recorder(Recorder::now) as usize;
-                if is_used {
-                    open.exercise()?;
-                }
-                Ok((open, observed, quiet))
-            })
-        });
+        let worked = attempt(|| run_as(0, || work(&files)));
         set_mode(Mode::Idle, 0);
         let log = with_recorder(|recorder| recorder.finish());
-        // Its closing is not recorded.
         set_mode(Mode::Track, PATIENCE);
-        let observed =
-            opened.map(|opened| opened.map(|(_open, observed, quiet)| (observed, quiet)));
+        let closed = worked.map(|result| result.map(close));
         set_mode(Mode::Idle, 0);
         let touched = with_recorder(Recorder::take_touched);
         let files = with_recorder(Recorder::take_files);
         lay_out(&self.arena, &touched, |line, word| base[line * 8 + word]);
-        let judged = observed.and_then(|observed| {
-            let log = log?;
-            let quiet = observed.as_ref().map_or(log.len(), |(_, quiet)| *quiet);
-            let observed = observed.as_ref().map(|(observed, _)| observed);
-            let mut cuts = draw_cuts(&log[..quiet], Some(CUTS_AFTER_KILL), random);
-            cuts.extend(log.len().checked_sub(1));
-            let recovering = Some(cut);
-            let inner = Playback { files: &files, recovering, cuts: &cuts, observed, ..*playback };
-            self.play_back_over(&base, medium.after_kill(), &log, &inner, random, tally)
-                .map_err(|what| format!("after a kill, {what}"))
-                .map(drop)
-        });
+        let judged = closed.and_then(|result| check(&base, &log?, &files, result.as_ref()));
         install(outer);
         judged
     }

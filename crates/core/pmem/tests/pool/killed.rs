@@ -1,0 +1,65 @@
+//! A kill, an opening, an allocation, and then a power cut.
+//!
+//! After a kill, the caches keep a store that the thread has not written back. The next process
+//! finds it, and allocates a block in a slab that the medium may not have. The power cut must not
+//! take the block away.
+
+use pando_pmem::Pool;
+use pando_pmem::testing::{Arena, CutShort, kill_after, written_back};
+
+use crate::common::{active, give, holds, named};
+
+type WithWriteBack = CutShort<true>;
+
+const POOL_BYTES: u64 = 1 << 20;
+
+/// Allocates a block in a new pool, and is killed before write `writes`. Returns the pool, the
+/// medium, and whether the thread had finished.
+fn killed(writes: u64, bytes: u64) -> (Arena, Arena, bool) {
+    let arena = Arena::new(POOL_BYTES).unwrap();
+    let pool = Pool::<WithWriteBack>::create_in(&arena).unwrap();
+    let medium = Arena::new(POOL_BYTES).unwrap();
+    medium.write(0, &arena.read(0, POOL_BYTES as usize));
+    let finished =
+        onto(&medium, &arena, || kill_after(writes, || give(&pool, 0, bytes, 0)).is_some());
+    pool.abandon();
+    (arena, medium, finished)
+}
+
+/// Runs `work` on the pool in `arena`. The lines that it writes back reach the medium.
+fn onto<R>(medium: &Arena, arena: &Arena, work: impl FnOnce() -> R) -> R {
+    let (result, lines) = written_back(work);
+    for (line, words) in lines {
+        for (off, word) in (line - arena.address()..).step_by(8).zip(words) {
+            medium.set_word(off as u64, word);
+        }
+    }
+    result
+}
+
+#[test]
+fn a_power_cut_after_a_kill_takes_no_block_away() {
+    for bytes in [64, 3_000, 70_000] {
+        for writes in 1.. {
+            // The last store of the killed thread was not written back.
+            let (_, medium, _) = killed(writes - 1, bytes);
+            let (arena, _, finished) = killed(writes, bytes);
+            onto(&medium, &arena, || {
+                let pool = Pool::<WithWriteBack>::open_in(&arena).unwrap();
+                give(&pool, 1, bytes, 1);
+                pool.abandon();
+            });
+            let label = format!("{bytes} bytes, killed at {writes}");
+            let pool = Pool::<WithWriteBack>::open_in(&medium).unwrap();
+            let mut owned = [named(&pool, 0), named(&pool, 1)];
+            assert!(holds(&pool, owned[1], bytes, 1), "{label}: the content");
+            owned.sort_unstable();
+            let owned: Vec<u64> = owned.into_iter().filter(|&off| off != 0).collect();
+            let found: Vec<u64> = active(&pool).iter().map(|block| block.off).collect();
+            assert_eq!(found, owned, "{label}: allocated against named");
+            if finished {
+                break;
+            }
+        }
+    }
+}
