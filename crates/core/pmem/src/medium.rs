@@ -125,3 +125,38 @@ pub fn boot_id() -> BootId {
     let digits = text[..bytes].iter().filter_map(|&digit| char::from(digit).to_digit(16));
     BootId(digits.fold(0, |id, digit| id << 4 | u128::from(digit)))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+
+    use super::*;
+    use crate::layout::PAGE_BYTES;
+    use crate::sys::Zeroed;
+
+    /// Where the file has no persistent memory, a synchronous mapping is refused. If that gave back
+    /// a page that another thread has got meanwhile, an access to the page would end the process.
+    #[test]
+    fn a_refused_mapping_takes_no_memory_of_other_threads() {
+        // On a disk, where there is one.
+        let file = tempfile::tempfile().expect("a file");
+        file.set_len(PAGE_BYTES).expect("it has a page");
+        let is_done = AtomicBool::new(false);
+        let map_and_use = || {
+            // Relaxed, here and below: it orders nothing.
+            while !is_done.load(Ordering::Relaxed) {
+                let mapped = || Zeroed::<AtomicU8>::new(PAGE_BYTES).expect("memory");
+                let pages: Vec<_> = std::iter::repeat_with(mapped).take(8).collect();
+                pages.iter().for_each(|page| page[0].store(1, Ordering::Relaxed));
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(map_and_use);
+            scope.spawn(map_and_use);
+            for _ in 0..10_000 {
+                find(&file).expect("a medium");
+            }
+            is_done.store(true, Ordering::Relaxed);
+        });
+    }
+}

@@ -5,6 +5,7 @@ use std::io;
 use std::marker::PhantomData;
 use std::os::fd::AsRawFd;
 use std::path::Path;
+use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -54,7 +55,7 @@ impl Mapping {
         // Miri does not know the flag, and allocates the range at once: there, pools must be small.
         let reserves_none = if cfg!(miri) { 0 } else { libc::MAP_NORESERVE };
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | reserves_none;
-        let region = Region::map(usize_of(bytes)?, READ_WRITE, flags, None)?;
+        let region = Region::map(ptr::null_mut(), usize_of(bytes)?, READ_WRITE, flags, -1, None)?;
         Ok(Self { base: region.base, bytes: region.bytes, _region: Arc::new(region) })
     }
 
@@ -65,22 +66,13 @@ impl Mapping {
     pub fn shared(file: &File, bytes: u64, sync: bool) -> io::Result<Self> {
         let flags =
             if sync { libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC } else { libc::MAP_SHARED };
-        // The file begins at a multiple of huge pages: elsewhere the system would not use them.
-        let reserved = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        let room = usize_of(bytes.saturating_add(HUGE_PAGE_BYTES))?;
-        let region = Region::map(room, libc::PROT_NONE, reserved, Some(Process::this()))?;
-        let skipped = region.base.align_offset(HUGE_PAGE_BYTES as usize).min(room);
-        let (base, bytes) = (region.base.wrapping_add(skipped), usize_of(bytes)?);
-        let flags = flags | libc::MAP_FIXED | libc::MAP_NORESERVE;
-        // SAFETY: the mapping replaces a part of `region`, which nothing uses.
-        let mapped =
-            unsafe { libc::mmap(base.cast(), bytes, READ_WRITE, flags, file.as_raw_fd(), 0) };
-        if mapped == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
+        let flags = flags | libc::MAP_NORESERVE;
+        let bytes = usize_of(bytes)?;
+        let (near, process) = (free_range_of_huge_pages(bytes)?, Some(Process::this()));
+        let region = Region::map(near, bytes, READ_WRITE, flags, file.as_raw_fd(), process)?;
         // SAFETY: advice on a new mapping. It changes what a fork copies, and no content.
-        check(unsafe { libc::madvise(base.cast(), bytes, libc::MADV_DONTFORK) })?;
-        Ok(Self { base, bytes, _region: Arc::new(region) })
+        check(unsafe { libc::madvise(region.base.cast(), bytes, libc::MADV_DONTFORK) })?;
+        Ok(Self { base: region.base, bytes, _region: Arc::new(region) })
     }
 
     /// The first byte.
@@ -144,15 +136,35 @@ impl Mapping {
 const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
 
 impl Region {
-    /// Maps new memory at an address of the kernel's choice.
-    fn map(bytes: usize, access: i32, flags: i32, process: Option<Process>) -> io::Result<Self> {
+    /// Maps `file`, or new memory (-1): at `near` if that range is free, else where the kernel
+    /// chooses.
+    fn map(
+        near: *mut u8,
+        bytes: usize,
+        access: i32,
+        flags: i32,
+        file: i32,
+        process: Option<Process>,
+    ) -> io::Result<Self> {
         // SAFETY: a new mapping touches no existing memory.
-        let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, flags, -1, 0) };
+        let base = unsafe { libc::mmap(near.cast(), bytes, access, flags, file, 0) };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
         Ok(Self { base: base.cast(), bytes, process })
     }
+}
+
+/// A range that is free now and begins at a multiple of huge pages: elsewhere, the system uses none
+/// for a file that is mapped there.
+///
+/// The range is not kept and then replaced (`MAP_FIXED`). A kernel that refuses to do that may have
+/// unmapped the range already, and another thread may have got it: nobody could give it back.
+fn free_range_of_huge_pages(bytes: usize) -> io::Result<*mut u8> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let room = bytes.saturating_add(HUGE_PAGE_BYTES as usize);
+    let region = Region::map(ptr::null_mut(), room, libc::PROT_NONE, flags, -1, None)?;
+    Ok(region.base.wrapping_add(region.base.align_offset(HUGE_PAGE_BYTES as usize)))
 }
 
 impl Drop for Region {
