@@ -12,7 +12,9 @@ use pando_index::conformance::Subject;
 use pando_index::conformance::between::{Act, one_between};
 use pando_index::conformance::rewritten::full_leaves_that_are_rewritten;
 use pando_index::{Cursor as _, Error, KeyRange, Order, RangeIndex};
-use pando_pmem::testing::{CutShort, between, between_each};
+use pando_pmem::testing::{
+    Arena, CutShort, between, between_each, kill_after, reach_medium, written_back,
+};
 use pando_pmem::{CreateOptions, Domain, Guard, OpenPool, Pool, Reservation};
 
 pub use pando_pmem::testing::{folder, folder_and_pool};
@@ -276,6 +278,68 @@ pub fn find_beside_writers(
         is_over.store(true, Ordering::Relaxed);
         ended.into_iter().for_each(|ended| ended.expect("a writer"));
     });
+}
+
+/// What a process does that is killed.
+type Doomed = fn(&dyn RangeIndex, key: [u8; 8]);
+
+/// A pool of so many `records` in which a process was killed after `writes` writes of `act`, whose
+/// key is the next one: as the caches have it, and as the medium has it. Also whether `act` was
+/// done.
+fn killed<K: IndexKind>(
+    options: K::Options,
+    records: u64,
+    act: Doomed,
+    writes: u64,
+) -> (Arena, Arena, bool) {
+    const POOL_BYTES: u64 = 1 << 20;
+    let arena = Arena::new(POOL_BYTES).expect("memory");
+    let pool = Pool::create_in(&arena).expect("a pool");
+    let planted = Planted::<CutShort<true>, K>::of(pool, options);
+    for number in 0..records {
+        planted.index.insert(&number.to_be_bytes(), &[1; 8]).expect("an insert");
+    }
+    let medium = Arena::new(POOL_BYTES).expect("memory");
+    medium.write(0, &arena.read(0, POOL_BYTES as usize));
+    let key = records.to_be_bytes();
+    let (done, lines) = written_back(|| kill_after(writes, || act(&planted.index, key)));
+    reach_medium(&medium, &arena, &lines);
+    abandon(planted);
+    (arena, medium, done.is_some())
+}
+
+/// Kills a process at each write of an insert, an update and a remove, with so many `records`
+/// before. The next process finds what the caches have, and reads all records. Then the power is
+/// cut: what was read must be there.
+pub fn read_after_a_kill<K: IndexKind>(options: K::Options, records: u64) {
+    let acts: [Doomed; 3] = [
+        |index, key| index.insert(&key, &[2; 8]).expect("an insert"),
+        |index, _| index.update(&[0; 8], &[2; 8]).expect("an update"),
+        |index, _| assert!(index.remove(&[0; 8]).expect("a remove")),
+    ];
+    for (number, act) in acts.into_iter().enumerate() {
+        for writes in 0.. {
+            let (arena, medium, is_done) = killed::<K>(options, records, act, writes);
+            let open = |arena| {
+                let pool = Pool::open_in(arena).expect("opens");
+                Planted::<CutShort<true>, K>::of(pool, options)
+            };
+            let (found, lines) = written_back(|| {
+                let planted = open(&arena);
+                let found = dump(&planted.index);
+                abandon(planted);
+                found
+            });
+            reach_medium(&medium, &arena, &lines);
+            let planted = open(&medium);
+            let label = format!("{records} records, act {number}, killed at write {writes}");
+            assert_eq!(dump(&planted.index), found, "{label}");
+            check(&planted);
+            if is_done {
+                break;
+            }
+        }
+    }
 }
 
 /// The blocks that the first `words` words of the block at `root` name.

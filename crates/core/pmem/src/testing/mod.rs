@@ -65,6 +65,10 @@ impl<const WRITE_BACK: bool> Domain for CutShort<WRITE_BACK> {
     const WRITE_BACK: bool = WRITE_BACK;
 
     unsafe fn write_back(address: *const u8) {
+        if FATE.get() == Fate::KillAfter(0) {
+            // Nothing is written before the kill, which may have come before this.
+            return;
+        }
         WRITTEN_BACK.with_borrow_mut(|lines| {
             let Some(lines) = lines else { return };
             let line = address as usize / 64 * 64;
@@ -199,11 +203,20 @@ pub fn never_stop() {
 pub type Lines = BTreeMap<usize, [u64; 8]>;
 
 /// Runs `work`; returns also the lines that this thread has written back, with their content at the
-/// last write-back.
+/// last write-back. If `work` is killed, nothing is written back after its last write.
 pub fn written_back<R>(work: impl FnOnce() -> R) -> (R, Lines) {
     WRITTEN_BACK.set(Some(Lines::new()));
     let result = work();
     (result, WRITTEN_BACK.take().unwrap_or_default())
+}
+
+/// Writes to `medium` the lines that a thread has written back in the pool in `arena`.
+pub fn reach_medium(medium: &Arena, arena: &Arena, lines: &Lines) {
+    for (line, words) in lines {
+        for (off, &word) in (line - arena.address()..).step_by(8).zip(words) {
+            medium.set_word(off as u64, word);
+        }
+    }
 }
 
 /// Runs `work`; returns also the number of its pool writes.

@@ -5,7 +5,7 @@
 //! take the block away.
 
 use pando_pmem::Pool;
-use pando_pmem::testing::{Arena, CutShort, kill_after, written_back};
+use pando_pmem::testing::{Arena, CutShort, kill_after, reach_medium, written_back};
 
 use crate::common::{active, give, holds, named};
 
@@ -29,21 +29,15 @@ fn killed(writes: u64, bytes: u64) -> (Arena, Arena, bool) {
 /// Runs `work` on the pool in `arena`. The lines that it writes back reach the medium.
 fn onto<R>(medium: &Arena, arena: &Arena, work: impl FnOnce() -> R) -> R {
     let (result, lines) = written_back(work);
-    for (line, words) in lines {
-        for (off, word) in (line - arena.address()..).step_by(8).zip(words) {
-            medium.set_word(off as u64, word);
-        }
-    }
+    reach_medium(medium, arena, &lines);
     result
 }
 
 #[test]
 fn a_power_cut_after_a_kill_takes_no_block_away() {
     for bytes in [64, 3_000, 70_000] {
-        for writes in 1.. {
-            // The last store of the killed thread was not written back.
-            let (_, medium, _) = killed(writes - 1, bytes);
-            let (arena, _, finished) = killed(writes, bytes);
+        for writes in 0.. {
+            let (arena, medium, finished) = killed(writes, bytes);
             onto(&medium, &arena, || {
                 let pool = Pool::<WithWriteBack>::open_in(&arena).unwrap();
                 give(&pool, 1, bytes, 1);

@@ -5,7 +5,7 @@ use pando_bwtree::{BwTrees, Options};
 use pando_index::conformance::between::{
     self as between_acts, Act, One, at_random, each, inserts, removes,
 };
-use pando_tree::testing::{one_in, rewritten_under_scans};
+use pando_tree::testing::{one_in, read_after_a_kill, rewritten_under_scans};
 
 use crate::common::watchdog::within_bounds;
 use crate::common::{Planted, small, small_plain};
@@ -101,4 +101,11 @@ fn full_pages_rewritten_under_scans() {
     for (name, options) in designs {
         within_bounds(name, move || rewritten_under_scans::<BwTrees>(options));
     }
+}
+
+#[test]
+fn what_was_read_after_a_kill_is_there_after_a_power_cut() {
+    read_after_a_kill::<BwTrees>(small_plain(), 3);
+    // With changes of the structure.
+    (1..10).for_each(|records| read_after_a_kill::<BwTrees>(small(), records));
 }

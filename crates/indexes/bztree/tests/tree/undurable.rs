@@ -11,12 +11,13 @@
 use std::sync::Arc;
 
 use crate::common::scenario::{Op, inline, short};
-use crate::common::{Planted, check, in_arena, power_cut};
-use pando_bztree::{BzTree, Numbers, Options};
+use crate::common::{Planted, check, in_arena, power_cut, small_nodes};
+use pando_bztree::{BzTree, BzTrees, Numbers, Options};
 use pando_index::{Error, KeyRange, Order, RangeIndex};
 use pando_pmem::Pool;
 use pando_pmem::testing::{Arena, CutShort, Paused, written_back};
 use pando_pmwcas::DIRTY;
+use pando_tree::testing::read_after_a_kill;
 
 /// Like `Adr`: with dirty bits.
 type WithWriteBack = CutShort<true>;
@@ -200,4 +201,10 @@ fn what_was_read_after_a_kill_and_writes_is_there_after_a_power_cut() {
         }
         Some(planted)
     });
+}
+
+/// The same in the paper's leaves.
+#[test]
+fn what_was_read_after_a_kill_in_a_sorted_leaf_is_there_after_a_power_cut() {
+    (1..10).for_each(|records| read_after_a_kill::<BzTrees>(small_nodes(), records));
 }

@@ -13,6 +13,11 @@
 //! 3. Take out leaves without a live slot, except for the first.
 //! 4. Build the inner nodes, level by level, from the lowest keys.
 //!
+//! After a kill, the caches still have the changes that a dead thread has not written back. Other
+//! threads do not show such a record before they have written it back; they know of it by counts in
+//! process memory, which are lost. So step 1 writes back every block that it surveys, unless the
+//! pool was closed cleanly: what a reader finds later, a power cut cannot take back.
+//!
 //! Step 2 opens words by stores that no recovery needs to find. Step 3 takes leaves out by the same
 //! PMwCAS that drops them at other times. So recovery may be interrupted anywhere, and started
 //! again. Claimed slots stay lost until their leaf is replaced. Recovery reads each line of the

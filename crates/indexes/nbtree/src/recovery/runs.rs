@@ -7,7 +7,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 
-use pando_pmem::{Domain, Guard};
+use pando_pmem::{Domain, Guard, mutant};
 use pando_pmwcas::Pmwcas;
 
 use super::survey::survey;
@@ -203,7 +203,7 @@ impl Walk {
     }
 }
 
-/// Surveys the consecutive leaves at these offsets.
+/// Surveys the consecutive leaves at these offsets, and writes them back if a process was killed.
 fn survey_run<D: Domain>(
     guard: &Guard<'_, D>,
     offs: impl Iterator<Item = Result<u64, Damaged>>,
@@ -211,6 +211,7 @@ fn survey_run<D: Domain>(
 ) -> Result<Run, Damaged> {
     let mut run = Run::default();
     let mut ends = None;
+    let was_killed = !guard.pool().was_clean() && !mutant!("nbtree-recovery-believes-slots");
     let mut offs = offs.peekable();
     while let Some(off) = offs.next() {
         let off = off?;
@@ -225,6 +226,9 @@ fn survey_run<D: Domain>(
         }
         let survey = survey(guard, off, slots);
         let survey = survey.ok_or(damaged(NO_LEAF))?;
+        if was_killed {
+            guard.pool().flush(off, block_bytes(slots));
+        }
         if survey.is_unsettled {
             run.unsettled.push(off);
         }
@@ -242,6 +246,10 @@ fn survey_run<D: Domain>(
         };
         let leaf = Box::new(survey.into_leaf::<D>(low));
         run.leaves.push(Surveyed { leaf, is_empty });
+    }
+    if was_killed {
+        // By the thread that has written them back.
+        D::fence();
     }
     run.ends = ends.map(|(lowest, highest)| (lowest.to_vec(), highest.to_vec()));
     Ok(run)

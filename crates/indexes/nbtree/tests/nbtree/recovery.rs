@@ -10,6 +10,7 @@ use pando_nbtree::{NbTree, NbTrees};
 use pando_pmem::testing::{CutShort, kill_after};
 use pando_pmem::{Adr, Domain, OpenPool, Pool, Process};
 use pando_tree::maps::{Catalog, Tree};
+use pando_tree::testing::read_after_a_kill;
 
 use crate::common::{NAME, Planted, Records, check, dump, folder_and_pool, small_nodes};
 
@@ -329,4 +330,9 @@ fn damaged_blocks_are_refused_or_harmless() {
             arena.set_word(at, undamaged);
         }
     }
+}
+
+#[test]
+fn what_was_read_after_a_kill_is_there_after_a_power_cut() {
+    (1..10).for_each(|records| read_after_a_kill::<NbTrees>(small_nodes(), records));
 }

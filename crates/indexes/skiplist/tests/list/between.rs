@@ -6,7 +6,7 @@ use pando_index::conformance::between::{
 };
 use pando_skiplist::{CasSkipLists, Options, SkipLists};
 use pando_tree::maps::{IndexKind, Tree};
-use pando_tree::testing::{one_in, rewritten_under_scans};
+use pando_tree::testing::{one_in, read_after_a_kill, rewritten_under_scans};
 
 use crate::common::watchdog::within_bounds;
 use crate::common::{Planted, small_values};
@@ -107,4 +107,9 @@ fn runs_of_writes_at_random() {
 fn records_rewritten_under_scans() {
     within_bounds("PMwCAS", || rewritten_under_scans::<SkipLists>(Options::default()));
     within_bounds("CAS", || rewritten_under_scans::<CasSkipLists>(Options::default()));
+}
+
+#[test]
+fn what_was_read_after_a_kill_is_there_after_a_power_cut() {
+    (1..5).for_each(|records| read_after_a_kill::<SkipLists>(Options::default(), records));
 }

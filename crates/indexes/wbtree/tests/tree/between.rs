@@ -11,7 +11,8 @@ use pando_index::{KeyRange, Order, RangeIndex};
 use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::testing::{CutShort, Paused, between, between_each, written_back};
 use pando_pmem::{Adr, Domain};
-use pando_wbtree::{NodeKind, Options, WbTree};
+use pando_tree::testing::read_after_a_kill;
+use pando_wbtree::{NodeKind, Options, WbTree, WbTrees};
 
 use crate::common::{Planted, check, dump, small_fixed, small_nodes};
 
@@ -381,4 +382,14 @@ fn merges_pass_over_no_node_that_is_not_posted() {
             assert!(records(tree) == model, "{leaf:?}, {granted} blocks");
         }
     }
+}
+
+#[test]
+fn what_was_read_after_a_kill_is_there_after_a_power_cut() {
+    for leaf in KINDS {
+        read_after_a_kill::<WbTrees>(small_nodes(leaf), 3);
+    }
+    // With changes of the structure.
+    let small = small_nodes(NodeKind::SlotBitmap);
+    (4..10).for_each(|records| read_after_a_kill::<WbTrees>(small, records));
 }

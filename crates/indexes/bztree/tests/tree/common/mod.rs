@@ -9,7 +9,7 @@ pub use pando_tree::testing::{
 use std::sync::Arc;
 
 use pando_bztree::{BzTrees, Numbers, Options};
-use pando_pmem::testing::{Arena, Lines};
+use pando_pmem::testing::{Arena, Lines, reach_medium};
 use pando_pmem::{Domain, Pool};
 
 /// A tree with its pool.
@@ -46,10 +46,6 @@ pub fn small_ranges() -> Options {
 pub fn power_cut(arena: &Arena, before: &[u8], written_back: &Lines) -> Arena {
     let cut = Arena::new(arena.bytes()).expect("memory");
     cut.write(0, before);
-    for (line, words) in written_back {
-        for (at, &word) in (line - arena.address()..).step_by(8).zip(words) {
-            cut.set_word(at as u64, word);
-        }
-    }
+    reach_medium(&cut, arena, written_back);
     cut
 }
