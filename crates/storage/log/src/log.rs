@@ -251,6 +251,10 @@ impl<D: Domain> Log<D> {
             manifest = manifest.without_former_pool(directory.as_ref())?;
         }
         if has_failed {
+            // A killed thread may not have written it back; without it, the next opening would take
+            // the manifest for that of another log.
+            control.failed().flush();
+            D::fence();
             manifest.generation += 1;
             manifest.store(directory.as_ref())?;
         }

@@ -4,8 +4,8 @@
 //! | --- | --- | --- |
 //! | check that the block of the newest seal is durable | | |
 //! | walk from `newest` back to the newest seal's last record | | |
-//! | settle each record, the oldest first, until the block is large enough | statuses | the records in the tail |
-//! | write back `newest` and the statuses | | the same, durable |
+//! | write back `newest` | | the records in the tail, durable |
+//! | settle each record, the oldest first, until the block is large enough; write back its status | statuses | the same |
 //! | build the block's bytes in process memory, and so its checksum | | |
 //! | build the new seal, in a block of the pool | a reserved block | nothing |
 //! | publish: `sealed` from the old seal to the new one, by CAS | one exchange of the allocator | the old seal or the new one |
@@ -57,6 +57,10 @@ impl<D: Domain> Log<D> {
     ) -> Result<Option<Sealed>> {
         let (off, seal) = self.newest_seal(guard);
         if self.durable_lsn() < seal.last_lsn {
+            // The thread that has sealed it may have stopped before: the device must have no block
+            // that the medium does not know.
+            self.control(guard.pool()).sealed().flush();
+            D::fence();
             let bytes = match self.segments() {
                 Some(_) => self.block_of(guard, &seal)?,
                 None => Vec::new(),
@@ -76,6 +80,13 @@ impl<D: Domain> Log<D> {
         let newest_word = self.control(guard.pool()).newest();
         let newest = newest_word.load(Ordering::Acquire);
         let records = self.records_between(guard, old.last_lsn, newest)?;
+        // The thread that appended the newest record may not have made that durable yet. What a
+        // record has changed must not outlive the record, and no seal may cover what a power cut
+        // takes back.
+        if !records.is_empty() && !mutant!("log-seals-undurable") {
+            newest_word.flush();
+            D::fence();
+        }
         let mut builder = Builder::new(old.last_lsn);
         let mut last: Option<Record<'_, D>> = None;
         for &record in &records {
@@ -101,12 +112,8 @@ impl<D: Domain> Log<D> {
             last = Some(record);
         }
         let Some(last) = last else { return Ok(None) };
-        // The threads that appended and decided the records may not have made that durable yet, and
-        // no seal may cover what a power cut takes back.
-        if !mutant!("log-seals-undurable") {
-            newest_word.flush();
-            D::fence();
-        }
+        // The statuses, before the seal.
+        D::fence();
         if self.segments().is_none() {
             let seal = Seal { last_lsn: last.lsn(), after_lsn: old.last_lsn, ..*old };
             let off = self.publish_seal(guard, old_off, &seal)?;
@@ -198,8 +205,15 @@ impl<D: Domain> Log<D> {
     ) -> Result<Vec<Record<'pool, D>>> {
         // The seal first: it is never above the newest record.
         let (_, seal) = self.newest_seal(guard);
-        let newest = self.control(guard.pool()).newest().load(Ordering::Acquire);
-        self.records_between(guard, from.max(seal.last_lsn), newest)
+        let newest_word = self.control(guard.pool()).newest();
+        let newest = newest_word.load(Ordering::Acquire);
+        let records = self.records_between(guard, from.max(seal.last_lsn), newest)?;
+        // As in `seal`: the caller may settle them.
+        if !records.is_empty() {
+            newest_word.flush();
+            D::fence();
+        }
+        Ok(records)
     }
 
     /// The records above the LSN `first`, up to the one at `newest`; the oldest first.

@@ -156,11 +156,14 @@ impl<D: Domain> Pool<D> {
     }
 
     pub(crate) fn reserve_span(&self, guard: &Guard<'_, D>, bytes: u64) -> Result<u64> {
-        let first = self.claim_chunks(guard, bytes.div_ceil(CHUNK_BYTES))?;
+        let chunks = bytes.div_ceil(CHUNK_BYTES);
+        let first = self.claim_chunks(guard, chunks)?;
         // Durable before any log names the span: a recovery of the log reads the length of the span
         // in the head. It must not read the length of an earlier span.
         if !mutant!("stale-claim") {
-            self.chunk_word(first).flush();
+            // All of its words: the medium must not show a dissolved slab inside, whose header and
+            // words of active blocks would be bytes of the user.
+            self.flush(self.geometry().chunk_word_off(first), chunks * 8);
         }
         self.flush_extent();
         D::fence();

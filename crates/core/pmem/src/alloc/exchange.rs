@@ -140,6 +140,13 @@ impl<D: Domain> Pool<D> {
 
     /// Settles the exchanges that a crash interrupted.
     pub(crate) fn recover_exchanges(&self) {
+        // A killed thread may have ended its exchange without a write-back. A power cut would bring
+        // the exchange back, and a later recovery would free a block that is in use again.
+        if D::WRITE_BACK && !mutant!("recovery-believes-an-end") {
+            let kinds = (0..self.participants_high()).map(|slot| self.slot_log(slot, KIND));
+            kinds.for_each(|kind| kind.flush());
+            D::fence();
+        }
         for slot in 0..self.participants_high() {
             if self.slot_log(slot, KIND).load(Ordering::Acquire) != EXCHANGE {
                 continue;

@@ -7,7 +7,7 @@
 use pando_pmem::Pool;
 use pando_pmem::testing::{Arena, CutShort, kill_after, reach_medium, written_back};
 
-use crate::common::{active, give, holds, named};
+use crate::common::{active, free, give, holds, named};
 
 type WithWriteBack = CutShort<true>;
 
@@ -56,4 +56,39 @@ fn a_power_cut_after_a_kill_takes_no_block_away() {
             }
         }
     }
+}
+
+/// The next process frees the block, and allocates it again, in another slot than the killed
+/// thread's, which the medium may still have on record.
+#[test]
+fn a_power_cut_after_a_kill_brings_no_exchange_back() {
+    let (mut writes, mut reused) = (0, 0);
+    loop {
+        let (arena, medium, finished) = killed(writes, 70_000);
+        let opened = || Pool::<WithWriteBack>::open_in(&arena).unwrap();
+        let pool = onto(&medium, &arena, opened);
+        // So that the slot is taken.
+        drop(pool.pin().unwrap());
+        let before = named(&pool, 0);
+        let again = || {
+            if before != 0 {
+                free(&pool, 0);
+                pool.reclaim().unwrap();
+            }
+            [1, 2, 3, 4, 5].map(|index| give(&pool, index, 70_000, 1))
+        };
+        let in_another_slot = || onto(&medium, &arena, again);
+        let offs = std::thread::scope(|scope| scope.spawn(in_another_slot).join().unwrap());
+        reused += u64::from(offs.contains(&before));
+        pool.abandon();
+        let pool = Pool::<WithWriteBack>::open_in(&medium).unwrap();
+        let mut found: Vec<u64> = active(&pool).iter().map(|block| block.off).collect();
+        found.sort_by_key(|off| offs.iter().position(|given| given == off));
+        assert_eq!(found, offs, "killed at {writes}");
+        if finished {
+            break;
+        }
+        writes += 1;
+    }
+    assert!(reused > 0, "no block was allocated again");
 }

@@ -15,8 +15,9 @@
 //!
 //! After a kill, the caches still have the changes that a dead thread has not written back. Other
 //! threads do not show such a record before they have written it back; they know of it by counts in
-//! process memory, which are lost. So step 1 writes back every block that it surveys, unless the
-//! pool was closed cleanly: what a reader finds later, a power cut cannot take back.
+//! process memory, which are lost. So step 1 writes back every block that it surveys: what a reader
+//! finds later, a power cut cannot take back. That the pool was closed cleanly does not help: the
+//! process that closed it may not have opened this map.
 //!
 //! Step 2 opens words by stores that no recovery needs to find. Step 3 takes leaves out by the same
 //! PMwCAS that drops them at other times. So recovery may be interrupted anywhere, and started

@@ -203,7 +203,7 @@ impl Walk {
     }
 }
 
-/// Surveys the consecutive leaves at these offsets, and writes them back if a process was killed.
+/// Surveys the consecutive leaves at these offsets, and writes them back.
 fn survey_run<D: Domain>(
     guard: &Guard<'_, D>,
     offs: impl Iterator<Item = Result<u64, Damaged>>,
@@ -211,7 +211,6 @@ fn survey_run<D: Domain>(
 ) -> Result<Run, Damaged> {
     let mut run = Run::default();
     let mut ends = None;
-    let was_killed = !guard.pool().was_clean() && !mutant!("nbtree-recovery-believes-slots");
     let mut offs = offs.peekable();
     while let Some(off) = offs.next() {
         let off = off?;
@@ -226,7 +225,7 @@ fn survey_run<D: Domain>(
         }
         let survey = survey(guard, off, slots);
         let survey = survey.ok_or(damaged(NO_LEAF))?;
-        if was_killed {
+        if !mutant!("nbtree-recovery-believes-slots") {
             guard.pool().flush(off, block_bytes(slots));
         }
         if survey.is_unsettled {
@@ -247,10 +246,8 @@ fn survey_run<D: Domain>(
         let leaf = Box::new(survey.into_leaf::<D>(low));
         run.leaves.push(Surveyed { leaf, is_empty });
     }
-    if was_killed {
-        // By the thread that has written them back.
-        D::fence();
-    }
+    // By the thread that has written them back.
+    D::fence();
     run.ends = ends.map(|(lowest, highest)| (lowest.to_vec(), highest.to_vec()));
     Ok(run)
 }
