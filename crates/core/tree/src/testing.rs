@@ -309,8 +309,8 @@ fn killed<K: IndexKind>(
 }
 
 /// Kills a process at each write of an insert, an update and a remove, with so many `records`
-/// before. A later process finds what the caches have, and reads all records. Then the power is cut:
-/// what was read must be there.
+/// before. A later process finds what the caches have, and reads all records. Then the power is
+/// cut: what was read must be there.
 pub fn read_after_a_kill<K: IndexKind>(options: K::Options, records: u64) {
     let acts: [Doomed; 3] = [
         |index, key| index.insert(&key, &[2; 8]).expect("an insert"),
