@@ -55,7 +55,7 @@ impl Mapping {
         // Miri does not know the flag, and allocates the range at once: there, pools must be small.
         let reserves_none = if cfg!(miri) { 0 } else { libc::MAP_NORESERVE };
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | reserves_none;
-        let region = Region::map(ptr::null_mut(), usize_of(bytes)?, READ_WRITE, flags, -1, None)?;
+        let region = Region::map(ptr::null_mut(), usize_of(bytes)?, READ_WRITE, flags, None, None)?;
         Ok(Self { base: region.base, bytes: region.bytes, _region: Arc::new(region) })
     }
 
@@ -69,7 +69,7 @@ impl Mapping {
         let flags = flags | libc::MAP_NORESERVE;
         let bytes = usize_of(bytes)?;
         let (near, process) = (free_range_of_huge_pages(bytes)?, Some(Process::this()));
-        let region = Region::map(near, bytes, READ_WRITE, flags, file.as_raw_fd(), process)?;
+        let region = Region::map(near, bytes, READ_WRITE, flags, Some(file), process)?;
         // SAFETY: advice on a new mapping. It changes what a fork copies, and no content.
         check(unsafe { libc::madvise(region.base.cast(), bytes, libc::MADV_DONTFORK) })?;
         Ok(Self { base: region.base, bytes, _region: Arc::new(region) })
@@ -136,17 +136,17 @@ impl Mapping {
 const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
 
 impl Region {
-    /// Maps `file`, or new memory (-1): at `near` if that range is free, else where the kernel
-    /// chooses.
+    /// Maps `file`, or new memory: at `near` if that range is free, else where the kernel chooses.
     fn map(
         near: *mut u8,
         bytes: usize,
         access: i32,
         flags: i32,
-        file: i32,
+        file: Option<&File>,
         process: Option<Process>,
     ) -> io::Result<Self> {
-        // SAFETY: a new mapping touches no existing memory.
+        let file = file.map_or(-1, AsRawFd::as_raw_fd);
+        // SAFETY: a new mapping touches no existing memory: no caller sets `MAP_FIXED`.
         let base = unsafe { libc::mmap(near.cast(), bytes, access, flags, file, 0) };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -163,7 +163,7 @@ impl Region {
 fn free_range_of_huge_pages(bytes: usize) -> io::Result<*mut u8> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     let room = bytes.saturating_add(HUGE_PAGE_BYTES as usize);
-    let region = Region::map(ptr::null_mut(), room, libc::PROT_NONE, flags, -1, None)?;
+    let region = Region::map(ptr::null_mut(), room, libc::PROT_NONE, flags, None, None)?;
     Ok(region.base.wrapping_add(region.base.align_offset(HUGE_PAGE_BYTES as usize)))
 }
 

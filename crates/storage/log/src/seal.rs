@@ -77,16 +77,7 @@ impl<D: Domain> Log<D> {
         old: &Seal,
         settle: &dyn Settle<D>,
     ) -> Result<Option<Sealed>> {
-        let newest_word = self.control(guard.pool()).newest();
-        let newest = newest_word.load(Ordering::Acquire);
-        let records = self.records_between(guard, old.last_lsn, newest)?;
-        // The thread that appended the newest record may not have made that durable yet. What a
-        // record has changed must not outlive the record, and no seal may cover what a power cut
-        // takes back.
-        if !records.is_empty() && !mutant!("log-seals-undurable") {
-            newest_word.flush();
-            D::fence();
-        }
+        let records = self.tail_behind(guard, old.last_lsn)?;
         let mut builder = Builder::new(old.last_lsn);
         let mut last: Option<Record<'_, D>> = None;
         for &record in &records {
@@ -105,6 +96,7 @@ impl<D: Domain> Log<D> {
                     settled => return Err(settled.err().unwrap_or_else(undecided)),
                 }
             }
+            // The exchange of the seals fences before it.
             record.flush_status();
             if self.segments().is_some() {
                 push(&mut builder, record);
@@ -112,8 +104,6 @@ impl<D: Domain> Log<D> {
             last = Some(record);
         }
         let Some(last) = last else { return Ok(None) };
-        // The statuses, before the seal.
-        D::fence();
         if self.segments().is_none() {
             let seal = Seal { last_lsn: last.lsn(), after_lsn: old.last_lsn, ..*old };
             let off = self.publish_seal(guard, old_off, &seal)?;
@@ -205,12 +195,21 @@ impl<D: Domain> Log<D> {
     ) -> Result<Vec<Record<'pool, D>>> {
         // The seal first: it is never above the newest record.
         let (_, seal) = self.newest_seal(guard);
-        let newest_word = self.control(guard.pool()).newest();
-        let newest = newest_word.load(Ordering::Acquire);
-        let records = self.records_between(guard, from.max(seal.last_lsn), newest)?;
-        // As in `seal`: the caller may settle them.
-        if !records.is_empty() {
-            newest_word.flush();
+        self.tail_behind(guard, from.max(seal.last_lsn))
+    }
+
+    /// The records above the LSN `first`, which is that of a record; the oldest first. The medium
+    /// has them: the thread that appended the newest one may have stopped before that was durable.
+    /// A power cut must not take back a record that a seal covers, or whose changes are durable.
+    fn tail_behind<'pool>(
+        &self,
+        guard: &Guard<'pool, D>,
+        first: u64,
+    ) -> Result<Vec<Record<'pool, D>>> {
+        let newest = self.control(guard.pool()).newest();
+        let records = self.records_between(guard, first, newest.load(Ordering::Acquire))?;
+        if !records.is_empty() && !mutant!("log-seals-undurable") {
+            newest.flush();
             D::fence();
         }
         Ok(records)

@@ -20,7 +20,7 @@ fn run(args: &[&str]) {
 
 #[test]
 fn a_slice_of_every_crash() {
-    // A trial has time for one run or two. With few images of each cut, that is cut at most writes.
+    // A trial has time for one or two runs. With fewer images of each cut, it makes more cuts.
     run(&["explore", "--minutes", "0.4", "--jobs", "2", "--images", "4"]);
 }
 

@@ -236,8 +236,8 @@ fn direct_reader(code: Code) {
 /// The third epoch, which readers do not need, would hide the mutants.
 const TWO_EPOCHS: Code = Code { grace: 2, ..AS_WRITTEN };
 
-/// No thread of [`direct_reader`] defers work. Looks for it would make the search of a mutant twice
-/// as long.
+/// No thread of [`direct_reader`] defers work. The steps that look for it only lengthen the search
+/// for a mutant.
 const TWO_EPOCHS_OF_READERS: Code = Code { does_deferred: false, ..TWO_EPOCHS };
 
 #[test]

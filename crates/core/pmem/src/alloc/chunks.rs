@@ -160,9 +160,9 @@ impl<D: Domain> Pool<D> {
         let first = self.claim_chunks(guard, chunks)?;
         // Durable before any log names the span: a recovery of the log reads the length of the span
         // in the head. It must not read the length of an earlier span.
+        // Nor may the medium have a slab inside, which a killed thread has dissolved without a
+        // write-back: the span's content would be its header and the states of its blocks.
         if !mutant!("stale-claim") {
-            // All of its words: the medium must not show a dissolved slab inside, whose header and
-            // words of active blocks would be bytes of the user.
             self.flush(self.geometry().chunk_word_off(first), chunks * 8);
         }
         self.flush_extent();

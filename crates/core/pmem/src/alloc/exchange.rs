@@ -140,15 +140,14 @@ impl<D: Domain> Pool<D> {
 
     /// Settles the exchanges that a crash interrupted.
     pub(crate) fn recover_exchanges(&self) {
-        // A killed thread may have ended its exchange without a write-back. A power cut would bring
-        // the exchange back, and a later recovery would free a block that is in use again.
-        if D::WRITE_BACK && !mutant!("recovery-believes-an-end") {
-            let kinds = (0..self.participants_high()).map(|slot| self.slot_log(slot, KIND));
-            kinds.for_each(|kind| kind.flush());
-            D::fence();
-        }
         for slot in 0..self.participants_high() {
-            if self.slot_log(slot, KIND).load(Ordering::Acquire) != EXCHANGE {
+            let kind = self.slot_log(slot, KIND);
+            if kind.load(Ordering::Acquire) != EXCHANGE {
+                // A killed thread may have ended an exchange without a write-back. A power cut
+                // would bring it back, and a later recovery would free a block in use.
+                if !mutant!("recovery-believes-an-end") {
+                    kind.flush();
+                }
                 continue;
             }
             let freed = self.recover_exchange(slot);
@@ -156,6 +155,8 @@ impl<D: Domain> Pool<D> {
             self.clear_log(slot);
             freed.into_iter().filter(|&off| off != 0).for_each(|off| self.recover_reuse(off));
         }
+        // Before any thread allocates.
+        D::fence();
     }
 
     /// Settles the exchange of `slot`; returns the blocks that are free now.

@@ -7,7 +7,7 @@ use pando_device::Operation;
 use pando_device::simulated::{Kept, Simulated};
 use pando_index::random::Random;
 use pando_pmem::Process;
-use pando_pmem::testing::{CutShort, Paused};
+use pando_pmem::testing::{CutShort, Paused, written_back};
 
 use crate::common::{
     ByFirstByte, Records, append, create_with, payload, read, synced, with_stopped_sync, write_all,
@@ -127,5 +127,31 @@ fn a_writer_that_announces_late_writes_nothing() {
         let (records, recovered) = read(&directory, from).expect("reads");
         assert_eq!(recovered.end_lsn(), last, "paused before write {writes}");
         assert!(records.len() > 50);
+    }
+}
+
+/// A thread stops while it appends a record, perhaps before the medium has it. A thread that finds
+/// the record may settle it, so it makes the record durable before.
+#[test]
+fn a_record_that_others_find_is_durable() {
+    for writes in 0.. {
+        let log = create_with::<CutShort<true>>(&Simulated::new(), 1, 10);
+        let theirs = log.clone();
+        let paused = Paused::start(writes, move || append(&theirs, &payload(2, 10)));
+        let is_done = paused.is_done();
+        let (found, lines) = written_back(|| {
+            let guard = log.pool().pin().expect("a slot");
+            let records = log.records_behind(&guard, 0).expect("an undamaged tail");
+            records.last().map(|record| record.off())
+        });
+        if let Some(off) = found {
+            let has_it = lines.values().any(|line| line[0] == off);
+            assert!(has_it, "the append has stopped before write {writes}");
+        }
+        paused.resume().expect("appended");
+        if is_done {
+            assert!(found.is_some(), "the record is in the tail");
+            break;
+        }
     }
 }
