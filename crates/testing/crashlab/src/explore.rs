@@ -18,6 +18,9 @@ pub struct Args {
     /// Most images of each cut; all, if there are fewer
     #[arg(long, default_value_t = 24)]
     images: usize,
+    /// Cuts of each run, drawn at random [default: all]
+    #[arg(long)]
+    cuts: Option<usize>,
 }
 
 /// How long a trial may continue with the images of its last run after its time is over.
@@ -25,6 +28,7 @@ const GRACE: Duration = Duration::from_secs(1);
 
 struct Explore {
     images: usize,
+    cuts: Option<usize>,
 }
 
 /// The run of a seed.
@@ -50,12 +54,13 @@ impl Style for Explore {
     const VERB: &'static str = "explore";
 
     fn work(&self, trial: Box<dyn Trial>, share: Share) -> Outcome {
-        let images = self.images;
+        let (images, cuts) = (self.images, self.cuts);
         // One run can have more images than its trial has time for. A replay checks all of them.
         let end = share.replay.is_none().then(|| share.until + GRACE);
         let next = share.runs(move |seed| {
             let mut run = run_of(seed, images);
             run.plan.crashes.until = end;
+            run.plan.crashes.cuts = cuts;
             run
         });
         drive(&Rc::new(RefCell::new(trial)), next, <dyn Trial>::run)
@@ -64,5 +69,5 @@ impl Style for Explore {
 
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    campaign(&args.selection, &Explore { images: args.images })
+    campaign(&args.selection, &Explore { images: args.images, cuts: args.cuts })
 }

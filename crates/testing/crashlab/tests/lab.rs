@@ -20,8 +20,8 @@ fn run(args: &[&str]) {
 
 #[test]
 fn a_slice_of_every_crash() {
-    // A trial has time for one or two runs. With fewer images of each cut, it makes more cuts.
-    run(&["explore", "--minutes", "0.4", "--jobs", "2", "--images", "4"]);
+    // With a part of the cuts and images of each run, a trial has time for several runs.
+    run(&["explore", "--minutes", "0.8", "--jobs", "2", "--cuts", "48", "--images", "4"]);
 }
 
 #[test]
