@@ -55,6 +55,8 @@ mod slab;
 mod slot;
 #[cfg(test)]
 mod snapshot;
+#[cfg(test)]
+mod turn;
 
 /// Runs `model` under all schedules with at most `preemptions`, or under all. `PANDO_LOOM_MORE=1`
 /// allows one preemption more.
@@ -64,5 +66,6 @@ fn explore(preemptions: Option<usize>, model: impl Fn() + Sync + Send + 'static)
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = preemptions.map(|bound| bound + more);
     builder.max_branches = 10_000;
+    let _turn = turn::take();
     builder.check(model);
 }
