@@ -15,7 +15,7 @@ use pando_index::{Cursor as _, Error, KeyRange, Order, RangeIndex};
 use pando_pmem::testing::{
     Arena, CutShort, between, between_each, kill_after, reach_medium, written_back,
 };
-use pando_pmem::{CreateOptions, Domain, Guard, OpenPool, Pool, Reservation};
+use pando_pmem::{CreateOptions, Domain, Guard, OpenPool, Pool, Reservation, block_bytes};
 
 pub use pando_pmem::testing::{folder, folder_and_pool};
 
@@ -196,8 +196,11 @@ impl<D: Domain, K: IndexKind> Subject for Planted<D, K> {
 pub fn take_all<'guard, 'pool, D: Domain>(
     guard: &'guard Guard<'pool, D>,
 ) -> Vec<Reservation<'guard, 'pool, D>> {
+    let mut sizes: Vec<_> = (1..=512).map(|lines| block_bytes(lines * 64)).collect();
+    // A search that fails looks at the whole pool: one for each size of blocks is enough.
+    sizes.dedup();
     let mut taken = Vec::new();
-    for bytes in (1..=512).rev().map(|lines| lines * 64).chain([1 << 16]).rev() {
+    for bytes in [1 << 16].into_iter().chain(sizes) {
         while let Ok(block) = guard.reserve(bytes) {
             taken.push(block);
         }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::common::scenario::{self, Answer, Op, Scenario};
 use crate::common::watchdog::within_bounds;
-use crate::common::{Planted, check, dump, take_all};
+use crate::common::{Planted, Records, check, dump, take_all};
 use pando_index::RangeIndex;
 use pando_pmem::testing::{CutShort, Paused};
 use pando_pmem::{CreateOptions, Domain, Pool};
@@ -35,9 +35,8 @@ fn prepared<D: Domain>(scenario: &Scenario) -> Planted<D> {
     planted
 }
 
-/// The other thread's operations around `key`, in order.
-fn around(scenario: &Scenario, key: &[u8]) -> Vec<Op> {
-    let (before, ..) = scenario.expected();
+/// The other thread's operations around `key`, in order, on the records `before`.
+fn around(before: &Records, key: &[u8]) -> Vec<Op> {
     let below = before.range(..key.to_vec()).rev().take(AROUND);
     let above = before.range(key.to_vec()..).filter(|(found, _)| *found != key).take(AROUND);
     let mut ops = Vec::new();
@@ -53,17 +52,19 @@ fn around(scenario: &Scenario, key: &[u8]) -> Vec<Op> {
     ops
 }
 
-/// Pauses the operation before its write `writes`; returns whether it had finished before.
-fn pause<D: Domain>(scenario: &Scenario, writes: u64, room: Room) -> bool {
+/// Pauses the operation, on the records `before`, before its write `writes`; returns whether it had
+/// finished before.
+fn pause<D: Domain>(scenario: &Scenario, before: &Records, writes: u64, room: Room) -> bool {
     let label = format!("{}, paused before write {writes}, room: {room:?}", scenario.name);
-    let (mut records, _, expected) = scenario.expected();
+    let mut records = before.clone();
+    let expected = scenario.act.apply(&mut records.clone());
     let planted = Arc::new(prepared::<D>(scenario));
     let (its, act) = (planted.clone(), scenario.act.clone());
     let victim = Paused::start(writes, move || act.run(&its.index));
     let done = victim.is_done();
     let guard = planted.pool.pin().expect("a slot");
     let taken = if room == Room::None { take_all(&guard) } else { Vec::new() };
-    for op in around(scenario, scenario.act.key()) {
+    for op in around(before, scenario.act.key()) {
         match op.try_run(&planted.index) {
             Ok(answer) => assert_eq!(answer, op.apply(&mut records), "{label}: {op:?}"),
             Err(error) => {
@@ -85,8 +86,9 @@ fn explore(test: &str, scenarios: Vec<Scenario>) {
     let mut total = 0;
     for scenario in scenarios {
         total += within_bounds(scenario.name, move || {
-            let count = |paused: fn(&Scenario, u64, Room) -> bool, room| {
-                (0..).find(|&writes| paused(&scenario, writes, room)).unwrap_or_default()
+            let (before, ..) = scenario.expected();
+            let count = |paused: fn(&Scenario, &Records, u64, Room) -> bool, room| {
+                (0..).find(|&writes| paused(&scenario, &before, writes, room)).unwrap_or_default()
             };
             let pauses = count(pause::<CutShort>, Room::Plenty)
                 + count(pause::<CutShort>, Room::None)
@@ -154,7 +156,8 @@ fn a_paused_inner_modification_undoes_nothing() {
 fn a_pause_comes_before_the_end() {
     let insert = Op::Insert(b"key".into(), scenario::inline(1));
     let alone = scenario::exactly("insert", crate::common::small_nodes(), Vec::new(), insert);
-    assert_eq!(alone.expected().2, Answer::Done);
-    assert!(!pause::<CutShort>(&alone, 0, Room::Plenty));
-    assert!(pause::<CutShort>(&alone, 1_000, Room::Plenty));
+    let (before, _, expected) = alone.expected();
+    assert_eq!(expected, Answer::Done);
+    assert!(!pause::<CutShort>(&alone, &before, 0, Room::Plenty));
+    assert!(pause::<CutShort>(&alone, &before, 1_000, Room::Plenty));
 }
