@@ -31,6 +31,7 @@ impl Arena {
         self.0.clone()
     }
 
+    #[inline]
     fn words(&self) -> &[AtomicU64] {
         // SAFETY: the mapping is aligned to pages and lives as long as this object. All threads
         // that share it use atomics, or own a block of the pool.
@@ -38,12 +39,14 @@ impl Arena {
     }
 
     /// The word at `off`, a multiple of 8.
+    #[inline]
     pub fn word(&self, off: u64) -> u64 {
         // Relaxed, here and below: one thread writes and reads the layout.
         self.words()[off as usize / 8].load(Ordering::Relaxed)
     }
 
     /// Sets the word at `off`, a multiple of 8.
+    #[inline]
     pub fn set_word(&self, off: u64, word: u64) {
         self.words()[off as usize / 8].store(word, Ordering::Relaxed);
     }

@@ -81,7 +81,9 @@ fn lines(address: usize, bytes: usize) -> std::ops::RangeInclusive<usize> {
 }
 
 impl Domain for Counting {
-    const WRITE_BACK: bool = true;
+    fn needs_write_back() -> bool {
+        true
+    }
 
     unsafe fn write_back(address: *const u8) {
         count(|tally| tally.flushes += 1);

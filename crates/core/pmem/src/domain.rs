@@ -23,8 +23,9 @@ use crate::write_back;
 /// The hooks are empty in every domain for users, and compile to nothing.
 pub trait Domain: Copy + Default + std::fmt::Debug + Send + Sync + 'static {
     /// Whether a line becomes durable only by write-back and fence. If false, a store is durable
-    /// once it is globally visible, and no dirty bit is ever set.
-    const WRITE_BACK: bool;
+    /// once it is globally visible, and no dirty bit is ever set. The answer is always the same for
+    /// a pool that is open. In domains for users it is a constant.
+    fn needs_write_back() -> bool;
 
     /// Whether an operation may be one hardware transaction ([`rtm`](crate::rtm)): a committed
     /// transaction is durable at once, and no hook needs to see its stores.
@@ -40,7 +41,7 @@ pub trait Domain: Copy + Default + std::fmt::Debug + Send + Sync + 'static {
     /// The caller is tracked, here and in [`fence`](Self::fence), so that a test can leave out one
     /// of them.
     ///
-    /// The default, for domains without [`WRITE_BACK`](Self::WRITE_BACK), does nothing.
+    /// The default, for domains without write-backs, does nothing.
     ///
     /// # Safety
     /// `address` must lie in mapped memory.
@@ -50,9 +51,9 @@ pub trait Domain: Copy + Default + std::fmt::Debug + Send + Sync + 'static {
 
     /// Orders all earlier stores and write-backs of this thread before its later stores.
     ///
-    /// The default is for domains without [`WRITE_BACK`](Self::WRITE_BACK), where a killed process
-    /// needs program order only. On x86-64 its stores drain in order (TSO), so only the compiler
-    /// must not reorder them. Elsewhere the processor may reorder them too.
+    /// The default is for domains without write-backs, where a killed process needs program order
+    /// only. On x86-64 its stores drain in order (TSO), so only the compiler must not reorder
+    /// them. Elsewhere the processor may reorder them too.
     #[inline(always)]
     #[track_caller]
     fn fence() {
@@ -106,8 +107,12 @@ pub trait Domain: Copy + Default + std::fmt::Debug + Send + Sync + 'static {
 pub struct Process;
 
 impl Domain for Process {
-    const WRITE_BACK: bool = false;
     const TRANSACTIONS: bool = true;
+
+    #[inline(always)]
+    fn needs_write_back() -> bool {
+        false
+    }
 }
 
 /// Persistent memory whose caches are lost at power loss.
@@ -115,7 +120,10 @@ impl Domain for Process {
 pub struct Adr;
 
 impl Domain for Adr {
-    const WRITE_BACK: bool = true;
+    #[inline(always)]
+    fn needs_write_back() -> bool {
+        true
+    }
 
     #[inline(always)]
     unsafe fn write_back(address: *const u8) {

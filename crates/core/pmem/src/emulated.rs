@@ -158,7 +158,9 @@ fn wait(due: Duration) {
 
 impl Domain for Emulated {
     // It behaves as `Adr`: an `Adr` pool may be opened under it, and the other way round.
-    const WRITE_BACK: bool = true;
+    fn needs_write_back() -> bool {
+        true
+    }
 
     unsafe fn write_back(address: *const u8) {
         charge(|thread| {

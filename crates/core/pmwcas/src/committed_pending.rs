@@ -46,7 +46,7 @@ impl<D: Domain> Pmwcas<D> {
     /// Step 1: starts the write-back of the status. The caller fences next.
     #[inline]
     pub(crate) fn flush_pending(&self, guard: &Guard<'_, D>) {
-        if D::WRITE_BACK {
+        if D::needs_write_back() {
             let pending = self.participant(guard.slot()).pending.borrow();
             if let Some(life) = pending.life {
                 if !mutant!("replaced-before-known") {
@@ -60,7 +60,7 @@ impl<D: Domain> Pmwcas<D> {
     /// Step 2, first half: replaces the references.
     #[inline]
     pub(crate) fn replace_pending(&self, guard: &Guard<'_, D>) {
-        if D::WRITE_BACK {
+        if D::needs_write_back() {
             let pending = self.participant(guard.slot()).pending.borrow();
             if let Some(life) = pending.life
                 // If another thread has done this already, a word may lie in a reused block by now.
@@ -78,7 +78,7 @@ impl<D: Domain> Pmwcas<D> {
     /// swap in between, since a swap would wait for the write-back too.
     #[inline]
     pub(crate) fn flush_replaced(&self, guard: &Guard<'_, D>) {
-        if D::WRITE_BACK {
+        if D::needs_write_back() {
             let pending = self.participant(guard.slot()).pending.borrow();
             if pending.life.is_some() && !mutant!("final-values-forgotten") {
                 self.flush_lines(pending.offs());
@@ -89,7 +89,7 @@ impl<D: Domain> Pmwcas<D> {
     /// Step 3: the operation no longer needs its descriptor.
     #[inline]
     pub(crate) fn free_pending(&self, guard: &Guard<'_, D>) {
-        if D::WRITE_BACK
+        if D::needs_write_back()
             && let Some(life) = self.participant(guard.slot()).pending.borrow_mut().life.take()
         {
             let free = Status::new(State::Free, life.sequence);
@@ -100,7 +100,7 @@ impl<D: Domain> Pmwcas<D> {
 
     /// All three steps, if an operation is pending.
     pub(crate) fn settle_pending(&self, guard: &Guard<'_, D>) {
-        if D::WRITE_BACK && self.participant(guard.slot()).pending.borrow().life.is_some() {
+        if D::needs_write_back() && self.participant(guard.slot()).pending.borrow().life.is_some() {
             self.flush_pending(guard);
             D::fence();
             self.replace_pending(guard);

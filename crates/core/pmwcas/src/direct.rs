@@ -32,7 +32,7 @@ impl<D: Domain> Pmwcas<D> {
     ) -> Direct {
         let targets = targets(entries);
         let status = self.status_word(life.index);
-        if D::WRITE_BACK {
+        if D::needs_write_back() {
             // Its write-back may have evicted the line.
             status.prefetch_for_write();
         }
@@ -48,7 +48,7 @@ impl<D: Domain> Pmwcas<D> {
             self.take_back(guard, life, &targets[..installed]);
             return Direct::Mismatch;
         }
-        if D::WRITE_BACK {
+        if D::needs_write_back() {
             self.flush_replaced(guard);
             if !mutant!("undurable-references") {
                 self.flush_targets(targets);
@@ -57,11 +57,11 @@ impl<D: Domain> Pmwcas<D> {
             D::fence();
             self.free_pending(guard);
         }
-        let ends_pending = D::WRITE_BACK && is_plain;
+        let ends_pending = D::needs_write_back() && is_plain;
         let succeeded = if ends_pending {
             Status { state: State::CommittedPending, ..installing }
         } else {
-            Status { state: State::Succeeded, dirty: D::WRITE_BACK, ..installing }
+            Status { state: State::Succeeded, dirty: D::needs_write_back(), ..installing }
         };
         if status.compare_exchange(installing.encode(), succeeded.encode()).is_err()
             && !mutant!("success-after-interruption")
@@ -72,7 +72,7 @@ impl<D: Domain> Pmwcas<D> {
         if ends_pending {
             return Direct::Committed;
         }
-        if D::WRITE_BACK {
+        if D::needs_write_back() {
             for target in targets {
                 self.pool().word(target.off).prefetch_for_write();
             }

@@ -31,7 +31,7 @@ impl<D: Domain> Pmwcas<D> {
         }
         let is_plain = entries.are_plain();
         if is_plain
-            && !D::WRITE_BACK
+            && !D::needs_write_back()
             && let Some(succeeded) = self.execute_at_once(guard, entries.all())
         {
             self.give_up(guard, life, entries);
@@ -124,7 +124,7 @@ impl<D: Domain> Pmwcas<D> {
     /// Starts the write-back of the lines of the words at `offs`, which are in ascending order.
     #[inline]
     pub(crate) fn flush_lines(&self, offs: impl Iterator<Item = u64>) {
-        if !D::WRITE_BACK {
+        if !D::needs_write_back() {
             return;
         }
         let mut last = None;

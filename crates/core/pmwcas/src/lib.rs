@@ -170,10 +170,10 @@
 //! Phase 2 completes conditional references first. Once the status is decided they can only become
 //! old values. So after phase 2 no word holds a reference of this life, and none ever will again.
 //!
-//! Dirty bits are set only where durability takes a write-back (`Domain::WRITE_BACK`). A final
-//! value is stored with the dirty bit, written back, and then the bit is cleared. A reader that
-//! finds the bit does the same before it returns the value (section 3). References carry no dirty
-//! bit: the thread that decides the status writes all targets back first.
+//! Dirty bits are set only where durability takes a write-back (`Domain::needs_write_back`). A
+//! final value is stored with the dirty bit, written back, and then the bit is cleared. A reader
+//! that finds the bit does the same before it returns the value (section 3). References carry no
+//! dirty bit: the thread that decides the status writes all targets back first.
 //!
 //! ## Blocks
 //!

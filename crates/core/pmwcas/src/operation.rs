@@ -149,7 +149,7 @@ impl<D: Domain> Pmwcas<D> {
         let first = guard.slot() as u64 * DESCRIPTORS_PER_PARTITION + 1;
         let next = &self.participant(guard.slot()).next;
         let life = (0..OWN).find_map(|turn| self.claim(first + (next.get() + turn) % OWN))?;
-        if D::WRITE_BACK {
+        if D::needs_write_back() {
             // The next descriptor was written back longest ago, so nothing waits for its line.
             let after = (life.index - first + 1) % OWN;
             next.set(after);

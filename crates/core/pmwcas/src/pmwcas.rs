@@ -171,9 +171,9 @@ impl<D: Domain> Pmwcas<D> {
         expected: u64,
         new: u64,
     ) -> Result<(), u64> {
-        let dirty = if D::WRITE_BACK { new | DIRTY } else { new };
+        let dirty = if D::needs_write_back() { new | DIRTY } else { new };
         self.compare_exchange_undurable(guard, off, expected, dirty)?;
-        if D::WRITE_BACK {
+        if D::needs_write_back() {
             self.persist(off, dirty);
         }
         Ok(())
@@ -196,7 +196,7 @@ impl<D: Domain> Pmwcas<D> {
         expected: u64,
         new: u64,
     ) -> Result<(), u64> {
-        let dirty = if D::WRITE_BACK { DIRTY } else { 0 };
+        let dirty = if D::needs_write_back() { DIRTY } else { 0 };
         let mut before = expected | dirty;
         loop {
             match self.pool.word(off).compare_exchange(before, new | dirty) {
@@ -216,7 +216,7 @@ impl<D: Domain> Pmwcas<D> {
     /// `value` is durable.
     #[inline]
     pub fn clear_dirty(&self, off: u64, value: u64) {
-        if D::WRITE_BACK {
+        if D::needs_write_back() {
             let word = self.pool.word(off);
             // Relaxed: only a hint, since the swap decides.
             if word.load(Ordering::Relaxed) == value | DIRTY {

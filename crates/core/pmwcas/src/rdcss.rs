@@ -229,7 +229,7 @@ impl<D: Domain> Pmwcas<D> {
         let word = self.status_word(life.index);
         if let Some(decision) = decision {
             let undecided = Status::new(State::Undecided, life.sequence);
-            let decided = Status { state: decision, dirty: D::WRITE_BACK, ..undecided };
+            let decided = Status { state: decision, dirty: D::needs_write_back(), ..undecided };
             let _ = word.compare_exchange(undecided.encode(), decided.encode());
         }
         let status = self.status_of(life)?;
@@ -240,7 +240,7 @@ impl<D: Domain> Pmwcas<D> {
     /// Replaces the references by final values, durably.
     #[inline]
     fn phase_2(&self, life: Life, targets: &[WordEntry], succeeded: bool) {
-        let dirty = if D::WRITE_BACK { DIRTY } else { 0 };
+        let dirty = if D::needs_write_back() { DIRTY } else { 0 };
         for (index, target) in targets.iter().enumerate() {
             let reference = life.reference(index);
             let word = self.pool().word(target.off);
@@ -261,7 +261,7 @@ impl<D: Domain> Pmwcas<D> {
                 }
             }
         }
-        if D::WRITE_BACK {
+        if D::needs_write_back() {
             self.flush_targets(targets);
             D::fence();
             for target in targets {

@@ -56,7 +56,7 @@ impl<D: Domain> Pmwcas<D> {
         let participants = self.pool().participants_high() as u64;
         let mut recovered = Recovered { participants, ..Recovered::default() };
         let indexes = 0..participants * DESCRIPTORS_PER_PARTITION;
-        if D::WRITE_BACK {
+        if D::needs_write_back() {
             for index in indexes.clone() {
                 self.write_back_again(index);
             }

@@ -70,7 +70,7 @@ impl RangeLeaf {
     /// Makes the values durable that this thread has read in `lines`.
     #[inline(always)]
     pub(crate) fn make_durable<D: Domain>(&self, context: Context<'_, D>, lines: Range<u64>) {
-        if !D::WRITE_BACK || mutant!("range-undurable-read") {
+        if !D::needs_write_back() || mutant!("range-undurable-read") {
             return;
         }
         let words = self.node.words(context);

@@ -228,7 +228,7 @@ impl RangeLeaf {
             context.guard.note_damage(self.node.off);
             return Take::Lost;
         }
-        if D::WRITE_BACK && !mutant!("range-spill-undurable") {
+        if D::needs_write_back() && !mutant!("range-spill-undurable") {
             self.secure_lines(context, look.bucket, line);
         }
         match context.pool().word(self.key_off(slot)).compare_exchange(FREE, wanted) {
@@ -270,7 +270,7 @@ impl RangeLeaf {
     ) -> Result<bool> {
         let old = taken.word;
         if !old.is_versioned() && key_word == taken.key_word {
-            if D::WRITE_BACK && old != ValueWord::EMPTY {
+            if D::needs_write_back() && old != ValueWord::EMPTY {
                 return Ok(self.compare_exchange_counted(context, taken.slot, old.0, new.0));
             }
             let off = self.value_off(taken.slot);

@@ -53,7 +53,11 @@ impl Leaf {
     #[inline]
     pub fn secure_slots_before<D: Domain>(&self, context: Context<'_, D>, slot: u64) {
         let off = self.slot_off(slot);
-        if !mutant!("slots-not-secured") && D::WRITE_BACK && slot > 0 && off.is_multiple_of(64) {
+        if !mutant!("slots-not-secured")
+            && D::needs_write_back()
+            && slot > 0
+            && off.is_multiple_of(64)
+        {
             context.pool().word(off - 8).flush();
             D::fence();
         }
@@ -61,7 +65,7 @@ impl Leaf {
 
     /// Makes the claims of all slots durable. Only then do the gate and the dead bits count.
     pub fn secure_all_slots<D: Domain>(&self, context: Context<'_, D>) {
-        if D::WRITE_BACK {
+        if D::needs_write_back() {
             context.pool().word(self.slot_off(self.slots().saturating_sub(1))).flush();
             D::fence();
         }
@@ -70,7 +74,7 @@ impl Leaf {
     /// Writes back all slots, so that no crash brings back the content of a slot before it was
     /// aborted.
     pub fn secure_every_slot<D: Domain>(&self, context: Context<'_, D>) {
-        if D::WRITE_BACK {
+        if D::needs_write_back() {
             context.pool().flush(self.slot_off(0), self.slots() * 8);
             D::fence();
         }

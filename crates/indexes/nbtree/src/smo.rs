@@ -391,7 +391,7 @@ impl<D: Domain> NbTree<D> {
                 }
             }
         }
-        if D::WRITE_BACK {
+        if D::needs_write_back() {
             // The log of a thread that has not finished must find in this block what the new blocks
             // contain. The fence of the PMwCAS's descriptor completes this before anything is
             // linked.

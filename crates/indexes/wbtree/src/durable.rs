@@ -57,7 +57,7 @@ pub(crate) fn settled<D: Domain>(words: &Words<'_, D>, word: u64) -> Option<Stat
     if word & CONTROL_BITS == 0 {
         return Some(State(word));
     }
-    if !D::WRITE_BACK || word & CONTROL_BITS != DIRTY {
+    if !D::needs_write_back() || word & CONTROL_BITS != DIRTY {
         return None;
     }
     let state = State(word & !DIRTY);
@@ -90,7 +90,7 @@ impl<D: Domain> Node<'_, D> {
     /// durable version.
     #[inline(always)]
     pub fn make_durable(&self, context: Context<'_, D>, state: State) {
-        if !D::WRITE_BACK {
+        if !D::needs_write_back() {
             return;
         }
         if !mutant!("wbtree-state-not-flushed") {

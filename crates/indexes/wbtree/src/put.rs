@@ -56,7 +56,7 @@ impl<'op, D: Domain> Place<'op, D> {
         old: Option<u8>,
         is_swap: bool,
     ) -> Result<Self, Refused> {
-        let near = if D::WRITE_BACK && is_swap { context.shape.near(node.kind) } else { 0 };
+        let near = if D::needs_write_back() && is_swap { context.shape.near(node.kind) } else { 0 };
         // One cell of each kind stays free for the fence of a split.
         if near != 0 {
             match node.claim_among(context, state, near, 1, 1) {

@@ -19,7 +19,8 @@ use crate::{DomainChoice, Error};
 /// The medium of a pool and its guarantee.
 pub(super) fn promise<D: Domain>(pool: &Pool<D>) -> Promise {
     Promise {
-        domain: if D::WRITE_BACK { DomainChoice::Adr } else { DomainChoice::Process }.name(),
+        domain: if D::needs_write_back() { DomainChoice::Adr } else { DomainChoice::Process }
+            .name(),
         medium: pool.medium().to_string(),
         guarantee: format!(
             "what has returned survives {}{}",

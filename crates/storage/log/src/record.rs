@@ -115,7 +115,7 @@ impl<'pool, D: Domain> Record<'pool, D> {
     /// Its status, made durable: the thread that decided it may not have written it back yet.
     pub fn durable_status(self) -> Status {
         let status = self.status();
-        if D::WRITE_BACK && status != Status::Undecided {
+        if D::needs_write_back() && status != Status::Undecided {
             self.flush_status();
             D::fence();
         }

@@ -85,17 +85,18 @@ impl Selection {
 pub type Maker = Box<dyn FnOnce() -> Result<Box<dyn Trial>, String>>;
 
 fn add<S: Subject>(list: &mut Vec<(String, Maker)>) {
-    fn make<S: Subject, const WRITE_BACK: bool>(name: &'static str) -> Maker {
+    fn make<S: Subject>(name: &'static str, needs_write_back: bool) -> Maker {
         Box::new(move || {
             let scenario = S::scenarios().into_iter().find(|scenario| scenario.name == name);
-            let lab = Lab::of::<S, WRITE_BACK>(scenario.ok_or("the scenario went away")?)?;
-            Ok(Box::new(lab))
+            let scenario = scenario.ok_or("the scenario went away")?;
+            Ok(Box::new(Lab::of::<S>(scenario, needs_write_back)?))
         })
     }
     for scenario in S::scenarios() {
         let name = scenario.name;
-        list.push((format!("{}/{name}/adr", S::NAME), make::<S, true>(name)));
-        list.push((format!("{}/{name}/process", S::NAME), make::<S, false>(name)));
+        for (domain, needs_write_back) in [("adr", true), ("process", false)] {
+            list.push((format!("{}/{name}/{domain}", S::NAME), make::<S>(name, needs_write_back)));
+        }
     }
 }
 

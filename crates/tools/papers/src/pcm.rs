@@ -212,7 +212,9 @@ pub fn end() {
 }
 
 impl Domain for Pcm {
-    const WRITE_BACK: bool = true;
+    fn needs_write_back() -> bool {
+        true
+    }
 
     unsafe fn write_back(address: *const u8) {
         with(|medium| medium.write_back(address as usize / LINE_BYTES));

@@ -61,7 +61,9 @@ fn word(address: usize) -> u64 {
 }
 
 impl Domain for Watched {
-    const WRITE_BACK: bool = false;
+    fn needs_write_back() -> bool {
+        false
+    }
 
     unsafe fn write_back(address: *const u8) {
         watch(|watch| {

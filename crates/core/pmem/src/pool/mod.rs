@@ -242,7 +242,7 @@ impl<D: Domain> Pool<D> {
     #[inline]
     #[track_caller]
     pub fn flush(&self, off: u64, bytes: u64) {
-        if !D::WRITE_BACK || bytes == 0 {
+        if !D::needs_write_back() || bytes == 0 {
             return;
         }
         let mut at = off / LINE_BYTES * LINE_BYTES;
@@ -303,7 +303,7 @@ impl<D: Domain> Pool<D> {
 
     /// What a write survives after it has returned.
     pub fn guarantee(&self) -> Guarantee {
-        self.medium.guarantee(D::WRITE_BACK)
+        self.medium.guarantee(D::needs_write_back())
     }
 
     /// A number that no other pool has; zero on anonymous memory.

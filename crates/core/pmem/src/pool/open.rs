@@ -221,7 +221,7 @@ impl<D: Domain> Pool<D> {
                 log,
                 generation: 1,
                 clean: false,
-                survives_power: medium.guarantee(D::WRITE_BACK) == Guarantee::PowerLoss,
+                survives_power: medium.guarantee(D::needs_write_back()) == Guarantee::PowerLoss,
                 size_bytes,
                 boot_id,
             };
@@ -436,7 +436,7 @@ impl<D: Domain> Pool<D> {
             pool_id: block.pool_id,
             generation: block.generation,
             was_clean,
-            survives_power: medium.guarantee(D::WRITE_BACK) == Guarantee::PowerLoss,
+            survives_power: medium.guarantee(D::needs_write_back()) == Guarantee::PowerLoss,
             salvaged: false,
             keeps_state: AtomicBool::new(false),
             // Relaxed: the number must only be new.

@@ -58,6 +58,7 @@ fn in_another_thread<R: Send>(work: impl FnOnce() -> R + Send) -> R {
 }
 
 /// Called before each access.
+#[inline]
 pub(super) fn step() {
     match LEFT.get() {
         NONE => {}

@@ -62,7 +62,9 @@ thread_local! {
 pub struct CutShort<const WRITE_BACK: bool = false>;
 
 impl<const WRITE_BACK: bool> Domain for CutShort<WRITE_BACK> {
-    const WRITE_BACK: bool = WRITE_BACK;
+    fn needs_write_back() -> bool {
+        WRITE_BACK
+    }
 
     unsafe fn write_back(address: *const u8) {
         if FATE.get() == Fate::KillAfter(0) {
@@ -111,8 +113,14 @@ impl<const WRITE_BACK: bool> Domain for CutShort<WRITE_BACK> {
 }
 
 /// Counts a write, and stops the thread if it is the chosen one. Whether the write takes place.
+#[inline]
 fn admit_write() -> bool {
     WRITES.set(WRITES.get() + 1);
+    FATE.get() == Fate::Live || admit_write_of_chosen()
+}
+
+#[cold]
+fn admit_write_of_chosen() -> bool {
     match FATE.get() {
         Fate::Live => true,
         Fate::Dead => false,

@@ -259,7 +259,9 @@ thread_local! {
 struct Noting;
 
 impl Domain for Noting {
-    const WRITE_BACK: bool = true;
+    fn needs_write_back() -> bool {
+        true
+    }
 
     unsafe fn write_back(address: *const u8) {
         FLUSHED.with_borrow_mut(|lines| lines.insert(address as usize / 64));

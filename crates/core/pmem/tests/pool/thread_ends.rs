@@ -286,7 +286,9 @@ thread_local! {
 }
 
 impl Domain for HaltingAtLoad {
-    const WRITE_BACK: bool = false;
+    fn needs_write_back() -> bool {
+        false
+    }
 
     unsafe fn write_back(_: *const u8) {}
 

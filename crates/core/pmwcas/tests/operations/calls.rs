@@ -70,7 +70,7 @@ fn a_single_word_is_compared_and_exchanged() {
 fn dirty_bit_stays<D: Domain>() {
     let pmwcas = in_memory::<D>(1);
     let guard = pmwcas.pool().pin().unwrap();
-    let dirty = if D::WRITE_BACK { DIRTY } else { 0 };
+    let dirty = if D::needs_write_back() { DIRTY } else { 0 };
     let raw = || pmwcas.pool().word(word(0)).load(Ordering::Acquire);
     assert_eq!(pmwcas.compare_exchange_dirty(&guard, word(0), 0, 5), Ok(()));
     assert_eq!(raw(), 5 | dirty);

@@ -111,7 +111,7 @@ impl Leaf {
             bytes[..part.len()].copy_from_slice(part);
             AtomicU64::new(u64::from_le_bytes(bytes))
         };
-        let dirty_slots = if D::WRITE_BACK { MAX_SLOTS } else { 0 };
+        let dirty_slots = if D::needs_write_back() { MAX_SLOTS } else { 0 };
         Self {
             control: AtomicU64::new(control.0),
             block_off,
@@ -199,7 +199,7 @@ impl Leaf {
     /// To be called before a change of the slot's value word.
     #[inline(always)]
     pub fn begin_change<D: Domain>(&self, slot: usize) {
-        if D::WRITE_BACK {
+        if D::needs_write_back() {
             D::observe_process_memory();
             // Before the CAS of the word, which is sequentially consistent.
             self.dirty[slot].fetch_add(1, Ordering::AcqRel);
@@ -209,7 +209,7 @@ impl Leaf {
     /// To be called when this thread's change of the value word is durable, or was not made.
     #[inline(always)]
     pub fn end_change<D: Domain>(&self, slot: usize) {
-        if D::WRITE_BACK {
+        if D::needs_write_back() {
             D::observe_process_memory();
             // Release: pairs with `may_be_undurable`, which then needs no write-back of its own.
             self.dirty[slot].fetch_sub(1, Ordering::AcqRel);
@@ -219,7 +219,7 @@ impl Leaf {
     /// Whether the value word that was read may not be durable yet.
     #[inline(always)]
     pub fn may_be_undurable<D: Domain>(&self, slot: usize) -> bool {
-        D::WRITE_BACK && {
+        D::needs_write_back() && {
             D::observe_process_memory();
             // The load of the word came first, and acquired the count of its writer.
             self.dirty[slot].load(Ordering::Acquire) != 0

@@ -39,6 +39,14 @@ thread_local! {
     static TASK: Cell<usize> = const { Cell::new(0) };
     /// Steps after which a run, or a check, counts as endless.
     static PATIENCE: Cell<u64> = const { Cell::new(0) };
+    /// Whether lines of the pools of this thread must be written back.
+    static WRITE_BACK: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Sets whether lines must be written back in pools that this thread creates or opens from now on.
+/// No other pool of the thread may be in use.
+pub fn set_write_back(is_needed: bool) {
+    WRITE_BACK.set(is_needed);
 }
 
 /// Sets the work of the hooks, and the limit of steps.
@@ -175,18 +183,21 @@ pub fn files_of_run(files: &Simulated) -> Simulated {
     copy
 }
 
-/// As `Process`, or as `Adr` with write-backs, in the crash lab.
+/// As `Process`, or as `Adr` with write-backs, in the crash lab: see [`set_write_back`]. Two types
+/// would each compile every index.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct LabDomain<const WRITE_BACK: bool>;
+pub struct LabDomain;
 
-impl<const WRITE_BACK: bool> Domain for LabDomain<WRITE_BACK> {
-    const WRITE_BACK: bool = WRITE_BACK;
+impl Domain for LabDomain {
+    fn needs_write_back() -> bool {
+        WRITE_BACK.get()
+    }
     // Other threads run at any step, so looking again shows nothing new.
     const SPINS: u32 = 0;
 
     #[track_caller]
     unsafe fn write_back(address: *const u8) {
-        if WRITE_BACK && matches!(MODE.get(), Mode::Record | Mode::Schedule) {
+        if WRITE_BACK.get() && matches!(MODE.get(), Mode::Record | Mode::Schedule) {
             let site = Location::caller();
             // Other threads may run between a store and its write-back, and use data that are not
             // durable. Between the write-back and the fence they see nothing new: that is no step.
@@ -197,7 +208,7 @@ impl<const WRITE_BACK: bool> Domain for LabDomain<WRITE_BACK> {
 
     #[track_caller]
     fn fence() {
-        if WRITE_BACK && matches!(MODE.get(), Mode::Record | Mode::Schedule) {
+        if WRITE_BACK.get() && matches!(MODE.get(), Mode::Record | Mode::Schedule) {
             let site = Location::caller();
             with_recorder(|recorder| recorder.fence(TASK.get(), site));
         }

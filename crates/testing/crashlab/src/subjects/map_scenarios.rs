@@ -18,6 +18,7 @@ use pando_tree::maps::{Audit, Catalog, IndexKind, IndexOptions};
 use super::map::{Change, Indexed, KEYS, Map, MapModel, Op, Open, key};
 use super::{Opened, Scenario, Setup, Subject};
 use crate::lab::LabDomain;
+use crate::lab::domain::set_write_back;
 
 impl<I: Indexed> Subject for Map<I> {
     type Model = MapModel;
@@ -77,11 +78,12 @@ fn change_between(before: &Audit, after: &Audit) -> Option<Change> {
     }
 }
 
-/// The indexes of the operations in `ops` that cause the change. Found in a domain of the trials:
+/// The indexes of the operations in `ops` that cause the change. Found in the domain of the trials:
 /// for another one, all indexes would be compiled once more.
 fn brinks<I: Indexed>(change: Change, ops: &[Op]) -> Vec<usize> {
     let arena = Arena::new(Map::<I>::POOL_BYTES).expect("memory");
-    let pool = Pool::<LabDomain<false>>::create_in(&arena).expect("a pool");
+    set_write_back(false);
+    let pool = Pool::<LabDomain>::create_in(&arena).expect("a pool");
     let open = <Map<I> as Subject>::open(pool, &Simulated::new()).expect("an index");
     let wanted = match change {
         Change::Churn => Change::Consolidation,
@@ -232,7 +234,8 @@ const MOST_UPSERTS: usize = 64;
 /// For each wanted key, as many upserts as a pool without room accepts, less the given number.
 fn crammed<I: Indexed>(wanted: &[(usize, usize)]) -> Vec<Op> {
     let arena = Arena::new(Map::<I>::POOL_BYTES).expect("memory");
-    let pool = Pool::<LabDomain<false>>::create_in(&arena).expect("a pool");
+    set_write_back(false);
+    let pool = Pool::<LabDomain>::create_in(&arena).expect("a pool");
     let open = <Map<I> as Subject>::open(pool, &Simulated::new()).expect("an index");
     growth().iter().for_each(|op| drop(open.perform(op)));
     let fill = |&(number, less): &(usize, usize)| {

@@ -5,10 +5,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use pando_device::simulated::Simulated;
+use pando_pmem::Pool;
 use pando_pmem::testing::{Arena, with_few_slots};
-use pando_pmem::{Domain, Pool};
 
 use crate::lab::LabDomain;
+use crate::lab::domain::set_write_back;
 use crate::subjects::{Model, Observed, Opened, Subject};
 
 /// A subject in an open pool.
@@ -40,9 +41,26 @@ pub(super) trait AnySubject<M: Model> {
 }
 
 /// The subject `S`, with write-backs or without.
-pub(super) struct In<S, const WRITE_BACK: bool>(pub PhantomData<S>);
+pub(super) struct In<S> {
+    pub needs_write_back: bool,
+    pub subject: PhantomData<S>,
+}
 
-impl<S: Subject, const WRITE_BACK: bool> AnySubject<S::Model> for In<S, WRITE_BACK> {
+impl<S: Subject> In<S> {
+    /// Opens the subject in the pool that `pool` makes.
+    fn opened(
+        &self,
+        slots: usize,
+        files: &Simulated,
+        pool: impl FnOnce() -> pando_pmem::Result<Arc<Pool<LabDomain>>>,
+    ) -> Result<Open<S::Model>, String> {
+        set_write_back(self.needs_write_back);
+        let pool = with_few_slots(slots, pool).map_err(|error| error.to_string())?;
+        Ok(Arc::new(S::open(pool, files)?))
+    }
+}
+
+impl<S: Subject> AnySubject<S::Model> for In<S> {
     fn name(&self) -> &'static str {
         S::NAME
     }
@@ -56,7 +74,7 @@ impl<S: Subject, const WRITE_BACK: bool> AnySubject<S::Model> for In<S, WRITE_BA
     }
 
     fn needs_write_back(&self) -> bool {
-        WRITE_BACK
+        self.needs_write_back
     }
 
     fn create(
@@ -65,7 +83,7 @@ impl<S: Subject, const WRITE_BACK: bool> AnySubject<S::Model> for In<S, WRITE_BA
         slots: usize,
         files: &Simulated,
     ) -> Result<Open<S::Model>, String> {
-        opened::<S, LabDomain<WRITE_BACK>>(with_few_slots(slots, || Pool::create_in(arena)), files)
+        self.opened(slots, files, || Pool::create_in(arena))
     }
 
     fn open(
@@ -74,17 +92,10 @@ impl<S: Subject, const WRITE_BACK: bool> AnySubject<S::Model> for In<S, WRITE_BA
         slots: usize,
         files: &Simulated,
     ) -> Result<Open<S::Model>, String> {
-        opened::<S, LabDomain<WRITE_BACK>>(with_few_slots(slots, || Pool::open_in(arena)), files)
+        self.opened(slots, files, || Pool::open_in(arena))
     }
 
     fn rebuild(&self, files: &Simulated) -> Result<Option<Observed<S::Model>>, String> {
         S::rebuild(files)
     }
-}
-
-fn opened<S: Subject, D: Domain>(
-    pool: pando_pmem::Result<Arc<Pool<D>>>,
-    files: &Simulated,
-) -> Result<Open<S::Model>, String> {
-    Ok(Arc::new(S::open(pool.map_err(|error| error.to_string())?, files)?))
 }

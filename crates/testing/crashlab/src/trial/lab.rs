@@ -94,10 +94,11 @@ pub struct Lab<M: Model> {
 
 impl<M: Model> Lab<M> {
     /// Prepares the pool of a scenario of `S`.
-    pub fn of<S: Subject<Model = M>, const WRITE_BACK: bool>(
+    pub fn of<S: Subject<Model = M>>(
         scenario: Scenario<M>,
+        needs_write_back: bool,
     ) -> Result<Self, String> {
-        Self::new(Box::new(In::<S, WRITE_BACK>(PhantomData)), scenario)
+        Self::new(Box::new(In::<S> { needs_write_back, subject: PhantomData }), scenario)
     }
 
     fn new(subject: Box<dyn AnySubject<M>>, scenario: Scenario<M>) -> Result<Self, String> {
