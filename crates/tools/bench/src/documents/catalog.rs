@@ -121,8 +121,8 @@ pub const FIGURES: &[Figure] = &[
         about: "Throughput divided by that of BzTree on anonymous memory; above 1 (bold) the \
                 other is faster. 1 million records, 8-byte keys and values, uniform keys.",
         commands: &[
-            "--systems bztree,scc,congee,concurrent-map,masstree,bf-tree,crossbeam-skiplist,btreemap \
-             --records 1M --threads 1,2 --rounds 5 --seconds 0.15",
+            "--systems bztree,scc,congee,concurrent-map,masstree,bf-tree,crossbeam-skiplist,btreemap,\
+             btree-olc --records 1M --threads 1,2 --rounds 5 --seconds 0.15",
         ],
         sources: INDEXES,
         table: RATIOS,
@@ -131,7 +131,8 @@ pub const FIGURES: &[Figure] = &[
         name: "large",
         about: "The same with 10 million records.",
         commands: &[
-            "--systems bztree,congee,concurrent-map,crossbeam-skiplist --records 10M --threads 1,2,4 \
+            "--systems bztree,congee,concurrent-map,masstree,crossbeam-skiplist,btree-olc \
+             --operation-mix read,50/50,scan10,scan100,insert,delete --records 10M --threads 1,2,4 \
              --rounds 3 --seconds 0.3 --batch 200k",
         ],
         sources: INDEXES,
