@@ -223,6 +223,11 @@ pub trait Style: Sync {
     /// The verb, for the replay command.
     const VERB: &'static str;
 
+    /// Its own options, for the same.
+    fn options(&self) -> String {
+        String::new()
+    }
+
     /// Runs the trial for its share of the time.
     fn work(&self, trial: Box<dyn Trial>, share: Share) -> Outcome;
 }
@@ -286,11 +291,12 @@ pub fn campaign<T: Style>(selection: &Selection, style: &T) -> Result<(), Failur
             let mut part = || parts.next().unwrap_or_default();
             let replay = format!(
                 "cargo run --release -p pando-crashlab -- {} --index {} --scenario {} --domain {} \
-                 --replay {run}",
+                 --replay {run}{}",
                 T::VERB,
                 part(),
                 part(),
-                part()
+                part(),
+                style.options()
             );
             Err(Failure::Found { what, replay })
         }

@@ -18,7 +18,7 @@ pub struct Args {
     /// Most images of each cut; all, if there are fewer
     #[arg(long, default_value_t = 24)]
     images: usize,
-    /// Cuts of each run, drawn at random [default: all]
+    /// Cuts of each run, and of each recovery, drawn at random [default: all]
     #[arg(long)]
     cuts: Option<usize>,
 }
@@ -52,6 +52,11 @@ pub(crate) fn run_of(seed: u64, images: usize) -> Run {
 
 impl Style for Explore {
     const VERB: &'static str = "explore";
+
+    fn options(&self) -> String {
+        let cuts = self.cuts.map_or_else(String::new, |cuts| format!(" --cuts {cuts}"));
+        format!(" --images {}{cuts}", self.images)
+    }
 
     fn work(&self, trial: Box<dyn Trial>, share: Share) -> Outcome {
         let (images, cuts) = (self.images, self.cuts);

@@ -59,7 +59,7 @@ mod tests {
     #[test]
     fn every_switch_is_read() {
         for words in [
-            "explore --minutes 0.1 --images 3 --index pmwcas --scenario swap --domain adr --seed 1 --jobs 1",
+            "explore --minutes 0.1 --images 3 --cuts 5 --index pmwcas --scenario swap --domain adr --seed 1 --jobs 1",
             "schedule --replay 7",
             "mutate --only mutants --mutant dirty-read",
             "kill --count 1 --seed 2 --writers 3 --dir /tmp",
