@@ -23,8 +23,8 @@ use crate::write_back;
 /// The hooks are empty in every domain for users, and compile to nothing.
 pub trait Domain: Copy + Default + std::fmt::Debug + Send + Sync + 'static {
     /// Whether a line becomes durable only by write-back and fence. If false, a store is durable
-    /// once it is globally visible, and no dirty bit is ever set. The answer is always the same for
-    /// a pool that is open. In domains for users it is a constant.
+    /// once it is globally visible, and no dirty bit is ever set. The answer does not change while
+    /// a pool is open. In domains for users it is a constant.
     fn needs_write_back() -> bool;
 
     /// Whether an operation may be one hardware transaction ([`rtm`](crate::rtm)): a committed

@@ -223,7 +223,7 @@ pub trait Style: Sync {
     /// The verb, for the replay command.
     const VERB: &'static str;
 
-    /// Its own options, for the same.
+    /// The options of this verb alone, for the replay command.
     fn options(&self) -> String {
         String::new()
     }

@@ -1,6 +1,6 @@
-//! As many models run at once as there are processors. Loom maps new memory for each thread of each
-//! schedule, and threads that map memory in one process wait for each other: with twice as many
-//! models the tests take half as long again.
+//! Limits the models that run at once to the number of processors. Loom maps new memory for each
+//! thread of each schedule, and the kernel maps memory of one process for one thread at a time. So
+//! more models at once make all of them slower.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
