@@ -60,8 +60,10 @@
 //! | 2 | `readied` := this generation | the same: the next generation is another one |
 //! | 3 | the count of claimed slots (control page) rises above the slot, durable | a count that makes recovery read the slot too |
 //!
-//! Only then a thread takes the slot, since recovery reads no slot beyond the count. A thread that
-//! stalls in between delays no other thread, since a slot counts only when `readied` is written.
+//! Only then the thread takes the slot, since recovery reads no slot beyond the count. A thread
+//! that stalls in between delays no other thread, since a slot counts only when `readied` is
+//! written. Another thread may take the slot once the count is above it, and makes the count
+//! durable itself before it writes there.
 //!
 //! # Threads that end
 //!
@@ -230,7 +232,7 @@ impl<D: Domain> Pool<D> {
     }
 
     fn take_ended(&self) -> Option<Guard<'_, D>> {
-        self.slots.ended.slots(self.participants_high()).find_map(|slot| self.take(slot))
+        self.slots.ended.slots(self.participants_high()).find_map(|slot| self.take_prepared(slot))
     }
 
     /// Prepares a slot of the first `slots`, and takes it.
@@ -256,10 +258,19 @@ impl<D: Domain> Pool<D> {
         let high = self.participants_high();
         // Relaxed: any start is good.
         let start = self.slots.turn.fetch_add(1, Ordering::Relaxed);
-        (0..high).find_map(|turn| self.take((start + turn) % high))
+        (0..high).find_map(|turn| self.take_prepared((start + turn) % high))
     }
 
-    /// Takes `slot`, unless a thread is pinned there.
+    /// Takes `slot`, which another thread has prepared, unless a thread is pinned there.
+    fn take_prepared(&self, slot: usize) -> Option<Guard<'_, D>> {
+        let guard = self.take(slot)?;
+        if !mutant!("slot-taken-uncounted") {
+            self.secure_participants_high();
+        }
+        Some(guard)
+    }
+
+    /// Takes `slot`, unless a thread is pinned there. The caller makes the count durable.
     fn take(&self, slot: usize) -> Option<Guard<'_, D>> {
         let off = self.slot_off(slot);
         if !self.is_readied_at(off) {
@@ -289,7 +300,7 @@ impl<D: Domain> Pool<D> {
 
     #[cold]
     fn release_slabs_of(&self, slot: usize) -> bool {
-        let Some(guard) = self.take(slot) else { return false };
+        let Some(guard) = self.take_prepared(slot) else { return false };
         self.slots.with_slabs.clear(slot);
         for (class, claim) in guard.local().slabs.take() {
             self.release_current(&guard, claim, class);

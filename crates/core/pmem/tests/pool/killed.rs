@@ -5,7 +5,9 @@
 //! take the block away.
 
 use pando_pmem::Pool;
-use pando_pmem::testing::{Arena, CutShort, kill_after, reach_medium, written_back};
+use pando_pmem::testing::{
+    Arena, CutShort, Paused, kill_after, reach_medium, with_few_slots, written_back,
+};
 
 use crate::common::{active, free, give, holds, named};
 
@@ -91,4 +93,48 @@ fn a_power_cut_after_a_kill_brings_no_exchange_back() {
         writes += 1;
     }
     assert!(reused > 0, "no block was allocated again");
+}
+
+/// A thread stops while it prepares a slot, and another thread takes that slot, frees a block, and
+/// is killed. Then the power is cut.
+#[test]
+fn a_slot_is_counted_durably_before_another_thread_writes_in_it() {
+    let mut taken = 0;
+    for writes in 0.. {
+        let mut is_prepared = false;
+        for killed_at in 0.. {
+            let arena = Arena::new(POOL_BYTES).unwrap();
+            let created = || Pool::<WithWriteBack>::create_in(&arena).unwrap();
+            let pool = with_few_slots(2, created);
+            give(&pool, 0, 1000, 0);
+            let holder = pool.pin().unwrap();
+            let medium = Arena::new(POOL_BYTES).unwrap();
+            medium.write(0, &arena.read(0, POOL_BYTES as usize));
+            let preparing = pool.clone();
+            let paused = Paused::start(writes, move || drop(preparing.pin().unwrap()));
+            is_prepared = paused.is_done();
+            let freed = || kill_after(killed_at, || free(&pool, 0)).is_some();
+            let in_another_slot = || onto(&medium, &arena, freed);
+            let finished = std::thread::scope(|scope| scope.spawn(in_another_slot).join().unwrap());
+            taken += u64::from(!is_prepared && pool.segment_spans().is_empty());
+            let opened = || Pool::<WithWriteBack>::open_in(&medium).unwrap();
+            let after = with_few_slots(2, opened);
+            let named = Some(named(&after, 0)).filter(|&off| off != 0).into_iter();
+            let reached: Vec<_> =
+                named.chain(after.segment_spans().iter().map(|span| span.off)).collect();
+            let found: Vec<u64> = active(&after).iter().map(|block| block.off).collect();
+            let label = format!("stopped at {writes}, killed at {killed_at}");
+            assert_eq!(found, reached, "{label}: allocated against reached");
+            paused.resume();
+            drop(holder);
+            pool.abandon();
+            if finished {
+                break;
+            }
+        }
+        if is_prepared {
+            break;
+        }
+    }
+    assert!(taken > 0, "no thread took a slot that was being prepared");
 }
