@@ -14,7 +14,7 @@
 //! closes a leaf late could meet a later opening. If there is no room for its replacement, its
 //! records are changed by PMwCAS that count in the status ([`RangeLeaf::write_closed`]). Such a
 //! change makes every replacement fail whose copy was made before, and none succeeds once the
-//! status says *replaced*.
+//! status says *frozen*.
 
 use pando_index::Result;
 use pando_inner::layout::Status;

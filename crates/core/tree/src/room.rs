@@ -46,7 +46,7 @@ impl Refusal for pando_pmwcas::Error {
     fn is_full(&self) -> bool {
         match self {
             Self::Pool(error) => error.is_full(),
-            // Some descriptors wait for their epoch, as blocks do.
+            // They are free again when the operations that use them have ended.
             Self::DescriptorsExhausted => true,
             _ => false,
         }

@@ -10,7 +10,7 @@
 //! 2. The side link of a page leads to the page whose range begins where its own ends.
 //! 3. A word that belongs to no page is free, or waits for its epoch (`table.rs`).
 //!
-//! | operation | words of its PMwCAS | blocks | a crash before it leaves | after it |
+//! | operation | words of its PMwCAS | blocks | a crash before the PMwCAS leaves | a crash after it |
 //! | --- | --- | --- | --- | --- |
 //! | insert, modify, delete of a record | the page: from its newest record to the delta. One word, and no blocks: a single-word persistent CAS | long values: the new one freed on failure, the old one on success | a claimed place in a delta space, void | the change |
 //! | the same, with deltas in blocks | the same, by PMwCAS | the delta, freed on failure | a reserved block, free again | the change |
@@ -20,7 +20,9 @@
 //! | merge of R into L | L: to the node merge delta, which leads to R's content; R: to *removed*; the parent: to the index entry delete | none: R's blocks now belong to L | two pages | one |
 //! | root collapse | the root: to the content of its only child; the child: to *removed* | the root's, freed on success | the same | one level less |
 //!
-//! The order in which the code adds the words does not matter: a PMwCAS installs them by address.
+//! The order in which the code adds the words does not matter: a PMwCAS installs them by
+//! ascending address. Before it, a split moves the cursor of free PIDs (`table.rs`), and an insert
+//! claims room for its delta (`prepend.rs`): these files say what a crash leaves of that.
 //!
 //! The deciding word is the status of the PMwCAS (or the page's own mapping word, if it is the only
 //! one). The helper is any thread that meets one of its words. Readers, helpers and crashes never

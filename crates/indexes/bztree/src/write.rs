@@ -20,7 +20,7 @@
 //! | step | what a crash leaves |
 //! | --- | --- |
 //! | *look*: one pass over the slots finds the key's newest record, and the first empty slot | nothing |
-//! | *claim* the slot: one CAS, from empty to *reserved* with the key's hash and the generation | a slot of a dead generation, or an empty one |
+//! | *claim* the slot: one CAS, from empty to *reserved* with the key's hash and the generation | a slot of a process that has ended, or an empty one |
 //! | *write* the record; write it back; **fence** | the same |
 //! | *settle*: one CAS, from reserved to visible; write it back; **fence** | the record, or the same |
 //!

@@ -9,7 +9,8 @@
 //! first installation wins; the other threads look again. A crash between closing and installing
 //! leaves a closed leaf, or an open one. The next writer at a closed leaf replaces it. If there is
 //! no room to replace it, the writer opens it again, so that a full pool still takes deletes and
-//! records that fit its leaves.
+//! records that fit its leaves. A range leaf is never opened again: `pando_ranged` changes its
+//! closed words.
 //!
 //! A thread whose leaf needs a modification does one step of it first (paper 5.1), and starts again
 //! from the root. A parent that is too large is split before its child.
