@@ -8,6 +8,7 @@
 //! | [`open_pool`] | damage to the file of a pool | an error, a report, or a consistent pool |
 //! | [`catalog`] | words of a pool's catalog, and headers of its maps | the same |
 //! | [`log`] | damage to the files of a log | an error, or a recovered pool that is consistent |
+//! | [`page_store`] | damage to the files of a page store | an error, or a store that tells its damaged pages |
 //! | [`load_formats`] | a text to be loaded | a dump of the records loads to the same records |
 //! | [`redis`] | requests of a client of the Redis protocol | complete replies, a consistent pool |
 //! | [`memcached`] | requests of a client of the memcached protocol | the same |
@@ -23,6 +24,7 @@ mod load_formats;
 mod log;
 mod open_pool;
 mod operations;
+mod page_store;
 mod scratch;
 mod server;
 
@@ -31,17 +33,19 @@ pub use load_formats::load_formats;
 pub use log::log;
 pub use open_pool::open_pool;
 pub use operations::operations;
+pub use page_store::page_store;
 pub use server::{memcached, redis, snapshot};
 
 /// A target, by the name of its corpus.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 8] = [
+pub const TARGETS: [Target; 9] = [
     ("operations", operations),
     ("open_pool", open_pool),
     ("catalog", catalog),
     ("log", log),
+    ("page_store", page_store),
     ("load_formats", load_formats),
     ("redis", redis),
     ("memcached", memcached),
