@@ -174,6 +174,7 @@ fn segments(files: &Files, known: &[(u32, State)]) -> Result<Vec<Segment>> {
     for (number, segment) in (0..).zip(&mut segments) {
         let (generation, state) = known.get(number as usize).copied().unwrap_or_default();
         segment.generation = generation;
+        segment.is_named = state != State::Absent;
         segment.state = match (state, there.contains(&number)) {
             (State::Used, false) => {
                 return Err(Error::Damaged {
@@ -349,11 +350,8 @@ pub(crate) fn open(
     writer.unsynced.extend(handles.into_values());
     // A file whose making was cut short, or refused, is perhaps not durable.
     for (number, segment) in (0..).zip(&mut writer.segments) {
-        let known = checkpoint.segments.get(number as usize).copied().unwrap_or_default();
-        if segment.state == State::Free
-            && known.1 == State::Absent
-            && !mutant!("lss-half-made-file-taken")
-        {
+        let is_doubtful = segment.state == State::Free && !segment.is_named;
+        if is_doubtful && !mutant!("lss-half-made-file-taken") {
             shared.files.remove(number)?;
             segment.state = State::Absent;
         }

@@ -52,6 +52,8 @@ const FEWEST_SEGMENTS: u64 = 8;
 const MORE_SEGMENTS: u64 = 3;
 /// So many segments are cleaned at once at most.
 const MOST_VICTIMS: usize = 16;
+/// So many passes are made for one segment at most.
+const MOST_PASSES: usize = 8;
 /// So many earlier segments wait for a sync at most, each with a handle.
 const MOST_UNSYNCED: usize = 16;
 /// So many free segments are always kept.
@@ -126,9 +128,12 @@ impl Writer {
         bytes: usize,
         purpose: Purpose,
     ) -> Result<()> {
-        if self.has_place(shared, draft, bytes)? {
+        let has_place = self.has_place(shared, draft, bytes)?;
+        if has_place && self.may_use_current(purpose) {
             return Ok(());
         }
+        // Segments are made and cleaned between two blocks.
+        self.write(shared, draft)?;
         if mutant!("lss-reuse-before-checkpoint") {
             let current = self.current.as_ref().map(|current| current.segment);
             for (number, segment) in (0..).zip(&mut self.segments) {
@@ -137,14 +142,18 @@ impl Writer {
                 }
             }
         }
-        if self.free_count() <= purpose.leaves() && !self.make_segments(shared, purpose)? {
-            if purpose != Purpose::Clean {
-                self.make_room(shared, purpose)?;
+        if self.free_count() <= purpose.leaves()
+            && !self.make_segments(shared, purpose)?
+            && purpose != Purpose::Clean
+        {
+            if !has_place {
+                self.end_segment(shared)?;
             }
-            // Cleaning has perhaps begun a segment and left room in it.
-            if self.has_place(shared, draft, bytes)? {
-                return Ok(());
-            }
+            self.make_room(shared, purpose)?;
+        }
+        // Cleaning has perhaps begun a segment and left room in it.
+        if self.may_use_current(purpose) && self.has_place(shared, draft, bytes)? {
+            return Ok(());
         }
         let free = self.segments.iter().position(|segment| segment.state == State::Free);
         let Some(number) = free.filter(|_| self.free_count() > purpose.leaves()) else {
@@ -155,6 +164,13 @@ impl Writer {
             true => Ok(()),
             false => Err(self.full(shared)),
         }
+    }
+
+    /// Whether the current segment was not begun from the reserve for another purpose.
+    fn may_use_current(&self, purpose: Purpose) -> bool {
+        purpose != Purpose::Write
+            || self.free_count() >= purpose.leaves()
+            || mutant!("lss-reserve-written")
     }
 
     /// Ends the current segment. Then cleaning may empty it.
@@ -185,11 +201,19 @@ impl Writer {
     fn make_segments(&mut self, shared: &Shared, purpose: Purpose) -> Result<bool> {
         while self.free_count() <= purpose.leaves() {
             let count = self.count(|segment| segment.state != State::Absent) as u64;
-            if count >= self.allowed(shared) {
+            // An opening may have removed the reserve.
+            let more = if purpose == Purpose::Write { 0 } else { Purpose::Write.leaves() as u64 };
+            if count >= self.allowed(shared) + more {
                 return Ok(false);
             }
-            let absent = self.segments.iter().position(|segment| segment.state == State::Absent);
-            let number = absent.unwrap_or(self.segments.len());
+            let is_unnamed = |segment: &Segment| {
+                segment.state == State::Absent
+                    && (!segment.is_named || mutant!("lss-named-file-made-again"))
+            };
+            let number = self.segments.iter().position(is_unnamed).unwrap_or(self.segments.len());
+            if number >= MAX_SEGMENTS as usize {
+                return Ok(false);
+            }
             match shared.files.make(number as u32) {
                 Ok(()) => {}
                 Err(error) if error.is_full() => {
@@ -216,23 +240,28 @@ impl Writer {
 
     /// Cleans until there is a free segment for that purpose, or until it is of no use.
     fn make_room(&mut self, shared: &Shared, purpose: Purpose) -> Result<()> {
-        let segment_bytes = shared.files.segment_bytes();
-        if self.current.as_ref().is_some_and(|current| current.at > segment_bytes / 8 * 7) {
-            self.end_segment(shared)?;
+        if self.has_empty_segment() {
+            self.checkpoint(shared, None)?;
         }
         // Each pass leaves fewer dead bytes, and several may be needed for one segment.
-        for _ in 0..self.segments.len() {
-            let has_cleaned = self.clean(shared)?;
-            self.checkpoint(shared, None)?;
-            if !has_cleaned || self.free_count() > purpose.leaves() {
+        for _ in 0..MOST_PASSES {
+            if self.free_count() > purpose.leaves() || !self.clean(shared)? {
                 break;
             }
+            self.checkpoint(shared, None)?;
         }
         Ok(())
     }
 
+    /// Whether a checkpoint would free a segment.
+    fn has_empty_segment(&self) -> bool {
+        let current = self.current.as_ref().map(|current| current.segment);
+        let mut segments = (0..).zip(&self.segments);
+        segments.any(|(number, segment)| segment.is_empty() && Some(number) != current)
+    }
+
     /// Moves the pages out of the segments that have the fewest bytes of them. They become free
-    /// with the next checkpoint. False if there are no such segments.
+    /// with the next checkpoint. False if no segment became empty.
     pub fn clean(&mut self, shared: &Shared) -> Result<bool> {
         let victims = self.victims(shared);
         if victims.is_empty() {
@@ -252,7 +281,7 @@ impl Writer {
             }
         }
         self.write(shared, &mut draft)?;
-        Ok(true)
+        Ok(victims.iter().any(|&number| self.segments[number as usize].is_empty()))
     }
 
     /// The segments to clean: those whose pages have the fewest bytes, with all their parts. One
@@ -335,7 +364,9 @@ impl Writer {
         };
         let directory = shared.files.directory();
         let mut stored = checkpoint.store(directory);
-        if stored.as_ref().is_err_and(pando_device::Error::is_full) && self.free_count() > 1 {
+        if stored.as_ref().is_err_and(pando_device::Error::is_full)
+            && (self.free_count() > 1 || self.has_empty_segment())
+        {
             self.remove_free(shared)?;
             stored = checkpoint.store(directory);
         }
@@ -353,6 +384,7 @@ impl Writer {
             if segment.is_empty() && Some(number) != current {
                 segment.state = State::Free;
             }
+            segment.is_named = segment.state != State::Absent;
         }
         self.client = checkpoint.client;
         self.since_checkpoint_bytes = 0;

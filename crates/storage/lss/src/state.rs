@@ -34,6 +34,10 @@ pub(crate) struct Segment {
     pub live_bytes: u64,
     /// A page there cannot be read, so cleaning would not empty it.
     pub is_damaged: bool,
+    /// The last checkpoint does not call it absent. If there is no file, none is made before the
+    /// next checkpoint: an opening removes a file that is perhaps not durable only if the
+    /// checkpoint calls it absent.
+    pub is_named: bool,
 }
 
 impl Segment {
@@ -204,7 +208,10 @@ impl Writer {
     /// Changes the parts of a page, in the counts and for readers.
     pub fn set_page(&mut self, shared: &Shared, pid: u32, parts: &[Address]) {
         for part in self.parts_of(shared, pid) {
-            self.segments[part.segment() as usize].live_bytes -= part.bytes() as u64;
+            let segment = &mut self.segments[part.segment() as usize];
+            segment.live_bytes -= part.bytes() as u64;
+            // Perhaps it was this page that could not be read.
+            segment.is_damaged = false;
         }
         for part in parts {
             self.segments[part.segment() as usize].live_bytes += part.bytes() as u64;

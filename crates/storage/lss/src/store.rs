@@ -309,7 +309,7 @@ impl PageStore {
 
     /// Moves the pages out of the segments that have the fewest bytes of them, and makes a
     /// checkpoint. Appends do that by themselves when the ceiling is reached. Returns false if no
-    /// segment is worth it.
+    /// segment became empty.
     ///
     /// # Errors
     ///

@@ -3,7 +3,7 @@
 use pando_device::Directory;
 use pando_device::simulated::{Kept, Simulated};
 use pando_index::random::Random;
-use pando_lss::{Group, PageStoreOptions};
+use pando_lss::{Error, Group, PageStoreOptions};
 
 use crate::common::{Model, SMALL, bytes, create, open, pages_of};
 
@@ -133,4 +133,55 @@ fn cleaning_moves_no_more_than_it_has_room_for() {
     }
     write(Group::new().base(101, vec![1; 30_000])).expect("room again");
     println!("{refused} of 200 writes were refused");
+}
+
+/// The reserve was made after the checkpoint, so the opening removes it; and most pages are dead.
+#[test]
+fn a_store_whose_reserve_is_gone_makes_another() {
+    let directory = Simulated::new();
+    let options = PageStoreOptions { checkpoint_bytes: u64::MAX, ..SMALL };
+    let store = create(&directory, options);
+    // A block of 4,096 bytes each.
+    let page = |pid: u32| Group::new().base(pid, vec![pid as u8; 3972]);
+    for pid in 0..288 {
+        store.wait(&store.append(page(pid)).expect("open")).expect("room");
+    }
+    let most = (0..288).filter(|pid| pid % 16 != 0);
+    store.append(most.fold(Group::new(), Group::free)).expect("open");
+    store.sync().expect("synced");
+    let (store, _) = open(&directory.after_kill()).expect("a store");
+    for number in 0..400 {
+        let ticket = store.append(page(1000 + number % 20)).expect("open");
+        store.wait(&ticket).unwrap_or_else(|error| panic!("write {number}: {error}"));
+    }
+    assert!(store.check_pages().is_empty());
+}
+
+/// Who gets no room frees a page and tries again.
+#[test]
+fn writes_do_not_use_up_the_reserve_of_frees() {
+    let options = PageStoreOptions { max_bytes: 4 * SMALL.segment_bytes, ..SMALL };
+    let store = create(&Simulated::new(), options);
+    let write = |group: Group| store.wait(&store.append(group).expect("open"));
+    let page = |pid: u32| Group::new().base(pid, vec![pid as u8; 3972]);
+    let (mut first, mut next) = (0, 0);
+    for _ in 0..300 {
+        match write(page(next)) {
+            Ok(()) => next += 1,
+            Err(Error::Full { .. }) => {
+                write(Group::new().free(first)).expect("a full store takes frees");
+                first += 1;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(first > 10 && next > 100, "{first} freed, {next} written");
+    // A page that is overwritten leaves half of its segment dead.
+    for pid in first..next {
+        write(Group::new().free(pid)).expect("a full store takes frees");
+    }
+    for number in 0..50 {
+        write(Group::new().base(7, vec![7; 28_500]))
+            .unwrap_or_else(|error| panic!("{number}: {error}"));
+    }
 }

@@ -4,8 +4,8 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use pando_device::Operation;
 use pando_device::simulated::{Kept, Simulated};
+use pando_device::{Directory, Operation};
 use pando_index::random::Random;
 use pando_lss::{Error, Group, PageStore, PageStoreOptions};
 
@@ -310,4 +310,59 @@ fn single_frees_go_on_in_a_full_store() {
         store.wait(&store.append(Group::new().free(pid)).expect("open")).expect("room");
     }
     store.wait(&store.append(Group::new().base(1, "again")).expect("open")).expect("room");
+}
+
+/// Lets the first such operation behind an allocation fail.
+fn fail_making(directory: &Simulated, failing: Operation) {
+    let (is_armed, has_failed) = (AtomicBool::new(false), AtomicBool::new(false));
+    directory.on_operation(move |operation, _| {
+        is_armed.fetch_or(operation == Operation::Allocate, Ordering::Relaxed);
+        let fails = operation == failing && is_armed.load(Ordering::Relaxed);
+        match fails && !has_failed.swap(true, Ordering::Relaxed) {
+            true => Err(io::Error::from_raw_os_error(EIO)),
+            false => Ok(()),
+        }
+    });
+}
+
+/// The file of a segment is made, and a sync of that fails. The next process finds a whole file.
+/// If it was made again, the checkpoint says that its segment is free.
+#[test]
+fn a_file_that_is_perhaps_not_durable_is_not_used() {
+    for failing in [Operation::Sync, Operation::SyncDirectory] {
+        for was_removed in [false, true] {
+            let directory = Simulated::new();
+            let options = PageStoreOptions { checkpoint_bytes: u64::MAX, ..SMALL };
+            let store = create(&directory, options);
+            let page = |pid: u32| Group::new().base(pid, vec![pid as u8; 3972]);
+            if was_removed {
+                for pid in 0..400 {
+                    store.wait(&store.append(page(pid)).expect("open")).expect("room");
+                }
+                store.append((1..400).fold(Group::new(), Group::free)).expect("open");
+                let files = || directory.names().expect("names").len();
+                let before = files();
+                while files() == before {
+                    store.clean().expect("cleaned");
+                }
+            }
+            fail_making(&directory, failing);
+            let is_written = |pid| {
+                let ticket = store.append(page(pid));
+                ticket.and_then(|ticket| store.wait(&ticket)).is_ok()
+            };
+            let written = (0..400).take_while(|&pid| is_written(pid)).count();
+            assert!(written < 400, "{failing} has not failed");
+            let directory = directory.after_kill();
+            let (store, _) = open(&directory).expect("a store");
+            for pid in 0..200 {
+                store.append(page(pid)).expect("open");
+            }
+            store.sync().expect("synced");
+            let pages = pages_of(&store);
+            let image = directory.cut_power(Kept::Nothing, &mut Random::new(3));
+            let found = pages_of(&open(&image).expect("a store").0);
+            assert_eq!(found, pages, "{failing}, removed before: {was_removed}");
+        }
+    }
 }
