@@ -6,8 +6,18 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// The packages, without the kernel's.
-const PACKAGES: [&str; 5] = ["qemu-system-x86", "busybox-static", "ndctl", "e2fsprogs", "kmod"];
+/// The packages, without the kernel's. They are downloaded even if this system has them, since the
+/// emulator looks for its modules and its firmware beside itself.
+const PACKAGES: [&str; 8] = [
+    "qemu-system-x86",
+    "qemu-system-common",
+    "qemu-system-data",
+    "seabios",
+    "busybox-static",
+    "ndctl",
+    "e2fsprogs",
+    "kmod",
+];
 /// The package that depends on the newest kernel's.
 const KERNEL: &str = "linux-image-amd64";
 
