@@ -1,4 +1,4 @@
-//! A log-structured store of pages on any file system (LLAMA; Bw-tree paper, section V).
+//! A log-structured store of pages on any file system (Bw-tree paper, sections II.E and V).
 //!
 //! A page has a number, its PID, and consists of a *base* and the *deltas* behind it, as its caller
 //! has written them. The store does not look into them. It never changes bytes in place: bases and

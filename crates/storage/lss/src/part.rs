@@ -11,8 +11,7 @@
 //!
 //! * `crc` is the CRC-32 of the `len` bytes of the part, with itself taken as zero.
 //! * `k` (byte 4) is the kind: 1 base, 2 delta, 3 free. `e` (byte 5) is the number of earlier
-//!   parts; only a delta has any. `pieces` (bytes 20 to 23) is the
-//!   number of pieces.
+//!   parts; only a delta has any. `pieces` (bytes 20 to 23) is the number of pieces.
 //! * `generation` is that of the segment. A part that an earlier life of the segment has left there
 //!   has another one.
 //!

@@ -8,7 +8,7 @@
 //!
 //! | step | what is written | a crash leaves |
 //! | --- | --- | --- |
-//! | make | the file, full of zeros, and its name; both synced | a file that is completed when it is used |
+//! | make | the file, full of zeros, and its name; both synced | a file that the next opening removes |
 //! | begin | the first block, with the segment's generation raised by one | a segment without a block of the chain, which is free |
 //! | move | the pages of a segment, each as one base, in blocks like any other | pages at the old place, or at the new one |
 //! | checkpoint | below | the old checkpoint, or the new one |
@@ -32,7 +32,7 @@
 //! reached, segments are cleaned: those whose pages have the fewest bytes, with their parts in
 //! other segments, and no more than fit a free segment. The last free segment but one is kept for
 //! groups that free pages, and the last one for cleaning. So cleaning goes on in a full store. The
-//! current segment is ended first if it is nearly full, so that it can become free too.
+//! current segment is ended first if it has no room for the group, so that it can become free too.
 
 use std::collections::BTreeSet;
 
@@ -142,9 +142,10 @@ impl Writer {
                 }
             }
         }
-        if self.free_count() <= purpose.leaves()
+        // A pass of cleaning has a free segment, or room behind the last block.
+        if purpose != Purpose::Clean
+            && self.free_count() <= purpose.leaves()
             && !self.make_segments(shared, purpose)?
-            && purpose != Purpose::Clean
         {
             if !has_place {
                 self.end_segment(shared)?;
@@ -201,9 +202,8 @@ impl Writer {
     fn make_segments(&mut self, shared: &Shared, purpose: Purpose) -> Result<bool> {
         while self.free_count() <= purpose.leaves() {
             let count = self.count(|segment| segment.state != State::Absent) as u64;
-            // An opening may have removed the reserve.
-            let more = if purpose == Purpose::Write { 0 } else { Purpose::Write.leaves() as u64 };
-            if count >= self.allowed(shared) + more {
+            // Without a free segment, nothing can become free. An opening may have removed all.
+            if purpose != Purpose::Clean && count >= self.allowed(shared) {
                 return Ok(false);
             }
             let is_unnamed = |segment: &Segment| {
@@ -266,6 +266,9 @@ impl Writer {
         let victims = self.victims(shared);
         if victims.is_empty() {
             return Ok(false);
+        }
+        if !mutant!("lss-cleaning-without-segment") {
+            self.make_segments(shared, Purpose::Clean)?;
         }
         let mut pids: Vec<_> = shared.table.pages().map(|(pid, _)| pid).collect();
         pids.retain(|&pid| {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use pando_device::Directory;
 use pando_pmem::mutant;
 
+use crate::address::Address;
 use crate::block;
 use crate::checkpoint::{Checkpoint, MAX_CLIENT_BYTES, Redo, State};
 use crate::error::{Error, Result};
@@ -20,7 +21,7 @@ use crate::writer;
 /// Groups of so many bytes wait in the queue at most, before an append writes them itself.
 const MOST_QUEUED_BYTES: usize = 32 << 20;
 /// The fewest segments with which a store can be cleaned.
-const FEWEST_SEGMENTS: u64 = 4;
+const LEAST_SEGMENTS: u64 = 4;
 
 /// Writes that take effect together.
 ///
@@ -108,8 +109,8 @@ fn check_options(options: &PageStoreOptions) -> Result<()> {
     if !(120..=10_000).contains(&ceiling_percent) {
         return limit("ceiling_percent", ceiling_percent.into(), "120 to 10,000".to_owned());
     }
-    if max_bytes / segment_bytes < FEWEST_SEGMENTS {
-        let allowed = format!("{FEWEST_SEGMENTS} segments of {segment_bytes} bytes, or more");
+    if max_bytes / segment_bytes < LEAST_SEGMENTS {
+        let allowed = format!("{LEAST_SEGMENTS} segments of {segment_bytes} bytes, or more");
         return limit("max_bytes", max_bytes, allowed);
     }
     Ok(())
@@ -340,7 +341,7 @@ impl PageStore {
 
     /// An error if the table still names the part that could not be read. If not, the page has
     /// changed, and its segment was perhaps written anew.
-    fn check_named(&self, pid: u32, newest: crate::address::Address, unread: Unread) -> Result<()> {
+    fn check_named(&self, pid: u32, newest: Address, unread: Unread) -> Result<()> {
         match self.shared.table.get(pid) == Some(newest) {
             true => Err(self.shared.files.error_of(pid, unread)),
             false => Ok(()),

@@ -287,6 +287,7 @@ fn a_store_at_its_limit_takes_frees_and_then_writes() {
             store.wait(&ticket).unwrap_or_else(|error| panic!("round {round}: {error}"));
         }
         assert_eq!(store.pids().count(), 0);
+        assert!(store.stat().expect("open").segments <= 10, "round {round}");
     }
 }
 
