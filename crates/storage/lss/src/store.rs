@@ -168,6 +168,11 @@ impl PageStore {
         })
     }
 
+    /// The most bytes of a group, with 128 bytes more for each of its writes.
+    pub fn most_group_bytes(&self) -> usize {
+        self.shared.most_group_bytes()
+    }
+
     /// Appends a group. It is written with later ones, or by [`wait`](Self::wait) or
     /// [`sync`](Self::sync). Groups take effect in the order of their appends.
     ///
@@ -185,34 +190,39 @@ impl PageStore {
         }
     }
 
-    /// Appends a group, if `is_current` says so. It is called after the place of the group was
-    /// fixed. So if two threads have captured a page, and each of them asks here whether the page
-    /// is as it was, the later state gets the later place.
+    /// Appends the group that `make` returns, if it returns one. It is called after the place of
+    /// the group was fixed. So if two threads have captured a page, and each of them looks there
+    /// whether the page is as it was, the later state gets the later place.
     ///
-    /// Returns `None` if `is_current` returned false, or if the thread stopped in it for so long
-    /// that the writer has abandoned the place. Then capture the pages again.
+    /// Unlike [`append`](Self::append) it never writes, so the caller should [`wait`](Self::wait).
+    ///
+    /// Returns `None` if `make` did, or if the thread stopped in it for so long that the writer has
+    /// abandoned the place. Then capture the pages again.
     ///
     /// # Errors
     ///
-    /// As [`append`](Self::append).
-    pub fn append_if(
+    /// Those of `make`; otherwise as [`append`](Self::append).
+    pub fn append_with<E: From<Error>>(
         &self,
-        group: Group,
-        is_current: impl FnOnce() -> bool,
-    ) -> Result<Option<Ticket>> {
-        let group = self.check(group)?;
-        let (slot, is_current) = match mutant!("lss-checked-before-reserved") {
+        make: impl FnOnce() -> Result<Option<Group>, E>,
+    ) -> Result<Option<Ticket>, E> {
+        self.shared.check_failed()?;
+        let (slot, made) = match mutant!("lss-checked-before-reserved") {
             true => {
-                let is_current = is_current();
-                (self.shared.reserve(), is_current)
+                let made = make();
+                (self.shared.reserve(), made)
             }
-            false => (self.shared.reserve(), is_current()),
+            false => (self.shared.reserve(), make()),
         };
-        let is_filled = match is_current {
-            true => self.shared.fill(&slot, group).is_ok(),
-            false => slot.take().is_some(),
+        let made = made.and_then(|made| Ok(made.map(|group| self.check(group)).transpose()?));
+        let is_filled = match made {
+            Ok(Some(group)) => self.shared.fill(&slot, group).is_ok(),
+            Ok(None) => slot.take().is_some(),
+            Err(error) => {
+                slot.take();
+                return Err(error);
+            }
         };
-        self.write_if_many()?;
         Ok(is_filled.then_some(Ticket(slot)))
     }
 

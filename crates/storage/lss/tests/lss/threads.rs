@@ -110,18 +110,23 @@ fn readers_see_whole_pages_that_only_go_forwards() {
 fn a_state_that_is_captured_later_has_the_later_place() {
     let store = create(&Simulated::new(), SMALL);
     let state = AtomicU32::new(1);
-    let appended = store.append_if(Group::new().base(7, "first"), || {
-        let is_current = state.load(Ordering::Relaxed) == 1;
+    let append = |number, bytes: &'static str, meanwhile: &dyn Fn()| {
+        store.append_with(|| {
+            let is_current = state.load(Ordering::Relaxed) == number;
+            meanwhile();
+            Ok::<_, Error>(is_current.then(|| Group::new().base(7, bytes)))
+        })
+    };
+    let appended = append(1, "first", &|| {
         state.store(2, Ordering::Relaxed);
-        let second = Group::new().base(7, "second");
-        let is_second = || state.load(Ordering::Relaxed) == 2;
-        assert!(store.append_if(second, is_second).expect("open").is_some());
-        is_current
+        assert!(append(2, "second", &|| {}).expect("open").is_some());
     });
     assert!(appended.expect("open").is_some());
     store.sync().expect("synced");
     assert_eq!(store.read(7).expect("read"), Some(vec![b"second".to_vec()]));
-    assert!(store.append_if(Group::new().free(7), || false).expect("open").is_none());
+    assert!(store.append_with(|| Ok::<_, Error>(None)).expect("open").is_none());
+    let too_long = || Ok::<_, Error>(Some(Group::new().base(7, vec![0; 1 << 20])));
+    store.append_with(too_long).expect_err("longer than a page may be");
     store.sync().expect("synced");
     assert!(store.read(7).expect("read").is_some());
 }
@@ -130,10 +135,10 @@ fn a_state_that_is_captured_later_has_the_later_place() {
 #[test]
 fn a_thread_that_stops_holds_up_no_group() {
     let store = create(&Simulated::new(), SMALL);
-    let appended = store.append_if(Group::new().base(1, "stopped"), || {
+    let appended = store.append_with(|| {
         store.append(Group::new().base(2, "other")).expect("open");
         store.sync().expect("the writer passes the place over");
-        true
+        Ok::<_, Error>(Some(Group::new().base(1, "stopped")))
     });
     assert!(appended.expect("open").is_none(), "the place was abandoned");
     store.sync().expect("synced");
