@@ -56,6 +56,17 @@ pub trait Fill: Tree {
         batch: &mut Self::Batch,
     ) -> Result<()>;
 
+    /// Called without a guard after a [`fill`](Self::fill) that has failed and copied nothing.
+    /// Returns if it is to be called again. `failures` is the index's own count; it begins at zero.
+    ///
+    /// # Errors
+    ///
+    /// That of the fill, if it is not to be called again, or that of the try to help it.
+    fn after_failure(&self, error: Error, failures: &mut u32) -> Result<()> {
+        let _ = failures;
+        Err(error)
+    }
+
     /// Whether the records of the batch that were not lent yet must be copied again.
     #[inline(always)]
     fn is_outdated(&self, batch: &Self::Batch) -> bool {
@@ -424,7 +435,7 @@ impl<'index, I: Fill> BatchCursor<'index, I> {
         if let Start::Failed(off) = self.scan.start {
             return Err(damaged(off, "the scan met damage before"));
         }
-        let mut steps = Steps::of_attempts();
+        let (mut steps, mut failures) = (Steps::of_attempts(), 0);
         while self.batch.is_empty() && !self.scan.is_over() {
             let index = self.index;
             let guard = index.pin()?;
@@ -440,7 +451,9 @@ impl<'index, I: Fill> BatchCursor<'index, I> {
                 if let Error::Damaged { off, .. } = error {
                     self.scan.start = Start::Failed(off);
                 }
-                return Err(error);
+                drop(guard);
+                index.after_failure(error, &mut failures)?;
+                continue;
             }
             self.scan.most = self.scan.most.saturating_mul(2).min(I::LAST_BATCH);
             self.scan.is_expected = false;

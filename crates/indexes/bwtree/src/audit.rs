@@ -125,6 +125,10 @@ impl Walk<'_> {
             self.problem(ProblemClass::Structure, pid, "an entry leads to a PID without a page");
             return;
         }
+        if link != link.content() {
+            self.problem(ProblemClass::Structure, pid, "a mapping word has flags of a store");
+            return;
+        }
         let mut steps = 0;
         if let Err((class, what)) = check_chain(context, link, 0, &mut steps) {
             self.problem(class, link.off(), what);
@@ -286,13 +290,17 @@ pub(crate) fn check_chain<D: Domain>(
         }
         if info.kind == Kind::NodeMerge {
             let content = Link(word_of(value));
-            if depth > 0 || content.is_inner() != is_inner || content.is_removed() {
+            if depth > 0
+                || content.is_inner() != is_inner
+                || content.is_removed()
+                || content != content.content()
+            {
                 return Err((STRUCTURE, "a node merge leads to what is no page's content"));
             }
             check_chain(context, content, depth + 1, steps)?;
         }
         let next = Link(context.fixed(off + 8));
-        if next.0 & pando_pmwcas::CONTROL_BITS != 0 || next.is_removed() {
+        if next.0 & pando_pmwcas::CONTROL_BITS != 0 || next.is_removed() || next != next.content() {
             return Err((STRUCTURE, "a delta leads to what is no record"));
         }
         if !info.is_own && next.base_off().is_some_and(|base| Some(base) != link.base_off()) {

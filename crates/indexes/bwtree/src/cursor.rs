@@ -21,7 +21,7 @@ use std::cmp::Ordering as Compare;
 use std::ops::{Bound, Deref, DerefMut, Range};
 use std::sync::atomic::Ordering;
 
-use pando_index::{Order, Result};
+use pando_index::{Error, Order, Result};
 use pando_pmem::{Domain, Guard};
 use pando_tree::batch::{Batch, ThreadsBatch};
 use pando_tree::context::Context;
@@ -66,6 +66,10 @@ impl<D: Domain, S: Style<D>> Fill for BwTree<D, S> {
     type Batch = LeafBatch;
 
     const FIRST_BATCH: usize = FIRST_BATCH;
+
+    fn after_failure(&self, error: Error, failures: &mut u32) -> Result<()> {
+        S::after_failure(self, error, failures)
+    }
 
     /// Whether the leaf has changed since the batch was copied.
     #[inline(always)]
@@ -233,8 +237,17 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
 
     /// The highest log sequence number of the leaf that holds `key`.
     pub(crate) fn lsn_of(&self, key: &[u8]) -> Result<u64> {
-        let guard = self.pin()?;
-        Ok(self.gather_leaf(self.context(&guard), key)?.lsn)
+        let mut failures = 0;
+        loop {
+            let found = {
+                let guard = self.pin()?;
+                self.gather_leaf(self.context(&guard), key).map(|leaf| leaf.lsn)
+            };
+            match found {
+                Ok(lsn) => return Ok(lsn),
+                Err(error) => S::after_failure(self, error, &mut failures)?,
+            }
+        }
     }
 
     fn gather_leaf<'op>(&self, context: Context<'op, D>, key: &[u8]) -> Result<Gathered<'op, D>> {

@@ -1,16 +1,18 @@
 //! The Bw-tree as an index of a pool: `RangeIndex`, `Tree` and `IndexKind`.
 
-use pando_index::{Intent, Limits, RangeIndex, Result, Upserted};
+use pando_index::{Cursor, Error, Intent, KeyRange, Limits, Order, RangeIndex, Result, Upserted};
 use pando_pmem::Domain;
 use pando_tree::blocks::Reserved;
 use pando_tree::context::Context;
+use pando_tree::cursor::BatchCursor;
 use pando_tree::handle::Handle;
 use pando_tree::index_operations;
 use pando_tree::key::{Probe, Target};
 use pando_tree::maps::{Audit, Tree, Unit};
 
-use crate::layout::LIMITS;
+use crate::context::Value;
 use crate::options::Options;
+use crate::pages::{PageError, Pages};
 use crate::search::Found;
 use crate::style::Style;
 use crate::table::first_anchor;
@@ -31,21 +33,51 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
         self.delete_at_lsn(key, None, lsn)
     }
 
+    /// The value of the key.
+    #[inline(always)]
+    fn find<'op>(&self, context: Context<'op, D>, probe: Probe<'_>) -> Result<Option<Value<'op>>> {
+        let mut at = self.find_leaf(context, Target::Holding(probe))?;
+        loop {
+            let next = match at.link.find(context, probe, self.options.shortcuts)? {
+                Found::Value(value, _) => return Ok(Some(value)),
+                Found::Absent(_) => return Ok(None),
+                Found::Right(right) => self.step_right(context, at, right)?,
+                Found::Leaving => self.help(context, at)?,
+            };
+            at = match next {
+                Some(next) => next,
+                None => self.find_leaf(context, Target::Holding(probe))?,
+            };
+        }
+    }
+
+    fn count_by_scan(&self) -> Result<u64> {
+        let mut cursor = BatchCursor::new(self, KeyRange::all(), Order::Ascending);
+        let mut records = 0;
+        while cursor.next()?.is_some() {
+            records += 1;
+        }
+        Ok(records)
+    }
+
     /// The highest log sequence number that the page of `key` carries.
     pub fn page_lsn(&self, key: &[u8]) -> Result<u64> {
-        LIMITS.check_key(key)?;
+        S::LIMITS.check_key(key)?;
         self.lsn_of(key)
     }
 }
 
 impl<D: Domain, S: Style<D>> RangeIndex for BwTree<D, S> {
     fn limits(&self) -> Limits {
-        LIMITS
+        S::LIMITS
     }
 
     index_operations!(modify);
 
     fn len(&self) -> Result<u64> {
+        if S::MAY_BE_ABSENT {
+            return self.count_by_scan();
+        }
         self.count_records(|guard, from| self.count_leaf(self.context(guard), from).map(Some))
     }
 }
@@ -59,32 +91,43 @@ impl<D: Domain, S: Style<D>> Tree for BwTree<D, S> {
     }
 
     fn open(handle: Handle<D, Options>) -> Self {
-        Self::new(handle)
+        if !S::MAY_BE_ABSENT {
+            return Self::new(handle);
+        }
+        let pages = handle.catalog.shared_state(handle.root_off, Pages::default);
+        Self::new(handle).with_pages(pages)
     }
 
-    /// Allocates nothing, and writes nothing that is shared.
+    /// Allocates nothing, and writes nothing that is shared, if all pages are in the pool.
     #[inline]
     fn read_with<R>(&self, key: &[u8], visit: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
-        LIMITS.check_key(key)?;
-        let guard = self.pin()?;
-        let context = self.context(&guard);
+        S::LIMITS.check_key(key)?;
         let probe = Probe::new(key);
-        let mut at = self.find_leaf(context, Target::Holding(probe))?;
+        let mut failures = 0;
         loop {
-            let next = match at.link.find(context, probe, self.options.shortcuts)? {
-                Found::Value(value, _) => return Ok(Some(visit(value.bytes(context)?))),
-                Found::Absent(_) => return Ok(None),
-                Found::Right(right) => self.step_right(context, at, right)?,
-                Found::Leaving => self.help(context, at)?,
+            let error = {
+                let guard = self.pin()?;
+                let context = self.context(&guard);
+                match self.find(context, probe) {
+                    Ok(Some(value)) if S::MAY_BE_ABSENT => {
+                        // `visit` may use the tree, and so need room.
+                        let value = value.bytes(context)?.to_vec();
+                        drop(guard);
+                        return Ok(Some(visit(&value)));
+                    }
+                    Ok(Some(value)) => return Ok(Some(visit(value.bytes(context)?))),
+                    Ok(None) => return Ok(None),
+                    Err(error) => error,
+                }
             };
-            at = match next {
-                Some(next) => next,
-                None => self.find_leaf(context, Target::Holding(probe))?,
-            };
+            S::after_failure(self, error, &mut failures)?;
         }
     }
 
     fn walk(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit> {
+        if S::MAY_BE_ABSENT {
+            return Err(Error::storage(PageError::NotWalked));
+        }
         self.walk_tree(visit)
     }
 

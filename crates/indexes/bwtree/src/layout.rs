@@ -6,12 +6,12 @@
 //! anchor, which the map's entry word names; and behind it the first segment's words
 //!
 //! byte   0         8         16        24        32        40 .. 63  64 .. 511
-//! 0      root      segments  fresh     sweep     begun     0         mapping words of 56 PIDs
+//! 0      root      segments  fresh     sweep     begun     changes 0 mapping words of 56 PIDs
 //!
 //! segment of the mapping table, 4 KiB
 //!
 //! byte   0         8         16 .. 63  64 .. 4095
-//! 0      next      anchor    0         mapping words of 504 PIDs
+//! 0      next      anchor    number  0 mapping words of 504 PIDs
 //! ```
 //!
 //! * `root`: the mapping word of the root page. Zero: a leaf without records, if `begun` is zero;
@@ -22,14 +22,17 @@
 //!   number of the word, below them the segment. Any earlier value is valid too.
 //! * `anchor`: the anchor of the segment's tree. Trees from before these words existed have zero in
 //!   `begun` and `anchor`.
+//! * `changes`: changes of the structure so far; `number`: how many segments were there before.
+//!   Both only in a tree whose pages are in a store (`stored.rs`).
 //!
 //! A *PID* is the offset of its mapping word. A mapping word is free (zero, or removed), or
 //! a [`Link`]:
 //!
 //! ```text
-//! bit    60        59 .. 49  48        47 .. 0
-//!        0         distance  inner     offset of the page's newest record
+//! bit    60        59 .. 49  48        47 .. 3                               2   1        0
+//!        0         distance  inner     offset of the page's newest record    0   captured written
 //!        1         generation (20 bits), epoch (40 bits)                     removed
+//!        1         1 in bit 59, stamp (59 bits)                              absent
 //! ```
 //!
 //! * The newest record is the base, or a delta. `distance`: its distance from the base of its
@@ -37,6 +40,8 @@
 //! * `inner`: whether it is an inner page.
 //! * *removed*: the page was merged into its left neighbour in that generation and epoch. Epoch 0:
 //!   no thread has recorded the epoch yet.
+//! * *absent*, *captured* and *written* are only in a tree whose pages are in a store (`stored.rs`
+//!   says what they mean). Such a tree is always of generation 1.
 //!
 //! ```text
 //! base page
@@ -107,20 +112,31 @@ pub(crate) const SEGMENTS_AT: u64 = 8;
 pub(crate) const FRESH_AT: u64 = 16;
 pub(crate) const SWEEP_AT: u64 = 24;
 pub(crate) const BEGUN_AT: u64 = 32;
+pub(crate) const CHANGES_AT: u64 = 40;
 
 pub(crate) const SEGMENT_BYTES: u64 = 4096;
 /// In a segment: the segment before it.
 pub(crate) const NEXT_SEGMENT_AT: u64 = 0;
 /// In a segment: the anchor of its tree.
 pub(crate) const OWNER_AT: u64 = 8;
+/// In a segment: its number.
+pub(crate) const NUMBER_AT: u64 = 16;
 /// Where the mapping words of a segment, and of the anchor, begin.
 pub(crate) const WORDS_AT: u64 = 64;
 
-pub(crate) const OFF_MASK: u64 = (1 << HINT_SHIFT) - 1;
+/// Records of chains are at multiples of 8; the bits below are flags.
+pub(crate) const OFF_MASK: u64 = (1 << HINT_SHIFT) - 8;
+/// The store has this state of the page.
+const WRITTEN: u64 = 1;
+/// A thread is about to write this state of the page into the store.
+const CAPTURED: u64 = 1 << 1;
+const FLAGS: u64 = 7;
 const INNER: u64 = 1 << HINT_SHIFT;
 const DISTANCE_SHIFT: u32 = HINT_SHIFT + 1;
 const DISTANCE_MASK: u64 = 0x7FF;
 const REMOVED: u64 = 1 << 60;
+const ABSENT: u64 = REMOVED | (STAMP_MASK + 1);
+const STAMP_MASK: u64 = (1 << 59) - 1;
 const EPOCH_BITS: u32 = 40;
 const GENERATION_MASK: u64 = 0xF_FFFF;
 
@@ -150,7 +166,8 @@ const _: () = {
     assert!(GENERATION_MASK << EPOCH_BITS < REMOVED);
     assert!(MAX_KEY_BYTES < 1 << 16 && (MAX_INLINE_BYTES as u64) < 1 << 15);
     assert!(16 + 2 * MAX_KEY_BYTES < 1 << 17, "what an index entry delete says fits its length");
-    assert!(WORDS_AT < ANCHOR_BYTES && BEGUN_AT + 8 <= WORDS_AT && OWNER_AT + 8 <= WORDS_AT);
+    assert!(WORDS_AT < ANCHOR_BYTES && CHANGES_AT + 8 <= WORDS_AT && NUMBER_AT + 8 <= WORDS_AT);
+    assert!(FLAGS & OFF_MASK == 0 && FLAGS & (WRITTEN | CAPTURED) == 3 && ABSENT == 0b11 << 59);
 };
 
 /// The content of a page's mapping word: where the newest record of its chain is, and where its
@@ -221,9 +238,38 @@ impl Link {
         Self(REMOVED | (u64::from(generation) & GENERATION_MASK) << EPOCH_BITS | epoch)
     }
 
+    /// The word of a page that is in the store alone. Each eviction has another stamp.
+    pub fn absent(stamp: u64) -> Self {
+        Self(ABSENT | stamp & STAMP_MASK)
+    }
+
+    /// Whether there is no page, or the page is absent.
     #[inline(always)]
     pub fn is_removed(self) -> bool {
         self.0 & REMOVED != 0
+    }
+
+    /// Whether the page is in the store alone. Only for a tree whose pages are in a store.
+    pub fn is_absent(self) -> bool {
+        self.0 & ABSENT == ABSENT
+    }
+
+    /// Whether the store has this state of the page.
+    pub fn is_written(self) -> bool {
+        self.0 & WRITTEN != 0
+    }
+
+    pub fn written(self) -> Self {
+        Self(self.0 & !FLAGS | WRITTEN)
+    }
+
+    pub fn captured(self) -> Self {
+        Self(self.0 | CAPTURED)
+    }
+
+    /// The link without flags, for another place than the page's own mapping word.
+    pub fn content(self) -> Self {
+        Self(self.0 & !FLAGS)
     }
 
     /// When the page was removed, if that was in this generation.

@@ -20,6 +20,10 @@
 //!   with the feature `papers`: `single_word.rs`: by CAS; `single_merge.rs`: merges by CAS;
 //!   `single_swap.rs`: their steps.
 //! * `races.rs`: how often changes lose a race.
+//! * `stored.rs`: trees whose pages are in a store, and may be absent from the pool, with the
+//!   protocol; `residence.rs`: what differs for them; `pages.rs`: numbers of pages, and where they
+//!   are; `image.rs`: the bytes of a page in the store; `image_check.rs`: whether such pages
+//!   are one tree.
 //! * `cursor.rs`: scans in both directions. `audit.rs`: the walk for `check` and `stat`.
 //!   `teardown.rs`: the blocks of a dropped tree. `index.rs`: the tree as a map of a pool;
 //!   `options.rs`: its options.
@@ -34,14 +38,18 @@ mod build;
 mod context;
 mod cursor;
 mod gather;
+mod image;
+mod image_check;
 mod index;
 mod layout;
 mod merge;
 mod multi_word;
 mod options;
 mod page;
+mod pages;
 mod prepend;
 mod races;
+mod residence;
 mod search;
 #[cfg(feature = "papers")]
 mod single_merge;
@@ -50,15 +58,19 @@ mod single_swap;
 #[cfg(feature = "papers")]
 mod single_word;
 mod smo;
+mod stored;
 mod style;
 mod table;
 mod teardown;
 mod tree;
 mod write;
 
+pub use image_check::check_images;
 pub use layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use options::Options;
+pub use pages::{MAX_PAGE_BYTES, PageError, PageSource, SourceError};
 pub use races::{Race, Races};
 #[cfg(feature = "papers")]
 pub use single_swap::{CasBwTrees, SingleWord};
+pub use stored::{Captured, PageSeen, PageState, PageWrite, Stored, StoredBwTrees};
 pub use tree::{BwTree, BwTrees, MultiWord};

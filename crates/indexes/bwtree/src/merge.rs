@@ -131,6 +131,9 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
     }
 
     fn merge_once(&self, context: Context<'_, D>, level: u8, key: &[u8]) -> Result<Step> {
+        if !S::may_change(self) {
+            return Ok(Step::NotDue);
+        }
         let target = Target::Holding(Probe::new(key));
         let Some((parent, pid)) = self.find_inner(context, target, level.saturating_add(1))? else {
             // The page is the root, or was.

@@ -68,6 +68,7 @@ use crate::context::{At, Pid, damaged};
 use crate::gather::Gathered;
 use crate::layout::{Kind, Link};
 use crate::prepend::{NewDelta, Prepared};
+use crate::residence::{Noted, Residence};
 use crate::style::{Above, Change, Collapse, Merge, Replacement, Split, Style};
 use crate::table::{begun_off, stamp};
 use crate::tree::{BwTree, MultiWord};
@@ -86,7 +87,7 @@ fn add_delta<'op, D: Domain>(
 }
 
 /// Adds the word of `pid`, from `expected` to the link of the block.
-fn add_block<'op, D: Domain>(
+pub(crate) fn add_block<'op, D: Domain>(
     operation: &mut Descriptor<'_, 'op, D>,
     pid: Pid,
     expected: u64,
@@ -98,7 +99,7 @@ fn add_block<'op, D: Domain>(
     Ok(())
 }
 
-fn add_freed<D: Domain>(
+pub(crate) fn add_freed<D: Domain>(
     operation: &mut Descriptor<'_, '_, D>,
     freed: &[u64],
 ) -> pando_pmwcas::Result<()> {
@@ -107,7 +108,25 @@ fn add_freed<D: Domain>(
         .try_for_each(|&block| operation.own_block(block, Policy::FreeOldOnSuccess).map(drop))
 }
 
-impl<D: Domain> Style<D> for MultiWord {
+/// Forgets what was noted for a change that did not take place.
+fn forget_unless<D: Domain, S: Residence>(
+    done: &Result<bool>,
+    tree: &BwTree<D, S>,
+    noted: Option<Noted>,
+) {
+    if let (Ok(false) | Err(_), Some(noted)) = (done, noted) {
+        S::forget(tree, noted);
+    }
+}
+
+/// A style by PMwCAS.
+pub(crate) trait ByPmwcas: Residence {}
+
+impl Residence for MultiWord {}
+
+impl ByPmwcas for MultiWord {}
+
+impl<D: Domain, S: ByPmwcas> Style<D> for S {
     #[inline(always)]
     fn prepend(context: Context<'_, D>, at: At, change: Change<'_, D>) -> Result<bool> {
         let Change { delta, values } = change;
@@ -143,29 +162,35 @@ impl<D: Domain> Style<D> for MultiWord {
         })
     }
 
-    fn split(_: &BwTree<D, Self>, context: Context<'_, D>, split: Split<'_, D>) -> Result<bool> {
+    fn split(tree: &BwTree<D, Self>, context: Context<'_, D>, split: Split<'_, D>) -> Result<bool> {
         let Split { left, split, right, page, is_inner, above } = split;
-        context.publish(|operation| {
+        let mut noted = None;
+        let done = context.publish(|operation| {
             let link = Link::base(page.off(), is_inner);
             add_block(operation, right.pid, right.word, link, page)?;
-            match above {
+            let other = match above {
                 Above::Parent(parent, entry) => {
                     add_delta(operation, left.pid, left.link.0, split)?;
                     add_delta(operation, parent.pid, parent.link.0, entry)?;
+                    parent.pid
                 }
                 Above::Root(pid, root) => {
                     add_delta(operation, pid.pid, pid.word, split)?;
                     let link = Link::base(root.off(), true);
                     add_block(operation, left.pid, left.link.0, link, root)?;
+                    pid.pid
                 }
-            }
-            Ok(true)
-        })
+            };
+            noted = S::note(tree, context, operation, &[left.pid, right.pid, other])?;
+            Ok(noted.is_some())
+        });
+        forget_unless(&done, tree, noted);
+        done
     }
 
     fn merge(tree: &BwTree<D, Self>, context: Context<'_, D>, merge: Merge<'_, D>) -> Result<bool> {
         let Merge { left, right, separator, parent, delete, .. } = merge;
-        let content = right.link.0.to_le_bytes();
+        let content = right.link.content().0.to_le_bytes();
         let mut delta = NewDelta::new(Kind::NodeMerge, separator);
         delta.value[0] = &content;
         let Some(merge) = delta.prepare(context, left.link, tree.chaining())? else {
@@ -178,6 +203,7 @@ impl<D: Domain> Style<D> for MultiWord {
         } else {
             parent
         };
+        let mut noted = None;
         let done = context.publish(|operation| {
             add_delta(operation, left.pid, left.link.0, merge)?;
             let left_behind = mutant!("bw-left-behind");
@@ -186,8 +212,11 @@ impl<D: Domain> Style<D> for MultiWord {
             if !mutant!("bw-merge-forgets-parent") {
                 add_delta(operation, parent.pid, parent.link.0, delete)?;
             }
-            Ok(true)
-        })?;
+            noted = S::note(tree, context, operation, &[left.pid, right.pid, parent.pid])?;
+            Ok(noted.is_some())
+        });
+        forget_unless(&done, tree, noted);
+        let done = done?;
         if done {
             stamp(context, right.pid, removed);
         }
@@ -195,22 +224,26 @@ impl<D: Domain> Style<D> for MultiWord {
     }
 
     fn collapse(
-        _: &BwTree<D, Self>,
+        tree: &BwTree<D, Self>,
         context: Context<'_, D>,
         collapse: Collapse<'_>,
     ) -> Result<bool> {
         let Collapse { root, child, freed } = collapse;
         let removed = Link::removed_now(context);
+        let mut noted = None;
         let done = context.publish(|operation| {
-            operation.add_word(root.pid, root.link.0, child.link.0)?;
+            operation.add_word(root.pid, root.link.0, child.link.content().0)?;
             if !mutant!("bw-collapse-torn") {
                 operation.add_word(child.pid, child.link.0, removed.0)?;
             }
             if !mutant!("bw-root-leaked") {
                 add_freed(operation, freed)?;
             }
-            Ok(true)
-        })?;
+            noted = S::note(tree, context, operation, &[root.pid, child.pid])?;
+            Ok(noted.is_some())
+        });
+        forget_unless(&done, tree, noted);
+        let done = done?;
         if done {
             stamp(context, child.pid, removed);
         }

@@ -273,12 +273,12 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
 
     /// The root, which is never removed.
     #[inline(always)]
-    pub(crate) fn root(&self, context: Context<'_, D>) -> Result<At, Damaged> {
+    pub(crate) fn root(&self, context: Context<'_, D>) -> Result<At> {
         let pid = self.root_pid(context);
         context.pool().words_within(pid, 1).ok_or(Damaged { off: pid })?;
         let at = At::now(context, pid);
         if at.link.is_removed() || at.link == Link::EMPTY && !is_new(context, pid) {
-            return Err(Damaged { off: pid });
+            return Err(S::missing(at).unwrap_or_else(|| damaged(at)));
         }
         Ok(at)
     }
@@ -297,22 +297,18 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
         if *levels > u32::from(u8::MAX) {
             return Err(damaged(at));
         }
-        Ok(self.arrive(context, at, pid)?)
+        self.arrive(context, at, pid)
     }
 
     /// The page at `pid`, to which `from` leads; prefetches its lines. `None` if it was removed,
     /// and `from` has changed since it was read.
     #[inline(always)]
-    pub(crate) fn arrive(
-        &self,
-        context: Context<'_, D>,
-        from: At,
-        pid: Pid,
-    ) -> Result<Option<At>, Damaged> {
+    pub(crate) fn arrive(&self, context: Context<'_, D>, from: At, pid: Pid) -> Result<Option<At>> {
         let link = Link::at(context, pid);
         if link.is_removed() || link == Link::EMPTY {
-            return self.gone(context, from, pid);
+            return self.gone(context, from, At { pid, link });
         }
+        S::touch(self, At { pid, link });
         if let Some(base) = link.base_off() {
             // The header, the first slices, and the newest deltas, which stand one before the
             // other.
@@ -328,11 +324,14 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
         Ok(Some(At { pid, link }))
     }
 
-    /// There is no page at `pid`. Either it was removed after `from` was read, or one of the two
-    /// words is damaged.
+    /// There is no page at `at`. It is absent, or was removed after `from` was read, or one of the
+    /// two words is damaged.
     #[cold]
-    fn gone(&self, context: Context<'_, D>, from: At, pid: Pid) -> Result<Option<At>, Damaged> {
-        if Link::at(context, from.pid) == from.link { Err(Damaged { off: pid }) } else { Ok(None) }
+    fn gone(&self, context: Context<'_, D>, from: At, at: At) -> Result<Option<At>> {
+        if let Some(missing) = S::missing(at) {
+            return Err(missing);
+        }
+        if Link::at(context, from.pid) == from.link { Err(damaged(at)) } else { Ok(None) }
     }
 
     /// The right sibling of `at`, where a search continues whose target lies behind the page;

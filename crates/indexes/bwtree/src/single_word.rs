@@ -44,11 +44,14 @@ use crate::gather::Gathered;
 use crate::layout::{Kind, Link};
 use crate::merge::children;
 use crate::prepend::{NewDelta, Prepared};
+use crate::residence::Residence;
 use crate::single_merge::{self, complete_merge, deletes_any, is_deleted};
 use crate::single_swap::{SingleWord, activate, exchange, given, swap, take_back};
 use crate::style::{Above, Change, Collapse, Merge, Replacement, Split, Style};
 use crate::table::begun_off;
 use crate::tree::BwTree;
+
+impl Residence for SingleWord {}
 
 impl<D: Domain> Style<D> for SingleWord {
     #[inline(always)]

@@ -17,6 +17,8 @@ use crate::build::{Cut, NewPage, base_bytes, cut};
 use crate::context::{At, Pid, Value};
 use crate::gather::{Gathered, Item};
 use crate::layout::{Kind, Link};
+use crate::page::Page;
+use crate::pages::MAX_PAGE_BYTES;
 use crate::prepend::NewDelta;
 use crate::races::Race;
 use crate::style::{Above, Split, Style};
@@ -27,10 +29,18 @@ pub(crate) const LEAST_SPLIT: usize = 4;
 /// How often a change is prepared again before it is left to other threads.
 pub(crate) const ATTEMPTS: usize = 8;
 
+/// Whether an inner page of a store must be split before it gets an entry: then it can be split.
+fn is_long_parent<D: Domain>(page: &Page<'_, D>) -> bool {
+    page.body_bytes() > MAX_PAGE_BYTES / 2 && page.records() >= LEAST_SPLIT
+}
+
 impl<D: Domain, S: Style<D>> BwTree<D, S> {
     /// Splits the page, if it is too large, and then its ancestors, if they are.
     pub(crate) fn split(&self, context: Context<'_, D>, pid: Pid) -> Result<()> {
         for _ in 0..ATTEMPTS {
+            if !S::may_change(self) {
+                return Ok(());
+            }
             let left = At::now(context, pid);
             if left.link.is_removed() || left.link == Link::EMPTY {
                 return Ok(());
@@ -83,6 +93,11 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
         };
         let above = match parent {
             Some(parent) => {
+                if S::MAY_BE_ABSENT && is_long_parent(&Page::of(context, parent.link)?) {
+                    // Its own split was left to later changes.
+                    self.split(context, parent.pid)?;
+                    return Ok(false);
+                }
                 let mut entry = NewDelta::new(Kind::IndexEntry, separator);
                 entry.value[0] = &right_pid;
                 entry.value[1] = gathered.high.unwrap_or_default();

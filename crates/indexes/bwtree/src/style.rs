@@ -23,6 +23,7 @@ use pando_tree::context::Context;
 use crate::context::At;
 use crate::gather::Gathered;
 use crate::prepend::Prepared;
+use crate::residence::Residence;
 use crate::table::FreePid;
 use crate::tree::BwTree;
 
@@ -94,7 +95,7 @@ pub struct Merge<'op, D: Domain> {
 /// Each function returns whether the change took place. It did not if another change came first;
 /// then nothing is changed, and what was prepared is free again. `Err` means that nothing is
 /// changed, because the pool has no room.
-pub trait Style<D: Domain>: Sized + Copy + Debug + Send + Sync + 'static {
+pub trait Style<D: Domain>: Residence {
     /// Prepends a delta to the page.
     fn prepend(context: Context<'_, D>, at: At, change: Change<'_, D>) -> Result<bool>;
 

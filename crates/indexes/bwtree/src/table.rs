@@ -39,9 +39,10 @@ use pando_tree::context::Context;
 
 use crate::context::{Damaged, Pid};
 use crate::layout::{
-    ANCHOR_BYTES, BEGUN_AT, FRESH_AT, Link, NEXT_SEGMENT_AT, OFF_MASK, OWNER_AT, ROOT_AT,
-    SEGMENT_BYTES, SEGMENTS_AT, SWEEP_AT, WORDS_AT,
+    ANCHOR_BYTES, BEGUN_AT, FRESH_AT, Link, NEXT_SEGMENT_AT, NUMBER_AT, OFF_MASK, OWNER_AT,
+    ROOT_AT, SEGMENT_BYTES, SEGMENTS_AT, SWEEP_AT, WORDS_AT,
 };
+use crate::residence::Residence;
 use crate::tree::BwTree;
 
 /// Words that one search for a free PID reads, beyond the newest segment.
@@ -151,7 +152,7 @@ fn next_segment<D: Domain>(
     }
 }
 
-impl<D: Domain, S> BwTree<D, S> {
+impl<D: Domain, S: Residence> BwTree<D, S> {
     /// A PID for a new page.
     pub(crate) fn free_pid(&self, context: Context<'_, D>) -> Result<FreePid> {
         loop {
@@ -197,7 +198,7 @@ impl<D: Domain, S> BwTree<D, S> {
             }
             let next = Place { index: place.index + 1, ..place };
             if cursor.compare_exchange(found, next.encode()).is_ok()
-                && let Some(free) = free_at(context, place)
+                && let Some(free) = free_at::<D, S>(context, place)
             {
                 return Some(free);
             }
@@ -219,7 +220,7 @@ impl<D: Domain, S> BwTree<D, S> {
             }
             let next = Place { index: place.index + 1, ..place };
             if cursor.compare_exchange(found, next.encode()).is_ok()
-                && let Some(free) = free_at(context, place)
+                && let Some(free) = free_at::<D, S>(context, place)
             {
                 return Ok(Some(free));
             }
@@ -227,7 +228,7 @@ impl<D: Domain, S> BwTree<D, S> {
         Ok(None)
     }
 
-    fn add_segment(&self, context: Context<'_, D>) -> Result<()> {
+    pub(crate) fn add_segment(&self, context: Context<'_, D>) -> Result<()> {
         let anchor = self.anchor(context);
         let newest = context.read(anchor + SEGMENTS_AT);
         self.check_newest(context, newest)?;
@@ -235,6 +236,9 @@ impl<D: Domain, S> BwTree<D, S> {
         block.zero(0, SEGMENT_BYTES);
         block.write_u64(NEXT_SEGMENT_AT, newest);
         block.write_u64(OWNER_AT, anchor);
+        if S::MAY_BE_ABSENT && newest != 0 {
+            block.write_u64(NUMBER_AT, context.fixed(newest + NUMBER_AT) + 1);
+        }
         block.flush(0, SEGMENT_BYTES);
         let segment = block.off();
         let is_done = context.publish(|operation| {
@@ -286,13 +290,14 @@ pub(crate) fn words_of(segment: u64, anchor: u64) -> impl Iterator<Item = Pid> {
 }
 
 /// The PID of the word at `place`, if it is free.
-fn free_at<D: Domain>(context: Context<'_, D>, place: Place) -> Option<FreePid> {
+fn free_at<D: Domain, S: Residence>(context: Context<'_, D>, place: Place) -> Option<FreePid> {
     let pid = place.segment + place.index * 8;
     let link = Link::at(context, pid);
     if link == Link::EMPTY {
         return Some(FreePid { pid, word: 0 });
     }
-    if !link.is_removed() || link.0 == pando_pmwcas::MAX_VALUE {
+    let is_absent = S::MAY_BE_ABSENT && link.is_absent();
+    if !link.is_removed() || is_absent || link.0 == pando_pmwcas::MAX_VALUE {
         return None;
     }
     let generation = context.pool().generation();

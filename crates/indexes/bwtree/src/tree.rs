@@ -12,6 +12,7 @@ use pando_tree::index_kind;
 use crate::context::Pid;
 use crate::layout::ROOT_AT;
 use crate::options::{Chaining, Options};
+use crate::pages::Pages;
 use crate::races::{Race, Races};
 
 /// Pages change by PMwCAS, all words of a change at once.
@@ -25,6 +26,8 @@ pub struct BwTree<D: Domain, S = MultiWord> {
     handle: Handle<D, Options>,
     /// The counters of changes, if they are counted.
     races: Option<Arc<Races>>,
+    /// If pages may be absent: where they are.
+    pub(crate) pages: Option<Arc<Pages>>,
     style: PhantomData<S>,
 }
 
@@ -40,14 +43,19 @@ index_kind! {
 impl<D: Domain, S> BwTree<D, S> {
     /// Opens the tree.
     pub(crate) fn new(handle: Handle<D, Options>) -> Self {
-        Self { handle, races: None, style: PhantomData }
+        Self { handle, races: None, pages: None, style: PhantomData }
+    }
+
+    /// The same, with the place of absent pages.
+    pub(crate) fn with_pages(self, pages: Arc<Pages>) -> Self {
+        Self { pages: Some(pages), ..self }
     }
 
     /// A handle that counts attempts to change pages, and the counters.
     pub fn counting_races(&self) -> (Self, Arc<Races>) {
         let races = Arc::new(Races::default());
-        let handle = self.handle.clone();
-        (Self { handle, races: Some(Arc::clone(&races)), style: PhantomData }, races)
+        let (handle, pages) = (self.handle.clone(), self.pages.clone());
+        (Self { handle, races: Some(Arc::clone(&races)), pages, style: PhantomData }, races)
     }
 
     /// Counts an attempt, if they are counted; returns `is_won`.

@@ -27,19 +27,20 @@
 //!
 //! Then it may be refused like any write. Removes of other records make room for it.
 
-use pando_index::{Change, Error, Intent, Result, Upserted};
+use pando_index::{Change, Error, Intent, Limits, Result, Upserted};
 use pando_pmem::{Domain, mutant};
 use pando_tree::blocks::Blocks;
 use pando_tree::context::Context;
 use pando_tree::key::{Probe, Target};
-use pando_tree::room::{Refusal, Tries, nothing_to_give};
+use pando_tree::room::{Refusal, Tries};
 use pando_tree::value_block;
 
 use crate::build::{NewPage, base_bytes};
 use crate::context::{At, Pid, Value, damaged};
 use crate::gather::Gathered;
-use crate::layout::{HEADER_BYTES, Kind, LIMITS, Link};
+use crate::layout::{HEADER_BYTES, Kind, Link};
 use crate::page::{Delta, Page};
+use crate::pages::{check_storable, is_too_long};
 use crate::prepend::NewDelta;
 use crate::races::Race;
 use crate::search::Found;
@@ -114,6 +115,7 @@ impl Write for Remove<'_> {
 /// A write of the value that a caller computes from the present one.
 struct Modify<'call, 'change> {
     change: &'call mut Change<'change>,
+    limits: Limits,
     new: Vec<u8>,
 }
 
@@ -123,7 +125,7 @@ impl Write for Modify<'_, '_> {
         if !(self.change)(found, &mut self.new) {
             return Ok(Decision::Keep);
         }
-        LIMITS.check_value(&self.new)?;
+        self.limits.check_value(&self.new)?;
         Ok(Decision::Put)
     }
 
@@ -166,8 +168,8 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
         intent: Intent<'_>,
         lsn: u64,
     ) -> Result<Upserted> {
-        LIMITS.check_key(key)?;
-        LIMITS.check_value(value)?;
+        S::LIMITS.check_key(key)?;
+        S::LIMITS.check_value(value)?;
         let done = self.write(key, &mut Put { intent, value }, lsn)?;
         Ok(if done.was_there { Upserted::Updated } else { Upserted::Inserted })
     }
@@ -187,7 +189,7 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
         expected: Option<&[u8]>,
         lsn: u64,
     ) -> Result<bool> {
-        LIMITS.check_key(key)?;
+        S::LIMITS.check_key(key)?;
         Ok(self.write(key, &mut Remove { expected }, lsn)?.was_there)
     }
 
@@ -197,8 +199,9 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
         key: &[u8],
         change: &mut Change<'_>,
     ) -> Result<Option<Upserted>> {
-        LIMITS.check_key(key)?;
-        let done = self.write(key, &mut Modify { change, new: Vec::new() }, 0)?;
+        S::LIMITS.check_key(key)?;
+        let done =
+            self.write(key, &mut Modify { change, limits: S::LIMITS, new: Vec::new() }, 0)?;
         Ok(done.is_changed.then_some(match done.was_there {
             true => Upserted::Updated,
             false => Upserted::Inserted,
@@ -209,10 +212,25 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
     #[inline(always)]
     fn write<W: Write>(&self, key: &[u8], write: &mut W, lsn: u64) -> Result<Done> {
         let probe = Probe::new(key);
-        self.until_done(W::TRIES, nothing_to_give, |guard| {
-            // Writes leave some room for removes, here (`consolidate_with`) and in other maps.
-            guard.without_reserve(|| self.attempt(self.context(guard), probe, write, lsn))
-        })
+        let mut failures = 0;
+        loop {
+            let done = self.until_done(
+                W::TRIES,
+                || S::give_back(self),
+                |guard| {
+                    // Writes leave some room for removes, here (`consolidate_with`) and in other
+                    // maps.
+                    guard.without_reserve(|| self.attempt(self.context(guard), probe, write, lsn))
+                },
+            );
+            match done {
+                Ok(done) => {
+                    S::after_write(self);
+                    return Ok(done);
+                }
+                Err(error) => S::after_failure(self, error, &mut failures)?,
+            }
+        }
     }
 
     /// Finds the leaf and does the write's step there; `None` if another change came first.
@@ -257,7 +275,7 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
             return if Link::at(context, at.pid) == at.link { Err(damaged(at)) } else { Ok(None) };
         }
         let mut value = Value::Inline(bytes);
-        if bytes.len() > self.options.inline_bytes as usize {
+        if !S::MAY_BE_ABSENT && bytes.len() > self.options.inline_bytes as usize {
             let block = value_block::reserve(context, bytes).map_err(Error::storage)?;
             value = Value::Block(values.new.insert(block).off());
         }
@@ -356,6 +374,10 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
             Err(error) if removes && error.is_full() => {
                 context.guard.with_reserve(|| self.consolidate(context, at, Some(again), 0))
             }
+            Err(error) if S::MAY_BE_ABSENT && is_too_long(&error) => {
+                // Its split was left to later operations. This one is tried again.
+                self.split(context, at.pid).and(Err(error))
+            }
             done => done,
         }?;
         if !self.counted(Race::Write, done.is_some()) {
@@ -387,12 +409,16 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
             S::settle(self, context, &gathered)?;
         }
         let mut values = Blocks::NONE;
+        let has_change = taken.is_some();
         if let Some(taken) = taken {
             gathered.change(taken.key, taken.value);
             gathered.lsn = gathered.lsn.max(taken.lsn);
             values = taken.values;
         }
         let items = gathered.items(!self.options.runs);
+        if S::MAY_BE_ABSENT && has_change {
+            check_storable(base_bytes(&items, gathered.level > 0))?;
+        }
         let page = NewPage {
             level: gathered.level,
             low: gathered.low,

@@ -14,4 +14,5 @@ mod conformance;
 mod damage;
 mod exhaustion;
 mod merges;
+mod stored;
 mod traps;

@@ -1,0 +1,383 @@
+//! What the handles of a tree share of pages that may be absent from its pool (`stored.rs`): where
+//! the pages are, their numbers, and the changes of structure that are not written yet.
+//!
+//! A page's *number* names it outside of the pool. It follows from the place of its mapping word:
+//!
+//! ```text
+//! 0                     the root
+//! 8 .. 63               the other words of the anchor
+//! 64 + 512 s + i        word i (8 .. 511) of the segment with number s
+//! ```
+
+use std::fmt::Debug;
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use arc_swap::ArcSwap;
+use crossbeam_skiplist::SkipMap;
+use pando_index::{Error, Result};
+use pando_pmem::Domain;
+use pando_tree::context::Context;
+
+use crate::context::{At, Pid};
+use crate::image::MAX_IMAGE_BYTES;
+use crate::layout::{
+    ANCHOR_BYTES, MAX_INLINE_BYTES, MAX_KEY_BYTES, NEXT_SEGMENT_AT, NUMBER_AT, SEGMENT_BYTES,
+    SEGMENTS_AT, WORDS_AT,
+};
+use crate::options::MAX_BLOCK_DELTAS;
+
+const FIRST_INDEX: u64 = WORDS_AT / 8;
+const ANCHOR_WORDS: u64 = ANCHOR_BYTES / 8;
+const SEGMENT_WORDS: u64 = SEGMENT_BYTES / 8;
+/// So many changes of structure may wait to be written, before the thread that has made one writes
+/// them all.
+const MOST_CHANGES: usize = 64;
+/// Marks of pages that were used: a power of two.
+const MARKS: usize = 1 << 18;
+
+/// An error of what keeps a tree's pages.
+pub type SourceError = Box<dyn std::error::Error + Send + Sync>;
+
+/// What keeps the pages of a tree that are not in its pool.
+///
+/// No function is called by a thread that holds a guard of the pool.
+pub trait PageSource: Debug + Send + Sync {
+    /// The most bytes of all images of a group.
+    fn most_group_bytes(&self) -> usize;
+
+    /// The image of a page, as it was written last; `None` if there is none.
+    fn read(&self, page: u32) -> Result<Option<Vec<u8>>, SourceError>;
+
+    /// Called when the pool has no room: evicts some pages.
+    fn make_room(&self) -> Result<(), SourceError>;
+
+    /// Called when many changes of structure are not written yet: writes them.
+    fn write_changes(&self) -> Result<(), SourceError>;
+}
+
+/// Why an operation failed on a tree whose pages are in a store.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PageError {
+    /// The image of a page is not one that a tree has written.
+    #[error("page {page} is damaged: {what}; restore the store from a backup")]
+    Damaged {
+        /// Its number.
+        page: u32,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// A page leads to one that does not exist.
+    #[error("page {page} is named by another page, and does not exist; restore a backup")]
+    NotThere {
+        /// Its number.
+        page: u32,
+    },
+    /// The records of a page are too long for it, and it could not be split.
+    #[error(
+        "a page would have {found_bytes} bytes, and may have {MAX_PAGE_BYTES}; it could not be \
+         split, since changes of the structure are not written: make room for the store"
+    )]
+    TooLong {
+        /// Bytes that it would have.
+        found_bytes: u64,
+    },
+    /// Only the pages in the pool could be walked.
+    #[error("the tree's pages are in a store; its own check reads them all")]
+    NotWalked,
+    /// The tree is not connected with what keeps its pages.
+    #[error("the tree's pages are in a store, and it was opened without one")]
+    NoSource,
+    /// The page must be loaded first. No operation returns it.
+    #[error("the page at {pid:#x} is absent")]
+    Absent {
+        /// Its PID.
+        pid: Pid,
+    },
+}
+
+/// A page of a store has at most so many bytes, and is written before it may have more.
+pub const MAX_PAGE_BYTES: u64 = 128 << 10;
+
+/// The longest inner page: one that may get entries, with as many as its chain can have, each with
+/// a key, and with its range.
+const _: () = assert!(
+    MAX_PAGE_BYTES as usize / 2
+        + (MAX_BLOCK_DELTAS as usize + 2) * MAX_KEY_BYTES
+        + MAX_INLINE_BYTES as usize
+        + 1024
+        < MAX_IMAGE_BYTES
+);
+const _: () = assert!(MAX_PAGE_BYTES as usize + 2 * MAX_KEY_BYTES + 1024 < MAX_IMAGE_BYTES);
+
+/// Refuses a page of a store that has too many bytes.
+pub(crate) fn check_storable(found_bytes: u64) -> Result<()> {
+    match found_bytes <= MAX_PAGE_BYTES {
+        true => Ok(()),
+        false => Err(Error::storage(PageError::TooLong { found_bytes })),
+    }
+}
+
+/// The PID of the page that must be loaded first, if `error` says so.
+pub(crate) fn absent_pid(error: &Error) -> Option<Pid> {
+    let Error::Storage(source) = error else { return None };
+    match source.downcast_ref() {
+        Some(PageError::Absent { pid }) => Some(*pid),
+        _ => None,
+    }
+}
+
+/// Whether the page must be split before the operation is tried again.
+#[cold]
+pub(crate) fn is_too_long(error: &Error) -> bool {
+    let Error::Storage(source) = error else { return false };
+    matches!(source.downcast_ref(), Some(PageError::TooLong { .. }))
+}
+
+/// The error of an operation that must load a page first.
+#[cold]
+pub(crate) fn absent(at: At) -> Error {
+    Error::storage(PageError::Absent { pid: at.pid })
+}
+
+/// The segments of the table, as far as they were seen.
+#[derive(Debug, Default)]
+struct Segments {
+    /// Offsets by number.
+    by_number: Vec<u64>,
+    /// Ascending.
+    by_off: Vec<(u64, u64)>,
+}
+
+/// The pages of a change of structure.
+#[derive(Debug)]
+pub(crate) struct ChangedPages {
+    /// Their numbers.
+    pub numbers: Vec<u32>,
+    /// About their bytes.
+    pub bytes: usize,
+}
+
+/// See [the module](self).
+#[derive(Debug)]
+pub(crate) struct Pages {
+    source: OnceLock<Box<dyn PageSource>>,
+    segments: ArcSwap<Segments>,
+    /// Changes of structure that were begun and may not be written: the count of changes that each
+    /// leads to, a number of its own; its pages.
+    pub changes: SkipMap<(u64, u64), ChangedPages>,
+    pub serial: AtomicU64,
+    /// Bytes of the pages of all changes.
+    changed_bytes: AtomicUsize,
+    /// The last stamp of an absent page.
+    pub stamps: AtomicU64,
+    /// The last capture that was begun.
+    pub captures: AtomicU64,
+    /// By the PID's hash: whether the page was used since the mark was taken.
+    marks: Box<[AtomicU8]>,
+}
+
+impl Default for Pages {
+    fn default() -> Self {
+        Self {
+            source: OnceLock::new(),
+            segments: ArcSwap::default(),
+            changes: SkipMap::new(),
+            serial: 0.into(),
+            changed_bytes: 0.into(),
+            stamps: 0.into(),
+            captures: 0.into(),
+            marks: (0..MARKS).map(|_| AtomicU8::new(0)).collect(),
+        }
+    }
+}
+
+impl Pages {
+    /// Sets where the pages are. Only the first call counts.
+    pub fn connect(&self, source: Box<dyn PageSource>) {
+        // It is set before the tree is used.
+        let _ = self.source.set(source);
+    }
+
+    pub fn source(&self) -> Result<&dyn PageSource> {
+        let source = self.source.get().ok_or_else(|| Error::storage(PageError::NoSource))?;
+        Ok(source.as_ref())
+    }
+
+    /// Takes room for the pages of a change of structure, half of what a group can have at most.
+    /// But one change has room in any case. Returns whether there is room.
+    pub fn take_room(&self, bytes: usize) -> bool {
+        // Relaxed: a count that no other memory depends on.
+        let before = self.changed_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let has_room = before == 0 || before + bytes <= self.most_group_bytes() / 2;
+        if !has_room {
+            self.give_room(bytes);
+        }
+        has_room
+    }
+
+    pub fn give_room(&self, bytes: usize) {
+        // Relaxed: as above.
+        self.changed_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Lists a change of structure that leads to the count `changes`, for whose pages there is
+    /// room. Returns its place.
+    pub fn list(&self, changes: u64, pages: ChangedPages) -> (u64, u64) {
+        // Relaxed: only different from all others.
+        let serial = self.serial.fetch_add(1, Ordering::Relaxed);
+        self.changes.insert((changes, serial), pages);
+        (changes, serial)
+    }
+
+    /// Removes the change at this place from the list.
+    pub fn unlist_one(&self, place: (u64, u64)) {
+        if let Some(entry) = self.changes.remove(&place) {
+            self.give_room(entry.value().bytes);
+        }
+    }
+
+    /// Removes the changes up to the count `changes` from the list.
+    pub fn unlist(&self, changes: u64) {
+        for entry in self.changes.range(..=(changes, u64::MAX)) {
+            if entry.remove() {
+                self.give_room(entry.value().bytes);
+            }
+        }
+    }
+
+    /// Whether so many changes are listed that they should be written: a quarter of what a group
+    /// can have.
+    pub fn are_many(&self) -> bool {
+        let changed_bytes = self.changed_bytes.load(Ordering::Relaxed);
+        changed_bytes > 0
+            && (self.changes.len() >= MOST_CHANGES || changed_bytes > self.most_group_bytes() / 4)
+    }
+
+    /// Whether there may be room for one more change.
+    pub fn have_room(&self) -> bool {
+        let changed_bytes = self.changed_bytes.load(Ordering::Relaxed);
+        changed_bytes == 0 || changed_bytes < self.most_group_bytes() / 2
+    }
+
+    pub fn most_group_bytes(&self) -> usize {
+        self.source.get().map_or(0, |source| source.most_group_bytes())
+    }
+
+    fn mark(&self, pid: Pid) -> &AtomicU8 {
+        &self.marks[pid as usize / 8 % MARKS]
+    }
+
+    /// Notes that the page is used.
+    #[inline(always)]
+    pub fn touch(&self, pid: Pid) {
+        let mark = self.mark(pid);
+        // Relaxed: a hint. Read first, so that the line is rarely written.
+        if mark.load(Ordering::Relaxed) == 0 {
+            mark.store(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes the page's mark; returns whether it had one.
+    pub fn take_mark(&self, pid: Pid) -> bool {
+        // Relaxed: a hint.
+        self.mark(pid).swap(0, Ordering::Relaxed) != 0
+    }
+
+    /// Reads the list of segments again.
+    fn look_again<D: Domain>(&self, context: Context<'_, D>, anchor: u64) -> Arc<Segments> {
+        let newest = context.read(anchor + SEGMENTS_AT);
+        let mut segments = Segments::default();
+        let mut at = newest;
+        while at != 0 {
+            segments.by_number.push(at);
+            segments.by_off.push((at, context.fixed(at + NUMBER_AT)));
+            at = context.read(at + NEXT_SEGMENT_AT);
+        }
+        segments.by_number.reverse();
+        segments.by_off.sort_unstable();
+        let segments = Arc::new(segments);
+        let there = self.segments.load();
+        // An older list would only be read again.
+        if there.by_number.len() < segments.by_number.len() {
+            self.segments.store(segments.clone());
+        }
+        segments
+    }
+
+    /// The number behind the last one that a page may have now.
+    pub fn end<D: Domain>(&self, context: Context<'_, D>, anchor: u64) -> u64 {
+        let newest = context.read(anchor + SEGMENTS_AT);
+        let segments = if newest == 0 { 0 } else { context.fixed(newest + NUMBER_AT) + 1 };
+        ANCHOR_WORDS + segments * SEGMENT_WORDS
+    }
+
+    /// The PID of the page with this number; `None` if there is no such word.
+    pub fn pid_of<D: Domain>(
+        &self,
+        context: Context<'_, D>,
+        anchor: u64,
+        number: u32,
+    ) -> Option<Pid> {
+        let number = u64::from(number);
+        let (segment, index) = match number.checked_sub(ANCHOR_WORDS) {
+            None => (anchor, number),
+            Some(behind) => {
+                let (segment, index) = ((behind / SEGMENT_WORDS) as usize, behind % SEGMENT_WORDS);
+                let known = self.segments.load().by_number.get(segment).copied();
+                let find = || self.look_again(context, anchor).by_number.get(segment).copied();
+                (known.or_else(find)?, index)
+            }
+        };
+        (number == 0 || index >= FIRST_INDEX).then_some(segment + index * 8)
+    }
+
+    /// The number of the page; `None` if the PID is no word of the table.
+    pub fn number_of<D: Domain>(
+        &self,
+        context: Context<'_, D>,
+        anchor: u64,
+        pid: Pid,
+    ) -> Option<u32> {
+        if (anchor..anchor + ANCHOR_BYTES).contains(&pid) {
+            return Some(((pid - anchor) / 8) as u32);
+        }
+        let find = |segments: &Segments| {
+            let behind = segments.by_off.partition_point(|&(off, _)| off <= pid);
+            let &(off, number) = segments.by_off.get(behind.checked_sub(1)?)?;
+            let index = (pid - off) / 8;
+            (index < SEGMENT_WORDS).then_some(ANCHOR_WORDS + number * SEGMENT_WORDS + index)
+        };
+        let known = find(&self.segments.load());
+        let number = known.or_else(|| find(&self.look_again(context, anchor)))?;
+        u32::try_from(number).ok()
+    }
+}
+
+/// The number behind `number` that a page may have.
+pub(crate) fn next_number(number: u64) -> u64 {
+    let next = number + 1;
+    match next {
+        1..FIRST_INDEX => FIRST_INDEX,
+        FIRST_INDEX..ANCHOR_WORDS => next,
+        _ if (next - ANCHOR_WORDS).is_multiple_of(SEGMENT_WORDS) => next + FIRST_INDEX,
+        _ => next,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_pass_over_words_that_are_none() {
+        let numbers: Vec<u64> = std::iter::successors(Some(0), |&number| Some(next_number(number)))
+            .take_while(|&number| number < 64 + 2 * 512 + 10)
+            .collect();
+        assert_eq!(numbers.len(), 1 + 56 + 504 + 504 + 2);
+        assert!(numbers.contains(&8) && numbers.contains(&63) && !numbers.contains(&64));
+        assert!(!numbers.contains(&71) && numbers.contains(&72) && numbers.contains(&575));
+        assert!(!numbers.contains(&576) && numbers.contains(&(576 + 8)));
+    }
+}

@@ -1,0 +1,421 @@
+//! A tree whose pages are in a store: steps of other threads between two steps of a load, of a
+//! capture, and of a mark.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use pando_bwtree::{
+    BwTree, Options, PageSource, PageState, PageWrite, SourceError, Stored, StoredBwTrees,
+    check_images,
+};
+use pando_index::{KeyRange, Order, RangeIndex};
+use pando_pmem::testing::{CutShort, between};
+use pando_tree::maps::Tree as _;
+
+use crate::common::{Planted, Records, key};
+
+type Hook = Box<dyn FnOnce() + Send>;
+
+/// A place in the order of groups: `None` if it was abandoned.
+type Place = Arc<OnceLock<Option<Vec<PageWrite>>>>;
+
+/// Pages in process memory.
+#[derive(Default)]
+struct Kept {
+    images: Mutex<BTreeMap<u32, Vec<u8>>>,
+    /// Places of groups in their order.
+    queue: Mutex<Vec<Place>>,
+    /// Called once, after an image was read and before it is returned.
+    after_read: Mutex<Option<Hook>>,
+}
+
+impl std::fmt::Debug for Kept {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("pages in memory")
+    }
+}
+
+impl Kept {
+    fn images(&self) -> MutexGuard<'_, BTreeMap<u32, Vec<u8>>> {
+        self.images.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn reserve(&self) -> Place {
+        let place = Place::default();
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).push(place.clone());
+        place
+    }
+
+    /// Writes the groups in their order. Places that have none are abandoned.
+    fn write_queue(&self) {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        for place in queue.drain(..) {
+            if let Some(writes) = place.get_or_init(|| None) {
+                self.write(writes.clone());
+            }
+        }
+    }
+
+    fn write(&self, writes: Vec<PageWrite>) {
+        for write in writes {
+            match write {
+                PageWrite::Image(page, image) => drop(self.images().insert(page, image)),
+                PageWrite::Free(page) => drop(self.images().remove(&page)),
+            }
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct Source(Arc<Kept>);
+
+impl PageSource for Source {
+    fn most_group_bytes(&self) -> usize {
+        1 << 20
+    }
+
+    fn read(&self, page: u32) -> Result<Option<Vec<u8>>, SourceError> {
+        let image = self.0.images().get(&page).cloned();
+        let hook = self.0.after_read.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(hook) = hook {
+            hook();
+        }
+        Ok(image)
+    }
+
+    fn make_room(&self) -> Result<(), SourceError> {
+        Ok(())
+    }
+
+    fn write_changes(&self) -> Result<(), SourceError> {
+        Ok(())
+    }
+}
+
+type Domain = CutShort<true>;
+type Tree = BwTree<Domain, Stored>;
+
+/// A tree of 200 records in small pages, of which nothing is written.
+fn tree() -> (Planted<Domain, StoredBwTrees>, Source) {
+    tree_of(200)
+}
+
+fn tree_of(records: u64) -> (Planted<Domain, StoredBwTrees>, Source) {
+    let options =
+        Options { leaf_bytes: 256, inner_bytes: 256, merge_bytes: 112, ..Options::default() };
+    let planted = Planted::<Domain, StoredBwTrees>::anonymous(options);
+    let source = Source::default();
+    planted.index.connect(Box::new(source.clone())).expect("a tree in a store");
+    (0..records).for_each(|number| put(&planted.index, number, b"first"));
+    (planted, source)
+}
+
+fn put(tree: &Tree, number: u64, value: &[u8]) {
+    tree.upsert(&key(number), value).expect("written");
+}
+
+fn remove(tree: &Tree, number: u64) {
+    tree.remove(&key(number)).expect("removed");
+}
+
+fn get(tree: &Tree, number: u64) -> Option<Vec<u8>> {
+    tree.get(&key(number)).expect("read")
+}
+
+fn pages(tree: &Tree, state: PageState) -> Vec<u32> {
+    let (seen, next) = tree.pages_from(0, 10_000).expect("a slot");
+    assert_eq!(next, None);
+    seen.iter().filter(|page| page.state == state).map(|page| page.number).collect()
+}
+
+/// Writes all pages; returns whether all could be marked.
+fn write_all(tree: &Tree, source: &Source) -> bool {
+    let changed = pages(tree, PageState::Changed);
+    let append = |writes: &mut dyn FnMut() -> Option<pando_index::Result<Vec<PageWrite>>>| {
+        source.0.write(writes().expect("the last capture").expect("images"));
+    };
+    let (captured, ()) = tree.capture(&changed, append).expect("a slot");
+    assert!(captured.left.is_empty());
+    tree.mark_written(&captured).expect("a slot");
+    pages(tree, PageState::Changed).is_empty()
+}
+
+/// Writes pages until the store has all of them.
+fn write_until_done(tree: &Tree, source: &Source) {
+    for _ in 0..100 {
+        let changed = pages(tree, PageState::Changed);
+        let append = |writes: &mut dyn FnMut() -> Option<pando_index::Result<Vec<PageWrite>>>| {
+            let place = source.0.reserve();
+            let writes = writes().map(|writes| writes.expect("images"));
+            let is_there = writes.is_some();
+            place.set(writes).is_ok() && is_there
+        };
+        let (captured, is_filled) = tree.capture(&changed, append).expect("a slot");
+        source.0.write_queue();
+        if is_filled {
+            tree.mark_written(&captured).expect("a slot");
+            return;
+        }
+    }
+    panic!("each capture was in vain");
+}
+
+fn evict_all(tree: &Tree) {
+    for page in pages(tree, PageState::Written) {
+        tree.evict(page).expect("a slot");
+    }
+}
+
+fn check(source: &Source) {
+    let images = source.0.images().clone();
+    let mut read = |page| images.get(&page).cloned().ok_or_else(|| "it is not there".to_owned());
+    assert_eq!(check_images(images.keys().copied(), &mut read), Vec::<String>::new());
+}
+
+#[test]
+fn pages_are_written_evicted_loaded_and_restored() {
+    let (planted, source) = tree();
+    let tree = &planted.index;
+    let changed = pages(tree, PageState::Changed);
+    assert!(changed.len() > 10);
+    for &page in &changed {
+        assert_eq!(tree.evict(page).expect("a slot"), 0, "it is not written");
+    }
+    assert!(write_all(tree, &source));
+    check(&source);
+    assert_eq!(pages(tree, PageState::Written), changed);
+    evict_all(tree);
+    assert_eq!(pages(tree, PageState::Written), [0], "only the root stays");
+    assert_eq!(get(tree, 77), Some(b"first".to_vec()));
+    put(tree, 77, b"second");
+    assert_eq!(pages(tree, PageState::Changed).len(), 1);
+    (100..200).for_each(|number| assert!(tree.remove(&key(number)).expect("removed")));
+    assert!(write_all(tree, &source));
+    check(&source);
+    // Another pool gets the pages.
+    let other = Planted::<Domain, StoredBwTrees>::anonymous(Options::default());
+    other.index.connect(Box::new(source.clone())).expect("a tree in a store");
+    let numbers: Vec<u32> = source.0.images().keys().copied().collect();
+    other.index.restore(numbers).expect("it has the root");
+    assert_eq!(other.index.len().expect("read"), 100);
+    assert_eq!(get(&other.index, 77), Some(b"second".to_vec()));
+    // It gives free numbers to new pages.
+    (200..2000).for_each(|number| put(&other.index, number, b"third"));
+    assert!(write_all(&other.index, &source));
+    check(&source);
+    assert_eq!(other.index.len().expect("read"), 1900);
+}
+
+/// Between the read of an image and its installation, the page is loaded, changed, written and
+/// evicted by another thread.
+#[test]
+fn a_load_that_was_overtaken_installs_nothing() {
+    let (planted, source) = tree();
+    assert!(write_all(&planted.index, &source));
+    evict_all(&planted.index);
+    let (tree, kept) = (planted.index.clone(), source.clone());
+    let hook = move || {
+        put(&tree, 77, b"second");
+        assert!(write_all(&tree, &kept));
+        evict_all(&tree);
+    };
+    *source.0.after_read.lock().expect("no panic") = Some(Box::new(hook));
+    assert_eq!(get(&planted.index, 77), Some(b"second".to_vec()));
+}
+
+/// Between the capture of pages and their place in the order of groups, another thread captures
+/// later states, and writes them.
+#[test]
+fn a_capture_that_was_overtaken_writes_nothing() {
+    let (planted, source) = tree();
+    let tree = &planted.index;
+    assert!(write_all(tree, &source));
+    put(tree, 77, b"second");
+    let changed = pages(tree, PageState::Changed);
+    let (captured, is_empty) = tree
+        .capture(&changed, |writes| {
+            put(tree, 77, b"third");
+            assert!(write_all(tree, &source));
+            writes().map(|writes| source.0.write(writes.expect("images"))).is_none()
+        })
+        .expect("a slot");
+    assert!(is_empty, "the later state was written before");
+    assert_eq!(tree.mark_written(&captured).expect("a slot"), 0);
+    evict_all(tree);
+    assert_eq!(get(tree, 77), Some(b"third".to_vec()));
+}
+
+/// Between the capture of pages and their place, a page is split: the group would have one half.
+#[test]
+fn a_capture_amid_a_change_of_structure_writes_nothing() {
+    let (planted, source) = tree();
+    let tree = &planted.index;
+    assert!(write_all(tree, &source));
+    put(tree, 77, b"second");
+    let changed = pages(tree, PageState::Changed);
+    let before = pages(tree, PageState::Written).len();
+    let (_, is_empty) = tree
+        .capture(&changed, |writes| {
+            for number in 0..40 {
+                let between = [&key(77)[..], &[number]].concat();
+                tree.upsert(&between, b"between").expect("written");
+            }
+            writes().is_none()
+        })
+        .expect("a slot");
+    assert!(pages(tree, PageState::Changed).len() > 4 && before > 10, "pages were split");
+    assert!(is_empty, "the count of changes is another one");
+    assert!(write_all(tree, &source));
+    check(&source);
+}
+
+/// A page changes after its capture: the captured state is written, and the page stays changed. If
+/// another capture came between, no page is marked by the earlier one.
+#[test]
+fn a_page_that_changes_after_its_capture_is_not_marked() {
+    let (planted, source) = tree();
+    let tree = &planted.index;
+    assert!(write_all(tree, &source));
+    put(tree, 77, b"second");
+    put(tree, 150, b"second");
+    let changed = pages(tree, PageState::Changed);
+    assert_eq!(changed.len(), 2);
+    let capture = || {
+        let writes = tree.capture(&changed, |writes| writes().expect("the last").expect("images"));
+        let (captured, writes) = writes.expect("a slot");
+        source.0.write(writes);
+        captured
+    };
+    let first = capture();
+    put(tree, 77, b"third");
+    assert_eq!(tree.mark_written(&first).expect("a slot"), 1);
+    assert_eq!(pages(tree, PageState::Changed).len(), 1);
+    evict_all(tree);
+    assert_eq!(get(tree, 77), Some(b"third".to_vec()));
+    assert_eq!(get(tree, 150), Some(b"second".to_vec()));
+    let (second, third) = (capture(), capture());
+    assert_eq!(tree.mark_written(&second).expect("a slot"), 0, "it is not the last capture");
+    assert_eq!(tree.mark_written(&third).expect("a slot"), 1);
+    assert!(pages(tree, PageState::Changed).is_empty());
+}
+
+/// Pages that lead to what cannot be there, and a page that is not there.
+#[test]
+fn damaged_images_are_errors_that_name_the_page() {
+    let (planted, source) = tree();
+    let tree = &planted.index;
+    assert!(write_all(tree, &source));
+    evict_all(tree);
+    let images = source.0.images().clone();
+    let leaf = *images.keys().last().expect("pages");
+    for (image, told) in [(Some(vec![1; 40]), "is damaged"), (None, "does not exist")] {
+        match image {
+            Some(image) => drop(source.0.images().insert(leaf, image)),
+            None => drop(source.0.images().remove(&leaf)),
+        }
+        let errors: Vec<String> =
+            (0..200).filter_map(|number| Some(tree.get(&key(number)).err()?.to_string())).collect();
+        assert!(!errors.is_empty() && errors.len() < 100, "other pages can be read");
+        for error in errors {
+            assert!(error.contains(&format!("page {leaf}")) && error.contains(told), "{error}");
+        }
+    }
+    source.0.images().insert(leaf, images[&leaf].clone());
+    assert_eq!(tree.len().expect("read"), 200);
+    assert!(tree.audit().is_err(), "only a part could be walked");
+}
+
+/// The records of a tree, and of another one that is opened with the pages that the store has.
+fn dump(tree: &Tree) -> Records {
+    pando_tree::testing::dump(tree)
+}
+
+fn reopened(source: &Source) -> Records {
+    let other = Planted::<Domain, StoredBwTrees>::anonymous(Options::default());
+    other.index.connect(Box::new(source.clone())).expect("a tree in a store");
+    let numbers: Vec<u32> = source.0.images().keys().copied().collect();
+    other.index.restore(numbers).expect("it has the root");
+    dump(&other.index)
+}
+
+/// A step of a thread.
+type Step = fn(&Tree, &Source);
+
+const STEPS: [(&str, Step); 9] = [
+    ("get", |tree, _| assert!(get(tree, 17).is_some())),
+    ("scan", |tree, _| {
+        for order in [Order::Ascending, Order::Descending] {
+            let mut cursor = tree.scan(KeyRange::all(), order).expect("a scan");
+            let mut found = 0;
+            while let Some((key, _)) = cursor.next().expect("a record") {
+                found += usize::from(key < &[0, 0, 0, 0, 0, 0, 0, 20]);
+            }
+            assert!(found >= 20, "{order:?}: {found} of 20 keys that stay");
+        }
+    }),
+    ("update", |tree, _| put(tree, 17, b"updated")),
+    ("split", |tree, _| {
+        (0..30).for_each(|number| {
+            let between = [&key(17)[..], &[number]].concat();
+            tree.upsert(&between, b"between").expect("written");
+        });
+    }),
+    ("merge", |tree, _| {
+        (20..60).for_each(|number| remove(tree, number));
+    }),
+    ("write", write_until_done),
+    ("write and evict", |tree, source| {
+        write_until_done(tree, source);
+        evict_all(tree);
+    }),
+    ("update, write and evict", |tree, source| {
+        put(tree, 17, b"other");
+        write_until_done(tree, source);
+        evict_all(tree);
+    }),
+    ("merge, write and evict", |tree, source| {
+        (20..60).for_each(|number| remove(tree, number));
+        write_until_done(tree, source);
+        evict_all(tree);
+    }),
+];
+
+/// Each step, with each other one of another thread before its accesses to shared memory: the pages
+/// that are written then are one tree, with the records that the pool has.
+#[test]
+fn steps_of_another_thread_between_two_accesses() {
+    let mut interrupted = 0;
+    for (name, step) in STEPS {
+        for (other_name, other) in STEPS {
+            for is_evicted in [false, true] {
+                let mut access = 0;
+                for round in 0.. {
+                    let (planted, source) = tree_of(60);
+                    write_until_done(&planted.index, &source);
+                    if is_evicted {
+                        evict_all(&planted.index);
+                    } else {
+                        put(&planted.index, 33, b"changed");
+                    }
+                    let (tree, kept) = (planted.another_handle(), source.clone());
+                    let meanwhile = move || other(&tree, &kept);
+                    let is_within = between(access, meanwhile, || step(&planted.index, &source));
+                    let what = format!("{name}, before access {access}: {other_name}");
+                    write_until_done(&planted.index, &source);
+                    check(&source);
+                    let found = dump(&planted.index);
+                    assert!(reopened(&source) == found, "{what}: the store has other records");
+                    evict_all(&planted.index);
+                    assert!(dump(&planted.index) == found, "{what}: other records were loaded");
+                    if !is_within {
+                        break;
+                    }
+                    interrupted += 1;
+                    // Each of the first accesses, and then fewer.
+                    access += 1 + round / 5;
+                }
+            }
+        }
+    }
+    assert!(interrupted > 1000, "{interrupted}");
+}
