@@ -1,0 +1,306 @@
+//! The cache: eviction of pages, and the writing of changed ones.
+//!
+//! The hand of a clock goes over the numbers of pages. A page that was used since the last pass
+//! loses its mark and stays. An inner page stays for two more passes. A page that has changed is
+//! collected, and written with others; then it is evicted, unless it has changed again.
+//!
+//! Any thread may do this at any time, several at once: see `stored.rs` of `pando-bwtree`. But a
+//! capture ends the captures before it. So a thread that would write waits a short time for the one
+//! that does; the lock is only for that, and a thread that gets no turn goes on without.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, TryLockError, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pando_bwtree::{BwTree, PageSource, PageState, PageWrite, SourceError, Stored};
+use pando_lss::{Group, PageStore};
+use pando_pmem::{Process, mutant};
+
+use crate::error::{Error, Result};
+
+/// Pages that are looked at under one guard.
+const SEEN: usize = 256;
+/// Pages that are written in one group, beside those of changes of structure.
+const GROUP_PAGES: usize = 16;
+/// Passes of the clock, after which a thread gives up.
+const PASSES: u32 = 4;
+/// Passes in which inner pages stay.
+const PASSES_OF_LEAVES: u32 = 2;
+/// How long a thread waits for its turn while no group is written.
+const TURN: Duration = Duration::from_millis(100);
+
+/// What the cache has done since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CacheStat {
+    /// Pages in memory.
+    pub pages: u64,
+    /// Those of them that the page store does not have in this state.
+    pub changed_pages: u64,
+    /// Pages that were loaded.
+    pub loads: u64,
+    /// Pages that were evicted.
+    pub evictions: u64,
+    /// Groups of pages that were written.
+    pub groups: u64,
+    /// Groups that were captured in vain, because of a change of structure or another capture.
+    pub retries: u64,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    loads: AtomicU64,
+    evictions: AtomicU64,
+    groups: AtomicU64,
+    retries: AtomicU64,
+}
+
+fn count(counter: &AtomicU64) {
+    // Relaxed: only the number matters.
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+/// A tree with the store of its pages.
+#[derive(Debug)]
+pub(crate) struct Cache {
+    pub tree: BwTree<Process, Stored>,
+    pub pages: PageStore,
+    /// Bytes that one call for room evicts.
+    room_bytes: u64,
+    /// About the bytes of a page.
+    page_bytes: u64,
+    /// The page at which the clock's hand is.
+    hand: AtomicU32,
+    turn: Mutex<()>,
+    counts: Counts,
+}
+
+impl Cache {
+    pub fn new(tree: BwTree<Process, Stored>, pages: PageStore, memory_bytes: u64) -> Self {
+        Self {
+            pages,
+            room_bytes: (memory_bytes / 64).max(64 << 10),
+            page_bytes: u64::from(tree.options.leaf_bytes),
+            tree,
+            hand: 0.into(),
+            turn: Mutex::default(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// Waits for a turn, as long as the threads before write groups.
+    fn turn(&self) -> Option<MutexGuard<'_, ()>> {
+        // Relaxed: only whether it changes.
+        let written = || self.counts.groups.load(Ordering::Relaxed);
+        let (mut begin, mut before) = (Instant::now(), written());
+        loop {
+            let now = written();
+            if now != before {
+                (begin, before) = (Instant::now(), now);
+            }
+            match self.turn.try_lock() {
+                Ok(turn) => return Some(turn),
+                Err(TryLockError::Poisoned(turn)) => return Some(turn.into_inner()),
+                Err(TryLockError::WouldBlock) if begin.elapsed() > TURN => return None,
+                Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_micros(50)),
+            }
+        }
+    }
+
+    /// Writes the pages `wanted`, if they have changed, and all changes of structure, in one group,
+    /// or in several if they are long.
+    pub fn write(&self, wanted: &[u32]) -> Result<()> {
+        let _turn = self.turn();
+        self.write_in_turn(wanted.to_vec())
+    }
+
+    /// Writes the changes of structure, if they are many.
+    fn write_changes(&self) -> Result<()> {
+        let _turn = self.turn();
+        match self.tree.has_many_changes() {
+            true => self.write_in_turn(Vec::new()),
+            false => Ok(()),
+        }
+    }
+
+    fn write_in_turn(&self, mut wanted: Vec<u32>) -> Result<()> {
+        loop {
+            let (captured, ticket) = self.tree.capture(&wanted, |writes| {
+                self.pages.append_with(|| match writes() {
+                    None => Ok(None),
+                    Some(writes) => Ok::<_, Error>(Some(group_of(writes?))),
+                })
+            })?;
+            let Some(ticket) = ticket? else {
+                count(&self.counts.retries);
+                continue;
+            };
+            if !mutant!("store-marked-before-written") {
+                self.pages.wait(&ticket)?;
+            }
+            self.tree.mark_written(&captured)?;
+            count(&self.counts.groups);
+            if captured.left.is_empty() {
+                return Ok(());
+            }
+            wanted = captured.left;
+        }
+    }
+
+    /// Writes all pages that have changed.
+    pub fn write_all(&self) -> Result<()> {
+        let (mut from, mut changed) = (Some(0), Vec::new());
+        while let Some(at) = from {
+            let (seen, next) = self.tree.pages_from(at, SEEN)?;
+            from = next;
+            changed.extend(
+                seen.iter().filter(|page| page.state == PageState::Changed).map(|page| page.number),
+            );
+            while changed.len() >= GROUP_PAGES {
+                self.write(&changed.split_off(changed.len() - GROUP_PAGES))?;
+            }
+        }
+        // Records may have moved meanwhile, to pages that were passed before: by changes of
+        // structure, which this writes.
+        self.write(&changed)
+    }
+
+    /// Evicts the page; returns its bytes, or zero if it stays.
+    fn evict(&self, number: u32) -> Result<u64> {
+        let bytes = self.tree.evict(number)?;
+        if bytes > 0 {
+            count(&self.counts.evictions);
+        }
+        Ok(bytes)
+    }
+
+    /// Writes the pages and evicts them; returns their bytes.
+    fn write_and_evict(&self, numbers: Vec<u32>) -> Result<u64> {
+        self.write(&numbers)?;
+        numbers.into_iter().map(|number| self.evict(number)).sum()
+    }
+
+    /// Evicts pages until [`room_bytes`](Self::room_bytes) are free. If pages cannot be written,
+    /// those that need not be are evicted.
+    pub fn make_room(&self) -> Result<()> {
+        let pool = self.tree.pool();
+        pool.reclaim()?;
+        // What was evicted before waits for threads that are pinned. More would wait too.
+        if pool.pin()?.waiting() as u64 * self.page_bytes >= self.room_bytes {
+            return Ok(());
+        }
+        let (mut evicted, mut changed, mut failure) = (0, Vec::new(), None);
+        let mut passes = 0;
+        while evicted < self.room_bytes && passes < PASSES {
+            // Relaxed: threads that go the same way evict the same pages, and one of them fails.
+            let at = self.hand.load(Ordering::Relaxed);
+            let (seen, next) = self.tree.pages_from(at, SEEN)?;
+            passes += u32::from(next.is_none());
+            self.hand.store(next.unwrap_or(0), Ordering::Relaxed);
+            for page in seen {
+                let stays = page.state == PageState::Absent
+                    || page.is_inner && passes < PASSES_OF_LEAVES
+                    || self.tree.take_mark(page.number)?;
+                match page.state {
+                    _ if stays => {}
+                    PageState::Written => evicted += self.evict(page.number)?,
+                    _ if failure.is_none() => changed.push(page.number),
+                    _ => {}
+                }
+                if changed.len() == GROUP_PAGES || next.is_none() && !changed.is_empty() {
+                    match self.write_and_evict(std::mem::take(&mut changed)) {
+                        Ok(bytes) => evicted += bytes,
+                        Err(error) => failure = Some(error),
+                    }
+                }
+                if evicted >= self.room_bytes {
+                    break;
+                }
+            }
+        }
+        match failure {
+            Some(error) if evicted == 0 => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Evicts all pages that have not changed.
+    pub fn evict_all(&self) -> Result<()> {
+        let mut from = Some(0);
+        while let Some(at) = from {
+            let (seen, next) = self.tree.pages_from(at, SEEN)?;
+            from = next;
+            for page in seen.iter().filter(|page| page.state == PageState::Written) {
+                self.evict(page.number)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What the cache has and has done.
+    pub fn stat(&self) -> Result<CacheStat> {
+        let (mut pages, mut changed_pages, mut from) = (0, 0, Some(0));
+        while let Some(at) = from {
+            let (seen, next) = self.tree.pages_from(at, SEEN)?;
+            from = next;
+            pages += seen.iter().filter(|page| page.state != PageState::Absent).count() as u64;
+            let changed = seen.iter().filter(|page| page.state == PageState::Changed);
+            changed_pages += changed.count() as u64;
+        }
+        // Relaxed: only the numbers matter.
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Ok(CacheStat {
+            pages,
+            changed_pages,
+            loads: read(&self.counts.loads),
+            evictions: read(&self.counts.evictions),
+            groups: read(&self.counts.groups),
+            retries: read(&self.counts.retries),
+        })
+    }
+}
+
+fn group_of(writes: Vec<PageWrite>) -> Group {
+    writes.into_iter().fold(Group::new(), |group, write| match write {
+        PageWrite::Image(page, image) => group.base(page, image),
+        PageWrite::Free(page) => group.free(page),
+    })
+}
+
+/// The image of a page, as the page store has it.
+pub(crate) fn image(pages: &PageStore, page: u32) -> Result<Option<Vec<u8>>> {
+    Ok(pages.read(page)?.map(|pieces| pieces.concat()))
+}
+
+/// The cache, for its tree: the tree does not keep the cache alive.
+#[derive(Debug)]
+pub(crate) struct Source(pub Weak<Cache>);
+
+impl Source {
+    fn with<R>(&self, call: impl FnOnce(&Cache) -> Result<R>) -> Result<R, SourceError> {
+        let cache = self.0.upgrade().ok_or(Error::Closed)?;
+        Ok(call(&cache)?)
+    }
+}
+
+impl PageSource for Source {
+    fn most_group_bytes(&self) -> usize {
+        self.0.upgrade().map_or(0, |cache| cache.pages.most_group_bytes())
+    }
+
+    fn read(&self, page: u32) -> Result<Option<Vec<u8>>, SourceError> {
+        self.with(|cache| {
+            count(&cache.counts.loads);
+            image(&cache.pages, page)
+        })
+    }
+
+    fn make_room(&self) -> Result<(), SourceError> {
+        self.with(Cache::make_room)
+    }
+
+    fn write_changes(&self) -> Result<(), SourceError> {
+        self.with(Cache::write_changes)
+    }
+}

@@ -1,0 +1,112 @@
+//! A store whose data is many times its memory; emptied pages; loads that fail.
+
+use std::thread::scope;
+
+use pando_device::Operation;
+use pando_device::simulated::Simulated;
+use pando_index::random::Random;
+
+use crate::common::{check, dump, key, large_pages, open, open_with};
+
+/// Data of about five times the memory is written, read, scanned and overwritten by several
+/// threads, in pages of the usual size, and never takes more than the memory.
+#[test]
+fn data_that_is_larger_than_memory() {
+    const KEYS: u64 = 120_000;
+    let directory = Simulated::new();
+    let store = open_with(&directory, &large_pages());
+    let value = |number: u64, round: u64| {
+        let mut value = vec![round as u8; 160];
+        value[..8].copy_from_slice(&number.to_le_bytes());
+        value
+    };
+    let records = store.records();
+    for number in 0..KEYS {
+        records.upsert(&key(number), &value(number, 0)).expect("written");
+    }
+    let live_bytes = store.stat().expect("numbers").pages.live_bytes;
+    assert!(live_bytes > 4 * (4 << 20), "{live_bytes} bytes are not much more than the memory");
+    scope(|scope| {
+        for thread in 0..4_u64 {
+            scope.spawn(move || {
+                let mut random = Random::new(thread);
+                for _ in 0..10_000 {
+                    // Each thread has its own keys.
+                    let number = random.below(KEYS / 4) * 4 + thread;
+                    match random.below(3) {
+                        0 => {
+                            let found = records.get(&key(number)).expect("read");
+                            assert_eq!(
+                                found.map(|found| found[..8].to_vec()),
+                                Some(number.to_le_bytes().to_vec())
+                            );
+                        }
+                        _ => {
+                            records.upsert(&key(number), &value(number, 1)).expect("written");
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let found = dump(&store);
+    assert_eq!(found.len() as u64, KEYS);
+    for (number, (found_key, found_value)) in (0..).zip(&found) {
+        assert_eq!(found_key, &key(number));
+        assert!(*found_value == value(number, 0) || *found_value == value(number, 1));
+    }
+    let stat = store.stat().expect("numbers").cache;
+    assert!(stat.evictions > 1000 && stat.loads > 1000, "{stat:?}");
+    check(&store);
+    store.checkpoint().expect("durable");
+    drop(store);
+    assert!(dump(&open(&directory)) == found, "other records after the opening");
+}
+
+/// All records are removed, while the pages around are absent. The store has few pages then, or
+/// empty ones, and takes new records.
+#[test]
+fn records_that_are_removed_while_their_neighbours_are_absent() {
+    let store = open(&Simulated::new());
+    let records = store.records();
+    for round in 0..3_u8 {
+        for number in 0..2000 {
+            records.insert(&key(number), &[round; 20]).expect("an absent key");
+        }
+        store.empty_cache().expect("written");
+        let mut random = Random::new(u64::from(round));
+        let mut order: Vec<u64> = (0..2000).collect();
+        random.shuffle(&mut order);
+        for (index, number) in order.into_iter().enumerate() {
+            assert!(records.remove(&key(number)).expect("removed"));
+            if index % 100 == 0 {
+                store.empty_cache().expect("written");
+                check(&store);
+            }
+        }
+        assert!(dump(&store).is_empty());
+        check(&store);
+    }
+}
+
+/// A device that cannot be read: the operation ends with its error, and the next one succeeds.
+#[test]
+fn a_page_that_cannot_be_read_is_an_error() {
+    let directory = Simulated::new();
+    let store = open(&directory);
+    for number in 0..500 {
+        store.records().insert(&key(number), b"value").expect("inserted");
+    }
+    store.empty_cache().expect("written");
+    directory.on_operation(|operation, _| match operation {
+        Operation::Read => Err(std::io::Error::other("the disk is gone")),
+        _ => Ok(()),
+    });
+    let error = store.records().get(&key(250)).expect_err("no device");
+    assert!(error.to_string().contains("the disk is gone"), "{error}");
+    let scan = store.records().scan(pando_index::KeyRange::all(), pando_index::Order::Ascending);
+    scan.expect("a scan").next().expect_err("no device");
+    directory.on_operation(|_, _| Ok(()));
+    assert_eq!(store.records().get(&key(250)).expect("read"), Some(b"value".to_vec()));
+    assert_eq!(dump(&store).len(), 500);
+}

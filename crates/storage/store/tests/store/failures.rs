@@ -1,0 +1,128 @@
+//! Operations that the device refuses.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use pando_device::Operation;
+use pando_device::simulated::{Kept, Simulated};
+use pando_index::random::Random;
+use pando_store::{Error, Store, StoreOptions};
+
+use crate::common::{History, Records, check, dump, open, options};
+
+const EIO: i32 = 5;
+const ENOSPC: i32 = 28;
+const KEYS: u64 = 300;
+
+/// Uses the store, and goes on after errors. What it may have on the device then.
+fn use_it(store: &Store, seed: u64) -> (History, u64) {
+    let (mut random, mut records) = (Random::new(!seed), Records::new(seed));
+    let (mut history, mut errors) = (History::default(), 0);
+    for step in 0..700 {
+        let done = match random.below(60) {
+            0 => store.sync().inspect(|()| history.synced()),
+            1 => store.checkpoint().inspect(|()| history.synced()),
+            2 => store.empty_cache(),
+            _ => {
+                let (key, value) = records.draw(KEYS, step);
+                let done = records.apply(store.records(), key, value.as_deref());
+                if done.is_ok() {
+                    history.may_become(key, value);
+                }
+                done.map_err(Error::from)
+            }
+        };
+        errors += u64::from(done.is_err());
+    }
+    (history, errors)
+}
+
+#[test]
+fn each_operation_that_fails_loses_nothing_that_was_durable() {
+    let mut refused = 0;
+    for number in (0..).step_by(3) {
+        let directory = Simulated::new();
+        let store = open(&directory);
+        let count = Arc::new(AtomicU64::new(0));
+        let (counted, failed) = (count.clone(), Arc::new(AtomicBool::new(false)));
+        let has_failed = failed.clone();
+        directory.on_operation(move |_, _| {
+            if counted.fetch_add(1, Ordering::Relaxed) == number {
+                has_failed.store(true, Ordering::Relaxed);
+                return Err(io::Error::from_raw_os_error(EIO));
+            }
+            Ok(())
+        });
+        let (history, errors) = use_it(&store, 7);
+        if !failed.load(Ordering::Relaxed) {
+            assert!(number > 50, "only {number} operations");
+            break;
+        }
+        refused += errors;
+        for kept in [Kept::Nothing, Kept::Some, Kept::All] {
+            let store = open(&directory.cut_power(kept, &mut Random::new(number)));
+            check(&store);
+            history.check(&dump(&store), &format!("operation {number}, {kept:?} kept"));
+        }
+    }
+    assert!(refused > 0, "no call told a failure");
+}
+
+/// No file can be made any more; later there is room again.
+#[test]
+fn a_full_device_is_an_error_and_takes_writes_again_later() {
+    let directory = Simulated::new();
+    let store = open(&directory);
+    let (mut history, _) = use_it(&store, 3);
+    store.sync().expect("durable");
+    history.synced();
+    directory.on_operation(|operation, _| match operation {
+        Operation::Create | Operation::Allocate => Err(io::Error::from_raw_os_error(ENOSPC)),
+        _ => Ok(()),
+    });
+    let mut records = Records::new(4);
+    let mut refused = None;
+    for step in 0..40_000 {
+        let (key, value) = records.draw(KEYS, step);
+        history.may_become(key, value.clone());
+        records.apply(store.records(), key, value.as_deref()).expect("there is memory");
+        if step % 50 == 49
+            && let Err(error) = store.empty_cache()
+        {
+            refused = Some(error);
+            break;
+        }
+    }
+    let refused = refused.expect("the device is full").to_string();
+    assert!(refused.contains("has no room"), "{refused}");
+    // Records in memory can be read and written.
+    history.check(&dump(&store), "in memory");
+    directory.on_operation(|_, _| Ok(()));
+    let (key, value) = records.draw(KEYS, 40_001);
+    history.may_become(key, value.clone());
+    records.apply(store.records(), key, value.as_deref()).expect("there is memory");
+    store.sync().expect("there is room");
+    history.synced();
+    check(&store);
+    let there = open(&directory.cut_power(Kept::Nothing, &mut Random::new(1)));
+    check(&there);
+    assert!(dump(&there) == dump(&store));
+}
+
+#[test]
+fn bad_options_and_a_second_handle_are_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("store");
+    let small = StoreOptions { memory_bytes: 1 << 20, ..options() };
+    let refused = Store::open(&path, &small).expect_err("too small").to_string();
+    assert_eq!(refused, "memory_bytes is 1048576; allowed is 4194304 or more");
+    let store = Store::open(&path, &options()).expect("opens");
+    store.records().insert(b"key", b"value").expect("inserted");
+    let refused = Store::open(&path, &options()).expect_err("in use");
+    assert!(matches!(refused, Error::InUse { .. }), "{refused}");
+    store.sync().expect("durable");
+    drop(store);
+    let store = Store::open(&path, &options()).expect("opens");
+    assert_eq!(dump(&store), [(b"key".to_vec(), b"value".to_vec())]);
+}

@@ -1,0 +1,7 @@
+//! Tests of the store, on a simulated directory.
+
+mod common;
+mod conformance;
+mod eviction;
+mod failures;
+mod power;
