@@ -76,11 +76,11 @@ pub enum PageError {
     },
     /// The records of a page are too long for it, and it could not be split.
     #[error(
-        "a page would have {found_bytes} bytes, and may have {MAX_PAGE_BYTES}; it could not be \
-         split, since changes of the structure are not written: make room for the store"
+        "a page has {found_bytes} bytes and could not be split, since changes of the structure are \
+         not written: make room for the store"
     )]
     TooLong {
-        /// Bytes that it would have.
+        /// Its bytes, or those that it would have.
         found_bytes: u64,
     },
     /// Only the pages in the pool could be walked.
@@ -115,8 +115,13 @@ const _: () = assert!(MAX_PAGE_BYTES as usize + 2 * MAX_KEY_BYTES + 1024 < MAX_I
 pub(crate) fn check_storable(found_bytes: u64) -> Result<()> {
     match found_bytes <= MAX_PAGE_BYTES {
         true => Ok(()),
-        false => Err(Error::storage(PageError::TooLong { found_bytes })),
+        false => Err(too_long(found_bytes)),
     }
+}
+
+#[cold]
+pub(crate) fn too_long(found_bytes: u64) -> Error {
+    Error::storage(PageError::TooLong { found_bytes })
 }
 
 /// The PID of the page that must be loaded first, if `error` says so.

@@ -17,8 +17,6 @@ use crate::build::{Cut, NewPage, base_bytes, cut};
 use crate::context::{At, Pid, Value};
 use crate::gather::{Gathered, Item};
 use crate::layout::{Kind, Link};
-use crate::page::Page;
-use crate::pages::MAX_PAGE_BYTES;
 use crate::prepend::NewDelta;
 use crate::races::Race;
 use crate::style::{Above, Split, Style};
@@ -28,11 +26,6 @@ use crate::tree::BwTree;
 pub(crate) const LEAST_SPLIT: usize = 4;
 /// How often a change is prepared again before it is left to other threads.
 pub(crate) const ATTEMPTS: usize = 8;
-
-/// Whether an inner page of a store must be split before it gets an entry: then it can be split.
-fn is_long_parent<D: Domain>(page: &Page<'_, D>) -> bool {
-    page.body_bytes() > MAX_PAGE_BYTES / 2 && page.records() >= LEAST_SPLIT
-}
 
 impl<D: Domain, S: Style<D>> BwTree<D, S> {
     /// Splits the page, if it is too large, and then its ancestors, if they are.
@@ -93,8 +86,7 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
         };
         let above = match parent {
             Some(parent) => {
-                if S::MAY_BE_ABSENT && is_long_parent(&Page::of(context, parent.link)?) {
-                    // Its own split was left to later changes.
+                if S::MAY_BE_ABSENT && self.is_split_due(&Gathered::new(context, parent.link)?) {
                     self.split(context, parent.pid)?;
                     return Ok(false);
                 }
@@ -146,6 +138,18 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
         let page = page.build(context)?;
         let split = Split { left, split, right, page, is_inner, above };
         Ok(self.counted(Race::Split, S::split(self, context, split)?))
+    }
+
+    /// Whether a page should have been split before. In a store a split is often left to later
+    /// operations: the pool is full, or the parent is absent. Each page is split then before
+    /// anything is added to it; or it would grow each time that it is loaded, changed and evicted.
+    pub(crate) fn is_split_due(&self, page: &Gathered<'_, D>) -> bool {
+        let (max_bytes, is_inner) = (self.max_bytes(page.level), page.level > 0);
+        if page.parts.iter().all(|part| part.page.body_bytes() <= max_bytes) {
+            return false;
+        }
+        let items = page.items(false);
+        base_bytes(&items, is_inner) > max_bytes && cut(&items, is_inner).is_some()
     }
 
     /// Consolidates an inner page so that it has room for a delta, and splits it if it is too large

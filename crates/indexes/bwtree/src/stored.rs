@@ -114,6 +114,7 @@ use crate::options::Options;
 use crate::page::{Chain, Page};
 use crate::pages::{
     ChangedPages, PageError, PageSource, Pages, absent, absent_pid, is_too_long, next_number,
+    too_long,
 };
 use crate::residence::{Noted, Residence};
 use crate::tree::BwTree;
@@ -508,10 +509,7 @@ impl<D: Domain> BwTree<D, Stored> {
         let image = Image { lsn, level, low, high, right, records }.encode();
         match image.len() <= MAX_IMAGE_BYTES {
             true => Ok(image),
-            false => {
-                let found_bytes = image.len() as u64;
-                Err(Error::storage(PageError::TooLong { found_bytes }))
-            }
+            false => Err(too_long(image.len() as u64)),
         }
     }
 

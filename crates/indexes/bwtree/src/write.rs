@@ -40,7 +40,7 @@ use crate::context::{At, Pid, Value, damaged};
 use crate::gather::Gathered;
 use crate::layout::{HEADER_BYTES, Kind, Link};
 use crate::page::{Delta, Page};
-use crate::pages::{check_storable, is_too_long};
+use crate::pages::{check_storable, is_too_long, too_long};
 use crate::prepend::NewDelta;
 use crate::races::Race;
 use crate::search::Found;
@@ -287,6 +287,8 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
         }
         let prepared = match at.link {
             Link::EMPTY => None,
+            // Perhaps it must be split before.
+            link if S::MAY_BE_ABSENT && !removes && self.is_long(context, link)? => None,
             link => match delta.prepare(context, link, self.chaining()) {
                 // Its block takes room until the page is consolidated; a base frees more than it
                 // takes.
@@ -410,6 +412,10 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
         }
         let mut values = Blocks::NONE;
         let has_change = taken.is_some();
+        let puts = taken.as_ref().is_some_and(|taken| taken.value.is_some());
+        if S::MAY_BE_ABSENT && puts && self.is_split_due(&gathered) {
+            return Err(too_long(base_bytes(&gathered.items(false), gathered.level > 0)));
+        }
         if let Some(taken) = taken {
             gathered.change(taken.key, taken.value);
             gathered.lsn = gathered.lsn.max(taken.lsn);
@@ -435,6 +441,11 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
         let is_done = S::replace(context, at, new)?;
         self.counted(Race::Consolidation, is_done);
         Ok(is_done.then(|| base_bytes(&items, is_inner)))
+    }
+
+    /// Whether the leaf's base is longer than a leaf should be.
+    fn is_long(&self, context: Context<'_, D>, link: Link) -> Result<bool> {
+        Ok(Page::of(context, link)?.body_bytes() > self.max_bytes(0))
     }
 
     /// Bytes of the delta space of a new page, at least `room`.
