@@ -10,7 +10,7 @@
 //! ```
 
 use std::fmt::Debug;
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
@@ -41,7 +41,8 @@ pub type SourceError = Box<dyn std::error::Error + Send + Sync>;
 
 /// What keeps the pages of a tree that are not in its pool.
 ///
-/// No function is called by a thread that holds a guard of the pool.
+/// No function is called by a thread that holds a guard of the pool, but
+/// [`most_group_bytes`](Self::most_group_bytes).
 pub trait PageSource: Debug + Send + Sync {
     /// The most bytes of all images of a group.
     fn most_group_bytes(&self) -> usize;
@@ -52,7 +53,8 @@ pub trait PageSource: Debug + Send + Sync {
     /// Called when the pool has no room: evicts some pages.
     fn make_room(&self) -> Result<(), SourceError>;
 
-    /// Called when many changes of structure are not written yet: writes them.
+    /// Writes the changes of structure that are not written yet. Called when they are many, or when
+    /// an operation cannot go on without one more.
     fn write_changes(&self) -> Result<(), SourceError>;
 }
 
@@ -68,16 +70,16 @@ pub enum PageError {
         /// What is wrong.
         what: &'static str,
     },
-    /// A page leads to one that does not exist.
-    #[error("page {page} is named by another page, and does not exist; restore a backup")]
+    /// A page leads to one that does not exist, or the root does not exist and other pages do.
+    #[error("page {page} does not exist, and others lead to it; restore the store from a backup")]
     NotThere {
         /// Its number.
         page: u32,
     },
     /// The records of a page are too long for it, and it could not be split.
     #[error(
-        "a page has {found_bytes} bytes and could not be split, since changes of the structure are \
-         not written: make room for the store"
+        "a page has {found_bytes} bytes and could not be split; try again, and if that fails, make \
+         room on the store's device"
     )]
     TooLong {
         /// Its bytes, or those that it would have.
@@ -97,7 +99,8 @@ pub enum PageError {
     },
 }
 
-/// A page of a store has at most so many bytes, and is written before it may have more.
+/// A record is added to a page of a store only if the page then has at most so many bytes, without
+/// the keys of its range. Otherwise the page is split before.
 pub const MAX_PAGE_BYTES: u64 = 128 << 10;
 
 /// The longest inner page: one that may get entries, with as many as its chain can have, each with
@@ -175,6 +178,8 @@ pub(crate) struct Pages {
     pub serial: AtomicU64,
     /// Bytes of the pages of all changes.
     changed_bytes: AtomicUsize,
+    /// A change found no room, and none was given back since.
+    is_refused: AtomicBool,
     /// The last stamp of an absent page.
     pub stamps: AtomicU64,
     /// The last capture that was begun.
@@ -191,6 +196,7 @@ impl Default for Pages {
             changes: SkipMap::new(),
             serial: 0.into(),
             changed_bytes: 0.into(),
+            is_refused: false.into(),
             stamps: 0.into(),
             captures: 0.into(),
             marks: (0..MARKS).map(|_| AtomicU8::new(0)).collect(),
@@ -210,21 +216,23 @@ impl Pages {
         Ok(source.as_ref())
     }
 
-    /// Takes room for the pages of a change of structure, half of what a group can have at most.
-    /// But one change has room in any case. Returns whether there is room.
+    /// Takes room for the pages of a change of structure: of all that are listed, seven eighths of
+    /// what a group can have. If no other is listed, there is room in any case. Returns whether
+    /// there is room.
     pub fn take_room(&self, bytes: usize) -> bool {
-        // Relaxed: a count that no other memory depends on.
+        // Relaxed, here and below: counts that no other memory depends on.
         let before = self.changed_bytes.fetch_add(bytes, Ordering::Relaxed);
-        let has_room = before == 0 || before + bytes <= self.most_group_bytes() / 2;
+        let has_room = before == 0 || before + bytes <= self.most_group_bytes() / 8 * 7;
         if !has_room {
             self.give_room(bytes);
+            self.is_refused.store(true, Ordering::Relaxed);
         }
         has_room
     }
 
     pub fn give_room(&self, bytes: usize) {
-        // Relaxed: as above.
         self.changed_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.is_refused.store(false, Ordering::Relaxed);
     }
 
     /// Lists a change of structure that leads to the count `changes`, for whose pages there is
@@ -252,18 +260,19 @@ impl Pages {
         }
     }
 
-    /// Whether so many changes are listed that they should be written: a quarter of what a group
-    /// can have.
+    /// Whether so many changes are listed that they should be written: half of what a group can
+    /// have.
     pub fn are_many(&self) -> bool {
         let changed_bytes = self.changed_bytes.load(Ordering::Relaxed);
         changed_bytes > 0
-            && (self.changes.len() >= MOST_CHANGES || changed_bytes > self.most_group_bytes() / 4)
+            && (self.changes.len() >= MOST_CHANGES
+                || changed_bytes > self.most_group_bytes() / 2
+                || self.is_refused.load(Ordering::Relaxed))
     }
 
     /// Whether there may be room for one more change.
     pub fn have_room(&self) -> bool {
-        let changed_bytes = self.changed_bytes.load(Ordering::Relaxed);
-        changed_bytes == 0 || changed_bytes < self.most_group_bytes() / 2
+        self.changed_bytes.load(Ordering::Relaxed) == 0 || !self.is_refused.load(Ordering::Relaxed)
     }
 
     pub fn most_group_bytes(&self) -> usize {

@@ -20,6 +20,7 @@ use crate::layout::{Kind, Link};
 use crate::prepend::NewDelta;
 use crate::races::Race;
 use crate::style::{Above, Split, Style};
+use crate::table::FreePid;
 use crate::tree::BwTree;
 
 /// An inner page with fewer children is not split.
@@ -63,8 +64,24 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
         gathered: &Gathered<'_, D>,
         halves: &Cut<'_, D>,
     ) -> Result<bool> {
-        let (separator, is_inner) = (halves.separator, gathered.level > 0);
         let right = self.free_pid(context)?;
+        let done = self.split_to(context, left, gathered, halves, right);
+        if S::MAY_BE_ABSENT && !matches!(done, Ok(true)) {
+            self.give_back_pid(context, right);
+        }
+        done
+    }
+
+    /// Splits the page `left`; the right half gets the PID `right`.
+    fn split_to(
+        &self,
+        context: Context<'_, D>,
+        left: At,
+        gathered: &Gathered<'_, D>,
+        halves: &Cut<'_, D>,
+        right: FreePid,
+    ) -> Result<bool> {
+        let (separator, is_inner) = (halves.separator, gathered.level > 0);
         let right_pid = right.pid.to_le_bytes();
         let mut delta = NewDelta::new(Kind::Split, separator);
         delta.value[0] = &right_pid;
@@ -141,8 +158,9 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
     }
 
     /// Whether a page should have been split before. In a store a split is often left to later
-    /// operations: the pool is full, or the parent is absent. Each page is split then before
-    /// anything is added to it; or it would grow each time that it is loaded, changed and evicted.
+    /// operations: the pool is full, or the parent is absent. Then a leaf is split before a record
+    /// is put into it, and an inner page before it gets an entry. Otherwise a page would grow each
+    /// time that it is loaded, changed and evicted.
     pub(crate) fn is_split_due(&self, page: &Gathered<'_, D>) -> bool {
         let (max_bytes, is_inner) = (self.max_bytes(page.level), page.level > 0);
         if page.parts.iter().all(|part| part.page.body_bytes() <= max_bytes) {

@@ -12,19 +12,19 @@
 //! | word | the page | the store has |
 //! | --- | --- | --- |
 //! | absent, with a stamp | is in the store alone | this state |
-//! | a link | is in the pool | an earlier state, or none |
+//! | a link | is in the pool | an earlier state, or none; perhaps this one |
 //! | a link, captured | is in the pool; a thread is writing this state | an earlier state, or this one |
 //! | a link, written | is in the pool | this state |
 //!
 //! | step | deciding word | by | afterwards |
 //! | --- | --- | --- | --- |
-//! | load | the page's, from absent to a base | any thread that needs the page | written |
+//! | load | the page's, from absent to a base; then to the same link, written | any thread that needs the page | written; if the thread stops in between, a link without a flag |
 //! | change | the page's, from its link to another one | a write, a consolidation, a change of structure | a link without a flag |
 //! | capture | the page's, from a link to the same link, captured | a thread that writes pages | captured |
 //! | mark | the page's, from captured to written | the thread that has written it | written |
 //! | evict | the page's, from written to absent with a new stamp; frees the chain | any thread that needs room | absent |
 //!
-//! Each step is one CAS or PMwCAS of the page's word, so no helping is needed. A thread that stops
+//! Each change of a word is one CAS or PMwCAS, so no helping is needed. A thread that stops
 //! between two steps leaves a word from which each other thread goes on. A kill leaves nothing: the
 //! store has the groups that were written.
 //!
@@ -46,7 +46,8 @@
 //!    as captured. If a mark fails, the page has changed; the state that was read is written all
 //!    the same, and the page stays unmarked.
 //! 3. It has a place in the order of groups reserved. Then it checks that its capture is still the
-//!    last one, and that the count of changes is the same. If not, it starts again.
+//!    last one, and that the count of changes is the same. If not, the place stays empty, and its
+//!    caller starts again.
 //! 4. It makes the images from the links, fills the place with them and unpins.
 //! 5. It waits until the group is written. It pins; and for each word that is still as it was
 //!    marked, and if its capture is still the last one, it marks the word as written.
@@ -87,9 +88,9 @@
 //!   are absent stays.
 //! * `len` reads all records.
 //! * A thread that stays pinned, for example because it was stopped, keeps evicted pages from being
-//!   used again. When as many wait as the pool has room for, each operation that needs room fails.
-//!   So the function that `modify` gets must not use the tree.
-//! * The mapping table is in the pool, and stays there: 8 bytes for each page of the store.
+//!   used again. When the room that was free is used up, each operation that needs room fails. So
+//!   the function that `modify` gets must not use the tree.
+//! * The mapping table is in the pool, and stays there: 8 bytes for each number up to the highest.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -108,7 +109,7 @@ use crate::build::{NewPage, each_record};
 use crate::context::{At, Damaged, Pid, Value};
 use crate::gather::{Gathered, Item};
 use crate::image::{Image, MAX_IMAGE_BYTES};
-use crate::layout::{BEGUN_AT, CHANGES_AT, Kind, LIMITS, Link, MAX_INLINE_BYTES};
+use crate::layout::{BEGUN_AT, CHANGES_AT, Kind, LIMITS, Link, MAX_INLINE_BYTES, MAX_KEY_BYTES};
 use crate::multi_word::{ByPmwcas, add_block, add_freed};
 use crate::options::Options;
 use crate::page::{Chain, Page};
@@ -119,6 +120,8 @@ use crate::pages::{
 use crate::residence::{Noted, Residence};
 use crate::tree::BwTree;
 
+/// The longest record.
+const RECORD_BYTES: usize = MAX_KEY_BYTES + MAX_INLINE_BYTES as usize + 64;
 /// What a write of a group takes beside the image, in bytes, at most.
 const WRITE_BYTES: usize = 256;
 /// How often an operation makes room in a full pool before it is refused. After the first of them
@@ -202,9 +205,13 @@ impl Residence for Stored {
         pids: &[Pid],
     ) -> pando_pmwcas::Result<Option<Noted>> {
         let (Some(pages), anchor) = (&tree.pages, tree.anchor(context)) else { return Ok(None) };
-        // Twice as many, since they may grow before they are written.
-        let bytes = pids.iter().map(|&pid| bytes_of(context, Link::at(context, pid)));
-        let bytes = 2 * bytes.sum::<usize>();
+        // They may grow before they are written: each by one record beyond the length at which it
+        // is split. Beyond that, they are in another change.
+        let bytes = pids.iter().map(|&pid| {
+            let bytes = 2 * bytes_of(context, Link::at(context, pid));
+            bytes.max(tree.max_bytes(0) as usize) + RECORD_BYTES
+        });
+        let bytes = bytes.sum();
         if !pages.take_room(bytes) {
             return Ok(None);
         }
@@ -376,9 +383,9 @@ impl<D: Domain> BwTree<D, Stored> {
         Ok(pid.is_some_and(|pid| pages.take_mark(pid)))
     }
 
-    /// Whether so many changes of structure are not written that they should be.
-    pub fn has_many_changes(&self) -> bool {
-        self.pages.as_ref().is_some_and(|pages| pages.are_many())
+    /// Whether changes of structure are not written.
+    pub fn has_unwritten_changes(&self) -> bool {
+        self.pages.as_ref().is_some_and(|pages| !pages.changes.is_empty())
     }
 
     /// Captures the pages of all changes of structure that are not written, and those of the pages
@@ -409,7 +416,7 @@ impl<D: Domain> BwTree<D, Stored> {
         let others = wanted.iter().filter(|number| !listed.contains(number));
         let mut captured =
             Captured { capture, changes, pages: Vec::new(), removed: Vec::new(), left: Vec::new() };
-        let mut room = pages.most_group_bytes() / 4;
+        let (mut room, mut of_changes) = (pages.most_group_bytes() / 4, 0);
         for &number in listed.iter().chain(others) {
             if room == 0 && !listed.contains(&number) {
                 captured.left.push(number);
@@ -428,8 +435,9 @@ impl<D: Domain> BwTree<D, Stored> {
             let new = link.captured();
             let _ = context.pmwcas.compare_exchange_undurable(&guard, pid, link.0, new.0);
             captured.pages.push((number, At { pid, link: new }));
-            if !listed.contains(&number) {
-                room = room.saturating_sub(bytes_of(context, link));
+            match listed.contains(&number) {
+                true => of_changes += 1,
+                false => room = room.saturating_sub(bytes_of(context, link)),
             }
         }
         let mut writes = || {
@@ -442,27 +450,27 @@ impl<D: Domain> BwTree<D, Stored> {
             if !(is_same || mutant!("bw-capture-of-another-count")) {
                 return None;
             }
-            Some(self.writes_of(context, anchor, &mut captured, listed.len()))
+            Some(self.writes_of(context, anchor, &mut captured, of_changes))
         };
         let appended = append(&mut writes);
         Ok((captured, appended))
     }
 
-    /// The writes of the captured pages. Pages behind the first `listed` are left out if they are
-    /// too long for the group.
+    /// The writes of the captured pages. Pages behind the first `of_changes` are left out if they
+    /// are too long for the group.
     fn writes_of(
         &self,
         context: Context<'_, D>,
         anchor: u64,
         captured: &mut Captured,
-        listed: usize,
+        of_changes: usize,
     ) -> Result<Vec<PageWrite>> {
         let most_bytes = self.pages()?.most_group_bytes();
         let (mut writes, mut bytes) = (Vec::new(), 0);
         for (index, &(number, at)) in captured.pages.iter().enumerate() {
             let image = self.image_of(context, anchor, at.link)?;
             bytes += image.len() + WRITE_BYTES;
-            if bytes > most_bytes && index >= listed.max(1) {
+            if bytes > most_bytes && index >= of_changes.max(1) {
                 let left = captured.pages.split_off(index);
                 captured.left.extend(left.into_iter().map(|(number, _)| number));
                 break;

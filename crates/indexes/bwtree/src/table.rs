@@ -184,6 +184,18 @@ impl<D: Domain, S: Residence> BwTree<D, S> {
         }
     }
 
+    /// Gives back a PID that was not used, if no other was taken from the newest segment since.
+    pub(crate) fn give_back_pid(&self, context: Context<'_, D>, free: FreePid) {
+        let cursor = context.pool().word(self.anchor(context) + FRESH_AT);
+        let found = cursor.load(Ordering::Acquire);
+        let place = Place::decode(found, self.anchor(context));
+        let before = Place { index: place.index.saturating_sub(1), ..place };
+        if before.index >= FIRST_INDEX && before.segment + before.index * 8 == free.pid {
+            // If this fails, the sweep finds it.
+            let _ = cursor.compare_exchange(found, before.encode());
+        }
+    }
+
     /// A free PID of the newest segment.
     fn fresh_pid(&self, context: Context<'_, D>) -> Option<FreePid> {
         let anchor = self.anchor(context);

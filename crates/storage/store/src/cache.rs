@@ -1,12 +1,12 @@
 //! The cache: eviction of pages, and the writing of changed ones.
 //!
 //! The hand of a clock goes over the numbers of pages. A page that was used since the last pass
-//! loses its mark and stays. An inner page stays for two more passes. A page that has changed is
-//! collected, and written with others; then it is evicted, unless it has changed again.
+//! loses its mark and stays. Inner pages stay in the first two passes of a call. A page that has
+//! changed is written together with others; then it is evicted, unless it has changed again.
 //!
 //! Any thread may do this at any time, several at once: see `stored.rs` of `pando-bwtree`. But a
-//! capture ends the captures before it. So a thread that would write waits a short time for the one
-//! that does; the lock is only for that, and a thread that gets no turn goes on without.
+//! capture ends the captures before it. So a thread that would write waits for those that do, for
+//! two seconds at most; the lock is only for that, and a thread that gets no turn goes on without.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError, Weak};
@@ -29,6 +29,8 @@ const PASSES: u32 = 4;
 const PASSES_OF_LEAVES: u32 = 2;
 /// How long a thread waits for its turn while no group is written.
 const TURN: Duration = Duration::from_millis(100);
+/// How long it waits at most.
+const MOST_TURN: Duration = Duration::from_secs(2);
 
 /// What the cache has done since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,20 +91,25 @@ impl Cache {
         }
     }
 
-    /// Waits for a turn, as long as the threads before write groups.
+    /// Waits for a turn: as long as the threads before write groups, but not for ever.
     fn turn(&self) -> Option<MutexGuard<'_, ()>> {
         // Relaxed: only whether it changes.
         let written = || self.counts.groups.load(Ordering::Relaxed);
-        let (mut begin, mut before) = (Instant::now(), written());
+        let begin = Instant::now();
+        let (mut since, mut before) = (begin, written());
         loop {
             let now = written();
             if now != before {
-                (begin, before) = (Instant::now(), now);
+                (since, before) = (Instant::now(), now);
             }
             match self.turn.try_lock() {
                 Ok(turn) => return Some(turn),
                 Err(TryLockError::Poisoned(turn)) => return Some(turn.into_inner()),
-                Err(TryLockError::WouldBlock) if begin.elapsed() > TURN => return None,
+                Err(TryLockError::WouldBlock)
+                    if since.elapsed() > TURN || begin.elapsed() > MOST_TURN =>
+                {
+                    return None;
+                }
                 Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_micros(50)),
             }
         }
@@ -115,10 +122,11 @@ impl Cache {
         self.write_in_turn(wanted.to_vec())
     }
 
-    /// Writes the changes of structure, if they are many.
+    /// Writes the changes of structure.
     fn write_changes(&self) -> Result<()> {
         let _turn = self.turn();
-        match self.tree.has_many_changes() {
+        // Another thread may have written them meanwhile.
+        match self.tree.has_unwritten_changes() {
             true => self.write_in_turn(Vec::new()),
             false => Ok(()),
         }
@@ -190,32 +198,36 @@ impl Cache {
         if pool.pin()?.waiting() as u64 * self.page_bytes >= self.room_bytes {
             return Ok(());
         }
-        let (mut evicted, mut changed, mut failure) = (0, Vec::new(), None);
-        let mut passes = 0;
+        let (mut evicted, mut failure, mut passes) = (0, None, 0);
         while evicted < self.room_bytes && passes < PASSES {
             // Relaxed: threads that go the same way evict the same pages, and one of them fails.
             let at = self.hand.load(Ordering::Relaxed);
-            let (seen, next) = self.tree.pages_from(at, SEEN)?;
-            passes += u32::from(next.is_none());
-            self.hand.store(next.unwrap_or(0), Ordering::Relaxed);
+            let (seen, mut next) = self.tree.pages_from(at, SEEN)?;
+            let mut changed = Vec::new();
             for page in seen {
+                if evicted >= self.room_bytes || changed.len() == GROUP_PAGES {
+                    next = Some(page.number);
+                    break;
+                }
                 let stays = page.state == PageState::Absent
                     || page.is_inner && passes < PASSES_OF_LEAVES
                     || self.tree.take_mark(page.number)?;
                 match page.state {
                     _ if stays => {}
-                    PageState::Written => evicted += self.evict(page.number)?,
+                    PageState::Written => match self.evict(page.number) {
+                        Ok(bytes) => evicted += bytes,
+                        Err(error) => failure = Some(error),
+                    },
                     _ if failure.is_none() => changed.push(page.number),
                     _ => {}
                 }
-                if changed.len() == GROUP_PAGES || next.is_none() && !changed.is_empty() {
-                    match self.write_and_evict(std::mem::take(&mut changed)) {
-                        Ok(bytes) => evicted += bytes,
-                        Err(error) => failure = Some(error),
-                    }
-                }
-                if evicted >= self.room_bytes {
-                    break;
+            }
+            passes += u32::from(next.is_none());
+            self.hand.store(next.unwrap_or(0), Ordering::Relaxed);
+            if !changed.is_empty() {
+                match self.write_and_evict(changed) {
+                    Ok(bytes) => evicted += bytes,
+                    Err(error) => failure = Some(error),
                 }
             }
         }

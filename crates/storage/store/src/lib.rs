@@ -15,11 +15,11 @@
 //!
 //! # Room
 //!
-//! The cache takes no more memory than it is given. If an operation finds no room, its thread
-//! evicts pages: those that were not used since the last pass, and first those that the store has.
-//! Others are written before. Inner pages go last. The thread waits for the device then, and so
-//! does a thread that needs an absent page. It waits for no thread otherwise, with one exception:
-//! groups are written by one thread at a time (`pando-lss`).
+//! The pages in memory take no more than the cache is given. If an operation finds no room, its
+//! thread evicts pages that were not used since the last pass. Those that have changed are written
+//! first. Inner pages go last. The thread waits for the device then, and so does a thread that
+//! needs an absent page. Besides, groups are written by one thread at a time (`pando-lss`), and a
+//! thread that finds no room in a full cache gives other threads time to let go of evicted pages.
 //!
 //! * `store.rs`: opening, syncing, checking. `cache.rs`: eviction and writing.
 

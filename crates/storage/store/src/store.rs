@@ -21,11 +21,11 @@ const MIN_SEGMENT_BYTES: u64 = 4 << 20;
 /// Options of a store.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
-    /// Bytes of the cache: 4 MiB or more, and 32 bytes or more for each page of the store. The
-    /// table of the page store takes 8 bytes for each page beside them, and groups that are written
-    /// as many bytes as they have.
+    /// Bytes of the cache: 4 MiB or more, and 32 bytes or more for each number of a page up to the
+    /// highest. Beside them: 8 bytes for each number in the table of the page store, the bytes of
+    /// groups that are written, of pages that are loaded, and 256 KiB.
     pub memory_bytes: u64,
-    /// Those of the page store; its segments have 4 MiB or more.
+    /// Those of the page store; its segments have 4 MiB or more, 16 MiB unless it is set.
     pub pages: PageStoreOptions,
     /// The shape of the tree. It may be another one at each opening. `delta_bytes` is 1 or more,
     /// and `inline_bytes` has no effect: values have at most 16 KiB and are in their pages.
@@ -70,6 +70,11 @@ fn check(option: &'static str, found: u64, least: u64) -> Result<()> {
     }
 }
 
+fn check_options(options: &StoreOptions) -> Result<()> {
+    check("memory_bytes", options.memory_bytes, MIN_MEMORY_BYTES)?;
+    check("delta_bytes", options.tree.delta_bytes.into(), 1)
+}
+
 impl Store {
     /// Opens the store in the directory `path`, and creates it if there is none. The directory is
     /// created too; its parent must be there.
@@ -78,6 +83,7 @@ impl Store {
     ///
     /// [`Error::InUse`], [`Error::Option`], or what the page store or the device answers.
     pub fn open(path: &Path, options: &StoreOptions) -> Result<Self> {
+        check_options(options)?;
         let disk = Disk::open_or_create(path)?;
         let in_use = || Error::InUse { path: path.display().to_string() };
         let lock = disk.lock()?.ok_or_else(in_use)?;
@@ -91,16 +97,17 @@ impl Store {
     ///
     /// As [`open`](Self::open), without [`Error::InUse`].
     pub fn open_in(directory: Arc<dyn Directory>, options: &StoreOptions) -> Result<Self> {
-        check("memory_bytes", options.memory_bytes, MIN_MEMORY_BYTES)?;
-        check("segment_bytes", options.pages.segment_bytes, MIN_SEGMENT_BYTES)?;
-        check("delta_bytes", options.tree.delta_bytes.into(), 1)?;
+        check_options(options)?;
         let pages = match PageStore::open(directory.clone(), options.pages) {
             Err(pando_lss::Error::NotAStore { .. }) => {
+                check("segment_bytes", options.pages.segment_bytes, MIN_SEGMENT_BYTES)?;
                 let id = pando_pmem::draw_id(Path::new(&directory.path()))?;
                 PageStore::create(directory, id, options.pages)?
             }
             opened => opened.map(|(pages, _): (_, Found)| pages)?,
         };
+        // Half a segment has a group. An existing store has segments of its own length.
+        check("segment_bytes", 2 * pages.most_group_bytes() as u64, MIN_SEGMENT_BYTES)?;
         // The mapping table takes a quarter of the memory at most.
         let table_bytes = pages.pids().last().map_or(0, |last| 8 * (u64::from(last) + 1));
         check("memory_bytes", options.memory_bytes, 4 * table_bytes)?;

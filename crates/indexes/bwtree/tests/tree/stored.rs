@@ -71,7 +71,7 @@ struct Source(Arc<Kept>);
 
 impl PageSource for Source {
     fn most_group_bytes(&self) -> usize {
-        1 << 20
+        64 << 20
     }
 
     fn read(&self, page: u32) -> Result<Option<Vec<u8>>, SourceError> {
