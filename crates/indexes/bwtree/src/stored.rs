@@ -40,7 +40,7 @@
 //!
 //! A thread writes a group of pages:
 //!
-//! 1. It pins, and takes the next number of a capture. This ends all captures before it.
+//! 1. It pins, and then takes the next number of a capture. This ends all captures before it.
 //! 2. It reads the count of changes of structure, and then the words of the pages: those that it
 //!    was asked for, and those of all changes of structure that are not written. It marks the words
 //!    as captured. If a mark fails, the page has changed; the state that was read is written all
@@ -296,13 +296,6 @@ pub struct Captured {
     removed: Vec<u32>,
     /// Pages that were wanted, and for which the group has no room.
     pub left: Vec<u32>,
-}
-
-impl Captured {
-    /// Whether there is nothing to be written.
-    pub fn is_empty(&self) -> bool {
-        self.pages.is_empty() && self.removed.is_empty()
-    }
 }
 
 impl<D: Domain> BwTree<D, Stored> {
