@@ -68,7 +68,7 @@ mod write;
 pub use image_check::check_images;
 pub use layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use options::Options;
-pub use pages::{MAX_PAGE_BYTES, PageError, PageSource, SourceError};
+pub use pages::{PageError, PageSource, SourceError};
 pub use races::{Race, Races};
 #[cfg(feature = "papers")]
 pub use single_swap::{CasBwTrees, SingleWord};

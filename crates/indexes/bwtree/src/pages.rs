@@ -36,10 +36,10 @@ const MOST_CHANGES: usize = 64;
 /// Marks of pages that were used: a power of two.
 const MARKS: usize = 1 << 18;
 
-/// An error of what keeps a tree's pages.
+/// An error of a tree's store.
 pub type SourceError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What keeps the pages of a tree that are not in its pool.
+/// The store of a tree's pages.
 ///
 /// No function is called by a thread that holds a guard of the pool, but
 /// [`most_group_bytes`](Self::most_group_bytes).
@@ -88,7 +88,7 @@ pub enum PageError {
     /// Only the pages in the pool could be walked.
     #[error("the tree's pages are in a store; its own check reads them all")]
     NotWalked,
-    /// The tree is not connected with what keeps its pages.
+    /// The tree is not connected with its store.
     #[error("the tree's pages are in a store, and it was opened without one")]
     NoSource,
     /// The page must be loaded first. No operation returns it.
@@ -101,7 +101,7 @@ pub enum PageError {
 
 /// A record is added to a page of a store only if the page then has at most so many bytes, without
 /// the keys of its range. Otherwise the page is split before.
-pub const MAX_PAGE_BYTES: u64 = 128 << 10;
+const MAX_PAGE_BYTES: u64 = 128 << 10;
 
 /// The longest inner page: one that may get entries, with as many as its chain can have, each with
 /// a key, and with its range.

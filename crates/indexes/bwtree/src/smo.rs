@@ -49,31 +49,21 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
                 return Ok(());
             }
             let Some(halves) = cut(&items, is_inner) else { return Ok(()) };
-            if self.split_at(context, left, &gathered, &halves)? {
+            let right = self.free_pid(context)?;
+            let done = self.split_at(context, left, &gathered, &halves, right);
+            if S::MAY_BE_ABSENT && !matches!(done, Ok(true)) {
+                self.give_back_pid(context, right);
+            }
+            if done? {
                 return Ok(());
             }
         }
         Ok(())
     }
 
-    /// Splits the page `left`. Returns false if it must be looked at again.
+    /// Splits the page `left`; the right half gets the PID `right`. Returns false if the page must
+    /// be looked at again.
     fn split_at(
-        &self,
-        context: Context<'_, D>,
-        left: At,
-        gathered: &Gathered<'_, D>,
-        halves: &Cut<'_, D>,
-    ) -> Result<bool> {
-        let right = self.free_pid(context)?;
-        let done = self.split_to(context, left, gathered, halves, right);
-        if S::MAY_BE_ABSENT && !matches!(done, Ok(true)) {
-            self.give_back_pid(context, right);
-        }
-        done
-    }
-
-    /// Splits the page `left`; the right half gets the PID `right`.
-    fn split_to(
         &self,
         context: Context<'_, D>,
         left: At,

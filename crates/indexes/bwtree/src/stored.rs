@@ -2,12 +2,12 @@
 //! V; the paper calls the pool's part the cache). The store is any [`PageSource`]; the tree knows
 //! its pages by number (`pages.rs`) and as images (`image.rs`).
 //!
-//! The pool is process memory that ends with the process. So the pool is never recovered; what the
-//! store has is the tree.
+//! The pool is process memory that ends with the process. So the pool is never recovered: after a
+//! crash the tree is the content of the store.
 //!
 //! # States of a page
 //!
-//! The mapping word has the state (`layout.rs`). A *state* of a page is what its chain says.
+//! The mapping word has the state (`layout.rs`). The *state* of a page is the content of its chain.
 //!
 //! | word | the page | the store has |
 //! | --- | --- | --- |
@@ -299,7 +299,7 @@ pub struct Captured {
 }
 
 impl<D: Domain> BwTree<D, Stored> {
-    /// Connects the tree with what keeps its pages. Only the first call counts.
+    /// Connects the tree with the store of its pages. Only the first call counts.
     pub fn connect(&self, source: Box<dyn PageSource>) -> Result<()> {
         self.pages().map(|pages| pages.connect(source))
     }
@@ -407,11 +407,13 @@ impl<D: Domain> BwTree<D, Stored> {
         let listed: BTreeSet<u32> =
             listed.flat_map(|entry| entry.value().numbers.clone()).collect();
         let others = wanted.iter().filter(|number| !listed.contains(number));
+        let all = listed.iter().map(|number| (number, true));
+        let all = all.chain(others.map(|number| (number, false)));
         let mut captured =
             Captured { capture, changes, pages: Vec::new(), removed: Vec::new(), left: Vec::new() };
         let (mut room, mut of_changes) = (pages.most_group_bytes() / 4, 0);
-        for &number in listed.iter().chain(others) {
-            if room == 0 && !listed.contains(&number) {
+        for (&number, is_listed) in all {
+            if room == 0 && !is_listed {
                 captured.left.push(number);
                 continue;
             }
@@ -421,14 +423,14 @@ impl<D: Domain> BwTree<D, Stored> {
                 continue;
             }
             if link.is_removed() {
-                captured.removed.extend(Some(number).filter(|number| listed.contains(number)));
+                captured.removed.extend(is_listed.then_some(number));
                 continue;
             }
             // If this fails, the page has changed, and stays so.
             let new = link.captured();
             let _ = context.pmwcas.compare_exchange_undurable(&guard, pid, link.0, new.0);
             captured.pages.push((number, At { pid, link: new }));
-            match listed.contains(&number) {
+            match is_listed {
                 true => of_changes += 1,
                 false => room = room.saturating_sub(bytes_of(context, link)),
             }
@@ -553,7 +555,7 @@ impl<D: Domain> BwTree<D, Stored> {
         if link == Link::EMPTY || link.is_removed() || !may_go {
             return Ok(0);
         }
-        let bytes = Page::of(context, link)?.end();
+        let bytes = bytes_of(context, link) as u64;
         let gathered = Gathered::new(context, link)?;
         // Relaxed: only different from all others.
         let stamp = pages.stamps.fetch_add(1, Ordering::Relaxed) + 1;

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pando_index::random::Random;
@@ -171,6 +171,22 @@ impl Simulated {
     ) {
         let mut place = self.shared.hook.lock().unwrap_or_else(PoisonError::into_inner);
         *place = Some(Arc::new(hook));
+    }
+
+    /// Refuses operation number `number` from now on, counted from zero, with this error of the
+    /// system. Returns whether that has happened, as a flag.
+    pub fn refuse_operation(&self, number: u64, error: i32) -> Arc<AtomicBool> {
+        let (count, refused) = (AtomicU64::new(0), Arc::new(AtomicBool::new(false)));
+        let is_refused = refused.clone();
+        self.on_operation(move |_, _| {
+            // Relaxed, also below: counts for tests.
+            if count.fetch_add(1, Ordering::Relaxed) == number {
+                is_refused.store(true, Ordering::Relaxed);
+                return Err(io::Error::from_raw_os_error(error));
+            }
+            Ok(())
+        });
+        refused
     }
 
     /// The directory as a machine finds it after a power cut now. This one is unchanged.

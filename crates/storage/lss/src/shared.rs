@@ -17,8 +17,8 @@ pub struct PageStoreOptions {
     /// that pages consist of, and three segments; but always eight segments: 120 to 10,000. It is
     /// looked at when a segment is needed, and by [`clean`](crate::PageStore::clean).
     pub ceiling_percent: u32,
-    /// The files of all segments together take at most so many bytes. Cleaning may take
-    /// one segment more, if none is free.
+    /// The files of all segments together take at most so many bytes. Cleaning may take one segment
+    /// more, if none is free.
     pub max_bytes: u64,
     /// A checkpoint is made when so many bytes have been written since the last one. An opening
     /// reads about so many.

@@ -32,10 +32,12 @@ const TURN: Duration = Duration::from_millis(100);
 /// How long it waits at most.
 const MOST_TURN: Duration = Duration::from_secs(2);
 
-/// What the cache has done since it was opened.
+/// Numbers of the cache; loads, evictions, groups and retries since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheStat {
+    /// Bytes of the cache that are in use, an estimate.
+    pub used_bytes: u64,
     /// Pages in memory.
     pub pages: u64,
     /// Those of them that the page store does not have in this state.
@@ -250,7 +252,7 @@ impl Cache {
         Ok(())
     }
 
-    /// What the cache has and has done.
+    /// Numbers of the cache.
     pub fn stat(&self) -> Result<CacheStat> {
         let (mut pages, mut changed_pages, mut from) = (0, 0, Some(0));
         while let Some(at) = from {
@@ -263,6 +265,7 @@ impl Cache {
         // Relaxed: only the numbers matter.
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Ok(CacheStat {
+            used_bytes: self.tree.pool().used_bytes(),
             pages,
             changed_pages,
             loads: read(&self.counts.loads),

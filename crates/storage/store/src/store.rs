@@ -58,7 +58,6 @@ pub struct StoreStat {
 #[derive(Debug)]
 pub struct Store {
     cache: Arc<Cache>,
-    pool: Arc<Pool<Process>>,
     /// Held as long as the store is open.
     _lock: Option<DirectoryLock>,
 }
@@ -113,13 +112,13 @@ impl Store {
         check("memory_bytes", options.memory_bytes, 4 * table_bytes)?;
         let create = CreateOptions { max_bytes: options.memory_bytes, initial_bytes: 0 };
         let pool = Pool::<Process>::anonymous(&create)?;
-        let catalog = Catalog::open(pool.clone()).map_err(pando_index::Error::storage)?;
+        let catalog = Catalog::open(pool).map_err(pando_index::Error::storage)?;
         let tree = Arc::new(catalog).find_or_create_index::<StoredBwTrees>("records", options.tree);
         let tree: BwTree<Process, Stored> = tree.map_err(pando_index::Error::storage)?;
         let cache = Arc::new(Cache::new(tree, pages, options.memory_bytes));
         cache.tree.connect(Box::new(Source(Arc::downgrade(&cache))))?;
         cache.tree.restore(cache.pages.pids())?;
-        Ok(Self { cache, pool, _lock: None })
+        Ok(Self { cache, _lock: None })
     }
 
     /// The records. Operations are durable after a [`sync`](Self::sync).
@@ -182,10 +181,5 @@ impl Store {
     /// What the page store answers.
     pub fn stat(&self) -> Result<StoreStat> {
         Ok(StoreStat { cache: self.cache.stat()?, pages: self.cache.pages.stat()? })
-    }
-
-    /// Bytes of the cache that are in use, an estimate.
-    pub fn memory_bytes(&self) -> u64 {
-        self.pool.used_bytes()
     }
 }

@@ -57,6 +57,7 @@ fn data_that_is_larger_than_memory() {
     }
     let stat = store.stat().expect("numbers").cache;
     assert!(stat.evictions > 1000 && stat.loads > 1000, "{stat:?}");
+    assert!(stat.used_bytes <= 4 << 20, "{stat:?}");
     check(&store);
     store.checkpoint().expect("durable");
     drop(store);

@@ -1,8 +1,7 @@
 //! Operations that the device refuses.
 
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use pando_device::Operation;
 use pando_device::simulated::{Kept, Simulated};
@@ -44,16 +43,7 @@ fn each_operation_that_fails_loses_nothing_that_was_durable() {
     for number in (0..).step_by(3) {
         let directory = Simulated::new();
         let store = open(&directory);
-        let count = Arc::new(AtomicU64::new(0));
-        let (counted, failed) = (count.clone(), Arc::new(AtomicBool::new(false)));
-        let has_failed = failed.clone();
-        directory.on_operation(move |_, _| {
-            if counted.fetch_add(1, Ordering::Relaxed) == number {
-                has_failed.store(true, Ordering::Relaxed);
-                return Err(io::Error::from_raw_os_error(EIO));
-            }
-            Ok(())
-        });
+        let failed = directory.refuse_operation(number, EIO);
         let (history, errors) = use_it(&store, 7);
         if !failed.load(Ordering::Relaxed) {
             assert!(number > 50, "only {number} operations");
