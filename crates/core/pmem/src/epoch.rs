@@ -304,7 +304,9 @@ impl<'pool, D: Domain> Guard<'pool, D> {
     pub fn without_reserve<R>(&self, work: impl FnOnce() -> R) -> R {
         let access = match self.reserve_access() {
             outer @ (ReserveAccess::With | ReserveAccess::Revocable) => outer,
-            ReserveAccess::Any | ReserveAccess::Without => ReserveAccess::Without,
+            ReserveAccess::Any | ReserveAccess::Undo | ReserveAccess::Without => {
+                ReserveAccess::Without
+            }
         };
         // One call of `work`, so that it is inlined: most writes run in it.
         self.with_reserve_access(access, work)
@@ -315,14 +317,20 @@ impl<'pool, D: Domain> Guard<'pool, D> {
         self.with_reserve_access(ReserveAccess::Revocable, work)
     }
 
+    /// Runs `work`, which undoes an operation that has left room for that.
+    pub fn undoing<R>(&self, work: impl FnOnce() -> R) -> R {
+        self.with_reserve_access(ReserveAccess::Undo, work)
+    }
+
     /// Runs `work`, which gives back more room than it takes. It may use the pool's reserve, so
     /// that deletes make room in a full pool.
     pub fn with_reserve<R>(&self, work: impl FnOnce() -> R) -> R {
         self.with_reserve_access(ReserveAccess::With, work)
     }
 
+    /// Runs `work` with this access to the reserve: that which the thread has in another pool.
     #[inline]
-    pub(crate) fn with_reserve_access<R>(
+    pub fn with_reserve_access<R>(
         &self,
         reserve_access: ReserveAccess,
         work: impl FnOnce() -> R,
@@ -339,7 +347,8 @@ impl<'pool, D: Domain> Guard<'pool, D> {
         work()
     }
 
-    pub(crate) fn reserve_access(&self) -> ReserveAccess {
+    /// Whether the thread may use the reserve now.
+    pub fn reserve_access(&self) -> ReserveAccess {
         self.local.reserve_access.get()
     }
 

@@ -66,4 +66,5 @@ pub use medium::{Guarantee, Medium};
 pub use optimistic::OptimisticRead;
 pub use per_slot::PerSlot;
 pub use pool::{Compacted, CreateOptions, OpenPool, Pool, Unpublished, draw_id};
+pub use slots::ReserveAccess;
 pub use word::{NOTHING_BYTES, Part, Word, Words};

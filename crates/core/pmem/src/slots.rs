@@ -13,10 +13,13 @@ use crate::sys::{Mapping, Process};
 
 /// Whether a thread may use the reserve: the last chunks of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum ReserveAccess {
+pub enum ReserveAccess {
     /// It may use it.
     #[default]
     Any,
+    /// The same, in an operation that undoes another one. The cache of a store tells it from a
+    /// read, whose pages may leave no room to undo.
+    Undo,
     /// It may not use it: the reserve is for operations that give room back.
     Without,
     /// It may not use it, and leaves further chunks to the operations that may have to undo its

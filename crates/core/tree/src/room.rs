@@ -21,6 +21,7 @@
 //! merge of the index leaves.
 
 use std::cell::Cell;
+use std::error::Error as StdError;
 
 use pando_index::Error;
 use pando_pmem::Domain;
@@ -62,8 +63,16 @@ impl Refusal for MapError {
 impl Refusal for Error {
     fn is_full(&self) -> bool {
         let Self::Storage(source) = self else { return false };
-        source.downcast_ref::<pando_pmem::Error>().is_some_and(Refusal::is_full)
-            || source.downcast_ref::<pando_pmwcas::Error>().is_some_and(Refusal::is_full)
+        let mut next: Option<&(dyn StdError + 'static)> = Some(&**source);
+        while let Some(error) = next {
+            if error.downcast_ref::<pando_pmem::Error>().is_some_and(Refusal::is_full)
+                || error.downcast_ref::<pando_pmwcas::Error>().is_some_and(Refusal::is_full)
+            {
+                return true;
+            }
+            next = error.source();
+        }
+        false
     }
 }
 

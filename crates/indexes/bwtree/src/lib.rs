@@ -68,9 +68,11 @@ mod write;
 pub use image_check::check_images;
 pub use layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use options::Options;
-pub use pages::{PageError, PageSource, SourceError};
+pub use pages::{AccessOf, PageError, PageSource, SourceError};
 pub use races::{Race, Races};
 #[cfg(feature = "papers")]
 pub use single_swap::{CasBwTrees, SingleWord};
-pub use stored::{Captured, PageSeen, PageState, PageWrite, Stored, StoredBwTrees};
+pub use stored::{
+    Captured, PageSeen, PageState, PageWrite, Picture, Pictured, Stored, StoredBwTrees,
+};
 pub use tree::{BwTree, BwTrees, MultiWord};

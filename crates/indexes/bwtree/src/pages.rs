@@ -9,14 +9,14 @@
 //! 64 + 512 s + i        word i (8 .. 511) of the segment with number s
 //! ```
 
-use std::fmt::Debug;
+use std::fmt::{self, Debug, Formatter};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use crossbeam_skiplist::SkipMap;
 use pando_index::{Error, Result};
-use pando_pmem::Domain;
+use pando_pmem::{Domain, ReserveAccess};
 use pando_tree::context::Context;
 
 use crate::context::{At, Pid};
@@ -88,6 +88,16 @@ pub enum PageError {
     /// Only the pages in the pool could be walked.
     #[error("the tree's pages are in a store; its own check reads them all")]
     NotWalked,
+    /// The pool has no room for the pages of an operation, and could not give any up.
+    #[error(
+        "the cache has no room for the pages of an operation: the others were changed and cannot be \
+         written, or wait for the log, or are held by threads that do not run; try again, or give \
+         the store more memory"
+    )]
+    CacheFull {
+        /// The pool's answer.
+        source: SourceError,
+    },
     /// The tree is not connected with its store.
     #[error("the tree's pages are in a store, and it was opened without one")]
     NoSource,
@@ -167,10 +177,15 @@ pub(crate) struct ChangedPages {
     pub bytes: usize,
 }
 
+/// Says whether the thread may use the reserve of the tree's pool, when it makes a write that
+/// others may undo, or an undo.
+pub type AccessOf = Box<dyn Fn() -> ReserveAccess + Send + Sync>;
+
 /// See [the module](self).
-#[derive(Debug)]
 pub(crate) struct Pages {
     source: OnceLock<Box<dyn PageSource>>,
+    /// None of a tree without an owner whose commits are undone.
+    pub access_of: OnceLock<AccessOf>,
     segments: ArcSwap<Segments>,
     /// Changes of structure that were begun and may not be written: the count of changes that each
     /// leads to, a number of its own; its pages.
@@ -188,10 +203,17 @@ pub(crate) struct Pages {
     marks: Box<[AtomicU8]>,
 }
 
+impl Debug for Pages {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Pages").field("source", &self.source).finish_non_exhaustive()
+    }
+}
+
 impl Default for Pages {
     fn default() -> Self {
         Self {
             source: OnceLock::new(),
+            access_of: OnceLock::new(),
             segments: ArcSwap::default(),
             changes: SkipMap::new(),
             serial: 0.into(),

@@ -4,7 +4,7 @@
 use std::fmt::Debug;
 
 use pando_index::{Error, Limits, Result};
-use pando_pmem::Domain;
+use pando_pmem::{Domain, Guard};
 use pando_pmwcas::Descriptor;
 use pando_tree::context::Context;
 use pando_tree::room::GivenBack;
@@ -44,6 +44,17 @@ pub trait Residence: Sized + Copy + Debug + Send + Sync + 'static {
     /// Gives room back, in a full pool.
     fn give_back<D: Domain>(_: &BwTree<D, Self>) -> GivenBack {
         GivenBack::Nothing
+    }
+
+    /// Runs a part of a write, with the room of the pool that it may use. Writes leave some room
+    /// for removes, here (`consolidate_with`) and in other maps.
+    #[inline(always)]
+    fn in_room<D: Domain, R>(
+        _: &BwTree<D, Self>,
+        guard: &Guard<'_, D>,
+        work: impl FnOnce() -> R,
+    ) -> R {
+        guard.without_reserve(work)
     }
 
     /// Called without a guard after a write.

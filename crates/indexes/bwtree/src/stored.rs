@@ -45,10 +45,12 @@
 //!    was asked for, and those of all changes of structure that are not written. It marks the words
 //!    as captured. If a mark fails, the page has changed; the state that was read is written all
 //!    the same, and the page stays unmarked.
-//! 3. It has a place in the order of groups reserved. Then it checks that its capture is still the
-//!    last one, and that the count of changes is the same. If not, the place stays empty, and its
-//!    caller starts again.
-//! 4. It makes the images from the links, fills the place with them and unpins.
+//! 3. It makes the images from the links. The tree's owner says how an image has each record: a
+//!    record that may not reach the store yet is there as it was before, or not at all. Such a page
+//!    is not marked as written later; it stays changed.
+//! 4. It has a place in the order of groups reserved. Then it checks that its capture is still the
+//!    last one, and that the count of changes is the same. If so, it fills the place with the
+//!    images. If not, the place stays empty, and its caller starts again. It unpins.
 //! 5. It waits until the group is written. It pins; and for each word that is still as it was
 //!    marked, and if its capture is still the last one, it marks the word as written.
 //!
@@ -79,7 +81,7 @@
 //! | a flush delta is prepended with the new offset | a flag of the link | no room, and no longer chain |
 //! | a page is flushed as deltas where that is possible | as a whole | one read gets a page; deltas come later |
 //! | a split is flushed by its own thread, as a system transaction | changes of structure gather, and the next group has all of them | many splits of one parent are written once |
-//! | unstable log records limit consolidation | no limit | the owner makes the log stable between capture and reservation |
+//! | unstable log records limit consolidation, and what is flushed | no limit; an image has the version before | a page that is always written can be flushed at any time |
 //!
 //! # Limits
 //!
@@ -94,12 +96,12 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 use std::thread;
 use std::time::Duration;
 
 use pando_index::{Error, Limits, Result};
-use pando_pmem::{Domain, Guard, mutant};
+use pando_pmem::{Domain, Guard, ReserveAccess, mutant};
 use pando_pmwcas::Descriptor;
 use pando_tree::context::Context;
 use pando_tree::index_kind;
@@ -114,8 +116,8 @@ use crate::multi_word::{ByPmwcas, add_block, add_freed};
 use crate::options::Options;
 use crate::page::{Chain, Page};
 use crate::pages::{
-    ChangedPages, PageError, PageSource, Pages, absent, absent_pid, is_too_long, next_number,
-    too_long,
+    AccessOf, ChangedPages, PageError, PageSource, Pages, absent, absent_pid, is_too_long,
+    next_number, too_long,
 };
 use crate::residence::{Noted, Residence};
 use crate::tree::BwTree;
@@ -124,8 +126,8 @@ use crate::tree::BwTree;
 const RECORD_BYTES: usize = MAX_KEY_BYTES + MAX_INLINE_BYTES as usize + 64;
 /// What a write of a group takes beside the image, in bytes, at most.
 const WRITE_BYTES: usize = 256;
-/// How often an operation makes room in a full pool before it is refused. After the first of them
-/// it gives other threads time to let go of what was evicted.
+/// How often an operation loads a page, or makes room in a full pool, before it is refused. After
+/// the first of them it gives other threads time to let go of what was evicted.
 const MOST_FAILURES: u32 = 1000;
 const FAST_FAILURES: u32 = 16;
 
@@ -165,6 +167,13 @@ impl Residence for Stored {
         failures: &mut u32,
     ) -> Result<()> {
         if let Some(pid) = absent_pid(&error) {
+            if *failures >= MOST_FAILURES {
+                let max_bytes = tree.pool().geometry().max_bytes;
+                let requested_bytes = tree.options.leaf_bytes.into();
+                let full = pando_pmem::Error::PoolFull { requested_bytes, max_bytes };
+                return Err(Error::storage(PageError::CacheFull { source: full.into() }));
+            }
+            *failures += 1;
             return tree.load(pid);
         }
         if is_too_long(&error) && *failures < MOST_FAILURES {
@@ -179,6 +188,19 @@ impl Residence for Stored {
         match source.is_ok_and(|source| source.make_room().is_ok()) {
             true => GivenBack::Some,
             false => GivenBack::Nothing,
+        }
+    }
+
+    fn in_room<D: Domain, R>(
+        tree: &BwTree<D, Self>,
+        guard: &Guard<'_, D>,
+        work: impl FnOnce() -> R,
+    ) -> R {
+        match tree.pages.as_ref().and_then(|pages| pages.access_of.get()) {
+            Some(access_of) => {
+                guard.with_reserve_access(access_of(), || guard.without_reserve(work))
+            }
+            None => guard.without_reserve(work),
         }
     }
 
@@ -265,6 +287,20 @@ pub enum PageWrite {
     Free(u32),
 }
 
+/// How the image of a page has a record of the page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pictured {
+    /// As the page has it.
+    AsItIs,
+    /// Not at all.
+    Absent,
+    /// With this value.
+    With(Vec<u8>),
+}
+
+/// Says how the image of a page has the record with this key and value.
+pub type Picture<'call> = dyn FnMut(&[u8], &[u8]) -> Result<Pictured> + 'call;
+
 /// The state of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageState {
@@ -294,6 +330,8 @@ pub struct Captured {
     changes: u64,
     pages: Vec<(u32, At)>,
     removed: Vec<u32>,
+    /// Pages whose images have some records in another way. They stay changed.
+    pub unmarked: Vec<u32>,
     /// Pages that were wanted, and for which the group has no room.
     pub left: Vec<u32>,
 }
@@ -302,6 +340,13 @@ impl<D: Domain> BwTree<D, Stored> {
     /// Connects the tree with the store of its pages. Only the first call counts.
     pub fn connect(&self, source: Box<dyn PageSource>) -> Result<()> {
         self.pages().map(|pages| pages.connect(source))
+    }
+
+    /// From now on the owner says what room of the pool a thread may use: its commits leave some,
+    /// so that they can be undone. Only the first call counts.
+    pub fn leave_room_to_undo(&self, access_of: AccessOf) -> Result<()> {
+        let _ = self.pages()?.access_of.set(access_of);
+        Ok(())
     }
 
     fn pages(&self) -> Result<&Arc<Pages>> {
@@ -385,23 +430,59 @@ impl<D: Domain> BwTree<D, Stored> {
     /// `wanted` that have changed, as many as there is room for in a group, one at least. `append`
     /// puts them into the order of groups: it reserves a place, calls the function that it gets for
     /// the writes, and fills the place. If the function returns `None`, the capture is out of date
-    /// and the place stays empty.
+    /// and the place stays empty. If there is nothing to write, `append` is not called.
+    ///
+    /// `picture` is asked for each record of a leaf. A page of which an image has a record in
+    /// another way stays changed; if it is one of `wanted` and not of a change of structure,
+    /// `leaves_others` leaves it out.
     ///
     /// When the group is written, call [`mark_written`](Self::mark_written).
     pub fn capture<T>(
         &self,
-        wanted: &[u32],
-        append: impl FnOnce(&mut dyn FnMut() -> Option<Result<Vec<PageWrite>>>) -> T,
-    ) -> Result<(Captured, T)> {
+        (wanted, leaves_others): (&[u32], bool),
+        picture: &mut Picture<'_>,
+        append: impl FnOnce(&mut dyn FnMut() -> Option<Vec<PageWrite>>) -> T,
+    ) -> Result<(Captured, Option<T>)> {
         let pages = self.pages()?;
         // Pinned before the number is taken: see "Why a mark ..".
         let guard = self.pin()?;
         let context = self.context(&guard);
         let anchor = self.anchor(context);
+        let (mut captured, of_changes) = self.capture_words(&guard, wanted)?;
+        let left = if leaves_others { of_changes } else { usize::MAX };
+        let writes = self.writes_of(context, anchor, &mut captured, (of_changes, left), picture)?;
+        if writes.is_empty() {
+            return Ok((captured, None));
+        }
+        let mut writes = Some(writes);
+        let mut checked = || {
+            D::observe_process_memory();
+            let is_last = pages.captures.load(Ordering::SeqCst) == captured.capture;
+            let is_same = context.read(anchor + CHANGES_AT) == captured.changes;
+            if !(is_last || mutant!("bw-capture-not-last")) {
+                return None;
+            }
+            if !(is_same || mutant!("bw-capture-of-another-count")) {
+                return None;
+            }
+            writes.take()
+        };
+        let appended = append(&mut checked);
+        Ok((captured, Some(appended)))
+    }
+
+    /// Takes the number of a capture and marks the words of the pages; how many of these, the first
+    /// ones, are of changes of structure.
+    fn capture_words(&self, guard: &Guard<'_, D>, wanted: &[u32]) -> Result<(Captured, usize)> {
+        let (pages, context) = (self.pages()?, self.context(guard));
+        let anchor = self.anchor(context);
         // Sequentially consistent, with the checks: a capture that sees its own number there came
         // before the next one.
         D::observe_process_memory();
         let capture = pages.captures.fetch_add(1, Ordering::SeqCst) + 1;
+        // The words are read behind this; the language does not order them behind the number alone
+        // (model `capture`).
+        fence(Ordering::SeqCst);
         let changes = context.read(anchor + CHANGES_AT);
         let listed = pages.changes.range(..=(changes, u64::MAX));
         let listed: BTreeSet<u32> =
@@ -409,8 +490,8 @@ impl<D: Domain> BwTree<D, Stored> {
         let others = wanted.iter().filter(|number| !listed.contains(number));
         let all = listed.iter().map(|number| (number, true));
         let all = all.chain(others.map(|number| (number, false)));
-        let mut captured =
-            Captured { capture, changes, pages: Vec::new(), removed: Vec::new(), left: Vec::new() };
+        let (pages_of, removed, unmarked, left) = Default::default();
+        let mut captured = Captured { capture, changes, pages: pages_of, removed, unmarked, left };
         let (mut room, mut of_changes) = (pages.most_group_bytes() / 4, 0);
         for (&number, is_listed) in all {
             if room == 0 && !is_listed {
@@ -428,42 +509,35 @@ impl<D: Domain> BwTree<D, Stored> {
             }
             // If this fails, the page has changed, and stays so.
             let new = link.captured();
-            let _ = context.pmwcas.compare_exchange_undurable(&guard, pid, link.0, new.0);
+            let _ = context.pmwcas.compare_exchange_undurable(guard, pid, link.0, new.0);
             captured.pages.push((number, At { pid, link: new }));
             match is_listed {
                 true => of_changes += 1,
                 false => room = room.saturating_sub(bytes_of(context, link)),
             }
         }
-        let mut writes = || {
-            D::observe_process_memory();
-            let is_last = pages.captures.load(Ordering::SeqCst) == capture;
-            let is_same = context.read(anchor + CHANGES_AT) == changes;
-            if !(is_last || mutant!("bw-capture-not-last")) {
-                return None;
-            }
-            if !(is_same || mutant!("bw-capture-of-another-count")) {
-                return None;
-            }
-            Some(self.writes_of(context, anchor, &mut captured, of_changes))
-        };
-        let appended = append(&mut writes);
-        Ok((captured, appended))
+        Ok((captured, of_changes))
     }
 
     /// The writes of the captured pages. Pages behind the first `of_changes` are left out if they
-    /// are too long for the group.
+    /// are too long for the group; those from `leaves_from` on, if the image has a record in
+    /// another way.
     fn writes_of(
         &self,
         context: Context<'_, D>,
         anchor: u64,
         captured: &mut Captured,
-        of_changes: usize,
+        (of_changes, leaves_from): (usize, usize),
+        picture: &mut Picture<'_>,
     ) -> Result<Vec<PageWrite>> {
         let most_bytes = self.pages()?.most_group_bytes();
-        let (mut writes, mut bytes) = (Vec::new(), 0);
+        let (mut writes, mut bytes, mut other) = (Vec::new(), 0, Vec::new());
         for (index, &(number, at)) in captured.pages.iter().enumerate() {
-            let image = self.image_of(context, anchor, at.link)?;
+            let (image, is_same) = self.image_of(context, anchor, at.link, picture)?;
+            other.extend((!is_same).then_some(number));
+            if !is_same && index >= leaves_from {
+                continue;
+            }
             bytes += image.len() + WRITE_BYTES;
             if bytes > most_bytes && index >= of_changes.max(1) {
                 let left = captured.pages.split_off(index);
@@ -472,12 +546,22 @@ impl<D: Domain> BwTree<D, Stored> {
             }
             writes.push(PageWrite::Image(number, image));
         }
+        if !mutant!("bw-marked-with-another-picture") {
+            captured.pages.retain(|(number, _)| !other.contains(number));
+        }
+        captured.unmarked = other;
         writes.extend(captured.removed.iter().map(|&number| PageWrite::Free(number)));
         Ok(writes)
     }
 
-    /// The page that `link` leads to, as an image.
-    fn image_of(&self, context: Context<'_, D>, anchor: u64, link: Link) -> Result<Vec<u8>> {
+    /// The page that `link` leads to, as an image; whether that has each record as the page has it.
+    fn image_of(
+        &self,
+        context: Context<'_, D>,
+        anchor: u64,
+        link: Link,
+        picture: &mut Picture<'_>,
+    ) -> Result<(Vec<u8>, bool)> {
         let pages = self.pages()?;
         let gathered = Gathered::new(context, link)?;
         let number_of = |pid: Pid| {
@@ -486,6 +570,7 @@ impl<D: Domain> BwTree<D, Stored> {
         };
         let items = gathered.items(false);
         let (mut records, mut children) = (Vec::new(), Vec::new());
+        let (mut pictured, mut is_same) = (Vec::new(), true);
         if gathered.level > 0 {
             let mut pids = Vec::new();
             each_record(&items, |key, value| pids.push((key, value.child())));
@@ -503,6 +588,21 @@ impl<D: Domain> BwTree<D, Stored> {
             if !is_whole {
                 return Err(Damaged { off: link.off() }.into());
             }
+            for (key, value) in &records {
+                pictured.push(picture(key, value)?);
+                is_same &= pictured.last() == Some(&Pictured::AsItIs);
+            }
+        }
+        if !is_same {
+            let mut pictured = pictured.iter();
+            records.retain_mut(|(_, value)| match pictured.next() {
+                Some(Pictured::Absent) => false,
+                Some(Pictured::With(other)) => {
+                    *value = other;
+                    true
+                }
+                _ => true,
+            });
         }
         let right = match gathered.right {
             0 => 0,
@@ -511,7 +611,7 @@ impl<D: Domain> BwTree<D, Stored> {
         let (level, low, high, lsn) = (gathered.level, gathered.low, gathered.high, gathered.lsn);
         let image = Image { lsn, level, low, high, right, records }.encode();
         match image.len() <= MAX_IMAGE_BYTES {
-            true => Ok(image),
+            true => Ok((image, is_same)),
             false => Err(too_long(image.len() as u64)),
         }
     }
@@ -600,7 +700,15 @@ impl<D: Domain> BwTree<D, Stored> {
                 || {
                     let guard = self.pin()?;
                     let at = At { pid, link };
-                    guard.without_reserve(|| self.install(&guard, number, at, &image))
+                    let access = match pages.access_of.get().map(|access_of| access_of()) {
+                        None | Some(ReserveAccess::Undo | ReserveAccess::Without) => {
+                            ReserveAccess::Without
+                        }
+                        Some(ReserveAccess::With) => ReserveAccess::With,
+                        // The page may be changed next, and then it must stay.
+                        Some(_) => ReserveAccess::Revocable,
+                    };
+                    guard.with_reserve_access(access, || self.install(&guard, number, at, &image))
                 },
             );
             match done {
@@ -659,8 +767,16 @@ impl<D: Domain> BwTree<D, Stored> {
 
     /// After an operation was refused: makes room and waits, so that it can be tried again.
     fn after_refusal(&self, error: Error, failures: &mut u32) -> Result<()> {
-        if !error.is_full() || *failures == MOST_FAILURES {
+        if !error.is_full() {
             return Err(error);
+        }
+        if *failures >= MOST_FAILURES {
+            return Err(match error {
+                Error::Storage(source) if source.downcast_ref::<PageError>().is_none() => {
+                    Error::storage(PageError::CacheFull { source })
+                }
+                error => error,
+            });
         }
         *failures += 1;
         self.pages()?.source()?.make_room().map_err(Error::Storage)?;

@@ -218,9 +218,8 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
                 W::TRIES,
                 || S::give_back(self),
                 |guard| {
-                    // Writes leave some room for removes, here (`consolidate_with`) and in other
-                    // maps.
-                    guard.without_reserve(|| self.attempt(self.context(guard), probe, write, lsn))
+                    let attempt = || self.attempt(self.context(guard), probe, write, lsn);
+                    S::in_room(self, guard, attempt)
                 },
             );
             match done {

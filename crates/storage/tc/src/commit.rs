@@ -156,7 +156,7 @@ impl<D: Domain, M: Maps> InFlight<'_, '_, D, M> {
         for (index, write) in self.commit.writes[..reached].iter().enumerate() {
             let map = self.component.index(write.map)?;
             let mut undone = Ok(());
-            let changed = map.modify(&write.key, &mut |found, new| {
+            let mut undo = |found: Option<&[u8]>, new: &mut Vec<u8>| {
                 let Some(stamp) = Stamp::of_value(found) else {
                     undone = Err(self.without_stamp(index));
                     return false;
@@ -174,7 +174,8 @@ impl<D: Domain, M: Maps> InFlight<'_, '_, D, M> {
                     put(stamp, write.old.value.as_deref(), new);
                 }
                 is_due
-            })?;
+            };
+            let changed = self.guard.undoing(|| map.modify(&write.key, &mut undo))?;
             undone?;
             if changed.is_some() && write.old.value.is_none() {
                 let place = (write.map, write.key.as_slice());

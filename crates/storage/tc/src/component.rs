@@ -2,6 +2,7 @@
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::Duration;
 
 use pando_index::{Limits, RangeIndex};
 use pando_log::{Log, Record, Status};
@@ -12,6 +13,11 @@ use crate::record::{Commit, RECORD_BYTES_OF_WRITE};
 use crate::snapshots::Snapshots;
 use crate::stamp::{LEAST_VALUE_BYTES, STAMP_BYTES, Stamp, Version};
 use crate::tombstones::{MOST_OF_SCANS, Tombstones};
+
+/// How often [`TransactionComponent::have_left`] looks whether threads have left.
+const LOOKS: u32 = 1_000;
+/// The time between two looks.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// The maps of a transaction component.
 pub trait Maps: Send + Sync {
@@ -117,6 +123,23 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
             true => Ok(index),
             false => Err(Error::NoRoomForStamp { map, max_value_bytes }),
         }
+    }
+
+    /// Waits a while for the threads that are inside a call of the component; whether all have left
+    /// it. The caller holds no guard.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Log`].
+    pub fn have_left(&self) -> Result<bool> {
+        let epoch = self.pin()?.unlink_epoch();
+        for _ in 0..LOOKS {
+            if self.pin()?.is_ripe(epoch) {
+                return Ok(true);
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        Ok(false)
     }
 
     /// The LSN of the newest commit.

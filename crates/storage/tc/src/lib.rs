@@ -80,6 +80,7 @@
 
 mod commit;
 mod component;
+mod durable;
 mod error;
 mod image;
 mod image_file;
@@ -101,11 +102,12 @@ mod tombstones;
 mod transaction;
 
 pub use component::{Maps, TransactionComponent};
+pub use durable::{Durable, DurableVersions};
 pub use error::{Error, Result};
 pub use image::ImageStat;
 pub use map::TransactionalMap;
 pub use map_list::{ListedMap, MapList};
-pub use replay::{Rebuild, Replayed, copy, has_image, replay, verify};
+pub use replay::{Rebuild, Replayed, copy, has_image, redo, replay, verify};
 pub use snapshot::Snapshot;
 pub use snapshots::{OnRevoke, SnapshotLimits, SnapshotOptions, SnapshotStat};
 pub use stamp::{LEAST_VALUE_BYTES, value_of};

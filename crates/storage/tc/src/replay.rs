@@ -86,11 +86,39 @@ const REPORT_EVERY: u64 = 1 << 14;
 /// [`Error::Log`] if the image or the log cannot be read: bytes are missing or damaged, or there is
 /// no log; [`Error::Index`] if the new pool refuses.
 pub fn replay(directory: &dyn Directory, pool: &mut dyn Rebuild) -> Result<(Recovered, Replayed)> {
+    in_scope(pool, |mut replay| {
+        let until = replay.load_image(directory)?;
+        replay.read_log(directory, until)
+    })
+}
+
+/// Replays the log in `directory` from the LSN `from` on, over maps that have all commits up to it,
+/// and perhaps some later ones. It may be repeated. Returns the end of the log.
+///
+/// # Errors
+///
+/// As [`replay`].
+pub fn redo(
+    directory: &dyn Directory,
+    from: u64,
+    maps: &mut dyn Rebuild,
+) -> Result<(Recovered, Replayed)> {
+    in_scope(maps, |mut replay| {
+        replay.replayed.from_lsn = from;
+        replay.read_log(directory, from)
+    })
+}
+
+/// Calls `run` with a replay into `pool` that has done nothing.
+fn in_scope<R>(
+    pool: &mut dyn Rebuild,
+    run: impl FnOnce(Replay<'_, '_, '_>) -> Result<R>,
+) -> Result<R> {
     std::thread::scope(|scope| {
         let loaders = Loaders::new(scope, pool.is_sequential());
         let replayed = Replayed::default();
         let (version, known) = Default::default();
-        Replay { pool, loaders, replayed, version, known }.run(directory)
+        run(Replay { pool, loaders, replayed, version, known })
     })
 }
 
@@ -106,16 +134,19 @@ struct Replay<'run, 'scope, 'env> {
 }
 
 impl Replay<'_, '_, '_> {
-    fn run(mut self, directory: &dyn Directory) -> Result<(Recovered, Replayed)> {
-        let mut until = 0;
-        if let Some(from) = images(directory)?.pop() {
-            let image = Image::open(directory, log_id_of(directory)?, from)?;
-            (self.replayed.from_lsn, self.replayed.image_bytes) = (from, image.size_bytes);
-            until = image.until()?;
-            self.relist(&image.list)?;
-            image.read(&mut |entry| self.load(&entry))?;
-            self.loaders.wait()?;
-        }
+    /// Loads the newest image, if there is one. Returns the LSN up to which it needs the log.
+    fn load_image(&mut self, directory: &dyn Directory) -> Result<u64> {
+        let Some(from) = images(directory)?.pop() else { return Ok(0) };
+        let image = Image::open(directory, log_id_of(directory)?, from)?;
+        (self.replayed.from_lsn, self.replayed.image_bytes) = (from, image.size_bytes);
+        let until = image.until()?;
+        self.relist(&image.list)?;
+        image.read(&mut |entry| self.load(&entry))?;
+        self.loaders.wait()?;
+        Ok(until)
+    }
+
+    fn read_log(mut self, directory: &dyn Directory, until: u64) -> Result<(Recovered, Replayed)> {
         let from = self.replayed.from_lsn;
         let recovered = recover(directory, from, &mut |lsn, payload| {
             let applied = self.apply(lsn, payload);

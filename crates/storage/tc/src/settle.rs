@@ -221,7 +221,11 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         let guard = self.pin()?;
         let snapshots = self.snapshots.all(self.log(), &guard);
         let mut done = 0;
-        for tombstone in self.tombstones.take_ripe(&guard) {
+        let last_lsn = match self.log().has_files() {
+            true => self.log().durable_lsn(),
+            false => u64::MAX,
+        };
+        for tombstone in self.tombstones.take_ripe(&guard, last_lsn) {
             if !snapshots.is_empty() && self.is_held(&guard, &snapshots, &tombstone) {
                 done += 1;
                 continue;
@@ -471,7 +475,13 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         guard: &Guard<'_, D>,
         record: Record<'_, D>,
     ) -> pando_log::Result<Status> {
-        self.complete(guard, record).map_err(|error| match error {
+        let was_undecided = record.status() == Status::Undecided;
+        // If there was no room for it, the commit has failed now, and was undone.
+        let settled = match self.complete(guard, record) {
+            Err(error) if error.is_full() && was_undecided => self.complete(guard, record),
+            settled => settled,
+        };
+        settled.map_err(|error| match error {
             Error::Log(error) => error,
             error => pando_log::Error::Unsettled(Box::new(error)),
         })

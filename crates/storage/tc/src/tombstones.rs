@@ -15,6 +15,9 @@
 //! not undone everywhere, the helper makes another tombstone. (A thread that panics inside a commit
 //! leaves it undecided. Then a late install takes place, as if the commit had come last.)
 //!
+//! If the log has files, the removal must be durable too. Else a page that is written to a store
+//! meanwhile would lack the version that a power cut brings back (`durable.rs`).
+//!
 //! A later commit that expects the tombstone finds the key absent, and fails: its transaction runs
 //! again. One that expects the key absent may have read it before its first version; it is absent
 //! again, so what was read is still right.
@@ -111,8 +114,9 @@ impl Tombstones {
         self.count.load(Ordering::Relaxed) == 0
     }
 
-    /// Some tombstones of the thread's slot that may be removed from their indexes.
-    pub fn take_ripe<D: Domain>(&self, guard: &Guard<'_, D>) -> Vec<Tombstone> {
+    /// Some tombstones of the thread's slot that may be removed from their indexes: their removals
+    /// have an LSN up to `last_lsn`.
+    pub fn take_ripe<D: Domain>(&self, guard: &Guard<'_, D>, last_lsn: u64) -> Vec<Tombstone> {
         self.change(guard.slot(), |list| {
             if list.len() > LONG_LIST
                 && let Some(oldest) = list.front()
@@ -120,8 +124,12 @@ impl Tombstones {
                 // Raises the epoch.
                 guard.is_ripe(oldest.epoch);
             }
-            let is_ripe = |&&Tombstone { epoch, .. }: &&Tombstone| {
-                guard.pool().may_be_reused_since(epoch) || mutant!("tc-tombstone-without-grace")
+            let is_ripe = |&&Tombstone { epoch, stamp, .. }: &&Tombstone| {
+                let has_left = guard.pool().may_be_reused_since(epoch)
+                    || mutant!("tc-tombstone-without-grace");
+                let is_durable =
+                    stamp.lsn() <= last_lsn || mutant!("tc-tombstone-removed-undurable");
+                has_left && is_durable
             };
             let most = REMOVED_AT_ONCE.max(list.len() / 8);
             let ripe = list.iter().take(most).take_while(is_ripe).count();

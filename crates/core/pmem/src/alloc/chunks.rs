@@ -61,7 +61,7 @@ impl<D: Domain> Pool<D> {
     pub(crate) fn spare_chunks(&self, access: ReserveAccess) -> u64 {
         let max_chunks = self.geometry().max_chunks;
         match access {
-            ReserveAccess::Any | ReserveAccess::With => 0,
+            ReserveAccess::Any | ReserveAccess::Undo | ReserveAccess::With => 0,
             ReserveAccess::Without => RESERVE_CHUNKS,
             ReserveAccess::Revocable => RESERVE_CHUNKS + UNDO_CHUNKS.min(max_chunks / 8),
         }

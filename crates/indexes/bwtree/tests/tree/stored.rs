@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use pando_bwtree::{
-    BwTree, Options, PageSource, PageState, PageWrite, SourceError, Stored, StoredBwTrees,
-    check_images,
+    BwTree, Options, PageSource, PageState, PageWrite, Pictured, SourceError, Stored,
+    StoredBwTrees, check_images,
 };
 use pando_index::{KeyRange, Order, RangeIndex};
 use pando_pmem::testing::{CutShort, between};
@@ -122,6 +122,11 @@ fn get(tree: &Tree, number: u64) -> Option<Vec<u8>> {
     tree.get(&key(number)).expect("read")
 }
 
+/// An image has each record as the page has it.
+fn as_it_is(_: &[u8], _: &[u8]) -> pando_index::Result<Pictured> {
+    Ok(Pictured::AsItIs)
+}
+
 fn pages(tree: &Tree, state: PageState) -> Vec<u32> {
     let (seen, next) = tree.pages_from(0, 10_000).expect("a slot");
     assert_eq!(next, None);
@@ -131,10 +136,10 @@ fn pages(tree: &Tree, state: PageState) -> Vec<u32> {
 /// Writes all pages; returns whether all could be marked.
 fn write_all(tree: &Tree, source: &Source) -> bool {
     let changed = pages(tree, PageState::Changed);
-    let append = |writes: &mut dyn FnMut() -> Option<pando_index::Result<Vec<PageWrite>>>| {
-        source.0.write(writes().expect("the last capture").expect("images"));
+    let append = |writes: &mut dyn FnMut() -> Option<Vec<PageWrite>>| {
+        source.0.write(writes().expect("the last capture"));
     };
-    let (captured, ()) = tree.capture(&changed, append).expect("a slot");
+    let (captured, _) = tree.capture((&changed, false), &mut as_it_is, append).expect("a slot");
     assert!(captured.left.is_empty());
     tree.mark_written(&captured).expect("a slot");
     pages(tree, PageState::Changed).is_empty()
@@ -144,15 +149,16 @@ fn write_all(tree: &Tree, source: &Source) -> bool {
 fn write_until_done(tree: &Tree, source: &Source) {
     for _ in 0..100 {
         let changed = pages(tree, PageState::Changed);
-        let append = |writes: &mut dyn FnMut() -> Option<pando_index::Result<Vec<PageWrite>>>| {
+        let append = |writes: &mut dyn FnMut() -> Option<Vec<PageWrite>>| {
             let place = source.0.reserve();
-            let writes = writes().map(|writes| writes.expect("images"));
+            let writes = writes();
             let is_there = writes.is_some();
             place.set(writes).is_ok() && is_there
         };
-        let (captured, is_filled) = tree.capture(&changed, append).expect("a slot");
+        let (captured, is_filled) =
+            tree.capture((&changed, false), &mut as_it_is, append).expect("a slot");
         source.0.write_queue();
-        if is_filled {
+        if is_filled != Some(false) {
             tree.mark_written(&captured).expect("a slot");
             return;
         }
@@ -261,13 +267,13 @@ fn a_capture_that_was_overtaken_writes_nothing() {
     put(tree, 77, b"second");
     let changed = pages(tree, PageState::Changed);
     let (captured, is_empty) = tree
-        .capture(&changed, |writes| {
+        .capture((&changed, false), &mut as_it_is, |writes| {
             put(tree, 77, b"third");
             assert!(write_all(tree, &source));
-            writes().map(|writes| source.0.write(writes.expect("images"))).is_none()
+            writes().map(|writes| source.0.write(writes)).is_none()
         })
         .expect("a slot");
-    assert!(is_empty, "the later state was written before");
+    assert!(is_empty.expect("a change"), "the later state was written before");
     assert_eq!(tree.mark_written(&captured).expect("a slot"), 0);
     evict_all(tree);
     assert_eq!(get(tree, 77), Some(b"third".to_vec()));
@@ -283,7 +289,7 @@ fn a_capture_amid_a_change_of_structure_writes_nothing() {
     let changed = pages(tree, PageState::Changed);
     let before = pages(tree, PageState::Written).len();
     let (_, is_empty) = tree
-        .capture(&changed, |writes| {
+        .capture((&changed, false), &mut as_it_is, |writes| {
             for number in 0..40 {
                 let between = [&key(77)[..], &[number]].concat();
                 tree.upsert(&between, b"between").expect("written");
@@ -292,7 +298,7 @@ fn a_capture_amid_a_change_of_structure_writes_nothing() {
         })
         .expect("a slot");
     assert!(pages(tree, PageState::Changed).len() > 4 && before > 10, "pages were split");
-    assert!(is_empty, "the count of changes is another one");
+    assert!(is_empty.expect("a change"), "the count of changes is another one");
     assert!(write_all(tree, &source));
     check(&source);
 }
@@ -309,9 +315,10 @@ fn a_page_that_changes_after_its_capture_is_not_marked() {
     let changed = pages(tree, PageState::Changed);
     assert_eq!(changed.len(), 2);
     let capture = || {
-        let writes = tree.capture(&changed, |writes| writes().expect("the last").expect("images"));
+        let writes =
+            tree.capture((&changed, false), &mut as_it_is, |writes| writes().expect("the last"));
         let (captured, writes) = writes.expect("a slot");
-        source.0.write(writes);
+        source.0.write(writes.expect("changes"));
         captured
     };
     let first = capture();
@@ -325,6 +332,52 @@ fn a_page_that_changes_after_its_capture_is_not_marked() {
     assert_eq!(tree.mark_written(&second).expect("a slot"), 0, "it is not the last capture");
     assert_eq!(tree.mark_written(&third).expect("a slot"), 1);
     assert!(pages(tree, PageState::Changed).is_empty());
+}
+
+/// Images have two records as they were before: their pages are written so, and stay changed.
+#[test]
+fn a_page_whose_image_is_of_an_earlier_time_stays_changed() {
+    let (planted, source) = tree();
+    let tree = &planted.index;
+    assert!(write_all(tree, &source));
+    put(tree, 77, b"second");
+    put(tree, 150, b"second");
+    put(tree, 1000, b"new");
+    let changed = pages(tree, PageState::Changed);
+    let mut before = |key_of: &[u8], value: &[u8]| {
+        Ok(match value {
+            b"new" => Pictured::Absent,
+            _ if key_of == key(77) => Pictured::With(b"first".to_vec()),
+            _ => Pictured::AsItIs,
+        })
+    };
+    // Alone, it is left out if that is asked for.
+    let append =
+        |writes: &mut dyn FnMut() -> Option<Vec<PageWrite>>| writes().expect("the last capture");
+    let (captured, writes) = tree.capture((&changed, true), &mut before, append).expect("a slot");
+    let page_of_77 = captured.unmarked[captured.unmarked.len() - 1];
+    let is_of_it =
+        |write: &PageWrite| matches!(write, PageWrite::Image(number, _) if *number == page_of_77);
+    assert!(!writes.expect("the page of 150").iter().any(is_of_it));
+    let writes = tree.capture((&changed, false), &mut before, append);
+    let (captured, writes) = writes.expect("a slot");
+    source.0.write(writes.expect("changes"));
+    tree.mark_written(&captured).expect("a slot");
+    assert_eq!(captured.unmarked.len(), 2, "the pages of 77 and 1000");
+    assert_eq!(pages(tree, PageState::Changed).len(), 2);
+    assert!(pages(tree, PageState::Changed).iter().all(|page| captured.unmarked.contains(page)));
+    evict_all(tree);
+    check(&source);
+    assert_eq!(get(tree, 77), Some(b"second".to_vec()));
+    assert_eq!(get(tree, 150), Some(b"second".to_vec()));
+    assert_eq!(get(tree, 1000), Some(b"new".to_vec()));
+    let reopened = reopened(&source);
+    assert_eq!(reopened.get(&key(77)[..]), Some(&b"first".to_vec()));
+    assert_eq!(reopened.get(&key(150)[..]), Some(&b"second".to_vec()));
+    assert_eq!(reopened.get(&key(1000)[..]), None);
+    assert!(write_all(tree, &source));
+    evict_all(tree);
+    assert_eq!(get(tree, 1000), Some(b"new".to_vec()));
 }
 
 /// Pages that lead to what cannot be there, and a page that is not there.
