@@ -184,7 +184,7 @@ impl<D: Domain> Pooled<D> {
         let header = header_of(entry)?;
         // A map that could not be freed is refused.
         options_of(kind_of::<D>(header)?, header)?;
-        if header.number != 0 && !self.transactions.give_up(self.catalog.pool(), header.number)? {
+        if header.number != 0 && !self.transactions.give_up(header.number)? {
             return Err(Error::ThreadInside { name: header.name.clone() });
         }
         self.catalog.unlist_map(entry).map_err(Error::of_map)?;

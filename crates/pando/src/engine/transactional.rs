@@ -4,7 +4,6 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
 
 use arc_swap::{ArcSwapOption, Guard};
 use pando_index::{Cursor, KeyRange, Order, RangeIndex};
@@ -22,11 +21,6 @@ use super::map_list::{catalog_version, map_list};
 use super::{OpenedMap, Stamped};
 use crate::Error;
 use crate::report::{LogStat, TransactionStat};
-
-/// How often the drop of a map looks whether threads have left the calls in which they may use it.
-const LOOKS: u32 = 1_000;
-/// The time between two looks.
-const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// A transaction of a pool whose domain is not known.
 pub(crate) trait AnyTransaction {
@@ -432,20 +426,20 @@ impl<D: Domain> Transactions<D> {
     /// Prepares the drop of a map of which no handle is held. A thread may still be inside a call
     /// that helps a commit at one of its keys, or removes a tombstone; whether all such threads
     /// have left.
-    pub fn give_up(&self, pool: &Pool<D>, number: u64) -> pando_tc::Result<bool> {
+    pub fn give_up(&self, number: u64) -> pando_tc::Result<bool> {
         let Some(component) = self.component.get() else { return Ok(true) };
         component.settle()?;
         // From here on no record of the tail names the map. A thread that has found one before is
         // inside a call.
         let maps = component.maps();
         let Some(index) = maps.find(number) else { return Ok(true) };
-        if !have_left(pool)? {
+        if !component.have_left()? {
             return Ok(false);
         }
         // From here on no thread finds the map. One that has found it for a tombstone is inside a
         // call.
         maps.take_out(number);
-        let have_left = have_left(pool);
+        let have_left = component.have_left();
         if !matches!(have_left, Ok(true)) {
             maps.add(number, index);
         }
@@ -460,19 +454,6 @@ impl<D: Domain> Transactions<D> {
         };
         Ok(Some(component.log().blocks(&pool.pin()?)))
     }
-}
-
-/// Waits a while for the threads that are inside a call on the pool; whether all have left it.
-fn have_left<D: Domain>(pool: &Pool<D>) -> pando_tc::Result<bool> {
-    let pin = || pool.pin().map_err(pando_log::Error::from);
-    let epoch = pin()?.unlink_epoch();
-    for _ in 0..LOOKS {
-        if pin()?.is_ripe(epoch) {
-            return Ok(true);
-        }
-        std::thread::sleep(LOOK_EVERY);
-    }
-    Ok(false)
 }
 
 /// Whether the pool has a log, with or without files.

@@ -4,16 +4,22 @@
 //! loses its mark and stays. Inner pages stay in the first two passes of a call. A page that has
 //! changed is written together with others; then it is evicted, unless it has changed again.
 //!
+//! If there is a log, a page is written as of its durable LSN (`Pictures`). A page that has a later
+//! version stays changed, and in memory, until the log's writer has made that durable.
+//!
 //! Any thread may do this at any time, several at once: see `stored.rs` of `pando-bwtree`. But a
 //! capture ends the captures before it. So a thread that would write waits for those that do, for
 //! two seconds at most; the lock is only for that, and a thread that gets no turn goes on without.
 
+use std::fmt::Debug;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, TryLockError, Weak};
+use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pando_bwtree::{BwTree, PageSource, PageState, PageWrite, SourceError, Stored};
+use pando_bwtree::{
+    BwTree, PageSource, PageState, PageWrite, Picture, Pictured, SourceError, Stored,
+};
 use pando_lss::{Group, PageStore};
 use pando_pmem::{Process, mutant};
 
@@ -65,6 +71,18 @@ fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
+/// Says how the pages that are written have each record.
+pub(crate) trait Pictures: Debug + Send + Sync {
+    /// Calls `write` with the function that says it, for pages that are read during the call.
+    fn with(&self, write: &mut dyn FnMut(&mut Picture<'_>)) -> Result<()>;
+
+    /// The LSN up to which pages have all versions.
+    fn durable_lsn(&self) -> u64;
+
+    /// Pages had later versions, and wait.
+    fn wanted(&self);
+}
+
 /// A tree with the store of its pages.
 #[derive(Debug)]
 pub(crate) struct Cache {
@@ -78,6 +96,10 @@ pub(crate) struct Cache {
     hand: AtomicU32,
     turn: Mutex<()>,
     counts: Counts,
+    /// Until it is set, pages are written as they are.
+    pictures: OnceLock<Weak<dyn Pictures>>,
+    /// One more than the durable LSN at which all changed pages had later versions. Only a hint.
+    stuck_at: AtomicU64,
 }
 
 impl Cache {
@@ -90,7 +112,24 @@ impl Cache {
             hand: 0.into(),
             turn: Mutex::default(),
             counts: Counts::default(),
+            pictures: OnceLock::new(),
+            stuck_at: 0.into(),
         }
+    }
+
+    /// From now on `pictures` says how pages are written. Only the first call counts.
+    pub fn connect(&self, pictures: Weak<dyn Pictures>) {
+        let _ = self.pictures.set(pictures);
+    }
+
+    fn with_picture<R>(&self, work: impl FnOnce(&mut Picture<'_>) -> R) -> Result<R> {
+        let Some(pictures) = self.pictures.get() else {
+            return Ok(work(&mut |_, _| Ok(Pictured::AsItIs)));
+        };
+        let pictures = pictures.upgrade().ok_or(Error::Closed)?;
+        let (mut work, mut result) = (Some(work), None);
+        pictures.with(&mut |picture| result = work.take().map(|work| work(picture)))?;
+        result.ok_or(Error::Closed)
     }
 
     /// Waits for a turn: as long as the threads before write groups, but not for ever.
@@ -119,9 +158,9 @@ impl Cache {
 
     /// Writes the pages `wanted`, if they have changed, and all changes of structure, in one group,
     /// or in several if they are long.
-    pub fn write(&self, wanted: &[u32]) -> Result<()> {
+    fn write(&self, wanted: &[u32]) -> Result<()> {
         let _turn = self.turn();
-        self.write_in_turn(wanted.to_vec())
+        self.write_in_turn(wanted.to_vec(), false)
     }
 
     /// Writes the changes of structure.
@@ -129,28 +168,33 @@ impl Cache {
         let _turn = self.turn();
         // Another thread may have written them meanwhile.
         match self.tree.has_unwritten_changes() {
-            true => self.write_in_turn(Vec::new()),
+            true => self.write_in_turn(Vec::new(), false),
             false => Ok(()),
         }
     }
 
-    fn write_in_turn(&self, mut wanted: Vec<u32>) -> Result<()> {
+    /// The same, of a thread that has its turn. `leaves_others`: pages that have versions which may
+    /// not be written yet are left out.
+    fn write_in_turn(&self, mut wanted: Vec<u32>, leaves_others: bool) -> Result<()> {
         loop {
-            let (captured, ticket) = self.tree.capture(&wanted, |writes| {
-                self.pages.append_with(|| match writes() {
-                    None => Ok(None),
-                    Some(writes) => Ok::<_, Error>(Some(group_of(writes?))),
-                })
-            })?;
-            let Some(ticket) = ticket? else {
-                count(&self.counts.retries);
-                continue;
+            let append = |writes: &mut dyn FnMut() -> Option<Vec<PageWrite>>| {
+                self.pages.append_with(|| Ok::<_, Error>(writes().map(group_of)))
             };
-            if !mutant!("store-marked-before-written") {
-                self.pages.wait(&ticket)?;
+            let capture = |picture: &mut Picture<'_>| {
+                self.tree.capture((&wanted, leaves_others), picture, append)
+            };
+            let (captured, appended) = self.with_picture(capture)??;
+            if let Some(ticket) = appended {
+                let Some(ticket) = ticket? else {
+                    count(&self.counts.retries);
+                    continue;
+                };
+                if !mutant!("store-marked-before-written") {
+                    self.pages.wait(&ticket)?;
+                }
+                count(&self.counts.groups);
             }
             self.tree.mark_written(&captured)?;
-            count(&self.counts.groups);
             if captured.left.is_empty() {
                 return Ok(());
             }
@@ -185,9 +229,13 @@ impl Cache {
         Ok(bytes)
     }
 
-    /// Writes the pages and evicts them; returns their bytes.
+    /// Writes those of the pages that have no version above the durable LSN, and evicts them;
+    /// returns their bytes.
     fn write_and_evict(&self, numbers: Vec<u32>) -> Result<u64> {
-        self.write(&numbers)?;
+        {
+            let _turn = self.turn();
+            self.write_in_turn(numbers.clone(), true)?;
+        }
         numbers.into_iter().map(|number| self.evict(number)).sum()
     }
 
@@ -200,10 +248,20 @@ impl Cache {
         if pool.pin()?.waiting() as u64 * self.page_bytes >= self.room_bytes {
             return Ok(());
         }
+        let pictures = self.pictures.get().and_then(Weak::upgrade);
+        let durable_lsn = pictures.as_ref().map(|pictures| pictures.durable_lsn());
+        // Relaxed, also below: a hint.
+        let mut is_stuck =
+            durable_lsn.is_some_and(|lsn| self.stuck_at.load(Ordering::Relaxed) > lsn);
         let (mut evicted, mut failure, mut passes) = (0, None, 0);
+        // Of this pass, if it is a whole one: whether pages had changed, and what those gave.
+        let mut of_changed = None;
         while evicted < self.room_bytes && passes < PASSES {
             // Relaxed: threads that go the same way evict the same pages, and one of them fails.
             let at = self.hand.load(Ordering::Relaxed);
+            if at == 0 {
+                of_changed = Some((false, 0));
+            }
             let (seen, mut next) = self.tree.pages_from(at, SEEN)?;
             let mut changed = Vec::new();
             for page in seen {
@@ -220,7 +278,7 @@ impl Cache {
                         Ok(bytes) => evicted += bytes,
                         Err(error) => failure = Some(error),
                     },
-                    _ if failure.is_none() => changed.push(page.number),
+                    _ if failure.is_none() && !is_stuck => changed.push(page.number),
                     _ => {}
                 }
             }
@@ -228,10 +286,24 @@ impl Cache {
             self.hand.store(next.unwrap_or(0), Ordering::Relaxed);
             if !changed.is_empty() {
                 match self.write_and_evict(changed) {
-                    Ok(bytes) => evicted += bytes,
+                    Ok(bytes) => {
+                        evicted += bytes;
+                        of_changed =
+                            of_changed.map(|(_, so_far): (bool, u64)| (true, so_far + bytes));
+                    }
                     Err(error) => failure = Some(error),
                 }
             }
+            // All of them wait for the log.
+            if next.is_none()
+                && let (Some((true, 0)), Some(lsn), None) = (of_changed, durable_lsn, &failure)
+            {
+                is_stuck = true;
+                self.stuck_at.store(lsn + 1, Ordering::Relaxed);
+            }
+        }
+        if let (true, Some(pictures)) = (is_stuck, pictures) {
+            pictures.wanted();
         }
         match failure {
             Some(error) if evicted == 0 => Err(error),

@@ -16,9 +16,67 @@ pub enum Error {
     /// The tree refused an operation.
     #[error(transparent)]
     Index(#[from] pando_index::Error),
-    /// The cache cannot be made.
+    /// The memory of the cache, or the file `control`, cannot be used.
     #[error(transparent)]
-    Cache(#[from] pando_pmem::Error),
+    Memory(#[from] pando_pmem::Error),
+    /// The log refused an operation.
+    #[error(transparent)]
+    Log(#[from] pando_log::Error),
+    /// A transaction did not take place.
+    #[error(transparent)]
+    Transactions(#[from] pando_tc::Error),
+    /// There is a map of that name.
+    #[error("there is a map {name:?} already; open it, or choose another name")]
+    MapExists {
+        /// The name.
+        name: String,
+    },
+    /// There is no map of that name.
+    #[error("there is no map {name:?}; create it first")]
+    MapNotFound {
+        /// The name.
+        name: String,
+    },
+    /// A map cannot have this name.
+    #[error("a map cannot be called {found:?}; a name has 1 to {max_bytes} bytes")]
+    Name {
+        /// The name.
+        found: String,
+        /// Its longest length.
+        max_bytes: usize,
+    },
+    /// A handle of the map is held, so it is not dropped.
+    #[error("a handle of map {name:?} is held; drop the handles first")]
+    HandleHeld {
+        /// The map.
+        name: String,
+    },
+    /// A thread stays inside a call on the map.
+    #[error(
+        "map {name:?} is dropped, but a thread has been inside a call for a second; its records \
+         are removed after the next opening"
+    )]
+    ThreadInside {
+        /// The map.
+        name: String,
+    },
+    /// The log does not go with the pages.
+    #[error(
+        "the log in {path} is not that of the pages beside it: {what}; restore both from the same \
+         backup"
+    )]
+    OtherLog {
+        /// The directory of the log.
+        path: String,
+        /// What is wrong.
+        what: String,
+    },
+    /// The store is damaged.
+    #[error("the store is damaged: {what}; restore it from a backup")]
+    Damaged {
+        /// What is wrong.
+        what: String,
+    },
     /// Another handle, in this process or in another one, has the directory.
     #[error("the store in {path} is in use; close it there, or wait until its process has ended")]
     InUse {

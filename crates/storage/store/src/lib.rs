@@ -1,17 +1,34 @@
 //! A store of records on any disk that may be larger than memory (Bw-tree paper, section V).
 //!
-//! The records are in one Bw-tree, whose pages are in a log-structured store (`pando-lss`). A pool
-//! of process memory is the cache: it has some of the pages, and ends with the process
+//! All maps are in one Bw-tree, whose pages are in a log-structured store (`pando-lss`). A pool of
+//! process memory is the cache: it has some of the pages, and ends with the process
 //! (`pando-bwtree`, `stored.rs`, has the states of a page, and what a thread that stops leaves).
+//! Above it is the transaction component (`pando-tc`) with its log. The tail of the log is in a
+//! small pool, the file `control`, which survives the process.
+//!
+//! | in the directory | content |
+//! | --- | --- |
+//! | `pages/` | the page store |
+//! | `log/` | the files of the log |
+//! | `control` | the tail of the log |
+//! | `lock` | held by the process that uses the store |
 //!
 //! # What survives
 //!
-//! | failure | what the store has after the next opening |
+//! | failure | the store has after the next opening |
 //! | --- | --- |
-//! | the process is killed, or the power is cut | each write that returned before a [`sync`](Store::sync) or [`checkpoint`](Store::checkpoint) began that has returned; and of each later write all or nothing, one record independently of others |
+//! | the process is killed | each commit that was acknowledged |
+//! | the power is cut | each commit that was acknowledged before a [`sync`](Store::sync) began that has returned; and all later ones up to some LSN |
 //! | a write or a sync of the device fails | the same; until the next opening the store takes no writes that need the device |
 //!
-//! So between two syncs a kill may lose writes. There is no write-ahead log below the store yet.
+//! # The contract between the components
+//!
+//! | rule of the paper | here |
+//! | --- | --- |
+//! | write-ahead logging: a page is flushed when the log is stable up to its last change | a page is flushed at any time, as of the log's durable LSN (`durable.rs` of `pando-tc`); it stays in memory until all of it is durable |
+//! | redo start: the data component has all changes up to an LSN | the redo LSN of a checkpoint (`checkpoint.rs`) |
+//! | recovery: the structure is sound before redo | each group of pages leaves a sound tree (`stored.rs`) |
+//! | redo is repeatable | it writes each version without a look at the one that is there, in the order of LSNs (`replay.rs` of `pando-tc`) |
 //!
 //! # Room
 //!
@@ -19,15 +36,25 @@
 //! thread evicts pages that were not used since the last pass. Those that have changed are written
 //! first. Inner pages go last. The thread waits for the device then, and so does a thread that
 //! needs an absent page. Besides, groups are written by one thread at a time (`pando-lss`), and a
-//! thread that finds no room in a full cache gives other threads time to let go of evicted pages.
+//! thread that finds no room in a full cache gives other threads time to let go of evicted pages,
+//! and the log time to become durable.
 //!
-//! * `store.rs`: opening, syncing, checking. `cache.rs`: eviction and writing.
+//! * `store.rs`: what users call. `opening.rs`: recovery. `checkpoint.rs`, `catalog.rs`.
+//! * `maps.rs`: the maps in the tree. `data_component.rs`, `cache.rs`: the tree and its cache.
 
 mod cache;
+mod catalog;
+mod checkpoint;
+mod data_component;
 mod error;
+mod maps;
+mod opening;
 mod store;
 
 pub use cache::CacheStat;
+pub use data_component::{DataComponent, DataStat, StoreOptions};
 pub use error::{Error, Result};
+pub use maps::{Lent, StoreMaps};
+pub use opening::Recovery;
 pub use pando_bwtree::Options as TreeOptions;
-pub use store::{Store, StoreOptions, StoreStat};
+pub use store::{Store, StoreStat};

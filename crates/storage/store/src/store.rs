@@ -1,77 +1,76 @@
 //! A store, as its users see it.
 
+use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
-use pando_bwtree::{BwTree, Options, Stored, StoredBwTrees, check_images};
-use pando_device::{Directory, DirectoryLock, Disk};
-use pando_index::RangeIndex;
-use pando_lss::{Found, PageStore, PageStoreOptions, Stat};
-use pando_pmem::{CreateOptions, Pool, Process};
-use pando_tree::maps::Catalog;
+use pando_device::{Directory, DirectoryLock, Disk, Operation};
+use pando_index::{KeyRange, Order, RangeIndex};
+use pando_pmem::Process;
+use pando_tc::{TransactionComponent, TransactionalMap};
 
-use crate::cache::{Cache, CacheStat, Source, image};
+use crate::catalog;
+use crate::checkpoint::{self, Redo};
+use crate::data_component::{DataComponent, DataStat, StoreOptions};
 use crate::error::{Error, Result};
+use crate::maps::StoreMaps;
+use crate::opening::{self, Component, Recovery};
 
-/// The least memory of a cache, in bytes.
-const MIN_MEMORY_BYTES: u64 = 4 << 20;
-/// The shortest segment: the pages of one change of structure must fit a quarter of it.
-const MIN_SEGMENT_BYTES: u64 = 4 << 20;
-
-/// Options of a store.
-#[derive(Clone, Debug)]
-pub struct StoreOptions {
-    /// Bytes of the cache: 4 MiB or more, and 32 bytes or more for each number of a page up to the
-    /// highest. Beside them: 8 bytes for each number in the table of the page store, the bytes of
-    /// groups that are written, of pages that are loaded, and 256 KiB.
-    pub memory_bytes: u64,
-    /// Those of the page store; its segments have 4 MiB or more, 16 MiB unless it is set.
-    pub pages: PageStoreOptions,
-    /// The shape of the tree. It may be another one at each opening. `delta_bytes` is 1 or more,
-    /// and `inline_bytes` has no effect: values have at most 16 KiB and are in their pages.
-    pub tree: Options,
-}
-
-impl Default for StoreOptions {
-    fn default() -> Self {
-        let tree = Options {
-            leaf_bytes: 8 << 10,
-            inner_bytes: 8 << 10,
-            merge_bytes: 2 << 10,
-            ..Options::default()
-        };
-        Self { memory_bytes: 256 << 20, pages: PageStoreOptions::default(), tree }
-    }
-}
+/// Records of a dropped map that are removed under one cursor.
+const CLEARED_AT_ONCE: usize = 256;
+/// How often a thread looks whether a checkpoint is due.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// The longest time between two attempts that fail.
+const MAX_PAUSE: Duration = Duration::from_secs(60);
 
 /// Numbers of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoreStat {
-    /// The cache.
-    pub cache: CacheStat,
-    /// The page store.
-    pub pages: Stat,
+    /// The cache, and the page store.
+    pub data: DataStat,
+    /// The LSN of the newest commit.
+    pub newest_lsn: u64,
+    /// The LSN up to which all commits survive a power cut.
+    pub durable_lsn: u64,
+    /// The LSN from which the next opening replays the log.
+    pub redo_lsn: u64,
+    /// What the opening has done.
+    pub recovery: Recovery,
+}
+
+/// What the threads of a store share.
+#[derive(Debug)]
+struct Shared {
+    component: Arc<Component>,
+    data: DataComponent,
+    options: StoreOptions,
+    recovery: Recovery,
+    /// Where the next opening begins. Its lock is held during a checkpoint.
+    redo: Mutex<Redo>,
+    /// Dropped maps that have records yet, and that no thread can use.
+    dropped: Mutex<Vec<u64>>,
+    /// The indexes in the handles of maps, by number. Its lock is held while a map is dropped.
+    handles: Mutex<HashMap<u64, Weak<dyn RangeIndex>>>,
+    is_over: AtomicBool,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Each change is whole.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A store. Any number of threads may use it at once. See [the crate](crate) for what survives.
 #[derive(Debug)]
 pub struct Store {
-    cache: Arc<Cache>,
+    /// They end when this is dropped.
+    threads: Vec<JoinHandle<()>>,
+    shared: Arc<Shared>,
     /// Held as long as the store is open.
     _lock: Option<DirectoryLock>,
-}
-
-fn check(option: &'static str, found: u64, least: u64) -> Result<()> {
-    match found >= least {
-        true => Ok(()),
-        false => Err(Error::Option { option, found, allowed: format!("{least} or more") }),
-    }
-}
-
-fn check_options(options: &StoreOptions) -> Result<()> {
-    check("memory_bytes", options.memory_bytes, MIN_MEMORY_BYTES)?;
-    check("delta_bytes", options.tree.delta_bytes.into(), 1)
 }
 
 impl Store {
@@ -80,81 +79,200 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`Error::InUse`], [`Error::Option`], or what the page store or the device answers.
+    /// [`Error::InUse`], [`Error::Option`], [`Error::OtherLog`], [`Error::Damaged`], or what the
+    /// device answers.
     pub fn open(path: &Path, options: &StoreOptions) -> Result<Self> {
-        check_options(options)?;
+        crate::data_component::check_options(options)?;
         let disk = Disk::open_or_create(path)?;
         let in_use = || Error::InUse { path: path.display().to_string() };
         let lock = disk.lock()?.ok_or_else(in_use)?;
-        let store = Self::open_in(Arc::new(disk), options)?;
-        Ok(Self { _lock: Some(lock), ..store })
+        // Left by a kill.
+        for name in disk.names()?.iter().filter(|name| name.starts_with("control.new-")) {
+            disk.remove(name)?;
+        }
+        let [pages, log] =
+            ["pages", "log"].map(|name| Ok::<_, Error>(Disk::open_or_create(&path.join(name))?));
+        let (pages, log): (Arc<dyn Directory>, Arc<dyn Directory>) =
+            (Arc::new(pages?), Arc::new(log?));
+        disk.sync()?;
+        let mut store = Self::open_in(pages, &log, &path.join("control"), options)?;
+        store._lock = Some(lock);
+        store.keep()?;
+        Ok(store)
     }
 
-    /// The same in any directory, which no other store may use at the same time.
+    /// The same in other directories, and with another file for the tail of the log, which nothing
+    /// else may use at the same time. No thread writes the log, makes checkpoints or clears dropped
+    /// maps but those that call [`sync`](Self::sync), [`checkpoint`](Self::checkpoint) and
+    /// [`clear_dropped`](Self::clear_dropped).
     ///
     /// # Errors
     ///
     /// As [`open`](Self::open), without [`Error::InUse`].
-    pub fn open_in(directory: Arc<dyn Directory>, options: &StoreOptions) -> Result<Self> {
-        check_options(options)?;
-        let pages = match PageStore::open(directory.clone(), options.pages) {
-            Err(pando_lss::Error::NotAStore { .. }) => {
-                check("segment_bytes", options.pages.segment_bytes, MIN_SEGMENT_BYTES)?;
-                let id = pando_pmem::draw_id(Path::new(&directory.path()))?;
-                PageStore::create(directory, id, options.pages)?
-            }
-            opened => opened.map(|(pages, _): (_, Found)| pages)?,
+    pub fn open_in(
+        pages: Arc<dyn Directory>,
+        log: &Arc<dyn Directory>,
+        control: &Path,
+        options: &StoreOptions,
+    ) -> Result<Self> {
+        let opened = opening::open(pages, log, control, options)?;
+        let dropped = catalog::list(&opened.component)?.dropped;
+        dropped.iter().for_each(|&number| opened.component.maps().take_out(number));
+        let shared = Arc::new(Shared {
+            component: opened.component,
+            data: opened.data,
+            options: options.clone(),
+            recovery: opened.recovery,
+            redo: Mutex::new(opened.redo),
+            dropped: Mutex::new(dropped),
+            handles: Mutex::default(),
+            is_over: AtomicBool::new(false),
+        });
+        Ok(Self { threads: Vec::new(), shared, _lock: None })
+    }
+
+    /// Starts the thread that writes the log, and the one that makes checkpoints.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Device`] if a thread cannot be started.
+    pub fn keep(&mut self) -> Result<()> {
+        let start = |name: &str, run: fn(&Shared)| {
+            let shared = self.shared.clone();
+            thread::Builder::new().name(name.to_owned()).spawn(move || run(&shared)).map_err(
+                |source| pando_device::Error {
+                    operation: Operation::Open,
+                    path: format!("the thread {name}"),
+                    source,
+                },
+            )
         };
-        // Half a segment has a group. An existing store has segments of its own length.
-        check("segment_bytes", 2 * pages.most_group_bytes() as u64, MIN_SEGMENT_BYTES)?;
-        // The mapping table takes a quarter of the memory at most.
-        let table_bytes = pages.pids().last().map_or(0, |last| 8 * (u64::from(last) + 1));
-        check("memory_bytes", options.memory_bytes, 4 * table_bytes)?;
-        let create = CreateOptions { max_bytes: options.memory_bytes, initial_bytes: 0 };
-        let pool = Pool::<Process>::anonymous(&create)?;
-        let catalog = Catalog::open(pool).map_err(pando_index::Error::storage)?;
-        let tree = Arc::new(catalog).find_or_create_index::<StoredBwTrees>("records", options.tree);
-        let tree: BwTree<Process, Stored> = tree.map_err(pando_index::Error::storage)?;
-        let cache = Arc::new(Cache::new(tree, pages, options.memory_bytes));
-        cache.tree.connect(Box::new(Source(Arc::downgrade(&cache))))?;
-        cache.tree.restore(cache.pages.pids())?;
-        Ok(Self { cache, _lock: None })
+        let log = start("pando-log", |shared| {
+            shared.component.log().write_until(&*shared.component, &shared.is_over);
+        })?;
+        self.threads.push(log);
+        let checkpoints = start("pando-store", Shared::tend)?;
+        self.threads.push(checkpoints);
+        Ok(())
     }
 
-    /// The records. Operations are durable after a [`sync`](Self::sync).
-    pub fn records(&self) -> &dyn RangeIndex {
-        &self.cache.tree
+    /// The transactions over the store's maps, by number.
+    pub fn component(&self) -> &Arc<TransactionComponent<Process, StoreMaps>> {
+        &self.shared.component
     }
 
-    /// Makes all writes durable that returned before the call.
+    /// Creates the map `name`; its number. On return it survives a kill.
     ///
     /// # Errors
     ///
-    /// What the page store answers. After a failure of the device, writes that were not durable
-    /// before may be lost.
-    pub fn sync(&self) -> Result<()> {
-        self.cache.write_all()?;
-        Ok(self.cache.pages.sync()?)
+    /// [`Error::MapExists`], [`Error::Name`], [`Error::Transactions`].
+    pub fn create_map(&self, name: &str) -> Result<u64> {
+        catalog::create(&self.shared.component, name)
     }
 
-    /// The same; and the next opening begins there.
+    /// The number of the map `name`; `None` if there is none.
     ///
     /// # Errors
     ///
-    /// As [`sync`](Self::sync).
+    /// [`Error::Transactions`], [`Error::Damaged`].
+    pub fn find_map(&self, name: &str) -> Result<Option<u64>> {
+        catalog::find(&self.shared.component, name)
+    }
+
+    /// The map `name`. Each of its operations is a transaction of its own: on return it survives a
+    /// kill, and a power cut after [`sync`](Self::sync).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::MapNotFound`], [`Error::Transactions`], [`Error::Damaged`].
+    pub fn map(&self, name: &str) -> Result<TransactionalMap<Process, StoreMaps>> {
+        let not_found = || Error::MapNotFound { name: name.to_owned() };
+        let mut handles = locked(&self.shared.handles);
+        let number = self.find_map(name)?.ok_or_else(not_found)?;
+        let component = &self.shared.component;
+        let held = handles.get(&number).and_then(Weak::upgrade);
+        let index = held.unwrap_or_else(|| component.maps().index(number));
+        handles.insert(number, Arc::downgrade(&index));
+        drop(handles);
+        Ok(TransactionalMap::new(component.clone(), number, index)?)
+    }
+
+    /// The names of the maps with their numbers, ascending by name.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Transactions`], [`Error::Damaged`].
+    pub fn maps(&self) -> Result<Vec<(String, u64)>> {
+        Ok(catalog::list(&self.shared.component)?.maps)
+    }
+
+    /// Drops the map `name`, durably. Its records are removed later. Transactions that use its
+    /// number fail from then on.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::MapNotFound`]; [`Error::HandleHeld`]; [`Error::ThreadInside`]: the map is dropped,
+    /// but its records stay until the next opening; [`Error::Transactions`].
+    pub fn drop_map(&self, name: &str) -> Result<()> {
+        let component = &self.shared.component;
+        let mut handles = locked(&self.shared.handles);
+        let found = catalog::find(component, name)?;
+        let held = found.and_then(|number| handles.remove(&number)).and_then(|held| held.upgrade());
+        if let (Some(number), Some(held)) = (found, held) {
+            handles.insert(number, Arc::downgrade(&held));
+            return Err(Error::HandleHeld { name: name.to_owned() });
+        }
+        let (number, lsn) = catalog::mark_dropped(component, name)?;
+        component.sync(lsn)?;
+        component.settle()?;
+        // From here on no record of the tail names the map. A thread that has found one before is
+        // inside a call; then one that has found the map.
+        let inside = || Error::ThreadInside { name: name.to_owned() };
+        component.have_left()?.then_some(()).ok_or_else(inside)?;
+        component.maps().take_out(number);
+        component.have_left()?.then_some(()).ok_or_else(inside)?;
+        locked(&self.shared.dropped).push(number);
+        Ok(())
+    }
+
+    /// Removes what is left of dropped maps, as a thread does in the background.
+    ///
+    /// # Errors
+    ///
+    /// As [`checkpoint`](Self::checkpoint).
+    pub fn clear_dropped(&self) -> Result<()> {
+        self.shared.clear_dropped()
+    }
+
+    /// Returns when all commits before the call survive a power cut; the LSN of the last of them.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Transactions`] if the log has stopped: whether they survive is then open.
+    pub fn sync(&self) -> Result<u64> {
+        let lsn = self.shared.component.newest_lsn()?;
+        self.shared.component.sync(lsn)?;
+        Ok(lsn)
+    }
+
+    /// Writes all pages that have changed, and releases the log before: the next opening replays
+    /// what comes after. A thread does the same when the log is long.
+    ///
+    /// # Errors
+    ///
+    /// What the page store or the log answers.
     pub fn checkpoint(&self) -> Result<()> {
-        self.cache.write_all()?;
-        Ok(self.cache.pages.checkpoint(&[])?)
+        self.shared.checkpoint()
     }
 
-    /// Writes all pages that have changed, and evicts all: the next operations read the device.
+    /// Writes all pages that have changed, and evicts all that have no version above the durable
+    /// LSN.
     ///
     /// # Errors
     ///
-    /// What the page store answers.
+    /// As [`checkpoint`](Self::checkpoint).
     pub fn empty_cache(&self) -> Result<()> {
-        self.cache.write_all()?;
-        self.cache.evict_all()
+        self.shared.data.empty_cache()
     }
 
     /// Checks all pages as the device has them, after all changed ones are written: each is
@@ -163,15 +281,10 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// As [`sync`](Self::sync).
+    /// As [`checkpoint`](Self::checkpoint).
     pub fn check(&self) -> Result<Vec<String>> {
-        self.cache.write_all()?;
-        let mut read = |page| match image(&self.cache.pages, page) {
-            Ok(Some(image)) => Ok(image),
-            Ok(None) => Err("it does not exist".to_owned()),
-            Err(error) => Err(error.to_string()),
-        };
-        Ok(check_images(self.cache.pages.pids(), &mut read))
+        self.sync()?;
+        self.shared.data.check()
     }
 
     /// Numbers of the store. Reads the table of pages.
@@ -180,6 +293,109 @@ impl Store {
     ///
     /// What the page store answers.
     pub fn stat(&self) -> Result<StoreStat> {
-        Ok(StoreStat { cache: self.cache.stat()?, pages: self.cache.pages.stat()? })
+        let Shared { component, data, redo, recovery, .. } = &*self.shared;
+        // The durable one first, so that it is not above the newest.
+        let durable_lsn = component.log().durable_lsn();
+        Ok(StoreStat {
+            data: data.stat()?,
+            newest_lsn: component.newest_lsn()?,
+            durable_lsn,
+            redo_lsn: locked(redo).lsn,
+            recovery: *recovery,
+        })
+    }
+
+    /// Closes the store with a checkpoint, so that the next opening has nothing to replay. A store
+    /// that is only dropped, or killed, loses nothing either.
+    ///
+    /// # Errors
+    ///
+    /// As [`sync`](Self::sync) and [`checkpoint`](Self::checkpoint).
+    pub fn close(self) -> Result<()> {
+        self.sync()?;
+        self.checkpoint()
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // Relaxed: it orders nothing; the threads are joined.
+        self.shared.is_over.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            thread.thread().unpark();
+            // It panics only because of a bug, and the panic was reported.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn checkpoint(&self) -> Result<()> {
+        let mut redo = locked(&self.redo);
+        *redo = checkpoint::make(&self.component, self.data.cache())?;
+        Ok(())
+    }
+
+    /// Whether the log has so many bytes that a checkpoint is due.
+    fn is_checkpoint_due(&self) -> bool {
+        // While another thread makes a checkpoint, none is due.
+        let Ok(redo) = self.redo.try_lock() else { return false };
+        self.component.log().durable_lsn().saturating_sub(redo.lsn)
+            >= self.options.checkpoint_log_bytes
+    }
+
+    /// Makes checkpoints when they are due, and clears dropped maps, until the store is closed.
+    fn tend(&self) {
+        let mut pause = LOOK_EVERY;
+        // Relaxed: it orders nothing.
+        while !self.is_over.load(Ordering::Relaxed) {
+            thread::park_timeout(pause);
+            let mut done = Ok(());
+            if self.is_checkpoint_due() {
+                done = self.checkpoint();
+            }
+            let done = done.and_then(|()| self.clear_dropped());
+            // Nothing is lost: the log grows instead, and dropped maps keep their room.
+            pause = if done.is_ok() { LOOK_EVERY } else { (pause * 2).min(MAX_PAUSE) };
+        }
+    }
+
+    fn clear_dropped(&self) -> Result<()> {
+        loop {
+            let Some(number) = locked(&self.dropped).last().copied() else { return Ok(()) };
+            if !self.clear(number)? {
+                return Ok(());
+            }
+            // The log that would be replayed has none of its records any more.
+            self.component.sync(self.component.newest_lsn()?)?;
+            self.checkpoint()?;
+            catalog::forget(&self.component, number)?;
+            locked(&self.dropped).retain(|&other| other != number);
+        }
+    }
+
+    /// Removes the records of a dropped map; false if the store is closed meanwhile.
+    fn clear(&self, number: u64) -> Result<bool> {
+        let index = self.component.maps().index(number);
+        loop {
+            // Relaxed: it orders nothing.
+            if self.is_over.load(Ordering::Relaxed) {
+                return Ok(false);
+            }
+            let mut keys = Vec::new();
+            let mut cursor = index.scan(KeyRange::all(), Order::Ascending)?;
+            cursor.expect(CLEARED_AT_ONCE);
+            while keys.len() < CLEARED_AT_ONCE
+                && let Some((key, _)) = cursor.next()?
+            {
+                keys.push(key.to_vec());
+            }
+            if keys.is_empty() {
+                return Ok(true);
+            }
+            for key in keys {
+                index.remove(&key)?;
+            }
+        }
     }
 }

@@ -6,7 +6,7 @@ use pando_device::simulated::{Kept, Simulated};
 use pando_index::random::Random;
 use pando_index::{KeyRange, Order};
 use pando_lss::{Group, PageStore, PageStoreOptions};
-use pando_store::{Store, StoreOptions, TreeOptions};
+use pando_store::{DataComponent, StoreOptions, TreeOptions};
 
 use crate::input::Input;
 
@@ -22,7 +22,7 @@ fn options() -> StoreOptions {
         merge_bytes: 112,
         ..TreeOptions::default()
     };
-    StoreOptions { memory_bytes: 4 << 20, pages, tree }
+    StoreOptions { memory_bytes: 4 << 20, pages, tree, ..StoreOptions::default() }
 }
 
 /// Each edit changes a byte of a page, cuts the page, or puts another one in its place. Then the
@@ -57,7 +57,7 @@ pub fn store(data: &[u8]) {
     }
     pages.sync().expect("there is room");
     drop(pages);
-    let Ok(store) = Store::open_in(Arc::new(image.clone()), &options()) else { return };
+    let Ok(store) = DataComponent::open(Arc::new(image.clone()), &options()) else { return };
     let records = store.records();
     for number in 0..KEYS {
         let _ = records.get(&number.to_be_bytes());
@@ -74,7 +74,7 @@ pub fn store(data: &[u8]) {
             _ => records.remove(&key).map(drop),
         };
     }
-    let _ = (store.check(), store.checkpoint());
+    let _ = (store.check(), store.checkpoint(&[]));
 }
 
 /// A store of a few levels.
@@ -82,7 +82,7 @@ fn directory() -> &'static Simulated {
     static DIRECTORY: OnceLock<Simulated> = OnceLock::new();
     DIRECTORY.get_or_init(|| {
         let directory = Simulated::new();
-        let store = Store::open_in(Arc::new(directory.clone()), &options()).expect("opens");
+        let store = DataComponent::open(Arc::new(directory.clone()), &options()).expect("opens");
         for number in 0..KEYS {
             store.records().insert(&number.to_be_bytes(), &[1; 20]).expect("inserts");
         }

@@ -11,7 +11,7 @@ use pando_index::conformance::Subject;
 use pando_index::random::Random;
 use pando_index::{KeyRange, Order, RangeIndex};
 use pando_lss::PageStoreOptions;
-use pando_store::{Store, StoreOptions, TreeOptions};
+use pando_store::{DataComponent, StoreOptions, TreeOptions};
 
 /// Options under which pages are soon split and merged.
 fn small() -> TreeOptions {
@@ -32,7 +32,7 @@ pub fn options() -> StoreOptions {
         checkpoint_bytes: 1 << 20,
         ..PageStoreOptions::default()
     };
-    StoreOptions { memory_bytes: 4 << 20, pages, tree: small() }
+    StoreOptions { memory_bytes: 4 << 20, pages, tree: small(), checkpoint_log_bytes: 1 << 20 }
 }
 
 /// The same with pages of the usual size.
@@ -40,12 +40,12 @@ pub fn large_pages() -> StoreOptions {
     StoreOptions { tree: StoreOptions::default().tree, ..options() }
 }
 
-pub fn open(directory: &Simulated) -> Store {
+pub fn open(directory: &Simulated) -> DataComponent {
     open_with(directory, &options())
 }
 
-pub fn open_with(directory: &Simulated, options: &StoreOptions) -> Store {
-    Store::open_in(Arc::new(directory.clone()), options).expect("opens")
+pub fn open_with(directory: &Simulated, options: &StoreOptions) -> DataComponent {
+    DataComponent::open(Arc::new(directory.clone()), options).expect("opens")
 }
 
 pub fn key(number: u64) -> Vec<u8> {
@@ -53,7 +53,7 @@ pub fn key(number: u64) -> Vec<u8> {
 }
 
 /// All records.
-pub fn dump(store: &Store) -> Vec<(Vec<u8>, Vec<u8>)> {
+pub fn dump(store: &DataComponent) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut cursor = store.records().scan(KeyRange::all(), Order::Ascending).expect("a scan");
     let mut records = Vec::new();
     while let Some((key, value)) = cursor.next().expect("a record") {
@@ -63,14 +63,14 @@ pub fn dump(store: &Store) -> Vec<(Vec<u8>, Vec<u8>)> {
 }
 
 #[track_caller]
-pub fn check(store: &Store) {
+pub fn check(store: &DataComponent) {
     let problems = store.check().expect("written");
     assert!(problems.is_empty(), "{problems:#?}");
 }
 
 /// A store whose cache is emptied all the time.
 pub struct Emptied {
-    pub store: Arc<Store>,
+    pub store: Arc<DataComponent>,
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }

@@ -59,7 +59,7 @@ fn data_that_is_larger_than_memory() {
     assert!(stat.evictions > 1000 && stat.loads > 1000, "{stat:?}");
     assert!(stat.used_bytes <= 4 << 20, "{stat:?}");
     check(&store);
-    store.checkpoint().expect("durable");
+    store.checkpoint(&[]).expect("durable");
     drop(store);
     assert!(dump(&open(&directory)) == found, "other records after the opening");
 }

@@ -6,22 +6,22 @@ use std::sync::atomic::Ordering;
 use pando_device::Operation;
 use pando_device::simulated::{Kept, Simulated};
 use pando_index::random::Random;
-use pando_store::{Error, Store, StoreOptions};
+use pando_store::{DataComponent, Error};
 
-use crate::common::{History, Records, check, dump, open, options};
+use crate::common::{History, Records, check, dump, open};
 
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
 const KEYS: u64 = 300;
 
 /// Uses the store, and goes on after errors. What it may have on the device then.
-fn use_it(store: &Store, seed: u64) -> (History, u64) {
+fn use_it(store: &DataComponent, seed: u64) -> (History, u64) {
     let (mut random, mut records) = (Random::new(!seed), Records::new(seed));
     let (mut history, mut errors) = (History::default(), 0);
     for step in 0..700 {
         let done = match random.below(60) {
             0 => store.sync().inspect(|()| history.synced()),
-            1 => store.checkpoint().inspect(|()| history.synced()),
+            1 => store.checkpoint(&[]).inspect(|()| history.synced()),
             2 => store.empty_cache(),
             _ => {
                 let (key, value) = records.draw(KEYS, step);
@@ -107,21 +107,4 @@ fn a_full_device_is_an_error_and_takes_writes_again_later() {
     let there = open(&directory.cut_power(Kept::Nothing, &mut Random::new(1)));
     check(&there);
     assert!(dump(&there) == dump(&store));
-}
-
-#[test]
-fn bad_options_and_a_second_handle_are_refused() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("store");
-    let small = StoreOptions { memory_bytes: 1 << 20, ..options() };
-    let refused = Store::open(&path, &small).expect_err("too small").to_string();
-    assert_eq!(refused, "memory_bytes is 1048576; allowed is 4194304 or more");
-    let store = Store::open(&path, &options()).expect("opens");
-    store.records().insert(b"key", b"value").expect("inserted");
-    let refused = Store::open(&path, &options()).expect_err("in use");
-    assert!(matches!(refused, Error::InUse { .. }), "{refused}");
-    store.sync().expect("durable");
-    drop(store);
-    let store = Store::open(&path, &options()).expect("opens");
-    assert_eq!(dump(&store), [(b"key".to_vec(), b"value".to_vec())]);
 }

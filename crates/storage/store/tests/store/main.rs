@@ -1,7 +1,12 @@
-//! Tests of the store, on a simulated directory.
+//! Tests of the store, on simulated directories: of its records without the log (`conformance`,
+//! `eviction`, `failures`, `power`), and with it.
 
 mod common;
 mod conformance;
 mod eviction;
 mod failures;
+mod logged;
+mod maps;
+mod openings;
 mod power;
+mod stable;

@@ -63,7 +63,7 @@ fn run(seed: u64, steps: u64) {
                 with(&mut |history| history.synced());
             }
             4..6 => {
-                store.checkpoint().expect("durable");
+                store.checkpoint(&[]).expect("durable");
                 with(&mut |history| history.synced());
             }
             6..16 => store.empty_cache().expect("written"),

@@ -1,0 +1,273 @@
+//! The maps of a store, which are all in one tree.
+//!
+//! A record of the map with number `n` has the key
+//!
+//! ```text
+//! byte 0                  1        1 + bytes
+//!      bytes of n (1..8)  n        the user's key
+//! ```
+//!
+//! with the bytes of `n` in big-endian order, and no leading zero. So the records of a map lie
+//! together, and the maps in the order of their numbers.
+
+use std::ops::{Bound, Deref};
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use pando_index::{
+    Change, Cursor, Intent, KeyRange, Limits, Order, RangeIndex, Record, Result, Upserted,
+};
+use pando_tc::Maps;
+
+use crate::cache::Cache;
+
+const MAX_PREFIX_BYTES: usize = 9;
+/// Keys up to this length are put together on the stack.
+const SHORT_BYTES: usize = 128;
+
+/// What the keys of a map begin with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Prefix {
+    bytes: [u8; MAX_PREFIX_BYTES],
+    length: usize,
+}
+
+impl Prefix {
+    pub fn of(number: u64) -> Self {
+        let zeros = (number.leading_zeros() as usize / 8).min(7);
+        let (mut bytes, number) = ([0; MAX_PREFIX_BYTES], number.to_be_bytes());
+        let length = MAX_PREFIX_BYTES - zeros;
+        bytes[0] = length as u8 - 1;
+        bytes[1..length].copy_from_slice(&number[zeros..]);
+        Self { bytes, length }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+
+    /// Calls `work` with the key in the tree.
+    fn with<R>(&self, key: &[u8], work: impl FnOnce(&[u8]) -> R) -> R {
+        let bytes = self.length + key.len();
+        if bytes > SHORT_BYTES {
+            return work(&[self.bytes(), key].concat());
+        }
+        let mut short = [0; SHORT_BYTES];
+        short[..self.length].copy_from_slice(self.bytes());
+        short[self.length..bytes].copy_from_slice(key);
+        work(&short[..bytes])
+    }
+
+    fn owned(&self, key: &[u8]) -> Vec<u8> {
+        [self.bytes(), key].concat()
+    }
+}
+
+/// The map and the user's key of a key in the tree; `None` if it is none.
+pub(crate) fn split(key: &[u8]) -> Option<(u64, &[u8])> {
+    let (&bytes, rest) = key.split_first()?;
+    let (number, key) = rest.split_at_checked(bytes.into())?;
+    if number.len() > 8 || number.first().is_none_or(|&first| first == 0) {
+        return None;
+    }
+    let number = number.iter().fold(0, |number, &byte| number << 8 | u64::from(byte));
+    Some((number, key))
+}
+
+/// The maps of a store, for the transaction component.
+#[derive(Debug)]
+pub struct StoreMaps {
+    pub(crate) cache: Arc<Cache>,
+    /// Numbers of maps that were dropped since the opening, and are used no more. Ascending.
+    gone: ArcSwap<Vec<u64>>,
+}
+
+impl StoreMaps {
+    pub(crate) fn new(cache: Arc<Cache>) -> Self {
+        Self { cache, gone: ArcSwap::default() }
+    }
+
+    /// No thread finds this map from now on.
+    pub(crate) fn take_out(&self, number: u64) {
+        self.gone.rcu(|gone| {
+            let mut gone = Vec::clone(gone);
+            gone.push(number);
+            gone.sort_unstable();
+            gone
+        });
+    }
+
+    /// The index of a map, with the versions of the transaction component, whether or not the map
+    /// exists.
+    pub fn index(&self, number: u64) -> Arc<dyn RangeIndex> {
+        Arc::new(MapIndex { cache: self.cache.clone(), prefix: Prefix::of(number) })
+    }
+}
+
+/// An index, lent for an operation.
+#[derive(Debug)]
+pub struct Lent<'maps>(MapIndex<&'maps Cache>);
+
+impl<'maps> Deref for Lent<'maps> {
+    type Target = dyn RangeIndex + 'maps;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl Maps for StoreMaps {
+    type Lent<'maps> = Lent<'maps>;
+
+    fn map(&self, number: u64) -> Option<Lent<'_>> {
+        let gone = self.gone.load();
+        let is_there = number > 0 && (gone.is_empty() || gone.binary_search(&number).is_err());
+        let index = || MapIndex { cache: &*self.cache, prefix: Prefix::of(number) };
+        is_there.then(|| Lent(index()))
+    }
+}
+
+/// The index of a map. No operation waits for another thread, apart from those that hold a lock of
+/// the page store.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MapIndex<R> {
+    pub cache: R,
+    pub prefix: Prefix,
+}
+
+impl<R: Deref<Target = Cache> + Send + Sync> MapIndex<R> {
+    fn tree(&self) -> &dyn RangeIndex {
+        &self.cache.tree
+    }
+
+    /// The range of the tree.
+    fn range(&self, range: KeyRange) -> KeyRange {
+        let whole = KeyRange::prefix(self.prefix.bytes());
+        let of = |bound, open| match bound {
+            Bound::Included(key) => Bound::Included(self.prefix.owned(key)),
+            Bound::Excluded(key) => Bound::Excluded(self.prefix.owned(key)),
+            Bound::Unbounded => open,
+        };
+        let KeyRange { low, high } = range;
+        let (low, high) = (low.as_ref().map(Vec::as_slice), high.as_ref().map(Vec::as_slice));
+        KeyRange { low: of(low, whole.low), high: of(high, whole.high) }
+    }
+}
+
+impl<R: Deref<Target = Cache> + Send + Sync> RangeIndex for MapIndex<R> {
+    fn limits(&self) -> Limits {
+        let limits = self.tree().limits();
+        Limits { max_key_bytes: limits.max_key_bytes - MAX_PREFIX_BYTES, ..limits }
+    }
+
+    fn write(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted> {
+        self.limits().check_key(key)?;
+        self.prefix.with(key, |key| self.tree().write(key, value, intent))
+    }
+
+    fn upsert_many(&self, records: &[Record<'_>]) -> Result<()> {
+        let keys: Vec<_> = records.iter().map(|(key, _)| self.prefix.owned(key)).collect();
+        let refused = records.iter().position(|(key, _)| self.limits().check_key(key).is_err());
+        let values = records.iter().map(|(_, value)| *value);
+        let writes: Vec<_> = keys.iter().map(Vec::as_slice).zip(values).collect();
+        self.tree().upsert_many(&writes[..refused.unwrap_or(writes.len())])?;
+        refused.map_or(Ok(()), |refused| self.limits().check_key(records[refused].0))
+    }
+
+    fn read(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        match self.limits().check_key(key) {
+            Ok(()) => self.prefix.with(key, |key| self.tree().read(key, visit)),
+            // As the tree: no such key can be there.
+            Err(_) => Ok(false),
+        }
+    }
+
+    fn remove(&self, key: &[u8]) -> Result<bool> {
+        match self.limits().check_key(key) {
+            Ok(()) => self.prefix.with(key, |key| self.tree().remove(key)),
+            Err(_) => Ok(false),
+        }
+    }
+
+    fn compare_remove(&self, key: &[u8], expected: &[u8]) -> Result<()> {
+        self.limits().check_key(key)?;
+        self.prefix.with(key, |key| self.tree().compare_remove(key, expected))
+    }
+
+    fn modify(&self, key: &[u8], change: &mut Change<'_>) -> Result<Option<Upserted>> {
+        self.limits().check_key(key)?;
+        self.prefix.with(key, |key| self.tree().modify(key, change))
+    }
+
+    fn scan<'index>(
+        &'index self,
+        range: KeyRange,
+        order: Order,
+    ) -> Result<Box<dyn Cursor + 'index>> {
+        let cursor = self.tree().scan(self.range(range), order)?;
+        Ok(Box::new(MapCursor { cursor, prefix_bytes: self.prefix.length }))
+    }
+
+    /// Reads all records of the map.
+    fn len(&self) -> Result<u64> {
+        let mut cursor = self.scan(KeyRange::all(), Order::Ascending)?;
+        let mut records = 0;
+        while cursor.next()?.is_some() {
+            records += 1;
+        }
+        Ok(records)
+    }
+}
+
+/// A cursor over the records of a map.
+struct MapCursor<'index> {
+    cursor: Box<dyn Cursor + 'index>,
+    prefix_bytes: usize,
+}
+
+impl Cursor for MapCursor<'_> {
+    fn expect(&mut self, records: usize) {
+        self.cursor.expect(records);
+    }
+
+    fn next(&mut self) -> Result<Option<Record<'_>>> {
+        let prefix_bytes = self.prefix_bytes;
+        Ok(self.cursor.next()?.map(|(key, value)| (&key[prefix_bytes..], value)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn golden_prefixes() {
+        assert_eq!(Prefix::of(1).bytes(), [1, 1]);
+        assert_eq!(Prefix::of(255).bytes(), [1, 255]);
+        assert_eq!(Prefix::of(256).bytes(), [2, 1, 0]);
+        assert_eq!(Prefix::of(u64::MAX).bytes(), [8, 255, 255, 255, 255, 255, 255, 255, 255]);
+    }
+
+    #[test]
+    fn prefixes_are_in_the_order_of_numbers_and_none_begins_with_another() {
+        let numbers = [1, 2, 254, 255, 256, 257, 65_535, 65_536, 1 << 40, u64::MAX - 1, u64::MAX];
+        for pair in numbers.windows(2) {
+            let (left, right) = (Prefix::of(pair[0]), Prefix::of(pair[1]));
+            assert!(left.bytes() < right.bytes());
+            assert!(!right.bytes().starts_with(left.bytes()));
+        }
+        for number in numbers {
+            for key in [&b""[..], b"key", &[7; 200]] {
+                assert_eq!(split(&Prefix::of(number).owned(key)), Some((number, key)));
+                Prefix::of(number).with(key, |all| assert_eq!(all, Prefix::of(number).owned(key)));
+            }
+        }
+    }
+
+    #[test]
+    fn keys_without_a_number_are_told() {
+        for key in [&b""[..], &[0], &[0, 1], &[1], &[1, 0], &[2, 0, 1], &[9; 20]] {
+            assert_eq!(split(key), None, "{key:?}");
+        }
+    }
+}

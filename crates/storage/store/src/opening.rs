@@ -1,0 +1,225 @@
+//! Opening a store: its pages, and then its log over them.
+//!
+//! The pool `control` has the tail of the log. It survives a kill, and not a power cut.
+//!
+//! | step | a crash leaves |
+//! | --- | --- |
+//! | open the pages: the last checkpoint has the redo LSN | nothing |
+//! | `control` is there and trusted: fail its undecided commits; write the tail into the log's files | a tail that is written by the next opening |
+//! | replay the log from the redo LSN | pages that have some of it, over which it is replayed again |
+//! | `control` is lost: make a new one; the log begins a generation for it; it gets its name | a lost one |
+//! | open the transaction component; from now on pages are written as of the durable LSN | a store |
+//!
+//! Of a new store, first the log is made, then `control` gets its name. If a crash comes in
+//! between, the log is empty, and the next opening makes `control` again.
+//!
+//! A commit that is undecided after a kill has left nothing in the pages, because they have no
+//! version above the durable LSN. So there is nothing to undo.
+
+use std::error::Error as StdError;
+use std::io::ErrorKind::NotFound;
+use std::path::Path;
+use std::sync::{Arc, Weak};
+
+use pando_bwtree::{Picture, Pictured};
+use pando_device::Directory;
+use pando_index::RangeIndex;
+use pando_log::{Log, LogOptions, Record, Settle, Status, log_id_of};
+use pando_pmem::layout::LOG_OFF;
+use pando_pmem::{
+    CreateOptions, Guard, LogName, OpenPool, Pool, Process, ReserveAccess, draw_id, mutant,
+};
+use pando_tc::{Durable, DurableVersions, MapList, Rebuild, Replayed, TransactionComponent, redo};
+
+use crate::cache::Pictures;
+use crate::checkpoint::Redo;
+use crate::data_component::{DataComponent, StoreOptions};
+use crate::error::{Error, Result};
+use crate::maps::{StoreMaps, split};
+
+/// The most bytes of the file `control`: twice the longest tail, and what the pool needs. It takes
+/// no more of the disk than the tail has had.
+const CONTROL_BYTES: u64 = 128 << 20;
+/// The tail of the log is short if memory is: each record of it may keep a page from being evicted.
+const MEMORY_PER_TAIL: u64 = 128;
+const LEAST_TAIL_BYTES: u64 = 256 << 10;
+
+const SEGMENTS_PER_CHECKPOINT: u64 = 8;
+
+/// The transaction component of a store.
+pub(crate) type Component = TransactionComponent<Process, StoreMaps>;
+
+/// What the opening of a store has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Recovery {
+    /// The tail of the log was lost, by a power cut or with its file.
+    pub was_lost: bool,
+    /// The LSN from which the log was replayed.
+    pub from_lsn: u64,
+    /// The LSN of the last commit.
+    pub end_lsn: u64,
+    /// Commits that were replayed.
+    pub commits: u64,
+}
+
+/// An opened store.
+pub(crate) struct Opened {
+    pub data: DataComponent,
+    pub component: Arc<Component>,
+    pub redo: Redo,
+    pub recovery: Recovery,
+}
+
+pub(crate) fn open(
+    pages: Arc<dyn Directory>,
+    log: &Arc<dyn Directory>,
+    control: &Path,
+    options: &StoreOptions,
+) -> Result<Opened> {
+    let data = DataComponent::open(pages, options)?;
+    let found = Redo::decode(data.client())?;
+    let redo_lsn = found.map_or(0, |redo| redo.lsn);
+    let tail_bytes = (options.memory_bytes / MEMORY_PER_TAIL).clamp(LEAST_TAIL_BYTES, 32 << 20);
+    // A checkpoint releases whole segments.
+    let segment_bytes = options.checkpoint_log_bytes / SEGMENTS_PER_CHECKPOINT;
+    let segment_bytes = segment_bytes.clamp(LEAST_TAIL_BYTES, 64 << 20) & !4095;
+    let log_options = LogOptions { tail_bytes, segment_bytes };
+    let maps = StoreMaps::new(data.cache().clone());
+    let mut replaying = Replaying { maps: &maps };
+    let mut recovery = Recovery { from_lsn: redo_lsn, ..Recovery::default() };
+    let opened = match open_control(control)? {
+        Some(pool) => {
+            let opened = Log::open(pool, LOG_OFF, log.clone(), log_options)?;
+            check_log(log.as_ref(), found, opened.log_id())?;
+            opened.sync(u64::MAX, &FailUndecided)?;
+            let (recovered, replayed) = redo(log.as_ref(), redo_lsn, &mut replaying)?;
+            (recovery.end_lsn, recovery.commits) = (recovered.end_lsn(), replayed.commits);
+            opened
+        }
+        None => {
+            let named = match log_id_of(log.as_ref()) {
+                Err(pando_log::Error::NotALog { .. }) => None,
+                named => Some(named?),
+            };
+            let id = match named {
+                Some(id) => id,
+                None => draw_id(control)?,
+            };
+            let name = LogName { id, path: "log".into() };
+            let create = CreateOptions { max_bytes: CONTROL_BYTES, initial_bytes: 0 };
+            let unpublished = Pool::<Process>::prepare(control, &create, Some(name))?;
+            let pool = unpublished.pool().clone();
+            let opened = if named.is_some() {
+                check_log(log.as_ref(), found, id)?;
+                recovery.was_lost = true;
+                let (recovered, replayed) = redo(log.as_ref(), redo_lsn, &mut replaying)?;
+                (recovery.end_lsn, recovery.commits) = (recovered.end_lsn(), replayed.commits);
+                let former = recovered.pool_id();
+                Log::resume(pool, LOG_OFF, log.clone(), &recovered, former, log_options)?
+            } else {
+                if found.is_some() || data.cache().pages.pids().next().is_some() {
+                    let what = "it is missing".to_owned();
+                    return Err(Error::OtherLog { path: log.path(), what });
+                }
+                Log::create(pool, LOG_OFF, log.clone(), (id, 0), log_options)?
+            };
+            unpublished.publish(true)?;
+            opened.forget_former_pool()?;
+            opened
+        }
+    };
+    if !mutant!("store-no-room-to-undo") {
+        let control = opened.pool().clone();
+        // The component's commits leave room to undo by guards of the pool that has the log's tail.
+        let access_of =
+            move || control.pin().map_or(ReserveAccess::Without, |g| g.reserve_access());
+        data.cache().tree.leave_room_to_undo(Box::new(access_of))?;
+    }
+    let redo = Redo { lsn: redo_lsn, log_id: opened.log_id() };
+    let component = Arc::new(TransactionComponent::open(opened, maps)?);
+    let pictures: Weak<Component> = Arc::downgrade(&component);
+    data.cache().connect(pictures);
+    Ok(Opened { data, component, redo, recovery })
+}
+
+/// The pool of the tail, as a kill or a close has left it; `None` if it is lost.
+fn open_control(path: &Path) -> Result<Option<Arc<Pool<Process>>>> {
+    match Pool::open(path, &OpenPool::default()) {
+        Err(pando_pmem::Error::NotTrusted { .. }) => Ok(None),
+        Err(pando_pmem::Error::Io { source, .. })
+            if source.kind() == NotFound && path.symlink_metadata().is_err() =>
+        {
+            Ok(None)
+        }
+        opened => Ok(Some(opened?)),
+    }
+}
+
+/// Refuses a log that is not the one of the pages.
+fn check_log(log: &dyn Directory, found: Option<Redo>, log_id: u128) -> Result<()> {
+    match found.filter(|redo| redo.log_id != log_id) {
+        None => Ok(()),
+        Some(redo) => {
+            let what = format!("its number is {log_id:x}, and the pages name {:x}", redo.log_id);
+            Err(Error::OtherLog { path: log.path(), what })
+        }
+    }
+}
+
+/// Fails what a kill has left undecided.
+struct FailUndecided;
+
+impl Settle<Process> for FailUndecided {
+    fn settle(
+        &self,
+        _: &Guard<'_, Process>,
+        record: Record<'_, Process>,
+    ) -> pando_log::Result<Status> {
+        Ok(record.decide(Status::Failed))
+    }
+}
+
+/// The maps, while the log is replayed.
+struct Replaying<'maps> {
+    maps: &'maps StoreMaps,
+}
+
+impl Rebuild for Replaying<'_> {
+    fn relist(&mut self, _: &MapList) -> Result<(), Box<dyn StdError + Send + Sync>> {
+        Err("the log is that of a pool, and not of a store".into())
+    }
+
+    fn index(&self, number: u64) -> Option<Arc<dyn RangeIndex>> {
+        (number > 0).then(|| self.maps.index(number))
+    }
+
+    fn progress(&mut self, _: &Replayed) {}
+}
+
+impl Pictures for Component {
+    fn with(&self, write: &mut dyn FnMut(&mut Picture<'_>)) -> Result<()> {
+        let versions = DurableVersions::now(self.log())?;
+        write(&mut |key, value| {
+            let what = "a key belongs to no map";
+            let (map, key) = split(key).ok_or(pando_index::Error::Damaged { off: 0, what })?;
+            let version = versions.of(map, key, value).map_err(pando_index::Error::storage)?;
+            Ok(match version {
+                Durable::Newest => Pictured::AsItIs,
+                Durable::Absent => Pictured::Absent,
+                Durable::Earlier(bytes) => Pictured::With(bytes),
+            })
+        });
+        Ok(())
+    }
+
+    fn durable_lsn(&self) -> u64 {
+        self.log().durable_lsn()
+    }
+
+    fn wanted(&self) {
+        if let Ok(newest) = self.newest_lsn() {
+            self.log().wake_writer(newest);
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The maps of a store: their names, ranges, and what a drop leaves.
+
+use pando_device::simulated::Kept;
+use pando_index::conformance::Subject;
+use pando_index::random::Random;
+use pando_index::{KeyRange, Order, RangeIndex};
+use pando_store::{Error, Store};
+
+use crate::logged::{Place, check, kill};
+
+fn put(store: &Store, map: &str, keys: std::ops::Range<u32>) {
+    let map = store.map(map).expect("a map");
+    for key in keys {
+        map.upsert(&key.to_be_bytes(), b"value").expect("written");
+    }
+}
+
+fn count(map: &dyn RangeIndex) -> usize {
+    let mut cursor = map.scan(KeyRange::all(), Order::Descending).expect("a scan");
+    let mut records = 0;
+    while cursor.next().expect("a record").is_some() {
+        records += 1;
+    }
+    records
+}
+
+#[test]
+fn maps_have_names_and_records_of_their_own() {
+    let place = Place::new();
+    let store = place.open();
+    assert_eq!(store.maps().expect("reads"), []);
+    // Numbers with prefixes of two lengths.
+    let names: Vec<String> = (0..300).map(|number| format!("map {number:03}")).collect();
+    for name in &names {
+        store.create_map(name).expect("created");
+        put(&store, name, 0..3);
+    }
+    let listed = store.maps().expect("reads");
+    assert!(listed.iter().map(|(name, _)| name).eq(&names));
+    for name in &names {
+        assert_eq!(count(&store.map(name).expect("a map")), 3);
+    }
+    let map = store.map("map 255").expect("a map");
+    let mut cursor =
+        map.scan(KeyRange::from(&1_u32.to_be_bytes()), Order::Ascending).expect("a scan");
+    assert_eq!(
+        cursor.next().expect("a record").map(|(key, _)| key.to_vec()),
+        Some(vec![0, 0, 0, 1])
+    );
+    for (found, allowed) in [("", false), (&"x".repeat(65), false), (&"x".repeat(64), true)] {
+        assert_eq!(store.create_map(found).is_ok(), allowed, "{found:?}");
+    }
+    let refused = store.create_map("map 007").expect_err("it is there");
+    assert!(matches!(refused, Error::MapExists { .. }), "{refused}");
+    let refused = store.map("none").expect_err("it is not there");
+    assert!(matches!(refused, Error::MapNotFound { .. }), "{refused}");
+    check(&store);
+}
+
+#[test]
+fn a_dropped_map_is_gone_and_its_records_are_cleared() {
+    let place = Place::new();
+    let store = place.open();
+    for name in ["kept", "dropped"] {
+        store.create_map(name).expect("created");
+        put(&store, name, 0..2_000);
+    }
+    let handle = store.map("dropped").expect("a map");
+    let refused = store.drop_map("dropped").expect_err("a handle is held");
+    assert!(matches!(refused, Error::HandleHeld { .. }), "{refused}");
+    let number = store.find_map("dropped").expect("reads").expect("it is there");
+    drop(handle);
+    store.drop_map("dropped").expect("dropped");
+    let mut late = store.component().begin();
+    let refused = late.put(number, b"late", b"value").expect_err("it is gone");
+    assert!(matches!(refused, pando_tc::Error::UnknownMap { .. }), "{refused}");
+    drop(late);
+    let refused = store.drop_map("dropped").expect_err("it is gone");
+    assert!(matches!(refused, Error::MapNotFound { .. }), "{refused}");
+    // Before the records are cleared, a power cut: the next opening clears them.
+    let cut = place.after_cut(Kept::Nothing, &mut Random::new(1));
+    for (store, place) in [(store, &place), (cut.open(), &cut)] {
+        let records = || store.component().maps().index(3);
+        assert_eq!(count(&*records()), 2_000);
+        store.clear_dropped().expect("cleared");
+        assert_eq!(count(&*records()), 0);
+        // The name can be used again, by another map.
+        store.create_map("dropped").expect("created");
+        assert_eq!(count(&store.map("dropped").expect("a map")), 0);
+        assert_eq!(count(&store.map("kept").expect("a map")), 2_000);
+        check(&store);
+        kill(store);
+        let store = place.open();
+        let records = store.component().maps().index(3);
+        assert_eq!(count(&*records), 0, "the log has none of them any more");
+        assert_eq!(store.maps().expect("reads").len(), 2);
+    }
+}
+
+/// A map of a store, for the conformance suite.
+struct OneMap {
+    store: Store,
+    map: Box<dyn RangeIndex>,
+    _place: Place,
+}
+
+fn one_map() -> OneMap {
+    let place = Place::new();
+    let mut store = place.open();
+    store.keep().expect("threads");
+    store.create_map("before").expect("created");
+    put(&store, "before", 0..100);
+    store.create_map("map").expect("created");
+    store.create_map("behind").expect("created");
+    put(&store, "behind", 0..100);
+    let map = Box::new(store.map("map").expect("a map"));
+    OneMap { store, map, _place: place }
+}
+
+impl Subject for OneMap {
+    fn index(&self) -> &dyn RangeIndex {
+        &*self.map
+    }
+
+    fn check(&self) {
+        check(&self.store);
+        assert_eq!(count(&self.store.map("behind").expect("a map")), 100);
+    }
+
+    fn scale(&self) -> f64 {
+        0.05
+    }
+}
+
+mod conformance {
+    use super::*;
+    pando_index::conformance_suite!(one_map);
+}

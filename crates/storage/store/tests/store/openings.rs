@@ -1,0 +1,97 @@
+//! Openings of a store in a folder: its lock, and logs and pages that do not go together.
+
+use pando_device::simulated::{Kept, Simulated};
+use pando_index::RangeIndex;
+use pando_index::random::Random;
+use pando_store::{Error, Store, StoreOptions};
+
+use crate::common::options;
+use crate::logged::{Place, kill, names};
+
+#[test]
+fn bad_options_and_a_second_handle_are_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("store");
+    let small = StoreOptions { memory_bytes: 1 << 20, ..options() };
+    let refused = Store::open(&path, &small).expect_err("too small").to_string();
+    assert_eq!(refused, "memory_bytes is 1048576; allowed is 4194304 or more");
+    let store = Store::open(&path, &options()).expect("opens");
+    store.create_map("map").expect("created");
+    store.map("map").expect("a map").insert(b"key", b"value").expect("inserted");
+    let refused = Store::open(&path, &options()).expect_err("in use");
+    assert!(matches!(refused, Error::InUse { .. }), "{refused}");
+    store.close().expect("durable");
+    assert_eq!(names(&path), ["control", "lock", "log", "pages"]);
+    // Left by a kill in an earlier opening.
+    std::fs::write(path.join("control.new-1"), b"half").expect("written");
+    let store = Store::open(&path, &options()).expect("opens");
+    assert_eq!(names(&path), ["control", "lock", "log", "pages"]);
+    let value = store.map("map").expect("a map").get(b"key").expect("reads");
+    assert_eq!(value.as_deref(), Some(&b"value"[..]));
+}
+
+/// A store with one record, which was not closed.
+fn killed() -> Place {
+    let place = Place::new();
+    let store = place.open();
+    store.create_map("map").expect("created");
+    store.map("map").expect("a map").insert(b"key", b"value").expect("inserted");
+    store.checkpoint().expect("durable");
+    kill(store);
+    place
+}
+
+#[test]
+fn a_log_that_is_missing_or_another_one_is_told() {
+    let refused = |place: &Place| place.try_open(&options()).expect_err("refused").to_string();
+    let (mut place, other) = (killed(), killed());
+    std::fs::remove_file(&place.control).expect("removed");
+    place.log = Simulated::new();
+    let told = refused(&place);
+    assert!(told.contains("is not that of the pages beside it: it is missing"), "{told}");
+    place.log = other.log.cut_power(Kept::All, &mut Random::new(1));
+    let told = refused(&place);
+    assert!(told.contains("and the pages name"), "{told}");
+    // With the tail of the other log too.
+    std::fs::copy(&other.control, &place.control).expect("copied");
+    let told = refused(&place);
+    assert!(told.contains("and the pages name"), "{told}");
+    // The tail of a third log.
+    std::fs::copy(&killed().control, &place.control).expect("copied");
+    let told = refused(&place);
+    assert!(told.contains("belongs to"), "{told}");
+}
+
+/// A creation that is cut off at any of its operations leaves what can be created.
+#[test]
+fn a_creation_that_was_cut_off_is_made_again() {
+    const EIO: i32 = 5;
+    let mut refused = 0;
+    for number in 0.. {
+        let place = Place::new();
+        let failed =
+            [place.pages.refuse_operation(number, EIO), place.log.refuse_operation(number, EIO)];
+        let opened = place.try_open(&options());
+        if failed.iter().all(|failed| !failed.load(std::sync::atomic::Ordering::Relaxed)) {
+            opened.expect("no operation failed");
+            break;
+        }
+        refused += u32::from(opened.is_err());
+        drop(opened);
+        for directory in [&place.pages, &place.log] {
+            directory.on_operation(|_, _| Ok(()));
+        }
+        for is_cut in [false, true] {
+            let image = match is_cut {
+                true => place.after_cut(Kept::Some, &mut Random::new(number)),
+                false if place.control.exists() => place.after_kill(),
+                false => continue,
+            };
+            let store = image.open();
+            store.create_map("map").expect("created");
+            kill(store);
+            assert_eq!(image.open().maps().expect("reads").len(), 1, "operation {number}");
+        }
+    }
+    assert!(refused > 8, "only {refused} operations");
+}
