@@ -37,6 +37,10 @@ impl Atomic {
         self.accessed().fetch_and(mask, order)
     }
 
+    pub fn fetch_add(&self, number: u64, order: Ordering) -> u64 {
+        self.accessed().fetch_add(number, order)
+    }
+
     pub fn fetch_max(&self, number: u64, order: Ordering) -> u64 {
         self.accessed().fetch_max(number, order)
     }

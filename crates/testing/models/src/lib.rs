@@ -12,6 +12,9 @@
 //! | `late` | `pmwcas/src/rdcss.rs`: a helper that stops after the operation has ended |
 //! | `snapshot` | `tc/src/snapshot.rs`, `snapshots.rs`, `settle.rs`: commits while snapshots are taken, read and revoked |
 //! | `component` | `tc/src/commit.rs`, `one_key.rs`, `log/src/tail.rs`: the component of `snapshot` |
+//! | `capture` | `bwtree/src/stored.rs`, `lss/src/queue.rs`: captures, marks, evictions and loads of a page that is in a store |
+//! | `structure` | `bwtree/src/stored.rs`, `pages.rs`: captures beside a change of structure |
+//! | `stored` | the component of `capture` and `structure` |
 //!
 //! A model repeats the atomic accesses of the code with the orderings of the code, and nothing
 //! else. Each model has mutants, with a weaker ordering or without a check. The mutants must fail,
@@ -36,6 +39,8 @@
 #[cfg(test)]
 mod atomic;
 #[cfg(test)]
+mod capture;
+#[cfg(test)]
 mod component;
 #[cfg(test)]
 mod copied;
@@ -55,6 +60,10 @@ mod slab;
 mod slot;
 #[cfg(test)]
 mod snapshot;
+#[cfg(test)]
+mod stored;
+#[cfg(test)]
+mod structure;
 #[cfg(test)]
 mod turn;
 

@@ -1,0 +1,298 @@
+//! Captures, marks, evictions and loads of one page that is in a store
+//! (`pando-bwtree/src/stored.rs`, whose first page says why they hold). `stored.rs` has the steps.
+//!
+//! | ordering | pairs with | what that ensures |
+//! | --- | --- | --- |
+//! | a full barrier between the number of a capture and its loads of words | the sequentially consistent load of the count of captures, in the check of an earlier capture | the later capture reads no word older than the earlier one did |
+//! | the release of the CAS that captures a word | the acquiring load of the word in `mark_written` | a mark that sees the flag of a later capture sees its number |
+//! | the release of a mark | the acquiring loads of `evict` and `load` | the store has the state that is evicted, and a load finds it |
+//! | the release of a change | each acquiring load of a word | a thread that finds a link finds the chain |
+//!
+//! The source has the barrier only where the instruction that takes the number is one: on x86-64.
+//! The language does not order an acquiring load behind a sequentially consistent
+//! read-modify-write. So two captures at once are tested as on x86-64, and one mutant is the source
+//! as it is.
+//!
+//! Behind the barrier, neither the number nor the reservation of a place needs an ordering. An
+//! eviction needs none, because it replaces the value of a mark, which has released.
+
+use loom::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use crate::explore;
+use crate::stored::{AS_WRITTEN, Code, ON_X86, Parts, Stored, UNFENCED, spawn};
+
+const PAGE: [bool; 2] = [true, false];
+const BLOCKS: Parts = Parts { blocks: true, structure: false, table: false };
+const TABLE: Parts = Parts { blocks: false, structure: false, table: true };
+
+/// Two threads write the page into the store, and a third one changes it.
+fn two_captures(code: Code) {
+    explore(Some(2), move || {
+        let stored = Stored::new(code, Parts::default());
+        let writer = spawn(&stored, |stored| stored.write(0));
+        let other = spawn(&stored, |stored| stored.flush(1, PAGE));
+        stored.flush(0, PAGE);
+        other.join().unwrap();
+        writer.join().unwrap();
+        stored.check();
+    });
+}
+
+/// A thread writes the page into the store, another one changes it, and a third one evicts it.
+fn eviction(code: Code) {
+    explore(Some(3), move || {
+        let stored = Stored::new(code, TABLE);
+        let writer = spawn(&stored, |stored| stored.write(0));
+        let evictor = spawn(&stored, |stored| {
+            if let Some(state) = stored.evict(0) {
+                assert_eq!(stored.read_store(0), state, "the store lacks an evicted state");
+            }
+        });
+        stored.flush(0, PAGE);
+        writer.join().unwrap();
+        evictor.join().unwrap();
+        stored.check();
+    });
+}
+
+/// Two threads write the page into the store. A third one evicts it, loads it and changes it.
+fn eviction_and_load(code: Code) {
+    explore(Some(2), move || {
+        let stored = Stored::new(code, TABLE);
+        let other = spawn(&stored, |stored| stored.flush(1, PAGE));
+        let evictor = spawn(&stored, |stored| {
+            if let Some(state) = stored.evict(0) {
+                assert_eq!(stored.read_store(0), state, "the store lacks an evicted state");
+            }
+            stored.load(0);
+            stored.write(0);
+        });
+        stored.flush(0, PAGE);
+        other.join().unwrap();
+        evictor.join().unwrap();
+        stored.check();
+    });
+}
+
+/// A thread loads the page. Another one loads it, changes it, writes it and evicts it.
+fn overtaken_load(code: Code) {
+    explore(Some(3), move || {
+        let stored = Stored::new(code, TABLE);
+        stored.flush(0, PAGE);
+        stored.evict(0).expect("it is written");
+        let loader = spawn(&stored, |stored| stored.load(0));
+        stored.load(0);
+        stored.write(0);
+        stored.flush(0, PAGE);
+        stored.evict(0);
+        loader.join().unwrap();
+        stored.check();
+    });
+}
+
+/// The page is changed twice, the second time into its former block, if that may be used again.
+fn change_twice(stored: &Stored) {
+    if let Some(freed) = stored.write(0) {
+        stored.write_again(0, freed);
+    }
+}
+
+/// The page was captured, and its group appended. While the thread marks it, another thread changes
+/// it twice, and a third one captures it and stops.
+fn later_capture(code: Code) {
+    explore(Some(2), move || {
+        let stored = Stored::new(code, BLOCKS);
+        let mut captured = stored.capture(0, PAGE);
+        stored.append(0, &mut captured);
+        let writer = spawn(&stored, change_twice);
+        let later = spawn(&stored, |stored| stored.capture(1, PAGE));
+        stored.finish(0, &captured);
+        writer.join().unwrap();
+        later.join().unwrap();
+        stored.check();
+    });
+}
+
+/// A thread captures the page and gives up. Another one writes it, and a third one changes it
+/// twice.
+fn earlier_capture(code: Code) {
+    explore(Some(2), move || {
+        let stored = Stored::new(code, BLOCKS);
+        let writer = spawn(&stored, change_twice);
+        let later = spawn(&stored, |stored| stored.flush(1, PAGE));
+        stored.capture(0, PAGE);
+        stored.give_up(0);
+        writer.join().unwrap();
+        later.join().unwrap();
+        stored.check();
+    });
+}
+
+/// A thread writes the page into the store, and another one changes it twice. Fewer threads than
+/// above find a read of a block that is used again.
+fn images(code: Code) {
+    explore(Some(3), move || {
+        let stored = Stored::new(code, BLOCKS);
+        let writer = spawn(&stored, change_twice);
+        stored.flush(0, PAGE);
+        writer.join().unwrap();
+        stored.check();
+    });
+}
+
+#[test]
+fn a_later_group_has_no_earlier_state() {
+    two_captures(ON_X86);
+}
+
+#[test]
+fn an_evicted_page_is_in_the_store() {
+    eviction(UNFENCED);
+}
+
+#[test]
+fn a_page_that_was_evicted_is_loaded_and_changed() {
+    eviction_and_load(ON_X86);
+}
+
+#[test]
+fn a_load_that_was_overtaken_installs_nothing() {
+    overtaken_load(UNFENCED);
+}
+
+#[test]
+fn a_mark_is_of_the_state_that_was_written() {
+    later_capture(UNFENCED);
+}
+
+#[test]
+fn an_earlier_capture_captures_no_block_that_is_used_again() {
+    earlier_capture(ON_X86);
+}
+
+#[test]
+fn images_are_of_blocks_that_are_not_used_again() {
+    images(UNFENCED);
+}
+
+/// The source as it is. On a processor other than x86-64 the load of a word may take place before
+/// other threads see the number.
+#[test]
+#[should_panic]
+fn a_capture_reads_words_behind_a_barrier() {
+    two_captures(AS_WRITTEN);
+}
+
+#[test]
+#[should_panic]
+fn a_capture_looks_at_the_count_of_captures_sequentially_consistently() {
+    two_captures(Code { look_fenced: false, ..ON_X86 });
+}
+
+#[test]
+#[should_panic]
+fn a_capture_that_was_overtaken_writes_nothing() {
+    two_captures(Code { checks_last: false, ..ON_X86 });
+}
+
+#[test]
+#[should_panic]
+fn a_capture_looks_after_its_place_is_reserved() {
+    two_captures(Code { reserves_first: false, ..ON_X86 });
+}
+
+#[test]
+#[should_panic]
+fn a_write_clears_the_flags() {
+    two_captures(Code { clears_flags: false, ..ON_X86 });
+}
+
+#[test]
+#[should_panic]
+fn a_change_must_release() {
+    two_captures(Code { change: Acquire, ..ON_X86 });
+}
+
+#[test]
+#[should_panic]
+fn a_page_is_marked_after_its_group_is_written() {
+    eviction(Code { waits: false, ..UNFENCED });
+}
+
+#[test]
+#[should_panic]
+fn only_written_pages_are_evicted() {
+    eviction(Code { evicts_written: false, ..UNFENCED });
+}
+
+#[test]
+#[should_panic]
+fn a_mark_must_release() {
+    eviction(Code { mark: Acquire, ..UNFENCED });
+}
+
+#[test]
+#[should_panic]
+fn an_eviction_reads_the_word_with_acquire() {
+    eviction(Code { read: Relaxed, ..UNFENCED });
+}
+
+#[test]
+#[should_panic]
+fn each_eviction_has_another_stamp() {
+    overtaken_load(Code { stamps: false, ..UNFENCED });
+}
+
+#[test]
+#[should_panic]
+fn a_load_reads_the_word_with_acquire() {
+    overtaken_load(Code { read: Relaxed, ..UNFENCED });
+}
+
+#[test]
+#[should_panic]
+fn a_mark_looks_at_the_count_of_captures() {
+    later_capture(Code { mark_looks: false, ..UNFENCED });
+}
+
+#[test]
+#[should_panic]
+fn a_mark_looks_after_it_has_read_the_word() {
+    later_capture(Code { looks_late: false, ..UNFENCED });
+}
+
+#[test]
+#[should_panic]
+fn a_mark_is_pinned() {
+    later_capture(Code { mark_pins: false, ..UNFENCED });
+}
+
+#[test]
+#[should_panic]
+fn a_mark_reads_the_word_with_acquire() {
+    later_capture(Code { read: Relaxed, ..UNFENCED });
+}
+
+#[test]
+#[should_panic]
+fn a_captured_word_must_release() {
+    later_capture(Code { capture: Acquire, ..UNFENCED });
+}
+
+#[test]
+#[should_panic]
+fn a_capture_is_pinned() {
+    earlier_capture(Code { capture_pins: false, ..ON_X86 });
+}
+
+#[test]
+#[should_panic]
+fn a_capture_pins_before_it_takes_its_number() {
+    earlier_capture(Code { pins_first: false, ..ON_X86 });
+}
+
+#[test]
+#[should_panic]
+fn a_capture_unpins_after_its_images() {
+    images(Code { unpins_late: false, ..UNFENCED });
+}
