@@ -65,7 +65,7 @@ pub struct Code {
     pub unpins_late: bool,
     /// `capture` reads the count of changes before the list and the words.
     pub counts_first: bool,
-    /// `writes`: looks whether this capture is the last one, and whether the count of changes is
+    /// `capture` looks whether this capture is the last one, and whether the count of changes is
     /// the same; after its place is reserved.
     pub checks_last: bool,
     pub checks_count: bool,
@@ -89,12 +89,12 @@ pub struct Code {
     pub counts: bool,
 }
 
-/// The source, as the language reads it.
+/// The source.
 pub const AS_WRITTEN: Code = Code {
     read: Acquire,
     change: AcqRel,
     clears_flags: true,
-    has_barrier: false,
+    has_barrier: true,
     capture: AcqRel,
     look_fenced: true,
     capture_pins: true,
@@ -116,11 +116,8 @@ pub const AS_WRITTEN: Code = Code {
     counts: true,
 };
 
-/// The source on x86-64, where the instruction that takes the number is a full barrier.
-pub const ON_X86: Code = Code { has_barrier: true, ..AS_WRITTEN };
-
 /// Acquire and release alone. So no fence hides a mutant.
-pub const UNFENCED: Code = Code { look_fenced: false, ..AS_WRITTEN };
+pub const UNFENCED: Code = Code { look_fenced: false, has_barrier: false, ..AS_WRITTEN };
 
 /// The parts of the protocol that a model has.
 #[derive(Clone, Copy, Default)]
@@ -425,7 +422,7 @@ impl Stored {
         (changes, wanted.map(|is_wanted| is_wanted || is_listed))
     }
 
-    /// `capture`, up to the function `append`.
+    /// `capture`, up to its images: `capture_words`.
     pub fn capture(&self, thread: usize, wanted: [bool; PAGES]) -> Captured {
         let code = &self.code;
         if code.capture_pins && code.pins_first {
@@ -456,17 +453,17 @@ impl Stored {
         captured
     }
 
-    /// The function `append` of `capture`: `append_with` with `writes`; the end of `capture`.
+    /// The rest of `capture`: the images; then the function `append`, which is `append_with`.
     pub fn append(&self, thread: usize, captured: &mut Captured) {
         let code = &self.code;
         if !code.unpins_late {
             self.unpin(thread);
         }
+        let group = self.writes_of(captured);
         let early = if code.reserves_first { None } else { Some(self.is_current(captured)) };
         let place = self.reserved.fetch_add(1, AcqRel) as usize;
         // If it is out of date, the slot stays empty: the writer takes it as abandoned.
         if early.unwrap_or_else(|| self.is_current(captured)) {
-            let group = self.writes_of(captured);
             let filled = self.slots[place].compare_exchange(0, group, AcqRel, Acquire);
             captured.place = filled.is_ok().then_some(place);
         }
