@@ -128,6 +128,29 @@ impl Error {
         Self::AppliedNotDurable { cause: Self::from(error).to_string() }
     }
 
+    /// The public form of an error of a store.
+    #[cold]
+    pub(crate) fn of_store(error: pando_store::Error) -> Self {
+        use pando_store::Error as Store;
+        match error {
+            Store::InUse { path } => Self::StoreBusy { path: path.into() },
+            Store::Option { option, found, allowed } => {
+                Self::Option { option: option.to_owned(), found: found.to_string(), allowed }
+            }
+            Store::MapNotFound { name } => Self::MapNotFound { name, present: Vec::new() },
+            Store::ThreadInside { name } => Self::ThreadInside { name },
+            Store::HandleHeld { name } => Self::MapInUse { name, handles: 1 },
+            Store::Name { found, max_bytes } => Self::MapName { name: found, max_bytes },
+            Store::Transactions(error) => error.into(),
+            Store::Log(error) => Self::of_log(error),
+            Store::Index(error) => error.into(),
+            Store::Memory(error) => Self::of_pool(error),
+            Store::Device(error) => Self::of_device(error),
+            error @ (Store::Damaged { .. } | Store::OtherLog { .. }) => Self::Damaged(error.into()),
+            other => Self::Storage(other.into()),
+        }
+    }
+
     /// The public form of an error from below an index, which passes on errors that it does not
     /// know.
     fn of_source(source: Source) -> Self {

@@ -389,6 +389,18 @@ pub enum Error {
          (`--log`), and copy the maps into it"
     )]
     NoLog,
+    /// A store cannot do this; a pool can.
+    #[error("a store cannot be {what}")]
+    NotInAStore {
+        /// What was asked of it.
+        what: &'static str,
+    },
+    /// Another process, or another handle of this one, has the store.
+    #[error("the store in {} is open elsewhere; close it there first", path.display())]
+    StoreBusy {
+        /// Its directory.
+        path: PathBuf,
+    },
     /// The map exists and has another index than the requested one.
     #[error("the map {name:?} is a {found}, not a {asked}; open it without naming an index")]
     MapIndexDiffers {

@@ -65,6 +65,7 @@ mod scan;
 mod session;
 mod shared;
 mod snapshot;
+mod store;
 mod transaction;
 mod typed;
 mod write_batch;
@@ -81,11 +82,13 @@ pub use pando_index::{KeyRange, Limits, Order, Record, Upserted};
 pub use pool::Pool;
 pub use report::{
     AllocatorStat, CheckReport, Compacted, LogStat, MapFigures, MapInfo, MapStat, MemoryStat,
-    ParticipantStat, PoolStat, Problem, ProblemClass, Promise, RecoveryStat, TransactionStat,
+    ParticipantStat, PoolStat, Problem, ProblemClass, Promise, RecoveryStat, StoreStat,
+    TransactionStat,
 };
 pub use scan::{OwnedRecord, Scan};
 pub use session::{Outcome, Session, SessionId};
 pub use snapshot::{Snapshot, SnapshotOptions};
+pub use store::Store;
 pub use transaction::{Isolation, Transaction};
 pub use typed::{TypedMap, TypedScan};
 pub use write_batch::WriteBatch;

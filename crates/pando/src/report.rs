@@ -68,6 +68,9 @@ pub struct PoolStat {
     /// The log, if the pool has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log: Option<LogStat>,
+    /// Memory and disk of a [`Store`](crate::Store); none of a pool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub store: Option<StoreStat>,
     /// Transactions and snapshots, if the pool has a transactional map.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transactions: Option<TransactionStat>,
@@ -84,6 +87,39 @@ pub struct MemoryStat {
     pub resident_bytes: u64,
     /// The part on huge pages, in bytes.
     pub huge_bytes: u64,
+}
+
+/// The memory and the disk of a store. Numbers of pages and bytes that were read or written are
+/// those since the opening.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct StoreStat {
+    /// Bytes of memory that pages may take.
+    pub memory_bytes: u64,
+    /// Bytes of memory that they take, nearly.
+    pub cache_bytes: u64,
+    /// Pages in memory.
+    pub cached_pages: u64,
+    /// Those of them that the disk does not have in this state.
+    pub changed_pages: u64,
+    /// Pages that were read from the disk.
+    pub loads: u64,
+    /// Pages that were given up for others.
+    pub evictions: u64,
+    /// All pages.
+    pub pages: u64,
+    /// Bytes of the parts on disk that pages consist of.
+    pub live_bytes: u64,
+    /// Bytes of the segments on disk. [`live_bytes`](Self::live_bytes) is the part that is in use.
+    pub segment_bytes: u64,
+    /// Bytes of pages that were written.
+    pub appended_bytes: u64,
+    /// Bytes that were written for that: with heads, moved pages and checkpoints, without the log.
+    pub written_bytes: u64,
+    /// Bytes of pages that cleaning has moved.
+    pub moved_bytes: u64,
+    /// Bytes of the log that an opening would replay.
+    pub log_since_checkpoint_bytes: u64,
 }
 
 /// Transactions that commit, and snapshots.

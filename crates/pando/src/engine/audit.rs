@@ -67,6 +67,7 @@ pub(super) fn pool_stat<D: Domain>(
             used_blocks: usage.active_blocks,
         },
         log: None,
+        store: None,
         transactions: None,
         maps,
     })

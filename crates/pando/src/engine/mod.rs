@@ -17,6 +17,7 @@ mod reset;
 #[cfg(test)]
 mod reset_kill;
 mod resumed;
+mod stored;
 mod superblock;
 mod transactional;
 
@@ -133,6 +134,7 @@ pub(crate) trait Engine: Send + Sync {
 
 pub(crate) use kinds::described as described_kinds;
 pub(crate) use opening::{create, open, reset_log, restore, volatile};
+pub(crate) use stored::open_store;
 pub(crate) use superblock::read_superblock;
 pub(crate) use transactional::{AnySnapshot, AnyTransaction};
 

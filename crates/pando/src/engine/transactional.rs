@@ -41,7 +41,7 @@ pub(crate) trait AnyTransaction {
     fn commit(self: Box<Self>) -> pando_tc::Result<u64>;
 }
 
-impl<D: Domain> AnyTransaction for Transaction<'_, D, Numbered> {
+impl<D: Domain, M: Maps> AnyTransaction for Transaction<'_, D, M> {
     fn get(&mut self, map: u64, key: &[u8]) -> pando_tc::Result<Option<Vec<u8>>> {
         self.get(map, key)
     }
@@ -83,7 +83,7 @@ pub(crate) trait AnySnapshot: Send + Sync {
     ) -> pando_tc::Result<Box<dyn Cursor + 'scan>>;
 }
 
-impl<D: Domain> AnySnapshot for Snapshot<'_, D, Numbered> {
+impl<D: Domain, M: Maps> AnySnapshot for Snapshot<'_, D, M> {
     fn lsn(&self) -> u64 {
         self.lsn()
     }
@@ -407,15 +407,7 @@ impl<D: Domain> Transactions<D> {
 
     /// The figures of transactions; `None` if the pool has no transactional map.
     pub fn stat(&self) -> pando_tc::Result<Option<TransactionStat>> {
-        let Some(component) = self.component.get() else { return Ok(None) };
-        let snapshots = component.snapshot_stat();
-        Ok(Some(TransactionStat {
-            undecided: component.undecided()?,
-            snapshots: snapshots.count,
-            kept_bytes: snapshots.kept_bytes,
-            oldest_holder: snapshots.oldest_holder,
-            oldest_age_ns: snapshots.oldest_age.as_nanos() as u64,
-        }))
+        self.component.get().map(|component| transaction_stat(component)).transpose()
     }
 
     /// Takes each commit to its end that has begun before the call.
@@ -454,6 +446,20 @@ impl<D: Domain> Transactions<D> {
         };
         Ok(Some(component.log().blocks(&pool.pin()?)))
     }
+}
+
+/// The figures of the transactions of a component.
+pub(super) fn transaction_stat<D: Domain, M: Maps>(
+    component: &TransactionComponent<D, M>,
+) -> pando_tc::Result<TransactionStat> {
+    let snapshots = component.snapshot_stat();
+    Ok(TransactionStat {
+        undecided: component.undecided()?,
+        snapshots: snapshots.count,
+        kept_bytes: snapshots.kept_bytes,
+        oldest_holder: snapshots.oldest_holder,
+        oldest_age_ns: snapshots.oldest_age.as_nanos() as u64,
+    })
 }
 
 /// Whether the pool has a log, with or without files.

@@ -37,7 +37,7 @@ const NAME: u8 = b'm';
 const DROPPED: u8 = b'd';
 const NEXT: &[u8] = b"n";
 /// The longest name of a map, in bytes.
-pub(crate) const MAX_NAME_BYTES: usize = 64;
+pub const MAX_NAME_BYTES: usize = 64;
 
 type Component = TransactionComponent<Process, StoreMaps>;
 type Change<'component> = Transaction<'component, Process, StoreMaps>;

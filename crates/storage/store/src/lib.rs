@@ -52,9 +52,10 @@ mod opening;
 mod store;
 
 pub use cache::CacheStat;
+pub use catalog::MAX_NAME_BYTES;
 pub use data_component::{DataComponent, DataStat, StoreOptions};
 pub use error::{Error, Result};
 pub use maps::{Lent, StoreMaps};
 pub use opening::Recovery;
 pub use pando_bwtree::Options as TreeOptions;
-pub use store::{Store, StoreStat};
+pub use store::{Store, StoreMap, StoreStat};

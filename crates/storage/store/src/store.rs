@@ -42,6 +42,9 @@ pub struct StoreStat {
     pub recovery: Recovery,
 }
 
+/// A map: its number, its handle, and its index.
+pub type StoreMap = (u64, TransactionalMap<Process, StoreMaps>, Arc<dyn RangeIndex>);
+
 /// What the threads of a store share.
 #[derive(Debug)]
 struct Shared {
@@ -186,6 +189,15 @@ impl Store {
     ///
     /// [`Error::MapNotFound`], [`Error::Transactions`], [`Error::Damaged`].
     pub fn map(&self, name: &str) -> Result<TransactionalMap<Process, StoreMaps>> {
+        Ok(self.map_and_index(name)?.1)
+    }
+
+    /// The same with its number, and with the index whose values have the stamps of transactions.
+    ///
+    /// # Errors
+    ///
+    /// As [`map`](Self::map).
+    pub fn map_and_index(&self, name: &str) -> Result<StoreMap> {
         let not_found = || Error::MapNotFound { name: name.to_owned() };
         let mut handles = locked(&self.shared.handles);
         let number = self.find_map(name)?.ok_or_else(not_found)?;
@@ -194,7 +206,13 @@ impl Store {
         let index = held.unwrap_or_else(|| component.maps().index(number));
         handles.insert(number, Arc::downgrade(&index));
         drop(handles);
-        Ok(TransactionalMap::new(component.clone(), number, index)?)
+        let map = TransactionalMap::new(component.clone(), number, index.clone())?;
+        Ok((number, map, index))
+    }
+
+    /// Bytes of memory that pages may take.
+    pub fn memory_bytes(&self) -> u64 {
+        self.shared.options.memory_bytes
     }
 
     /// The names of the maps with their numbers, ascending by name.

@@ -45,6 +45,12 @@ pub struct PoolArguments {
     /// created; a new pool has none]
     #[arg(long, value_name = "DIR", global = true)]
     pub log: Option<PathBuf>,
+    /// Directory of a store, in the place of a pool: its maps may be larger than memory
+    #[arg(long, value_name = "DIR", global = true, conflicts_with_all = ["path", "log", "salvage"])]
+    pub store: Option<PathBuf>,
+    /// Memory for the pages of the store, such as 500M [default: 256M]
+    #[arg(long, value_name = "BYTES", global = true, requires = "store", value_parser = size_bytes)]
+    pub memory: Option<u64>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -2,15 +2,20 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use pando::{DomainChoice, Error, LogFiles, Map, MapOptions, Pool, PoolOptions, RecoveryProgress};
+use pando::{
+    DomainChoice, Error, LogFiles, Map, MapOptions, Pool, PoolOptions, RecoveryProgress, Store,
+};
 
 use crate::arguments::{CreateArguments, ForceArgument, MapArgument, PoolArguments, SlotArguments};
 use crate::failure::Failure;
 use crate::format::escape;
 use crate::progress::Progress;
+
+/// Memory for the pages of a store.
+const STORE_MEMORY_BYTES: u64 = 256 << 20;
 
 impl PoolArguments {
     /// The pool's file: the option, else the environment, else the default.
@@ -39,21 +44,42 @@ impl PoolArguments {
     /// Returns an error if an option says how to open a pool, for a `command` that opens none.
     pub fn refuse_for(&self, command: &str) -> Result<(), Failure> {
         let is_default = self.domain == DomainChoice::Auto && !self.salvage && self.log.is_none();
-        if self.path.is_none() && is_default {
+        if self.path.is_none() && self.store.is_none() && is_default {
             return Ok(());
         }
         Err(Failure::Input(format!(
-            "{command} opens no pool of yours; leave out --pool, --domain, --log and --salvage"
+            "{command} opens no pool of yours; leave out --pool, --store, --domain, --log and --salvage"
         )))
     }
 
-    /// Opens the pool.
+    /// Opens the pool, or the store.
     pub fn open(&self) -> Result<Pool, Failure> {
+        if let Some(store) = &self.store {
+            if !store.join("pages").is_dir() {
+                return Err(Failure::Input(format!(
+                    "there is no store in {}; create it with --create, or check the path",
+                    store.display()
+                )));
+            }
+            return self.open_store(store);
+        }
         Ok(Pool::open(self.path_or_default()?, &self.options())?)
+    }
+
+    /// Opens the store, and creates it if there is none.
+    fn open_store(&self, path: &Path) -> Result<Pool, Failure> {
+        let memory_bytes = self.memory.unwrap_or(STORE_MEMORY_BYTES);
+        Ok(Store::open(path, memory_bytes)?.into_pool())
     }
 
     /// The files of the pool's log; the pool is not opened.
     pub fn log_files(&self) -> Result<LogFiles, Failure> {
+        if let Some(store) = &self.store {
+            return Err(Failure::Input(format!(
+                "{} is a store, which keeps its log itself; name a pool by --pool",
+                store.display()
+            )));
+        }
         match &self.log {
             Some(log) => Ok(LogFiles::at(log)),
             None => Ok(LogFiles::of_pool(self.path_or_default()?)?),
@@ -64,6 +90,9 @@ impl PoolArguments {
     pub fn open_or_create(&self, create: &CreateArguments) -> Result<Pool, Failure> {
         if !create.create {
             return self.open();
+        }
+        if let Some(store) = &self.store {
+            return self.open_store(store);
         }
         let mut options = self.options();
         if let Some(max_bytes) = create.max_bytes {

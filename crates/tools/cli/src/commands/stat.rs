@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use indicatif::BinaryBytes;
-use pando::{LogStat, MapFigures, MapStat, MemoryStat, PoolStat, RecoveryStat};
+use pando::{LogStat, MapFigures, MapStat, MemoryStat, PoolStat, RecoveryStat, StoreStat};
 
 use crate::arguments::{PoolArguments, StatArguments};
 use crate::failure::Failure;
@@ -27,10 +27,14 @@ pub fn run(pool: &PoolArguments, arguments: &StatArguments) -> Result<(), Failur
 fn print(stat: &PoolStat, output: &mut Output) -> Result<(), Failure> {
     let PoolStat { recovery, participants, allocator, .. } = stat;
     let path = stat.path.as_ref().map_or("(none)".to_owned(), |path| path.display().to_string());
-    output.line(format_args!("pool          {path}"))?;
+    let what = if stat.store.is_some() { "store" } else { "pool " };
+    output.line(format_args!("{what}         {path}"))?;
     output.line(format_args!("domain        {}", stat.domain))?;
     output.line(format_args!("medium        {}", stat.medium))?;
     output.line(format_args!("guarantee     {}", stat.guarantee))?;
+    if let Some(store) = &stat.store {
+        return print_store(stat, store, output);
+    }
     output.line(format_args!(
         "size          {} of at most {}",
         BinaryBytes(stat.size_bytes),
@@ -77,6 +81,50 @@ fn print(stat: &PoolStat, output: &mut Output) -> Result<(), Failure> {
     stat.maps.iter().try_for_each(|map| print_map(map, output))
 }
 
+fn print_store(stat: &PoolStat, store: &StoreStat, output: &mut Output) -> Result<(), Failure> {
+    let share = |part: u64, of: u64| part as f64 / of.max(1) as f64;
+    output.line(format_args!(
+        "opened        in {}; {} replayed",
+        time_text(Duration::from_nanos(stat.recovery.duration_ns)),
+        counted(stat.recovery.commits, "commit")
+    ))?;
+    output.line(format_args!(
+        "cache         {} of {}: {}, {} of them changed; {}, {}",
+        BinaryBytes(store.cache_bytes),
+        BinaryBytes(store.memory_bytes),
+        counted(store.cached_pages, "page"),
+        store.changed_pages,
+        counted(store.loads, "load"),
+        counted(store.evictions, "eviction")
+    ))?;
+    output.line(format_args!(
+        "disk          {}: {}, {:.0} % of the segments in use",
+        BinaryBytes(store.segment_bytes),
+        counted(store.pages, "page"),
+        100.0 * share(store.live_bytes, store.segment_bytes)
+    ))?;
+    output.line(format_args!(
+        "written       {} for {} of pages, since the opening",
+        BinaryBytes(store.written_bytes),
+        BinaryBytes(store.appended_bytes)
+    ))?;
+    output.line(format_args!(
+        "checkpoint    {} of log behind it",
+        BinaryBytes(store.log_since_checkpoint_bytes)
+    ))?;
+    if let Some(log) = &stat.log {
+        output.line(format_args!("log           {}", log.path.display()))?;
+        let state = if log.has_stopped { "STOPPED after a failed write or sync, " } else { "" };
+        output.line(format_args!(
+            "  {state}durable up to LSN {}, {} wait for the disk",
+            log.durable_lsn,
+            BinaryBytes(log.newest_lsn.saturating_sub(log.durable_lsn))
+        ))?;
+    }
+    output.line(format_args!("maps          {}", stat.maps.len()))?;
+    stat.maps.iter().try_for_each(|map| print_map(map, output))
+}
+
 fn print_memory(memory: &MemoryStat, output: &mut Output) -> Result<(), Failure> {
     let MemoryStat { resident_bytes, huge_bytes, .. } = *memory;
     let share = huge_bytes as f64 / resident_bytes.max(1) as f64;
@@ -116,6 +164,10 @@ fn print_log(log: &LogStat, output: &mut Output) -> Result<(), Failure> {
 fn print_map(map: &MapStat, output: &mut Output) -> Result<(), Failure> {
     let MapStat { name, index, .. } = map;
     let Some(figures) = &map.figures else {
+        // Those of a store are not counted: that would read all its pages.
+        if map.passed_over.is_none() {
+            return output.line(format_args!("  {name:?}  {index}, transactional"));
+        }
         let reason = map.passed_over.as_deref().unwrap_or_default();
         if name.is_empty() {
             return output.line(format_args!("  slot {}  damaged: {reason}", map.slot));

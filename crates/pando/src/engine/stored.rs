@@ -1,0 +1,287 @@
+//! A store as an engine: its maps are larger than memory, and all are transactional.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use pando_bwtree::BwTrees;
+use pando_index::RangeIndex;
+use pando_pmem::medium;
+use pando_store::{MAX_NAME_BYTES, Store, StoreOptions};
+use pando_tc::{SnapshotOptions, TransactionalMap};
+use pando_tree::maps::{IndexKind, OptionValues};
+
+use super::transactional::{AnySnapshot, AnyTransaction, transaction_stat};
+use super::{Engine, OpenedMap, Stamped};
+use crate::options::Created;
+use crate::report::{
+    CheckReport, Compacted, LogStat, MapInfo, MapStat, PoolStat, Problem, ProblemClass, Promise,
+    RecoveryStat, StoreStat,
+};
+use crate::{DomainChoice, Error, MapOptions};
+
+/// A store in a directory.
+pub(super) struct Stored {
+    store: Store,
+    path: PathBuf,
+    duration_ns: u64,
+}
+
+/// Opens the store in the directory `path`, with so many bytes of memory for its pages; creates it
+/// if there is none.
+pub(crate) fn open_store(path: &Path, memory_bytes: u64) -> Result<Box<dyn Engine>, Error> {
+    let begin = std::time::Instant::now();
+    let options = StoreOptions { memory_bytes, ..StoreOptions::default() };
+    let store = Store::open(path, &options).map_err(Error::of_store)?;
+    let duration_ns = begin.elapsed().as_nanos() as u64;
+    Ok(Box::new(Stored { store, path: path.to_owned(), duration_ns }))
+}
+
+impl Stored {
+    fn not_here<T>(what: &'static str) -> Result<T, Error> {
+        Err(Error::NotInAStore { what })
+    }
+
+    fn index_name() -> &'static str {
+        BwTrees::NAME
+    }
+}
+
+impl Engine for Stored {
+    fn max_map_name_bytes(&self) -> usize {
+        MAX_NAME_BYTES
+    }
+
+    fn created(&self, name: &str) -> Result<Option<Created>, Error> {
+        let found = self.store.find_map(name).map_err(Error::of_store)?;
+        Ok(found.map(|_| Created {
+            kind: Self::index_name(),
+            values: OptionValues::new(&[]),
+            is_transactional: true,
+        }))
+    }
+
+    fn create_map(&self, name: &str, options: &MapOptions) -> Result<(), Error> {
+        let refused = |option: &str, found: &str, allowed: &str| {
+            let [option, found, allowed] = [option, found, allowed].map(str::to_owned);
+            Err(Error::Option { option, found, allowed })
+        };
+        if let Some(index) = options.index.as_deref().filter(|index| *index != Self::index_name()) {
+            return refused("index", index, "bwtree, in a store");
+        }
+        if options.is_transactional == Some(false) {
+            return refused("transactional", "false", "true, in a store");
+        }
+        options.applied_to(OptionValues::new(&[]))?;
+        self.store.create_map(name).map(drop).map_err(Error::of_store)
+    }
+
+    fn open_map(&self, name: &str) -> Result<OpenedMap, Error> {
+        let (number, map, index) = self.store.map_and_index(name).map_err(Error::of_store)?;
+        let map: TransactionalMap<_, _> = map;
+        let index: Arc<dyn RangeIndex> = index;
+        Ok(OpenedMap { index: Arc::new(map), stamped: Some(Stamped { number, index }) })
+    }
+
+    fn begin(
+        &self,
+        snapshot: Option<SnapshotOptions>,
+    ) -> Result<Option<Box<dyn AnyTransaction + '_>>, Error> {
+        let component = self.store.component();
+        Ok(Some(Box::new(match snapshot {
+            None => component.begin(),
+            Some(options) => component.begin_over_snapshot(options)?,
+        })))
+    }
+
+    fn snapshot(
+        &self,
+        options: SnapshotOptions,
+    ) -> Result<Option<Box<dyn AnySnapshot + '_>>, Error> {
+        Ok(Some(Box::new(self.store.component().snapshot(options)?)))
+    }
+
+    fn sync(&self, lsn: Option<u64>) -> Result<u64, Error> {
+        let component = self.store.component();
+        // The caller's commit has taken place, even if this fails.
+        let newest = component.newest_lsn().map_err(Error::of_sync)?;
+        let lsn = lsn.unwrap_or(newest).min(newest);
+        component.sync(lsn).map_err(Error::of_sync)?;
+        Ok(lsn)
+    }
+
+    fn lsns(&self) -> Result<Option<(u64, u64)>, Error> {
+        let component = self.store.component();
+        Ok(Some((component.newest_lsn()?, component.log().durable_lsn())))
+    }
+
+    fn log_stat(&self) -> Result<Option<LogStat>, Error> {
+        let stat = self.store.stat().map_err(Error::of_store)?;
+        Ok(Some(LogStat {
+            path: self.path.join("log"),
+            newest_lsn: stat.newest_lsn,
+            durable_lsn: stat.durable_lsn,
+            image_lsn: stat.redo_lsn,
+            image_bytes: 0,
+            has_stopped: self.store.component().log().has_stopped(),
+        }))
+    }
+
+    fn write_image(&self) -> Result<(), Error> {
+        self.store.checkpoint().map_err(Error::of_store)
+    }
+
+    fn maps(&self) -> Result<Vec<MapInfo>, Error> {
+        let info = |(name, number)| MapInfo {
+            name,
+            index: Self::index_name().to_owned(),
+            is_transactional: true,
+            slot: number,
+            damage: None,
+        };
+        Ok(self.store.maps().map_err(Error::of_store)?.into_iter().map(info).collect())
+    }
+
+    fn unlist_map(&self, name: &str) -> Result<(), Error> {
+        self.store.drop_map(name).map_err(Error::of_store)
+    }
+
+    /// A thread of the store does it.
+    fn free_dropped(&self) -> Result<bool, Error> {
+        Ok(false)
+    }
+
+    fn promise(&self) -> Promise {
+        let file = std::fs::File::open(self.path.join("control"));
+        let medium = file.ok().and_then(|file| medium::find(&file).ok());
+        Promise {
+            domain: DomainChoice::Process.name(),
+            medium: medium.map_or_else(|| "unknown".to_owned(), |medium| medium.to_string()),
+            guarantee: "what has returned survives the death of any process; commits that are \
+                        synced survive a power cut"
+                .to_owned(),
+            survives_power: false,
+        }
+    }
+
+    fn stat(&self) -> Result<PoolStat, Error> {
+        let promise = self.promise();
+        let stat = self.store.stat().map_err(Error::of_store)?;
+        let (cache, pages) = (stat.data.cache, stat.data.pages);
+        let maps = self.maps()?.into_iter().map(|map| MapStat {
+            name: map.name,
+            slot: map.slot,
+            index: map.index,
+            is_transactional: true,
+            options: Default::default(),
+            figures: None,
+            passed_over: None,
+        });
+        Ok(PoolStat {
+            path: Some(self.path.clone()),
+            domain: promise.domain.to_owned(),
+            medium: promise.medium,
+            guarantee: promise.guarantee,
+            size_bytes: self.size_and_max_bytes().0,
+            max_bytes: u64::MAX,
+            recovery: RecoveryStat {
+                was_clean: stat.recovery.commits == 0 && !stat.recovery.was_lost,
+                duration_ns: self.duration_ns,
+                from_log: stat.recovery.was_lost,
+                commits: stat.recovery.commits,
+                ..RecoveryStat::default()
+            },
+            log: self.log_stat()?,
+            transactions: Some(transaction_stat(self.store.component())?),
+            store: Some(StoreStat {
+                memory_bytes: self.store.memory_bytes(),
+                cache_bytes: cache.used_bytes,
+                cached_pages: cache.pages,
+                changed_pages: cache.changed_pages,
+                loads: cache.loads,
+                evictions: cache.evictions,
+                pages: pages.pages,
+                live_bytes: pages.live_bytes,
+                segment_bytes: pages.segments * pages.segment_bytes,
+                appended_bytes: pages.appended_bytes,
+                written_bytes: pages.block_bytes + pages.checkpoint_bytes,
+                moved_bytes: pages.moved_bytes,
+                log_since_checkpoint_bytes: stat.durable_lsn.saturating_sub(stat.redo_lsn),
+            }),
+            maps: maps.collect(),
+            ..PoolStat::default()
+        })
+    }
+
+    fn used_bytes(&self) -> u64 {
+        self.store.stat().map_or(0, |stat| stat.data.pages.live_bytes)
+    }
+
+    fn size_and_max_bytes(&self) -> (u64, u64) {
+        let size = self.store.stat().map(|stat| {
+            let pages = stat.data.pages;
+            pages.segments * pages.segment_bytes
+        });
+        (size.unwrap_or_default(), u64::MAX)
+    }
+
+    fn occupied_bytes(&self) -> Result<u64, Error> {
+        Ok(self.size_and_max_bytes().0)
+    }
+
+    /// Cleaning does it.
+    fn release_unused(&self, _: u64) -> Result<u64, Error> {
+        Ok(0)
+    }
+
+    fn check(&self) -> Result<CheckReport, Error> {
+        let problems = self.store.check().map_err(Error::of_store)?;
+        let problem = |message| Problem { class: ProblemClass::Unreadable, map: None, message };
+        let mut report = CheckReport {
+            maps: self.maps()?.len() as u64,
+            nodes: self.store.stat().map_err(Error::of_store)?.data.pages.pages,
+            problems: problems.into_iter().map(problem).collect(),
+            ..CheckReport::default()
+        };
+        for map in self.maps()? {
+            let opened = self.store.map(&map.name).map_err(Error::of_store)?;
+            match opened.len() {
+                Ok(records) => report.records += records,
+                Err(error) => report.problems.push(Problem {
+                    class: ProblemClass::Unreadable,
+                    map: Some(map.name),
+                    message: error.to_string(),
+                }),
+            }
+        }
+        Ok(report)
+    }
+
+    fn salvage(&self, _: &str, _: &mut dyn FnMut(&[u8], &[u8])) -> Result<CheckReport, Error> {
+        Self::not_here("opened for salvage")
+    }
+
+    fn name_in_slot(&self, slot: u64) -> Result<Option<String>, Error> {
+        Ok(self.maps()?.into_iter().find(|map| map.slot == slot).map(|map| map.name))
+    }
+
+    fn unlist_slot(&self, _: u64, _: &MapOptions) -> Result<(), Error> {
+        Self::not_here("told to drop a map by its slot")
+    }
+
+    fn salvage_slot(
+        &self,
+        _: u64,
+        _: &MapOptions,
+        _: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<CheckReport, Error> {
+        Self::not_here("opened for salvage")
+    }
+
+    fn compact(self: Box<Self>) -> Result<Compacted, Error> {
+        Self::not_here("compacted: it cleans itself")
+    }
+
+    fn close(self: Box<Self>) -> Result<(), Error> {
+        self.store.close().map_err(Error::of_store)
+    }
+}
