@@ -533,11 +533,13 @@ impl<D: Domain> BwTree<D, Stored> {
         let most_bytes = self.pages()?.most_group_bytes();
         let (mut writes, mut bytes, mut other) = (Vec::new(), 0, Vec::new());
         for (index, &(number, at)) in captured.pages.iter().enumerate() {
-            let (image, is_same) = self.image_of(context, anchor, at.link, picture)?;
-            other.extend((!is_same).then_some(number));
-            if !is_same && index >= leaves_from {
+            let may_leave = index >= leaves_from;
+            let imaged = self.image_of(context, anchor, at.link, (picture, may_leave))?;
+            let Some((image, is_same)) = imaged else {
+                other.push(number);
                 continue;
-            }
+            };
+            other.extend((!is_same).then_some(number));
             bytes += image.len() + WRITE_BYTES;
             if bytes > most_bytes && index >= of_changes.max(1) {
                 let left = captured.pages.split_off(index);
@@ -555,13 +557,14 @@ impl<D: Domain> BwTree<D, Stored> {
     }
 
     /// The page that `link` leads to, as an image; whether that has each record as the page has it.
+    /// `None` if it has not, and the page may be left out.
     fn image_of(
         &self,
         context: Context<'_, D>,
         anchor: u64,
         link: Link,
-        picture: &mut Picture<'_>,
-    ) -> Result<(Vec<u8>, bool)> {
+        (picture, may_leave): (&mut Picture<'_>, bool),
+    ) -> Result<Option<(Vec<u8>, bool)>> {
         let pages = self.pages()?;
         let gathered = Gathered::new(context, link)?;
         let number_of = |pid: Pid| {
@@ -591,6 +594,9 @@ impl<D: Domain> BwTree<D, Stored> {
             for (key, value) in &records {
                 pictured.push(picture(key, value)?);
                 is_same &= pictured.last() == Some(&Pictured::AsItIs);
+                if !is_same && may_leave {
+                    return Ok(None);
+                }
             }
         }
         if !is_same {
@@ -611,7 +617,7 @@ impl<D: Domain> BwTree<D, Stored> {
         let (level, low, high, lsn) = (gathered.level, gathered.low, gathered.high, gathered.lsn);
         let image = Image { lsn, level, low, high, right, records }.encode();
         match image.len() <= MAX_IMAGE_BYTES {
-            true => Ok((image, is_same)),
+            true => Ok(Some((image, is_same))),
             false => Err(too_long(image.len() as u64)),
         }
     }

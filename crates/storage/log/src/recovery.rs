@@ -73,7 +73,11 @@ impl Recovered {
     }
 
     /// Makes durable what was read.
-    pub(crate) fn secure(&self, directory: &dyn Directory) -> Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Failed`], [`Error::Device`].
+    pub fn secure(&self, directory: &dyn Directory) -> Result<()> {
         let segment_bytes = self.manifest.segment_bytes;
         let failed = |_| Error::Failed { path: directory.path() };
         let Some((place, bytes)) = &self.last else { return Ok(()) };

@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use pando_bwtree::{
     BwTree, PageSource, PageState, PageWrite, Picture, Pictured, SourceError, Stored,
 };
+use pando_device::DirectoryLock;
 use pando_lss::{Group, PageStore};
 use pando_pmem::{Process, mutant};
 
@@ -76,8 +77,8 @@ pub(crate) trait Pictures: Debug + Send + Sync {
     /// Calls `write` with the function that says it, for pages that are read during the call.
     fn with(&self, write: &mut dyn FnMut(&mut Picture<'_>)) -> Result<()>;
 
-    /// The LSN up to which pages have all versions.
-    fn durable_lsn(&self) -> u64;
+    /// The LSN up to which pages have all versions; `None` if there are no later ones.
+    fn durable_lsn_if_behind(&self) -> Option<u64>;
 
     /// Pages had later versions, and wait.
     fn wanted(&self);
@@ -100,6 +101,8 @@ pub(crate) struct Cache {
     pictures: OnceLock<Weak<dyn Pictures>>,
     /// One more than the durable LSN at which all changed pages had later versions. Only a hint.
     stuck_at: AtomicU64,
+    /// Held as long as a handle of any map is.
+    pub lock: OnceLock<DirectoryLock>,
 }
 
 impl Cache {
@@ -114,6 +117,7 @@ impl Cache {
             counts: Counts::default(),
             pictures: OnceLock::new(),
             stuck_at: 0.into(),
+            lock: OnceLock::new(),
         }
     }
 
@@ -160,7 +164,7 @@ impl Cache {
     /// or in several if they are long.
     fn write(&self, wanted: &[u32]) -> Result<()> {
         let _turn = self.turn();
-        self.write_in_turn(wanted.to_vec(), false)
+        self.write_in_turn(wanted.to_vec(), false).map(drop)
     }
 
     /// Writes the changes of structure.
@@ -168,14 +172,15 @@ impl Cache {
         let _turn = self.turn();
         // Another thread may have written them meanwhile.
         match self.tree.has_unwritten_changes() {
-            true => self.write_in_turn(Vec::new(), false),
+            true => self.write_in_turn(Vec::new(), false).map(drop),
             false => Ok(()),
         }
     }
 
     /// The same, of a thread that has its turn. `leaves_others`: pages that have versions which may
-    /// not be written yet are left out.
-    fn write_in_turn(&self, mut wanted: Vec<u32>, leaves_others: bool) -> Result<()> {
+    /// not be written yet are left out. Returns the pages that have such versions.
+    fn write_in_turn(&self, mut wanted: Vec<u32>, leaves_others: bool) -> Result<Vec<u32>> {
+        let mut waiting = Vec::new();
         loop {
             let append = |writes: &mut dyn FnMut() -> Option<Vec<PageWrite>>| {
                 self.pages.append_with(|| Ok::<_, Error>(writes().map(group_of)))
@@ -195,8 +200,9 @@ impl Cache {
                 count(&self.counts.groups);
             }
             self.tree.mark_written(&captured)?;
+            waiting.extend(captured.unmarked);
             if captured.left.is_empty() {
-                return Ok(());
+                return Ok(waiting);
             }
             wanted = captured.left;
         }
@@ -230,13 +236,17 @@ impl Cache {
     }
 
     /// Writes those of the pages that have no version above the durable LSN, and evicts them;
-    /// returns their bytes.
-    fn write_and_evict(&self, numbers: Vec<u32>) -> Result<u64> {
-        {
+    /// returns their bytes, and how many pages have such a version.
+    fn write_and_evict(&self, numbers: Vec<u32>) -> Result<(u64, usize)> {
+        let waiting = {
             let _turn = self.turn();
-            self.write_in_turn(numbers.clone(), true)?;
+            self.write_in_turn(numbers.clone(), true)?
+        };
+        let mut bytes = 0;
+        for number in numbers.iter().filter(|number| !waiting.contains(number)) {
+            bytes += self.evict(*number)?;
         }
-        numbers.into_iter().map(|number| self.evict(number)).sum()
+        Ok((bytes, numbers.iter().filter(|number| waiting.contains(number)).count()))
     }
 
     /// Evicts pages until [`room_bytes`](Self::room_bytes) are free. If pages cannot be written,
@@ -249,18 +259,19 @@ impl Cache {
             return Ok(());
         }
         let pictures = self.pictures.get().and_then(Weak::upgrade);
-        let durable_lsn = pictures.as_ref().map(|pictures| pictures.durable_lsn());
+        let durable_lsn = pictures.as_ref().and_then(|pictures| pictures.durable_lsn_if_behind());
         // Relaxed, also below: a hint.
         let mut is_stuck =
             durable_lsn.is_some_and(|lsn| self.stuck_at.load(Ordering::Relaxed) > lsn);
         let (mut evicted, mut failure, mut passes) = (0, None, 0);
-        // Of this pass, if it is a whole one: whether pages had changed, and what those gave.
+        // Of this pass, if it is a whole one: how many pages had changed, and how many of these
+        // have versions that may not be written yet.
         let mut of_changed = None;
         while evicted < self.room_bytes && passes < PASSES {
             // Relaxed: threads that go the same way evict the same pages, and one of them fails.
             let at = self.hand.load(Ordering::Relaxed);
             if at == 0 {
-                of_changed = Some((false, 0));
+                of_changed = Some((0, 0));
             }
             let (seen, mut next) = self.tree.pages_from(at, SEEN)?;
             let mut changed = Vec::new();
@@ -285,18 +296,20 @@ impl Cache {
             passes += u32::from(next.is_none());
             self.hand.store(next.unwrap_or(0), Ordering::Relaxed);
             if !changed.is_empty() {
+                let pages = changed.len();
                 match self.write_and_evict(changed) {
-                    Ok(bytes) => {
+                    Ok((bytes, wait)) => {
                         evicted += bytes;
-                        of_changed =
-                            of_changed.map(|(_, so_far): (bool, u64)| (true, so_far + bytes));
+                        of_changed = of_changed.map(|(all, waiting)| (all + pages, waiting + wait));
                     }
                     Err(error) => failure = Some(error),
                 }
             }
             // All of them wait for the log.
             if next.is_none()
-                && let (Some((true, 0)), Some(lsn), None) = (of_changed, durable_lsn, &failure)
+                && let (Some((all, waiting)), Some(lsn), None) = (of_changed, durable_lsn, &failure)
+                && all > 0
+                && all == waiting
             {
                 is_stuck = true;
                 self.stuck_at.store(lsn + 1, Ordering::Relaxed);

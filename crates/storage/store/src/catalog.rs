@@ -30,7 +30,7 @@ use crate::error::{Error, Result};
 use crate::maps::StoreMaps;
 
 /// The number of the catalog's map.
-const CATALOG: u64 = 1;
+pub(crate) const CATALOG: u64 = 1;
 /// The first number of another map.
 const FIRST: u64 = 2;
 const NAME: u8 = b'm';
@@ -80,6 +80,8 @@ pub(crate) fn create(component: &Component, name: &str) -> Result<u64> {
         let number = next.transpose()?.unwrap_or(FIRST);
         change.put(CATALOG, NEXT, &(number + 1).to_le_bytes())?;
         change.put(CATALOG, &key_of(name), &number.to_le_bytes())?;
+        // Before the commit: who finds its name finds it. No other map gets this number.
+        component.maps().add(number);
         Ok(number)
     };
     Ok(component.transaction(body)?.0)

@@ -18,6 +18,9 @@ const MIN_MEMORY_BYTES: u64 = 4 << 20;
 /// The shortest segment: the pages of one change of structure must fit a quarter of it.
 const MIN_SEGMENT_BYTES: u64 = 4 << 20;
 
+/// The shortest log that a checkpoint is made for.
+const MIN_CHECKPOINT_LOG_BYTES: u64 = 1 << 20;
+
 /// Options of a store.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
@@ -27,8 +30,8 @@ pub struct StoreOptions {
     pub memory_bytes: u64,
     /// Those of the page store; its segments have 4 MiB or more, 16 MiB unless it is set.
     pub pages: PageStoreOptions,
-    /// Bytes of the log after which a checkpoint is made: an opening replays about so many. 128 MiB
-    /// unless it is set.
+    /// Bytes of the log after which a checkpoint is made: an opening replays about so many. 1 MiB or
+    /// more; 128 MiB unless it is set.
     pub checkpoint_log_bytes: u64,
     /// The shape of the tree. It may be another one at each opening. `delta_bytes` is 1 or more,
     /// and `inline_bytes` has no effect: values have at most 16 KiB and are in their pages.
@@ -85,6 +88,7 @@ fn check(option: &'static str, found: u64, least: u64) -> Result<()> {
 
 pub(crate) fn check_options(options: &StoreOptions) -> Result<()> {
     check("memory_bytes", options.memory_bytes, MIN_MEMORY_BYTES)?;
+    check("checkpoint_log_bytes", options.checkpoint_log_bytes, MIN_CHECKPOINT_LOG_BYTES)?;
     check("delta_bytes", options.tree.delta_bytes.into(), 1)
 }
 

@@ -74,27 +74,49 @@ pub(crate) fn split(key: &[u8]) -> Option<(u64, &[u8])> {
     Some((number, key))
 }
 
-/// The maps of a store, for the transaction component.
+/// A commit may change pages of one part of this many of the memory.
+const COMMITS_PER_MEMORY: u64 = 4;
+
+/// The numbers, and this one, ascending.
+fn with(numbers: &[u64], number: u64) -> Vec<u64> {
+    let mut numbers = numbers.to_vec();
+    if let Err(at) = numbers.binary_search(&number) {
+        numbers.insert(at, number);
+    }
+    numbers
+}
+
+/// The maps of a store, for the transaction component. The map with number 1 is the store's catalog.
 #[derive(Debug)]
 pub struct StoreMaps {
     pub(crate) cache: Arc<Cache>,
-    /// Numbers of maps that were dropped since the opening, and are used no more. Ascending.
+    /// Numbers of the maps, ascending.
+    live: ArcSwap<Vec<u64>>,
+    /// Numbers of maps that were dropped, and that no thread can use, ascending.
     gone: ArcSwap<Vec<u64>>,
+    /// Bytes of pages that a commit may change.
+    most_bytes: usize,
+    /// The bytes of a page without long values.
+    page_bytes: usize,
 }
 
 impl StoreMaps {
-    pub(crate) fn new(cache: Arc<Cache>) -> Self {
-        Self { cache, gone: ArcSwap::default() }
+    pub(crate) fn new(cache: Arc<Cache>, memory_bytes: u64) -> Self {
+        let page_bytes = cache.tree.options.leaf_bytes as usize;
+        let most_bytes = (memory_bytes / COMMITS_PER_MEMORY) as usize;
+        let (live, gone) = Default::default();
+        Self { cache, live, gone, most_bytes, page_bytes }
+    }
+
+    /// Threads find this map from now on.
+    pub(crate) fn add(&self, number: u64) {
+        self.live.rcu(|live| with(live, number));
     }
 
     /// No thread finds this map from now on.
     pub(crate) fn take_out(&self, number: u64) {
-        self.gone.rcu(|gone| {
-            let mut gone = Vec::clone(gone);
-            gone.push(number);
-            gone.sort_unstable();
-            gone
-        });
+        self.gone.rcu(|gone| with(gone, number));
+        self.live.rcu(|live| live.iter().copied().filter(|&n| n != number).collect::<Vec<_>>());
     }
 
     /// The index of a map, with the versions of the transaction component, whether or not the map
@@ -120,15 +142,27 @@ impl Maps for StoreMaps {
     type Lent<'maps> = Lent<'maps>;
 
     fn map(&self, number: u64) -> Option<Lent<'_>> {
-        let gone = self.gone.load();
-        let is_there = number > 0 && (gone.is_empty() || gone.binary_search(&number).is_err());
+        let is_there = self.live.load().binary_search(&number).is_ok();
         let index = || MapIndex { cache: &*self.cache, prefix: Prefix::of(number) };
         is_there.then(|| Lent(index()))
     }
+
+    fn is_gone(&self, number: u64) -> bool {
+        self.gone.load().binary_search(&number).is_ok()
+    }
+
+    /// Until a commit is undone, none of its pages can be evicted.
+    fn check_size(&self, writes: usize, bytes: usize) -> pando_tc::Result<()> {
+        let (found_bytes, max_bytes) = (writes * self.page_bytes + bytes, self.most_bytes);
+        match found_bytes <= max_bytes {
+            true => Ok(()),
+            false => Err(pando_tc::Error::TooManyWrites { found_bytes, max_bytes }),
+        }
+    }
 }
 
-/// The index of a map. No operation waits for another thread, apart from those that hold a lock of
-/// the page store.
+/// The index of a map. An operation that needs a page, or room in a full cache, waits for the device,
+/// and then for other threads that write pages: see `cache.rs`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MapIndex<R> {
     pub cache: R,

@@ -24,7 +24,7 @@ use std::sync::{Arc, Weak};
 use pando_bwtree::{Picture, Pictured};
 use pando_device::Directory;
 use pando_index::RangeIndex;
-use pando_log::{Log, LogOptions, Record, Settle, Status, log_id_of};
+use pando_log::{Log, LogOptions, Record, Settle, Status, log_id_of, recover};
 use pando_pmem::layout::LOG_OFF;
 use pando_pmem::{
     CreateOptions, Guard, LogName, OpenPool, Pool, Process, ReserveAccess, draw_id, mutant,
@@ -32,7 +32,8 @@ use pando_pmem::{
 use pando_tc::{Durable, DurableVersions, MapList, Rebuild, Replayed, TransactionComponent, redo};
 
 use crate::cache::Pictures;
-use crate::checkpoint::Redo;
+use crate::catalog::{self, CATALOG};
+use crate::checkpoint::{self, Redo};
 use crate::data_component::{DataComponent, StoreOptions};
 use crate::error::{Error, Result};
 use crate::maps::{StoreMaps, split};
@@ -69,6 +70,8 @@ pub(crate) struct Opened {
     pub component: Arc<Component>,
     pub redo: Redo,
     pub recovery: Recovery,
+    /// Numbers of dropped maps that may have records.
+    pub dropped: Vec<u64>,
 }
 
 pub(crate) fn open(
@@ -85,7 +88,13 @@ pub(crate) fn open(
     let segment_bytes = options.checkpoint_log_bytes / SEGMENTS_PER_CHECKPOINT;
     let segment_bytes = segment_bytes.clamp(LEAST_TAIL_BYTES, 64 << 20) & !4095;
     let log_options = LogOptions { tail_bytes, segment_bytes };
-    let maps = StoreMaps::new(data.cache().clone());
+    let maps = StoreMaps::new(data.cache().clone(), options.memory_bytes);
+    maps.add(CATALOG);
+    let has_pages = data.cache().pages.pids().next().is_some();
+    if found.is_none() && has_pages {
+        let what = "its pages were written without a log".to_owned();
+        return Err(Error::Damaged { what });
+    }
     let mut replaying = Replaying { maps: &maps };
     let mut recovery = Recovery { from_lsn: redo_lsn, ..Recovery::default() };
     let opened = match open_control(control)? {
@@ -113,12 +122,14 @@ pub(crate) fn open(
             let opened = if named.is_some() {
                 check_log(log.as_ref(), found, id)?;
                 recovery.was_lost = true;
+                // The last block may be in the system's cache alone. No page may be ahead of it.
+                recover(log.as_ref(), redo_lsn, &mut |_, _| Ok(()))?.secure(log.as_ref())?;
                 let (recovered, replayed) = redo(log.as_ref(), redo_lsn, &mut replaying)?;
                 (recovery.end_lsn, recovery.commits) = (recovered.end_lsn(), replayed.commits);
                 let former = recovered.pool_id();
                 Log::resume(pool, LOG_OFF, log.clone(), &recovered, former, log_options)?
             } else {
-                if found.is_some() || data.cache().pages.pids().next().is_some() {
+                if found.is_some() || has_pages {
                     let what = "it is missing".to_owned();
                     return Err(Error::OtherLog { path: log.path(), what });
                 }
@@ -140,7 +151,15 @@ pub(crate) fn open(
     let component = Arc::new(TransactionComponent::open(opened, maps)?);
     let pictures: Weak<Component> = Arc::downgrade(&component);
     data.cache().connect(pictures);
-    Ok(Opened { data, component, redo, recovery })
+    let redo = match found {
+        Some(_) => redo,
+        // So that no other log is taken for that of these pages.
+        None => checkpoint::make(&component, data.cache())?,
+    };
+    let listed = catalog::list(&component)?;
+    listed.maps.iter().for_each(|&(_, number)| component.maps().add(number));
+    listed.dropped.iter().for_each(|&number| component.maps().take_out(number));
+    Ok(Opened { data, component, redo, recovery, dropped: listed.dropped })
 }
 
 /// The pool of the tail, as a kill or a close has left it; `None` if it is lost.
@@ -213,8 +232,10 @@ impl Pictures for Component {
         Ok(())
     }
 
-    fn durable_lsn(&self) -> u64 {
-        self.log().durable_lsn()
+    fn durable_lsn_if_behind(&self) -> Option<u64> {
+        // The durable one first: it is never above the newest.
+        let durable_lsn = self.log().durable_lsn();
+        self.newest_lsn().is_ok_and(|newest| newest > durable_lsn).then_some(durable_lsn)
     }
 
     fn wanted(&self) {

@@ -2,18 +2,18 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use pando_device::{Directory, DirectoryLock, Disk, Operation};
+use pando_device::{Directory, Disk, Operation};
 use pando_index::{KeyRange, Order, RangeIndex};
 use pando_pmem::Process;
 use pando_tc::{TransactionComponent, TransactionalMap};
 
 use crate::catalog;
-use crate::checkpoint::{self, Redo};
+use crate::checkpoint;
 use crate::data_component::{DataComponent, DataStat, StoreOptions};
 use crate::error::{Error, Result};
 use crate::maps::StoreMaps;
@@ -52,13 +52,25 @@ struct Shared {
     data: DataComponent,
     options: StoreOptions,
     recovery: Recovery,
-    /// Where the next opening begins. Its lock is held during a checkpoint.
-    redo: Mutex<Redo>,
-    /// Dropped maps that have records yet, and that no thread can use.
-    dropped: Mutex<Vec<u64>>,
-    /// The indexes in the handles of maps, by number. Its lock is held while a map is dropped.
+    /// The LSN from which the next opening replays the log.
+    redo_lsn: AtomicU64,
+    /// Held during a checkpoint.
+    checkpointing: Mutex<()>,
+    /// Dropped maps that may have records yet.
+    dropped: Mutex<Vec<Dropped>>,
+    /// Held while their records are removed.
+    clearing: Mutex<()>,
+    /// The indexes in the handles of maps, by number.
     handles: Mutex<HashMap<u64, Weak<dyn RangeIndex>>>,
     is_over: AtomicBool,
+}
+
+/// A dropped map that may have records.
+#[derive(Clone, Copy, Debug)]
+struct Dropped {
+    number: u64,
+    /// The LSN of the drop, if threads may still use the map.
+    lsn: Option<u64>,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -72,8 +84,6 @@ pub struct Store {
     /// They end when this is dropped.
     threads: Vec<JoinHandle<()>>,
     shared: Arc<Shared>,
-    /// Held as long as the store is open.
-    _lock: Option<DirectoryLock>,
 }
 
 impl Store {
@@ -99,7 +109,8 @@ impl Store {
             (Arc::new(pages?), Arc::new(log?));
         disk.sync()?;
         let mut store = Self::open_in(pages, &log, &path.join("control"), options)?;
-        store._lock = Some(lock);
+        // Set once, here. Each handle of a map has the cache.
+        let _ = store.shared.data.cache().lock.set(lock);
         store.keep()?;
         Ok(store)
     }
@@ -119,19 +130,20 @@ impl Store {
         options: &StoreOptions,
     ) -> Result<Self> {
         let opened = opening::open(pages, log, control, options)?;
-        let dropped = catalog::list(&opened.component)?.dropped;
-        dropped.iter().for_each(|&number| opened.component.maps().take_out(number));
+        let dropped = opened.dropped.into_iter().map(|number| Dropped { number, lsn: None });
         let shared = Arc::new(Shared {
             component: opened.component,
             data: opened.data,
             options: options.clone(),
             recovery: opened.recovery,
-            redo: Mutex::new(opened.redo),
-            dropped: Mutex::new(dropped),
+            redo_lsn: opened.redo.lsn.into(),
+            checkpointing: Mutex::default(),
+            dropped: Mutex::new(dropped.collect()),
+            clearing: Mutex::default(),
             handles: Mutex::default(),
             is_over: AtomicBool::new(false),
         });
-        Ok(Self { threads: Vec::new(), shared, _lock: None })
+        Ok(Self { threads: Vec::new(), shared })
     }
 
     /// Starts the thread that writes the log, and the one that makes checkpoints.
@@ -159,7 +171,8 @@ impl Store {
         Ok(())
     }
 
-    /// The transactions over the store's maps, by number.
+    /// The transactions over the store's maps, by number. The map with number 1 is the catalog, and
+    /// must not be written.
     pub fn component(&self) -> &Arc<TransactionComponent<Process, StoreMaps>> {
         &self.shared.component
     }
@@ -229,8 +242,9 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`Error::MapNotFound`]; [`Error::HandleHeld`]; [`Error::ThreadInside`]: the map is dropped,
-    /// but its records stay until the next opening; [`Error::Transactions`].
+    /// [`Error::MapNotFound`]; [`Error::HandleHeld`]; [`Error::Transactions`]. With
+    /// [`Error::ThreadInside`], or if the log cannot be synced, the map is dropped, and its records
+    /// are removed when the thread has left, or after the next opening.
     pub fn drop_map(&self, name: &str) -> Result<()> {
         let component = &self.shared.component;
         let mut handles = locked(&self.shared.handles);
@@ -241,16 +255,12 @@ impl Store {
             return Err(Error::HandleHeld { name: name.to_owned() });
         }
         let (number, lsn) = catalog::mark_dropped(component, name)?;
-        component.sync(lsn)?;
-        component.settle()?;
-        // From here on no record of the tail names the map. A thread that has found one before is
-        // inside a call; then one that has found the map.
-        let inside = || Error::ThreadInside { name: name.to_owned() };
-        component.have_left()?.then_some(()).ok_or_else(inside)?;
-        component.maps().take_out(number);
-        component.have_left()?.then_some(()).ok_or_else(inside)?;
-        locked(&self.shared.dropped).push(number);
-        Ok(())
+        locked(&self.shared.dropped).push(Dropped { number, lsn: Some(lsn) });
+        drop(handles);
+        match self.shared.take_out(number, lsn)? {
+            true => Ok(()),
+            false => Err(Error::ThreadInside { name: name.to_owned() }),
+        }
     }
 
     /// Removes what is left of dropped maps, as a thread does in the background.
@@ -302,6 +312,7 @@ impl Store {
     /// As [`checkpoint`](Self::checkpoint).
     pub fn check(&self) -> Result<Vec<String>> {
         self.sync()?;
+        let _locks = (locked(&self.shared.clearing), locked(&self.shared.checkpointing));
         self.shared.data.check()
     }
 
@@ -311,14 +322,15 @@ impl Store {
     ///
     /// What the page store answers.
     pub fn stat(&self) -> Result<StoreStat> {
-        let Shared { component, data, redo, recovery, .. } = &*self.shared;
+        let Shared { component, data, redo_lsn, recovery, .. } = &*self.shared;
         // The durable one first, so that it is not above the newest.
         let durable_lsn = component.log().durable_lsn();
         Ok(StoreStat {
             data: data.stat()?,
             newest_lsn: component.newest_lsn()?,
             durable_lsn,
-            redo_lsn: locked(redo).lsn,
+            // Relaxed: only the number matters.
+            redo_lsn: redo_lsn.load(Ordering::Relaxed),
             recovery: *recovery,
         })
     }
@@ -347,40 +359,89 @@ impl Drop for Store {
     }
 }
 
+/// When something is tried again, after errors.
+struct Retry {
+    at: Instant,
+    pause: Duration,
+}
+
+impl Retry {
+    fn new() -> Self {
+        Self { at: Instant::now(), pause: LOOK_EVERY }
+    }
+
+    /// Does it, if it is time. Nothing is lost by an error.
+    fn run(&mut self, work: impl FnOnce() -> Result<()>) {
+        if Instant::now() < self.at {
+            return;
+        }
+        self.pause = if work().is_ok() { LOOK_EVERY } else { (self.pause * 2).min(MAX_PAUSE) };
+        self.at = Instant::now() + self.pause;
+    }
+}
+
 impl Shared {
     fn checkpoint(&self) -> Result<()> {
-        let mut redo = locked(&self.redo);
-        *redo = checkpoint::make(&self.component, self.data.cache())?;
+        let _lock = locked(&self.checkpointing);
+        let redo = checkpoint::make(&self.component, self.data.cache())?;
+        self.redo_lsn.store(redo.lsn, Ordering::Relaxed);
         Ok(())
     }
 
     /// Whether the log has so many bytes that a checkpoint is due.
     fn is_checkpoint_due(&self) -> bool {
-        // While another thread makes a checkpoint, none is due.
-        let Ok(redo) = self.redo.try_lock() else { return false };
-        self.component.log().durable_lsn().saturating_sub(redo.lsn)
+        let redo_lsn = self.redo_lsn.load(Ordering::Relaxed);
+        self.component.log().durable_lsn().saturating_sub(redo_lsn)
             >= self.options.checkpoint_log_bytes
     }
 
     /// Makes checkpoints when they are due, and clears dropped maps, until the store is closed.
     fn tend(&self) {
-        let mut pause = LOOK_EVERY;
+        let (mut checkpoints, mut clearings) = (Retry::new(), Retry::new());
         // Relaxed: it orders nothing.
         while !self.is_over.load(Ordering::Relaxed) {
-            thread::park_timeout(pause);
-            let mut done = Ok(());
-            if self.is_checkpoint_due() {
-                done = self.checkpoint();
-            }
-            let done = done.and_then(|()| self.clear_dropped());
-            // Nothing is lost: the log grows instead, and dropped maps keep their room.
-            pause = if done.is_ok() { LOOK_EVERY } else { (pause * 2).min(MAX_PAUSE) };
+            thread::park_timeout(LOOK_EVERY);
+            // If it fails, the log grows.
+            checkpoints.run(|| match self.is_checkpoint_due() {
+                true => self.checkpoint(),
+                false => Ok(()),
+            });
+            // If it fails, dropped maps keep their room.
+            clearings.run(|| self.clear_dropped());
         }
     }
 
+    /// After the drop of a map at this LSN: waits until no thread can use it; false if a thread
+    /// stays inside a call.
+    fn take_out(&self, number: u64, lsn: u64) -> Result<bool> {
+        let component = &self.component;
+        component.sync(lsn)?;
+        component.settle()?;
+        // From here on the tail names the map only by commits of transactions that had read it
+        // before; they fail. A thread that has found the map is inside a call.
+        if !component.have_left()? {
+            return Ok(false);
+        }
+        component.maps().take_out(number);
+        if !component.have_left()? {
+            return Ok(false);
+        }
+        for dropped in locked(&self.dropped).iter_mut().filter(|other| other.number == number) {
+            dropped.lsn = None;
+        }
+        Ok(true)
+    }
+
     fn clear_dropped(&self) -> Result<()> {
+        let _lock = locked(&self.clearing);
         loop {
-            let Some(number) = locked(&self.dropped).last().copied() else { return Ok(()) };
+            let Some(dropped) = locked(&self.dropped).last().copied() else { return Ok(()) };
+            let Dropped { number, lsn } = dropped;
+            if let Some(lsn) = lsn
+                && !self.take_out(number, lsn)?
+            {
+                return Ok(());
+            }
             if !self.clear(number)? {
                 return Ok(());
             }
@@ -388,7 +449,7 @@ impl Shared {
             self.component.sync(self.component.newest_lsn()?)?;
             self.checkpoint()?;
             catalog::forget(&self.component, number)?;
-            locked(&self.dropped).retain(|&other| other != number);
+            locked(&self.dropped).retain(|other| other.number != number);
         }
     }
 

@@ -29,6 +29,24 @@ pub trait Maps: Send + Sync {
     /// The index of the map with this number; `None` if there is none. Numbers are never reused.
     /// Nothing but the transaction component writes to it. No call waits for another thread.
     fn map(&self, number: u64) -> Option<Self::Lent<'_>>;
+
+    /// Whether the map was dropped, so that what a commit has written there need not be undone. A
+    /// map that only cannot be opened is not.
+    fn is_gone(&self, number: u64) -> bool {
+        let _ = number;
+        false
+    }
+
+    /// Refuses a commit that writes so many records with so many bytes of keys and values, if it
+    /// might not be undone for lack of room.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooManyWrites`].
+    fn check_size(&self, writes: usize, bytes: usize) -> Result<()> {
+        let _ = (writes, bytes);
+        Ok(())
+    }
 }
 
 /// Transactions over maps; see [the crate](crate). Any number of threads may use it at once.

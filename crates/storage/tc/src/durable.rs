@@ -13,6 +13,8 @@
 //!
 //! Nothing is written, so a crash leaves nothing.
 
+use std::cell::RefCell;
+
 use pando_log::Log;
 use pando_pmem::{Domain, Guard, mutant};
 
@@ -37,6 +39,8 @@ pub struct DurableVersions<'log, D: Domain> {
     log: &'log Log<D>,
     guard: Guard<'log, D>,
     lsn: u64,
+    /// The last commit that was decoded, and the offset of its record: it has many keys, perhaps.
+    known: RefCell<Option<(u64, Commit)>>,
 }
 
 impl<'log, D: Domain> DurableVersions<'log, D> {
@@ -47,7 +51,7 @@ impl<'log, D: Domain> DurableVersions<'log, D> {
     /// [`Error::Log`] if no participant slot is free.
     pub fn now(log: &'log Log<D>) -> Result<Self> {
         let guard = log.pool().pin().map_err(pando_log::Error::from)?;
-        Ok(Self { lsn: log.durable_lsn(), log, guard })
+        Ok(Self { lsn: log.durable_lsn(), log, guard, known: RefCell::default() })
     }
 
     /// The LSN.
@@ -66,9 +70,18 @@ impl<'log, D: Domain> DurableVersions<'log, D> {
         let mut version = Version { stamp: newest, value: None };
         while version.stamp.lsn() > self.lsn && !mutant!("tc-page-ahead-of-the-log") {
             let Version { stamp, .. } = version;
-            let record = self.log.record(&self.guard, stamp.record_off());
-            let commit = (record.lsn() == stamp.lsn()).then(|| Commit::decode(&record.payload()));
-            let commit = commit.flatten().ok_or_else(|| damaged("its commit is unreadable"))?;
+            let mut known = self.known.borrow_mut();
+            let commit = match &*known {
+                Some((off, commit)) if *off == stamp.record_off() => commit,
+                _ => {
+                    let record = self.log.record(&self.guard, stamp.record_off());
+                    let commit =
+                        (record.lsn() == stamp.lsn()).then(|| Commit::decode(&record.payload()));
+                    let commit = commit.flatten();
+                    let commit = commit.ok_or_else(|| damaged("its commit is unreadable"))?;
+                    &known.insert((stamp.record_off(), commit)).1
+                }
+            };
             let index = commit.write_of(map, key);
             let index = index.ok_or_else(|| damaged("its commit has not written it"))?;
             version = commit.writes[index].old.clone();

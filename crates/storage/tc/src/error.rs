@@ -45,6 +45,17 @@ pub enum Error {
         /// What is wrong.
         what: &'static str,
     },
+    /// The commit writes more than can be undone in this memory. Nothing has taken place.
+    #[error(
+        "the transaction may change {found_bytes} bytes of pages, and at most {max_bytes} are \
+         allowed with this memory; split it into several, or give the store more memory"
+    )]
+    TooManyWrites {
+        /// Bytes of the pages that it may change, at most.
+        found_bytes: usize,
+        /// The limit.
+        max_bytes: usize,
+    },
     /// The snapshot was the oldest one, and was beyond a limit of age or of bytes, or the pool was
     /// full. Take a new one.
     #[error(

@@ -16,7 +16,7 @@ use crate::commit::{Completed, InFlight};
 use crate::component::{Found, Maps, TransactionComponent};
 use crate::error::{Error, Result};
 use crate::map_list::MapList;
-use crate::record::{Cause, Commit};
+use crate::record::{Cause, Commit, Write};
 use crate::snapshots::{Entry, place};
 use crate::stamp::Stamp;
 use crate::tombstones::Tombstone;
@@ -287,6 +287,13 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     /// Commits what `commit` says; its LSN. If it conflicts, the commit that is in the way has
     /// ended on return. The caller holds no guard: in a full pool room is reclaimed.
     pub(crate) fn commit(&self, commit: &Commit) -> Result<u64> {
+        let bytes_of = |write: &Write| {
+            let values = [&write.new, &write.old.value];
+            write.key.len()
+                + values.map(|value| value.as_ref().map_or(0, Vec::len)).iter().sum::<usize>()
+        };
+        let bytes = commit.writes.iter().map(bytes_of).sum();
+        self.maps().check_size(commit.writes.len(), bytes)?;
         let (guard, appended) = self.append(&commit.encode(), commit.gives_room())?;
         self.complete_own(guard, appended, commit)
     }
@@ -476,9 +483,11 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         record: Record<'_, D>,
     ) -> pando_log::Result<Status> {
         let was_undecided = record.status() == Status::Undecided;
-        // If there was no room for it, the commit has failed now, and was undone.
+        // If an index refused it, the commit has failed now, and needs only be undone.
         let settled = match self.complete(guard, record) {
-            Err(error) if error.is_full() && was_undecided => self.complete(guard, record),
+            Err(_) if was_undecided && record.status() == Status::Failed => {
+                self.complete(guard, record)
+            }
             settled => settled,
         };
         settled.map_err(|error| match error {

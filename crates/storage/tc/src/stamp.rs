@@ -39,9 +39,9 @@ impl Stamp {
         Self { word: lsn << LSN_SHIFT, record_off }
     }
 
-    /// The same, of a version without a value.
+    /// The same, of a version without a value, or of one with a value.
     pub fn removed_if(self, is_removed: bool) -> Self {
-        Self { word: self.word | if is_removed { REMOVED } else { 0 }, ..self }
+        Self { word: self.word & !REMOVED | if is_removed { REMOVED } else { 0 }, ..self }
     }
 
     /// The same, of a version by which the failed commit gives the old value back.
@@ -157,6 +157,9 @@ mod tests {
         assert!(stamp.is_removed() && stamp.is_undone() && value.is_empty());
         assert!(!stamp.is_installed_by(written));
         assert!(written.removed_if(true).is_installed_by(written));
+        // A value that a failed removal has hidden is given back under the removal's stamp.
+        let given_back = bytes_of(written.removed_if(true), Some(b"oak"));
+        assert_eq!(Stamp::split(&given_back), Some((written, &b"oak"[..])));
     }
 
     #[test]

@@ -97,6 +97,41 @@ fn a_dropped_map_is_gone_and_its_records_are_cleared() {
     }
 }
 
+/// A transaction has read a map, and commits after the map was dropped: it fails, and the log goes
+/// on.
+#[test]
+fn a_commit_to_a_map_that_was_dropped_meanwhile_fails() {
+    let place = Place::new();
+    let store = place.open();
+    let [kept, dropped] = ["kept", "dropped"].map(|name| store.create_map(name).expect("created"));
+    put(&store, "dropped", 0..10);
+    let mut late = store.component().begin();
+    let key = 1_u32.to_be_bytes();
+    late.get(dropped, &key).expect("reads");
+    late.put(dropped, &key, b"late").expect("it is there");
+    late.put(kept, &key, b"late").expect("it is there");
+    store.drop_map("dropped").expect("dropped");
+    let refused = late.commit().expect_err("it is gone");
+    assert!(matches!(refused, pando_tc::Error::UnknownMap { .. }), "{refused}");
+    store.sync().expect("durable");
+    store.clear_dropped().expect("cleared");
+    assert_eq!(count(&store.map("kept").expect("a map")), 0);
+    put(&store, "kept", 0..10);
+    store.sync().expect("durable");
+    check(&store);
+}
+
+#[test]
+fn numbers_that_no_map_has_are_refused() {
+    let place = Place::new();
+    let store = place.open();
+    let number = store.create_map("map").expect("created");
+    for unknown in [0, number + 1, u64::MAX] {
+        let refused = store.component().begin().put(unknown, b"key", b"value").expect_err("none");
+        assert!(matches!(refused, pando_tc::Error::UnknownMap { .. }), "{refused}");
+    }
+}
+
 /// A map of a store, for the conformance suite.
 struct OneMap {
     store: Store,

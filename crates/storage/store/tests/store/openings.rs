@@ -20,7 +20,12 @@ fn bad_options_and_a_second_handle_are_refused() {
     store.map("map").expect("a map").insert(b"key", b"value").expect("inserted");
     let refused = Store::open(&path, &options()).expect_err("in use");
     assert!(matches!(refused, Error::InUse { .. }), "{refused}");
+    // A handle keeps the directory.
+    let handle = store.map("map").expect("a map");
     store.close().expect("durable");
+    let refused = Store::open(&path, &options()).expect_err("a handle is held");
+    assert!(matches!(refused, Error::InUse { .. }), "{refused}");
+    drop(handle);
     assert_eq!(names(&path), ["control", "lock", "log", "pages"]);
     // Left by a kill in an earlier opening.
     std::fs::write(path.join("control.new-1"), b"half").expect("written");
@@ -60,6 +65,17 @@ fn a_log_that_is_missing_or_another_one_is_told() {
     std::fs::copy(&killed().control, &place.control).expect("copied");
     let told = refused(&place);
     assert!(told.contains("belongs to"), "{told}");
+}
+
+#[test]
+fn pages_that_were_written_without_a_log_are_refused() {
+    let place = Place::new();
+    let records = crate::common::open(&place.pages);
+    records.records().insert(b"key", b"value").expect("inserted");
+    records.checkpoint(&[]).expect("durable");
+    drop(records);
+    let refused = place.try_open(&options()).expect_err("no log").to_string();
+    assert!(refused.contains("written without a log"), "{refused}");
 }
 
 /// A creation that is cut off at any of its operations leaves what can be created.

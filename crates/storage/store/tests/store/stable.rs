@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pando_device::simulated::Kept;
 use pando_device::{Directory, Operation};
+use pando_index::RangeIndex;
 use pando_index::random::Random;
 use pando_store::Store;
 
@@ -317,4 +318,68 @@ fn a_stopped_commit_is_settled_in_a_full_cache() {
     }
     commit(&store, &vec![(map, key(1), Some(b"more".to_vec()))]).expect("there is room again");
     check(&store);
+}
+
+/// A removal has failed, and before it was undone another commit has replaced its version. A page
+/// as of an LSN between both has the value from before the removal.
+#[test]
+fn a_value_behind_a_failed_removal_survives() {
+    let place = Place::new();
+    let store = place.open();
+    let map = store.create_map("map").expect("created");
+    let put = |key: &[u8], value: &[u8]| {
+        commit(&store, &vec![(map, key.to_vec(), Some(value.to_vec()))]).expect("commits")
+    };
+    put(b"key", b"precious");
+    store.checkpoint().expect("durable");
+    store.sync().expect("durable");
+    store.checkpoint().expect("durable");
+    // It was installed, and then its thread has stopped.
+    let (lsn, off) = begin_removal(&store, map, b"key");
+    let stamp = [(lsn << 2 | 1).to_le_bytes(), off.to_le_bytes()].concat();
+    store.component().maps().index(map).upsert(b"key", &stamp).expect("installed");
+    let log = store.component().log();
+    log.record(&log.pool().pin().expect("a slot"), off).decide(pando_log::Status::Failed);
+    // More than a block has, so that the last commit is in another one.
+    (0..150_u32).for_each(|number| drop(put(&number.to_be_bytes(), &[7; 1_000])));
+    let index = store.component().maps().index(map);
+    assert_eq!(index.get(b"key").expect("reads"), Some(stamp), "not undone yet");
+    let last = put(b"key", b"newest");
+    let durable = log.write_block(&**store.component()).expect("written");
+    assert!(lsn <= durable && durable < last, "{lsn} <= {durable} < {last}");
+    store.empty_cache().expect("written");
+    let cut = place.after_cut(Kept::All, &mut Random::new(1)).open();
+    let found = cut.component().get(map, b"key").expect("reads");
+    assert_eq!(found.as_deref(), Some(&b"precious"[..]));
+}
+
+/// Appends the record of a removal, of which the thread then stops; its LSN, and its offset.
+fn begin_removal(store: &Store, map: u64, key: &[u8]) -> (u64, u64) {
+    let old = store.component().maps().index(map).get(key).expect("reads").expect("it is there");
+    let mut payload = vec![0; 8];
+    payload.extend([1_u32, 0, 0, 0].map(u32::to_le_bytes).concat());
+    payload.extend(map.to_le_bytes());
+    payload.extend(&old[..16]);
+    let bytes = [key.len() as u32, u32::MAX, old.len() as u32 - 16, 0];
+    payload.extend(bytes.map(u32::to_le_bytes).concat());
+    payload.extend([key, &old[16..]].concat());
+    let log = store.component().log();
+    let appended = log.append(&log.pool().pin().expect("a slot"), &payload).expect("there is room");
+    (appended.lsn, appended.off)
+}
+
+/// Until a commit is undone its pages stay in the cache: one that may change too many is refused.
+#[test]
+fn a_commit_of_more_pages_than_can_be_undone_is_refused() {
+    let place = Place::new();
+    let store = place.open_with(&large_pages());
+    let map = store.create_map("map").expect("created");
+    let writes = |count: u64| -> Writes {
+        (0..count).map(|key| (map, key.to_be_bytes().to_vec(), Some(vec![7; 20]))).collect()
+    };
+    let refused = commit(&store, &writes(200)).expect_err("too many").to_string();
+    assert!(refused.contains("split it into several"), "{refused}");
+    commit(&store, &writes(100)).expect("commits");
+    store.sync().expect("durable");
+    assert_eq!(read_all(&store, &[map]).len(), 100);
 }

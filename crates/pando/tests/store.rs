@@ -1,0 +1,117 @@
+//! A store by the public API: the same maps as a pool's, larger than memory.
+
+use pando::{Acknowledge, Error, Isolation, KeyRange, MapOptions, Order, PoolOptions, Store};
+
+const MEMORY_BYTES: u64 = 4 << 20;
+
+fn store(folder: &tempfile::TempDir) -> Store {
+    Store::open(folder.path().join("store"), MEMORY_BYTES).expect("opens")
+}
+
+#[test]
+fn records_larger_than_memory_are_there_after_a_reopening() {
+    const RECORDS: u64 = 60_000;
+    let folder = tempfile::tempdir().expect("a folder");
+    let value = |key: u64| [&key.to_le_bytes()[..], &[7; 150]].concat();
+    let opened = store(&folder);
+    let map = opened.map("main").expect("created").typed::<u64>();
+    for key in 0..RECORDS {
+        map.insert(key * 7_919 % RECORDS, &value(key)).expect("inserted");
+    }
+    let stat = opened.stat().expect("reads").store.expect("a store");
+    assert!(stat.live_bytes > 2 * MEMORY_BYTES && stat.loads > 0 && stat.evictions > 0, "{stat:?}");
+    drop(map);
+    // As a kill leaves it: without a checkpoint.
+    drop(opened);
+    let opened = store(&folder);
+    let map = opened.open_map("main").expect("it is there").typed::<u64>();
+    for key in (0..RECORDS).step_by(97) {
+        let found = map.get(key * 7_919 % RECORDS).expect("reads");
+        assert_eq!(found, Some(value(key)), "{key}");
+    }
+    assert_eq!(map.len().expect("reads"), RECORDS);
+    let report = opened.check().expect("reads");
+    assert!(report.is_consistent(), "{report:?}");
+    assert_eq!((report.maps, report.records), (1, RECORDS));
+    drop(map);
+    opened.close().expect("durable");
+    assert_eq!(store(&folder).stat().expect("reads").recovery.commits, 0);
+}
+
+#[test]
+fn transactions_and_snapshots_are_those_of_a_pool() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = PoolOptions::new().acknowledge(Acknowledge::Synced);
+    let store =
+        Store::open_with(folder.path().join("store"), MEMORY_BYTES, &options).expect("opens");
+    let [left, right] = ["left", "right"].map(|name| store.map(name).expect("created"));
+    left.insert(b"ash", b"1").expect("inserted");
+    let snapshot = store.snapshot().expect("taken");
+    store
+        .transaction(|transaction| {
+            let moved = transaction.get(&left, b"ash")?.expect("it is there");
+            transaction.remove(&left, b"ash")?;
+            transaction.put(&right, b"ash", &moved)
+        })
+        .expect("commits");
+    assert_eq!(left.get(b"ash").expect("reads"), None);
+    assert_eq!(right.get(b"ash").expect("reads").as_deref(), Some(&b"1"[..]));
+    assert_eq!(snapshot.get(&left, b"ash").expect("reads").as_deref(), Some(&b"1"[..]));
+    assert_eq!(snapshot.get(&right, b"ash").expect("reads"), None);
+    let mut scan = snapshot.scan(&left, KeyRange::all(), Order::Ascending).expect("a scan");
+    assert_eq!(scan.next().expect("a record").expect("a record").0, b"ash");
+    drop(scan);
+    drop(snapshot);
+    let mut first = store.begin_with(Isolation::Snapshot).expect("begun");
+    let mut second = store.begin().expect("begun");
+    first.put(&left, b"elm", b"1").expect("fits");
+    second.put(&left, b"elm", b"2").expect("fits");
+    second.commit().expect("it is the first");
+    assert!(matches!(first.commit(), Err(Error::Conflict { .. })));
+    let session = store.new_session().expect("begun");
+    let batch = pando::WriteBatch::new().put(&left, b"oak", b"3");
+    session.apply(1, &batch).expect("applied");
+    session.apply(1, &batch).expect("applied once");
+    assert!(store.durable_lsn().expect("it has a log") > 0);
+    assert_eq!(store.sync().expect("durable"), store.durable_lsn().expect("it has a log"));
+}
+
+#[test]
+fn a_store_says_what_it_cannot_do() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("store");
+    let refused = Store::open(&path, 1).expect_err("too small");
+    assert_eq!(refused.to_string(), "memory_bytes is 1; allowed is 4194304 or more");
+    let store = Store::open(&path, MEMORY_BYTES).expect("opens");
+    assert!(matches!(Store::open(&path, MEMORY_BYTES), Err(Error::StoreBusy { .. })));
+    let map = store.map("main").expect("created");
+    for options in [
+        MapOptions::new().index("bztree"),
+        MapOptions::new().transactional(false),
+        MapOptions::new().set("leaf_bytes", 4096),
+    ] {
+        store.map_with("other", &options).expect_err("not in a store");
+        store.map_with("main", &options).expect_err("not in a store");
+    }
+    store.map_with("main", &MapOptions::new().index("bwtree").transactional(true)).expect("so");
+    let limits = map.limits();
+    assert_eq!(limits.max_value_bytes, (16 << 10) - 16);
+    let long = vec![7; limits.max_value_bytes + 1];
+    assert!(matches!(map.insert(b"key", &long), Err(Error::ValueTooLong { .. })));
+    map.insert(b"key", &long[1..]).expect("fits");
+    map.insert(&vec![7; limits.max_key_bytes], b"").expect("fits");
+    assert!(matches!(store.drop_map("main"), Err(Error::MapInUse { .. })));
+    assert!(matches!(store.drop_map("none"), Err(Error::MapNotFound { .. })));
+    match store.open_map("none").expect_err("it is not there") {
+        Error::MapNotFound { present, .. } => assert_eq!(present, ["main"]),
+        other => panic!("{other}"),
+    }
+    let refused = store.salvage("main", |_, _| ()).expect_err("not in a store");
+    assert!(matches!(refused, Error::NotInAStore { .. }), "{refused}");
+    drop(map);
+    store.drop_map("main").expect("dropped");
+    assert_eq!(store.maps().expect("reads"), []);
+    let refused = store.clone().into_pool().compact().expect_err("handles are held");
+    assert!(matches!(refused, Error::PoolInUse { .. }), "{refused}");
+    assert!(matches!(store.into_pool().compact(), Err(Error::NotInAStore { .. })));
+}
