@@ -20,6 +20,12 @@ const STORE_MEMORY_BYTES: u64 = 256 << 20;
 impl PoolArguments {
     /// The pool's file: the option, else the environment, else the default.
     pub fn path_or_default(&self) -> Result<PathBuf, Failure> {
+        if let Some(store) = &self.store {
+            return Err(Failure::Input(format!(
+                "this command takes a pool, and {} is a store; name a pool by --pool",
+                store.display()
+            )));
+        }
         if let Some(path) = &self.path {
             return Ok(path.clone());
         }

@@ -15,7 +15,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use pando::{Error, Map, Pool};
+use pando::{Error, Map, Pool, Store};
 
 use super::created;
 pub use super::created::Created;
@@ -28,6 +28,8 @@ use pando_index::random::Random;
 
 /// Largest size of a pool.
 const MAX_BYTES: u64 = 96 << 20;
+/// Memory for the pages of a store.
+const STORE_MEMORY_BYTES: u64 = 4 << 20;
 /// Delay between a message and its action, so that a kill can come before, during and after it.
 const ANNOUNCED: Duration = Duration::from_micros(150);
 
@@ -86,6 +88,9 @@ impl Args {
 pub fn run(args: &Args) -> Result<(), Failure> {
     let voice =
         Voice::standard_output().map_err(|error| Failure::trouble("use standard output", error))?;
+    if args.created.store {
+        workload::shorten_values();
+    }
     // A panic in one thread must end the process.
     std::panic::set_hook(Box::new(|panic| {
         if let Ok(voice) = Voice::standard_output() {
@@ -183,7 +188,9 @@ fn clear_beside(pool: &Path, created: &Created) -> std::io::Result<()> {
             continue;
         }
         match path.is_dir() {
-            true if created::is_log(&path) => std::fs::remove_dir_all(path)?,
+            true if created::is_log(&path) || path.join("pages").is_dir() => {
+                std::fs::remove_dir_all(path)?;
+            }
             true => {}
             false => std::fs::remove_file(path)?,
         }
@@ -194,6 +201,10 @@ fn clear_beside(pool: &Path, created: &Created) -> std::io::Result<()> {
 /// Opens the pool, or creates it.
 fn open(path: &Path, created: &Created) -> Result<(Pool, bool), Error> {
     let options = created.pool_options(path).max_bytes(MAX_BYTES);
+    if created.store {
+        let is_new = !path.join("control").exists() && !path.join("pages").exists();
+        return Ok((Store::open_with(path, STORE_MEMORY_BYTES, &options)?.into_pool(), is_new));
+    }
     match Pool::open(path, &options) {
         Err(Error::PoolNotFound { .. }) => Ok((Pool::create(path, &options)?, true)),
         opened => Ok((opened?, false)),
@@ -272,7 +283,7 @@ mod tests {
         let write = Some(Profile::Growing);
         let values = vec![("node_lines".to_owned(), "4".to_owned())];
         let index = Some("wbtree".to_owned());
-        let created = Created { index, values, transactional: true, synced: true };
+        let created = Created { index, values, transactional: true, synced: true, store: false };
         let (seed, every, queue, write_ms) = (u64::MAX, 5, 6, 7);
         let (look, writers) = (true, 3);
         let args = Args { pool, look, write, writers, seed, every, queue, write_ms, created };

@@ -24,6 +24,10 @@ pub struct Created {
     /// removed after some of the kills [default: in every fourth pool]
     #[arg(long, requires = "transactional")]
     pub synced: bool,
+    /// The pools are stores, with a cache of 4 MiB, and the tail of the log is removed after some of
+    /// the kills if each write is synced
+    #[arg(long, conflicts_with_all = ["index", "values"], requires = "transactional")]
+    pub store: bool,
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {
@@ -34,7 +38,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
 impl Created {
     /// The same for pool number `number`: the indexes take turns if no option is set.
     pub fn in_pool(&self, number: u64) -> Self {
-        if self.index.is_some() || !self.values.is_empty() {
+        if self.index.is_some() || !self.values.is_empty() || self.store {
             return self.clone();
         }
         let index = INDEXES[(number % INDEXES.len() as u64) as usize].to_owned();
@@ -50,13 +54,19 @@ impl Created {
 
     /// The directory of the log of the pool at `path`, if it has one.
     pub fn log(&self, path: &Path) -> Option<PathBuf> {
-        self.synced.then(|| path.with_extension(LOG))
+        (self.synced && !self.store).then(|| path.with_extension(LOG))
+    }
+
+    /// What a power cut would take of the pool at `path`.
+    pub fn lost_file(&self, path: &Path) -> PathBuf {
+        if self.store { path.join("control") } else { path.to_owned() }
     }
 
     /// The options of the pool at `path`.
     pub fn pool_options(&self, path: &Path) -> PoolOptions {
         match self.log(path) {
             Some(log) => PoolOptions::new().log(log).acknowledge(Acknowledge::Synced),
+            None if self.synced => PoolOptions::new().acknowledge(Acknowledge::Synced),
             None => PoolOptions::new(),
         }
     }
@@ -72,10 +82,15 @@ impl Created {
 
     /// The same as words of a command line of `pando load`, for the pool at `path`.
     pub fn words_of_load(&self, path: &Path) -> Vec<String> {
-        let maps = Self { synced: false, ..self.clone() };
-        let log =
-            self.log(path).map(|log| [format!("--log={}", log.display()), "--sync".to_owned()]);
-        maps.words().into_iter().chain(log.into_iter().flatten()).collect()
+        let maps = Self { synced: false, store: false, ..self.clone() };
+        let mut words = maps.words();
+        words.extend(match self.store {
+            true => [format!("--store={}", path.display()), "--memory=4M".to_owned()].to_vec(),
+            false => vec![format!("--pool={}", path.display())],
+        });
+        words.extend(self.log(path).map(|log| format!("--log={}", log.display())));
+        words.extend(self.synced.then(|| "--sync".to_owned()));
+        words
     }
 
     /// The same as words of a command line of `pando-crashlab`.
@@ -84,7 +99,8 @@ impl Created {
         let values = self.values.iter().map(|(name, value)| format!("--set={name}={value}"));
         let transactional = self.transactional.then(|| "--transactional".to_owned());
         let synced = self.synced.then(|| "--synced".to_owned());
-        index.chain(values).chain(transactional).chain(synced).collect()
+        let store = self.store.then(|| "--store".to_owned());
+        index.chain(values).chain(transactional).chain(synced).chain(store).collect()
     }
 }
 

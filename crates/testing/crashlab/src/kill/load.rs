@@ -87,8 +87,6 @@ pub fn load_and_kill(
         .arg(&file)
         .args(["--create", "--writers=3", "--map", &map_name(LOADED)])
         .args(created.words_of_load(pool))
-        .arg("--pool")
-        .arg(pool)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())

@@ -16,6 +16,7 @@ use super::message::Message;
 use super::options::{Args, folder};
 use super::phase::Phase;
 use super::supervise::{self, Kill};
+use super::workload;
 use crate::failure::Failure;
 use crate::progress;
 use pando_index::random::Random;
@@ -48,6 +49,9 @@ pub struct Trial {
 impl Trial {
     /// A trial with these options.
     pub fn new(args: &Args, seed: u64) -> Result<Self, Failure> {
+        if args.created.store {
+            workload::shorten_values();
+        }
         let folder = folder(args.dir.as_deref())?;
         std::fs::create_dir(folder.path().join("pool"))
             .map_err(|error| Failure::trouble("create a folder for a pool", error))?;
@@ -228,7 +232,7 @@ impl Trial {
 
     /// Removes the file of the pool, which has a log.
     fn lose(&mut self) -> Result<(), Failure> {
-        match std::fs::remove_file(self.pool()) {
+        match std::fs::remove_file(self.created_now().lost_file(&self.pool())) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             removed => {
                 removed.map_err(|error| Failure::trouble("remove the pool", error))?;
@@ -240,6 +244,9 @@ impl Trial {
 
     /// Copies the pool as the kill left it, before a process opens it.
     fn keep_a_copy(&self) -> Result<(), Failure> {
+        if self.created.store {
+            return Ok(());
+        }
         match std::fs::copy(self.pool(), self.copy()) {
             // After a kill during creation there may be no pool.
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
