@@ -30,8 +30,8 @@ pub struct StoreOptions {
     pub memory_bytes: u64,
     /// Those of the page store; its segments have 4 MiB or more, 16 MiB unless it is set.
     pub pages: PageStoreOptions,
-    /// Bytes of the log after which a checkpoint is made: an opening replays about so many. 1 MiB or
-    /// more; 128 MiB unless it is set.
+    /// Bytes of the log after which a checkpoint is made: an opening replays about so many. 1 MiB
+    /// or more; 128 MiB unless it is set.
     pub checkpoint_log_bytes: u64,
     /// The shape of the tree. It may be another one at each opening. `delta_bytes` is 1 or more,
     /// and `inline_bytes` has no effect: values have at most 16 KiB and are in their pages.

@@ -86,7 +86,8 @@ fn with(numbers: &[u64], number: u64) -> Vec<u64> {
     numbers
 }
 
-/// The maps of a store, for the transaction component. The map with number 1 is the store's catalog.
+/// The maps of a store, for the transaction component. The map with number 1 is the store's
+/// catalog.
 #[derive(Debug)]
 pub struct StoreMaps {
     pub(crate) cache: Arc<Cache>,
@@ -161,8 +162,8 @@ impl Maps for StoreMaps {
     }
 }
 
-/// The index of a map. An operation that needs a page, or room in a full cache, waits for the device,
-/// and then for other threads that write pages: see `cache.rs`.
+/// The index of a map. An operation that needs a page, or room in a full cache, waits for the
+/// device, and then for other threads that write pages: see `cache.rs`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MapIndex<R> {
     pub cache: R,

@@ -24,8 +24,8 @@ pub struct Created {
     /// removed after some of the kills [default: in every fourth pool]
     #[arg(long, requires = "transactional")]
     pub synced: bool,
-    /// The pools are stores, with a cache of 4 MiB, and the tail of the log is removed after some of
-    /// the kills if each write is synced
+    /// The pools are stores, with a cache of 4 MiB, and the tail of the log is removed after some
+    /// of the kills if each write is synced
     #[arg(long, conflicts_with_all = ["index", "values"], requires = "transactional")]
     pub store: bool,
 }
