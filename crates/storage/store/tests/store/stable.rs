@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pando_device::simulated::Kept;
 use pando_device::{Directory, Operation};
-use pando_index::RangeIndex;
 use pando_index::random::Random;
 use pando_store::Store;
 
@@ -341,7 +340,9 @@ fn a_value_behind_a_failed_removal_survives() {
     let log = store.component().log();
     log.record(&log.pool().pin().expect("a slot"), off).decide(pando_log::Status::Failed);
     // More than a block has, so that the last commit is in another one.
-    (0..150_u32).for_each(|number| drop(put(&number.to_be_bytes(), &[7; 1_000])));
+    for number in 0..150_u32 {
+        put(&number.to_be_bytes(), &[7; 1_000]);
+    }
     let index = store.component().maps().index(map);
     assert_eq!(index.get(b"key").expect("reads"), Some(stamp), "not undone yet");
     let last = put(b"key", b"newest");
