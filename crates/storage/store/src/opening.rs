@@ -42,7 +42,9 @@ use crate::maps::{StoreMaps, split};
 /// no more of the disk than the tail has had.
 const CONTROL_BYTES: u64 = 128 << 20;
 /// The tail of the log is short if memory is: each record of it may keep a page from being evicted.
-const MEMORY_PER_TAIL: u64 = 128;
+/// A record takes 100 bytes or more, so with pages of 8 KiB they are a third of the memory. A commit
+/// takes a quarter at most (`maps.rs`). So there is room to settle a commit that was stopped.
+const MEMORY_PER_TAIL: u64 = 256;
 const LEAST_TAIL_BYTES: u64 = 256 << 10;
 
 const SEGMENTS_PER_CHECKPOINT: u64 = 8;
