@@ -68,7 +68,11 @@ impl<'log, D: Domain> DurableVersions<'log, D> {
         let damaged = |what| Error::Damaged { map, key: key.to_vec(), what };
         let (newest, _) = Stamp::split(value).ok_or_else(|| damaged("its value has no stamp"))?;
         let mut version = Version { stamp: newest, value: None };
-        while version.stamp.lsn() > self.lsn && !mutant!("tc-page-ahead-of-the-log") {
+        let lsn = match mutant!("tc-durable-lsn-read-late") {
+            true => self.log.durable_lsn(),
+            false => self.lsn,
+        };
+        while version.stamp.lsn() > lsn && !mutant!("tc-page-ahead-of-the-log") {
             let Version { stamp, .. } = version;
             let mut known = self.known.borrow_mut();
             let commit = match &*known {

@@ -9,6 +9,7 @@ use pando_device::simulated::Kept;
 use pando_device::{Directory, Operation};
 use pando_index::random::Random;
 use pando_store::Store;
+use pando_tc::{Durable, DurableVersions};
 
 use crate::common::large_pages;
 use crate::logged::{Place, Random2, Shared, Writes, check, commit, read_all};
@@ -383,4 +384,34 @@ fn a_commit_of_more_pages_than_can_be_undone_is_refused() {
     commit(&store, &writes(100)).expect("commits");
     store.sync().expect("durable");
     assert_eq!(read_all(&store, &[map]).len(), 100);
+}
+
+/// A page was captured with the version of a commit that has failed. Before its image is made, the
+/// commit is undone and settled: the image must not have that version all the same.
+#[test]
+fn versions_are_as_of_a_time_before_the_page() {
+    let place = Place::new();
+    let store = place.open();
+    let map = store.create_map("map").expect("created");
+    let key = b"key".to_vec();
+    commit(&store, &vec![(map, key, Some(b"precious".to_vec()))]).expect("commits");
+    store.sync().expect("durable");
+    let (lsn, off) = begin_removal(&store, map, b"key");
+    let stamp = [(lsn << 2 | 1).to_le_bytes(), off.to_le_bytes()].concat();
+    let index = store.component().maps().index(map);
+    let before = index.get(b"key").expect("reads").expect("it is there");
+    index.upsert(b"key", &stamp).expect("installed");
+    let log = store.component().log();
+    log.record(&log.pool().pin().expect("a slot"), off).decide(pando_log::Status::Failed);
+    let versions = DurableVersions::now(log).expect("a slot");
+    let captured = index.get(b"key").expect("reads").expect("it is there");
+    store.sync().expect("undone and durable");
+    assert!(log.durable_lsn() >= lsn);
+    let found = versions.of(map, b"key", &captured).expect("its record stays");
+    assert_eq!(found, Durable::Earlier(before));
+    // As of now, the page has the version by which the commit was undone.
+    let undone = index.get(b"key").expect("reads").expect("it is there");
+    let now = DurableVersions::now(log).expect("a slot");
+    assert_eq!(now.of(map, b"key", &undone).expect("reads"), Durable::Newest);
+    now.of(map, b"key", b"short").expect_err("it has no stamp");
 }
