@@ -46,10 +46,10 @@ pub struct PoolArguments {
     #[arg(long, value_name = "DIR", global = true)]
     pub log: Option<PathBuf>,
     /// Directory of a store, in the place of a pool: its maps may be larger than memory
-    #[arg(long, value_name = "DIR", global = true, conflicts_with_all = ["path", "log", "salvage"])]
+    #[arg(long, value_name = "DIR", global = true)]
     pub store: Option<PathBuf>,
     /// Memory for the pages of the store, such as 500M [default: 256M]
-    #[arg(long, value_name = "BYTES", global = true, requires = "store", value_parser = size_bytes)]
+    #[arg(long, value_name = "BYTES", global = true, value_parser = size_bytes)]
     pub memory: Option<u64>,
 }
 

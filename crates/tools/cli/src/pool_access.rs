@@ -60,7 +60,7 @@ impl PoolArguments {
 
     /// Opens the pool, or the store.
     pub fn open(&self) -> Result<Pool, Failure> {
-        if let Some(store) = &self.store {
+        if let Some(store) = self.store()? {
             if !store.join("pages").is_dir() {
                 return Err(Failure::Input(format!(
                     "there is no store in {}; create it with --create, or check the path",
@@ -70,6 +70,25 @@ impl PoolArguments {
             return self.open_store(store);
         }
         Ok(Pool::open(self.path_or_default()?, &self.options())?)
+    }
+
+    /// The directory of the store, if one is named. (The command line's parser does not see options
+    /// that contradict each other before and behind the name of the command.)
+    fn store(&self) -> Result<Option<&Path>, Failure> {
+        let is_of_pool = self.path.is_some()
+            || self.log.is_some()
+            || self.salvage
+            || self.domain != DomainChoice::Auto;
+        match &self.store {
+            Some(_) if is_of_pool => Err(Failure::Input(
+                "--store takes none of --pool, --log, --domain and --salvage: a store is no pool"
+                    .to_owned(),
+            )),
+            None if self.memory.is_some() => Err(Failure::Input(
+                "--memory is for the pages of a store; name it by --store".to_owned(),
+            )),
+            store => Ok(store.as_deref()),
+        }
     }
 
     /// Opens the store, and creates it if there is none.
@@ -97,7 +116,7 @@ impl PoolArguments {
         if !create.create {
             return self.open();
         }
-        if let Some(store) = &self.store {
+        if let Some(store) = self.store()? {
             return self.open_store(store);
         }
         let mut options = self.options();
