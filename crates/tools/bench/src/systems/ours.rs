@@ -153,6 +153,28 @@ const WITH_LOG: &[(Mode, InDomain)] = &[
     ),
 ];
 
+/// Maps of a store. All are Bw-trees.
+const IN_A_STORE: &[(Mode, InDomain)] = &[
+    (
+        Mode::Store,
+        in_domain(
+            ":store",
+            " in a store in --log-dir",
+            Durability::ProcessCrash,
+            "Acknowledge::Buffered (the default), 1 GiB of memory for pages",
+        ),
+    ),
+    (
+        Mode::StoreSynced,
+        in_domain(
+            ":store-synced",
+            " in a store in --log-dir",
+            Durability::PowerLoss,
+            "Acknowledge::Synced, 1 GiB of memory for pages",
+        ),
+    ),
+];
+
 /// What a system with a log is.
 const WITH_A_LOG: &str = ", a transactional map in a pool file of --pool-dir, log in --log-dir";
 
@@ -227,7 +249,7 @@ pub const OURS: &[Ours] = &[
         transactional: WITHOUT_LOG,
         ..ours::<SkipLists>("pando-skiplist", "our skip list on PMwCAS")
     },
-    ours::<BwTrees>("bwtree", "Bw-tree"),
+    Ours { transactional: IN_A_STORE, ..ours::<BwTrees>("bwtree", "Bw-tree") },
     #[cfg(feature = "papers")]
     Ours {
         set: &[("chain_deltas", "6"), ("delta_bytes", "0"), ("shortcuts", "off"), ("runs", "off")],

@@ -5,24 +5,29 @@
 //! | `:transactional` | none | when it has taken effect |
 //! | `:buffered` | `Acknowledge::Buffered` | the same; another thread writes the log |
 //! | `:synced` | `Acknowledge::Synced` | when it survives a power cut |
+//! | `:store` | that of a store, `Acknowledge::Buffered` | when it has taken effect |
+//! | `:store-synced` | the same, `Acknowledge::Synced` | when it survives a power cut |
 //! | `:pipelined` | `Acknowledge::Buffered` | when it has taken effect, and all writes of its thread but the last 32 survive a power cut |
 //!
-//! The pool lies in the folder for pools, the log in the folder for logs.
+//! The pool lies in the folder for pools, the log in the folder for logs. So does a store, whose
+//! pages may take as much memory as the cache of each durable peer.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::path::Path;
 
-use pando::{Acknowledge, Error, Map, MapOptions, Pool, PoolOptions, Transaction};
+use pando::{Acknowledge, Error, Map, MapOptions, Pool, PoolOptions, Store, Transaction};
 
 use super::entry::{BuildError, BuildOptions};
-use super::folder::{Place, allocated_bytes};
+use super::folder::{CACHE_BYTES, Place, allocated_bytes};
 use crate::system::{Refusal, Scan, System};
 
 /// The one map of each pool.
 const MAP: &str = "bench";
 /// The pool's file.
 pub const POOL: &str = "bench.pando";
+/// The store's directory.
+const STORE: &str = "bench.store";
 /// The log's directory.
 const LOG: &str = "bench.log";
 /// Commits of a thread that are not waited for yet, in a pipelined system.
@@ -44,6 +49,10 @@ pub enum Mode {
     Synced,
     /// When all writes of its thread but the last 32 survive a power cut.
     Pipelined,
+    /// In a store, when it has taken effect.
+    Store,
+    /// In a store, when it survives a power cut.
+    StoreSynced,
 }
 
 /// A transactional map with a pool of its own.
@@ -68,6 +77,9 @@ impl TransactionalMap {
         options: &BuildOptions,
         folder: Option<&Path>,
     ) -> Result<Self, BuildError> {
+        if matches!(mode, Mode::Store | Mode::StoreSynced) {
+            return Self::open_store(index, mode, options, folder);
+        }
         let mut places = match folder {
             Some(folder) => vec![Place::Kept(folder.to_owned())],
             None => vec![Place::temporary_in(&options.pool_dir)?],
@@ -87,6 +99,27 @@ impl TransactionalMap {
         let pool = Pool::open_or_create(path, &pool_options)?;
         let map = pool.map_with(MAP, &MapOptions::new().index(index).transactional(true))?;
         Ok(Self { map, pool, is_pipelined: mode == Mode::Pipelined, places })
+    }
+
+    fn open_store(
+        index: &str,
+        mode: Mode,
+        options: &BuildOptions,
+        folder: Option<&Path>,
+    ) -> Result<Self, BuildError> {
+        let place = match folder {
+            Some(folder) => Place::Kept(folder.to_owned()),
+            None => Place::temporary_in(options.log_dir())?,
+        };
+        let acknowledge = match mode {
+            Mode::StoreSynced => Acknowledge::Synced,
+            _ => Acknowledge::Buffered,
+        };
+        let pool_options = PoolOptions::new().acknowledge(acknowledge);
+        let pool =
+            Store::open_with(place.path().join(STORE), CACHE_BYTES, &pool_options)?.into_pool();
+        let map = pool.map_with(MAP, &MapOptions::new().index(index))?;
+        Ok(Self { map, pool, is_pipelined: false, places: vec![place] })
     }
 
     /// Commits the writes of `body` without a wait, and then waits for an earlier commit of this
