@@ -11,8 +11,8 @@ use crate::{Error, Pool, PoolOptions, engine};
 /// | | |
 /// | --- | --- |
 /// | maps | Bw-trees, all transactional; names of 1 to 64 bytes |
-/// | keys, values | 32 KiB less 9 bytes; 16 KiB less 16 bytes. A transaction takes at most 1/512 of the memory, but always 128 KiB; and its pages a quarter of it |
-/// | memory | 4 MiB and more. The pages of the maps take no more. The tables of pages take 16 bytes for each page, and each open segment of 16 MiB a file descriptor |
+/// | keys, values | 32 KiB less 9 bytes; 16 KiB less 16 bytes. A transaction takes at most 1/512 of the memory, but always 128 KiB; and its pages, 8 KiB for each write and more for long values, 1/8 of it |
+/// | memory | 16 MiB and more. The pages of the maps take no more. The tables of pages take 16 bytes for each page, and each open segment of 16 MiB a file descriptor |
 /// | processes that have a store open | 1 ([`Error::StoreBusy`]) |
 ///
 /// # What survives
@@ -57,7 +57,7 @@ impl Store {
     /// # Errors
     ///
     /// [`Error::StoreBusy`] if it is open elsewhere; [`Error::Option`] if `memory_bytes` is less
-    /// than 4 MiB, or than 32 bytes for each page; [`Error::Damaged`], [`Error::Log`],
+    /// than 16 MiB, or than 32 bytes for each page; [`Error::Damaged`], [`Error::Log`],
     /// [`Error::Storage`].
     pub fn open(path: impl AsRef<Path>, memory_bytes: u64) -> Result<Self, Error> {
         Self::open_with(path, memory_bytes, &PoolOptions::new())

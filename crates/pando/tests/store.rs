@@ -2,7 +2,7 @@
 
 use pando::{Acknowledge, Error, Isolation, KeyRange, MapOptions, Order, PoolOptions, Store};
 
-const MEMORY_BYTES: u64 = 4 << 20;
+const MEMORY_BYTES: u64 = 16 << 20;
 
 fn store(folder: &tempfile::TempDir) -> Store {
     Store::open(folder.path().join("store"), MEMORY_BYTES).expect("opens")
@@ -10,7 +10,7 @@ fn store(folder: &tempfile::TempDir) -> Store {
 
 #[test]
 fn records_larger_than_memory_are_there_after_a_reopening() {
-    const RECORDS: u64 = 60_000;
+    const RECORDS: u64 = 220_000;
     let folder = tempfile::tempdir().expect("a folder");
     let value = |key: u64| [&key.to_le_bytes()[..], &[7; 150]].concat();
     let opened = store(&folder);

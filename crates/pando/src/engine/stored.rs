@@ -142,11 +142,15 @@ impl Engine for Stored {
     }
 
     fn unlist_map(&self, name: &str) -> Result<(), Error> {
-        self.store.drop_map(name).map_err(Error::of_store)
+        match self.store.drop_map(name) {
+            // It is dropped. A thread of the store removes its records when that thread has left.
+            Err(pando_store::Error::ThreadInside { .. }) => Ok(()),
+            dropped => dropped.map_err(Error::of_store),
+        }
     }
 
-    /// A thread of the store does it.
     fn free_dropped(&self) -> Result<bool, Error> {
+        self.store.clear_dropped().map_err(Error::of_store)?;
         Ok(false)
     }
 
@@ -216,6 +220,7 @@ impl Engine for Stored {
         self.store.stat().map_or(0, |stat| stat.data.pages.live_bytes)
     }
 
+    /// Reads the tables of pages.
     fn size_and_max_bytes(&self) -> (u64, u64) {
         let size = self.store.stat().map(|stat| {
             let pages = stat.data.pages;

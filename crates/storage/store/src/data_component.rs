@@ -24,7 +24,7 @@ const MIN_CHECKPOINT_LOG_BYTES: u64 = 1 << 20;
 /// Options of a store.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
-    /// Bytes of the cache: 4 MiB or more, and 32 bytes or more for each number of a page up to the
+    /// Bytes of the cache: 16 MiB or more, and 32 bytes or more for each number of a page up to the
     /// highest. Beside them: 8 bytes for each number in the table of the page store, the bytes of
     /// groups that are written, of pages that are loaded, and 256 KiB.
     pub memory_bytes: u64,
@@ -79,7 +79,7 @@ pub struct DataComponent {
     client: Vec<u8>,
 }
 
-fn check(option: &'static str, found: u64, least: u64) -> Result<()> {
+pub(crate) fn check(option: &'static str, found: u64, least: u64) -> Result<()> {
     match found >= least {
         true => Ok(()),
         false => Err(Error::Option { option, found, allowed: format!("{least} or more") }),

@@ -12,6 +12,7 @@
 
 use std::ops::{Bound, Deref};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use pando_index::{
@@ -75,7 +76,10 @@ pub(crate) fn split(key: &[u8]) -> Option<(u64, &[u8])> {
 }
 
 /// A commit may change pages of one part of this many of the memory.
-const COMMITS_PER_MEMORY: u64 = 4;
+const COMMITS_PER_MEMORY: u64 = 8;
+/// Each record in the tail of the log may keep a page from being evicted. A record takes 100 bytes
+/// or more, so with pages of 8 KiB they are a third of the memory.
+const MEMORY_PER_TAIL: u64 = 256;
 
 /// The numbers, and this one, ascending.
 fn with(numbers: &[u64], number: u64) -> Vec<u64> {
@@ -97,6 +101,9 @@ pub struct StoreMaps {
     gone: ArcSwap<Vec<u64>>,
     /// Bytes of pages that a commit may change.
     most_bytes: usize,
+    /// Bytes of the log's tail, before commits wait for it; `u64::MAX` until a thread writes the
+    /// log.
+    most_tail_bytes: AtomicU64,
     /// The bytes of a page without long values.
     page_bytes: usize,
 }
@@ -106,7 +113,14 @@ impl StoreMaps {
         let page_bytes = cache.tree.options.leaf_bytes as usize;
         let most_bytes = (memory_bytes / COMMITS_PER_MEMORY) as usize;
         let (live, gone) = Default::default();
-        Self { cache, live, gone, most_bytes, page_bytes }
+        let most_tail_bytes = u64::MAX.into();
+        Self { cache, live, gone, most_bytes, most_tail_bytes, page_bytes }
+    }
+
+    /// From now on commits wait for a tail that keeps too many pages.
+    pub(crate) fn wait_for_tail(&self, memory_bytes: u64) {
+        // Relaxed, also below: no other memory depends on it.
+        self.most_tail_bytes.store(memory_bytes / MEMORY_PER_TAIL, Ordering::Relaxed);
     }
 
     /// Threads find this map from now on.
@@ -150,6 +164,10 @@ impl Maps for StoreMaps {
 
     fn is_gone(&self, number: u64) -> bool {
         self.gone.load().binary_search(&number).is_ok()
+    }
+
+    fn most_tail_bytes(&self) -> u64 {
+        self.most_tail_bytes.load(Ordering::Relaxed)
     }
 
     /// Until a commit is undone, none of its pages can be evicted.

@@ -41,9 +41,7 @@ use crate::maps::{StoreMaps, split};
 /// The most bytes of the file `control`: twice the longest tail, and what the pool needs. It takes
 /// no more of the disk than the tail has had.
 const CONTROL_BYTES: u64 = 128 << 20;
-/// The tail of the log is short if memory is: each record of it may keep a page from being evicted.
-/// A record takes 100 bytes or more, so with pages of 8 KiB they are a third of the memory. A commit
-/// takes a quarter at most (`maps.rs`). So there is room to settle a commit that was stopped.
+/// The tail of the log is short if memory is (`maps.rs`), but a long record must fit.
 const MEMORY_PER_TAIL: u64 = 256;
 const LEAST_TAIL_BYTES: u64 = 256 << 10;
 
@@ -96,6 +94,12 @@ pub(crate) fn open(
     if found.is_none() && has_pages {
         let what = "its pages were written without a log".to_owned();
         return Err(Error::Damaged { what });
+    }
+    if found.is_none()
+        && let Ok(log_id) = log_id_of(log.as_ref())
+    {
+        // So that pages that are written during the replay are not taken for pages without a log.
+        data.checkpoint(&Redo { lsn: 0, log_id }.encode())?;
     }
     let mut replaying = Replaying { maps: &maps };
     let mut recovery = Recovery { from_lsn: redo_lsn, ..Recovery::default() };

@@ -14,11 +14,13 @@ use pando_tc::{TransactionComponent, TransactionalMap};
 
 use crate::catalog;
 use crate::checkpoint;
-use crate::data_component::{DataComponent, DataStat, StoreOptions};
+use crate::data_component::{DataComponent, DataStat, StoreOptions, check};
 use crate::error::{Error, Result};
 use crate::maps::StoreMaps;
 use crate::opening::{self, Component, Recovery};
 
+/// The least memory of a store: with less, a few commits of many keys fill it.
+const MIN_MEMORY_BYTES: u64 = 16 << 20;
 /// Records of a dropped map that are removed under one cursor.
 const CLEARED_AT_ONCE: usize = 256;
 /// How often a thread looks whether a checkpoint is due.
@@ -96,6 +98,7 @@ impl Store {
     /// device answers.
     pub fn open(path: &Path, options: &StoreOptions) -> Result<Self> {
         crate::data_component::check_options(options)?;
+        check("memory_bytes", options.memory_bytes, MIN_MEMORY_BYTES)?;
         let disk = Disk::open_or_create(path)?;
         let in_use = || Error::InUse { path: path.display().to_string() };
         let lock = disk.lock()?.ok_or_else(in_use)?;
@@ -168,6 +171,7 @@ impl Store {
         self.threads.push(log);
         let checkpoints = start("pando-store", Shared::tend)?;
         self.threads.push(checkpoints);
+        self.shared.component.maps().wait_for_tail(self.shared.options.memory_bytes);
         Ok(())
     }
 
@@ -471,6 +475,10 @@ impl Shared {
             }
             if keys.is_empty() {
                 return Ok(true);
+            }
+            // Other threads commit meanwhile.
+            if self.is_checkpoint_due() {
+                self.checkpoint()?;
             }
             for key in keys {
                 index.remove(&key)?;

@@ -47,6 +47,12 @@ pub trait Maps: Send + Sync {
         let _ = (writes, bytes);
         Ok(())
     }
+
+    /// Before a commit is appended, those before it are made durable if they have more bytes in the
+    /// log's tail than this.
+    fn most_tail_bytes(&self) -> u64 {
+        u64::MAX
+    }
 }
 
 /// Transactions over maps; see [the crate](crate). Any number of threads may use it at once.

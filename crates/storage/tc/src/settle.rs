@@ -384,8 +384,18 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     }
 
     /// Before a commit that takes room: undoes what a full pool has left. What is undone takes some
-    /// room too, so one goes after the other.
+    /// room too, so one goes after the other. Makes a tail durable that is longer than the maps
+    /// have room for.
     pub(crate) fn undo_what_is_due(&self, gives_room: bool) -> Result<()> {
+        let most = self.maps().most_tail_bytes();
+        // The durable LSN first: it is never above the newest one.
+        if most < u64::MAX
+            && self.log().has_files()
+            && let durable = self.log().durable_lsn()
+            && self.newest_lsn()?.saturating_sub(durable) > most
+        {
+            self.shorten_tail()?;
+        }
         if !gives_room && self.is_undo_due.load(Ordering::Relaxed) {
             self.settle()?;
             self.is_undo_due.store(false, Ordering::Relaxed);

@@ -4,7 +4,7 @@ mod common;
 
 use common::Folder;
 
-const STORE: [&str; 4] = ["--store", "words", "--memory", "4M"];
+const STORE: [&str; 4] = ["--store", "words", "--memory", "16M"];
 
 #[test]
 fn a_store_is_used_like_a_pool() {
@@ -22,19 +22,19 @@ fn a_store_is_used_like_a_pool() {
     let missing = fails(2, &["get", "ash"]);
     assert!(missing.contains("there is no store in words"), "{missing}");
     let records: String =
-        (0..20_000).map(|number| format!("key{number:06}\t{}\n", "v".repeat(300))).collect();
+        (0..80_000).map(|number| format!("key{number:06}\t{}\n", "v".repeat(300))).collect();
     folder.write("records.tsv", &records);
-    assert!(ok(&["load", "records.tsv", "--create", "--sync"]).contains("20,000"));
+    assert!(ok(&["load", "records.tsv", "--create", "--sync"]).contains("80,000"));
     assert_eq!(ok(&["get", "key012345"]), format!("{}\n", "v".repeat(300)));
     assert_eq!(ok(&["scan"]), records);
     ok(&["put", "ash", "1", "--map", "others"]);
     ok(&["del", "key000000"]);
     fails(1, &["get", "key000000"]);
     let stat = ok(&["stat"]);
-    for told in ["store         words", "of 4.00 MiB", "checkpoint", "\"main\"  bwtree"] {
+    for told in ["store         words", "of 16.00 MiB", "checkpoint", "\"main\"  bwtree"] {
         assert!(stat.contains(told), "{told}: {stat}");
     }
-    assert!(ok(&["stat", "--json"]).contains("\"memory_bytes\": 4194304"));
+    assert!(ok(&["stat", "--json"]).contains("\"memory_bytes\": 16777216"));
     assert!(ok(&["check"]).contains("consistent: 2 maps"));
     ok(&["drop", "others"]);
     fails(1, &["get", "ash", "--map", "others"]);

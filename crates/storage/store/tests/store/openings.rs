@@ -15,6 +15,9 @@ fn bad_options_and_a_second_handle_are_refused() {
     let small = StoreOptions { memory_bytes: 1 << 20, ..options() };
     let refused = Store::open(&path, &small).expect_err("too small").to_string();
     assert_eq!(refused, "memory_bytes is 1048576; allowed is 4194304 or more");
+    let refused = Store::open(&path, &options()).expect_err("too small").to_string();
+    assert_eq!(refused, "memory_bytes is 4194304; allowed is 16777216 or more");
+    let options = || StoreOptions { memory_bytes: 16 << 20, ..options() };
     let store = Store::open(&path, &options()).expect("opens");
     store.create_map("map").expect("created");
     store.map("map").expect("a map").insert(b"key", b"value").expect("inserted");

@@ -29,7 +29,7 @@ use pando_index::random::Random;
 /// Largest size of a pool.
 const MAX_BYTES: u64 = 96 << 20;
 /// Memory for the pages of a store.
-const STORE_MEMORY_BYTES: u64 = 4 << 20;
+const STORE_MEMORY_BYTES: u64 = 16 << 20;
 /// Delay between a message and its action, so that a kill can come before, during and after it.
 const ANNOUNCED: Duration = Duration::from_micros(150);
 

@@ -24,7 +24,7 @@ pub struct Created {
     /// removed after some of the kills [default: in every fourth pool]
     #[arg(long, requires = "transactional")]
     pub synced: bool,
-    /// The pools are stores, with a cache of 4 MiB, and the tail of the log is removed after some
+    /// The pools are stores, with a cache of 16 MiB, and the tail of the log is removed after some
     /// of the kills if each write is synced
     #[arg(long, conflicts_with_all = ["index", "values"], requires = "transactional")]
     pub store: bool,
@@ -85,7 +85,7 @@ impl Created {
         let maps = Self { synced: false, store: false, ..self.clone() };
         let mut words = maps.words();
         words.extend(match self.store {
-            true => [format!("--store={}", path.display()), "--memory=4M".to_owned()].to_vec(),
+            true => [format!("--store={}", path.display()), "--memory=16M".to_owned()].to_vec(),
             false => vec![format!("--pool={}", path.display())],
         });
         words.extend(self.log(path).map(|log| format!("--log={}", log.display())));
