@@ -188,7 +188,7 @@ impl Engine for Stored {
             size_bytes: self.size_and_max_bytes().0,
             max_bytes: u64::MAX,
             recovery: RecoveryStat {
-                was_clean: stat.recovery.commits == 0 && !stat.recovery.was_lost,
+                was_clean: stat.recovery.was_clean,
                 duration_ns: self.duration_ns,
                 from_log: stat.recovery.was_lost,
                 commits: stat.recovery.commits,

@@ -54,6 +54,8 @@ pub(crate) type Component = TransactionComponent<Process, StoreMaps>;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recovery {
+    /// The store was closed, and its next opening has found nothing to replay.
+    pub was_clean: bool,
     /// The tail of the log was lost, by a power cut or with its file.
     pub was_lost: bool,
     /// The LSN from which the log was replayed.
@@ -105,11 +107,13 @@ pub(crate) fn open(
     let mut recovery = Recovery { from_lsn: redo_lsn, ..Recovery::default() };
     let opened = match open_control(control)? {
         Some(pool) => {
+            let was_closed = pool.was_clean();
             let opened = Log::open(pool, LOG_OFF, log.clone(), log_options)?;
             check_log(log.as_ref(), found, opened.log_id())?;
             opened.sync(u64::MAX, &FailUndecided)?;
             let (recovered, replayed) = redo(log.as_ref(), redo_lsn, &mut replaying)?;
             (recovery.end_lsn, recovery.commits) = (recovered.end_lsn(), replayed.commits);
+            recovery.was_clean = was_closed && replayed.commits == 0;
             opened
         }
         None => {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use pando_device::{Directory, Disk, Operation};
 use pando_index::{KeyRange, Order, RangeIndex};
-use pando_pmem::Process;
+use pando_pmem::{Process, mutant};
 use pando_tc::{TransactionComponent, TransactionalMap};
 
 use crate::catalog;
@@ -448,6 +448,9 @@ impl Shared {
             }
             if !self.clear(number)? {
                 return Ok(());
+            }
+            if mutant!("store-forgotten-before-checkpoint") {
+                catalog::forget(&self.component, number)?;
             }
             // The log that would be replayed has none of its records any more.
             self.component.sync(self.component.newest_lsn()?)?;

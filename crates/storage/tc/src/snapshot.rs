@@ -144,6 +144,8 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
                 continue;
             }
             match self.has_version(write.map, &write.key, write.old.stamp) {
+                // The commit will fail.
+                Err(Error::UnknownMap { .. }) if self.maps().is_gone(write.map) => {}
                 Ok(true) => {
                     let value = Arc::from(value.as_slice());
                     lacking.for_each(|entry| {

@@ -117,6 +117,11 @@ impl PoolArguments {
             return self.open();
         }
         if let Some(store) = self.store()? {
+            if create.max_bytes.is_some() {
+                return Err(Failure::Input(
+                    "--max-bytes is for a pool; a store grows with its disk".to_owned(),
+                ));
+            }
             return self.open_store(store);
         }
         let mut options = self.options();
