@@ -28,7 +28,7 @@ use crate::{Error, Pool, PoolOptions, engine};
 ///   the memory full writes and evicts pages.
 /// * [`Pool::salvage`], [`Pool::compact`], [`Pool::drop_slot`] and [`Pool::salvage_slot`] return
 ///   [`Error::NotInAStore`].
-/// * [`Pool::len`](crate::Map::len) reads all records of the map.
+/// * [`Map::len`](crate::Map::len) reads all records of the map.
 /// * A dropped map's records are removed by a thread of the store.
 ///
 /// ```

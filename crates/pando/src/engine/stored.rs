@@ -7,7 +7,7 @@ use pando_bwtree::BwTrees;
 use pando_index::RangeIndex;
 use pando_pmem::medium;
 use pando_store::{MAX_NAME_BYTES, Store, StoreOptions};
-use pando_tc::{SnapshotOptions, TransactionalMap};
+use pando_tc::SnapshotOptions;
 use pando_tree::maps::{IndexKind, OptionValues};
 
 use super::transactional::{AnySnapshot, AnyTransaction, transaction_stat};
@@ -77,8 +77,6 @@ impl Engine for Stored {
 
     fn open_map(&self, name: &str) -> Result<OpenedMap, Error> {
         let (number, map, index) = self.store.map_and_index(name).map_err(Error::of_store)?;
-        let map: TransactionalMap<_, _> = map;
-        let index: Arc<dyn RangeIndex> = index;
         Ok(OpenedMap { index: Arc::new(map), stamped: Some(Stamped { number, index }) })
     }
 

@@ -29,7 +29,7 @@ use pando_pmem::layout::LOG_OFF;
 use pando_pmem::{
     CreateOptions, Guard, LogName, OpenPool, Pool, Process, ReserveAccess, draw_id, mutant,
 };
-use pando_tc::{Durable, DurableVersions, MapList, Rebuild, Replayed, TransactionComponent, redo};
+use pando_tc::{Durable, DurableVersions, MapList, Rebuild, TransactionComponent, redo};
 
 use crate::cache::Pictures;
 use crate::catalog::{self, CATALOG};
@@ -157,12 +157,11 @@ pub(crate) fn open(
             move || control.pin().map_or(ReserveAccess::Without, |g| g.reserve_access());
         data.cache().tree.leave_room_to_undo(Box::new(access_of))?;
     }
-    let redo = Redo { lsn: redo_lsn, log_id: opened.log_id() };
     let component = Arc::new(TransactionComponent::open(opened, maps)?);
     let pictures: Weak<Component> = Arc::downgrade(&component);
     data.cache().connect(pictures);
     let redo = match found {
-        Some(_) => redo,
+        Some(redo) => redo,
         // So that no other log is taken for that of these pages.
         None => checkpoint::make(&component, data.cache())?,
     };
@@ -222,8 +221,6 @@ impl Rebuild for Replaying<'_> {
     fn index(&self, number: u64) -> Option<Arc<dyn RangeIndex>> {
         (number > 0).then(|| self.maps.index(number))
     }
-
-    fn progress(&mut self, _: &Replayed) {}
 }
 
 impl Pictures for Component {

@@ -54,12 +54,7 @@ impl<'log, D: Domain> DurableVersions<'log, D> {
         Ok(Self { lsn: log.durable_lsn(), log, guard, known: RefCell::default() })
     }
 
-    /// The LSN.
-    pub fn lsn(&self) -> u64 {
-        self.lsn
-    }
-
-    /// The version of `key` as of the LSN. The map, which is transactional, has `value`.
+    /// The version of `key` as of the durable LSN. The map, which is transactional, has `value`.
     ///
     /// # Errors
     ///

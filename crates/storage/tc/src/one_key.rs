@@ -111,7 +111,7 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     ) -> Result<Replaced> {
         let mut room = Room::default();
         for _ in 0..STEPS {
-            self.undo_what_is_due(gives_room)?;
+            self.before_commit(gives_room)?;
             let guard = self.pin()?;
             // Before the value: what was settled by now has no failed version any more.
             let settled = self.log().sealed_lsn(&guard);

@@ -354,7 +354,7 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     /// Appends a record; makes room for it, if the tail or the pool is full. Returns with the guard
     /// under which the record stays. `gives_room`: its commit takes no room of the pool.
     fn append(&self, payload: &[u8], gives_room: bool) -> Result<(Guard<'_, D>, Appended)> {
-        self.undo_what_is_due(gives_room)?;
+        self.before_commit(gives_room)?;
         let mut room = Room::default();
         loop {
             let guard = self.pin()?;
@@ -383,18 +383,17 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         Ok(appended?)
     }
 
-    /// Before a commit that takes room: undoes what a full pool has left. What is undone takes some
-    /// room too, so one goes after the other. Makes a tail durable that is longer than the maps
-    /// have room for.
-    pub(crate) fn undo_what_is_due(&self, gives_room: bool) -> Result<()> {
+    /// Before a commit. Makes the tail durable, if it is longer than the maps have room for. If the
+    /// commit takes room: undoes what a full pool has left. What is undone takes some room too, so
+    /// one goes after the other. The caller holds no guard.
+    pub(crate) fn before_commit(&self, gives_room: bool) -> Result<()> {
         let most = self.maps().most_tail_bytes();
-        // The durable LSN first: it is never above the newest one.
-        if most < u64::MAX
-            && self.log().has_files()
-            && let durable = self.log().durable_lsn()
-            && self.newest_lsn()?.saturating_sub(durable) > most
-        {
-            self.shorten_tail()?;
+        if most < u64::MAX {
+            // The durable LSN first: it is never above the newest one.
+            let durable = self.log().durable_lsn();
+            if self.newest_lsn()?.saturating_sub(durable) > most {
+                self.shorten_tail()?;
+            }
         }
         if !gives_room && self.is_undo_due.load(Ordering::Relaxed) {
             self.settle()?;

@@ -54,7 +54,8 @@ impl PoolArguments {
             return Ok(());
         }
         Err(Failure::Input(format!(
-            "{command} opens no pool of yours; leave out --pool, --store, --domain, --log and --salvage"
+            "{command} opens no pool of yours; leave out --pool, --store, --domain, --log and \
+             --salvage"
         )))
     }
 

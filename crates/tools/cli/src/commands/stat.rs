@@ -113,13 +113,7 @@ fn print_store(stat: &PoolStat, store: &StoreStat, output: &mut Output) -> Resul
         BinaryBytes(store.log_since_checkpoint_bytes)
     ))?;
     if let Some(log) = &stat.log {
-        output.line(format_args!("log           {}", log.path.display()))?;
-        let state = if log.has_stopped { "STOPPED after a failed write or sync, " } else { "" };
-        output.line(format_args!(
-            "  {state}durable up to LSN {}, {} wait for the disk",
-            log.durable_lsn,
-            BinaryBytes(log.newest_lsn.saturating_sub(log.durable_lsn))
-        ))?;
+        print_tail(log, output)?;
     }
     output.line(format_args!("maps          {}", stat.maps.len()))?;
     stat.maps.iter().try_for_each(|map| print_map(map, output))
@@ -145,14 +139,19 @@ fn opened_after(recovery: &RecoveryStat) -> &'static str {
     }
 }
 
-fn print_log(log: &LogStat, output: &mut Output) -> Result<(), Failure> {
+/// Where the log is, and how far it is durable.
+fn print_tail(log: &LogStat, output: &mut Output) -> Result<(), Failure> {
     output.line(format_args!("log           {}", log.path.display()))?;
     let state = if log.has_stopped { "STOPPED after a failed write or sync, " } else { "" };
     output.line(format_args!(
         "  {state}durable up to LSN {}, {} wait for the disk",
         log.durable_lsn,
         BinaryBytes(log.newest_lsn.saturating_sub(log.durable_lsn))
-    ))?;
+    ))
+}
+
+fn print_log(log: &LogStat, output: &mut Output) -> Result<(), Failure> {
+    print_tail(log, output)?;
     output.line(format_args!(
         "  image of {} at LSN {}, {} of log behind it",
         BinaryBytes(log.image_bytes),
