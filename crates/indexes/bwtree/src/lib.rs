@@ -20,10 +20,10 @@
 //!   with the feature `papers`: `single_word.rs`: by CAS; `single_merge.rs`: merges by CAS;
 //!   `single_swap.rs`: their steps.
 //! * `races.rs`: how often changes lose a race.
-//! * `stored.rs`: trees whose pages are in a store, and may be absent from the pool, with the
-//!   protocol; `residence.rs`: what differs for them; `pages.rs`: numbers of pages, and where they
-//!   are; `image.rs`: the bytes of a page in the store; `image_check.rs`: whether such pages
-//!   are one tree.
+//! * `stored.rs`: trees whose pages are in a store, and may be absent from the pool: states, loads
+//!   and evictions; `captures.rs`: how pages are written, with the protocol; `residence.rs`: what
+//!   differs for such trees; `pages.rs`: numbers of pages, and where they are; `image.rs`: the
+//!   bytes of a page in the store; `image_check.rs`: whether such pages are one tree.
 //! * `cursor.rs`: scans in both directions. `audit.rs`: the walk for `check` and `stat`.
 //!   `teardown.rs`: the blocks of a dropped tree. `index.rs`: the tree as a map of a pool;
 //!   `options.rs`: its options.
@@ -35,6 +35,7 @@
 
 mod audit;
 mod build;
+mod captures;
 mod context;
 mod cursor;
 mod gather;
@@ -65,6 +66,7 @@ mod teardown;
 mod tree;
 mod write;
 
+pub use captures::{Captured, PageWrite, Picture, Pictured};
 pub use image_check::check_images;
 pub use layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use options::Options;
@@ -72,7 +74,5 @@ pub use pages::{AccessOf, PageError, PageSource, SourceError};
 pub use races::{Race, Races};
 #[cfg(feature = "papers")]
 pub use single_swap::{CasBwTrees, SingleWord};
-pub use stored::{
-    Captured, PageSeen, PageState, PageWrite, Picture, Pictured, Stored, StoredBwTrees,
-};
+pub use stored::{PageSeen, PageState, Stored, StoredBwTrees};
 pub use tree::{BwTree, BwTrees, MultiWord};

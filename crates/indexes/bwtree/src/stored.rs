@@ -26,7 +26,7 @@
 //!
 //! Each change of a word is one CAS or PMwCAS, so no helping is needed. A thread that stops
 //! between two steps leaves a word from which each other thread goes on. A kill leaves nothing: the
-//! store has the groups that were written.
+//! store has the groups that were written. `captures.rs` has the steps of captures and marks.
 //!
 //! # Loads
 //!
@@ -35,43 +35,6 @@
 //! The loaded state is the newest: while the word is absent with this stamp, no other state of the
 //! page is written. Each eviction has another stamp, so a load that was overtaken by a load, a
 //! change and an eviction fails.
-//!
-//! # Captures
-//!
-//! A thread writes a group of pages:
-//!
-//! 1. It pins, and then takes the next number of a capture. This ends all captures before it.
-//! 2. It reads the count of changes of structure, and then the words of the pages: those that it
-//!    was asked for, and those of all changes of structure that are not written. It marks the words
-//!    as captured. If a mark fails, the page has changed; the state that was read is written all
-//!    the same, and the page stays unmarked.
-//! 3. It makes the images from the links. The tree's owner says how an image has each record: a
-//!    record that may not reach the store yet is there as it was before, or not at all. Such a page
-//!    is not marked as written later; it stays changed.
-//! 4. It has a place in the order of groups reserved. Then it checks that its capture is still the
-//!    last one, and that the count of changes is the same. If so, it fills the place with the
-//!    images. If not, the place stays empty, and its caller starts again. It unpins.
-//! 5. It waits until the group is written. It pins; and for each word that is still as it was
-//!    marked, and if its capture is still the last one, it marks the word as written.
-//!
-//! A page may change at any time meanwhile. Its state that was captured is immutable as long as the
-//! thread is pinned, and its new link has no flag.
-//!
-//! Why a later state is never overwritten by an earlier one: let a capture A come before B. If A
-//! has passed its check, B's number was taken later, so B's place is behind A's, and B's words were
-//! read after A's. If A has not passed it, A fills no place.
-//!
-//! Why each written group leaves a sound tree: each change of structure changes the count with the
-//! same PMwCAS, and its pages were listed before. The words were read while the count was the same.
-//! So they have all changes up to that count, of which the list has the pages, and none behind it.
-//! Changes leave the list when a group is written whose capture had them, or a later count. Pages
-//! that a change has removed are freed in that group.
-//!
-//! Why a mark is of the state that was written: the thread sees the captured word after it has
-//! pinned, and after that its capture is still the last. So no later capture has set the flag. An
-//! earlier one sets it only while it is pinned, since before its own number was taken; so no block
-//! that was freed after that is used again under the same link. And from its pin on, no link comes
-//! back either.
 //!
 //! # Where this differs from the paper
 //!
@@ -94,9 +57,8 @@
 //!   the function that `modify` gets must not use the tree.
 //! * The mapping table is in the pool, and stays there: 8 bytes for each number up to the highest.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
@@ -107,25 +69,23 @@ use pando_tree::context::Context;
 use pando_tree::index_kind;
 use pando_tree::room::{GivenBack, Refusal, Tries, with_room};
 
-use crate::build::{NewPage, each_record};
+use crate::build::NewPage;
 use crate::context::{At, Damaged, Pid, Value};
 use crate::gather::{Gathered, Item};
-use crate::image::{Image, MAX_IMAGE_BYTES};
+use crate::image::Image;
 use crate::layout::{BEGUN_AT, CHANGES_AT, Kind, LIMITS, Link, MAX_INLINE_BYTES, MAX_KEY_BYTES};
 use crate::multi_word::{ByPmwcas, add_block, add_freed};
 use crate::options::Options;
 use crate::page::{Chain, Page};
 use crate::pages::{
     AccessOf, ChangedPages, PageError, PageSource, Pages, absent, absent_pid, is_too_long,
-    next_number, too_long,
+    next_number,
 };
 use crate::residence::{Noted, Residence};
 use crate::tree::BwTree;
 
 /// The longest record.
 const RECORD_BYTES: usize = MAX_KEY_BYTES + MAX_INLINE_BYTES as usize + 64;
-/// What a write of a group takes beside the image, in bytes, at most.
-const WRITE_BYTES: usize = 256;
 /// How often an operation loads a page, or makes room in a full pool, before it is refused. After
 /// the first of them it gives other threads time to let go of what was evicted.
 const MOST_FAILURES: u32 = 1000;
@@ -261,7 +221,7 @@ impl Residence for Stored {
 }
 
 /// The most bytes of the image of the page that `link` leads to.
-fn bytes_of<D: Domain>(context: Context<'_, D>, link: Link) -> usize {
+pub(crate) fn bytes_of<D: Domain>(context: Context<'_, D>, link: Link) -> usize {
     if link == Link::EMPTY || link.is_removed() {
         return 0;
     }
@@ -277,29 +237,6 @@ fn bytes_of<D: Domain>(context: Context<'_, D>, link: Link) -> usize {
     }
     (bytes + Page::of(context, chain.link).map_or(0, |page| page.end())) as usize
 }
-
-/// A page to be written into the store.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PageWrite {
-    /// The page consists of this image.
-    Image(u32, Vec<u8>),
-    /// The page exists no longer.
-    Free(u32),
-}
-
-/// How the image of a page has a record of the page.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Pictured {
-    /// As the page has it.
-    AsItIs,
-    /// Not at all.
-    Absent,
-    /// With this value.
-    With(Vec<u8>),
-}
-
-/// Says how the image of a page has the record with this key and value.
-pub type Picture<'call> = dyn FnMut(&[u8], &[u8]) -> Result<Pictured> + 'call;
 
 /// The state of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -323,19 +260,6 @@ pub struct PageSeen {
     pub is_inner: bool,
 }
 
-/// Pages whose states were captured, to be written as one group.
-#[derive(Debug)]
-pub struct Captured {
-    capture: u64,
-    changes: u64,
-    pages: Vec<(u32, At)>,
-    removed: Vec<u32>,
-    /// Pages whose images have some records in another way. They stay changed.
-    pub unmarked: Vec<u32>,
-    /// Pages that were wanted, and for which the group has no room.
-    pub left: Vec<u32>,
-}
-
 impl<D: Domain> BwTree<D, Stored> {
     /// Connects the tree with the store of its pages. Only the first call counts.
     pub fn connect(&self, source: Box<dyn PageSource>) -> Result<()> {
@@ -349,7 +273,7 @@ impl<D: Domain> BwTree<D, Stored> {
         Ok(())
     }
 
-    fn pages(&self) -> Result<&Arc<Pages>> {
+    pub(crate) fn pages(&self) -> Result<&Arc<Pages>> {
         self.pages.as_ref().ok_or_else(|| Error::storage(PageError::NoSource))
     }
 
@@ -424,228 +348,6 @@ impl<D: Domain> BwTree<D, Stored> {
     /// Whether changes of structure are not written.
     pub fn has_unwritten_changes(&self) -> bool {
         self.pages.as_ref().is_some_and(|pages| !pages.changes.is_empty())
-    }
-
-    /// Captures the pages of all changes of structure that are not written, and those of the pages
-    /// `wanted` that have changed, as many as there is room for in a group, one at least. `append`
-    /// puts them into the order of groups: it reserves a place, calls the function that it gets for
-    /// the writes, and fills the place. If the function returns `None`, the capture is out of date
-    /// and the place stays empty. If there is nothing to write, `append` is not called.
-    ///
-    /// `picture` is asked for each record of a leaf. A page of which an image has a record in
-    /// another way stays changed; if it is one of `wanted` and not of a change of structure,
-    /// `leaves_others` leaves it out.
-    ///
-    /// When the group is written, call [`mark_written`](Self::mark_written).
-    pub fn capture<T>(
-        &self,
-        (wanted, leaves_others): (&[u32], bool),
-        picture: &mut Picture<'_>,
-        append: impl FnOnce(&mut dyn FnMut() -> Option<Vec<PageWrite>>) -> T,
-    ) -> Result<(Captured, Option<T>)> {
-        let pages = self.pages()?;
-        // Pinned before the number is taken: see "Why a mark ..".
-        let guard = self.pin()?;
-        let context = self.context(&guard);
-        let anchor = self.anchor(context);
-        let (mut captured, of_changes) = self.capture_words(&guard, wanted)?;
-        let left = if leaves_others { of_changes } else { usize::MAX };
-        let writes = self.writes_of(context, anchor, &mut captured, (of_changes, left), picture)?;
-        if writes.is_empty() {
-            return Ok((captured, None));
-        }
-        let mut writes = Some(writes);
-        let mut checked = || {
-            D::observe_process_memory();
-            let is_last = pages.captures.load(Ordering::SeqCst) == captured.capture;
-            let is_same = context.read(anchor + CHANGES_AT) == captured.changes;
-            if !(is_last || mutant!("bw-capture-not-last")) {
-                return None;
-            }
-            if !(is_same || mutant!("bw-capture-of-another-count")) {
-                return None;
-            }
-            writes.take()
-        };
-        let appended = append(&mut checked);
-        Ok((captured, Some(appended)))
-    }
-
-    /// Takes the number of a capture and marks the words of the pages; how many of these, the first
-    /// ones, are of changes of structure.
-    fn capture_words(&self, guard: &Guard<'_, D>, wanted: &[u32]) -> Result<(Captured, usize)> {
-        let (pages, context) = (self.pages()?, self.context(guard));
-        let anchor = self.anchor(context);
-        // Sequentially consistent, with the checks: a capture that sees its own number there came
-        // before the next one.
-        D::observe_process_memory();
-        let capture = pages.captures.fetch_add(1, Ordering::SeqCst) + 1;
-        // The words are read behind this; the language does not order them behind the number alone
-        // (model `capture`).
-        fence(Ordering::SeqCst);
-        let changes = context.read(anchor + CHANGES_AT);
-        let listed = pages.changes.range(..=(changes, u64::MAX));
-        let listed: BTreeSet<u32> =
-            listed.flat_map(|entry| entry.value().numbers.clone()).collect();
-        let others = wanted.iter().filter(|number| !listed.contains(number));
-        let all = listed.iter().map(|number| (number, true));
-        let all = all.chain(others.map(|number| (number, false)));
-        let (pages_of, removed, unmarked, left) = Default::default();
-        let mut captured = Captured { capture, changes, pages: pages_of, removed, unmarked, left };
-        let (mut room, mut of_changes) = (pages.most_group_bytes() / 4, 0);
-        for (&number, is_listed) in all {
-            if room == 0 && !is_listed {
-                captured.left.push(number);
-                continue;
-            }
-            let Some(pid) = pages.pid_of(context, anchor, number) else { continue };
-            let link = Link::at(context, pid);
-            if link == Link::EMPTY || link.is_absent() || !link.is_removed() && link.is_written() {
-                continue;
-            }
-            if link.is_removed() {
-                captured.removed.extend(is_listed.then_some(number));
-                continue;
-            }
-            // If this fails, the page has changed, and stays so.
-            let new = link.captured();
-            let _ = context.pmwcas.compare_exchange_undurable(guard, pid, link.0, new.0);
-            captured.pages.push((number, At { pid, link: new }));
-            match is_listed {
-                true => of_changes += 1,
-                false => room = room.saturating_sub(bytes_of(context, link)),
-            }
-        }
-        Ok((captured, of_changes))
-    }
-
-    /// The writes of the captured pages. Pages behind the first `of_changes` are left out if they
-    /// are too long for the group; those from `leaves_from` on, if the image has a record in
-    /// another way.
-    fn writes_of(
-        &self,
-        context: Context<'_, D>,
-        anchor: u64,
-        captured: &mut Captured,
-        (of_changes, leaves_from): (usize, usize),
-        picture: &mut Picture<'_>,
-    ) -> Result<Vec<PageWrite>> {
-        let most_bytes = self.pages()?.most_group_bytes();
-        let (mut writes, mut bytes, mut other) = (Vec::new(), 0, Vec::new());
-        for (index, &(number, at)) in captured.pages.iter().enumerate() {
-            let may_leave = index >= leaves_from;
-            let imaged = self.image_of(context, anchor, at.link, (picture, may_leave))?;
-            let Some((image, is_same)) = imaged else {
-                other.push(number);
-                continue;
-            };
-            other.extend((!is_same).then_some(number));
-            bytes += image.len() + WRITE_BYTES;
-            if bytes > most_bytes && index >= of_changes.max(1) {
-                let left = captured.pages.split_off(index);
-                captured.left.extend(left.into_iter().map(|(number, _)| number));
-                break;
-            }
-            writes.push(PageWrite::Image(number, image));
-        }
-        if !mutant!("bw-marked-with-another-picture") {
-            captured.pages.retain(|(number, _)| !other.contains(number));
-        }
-        captured.unmarked = other;
-        writes.extend(captured.removed.iter().map(|&number| PageWrite::Free(number)));
-        Ok(writes)
-    }
-
-    /// The page that `link` leads to, as an image; whether that has each record as the page has it.
-    /// `None` if it has not, and the page may be left out.
-    fn image_of(
-        &self,
-        context: Context<'_, D>,
-        anchor: u64,
-        link: Link,
-        (picture, may_leave): (&mut Picture<'_>, bool),
-    ) -> Result<Option<(Vec<u8>, bool)>> {
-        let pages = self.pages()?;
-        let gathered = Gathered::new(context, link)?;
-        let number_of = |pid: Pid| {
-            let number = pages.number_of(context, anchor, pid);
-            number.ok_or_else(|| Error::from(Damaged { off: pid }))
-        };
-        let items = gathered.items(false);
-        let (mut records, mut children) = (Vec::new(), Vec::new());
-        let (mut pictured, mut is_same) = (Vec::new(), true);
-        if gathered.level > 0 {
-            let mut pids = Vec::new();
-            each_record(&items, |key, value| pids.push((key, value.child())));
-            for (_, pid) in &pids {
-                children.push(number_of(*pid)?.to_le_bytes());
-            }
-            let keys = pids.iter().map(|&(key, _)| key);
-            records.extend(keys.zip(children.iter().map(<[u8; 4]>::as_slice)));
-        } else {
-            let mut is_whole = true;
-            each_record(&items, |key, value| match value {
-                Value::Inline(bytes) => records.push((key, bytes)),
-                Value::Block(_) => is_whole = false,
-            });
-            if !is_whole {
-                return Err(Damaged { off: link.off() }.into());
-            }
-            for (key, value) in &records {
-                pictured.push(picture(key, value)?);
-                is_same &= pictured.last() == Some(&Pictured::AsItIs);
-                if !is_same && may_leave {
-                    return Ok(None);
-                }
-            }
-        }
-        if !is_same {
-            let mut pictured = pictured.iter();
-            records.retain_mut(|(_, value)| match pictured.next() {
-                Some(Pictured::Absent) => false,
-                Some(Pictured::With(other)) => {
-                    *value = other;
-                    true
-                }
-                _ => true,
-            });
-        }
-        let right = match gathered.right {
-            0 => 0,
-            right => number_of(right)?,
-        };
-        let (level, low, high, lsn) = (gathered.level, gathered.low, gathered.high, gathered.lsn);
-        let image = Image { lsn, level, low, high, right, records }.encode();
-        match image.len() <= MAX_IMAGE_BYTES {
-            true => Ok(Some((image, is_same))),
-            false => Err(too_long(image.len() as u64)),
-        }
-    }
-
-    /// Called when the group of a capture is written. Returns how many of its pages have not
-    /// changed meanwhile, and can be evicted.
-    pub fn mark_written(&self, captured: &Captured) -> Result<usize> {
-        let pages = self.pages()?;
-        let guard = self.pin()?;
-        let context = self.context(&guard);
-        let mut marked = 0;
-        for &(_, At { pid, link }) in &captured.pages {
-            if Link::at(context, pid) != link {
-                continue;
-            }
-            // After the word was read: see "Why a mark ..".
-            D::observe_process_memory();
-            let is_last = pages.captures.load(Ordering::SeqCst) == captured.capture;
-            if !(is_last || mutant!("bw-marked-by-an-earlier-capture")) {
-                break;
-            }
-            let new = link.written();
-            let swap = context.pmwcas.compare_exchange_undurable(&guard, pid, link.0, new.0);
-            marked += usize::from(swap.is_ok());
-        }
-        D::observe_process_memory();
-        pages.unlist(captured.changes);
-        Ok(marked)
     }
 
     /// Evicts the page, if the store has its state. Returns its bytes in the pool, or zero if it

@@ -7,7 +7,7 @@
 //! If there is a log, a page is written as of its durable LSN (`Pictures`). A page that has a later
 //! version stays changed, and in memory, until the log's writer has made that durable.
 //!
-//! Any thread may do this at any time, several at once: see `stored.rs` of `pando-bwtree`. But a
+//! Any thread may do this at any time, several at once: see `captures.rs` of `pando-bwtree`. But a
 //! capture ends the captures before it. So a thread that would write waits for those that do, for
 //! two seconds at most; the lock is only for that, and a thread that gets no turn goes on without.
 

@@ -27,7 +27,7 @@
 //! | --- | --- |
 //! | write-ahead logging: a page is flushed when the log is stable up to its last change | a page is flushed at any time, as of the log's durable LSN (`durable.rs` of `pando-tc`); it stays in memory until all of it is durable |
 //! | redo start: the data component has all changes up to an LSN | the redo LSN of a checkpoint (`checkpoint.rs`) |
-//! | recovery: the structure is sound before redo | each group of pages leaves a sound tree (`stored.rs`) |
+//! | recovery: the structure is sound before redo | each group of pages leaves a sound tree (`captures.rs` of `pando-bwtree`) |
 //! | redo is repeatable | it writes each version without a look at the one that is there, in the order of LSNs (`replay.rs` of `pando-tc`) |
 //!
 //! # Room

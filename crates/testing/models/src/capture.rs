@@ -1,5 +1,6 @@
 //! Captures, marks, evictions and loads of one page that is in a store
-//! (`pando-bwtree/src/stored.rs`, whose first page says why they hold). `stored.rs` has the steps.
+//! (`captures.rs` and `stored.rs` of `pando-bwtree`, whose first pages say why they hold).
+//! `stored.rs`, here, has the steps.
 //!
 //! | ordering | pairs with | what that ensures |
 //! | --- | --- | --- |

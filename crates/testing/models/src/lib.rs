@@ -12,8 +12,8 @@
 //! | `late` | `pmwcas/src/rdcss.rs`: a helper that stops after the operation has ended |
 //! | `snapshot` | `tc/src/snapshot.rs`, `snapshots.rs`, `settle.rs`: commits while snapshots are taken, read and revoked |
 //! | `component` | `tc/src/commit.rs`, `one_key.rs`, `log/src/tail.rs`: the component of `snapshot` |
-//! | `capture` | `bwtree/src/stored.rs`, `lss/src/queue.rs`: captures, marks, evictions and loads of a page that is in a store |
-//! | `structure` | `bwtree/src/stored.rs`, `pages.rs`: captures beside a change of structure |
+//! | `capture` | `bwtree/src/captures.rs`, `stored.rs`, `lss/src/queue.rs`: captures, marks, evictions and loads of a page that is in a store |
+//! | `structure` | `bwtree/src/captures.rs`, `pages.rs`: captures beside a change of structure |
 //! | `stored` | the component of `capture` and `structure` |
 //!
 //! A model repeats the atomic accesses of the code with the orderings of the code, and nothing

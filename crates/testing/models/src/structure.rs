@@ -1,5 +1,5 @@
-//! Captures of pages that a change of structure changes (`pando-bwtree/src/stored.rs`, `pages.rs`,
-//! `multi_word.rs`). `stored.rs` has the steps.
+//! Captures of pages that a change of structure changes (`captures.rs`, `pages.rs` and
+//! `multi_word.rs` of `pando-bwtree`). `stored.rs`, here, has the steps.
 //!
 //! The change is a PMwCAS of two pages and of the count of changes. At each place in the order of
 //! groups, the store has both pages as they were before it, or both as they are afterwards.
