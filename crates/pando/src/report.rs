@@ -91,7 +91,7 @@ pub struct MemoryStat {
 
 /// The memory and the disk of a store. Numbers of pages and bytes that were read or written are
 /// those since the opening.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct StoreStat {
     /// Bytes of memory that pages may take.
@@ -102,12 +102,19 @@ pub struct StoreStat {
     pub cached_pages: u64,
     /// Those of them that the disk does not have in this state.
     pub changed_pages: u64,
-    /// Pages that were read from the disk.
+    /// How often operations have used a leaf: a page with records.
+    pub visits: u64,
+    /// Pages that were read from the disk. Without those of inner pages, which are few, a visit of
+    /// a leaf needs `loads / visits` of them.
     pub loads: u64,
+    /// Reads of the disk for that, and for cleaning: one for each part of a page.
+    pub part_reads: u64,
     /// Pages that were given up for others.
     pub evictions: u64,
     /// All pages.
     pub pages: u64,
+    /// Pages of one part on disk, of two, and so on: an image and the deltas behind it.
+    pub pages_by_parts: Vec<u64>,
     /// Bytes of the parts on disk that pages consist of.
     pub live_bytes: u64,
     /// Bytes of the segments on disk. [`live_bytes`](Self::live_bytes) is the part that is in use.

@@ -8,9 +8,9 @@
 //!    was asked for, and those of all changes of structure that are not written. It marks the words
 //!    as captured. If a mark fails, the page has changed; the state that was read is written all
 //!    the same, and the page stays unmarked.
-//! 3. It makes the images from the links. The tree's owner says how an image has each record: a
-//!    record that may not reach the store yet is there as it was before, or not at all. Such a page
-//!    is not marked as written later; it stays changed.
+//! 3. It makes the images and deltas from the links (`marshal.rs`). The tree's owner says how they
+//!    have each record: a record that may not reach the store yet is there as it was before, or not
+//!    at all. Such a page is not marked as written later; it stays changed.
 //! 4. It has a place in the order of groups reserved. Then it checks that its capture is still the
 //!    last one, and that the count of changes is the same. If so, it fills the place with the
 //!    images. If not, the place stays empty, and its caller starts again. It unpins.
@@ -39,44 +39,18 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{Ordering, fence};
 
-use pando_index::{Error, Result};
+use pando_index::Result;
 use pando_pmem::{Domain, Guard, mutant};
 use pando_tree::context::Context;
 
-use crate::build::each_record;
-use crate::context::{At, Damaged, Pid, Value};
-use crate::gather::Gathered;
-use crate::image::{Image, MAX_IMAGE_BYTES};
+use crate::context::At;
 use crate::layout::{CHANGES_AT, Link};
-use crate::pages::too_long;
+use crate::marshal::{PageWrite, Picture};
 use crate::stored::{Stored, bytes_of};
 use crate::tree::BwTree;
 
-/// What a write of a group takes beside the image, in bytes, at most.
+/// What a write of a group takes beside its bytes, at most.
 const WRITE_BYTES: usize = 256;
-
-/// A page to be written into the store.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PageWrite {
-    /// The page consists of this image.
-    Image(u32, Vec<u8>),
-    /// The page exists no longer.
-    Free(u32),
-}
-
-/// How the image of a page has a record of the page.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Pictured {
-    /// As the page has it.
-    AsItIs,
-    /// Not at all.
-    Absent,
-    /// With this value.
-    With(Vec<u8>),
-}
-
-/// Says how the image of a page has the record with this key and value.
-pub type Picture<'call> = dyn FnMut(&[u8], &[u8]) -> Result<Pictured> + 'call;
 
 /// Pages whose states were captured, to be written as one group.
 #[derive(Debug)]
@@ -116,7 +90,7 @@ impl<D: Domain> BwTree<D, Stored> {
         let anchor = self.anchor(context);
         let (mut captured, of_changes) = self.capture_words(&guard, wanted)?;
         let left = if leaves_others { of_changes } else { usize::MAX };
-        let writes = self.writes_of(context, anchor, &mut captured, (of_changes, left), picture)?;
+        let writes = self.writes_of(context, &mut captured, (of_changes, left), picture)?;
         if writes.is_empty() {
             return Ok((captured, None));
         }
@@ -191,7 +165,6 @@ impl<D: Domain> BwTree<D, Stored> {
     fn writes_of(
         &self,
         context: Context<'_, D>,
-        anchor: u64,
         captured: &mut Captured,
         (of_changes, leaves_from): (usize, usize),
         picture: &mut Picture<'_>,
@@ -200,19 +173,19 @@ impl<D: Domain> BwTree<D, Stored> {
         let (mut writes, mut bytes, mut other) = (Vec::new(), 0, Vec::new());
         for (index, &(number, at)) in captured.pages.iter().enumerate() {
             let may_leave = index >= leaves_from;
-            let imaged = self.image_of(context, anchor, at.link, (picture, may_leave))?;
-            let Some((image, is_same)) = imaged else {
+            let written = self.write_of(context, (number, at.link), (picture, may_leave))?;
+            let Some((write, is_same)) = written else {
                 other.push(number);
                 continue;
             };
             other.extend((!is_same).then_some(number));
-            bytes += image.len() + WRITE_BYTES;
+            bytes += write.bytes() + WRITE_BYTES;
             if bytes > most_bytes && index >= of_changes.max(1) {
                 let left = captured.pages.split_off(index);
                 captured.left.extend(left.into_iter().map(|(number, _)| number));
                 break;
             }
-            writes.push(PageWrite::Image(number, image));
+            writes.push(write);
         }
         if !mutant!("bw-marked-with-another-picture") {
             captured.pages.retain(|(number, _)| !other.contains(number));
@@ -220,72 +193,6 @@ impl<D: Domain> BwTree<D, Stored> {
         captured.unmarked = other;
         writes.extend(captured.removed.iter().map(|&number| PageWrite::Free(number)));
         Ok(writes)
-    }
-
-    /// The page that `link` leads to, as an image; whether that has each record as the page has it.
-    /// `None` if it has not, and the page may be left out.
-    fn image_of(
-        &self,
-        context: Context<'_, D>,
-        anchor: u64,
-        link: Link,
-        (picture, may_leave): (&mut Picture<'_>, bool),
-    ) -> Result<Option<(Vec<u8>, bool)>> {
-        let pages = self.pages()?;
-        let gathered = Gathered::new(context, link)?;
-        let number_of = |pid: Pid| {
-            let number = pages.number_of(context, anchor, pid);
-            number.ok_or_else(|| Error::from(Damaged { off: pid }))
-        };
-        let items = gathered.items(false);
-        let (mut records, mut children) = (Vec::new(), Vec::new());
-        let (mut pictured, mut is_same) = (Vec::new(), true);
-        if gathered.level > 0 {
-            let mut pids = Vec::new();
-            each_record(&items, |key, value| pids.push((key, value.child())));
-            for (_, pid) in &pids {
-                children.push(number_of(*pid)?.to_le_bytes());
-            }
-            let keys = pids.iter().map(|&(key, _)| key);
-            records.extend(keys.zip(children.iter().map(<[u8; 4]>::as_slice)));
-        } else {
-            let mut is_whole = true;
-            each_record(&items, |key, value| match value {
-                Value::Inline(bytes) => records.push((key, bytes)),
-                Value::Block(_) => is_whole = false,
-            });
-            if !is_whole {
-                return Err(Damaged { off: link.off() }.into());
-            }
-            for (key, value) in &records {
-                pictured.push(picture(key, value)?);
-                is_same &= pictured.last() == Some(&Pictured::AsItIs);
-                if !is_same && may_leave {
-                    return Ok(None);
-                }
-            }
-        }
-        if !is_same {
-            let mut pictured = pictured.iter();
-            records.retain_mut(|(_, value)| match pictured.next() {
-                Some(Pictured::Absent) => false,
-                Some(Pictured::With(other)) => {
-                    *value = other;
-                    true
-                }
-                _ => true,
-            });
-        }
-        let right = match gathered.right {
-            0 => 0,
-            right => number_of(right)?,
-        };
-        let (level, low, high, lsn) = (gathered.level, gathered.low, gathered.high, gathered.lsn);
-        let image = Image { lsn, level, low, high, right, records }.encode();
-        match image.len() <= MAX_IMAGE_BYTES {
-            true => Ok(Some((image, is_same))),
-            false => Err(too_long(image.len() as u64)),
-        }
     }
 
     /// Called when the group of a capture is written. Returns how many of its pages have not

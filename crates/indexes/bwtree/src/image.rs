@@ -44,13 +44,13 @@ pub struct Image<'image> {
 }
 
 /// Takes `bytes` bytes from the front of `rest`.
-fn take<'image>(rest: &mut &'image [u8], bytes: usize) -> Option<&'image [u8]> {
+pub(crate) fn take<'image>(rest: &mut &'image [u8], bytes: usize) -> Option<&'image [u8]> {
     let (front, behind) = rest.split_at_checked(bytes)?;
     *rest = behind;
     Some(front)
 }
 
-fn number(rest: &mut &[u8], bytes: usize) -> Option<u64> {
+pub(crate) fn number(rest: &mut &[u8], bytes: usize) -> Option<u64> {
     let mut word = [0; 8];
     word[..bytes].copy_from_slice(take(rest, bytes)?);
     Some(u64::from_le_bytes(word))

@@ -12,8 +12,8 @@ struct End {
     high: Option<Vec<u8>>,
 }
 
-/// Reads a page's image, or says why it cannot be read.
-type Read<'read> = &'read mut dyn FnMut(u32) -> Result<Vec<u8>, String>;
+/// Reads a page's parts, or says why they cannot be read.
+type Read<'read> = &'read mut dyn FnMut(u32) -> Result<Vec<Vec<u8>>, String>;
 
 struct Walk<'read> {
     read: Read<'read>,
@@ -54,11 +54,11 @@ impl Walk<'_> {
         if !self.met.insert(page) {
             return self.problem(page, "two pages lead to it");
         }
-        let bytes = match (self.read)(page) {
-            Ok(bytes) => bytes,
+        let parts = match (self.read)(page) {
+            Ok(parts) => parts,
             Err(what) => return self.problem(page, what),
         };
-        let image = match Image::decode(&bytes) {
+        let image = match Image::of_parts(&parts) {
             Ok(image) => image,
             Err(what) => return self.problem(page, what),
         };

@@ -79,7 +79,7 @@
 //!
 //! info   63 .. 56 deltas from here on   55 .. 41 position   40 .. 24 bytes of the value   23 .. 8 bytes of the key
 //!        7 own    6 endless    5 LSN    4 pointer    3 .. 0 kind
-//! next   a link to what it was prepended to
+//! next   a link to what it was prepended to; with its bit 0: the store has that state
 //! ```
 //!
 //! | kind | key | value |
@@ -99,6 +99,7 @@
 //!
 //! For a value's block, see [`pando_tree::value_block`].
 
+use pando_pmem::mutant;
 use pando_pmwcas::HINT_SHIFT;
 pub(crate) use pando_tree::key::LIMITS;
 pub use pando_tree::key::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
@@ -270,6 +271,17 @@ impl Link {
     /// The link without flags, for another place than the page's own mapping word.
     pub fn content(self) -> Self {
         Self(self.0 & !FLAGS)
+    }
+
+    /// The link for the delta that is prepended to the page. It still says whether the store has
+    /// this state.
+    pub fn next(self) -> Self {
+        let kept = if mutant!("bw-captured-taken-for-written") && self.0 & CAPTURED != 0 {
+            WRITTEN
+        } else {
+            self.0 & WRITTEN
+        };
+        Self(self.0 & !FLAGS | kept)
     }
 
     /// When the page was removed, if that was in this generation.

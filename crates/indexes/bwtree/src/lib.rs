@@ -21,9 +21,10 @@
 //!   `single_swap.rs`: their steps.
 //! * `races.rs`: how often changes lose a race.
 //! * `stored.rs`: trees whose pages are in a store, and may be absent from the pool: states, loads
-//!   and evictions; `captures.rs`: how pages are written, with the protocol; `residence.rs`: what
-//!   differs for such trees; `pages.rs`: numbers of pages, and where they are; `image.rs`: the
-//!   bytes of a page in the store; `image_check.rs`: whether such pages are one tree.
+//!   and evictions; `captures.rs`: how pages are written, with the protocol; `marshal.rs`: whole or
+//!   as deltas; `residence.rs`: what differs for such trees; `pages.rs`: numbers of pages, and
+//!   where they are; `image.rs`, `image_delta.rs`: the bytes of a page in the store;
+//!   `image_check.rs`: whether such pages are one tree; `visits.rs`: how often leaves are used.
 //! * `cursor.rs`: scans in both directions. `audit.rs`: the walk for `check` and `stat`.
 //!   `teardown.rs`: the blocks of a dropped tree. `index.rs`: the tree as a map of a pool;
 //!   `options.rs`: its options.
@@ -41,8 +42,10 @@ mod cursor;
 mod gather;
 mod image;
 mod image_check;
+mod image_delta;
 mod index;
 mod layout;
+mod marshal;
 mod merge;
 mod multi_word;
 mod options;
@@ -64,11 +67,13 @@ mod style;
 mod table;
 mod teardown;
 mod tree;
+mod visits;
 mod write;
 
-pub use captures::{Captured, PageWrite, Picture, Pictured};
+pub use captures::Captured;
 pub use image_check::check_images;
 pub use layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+pub use marshal::{PageWrite, Picture, Pictured};
 pub use options::Options;
 pub use pages::{AccessOf, PageError, PageSource, SourceError};
 pub use races::{Race, Races};

@@ -26,6 +26,7 @@ use crate::layout::{
     SEGMENTS_AT, WORDS_AT,
 };
 use crate::options::MAX_BLOCK_DELTAS;
+use crate::visits::Visits;
 
 const FIRST_INDEX: u64 = WORDS_AT / 8;
 const ANCHOR_WORDS: u64 = ANCHOR_BYTES / 8;
@@ -42,13 +43,19 @@ pub type SourceError = Box<dyn std::error::Error + Send + Sync>;
 /// The store of a tree's pages.
 ///
 /// No function is called by a thread that holds a guard of the pool, but
-/// [`most_group_bytes`](Self::most_group_bytes).
+/// [`most_group_bytes`](Self::most_group_bytes) and [`bytes_to_extend`](Self::bytes_to_extend).
 pub trait PageSource: Debug + Send + Sync {
     /// The most bytes of all images of a group.
     fn most_group_bytes(&self) -> usize;
 
-    /// The image of a page, as it was written last; `None` if there is none.
-    fn read(&self, page: u32) -> Result<Option<Vec<u8>>, SourceError>;
+    /// The parts of a page, oldest first: the image that was written last, and the deltas behind
+    /// it. `None` if there are none.
+    fn read(&self, page: u32) -> Result<Option<Vec<Vec<u8>>>, SourceError>;
+
+    /// The bytes of a page in the store, if that takes a delta of it; `None` if the page must be
+    /// written whole. It waits for nothing, and may be out of date; then the store refuses the
+    /// group.
+    fn bytes_to_extend(&self, page: u32) -> Option<usize>;
 
     /// Called when the pool has no room: evicts some pages.
     fn make_room(&self) -> Result<(), SourceError>;
@@ -201,6 +208,7 @@ pub(crate) struct Pages {
     pub captures: AtomicU64,
     /// By the PID's hash: whether the page was used since the mark was taken.
     marks: Box<[AtomicU8]>,
+    pub visits: Visits,
 }
 
 impl Debug for Pages {
@@ -222,6 +230,7 @@ impl Default for Pages {
             stamps: 0.into(),
             captures: 0.into(),
             marks: (0..MARKS).map(|_| AtomicU8::new(0)).collect(),
+            visits: Visits::default(),
         }
     }
 }

@@ -118,7 +118,7 @@ impl NewDelta<'_> {
         let pool = context.pool();
         // Relaxed: the delta is published by a later release.
         pool.word(off).store(info.encode(), Ordering::Relaxed);
-        pool.word(off + 8).store(next.content().0, Ordering::Relaxed);
+        pool.word(off + 8).store(next.next().0, Ordering::Relaxed);
         if info.has_lsn {
             pool.word(off + 16).store(self.lsn, Ordering::Relaxed);
         }
@@ -163,7 +163,7 @@ impl NewDelta<'_> {
         let mut block = context.reserve(info.bytes())?;
         block.zero(0, info.bytes());
         block.write_u64(0, info.encode());
-        block.write_u64(8, next.content().0);
+        block.write_u64(8, next.next().0);
         if info.has_lsn {
             block.write_u64(16, self.lsn);
         }

@@ -42,7 +42,6 @@
 //! | --- | --- | --- |
 //! | the mapping word has the page's flash offset | it says only that the page is absent | the store has a table of its own, and moves pages without a look at the cache |
 //! | a flush delta is prepended with the new offset | a flag of the link | no room, and no longer chain |
-//! | a page is flushed as deltas where that is possible | as a whole | one read gets a page; deltas come later |
 //! | a split is flushed by its own thread, as a system transaction | changes of structure gather, and the next group has all of them | many splits of one parent are written once |
 //! | unstable log records limit consolidation, and what is flushed | no limit; an image has the version before | a page that is always written can be flushed at any time |
 //!
@@ -117,6 +116,9 @@ impl Residence for Stored {
     fn touch<D: Domain>(tree: &BwTree<D, Self>, at: At) {
         if let Some(pages) = &tree.pages {
             pages.touch(at.pid);
+            if !at.link.is_inner() {
+                pages.visits.add();
+            }
         }
     }
 
@@ -345,6 +347,11 @@ impl<D: Domain> BwTree<D, Stored> {
         Ok(pid.is_some_and(|pid| pages.take_mark(pid)))
     }
 
+    /// How often operations have used leaves, through any handle of the tree.
+    pub fn visits(&self) -> u64 {
+        self.pages.as_ref().map_or(0, |pages| pages.visits.count())
+    }
+
     /// Whether changes of structure are not written.
     pub fn has_unwritten_changes(&self) -> bool {
         self.pages.as_ref().is_some_and(|pages| !pages.changes.is_empty())
@@ -397,7 +404,7 @@ impl<D: Domain> BwTree<D, Stored> {
                 false => Ok(()),
             };
         };
-        let image = Image::decode(&image)
+        let image = Image::of_parts(&image)
             .map_err(|what| Error::storage(PageError::Damaged { page: number, what }))?;
         let mut failures = 0;
         loop {

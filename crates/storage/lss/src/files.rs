@@ -4,6 +4,7 @@
 //! reports a failed write-back once for each handle.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use pando_device::{Directory, File};
@@ -50,11 +51,13 @@ pub(crate) struct Files {
     segment_bytes: u64,
     /// Changed by the writer alone.
     handles: ArcSwap<Handles>,
+    /// Parts that were read for readers of pages.
+    pub part_reads: AtomicU64,
 }
 
 impl Files {
     pub fn new(directory: Arc<dyn Directory>, segment_bytes: u64) -> Self {
-        Self { directory, segment_bytes, handles: ArcSwap::default() }
+        Self { directory, segment_bytes, handles: ArcSwap::default(), part_reads: 0.into() }
     }
 
     pub fn directory(&self) -> &dyn Directory {
@@ -133,6 +136,8 @@ impl Files {
 
     /// Reads the part of page `pid` at `address`.
     fn read_part(&self, pid: u32, address: Address) -> Result<Part, Unread> {
+        // Relaxed: only the number matters.
+        self.part_reads.fetch_add(1, Ordering::Relaxed);
         let mut bytes = vec![0; address.bytes()];
         self.read(address.segment(), &mut bytes, address.at() as u64)?;
         let not_there = |what| Unread::NotThere(address, what);

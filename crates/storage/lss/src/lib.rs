@@ -61,3 +61,4 @@ pub use part::{MAX_PAGE_BYTES, MAX_PARTS};
 pub use recovery::Found;
 pub use shared::PageStoreOptions;
 pub use store::{Group, PageStore, Stat, Ticket};
+pub use table::Extent;

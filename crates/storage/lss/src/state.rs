@@ -216,7 +216,7 @@ impl Writer {
         for part in parts {
             self.segments[part.segment() as usize].live_bytes += part.bytes() as u64;
         }
-        shared.table.set(pid, parts.first().copied());
+        shared.table.set(pid, parts);
         match parts.get(1..) {
             Some(earlier) if !earlier.is_empty() => self.earlier.insert(pid, earlier.to_vec()),
             _ => self.earlier.remove(&pid),

@@ -1,5 +1,6 @@
 //! The page store, as its users see it.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use pando_device::Directory;
@@ -10,12 +11,13 @@ use crate::block;
 use crate::checkpoint::{Checkpoint, MAX_CLIENT_BYTES, Redo, State};
 use crate::error::{Error, Result};
 use crate::files::{self, Unread};
-use crate::part::{Kind, MAX_PAGE_BYTES, PIECE_COSTS_BYTES};
+use crate::part::{Kind, MAX_PAGE_BYTES, MAX_PARTS, PIECE_COSTS_BYTES};
 use crate::queue::{Refusal, Slot, Write};
 use crate::recovery::{self, Found};
 use crate::shared::{PageStoreOptions, Shared};
 use crate::state::Writer;
 use crate::superblock::{self, Superblock};
+use crate::table::Extent;
 use crate::writer;
 
 /// Groups of so many bytes wait in the queue at most, before an append writes them itself.
@@ -71,6 +73,8 @@ pub struct Ticket(Arc<Slot>);
 pub struct Stat {
     /// Pages that exist.
     pub pages: u64,
+    /// Those of one part, of two, and so on.
+    pub pages_by_parts: [u64; MAX_PARTS],
     /// Bytes of the parts that they consist of.
     pub live_bytes: u64,
     /// Bytes of a segment.
@@ -89,6 +93,8 @@ pub struct Stat {
     pub checkpoint_bytes: u64,
     /// Bytes of blocks since the last checkpoint, which an opening would read.
     pub tail_bytes: u64,
+    /// Parts that were read, for readers of pages and for cleaning.
+    pub part_reads: u64,
 }
 
 /// A log-structured store of pages. Any number of threads may use it at once.
@@ -358,6 +364,12 @@ impl PageStore {
         }
     }
 
+    /// What the store has of a page, now or shortly before; `None` if the page does not exist. Only
+    /// a hint: groups that are not written yet are not seen. Waits for nothing.
+    pub fn extent(&self, pid: u32) -> Option<Extent> {
+        self.shared.table.extent(pid)
+    }
+
     /// The PIDs of the pages that exist, ascending, each as of some instant of the call.
     pub fn pids(&self) -> impl Iterator<Item = u32> {
         self.shared.table.pages().map(|(pid, _)| pid)
@@ -376,8 +388,14 @@ impl PageStore {
     pub fn stat(&self) -> Result<Stat> {
         let writer = self.writer()?;
         let written = writer.written;
+        let mut pages_by_parts = [0; MAX_PARTS];
+        for (pid, _) in self.shared.table.pages() {
+            let extent = self.shared.table.extent(pid);
+            pages_by_parts[extent.map_or(1, |extent| extent.parts) - 1] += 1;
+        }
         Ok(Stat {
-            pages: self.shared.table.pages().count() as u64,
+            pages: pages_by_parts.iter().sum(),
+            pages_by_parts,
             live_bytes: writer.live_bytes(),
             segment_bytes: self.shared.files.segment_bytes(),
             segments: writer.count(|segment| segment.state != State::Absent) as u64,
@@ -387,6 +405,8 @@ impl PageStore {
             moved_bytes: written.moved_bytes,
             checkpoint_bytes: written.checkpoint_bytes,
             tail_bytes: writer.since_checkpoint_bytes,
+            // Relaxed: only the number matters.
+            part_reads: self.shared.files.part_reads.load(Ordering::Relaxed),
         })
     }
 }

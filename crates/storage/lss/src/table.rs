@@ -1,22 +1,73 @@
-//! The table of pages, as readers see it: for each PID the address of the page's newest part.
+//! The table of pages, as readers see it: for each PID the address of the page's newest part, and
+//! how many parts and bytes the page has.
 //!
 //! The writer alone changes it, after it has written the block. So a reader finds in the file what
 //! the table names, unless the segment has been written anew since; then the table has changed too.
+//!
+//! ```text
+//! extent, 16 bits
+//!
+//! bit       15          2 1         0
+//!           units         parts - 1
+//! ```
+//!
+//! A unit has 32 bytes. A page with more of them than the field can hold has its greatest number.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
 use once_cell::race::OnceBox;
 
-use crate::address::Address;
+use crate::address::{Address, UNIT_BYTES};
+use crate::part::{MAX_PAGE_BYTES, MAX_PARTS};
 
 /// PIDs in one chunk, chunks in one group, and groups: room for all PIDs of 32 bits.
 const CHUNK: usize = 1 << 12;
 const GROUP: usize = 1 << 12;
 const GROUPS: usize = 1 << 8;
 
-const _: () = assert!(CHUNK * GROUP * GROUPS == 1 << 32);
+const PARTS_BITS: u32 = 2;
+const MAX_UNITS: usize = u16::MAX as usize >> PARTS_BITS;
 
-type Chunk = Vec<AtomicU64>;
+const _: () = assert!(CHUNK * GROUP * GROUPS == 1 << 32);
+const _: () = assert!(MAX_PARTS == 1 << PARTS_BITS && MAX_PAGE_BYTES < MAX_UNITS * UNIT_BYTES);
+
+/// What the store has of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Its parts: 1 to [`MAX_PARTS`](crate::MAX_PARTS).
+    pub parts: usize,
+    /// Bytes that they take in blocks.
+    pub bytes: usize,
+}
+
+impl Extent {
+    fn of(parts: &[Address]) -> Self {
+        Self { parts: parts.len(), bytes: parts.iter().map(|part| part.bytes()).sum() }
+    }
+
+    fn word(self) -> u16 {
+        let units = self.bytes.div_ceil(UNIT_BYTES).min(MAX_UNITS);
+        ((units << PARTS_BITS) | (self.parts.clamp(1, MAX_PARTS) - 1)) as u16
+    }
+
+    fn from_word(word: u16) -> Self {
+        let word = usize::from(word);
+        Self { parts: (word & (MAX_PARTS - 1)) + 1, bytes: (word >> PARTS_BITS) * UNIT_BYTES }
+    }
+}
+
+#[derive(Debug)]
+struct Chunk {
+    newest: Vec<AtomicU64>,
+    extents: Vec<AtomicU16>,
+}
+
+impl Default for Chunk {
+    fn default() -> Self {
+        Self { newest: empty(CHUNK, AtomicU64::default), extents: empty(CHUNK, AtomicU16::default) }
+    }
+}
+
 type Group = Vec<OnceBox<Chunk>>;
 
 /// The table. Chunks are made when they are needed, and stay.
@@ -47,19 +98,32 @@ impl Table {
         let (group, chunk, at) = places(pid);
         let chunk = self.groups[group].get()?[chunk].get()?;
         // Acquire: pairs with the release of `set`, after the part was written.
-        Address::from_word(chunk[at].load(Ordering::Acquire))
+        Address::from_word(chunk.newest[at].load(Ordering::Acquire))
     }
 
-    /// Sets the newest part of the page `pid`.
-    pub fn set(&self, pid: u32, newest: Option<Address>) {
-        if newest.is_none() && self.get(pid).is_none() {
+    /// What the store has of the page `pid`, at some instant of the call or shortly before; `None`
+    /// if the page does not exist.
+    pub fn extent(&self, pid: u32) -> Option<Extent> {
+        self.get(pid)?;
+        let (group, chunk, at) = places(pid);
+        let chunk = self.groups[group].get()?[chunk].get()?;
+        // Relaxed: nobody depends on it.
+        Some(Extent::from_word(chunk.extents[at].load(Ordering::Relaxed)))
+    }
+
+    /// Sets the parts of the page `pid`, newest first; none if it does not exist.
+    pub fn set(&self, pid: u32, parts: &[Address]) {
+        if parts.is_empty() && self.get(pid).is_none() {
             return;
         }
         let (group, chunk, at) = places(pid);
         let group = self.groups[group].get_or_init(|| Box::new(empty(GROUP, OnceBox::new)));
-        let chunk = group[chunk].get_or_init(|| Box::new(empty(CHUNK, AtomicU64::default)));
+        let chunk = group[chunk].get_or_init(Box::default);
+        // Relaxed: see `extent`.
+        chunk.extents[at].store(Extent::of(parts).word(), Ordering::Relaxed);
+        let newest = parts.first().map_or(0, |part| part.word());
         // Release: see `get`.
-        chunk[at].store(newest.map_or(0, Address::word), Ordering::Release);
+        chunk.newest[at].store(newest, Ordering::Release);
     }
 
     /// The pages that exist, by ascending PIDs.
@@ -71,7 +135,7 @@ impl Table {
             chunks.filter_map(move |(chunk, words)| Some((group * GROUP + chunk, words.get()?)))
         });
         let words = chunks.flat_map(|(chunk, words)| {
-            let words = words.iter().enumerate();
+            let words = words.newest.iter().enumerate();
             words.map(move |(at, word)| ((chunk * CHUNK + at) as u32, word))
         });
         // Acquire: as in `get`.
@@ -91,11 +155,22 @@ mod tests {
         let part = Address::new(1, 64, 32, 1);
         for pid in [u32::MAX, 0, 65_536] {
             assert_eq!(table.get(pid), None);
-            table.set(pid, Some(part));
+            assert_eq!(table.extent(pid), None);
+            table.set(pid, &[part]);
             assert_eq!(table.get(pid), Some(part));
+            assert_eq!(table.extent(pid), Some(Extent { parts: 1, bytes: 32 }));
         }
-        table.set(65_536, None);
+        table.set(65_536, &[]);
         let pids: Vec<_> = table.pages().map(|(pid, _)| pid).collect();
         assert_eq!(pids, [0, u32::MAX]);
+    }
+
+    #[test]
+    fn golden_extents() {
+        let extent = Extent { parts: 3, bytes: 320 };
+        assert_eq!(extent.word(), 10 << 2 | 2);
+        assert_eq!(Extent::from_word(extent.word()), extent);
+        let longest = Extent { parts: MAX_PARTS, bytes: usize::MAX };
+        assert_eq!(Extent::from_word(longest.word()).bytes, MAX_UNITS * UNIT_BYTES);
     }
 }

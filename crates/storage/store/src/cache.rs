@@ -21,7 +21,7 @@ use pando_bwtree::{
     BwTree, PageSource, PageState, PageWrite, Picture, Pictured, SourceError, Stored,
 };
 use pando_device::DirectoryLock;
-use pando_lss::{Group, PageStore};
+use pando_lss::{Group, MAX_PARTS, NoDelta, PageStore};
 use pando_pmem::{Process, mutant};
 
 use crate::error::{Error, Result};
@@ -39,7 +39,7 @@ const TURN: Duration = Duration::from_millis(100);
 /// How long it waits at most.
 const MOST_TURN: Duration = Duration::from_secs(2);
 
-/// Numbers of the cache; loads, evictions, groups and retries since it was opened.
+/// Numbers of the cache; visits, loads, evictions, groups and retries since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheStat {
@@ -49,13 +49,16 @@ pub struct CacheStat {
     pub pages: u64,
     /// Those of them that the page store does not have in this state.
     pub changed_pages: u64,
+    /// How often operations have used a leaf.
+    pub visits: u64,
     /// Pages that were loaded.
     pub loads: u64,
     /// Pages that were evicted.
     pub evictions: u64,
     /// Groups of pages that were written.
     pub groups: u64,
-    /// Groups that were captured in vain, because of a change of structure or another capture.
+    /// Groups that were captured in vain: because of a change of structure, another capture, or a
+    /// page with as many deltas as it may have.
     pub retries: u64,
 }
 
@@ -195,7 +198,14 @@ impl Cache {
                     continue;
                 };
                 if !mutant!("store-marked-before-written") {
-                    self.pages.wait(&ticket)?;
+                    match self.pages.wait(&ticket) {
+                        // A group before it has used up the parts of a page.
+                        Err(pando_lss::Error::NeedsBase { why, .. }) if why != NoDelta::NoPage => {
+                            count(&self.counts.retries);
+                            continue;
+                        }
+                        waited => waited?,
+                    }
                 }
                 count(&self.counts.groups);
             }
@@ -353,6 +363,7 @@ impl Cache {
             used_bytes: self.tree.pool().used_bytes(),
             pages,
             changed_pages,
+            visits: self.tree.visits(),
             loads: read(&self.counts.loads),
             evictions: read(&self.counts.evictions),
             groups: read(&self.counts.groups),
@@ -364,13 +375,9 @@ impl Cache {
 fn group_of(writes: Vec<PageWrite>) -> Group {
     writes.into_iter().fold(Group::new(), |group, write| match write {
         PageWrite::Image(page, image) => group.base(page, image),
+        PageWrite::Delta(page, delta) => group.delta(page, delta),
         PageWrite::Free(page) => group.free(page),
     })
-}
-
-/// The image of a page, as the page store has it.
-pub(crate) fn image(pages: &PageStore, page: u32) -> Result<Option<Vec<u8>>> {
-    Ok(pages.read(page)?.map(|pieces| pieces.concat()))
 }
 
 /// The cache, for its tree: the tree does not keep the cache alive.
@@ -389,11 +396,16 @@ impl PageSource for Source {
         self.0.upgrade().map_or(0, |cache| cache.pages.most_group_bytes())
     }
 
-    fn read(&self, page: u32) -> Result<Option<Vec<u8>>, SourceError> {
+    fn read(&self, page: u32) -> Result<Option<Vec<Vec<u8>>>, SourceError> {
         self.with(|cache| {
             count(&cache.counts.loads);
-            image(&cache.pages, page)
+            Ok(cache.pages.read(page)?)
         })
+    }
+
+    fn bytes_to_extend(&self, page: u32) -> Option<usize> {
+        let extent = self.0.upgrade()?.pages.extent(page)?;
+        (extent.parts < MAX_PARTS).then_some(extent.bytes)
     }
 
     fn make_room(&self) -> Result<(), SourceError> {

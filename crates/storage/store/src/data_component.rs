@@ -10,7 +10,7 @@ use pando_lss::{PageStore, PageStoreOptions, Stat};
 use pando_pmem::{CreateOptions, Pool, Process};
 use pando_tree::maps::Catalog;
 
-use crate::cache::{Cache, CacheStat, Source, image};
+use crate::cache::{Cache, CacheStat, Source};
 use crate::error::{Error, Result};
 
 /// The least memory of a cache, in bytes.
@@ -185,8 +185,8 @@ impl DataComponent {
     /// As [`sync`](Self::sync).
     pub fn check(&self) -> Result<Vec<String>> {
         self.cache.write_all()?;
-        let mut read = |page| match image(&self.cache.pages, page) {
-            Ok(Some(image)) => Ok(image),
+        let mut read = |page| match self.cache.pages.read(page) {
+            Ok(Some(parts)) => Ok(parts),
             Ok(None) => Err("it does not exist".to_owned()),
             Err(error) => Err(error.to_string()),
         };

@@ -18,7 +18,7 @@
 use loom::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use crate::explore;
-use crate::stored::{AS_WRITTEN, Code, Parts, Stored, UNFENCED, spawn};
+use crate::stored::{AS_WRITTEN, CAPTURED, Code, Parts, Stored, UNFENCED, WRITTEN, spawn};
 
 const PAGE: [bool; 2] = [true, false];
 const BLOCKS: Parts = Parts { blocks: true, structure: false, table: false };
@@ -137,6 +137,45 @@ fn images(code: Code) {
         writer.join().unwrap();
         stored.check();
     });
+}
+
+/// The store has the page, and two threads change it. One of them writes it, and so does a third
+/// one: as deltas.
+fn deltas(code: Code) {
+    explore(Some(2), move || {
+        let stored = Stored::new(code, Parts::default());
+        stored.flush(0, PAGE);
+        let writer = spawn(&stored, |stored| {
+            stored.write(0);
+            stored.write(0);
+        });
+        let other = spawn(&stored, |stored| {
+            stored.write(0);
+            stored.flush(1, PAGE);
+        });
+        stored.flush(0, PAGE);
+        other.join().unwrap();
+        writer.join().unwrap();
+        stored.flush(0, PAGE);
+        stored.check();
+    });
+}
+
+#[test]
+fn a_delta_has_all_changes_that_the_store_lacks() {
+    deltas(AS_WRITTEN);
+}
+
+#[test]
+#[should_panic]
+fn a_captured_page_is_not_a_written_one() {
+    deltas(Code { kept_in_chain: WRITTEN | CAPTURED, ..AS_WRITTEN });
+}
+
+#[test]
+#[should_panic]
+fn a_delta_of_a_capture_that_was_overtaken_is_not_written() {
+    deltas(Code { checks_last: false, ..AS_WRITTEN });
 }
 
 #[test]

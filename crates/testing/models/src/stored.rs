@@ -1,16 +1,18 @@
 //! Pages that are in a store: the component of the models `capture` and `structure`
-//! (`pando-bwtree/src/stored.rs`, `captures.rs`, `multi_word.rs`; `pando-lss/src/queue.rs`,
-//! `store.rs`).
+//! (`pando-bwtree/src/stored.rs`, `captures.rs`, `marshal.rs`, `multi_word.rs`;
+//! `pando-lss/src/queue.rs`, `store.rs`).
 //!
 //! The functions have the names and the steps of the code. A page's *state* is a number: each write
-//! makes the next one. A block has the state of its page, and a group those of its pages. A block
-//! has a cell that loom watches: the model fails if a read of the chain is not ordered before the
-//! block is used again.
+//! makes the next one. A block has the state of its page, and that of the newest link in its chain
+//! that is marked as written. A group has the states of its pages; for each, the state behind which
+//! it has all changes (a delta), or 0 (an image). A block has a cell that loom watches: the model
+//! fails if a read of the chain is not ordered before the block is used again.
 //!
 //! [`check`](Stored::check) looks at the groups in their order, and at the words, when all threads
 //! have ended:
 //!
-//! * A later group has no earlier state of a page.
+//! * A later group has no earlier state of a page, and a delta has all changes behind the state
+//!   that the store has.
 //! * Each group leaves both sides of a change of structure in the store, or none.
 //! * If a page is marked as written, the store has its state.
 //! * The newest state of an absent page is in the store. No write is lost.
@@ -52,6 +54,8 @@ pub struct Code {
     pub change: Ordering,
     /// A write clears the flags.
     pub clears_flags: bool,
+    /// The flags that say, in a chain, that the store has the state.
+    pub kept_in_chain: u64,
     /// `capture`: a full barrier between the number and the loads that follow.
     pub has_barrier: bool,
     /// The CAS by which `capture` sets its flag.
@@ -94,6 +98,7 @@ pub const AS_WRITTEN: Code = Code {
     read: Acquire,
     change: AcqRel,
     clears_flags: true,
+    kept_in_chain: WRITTEN,
     has_barrier: true,
     capture: AcqRel,
     look_fenced: true,
@@ -130,8 +135,8 @@ pub struct Parts {
     pub table: bool,
 }
 
-const WRITTEN: u64 = 1;
-const CAPTURED: u64 = 2;
+pub const WRITTEN: u64 = 1;
+pub const CAPTURED: u64 = 2;
 const FLAGS: u64 = 3;
 const BLOCK_SHIFT: u32 = 4;
 const ABSENT: u64 = 1 << 62;
@@ -146,6 +151,8 @@ const FAILED: u64 = 2;
 const ABANDONED: u64 = 1;
 const FILLED: u64 = 1 << 32;
 const STATE_BITS: u32 = 8;
+/// Bits of a page in a group: its state, and the state behind which it has the changes.
+const PAGE_BITS: u32 = 2 * STATE_BITS;
 
 const PAGES: usize = 2;
 /// The blocks of the pages, at first and after the change of structure.
@@ -175,14 +182,21 @@ fn block_of(link: u64) -> usize {
 fn state_in(group: u64, page: usize) -> u64 {
     match group & FILLED {
         0 => 0,
-        _ => group >> (STATE_BITS * page as u32) & ((1 << STATE_BITS) - 1),
+        _ => group >> (PAGE_BITS * page as u32) & ((1 << STATE_BITS) - 1),
     }
+}
+
+/// The state of the page behind which a group has the changes; 0: it has an image.
+fn state_before(group: u64, page: usize) -> u64 {
+    group >> (PAGE_BITS * page as u32 + STATE_BITS) & ((1 << STATE_BITS) - 1)
 }
 
 #[derive(Default)]
 struct Block {
     /// The state of the page whose chain is here. Its readers are checked by the cell.
     state: AtomicU64,
+    /// The state of the newest link below that is marked as written; 0 if none is.
+    marked: AtomicU64,
     cell: UnsafeCell<()>,
 }
 
@@ -247,7 +261,7 @@ impl Stored {
             writes: Default::default(),
         };
         for block in FIRST_BLOCKS {
-            stored.fill(block, 1);
+            stored.fill(block, 1, 0);
         }
         Arc::new(stored)
     }
@@ -259,17 +273,26 @@ impl Stored {
         block.state.load(Relaxed)
     }
 
-    fn fill(&self, block: u64, state: u64) {
+    fn fill(&self, block: u64, state: u64, marked: u64) {
         let block = &self.blocks[block as usize];
         block.cell.with_mut(|_| ());
         block.state.store(state, Relaxed);
+        block.marked.store(marked, Relaxed);
     }
 
-    /// A block that was never used, with this state.
-    fn new_block(&self, state: u64) -> u64 {
+    /// A block that was never used, with these states.
+    fn new_block(&self, state: u64, marked: u64) -> u64 {
         let block = self.fresh.fetch_add(1, Relaxed);
-        self.fill(block, state);
+        self.fill(block, state, marked);
         block
+    }
+
+    /// `next`: the state of the newest marked link of a chain that is prepended to `link`.
+    fn marked(&self, link: u64) -> u64 {
+        match link & self.code.kept_in_chain {
+            0 => self.blocks[block_of(link)].marked.load(Relaxed),
+            _ => self.state(link),
+        }
     }
 
     fn pin(&self, thread: usize) {
@@ -336,7 +359,7 @@ impl Stored {
             return None;
         }
         let flags = if self.code.clears_flags { 0 } else { old & FLAGS };
-        let new = link(self.new_block(self.state(old) + 1)) | flags;
+        let new = link(self.new_block(self.state(old) + 1, self.marked(old))) | flags;
         let is_done = self.cas(&self.words[page], old, new, self.code.change);
         self.writes[page].fetch_add(is_done.into(), Relaxed);
         is_done.then_some(old)
@@ -349,7 +372,7 @@ impl Stored {
             return;
         }
         let old = self.read(&self.words[page]);
-        self.fill(block_of(freed) as u64, self.state(old) + 1);
+        self.fill(block_of(freed) as u64, self.state(old) + 1, self.marked(old));
         let new = freed & !FLAGS;
         let is_done = self.cas(&self.words[page], old, new, self.code.change);
         self.writes[page].fetch_add(is_done.into(), Relaxed);
@@ -379,7 +402,7 @@ impl Stored {
     }
 
     fn execute_direct(&self) -> bool {
-        CHANGED_BLOCKS.iter().for_each(|&block| self.fill(block, 2));
+        CHANGED_BLOCKS.iter().for_each(|&block| self.fill(block, 2, 0));
         // By address: page 0 is the root, whose word is before the count.
         let targets = [&self.words[0], &self.changes, &self.words[1]];
         let targets = targets
@@ -486,7 +509,8 @@ impl Stored {
         let mut group = FILLED;
         for (page, link) in captured.links.iter().enumerate() {
             if let &Some(link) = link {
-                group |= self.state(link) << (STATE_BITS * page as u32);
+                let marked = self.blocks[block_of(link)].marked.load(Relaxed);
+                group |= (self.state(link) | marked << STATE_BITS) << (PAGE_BITS * page as u32);
             }
         }
         group
@@ -579,7 +603,7 @@ impl Stored {
         if absent & ABSENT == 0 {
             return;
         }
-        let link = link(self.new_block(self.read_store(page)));
+        let link = link(self.new_block(self.read_store(page), 0));
         if self.cas(&self.words[page], absent, link, self.code.change) {
             self.cas(&self.words[page], link, link | WRITTEN, self.code.mark);
         }
@@ -598,6 +622,8 @@ impl Stored {
             for (page, state) in store.iter_mut().enumerate() {
                 let written = state_in(group, page);
                 assert!(written == 0 || *state <= written, "an older state is written later");
+                let before = state_before(group, page);
+                assert!(written == 0 || before <= *state, "a delta lacks a change");
                 *state = (*state).max(written);
             }
             if self.parts.structure {

@@ -19,14 +19,22 @@ type Hook = Box<dyn FnOnce() + Send>;
 /// A place in the order of groups: `None` if it was abandoned.
 type Place = Arc<OnceLock<Option<Vec<PageWrite>>>>;
 
+/// Pages by their numbers: their parts, oldest first.
+type Images = BTreeMap<u32, Vec<Vec<u8>>>;
+
+/// A page has at most so many parts.
+const MAX_PARTS: usize = 3;
+
 /// Pages in process memory.
 #[derive(Default)]
 struct Kept {
-    images: Mutex<BTreeMap<u32, Vec<u8>>>,
+    images: Mutex<Images>,
     /// Places of groups in their order.
     queue: Mutex<Vec<Place>>,
     /// Called once, after an image was read and before it is returned.
     after_read: Mutex<Option<Hook>>,
+    /// A group has so many bytes at most, if it is set.
+    most_group_bytes: OnceLock<usize>,
 }
 
 impl std::fmt::Debug for Kept {
@@ -36,7 +44,7 @@ impl std::fmt::Debug for Kept {
 }
 
 impl Kept {
-    fn images(&self) -> MutexGuard<'_, BTreeMap<u32, Vec<u8>>> {
+    fn images(&self) -> MutexGuard<'_, Images> {
         self.images.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -59,7 +67,13 @@ impl Kept {
     fn write(&self, writes: Vec<PageWrite>) {
         for write in writes {
             match write {
-                PageWrite::Image(page, image) => drop(self.images().insert(page, image)),
+                PageWrite::Image(page, image) => drop(self.images().insert(page, vec![image])),
+                PageWrite::Delta(page, delta) => {
+                    let mut images = self.images();
+                    let parts = images.get_mut(&page).expect("a page before its delta");
+                    parts.push(delta);
+                    assert!(parts.len() <= MAX_PARTS, "page {page}");
+                }
                 PageWrite::Free(page) => drop(self.images().remove(&page)),
             }
         }
@@ -71,16 +85,22 @@ struct Source(Arc<Kept>);
 
 impl PageSource for Source {
     fn most_group_bytes(&self) -> usize {
-        64 << 20
+        *self.0.most_group_bytes.get().unwrap_or(&(64 << 20))
     }
 
-    fn read(&self, page: u32) -> Result<Option<Vec<u8>>, SourceError> {
+    fn read(&self, page: u32) -> Result<Option<Vec<Vec<u8>>>, SourceError> {
         let image = self.0.images().get(&page).cloned();
         let hook = self.0.after_read.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(hook) = hook {
             hook();
         }
         Ok(image)
+    }
+
+    fn bytes_to_extend(&self, page: u32) -> Option<usize> {
+        let images = self.0.images();
+        let parts = images.get(&page).filter(|parts| parts.len() < MAX_PARTS)?;
+        Some(parts.iter().map(Vec::len).sum())
     }
 
     fn make_room(&self) -> Result<(), SourceError> {
@@ -220,6 +240,120 @@ fn pages_are_written_evicted_loaded_and_restored() {
     assert_eq!(other.index.len().expect("read"), 1900);
 }
 
+/// The number of the page that has the record, and the parts that the store has of it.
+fn parts_of(source: &Source, number: u64) -> (u32, Vec<Vec<u8>>) {
+    let images = source.0.images();
+    let mut having = images.iter().filter(|(_, parts)| {
+        let is_leaf = parts[0][16] == 0;
+        is_leaf && parts[0].windows(8).any(|window| window == &key(number)[..])
+    });
+    let (page, parts) = having.next_back().expect("it is written");
+    (*page, parts.clone())
+}
+
+/// A page whose records change is written as deltas, each with what has changed since the state
+/// that was written, until it has as many parts as it may have. Loads and evictions in between make
+/// no difference.
+#[test]
+fn a_page_is_written_as_deltas() {
+    for evicts in [false, true] {
+        let (planted, source) = tree();
+        let tree = &planted.index;
+        // Its page is split now, and not again.
+        put(tree, 77, b"again");
+        let write = || {
+            assert!(write_all(tree, &source));
+            if evicts {
+                evict_all(tree);
+            }
+            check(&source);
+            parts_of(&source, 77).1
+        };
+        let base = write();
+        assert_eq!(base.len(), 1);
+        put(tree, 77, b"second");
+        put(tree, 77, b"third");
+        let second = write();
+        assert_eq!((&second[..1], second.len()), (&base[..], 2));
+        // One record of the page, as it is now.
+        let delta = [&[8, 0, 5, 0], &key(77)[..], b"third"].concat();
+        assert_eq!((second[1][8], &second[1][16..]), (1, &delta[..]));
+        remove(tree, 77);
+        let third = write();
+        assert_eq!((&third[..2], third.len()), (&second[..], 3));
+        assert_eq!(&third[2][16..], [&[8, 0, 0xFF, 0xFF], &key(77)[..]].concat());
+        assert_eq!(get(tree, 77), None);
+        assert_eq!(reopened(&source), dump(tree));
+        put(tree, 77, b"fourth");
+        assert_eq!(write().len(), 1, "three parts are the most here");
+        assert_eq!(reopened(&source), dump(tree));
+    }
+}
+
+/// A change that the store has got as a delta of a page that was not marked then, since it had
+/// changed again, is in the next delta too.
+#[test]
+fn a_delta_has_all_changes_since_the_last_mark() {
+    let (planted, source) = tree();
+    let tree = &planted.index;
+    // Its page is split now, and not again.
+    put(tree, 77, b"again");
+    assert!(write_all(tree, &source));
+    put(tree, 77, b"second");
+    let changed = pages(tree, PageState::Changed);
+    let writes = tree.capture((&changed, false), &mut as_it_is, |writes| {
+        let writes = writes().expect("the last capture");
+        put(tree, 76, b"third");
+        // The group is refused, or the thread stops.
+        drop(writes);
+    });
+    writes.expect("a slot").1.expect("changes");
+    assert!(write_all(tree, &source));
+    assert_eq!(parts_of(&source, 77).1.len(), 2);
+    assert_eq!(reopened(&source), dump(tree));
+}
+
+/// The root gets the chain of its last leaf, of which the store has a state under another number:
+/// right before, another thread writes the leaf and changes it.
+#[test]
+fn a_root_that_has_the_chain_of_its_child_is_written_whole() {
+    for access in 0.. {
+        let (planted, source) = tree_of(60);
+        let tree = &planted.index;
+        assert!(write_all(tree, &source));
+        // There is room for one change of structure: the last merge, and not the root's collapse.
+        source.0.most_group_bytes.set(170 << 10).expect("set once");
+        for number in (1..60).rev() {
+            remove(tree, number);
+            assert!(write_all(tree, &source));
+            if source.0.images().len() == 2 {
+                break;
+            }
+        }
+        assert_eq!(source.0.images().len(), 2, "the root has one child");
+        let (other, kept) = (planted.another_handle(), source.clone());
+        let meanwhile = move || {
+            write_until_done(&other, &kept);
+            put(&other, 0, b"between");
+        };
+        let has_collapsed = || tree.pages_from(0, 10_000).expect("a slot").0.len() == 1;
+        let mut numbers = 1..60;
+        let is_within = between(access, meanwhile, || {
+            numbers.any(|number| {
+                remove(tree, number);
+                has_collapsed()
+            });
+        });
+        assert!(has_collapsed());
+        write_until_done(tree, &source);
+        check(&source);
+        assert_eq!(reopened(&source), dump(tree), "before access {access}");
+        if !is_within {
+            return;
+        }
+    }
+}
+
 /// Records are added to pages that are written, evicted and loaded again before each consolidation:
 /// they are split all the same.
 #[test]
@@ -356,8 +490,11 @@ fn a_page_whose_image_is_of_an_earlier_time_stays_changed() {
         |writes: &mut dyn FnMut() -> Option<Vec<PageWrite>>| writes().expect("the last capture");
     let (captured, writes) = tree.capture((&changed, true), &mut before, append).expect("a slot");
     let page_of_77 = captured.unmarked[captured.unmarked.len() - 1];
-    let is_of_it =
-        |write: &PageWrite| matches!(write, PageWrite::Image(number, _) if *number == page_of_77);
+    let is_of_it = |write: &PageWrite| match write {
+        PageWrite::Image(number, _) | PageWrite::Delta(number, _) | PageWrite::Free(number) => {
+            *number == page_of_77
+        }
+    };
     assert!(!writes.expect("the page of 150").iter().any(is_of_it));
     let writes = tree.capture((&changed, false), &mut before, append);
     let (captured, writes) = writes.expect("a slot");
@@ -391,7 +528,7 @@ fn damaged_images_are_errors_that_name_the_page() {
     let leaf = *images.keys().last().expect("pages");
     for (image, told) in [(Some(vec![1; 40]), "is damaged"), (None, "does not exist")] {
         match image {
-            Some(image) => drop(source.0.images().insert(leaf, image)),
+            Some(image) => drop(source.0.images().insert(leaf, vec![image])),
             None => drop(source.0.images().remove(&leaf)),
         }
         let errors: Vec<String> =

@@ -89,18 +89,26 @@ fn print_store(stat: &PoolStat, store: &StoreStat, output: &mut Output) -> Resul
         counted(stat.recovery.commits, "commit")
     ))?;
     output.line(format_args!(
-        "cache         {} of {}: {}, {} of them changed; {}, {}",
+        "cache         {} of {}: {}, {} of them changed",
         BinaryBytes(store.cache_bytes),
         BinaryBytes(store.memory_bytes),
         counted(store.cached_pages, "page"),
         store.changed_pages,
-        counted(store.loads, "load"),
-        counted(store.evictions, "eviction")
     ))?;
     output.line(format_args!(
-        "disk          {}: {}, {:.0} % of the segments in use",
+        "reads         {}, {}, {} and {}, since the opening; {:.1} % without the disk",
+        counted(store.visits, "visit"),
+        counted(store.loads, "load"),
+        counted(store.evictions, "eviction"),
+        counted(store.part_reads, "disk read"),
+        100.0 * (1.0 - share(store.loads, store.visits)).max(0.0)
+    ))?;
+    let parts = (1..).zip(&store.pages_by_parts).map(|(parts, pages)| parts * pages).sum();
+    output.line(format_args!(
+        "disk          {}: {} of {:.2} parts, {:.0} % of the segments in use",
         BinaryBytes(store.segment_bytes),
         counted(store.pages, "page"),
+        share(parts, store.pages),
         100.0 * share(store.live_bytes, store.segment_bytes)
     ))?;
     output.line(format_args!(
