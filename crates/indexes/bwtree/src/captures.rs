@@ -124,7 +124,7 @@ impl<D: Domain> BwTree<D, Stored> {
         // (model `capture`).
         fence(Ordering::SeqCst);
         let changes = context.read(anchor + CHANGES_AT);
-        let listed = pages.changes.range(..=(changes, u64::MAX));
+        let listed = pages.listed(changes);
         let listed: BTreeSet<u32> =
             listed.flat_map(|entry| entry.value().numbers.clone()).collect();
         let others = wanted.iter().filter(|number| !listed.contains(number));

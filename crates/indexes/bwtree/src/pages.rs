@@ -10,11 +10,13 @@
 //! ```
 
 use std::fmt::{self, Debug, Formatter};
+use std::iter;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use crossbeam_skiplist::SkipMap;
+use crossbeam_skiplist::map::Entry;
 use pando_index::{Error, Result};
 use pando_pmem::{Domain, ReserveAccess};
 use pando_tree::context::Context;
@@ -175,6 +177,9 @@ struct Segments {
     by_off: Vec<(u64, u64)>,
 }
 
+/// A change in the list.
+type Listed<'list> = Entry<'list, (u64, u64), ChangedPages>;
+
 /// The pages of a change of structure.
 #[derive(Debug)]
 pub(crate) struct ChangedPages {
@@ -282,9 +287,16 @@ impl Pages {
         }
     }
 
+    /// The changes of the list up to the count `changes`. (A `range` of crossbeam-skiplist 0.1.3
+    /// keeps each entry that it passes for ever.)
+    pub fn listed(&self, changes: u64) -> impl Iterator<Item = Listed<'_>> {
+        let all = iter::successors(self.changes.front(), Listed::next);
+        all.take_while(move |entry| entry.key().0 <= changes)
+    }
+
     /// Removes the changes up to the count `changes` from the list.
     pub fn unlist(&self, changes: u64) {
-        for entry in self.changes.range(..=(changes, u64::MAX)) {
+        for entry in self.listed(changes) {
             if entry.remove() {
                 self.give_room(entry.value().bytes);
             }
@@ -424,5 +436,26 @@ mod tests {
         assert!(numbers.contains(&8) && numbers.contains(&63) && !numbers.contains(&64));
         assert!(!numbers.contains(&71) && numbers.contains(&72) && numbers.contains(&575));
         assert!(!numbers.contains(&576) && numbers.contains(&(576 + 8)));
+    }
+
+    /// Changes that are written take no memory. (Each has 1 MiB here.)
+    #[test]
+    fn changes_that_are_unlisted_are_freed() {
+        let resident_bytes = || {
+            let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux");
+            let pages = statm.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
+            pages.expect("a number of pages") * 4096
+        };
+        let (pages, before) = (Pages::default(), resident_bytes());
+        for changes in 1..=1_500 {
+            pages.list(changes, ChangedPages { numbers: vec![7; 1 << 18], bytes: 0 });
+            if changes % 4 == 0 {
+                assert_eq!(pages.listed(changes).count(), 4);
+                pages.unlist(changes);
+            }
+        }
+        assert!(pages.changes.is_empty());
+        let grown_bytes = resident_bytes().saturating_sub(before);
+        assert!(grown_bytes < 1 << 30, "{grown_bytes} bytes for 1,500 MiB of changes");
     }
 }
