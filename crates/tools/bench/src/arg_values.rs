@@ -31,6 +31,22 @@ pub fn count(text: &str) -> Result<u64, String> {
     }
 }
 
+/// The least memory of the process of a system.
+const LEAST_MEMORY_BYTES: u64 = 64 << 20;
+
+/// Memory of a process in bytes, with a binary suffix: `256M`, `1G`.
+pub fn memory_bytes(text: &str) -> Result<u64, String> {
+    let (digits, shift) = match text.char_indices().last() {
+        Some((at, 'm' | 'M')) => (&text[..at], 20),
+        Some((at, 'g' | 'G')) => (&text[..at], 30),
+        _ => (text, 0),
+    };
+    match digits.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift)) {
+        Some(bytes) if bytes >= LEAST_MEMORY_BYTES => Ok(bytes),
+        _ => Err("expected bytes such as 256M or 1G, 64M or more".to_owned()),
+    }
+}
+
 /// A number from `least` to `most`.
 pub fn within(text: &str, least: usize, most: usize) -> Result<usize, String> {
     match text.parse() {

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use crate::arg_values::{FilesArgs, count, key_bytes, rate, rounds, seconds, threads, value_bytes};
+use crate::arg_values::{
+    FilesArgs, count, key_bytes, memory_bytes, rate, rounds, seconds, threads, value_bytes,
+};
 #[cfg(feature = "papers")]
 use crate::delays::DelayArgs;
 use crate::documents::command::FiguresArgs;
@@ -53,6 +55,9 @@ pub enum Command {
     /// The process that `recovery` kills
     #[command(hide = true)]
     RecoveryChild(ChildArgs),
+    /// The process of one system, if its memory is limited
+    #[command(hide = true)]
+    SystemChild(ApartArgs),
 }
 
 /// Arguments of a comparison.
@@ -121,6 +126,11 @@ pub struct RunArgs {
     /// the pools]
     #[arg(long, value_name = "FOLDER")]
     pub log_dir: Option<PathBuf>,
+    /// Run each system in a process of its own with so many bytes of memory, such as 256M, with the
+    /// system's cache of its files; half of it is its own cache (of fjall a quarter). Linux, as the
+    /// superuser
+    #[arg(long, value_parser = memory_bytes, value_name = "BYTES", conflicts_with = "replay")]
+    pub memory: Option<u64>,
     /// The delays of the emulated medium.
     #[cfg(feature = "papers")]
     #[command(flatten)]
@@ -274,6 +284,35 @@ pub struct ChildArgs {
     pub seed: u64,
 }
 
+/// Arguments of the process of one system.
+#[derive(Args, Debug)]
+pub struct ApartArgs {
+    /// The system
+    #[arg(long)]
+    pub system: SystemName,
+    /// Records that it has at most
+    #[arg(long)]
+    pub records: u64,
+    /// Length of a key in bytes
+    #[arg(long)]
+    pub key_bytes: usize,
+    /// Length of a value in bytes
+    #[arg(long)]
+    pub value_bytes: usize,
+    /// Bytes of its cache
+    #[arg(long)]
+    pub cache_bytes: u64,
+    /// Folder for pools
+    #[arg(long)]
+    pub pool_dir: PathBuf,
+    /// Folder for logs and for the files of peers
+    #[arg(long)]
+    pub log_dir: PathBuf,
+    /// The control group that limits its memory
+    #[arg(long)]
+    pub group: PathBuf,
+}
+
 #[cfg(test)]
 mod tests {
     use clap::Parser;
@@ -324,6 +363,7 @@ mod tests {
             ("--key-bytes 7", "from 8 to 128"),
             ("--value-bytes 5000", "from 8 to 4096"),
             ("--rate 1G", "from 1 to 100M"),
+            ("--memory 32M", "64M or more"),
             ("--systems bztre", "expected one of bztree"),
             ("--replay x --operation-mix read", "cannot be used with"),
         ] {

@@ -23,7 +23,6 @@ use crate::report::Row;
 use crate::slice::{Outcome, Slice};
 use crate::subject::Subject;
 use crate::table::Table;
-use crate::verify;
 
 /// Slices of a load; they exist only for the progress bar.
 const LOAD_SLICES: u64 = 20;
@@ -59,8 +58,8 @@ pub fn run(
     run.rounds(&mut loaded_systems, &mut table)?;
     for loaded in &loaded_systems {
         progress.set_message(format!("verify {}", loaded.system.name));
-        verify::all(loaded.subject.any(), run.records, &loaded.live)
-            .map_err(|fault| failed(loaded.system, "the final check", 1, fault))?;
+        let verified = loaded.subject.verify(run.records, &loaded.live, true);
+        verified.map_err(|fault| failed(loaded.system, "the final check", 1, fault))?;
         progress.inc(1);
     }
     Ok(table.rows())
@@ -75,8 +74,8 @@ pub fn bytes_per_record(
     let run = Run::new(plan, progress);
     progress.set_length(LOAD_SLICES);
     let (loaded, _) = run.load(machine::cores().len().max(1), system)?;
-    verify::all(loaded.subject.any(), run.records, &loaded.live)
-        .map_err(|fault| failed(system, "the final check", 1, fault))?;
+    let verified = loaded.subject.verify(run.records, &loaded.live, true);
+    verified.map_err(|fault| failed(system, "the final check", 1, fault))?;
     Ok(loaded.space)
 }
 
@@ -153,6 +152,7 @@ impl<'run> Run<'run> {
             target: 0..0,
             time: self.plan.time,
             warm_up: self.plan.time / 10,
+            keys: self.plan.keys_of(&mix),
             sampler,
             seed,
             sample_every: self.plan.sample_every.max(1),
@@ -179,7 +179,7 @@ impl<'run> Run<'run> {
             outcome.append(&subject.run(&slice).map_err(fault)?);
             self.progress.inc(1);
         }
-        verify::count(subject.any(), self.records, &(0..records)).map_err(fault)?;
+        subject.verify(self.records, &(0..records), false).map_err(fault)?;
         let heap_growth = || Some(machine::heap_bytes()?.saturating_sub(heap_before?));
         let a_record = |bytes| bytes as f64 / records as f64;
         let space = Space {
@@ -272,7 +272,7 @@ impl<'run> Run<'run> {
         slice.target = if deleted > 0 { live.start..after.start } else { live.end..after.end };
         let fault = |fault| failed(loaded.system, mix.name, threads, fault);
         let outcome = loaded.subject.run(&slice).map_err(fault)?;
-        verify::count(loaded.subject.any(), self.records, &after).map_err(fault)?;
+        loaded.subject.verify(self.records, &after, false).map_err(fault)?;
         loaded.live = after;
         Ok(outcome)
     }

@@ -22,6 +22,9 @@ pub struct Conditions {
     pub pool_file_system: String,
     /// The file system of logs, and of the files of durable peers.
     pub log_file_system: String,
+    /// Memory of the process of each system, if that is limited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
     /// Emulated medium: delay in nanoseconds of a cache line that is written back.
     pub write_back_ns: u64,
     /// Emulated medium: delay in nanoseconds of a cache line that is read and not cached.
@@ -50,6 +53,7 @@ impl Conditions {
             commit: option_env!("PANDO_BENCH_COMMIT"),
             log_file_system: pool_file_system.clone(),
             pool_file_system,
+            memory_bytes: None,
             write_back_ns: 0,
             read_line_ns: 0,
         }
@@ -83,7 +87,13 @@ impl Conditions {
                 false => format!(", logs on {}", self.log_file_system),
             },
             self.commit.map_or(String::new(), |commit| format!(", commit {commit}")),
-        ) + &self.emulated()
+        ) + &self.limited()
+            + &self.emulated()
+    }
+
+    fn limited(&self) -> String {
+        let mib = |bytes: u64| format!(", each system in a process of {} MiB", bytes >> 20);
+        self.memory_bytes.map_or(String::new(), mib)
     }
 
     fn emulated(&self) -> String {

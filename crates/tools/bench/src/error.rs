@@ -94,6 +94,12 @@ pub enum Fault {
         /// The cause.
         source: Refusal,
     },
+    /// The system has a process of its own, and that has failed.
+    #[error("{what}")]
+    Apart {
+        /// Its own message, or how it ended.
+        what: String,
+    },
     /// A thread of the slice panicked.
     #[error("a thread panicked")]
     Panicked,
@@ -185,6 +191,17 @@ pub enum Error {
     /// A plot could not be drawn.
     #[error("cannot draw a plot: {0}")]
     Plot(String),
+    /// The memory of a process cannot be limited.
+    #[error(
+        "cannot limit the memory of a process at {path}: {source}; run the command as the \
+         superuser, or in a control group that is yours, with the memory controller"
+    )]
+    Limited {
+        /// The group, or the file of it.
+        path: PathBuf,
+        /// The cause.
+        source: std::io::Error,
+    },
     /// A child process failed.
     #[error("the child process of the recovery test {what}")]
     Child {

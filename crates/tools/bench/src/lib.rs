@@ -24,9 +24,10 @@
 //! | [`record`] | keys and values as bytes of any length |
 //! | [`error`], [`spread`], [`units`], `latency` | errors; figures and their texts |
 //! | [`operation_mix`], [`mod@slice`], `worker`, `arrival_schedule` | the operations, a timed slice, a thread of a slice, the open loop |
+//! | [`verify`] | the final scan |
 //! | [`subject`] | the run of a slice on a system |
 //! | [`systems`] | the adapters, and the construction of a system by its name |
-//! | [`verify`] | the final scan |
+//! | [`apart`] | a system in a process of its own, whose memory is limited |
 //! | [`conditions`], [`machine`] | machine and build of a figure; system calls |
 //! | [`plan`], [`compare`] | the plan of a comparison; rounds over the systems: the interleaving |
 //! | [`replay`] | a file of operations on each system, with a comparison of the answers |
@@ -40,6 +41,7 @@
 //! | [`arg_values`], [`args`], [`commands`], [`progress`] | the command line and its functions |
 
 mod agree;
+pub mod apart;
 pub mod arg_values;
 pub mod args;
 mod arrival_schedule;

@@ -49,6 +49,11 @@ pub struct Row {
     /// Bytes per record that the file system has allocated for the system's files after loading,
     /// with logs and space for growth; `None` without files.
     pub file_bytes_per_record: Option<f64>,
+    /// Bytes that the process of the system has read from the device in the slices, by their
+    /// operations; `None` if it has no process of its own.
+    pub read_bytes_per_op: Option<f64>,
+    /// Bytes that it has written, in the same way.
+    pub written_bytes_per_op: Option<f64>,
     /// The system to which the ratios refer: the first.
     pub base: String,
     /// Throughput of this system divided by that of the base: the median of the rounds.
@@ -121,6 +126,11 @@ impl Row {
     /// Notes that a reader of the figures needs, one sentence each.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
+        if let (Some(read), Some(written)) = (self.read_bytes_per_op, self.written_bytes_per_op) {
+            notes.push(format!(
+                "{read:.0} bytes read from the device and {written:.0} written, by operation"
+            ));
+        }
         if self.transient_misses > 0 {
             notes.push(format!(
                 "{} gets missed a key that was being replaced",

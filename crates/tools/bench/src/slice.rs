@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use crate::key_sampler::KeySampler;
+use crate::key_sampler::{KeyChoice, KeySampler};
 use crate::latency::empty_histogram;
 use crate::operation_mix::OperationMix;
 use crate::record::Records;
@@ -38,7 +38,9 @@ pub struct Slice<'run> {
     pub time: Duration,
     /// Time for which each thread reads before the start.
     pub warm_up: Duration,
-    /// The choice of records.
+    /// The distribution of keys.
+    pub keys: KeyChoice,
+    /// The choice of records: that distribution.
     pub sampler: &'run KeySampler,
     /// Seed of the operations; the same on every system.
     pub seed: u64,
@@ -65,6 +67,35 @@ pub struct Outcome {
     /// Latencies in nanoseconds of the timed operations, and the waits of operations that were due
     /// but not started.
     pub latency_ns: Histogram<u64>,
+    /// What the process of the system has read from the device and written meanwhile, if it has
+    /// one of its own.
+    pub traffic: Option<Traffic>,
+}
+
+/// Bytes that a process has read from a device and written to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+}
+
+impl Traffic {
+    /// What came after `before`.
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            read_bytes: self.read_bytes.saturating_sub(before.read_bytes),
+            written_bytes: self.written_bytes.saturating_sub(before.written_bytes),
+        }
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self {
+            read_bytes: self.read_bytes + other.read_bytes,
+            written_bytes: self.written_bytes + other.written_bytes,
+        }
+    }
 }
 
 impl Outcome {
@@ -77,6 +108,7 @@ impl Outcome {
             on_core: Duration::ZERO,
             transient_misses: 0,
             latency_ns: empty_histogram(),
+            traffic: None,
         }
     }
 
@@ -88,6 +120,8 @@ impl Outcome {
         self.on_core += later.on_core;
         self.transient_misses += later.transient_misses;
         self.latency_ns += &later.latency_ns;
+        let traffic = self.traffic.into_iter().chain(later.traffic);
+        self.traffic = traffic.reduce(Traffic::plus);
     }
 
     /// Operations per second of core time.

@@ -1,6 +1,7 @@
 //! A system behind a trait object, and the run of a slice on it. A slice costs one virtual call; an
 //! operation costs none here.
 
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,15 +10,19 @@ use std::thread;
 use crate::error::Fault;
 use crate::machine;
 use crate::operation_mix::MAX_SCAN_RECORDS;
-use crate::record::Buffers;
+use crate::record::{Buffers, Records};
 use crate::slice::{Outcome, Slice};
 use crate::system::{AnySystem, Order, System};
+use crate::verify;
 use crate::worker::{Done, Worker, refused};
 
 /// A system behind a trait object.
 pub trait Subject: Send + Sync {
     /// Runs one slice.
     fn run(&self, slice: &Slice<'_>) -> Result<Outcome, Fault>;
+
+    /// Compares the number of records with that of `live`, or all records if `is_whole`.
+    fn verify(&self, records: Records, live: &Range<u64>, is_whole: bool) -> Result<(), Fault>;
 
     /// The system, for single operations.
     fn any(&self) -> &dyn AnySystem;
@@ -32,6 +37,13 @@ pub trait Subject: Send + Sync {
 impl<S: System> Subject for S {
     fn run(&self, slice: &Slice<'_>) -> Result<Outcome, Fault> {
         run(self, slice)
+    }
+
+    fn verify(&self, records: Records, live: &Range<u64>, is_whole: bool) -> Result<(), Fault> {
+        match is_whole {
+            true => verify::all(self, records, live),
+            false => verify::count(self, records, live),
+        }
     }
 
     fn any(&self) -> &dyn AnySystem {

@@ -8,7 +8,7 @@ use crate::conditions::Conditions;
 use crate::plan::{NamedSystem, Plan, Space};
 use crate::record::Shape;
 use crate::report::{ROW_VERSION, Row};
-use crate::slice::Outcome;
+use crate::slice::{Outcome, Traffic};
 use crate::spread::Spread;
 use crate::systems;
 
@@ -142,6 +142,10 @@ pub fn row(context: &RowContext<'_>, cell: &Cell, base: &Cell, fewer: Option<&Ce
     let quantile = |share| cell.all.latency_ns.value_at_quantile(share);
     let cores = context.conditions.cores.max(1);
     let due = cell.all.elapsed.as_secs_f64() * context.threads.min(cores) as f64;
+    let by_operation = |bytes: fn(Traffic) -> u64| {
+        let traffic = cell.all.traffic?;
+        Some(bytes(traffic) as f64 / cell.all.operations.max(1) as f64)
+    };
     let entry = systems::SYSTEMS.iter().find(|entry| entry.name == context.system);
     Row {
         version: ROW_VERSION,
@@ -159,6 +163,8 @@ pub fn row(context: &RowContext<'_>, cell: &Cell, base: &Cell, fewer: Option<&Ce
         max_ns: cell.all.latency_ns.max(),
         bytes_per_record: cell.space.used,
         file_bytes_per_record: cell.space.files,
+        read_bytes_per_op: by_operation(|traffic| traffic.read_bytes),
+        written_bytes_per_op: by_operation(|traffic| traffic.written_bytes),
         base: context.base.to_owned(),
         ratio_to_first: ratio.median,
         ratio_min: ratio.min,

@@ -230,3 +230,33 @@ fn the_documents_of_this_checkout_show_what_their_data_says() {
         bench(&["figures", "check", "--checkout", env!("CARGO_MANIFEST_DIR")]);
     assert!(succeeded, "{error}");
 }
+
+/// Each system runs in a process of its own. On a machine where its memory cannot be limited, the
+/// command says so.
+#[test]
+fn systems_with_limited_memory_are_compared() {
+    let words = "--memory 256M --systems btreemap,bwtree:store --records 2k --value-bytes 100 \
+                 --operation-mix load,read,50/50,insert,delete --threads 2 --rounds 2 \
+                 --seconds 0.02 --keys zipfian:0.9";
+    let words: Vec<&str> = words.split_whitespace().collect();
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("rows.jsonl");
+    let arguments = [&words[..], &["--json", json.to_str().unwrap()]].concat();
+    let (succeeded, out, error) = bench(&arguments);
+    if error.contains("cannot limit the memory of a process") {
+        assert!(error.contains("run the command as the superuser"), "{error}");
+        return;
+    }
+    assert!(succeeded, "{error}");
+    assert!(out.contains("bytes read from the device"), "{out}");
+    let rows = std::fs::read_to_string(json).unwrap();
+    let rows: Vec<Value> = rows.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(rows.len(), 5 * 2);
+    assert_fields(&rows, "read_bytes_per_op written_bytes_per_op memory_bytes");
+    for row in &rows {
+        assert!(row["operations"].as_u64() > Some(0) && row["p50_ns"].as_u64() > Some(0), "{row}");
+    }
+    // A fault of a system's process is told.
+    let (succeeded, _, error) = bench(&["system-child", "--system", "btreemap", "--records", "1"]);
+    assert!(!succeeded && error.contains("--group"), "{error}");
+}

@@ -101,6 +101,7 @@ fn asked(mix: OperationMix, keys: KeyChoice) -> Vec<Asked> {
         target,
         time: Duration::from_millis(5),
         warm_up: Duration::ZERO,
+        keys,
         sampler: &sampler,
         seed: 7,
         sample_every: 1,

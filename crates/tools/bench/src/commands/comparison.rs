@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::named::{check_limits, named_systems};
+use crate::apart::Limits;
 use crate::args::RunArgs;
 use crate::compare;
 use crate::conditions::Conditions;
@@ -58,7 +59,14 @@ const DEFAULT_SECONDS: f64 = 0.15;
 const DEFAULT_PAGE: &str = "pando-bench.html";
 
 /// Runs the comparison of `args`, prints its table, and writes the files of `args`.
-pub fn compare_systems(args: &RunArgs) -> Result<(), Failure> {
+/// `prefix` is the arguments before those of this command when the program runs itself again.
+pub fn compare_systems(args: &RunArgs, prefix: &[&str]) -> Result<(), Failure> {
+    let limits = args.memory.map(|memory_bytes| -> std::io::Result<_> {
+        let prefix = prefix.iter().map(|&word| word.to_owned()).collect();
+        Ok(Limits { memory_bytes, executable: std::env::current_exe()?, prefix })
+    });
+    let limits = limits.transpose()?;
+    let limits = limits.as_ref();
     let options = BuildOptions {
         pool_dir: args.pool_dir.clone(),
         log_dir: args.log_dir.clone(),
@@ -70,6 +78,7 @@ pub fn compare_systems(args: &RunArgs) -> Result<(), Failure> {
         let delays = args.delays.of_systems(args.systems.iter().flatten())?;
         (BuildOptions { delays, ..options }, conditions.emulating(delays))
     };
+    let conditions = Conditions { memory_bytes: args.memory, ..conditions };
     eprintln!("{}", conditions.line());
     let sections = match (&args.replay, &args.systems) {
         (Some(file), named) => {
@@ -83,7 +92,7 @@ pub fn compare_systems(args: &RunArgs) -> Result<(), Failure> {
         (None, Some(named)) => {
             let plan = plan_of(args, None, &conditions);
             let names = in_order(named.clone(), args.base)?;
-            vec![section("Comparison", &names, &plan, &options)?]
+            vec![section("Comparison", &names, &plan, &options, limits)?]
         }
         (None, None) => DEFAULTS
             .iter()
@@ -92,7 +101,7 @@ pub fn compare_systems(args: &RunArgs) -> Result<(), Failure> {
                 let base = args.base.filter(|base| default.systems.contains(&base.name()));
                 let names = default_systems(default, plan.shape, &plan.mixes)?;
                 let names = in_order(names, base)?;
-                section(default.title, &names, &plan, &options)
+                section(default.title, &names, &plan, &options, limits)
             })
             .collect::<Result<Vec<_>, Failure>>()?,
     };
@@ -133,10 +142,11 @@ fn section(
     names: &[SystemName],
     plan: &Plan,
     options: &BuildOptions,
+    limits: Option<&Limits>,
 ) -> Result<Section, Failure> {
     check_limits(names, plan.shape, &plan.mixes)?;
     let progress = progress();
-    let systems = named_systems(names, plan.most_records(), plan.shape, options);
+    let systems = named_systems(names, plan.most_records(), plan.shape, options, limits);
     let rows = compare::run(plan, &systems, &progress)?;
     progress.finish_and_clear();
     println!("# {title}\n\n{}", report::table(&rows));

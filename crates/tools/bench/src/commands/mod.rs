@@ -16,18 +16,19 @@ use crate::error::{Error, Failure};
 use crate::operation_mix::OperationMix;
 use crate::progress::progress;
 use crate::systems;
-use crate::{agree, documents, profile, recovery, servers};
+use crate::{agree, apart, documents, profile, recovery, servers};
 
 /// Runs the command of `args`. `prefix` is the arguments before those of this command when the
 /// program runs itself again: `["bench"]` for `pando bench`.
 pub fn run(args: &BenchArgs, prefix: &[&str]) -> Result<(), Failure> {
     match &args.command {
-        None => comparison::compare_systems(&args.run),
+        None => comparison::compare_systems(&args.run, prefix),
         Some(Command::Costs(args)) => single::count_costs(args),
         Some(Command::Recovery(args)) => single::time_recovery(args, prefix),
         Some(Command::Space(args)) => single::measure_space(args),
         Some(Command::Transactions(args)) => single::measure_transactions(args),
         Some(Command::RecoveryChild(args)) => be_child(args),
+        Some(Command::SystemChild(args)) => apart::be_system(args),
         Some(Command::Servers(args)) => servers::command::servers(args, prefix, &progress()),
         Some(Command::Profile(args)) => profile::command::profile(args, prefix),
         Some(Command::ProfileChild(args)) => profile::command::be_child(args),

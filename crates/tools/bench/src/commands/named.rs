@@ -1,5 +1,6 @@
 //! The systems that a command names.
 
+use crate::apart::{self, Limits};
 use crate::error::Error;
 use crate::operation_mix::OperationMix;
 use crate::plan::NamedSystem;
@@ -7,17 +8,22 @@ use crate::record::Shape;
 use crate::systems::entry::BuildOptions;
 use crate::systems::{self, SystemName};
 
-/// The systems of these names, with space for `records` records.
+/// The systems of these names, with space for `records` records; each in a process of its own if
+/// there are `limits`.
 pub fn named_systems(
     names: &[SystemName],
     records: u64,
     shape: Shape,
     options: &BuildOptions,
+    limits: Option<&Limits>,
 ) -> Vec<NamedSystem> {
     let options = options.clone().for_records(records, shape);
     let system = |&name: &SystemName| NamedSystem {
         name: name.to_string(),
-        build: systems::builder(name, shape, &options),
+        build: match limits {
+            None => systems::builder(name, shape, &options),
+            Some(limits) => apart::builder(name, (records, shape), &options, limits),
+        },
     };
     names.iter().map(system).collect()
 }

@@ -112,7 +112,7 @@ pub fn measure_space(args: &SpaceArgs) -> Result<(), Failure> {
     };
     let progress = progress();
     let most = args.records.iter().copied().max().unwrap_or(0);
-    let systems = named_systems(&args.systems, most, shape, &options);
+    let systems = named_systems(&args.systems, most, shape, &options, None);
     let rows = space::measure(&plan, &args.records, &systems, &progress)?;
     progress.finish_and_clear();
     show(space::figures(&rows), &conditions.json_lines(&rows), &args.files, &conditions)

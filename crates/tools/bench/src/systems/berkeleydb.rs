@@ -21,7 +21,6 @@ use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::entry::BuildError;
-use super::folder::CACHE_BYTES;
 use crate::record::{MAX_KEY_BYTES, MAX_VALUE_BYTES, Shape};
 use crate::system::{Order, Refusal, Scan, System};
 
@@ -189,11 +188,17 @@ unsafe impl Send for Tree {}
 unsafe impl Sync for Tree {}
 
 impl Tree {
-    /// The tree in `folder`, created if it does not exist; with `is_synced`, each write is synced.
-    pub fn open(folder: &Path, shape: Shape, is_synced: bool) -> Result<Self, BuildError> {
+    /// The tree in `folder`, created if it does not exist, with the next number of GiB that has so
+    /// many bytes of cache; with `is_synced`, each write is synced.
+    pub fn open(
+        folder: &Path,
+        cache_bytes: u64,
+        shape: Shape,
+        is_synced: bool,
+    ) -> Result<Self, BuildError> {
         let folder = CString::new(folder.as_os_str().as_bytes())?;
         let mut handle = ptr::null_mut();
-        let cache_gib = (CACHE_BYTES >> 30) as u32;
+        let cache_gib = cache_bytes.div_ceil(1 << 30) as u32;
         // SAFETY: the folder's name ends with a zero, and `handle` has room for a pointer.
         let done = unsafe {
             pando_bdb_open(folder.as_ptr(), cache_gib, is_synced.into(), MOST_THREADS, &mut handle)

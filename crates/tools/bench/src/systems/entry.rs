@@ -71,6 +71,9 @@ pub fn boxed(system: impl System + 'static) -> Result<Box<dyn Subject>, BuildErr
     Ok(Box::new(system))
 }
 
+/// Bytes of cache that each durable peer may fill unless that is set: what redb and sled take if
+/// they are not asked, and what holds the whole of a run of ten million small records.
+const CACHE_BYTES: u64 = 1 << 30;
 /// A pool is reserved for so many times the bytes of its records: leaves are half empty at times,
 /// copies of them wait to be freed, and blocks have a few sizes only.
 const POOL_HEADROOM: u64 = 8;
@@ -89,6 +92,8 @@ pub struct BuildOptions {
     /// The folder for logs of pools, and for the files of durable peers; that for pools if it is
     /// not set.
     pub log_dir: Option<PathBuf>,
+    /// Bytes of cache that each durable peer, and a store, may fill.
+    pub cache_bytes: u64,
     /// How far a pool may grow: address space that is reserved, no memory that is taken. See
     /// [`for_records`](Self::for_records).
     pub max_pool_bytes: u64,
@@ -111,6 +116,7 @@ impl Default for BuildOptions {
         Self {
             pool_dir: memory_folder(),
             log_dir: None,
+            cache_bytes: CACHE_BYTES,
             max_pool_bytes: MOST_POOL_BYTES,
             settings: None,
             #[cfg(feature = "papers")]
@@ -131,7 +137,9 @@ impl BuildOptions {
         let record_bytes =
             shape.key_bytes as u64 + shape.value_bytes as u64 + RECORD_OVERHEAD_BYTES;
         let due = records.saturating_mul(record_bytes).saturating_mul(POOL_HEADROOM);
-        Self { max_pool_bytes: due.clamp(LEAST_POOL_BYTES, MOST_POOL_BYTES), ..self }
+        // LMDB wants whole pages.
+        let due = due.clamp(LEAST_POOL_BYTES, MOST_POOL_BYTES).next_multiple_of(1 << 20);
+        Self { max_pool_bytes: due, ..self }
     }
 }
 

@@ -3,6 +3,7 @@
 //! Settings: the defaults, which the documentation calls those of RocksDB, and a block cache of
 //! 1 GiB ("20-25 % of the available memory, or more if the data set fits into memory"). The
 //! feature `lz4` is off, so blocks are not compressed: the values of this harness do not compress.
+//! With a smaller cache, a memtable has an eighth of its bytes at most.
 //!
 //! | system | settings | survives |
 //! | --- | --- | --- |
@@ -20,8 +21,11 @@ use std::path::Path;
 use ::fjall::{Database, Guard, Iter, Keyspace, KeyspaceCreateOptions, PersistMode};
 
 use super::entry::BuildError;
-use super::folder::{CACHE_BYTES, visit_range};
+use super::folder::visit_range;
 use crate::system::{Order, Refusal, Scan, System};
+
+/// The default of fjall.
+const MEMTABLE_BYTES: u64 = 64 << 20;
 
 /// A keyspace in a database of its own.
 pub struct Tree {
@@ -31,11 +35,13 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// The keyspace in `folder`, created if it does not exist; with `is_synced`, each write is
-    /// synced.
-    pub fn open(folder: &Path, is_synced: bool) -> Result<Self, BuildError> {
-        let database = Database::builder(folder.join("fjall")).cache_size(CACHE_BYTES).open()?;
-        let records = database.keyspace("bench", KeyspaceCreateOptions::default)?;
+    /// The keyspace in `folder`, created if it does not exist, with so many bytes of cache; with
+    /// `is_synced`, each write is synced.
+    pub fn open(folder: &Path, cache_bytes: u64, is_synced: bool) -> Result<Self, BuildError> {
+        let database = Database::builder(folder.join("fjall")).cache_size(cache_bytes).open()?;
+        let memtable_bytes = MEMTABLE_BYTES.min(cache_bytes / 8);
+        let options = || KeyspaceCreateOptions::default().max_memtable_size(memtable_bytes);
+        let records = database.keyspace("bench", options)?;
         Ok(Self { database, records, is_synced })
     }
 

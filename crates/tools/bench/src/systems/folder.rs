@@ -9,9 +9,6 @@ use super::entry::{BuildError, BuildOptions};
 use crate::subject::Subject;
 use crate::system::{AnySystem, Order, Refusal, Scan, System};
 
-/// Bytes of cache that each durable peer may fill: what redb and sled take if they are not asked,
-/// and what holds the whole of a run of ten million small records.
-pub const CACHE_BYTES: u64 = 1 << 30;
 /// Bytes of the unit in which file systems count what a file takes.
 const BLOCK_BYTES: u64 = 512;
 

@@ -212,8 +212,9 @@ pub fn build(
         Some(folder) => Ok(Place::Kept(folder.to_owned())),
         None => Place::temporary(options),
     };
-    // Peers in memory, which may be all that are built, need no folder.
-    let _ = &place;
+    // Peers in memory, which may be all that are built, need neither.
+    let (_, cache_bytes) = (&place, options.cache_bytes);
+    let _ = cache_bytes;
     let words = (shape.key_bytes == 8, shape.value_bytes == 8);
     match (name, words) {
         #[cfg(feature = "scc")]
@@ -250,17 +251,20 @@ pub fn build(
                 _ => Commit::Written,
             };
             match words {
-                (true, true) => in_folder(place()?, |at| Table::<Words>::open(at, commit)),
-                _ => in_folder(place()?, |at| Table::<Slices>::open(at, commit)),
+                (true, true) => {
+                    in_folder(place()?, |at| Table::<Words>::open(at, cache_bytes, commit))
+                }
+                _ => in_folder(place()?, |at| Table::<Slices>::open(at, cache_bytes, commit)),
             }
         }
         #[cfg(feature = "fjall")]
         ("fjall" | "fjall:sync", _) => {
-            in_folder(place()?, |at| super::fjall::Tree::open(at, name == "fjall:sync"))
+            let is_synced = name == "fjall:sync";
+            in_folder(place()?, |at| super::fjall::Tree::open(at, cache_bytes, is_synced))
         }
         #[cfg(feature = "sled")]
         ("sled" | "sled:lazy", _) => {
-            in_folder(place()?, |at| super::sled::Tree::open(at, name == "sled"))
+            in_folder(place()?, |at| super::sled::Tree::open(at, cache_bytes, name == "sled"))
         }
         #[cfg(feature = "lmdb")]
         ("lmdb" | "lmdb:sync", _) => {
@@ -268,12 +272,15 @@ pub fn build(
         }
         #[cfg(feature = "rocksdb")]
         ("rocksdb" | "rocksdb:sync", _) => {
-            in_folder(place()?, |at| super::rocksdb::Tree::open(at, name == "rocksdb:sync"))
+            let is_synced = name == "rocksdb:sync";
+            in_folder(place()?, |at| super::rocksdb::Tree::open(at, cache_bytes, is_synced))
         }
         #[cfg(feature = "berkeleydb")]
         ("berkeleydb" | "berkeleydb:sync", _) => {
             let is_synced = name == "berkeleydb:sync";
-            in_folder(place()?, |at| super::berkeleydb::Tree::open(at, shape, is_synced))
+            in_folder(place()?, |at| {
+                super::berkeleydb::Tree::open(at, cache_bytes, shape, is_synced)
+            })
         }
         _ => Err(missing(name, feature_of(name))),
     }

@@ -30,7 +30,6 @@ use ::redb::{
 };
 
 use super::entry::BuildError;
-use super::folder::CACHE_BYTES;
 use super::slots::{key_number, value_number};
 use crate::system::{Order, Refusal, Scan, System};
 
@@ -151,11 +150,11 @@ pub struct Table<F: Form> {
 }
 
 impl<F: Form> Table<F> {
-    /// The table in `folder`, made if it is not there.
-    pub fn open(folder: &Path, commit: Commit) -> Result<Self, BuildError> {
+    /// The table in `folder`, made if it is not there, with so many bytes of cache.
+    pub fn open(folder: &Path, cache_bytes: u64, commit: Commit) -> Result<Self, BuildError> {
         let path = folder.join(FILE);
         let mut builder = Database::builder();
-        builder.set_cache_size(CACHE_BYTES as usize);
+        builder.set_cache_size(cache_bytes as usize);
         let database = if commit == Commit::Written {
             let file = OpenOptions::new()
                 .read(true)

@@ -25,7 +25,6 @@ use ::rocksdb::{
 };
 
 use super::entry::BuildError;
-use super::folder::CACHE_BYTES;
 use crate::system::{Order, Refusal, Scan, System};
 
 /// Threads for flushes and compactions.
@@ -44,11 +43,11 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// The database in `folder`, created if it does not exist; with `is_synced`, each write is
-    /// synced.
-    pub fn open(folder: &Path, is_synced: bool) -> Result<Self, BuildError> {
+    /// The database in `folder`, created if it does not exist, with so many bytes of cache; with
+    /// `is_synced`, each write is synced.
+    pub fn open(folder: &Path, cache_bytes: u64, is_synced: bool) -> Result<Self, BuildError> {
         let mut blocks = BlockBasedOptions::default();
-        blocks.set_block_cache(&Cache::new_lru_cache(CACHE_BYTES as usize));
+        blocks.set_block_cache(&Cache::new_lru_cache(cache_bytes as usize));
         blocks.set_block_size(BLOCK_BYTES);
         blocks.set_cache_index_and_filter_blocks(true);
         blocks.set_pin_l0_filter_and_index_blocks_in_cache(true);

@@ -22,7 +22,7 @@ use std::path::Path;
 use ::sled::{Config, Db, Mode};
 
 use super::entry::BuildError;
-use super::folder::{CACHE_BYTES, visit_range};
+use super::folder::visit_range;
 use crate::system::{Order, Refusal, Scan, System};
 
 /// The default tree of a database.
@@ -32,13 +32,13 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// The tree in `folder`, created if it does not exist; with `is_flushed`, each write is
-    /// flushed.
-    pub fn open(folder: &Path, is_flushed: bool) -> Result<Self, BuildError> {
+    /// The tree in `folder`, created if it does not exist, with so many bytes of cache; with
+    /// `is_flushed`, each write is flushed.
+    pub fn open(folder: &Path, cache_bytes: u64, is_flushed: bool) -> Result<Self, BuildError> {
         let records = Config::new()
             .path(folder.join("sled"))
             .mode(Mode::HighThroughput)
-            .cache_capacity(CACHE_BYTES)
+            .cache_capacity(cache_bytes)
             .open()?;
         Ok(Self { records, is_flushed })
     }

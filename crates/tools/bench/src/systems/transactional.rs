@@ -19,7 +19,7 @@ use std::path::Path;
 use pando::{Acknowledge, Error, Map, MapOptions, Pool, PoolOptions, Store, Transaction};
 
 use super::entry::{BuildError, BuildOptions};
-use super::folder::{CACHE_BYTES, Place, allocated_bytes};
+use super::folder::{Place, allocated_bytes};
 use crate::system::{Refusal, Scan, System};
 
 /// The one map of each pool.
@@ -116,8 +116,8 @@ impl TransactionalMap {
             _ => Acknowledge::Buffered,
         };
         let pool_options = PoolOptions::new().acknowledge(acknowledge);
-        let pool =
-            Store::open_with(place.path().join(STORE), CACHE_BYTES, &pool_options)?.into_pool();
+        let path = place.path().join(STORE);
+        let pool = Store::open_with(path, options.cache_bytes, &pool_options)?.into_pool();
         let map = pool.map_with(MAP, &MapOptions::new().index(index))?;
         Ok(Self { map, pool, is_pipelined: false, places: vec![place] })
     }
