@@ -137,9 +137,7 @@ impl BuildOptions {
         let record_bytes =
             shape.key_bytes as u64 + shape.value_bytes as u64 + RECORD_OVERHEAD_BYTES;
         let due = records.saturating_mul(record_bytes).saturating_mul(POOL_HEADROOM);
-        // LMDB wants whole pages.
-        let due = due.clamp(LEAST_POOL_BYTES, MOST_POOL_BYTES).next_multiple_of(1 << 20);
-        Self { max_pool_bytes: due, ..self }
+        Self { max_pool_bytes: due.clamp(LEAST_POOL_BYTES, MOST_POOL_BYTES), ..self }
     }
 }
 

@@ -48,7 +48,9 @@ impl Table {
             flags |= EnvFlags::WRITE_MAP | EnvFlags::NO_SYNC;
         }
         let mut open = EnvOpenOptions::new().read_txn_without_tls();
-        open.map_size(usize::try_from(options.max_pool_bytes)?).max_readers(MAX_READERS);
+        // Whole pages, of any system.
+        let map_bytes = usize::try_from(options.max_pool_bytes)?.next_multiple_of(1 << 20);
+        open.map_size(map_bytes).max_readers(MAX_READERS);
         // SAFETY: the flags demand that a crash of the system may damage the file, which goes with
         // the system, and that nothing writes through a stray pointer into the map, which safe code
         // cannot. The file lies in a folder of this system alone, so no other process writes it.
