@@ -10,6 +10,7 @@
 //! that the segment is written anew. No part begins at unit 0, so the word is never zero.
 
 use std::fmt;
+use std::num::NonZeroU64;
 
 /// Parts begin at multiples of this, in bytes.
 pub(crate) const UNIT_BYTES: usize = 32;
@@ -30,7 +31,7 @@ const _: () = assert!(SEGMENT_BITS + UNIT_BITS + UNITS_BITS + GENERATION_BITS ==
 
 /// The address of a part.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Address(u64);
+pub(crate) struct Address(NonZeroU64);
 
 const fn mask(bits: u32) -> u64 {
     (1 << bits) - 1
@@ -45,36 +46,38 @@ impl Address {
         let units = bytes.div_ceil(UNIT_BYTES) as u64;
         let generation = u64::from(generation) & mask(GENERATION_BITS);
         let place = u64::from(segment) << UNIT_BITS | unit;
-        Self((place << UNITS_BITS | units) << GENERATION_BITS | generation)
+        let word = (place << UNITS_BITS | units) << GENERATION_BITS | generation;
+        // The part does not begin at unit 0.
+        Self(NonZeroU64::new(word).unwrap_or(NonZeroU64::MIN))
     }
 
     /// The address with this word; `None` for a word that no address has.
     pub fn from_word(word: u64) -> Option<Self> {
-        let address = Self(word);
+        let address = Self(NonZeroU64::new(word)?);
         (address.at() != 0 && address.bytes() != 0).then_some(address)
     }
 
     pub fn word(self) -> u64 {
-        self.0
+        self.0.get()
     }
 
     pub fn segment(self) -> u32 {
-        (self.0 >> (64 - SEGMENT_BITS)) as u32
+        (self.word() >> (64 - SEGMENT_BITS)) as u32
     }
 
     /// The byte of the segment at which the part begins.
     pub fn at(self) -> usize {
-        (self.0 >> (UNITS_BITS + GENERATION_BITS) & mask(UNIT_BITS)) as usize * UNIT_BYTES
+        (self.word() >> (UNITS_BITS + GENERATION_BITS) & mask(UNIT_BITS)) as usize * UNIT_BYTES
     }
 
     /// Bytes of the part, with the zeros behind it.
     pub fn bytes(self) -> usize {
-        (self.0 >> GENERATION_BITS & mask(UNITS_BITS)) as usize * UNIT_BYTES
+        (self.word() >> GENERATION_BITS & mask(UNITS_BITS)) as usize * UNIT_BYTES
     }
 
     /// Whether the part is of that generation of its segment.
     pub fn is_of(self, generation: u32) -> bool {
-        self.0 & mask(GENERATION_BITS) == u64::from(generation) & mask(GENERATION_BITS)
+        self.word() & mask(GENERATION_BITS) == u64::from(generation) & mask(GENERATION_BITS)
     }
 }
 

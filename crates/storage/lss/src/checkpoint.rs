@@ -21,6 +21,9 @@
 //!
 //! The file `checkpoint-N` is written and synced before a superblock names it. It is never changed.
 
+use std::iter;
+
+use crc32fast::Hasher;
 use pando_device::Directory;
 use pando_pmem::mutant;
 
@@ -33,6 +36,8 @@ const PREFIX: &str = "checkpoint-";
 const MAGIC: [u8; 8] = *b"PANDOsc1";
 const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 96;
+/// Bytes that are written at once.
+const CHUNK_BYTES: usize = 256 << 10;
 
 /// The caller's bytes are at most so many.
 pub const MAX_CLIENT_BYTES: usize = 64 << 10;
@@ -59,7 +64,7 @@ pub(crate) enum State {
     Used,
 }
 
-/// A checkpoint.
+/// A checkpoint, without its pages: they may be many.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Checkpoint {
     pub store_id: u128,
@@ -67,9 +72,35 @@ pub(crate) struct Checkpoint {
     pub redo: Redo,
     /// Generation and state of each segment.
     pub segments: Vec<(u32, State)>,
-    /// The pages, each with the addresses of its parts, newest first.
-    pub pages: Vec<(u32, Vec<Address>)>,
     pub client: Vec<u8>,
+}
+
+/// The pages of a checkpoint, as its file has them.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Pages {
+    bytes: Vec<u8>,
+    at: usize,
+    end: usize,
+}
+
+impl std::fmt::Debug for Pages {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl Pages {
+    /// The pages, each with the addresses of its parts, newest first.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, Vec<Address>)> {
+        let mut words = self.bytes[self.at..self.end].as_chunks::<8>().0.iter();
+        iter::from_fn(move || {
+            // They were checked.
+            let [pid, count] = words.next()?.as_chunks::<4>().0 else { return None };
+            let parts = words.by_ref().take(u32::from_le_bytes(*count) as usize);
+            let parts = parts.filter_map(|word| Address::from_word(u64::from_le_bytes(*word)));
+            Some((u32::from_le_bytes(*pid), parts.collect()))
+        })
+    }
 }
 
 fn name_of(number: u64) -> String {
@@ -83,47 +114,91 @@ pub(crate) fn number_of(name: &str) -> Option<u64> {
     (name_of(number) == name).then_some(number)
 }
 
+/// Takes bytes, and their place in the file.
+type Put<'call, E> = dyn FnMut(u64, &[u8]) -> Result<(), E> + 'call;
+
+/// The part of a checkpoint behind its first bytes, while it is written.
+struct Rest<'put, 'call, E> {
+    put: &'put mut Put<'call, E>,
+    /// Bytes that are not put yet, and where they begin.
+    bytes: Vec<u8>,
+    at: u64,
+    crc: Hasher,
+}
+
+impl<E> Rest<'_, '_, E> {
+    fn push(&mut self, bytes: &[u8]) -> Result<(), E> {
+        self.bytes.extend_from_slice(bytes);
+        if self.bytes.len() >= CHUNK_BYTES { self.put() } else { Ok(()) }
+    }
+
+    fn put(&mut self) -> Result<(), E> {
+        (self.put)(self.at, &self.bytes)?;
+        self.crc.update(&self.bytes);
+        self.at += self.bytes.len() as u64;
+        self.bytes.clear();
+        Ok(())
+    }
+}
+
 impl Checkpoint {
-    fn encode(&self) -> Vec<u8> {
-        let mut bytes = vec![0; HEADER_BYTES];
+    /// Hands the bytes of the checkpoint with these pages to `put`, in pieces, each with its place;
+    /// the first bytes come last. Returns their number.
+    fn encode<E>(
+        &self,
+        pages: impl Iterator<Item = (u32, Vec<Address>)>,
+        put: &mut Put<'_, E>,
+    ) -> Result<u64, E> {
+        let (bytes, at) = (Vec::with_capacity(CHUNK_BYTES), HEADER_BYTES as u64);
+        let mut rest = Rest { put, bytes, at, crc: Hasher::new() };
         for &(generation, state) in &self.segments {
             let state: u32 = match state {
                 State::Absent => 0,
                 State::Free => 1,
                 State::Used => 2,
             };
-            bytes.extend_from_slice(&generation.to_le_bytes());
-            bytes.extend_from_slice(&state.to_le_bytes());
+            rest.push(&generation.to_le_bytes())?;
+            rest.push(&state.to_le_bytes())?;
         }
-        let pages_at = bytes.len();
-        for (pid, parts) in &self.pages {
-            bytes.extend_from_slice(&pid.to_le_bytes());
-            bytes.extend_from_slice(&(parts.len() as u32).to_le_bytes());
-            for part in parts {
-                bytes.extend_from_slice(&part.word().to_le_bytes());
+        let (mut page_count, mut words) = (0_u64, 0_u64);
+        for (pid, parts) in pages {
+            rest.push(&pid.to_le_bytes())?;
+            rest.push(&(parts.len() as u32).to_le_bytes())?;
+            for part in &parts {
+                rest.push(&part.word().to_le_bytes())?;
             }
+            page_count += 1;
+            words += 1 + parts.len() as u64;
         }
-        let words = ((bytes.len() - pages_at) / 8) as u64;
-        bytes.extend_from_slice(&self.client);
-        let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
-        put(0, &MAGIC);
-        put(12, &VERSION.to_le_bytes());
-        put(16, &self.store_id.to_le_bytes());
-        put(32, &self.number.to_le_bytes());
-        put(40, &self.redo.sequence.to_le_bytes());
-        put(48, &self.redo.at.to_le_bytes());
-        put(56, &self.redo.segment.to_le_bytes());
-        put(60, &self.redo.crc_before.to_le_bytes());
-        put(64, &(self.segments.len() as u32).to_le_bytes());
-        put(68, &(self.client.len() as u32).to_le_bytes());
-        put(72, &(self.pages.len() as u64).to_le_bytes());
-        put(80, &words.to_le_bytes());
-        let crc = crc32fast::hash(&bytes[12..]);
-        bytes[8..12].copy_from_slice(&crc.to_le_bytes());
-        bytes
+        rest.push(&self.client)?;
+        if !rest.bytes.is_empty() {
+            rest.put()?;
+        }
+        let Rest { put, at, crc, .. } = rest;
+        let mut header = [0; HEADER_BYTES];
+        let mut set = |at: usize, field: &[u8]| header[at..at + field.len()].copy_from_slice(field);
+        set(0, &MAGIC);
+        set(12, &VERSION.to_le_bytes());
+        set(16, &self.store_id.to_le_bytes());
+        set(32, &self.number.to_le_bytes());
+        set(40, &self.redo.sequence.to_le_bytes());
+        set(48, &self.redo.at.to_le_bytes());
+        set(56, &self.redo.segment.to_le_bytes());
+        set(60, &self.redo.crc_before.to_le_bytes());
+        set(64, &(self.segments.len() as u32).to_le_bytes());
+        set(68, &(self.client.len() as u32).to_le_bytes());
+        set(72, &page_count.to_le_bytes());
+        set(80, &words.to_le_bytes());
+        let mut whole = Hasher::new();
+        whole.update(&header[12..]);
+        whole.combine(&crc);
+        header[8..12].copy_from_slice(&whole.finalize().to_le_bytes());
+        put(0, &header)?;
+        Ok(at)
     }
 
-    fn decode(bytes: &[u8], segment_bytes: u64) -> Result<Self, &'static str> {
+    /// Checked: the checkpoint with its pages, or what is wrong.
+    fn decode(bytes: Vec<u8>, segment_bytes: u64) -> Result<(Self, Pages), &'static str> {
         let cut_off = "it is cut off";
         let word = |at: usize| {
             let found = bytes.get(at..).and_then(|rest| rest.first_chunk());
@@ -161,27 +236,25 @@ impl Checkpoint {
             };
             segments.push((word(at)?, state));
         }
-        let mut pages = Vec::new();
-        let mut at = pages_at;
+        let (mut pages, mut at) = (0, pages_at);
         while at < client_at {
-            let (pid, count) = (word(at)?, word(at + 4)? as usize);
+            let count = word(at + 4)? as usize;
             let end = at.saturating_add(8).saturating_add(count.saturating_mul(8));
             if !(1..=MAX_PARTS).contains(&count) || end > client_at {
                 return Err("a page has an impossible number of parts");
             }
-            let mut parts = Vec::new();
             for at in (at + 8..end).step_by(8) {
                 let part = Address::from_word(long(at)?).ok_or("an address is impossible")?;
                 let is_inside = (part.at() + part.bytes()) as u64 <= segment_bytes;
                 match segments.get(part.segment() as usize) {
-                    Some((_, State::Used)) if is_inside => parts.push(part),
+                    Some((_, State::Used)) if is_inside => {}
                     _ => return Err("a page has a part where no segment is used"),
                 }
             }
-            pages.push((pid, parts));
+            pages += 1;
             at = end;
         }
-        if pages.len() as u64 != page_count {
+        if pages != page_count {
             return Err("it has another number of pages");
         }
         let redo =
@@ -196,11 +269,17 @@ impl Checkpoint {
         }
         let id = u128::from(long(16)?) | u128::from(long(24)?) << 64;
         let client = bytes[client_at..].to_vec();
-        Ok(Self { store_id: id, number, redo, segments, pages, client })
+        let found = Self { store_id: id, number, redo, segments, client };
+        Ok((found, Pages { bytes, at: pages_at, end: client_at }))
     }
 
-    /// Writes the file of this checkpoint. Durable on return; the bytes that were written.
-    pub fn store(&self, directory: &dyn Directory) -> pando_device::Result<u64> {
+    /// Writes the file of this checkpoint, with these pages: each with the addresses of its parts,
+    /// newest first. Durable on return; the bytes that were written.
+    pub fn store(
+        &self,
+        directory: &dyn Directory,
+        pages: impl Iterator<Item = (u32, Vec<Address>)>,
+    ) -> pando_device::Result<u64> {
         let name = name_of(self.number);
         let file = match directory.create(&name) {
             // A checkpoint that was cut short has left it, and no superblock names it.
@@ -210,26 +289,23 @@ impl Checkpoint {
             }
             created => created?,
         };
-        let bytes = self.encode();
-        let written =
-            file.write_at(&bytes, 0).and_then(|()| match mutant!("lss-checkpoint-not-synced") {
-                true => Ok(()),
-                false => file.sync(),
-            });
-        if let Err(error) = written.and_then(|()| directory.sync()) {
+        let written = self.encode(pages, &mut |at, bytes| file.write_at(bytes, at));
+        let synced = written.and_then(|bytes| match mutant!("lss-checkpoint-not-synced") {
+            true => Ok(bytes),
+            false => file.sync().map(|()| bytes),
+        });
+        synced.and_then(|bytes| directory.sync().map(|()| bytes)).inspect_err(|_| {
             // It takes room that a full disk needs. If it stays, the next one replaces it.
             let _ = directory.remove(&name);
-            return Err(error);
-        }
-        Ok(bytes.len() as u64)
+        })
     }
 
-    /// The checkpoint `number` of the store `store_id`.
+    /// The checkpoint `number` of the store `store_id`, and its pages.
     pub fn load(
         directory: &dyn Directory,
         (store_id, number): (u128, u64),
         segment_bytes: u64,
-    ) -> Result<Self> {
+    ) -> Result<(Self, Pages)> {
         let name = name_of(number);
         let damaged = |what: &str| Error::Damaged {
             path: format!("{}/{name}", directory.path()),
@@ -246,8 +322,8 @@ impl Checkpoint {
         bytes.try_reserve_exact(size).map_err(|_| damaged("it is too long for the memory"))?;
         bytes.resize(size, 0);
         file.read_at(&mut bytes, 0)?;
-        let found = Self::decode(&bytes, segment_bytes).map_err(damaged)?;
-        match (found.store_id, found.number) == (store_id, number) {
+        let found = Self::decode(bytes, segment_bytes).map_err(damaged)?;
+        match (found.0.store_id, found.0.number) == (store_id, number) {
             true => Ok(found),
             false => Err(damaged("it belongs to another store")),
         }
@@ -279,14 +355,49 @@ mod tests {
             number: 4,
             redo: Redo { sequence: 9, segment: 1, at: 8192, crc_before: 5 },
             segments: vec![(1, State::Free), (6, State::Used)],
-            pages: vec![(7, vec![Address::new(1, 64, 32, 6)])],
             client: b"redo".to_vec(),
         }
     }
 
+    type Parts = Vec<(u32, Vec<Address>)>;
+
+    fn pages() -> Parts {
+        vec![(7, vec![Address::new(1, 64, 32, 6)])]
+    }
+
+    /// The bytes of `some` with these pages.
+    fn encoded(pages: Parts) -> Vec<u8> {
+        let mut all: Vec<u8> = Vec::new();
+        let mut put = |at: u64, bytes: &[u8]| {
+            let (at, end) = (at as usize, at as usize + bytes.len());
+            all.resize(all.len().max(end), 0);
+            all[at..end].copy_from_slice(bytes);
+            Ok::<_, ()>(())
+        };
+        let bytes = some().encode(pages.into_iter(), &mut put).expect("no error");
+        assert_eq!(bytes, all.len() as u64);
+        all
+    }
+
+    fn decoded(bytes: &[u8]) -> Result<(Checkpoint, Parts), &'static str> {
+        let (found, pages) = Checkpoint::decode(bytes.to_vec(), 65_536)?;
+        Ok((found, pages.iter().collect()))
+    }
+
+    /// So many that they are written in several pieces.
+    #[test]
+    fn many_pages() {
+        let parts = |page: u32| 1 + page as usize % MAX_PARTS;
+        let pages: Vec<_> =
+            (0..20_000).map(|page| (page, vec![Address::new(1, 64, 32, 6); parts(page)])).collect();
+        let bytes = encoded(pages.clone());
+        assert!(bytes.len() > 2 * CHUNK_BYTES);
+        assert_eq!(decoded(&bytes), Ok((some(), pages)));
+    }
+
     #[test]
     fn golden_bytes() {
-        let bytes = some().encode();
+        let bytes = encoded(pages());
         let mut expected = vec![0; 84];
         for (at, value) in [
             (0, 1),
@@ -310,33 +421,33 @@ mod tests {
         expected.extend_from_slice(b"redo");
         assert_eq!(bytes[..8], *b"PANDOsc1");
         assert_eq!(bytes[12..], expected);
-        assert_eq!(Checkpoint::decode(&bytes, 65_536), Ok(some()));
+        assert_eq!(decoded(&bytes), Ok((some(), pages())));
     }
 
     #[test]
     fn every_changed_bit_is_noticed() {
-        let bytes = some().encode();
+        let bytes = encoded(pages());
         for bit in 0..bytes.len() * 8 {
             let mut damaged = bytes.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
-            assert!(Checkpoint::decode(&damaged, 65_536).is_err(), "bit {bit}");
+            assert!(decoded(&damaged).is_err(), "bit {bit}");
         }
         for length in 0..bytes.len() {
-            assert!(Checkpoint::decode(&bytes[..length], 65_536).is_err(), "{length} bytes");
+            assert!(decoded(&bytes[..length]).is_err(), "{length} bytes");
         }
     }
 
     /// A checksum may be right although the bytes make no sense: an attacker can compute it.
     #[test]
     fn impossible_contents_with_a_right_checksum_are_refused() {
-        let bytes = some().encode();
+        let bytes = encoded(pages());
         for at in 12..bytes.len() {
             for value in [0, 1, 3, 255] {
                 let mut damaged = bytes.clone();
                 damaged[at] = value;
                 let crc = crc32fast::hash(&damaged[12..]);
                 damaged[8..12].copy_from_slice(&crc.to_le_bytes());
-                let _ = Checkpoint::decode(&damaged, 65_536);
+                let _ = decoded(&damaged);
             }
         }
     }

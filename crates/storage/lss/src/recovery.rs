@@ -271,7 +271,8 @@ pub(crate) fn open(
         });
     };
     let names = (superblock.store_id, superblock.checkpoint);
-    let checkpoint = Checkpoint::load(directory.as_ref(), names, superblock.segment_bytes)?;
+    let (checkpoint, pages) =
+        Checkpoint::load(directory.as_ref(), names, superblock.segment_bytes)?;
     let files = Files::new(directory, superblock.segment_bytes);
     let segments = segments(&files, &checkpoint.segments)?;
     let beginnings = beginnings(&files, &segments, superblock.store_id)?;
@@ -291,9 +292,10 @@ pub(crate) fn open(
         client: checkpoint.client.clone(),
         written: Default::default(),
     };
-    for (pid, parts) in &checkpoint.pages {
-        writer.set_page(&shared, *pid, parts);
+    for (pid, parts) in pages.iter() {
+        writer.set_page(&shared, pid, &parts);
     }
+    drop(pages);
     let mut found = Found { client: checkpoint.client.clone(), ..Found::default() };
     let (store_id, redo) = (superblock.store_id, checkpoint.redo);
     let mut chain = Chain { files: &shared.files, store_id, beginnings, redo };

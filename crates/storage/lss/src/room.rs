@@ -356,22 +356,20 @@ impl Writer {
                 false => (segment.generation, segment.state),
             })
             .collect();
-        let pages = shared.table.pages();
         let checkpoint = Checkpoint {
             store_id: self.superblock.store_id,
             number: self.superblock.checkpoint + 1,
             redo: self.redo(),
             segments,
-            pages: pages.map(|(pid, _)| (pid, self.parts_of(shared, pid))).collect(),
             client: client.unwrap_or(&self.client).to_vec(),
         };
         let directory = shared.files.directory();
-        let mut stored = checkpoint.store(directory);
+        let mut stored = checkpoint.store(directory, self.pages(shared));
         if stored.as_ref().is_err_and(pando_device::Error::is_full)
             && (self.free_count() > 1 || self.has_empty_segment())
         {
             self.remove_free(shared)?;
-            stored = checkpoint.store(directory);
+            stored = checkpoint.store(directory, self.pages(shared));
         }
         let bytes = stored.map_err(|error| self.no_file(shared, &error))?;
         self.superblock.writes += 1;

@@ -10,6 +10,7 @@
 //! | write a block | the chain of blocks without it, or with it |
 //! | change the table | the same: the table is process memory |
 
+use std::array;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ use crate::address::Address;
 use crate::block::{self, BLOCK_ALIGN, Header};
 use crate::checkpoint::{Redo, State};
 use crate::error::Result;
-use crate::part::{self, Kind};
+use crate::part::{self, Kind, MAX_PARTS};
 use crate::queue::{Refusal, Slot};
 use crate::shared::Shared;
 use crate::superblock::Superblock;
@@ -65,6 +66,9 @@ pub(crate) struct Written {
     pub checkpoint_bytes: u64,
 }
 
+/// The parts of a page behind its newest one.
+pub(crate) type Earlier = [Option<Address>; MAX_PARTS - 1];
+
 /// The state of the writer.
 #[derive(Debug)]
 pub(crate) struct Writer {
@@ -72,7 +76,7 @@ pub(crate) struct Writer {
     pub superblock_file: Box<dyn File>,
     pub segments: Vec<Segment>,
     /// The parts of a page behind its newest one, newest first, if it has several.
-    pub earlier: HashMap<u32, Vec<Address>>,
+    pub earlier: HashMap<u32, Earlier>,
     pub current: Option<Current>,
     /// The number of the next block.
     pub sequence: u64,
@@ -127,7 +131,12 @@ impl Writer {
     /// The parts of a page, newest first.
     pub fn parts_of(&self, shared: &Shared, pid: u32) -> Vec<Address> {
         let newest = shared.table.get(pid).into_iter();
-        newest.chain(self.earlier.get(&pid).into_iter().flatten().copied()).collect()
+        newest.chain(self.earlier.get(&pid).into_iter().flatten().copied().flatten()).collect()
+    }
+
+    /// All pages, each with its parts, newest first.
+    pub fn pages(&self, shared: &Shared) -> impl Iterator<Item = (u32, Vec<Address>)> {
+        shared.table.pages().map(|(pid, _)| (pid, self.parts_of(shared, pid)))
     }
 
     /// The parts of a page after the parts that are in the block already.
@@ -217,9 +226,11 @@ impl Writer {
             self.segments[part.segment() as usize].live_bytes += part.bytes() as u64;
         }
         shared.table.set(pid, parts);
-        match parts.get(1..) {
-            Some(earlier) if !earlier.is_empty() => self.earlier.insert(pid, earlier.to_vec()),
-            _ => self.earlier.remove(&pid),
+        match parts {
+            [] | [_] => self.earlier.remove(&pid),
+            [_, earlier @ ..] => {
+                self.earlier.insert(pid, array::from_fn(|at| earlier.get(at).copied()))
+            }
         };
     }
 

@@ -144,7 +144,7 @@ impl PageStore {
         let segment_bytes = options.segment_bytes;
         let redo = Redo { sequence: 1, ..Redo::default() };
         let first = Checkpoint { store_id, number: 1, redo, ..Checkpoint::default() };
-        first.store(directory.as_ref())?;
+        first.store(directory.as_ref(), std::iter::empty())?;
         let new = Superblock { store_id, writes: 0, checkpoint: 1, segment_bytes, incarnation: 0 };
         new.create(directory.as_ref())?;
         Ok(Self::open(directory, options)?.0)

@@ -25,8 +25,9 @@ const MIN_CHECKPOINT_LOG_BYTES: u64 = 1 << 20;
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
     /// Bytes of the cache: 16 MiB or more, and 32 bytes or more for each number of a page up to the
-    /// highest. Beside them: 8 bytes for each number in the table of the page store, the bytes of
-    /// groups that are written, of pages that are loaded, and 256 KiB.
+    /// highest. Beside them: 10 bytes for each number in the table of the page store, 50 for each
+    /// page with deltas on disk, the bytes of groups that are written, of pages that are loaded,
+    /// and 256 KiB.
     pub memory_bytes: u64,
     /// Those of the page store; its segments have 4 MiB or more, 16 MiB unless it is set.
     pub pages: PageStoreOptions,
