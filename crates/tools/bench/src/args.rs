@@ -127,8 +127,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "FOLDER")]
     pub log_dir: Option<PathBuf>,
     /// Run each system in a process of its own with so many bytes of memory, such as 256M, with the
-    /// system's cache of its files; half of it is its own cache (of fjall a quarter). Linux, as the
-    /// superuser
+    /// system's cache of its files; half of it is its own cache, of a store three quarters, of fjall
+    /// one. Linux, as the superuser
     #[arg(long, value_parser = memory_bytes, value_name = "BYTES", conflicts_with = "replay")]
     pub memory: Option<u64>,
     /// The delays of the emulated medium.

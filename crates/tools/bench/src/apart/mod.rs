@@ -32,12 +32,14 @@ use crate::system::{AnySystem, Refusal, Scan};
 use crate::systems::entry::{BuildError, BuildOptions, Builder};
 use crate::systems::{self, SystemName};
 
-/// The cache that a system is told to take of the memory of its process. fjall takes more than it
-/// is told: with half of 512 MiB, the system ends it.
+/// The cache that a system is told to take of the memory of its process: as much as it can have
+/// without being ended by the system. A store takes 50 MiB beside its cache; fjall takes twice as
+/// much as it is told.
 fn cache_bytes(name: SystemName, memory_bytes: u64) -> u64 {
-    match name.name().starts_with("fjall") {
-        true => memory_bytes / 4,
-        false => memory_bytes / 2,
+    match name.name().split(':').collect::<Vec<_>>().as_slice() {
+        ["bwtree", "store" | "store-synced"] => memory_bytes / 4 * 3,
+        ["fjall", ..] => memory_bytes / 4,
+        _ => memory_bytes / 2,
     }
 }
 
