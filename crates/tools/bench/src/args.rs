@@ -127,10 +127,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "FOLDER")]
     pub log_dir: Option<PathBuf>,
     /// Run each system in a process of its own with so many bytes of memory, such as 256M, with the
-    /// system's cache of its files; half of it is its own cache, of a store three quarters, of fjall
-    /// one. Linux, as the superuser
+    /// system's cache of its files; half of it is its own cache, of a store three quarters, of
+    /// fjall one. Linux, as the superuser
     #[arg(long, value_parser = memory_bytes, value_name = "BYTES", conflicts_with = "replay")]
-    pub memory: Option<u64>,
+    pub process_memory: Option<u64>,
     /// The delays of the emulated medium.
     #[cfg(feature = "papers")]
     #[command(flatten)]
@@ -363,7 +363,7 @@ mod tests {
             ("--key-bytes 7", "from 8 to 128"),
             ("--value-bytes 5000", "from 8 to 4096"),
             ("--rate 1G", "from 1 to 100M"),
-            ("--memory 32M", "64M or more"),
+            ("--process-memory 32M", "64M or more"),
             ("--systems bztre", "expected one of bztree"),
             ("--replay x --operation-mix read", "cannot be used with"),
         ] {

@@ -61,7 +61,7 @@ const DEFAULT_PAGE: &str = "pando-bench.html";
 /// Runs the comparison of `args`, prints its table, and writes the files of `args`.
 /// `prefix` is the arguments before those of this command when the program runs itself again.
 pub fn compare_systems(args: &RunArgs, prefix: &[&str]) -> Result<(), Failure> {
-    let limits = args.memory.map(|memory_bytes| -> std::io::Result<_> {
+    let limits = args.process_memory.map(|memory_bytes| -> std::io::Result<_> {
         let prefix = prefix.iter().map(|&word| word.to_owned()).collect();
         Ok(Limits { memory_bytes, executable: std::env::current_exe()?, prefix })
     });
@@ -78,7 +78,7 @@ pub fn compare_systems(args: &RunArgs, prefix: &[&str]) -> Result<(), Failure> {
         let delays = args.delays.of_systems(args.systems.iter().flatten())?;
         (BuildOptions { delays, ..options }, conditions.emulating(delays))
     };
-    let conditions = Conditions { memory_bytes: args.memory, ..conditions };
+    let conditions = Conditions { memory_bytes: args.process_memory, ..conditions };
     eprintln!("{}", conditions.line());
     let sections = match (&args.replay, &args.systems) {
         (Some(file), named) => {
