@@ -3,7 +3,8 @@
 //!
 //! A thread writes a group of pages:
 //!
-//! 1. It pins, and then takes the next number of a capture. This ends all captures before it.
+//! 1. It pins, and then takes the next number of a capture. This ends all captures before it. Then
+//!    the tree's owner fixes the time as of which it says how the store gets records.
 //! 2. It reads the count of changes of structure, and then the words of the pages: those that it
 //!    was asked for, and those of all changes of structure that are not written. It marks the words
 //!    as captured. If a mark fails, the page has changed; the state that was read is written all
@@ -23,6 +24,7 @@
 //! Why a later state is never overwritten by an earlier one: let a capture A come before B. If A
 //! has passed its check, B's number was taken later, so B's place is behind A's, and B's words were
 //! read after A's. If A has not passed it, A fills no place.
+//! For the same reason B's records are as of a later time than A's.
 //!
 //! Why each written group leaves a sound tree: each change of structure changes the count with the
 //! same PMwCAS, and its pages were listed before. The words were read while the count was the same.
@@ -80,7 +82,7 @@ impl<D: Domain> BwTree<D, Stored> {
     pub fn capture<T>(
         &self,
         (wanted, leaves_others): (&[u32], bool),
-        picture: &mut Picture<'_>,
+        picture: &mut dyn Picture,
         append: impl FnOnce(&mut dyn FnMut() -> Option<Vec<PageWrite>>) -> T,
     ) -> Result<(Captured, Option<T>)> {
         let pages = self.pages()?;
@@ -88,7 +90,7 @@ impl<D: Domain> BwTree<D, Stored> {
         let guard = self.pin()?;
         let context = self.context(&guard);
         let anchor = self.anchor(context);
-        let (mut captured, of_changes) = self.capture_words(&guard, wanted)?;
+        let (mut captured, of_changes) = self.capture_words(&guard, wanted, picture)?;
         let left = if leaves_others { of_changes } else { usize::MAX };
         let writes = self.writes_of(context, &mut captured, (of_changes, left), picture)?;
         if writes.is_empty() {
@@ -113,16 +115,28 @@ impl<D: Domain> BwTree<D, Stored> {
 
     /// Takes the number of a capture and marks the words of the pages; how many of these, the first
     /// ones, are of changes of structure.
-    fn capture_words(&self, guard: &Guard<'_, D>, wanted: &[u32]) -> Result<(Captured, usize)> {
+    fn capture_words(
+        &self,
+        guard: &Guard<'_, D>,
+        wanted: &[u32],
+        picture: &mut dyn Picture,
+    ) -> Result<(Captured, usize)> {
         let (pages, context) = (self.pages()?, self.context(guard));
         let anchor = self.anchor(context);
         // Sequentially consistent, with the checks: a capture that sees its own number there came
         // before the next one.
         D::observe_process_memory();
+        let is_early = mutant!("bw-picture-before-number");
+        if is_early {
+            picture.begin();
+        }
         let capture = pages.captures.fetch_add(1, Ordering::SeqCst) + 1;
         // The words are read behind this; the language does not order them behind the number alone
         // (model `capture`).
         fence(Ordering::SeqCst);
+        if !is_early {
+            picture.begin();
+        }
         let changes = context.read(anchor + CHANGES_AT);
         let listed = pages.listed(changes);
         let listed: BTreeSet<u32> =
@@ -167,7 +181,7 @@ impl<D: Domain> BwTree<D, Stored> {
         context: Context<'_, D>,
         captured: &mut Captured,
         (of_changes, leaves_from): (usize, usize),
-        picture: &mut Picture<'_>,
+        picture: &mut dyn Picture,
     ) -> Result<Vec<PageWrite>> {
         let most_bytes = self.pages()?.most_group_bytes();
         let (mut writes, mut bytes, mut other) = (Vec::new(), 0, Vec::new());

@@ -18,8 +18,9 @@
 //! for a mark belongs to the last capture. Then `l` is in the chain of `t` too, since a chain that
 //! has lost a link does not get it back. So `t` differs from `l` only in keys of changes above `l`,
 //! and of all of these the delta has the newest state. Keys that are pictured in another way in `t`
-//! are among them: the mark says that the store has each record of `l` as `l` has it, and a version
-//! that may reach the store may always do so.
+//! are among them: the mark says that the store has each record of `l` as `l` has it. The picture
+//! of `t` is later than that of `l`, and a version that may reach the store once may always do so
+//! afterwards.
 //!
 //! Why not the root: it gets the chain of its last child, with the child's marks, when it loses a
 //! level. A page that was merged into its neighbour is below a change of structure.
@@ -71,8 +72,21 @@ pub enum Pictured {
     With(Vec<u8>),
 }
 
-/// Says how the store gets the record with this key and value.
-pub type Picture<'call> = dyn FnMut(&[u8], &[u8]) -> Result<Pictured> + 'call;
+/// Says how the store gets each record.
+pub trait Picture {
+    /// Called once, after the number of the capture was taken and before any page is looked at. So
+    /// a later capture has a later picture: the picture is as of now.
+    fn begin(&mut self) {}
+
+    /// How the store gets the record with this key and value.
+    fn of(&mut self, key: &[u8], value: &[u8]) -> Result<Pictured>;
+}
+
+impl<F: FnMut(&[u8], &[u8]) -> Result<Pictured>> Picture for F {
+    fn of(&mut self, key: &[u8], value: &[u8]) -> Result<Pictured> {
+        self(key, value)
+    }
+}
 
 /// The records that a delta has: keys, and values as the page has them; no value if the record is
 /// gone. With the greatest LSN of the changes.
@@ -85,7 +99,7 @@ impl<D: Domain> BwTree<D, Stored> {
         &self,
         context: Context<'_, D>,
         (number, link): (u32, Link),
-        (picture, may_leave): (&mut Picture<'_>, bool),
+        (picture, may_leave): (&mut dyn Picture, bool),
     ) -> Result<Option<(PageWrite, bool)>> {
         if let Some(stored_bytes) = self.pages()?.source()?.bytes_to_extend(number)
             && (number != 0 || mutant!("bw-root-written-as-delta"))
@@ -110,7 +124,7 @@ impl<D: Domain> BwTree<D, Stored> {
         &self,
         context: Context<'_, D>,
         link: Link,
-        (picture, may_leave): (&mut Picture<'_>, bool),
+        (picture, may_leave): (&mut dyn Picture, bool),
     ) -> Result<Option<(Vec<u8>, bool)>> {
         let (pages, anchor) = (self.pages()?, self.anchor(context));
         let gathered = Gathered::new(context, link)?;
@@ -139,7 +153,7 @@ impl<D: Domain> BwTree<D, Stored> {
                 return Err(Damaged { off: link.off() }.into());
             }
             for (key, value) in &records {
-                pictured.push(picture(key, value)?);
+                pictured.push(picture.of(key, value)?);
                 is_same &= pictured.last() == Some(&Pictured::AsItIs);
                 if !is_same && may_leave {
                     return Ok(None);
@@ -207,11 +221,11 @@ fn changes_of<'op, D: Domain>(
 /// and the page may be left out.
 fn delta_of(
     (records, lsn): Changes<'_>,
-    (picture, may_leave): (&mut Picture<'_>, bool),
+    (picture, may_leave): (&mut dyn Picture, bool),
 ) -> Result<Option<(Vec<u8>, bool)>> {
     let (mut pictured, mut is_same) = (Vec::with_capacity(records.len()), true);
     for &(key, value) in &records {
-        pictured.push(value.map_or(Ok(Pictured::AsItIs), |value| picture(key, value))?);
+        pictured.push(value.map_or(Ok(Pictured::AsItIs), |value| picture.of(key, value))?);
         is_same &= pictured.last() == Some(&Pictured::AsItIs);
         if !is_same && may_leave {
             return Ok(None);

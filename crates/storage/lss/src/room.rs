@@ -30,9 +30,11 @@
 //!
 //! The ceiling and `max_bytes` limit the number of files. When a segment is needed and the limit is
 //! reached, segments are cleaned: those whose pages have the fewest bytes, with their parts in
-//! other segments, and no more than fit a free segment. The last free segment but one is kept for
-//! groups that free pages, and the last one for cleaning. So cleaning goes on in a full store. The
-//! current segment is ended first if it has no room for the group, so that it can become free too.
+//! other segments, and no more than fit a free segment. (If each segment has deltas of many pages,
+//! one is cleaned that needs several free ones; then cleaning makes files beyond the limits.) The
+//! last free segment but one is kept for groups that free pages, and the last one for cleaning. So
+//! cleaning goes on in a full store. The current segment is ended first if it has no room for the
+//! group, so that it can become free too.
 
 use std::collections::BTreeSet;
 
@@ -145,7 +147,7 @@ impl Writer {
         // A pass of cleaning has a free segment, or room behind the last block.
         if purpose != Purpose::Clean
             && self.free_count() <= purpose.leaves()
-            && !self.make_segments(shared, purpose)?
+            && !self.make_segments(shared, purpose, purpose.leaves() + 1)?
         {
             if !has_place {
                 self.end_segment(shared)?;
@@ -197,10 +199,10 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes files until there is a free segment for that purpose; false if the limits or the file
-    /// system allow none.
-    fn make_segments(&mut self, shared: &Shared, purpose: Purpose) -> Result<bool> {
-        while self.free_count() <= purpose.leaves() {
+    /// Makes files until so many segments are free; false if the limits or the file system allow
+    /// fewer.
+    fn make_segments(&mut self, shared: &Shared, purpose: Purpose, free: usize) -> Result<bool> {
+        while self.free_count() < free {
             let count = self.count(|segment| segment.state != State::Absent) as u64;
             // Without a free segment, nothing can become free. An opening may have removed all.
             if purpose != Purpose::Clean && count >= self.allowed(shared) {
@@ -263,12 +265,12 @@ impl Writer {
     /// Moves the pages out of the segments that have the fewest bytes of them. They become free
     /// with the next checkpoint. False if no segment became empty.
     pub fn clean(&mut self, shared: &Shared) -> Result<bool> {
-        let victims = self.victims(shared);
+        let (victims, needed) = self.victims(shared);
         if victims.is_empty() {
             return Ok(false);
         }
         if !mutant!("lss-cleaning-without-segment") {
-            self.make_segments(shared, Purpose::Clean)?;
+            self.make_segments(shared, Purpose::Clean, needed)?;
         }
         let mut pids: Vec<_> = shared.table.pages().map(|(pid, _)| pid).collect();
         pids.retain(|&pid| {
@@ -288,8 +290,11 @@ impl Writer {
     }
 
     /// The segments to clean: those whose pages have the fewest bytes, with all their parts. One
-    /// free segment has room for all of these pages, so the segments become empty.
-    fn victims(&self, shared: &Shared) -> Vec<u32> {
+    /// free segment has room for all of these pages, so the segments become empty. But if even the
+    /// pages of the first one need more, it is cleaned alone. Returns also how many free segments
+    /// the pages need: four at most, for a page has parts in four segments at most, and so the
+    /// pages of a segment have four times its bytes on average.
+    fn victims(&self, shared: &Shared) -> (Vec<u32>, usize) {
         let mut costs_bytes = vec![0; self.segments.len()];
         for (pid, _) in shared.table.pages() {
             let parts = self.parts_of(shared, pid);
@@ -308,12 +313,17 @@ impl Writer {
         candidates.sort_unstable();
         // A block has a head, and zeros behind it.
         let most_bytes = shared.files.segment_bytes() / 8 * 7;
+        let needed = match candidates.first() {
+            Some(&(costs_bytes, _)) => costs_bytes.div_ceil(most_bytes).max(1) as usize,
+            None => return (Vec::new(), 0),
+        };
         let mut bytes = 0;
-        let few = candidates.into_iter().take(MOST_VICTIMS).take_while(|(costs_bytes, _)| {
+        let few = candidates.iter().take(MOST_VICTIMS).take_while(|(costs_bytes, _)| {
+            let is_first = bytes == 0;
             bytes += costs_bytes;
-            bytes <= most_bytes
+            bytes <= most_bytes || is_first && !mutant!("lss-victims-of-one-segment")
         });
-        few.map(|(_, number)| number).collect()
+        (few.map(|&(_, number)| number).collect(), needed)
     }
 
     /// Writes a page again, as one base.
@@ -324,6 +334,7 @@ impl Writer {
             // It stays, and an error tells it to its reader. Another pass may try it again.
             Err(Unread::Device(_)) => return Ok(()),
             Err(Unread::NotThere(..)) => {
+                shared.table.takes_no_delta(pid);
                 for part in self.parts_of(shared, pid) {
                     self.segments[part.segment() as usize].is_damaged = true;
                 }

@@ -111,6 +111,16 @@ impl Table {
         Some(Extent::from_word(chunk.extents[at].load(Ordering::Relaxed)))
     }
 
+    /// A part of the page cannot be read: it seems to have as many parts as it may have, so that it
+    /// is written whole next.
+    pub fn takes_no_delta(&self, pid: u32) {
+        let (group, chunk, at) = places(pid);
+        if let Some(chunk) = self.groups[group].get().and_then(|group| group[chunk].get()) {
+            // Relaxed: see `extent`.
+            chunk.extents[at].fetch_or((MAX_PARTS - 1) as u16, Ordering::Relaxed);
+        }
+    }
+
     /// Sets the parts of the page `pid`, newest first; none if it does not exist.
     pub fn set(&self, pid: u32, parts: &[Address]) {
         if parts.is_empty() && self.get(pid).is_none() {
@@ -160,6 +170,8 @@ mod tests {
             assert_eq!(table.get(pid), Some(part));
             assert_eq!(table.extent(pid), Some(Extent { parts: 1, bytes: 32 }));
         }
+        table.takes_no_delta(65_536);
+        assert_eq!(table.extent(65_536), Some(Extent { parts: MAX_PARTS, bytes: 32 }));
         table.set(65_536, &[]);
         let pids: Vec<_> = table.pages().map(|(pid, _)| pid).collect();
         assert_eq!(pids, [0, u32::MAX]);

@@ -78,7 +78,7 @@ fn count(counter: &AtomicU64) {
 /// Says how the pages that are written have each record.
 pub(crate) trait Pictures: Debug + Send + Sync {
     /// Calls `write` with the function that says it, for pages that are read during the call.
-    fn with(&self, write: &mut dyn FnMut(&mut Picture<'_>)) -> Result<()>;
+    fn with(&self, write: &mut dyn FnMut(&mut dyn Picture)) -> Result<()>;
 
     /// The LSN up to which pages have all versions; `None` if there are no later ones.
     fn durable_lsn_if_behind(&self) -> Option<u64>;
@@ -129,9 +129,9 @@ impl Cache {
         let _ = self.pictures.set(pictures);
     }
 
-    fn with_picture<R>(&self, work: impl FnOnce(&mut Picture<'_>) -> R) -> Result<R> {
+    fn with_picture<R>(&self, work: impl FnOnce(&mut dyn Picture) -> R) -> Result<R> {
         let Some(pictures) = self.pictures.get() else {
-            return Ok(work(&mut |_, _| Ok(Pictured::AsItIs)));
+            return Ok(work(&mut |_: &[u8], _: &[u8]| Ok(Pictured::AsItIs)));
         };
         let pictures = pictures.upgrade().ok_or(Error::Closed)?;
         let (mut work, mut result) = (Some(work), None);
@@ -188,7 +188,7 @@ impl Cache {
             let append = |writes: &mut dyn FnMut() -> Option<Vec<PageWrite>>| {
                 self.pages.append_with(|| Ok::<_, Error>(writes().map(group_of)))
             };
-            let capture = |picture: &mut Picture<'_>| {
+            let capture = |picture: &mut dyn Picture| {
                 self.tree.capture((&wanted, leaves_others), picture, append)
             };
             let (captured, appended) = self.with_picture(capture)??;

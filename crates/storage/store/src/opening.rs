@@ -223,19 +223,29 @@ impl Rebuild for Replaying<'_> {
     }
 }
 
+/// Records as of the durable LSN.
+struct AsOfDurable<'log>(DurableVersions<'log, Process>);
+
+impl Picture for AsOfDurable<'_> {
+    fn begin(&mut self) {
+        self.0.renew();
+    }
+
+    fn of(&mut self, key: &[u8], value: &[u8]) -> pando_index::Result<Pictured> {
+        let what = "a key belongs to no map";
+        let (map, key) = split(key).ok_or(pando_index::Error::Damaged { off: 0, what })?;
+        let version = self.0.of(map, key, value).map_err(pando_index::Error::storage)?;
+        Ok(match version {
+            Durable::Newest => Pictured::AsItIs,
+            Durable::Absent => Pictured::Absent,
+            Durable::Earlier(bytes) => Pictured::With(bytes),
+        })
+    }
+}
+
 impl Pictures for Component {
-    fn with(&self, write: &mut dyn FnMut(&mut Picture<'_>)) -> Result<()> {
-        let versions = DurableVersions::now(self.log())?;
-        write(&mut |key, value| {
-            let what = "a key belongs to no map";
-            let (map, key) = split(key).ok_or(pando_index::Error::Damaged { off: 0, what })?;
-            let version = versions.of(map, key, value).map_err(pando_index::Error::storage)?;
-            Ok(match version {
-                Durable::Newest => Pictured::AsItIs,
-                Durable::Absent => Pictured::Absent,
-                Durable::Earlier(bytes) => Pictured::With(bytes),
-            })
-        });
+    fn with(&self, write: &mut dyn FnMut(&mut dyn Picture)) -> Result<()> {
+        write(&mut AsOfDurable(DurableVersions::now(self.log())?));
         Ok(())
     }
 

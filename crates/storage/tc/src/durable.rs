@@ -54,6 +54,12 @@ impl<'log, D: Domain> DurableVersions<'log, D> {
         Ok(Self { lsn: log.durable_lsn(), log, guard, known: RefCell::default() })
     }
 
+    /// From now on as of the durable LSN of now. What was asked before is forgotten, and values
+    /// must be read again.
+    pub fn renew(&mut self) {
+        self.lsn = self.log.durable_lsn();
+    }
+
     /// The version of `key` as of the durable LSN. The map, which is transactional, has `value`.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use pando_bwtree::{
-    BwTree, Options, PageSource, PageState, PageWrite, Pictured, SourceError, Stored,
+    BwTree, Options, PageSource, PageState, PageWrite, Picture, Pictured, SourceError, Stored,
     StoredBwTrees, check_images,
 };
 use pando_index::{KeyRange, Order, RangeIndex};
@@ -515,6 +515,49 @@ fn a_page_whose_image_is_of_an_earlier_time_stays_changed() {
     assert!(write_all(tree, &source));
     evict_all(tree);
     assert_eq!(get(tree, 1000), Some(b"new".to_vec()));
+}
+
+/// A picture that another thread overtakes when its time is fixed: it has the record of 77 as it
+/// was before.
+struct Overtaken<F>(Option<F>);
+
+impl<F: FnOnce()> Picture for Overtaken<F> {
+    fn begin(&mut self) {
+        self.0.take().into_iter().for_each(|meanwhile| meanwhile());
+    }
+
+    fn of(&mut self, key_of: &[u8], _: &[u8]) -> pando_index::Result<Pictured> {
+        Ok(match key_of == key(77) {
+            true => Pictured::With(b"first".to_vec()),
+            false => Pictured::AsItIs,
+        })
+    }
+}
+
+/// Between the time as of which a capture has records and its place, another thread writes the page
+/// as of a later time: the earlier picture is not written.
+#[test]
+fn an_earlier_picture_does_not_come_behind_a_later_one() {
+    let (planted, source) = tree();
+    let tree = &planted.index;
+    // Its page is split now, and not again.
+    put(tree, 77, b"again");
+    assert!(write_all(tree, &source));
+    put(tree, 77, b"second");
+    let changed = pages(tree, PageState::Changed);
+    let mut picture = Overtaken(Some(|| {
+        // Twice: then the page has as many parts as it may have.
+        assert!(write_all(tree, &source));
+        put(tree, 76, b"third");
+        assert!(write_all(tree, &source));
+        put(tree, 76, b"fourth");
+    }));
+    let written = tree.capture((&changed, false), &mut picture, |writes| {
+        writes().map(|writes| source.0.write(writes)).is_some()
+    });
+    assert_eq!(written.expect("a slot").1, Some(false), "the capture is out of date");
+    assert!(write_all(tree, &source));
+    assert_eq!(reopened(&source), dump(tree));
 }
 
 /// Pages that lead to what cannot be there, and a page that is not there.

@@ -193,3 +193,45 @@ fn writes_do_not_use_up_the_reserve_of_frees() {
             .unwrap_or_else(|error| panic!("{number}: {error}"));
     }
 }
+
+/// Most pages are cold and have a few deltas, in segments that are otherwise dead: the pages of
+/// each segment, with all their parts, take more than one segment. Cleaning goes on all the same.
+#[test]
+fn segments_of_deltas_to_cold_pages_are_cleaned() {
+    const COLD: u32 = 1_000;
+    let options = PageStoreOptions { segment_bytes: 256 << 10, ..SMALL };
+    let directory = Simulated::new();
+    let store = create(&directory, options);
+    let mut random = Random::new(43);
+    for pid in 0..COLD {
+        store.append(Group::new().base(pid, bytes(&mut random, 3000))).expect("open");
+    }
+    store.sync().expect("synced");
+    let mut next = 0;
+    let mut most = 0;
+    for round in 0..1_500 {
+        let mut group = Group::new();
+        for hot in 0..16 {
+            group = group.base(COLD + hot, bytes(&mut random, 2048));
+        }
+        for _ in 0..16 {
+            let pid = next % COLD;
+            let is_full = store.extent(pid).is_some_and(|extent| extent.parts == 4);
+            group = match is_full {
+                true => group.base(pid, bytes(&mut random, 3000)),
+                false => group.delta(pid, bytes(&mut random, 50)),
+            };
+            next += 1;
+        }
+        let ticket = store.append(group).expect("open");
+        store.wait(&ticket).unwrap_or_else(|error| panic!("round {round}: {error}"));
+        if round > 500 {
+            let stat = store.stat().expect("open");
+            let percent = stat.segments * stat.segment_bytes * 100 / stat.live_bytes;
+            most = most.max(percent);
+        }
+    }
+    // The ceiling is 200 %, and eight segments more may be needed for a while.
+    assert!(most < 270, "{most} % of the live bytes");
+    assert_eq!(store.check_pages().len(), 0);
+}
