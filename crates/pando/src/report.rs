@@ -104,10 +104,10 @@ pub struct StoreStat {
     pub changed_pages: u64,
     /// How often operations have used a leaf: a page with records.
     pub visits: u64,
-    /// Pages that were read from the disk. Without those of inner pages, which are few, a visit of
-    /// a leaf needs `loads / visits` of them.
+    /// Pages that were read from the disk. `loads / visits` is about the share of visits that
+    /// needed the disk: inner pages are few.
     pub loads: u64,
-    /// Reads of the disk for that, and for cleaning: one for each part of a page.
+    /// Reads of the disk, for loads and for cleaning: one for each part of a page.
     pub part_reads: u64,
     /// Pages that were given up for others.
     pub evictions: u64,

@@ -23,8 +23,8 @@
 //!
 //! Why a later state is never overwritten by an earlier one: let a capture A come before B. If A
 //! has passed its check, B's number was taken later, so B's place is behind A's, and B's words were
-//! read after A's. If A has not passed it, A fills no place.
-//! For the same reason B's records are as of a later time than A's.
+//! read after A's. If A has not passed it, A fills no place. For the same reason B's records are as
+//! of a later time than A's.
 //!
 //! Why each written group leaves a sound tree: each change of structure changes the count with the
 //! same PMwCAS, and its pages were listed before. The words were read while the count was the same.

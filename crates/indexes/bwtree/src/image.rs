@@ -152,8 +152,27 @@ impl<'image> Image<'image> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// Each byte is changed in every way, and the bytes are cut off and made longer at each place:
+    /// no panic, and what is decoded is encoded to the same bytes.
+    pub(crate) fn change_every_byte(
+        bytes: &[u8],
+        encoded_again: impl Fn(&[u8]) -> Result<Vec<u8>, &'static str>,
+    ) {
+        for at in 0..bytes.len() {
+            encoded_again(&bytes[..at]).expect_err("cut off");
+            for change in 1..=u8::MAX {
+                let mut changed = bytes.to_vec();
+                changed[at] ^= change;
+                if let Ok(again) = encoded_again(&changed) {
+                    assert_eq!(again, changed, "byte {at}");
+                }
+            }
+        }
+        encoded_again(&[bytes, &[0]].concat()).expect_err("longer");
+    }
 
     fn inner() -> Image<'static> {
         Image {
@@ -184,22 +203,9 @@ mod tests {
         assert_eq!(Image::decode(&leaf.encode()), Ok(leaf));
     }
 
-    /// Each byte is changed in every way, and the image is cut off and made longer at each place:
-    /// no panic, and what is decoded is encoded to the same bytes.
     #[test]
     fn changed_bytes_are_refused_or_are_another_page() {
-        let bytes = inner().encode();
-        for at in 0..bytes.len() {
-            Image::decode(&bytes[..at]).expect_err("cut off");
-            for change in 1..=u8::MAX {
-                let mut changed = bytes.clone();
-                changed[at] ^= change;
-                if let Ok(image) = Image::decode(&changed) {
-                    assert_eq!(image.encode(), changed, "byte {at}");
-                }
-            }
-        }
-        Image::decode(&[&bytes[..], &[0]].concat()).expect_err("longer");
+        change_every_byte(&inner().encode(), |bytes| Ok(Image::decode(bytes)?.encode()));
     }
 
     #[test]

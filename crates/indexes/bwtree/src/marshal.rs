@@ -6,8 +6,8 @@
 //! if
 //!
 //! * its chain has such a link, and only changes of records are above it;
-//! * the store takes one more part of it, and has then at most half as many bytes again as the
-//!   page;
+//! * the store takes one more part of it, and all parts then have at most 1.5 times the bytes of
+//!   the page;
 //! * it is a leaf, and not the root.
 //!
 //! The delta has the newest state of each key that a change above the link concerns, also of keys
@@ -152,13 +152,9 @@ impl<D: Domain> BwTree<D, Stored> {
             if !is_whole {
                 return Err(Damaged { off: link.off() }.into());
             }
-            for (key, value) in &records {
-                pictured.push(picture.of(key, value)?);
-                is_same &= pictured.last() == Some(&Pictured::AsItIs);
-                if !is_same && may_leave {
-                    return Ok(None);
-                }
-            }
+            let values = records.iter().map(|&(key, value)| (key, Some(value)));
+            let Some(found) = pictures_of(values, (picture, may_leave))? else { return Ok(None) };
+            (pictured, is_same) = found;
         }
         if !is_same {
             let mut pictured = pictured.iter();
@@ -217,20 +213,31 @@ fn changes_of<'op, D: Domain>(
     Ok(None)
 }
 
-/// The bytes of a delta, and whether it has each record as the page has it; `None` if it has not,
-/// and the page may be left out.
-fn delta_of(
-    (records, lsn): Changes<'_>,
+/// How the store gets each of the records, and whether that is as the page has it; `None` if it is
+/// not, and the page may be left out. A record that is gone is gone in the store too.
+fn pictures_of<'op>(
+    records: impl Iterator<Item = (&'op [u8], Option<&'op [u8]>)>,
     (picture, may_leave): (&mut dyn Picture, bool),
-) -> Result<Option<(Vec<u8>, bool)>> {
-    let (mut pictured, mut is_same) = (Vec::with_capacity(records.len()), true);
-    for &(key, value) in &records {
+) -> Result<Option<(Vec<Pictured>, bool)>> {
+    let (mut pictured, mut is_same) = (Vec::new(), true);
+    for (key, value) in records {
         pictured.push(value.map_or(Ok(Pictured::AsItIs), |value| picture.of(key, value))?);
         is_same &= pictured.last() == Some(&Pictured::AsItIs);
         if !is_same && may_leave {
             return Ok(None);
         }
     }
+    Ok(Some((pictured, is_same)))
+}
+
+/// The bytes of a delta, and whether it has each record as the page has it; `None` if it has not,
+/// and the page may be left out.
+fn delta_of(
+    (records, lsn): Changes<'_>,
+    (picture, may_leave): (&mut dyn Picture, bool),
+) -> Result<Option<(Vec<u8>, bool)>> {
+    let found = pictures_of(records.iter().copied(), (picture, may_leave))?;
+    let Some((pictured, is_same)) = found else { return Ok(None) };
     let records = records.into_iter().zip(&pictured);
     let records = records.map(|((key, value), pictured)| match pictured {
         Pictured::AsItIs => (key, value),

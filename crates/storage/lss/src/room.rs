@@ -292,8 +292,8 @@ impl Writer {
     /// The segments to clean: those whose pages have the fewest bytes, with all their parts. One
     /// free segment has room for all of these pages, so the segments become empty. But if even the
     /// pages of the first one need more, it is cleaned alone. Returns also how many free segments
-    /// the pages need: four at most, for a page has parts in four segments at most, and so the
-    /// pages of a segment have four times its bytes on average.
+    /// the pages need. These are few: a page counts in four segments at most, so the pages of the
+    /// cheapest segment have at most four times the live bytes of a segment on average.
     fn victims(&self, shared: &Shared) -> (Vec<u32>, usize) {
         let mut costs_bytes = vec![0; self.segments.len()];
         for (pid, _) in shared.table.pages() {
@@ -303,16 +303,20 @@ impl Writer {
             within.iter().for_each(|&segment| costs_bytes[segment as usize] += page_bytes);
         }
         let current = self.current.as_ref().map(|current| current.segment);
+        // A block has a head, and zeros behind it.
+        let most_bytes = shared.files.segment_bytes() / 8 * 7;
+        // To move all bytes of a full segment gains nothing.
         let is_candidate = |number: u32, segment: &Segment| {
-            segment.state == State::Used && Some(number) != current && !segment.is_damaged
+            segment.state == State::Used
+                && Some(number) != current
+                && !segment.is_damaged
+                && segment.live_bytes <= most_bytes
         };
         let segments = (0..).zip(&self.segments).zip(costs_bytes);
         let candidates = segments.filter(|&((number, segment), _)| is_candidate(number, segment));
         let mut candidates: Vec<_> =
             candidates.map(|((number, _), costs)| (costs, number)).collect();
         candidates.sort_unstable();
-        // A block has a head, and zeros behind it.
-        let most_bytes = shared.files.segment_bytes() / 8 * 7;
         let needed = match candidates.first() {
             Some(&(costs_bytes, _)) => costs_bytes.div_ceil(most_bytes).max(1) as usize,
             None => return (Vec::new(), 0),

@@ -18,7 +18,7 @@ pub struct PageStoreOptions {
     /// looked at when a segment is needed, and by [`clean`](crate::PageStore::clean).
     pub ceiling_percent: u32,
     /// The files of all segments together take at most so many bytes. Cleaning may take one segment
-    /// more, if none is free; up to four, if pages have many deltas.
+    /// more, if none is free; a few more, if most segments have deltas of many pages.
     pub max_bytes: u64,
     /// A checkpoint is made when so many bytes have been written since the last one. An opening
     /// reads about so many.

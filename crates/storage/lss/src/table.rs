@@ -93,10 +93,15 @@ fn places(pid: u32) -> (usize, usize, usize) {
 }
 
 impl Table {
+    /// The chunk of a page, if it is made, and the page's place there.
+    fn chunk(&self, pid: u32) -> Option<(&Chunk, usize)> {
+        let (group, chunk, at) = places(pid);
+        Some((self.groups[group].get()?[chunk].get()?, at))
+    }
+
     /// The newest part of the page `pid`; `None` if the page does not exist.
     pub fn get(&self, pid: u32) -> Option<Address> {
-        let (group, chunk, at) = places(pid);
-        let chunk = self.groups[group].get()?[chunk].get()?;
+        let (chunk, at) = self.chunk(pid)?;
         // Acquire: pairs with the release of `set`, after the part was written.
         Address::from_word(chunk.newest[at].load(Ordering::Acquire))
     }
@@ -104,18 +109,16 @@ impl Table {
     /// What the store has of the page `pid`, at some instant of the call or shortly before; `None`
     /// if the page does not exist.
     pub fn extent(&self, pid: u32) -> Option<Extent> {
-        self.get(pid)?;
-        let (group, chunk, at) = places(pid);
-        let chunk = self.groups[group].get()?[chunk].get()?;
-        // Relaxed: nobody depends on it.
+        let (chunk, at) = self.chunk(pid)?;
+        // Relaxed, both: a hint. The writer looks again.
+        Address::from_word(chunk.newest[at].load(Ordering::Relaxed))?;
         Some(Extent::from_word(chunk.extents[at].load(Ordering::Relaxed)))
     }
 
     /// A part of the page cannot be read: it seems to have as many parts as it may have, so that it
     /// is written whole next.
     pub fn takes_no_delta(&self, pid: u32) {
-        let (group, chunk, at) = places(pid);
-        if let Some(chunk) = self.groups[group].get().and_then(|group| group[chunk].get()) {
+        if let Some((chunk, at)) = self.chunk(pid) {
             // Relaxed: see `extent`.
             chunk.extents[at].fetch_or((MAX_PARTS - 1) as u16, Ordering::Relaxed);
         }

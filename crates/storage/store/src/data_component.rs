@@ -203,3 +203,41 @@ impl DataComponent {
         Ok(DataStat { cache: self.cache.stat()?, pages: self.cache.pages.stat()? })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use pando_device::simulated::Simulated;
+    use pando_lss::{Group, MAX_PARTS};
+
+    use super::*;
+
+    /// A group that is not written yet uses up the parts of a page: the group behind it is refused,
+    /// and the page is written whole.
+    #[test]
+    fn a_delta_that_the_store_refuses_is_written_as_a_page() {
+        let options = StoreOptions { memory_bytes: 4 << 20, ..StoreOptions::default() };
+        let store = DataComponent::open(Arc::new(Simulated::new()), &options).expect("opens");
+        let (cache, records) = (store.cache(), store.records());
+        // Two leaves below the root, which is never written as a delta.
+        for number in 0..200_u64 {
+            records.upsert(&number.to_be_bytes(), &[1; 100]).expect("writes");
+        }
+        cache.write_all().expect("writes");
+        let page = cache.pages.pids().last().expect("pages");
+        let parts = || cache.pages.extent(page).expect("a page").parts;
+        // No record is new or gone.
+        let empty = || Group::new().delta(page, [0; 16]);
+        for _ in 2..MAX_PARTS {
+            cache.pages.wait(&cache.pages.append(empty()).expect("open")).expect("room");
+        }
+        cache.pages.append(empty()).expect("open");
+        assert_eq!(parts(), MAX_PARTS - 1, "the last one is not written yet");
+        let last = 199_u64.to_be_bytes();
+        records.upsert(&last, b"second").expect("writes");
+        cache.write_all().expect("the group is written again");
+        assert_eq!((parts(), cache.stat().expect("open").retries), (1, 1));
+        store.empty_cache().expect("writes");
+        assert_eq!(records.get(&last).expect("reads").as_deref(), Some(&b"second"[..]));
+        assert_eq!(store.check().expect("reads"), Vec::<String>::new());
+    }
+}

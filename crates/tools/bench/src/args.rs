@@ -126,9 +126,9 @@ pub struct RunArgs {
     /// the pools]
     #[arg(long, value_name = "FOLDER")]
     pub log_dir: Option<PathBuf>,
-    /// Run each system in a process of its own with so many bytes of memory, such as 256M, with the
-    /// system's cache of its files; half of it is its own cache, of a store three quarters, of
-    /// fjall one. Linux, as the superuser
+    /// Run each system in a process of its own with so much memory, such as 512M, page cache
+    /// included. The system's own cache gets half of it; that of a store three quarters, and that
+    /// of fjall one quarter. It needs Linux and the superuser
     #[arg(long, value_parser = memory_bytes, value_name = "BYTES", conflicts_with = "replay")]
     pub process_memory: Option<u64>,
     /// The delays of the emulated medium.

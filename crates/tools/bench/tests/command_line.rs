@@ -235,9 +235,9 @@ fn the_documents_of_this_checkout_show_what_their_data_says() {
 /// command says so.
 #[test]
 fn systems_with_limited_memory_are_compared() {
-    let words = "--process-memory 256M --systems btreemap,bwtree:store --records 2k --value-bytes 100 \
-                 --operation-mix load,read,50/50,insert,delete --threads 2 --rounds 2 \
-                 --seconds 0.02 --keys zipfian:0.9";
+    let words = "--process-memory 256M --systems btreemap,bwtree:store --records 2k \
+                 --value-bytes 100 --operation-mix load,read,50/50,insert,delete --threads 2 \
+                 --rounds 2 --seconds 0.02 --keys zipfian:0.9";
     let words: Vec<&str> = words.split_whitespace().collect();
     let folder = tempfile::tempdir().unwrap();
     let json = folder.path().join("rows.jsonl");

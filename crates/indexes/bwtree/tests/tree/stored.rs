@@ -251,16 +251,28 @@ fn parts_of(source: &Source, number: u64) -> (u32, Vec<Vec<u8>>) {
     (*page, parts.clone())
 }
 
+/// A tree whose page of 77 was just split, and is not split again soon.
+fn tree_with_short_page_of_77() -> (Planted<Domain, StoredBwTrees>, Source) {
+    let (planted, source) = tree();
+    put(&planted.index, 77, b"again");
+    (planted, source)
+}
+
+/// Writes all pages and changes 77; the page that has changed.
+fn change_77(tree: &Tree, source: &Source) -> Vec<u32> {
+    assert!(write_all(tree, source));
+    put(tree, 77, b"second");
+    pages(tree, PageState::Changed)
+}
+
 /// A page whose records change is written as deltas, each with what has changed since the state
 /// that was written, until it has as many parts as it may have. Loads and evictions in between make
 /// no difference.
 #[test]
 fn a_page_is_written_as_deltas() {
     for evicts in [false, true] {
-        let (planted, source) = tree();
+        let (planted, source) = tree_with_short_page_of_77();
         let tree = &planted.index;
-        // Its page is split now, and not again.
-        put(tree, 77, b"again");
         let write = || {
             assert!(write_all(tree, &source));
             if evicts {
@@ -294,13 +306,9 @@ fn a_page_is_written_as_deltas() {
 /// changed again, is in the next delta too.
 #[test]
 fn a_delta_has_all_changes_since_the_last_mark() {
-    let (planted, source) = tree();
+    let (planted, source) = tree_with_short_page_of_77();
     let tree = &planted.index;
-    // Its page is split now, and not again.
-    put(tree, 77, b"again");
-    assert!(write_all(tree, &source));
-    put(tree, 77, b"second");
-    let changed = pages(tree, PageState::Changed);
+    let changed = change_77(tree, &source);
     let writes = tree.capture((&changed, false), &mut as_it_is, |writes| {
         let writes = writes().expect("the last capture");
         put(tree, 76, b"third");
@@ -538,13 +546,9 @@ impl<F: FnOnce()> Picture for Overtaken<F> {
 /// as of a later time: the earlier picture is not written.
 #[test]
 fn an_earlier_picture_does_not_come_behind_a_later_one() {
-    let (planted, source) = tree();
+    let (planted, source) = tree_with_short_page_of_77();
     let tree = &planted.index;
-    // Its page is split now, and not again.
-    put(tree, 77, b"again");
-    assert!(write_all(tree, &source));
-    put(tree, 77, b"second");
-    let changed = pages(tree, PageState::Changed);
+    let changed = change_77(tree, &source);
     let mut picture = Overtaken(Some(|| {
         // Twice: then the page has as many parts as it may have.
         assert!(write_all(tree, &source));

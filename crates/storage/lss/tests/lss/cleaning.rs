@@ -3,7 +3,7 @@
 use pando_device::Directory;
 use pando_device::simulated::{Kept, Simulated};
 use pando_index::random::Random;
-use pando_lss::{Error, Group, PageStoreOptions};
+use pando_lss::{Error, Group, MAX_PARTS, PageStoreOptions};
 
 use crate::common::{Model, SMALL, bytes, create, open, pages_of};
 
@@ -199,39 +199,44 @@ fn writes_do_not_use_up_the_reserve_of_frees() {
 #[test]
 fn segments_of_deltas_to_cold_pages_are_cleaned() {
     const COLD: u32 = 1_000;
-    let options = PageStoreOptions { segment_bytes: 256 << 10, ..SMALL };
-    let directory = Simulated::new();
-    let store = create(&directory, options);
-    let mut random = Random::new(43);
-    for pid in 0..COLD {
-        store.append(Group::new().base(pid, bytes(&mut random, 3000))).expect("open");
-    }
-    store.sync().expect("synced");
-    let mut next = 0;
-    let mut most = 0;
-    for round in 0..1_500 {
-        let mut group = Group::new();
-        for hot in 0..16 {
-            group = group.base(COLD + hot, bytes(&mut random, 2048));
+    const SEGMENT_BYTES: u64 = 256 << 10;
+    // Limited by the ceiling, and by `max_bytes`: twice the live bytes, nearly, both times.
+    for (ceiling_percent, max_bytes) in [(200, u64::MAX), (10_000, 28 * SEGMENT_BYTES)] {
+        let options =
+            PageStoreOptions { segment_bytes: SEGMENT_BYTES, ceiling_percent, max_bytes, ..SMALL };
+        let store = create(&Simulated::new(), options);
+        let mut random = Random::new(43);
+        for pid in 0..COLD {
+            store.append(Group::new().base(pid, bytes(&mut random, 3000))).expect("open");
         }
-        for _ in 0..16 {
-            let pid = next % COLD;
-            let is_full = store.extent(pid).is_some_and(|extent| extent.parts == 4);
-            group = match is_full {
-                true => group.base(pid, bytes(&mut random, 3000)),
-                false => group.delta(pid, bytes(&mut random, 50)),
-            };
-            next += 1;
-        }
-        let ticket = store.append(group).expect("open");
-        store.wait(&ticket).unwrap_or_else(|error| panic!("round {round}: {error}"));
-        if round > 500 {
+        store.sync().expect("synced");
+        let (mut next, mut most_percent, mut most_segments) = (0, 0, 0);
+        for round in 0..1_500 {
+            let mut group = Group::new();
+            for hot in 0..16 {
+                group = group.base(COLD + hot, bytes(&mut random, 2048));
+            }
+            for _ in 0..16 {
+                let pid = next % COLD;
+                let is_full = store.extent(pid).is_some_and(|extent| extent.parts == MAX_PARTS);
+                group = match is_full {
+                    true => group.base(pid, bytes(&mut random, 3000)),
+                    false => group.delta(pid, bytes(&mut random, 50)),
+                };
+                next += 1;
+            }
+            let ticket = store.append(group).expect("open");
+            store.wait(&ticket).unwrap_or_else(|error| panic!("round {round}: {error}"));
             let stat = store.stat().expect("open");
-            let percent = stat.segments * stat.segment_bytes * 100 / stat.live_bytes;
-            most = most.max(percent);
+            most_segments = most_segments.max(stat.segments);
+            if round > 500 {
+                let percent = stat.segments * stat.segment_bytes * 100 / stat.live_bytes;
+                most_percent = most_percent.max(percent);
+            }
         }
+        // The ceiling allows three segments more than 200 %.
+        assert!(most_percent < 240, "{most_percent} % of the live bytes");
+        assert!(most_segments <= max_bytes / SEGMENT_BYTES, "{most_segments} segments");
+        assert_eq!(store.check_pages().len(), 0);
     }
-    // The ceiling is 200 %, and eight segments more may be needed for a while.
-    assert!(most < 270, "{most} % of the live bytes");
-    assert_eq!(store.check_pages().len(), 0);
 }

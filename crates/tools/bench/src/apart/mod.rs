@@ -2,9 +2,9 @@
 //!
 //! The comparison is the same as of systems in this process: rounds of slices, one system after the
 //! other. A slice is a request to the system's process, which runs it and replies. All systems have
-//! the same limit, and the system's cache of files counts (`group.rs`). The process reports what it
-//! has read from the device and written in the meantime, as the kernel counts it: bytes written
-//! count when a page of a file becomes dirty.
+//! the same limit, and the page cache counts (`group.rs`). The process also reports the bytes that
+//! it has read from the device and written meanwhile. The kernel counts a write when a page of a
+//! file becomes dirty.
 //!
 //! A process ends with its parent.
 
@@ -32,9 +32,9 @@ use crate::system::{AnySystem, Refusal, Scan};
 use crate::systems::entry::{BuildError, BuildOptions, Builder};
 use crate::systems::{self, SystemName};
 
-/// The cache that a system is told to take of the memory of its process: as much as it can have
-/// without being ended by the system. A store takes 50 MiB beside its cache; fjall takes twice as
-/// much as it is told.
+/// The cache of a system in a process with so much memory: as much as it can have before the kernel
+/// ends the process. A store takes about 50 MiB beside its cache. fjall takes about twice as much
+/// as it is told.
 fn cache_bytes(name: SystemName, memory_bytes: u64) -> u64 {
     match name.name().split(':').collect::<Vec<_>>().as_slice() {
         ["bwtree", "store" | "store-synced"] => memory_bytes / 4 * 3,

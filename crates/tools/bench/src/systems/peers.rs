@@ -212,9 +212,9 @@ pub fn build(
         Some(folder) => Ok(Place::Kept(folder.to_owned())),
         None => Place::temporary(options),
     };
+    let cache_bytes = options.cache_bytes;
     // Peers in memory, which may be all that are built, need neither.
-    let (_, cache_bytes) = (&place, options.cache_bytes);
-    let _ = cache_bytes;
+    let _ = (&place, cache_bytes);
     let words = (shape.key_bytes == 8, shape.value_bytes == 8);
     match (name, words) {
         #[cfg(feature = "scc")]
