@@ -194,6 +194,26 @@ impl Map {
         self.acknowledged(self.index().upsert(key, value))
     }
 
+    /// Adds the record, or replaces its value if the key is present, and does not say which. In a
+    /// store, a record that is on the disk is not read first, so this is much faster there than
+    /// [`upsert`](Self::upsert).
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert), except [`Error::KeyExists`].
+    ///
+    /// ```
+    /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
+    /// let map = pool.map("trees")?;
+    /// map.put(b"aspen", b"1")?;
+    /// map.put(b"aspen", b"2")?;
+    /// assert_eq!(map.get(b"aspen")?, Some(b"2".to_vec()));
+    /// # Ok::<(), pando::Error>(())
+    /// ```
+    pub fn put(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        self.acknowledged(self.index().put(key, value))
+    }
+
     /// A copy of the value of `key`, or `None` if the key is absent.
     ///
     /// # Errors

@@ -70,6 +70,11 @@ impl<K: Key> TypedMap<K> {
         self.map.upsert(&encoded(&key), value)
     }
 
+    /// Adds the record, or replaces its value, and does not say which; see [`Map::put`].
+    pub fn put(&self, key: impl AsKey<K>, value: &[u8]) -> Result<(), Error> {
+        self.map.put(&encoded(&key), value)
+    }
+
     /// A copy of the value of `key`; see [`Map::get`].
     pub fn get(&self, key: impl AsKey<K>) -> Result<Option<Vec<u8>>, Error> {
         self.map.get(&encoded(&key))

@@ -72,6 +72,20 @@ impl Intent<'_> {
 /// The function that [`modify`](RangeIndex::modify) calls with a value.
 pub type Change<'call> = dyn FnMut(Option<&[u8]>, &mut Vec<u8>) -> bool + 'call;
 
+/// What an index knows of a record without a read of its store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known<'value> {
+    /// Its value.
+    Value(&'value [u8]),
+    /// The key is absent.
+    Absent,
+    /// Nothing: what the store has of the key was not read.
+    Unread,
+}
+
+/// The function that [`write_blind`](RangeIndex::write_blind) calls with what is known.
+pub type BlindChange<'call> = dyn FnMut(Known<'_>, &mut Vec<u8>) -> bool + 'call;
+
 /// The function that [`read_many`](RangeIndex::read_many) calls with the index of each key and its
 /// value, or `None` if the key is absent.
 pub type VisitMany<'call> = dyn FnMut(usize, Option<&[u8]>) + 'call;
@@ -143,7 +157,7 @@ pub trait RangeIndex: Send + Sync {
         self.write(key, value, Intent::Upsert)
     }
 
-    /// Upserts each of `records`, in their order, as by [`upsert`](Self::upsert): they are separate
+    /// Upserts each of `records`, in their order, as by [`put`](Self::put): they are separate
     /// operations, and of two records with one key the later one stays. An index may overlap the
     /// memory accesses of these operations, and may be faster if keys ascend and lie behind all
     /// that it has, as in a load.
@@ -151,7 +165,7 @@ pub trait RangeIndex: Send + Sync {
     /// An error is that of the first record that has one. The records before it are written, and
     /// those behind it are not.
     fn upsert_many(&self, records: &[Record<'_>]) -> Result<(), Error> {
-        records.iter().try_for_each(|(key, value)| self.upsert(key, value).map(drop))
+        records.iter().try_for_each(|(key, value)| self.put(key, value))
     }
 
     /// Replaces the value of `key` by `new` if it is `expected`, bytewise, atomically.
@@ -235,6 +249,29 @@ pub trait RangeIndex: Send + Sync {
             }
         }
         Err(Error::Damaged { off: 0, what: "reads and writes of a key contradict each other" })
+    }
+
+    /// Gives `key` the value `value`, whether or not the key is present, and does not say whether
+    /// it was: an [`upsert`](Self::upsert) that need not read. Where records may be on a disk, the
+    /// record is not read first (a *blind write*).
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        self.upsert(key, value).map(drop)
+    }
+
+    /// As [`modify`](Self::modify), for a value of `value_bytes` bytes, but a record that is on a
+    /// disk is not read first: then `change` gets [`Known::Unread`], once. If it returns true, but
+    /// the record cannot be written at once, it may be called with what is known then, or not
+    /// again. Returns whether the value was written.
+    fn write_blind(
+        &self,
+        key: &[u8],
+        value_bytes: usize,
+        change: &mut BlindChange<'_>,
+    ) -> Result<bool, Error> {
+        let _ = value_bytes;
+        let written = self
+            .modify(key, &mut |found, new| change(found.map_or(Known::Absent, Known::Value), new));
+        Ok(written?.is_some())
     }
 
     /// Visits the records of `range` in `order`, as [`Cursor`] promises.

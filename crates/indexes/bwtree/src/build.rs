@@ -12,8 +12,8 @@ use pando_tree::key::{SLICE_BYTES, alike_bytes, shortest_between, slice_of};
 use crate::context::{Pid, Value};
 use crate::gather::Item;
 use crate::layout::{
-    HIGH_SLICE_WORD, HIGH_WORD, INFO_WORD, LOW_WORD, LSN_WORD, MAX_DELTAS_END, NO_KEY, PageInfo,
-    Place, RIGHT_WORD, SHAPE_WORD, SIZES_WORD, SLICES_AT, deltas_at,
+    HIGH_SLICE_WORD, HIGH_WORD, INFO_WORD, Kind, LOW_WORD, LSN_WORD, MAX_DELTAS_END, NO_KEY,
+    PageInfo, Place, RIGHT_WORD, SHAPE_WORD, SIZES_WORD, SLICES_AT, deltas_at,
 };
 use crate::page::Page;
 
@@ -28,6 +28,8 @@ pub struct NewPage<'page, 'op, D: Domain> {
     pub items: &'page [Item<'op, D>],
     /// The least bytes of its delta space.
     pub room: u64,
+    /// It is a residue (`blind.rs`), and `right` the page's own PID.
+    pub is_residue: bool,
 }
 
 /// Totals and common lengths of the records of a page.
@@ -346,10 +348,14 @@ impl<D: Domain> NewPage<'_, '_, D> {
             prefix_bytes: prefix_bytes as u16,
             records: totals.records as u32,
         };
+        let info = match self.is_residue {
+            true => info.encode_as(Kind::Residue),
+            false => info.encode(),
+        };
         let high_bytes = self.high.map_or(NO_KEY, |high| high.len() as u32);
         let (keys, values) = totals.lengths.unwrap_or_default();
         let words = [
-            (INFO_WORD, info.encode()),
+            (INFO_WORD, info),
             (SIZES_WORD, end << 32 | base_end as u64),
             (RIGHT_WORD, self.right),
             (LOW_WORD, (self.low.len() as u64) << 32 | low_at),

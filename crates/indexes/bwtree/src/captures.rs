@@ -38,16 +38,16 @@
 //! that was freed after that is used again under the same link. And from its pin on, no link comes
 //! back either.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{Ordering, fence};
 
-use pando_index::Result;
+use pando_index::{Error, Result};
 use pando_pmem::{Domain, Guard, mutant};
 use pando_tree::context::Context;
 
 use crate::context::At;
 use crate::layout::{CHANGES_AT, Link};
-use crate::marshal::{PageWrite, Picture};
+use crate::marshal::{Marshalled, PageWrite, Picture, ReadAhead};
 use crate::stored::{Stored, bytes_of};
 use crate::tree::BwTree;
 
@@ -63,6 +63,8 @@ pub struct Captured {
     removed: Vec<u32>,
     /// Pages whose images have some records in another way. They stay changed.
     pub unmarked: Vec<u32>,
+    /// Pages whose parts in the store cannot be read, but are needed. They stay changed.
+    pub failed: Vec<(u32, Error)>,
     /// Pages that were wanted, and for which the group has no room.
     pub left: Vec<u32>,
 }
@@ -86,13 +88,19 @@ impl<D: Domain> BwTree<D, Stored> {
         append: impl FnOnce(&mut dyn FnMut() -> Option<Vec<PageWrite>>) -> T,
     ) -> Result<(Captured, Option<T>)> {
         let pages = self.pages()?;
+        let mut failed = Vec::new();
+        let read = self.read_ahead(wanted, &mut failed)?;
+        let wanted: Vec<u32> = (wanted.iter().copied())
+            .filter(|number| failed.iter().all(|(of_failed, _)| of_failed != number))
+            .collect();
         // Pinned before the number is taken: see "Why a mark ..".
         let guard = self.pin()?;
         let context = self.context(&guard);
         let anchor = self.anchor(context);
-        let (mut captured, of_changes) = self.capture_words(&guard, wanted, picture)?;
+        let (mut captured, of_changes) = self.capture_words(&guard, &wanted, picture)?;
+        captured.failed = failed;
         let left = if leaves_others { of_changes } else { usize::MAX };
-        let writes = self.writes_of(context, &mut captured, (of_changes, left), picture)?;
+        let writes = self.writes_of(context, &mut captured, (of_changes, left), picture, &read)?;
         if writes.is_empty() {
             return Ok((captured, None));
         }
@@ -144,8 +152,9 @@ impl<D: Domain> BwTree<D, Stored> {
         let others = wanted.iter().filter(|number| !listed.contains(number));
         let all = listed.iter().map(|number| (number, true));
         let all = all.chain(others.map(|number| (number, false)));
-        let (pages_of, removed, unmarked, left) = Default::default();
-        let mut captured = Captured { capture, changes, pages: pages_of, removed, unmarked, left };
+        let (pages_of, removed, unmarked, failed, left) = Default::default();
+        let mut captured =
+            Captured { capture, changes, pages: pages_of, removed, unmarked, failed, left };
         let (mut room, mut of_changes) = (pages.most_group_bytes() / 4, 0);
         for (&number, is_listed) in all {
             if room == 0 && !is_listed {
@@ -182,15 +191,27 @@ impl<D: Domain> BwTree<D, Stored> {
         captured: &mut Captured,
         (of_changes, leaves_from): (usize, usize),
         picture: &mut dyn Picture,
+        read: &HashMap<u32, ReadAhead>,
     ) -> Result<Vec<PageWrite>> {
         let most_bytes = self.pages()?.most_group_bytes();
-        let (mut writes, mut bytes, mut other) = (Vec::new(), 0, Vec::new());
+        let (mut writes, mut bytes) = (Vec::new(), 0);
+        let (mut other, mut unread) = (Vec::new(), Vec::new());
         for (index, &(number, at)) in captured.pages.iter().enumerate() {
             let may_leave = index >= leaves_from;
-            let written = self.write_of(context, (number, at.link), (picture, may_leave))?;
-            let Some((write, is_same)) = written else {
-                other.push(number);
-                continue;
+            let page = (number, at.link);
+            let marshalled =
+                self.marshal(context, page, (picture, may_leave), read.get(&number))?;
+            let (write, is_same) = match marshalled {
+                Marshalled::Write(write, is_same) => (write, is_same),
+                Marshalled::Other => {
+                    other.push(number);
+                    continue;
+                }
+                // The store has its structure, since it was evicted.
+                Marshalled::Unread => {
+                    unread.push(number);
+                    continue;
+                }
             };
             other.extend((!is_same).then_some(number));
             bytes += write.bytes() + WRITE_BYTES;
@@ -204,6 +225,8 @@ impl<D: Domain> BwTree<D, Stored> {
         if !mutant!("bw-marked-with-another-picture") {
             captured.pages.retain(|(number, _)| !other.contains(number));
         }
+        captured.pages.retain(|(number, _)| !unread.contains(number));
+        captured.left.extend(unread);
         captured.unmarked = other;
         writes.extend(captured.removed.iter().map(|&number| PageWrite::Free(number)));
         Ok(writes)

@@ -11,16 +11,30 @@ use crate::layout::Link;
 /// A page's identifier: the offset of its mapping word.
 pub(crate) type Pid = u64;
 
-/// Damage: something that no undamaged tree has.
+/// A page cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Damaged {
-    pub off: u64,
+pub enum Damaged {
+    /// Something is at this offset that no undamaged tree has.
+    At(u64),
+    /// No damage: of the page with this PID there is only a residue (`blind.rs`). It must be loaded
+    /// first.
+    Unread(Pid),
+}
+
+/// The page must be loaded first. No operation returns this error.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the page at {pid:#x} is absent")]
+pub(crate) struct Absent {
+    pub pid: Pid,
 }
 
 impl From<Damaged> for Error {
     #[cold]
     fn from(damaged: Damaged) -> Self {
-        checked::damaged(damaged.off, "it is no page or delta that could be there")
+        match damaged {
+            Damaged::At(off) => checked::damaged(off, "it is no page or delta that could be there"),
+            Damaged::Unread(pid) => Self::storage(Absent { pid }),
+        }
     }
 }
 
@@ -41,7 +55,7 @@ impl At {
 
 #[cold]
 pub(crate) fn damaged(at: At) -> Error {
-    Damaged { off: at.pid }.into()
+    Damaged::At(at.pid).into()
 }
 
 impl Link {
@@ -86,7 +100,7 @@ impl<'op> Value<'op> {
                 return Ok(context.published(off + HEADER_BYTES, bytes));
             }
         }
-        Err(Damaged { off })
+        Err(Damaged::At(off))
     }
 
     /// The child, if this is a record of an inner page.

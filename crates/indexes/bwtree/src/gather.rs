@@ -56,11 +56,27 @@ pub struct Gathered<'op, D: Domain> {
     pub deltas: usize,
     /// The page is about to be removed.
     pub is_leaving: bool,
+    /// Only a residue of the page is there (`blind.rs`). Its range is not known; `right` is its own
+    /// PID.
+    pub is_residue: bool,
 }
 
 impl<'op, D: Domain> Gathered<'op, D> {
     /// Gathers the chain that `link` leads to.
+    ///
+    /// # Errors
+    ///
+    /// [`Damaged::At`]; [`Damaged::Unread`] if only a residue of the page is there.
     pub fn new(context: Context<'op, D>, link: Link) -> Result<Self, Damaged> {
+        let gathered = Self::any(context, link)?;
+        match gathered.is_residue {
+            true => Err(Damaged::Unread(gathered.right)),
+            false => Ok(gathered),
+        }
+    }
+
+    /// Gathers the chain, which may be that of a residue.
+    pub fn any(context: Context<'op, D>, link: Link) -> Result<Self, Damaged> {
         let mut gathered = Self {
             level: 0,
             low: &[],
@@ -72,6 +88,7 @@ impl<'op, D: Domain> Gathered<'op, D> {
             blocks: Vec::with_capacity(2),
             deltas: 0,
             is_leaving: false,
+            is_residue: false,
         };
         if let Some(newest) = Delta::of(context, link)? {
             gathered.edits.reserve(usize::from(newest.info.deltas) + 1);
@@ -118,7 +135,7 @@ impl<'op, D: Domain> Gathered<'op, D> {
                 }
                 Kind::IndexEntry if counts => {
                     let child = delta.value_bytes().get(..8);
-                    let child = Value::Inline(child.ok_or(Damaged { off: delta.off })?);
+                    let child = Value::Inline(child.ok_or(Damaged::At(delta.off))?);
                     self.edit(key, Some(child), NO_POSITION);
                 }
                 Kind::Delete | Kind::IndexEntryDelete if counts => {
@@ -129,7 +146,7 @@ impl<'op, D: Domain> Gathered<'op, D> {
                     right = Some(delta.value_word());
                 }
                 // No undamaged tree has a second level.
-                Kind::NodeMerge if depth > 0 => return Err(Damaged { off: delta.off }),
+                Kind::NodeMerge if depth > 0 => return Err(Damaged::At(delta.off)),
                 Kind::NodeMerge => {
                     merged = Some((Link(delta.value_word()), bound, right));
                     // A newer split may have moved all records of that page away, and more.
@@ -140,7 +157,8 @@ impl<'op, D: Domain> Gathered<'op, D> {
                 _ => {}
             }
         }
-        let page = Page::of(context, chain.link)?;
+        let page = Page::any_of(context, chain.link)?;
+        self.is_residue |= page.is_residue();
         if !mutant!("bw-merged-page-leaked") || depth == 0 {
             self.blocks.push(page.off);
         }

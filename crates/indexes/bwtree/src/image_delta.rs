@@ -52,6 +52,11 @@ impl<'image> ImageDelta<'image> {
         bytes
     }
 
+    /// Whether the bytes of a change change nothing.
+    pub fn is_empty(bytes: &[u8]) -> bool {
+        bytes.len() == HEADER_BYTES
+    }
+
     /// Checked: what is wrong, if the bytes are no change of a leaf.
     pub fn decode(bytes: &'image [u8]) -> Result<Self, &'static str> {
         if bytes.len() > MAX_IMAGE_BYTES {
@@ -109,7 +114,7 @@ impl<'image> Image<'image> {
         deltas.into_iter().try_fold(Self::decode(base)?, |image, delta| image.changed(&delta?))
     }
 
-    fn changed(self, delta: &ImageDelta<'image>) -> Result<Self, &'static str> {
+    pub(crate) fn changed(self, delta: &ImageDelta<'image>) -> Result<Self, &'static str> {
         if self.level > 0 {
             return Err("it is an inner page, and has a delta");
         }

@@ -1,6 +1,9 @@
 //! The Bw-tree as an index of a pool: `RangeIndex`, `Tree` and `IndexKind`.
 
-use pando_index::{Cursor, Error, Intent, KeyRange, Limits, Order, RangeIndex, Result, Upserted};
+use pando_index::{
+    BlindChange, Cursor, Error, Intent, KeyRange, Known, Limits, Order, RangeIndex, Result,
+    Upserted,
+};
 use pando_pmem::Domain;
 use pando_tree::blocks::Reserved;
 use pando_tree::context::Context;
@@ -38,12 +41,13 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
     fn find<'op>(&self, context: Context<'op, D>, probe: Probe<'_>) -> Result<Option<Value<'op>>> {
         let mut at = self.find_leaf(context, Target::Holding(probe))?;
         loop {
-            let next = match at.link.find(context, probe, self.options.shortcuts)? {
-                Found::Value(value, _) => return Ok(Some(value)),
-                Found::Absent(_) => return Ok(None),
-                Found::Right(right) => self.step_right(context, at, right)?,
-                Found::Leaving => self.help(context, at)?,
-            };
+            let next =
+                match at.link.find(context, probe, (self.options.shortcuts, S::MAY_BE_ABSENT))? {
+                    Found::Value(value, _) => return Ok(Some(value)),
+                    Found::Absent(_) => return Ok(None),
+                    Found::Right(right) => self.step_right(context, at, right)?,
+                    Found::Leaving => self.help(context, at)?,
+                };
             at = match next {
                 Some(next) => next,
                 None => self.find_leaf(context, Target::Holding(probe))?,
@@ -73,6 +77,30 @@ impl<D: Domain, S: Style<D>> RangeIndex for BwTree<D, S> {
     }
 
     index_operations!(modify);
+
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        if !S::MAY_BE_ABSENT {
+            return self.upsert(key, value).map(drop);
+        }
+        S::LIMITS.check_value(value)?;
+        let put = &mut |_: Known<'_>, new: &mut Vec<u8>| {
+            new.extend_from_slice(value);
+            true
+        };
+        match self.blind_write(key, value.len(), put)? {
+            true => Ok(()),
+            false => self.upsert(key, value).map(drop),
+        }
+    }
+
+    fn write_blind(
+        &self,
+        key: &[u8],
+        value_bytes: usize,
+        change: &mut BlindChange<'_>,
+    ) -> Result<bool> {
+        self.blind_write(key, value_bytes, change)
+    }
 
     fn len(&self) -> Result<u64> {
         if S::MAY_BE_ABSENT {

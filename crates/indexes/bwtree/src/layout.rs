@@ -93,6 +93,7 @@
 //! | 9 node merge | the lowest of the page that was merged into this one | the link of that page's content |
 //! | 10 remove node | | (only in the style of single words) |
 //! | 11 flush | | kept for pages on a log-structured store |
+//! | 12 residue | | a base page with what was written blindly (`blind.rs`); *right* is its own PID |
 //!
 //! *position*: the number of records of the base before the key; 0x7FFF: not known. *own*: the
 //! delta is a block of its own.
@@ -305,6 +306,7 @@ pub enum Kind {
     NodeMerge = 9,
     RemoveNode = 10,
     Flush = 11,
+    Residue = 12,
 }
 
 impl Kind {
@@ -323,6 +325,7 @@ impl Kind {
             9 => Self::NodeMerge,
             10 => Self::RemoveNode,
             11 => Self::Flush,
+            12 => Self::Residue,
             _ => return None,
         })
     }
@@ -340,7 +343,11 @@ pub struct PageInfo {
 
 impl PageInfo {
     pub fn encode(self) -> u64 {
-        let kind = if self.level == 0 { Kind::Leaf } else { Kind::Inner };
+        self.encode_as(if self.level == 0 { Kind::Leaf } else { Kind::Inner })
+    }
+
+    /// The word of a page of this kind.
+    pub fn encode_as(self, kind: Kind) -> u64 {
         u64::from(self.records) << 32
             | u64::from(self.prefix_bytes) << 16
             | u64::from(self.level) << 8

@@ -35,8 +35,10 @@
 //! one step.
 
 mod audit;
+mod blind;
 mod build;
 mod captures;
+mod changes;
 mod context;
 mod cursor;
 mod gather;
@@ -75,7 +77,7 @@ pub use image_check::check_images;
 pub use layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use marshal::{PageWrite, Picture, Pictured};
 pub use options::Options;
-pub use pages::{AccessOf, PageError, PageSource, SourceError};
+pub use pages::{AccessOf, PageError, PageSource, SourceError, StoredPage, is_too_late};
 pub use races::{Race, Races};
 #[cfg(feature = "papers")]
 pub use single_swap::{CasBwTrees, SingleWord};

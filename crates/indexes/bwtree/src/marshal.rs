@@ -25,19 +25,22 @@
 //! Why not the root: it gets the chain of its last child, with the child's marks, when it loses a
 //! level. A page that was merged into its neighbour is below a change of structure.
 
+use std::collections::HashMap;
+
 use pando_index::{Error, Result};
 use pando_pmem::{Domain, mutant};
 use pando_tree::context::Context;
 
 use crate::build::each_record;
+use crate::changes::{Changes, changes_of, changes_of_residue};
 use crate::context::{Damaged, Pid, Value};
 use crate::gather::Gathered;
 use crate::image::{Image, MAX_IMAGE_BYTES};
 use crate::image_delta::ImageDelta;
-use crate::layout::{Kind, Link};
-use crate::page::{Chain, Page};
-use crate::pages::too_long;
-use crate::stored::Stored;
+use crate::layout::Link;
+use crate::page::Page;
+use crate::pages::{PageError, too_long};
+use crate::stored::{Stored, is_residue};
 use crate::tree::BwTree;
 
 /// A write of a page into the store.
@@ -70,6 +73,8 @@ pub enum Pictured {
     Absent,
     /// With this value.
     With(Vec<u8>),
+    /// As the store has it now: the record was written blindly, and may not reach the store yet.
+    AsStored,
 }
 
 /// Says how the store gets each record.
@@ -88,35 +93,121 @@ impl<F: FnMut(&[u8], &[u8]) -> Result<Pictured>> Picture for F {
     }
 }
 
-/// The records that a delta has: keys, and values as the page has them; no value if the record is
-/// gone. With the greatest LSN of the changes.
-type Changes<'op> = (Vec<(&'op [u8], Option<&'op [u8]>)>, u64);
+/// What becomes of a captured page.
+#[derive(Debug)]
+pub(crate) enum Marshalled {
+    /// It is written; whether with each record as the page has it.
+    Write(PageWrite, bool),
+    /// It is left out, because it has a record in another way.
+    Other,
+    /// It is a residue, whose parts in the store must be read first.
+    Unread,
+}
+
+/// The parts of a page in the store, which were read before a capture, and their version.
+pub(crate) type ReadAhead = (u64, Vec<Vec<u8>>);
 
 impl<D: Domain> BwTree<D, Stored> {
-    /// The write of the page with this number, in the state that `link` leads to; whether it has
-    /// each record as the page has it. `None` if it has not, and the page may be left out.
-    pub(crate) fn write_of(
+    /// What becomes of the page with this number, in the state that `link` leads to. `may_leave`:
+    /// it may be left out. `read` has its parts in the store, if they were read.
+    pub(crate) fn marshal(
         &self,
         context: Context<'_, D>,
         (number, link): (u32, Link),
         (picture, may_leave): (&mut dyn Picture, bool),
-    ) -> Result<Option<(PageWrite, bool)>> {
-        if let Some(stored_bytes) = self.pages()?.source()?.bytes_to_extend(number)
+        read: Option<&ReadAhead>,
+    ) -> Result<Marshalled> {
+        if is_residue(context, link) {
+            return self.residue_of(context, (number, link), (picture, may_leave), read);
+        }
+        let stored = self.pages()?.source()?.stored(number).filter(|stored| stored.takes_delta);
+        if let Some(stored) = stored
             && (number != 0 || mutant!("bw-root-written-as-delta"))
             && let Some(changes) = changes_of(context, link)?
         {
             let most_bytes = Page::of(context, link)?.base_bytes() as usize / 2 * 3;
             let delta = delta_of(changes, (picture, may_leave))?;
             match delta {
-                Some((bytes, _)) if stored_bytes + bytes.len() > most_bytes => {}
+                Some((bytes, _)) if stored.bytes + bytes.len() > most_bytes => {}
                 Some((bytes, is_same)) => {
-                    return Ok(Some((PageWrite::Delta(number, bytes), is_same)));
+                    return Ok(Marshalled::Write(PageWrite::Delta(number, bytes), is_same));
                 }
-                None => return Ok(None),
+                None => return Ok(Marshalled::Other),
             }
         }
         let image = self.image_of(context, link, (picture, may_leave))?;
-        Ok(image.map(|(bytes, is_same)| (PageWrite::Image(number, bytes), is_same)))
+        Ok(image.map_or(Marshalled::Other, |(bytes, is_same)| {
+            Marshalled::Write(PageWrite::Image(number, bytes), is_same)
+        }))
+    }
+
+    /// The same, of a residue (`blind.rs`).
+    fn residue_of(
+        &self,
+        context: Context<'_, D>,
+        (number, link): (u32, Link),
+        (picture, may_leave): (&mut dyn Picture, bool),
+        read: Option<&ReadAhead>,
+    ) -> Result<Marshalled> {
+        let stored = self.pages()?.source()?.stored(number);
+        if stored.is_some_and(|stored| stored.takes_delta)
+            && let Some(changes) = changes_of(context, link)?
+        {
+            let delta = delta_of(changes, (picture, may_leave))?;
+            // It has nothing that the store may have now.
+            let delta = delta.filter(|(bytes, is_same)| *is_same || !ImageDelta::is_empty(bytes));
+            return Ok(delta.map_or(Marshalled::Other, |(bytes, is_same)| {
+                Marshalled::Write(PageWrite::Delta(number, bytes), is_same)
+            }));
+        }
+        let Some((version, parts)) = read else { return Ok(Marshalled::Unread) };
+        let is_same = stored.is_some_and(|stored| stored.version == *version);
+        if !is_same && !mutant!("bw-joined-with-another-version") {
+            return Ok(Marshalled::Unread);
+        }
+        let Changes { records, lsn } = changes_of_residue(context, link)?;
+        let found = pictures_of(records.iter().copied(), (picture, may_leave))?;
+        let Some((pictured, is_same)) = found else { return Ok(Marshalled::Other) };
+        let delta = ImageDelta { lsn, records: as_pictured(&records, &pictured) };
+        let page = Image::of_parts(parts).and_then(|image| image.changed(&delta));
+        let damaged = |what| Error::storage(PageError::Damaged { page: number, what });
+        let bytes = page.map_err(damaged)?.encode();
+        match bytes.len() <= MAX_IMAGE_BYTES {
+            true => Ok(Marshalled::Write(PageWrite::Image(number, bytes), is_same)),
+            false => Err(too_long(bytes.len() as u64)),
+        }
+    }
+
+    /// Reads the parts of those of the pages of which only a residue is there, and of which the
+    /// store takes no more deltas. Pages whose parts cannot be read are moved to `failed`, with
+    /// their errors.
+    pub(crate) fn read_ahead(
+        &self,
+        wanted: &[u32],
+        failed: &mut Vec<(u32, Error)>,
+    ) -> Result<HashMap<u32, ReadAhead>> {
+        let pages = self.pages()?;
+        let source = pages.source()?;
+        let mut read = HashMap::new();
+        for &number in wanted {
+            let Some(stored) = source.stored(number).filter(|stored| !stored.takes_delta) else {
+                continue;
+            };
+            {
+                let guard = self.pin()?;
+                let context = self.context(&guard);
+                let pid = pages.pid_of(context, self.anchor(context), number);
+                if !pid.is_some_and(|pid| is_residue(context, Link::at(context, pid))) {
+                    continue;
+                }
+            }
+            match source.read(number) {
+                Ok(Some(parts)) => drop(read.insert(number, (stored.version, parts))),
+                Ok(None) => {}
+                Err(error) => failed.push((number, Error::Storage(error))),
+            }
+        }
+        Ok(read)
     }
 
     /// The page that `link` leads to, as an image; the rest as [`write_of`](Self::write_of).
@@ -130,7 +221,7 @@ impl<D: Domain> BwTree<D, Stored> {
         let gathered = Gathered::new(context, link)?;
         let number_of = |pid: Pid| {
             let number = pages.number_of(context, anchor, pid);
-            number.ok_or_else(|| Error::from(Damaged { off: pid }))
+            number.ok_or_else(|| Error::from(Damaged::At(pid)))
         };
         let items = gathered.items(false);
         let (mut records, mut children) = (Vec::new(), Vec::new());
@@ -150,22 +241,31 @@ impl<D: Domain> BwTree<D, Stored> {
                 Value::Block(_) => is_whole = false,
             });
             if !is_whole {
-                return Err(Damaged { off: link.off() }.into());
+                return Err(Damaged::At(link.off()).into());
             }
             let values = records.iter().map(|&(key, value)| (key, Some(value)));
             let Some(found) = pictures_of(values, (picture, may_leave))? else { return Ok(None) };
             (pictured, is_same) = found;
         }
+        let mut is_late = false;
         if !is_same {
             let mut pictured = pictured.iter();
             records.retain_mut(|(_, value)| match pictured.next() {
                 Some(Pictured::Absent) => false,
+                // What the store had was kept when the page was loaded, but not for ever.
+                Some(Pictured::AsStored) => {
+                    is_late = true;
+                    false
+                }
                 Some(Pictured::With(other)) => {
                     *value = other;
                     true
                 }
                 _ => true,
             });
+        }
+        if is_late {
+            return Err(Error::storage(PageError::CapturedTooLate));
         }
         let right = match gathered.right {
             0 => 0,
@@ -178,39 +278,6 @@ impl<D: Domain> BwTree<D, Stored> {
             false => Err(too_long(image.len() as u64)),
         }
     }
-}
-
-/// The changes above the newest link of the chain of a leaf of which the store has the state;
-/// `None` if there is no such link, or a change above it is not one of a record.
-fn changes_of<'op, D: Domain>(
-    context: Context<'op, D>,
-    link: Link,
-) -> Result<Option<Changes<'op>>, Damaged> {
-    if link == Link::EMPTY || link.is_inner() {
-        return Ok(None);
-    }
-    let (mut chain, mut lsn) = (Chain::new(link), 0);
-    let mut records: Vec<(&[u8], Option<&[u8]>)> = Vec::new();
-    while let Some(delta) = chain.next(context)? {
-        lsn = lsn.max(delta.lsn());
-        let value = match delta.info.kind {
-            Kind::Insert | Kind::Modify => match delta.value() {
-                Value::Inline(bytes) => Some(bytes),
-                Value::Block(_) => return Ok(None),
-            },
-            Kind::Delete => None,
-            _ if mutant!("bw-delta-across-a-split") => continue,
-            _ => return Ok(None),
-        };
-        // The newest one of a key is met first.
-        if let Err(at) = records.binary_search_by(|(key, _)| (*key).cmp(delta.key())) {
-            records.insert(at, (delta.key(), value));
-        }
-        if chain.link.is_written() {
-            return Ok(Some((records, lsn)));
-        }
-    }
-    Ok(None)
 }
 
 /// How the store gets each of the records, and whether that is as the page has it; `None` if it is
@@ -233,17 +300,27 @@ fn pictures_of<'op>(
 /// The bytes of a delta, and whether it has each record as the page has it; `None` if it has not,
 /// and the page may be left out.
 fn delta_of(
-    (records, lsn): Changes<'_>,
+    Changes { records, lsn }: Changes<'_>,
     (picture, may_leave): (&mut dyn Picture, bool),
 ) -> Result<Option<(Vec<u8>, bool)>> {
     let found = pictures_of(records.iter().copied(), (picture, may_leave))?;
     let Some((pictured, is_same)) = found else { return Ok(None) };
-    let records = records.into_iter().zip(&pictured);
-    let records = records.map(|((key, value), pictured)| match pictured {
-        Pictured::AsItIs => (key, value),
-        Pictured::Absent => (key, None),
-        Pictured::With(other) => (key, Some(other.as_slice())),
-    });
-    let delta = ImageDelta { lsn, records: records.collect() };
+    let delta = ImageDelta { lsn, records: as_pictured(&records, &pictured) };
     Ok(Some((delta.encode(), is_same)))
+}
+
+/// The records as they are pictured, without those that the store has already.
+fn as_pictured<'all>(
+    records: &[(&'all [u8], Option<&'all [u8]>)],
+    pictured: &'all [Pictured],
+) -> Vec<(&'all [u8], Option<&'all [u8]>)> {
+    let pictured = records.iter().zip(pictured).filter_map(|(&(key, value), pictured)| {
+        Some(match pictured {
+            Pictured::AsItIs => (key, value),
+            Pictured::Absent => (key, None),
+            Pictured::With(other) => (key, Some(other.as_slice())),
+            Pictured::AsStored => return None,
+        })
+    });
+    pictured.collect()
 }

@@ -8,10 +8,13 @@ use crate::layout::MAX_INLINE_BYTES;
 /// names each of its blocks.
 pub(crate) const MAX_BLOCK_DELTAS: u32 = 6;
 
+/// The greatest `leaf_bytes`.
+pub(crate) const MAX_LEAF_BYTES: usize = 32_768;
+
 pando_tree::options! {
     /// The shape of a Bw-tree. It is stored with the tree, which always opens as it was created.
     pub struct Options checked by check {
-        leaf_bytes: u32 [128..=32_768] = 1536, "a larger leaf is split";
+        leaf_bytes: u32 [128..=MAX_LEAF_BYTES as u32] = 1536, "a larger leaf is split";
         inner_bytes: u32 [128..=32_768] = 4096, "a larger inner page is split";
         merge_bytes: u32 [0..=16_384] = 384,
             "a smaller page is merged with a neighbour; 0: never";
@@ -55,7 +58,7 @@ impl Options {
 
     /// The greatest length of a chain, and the place of deltas.
     pub(crate) fn chaining(&self) -> Chaining {
-        Chaining { max_deltas: self.chain_deltas, is_beside: self.delta_bytes > 0 }
+        Chaining { max_deltas: self.chain_deltas, is_beside: self.delta_bytes > 0, residues: false }
     }
 }
 
@@ -66,6 +69,8 @@ pub struct Chaining {
     pub max_deltas: u32,
     /// Deltas stand beside the base, not in blocks.
     pub is_beside: bool,
+    /// A base may be a residue.
+    pub residues: bool,
 }
 
 #[cfg(test)]

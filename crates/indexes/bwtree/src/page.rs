@@ -46,6 +46,15 @@ pub enum Located {
     Before(usize),
 }
 
+/// The error of a base page that is not of the kind that was expected.
+#[cold]
+fn no_page(info_word: u64, off: u64, right: Pid) -> Damaged {
+    match Kind::decode(info_word) {
+        Some(Kind::Residue) => Damaged::Unread(right),
+        _ => Damaged::At(off),
+    }
+}
+
 impl<'op, D: Domain> Page<'op, D> {
     /// The base of the chain that `link` leads to, which is not [`Link::EMPTY`].
     #[inline(always)]
@@ -59,11 +68,34 @@ impl<'op, D: Domain> Page<'op, D> {
         }
     }
 
-    /// The base page at `off`.
+    /// The base of the chain, which may be a residue.
+    pub fn any_of(context: Context<'op, D>, link: Link) -> Result<Self, Damaged> {
+        match Self::of(context, link) {
+            Err(unread @ Damaged::Unread(_)) => {
+                let mut chain = Chain::new(link);
+                while chain.next(context)?.is_some() {}
+                let base_off = chain.link.base_off().ok_or(unread)?;
+                Self::of_kind(context, base_off, Kind::Residue)
+            }
+            page => page,
+        }
+    }
+
+    /// The base page at `off`, which is no residue.
+    ///
+    /// # Errors
+    ///
+    /// [`Damaged::At`]; [`Damaged::Unread`] if it is a residue.
     #[inline(always)]
     pub fn new(context: Context<'op, D>, off: u64, is_inner: bool) -> Result<Self, Damaged> {
+        Self::of_kind(context, off, if is_inner { Kind::Inner } else { Kind::Leaf })
+    }
+
+    #[inline(always)]
+    fn of_kind(context: Context<'op, D>, off: u64, kind: Kind) -> Result<Self, Damaged> {
+        let is_inner = kind == Kind::Inner;
         let pool = context.pool();
-        let head = pool.words_within(off, HEADER_BYTES / 8).ok_or(Damaged { off })?;
+        let head = pool.words_within(off, HEADER_BYTES / 8).ok_or(Damaged::At(off))?;
         let word = |at| head.load(at, Ordering::Relaxed);
         let (info_word, sizes) = (word(INFO_WORD), word(SIZES_WORD));
         let info = PageInfo::decode(info_word);
@@ -72,7 +104,6 @@ impl<'op, D: Domain> Page<'op, D> {
         let (key_bytes, value_bytes) = (shape as u16, (shape >> 16) as u16);
         let record_bytes = 8 + if info.is_words { u64::from(value_bytes) } else { 8 };
         let records_end = SLICES_AT + u64::from(info.records) * record_bytes;
-        let kind = if is_inner { Kind::Inner } else { Kind::Leaf };
         let is_page = info_word & 0xF == kind as u64
             && is_inner == (info.level > 0)
             && records_end <= base_bytes
@@ -81,10 +112,15 @@ impl<'op, D: Domain> Page<'op, D> {
             && (!is_inner || info.records > 0 && (!info.is_words || value_bytes == 8))
             && pool.words_within(off, end.div_ceil(8)).is_some();
         if !is_page {
-            return Err(Damaged { off });
+            return Err(no_page(info_word, off, word(RIGHT_WORD)));
         }
         let words = pool.words(off, base_bytes.div_ceil(8));
         Ok(Self { context, off, info, words, base_bytes, key_bytes, value_bytes })
+    }
+
+    /// Whether it is a residue (`blind.rs`).
+    pub fn is_residue(&self) -> bool {
+        self.word(INFO_WORD) & 0xF == Kind::Residue as u64
     }
 
     /// The bytes of the base; none if they exceed its block.
@@ -346,7 +382,7 @@ impl<'op, D: Domain> Delta<'op, D> {
     /// The delta at `off`.
     #[inline(always)]
     pub fn new(context: Context<'op, D>, off: u64) -> Result<Self, Damaged> {
-        let damaged = Damaged { off };
+        let damaged = Damaged::At(off);
         let info = DeltaInfo::decode(context.fixed(off)).ok_or(damaged)?;
         let words = info.bytes().max(DELTA_ALIGN).div_ceil(8);
         context.pool().words_within(off, words).ok_or(damaged)?;
@@ -411,7 +447,7 @@ impl<'op, D: Domain> Delta<'op, D> {
     /// The range of an index entry, or of an index entry delete, with its child.
     #[inline(always)]
     pub fn entry(&self) -> Result<Entry<'op>, Damaged> {
-        let damaged = Damaged { off: self.off };
+        let damaged = Damaged::At(self.off);
         let (child, rest) = self.value_bytes().split_first_chunk::<8>().ok_or(damaged)?;
         let child = u64::from_le_bytes(*child);
         let high = |bytes| (!self.info.is_endless).then_some(bytes);
@@ -450,12 +486,12 @@ impl Chain {
         }
         self.steps += 1;
         if self.steps > MAX_CHAIN {
-            return Err(Damaged { off: self.link.off() });
+            return Err(Damaged::At(self.link.off()));
         }
         let delta = Delta::new(context, self.link.off())?;
         let next = delta.next();
         if next.is_inner() != self.link.is_inner() {
-            return Err(Damaged { off: delta.off });
+            return Err(Damaged::At(delta.off));
         }
         self.link = next;
         Ok(Some(delta))

@@ -21,7 +21,7 @@ use pando_index::{Error, Result};
 use pando_pmem::{Domain, ReserveAccess};
 use pando_tree::context::Context;
 
-use crate::context::{At, Pid};
+use crate::context::{Absent, At, Pid};
 use crate::image::MAX_IMAGE_BYTES;
 use crate::layout::{
     ANCHOR_BYTES, MAX_INLINE_BYTES, MAX_KEY_BYTES, NEXT_SEGMENT_AT, NUMBER_AT, SEGMENT_BYTES,
@@ -42,10 +42,22 @@ const MARKS: usize = 1 << 18;
 /// An error of a tree's store.
 pub type SourceError = Box<dyn std::error::Error + Send + Sync>;
 
+/// What a store has of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoredPage {
+    /// Bytes of all its parts.
+    pub bytes: usize,
+    /// It takes one more delta.
+    pub takes_delta: bool,
+    /// Another one after each write of the page, and perhaps after a move.
+    pub version: u64,
+}
+
 /// The store of a tree's pages.
 ///
 /// No function is called by a thread that holds a guard of the pool, but
-/// [`most_group_bytes`](Self::most_group_bytes) and [`bytes_to_extend`](Self::bytes_to_extend).
+/// [`most_group_bytes`](Self::most_group_bytes), [`stored`](Self::stored) and
+/// [`loaded`](Self::loaded).
 pub trait PageSource: Debug + Send + Sync {
     /// The most bytes of all images of a group.
     fn most_group_bytes(&self) -> usize;
@@ -54,10 +66,13 @@ pub trait PageSource: Debug + Send + Sync {
     /// it. `None` if there are none.
     fn read(&self, page: u32) -> Result<Option<Vec<Vec<u8>>>, SourceError>;
 
-    /// The bytes of a page in the store, if that takes a delta of it; `None` if the page must be
-    /// written whole. It waits for nothing, and may be out of date; then the store refuses the
-    /// group.
-    fn bytes_to_extend(&self, page: u32) -> Option<usize>;
+    /// What the store has of a page; `None` if there is no such page. It waits for nothing, and may
+    /// be out of date; then the store refuses the group.
+    fn stored(&self, page: u32) -> Option<StoredPage>;
+
+    /// A page is loaded on which a record stands that was written blindly, perhaps: its key, its
+    /// value, and the value that the page in the store has, if it has any.
+    fn loaded(&self, key: &[u8], value: &[u8], stored: Option<&[u8]>) -> Result<(), SourceError>;
 
     /// Called when the pool has no room: evicts some pages.
     fn make_room(&self) -> Result<(), SourceError>;
@@ -110,12 +125,9 @@ pub enum PageError {
     /// The tree is not connected with its store.
     #[error("the tree's pages are in a store, and it was opened without one")]
     NoSource,
-    /// The page must be loaded first. No operation returns it.
-    #[error("the page at {pid:#x} is absent")]
-    Absent {
-        /// Its PID.
-        pid: Pid,
-    },
+    /// The records of a page are to be written as of a time that is over. No operation returns it.
+    #[error("a page was captured too late")]
+    CapturedTooLate,
 }
 
 /// A record is added to a page of a store only if the page then has at most so many bytes, without
@@ -149,10 +161,13 @@ pub(crate) fn too_long(found_bytes: u64) -> Error {
 /// The PID of the page that must be loaded first, if `error` says so.
 pub(crate) fn absent_pid(error: &Error) -> Option<Pid> {
     let Error::Storage(source) = error else { return None };
-    match source.downcast_ref() {
-        Some(PageError::Absent { pid }) => Some(*pid),
-        _ => None,
-    }
+    source.downcast_ref::<Absent>().map(|absent| absent.pid)
+}
+
+/// Whether the capture is to be made again.
+pub fn is_too_late(error: &Error) -> bool {
+    let Error::Storage(source) = error else { return false };
+    matches!(source.downcast_ref(), Some(PageError::CapturedTooLate))
 }
 
 /// Whether the page must be split before the operation is tried again.
@@ -165,7 +180,7 @@ pub(crate) fn is_too_long(error: &Error) -> bool {
 /// The error of an operation that must load a page first.
 #[cold]
 pub(crate) fn absent(at: At) -> Error {
-    Error::storage(PageError::Absent { pid: at.pid })
+    Error::storage(Absent { pid: at.pid })
 }
 
 /// The segments of the table, as far as they were seen.

@@ -14,6 +14,8 @@ use crate::context::Damaged;
 use crate::layout::{DELTA_ALIGN, DeltaInfo, Kind, Link, MAX_DELTAS_END};
 use crate::options::{Chaining, MAX_BLOCK_DELTAS};
 use crate::page::{Chain, Delta, Page};
+use crate::residence::Residence;
+use crate::tree::BwTree;
 
 /// A delta to be prepared.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +56,10 @@ impl<'op> NewDelta<'op> {
             position: self.position,
             deltas,
         }
+    }
+
+    fn is_of_record(&self) -> bool {
+        matches!(self.kind, Kind::Insert | Kind::Modify | Kind::Delete)
     }
 
     /// Bytes that it takes of a delta space.
@@ -102,7 +108,13 @@ impl NewDelta<'_> {
             return self.prepare_block(context, next, info).map(Some);
         }
         let info = self.info(before.saturating_add(1), false);
-        let base = Page::of(context, next)?;
+        let base = match Page::of(context, next) {
+            // A residue takes changes of records.
+            Err(Damaged::Unread(_)) if chaining.residues && self.is_of_record() => {
+                Page::any_of(context, next)?
+            }
+            base => base?,
+        };
         if base.deltas_at() + info.room() > MAX_DELTAS_END {
             return self.prepare_large(context, next, before);
         }
@@ -147,8 +159,7 @@ impl NewDelta<'_> {
         next: Link,
         before: u8,
     ) -> Result<Option<Prepared<'op, D>>> {
-        let is_of_record = matches!(self.kind, Kind::Insert | Kind::Modify | Kind::Delete);
-        if is_of_record || u32::from(before) >= MAX_BLOCK_DELTAS {
+        if self.is_of_record() || u32::from(before) >= MAX_BLOCK_DELTAS {
             return Ok(None);
         }
         self.prepare_block(context, next, self.info(before + 1, true)).map(Some)
@@ -180,6 +191,42 @@ impl NewDelta<'_> {
     }
 }
 
+impl<D: Domain, S: Residence> BwTree<D, S> {
+    pub(crate) fn chaining(&self) -> Chaining {
+        Chaining { residues: S::MAY_BE_ABSENT, ..self.options.chaining() }
+    }
+}
+
+/// Writes the deltas into the delta space of the new page, which the store has; the link to the
+/// newest. `None` if they have no room there.
+pub(crate) fn beside<'op, D: Domain>(
+    context: Context<'op, D>,
+    mut block: NewBlock<'op, D>,
+    deltas: &[NewDelta<'_>],
+) -> Result<Option<(NewBlock<'op, D>, Link)>> {
+    let base = Page::new(context, block.off(), false)?;
+    let room: u64 = deltas.iter().map(NewDelta::room).sum();
+    let (first, end) = (base.deltas_at(), base.end());
+    if first + room > end.min(MAX_DELTAS_END) {
+        return Ok(None);
+    }
+    let (mut at, mut link) = (first, Link::base(block.off(), false).written());
+    for (count, delta) in deltas.iter().enumerate() {
+        let info = delta.info(count as u8 + 1, false);
+        block.zero(at, info.bytes());
+        block.write_u64(at, info.encode());
+        block.write_u64(at + 8, link.next().0);
+        block.write(at + info.key_at(), delta.key);
+        block.write(at + info.value_at(), delta.value[0]);
+        link = Link::beside(block.off(), block.off() + at, false);
+        at += info.room();
+    }
+    let generation = u64::from(context.pool().generation());
+    block.write_u64(first - 8, generation << 32 | at);
+    block.flush(first - 8, at - (first - 8));
+    Ok(Some((block, link)))
+}
+
 /// Claims `bytes` of the page's delta space for the calling thread; returns where they begin.
 ///
 /// The claim is not durable. A claim of another generation is void: the first free byte is then the
@@ -203,7 +250,7 @@ fn claim<D: Domain>(
             first_unused(context, page, link)?
         };
         if at < first || !at.is_multiple_of(DELTA_ALIGN) {
-            return Err(Damaged { off: page.off });
+            return Err(Damaged::At(page.off));
         }
         if at + bytes > page.end() {
             return Ok(None);

@@ -9,8 +9,9 @@ use pando_pmwcas::Descriptor;
 use pando_tree::context::Context;
 use pando_tree::room::GivenBack;
 
-use crate::context::{At, Pid};
+use crate::context::{At, Damaged, Pid};
 use crate::layout::LIMITS;
+use crate::pages::absent_pid;
 use crate::tree::BwTree;
 
 /// Where the pages of a tree are. By default all are in its pool, and then these functions do
@@ -38,7 +39,13 @@ pub trait Residence: Sized + Copy + Debug + Send + Sync + 'static {
     /// The operation's own, if it is not to be tried again, or that of the try to help it.
     #[inline(always)]
     fn after_failure<D: Domain>(_: &BwTree<D, Self>, error: Error, _: &mut u32) -> Result<()> {
-        Err(error)
+        // No page is absent: the word that says so is damaged.
+        Err(absent_pid(&error).map_or(error, |pid| Damaged::At(pid).into()))
+    }
+
+    /// Whether blind writes may go to the absent page, or the residue, at this PID (`blind.rs`).
+    fn may_write_blind<D: Domain>(_: &BwTree<D, Self>, _: Context<'_, D>, _: Pid) -> bool {
+        false
     }
 
     /// Gives room back, in a full pool.

@@ -120,13 +120,14 @@ impl Link {
         Ok(Route::Child(page.child(position.saturating_sub(1))))
     }
 
-    /// The answer of the leaf for the key.
+    /// The answer of the leaf for the key. `shortcuts` is the option; `residues`: it may be a
+    /// residue.
     #[inline(always)]
     pub fn find<'op, D: Domain>(
         self,
         context: Context<'op, D>,
         probe: Probe<'_>,
-        shortcuts: bool,
+        (shortcuts, residues): (bool, bool),
     ) -> Result<Found<'op>, Damaged> {
         let mut chain = Chain::new(self);
         // The range of possible positions of the key in the base.
@@ -171,7 +172,13 @@ impl Link {
         if chain.link == Link::EMPTY {
             return Ok(Found::Absent(NO_POSITION));
         }
-        let page = Page::of(context, chain.link)?;
+        let page = match Page::of(context, chain.link) {
+            Ok(page) => page,
+            Err(unread @ Damaged::Unread(_)) if residues => {
+                return find_in_residue(context, chain.link, probe, unread);
+            }
+            Err(damaged) => return Err(damaged),
+        };
         if !mutant!("bw-high-key-ignored") && page.is_before(probe) {
             return Ok(Found::Right(page.right()));
         }
@@ -183,10 +190,25 @@ impl Link {
         Ok(match page.locate_in(range, probe) {
             Located::At(at) => Found::Value(page.value(at), known(at)),
             Located::Before(0) if page.begins_behind(probe) => {
-                return Err(Damaged { off: page.off });
+                return Err(Damaged::At(page.off));
             }
             Located::Before(before) => Found::Absent(known(before)),
         })
+    }
+}
+
+/// The answer of a residue for the key, if it has one (`blind.rs`); otherwise the error.
+#[cold]
+fn find_in_residue<'op, D: Domain>(
+    context: Context<'op, D>,
+    link: Link,
+    probe: Probe<'_>,
+    error: Damaged,
+) -> Result<Found<'op>, Damaged> {
+    let page = Page::any_of(context, link)?;
+    match page.locate(probe) {
+        Located::At(at) => Ok(Found::Value(page.value(at), NO_POSITION)),
+        Located::Before(_) => Err(error),
     }
 }
 
@@ -275,7 +297,7 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
     #[inline(always)]
     pub(crate) fn root(&self, context: Context<'_, D>) -> Result<At> {
         let pid = self.root_pid(context);
-        context.pool().words_within(pid, 1).ok_or(Damaged { off: pid })?;
+        context.pool().words_within(pid, 1).ok_or(Damaged::At(pid))?;
         let at = At::now(context, pid);
         if at.link.is_removed() || at.link == Link::EMPTY && !is_new(context, pid) {
             return Err(S::missing(at).unwrap_or_else(|| damaged(at)));
@@ -309,18 +331,7 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
             return self.gone(context, from, At { pid, link });
         }
         S::touch(self, At { pid, link });
-        if let Some(base) = link.base_off() {
-            // The header, the first slices, and the newest deltas, which stand one before the
-            // other.
-            for line in 0..6 {
-                context.pool().prefetch(base + line * 64);
-            }
-            if link.off() != base {
-                context.pool().prefetch(link.off());
-                context.pool().prefetch(link.off().wrapping_sub(64));
-                context.pool().prefetch(link.off().wrapping_sub(128));
-            }
-        }
+        prefetch(context, link);
         Ok(Some(At { pid, link }))
     }
 
@@ -371,6 +382,21 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
         // It gives back the room that it takes.
         context.guard.with_reserve(|| S::complete_removal(self, context, at))?;
         Ok(None)
+    }
+}
+
+/// Prefetches lines of the page: the header, the first slices, and the newest deltas, which stand
+/// one before the other.
+#[inline(always)]
+pub(crate) fn prefetch<D: Domain>(context: Context<'_, D>, link: Link) {
+    let Some(base) = link.base_off() else { return };
+    for line in 0..6 {
+        context.pool().prefetch(base + line * 64);
+    }
+    if link.off() != base {
+        context.pool().prefetch(link.off());
+        context.pool().prefetch(link.off().wrapping_sub(64));
+        context.pool().prefetch(link.off().wrapping_sub(128));
     }
 }
 

@@ -12,6 +12,7 @@
 //! | word | the page | the store has |
 //! | --- | --- | --- |
 //! | absent, with a stamp | is in the store alone | this state |
+//! | a link to a residue, with any flag | is in the store, with later records in the pool (`blind.rs`) | as below |
 //! | a link | is in the pool | an earlier state, or none; perhaps this one |
 //! | a link, captured | is in the pool; a thread is writing this state | an earlier state, or this one |
 //! | a link, written | is in the pool | this state |
@@ -64,27 +65,38 @@ use std::time::Duration;
 use pando_index::{Error, Limits, Result};
 use pando_pmem::{Domain, Guard, ReserveAccess, mutant};
 use pando_pmwcas::Descriptor;
+use pando_tree::blocks::{Blocks, NewBlock};
 use pando_tree::context::Context;
 use pando_tree::index_kind;
 use pando_tree::room::{GivenBack, Refusal, Tries, with_room};
 
 use crate::build::NewPage;
+use crate::changes::changes_of_residue;
 use crate::context::{At, Damaged, Pid, Value};
 use crate::gather::{Gathered, Item};
-use crate::image::Image;
+use crate::image::{Image, MAX_IMAGE_BYTES};
+use crate::image_delta::ImageDelta;
 use crate::layout::{BEGUN_AT, CHANGES_AT, Kind, LIMITS, Link, MAX_INLINE_BYTES, MAX_KEY_BYTES};
 use crate::multi_word::{ByPmwcas, add_block, add_freed};
-use crate::options::Options;
+use crate::options::{MAX_LEAF_BYTES, Options};
 use crate::page::{Chain, Page};
 use crate::pages::{
     AccessOf, ChangedPages, PageError, PageSource, Pages, absent, absent_pid, is_too_long,
     next_number,
 };
+use crate::prepend::{NewDelta, beside};
 use crate::residence::{Noted, Residence};
 use crate::tree::BwTree;
 
 /// The longest record.
 const RECORD_BYTES: usize = MAX_KEY_BYTES + MAX_INLINE_BYTES as usize + 64;
+/// A blind write loads a page that has more bytes in the store than so many leaves: perhaps it must
+/// be split.
+const MOST_LEAVES_BELOW_RESIDUE: usize = 3;
+const _: () = assert!(
+    (MOST_LEAVES_BELOW_RESIDUE + 1) * MAX_LEAF_BYTES < MAX_IMAGE_BYTES,
+    "a residue and what it stands on are a page that can be written"
+);
 /// How often an operation loads a page, or makes room in a full pool, before it is refused. After
 /// the first of them it gives other threads time to let go of what was evicted.
 const MOST_FAILURES: u32 = 1000;
@@ -143,6 +155,19 @@ impl Residence for Stored {
             return tree.pages()?.source()?.write_changes().map_err(Error::Storage);
         }
         tree.after_refusal(error, failures)
+    }
+
+    fn may_write_blind<D: Domain>(
+        tree: &BwTree<D, Self>,
+        context: Context<'_, D>,
+        pid: Pid,
+    ) -> bool {
+        let Some(pages) = &tree.pages else { return false };
+        let number = pages.number_of(context, tree.anchor(context), pid);
+        let source = pages.source().ok();
+        let stored = number.and_then(|number| source?.stored(number));
+        let most_bytes = MOST_LEAVES_BELOW_RESIDUE * tree.options.leaf_bytes as usize;
+        stored.is_some_and(|stored| stored.bytes <= most_bytes)
     }
 
     fn give_back<D: Domain>(tree: &BwTree<D, Self>) -> GivenBack {
@@ -237,7 +262,13 @@ pub(crate) fn bytes_of<D: Domain>(context: Context<'_, D>, link: Link) -> usize 
             bytes += page.end();
         }
     }
-    (bytes + Page::of(context, chain.link).map_or(0, |page| page.end())) as usize
+    (bytes + Page::any_of(context, chain.link).map_or(0, |page| page.end())) as usize
+}
+
+/// Whether only a residue of the page is there (`blind.rs`).
+pub(crate) fn is_residue<D: Domain>(context: Context<'_, D>, link: Link) -> bool {
+    let may_be = link != Link::EMPTY && !link.is_removed() && !link.is_inner();
+    may_be && Page::any_of(context, link).is_ok_and(|page| page.is_residue())
 }
 
 /// The state of a page.
@@ -371,7 +402,7 @@ impl<D: Domain> BwTree<D, Stored> {
             return Ok(0);
         }
         let bytes = bytes_of(context, link) as u64;
-        let gathered = Gathered::new(context, link)?;
+        let gathered = Gathered::any(context, link)?;
         // Relaxed: only different from all others.
         let stamp = pages.stamps.fetch_add(1, Ordering::Relaxed) + 1;
         let stamp = if mutant!("bw-absent-without-stamp") { 1 } else { stamp };
@@ -383,19 +414,22 @@ impl<D: Domain> BwTree<D, Stored> {
         Ok(if is_done { bytes } else { 0 })
     }
 
-    /// Loads the page, if it is absent.
+    /// Loads the page, if it is absent, or only a residue of it is there.
     fn load(&self, pid: Pid) -> Result<()> {
         let pages = self.pages()?;
         let (link, number) = {
             let guard = self.pin()?;
             let context = self.context(&guard);
-            (Link::at(context, pid), pages.number_of(context, self.anchor(context), pid))
+            let link = Link::at(context, pid);
+            if !link.is_absent() && !is_residue(context, link) {
+                return Ok(());
+            }
+            (link, pages.number_of(context, self.anchor(context), pid))
         };
-        if !link.is_absent() {
-            return Ok(());
-        }
-        let number = number.ok_or(Damaged { off: pid })?;
-        let image = pages.source()?.read(number).map_err(Error::Storage)?;
+        let number = number.ok_or(Damaged::At(pid))?;
+        let source = pages.source()?;
+        let version = source.stored(number).map(|stored| stored.version);
+        let image = source.read(number).map_err(Error::Storage)?;
         let Some(image) = image else {
             let guard = self.pin()?;
             // If the word has changed, the page was loaded, and perhaps removed.
@@ -414,7 +448,6 @@ impl<D: Domain> BwTree<D, Stored> {
                 || Stored::give_back(self),
                 || {
                     let guard = self.pin()?;
-                    let at = At { pid, link };
                     let access = match pages.access_of.get().map(|access_of| access_of()) {
                         None | Some(ReserveAccess::Undo | ReserveAccess::Without) => {
                             ReserveAccess::Without
@@ -423,7 +456,20 @@ impl<D: Domain> BwTree<D, Stored> {
                         // The page may be changed next, and then it must stay.
                         Some(_) => ReserveAccess::Revocable,
                     };
-                    guard.with_reserve_access(access, || self.install(&guard, number, at, &image))
+                    guard.with_reserve_access(access, || {
+                        let context = self.context(&guard);
+                        if link.is_absent() {
+                            return self.install(context, number, At { pid, link }, &image);
+                        }
+                        // The word before the version: see "Loads" in `blind.rs`.
+                        let at = At::now(context, pid);
+                        let now = source.stored(number).map(|stored| stored.version);
+                        let is_same = now == version || mutant!("bw-residue-of-another-version");
+                        match is_same && !at.link.is_absent() && is_residue(context, at.link) {
+                            true => self.install_below(context, number, at, &image),
+                            false => Ok(()),
+                        }
+                    })
                 },
             );
             match done {
@@ -434,8 +480,91 @@ impl<D: Domain> BwTree<D, Stored> {
     }
 
     /// Puts the page `at`, which is absent, into the pool.
-    fn install(&self, guard: &Guard<'_, D>, number: u32, at: At, image: &Image<'_>) -> Result<()> {
-        let (pages, context) = (self.pages()?, self.context(guard));
+    fn install(
+        &self,
+        context: Context<'_, D>,
+        number: u32,
+        at: At,
+        image: &Image<'_>,
+    ) -> Result<()> {
+        let block = self.build_loaded(context, number, image, self.room(0))?;
+        let link = Link::base(block.off(), image.level > 0);
+        let is_there = context.publish(|operation| {
+            add_block(operation, at.pid, at.link.0, link, block)?;
+            Ok(true)
+        })?;
+        if is_there {
+            // If this fails, the page has changed.
+            let (guard, written) = (context.guard, link.written().0);
+            let _ = context.pmwcas.compare_exchange_undurable(guard, at.pid, link.0, written);
+        }
+        Ok(())
+    }
+
+    /// Puts the page into the pool below its residue `at`.
+    fn install_below(
+        &self,
+        context: Context<'_, D>,
+        number: u32,
+        at: At,
+        image: &Image<'_>,
+    ) -> Result<()> {
+        let source = self.pages()?.source()?;
+        let gathered = Gathered::any(context, at.link)?;
+        let changes = changes_of_residue(context, at.link)?;
+        for &(key, value) in &changes.records {
+            let place = image.records.binary_search_by(|(found, _)| (*found).cmp(key));
+            let stored = place.ok().map(|place| image.records[place].1);
+            if let Some(value) = value {
+                source.loaded(key, value, stored).map_err(Error::Storage)?;
+            }
+        }
+        let deltas: Vec<_> = changes
+            .records
+            .iter()
+            .map(|&(key, value)| NewDelta {
+                value: [value.unwrap_or_default(), &[], &[], &[]],
+                ..NewDelta::new(if value.is_some() { Kind::Insert } else { Kind::Delete }, key)
+            })
+            .collect();
+        let room = deltas.iter().map(NewDelta::room).sum::<u64>();
+        let chaining = self.chaining();
+        let mut loaded = None;
+        if chaining.is_beside && deltas.len() as u32 <= chaining.max_deltas / 2 {
+            let block = self.build_loaded(context, number, image, self.room(0) + room)?;
+            loaded = beside(context, block, &deltas)?;
+        }
+        let (block, link) = match loaded {
+            Some((block, link)) if at.link.is_written() => (block, link.written()),
+            Some(loaded) => loaded,
+            None => {
+                let delta = ImageDelta { lsn: changes.lsn, records: changes.records };
+                let changed = image.clone().changed(&delta);
+                let changed = changed
+                    .map_err(|what| Error::storage(PageError::Damaged { page: number, what }))?;
+                let block = self.build_loaded(context, number, &changed, self.room(0))?;
+                let link = Link::base(block.off(), false);
+                (block, link)
+            }
+        };
+        context.publish(|operation| {
+            operation.add_word(at.pid, at.link.0, link.0)?;
+            Blocks { new: Some(block), old: 0 }.give_to(operation)?;
+            add_freed(operation, &gathered.blocks)?;
+            Ok(true)
+        })?;
+        Ok(())
+    }
+
+    /// Builds a page that was read from the store.
+    fn build_loaded<'op>(
+        &self,
+        context: Context<'op, D>,
+        number: u32,
+        image: &Image<'_>,
+        room: u64,
+    ) -> Result<NewBlock<'op, D>> {
+        let pages = self.pages()?;
         let anchor = self.anchor(context);
         let pid_of = |named: u32| {
             let pid = pages.pid_of(context, anchor, named);
@@ -464,20 +593,10 @@ impl<D: Domain> BwTree<D, Stored> {
             right,
             lsn: image.lsn,
             items: &items,
-            room: self.room(0),
+            room,
+            is_residue: false,
         };
-        let block = page.build(context)?;
-        let link = Link::base(block.off(), image.level > 0);
-        let is_there = context.publish(|operation| {
-            add_block(operation, at.pid, at.link.0, link, block)?;
-            Ok(true)
-        })?;
-        if is_there {
-            // If this fails, the page has changed.
-            let written = link.written().0;
-            let _ = context.pmwcas.compare_exchange_undurable(guard, at.pid, link.0, written);
-        }
-        Ok(())
+        page.build(context)
     }
 
     /// After an operation was refused: makes room and waits, so that it can be tried again.

@@ -11,7 +11,7 @@ use pando_tree::index_kind;
 
 use crate::context::Pid;
 use crate::layout::ROOT_AT;
-use crate::options::{Chaining, Options};
+use crate::options::Options;
 use crate::pages::Pages;
 use crate::races::{Race, Races};
 
@@ -76,10 +76,6 @@ impl<D: Domain, S> BwTree<D, S> {
     #[inline(always)]
     pub(crate) fn root_pid(&self, context: Context<'_, D>) -> Pid {
         self.anchor(context) + ROOT_AT
-    }
-
-    pub(crate) fn chaining(&self) -> Chaining {
-        self.options.chaining()
     }
 
     /// A page on `level` with more bytes is split.

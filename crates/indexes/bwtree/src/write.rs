@@ -27,7 +27,7 @@
 //!
 //! Then it may be refused like any write. Removes of other records make room for it.
 
-use pando_index::{Change, Error, Intent, Limits, Result, Upserted};
+use pando_index::{BlindChange, Change, Error, Intent, Known, Limits, Result, Upserted};
 use pando_pmem::{Domain, mutant};
 use pando_tree::blocks::Blocks;
 use pando_tree::context::Context;
@@ -36,11 +36,11 @@ use pando_tree::room::{Refusal, Tries};
 use pando_tree::value_block;
 
 use crate::build::{NewPage, base_bytes};
-use crate::context::{At, Pid, Value, damaged};
+use crate::context::{At, Damaged, Pid, Value, damaged};
 use crate::gather::Gathered;
-use crate::layout::{HEADER_BYTES, Kind, Link};
+use crate::layout::{HEADER_BYTES, Kind, Link, NO_POSITION};
 use crate::page::{Delta, Page};
-use crate::pages::{check_storable, is_too_long, too_long};
+use crate::pages::{absent, check_storable, is_too_long, too_long};
 use crate::prepend::NewDelta;
 use crate::races::Race;
 use crate::search::Found;
@@ -67,6 +67,30 @@ pub(crate) trait Write {
 
     /// The value of [`Decision::Put`].
     fn value(&self) -> &[u8];
+
+    /// Whether the record need not be read (`blind.rs`).
+    const IS_BLIND: bool = false;
+
+    /// Bytes of the value of a blind write.
+    fn value_bytes(&self) -> usize {
+        0
+    }
+
+    /// Whether a blind write rather waits for a block of the right size than take a large one.
+    fn refuses_waste(&mut self) -> bool {
+        false
+    }
+
+    /// Whether the effect on a record that was not read was decided before: that decision has
+    /// failed.
+    fn is_spent(&self) -> bool {
+        false
+    }
+
+    /// The effect of a blind write on a record that was not read.
+    fn decide_unread(&mut self) -> Result<Decision> {
+        Ok(Decision::Keep)
+    }
 }
 
 /// A write of a value that is given.
@@ -131,6 +155,61 @@ impl Write for Modify<'_, '_> {
 
     fn value(&self) -> &[u8] {
         &self.new
+    }
+}
+
+/// A write of the value that a caller computes from what is known of the present one.
+struct Blind<'call, 'change> {
+    change: &'call mut BlindChange<'change>,
+    limits: Limits,
+    new: Vec<u8>,
+    value_bytes: usize,
+    /// How often it has refused a large block.
+    refusals: u32,
+    is_spent: bool,
+}
+
+/// How often a blind write asks for room, if there are only blocks that are much too large.
+const MOST_REFUSALS: u32 = 8;
+
+impl Blind<'_, '_> {
+    fn decide_known(&mut self, known: Known<'_>) -> Result<Decision> {
+        self.new.clear();
+        if !(self.change)(known, &mut self.new) {
+            return Ok(Decision::Keep);
+        }
+        self.limits.check_value(&self.new)?;
+        Ok(Decision::Put)
+    }
+}
+
+impl Write for Blind<'_, '_> {
+    const IS_BLIND: bool = true;
+
+    fn decide(&mut self, found: Option<&[u8]>) -> Result<Decision> {
+        self.decide_known(found.map_or(Known::Absent, Known::Value))
+    }
+
+    fn value(&self) -> &[u8] {
+        &self.new
+    }
+
+    fn value_bytes(&self) -> usize {
+        self.value_bytes
+    }
+
+    fn refuses_waste(&mut self) -> bool {
+        self.refusals += 1;
+        self.refusals <= MOST_REFUSALS
+    }
+
+    fn is_spent(&self) -> bool {
+        self.is_spent
+    }
+
+    fn decide_unread(&mut self) -> Result<Decision> {
+        self.is_spent = true;
+        self.decide_known(Known::Unread)
     }
 }
 
@@ -208,6 +287,21 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
         }))
     }
 
+    /// Replaces the value of `key` by the one that `change` computes, without a read of the page;
+    /// whether it was replaced.
+    pub(crate) fn blind_write(
+        &self,
+        key: &[u8],
+        value_bytes: usize,
+        change: &mut BlindChange<'_>,
+    ) -> Result<bool> {
+        S::LIMITS.check_key(key)?;
+        let (limits, new) = (S::LIMITS, Vec::new());
+        let (refusals, is_spent) = (0, false);
+        let mut write = Blind { change, limits, new, value_bytes, refusals, is_spent };
+        Ok(self.write(key, &mut write, 0)?.is_changed)
+    }
+
     /// Runs attempts until one succeeds: a failure means that another operation has succeeded.
     #[inline(always)]
     fn write<W: Write>(&self, key: &[u8], write: &mut W, lsn: u64) -> Result<Done> {
@@ -241,9 +335,43 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
         write: &mut W,
         lsn: u64,
     ) -> Result<Option<Done>> {
-        let mut at = self.find_leaf(context, Target::Holding(probe))?;
+        if W::IS_BLIND && write.is_spent() {
+            return Ok(Some(Done { was_there: false, is_changed: false }));
+        }
+        let now = match S::MAY_BE_ABSENT && W::IS_BLIND {
+            true => self.find_leaf_now(context, probe)?,
+            false => None,
+        };
+        let mut at = match now {
+            Some(at) => at,
+            None => self.find_leaf(context, Target::Holding(probe))?,
+        };
+        let record_bytes = probe.bytes.len() + write.value_bytes();
+        if now.is_some() && S::missing(at).is_some() {
+            if !self.takes_blind(context, at, record_bytes)? {
+                return Err(absent(at));
+            }
+            // Before the decision, which may have consequences.
+            self.look_for_room(context, record_bytes, || write.refuses_waste())?;
+            let decision = write.decide_unread()?;
+            let done = Done { was_there: false, is_changed: decision == Decision::Put };
+            let record = (probe.bytes, write.value(), lsn);
+            let is_done = !done.is_changed || self.leave_residue(context, at, record)?;
+            return Ok(is_done.then_some(done));
+        }
+        let mut is_unread = false;
         let (found, position) = loop {
-            let next = match at.link.find(context, probe, self.options.shortcuts)? {
+            let found =
+                match at.link.find(context, probe, (self.options.shortcuts, S::MAY_BE_ABSENT)) {
+                    Err(Damaged::Unread(_))
+                        if now == Some(at) && self.takes_blind(context, at, record_bytes)? =>
+                    {
+                        is_unread = true;
+                        Found::Absent(NO_POSITION)
+                    }
+                    found => found?,
+                };
+            let next = match found {
                 Found::Value(value, position) => break (Some(value), position),
                 Found::Absent(position) => break (None, position),
                 Found::Right(right) => self.step_right(context, at, right)?,
@@ -253,7 +381,10 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
             at = next;
         };
         let there = found.map(|value| value.bytes(context)).transpose()?;
-        let decision = write.decide(there)?;
+        let decision = match is_unread {
+            true => write.decide_unread()?,
+            false => write.decide(there)?,
+        };
         let done = Done { was_there: found.is_some(), is_changed: decision != Decision::Keep };
         if !done.is_changed {
             return Ok(Some(done));
@@ -402,7 +533,11 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
         taken: Option<Taken<'_, D>>,
         room: u64,
     ) -> Result<Option<u64>> {
-        let mut gathered = Gathered::new(context, at.link)?;
+        let mut gathered = match taken.is_some() && S::MAY_BE_ABSENT {
+            // A residue may become a longer one.
+            true => Gathered::any(context, at.link)?,
+            false => Gathered::new(context, at.link)?,
+        };
         if gathered.is_leaving {
             return Ok(None);
         }
@@ -424,6 +559,10 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
         if S::MAY_BE_ABSENT && has_change {
             check_storable(base_bytes(&items, gathered.level > 0))?;
         }
+        let room = match gathered.is_residue {
+            true => self.room_of_residue(&gathered, base_bytes(&items, false))?,
+            false => room,
+        };
         let page = NewPage {
             level: gathered.level,
             low: gathered.low,
@@ -432,6 +571,7 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
             lsn: gathered.lsn,
             items: &items,
             room,
+            is_residue: gathered.is_residue,
         };
         let block = page.build(context)?;
         let is_inner = gathered.level > 0;
@@ -444,7 +584,8 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
 
     /// Whether the leaf's base is longer than a leaf should be.
     fn is_long(&self, context: Context<'_, D>, link: Link) -> Result<bool> {
-        Ok(Page::of(context, link)?.body_bytes() > self.max_bytes(0))
+        // Called in a tree that may have residues.
+        Ok(Page::any_of(context, link)?.body_bytes() > self.max_bytes(0))
     }
 
     /// Bytes of the delta space of a new page, at least `room`.

@@ -370,6 +370,12 @@ impl PageStore {
         self.shared.table.extent(pid)
     }
 
+    /// Where the newest part of a page is, as a number; `None` if the page does not exist. It is
+    /// another one after each write and each move of the page. Waits for nothing.
+    pub fn place(&self, pid: u32) -> Option<u64> {
+        self.shared.table.get(pid).map(Address::word)
+    }
+
     /// The PIDs of the pages that exist, ascending, each as of some instant of the call.
     pub fn pids(&self) -> impl Iterator<Item = u32> {
         self.shared.table.pages().map(|(pid, _)| pid)

@@ -18,7 +18,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pando_bwtree::{
-    BwTree, PageSource, PageState, PageWrite, Picture, Pictured, SourceError, Stored,
+    BwTree, PageSource, PageState, PageWrite, Picture, Pictured, SourceError, Stored, StoredPage,
+    is_too_late,
 };
 use pando_device::DirectoryLock;
 use pando_lss::{Group, MAX_PARTS, NoDelta, PageStore};
@@ -32,6 +33,8 @@ const SEEN: usize = 256;
 const GROUP_PAGES: usize = 16;
 /// Passes of the clock, after which a thread gives up.
 const PASSES: u32 = 4;
+/// How often a capture may come too late.
+const MOST_LATE: u32 = 100;
 /// Passes in which inner pages stay.
 const PASSES_OF_LEAVES: u32 = 2;
 /// How long a thread waits for its turn while no group is written.
@@ -85,6 +88,9 @@ pub(crate) trait Pictures: Debug + Send + Sync {
 
     /// Pages had later versions, and wait.
     fn wanted(&self);
+
+    /// As [`PageSource::loaded`].
+    fn loaded(&self, key: &[u8], value: &[u8], stored: Option<&[u8]>) -> Result<()>;
 }
 
 /// A tree with the store of its pages.
@@ -181,9 +187,11 @@ impl Cache {
     }
 
     /// The same, of a thread that has its turn. `leaves_others`: pages that have versions which may
-    /// not be written yet are left out. Returns the pages that have such versions.
+    /// not be written yet are left out. Returns the pages that have such versions. If one of them
+    /// cannot be written because its parts in the store cannot be read, the others are written
+    /// first.
     fn write_in_turn(&self, mut wanted: Vec<u32>, leaves_others: bool) -> Result<Vec<u32>> {
-        let mut waiting = Vec::new();
+        let (mut waiting, mut late, mut failure) = (Vec::new(), 0, None);
         loop {
             let append = |writes: &mut dyn FnMut() -> Option<Vec<PageWrite>>| {
                 self.pages.append_with(|| Ok::<_, Error>(writes().map(group_of)))
@@ -191,7 +199,16 @@ impl Cache {
             let capture = |picture: &mut dyn Picture| {
                 self.tree.capture((&wanted, leaves_others), picture, append)
             };
-            let (captured, appended) = self.with_picture(capture)??;
+            let captured = self.with_picture(capture)?;
+            if late < MOST_LATE && captured.as_ref().is_err_and(is_too_late) {
+                count(&self.counts.retries);
+                late += 1;
+                continue;
+            }
+            let (mut captured, appended) = captured?;
+            for (_, error) in captured.failed.drain(..) {
+                failure.get_or_insert(error);
+            }
             if let Some(ticket) = appended {
                 let Some(ticket) = ticket? else {
                     count(&self.counts.retries);
@@ -212,7 +229,10 @@ impl Cache {
             self.tree.mark_written(&captured)?;
             waiting.extend(captured.unmarked);
             if captured.left.is_empty() {
-                return Ok(waiting);
+                return match failure {
+                    Some(error) => Err(error.into()),
+                    None => Ok(waiting),
+                };
             }
             wanted = captured.left;
         }
@@ -403,9 +423,19 @@ impl PageSource for Source {
         })
     }
 
-    fn bytes_to_extend(&self, page: u32) -> Option<usize> {
-        let extent = self.0.upgrade()?.pages.extent(page)?;
-        (extent.parts < MAX_PARTS).then_some(extent.bytes)
+    fn stored(&self, page: u32) -> Option<StoredPage> {
+        let cache = self.0.upgrade()?;
+        // The place first: if it is the same later, so were the parts.
+        let version = cache.pages.place(page)?;
+        let extent = cache.pages.extent(page)?;
+        Some(StoredPage { bytes: extent.bytes, takes_delta: extent.parts < MAX_PARTS, version })
+    }
+
+    fn loaded(&self, key: &[u8], value: &[u8], stored: Option<&[u8]>) -> Result<(), SourceError> {
+        self.with(|cache| match cache.pictures.get() {
+            Some(pictures) => pictures.upgrade().ok_or(Error::Closed)?.loaded(key, value, stored),
+            None => Ok(()),
+        })
     }
 
     fn make_room(&self) -> Result<(), SourceError> {

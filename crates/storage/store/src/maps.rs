@@ -10,14 +10,17 @@
 //! with the bytes of `n` in big-endian order, and no leading zero. So the records of a map lie
 //! together, and the maps in the order of their numbers.
 
+use std::collections::BTreeMap;
 use std::ops::{Bound, Deref};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use pando_index::{
-    Change, Cursor, Intent, KeyRange, Limits, Order, RangeIndex, Record, Result, Upserted,
+    BlindChange, Change, Cursor, Intent, KeyRange, Limits, Order, RangeIndex, Record, Result,
+    Upserted,
 };
+use pando_pmem::mutant;
 use pando_tc::Maps;
 
 use crate::cache::Cache;
@@ -90,11 +93,46 @@ fn with(numbers: &[u64], number: u64) -> Vec<u64> {
     numbers
 }
 
+/// What blind writes have replaced, by the LSN of the commit, until that is durable. Only of pages
+/// that were loaded since: of the others, the store has it.
+#[derive(Debug, Default)]
+pub(crate) struct Replaced(Mutex<BTreeMap<u64, Option<Vec<u8>>>>);
+
+impl Replaced {
+    fn locked(&self) -> MutexGuard<'_, BTreeMap<u64, Option<Vec<u8>>>> {
+        // Each change is whole.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets what commits up to the durable LSN have replaced.
+    pub fn forget(&self, durable_lsn: u64) {
+        let mut replaced = self.locked();
+        while replaced.first_entry().is_some_and(|first| *first.key() <= durable_lsn) {
+            replaced.pop_first();
+        }
+    }
+
+    /// The commit `lsn` has replaced this value of the store, or none.
+    pub fn note(&self, lsn: u64, stored: Option<&[u8]>) {
+        let mut replaced = self.locked();
+        if !mutant!("store-replaced-not-kept") {
+            replaced.insert(lsn, stored.map(<[u8]>::to_vec));
+        }
+    }
+
+    /// What the commit `lsn` has replaced; `None` if that is not noted, or was forgotten.
+    pub fn of(&self, lsn: u64) -> Option<Option<Vec<u8>>> {
+        self.locked().get(&lsn).cloned()
+    }
+}
+
 /// The maps of a store, for the transaction component. The map with number 1 is the store's
 /// catalog.
 #[derive(Debug)]
 pub struct StoreMaps {
     pub(crate) cache: Arc<Cache>,
+    /// What blind writes have replaced that may not reach the store yet.
+    pub(crate) replaced: Replaced,
     /// Numbers of the maps, ascending.
     live: ArcSwap<Vec<u64>>,
     /// Numbers of maps that were dropped, and that no thread can use, ascending.
@@ -112,9 +150,9 @@ impl StoreMaps {
     pub(crate) fn new(cache: Arc<Cache>, memory_bytes: u64) -> Self {
         let page_bytes = cache.tree.options.leaf_bytes as usize;
         let most_bytes = (memory_bytes / COMMITS_PER_MEMORY) as usize;
-        let (live, gone) = Default::default();
+        let (replaced, live, gone) = Default::default();
         let most_tail_bytes = u64::MAX.into();
-        Self { cache, live, gone, most_bytes, most_tail_bytes, page_bytes }
+        Self { cache, replaced, live, gone, most_bytes, most_tail_bytes, page_bytes }
     }
 
     /// From now on commits wait for a tail that keeps too many pages.
@@ -216,6 +254,21 @@ impl<R: Deref<Target = Cache> + Send + Sync> RangeIndex for MapIndex<R> {
     fn write(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted> {
         self.limits().check_key(key)?;
         self.prefix.with(key, |key| self.tree().write(key, value, intent))
+    }
+
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.limits().check_key(key)?;
+        self.prefix.with(key, |key| self.tree().put(key, value))
+    }
+
+    fn write_blind(
+        &self,
+        key: &[u8],
+        value_bytes: usize,
+        change: &mut BlindChange<'_>,
+    ) -> Result<bool> {
+        self.limits().check_key(key)?;
+        self.prefix.with(key, |key| self.tree().write_blind(key, value_bytes, change))
     }
 
     fn upsert_many(&self, records: &[Record<'_>]) -> Result<()> {

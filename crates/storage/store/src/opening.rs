@@ -36,7 +36,7 @@ use crate::catalog::{self, CATALOG};
 use crate::checkpoint::{self, Redo};
 use crate::data_component::{DataComponent, StoreOptions};
 use crate::error::{Error, Result};
-use crate::maps::{StoreMaps, split};
+use crate::maps::{Replaced, StoreMaps, split};
 
 /// The most bytes of the file `control`: twice the longest tail, and what the pool needs. It takes
 /// no more of the disk than the tail has had.
@@ -223,29 +223,41 @@ impl Rebuild for Replaying<'_> {
     }
 }
 
+const NO_MAP: &str = "a key belongs to no map";
+
 /// Records as of the durable LSN.
-struct AsOfDurable<'log>(DurableVersions<'log, Process>);
+struct AsOfDurable<'log> {
+    versions: DurableVersions<'log, Process>,
+    replaced: &'log Replaced,
+}
 
 impl Picture for AsOfDurable<'_> {
     fn begin(&mut self) {
-        self.0.renew();
+        self.versions.renew();
+        self.replaced.forget(self.versions.lsn());
     }
 
     fn of(&mut self, key: &[u8], value: &[u8]) -> pando_index::Result<Pictured> {
-        let what = "a key belongs to no map";
-        let (map, key) = split(key).ok_or(pando_index::Error::Damaged { off: 0, what })?;
-        let version = self.0.of(map, key, value).map_err(pando_index::Error::storage)?;
+        let (map, key) = split(key).ok_or(pando_index::Error::Damaged { off: 0, what: NO_MAP })?;
+        let version = self.versions.of(map, key, value).map_err(pando_index::Error::storage)?;
         Ok(match version {
             Durable::Newest => Pictured::AsItIs,
             Durable::Absent => Pictured::Absent,
             Durable::Earlier(bytes) => Pictured::With(bytes),
+            Durable::Unread(_) if mutant!("store-blind-ahead-of-the-log") => Pictured::AsItIs,
+            Durable::Unread(lsn) => match self.replaced.of(lsn) {
+                None => Pictured::AsStored,
+                Some(None) => Pictured::Absent,
+                Some(Some(bytes)) => Pictured::With(bytes),
+            },
         })
     }
 }
 
 impl Pictures for Component {
     fn with(&self, write: &mut dyn FnMut(&mut dyn Picture)) -> Result<()> {
-        write(&mut AsOfDurable(DurableVersions::now(self.log())?));
+        let versions = DurableVersions::now(self.log())?;
+        write(&mut AsOfDurable { versions, replaced: &self.maps().replaced });
         Ok(())
     }
 
@@ -253,6 +265,15 @@ impl Pictures for Component {
         // The durable one first: it is never above the newest.
         let durable_lsn = self.log().durable_lsn();
         self.newest_lsn().is_ok_and(|newest| newest > durable_lsn).then_some(durable_lsn)
+    }
+
+    fn loaded(&self, key: &[u8], value: &[u8], stored: Option<&[u8]>) -> Result<()> {
+        let (map, key) = split(key).ok_or(pando_index::Error::Damaged { off: 0, what: NO_MAP })?;
+        let versions = DurableVersions::now(self.log())?;
+        if let Durable::Unread(lsn) = versions.of(map, key, value)? {
+            self.maps().replaced.note(lsn, stored);
+        }
+        Ok(())
     }
 
     fn wanted(&self) {

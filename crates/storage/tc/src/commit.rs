@@ -65,6 +65,9 @@ impl<D: Domain, M: Maps> InFlight<'_, '_, D, M> {
     /// Those of the index and of damage. The commit has failed, unless another thread has decided
     /// otherwise; it may not be undone yet.
     pub fn complete(&self) -> Result<Completed> {
+        if self.commit.is_blind() {
+            return self.complete_blind();
+        }
         let mut met = None;
         // Else the thread that decided it, or has installed what the decision was about, has kept
         // them.

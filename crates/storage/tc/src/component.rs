@@ -259,6 +259,7 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
             true => record.status(),
             false => record.durable_status(),
         };
+        let status = decide_found(record, status);
         (status != Status::Committed).then_some((record, status))
     }
 
@@ -300,5 +301,17 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         let index = index.ok_or_else(|| damaged("its commit has not written it"))?;
         let replaced = commit.writes[index].old.clone();
         Ok(Unsettled { record, stamp, status, index, replaced })
+    }
+}
+
+/// The commit of `record`, whose version was found, is committed if it is blind. Returns the status
+/// of the record.
+fn decide_found<D: Domain>(record: Record<'_, D>, status: Status) -> Status {
+    if status != Status::Undecided || mutant!("tc-blind-left-undecided") {
+        return status;
+    }
+    match Commit::decode(&record.payload()).is_some_and(|commit| commit.is_blind()) {
+        true => record.decide(Status::Committed),
+        false => status,
     }
 }

@@ -31,6 +31,8 @@ pub enum Durable {
     Absent,
     /// This one, with its stamp.
     Earlier(Vec<u8>),
+    /// That which the commit with this LSN has replaced, and has not read. It is in the store.
+    Unread(u64),
 }
 
 /// Tells versions as of the durable LSN of the time when it was made.
@@ -54,6 +56,11 @@ impl<'log, D: Domain> DurableVersions<'log, D> {
         Ok(Self { lsn: log.durable_lsn(), log, guard, known: RefCell::default() })
     }
 
+    /// The LSN up to which it tells versions.
+    pub fn lsn(&self) -> u64 {
+        self.lsn
+    }
+
     /// From now on as of the durable LSN of now. What was asked before is forgotten, and values
     /// must be read again.
     pub fn renew(&mut self) {
@@ -69,12 +76,14 @@ impl<'log, D: Domain> DurableVersions<'log, D> {
         let damaged = |what| Error::Damaged { map, key: key.to_vec(), what };
         let (newest, _) = Stamp::split(value).ok_or_else(|| damaged("its value has no stamp"))?;
         let mut version = Version { stamp: newest, value: None };
+        let mut replacing_lsn = 0;
         let lsn = match mutant!("tc-durable-lsn-read-late") {
             true => self.log.durable_lsn(),
             false => self.lsn,
         };
         while version.stamp.lsn() > lsn && !mutant!("tc-page-ahead-of-the-log") {
             let Version { stamp, .. } = version;
+            replacing_lsn = stamp.lsn();
             let mut known = self.known.borrow_mut();
             let commit = match &*known {
                 Some((off, commit)) if *off == stamp.record_off() => commit,
@@ -97,6 +106,7 @@ impl<'log, D: Domain> DurableVersions<'log, D> {
         Ok(match version.stamp {
             stamp if stamp == newest => Durable::Newest,
             Stamp::ABSENT => Durable::Absent,
+            Stamp::UNREAD => Durable::Unread(replacing_lsn),
             stamp => Durable::Earlier(bytes_of(stamp, version.value.as_deref())),
         })
     }

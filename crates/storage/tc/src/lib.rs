@@ -31,6 +31,8 @@
 //! | undo | `commit.rs` | the value of the key | any thread |
 //! | settle | `settle.rs` | `sealed` of the log | any thread that finds the tail long |
 //!
+//! A blind write of one key does not read what it replaces: `blind.rs`.
+//!
 //! # Reads
 //!
 //! A read never waits and never helps. It finds a value and its stamp. If the stamp's LSN is
@@ -78,6 +80,7 @@
 //! * In a full pool an undo may find no room. Then no later commit is settled until there is room
 //!   again; reads still see the committed versions.
 
+mod blind;
 mod commit;
 mod component;
 mod durable;

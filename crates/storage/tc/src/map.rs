@@ -11,6 +11,7 @@ use pando_pmem::Domain;
 use crate::component::{Maps, TransactionComponent};
 use crate::error::Error;
 use crate::one_key::{Decide, Decision, Replaced};
+use crate::stamp::STAMP_BYTES;
 use crate::transaction::{ATTEMPTS, back_off};
 
 /// A map of a transaction component, without the stamps of its values. Its operations on one key
@@ -38,17 +39,18 @@ impl<D: Domain, M: Maps> TransactionalMap<D, M> {
     }
 
     /// Commits what `decide` decides about `key`. Returns whether the key was present, and whether
-    /// it has a new version.
+    /// it has a new version; neither is known if the write was `blind`.
     fn replace(
         &self,
         key: &[u8],
         gives_room: bool,
+        blind: Option<usize>,
         decide: &mut Decide<'_>,
     ) -> Result<(bool, bool)> {
         self.limits().check_key(key)?;
         for attempt in 0..ATTEMPTS {
             let place = (self.number, key);
-            match self.component.replace(&*self.index, place, gives_room, decide) {
+            match self.component.replace(&*self.index, place, gives_room, blind, decide) {
                 Ok(Replaced { was_present, lsn }) => {
                     lsn.into_iter().for_each(|lsn| self.component.tidy(lsn));
                     return Ok((was_present, lsn.is_some()));
@@ -82,12 +84,22 @@ impl<D: Domain, M: Maps> RangeIndex for TransactionalMap<D, M> {
 
     fn write(&self, key: &[u8], value: &[u8], intent: Intent<'_>) -> Result<Upserted> {
         self.limits().check_value(value)?;
-        let (was_present, _) = self.replace(key, false, &mut |found, new| {
+        let (was_present, _) = self.replace(key, false, None, &mut |found, new| {
             intent.check(found)?;
             new.extend_from_slice(value);
             Ok(Decision::Put)
         })?;
         Ok(if was_present { Upserted::Updated } else { Upserted::Inserted })
+    }
+
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.limits().check_value(value)?;
+        let put = &mut |_: Option<&[u8]>, new: &mut Vec<u8>| {
+            new.extend_from_slice(value);
+            Ok(Decision::Put)
+        };
+        let blind = Some(STAMP_BYTES + value.len());
+        self.replace(key, false, blind, put).map(drop)
     }
 
     fn read(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {
@@ -100,7 +112,7 @@ impl<D: Domain, M: Maps> RangeIndex for TransactionalMap<D, M> {
             Some(_) => Ok(Decision::Remove),
             None => Ok(Decision::Keep),
         };
-        self.replace(key, true, decide).map(|(_, is_removed)| is_removed)
+        self.replace(key, true, None, decide).map(|(_, is_removed)| is_removed)
     }
 
     fn compare_remove(&self, key: &[u8], expected: &[u8]) -> Result<()> {
@@ -108,13 +120,13 @@ impl<D: Domain, M: Maps> RangeIndex for TransactionalMap<D, M> {
             Intent::Exchange { expected }.check(found)?;
             Ok(Decision::Remove)
         };
-        self.replace(key, true, decide).map(drop)
+        self.replace(key, true, None, decide).map(drop)
     }
 
     fn modify(&self, key: &[u8], change: &mut Change<'_>) -> Result<Option<Upserted>> {
         let limits = self.limits();
         let mut value = Vec::new();
-        let (was_present, is_changed) = self.replace(key, false, &mut |found, new| {
+        let (was_present, is_changed) = self.replace(key, false, None, &mut |found, new| {
             value.clear();
             if !change(found, &mut value) {
                 return Ok(Decision::Keep);

@@ -20,7 +20,7 @@
 //! The index may look again, because another thread has changed the node. If the key still has the
 //! version that the record says, the same version is installed.
 
-use pando_index::{RangeIndex, Upserted};
+use pando_index::{Known, RangeIndex, Upserted};
 use pando_log::{Appended, Record, Status};
 use pando_pmem::{Domain, Guard, mutant};
 
@@ -80,6 +80,8 @@ struct Begun {
     own: Stamp,
     /// Whether nothing is to be done for snapshots before the install.
     is_free: bool,
+    /// The replaced version was not read.
+    is_blind: bool,
 }
 
 /// One call of the index.
@@ -92,11 +94,14 @@ struct Call<'op, 'pool, D: Domain, M> {
     key: &'op [u8],
     /// Whether the commit only removes.
     gives_room: bool,
+    /// The bytes of the value of a commit that need not read the version that it replaces.
+    blind: Option<usize>,
 }
 
 impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     /// Commits what `decide` decides about a key of the map, which is in `index`. `gives_room`: it
-    /// only removes. The caller holds no guard.
+    /// only removes. `blind`: `decide` puts a value of so many bytes in any case, so the version
+    /// that it replaces need not be read. The caller holds no guard.
     ///
     /// # Errors
     ///
@@ -107,6 +112,7 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         index: &dyn RangeIndex,
         (map, key): (u64, &[u8]),
         gives_room: bool,
+        mut blind: Option<usize>,
         decide: &mut Decide<'_>,
     ) -> Result<Replaced> {
         let mut room = Room::default();
@@ -115,8 +121,16 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
             let guard = self.pin()?;
             // Before the value: what was settled by now has no failed version any more.
             let settled = self.log().sealed_lsn(&guard);
-            let call = Call { component: self, guard: &guard, settled, map, key, gives_room };
+            blind = blind.filter(|_| self.may_write_blind());
+            let call =
+                Call { component: self, guard: &guard, settled, map, key, gives_room, blind };
             match call.run(index, decide) {
+                (Outcome::Begun(begun @ Begun { is_blind: true, .. }), written) => {
+                    match self.end_blind(&guard, begun, written)? {
+                        Some(replaced) => return Ok(replaced),
+                        None => blind = None,
+                    }
+                }
                 (Outcome::Begun(begun), written) => {
                     let is_written = matches!(written, Ok(Some(_)));
                     return self.end(guard, (map, key), begun, is_written);
@@ -139,6 +153,30 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
             }
         }
         Err(Error::Conflict { map, key: key.to_vec() })
+    }
+
+    /// Decides a blind commit (`blind.rs`). `None` if it was not installed, and has failed.
+    fn end_blind(
+        &self,
+        guard: &Guard<'_, D>,
+        begun: Begun,
+        written: pando_index::Result<Option<Upserted>>,
+    ) -> Result<Option<Replaced>> {
+        let Begun { own, was_present, .. } = begun;
+        let record = self.log().record(guard, own.record_off());
+        let is_written = matches!(written, Ok(Some(_)));
+        let status = match is_written {
+            true => Status::Committed,
+            false => Status::Failed,
+        };
+        match (record.decide(status), is_written) {
+            (Status::Committed, _) => Ok(Some(Replaced { was_present, lsn: Some(own.lsn()) })),
+            (_, false) => Ok(None),
+            (_, true) => {
+                let what = "a blind write was installed after it had failed";
+                Err(pando_log::Error::Unsettled(what.into()).into())
+            }
+        }
     }
 
     /// Takes a commit to its end. `is_written`: its version is in the map.
@@ -174,6 +212,26 @@ impl<'op, D: Domain, M: Maps> Call<'op, '_, D, M> {
     ) -> (Outcome<'op, D>, pando_index::Result<Option<Upserted>>) {
         let mut outcome = Outcome::Open;
         let modify = || {
+            if let Some(value_bytes) = self.blind {
+                let mut change = |known: Known<'_>, new: &mut Vec<u8>| match (&outcome, known) {
+                    (Outcome::Open, known) => {
+                        outcome = match known {
+                            Known::Value(found) => self.begin(Some(found), new, decide),
+                            Known::Absent => self.begin(None, new, decide),
+                            Known::Unread => self.begin_blind(new, decide),
+                        };
+                        matches!(outcome, Outcome::Begun(Begun { is_free: true, .. }))
+                    }
+                    (Outcome::Begun(begun), Known::Value(found)) => {
+                        self.is_again(begun, Some(found), new)
+                    }
+                    (Outcome::Begun(begun), Known::Absent) => self.is_again(begun, None, new),
+                    _ => false,
+                };
+                let is_written = index.write_blind(self.key, value_bytes, &mut change)?;
+                // Whether the key was present is in the outcome.
+                return Ok(is_written.then_some(Upserted::Updated));
+            }
             index.modify(self.key, &mut |found, new| match &outcome {
                 Outcome::Open => {
                     outcome = self.begin(found, new, decide);
@@ -225,6 +283,28 @@ impl<'op, D: Domain, M: Maps> Call<'op, '_, D, M> {
             Ok(Decision::Remove) => true,
             Err(error) => return Outcome::Refused(error.into()),
         };
+        self.append((stamp, old), was_present, is_removal, new)
+    }
+
+    /// Appends the record of a blind write.
+    fn begin_blind(&self, new: &mut Vec<u8>, decide: &mut Decide<'_>) -> Outcome<'op, D> {
+        new.resize(STAMP_BYTES, 0);
+        match decide(None, new) {
+            Ok(_) => self.append((Stamp::UNREAD, None), false, false, new),
+            Err(error) => Outcome::Refused(error.into()),
+        }
+    }
+
+    /// Appends the record of a commit that replaces this version. `new` has room for the stamp, and
+    /// the new value.
+    fn append(
+        &self,
+        (stamp, old): (Stamp, Option<&[u8]>),
+        was_present: bool,
+        is_removal: bool,
+        new: &mut [u8],
+    ) -> Outcome<'op, D> {
+        let (map, key) = (self.map, self.key);
         let value = (!is_removal).then_some(&new[STAMP_BYTES..]);
         let record = WriteRef { map, stamp, key, new: value, old }.record();
         let Appended { lsn, off } =
@@ -234,10 +314,11 @@ impl<'op, D: Domain, M: Maps> Call<'op, '_, D, M> {
             };
         let own = Stamp::new(lsn, off).removed_if(is_removal);
         new[..STAMP_BYTES].copy_from_slice(&own.encode());
-        let replaced = old.map(|_| stamp);
+        let is_blind = stamp == Stamp::UNREAD;
+        let replaced = (old.is_some() || is_blind).then_some(stamp);
         let is_free = self.component.is_free_to_replace(self.guard, lsn, replaced)
             || mutant!("tc-one-key-kept-nothing");
-        Outcome::Begun(Begun { was_present, is_removal, replaced: stamp, own, is_free })
+        Outcome::Begun(Begun { was_present, is_removal, replaced: stamp, own, is_free, is_blind })
     }
 
     /// Whether the key still has the version that the record replaces; then `new` gets the new one

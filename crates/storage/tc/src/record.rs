@@ -19,6 +19,8 @@
 //!   all that changes in a payload.
 //! * Writes ascend by map and key, and no key comes twice. The length of a value is `0xFFFF_FFFF`
 //!   if there is none. `replaced` is [`Stamp::ABSENT`] if the key had no version.
+//! * `replaced` is [`Stamp::UNREAD`] if the version was not read; then there is one write, no read
+//!   and no range.
 //! * The kind of a bound is 0 open, 1 included, 2 excluded. `order` is 1 if the keys descend.
 //!   `stamps` are those of the versions with a value, in the order of the scan.
 
@@ -222,6 +224,11 @@ impl Commit {
             None => None,
         };
         place.or_else(|| of_write(0)).unwrap_or_default()
+    }
+
+    /// Whether it replaces a version that was not read.
+    pub fn is_blind(&self) -> bool {
+        matches!(self.writes.as_slice(), [write] if write.old.stamp == Stamp::UNREAD)
     }
 
     /// Whether it only removes: then it gives more room back than it takes.

@@ -129,6 +129,7 @@ pub(super) fn key_too_long(trial: &mut Trial<'_>) {
         };
         refused("insert", index.insert(&key, b""));
         refused("upsert", index.upsert(&key, b"").map(|_| ()));
+        refused("put", index.put(&key, b""));
         refused("modify", modify_to_zeros(index, &key, 0));
         // A key that is too long is absent: an index may return either error.
         for (what, answer) in [
@@ -169,6 +170,7 @@ pub(super) fn value_too_long(trial: &mut Trial<'_>) {
             ("insert", index.insert(b"key", &value)),
             ("update", index.update(b"present", &value)),
             ("upsert", index.upsert(b"present", &value).map(|_| ())),
+            ("put", index.put(b"present", &value)),
             ("compare_exchange", index.compare_exchange(b"present", b"value", &value)),
             ("modify", modify_to_zeros(index, b"present", value.len())),
             ("modify of none", modify_to_zeros(index, b"key", value.len())),

@@ -26,6 +26,8 @@ pub enum Operation {
     Update(u64),
     /// `upsert` of a value.
     Upsert(u64),
+    /// `put` of a value.
+    Put(u64),
     /// `get`, or a scan that passed the key.
     Read,
     /// `remove`.
@@ -44,7 +46,7 @@ pub enum Operation {
 /// The result of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// An insert, update, compare-exchange or compare-remove took place.
+    /// An insert, update, put, compare-exchange or compare-remove took place.
     Done,
     /// [`Error::KeyExists`](crate::Error::KeyExists).
     KeyExists,
@@ -143,6 +145,7 @@ pub fn apply(operation: Operation, state: State) -> (Answer, State) {
         (Operation::Update(_), None) => (Answer::KeyNotFound, None),
         (Operation::Upsert(value), None) => (Answer::Inserted, Some(value)),
         (Operation::Upsert(value), Some(_)) => (Answer::Updated, Some(value)),
+        (Operation::Put(value), _) => (Answer::Done, Some(value)),
         (Operation::Read, _) => (Answer::Found(state), state),
         (Operation::Remove, _) => (Answer::Removed(state.is_some()), None),
         (Operation::CompareExchange { .. }, None) => (Answer::KeyNotFound, None),

@@ -112,7 +112,8 @@ impl Recorder<'_> {
             let operation = match random.below(16) {
                 0..3 => Operation::Insert(new),
                 3 => Operation::Update(new),
-                4 | 5 => Operation::Upsert(new),
+                4 => Operation::Upsert(new),
+                5 => Operation::Put(new),
                 6 | 7 => Operation::Read,
                 8..10 => Operation::Remove,
                 10..13 => Operation::CompareExchange { expected: last_seen[key], new },
@@ -181,6 +182,7 @@ impl Recorder<'_> {
                 Upserted::Inserted => Answer::Inserted,
                 Upserted::Updated => Answer::Updated,
             },
+            Operation::Put(new) => written(index.put(key, &value(new))),
             Operation::Read => {
                 let mut found = None;
                 index.read(key, &mut |value| found = Some(stamp_of(value))).expect("read");

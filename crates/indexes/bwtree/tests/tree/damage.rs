@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use pando_bwtree::{BwTrees, CasBwTrees, Options};
 use pando_index::random::Random;
-use pando_index::{KeyRange, Order, RangeIndex};
+use pando_index::{Error, KeyRange, Order, RangeIndex};
 use pando_pmem::Process;
 use pando_tree::maps::{IndexKind, Tree};
 
@@ -273,6 +273,37 @@ fn rotted_words_of_the_anchor_lose_nothing() {
             audit.problems
         );
     }
+}
+
+/// A base page has the kind of a residue, which only a tree in a store has: each operation that
+/// needs the page reports it, and none writes there.
+#[test]
+fn a_residue_in_a_tree_without_a_store_is_an_error() {
+    let planted = Planted::<Process, BwTrees>::anonymous(Options::default());
+    planted.index.insert(b"base", b"1").expect("inserts");
+    let anchor = planted.index.audit().expect("audits").blocks[0].off;
+    let link = planted.pool.word(anchor).load(Ordering::Acquire);
+    planted.index.insert(b"delta", b"1").expect("inserts");
+    let info = planted.pool.word(link & 0xFFFF_FFFF_FFC0);
+    let undamaged = info.load(Ordering::Acquire);
+    info.store(undamaged & !0xF | 12, Ordering::Release);
+    let tree = &planted.index;
+    for (what, done) in [
+        ("get", tree.get(b"base").map(drop)),
+        ("insert", tree.insert(b"new", b"2")),
+        ("upsert", tree.upsert(b"delta", b"2").map(drop)),
+        ("put", RangeIndex::put(tree, b"delta", b"2")),
+        ("remove", tree.remove(b"delta").map(drop)),
+        (
+            "scan",
+            tree.scan(KeyRange::all(), Order::Ascending)
+                .and_then(|mut cursor| cursor.next().map(drop)),
+        ),
+    ] {
+        assert!(matches!(done, Err(Error::Damaged { .. })), "{what}: {done:?}");
+    }
+    info.store(undamaged, Ordering::Release);
+    assert_eq!(tree.get(b"delta").expect("reads").as_deref(), Some(&b"1"[..]));
 }
 
 /// A pointer to a value's block is damaged: reads and scans report it, and no write frees a block

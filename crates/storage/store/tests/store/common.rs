@@ -178,6 +178,7 @@ impl Records {
         value: Option<&[u8]>,
     ) -> pando_index::Result<()> {
         match value {
+            Some(value) if number.is_multiple_of(2) => records.put(&key(number), value),
             Some(value) => records.upsert(&key(number), value).map(drop),
             None => records.remove(&key(number)).map(drop),
         }

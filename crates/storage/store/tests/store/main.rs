@@ -1,6 +1,7 @@
 //! Tests of the store, on simulated directories: of its records without the log (`conformance`,
 //! `eviction`, `failures`, `power`), and with it.
 
+mod blind;
 mod common;
 mod conformance;
 mod eviction;

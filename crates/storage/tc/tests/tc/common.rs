@@ -23,6 +23,9 @@ pub type Stopped = CutShort<true>;
 pub trait AnyIndex: RangeIndex {
     /// Panics if an invariant is violated.
     fn check(&self);
+
+    /// Forgets what it has read of its records, if it can. Each commit is settled.
+    fn forget(&self) {}
 }
 
 impl<T: Tree> AnyIndex for T {
@@ -68,6 +71,11 @@ pub struct TwoMaps<D: Domain> {
 }
 
 impl<D: Domain> TwoMaps<D> {
+    /// Forgets what the maps have read.
+    pub fn forget(&self) {
+        self.maps.iter().for_each(|map| map.forget());
+    }
+
     /// The index of a map.
     pub fn shared(&self, number: usize) -> Arc<dyn RangeIndex> {
         self.maps[number].clone()

@@ -2,6 +2,7 @@
 //! other, and threads that are killed or stopped at each write.
 
 mod alone;
+mod blind;
 mod common;
 mod conflicts;
 mod conformance;

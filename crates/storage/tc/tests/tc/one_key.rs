@@ -14,6 +14,7 @@ over_each_index!(Stopped:
     a_write_that_pauses_takes_place_once,
     a_write_that_others_have_completed_takes_place_once,
     a_snapshot_beside_a_write_that_pauses_shows_one_moment,
+    a_write_that_was_seen_stays,
     a_write_never_builds_on_a_version_that_fails,
 );
 
@@ -24,11 +25,12 @@ type Map<D> = TransactionalMap<D, TwoMaps<D>>;
 enum Op {
     Insert,
     Update,
+    Put,
     Exchange,
     Remove,
 }
 
-const OPS: [Op; 4] = [Op::Insert, Op::Update, Op::Exchange, Op::Remove];
+const OPS: [Op; 5] = [Op::Insert, Op::Update, Op::Put, Op::Exchange, Op::Remove];
 
 impl Op {
     fn key(self) -> &'static [u8] {
@@ -38,6 +40,7 @@ impl Op {
     fn run(self, map: &dyn RangeIndex) -> Result<()> {
         match self {
             Self::Insert | Self::Update => map.upsert(self.key(), b"own").map(drop),
+            Self::Put => map.put(self.key(), b"own"),
             Self::Exchange => map.compare_exchange(self.key(), b"old", b"own"),
             Self::Remove => map.remove(self.key()).map(drop),
         }
@@ -62,6 +65,8 @@ fn each_pause<D: Domain>(
         for writes in 0.. {
             let component = Arc::new(anonymous(kind));
             commit(&component, &[(0, b"key", Some(b"old"))]).expect("commits");
+            component.settle().expect("settles");
+            component.maps().forget();
             let open = || {
                 let index = component.maps().shared(0);
                 TransactionalMap::new(component.clone(), 0, index).expect("a map")
@@ -79,7 +84,7 @@ fn each_pause<D: Domain>(
 }
 
 /// Another thread writes the same key meanwhile.
-fn a_write_that_pauses_takes_place_once<D: Domain>(kind: Kind<D>) {
+pub fn a_write_that_pauses_takes_place_once<D: Domain>(kind: Kind<D>) {
     each_pause(kind, |op, component, map, late| {
         let get = || map.get(op.key()).expect("reads");
         let before = get();
@@ -104,7 +109,7 @@ fn a_write_that_pauses_takes_place_once<D: Domain>(kind: Kind<D>) {
 
 /// Others settle it meanwhile, so its place in the tail is free when it goes on, and remove the
 /// tombstone that it has left.
-fn a_write_that_others_have_completed_takes_place_once<D: Domain>(kind: Kind<D>) {
+pub fn a_write_that_others_have_completed_takes_place_once<D: Domain>(kind: Kind<D>) {
     each_pause(kind, |op, component, map, late| {
         let get = || map.get(op.key()).expect("reads");
         churn(component);
@@ -117,7 +122,7 @@ fn a_write_that_others_have_completed_takes_place_once<D: Domain>(kind: Kind<D>)
 
 /// A snapshot is taken meanwhile. What it shows stays when the write goes on, and another one
 /// follows.
-fn a_snapshot_beside_a_write_that_pauses_shows_one_moment<D: Domain>(kind: Kind<D>) {
+pub fn a_snapshot_beside_a_write_that_pauses_shows_one_moment<D: Domain>(kind: Kind<D>) {
     each_pause(kind, |op, component, map, late| {
         let snapshot = component.snapshot(SnapshotOptions::default()).expect("a snapshot");
         let get = || snapshot.get(0, op.key()).expect("reads");
@@ -126,6 +131,18 @@ fn a_snapshot_beside_a_write_that_pauses_shows_one_moment<D: Domain>(kind: Kind<
         late.resume().expect("it is alone");
         map.upsert(op.key(), b"later").expect("never fails");
         assert_eq!(get(), shown, "{op:?}");
+    });
+}
+
+/// Another thread only looks meanwhile: what it has seen stays.
+pub fn a_write_that_was_seen_stays<D: Domain>(kind: Kind<D>) {
+    each_pause(kind, |op, _, map, late| {
+        let get = || map.get(op.key()).expect("reads");
+        let before = get();
+        assert!(before == op.before() || before == op.after(), "{op:?}: {before:?}");
+        assert!(get() == before, "{op:?}");
+        late.resume().expect("it is alone");
+        assert_eq!(get(), op.after(), "{op:?}");
     });
 }
 

@@ -263,6 +263,7 @@ impl Op {
                 tx.remove(&map, &key_bytes)?;
                 tx.put(&map, &key(to), &value(self.map, to, self.version))
             }),
+            _ if self.version.is_multiple_of(2) => map.put(&key_bytes, &new),
             _ => map.upsert(&key_bytes, &new).map(|_| ()),
         };
         match done {

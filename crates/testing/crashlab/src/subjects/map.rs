@@ -184,6 +184,7 @@ impl<I: Indexed, D: Domain> Open<I, D> {
                 Ok(Upserted::Updated) => Answer::Updated,
                 Err(error) => return refused(error),
             },
+            Operation::Put(new) => return written(self.index.put(key, &value::<I>(new))),
             Operation::Read => {
                 let found = self.index.get(key).unwrap_or_else(|error| fail(error));
                 let number = |value: Vec<u8>| value_number::<I>(&value);

@@ -170,7 +170,7 @@ impl System for TransactionalMap {
         if self.is_pipelined {
             return self.pipelined(|transaction| transaction.put(&self.map, key, value));
         }
-        self.map.upsert(key, value)?;
+        self.map.put(key, value)?;
         Ok(())
     }
 
