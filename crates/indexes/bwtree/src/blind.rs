@@ -28,7 +28,7 @@
 //! # Reads
 //!
 //! A residue answers for the keys that it has. For all others, and for everything that needs the
-//! page's range, it is an error that names the page ([`Damaged::Unread`]); the operation loads the
+//! page's range, it is an error that names the page ([`Damaged::unread`]); the operation loads the
 //! page and begins again, as at an absent page.
 //!
 //! # Loads
@@ -168,7 +168,7 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
         let forgets = gathered.edits.iter().any(|edit| edit.value.is_none())
             && !mutant!("bw-residue-forgets-removal");
         match forgets || bytes > self.most_residue_bytes() {
-            true => Err(Damaged::Unread(gathered.right)),
+            true => Err(Damaged::unread(gathered.right)),
             false => Ok(bytes.max(LEAST_ROOM_BYTES).min(self.room(0))),
         }
     }

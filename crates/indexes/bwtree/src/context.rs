@@ -11,14 +11,32 @@ use crate::layout::Link;
 /// A page's identifier: the offset of its mapping word.
 pub(crate) type Pid = u64;
 
-/// A page cannot be read.
+/// Damage: something that no undamaged tree has. Or no damage, but a page of which there is only a
+/// residue (`blind.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Damaged {
-    /// Something is at this offset that no undamaged tree has.
-    At(u64),
-    /// No damage: of the page with this PID there is only a residue (`blind.rs`). It must be loaded
-    /// first.
-    Unread(Pid),
+pub struct Damaged(u64);
+
+/// Bit of a page's PID that must be loaded first; not of an offset.
+const UNREAD: u64 = 1 << 63;
+
+impl Damaged {
+    /// Damage at this offset.
+    #[inline(always)]
+    pub fn at(off: u64) -> Self {
+        Self(off & !UNREAD)
+    }
+
+    /// The page with this PID must be loaded first.
+    #[cold]
+    pub fn unread(pid: Pid) -> Self {
+        Self(pid | UNREAD)
+    }
+
+    /// The PID of the page that must be loaded first, if that is all.
+    #[cold]
+    pub fn unread_pid(self) -> Option<Pid> {
+        (self.0 & UNREAD != 0).then_some(self.0 & !UNREAD)
+    }
 }
 
 /// The page must be loaded first. No operation returns this error.
@@ -31,9 +49,9 @@ pub(crate) struct Absent {
 impl From<Damaged> for Error {
     #[cold]
     fn from(damaged: Damaged) -> Self {
-        match damaged {
-            Damaged::At(off) => checked::damaged(off, "it is no page or delta that could be there"),
-            Damaged::Unread(pid) => Self::storage(Absent { pid }),
+        match damaged.unread_pid() {
+            Some(pid) => Self::storage(Absent { pid }),
+            None => checked::damaged(damaged.0, "it is no page or delta that could be there"),
         }
     }
 }
@@ -55,7 +73,7 @@ impl At {
 
 #[cold]
 pub(crate) fn damaged(at: At) -> Error {
-    Damaged::At(at.pid).into()
+    Damaged::at(at.pid).into()
 }
 
 impl Link {
@@ -100,7 +118,7 @@ impl<'op> Value<'op> {
                 return Ok(context.published(off + HEADER_BYTES, bytes));
             }
         }
-        Err(Damaged::At(off))
+        Err(Damaged::at(off))
     }
 
     /// The child, if this is a record of an inner page.

@@ -66,11 +66,11 @@ impl<'op, D: Domain> Gathered<'op, D> {
     ///
     /// # Errors
     ///
-    /// [`Damaged::At`]; [`Damaged::Unread`] if only a residue of the page is there.
+    /// [`Damaged`]; that of [`Damaged::unread`] if only a residue of the page is there.
     pub fn new(context: Context<'op, D>, link: Link) -> Result<Self, Damaged> {
         let gathered = Self::any(context, link)?;
         match gathered.is_residue {
-            true => Err(Damaged::Unread(gathered.right)),
+            true => Err(Damaged::unread(gathered.right)),
             false => Ok(gathered),
         }
     }
@@ -135,7 +135,7 @@ impl<'op, D: Domain> Gathered<'op, D> {
                 }
                 Kind::IndexEntry if counts => {
                     let child = delta.value_bytes().get(..8);
-                    let child = Value::Inline(child.ok_or(Damaged::At(delta.off))?);
+                    let child = Value::Inline(child.ok_or(Damaged::at(delta.off))?);
                     self.edit(key, Some(child), NO_POSITION);
                 }
                 Kind::Delete | Kind::IndexEntryDelete if counts => {
@@ -146,7 +146,7 @@ impl<'op, D: Domain> Gathered<'op, D> {
                     right = Some(delta.value_word());
                 }
                 // No undamaged tree has a second level.
-                Kind::NodeMerge if depth > 0 => return Err(Damaged::At(delta.off)),
+                Kind::NodeMerge if depth > 0 => return Err(Damaged::at(delta.off)),
                 Kind::NodeMerge => {
                     merged = Some((Link(delta.value_word()), bound, right));
                     // A newer split may have moved all records of that page away, and more.

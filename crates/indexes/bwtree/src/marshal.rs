@@ -221,7 +221,7 @@ impl<D: Domain> BwTree<D, Stored> {
         let gathered = Gathered::new(context, link)?;
         let number_of = |pid: Pid| {
             let number = pages.number_of(context, anchor, pid);
-            number.ok_or_else(|| Error::from(Damaged::At(pid)))
+            number.ok_or_else(|| Error::from(Damaged::at(pid)))
         };
         let items = gathered.items(false);
         let (mut records, mut children) = (Vec::new(), Vec::new());
@@ -241,7 +241,7 @@ impl<D: Domain> BwTree<D, Stored> {
                 Value::Block(_) => is_whole = false,
             });
             if !is_whole {
-                return Err(Damaged::At(link.off()).into());
+                return Err(Damaged::at(link.off()).into());
             }
             let values = records.iter().map(|&(key, value)| (key, Some(value)));
             let Some(found) = pictures_of(values, (picture, may_leave))? else { return Ok(None) };

@@ -50,8 +50,8 @@ pub enum Located {
 #[cold]
 fn no_page(info_word: u64, off: u64, right: Pid) -> Damaged {
     match Kind::decode(info_word) {
-        Some(Kind::Residue) => Damaged::Unread(right),
-        _ => Damaged::At(off),
+        Some(Kind::Residue) => Damaged::unread(right),
+        _ => Damaged::at(off),
     }
 }
 
@@ -71,11 +71,11 @@ impl<'op, D: Domain> Page<'op, D> {
     /// The base of the chain, which may be a residue.
     pub fn any_of(context: Context<'op, D>, link: Link) -> Result<Self, Damaged> {
         match Self::of(context, link) {
-            Err(unread @ Damaged::Unread(_)) => {
+            Err(unread) if unread.unread_pid().is_some() => {
                 let mut chain = Chain::new(link);
                 while chain.next(context)?.is_some() {}
                 let base_off = chain.link.base_off().ok_or(unread)?;
-                Self::of_kind(context, base_off, Kind::Residue)
+                Self::of_kind(context, base_off, (false, Kind::Residue))
             }
             page => page,
         }
@@ -85,17 +85,21 @@ impl<'op, D: Domain> Page<'op, D> {
     ///
     /// # Errors
     ///
-    /// [`Damaged::At`]; [`Damaged::Unread`] if it is a residue.
+    /// [`Damaged`]; that of [`Damaged::unread`] if it is a residue.
     #[inline(always)]
     pub fn new(context: Context<'op, D>, off: u64, is_inner: bool) -> Result<Self, Damaged> {
-        Self::of_kind(context, off, if is_inner { Kind::Inner } else { Kind::Leaf })
+        let kind = if is_inner { Kind::Inner } else { Kind::Leaf };
+        Self::of_kind(context, off, (is_inner, kind))
     }
 
     #[inline(always)]
-    fn of_kind(context: Context<'op, D>, off: u64, kind: Kind) -> Result<Self, Damaged> {
-        let is_inner = kind == Kind::Inner;
+    fn of_kind(
+        context: Context<'op, D>,
+        off: u64,
+        (is_inner, kind): (bool, Kind),
+    ) -> Result<Self, Damaged> {
         let pool = context.pool();
-        let head = pool.words_within(off, HEADER_BYTES / 8).ok_or(Damaged::At(off))?;
+        let head = pool.words_within(off, HEADER_BYTES / 8).ok_or(Damaged::at(off))?;
         let word = |at| head.load(at, Ordering::Relaxed);
         let (info_word, sizes) = (word(INFO_WORD), word(SIZES_WORD));
         let info = PageInfo::decode(info_word);
@@ -382,7 +386,7 @@ impl<'op, D: Domain> Delta<'op, D> {
     /// The delta at `off`.
     #[inline(always)]
     pub fn new(context: Context<'op, D>, off: u64) -> Result<Self, Damaged> {
-        let damaged = Damaged::At(off);
+        let damaged = Damaged::at(off);
         let info = DeltaInfo::decode(context.fixed(off)).ok_or(damaged)?;
         let words = info.bytes().max(DELTA_ALIGN).div_ceil(8);
         context.pool().words_within(off, words).ok_or(damaged)?;
@@ -447,7 +451,7 @@ impl<'op, D: Domain> Delta<'op, D> {
     /// The range of an index entry, or of an index entry delete, with its child.
     #[inline(always)]
     pub fn entry(&self) -> Result<Entry<'op>, Damaged> {
-        let damaged = Damaged::At(self.off);
+        let damaged = Damaged::at(self.off);
         let (child, rest) = self.value_bytes().split_first_chunk::<8>().ok_or(damaged)?;
         let child = u64::from_le_bytes(*child);
         let high = |bytes| (!self.info.is_endless).then_some(bytes);
@@ -486,12 +490,12 @@ impl Chain {
         }
         self.steps += 1;
         if self.steps > MAX_CHAIN {
-            return Err(Damaged::At(self.link.off()));
+            return Err(Damaged::at(self.link.off()));
         }
         let delta = Delta::new(context, self.link.off())?;
         let next = delta.next();
         if next.is_inner() != self.link.is_inner() {
-            return Err(Damaged::At(delta.off));
+            return Err(Damaged::at(delta.off));
         }
         self.link = next;
         Ok(Some(delta))

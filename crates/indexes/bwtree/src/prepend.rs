@@ -110,7 +110,9 @@ impl NewDelta<'_> {
         let info = self.info(before.saturating_add(1), false);
         let base = match Page::of(context, next) {
             // A residue takes changes of records.
-            Err(Damaged::Unread(_)) if chaining.residues && self.is_of_record() => {
+            Err(unread)
+                if chaining.residues && self.is_of_record() && unread.unread_pid().is_some() =>
+            {
                 Page::any_of(context, next)?
             }
             base => base?,
@@ -250,7 +252,7 @@ fn claim<D: Domain>(
             first_unused(context, page, link)?
         };
         if at < first || !at.is_multiple_of(DELTA_ALIGN) {
-            return Err(Damaged::At(page.off));
+            return Err(Damaged::at(page.off));
         }
         if at + bytes > page.end() {
             return Ok(None);

@@ -40,7 +40,7 @@ pub trait Residence: Sized + Copy + Debug + Send + Sync + 'static {
     #[inline(always)]
     fn after_failure<D: Domain>(_: &BwTree<D, Self>, error: Error, _: &mut u32) -> Result<()> {
         // No page is absent: the word that says so is damaged.
-        Err(absent_pid(&error).map_or(error, |pid| Damaged::At(pid).into()))
+        Err(absent_pid(&error).map_or(error, |pid| Damaged::at(pid).into()))
     }
 
     /// Whether blind writes may go to the absent page, or the residue, at this PID (`blind.rs`).

@@ -174,7 +174,7 @@ impl Link {
         }
         let page = match Page::of(context, chain.link) {
             Ok(page) => page,
-            Err(unread @ Damaged::Unread(_)) if residues => {
+            Err(unread) if residues && unread.unread_pid().is_some() => {
                 return find_in_residue(context, chain.link, probe, unread);
             }
             Err(damaged) => return Err(damaged),
@@ -190,7 +190,7 @@ impl Link {
         Ok(match page.locate_in(range, probe) {
             Located::At(at) => Found::Value(page.value(at), known(at)),
             Located::Before(0) if page.begins_behind(probe) => {
-                return Err(Damaged::At(page.off));
+                return Err(Damaged::at(page.off));
             }
             Located::Before(before) => Found::Absent(known(before)),
         })
@@ -297,7 +297,7 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
     #[inline(always)]
     pub(crate) fn root(&self, context: Context<'_, D>) -> Result<At> {
         let pid = self.root_pid(context);
-        context.pool().words_within(pid, 1).ok_or(Damaged::At(pid))?;
+        context.pool().words_within(pid, 1).ok_or(Damaged::at(pid))?;
         let at = At::now(context, pid);
         if at.link.is_removed() || at.link == Link::EMPTY && !is_new(context, pid) {
             return Err(S::missing(at).unwrap_or_else(|| damaged(at)));

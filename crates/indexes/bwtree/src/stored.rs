@@ -426,7 +426,7 @@ impl<D: Domain> BwTree<D, Stored> {
             }
             (link, pages.number_of(context, self.anchor(context), pid))
         };
-        let number = number.ok_or(Damaged::At(pid))?;
+        let number = number.ok_or(Damaged::at(pid))?;
         let source = pages.source()?;
         let version = source.stored(number).map(|stored| stored.version);
         let image = source.read(number).map_err(Error::Storage)?;

@@ -111,7 +111,7 @@ pub(crate) fn check_segment<D: Domain>(
             0 => is_listed(context, segment, anchor),
             owner => owner == anchor,
         };
-    if is_segment { Ok(()) } else { Err(Damaged::At(segment)) }
+    if is_segment { Ok(()) } else { Err(Damaged::at(segment)) }
 }
 
 /// Whether the table's list of segments has this one.
@@ -285,7 +285,7 @@ impl<D: Domain, S> BwTree<D, S> {
                 // A segment may have been added since.
                 && context.read(anchor + SEGMENTS_AT) == 0;
             if is_lost {
-                return Err(Damaged::At(anchor + SEGMENTS_AT));
+                return Err(Damaged::at(anchor + SEGMENTS_AT));
             }
         }
         Ok(())

@@ -36,7 +36,7 @@ use pando_tree::room::{Refusal, Tries};
 use pando_tree::value_block;
 
 use crate::build::{NewPage, base_bytes};
-use crate::context::{At, Damaged, Pid, Value, damaged};
+use crate::context::{At, Pid, Value, damaged};
 use crate::gather::Gathered;
 use crate::layout::{HEADER_BYTES, Kind, Link, NO_POSITION};
 use crate::page::{Delta, Page};
@@ -363,8 +363,10 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
         let (found, position) = loop {
             let found =
                 match at.link.find(context, probe, (self.options.shortcuts, S::MAY_BE_ABSENT)) {
-                    Err(Damaged::Unread(_))
-                        if now == Some(at) && self.takes_blind(context, at, record_bytes)? =>
+                    Err(unread)
+                        if now == Some(at)
+                            && unread.unread_pid().is_some()
+                            && self.takes_blind(context, at, record_bytes)? =>
                     {
                         is_unread = true;
                         Found::Absent(NO_POSITION)

@@ -297,6 +297,7 @@ impl<'op, D: Domain, M: Maps> Call<'op, '_, D, M> {
 
     /// Appends the record of a commit that replaces this version. `new` has room for the stamp, and
     /// the new value.
+    #[inline(always)]
     fn append(
         &self,
         (stamp, old): (Stamp, Option<&[u8]>),
