@@ -72,14 +72,14 @@ impl Intent<'_> {
 /// The function that [`modify`](RangeIndex::modify) calls with a value.
 pub type Change<'call> = dyn FnMut(Option<&[u8]>, &mut Vec<u8>) -> bool + 'call;
 
-/// What an index knows of a record without a read of its store.
+/// A record, as far as an index knows it without a read of its store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known<'value> {
     /// Its value.
     Value(&'value [u8]),
     /// The key is absent.
     Absent,
-    /// Nothing: what the store has of the key was not read.
+    /// The store may have the key; it was not read.
     Unread,
 }
 

@@ -1,15 +1,16 @@
 //! Blind writes: a write of a record whose page is in the store alone, without a read of the page
 //! (LLAMA, and section V of the Bw-tree paper).
 //!
-//! The first such write puts a *residue* in the place of the absent page: a base page with the new
-//! record alone (`layout.rs`). Later ones are deltas on it, and a consolidation makes a larger
-//! residue of both. The state of the page is what the store has, with the residue's records on top.
+//! The first such write puts a *partial page* in the place of the absent page: a base page with the
+//! new record alone (`layout.rs`). Later ones are deltas on it, and a consolidation makes a larger
+//! partial page of both. The state of the page is the store's, with the partial page's records on
+//! top. (LLAMA's partial pages have the newest deltas of a page in memory too.)
 //!
 //! | step | deciding word | afterwards |
 //! | --- | --- | --- |
-//! | first blind write | the page's, from absent to a residue | a residue |
-//! | blind write | the page's, from its link to a delta, or to a longer residue | a residue |
-//! | write of another kind, read, of a key that the residue has | as in any other page | a residue |
+//! | first blind write | the page's, from absent to a partial page | a partial page |
+//! | blind write | the page's, from its link to a delta, or to a longer partial page | a partial page |
+//! | write of another kind, read, of a key that the partial page has | as in any other page | a partial page |
 //! | load | the page's, from its link to a whole page with the same records on top | a whole page |
 //! | capture, mark | as of any other page; it is written as a delta, or joined with the store's parts | the same |
 //! | evict | the page's, from written to absent with a new stamp | absent |
@@ -19,38 +20,38 @@
 //!
 //! # Why the key belongs to the page
 //!
-//! A residue does not know its range. The range of a page is that of its entry in the parent, and
-//! both change in one PMwCAS (`multi_word.rs`). So a blind write reads the parent's word, then the
-//! page's, and then the parent's again: if that is the same, the entry was right when the page's
-//! word was read. The write succeeds only if the page's word is still the same. The range of a page
-//! changes only while it is whole: splits and merges read all of its records.
+//! A partial page does not know its range. The range of a page is that of its entry in the parent,
+//! and both change in one PMwCAS (`multi_word.rs`). So a blind write reads the parent's word, then
+//! the page's, and then the parent's again: if that is the same, the entry was right when the
+//! page's word was read. The write succeeds only if the page's word is still the same. The range of
+//! a page changes only while it is whole: splits and merges read all of its records.
 //!
 //! # Reads
 //!
-//! A residue answers for the keys that it has. For all others, and for everything that needs the
-//! page's range, it is an error that names the page ([`Damaged::unread`]); the operation loads the
-//! page and begins again, as at an absent page.
+//! A partial page answers for the keys that it has. For all others, and for everything that needs
+//! the page's range, it is an error that names the page ([`Damaged::unread`]); the operation loads
+//! the page and begins again, as at an absent page.
 //!
 //! # Loads
 //!
 //! The thread asks the store for the page's version, reads its parts, pins, reads the page's word,
-//! and asks for the version again. If it is the same, the parts are what the residue stands on: a
-//! residue loses records only by an eviction, and that comes after a write that has changed the
-//! version. The residue's records become deltas on the loaded page, whose link says that the store
-//! has it. So the next write of the page is a delta again.
+//! and asks for the version again. If it is the same, the parts are those below the partial page: a
+//! partial page loses records only by an eviction, and that comes after a write that has changed
+//! the version. The partial page's records become deltas on the loaded page, whose link says that
+//! the store has it. So the next write of the page is a delta again.
 //!
 //! # Writes into the store
 //!
-//! A residue is written as a delta. If the store takes no more deltas of the page, its parts are
-//! read before the capture, and the page is written whole, from these parts and the residue,
-//! without room in the pool. That is right if the version is still the same after the words were
-//! captured: see "Loads". If not, the page is left to another group.
+//! A partial page is written as a delta. If the store takes no more deltas of the page, its parts
+//! are read before the capture, and the page is written whole, from these parts and the partial
+//! page, without room in the pool. That is right if the version is still the same after the words
+//! were captured: see "Loads". If not, the page is left to another group.
 //!
 //! # Limits
 //!
-//! A residue has at most half the bytes of a leaf, and stands on a page of at most three leaves. A
-//! write beyond that loads the page: so pages are split. A residue does not forget removed records
-//! when it is consolidated; it is loaded instead.
+//! A partial page has at most half the bytes of a leaf, and stands on a page of at most three
+//! leaves. A write beyond that loads the page: so pages are split. A partial page does not forget
+//! removed records when it is consolidated; it is loaded instead.
 
 use pando_index::{Error, Result};
 use pando_pmem::{Domain, mutant};
@@ -70,12 +71,12 @@ use crate::tree::BwTree;
 
 /// A block is wasted if it is so many times as long as needed.
 const MOST_WASTE: u64 = 3;
-/// The least bytes of a residue's delta space.
+/// The least bytes of a partial page's delta space.
 const LEAST_ROOM_BYTES: u64 = 256;
 
 impl<D: Domain, S: Style<D>> BwTree<D, S> {
-    /// The leaf whose range has the key, as its word is now; it may be absent, or a residue. `None`
-    /// if the only leaf is the root.
+    /// The leaf whose range has the key, as its word is now; it may be absent, or a partial page.
+    /// `None` if the only leaf is the root.
     pub(crate) fn find_leaf_now(
         &self,
         context: Context<'_, D>,
@@ -99,12 +100,12 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
         }
     }
 
-    /// The most bytes of a residue, without room for deltas.
-    pub(crate) fn most_residue_bytes(&self) -> u64 {
+    /// The most bytes of a partial page, without room for deltas.
+    fn most_partial_bytes(&self) -> u64 {
         self.max_bytes(0) / 2
     }
 
-    /// Whether a record of so many bytes may be added to the residue, or to the absent page.
+    /// Whether a record of so many bytes may be added to the partial page, or to the absent page.
     pub(crate) fn takes_blind(
         &self,
         context: Context<'_, D>,
@@ -118,12 +119,12 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
             }
             bytes += Page::any_of(context, chain.link)?.body_bytes();
         }
-        Ok(bytes <= self.most_residue_bytes() && S::may_write_blind(self, context, at.pid))
+        Ok(bytes <= self.most_partial_bytes() && S::may_write_blind(self, context, at.pid))
     }
 
-    /// Whether there is room for a residue with one record of so many bytes. A full pool has only
-    /// the blocks of pages that were evicted, which are much larger; then `refuses` is asked. If
-    /// that refuses, more pages are evicted, until chunks of the pool are free.
+    /// Whether there is room for a partial page with one record of so many bytes. A full pool has
+    /// only the blocks of pages that were evicted, which are much larger; then `refuses` is asked.
+    /// If that refuses, more pages are evicted, until chunks of the pool are free.
     pub(crate) fn look_for_room(
         &self,
         context: Context<'_, D>,
@@ -142,9 +143,9 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
         Ok(())
     }
 
-    /// Puts a residue with this record in the place of the absent page; whether it was still
+    /// Puts a partial page with this record in the place of the absent page; whether it was still
     /// absent.
-    pub(crate) fn leave_residue(
+    pub(crate) fn put_partial(
         &self,
         context: Context<'_, D>,
         at: At,
@@ -152,33 +153,33 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
     ) -> Result<bool> {
         let delta = NewDelta { value: [value, &[], &[], &[]], ..NewDelta::new(Kind::Insert, key) };
         let items = [Item::One(key, Value::Inline(value))];
-        let page = residue((at.pid, lsn), &items, (2 * delta.room()).max(LEAST_ROOM_BYTES));
+        let page = partial_page((at.pid, lsn), &items, (2 * delta.room()).max(LEAST_ROOM_BYTES));
         let page = page.build(context)?;
         let new = Replacement { page, is_inner: false, freed: &[], values: Blocks::NONE };
         S::replace(context, at, new)
     }
 
-    /// What a consolidation makes of the residue: the room of the new one. It must be loaded first,
-    /// if it is too long, or if it would forget a removed record.
-    pub(crate) fn room_of_residue(
+    /// The delta space of the partial page that a consolidation makes. The page must be loaded
+    /// first, if it is too long, or if it would forget a removed record.
+    pub(crate) fn room_of_partial(
         &self,
         gathered: &Gathered<'_, D>,
         bytes: u64,
     ) -> Result<u64, Damaged> {
         let forgets = gathered.edits.iter().any(|edit| edit.value.is_none())
-            && !mutant!("bw-residue-forgets-removal");
-        match forgets || bytes > self.most_residue_bytes() {
+            && !mutant!("bw-partial-forgets-removal");
+        match forgets || bytes > self.most_partial_bytes() {
             true => Err(Damaged::unread(gathered.right)),
             false => Ok(bytes.max(LEAST_ROOM_BYTES).min(self.room(0))),
         }
     }
 }
 
-/// A residue of the page with this PID, and the highest LSN in it.
-pub(crate) fn residue<'page, 'op, D: Domain>(
+/// The partial page with this PID, and the highest LSN in it.
+pub(crate) fn partial_page<'page, 'op, D: Domain>(
     (pid, lsn): (Pid, u64),
     items: &'page [Item<'op, D>],
     room: u64,
 ) -> NewPage<'page, 'op, D> {
-    NewPage { level: 0, low: &[], high: None, right: pid, lsn, items, room, is_residue: true }
+    NewPage { level: 0, low: &[], high: None, right: pid, lsn, items, room, is_partial: true }
 }

@@ -28,8 +28,8 @@ pub struct NewPage<'page, 'op, D: Domain> {
     pub items: &'page [Item<'op, D>],
     /// The least bytes of its delta space.
     pub room: u64,
-    /// It is a residue (`blind.rs`), and `right` the page's own PID.
-    pub is_residue: bool,
+    /// It is a partial page (`blind.rs`), and `right` the page's own PID.
+    pub is_partial: bool,
 }
 
 /// Totals and common lengths of the records of a page.
@@ -348,8 +348,8 @@ impl<D: Domain> NewPage<'_, '_, D> {
             prefix_bytes: prefix_bytes as u16,
             records: totals.records as u32,
         };
-        let info = match self.is_residue {
-            true => info.encode_as(Kind::Residue),
+        let info = match self.is_partial {
+            true => info.encode_as(Kind::Partial),
             false => info.encode(),
         };
         let high_bytes = self.high.map_or(NO_KEY, |high| high.len() as u32);

@@ -19,8 +19,8 @@ pub(crate) struct Changes<'op> {
     pub lsn: u64,
 }
 
-/// All records of a residue.
-pub(crate) fn changes_of_residue<'op, D: Domain>(
+/// All records of a partial page.
+pub(crate) fn changes_of_partial<'op, D: Domain>(
     context: Context<'op, D>,
     link: Link,
 ) -> Result<Changes<'op>, Damaged> {
@@ -51,8 +51,8 @@ impl<'op> Changes<'op> {
 }
 
 /// The changes above the newest link of the chain of a leaf of which the store has the state, or
-/// all records of a residue; `None` if there is no such link, or a change above it is not one of a
-/// record.
+/// all records of a partial page; `None` if there is no such link, or a change above it is not one
+/// of a record.
 pub(crate) fn changes_of<'op, D: Domain>(
     context: Context<'op, D>,
     link: Link,
@@ -79,7 +79,7 @@ pub(crate) fn changes_of<'op, D: Domain>(
         }
     }
     let base = Page::any_of(context, chain.link)?;
-    if !base.is_residue() {
+    if !base.is_partial() {
         return Ok(None);
     }
     changes.lsn = changes.lsn.max(base.lsn());

@@ -12,7 +12,7 @@ use crate::layout::Link;
 pub(crate) type Pid = u64;
 
 /// Damage: something that no undamaged tree has. Or no damage, but a page of which there is only a
-/// residue (`blind.rs`).
+/// partial page (`blind.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damaged(u64);
 

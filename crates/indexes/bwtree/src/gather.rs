@@ -56,9 +56,9 @@ pub struct Gathered<'op, D: Domain> {
     pub deltas: usize,
     /// The page is about to be removed.
     pub is_leaving: bool,
-    /// Only a residue of the page is there (`blind.rs`). Its range is not known; `right` is its own
+    /// Only a partial page is there (`blind.rs`). Its range is not known; `right` is its own
     /// PID.
-    pub is_residue: bool,
+    pub is_partial: bool,
 }
 
 impl<'op, D: Domain> Gathered<'op, D> {
@@ -66,16 +66,16 @@ impl<'op, D: Domain> Gathered<'op, D> {
     ///
     /// # Errors
     ///
-    /// [`Damaged`]; that of [`Damaged::unread`] if only a residue of the page is there.
+    /// [`Damaged`]; that of [`Damaged::unread`] if only a partial page is there.
     pub fn new(context: Context<'op, D>, link: Link) -> Result<Self, Damaged> {
         let gathered = Self::any(context, link)?;
-        match gathered.is_residue {
+        match gathered.is_partial {
             true => Err(Damaged::unread(gathered.right)),
             false => Ok(gathered),
         }
     }
 
-    /// Gathers the chain, which may be that of a residue.
+    /// Gathers the chain, which may be that of a partial page.
     pub fn any(context: Context<'op, D>, link: Link) -> Result<Self, Damaged> {
         let mut gathered = Self {
             level: 0,
@@ -88,7 +88,7 @@ impl<'op, D: Domain> Gathered<'op, D> {
             blocks: Vec::with_capacity(2),
             deltas: 0,
             is_leaving: false,
-            is_residue: false,
+            is_partial: false,
         };
         if let Some(newest) = Delta::of(context, link)? {
             gathered.edits.reserve(usize::from(newest.info.deltas) + 1);
@@ -158,7 +158,7 @@ impl<'op, D: Domain> Gathered<'op, D> {
             }
         }
         let page = Page::any_of(context, chain.link)?;
-        self.is_residue |= page.is_residue();
+        self.is_partial |= page.is_partial();
         if !mutant!("bw-merged-page-leaked") || depth == 0 {
             self.blocks.push(page.off);
         }

@@ -93,7 +93,7 @@
 //! | 9 node merge | the lowest of the page that was merged into this one | the link of that page's content |
 //! | 10 remove node | | (only in the style of single words) |
 //! | 11 flush | | kept for pages on a log-structured store |
-//! | 12 residue | | a base page with what was written blindly (`blind.rs`); *right* is its own PID |
+//! | 12 partial | | a base page with what was written blindly (`blind.rs`); *right* is its own PID |
 //!
 //! *position*: the number of records of the base before the key; 0x7FFF: not known. *own*: the
 //! delta is a block of its own.
@@ -306,7 +306,7 @@ pub enum Kind {
     NodeMerge = 9,
     RemoveNode = 10,
     Flush = 11,
-    Residue = 12,
+    Partial = 12,
 }
 
 impl Kind {
@@ -325,7 +325,7 @@ impl Kind {
             9 => Self::NodeMerge,
             10 => Self::RemoveNode,
             11 => Self::Flush,
-            12 => Self::Residue,
+            12 => Self::Partial,
             _ => return None,
         })
     }

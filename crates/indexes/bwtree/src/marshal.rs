@@ -32,7 +32,7 @@ use pando_pmem::{Domain, mutant};
 use pando_tree::context::Context;
 
 use crate::build::each_record;
-use crate::changes::{Changes, changes_of, changes_of_residue};
+use crate::changes::{Changes, changes_of, changes_of_partial};
 use crate::context::{Damaged, Pid, Value};
 use crate::gather::Gathered;
 use crate::image::{Image, MAX_IMAGE_BYTES};
@@ -40,7 +40,7 @@ use crate::image_delta::ImageDelta;
 use crate::layout::Link;
 use crate::page::Page;
 use crate::pages::{PageError, too_long};
-use crate::stored::{Stored, is_residue};
+use crate::stored::{Stored, is_partial};
 use crate::tree::BwTree;
 
 /// A write of a page into the store.
@@ -100,7 +100,7 @@ pub(crate) enum Marshalled {
     Write(PageWrite, bool),
     /// It is left out, because it has a record in another way.
     Other,
-    /// It is a residue, whose parts in the store must be read first.
+    /// It is a partial page, whose parts in the store must be read first.
     Unread,
 }
 
@@ -117,8 +117,8 @@ impl<D: Domain> BwTree<D, Stored> {
         (picture, may_leave): (&mut dyn Picture, bool),
         read: Option<&ReadAhead>,
     ) -> Result<Marshalled> {
-        if is_residue(context, link) {
-            return self.residue_of(context, (number, link), (picture, may_leave), read);
+        if is_partial(context, link) {
+            return self.marshal_partial(context, (number, link), (picture, may_leave), read);
         }
         let stored = self.pages()?.source()?.stored(number).filter(|stored| stored.takes_delta);
         if let Some(stored) = stored
@@ -141,8 +141,8 @@ impl<D: Domain> BwTree<D, Stored> {
         }))
     }
 
-    /// The same, of a residue (`blind.rs`).
-    fn residue_of(
+    /// The same, of a partial page (`blind.rs`).
+    fn marshal_partial(
         &self,
         context: Context<'_, D>,
         (number, link): (u32, Link),
@@ -165,22 +165,20 @@ impl<D: Domain> BwTree<D, Stored> {
         if !is_same && !mutant!("bw-joined-with-another-version") {
             return Ok(Marshalled::Unread);
         }
-        let Changes { records, lsn } = changes_of_residue(context, link)?;
+        let Changes { records, lsn } = changes_of_partial(context, link)?;
         let found = pictures_of(records.iter().copied(), (picture, may_leave))?;
         let Some((pictured, is_same)) = found else { return Ok(Marshalled::Other) };
         let delta = ImageDelta { lsn, records: as_pictured(&records, &pictured) };
         let page = Image::of_parts(parts).and_then(|image| image.changed(&delta));
-        let damaged = |what| Error::storage(PageError::Damaged { page: number, what });
-        let bytes = page.map_err(damaged)?.encode();
+        let bytes = page.map_err(|what| PageError::damaged(number, what))?.encode();
         match bytes.len() <= MAX_IMAGE_BYTES {
             true => Ok(Marshalled::Write(PageWrite::Image(number, bytes), is_same)),
             false => Err(too_long(bytes.len() as u64)),
         }
     }
 
-    /// Reads the parts of those of the pages of which only a residue is there, and of which the
-    /// store takes no more deltas. Pages whose parts cannot be read are moved to `failed`, with
-    /// their errors.
+    /// Reads the parts of those pages that are partial, and of which the store takes no more
+    /// deltas. Pages whose parts cannot be read are moved to `failed`, with their errors.
     pub(crate) fn read_ahead(
         &self,
         wanted: &[u32],
@@ -197,7 +195,7 @@ impl<D: Domain> BwTree<D, Stored> {
                 let guard = self.pin()?;
                 let context = self.context(&guard);
                 let pid = pages.pid_of(context, self.anchor(context), number);
-                if !pid.is_some_and(|pid| is_residue(context, Link::at(context, pid))) {
+                if !pid.is_some_and(|pid| is_partial(context, Link::at(context, pid))) {
                     continue;
                 }
             }
@@ -210,7 +208,7 @@ impl<D: Domain> BwTree<D, Stored> {
         Ok(read)
     }
 
-    /// The page that `link` leads to, as an image; the rest as [`write_of`](Self::write_of).
+    /// The page that `link` leads to, as an image; the rest as [`marshal`](Self::marshal).
     fn image_of(
         &self,
         context: Context<'_, D>,
@@ -252,7 +250,7 @@ impl<D: Domain> BwTree<D, Stored> {
             let mut pictured = pictured.iter();
             records.retain_mut(|(_, value)| match pictured.next() {
                 Some(Pictured::Absent) => false,
-                // What the store had was kept when the page was loaded, but not for ever.
+                // The store's value was kept when the page was loaded, and is forgotten now.
                 Some(Pictured::AsStored) => {
                     is_late = true;
                     false

@@ -58,7 +58,11 @@ impl Options {
 
     /// The greatest length of a chain, and the place of deltas.
     pub(crate) fn chaining(&self) -> Chaining {
-        Chaining { max_deltas: self.chain_deltas, is_beside: self.delta_bytes > 0, residues: false }
+        Chaining {
+            max_deltas: self.chain_deltas,
+            is_beside: self.delta_bytes > 0,
+            may_be_partial: false,
+        }
     }
 }
 
@@ -69,8 +73,8 @@ pub struct Chaining {
     pub max_deltas: u32,
     /// Deltas stand beside the base, not in blocks.
     pub is_beside: bool,
-    /// A base may be a residue.
-    pub residues: bool,
+    /// A base may be a partial page.
+    pub may_be_partial: bool,
 }
 
 #[cfg(test)]

@@ -50,7 +50,7 @@ pub enum Located {
 #[cold]
 fn no_page(info_word: u64, off: u64, right: Pid) -> Damaged {
     match Kind::decode(info_word) {
-        Some(Kind::Residue) => Damaged::unread(right),
+        Some(Kind::Partial) => Damaged::unread(right),
         _ => Damaged::at(off),
     }
 }
@@ -68,24 +68,24 @@ impl<'op, D: Domain> Page<'op, D> {
         }
     }
 
-    /// The base of the chain, which may be a residue.
+    /// The base of the chain, which may be a partial page.
     pub fn any_of(context: Context<'op, D>, link: Link) -> Result<Self, Damaged> {
         match Self::of(context, link) {
             Err(unread) if unread.unread_pid().is_some() => {
                 let mut chain = Chain::new(link);
                 while chain.next(context)?.is_some() {}
                 let base_off = chain.link.base_off().ok_or(unread)?;
-                Self::of_kind(context, base_off, (false, Kind::Residue))
+                Self::of_kind(context, base_off, (false, Kind::Partial))
             }
             page => page,
         }
     }
 
-    /// The base page at `off`, which is no residue.
+    /// The base page at `off`, which is no partial page.
     ///
     /// # Errors
     ///
-    /// [`Damaged`]; that of [`Damaged::unread`] if it is a residue.
+    /// [`Damaged`]; that of [`Damaged::unread`] if it is a partial page.
     #[inline(always)]
     pub fn new(context: Context<'op, D>, off: u64, is_inner: bool) -> Result<Self, Damaged> {
         let kind = if is_inner { Kind::Inner } else { Kind::Leaf };
@@ -122,9 +122,9 @@ impl<'op, D: Domain> Page<'op, D> {
         Ok(Self { context, off, info, words, base_bytes, key_bytes, value_bytes })
     }
 
-    /// Whether it is a residue (`blind.rs`).
-    pub fn is_residue(&self) -> bool {
-        self.word(INFO_WORD) & 0xF == Kind::Residue as u64
+    /// Whether it is a partial page (`blind.rs`).
+    pub fn is_partial(&self) -> bool {
+        self.word(INFO_WORD) & 0xF == Kind::Partial as u64
     }
 
     /// The bytes of the base; none if they exceed its block.

@@ -42,7 +42,7 @@ const MARKS: usize = 1 << 18;
 /// An error of a tree's store.
 pub type SourceError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What a store has of a page.
+/// A page, as the store has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredPage {
     /// Bytes of all its parts.
@@ -66,8 +66,8 @@ pub trait PageSource: Debug + Send + Sync {
     /// it. `None` if there are none.
     fn read(&self, page: u32) -> Result<Option<Vec<Vec<u8>>>, SourceError>;
 
-    /// What the store has of a page; `None` if there is no such page. It waits for nothing, and may
-    /// be out of date; then the store refuses the group.
+    /// The page in the store; `None` if it is not there. Waits for nothing. The answer may be out
+    /// of date; then the store refuses the group.
     fn stored(&self, page: u32) -> Option<StoredPage>;
 
     /// A page is loaded on which a record stands that was written blindly, perhaps: its key, its
@@ -125,9 +125,17 @@ pub enum PageError {
     /// The tree is not connected with its store.
     #[error("the tree's pages are in a store, and it was opened without one")]
     NoSource,
-    /// The records of a page are to be written as of a time that is over. No operation returns it.
-    #[error("a page was captured too late")]
+    /// The records of a page are to be written as of a time that is over. The capture must be made
+    /// again.
+    #[error("a page was captured too late; try again")]
     CapturedTooLate,
+}
+
+impl PageError {
+    /// The error of a page in the store that is damaged.
+    pub(crate) fn damaged(page: u32, what: &'static str) -> Error {
+        Error::storage(Self::Damaged { page, what })
+    }
 }
 
 /// A record is added to a page of a store only if the page then has at most so many bytes, without

@@ -109,9 +109,11 @@ impl NewDelta<'_> {
         }
         let info = self.info(before.saturating_add(1), false);
         let base = match Page::of(context, next) {
-            // A residue takes changes of records.
+            // A partial page takes changes of records.
             Err(unread)
-                if chaining.residues && self.is_of_record() && unread.unread_pid().is_some() =>
+                if chaining.may_be_partial
+                    && self.is_of_record()
+                    && unread.unread_pid().is_some() =>
             {
                 Page::any_of(context, next)?
             }
@@ -195,7 +197,7 @@ impl NewDelta<'_> {
 
 impl<D: Domain, S: Residence> BwTree<D, S> {
     pub(crate) fn chaining(&self) -> Chaining {
-        Chaining { residues: S::MAY_BE_ABSENT, ..self.options.chaining() }
+        Chaining { may_be_partial: S::MAY_BE_ABSENT, ..self.options.chaining() }
     }
 }
 

@@ -43,7 +43,8 @@ pub trait Residence: Sized + Copy + Debug + Send + Sync + 'static {
         Err(absent_pid(&error).map_or(error, |pid| Damaged::at(pid).into()))
     }
 
-    /// Whether blind writes may go to the absent page, or the residue, at this PID (`blind.rs`).
+    /// Whether blind writes may go to the page at this PID, which is absent or partial
+    /// (`blind.rs`).
     fn may_write_blind<D: Domain>(_: &BwTree<D, Self>, _: Context<'_, D>, _: Pid) -> bool {
         false
     }

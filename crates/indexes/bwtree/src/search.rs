@@ -120,14 +120,14 @@ impl Link {
         Ok(Route::Child(page.child(position.saturating_sub(1))))
     }
 
-    /// The answer of the leaf for the key. `shortcuts` is the option; `residues`: it may be a
-    /// residue.
+    /// The answer of the leaf for the key. `shortcuts` is the option; `may_be_partial`: the
+    /// page may be partial.
     #[inline(always)]
     pub fn find<'op, D: Domain>(
         self,
         context: Context<'op, D>,
         probe: Probe<'_>,
-        (shortcuts, residues): (bool, bool),
+        (shortcuts, may_be_partial): (bool, bool),
     ) -> Result<Found<'op>, Damaged> {
         let mut chain = Chain::new(self);
         // The range of possible positions of the key in the base.
@@ -174,8 +174,8 @@ impl Link {
         }
         let page = match Page::of(context, chain.link) {
             Ok(page) => page,
-            Err(unread) if residues && unread.unread_pid().is_some() => {
-                return find_in_residue(context, chain.link, probe, unread);
+            Err(unread) if may_be_partial && unread.unread_pid().is_some() => {
+                return find_in_partial(context, chain.link, probe, unread);
             }
             Err(damaged) => return Err(damaged),
         };
@@ -197,9 +197,9 @@ impl Link {
     }
 }
 
-/// The answer of a residue for the key, if it has one (`blind.rs`); otherwise the error.
+/// The answer of a partial page for the key, if it has one (`blind.rs`); otherwise the error.
 #[cold]
-fn find_in_residue<'op, D: Domain>(
+fn find_in_partial<'op, D: Domain>(
     context: Context<'op, D>,
     link: Link,
     probe: Probe<'_>,

@@ -124,7 +124,7 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
                     lsn: 0,
                     items: &items,
                     room: self.room(0),
-                    is_residue: false,
+                    is_partial: false,
                 };
                 Above::Root(own, page.build(context)?)
             }
@@ -142,7 +142,7 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
             lsn: gathered.lsn,
             items: &halves.right,
             room: self.room(0),
-            is_residue: false,
+            is_partial: false,
         };
         let page = page.build(context)?;
         let split = Split { left, split, right, page, is_inner, above };

@@ -12,7 +12,7 @@
 //! | word | the page | the store has |
 //! | --- | --- | --- |
 //! | absent, with a stamp | is in the store alone | this state |
-//! | a link to a residue, with any flag | is in the store, with later records in the pool (`blind.rs`) | as below |
+//! | a link to a partial page, with any flag | is in the store, with later records in the pool (`blind.rs`) | as below |
 //! | a link | is in the pool | an earlier state, or none; perhaps this one |
 //! | a link, captured | is in the pool; a thread is writing this state | an earlier state, or this one |
 //! | a link, written | is in the pool | this state |
@@ -71,7 +71,7 @@ use pando_tree::index_kind;
 use pando_tree::room::{GivenBack, Refusal, Tries, with_room};
 
 use crate::build::NewPage;
-use crate::changes::changes_of_residue;
+use crate::changes::changes_of_partial;
 use crate::context::{At, Damaged, Pid, Value};
 use crate::gather::{Gathered, Item};
 use crate::image::{Image, MAX_IMAGE_BYTES};
@@ -92,10 +92,10 @@ use crate::tree::BwTree;
 const RECORD_BYTES: usize = MAX_KEY_BYTES + MAX_INLINE_BYTES as usize + 64;
 /// A blind write loads a page that has more bytes in the store than so many leaves: perhaps it must
 /// be split.
-const MOST_LEAVES_BELOW_RESIDUE: usize = 3;
+const MOST_LEAVES_BELOW_PARTIAL: usize = 3;
 const _: () = assert!(
-    (MOST_LEAVES_BELOW_RESIDUE + 1) * MAX_LEAF_BYTES < MAX_IMAGE_BYTES,
-    "a residue and what it stands on are a page that can be written"
+    (MOST_LEAVES_BELOW_PARTIAL + 1) * MAX_LEAF_BYTES < MAX_IMAGE_BYTES,
+    "a partial page and what it stands on are a page that can be written"
 );
 /// How often an operation loads a page, or makes room in a full pool, before it is refused. After
 /// the first of them it gives other threads time to let go of what was evicted.
@@ -166,7 +166,7 @@ impl Residence for Stored {
         let number = pages.number_of(context, tree.anchor(context), pid);
         let source = pages.source().ok();
         let stored = number.and_then(|number| source?.stored(number));
-        let most_bytes = MOST_LEAVES_BELOW_RESIDUE * tree.options.leaf_bytes as usize;
+        let most_bytes = MOST_LEAVES_BELOW_PARTIAL * tree.options.leaf_bytes as usize;
         stored.is_some_and(|stored| stored.bytes <= most_bytes)
     }
 
@@ -265,10 +265,10 @@ pub(crate) fn bytes_of<D: Domain>(context: Context<'_, D>, link: Link) -> usize 
     (bytes + Page::any_of(context, chain.link).map_or(0, |page| page.end())) as usize
 }
 
-/// Whether only a residue of the page is there (`blind.rs`).
-pub(crate) fn is_residue<D: Domain>(context: Context<'_, D>, link: Link) -> bool {
+/// Whether only a partial page is there (`blind.rs`).
+pub(crate) fn is_partial<D: Domain>(context: Context<'_, D>, link: Link) -> bool {
     let may_be = link != Link::EMPTY && !link.is_removed() && !link.is_inner();
-    may_be && Page::any_of(context, link).is_ok_and(|page| page.is_residue())
+    may_be && Page::any_of(context, link).is_ok_and(|page| page.is_partial())
 }
 
 /// The state of a page.
@@ -414,14 +414,14 @@ impl<D: Domain> BwTree<D, Stored> {
         Ok(if is_done { bytes } else { 0 })
     }
 
-    /// Loads the page, if it is absent, or only a residue of it is there.
+    /// Loads the page, if it is absent or partial.
     fn load(&self, pid: Pid) -> Result<()> {
         let pages = self.pages()?;
         let (link, number) = {
             let guard = self.pin()?;
             let context = self.context(&guard);
             let link = Link::at(context, pid);
-            if !link.is_absent() && !is_residue(context, link) {
+            if !link.is_absent() && !is_partial(context, link) {
                 return Ok(());
             }
             (link, pages.number_of(context, self.anchor(context), pid))
@@ -438,8 +438,7 @@ impl<D: Domain> BwTree<D, Stored> {
                 false => Ok(()),
             };
         };
-        let image = Image::of_parts(&image)
-            .map_err(|what| Error::storage(PageError::Damaged { page: number, what }))?;
+        let image = Image::of_parts(&image).map_err(|what| PageError::damaged(number, what))?;
         let mut failures = 0;
         loop {
             let done = with_room(
@@ -461,11 +460,13 @@ impl<D: Domain> BwTree<D, Stored> {
                         if link.is_absent() {
                             return self.install(context, number, At { pid, link }, &image);
                         }
+                        let version_now = || source.stored(number).map(|stored| stored.version);
+                        let early = mutant!("bw-version-before-word").then(version_now);
                         // The word before the version: see "Loads" in `blind.rs`.
                         let at = At::now(context, pid);
-                        let now = source.stored(number).map(|stored| stored.version);
-                        let is_same = now == version || mutant!("bw-residue-of-another-version");
-                        match is_same && !at.link.is_absent() && is_residue(context, at.link) {
+                        let now = early.unwrap_or_else(version_now);
+                        let is_same = now == version || mutant!("bw-partial-of-another-version");
+                        match is_same && !at.link.is_absent() && is_partial(context, at.link) {
                             true => self.install_below(context, number, at, &image),
                             false => Ok(()),
                         }
@@ -501,7 +502,7 @@ impl<D: Domain> BwTree<D, Stored> {
         Ok(())
     }
 
-    /// Puts the page into the pool below its residue `at`.
+    /// Puts the page into the pool below its partial page `at`.
     fn install_below(
         &self,
         context: Context<'_, D>,
@@ -511,7 +512,7 @@ impl<D: Domain> BwTree<D, Stored> {
     ) -> Result<()> {
         let source = self.pages()?.source()?;
         let gathered = Gathered::any(context, at.link)?;
-        let changes = changes_of_residue(context, at.link)?;
+        let changes = changes_of_partial(context, at.link)?;
         for &(key, value) in &changes.records {
             let place = image.records.binary_search_by(|(found, _)| (*found).cmp(key));
             let stored = place.ok().map(|place| image.records[place].1);
@@ -540,8 +541,7 @@ impl<D: Domain> BwTree<D, Stored> {
             None => {
                 let delta = ImageDelta { lsn: changes.lsn, records: changes.records };
                 let changed = image.clone().changed(&delta);
-                let changed = changed
-                    .map_err(|what| Error::storage(PageError::Damaged { page: number, what }))?;
+                let changed = changed.map_err(|what| PageError::damaged(number, what))?;
                 let block = self.build_loaded(context, number, &changed, self.room(0))?;
                 let link = Link::base(block.off(), false);
                 (block, link)
@@ -569,7 +569,7 @@ impl<D: Domain> BwTree<D, Stored> {
         let pid_of = |named: u32| {
             let pid = pages.pid_of(context, anchor, named);
             let what = "it names a page that cannot be";
-            pid.ok_or_else(|| Error::storage(PageError::Damaged { page: number, what }))
+            pid.ok_or_else(|| PageError::damaged(number, what))
         };
         let mut children = Vec::new();
         if image.level > 0 {
@@ -594,7 +594,7 @@ impl<D: Domain> BwTree<D, Stored> {
             lsn: image.lsn,
             items: &items,
             room,
-            is_residue: false,
+            is_partial: false,
         };
         page.build(context)
     }

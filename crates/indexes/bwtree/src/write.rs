@@ -356,7 +356,7 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
             let decision = write.decide_unread()?;
             let done = Done { was_there: false, is_changed: decision == Decision::Put };
             let record = (probe.bytes, write.value(), lsn);
-            let is_done = !done.is_changed || self.leave_residue(context, at, record)?;
+            let is_done = !done.is_changed || self.put_partial(context, at, record)?;
             return Ok(is_done.then_some(done));
         }
         let mut is_unread = false;
@@ -536,7 +536,7 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
         room: u64,
     ) -> Result<Option<u64>> {
         let mut gathered = match taken.is_some() && S::MAY_BE_ABSENT {
-            // A residue may become a longer one.
+            // A partial page may become a longer one.
             true => Gathered::any(context, at.link)?,
             false => Gathered::new(context, at.link)?,
         };
@@ -561,8 +561,8 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
         if S::MAY_BE_ABSENT && has_change {
             check_storable(base_bytes(&items, gathered.level > 0))?;
         }
-        let room = match gathered.is_residue {
-            true => self.room_of_residue(&gathered, base_bytes(&items, false))?,
+        let room = match gathered.is_partial {
+            true => self.room_of_partial(&gathered, base_bytes(&items, false))?,
             false => room,
         };
         let page = NewPage {
@@ -573,7 +573,7 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
             lsn: gathered.lsn,
             items: &items,
             room,
-            is_residue: gathered.is_residue,
+            is_partial: gathered.is_partial,
         };
         let block = page.build(context)?;
         let is_inner = gathered.level > 0;
@@ -586,7 +586,7 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
 
     /// Whether the leaf's base is longer than a leaf should be.
     fn is_long(&self, context: Context<'_, D>, link: Link) -> Result<bool> {
-        // Called in a tree that may have residues.
+        // Called in a tree that may have partial pages.
         Ok(Page::any_of(context, link)?.body_bytes() > self.max_bytes(0))
     }
 

@@ -173,7 +173,7 @@ impl Cache {
     /// or in several if they are long.
     fn write(&self, wanted: &[u32]) -> Result<()> {
         let _turn = self.turn();
-        self.write_in_turn(wanted.to_vec(), false).map(drop)
+        self.write_in_turn(wanted.to_vec(), false)?.1.map_or(Ok(()), Err)
     }
 
     /// Writes the changes of structure.
@@ -181,16 +181,20 @@ impl Cache {
         let _turn = self.turn();
         // Another thread may have written them meanwhile.
         match self.tree.has_unwritten_changes() {
-            true => self.write_in_turn(Vec::new(), false).map(drop),
+            true => self.write_in_turn(Vec::new(), false)?.1.map_or(Ok(()), Err),
             false => Ok(()),
         }
     }
 
     /// The same, of a thread that has its turn. `leaves_others`: pages that have versions which may
-    /// not be written yet are left out. Returns the pages that have such versions. If one of them
-    /// cannot be written because its parts in the store cannot be read, the others are written
-    /// first.
-    fn write_in_turn(&self, mut wanted: Vec<u32>, leaves_others: bool) -> Result<Vec<u32>> {
+    /// not be written yet are left out. Returns the pages that have such versions; and an error, if
+    /// the parts of a page in the store are needed and cannot be read. Then the other pages are
+    /// written.
+    fn write_in_turn(
+        &self,
+        mut wanted: Vec<u32>,
+        leaves_others: bool,
+    ) -> Result<(Vec<u32>, Option<Error>)> {
         let (mut waiting, mut late, mut failure) = (Vec::new(), 0, None);
         loop {
             let append = |writes: &mut dyn FnMut() -> Option<Vec<PageWrite>>| {
@@ -207,7 +211,7 @@ impl Cache {
             }
             let (mut captured, appended) = captured?;
             for (_, error) in captured.failed.drain(..) {
-                failure.get_or_insert(error);
+                failure.get_or_insert(error.into());
             }
             if let Some(ticket) = appended {
                 let Some(ticket) = ticket? else {
@@ -229,10 +233,7 @@ impl Cache {
             self.tree.mark_written(&captured)?;
             waiting.extend(captured.unmarked);
             if captured.left.is_empty() {
-                return match failure {
-                    Some(error) => Err(error.into()),
-                    None => Ok(waiting),
-                };
+                return Ok((waiting, failure));
             }
             wanted = captured.left;
         }
@@ -268,7 +269,7 @@ impl Cache {
     /// Writes those of the pages that have no version above the durable LSN, and evicts them;
     /// returns their bytes, and how many pages have such a version.
     fn write_and_evict(&self, numbers: Vec<u32>) -> Result<(u64, usize)> {
-        let waiting = {
+        let (waiting, failure) = {
             let _turn = self.turn();
             self.write_in_turn(numbers.clone(), true)?
         };
@@ -276,7 +277,10 @@ impl Cache {
         for number in numbers.iter().filter(|number| !waiting.contains(number)) {
             bytes += self.evict(*number)?;
         }
-        Ok((bytes, numbers.iter().filter(|number| waiting.contains(number)).count()))
+        match failure {
+            Some(error) if bytes == 0 => Err(error),
+            _ => Ok((bytes, numbers.iter().filter(|number| waiting.contains(number)).count())),
+        }
     }
 
     /// Evicts pages until [`room_bytes`](Self::room_bytes) are free. If pages cannot be written,

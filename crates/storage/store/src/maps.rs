@@ -93,8 +93,8 @@ fn with(numbers: &[u64], number: u64) -> Vec<u64> {
     numbers
 }
 
-/// What blind writes have replaced, by the LSN of the commit, until that is durable. Only of pages
-/// that were loaded since: of the others, the store has it.
+/// Values that blind writes have replaced, by the LSN of the commit, until that is durable. Only of
+/// pages that were loaded since; the store has those of the others.
 #[derive(Debug, Default)]
 pub(crate) struct Replaced(Mutex<BTreeMap<u64, Option<Vec<u8>>>>);
 
@@ -104,7 +104,7 @@ impl Replaced {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets what commits up to the durable LSN have replaced.
+    /// Forgets the values that commits up to the durable LSN have replaced.
     pub fn forget(&self, durable_lsn: u64) {
         let mut replaced = self.locked();
         while replaced.first_entry().is_some_and(|first| *first.key() <= durable_lsn) {
@@ -120,7 +120,8 @@ impl Replaced {
         }
     }
 
-    /// What the commit `lsn` has replaced; `None` if that is not noted, or was forgotten.
+    /// The value that the commit `lsn` has replaced, if any; `None` if it was not noted, or was
+    /// forgotten.
     pub fn of(&self, lsn: u64) -> Option<Option<Vec<u8>>> {
         self.locked().get(&lsn).cloned()
     }
@@ -131,7 +132,7 @@ impl Replaced {
 #[derive(Debug)]
 pub struct StoreMaps {
     pub(crate) cache: Arc<Cache>,
-    /// What blind writes have replaced that may not reach the store yet.
+    /// Values that blind writes have replaced, and that the store must keep for now.
     pub(crate) replaced: Replaced,
     /// Numbers of the maps, ascending.
     live: ArcSwap<Vec<u64>>,
@@ -269,15 +270,6 @@ impl<R: Deref<Target = Cache> + Send + Sync> RangeIndex for MapIndex<R> {
     ) -> Result<bool> {
         self.limits().check_key(key)?;
         self.prefix.with(key, |key| self.tree().write_blind(key, value_bytes, change))
-    }
-
-    fn upsert_many(&self, records: &[Record<'_>]) -> Result<()> {
-        let keys: Vec<_> = records.iter().map(|(key, _)| self.prefix.owned(key)).collect();
-        let refused = records.iter().position(|(key, _)| self.limits().check_key(key).is_err());
-        let values = records.iter().map(|(_, value)| *value);
-        let writes: Vec<_> = keys.iter().map(Vec::as_slice).zip(values).collect();
-        self.tree().upsert_many(&writes[..refused.unwrap_or(writes.len())])?;
-        refused.map_or(Ok(()), |refused| self.limits().check_key(records[refused].0))
     }
 
     fn read(&self, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> Result<bool> {

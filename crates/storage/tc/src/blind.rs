@@ -1,5 +1,5 @@
-//! Blind writes: commits of one key that do not read what they replace (`write_blind` of an index
-//! says where that is possible).
+//! Blind writes: commits of one key that do not read the version which they replace. They are
+//! possible where `write_blind` of the index does not read the key.
 //!
 //! | step | deciding word | a thread that stops or dies leaves |
 //! | --- | --- | --- |
@@ -7,7 +7,8 @@
 //! | install, inside the same call of the index, once | the key's page | the same, with its version |
 //! | decide | the status of the record | a decided record |
 //!
-//! What the index has not read is in the store, and so it is durable, and its commit is settled.
+//! A version that the index has not read is in the store. So it is durable, and its commit is
+//! settled.
 //!
 //! * No helper installs. The owner's call of the index installs only if the page has not changed
 //!   since the record was appended; otherwise the commit has failed, and the write is made again,
@@ -23,9 +24,9 @@
 //! * A failed commit has never been installed. There is nothing to undo.
 //! * A commit is blind only if there is no snapshot. If one was registered since, the owner does
 //!   not install.
-//! * A page that is written before the commit is durable says of the key what the store has already
-//!   (`durable.rs`). When the page is loaded below the new version, its owner notes what the store
-//!   had, until the commit is durable.
+//! * A page that is written before the commit is durable keeps the store's version of the key
+//!   (`durable.rs`). When the page is loaded below the new version, its owner keeps the store's
+//!   version in memory, until the commit is durable.
 
 use pando_log::Status;
 use pando_pmem::{Domain, mutant};

@@ -31,7 +31,7 @@ pub enum Durable {
     Absent,
     /// This one, with its stamp.
     Earlier(Vec<u8>),
-    /// That which the commit with this LSN has replaced, and has not read. It is in the store.
+    /// The version that the commit with this LSN has replaced and not read. The store has it.
     Unread(u64),
 }
 

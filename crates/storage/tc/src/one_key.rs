@@ -80,8 +80,6 @@ struct Begun {
     own: Stamp,
     /// Whether nothing is to be done for snapshots before the install.
     is_free: bool,
-    /// The replaced version was not read.
-    is_blind: bool,
 }
 
 /// One call of the index.
@@ -125,7 +123,7 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
             let call =
                 Call { component: self, guard: &guard, settled, map, key, gives_room, blind };
             match call.run(index, decide) {
-                (Outcome::Begun(begun @ Begun { is_blind: true, .. }), written) => {
+                (Outcome::Begun(begun), written) if begun.replaced == Stamp::UNREAD => {
                     match self.end_blind(&guard, begun, written)? {
                         Some(replaced) => return Ok(replaced),
                         None => blind = None,
@@ -211,35 +209,31 @@ impl<'op, D: Domain, M: Maps> Call<'op, '_, D, M> {
         decide: &mut Decide<'_>,
     ) -> (Outcome<'op, D>, pando_index::Result<Option<Upserted>>) {
         let mut outcome = Outcome::Open;
-        let modify = || {
-            if let Some(value_bytes) = self.blind {
-                let mut change = |known: Known<'_>, new: &mut Vec<u8>| match (&outcome, known) {
-                    (Outcome::Open, known) => {
-                        outcome = match known {
-                            Known::Value(found) => self.begin(Some(found), new, decide),
-                            Known::Absent => self.begin(None, new, decide),
-                            Known::Unread => self.begin_blind(new, decide),
-                        };
-                        matches!(outcome, Outcome::Begun(Begun { is_free: true, .. }))
-                    }
-                    (Outcome::Begun(begun), Known::Value(found)) => {
-                        self.is_again(begun, Some(found), new)
-                    }
-                    (Outcome::Begun(begun), Known::Absent) => self.is_again(begun, None, new),
-                    _ => false,
-                };
-                let is_written = index.write_blind(self.key, value_bytes, &mut change)?;
-                // Whether the key was present is in the outcome.
-                return Ok(is_written.then_some(Upserted::Updated));
-            }
-            index.modify(self.key, &mut |found, new| match &outcome {
+        let mut change = |known: Known<'_>, new: &mut Vec<u8>| {
+            let found = match known {
+                Known::Value(found) => Some(found),
+                Known::Absent | Known::Unread => None,
+            };
+            match &outcome {
                 Outcome::Open => {
-                    outcome = self.begin(found, new, decide);
+                    outcome = match known {
+                        Known::Unread => self.begin_blind(new, decide),
+                        _ => self.begin(found, new, decide),
+                    };
                     matches!(outcome, Outcome::Begun(Begun { is_free: true, .. }))
                 }
-                Outcome::Begun(begun) => self.is_again(begun, found, new),
+                Outcome::Begun(begun) => known != Known::Unread && self.is_again(begun, found, new),
                 _ => false,
-            })
+            }
+        };
+        let modify = || match self.blind {
+            // Whether the key was present is in the outcome.
+            Some(value_bytes) => index
+                .write_blind(self.key, value_bytes, &mut change)
+                .map(|is_written| is_written.then_some(Upserted::Updated)),
+            None => index.modify(self.key, &mut |found, new| {
+                change(found.map_or(Known::Absent, Known::Value), new)
+            }),
         };
         let written = match self.gives_room {
             true => self.guard.with_reserve(modify),
@@ -315,11 +309,11 @@ impl<'op, D: Domain, M: Maps> Call<'op, '_, D, M> {
             };
         let own = Stamp::new(lsn, off).removed_if(is_removal);
         new[..STAMP_BYTES].copy_from_slice(&own.encode());
-        let is_blind = stamp == Stamp::UNREAD;
-        let replaced = (old.is_some() || is_blind).then_some(stamp);
+        let has_value = old.is_some() || stamp == Stamp::UNREAD;
+        let replaced = has_value.then_some(stamp);
         let is_free = self.component.is_free_to_replace(self.guard, lsn, replaced)
             || mutant!("tc-one-key-kept-nothing");
-        Outcome::Begun(Begun { was_present, is_removal, replaced: stamp, own, is_free, is_blind })
+        Outcome::Begun(Begun { was_present, is_removal, replaced: stamp, own, is_free })
     }
 
     /// Whether the key still has the version that the record replaces; then `new` gets the new one

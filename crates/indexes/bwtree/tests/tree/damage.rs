@@ -275,10 +275,10 @@ fn rotted_words_of_the_anchor_lose_nothing() {
     }
 }
 
-/// A base page has the kind of a residue, which only a tree in a store has: each operation that
-/// needs the page reports it, and none writes there.
+/// A base page has the kind of a partial page, which only a tree in a store has: each operation
+/// that needs the page reports it, and none writes there.
 #[test]
-fn a_residue_in_a_tree_without_a_store_is_an_error() {
+fn a_partial_page_in_a_tree_without_a_store_is_an_error() {
     let planted = Planted::<Process, BwTrees>::anonymous(Options::default());
     planted.index.insert(b"base", b"1").expect("inserts");
     let anchor = planted.index.audit().expect("audits").blocks[0].off;

@@ -10,6 +10,7 @@
 mod common;
 
 mod between;
+mod blind;
 mod conformance;
 mod damage;
 mod exhaustion;

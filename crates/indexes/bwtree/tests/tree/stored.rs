@@ -10,38 +10,40 @@ use pando_bwtree::{
     BwTree, Options, PageSource, PageState, PageWrite, Picture, Pictured, SourceError, Stored,
     StoredBwTrees, StoredPage, check_images,
 };
-use pando_index::random::Random;
 use pando_index::{KeyRange, Order, RangeIndex};
 use pando_pmem::testing::{CutShort, between};
 use pando_tree::maps::Tree as _;
 
 use crate::common::{Planted, Records, key};
 
-type Hook = Box<dyn FnOnce() + Send>;
+pub type Hook = Box<dyn FnOnce() + Send>;
 
 /// A place in the order of groups: `None` if it was abandoned.
 type Place = Arc<OnceLock<Option<Vec<PageWrite>>>>;
 
 /// Pages by their numbers: their parts, oldest first.
-type Images = BTreeMap<u32, Vec<Vec<u8>>>;
+pub type Images = BTreeMap<u32, Vec<Vec<u8>>>;
 
 /// A page has at most so many parts.
-const MAX_PARTS: usize = 3;
+pub const MAX_PARTS: usize = 3;
 
 /// Pages in process memory.
 #[derive(Default)]
-struct Kept {
+pub struct Kept {
     images: Mutex<Images>,
     /// Places of groups in their order.
     queue: Mutex<Vec<Place>>,
     /// Called once, after an image was read and before it is returned.
-    after_read: Mutex<Option<Hook>>,
+    pub after_read: Mutex<Option<Hook>>,
     /// A group has so many bytes at most, if it is set.
     most_group_bytes: OnceLock<usize>,
     /// Reads of pages so far.
-    reads: AtomicU64,
+    pub reads: AtomicU64,
     /// This page cannot be read, if it is set.
-    unreadable: OnceLock<u32>,
+    pub unreadable: OnceLock<u32>,
+    /// Called once, after a version was read and before it is returned, if it is not the first.
+    pub after_second_version: Mutex<Option<Hook>>,
+    versions: AtomicU64,
 }
 
 impl std::fmt::Debug for Kept {
@@ -51,7 +53,7 @@ impl std::fmt::Debug for Kept {
 }
 
 impl Kept {
-    fn images(&self) -> MutexGuard<'_, Images> {
+    pub fn images(&self) -> MutexGuard<'_, Images> {
         self.images.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -71,7 +73,7 @@ impl Kept {
         }
     }
 
-    fn write(&self, writes: Vec<PageWrite>) {
+    pub fn write(&self, writes: Vec<PageWrite>) {
         for write in writes {
             match write {
                 PageWrite::Image(page, image) => drop(self.images().insert(page, vec![image])),
@@ -88,7 +90,7 @@ impl Kept {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Source(Arc<Kept>);
+pub struct Source(pub Arc<Kept>);
 
 impl PageSource for Source {
     fn most_group_bytes(&self) -> usize {
@@ -110,12 +112,20 @@ impl PageSource for Source {
     }
 
     fn stored(&self, page: u32) -> Option<StoredPage> {
-        let images = self.0.images();
-        let parts = images.get(&page)?;
+        let parts = self.0.images().get(&page)?.clone();
         let bytes = parts.iter().map(Vec::len).sum();
         let mut hasher = DefaultHasher::new();
         parts.hash(&mut hasher);
         let (takes_delta, version) = (parts.len() < MAX_PARTS, hasher.finish());
+        let mut hook = self.0.after_second_version.lock().unwrap_or_else(PoisonError::into_inner);
+        // Relaxed: only a count.
+        if hook.is_some()
+            && self.0.versions.fetch_add(1, Ordering::Relaxed) == 1
+            && let Some(call) = hook.take()
+        {
+            drop(hook);
+            call();
+        }
         Some(StoredPage { bytes, takes_delta, version })
     }
 
@@ -132,20 +142,20 @@ impl PageSource for Source {
     }
 }
 
-type Domain = CutShort<true>;
-type Tree = BwTree<Domain, Stored>;
+pub type Domain = CutShort<true>;
+pub type Tree = BwTree<Domain, Stored>;
 
 /// A tree of 200 records in small pages, of which nothing is written.
 fn tree() -> (Planted<Domain, StoredBwTrees>, Source) {
     tree_of(200)
 }
 
-fn tree_of(records: u64) -> (Planted<Domain, StoredBwTrees>, Source) {
+pub fn tree_of(records: u64) -> (Planted<Domain, StoredBwTrees>, Source) {
     tree_with(256, records)
 }
 
 /// The same in pages of so many bytes.
-fn tree_with(leaf_bytes: u32, records: u64) -> (Planted<Domain, StoredBwTrees>, Source) {
+pub fn tree_with(leaf_bytes: u32, records: u64) -> (Planted<Domain, StoredBwTrees>, Source) {
     let options = Options { leaf_bytes, inner_bytes: 256, merge_bytes: 112, ..Options::default() };
     let planted = Planted::<Domain, StoredBwTrees>::anonymous(options);
     let source = Source::default();
@@ -154,24 +164,24 @@ fn tree_with(leaf_bytes: u32, records: u64) -> (Planted<Domain, StoredBwTrees>, 
     (planted, source)
 }
 
-fn put(tree: &Tree, number: u64, value: &[u8]) {
+pub fn put(tree: &Tree, number: u64, value: &[u8]) {
     tree.upsert(&key(number), value).expect("written");
 }
 
-fn remove(tree: &Tree, number: u64) {
+pub fn remove(tree: &Tree, number: u64) {
     tree.remove(&key(number)).expect("removed");
 }
 
-fn get(tree: &Tree, number: u64) -> Option<Vec<u8>> {
+pub fn get(tree: &Tree, number: u64) -> Option<Vec<u8>> {
     tree.get(&key(number)).expect("read")
 }
 
 /// An image has each record as the page has it.
-fn as_it_is(_: &[u8], _: &[u8]) -> pando_index::Result<Pictured> {
+pub fn as_it_is(_: &[u8], _: &[u8]) -> pando_index::Result<Pictured> {
     Ok(Pictured::AsItIs)
 }
 
-fn pages(tree: &Tree, state: PageState) -> Vec<u32> {
+pub fn pages(tree: &Tree, state: PageState) -> Vec<u32> {
     let (seen, next) = tree.pages_from(0, 10_000).expect("a slot");
     assert_eq!(next, None);
     seen.iter().filter(|page| page.state == state).map(|page| page.number).collect()
@@ -190,7 +200,7 @@ fn write_all(tree: &Tree, source: &Source) -> bool {
 }
 
 /// Writes pages until the store has all of them.
-fn write_until_done(tree: &Tree, source: &Source) {
+pub fn write_until_done(tree: &Tree, source: &Source) {
     for _ in 0..100 {
         let changed = pages(tree, PageState::Changed);
         let append = |writes: &mut dyn FnMut() -> Option<Vec<PageWrite>>| {
@@ -211,20 +221,20 @@ fn write_until_done(tree: &Tree, source: &Source) {
 }
 
 /// Evicts leaves; inner pages stay.
-fn evict_leaves(tree: &Tree) {
+pub fn evict_leaves(tree: &Tree) {
     let (seen, _) = tree.pages_from(0, 10_000).expect("a slot");
     for page in seen.iter().filter(|page| page.state == PageState::Written && !page.is_inner) {
         tree.evict(page.number).expect("a slot");
     }
 }
 
-fn evict_all(tree: &Tree) {
+pub fn evict_all(tree: &Tree) {
     for page in pages(tree, PageState::Written) {
         tree.evict(page).expect("a slot");
     }
 }
 
-fn check(source: &Source) {
+pub fn check(source: &Source) {
     let images = source.0.images().clone();
     let mut read = |page| images.get(&page).cloned().ok_or_else(|| "it is not there".to_owned());
     assert_eq!(check_images(images.keys().copied(), &mut read), Vec::<String>::new());
@@ -265,7 +275,7 @@ fn pages_are_written_evicted_loaded_and_restored() {
 }
 
 /// The number of the page that has the record, and the parts that the store has of it.
-fn parts_of(source: &Source, number: u64) -> (u32, Vec<Vec<u8>>) {
+pub fn parts_of(source: &Source, number: u64) -> (u32, Vec<Vec<u8>>) {
     let images = source.0.images();
     let mut having = images.iter().filter(|(_, parts)| {
         let is_leaf = parts[0][16] == 0;
@@ -615,11 +625,11 @@ fn damaged_images_are_errors_that_name_the_page() {
 }
 
 /// The records of a tree, and of another one that is opened with the pages that the store has.
-fn dump(tree: &Tree) -> Records {
+pub fn dump(tree: &Tree) -> Records {
     pando_tree::testing::dump(tree)
 }
 
-fn reopened(source: &Source) -> Records {
+pub fn reopened(source: &Source) -> Records {
     let other = Planted::<Domain, StoredBwTrees>::anonymous(Options::default());
     other.index.connect(Box::new(source.clone())).expect("a tree in a store");
     let numbers: Vec<u32> = source.0.images().keys().copied().collect();
@@ -680,7 +690,7 @@ const STEPS: [(&str, Step); 11] = [
 enum Before {
     Changed,
     Evicted,
-    Residue,
+    Partial,
 }
 
 /// Each step, with each other one of another thread before its accesses to shared memory: the pages
@@ -690,7 +700,7 @@ fn steps_of_another_thread_between_two_accesses() {
     let mut interrupted = 0;
     for (name, step) in STEPS {
         for (other_name, other) in STEPS {
-            for before in [Before::Changed, Before::Evicted, Before::Residue] {
+            for before in [Before::Changed, Before::Evicted, Before::Partial] {
                 let mut access = 0;
                 for round in 0.. {
                     let (planted, source) = tree_of(60);
@@ -698,7 +708,7 @@ fn steps_of_another_thread_between_two_accesses() {
                     match before {
                         Before::Changed => put(&planted.index, 33, b"changed"),
                         Before::Evicted => evict_all(&planted.index),
-                        Before::Residue => {
+                        Before::Partial => {
                             evict_leaves(&planted.index);
                             [16, 19, 33]
                                 .into_iter()
@@ -728,224 +738,6 @@ fn steps_of_another_thread_between_two_accesses() {
     assert!(interrupted > 1000, "{interrupted}");
 }
 
-fn put_blind(tree: &Tree, number: u64, value: &[u8]) {
+pub fn put_blind(tree: &Tree, number: u64, value: &[u8]) {
     RangeIndex::put(tree, &key(number), value).expect("written");
-}
-
-/// Random writes, blind and others, reads, writes of pages and evictions: the tree has the records
-/// of a model, and so has the store.
-#[test]
-fn blind_writes_among_others() {
-    for seed in 0..12 {
-        let (planted, source) = tree_of(200);
-        let tree = &planted.index;
-        let mut model: BTreeMap<u64, Vec<u8>> = (0..200).map(|n| (n, b"first".to_vec())).collect();
-        let mut random = Random::new(seed);
-        for step in 0..4_000_u64 {
-            let number = random.below(250);
-            let value = vec![step as u8; random.below(20) as usize];
-            match random.below(100) {
-                0..50 => {
-                    put_blind(tree, number, &value);
-                    model.insert(number, value);
-                }
-                50..60 => {
-                    put(tree, number, &value);
-                    model.insert(number, value);
-                }
-                60..75 => {
-                    let removed = tree.remove(&key(number)).expect("written");
-                    assert_eq!(removed, model.remove(&number).is_some(), "{seed}, {step}");
-                }
-                75..85 => {
-                    assert_eq!(get(tree, number).as_ref(), model.get(&number), "{seed}, {step}");
-                }
-                85..90 => write_until_done(tree, &source),
-                90..94 => {
-                    write_until_done(tree, &source);
-                    evict_leaves(tree);
-                }
-                94 => evict_all(tree),
-                _ => {
-                    let pages = pages(tree, PageState::Written);
-                    if let Some(&page) = pages.get(random.below(pages.len() as u64 + 1) as usize) {
-                        tree.evict(page).expect("a slot");
-                    }
-                }
-            }
-            if step % 500 == 0 {
-                let expected: Records =
-                    model.iter().map(|(number, value)| (key(*number), value.clone())).collect();
-                write_until_done(tree, &source);
-                check(&source);
-                assert!(reopened(&source) == expected, "the store, {seed}, {step}");
-                assert!(dump(tree) == expected, "{seed}, {step}");
-            }
-        }
-    }
-}
-
-fn reads(source: &Source) -> u64 {
-    source.0.reads.load(Ordering::Relaxed)
-}
-
-/// All pages are in the store alone, but the inner ones.
-fn evicted(leaf_bytes: u32, records: u64) -> (Planted<Domain, StoredBwTrees>, Source) {
-    let (planted, source) = tree_with(leaf_bytes, records);
-    write_until_done(&planted.index, &source);
-    evict_leaves(&planted.index);
-    (planted, source)
-}
-
-/// Blind writes, reads of what they have written, and writes of their pages read nothing, until
-/// the store takes no more deltas of a page; a read of another key reads the page.
-#[test]
-fn a_blind_write_reads_nothing() {
-    let (planted, source) = evicted(1024, 200);
-    let tree = &planted.index;
-    let before = source.0.images().clone();
-    for round in 0..MAX_PARTS as u8 - 1 {
-        [70, 77, 79].into_iter().for_each(|number| put_blind(tree, number, &[round]));
-        put_blind(tree, 77, &[round, round]);
-        put(tree, 77, &[round, 7]);
-        assert_eq!(get(tree, 77), Some(vec![round, 7]));
-        remove(tree, 79);
-        assert_eq!(get(tree, 79), None);
-        write_until_done(tree, &source);
-        evict_leaves(tree);
-    }
-    assert_eq!(reads(&source), 0);
-    let images = source.0.images().clone();
-    let grown: Vec<_> =
-        images.iter().filter(|(page, parts)| before[page].len() < parts.len()).collect();
-    assert!(grown.iter().all(|(_, parts)| parts.len() == MAX_PARTS), "{grown:?}");
-    // The page is written whole now, with one read.
-    put_blind(tree, 77, b"last");
-    write_until_done(tree, &source);
-    assert_eq!((reads(&source), parts_of(&source, 77).1.len()), (1, 1));
-    check(&source);
-    // A read of a key beside it loads the page below the write.
-    put_blind(tree, 77, b"at last");
-    assert_eq!((get(tree, 76), get(tree, 78)), (Some(b"first".to_vec()), Some(b"first".to_vec())));
-    assert_eq!((reads(&source), get(tree, 77)), (2, Some(b"at last".to_vec())));
-    write_until_done(tree, &source);
-    assert_eq!(parts_of(&source, 77).1.len(), 2, "it is still written as a delta");
-    assert_eq!(reopened(&source), dump(tree));
-}
-
-/// While a thread reads the parts of a page for its residue, another one writes the page, evicts
-/// it, and leaves another residue: the parts are not those below it.
-#[test]
-fn a_load_below_another_residue_installs_nothing() {
-    let (planted, source) = evicted(1024, 200);
-    let tree = planted.another_handle();
-    put_blind(&tree, 77, b"second");
-    let kept = source.clone();
-    *source.0.after_read.lock().unwrap() = Some(Box::new(move || {
-        put_blind(&tree, 78, b"second");
-        write_until_done(&tree, &kept);
-        evict_leaves(&tree);
-        put_blind(&tree, 79, b"second");
-    }));
-    let tree = &planted.index;
-    assert_eq!(get(tree, 76), Some(b"first".to_vec()));
-    (77..80).for_each(|number| assert_eq!(get(tree, number), Some(b"second".to_vec()), "{number}"));
-}
-
-/// The same while the parts are read so that the page can be written whole.
-#[test]
-fn parts_of_another_time_are_not_written_with_a_residue() {
-    let (planted, source) = evicted(1024, 200);
-    let tree = planted.another_handle();
-    for round in 1..MAX_PARTS as u8 {
-        put_blind(&tree, 77, &[round]);
-        write_until_done(&tree, &source);
-        evict_leaves(&tree);
-    }
-    put_blind(&tree, 77, b"second");
-    let kept = source.clone();
-    *source.0.after_read.lock().unwrap() = Some(Box::new(move || {
-        // Whole, and then as deltas again.
-        for _ in 0..MAX_PARTS {
-            put_blind(&tree, 78, b"second");
-            write_until_done(&tree, &kept);
-            evict_leaves(&tree);
-        }
-        put_blind(&tree, 79, b"second");
-    }));
-    let tree = &planted.index;
-    (0..3).for_each(|_| write_until_done(tree, &source));
-    assert!(pages(tree, PageState::Changed).is_empty());
-    assert_eq!(reopened(&source), dump(tree));
-    (77..80).for_each(|number| assert_eq!(get(tree, number), Some(b"second".to_vec()), "{number}"));
-}
-
-/// A removed record stays removed, though many blind writes follow it.
-#[test]
-fn a_residue_does_not_forget_a_removed_record() {
-    let (planted, source) = evicted(4096, 1000);
-    let tree = &planted.index;
-    put_blind(tree, 77, b"second");
-    remove(tree, 77);
-    for number in (60..100).filter(|number| *number != 77) {
-        put_blind(tree, number, b"third");
-        assert_eq!(get(tree, 77), None);
-    }
-    write_until_done(tree, &source);
-    evict_leaves(tree);
-    assert_eq!((get(tree, 77), get(tree, 99)), (None, Some(b"third".to_vec())));
-    assert_eq!(reopened(&source).len(), 999);
-}
-
-/// A page whose parts are needed and cannot be read is named; the other pages are written.
-#[test]
-fn a_residue_on_a_page_that_cannot_be_read_stays() {
-    let (planted, source) = evicted(1024, 200);
-    let tree = &planted.index;
-    let (page, _) = parts_of(&source, 77);
-    for round in 1..=MAX_PARTS as u8 {
-        put_blind(tree, 77, &[round]);
-        put_blind(tree, 150, &[round]);
-        if usize::from(round) == MAX_PARTS {
-            break;
-        }
-        write_until_done(tree, &source);
-        evict_leaves(tree);
-    }
-    source.0.unreadable.set(page).expect("once");
-    let changed = pages(tree, PageState::Changed);
-    assert_eq!(changed.len(), 2);
-    let append = |writes: &mut dyn FnMut() -> Option<Vec<PageWrite>>| {
-        source.0.write(writes().expect("the last capture"));
-    };
-    let (captured, _) = tree.capture((&changed, false), &mut as_it_is, append).expect("a slot");
-    tree.mark_written(&captured).expect("a slot");
-    assert_eq!(captured.failed.iter().map(|(page, _)| *page).collect::<Vec<_>>(), [page]);
-    assert_eq!(pages(tree, PageState::Changed), [page]);
-    assert_eq!(get(tree, 77), Some(vec![MAX_PARTS as u8]));
-    let error = tree.get(&key(76)).expect_err("it must be read").to_string();
-    assert!(error.contains("does not answer"), "{error}");
-}
-
-/// Pages that get new records blindly are split in time.
-#[test]
-fn blind_writes_do_not_grow_a_page_for_ever() {
-    let (planted, source) = evicted(1024, 200);
-    let tree = &planted.index;
-    let mut random = Random::new(7);
-    for round in 0..200_u64 {
-        for _ in 0..20 {
-            let new = [&key(random.below(200))[..], &random.draw().to_be_bytes()].concat();
-            RangeIndex::put(tree, &new, &[round as u8; 20]).expect("written");
-        }
-        write_until_done(tree, &source);
-        write_until_done(tree, &source);
-        evict_leaves(tree);
-    }
-    check(&source);
-    let images = source.0.images();
-    let longest = images.values().map(|parts| parts.iter().map(Vec::len).sum::<usize>()).max();
-    assert!(longest < Some(6 * 1024), "{longest:?}");
-    drop(images);
-    assert_eq!(dump(tree).len(), 4_200);
 }
