@@ -6,9 +6,10 @@ use std::sync::atomic::Ordering;
 use pando_device::Operation;
 use pando_device::simulated::{Kept, Simulated};
 use pando_index::random::Random;
-use pando_store::{DataComponent, Error};
+use pando_store::{DataComponent, Error, Store};
 
-use crate::common::{History, Records, check, dump, open};
+use crate::common::{History, Records, check, dump, open, options};
+use crate::logged::{self, Place, Random2, Shared, kill};
 
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
@@ -107,4 +108,97 @@ fn a_full_device_is_an_error_and_takes_writes_again_later() {
     let there = open(&directory.cut_power(Kept::Nothing, &mut Random::new(1)));
     check(&there);
     assert!(dump(&there) == dump(&store));
+}
+
+/// Commits, syncs, checkpoints and evictions, after each of which the thread goes on. Returns how
+/// many calls failed.
+fn use_with_log(store: &Store, maps: [u64; 2], shared: &Shared, seed: u64) -> u64 {
+    let (mut random, mut writes) = (Random::new(!seed), Random2(Random::new(seed)));
+    let mut errors = 0;
+    for step in 0..260 {
+        let done = match random.below(40) {
+            0 => store.checkpoint(),
+            1 => store.empty_cache(),
+            2..4 => store.sync().map(|lsn| shared.lock().synced_to(lsn)),
+            _ => shared
+                .commit(store, writes.writes(maps, 200, step))
+                .map(drop)
+                .map_err(Error::Transactions),
+        };
+        errors += u64::from(done.is_err());
+    }
+    errors
+}
+
+/// A commit that was refused has not taken place; one that was acknowledged is there after a kill,
+/// and a synced one after a power cut.
+#[test]
+fn each_operation_that_fails_under_commits_loses_nothing_that_was_acknowledged() {
+    for (is_log, errno) in [(false, EIO), (false, ENOSPC), (true, EIO), (true, ENOSPC)] {
+        let mut refused = 0;
+        for number in (0..).step_by(7) {
+            let what = format!("operation {number}, of the log: {is_log}, error {errno}");
+            let place = Place::new();
+            let store = place.open();
+            let maps = ["first", "second"].map(|name| store.create_map(name).expect("created"));
+            store.sync().expect("durable");
+            let directory = if is_log { &place.log } else { &place.pages };
+            let failed = directory.refuse_operation(number, errno);
+            let shared = Shared::default();
+            let errors = use_with_log(&store, maps, &shared, 11);
+            let is_over = !failed.load(Ordering::Relaxed);
+            refused += errors;
+            let cut = [Kept::Nothing, Kept::Some, Kept::All]
+                .map(|kept| (kept, place.after_cut(kept, &mut Random::new(number))));
+            directory.on_operation(|_, _| Ok(()));
+            kill(store);
+            let store = place.open();
+            shared.lock().check(&store, &maps, true, &format!("{what}, a kill"));
+            logged::check(&store);
+            for (kept, image) in cut {
+                let store = image.open();
+                shared.lock().check(&store, &maps, false, &format!("{what}, {kept:?} kept"));
+                logged::check(&store);
+            }
+            if is_over {
+                assert!(number > 20, "only {number} operations");
+                break;
+            }
+        }
+        assert!(refused > 0, "no call told a failure");
+    }
+}
+
+/// An opening that fails is made again, and finds all that was acknowledged.
+#[test]
+fn each_operation_that_fails_in_an_opening_loses_nothing() {
+    for is_cut in [false, true] {
+        let place = Place::new();
+        let store = place.open();
+        let maps = ["first", "second"].map(|name| store.create_map(name).expect("created"));
+        let shared = Shared::default();
+        assert_eq!(use_with_log(&store, maps, &shared, 3), 0);
+        let cut = place.after_cut(Kept::Some, &mut Random::new(1));
+        kill(store);
+        let place = if is_cut { cut } else { place };
+        for is_log in [false, true] {
+            for number in 0.. {
+                let what = format!("operation {number}, of the log: {is_log}, a cut: {is_cut}");
+                let image = if is_cut { place.copy_after_cut() } else { place.after_kill() };
+                let directory = if is_log { &image.log } else { &image.pages };
+                let failed = directory.refuse_operation(number, EIO);
+                let refused = image.try_open(&options());
+                if !failed.load(Ordering::Relaxed) {
+                    refused.expect("no operation failed");
+                    assert!(number > 5, "only {number} operations");
+                    break;
+                }
+                drop(refused);
+                directory.on_operation(|_, _| Ok(()));
+                let store = image.open();
+                shared.lock().check(&store, &maps, !is_cut, &what);
+                logged::check(&store);
+            }
+        }
+    }
 }

@@ -59,6 +59,11 @@ impl Place {
         image
     }
 
+    /// A copy of what a power cut has left.
+    pub fn copy_after_cut(&self) -> Self {
+        Self::of(self.folder.clone(), self.pages.after_kill(), self.log.after_kill())
+    }
+
     /// What a power cut leaves now.
     pub fn after_cut(&self, kept: Kept, random: &mut Random) -> Self {
         let (pages, log) = (self.pages.cut_power(kept, random), self.log.cut_power(kept, random));
@@ -164,6 +169,10 @@ impl Shared {
 }
 
 impl Commits {
+    pub fn synced_to(&mut self, lsn: u64) {
+        self.synced = lsn;
+    }
+
     /// Checks what an opening has found after a crash.
     #[track_caller]
     pub fn check(&self, store: &Store, maps: &[u64], is_kill: bool, what: &str) {
