@@ -335,16 +335,23 @@ impl<'pool, D: Domain> Guard<'pool, D> {
         reserve_access: ReserveAccess,
         work: impl FnOnce() -> R,
     ) -> R {
-        /// Restores the thread's access, also if `work` unwinds.
-        struct Restore<'pool>(&'pool Cell<ReserveAccess>, ReserveAccess);
-        impl Drop for Restore<'_> {
-            fn drop(&mut self) {
-                self.0.set(self.1);
-            }
-        }
         let own = &self.local.reserve_access;
         let _restore = Restore(own, own.replace(reserve_access));
         work()
+    }
+
+    /// Runs `work`, whose blocks may be longer than what it reserves by a quarter at most. In a
+    /// full pool it is refused sooner. For a cache, which then gives room back: otherwise its
+    /// chunks would keep the sizes that they were first used for.
+    pub fn fitting<R>(&self, work: impl FnOnce() -> R) -> R {
+        let is_fitting = &self.local.is_fitting;
+        let _restore = Restore(is_fitting, is_fitting.replace(true));
+        work()
+    }
+
+    /// Whether the thread's blocks must fit: see [`fitting`](Self::fitting).
+    pub(crate) fn is_fitting(&self) -> bool {
+        self.local.is_fitting.get()
     }
 
     /// Whether the thread may use the reserve now.
@@ -373,6 +380,15 @@ impl<'pool, D: Domain> Guard<'pool, D> {
     /// The number of blocks that threads have unlinked and that still wait for their epoch.
     pub fn waiting(&self) -> usize {
         self.pool.limbo.waiting()
+    }
+}
+
+/// Gives a cell its value back, also if a thread unwinds.
+struct Restore<'pool, T: Copy>(&'pool Cell<T>, T);
+
+impl<T: Copy> Drop for Restore<'_, T> {
+    fn drop(&mut self) {
+        self.0.set(self.1);
     }
 }
 

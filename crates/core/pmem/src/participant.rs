@@ -285,7 +285,17 @@ impl<D: Domain> Pool<D> {
         self.announce(word, found, next)?;
         let local = self.slots.locals.get(slot).get_or_init(|| {
             let (pins, damage, reserve_access, retired, spare, slabs) = Default::default();
-            Box::new(Local { slot, pins, damage, reserve_access, retired, spare, slabs })
+            let is_fitting = Default::default();
+            Box::new(Local {
+                slot,
+                pins,
+                damage,
+                reserve_access,
+                is_fitting,
+                retired,
+                spare,
+                slabs,
+            })
         });
         local.pins.set(1);
         local.forget_damage();

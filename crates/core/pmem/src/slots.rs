@@ -41,6 +41,8 @@ pub(crate) struct Local {
     pub damage: Cell<Option<u64>>,
     /// Whether the thread may use the last chunks.
     pub reserve_access: Cell<ReserveAccess>,
+    /// Whether the thread's blocks may not be much longer than what it reserves.
+    pub is_fitting: Cell<bool>,
     /// Blocks that were retired in this slot since the last collection.
     pub retired: Cell<usize>,
     /// Nodes of limbo that are used again.

@@ -53,24 +53,21 @@
 //! leaves. A write beyond that loads the page: so pages are split. A partial page does not forget
 //! removed records when it is consolidated; it is loaded instead.
 
-use pando_index::{Error, Result};
+use pando_index::Result;
 use pando_pmem::{Domain, mutant};
-use pando_tree::blocks::Blocks;
+use pando_tree::blocks::{Blocks, NewBlock};
 use pando_tree::context::Context;
 use pando_tree::key::{Probe, Target};
 
 use crate::build::NewPage;
 use crate::context::{At, Damaged, Pid, Value, damaged};
 use crate::gather::{Gathered, Item};
-use crate::layout::{HEADER_BYTES, Kind, Link};
+use crate::layout::{DeltaInfo, HEADER_BYTES, Kind, Link, NO_POSITION, deltas_at};
 use crate::page::{Chain, Page};
-use crate::prepend::NewDelta;
 use crate::search::prefetch;
 use crate::style::{Replacement, Style};
 use crate::tree::BwTree;
 
-/// A block is wasted if it is so many times as long as needed.
-const MOST_WASTE: u64 = 3;
 /// The least bytes of a partial page's delta space.
 const LEAST_ROOM_BYTES: u64 = 256;
 
@@ -122,39 +119,37 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
         Ok(bytes <= self.most_partial_bytes() && S::may_write_blind(self, context, at.pid))
     }
 
-    /// Whether there is room for a partial page with one record of so many bytes. A full pool has
-    /// only the blocks of pages that were evicted, which are much larger; then `refuses` is asked.
-    /// If that refuses, more pages are evicted, until chunks of the pool are free.
-    pub(crate) fn look_for_room(
+    /// Reserves the block of a partial page with one record, whose key and value have so many
+    /// bytes. A full pool may have only the blocks of pages that were evicted, which are much
+    /// longer.
+    pub(crate) fn reserve_partial<'op>(
         &self,
-        context: Context<'_, D>,
-        record_bytes: usize,
-        refuses: impl FnOnce() -> bool,
-    ) -> Result<()> {
-        let record_bytes = record_bytes as u64;
-        let room = (2 * (record_bytes + 64)).max(LEAST_ROOM_BYTES);
-        let requested_bytes = HEADER_BYTES + record_bytes + 64 + room;
-        let found_bytes = context.reserve(requested_bytes)?.bytes();
-        if found_bytes > MOST_WASTE * requested_bytes && refuses() {
-            let max_bytes = context.pool().geometry().max_bytes;
-            let full = pando_pmem::Error::PoolFull { requested_bytes, max_bytes };
-            return Err(Error::storage(full));
+        context: Context<'op, D>,
+        (key_bytes, value_bytes): (usize, usize),
+        attempts: u32,
+    ) -> Result<NewBlock<'op, D>> {
+        // As `NewPage` builds it: the record has a slice and a place.
+        let base_bytes = HEADER_BYTES + 16 + (key_bytes + value_bytes) as u64;
+        let bytes = deltas_at(base_bytes.next_multiple_of(8)) + room_of_one(key_bytes, value_bytes);
+        let reserve = || context.reserve(bytes);
+        match &self.pages {
+            Some(pages) => pages.reserve_fitting(context.guard, attempts, reserve),
+            None => reserve(),
         }
-        Ok(())
     }
 
-    /// Puts a partial page with this record in the place of the absent page; whether it was still
-    /// absent.
-    pub(crate) fn put_partial(
+    /// Puts a partial page with this record in the place of the absent page, in the block that was
+    /// reserved for it; whether the page was still absent.
+    pub(crate) fn put_partial<'op>(
         &self,
-        context: Context<'_, D>,
+        context: Context<'op, D>,
         at: At,
         (key, value, lsn): (&[u8], &[u8], u64),
+        reserved: NewBlock<'op, D>,
     ) -> Result<bool> {
-        let delta = NewDelta { value: [value, &[], &[], &[]], ..NewDelta::new(Kind::Insert, key) };
         let items = [Item::One(key, Value::Inline(value))];
-        let page = partial_page((at.pid, lsn), &items, (2 * delta.room()).max(LEAST_ROOM_BYTES));
-        let page = page.build(context)?;
+        let page = partial_page((at.pid, lsn), &items, room_of_one(key.len(), value.len()));
+        let page = page.build_in(context, Some(reserved))?;
         let new = Replacement { page, is_inner: false, freed: &[], values: Blocks::NONE };
         S::replace(context, at, new)
     }
@@ -173,6 +168,22 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
             false => Ok(bytes.max(LEAST_ROOM_BYTES).min(self.room(0))),
         }
     }
+}
+
+/// The delta space of a new partial page: for two more records like its first.
+fn room_of_one(key_bytes: usize, value_bytes: usize) -> u64 {
+    let delta = DeltaInfo {
+        kind: Kind::Insert,
+        is_pointer: false,
+        has_lsn: false,
+        is_endless: false,
+        is_own: false,
+        key_bytes: key_bytes as u16,
+        value_bytes: value_bytes as u32,
+        position: NO_POSITION,
+        deltas: 0,
+    };
+    (2 * delta.room()).max(LEAST_ROOM_BYTES)
 }
 
 /// The partial page with this PID, and the highest LSN in it.

@@ -266,13 +266,26 @@ impl Writer<'_, '_> {
 impl<D: Domain> NewPage<'_, '_, D> {
     /// Builds the page.
     pub fn build<'op>(&self, context: Context<'op, D>) -> Result<NewBlock<'op, D>> {
+        self.build_in(context, None)
+    }
+
+    /// The same, in a block that was reserved, if it is long enough.
+    pub fn build_in<'op>(
+        &self,
+        context: Context<'op, D>,
+        reserved: Option<NewBlock<'op, D>>,
+    ) -> Result<NewBlock<'op, D>> {
         let is_inner = self.level > 0;
         let totals = Totals::of(self.items, is_inner);
         let fences = (self.low.len() + self.high.map_or(0, <[u8]>::len)) as u64;
         let fences_at = SLICES_AT + totals.body_bytes();
         let base_bytes = (fences_at + fences).next_multiple_of(8);
         let deltas_at = deltas_at(base_bytes);
-        let mut block = context.reserve(deltas_at + self.room)?;
+        let bytes = deltas_at + self.room;
+        let mut block = match reserved.filter(|block| block.bytes() >= bytes) {
+            Some(block) => block,
+            None => context.reserve(bytes)?,
+        };
         let end = match self.room {
             0 => deltas_at,
             _ => block.bytes().min(MAX_DELTAS_END).max(deltas_at),

@@ -81,5 +81,5 @@ pub use pages::{AccessOf, PageError, PageSource, SourceError, StoredPage, is_too
 pub use races::{Race, Races};
 #[cfg(feature = "papers")]
 pub use single_swap::{CasBwTrees, SingleWord};
-pub use stored::{PageSeen, PageState, Stored, StoredBwTrees};
+pub use stored::{PagePlace, PageSeen, PageState, Stored, StoredBwTrees};
 pub use tree::{BwTree, BwTrees, MultiWord};

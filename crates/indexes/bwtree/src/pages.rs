@@ -18,8 +18,9 @@ use arc_swap::ArcSwap;
 use crossbeam_skiplist::SkipMap;
 use crossbeam_skiplist::map::Entry;
 use pando_index::{Error, Result};
-use pando_pmem::{Domain, ReserveAccess};
+use pando_pmem::{Domain, Guard, ReserveAccess, mutant};
 use pando_tree::context::Context;
+use pando_tree::room::Refusal;
 
 use crate::context::{Absent, At, Pid};
 use crate::image::MAX_IMAGE_BYTES;
@@ -36,6 +37,10 @@ const SEGMENT_WORDS: u64 = SEGMENT_BYTES / 8;
 /// So many changes of structure may wait to be written, before the thread that has made one writes
 /// them all.
 const MOST_CHANGES: usize = 64;
+/// So often an operation makes room for a block that fits, before it takes a longer one; and so
+/// often before other lengths are to give up chunks.
+const FITTING_ATTEMPTS: u32 = 8;
+const SCATTERED_ATTEMPTS: u32 = 2;
 /// Marks of pages that were used: a power of two.
 const MARKS: usize = 1 << 18;
 
@@ -236,6 +241,8 @@ pub(crate) struct Pages {
     pub captures: AtomicU64,
     /// By the PID's hash: whether the page was used since the mark was taken.
     marks: Box<[AtomicU8]>,
+    /// A thread has found no block of the length that it needs. Only a hint.
+    lacks_length: AtomicBool,
     pub visits: Visits,
 }
 
@@ -258,6 +265,7 @@ impl Default for Pages {
             stamps: 0.into(),
             captures: 0.into(),
             marks: (0..MARKS).map(|_| AtomicU8::new(0)).collect(),
+            lacks_length: AtomicBool::new(false),
             visits: Visits::default(),
         }
     }
@@ -366,6 +374,35 @@ impl Pages {
     pub fn take_mark(&self, pid: Pid) -> bool {
         // Relaxed: a hint.
         self.mark(pid).swap(0, Ordering::Relaxed) != 0
+    }
+
+    /// Whether the page has a mark.
+    pub fn has_mark(&self, pid: Pid) -> bool {
+        self.mark(pid).load(Ordering::Relaxed) != 0
+    }
+
+    /// Reserves a block by `reserve`. So long as `attempts` are few, it must fit: otherwise pages
+    /// are evicted, and in the end whole chunks of the pool.
+    pub fn reserve_fitting<D: Domain, R>(
+        &self,
+        guard: &Guard<'_, D>,
+        attempts: u32,
+        reserve: impl FnOnce() -> Result<R>,
+    ) -> Result<R> {
+        if attempts > FITTING_ATTEMPTS || mutant!("bw-long-blocks-for-short-pages") {
+            return reserve();
+        }
+        let reserved = guard.fitting(reserve);
+        if attempts > SCATTERED_ATTEMPTS && reserved.as_ref().is_err_and(Refusal::is_full) {
+            // Relaxed: a hint.
+            self.lacks_length.store(true, Ordering::Relaxed);
+        }
+        reserved
+    }
+
+    /// Whether a thread has found no block of its length since the last call.
+    pub fn take_lacks_length(&self) -> bool {
+        self.lacks_length.swap(false, Ordering::Relaxed)
     }
 
     /// Reads the list of segments again.

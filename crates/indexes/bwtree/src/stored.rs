@@ -63,7 +63,7 @@ use std::thread;
 use std::time::Duration;
 
 use pando_index::{Error, Limits, Result};
-use pando_pmem::{Domain, Guard, ReserveAccess, mutant};
+use pando_pmem::{Domain, Guard, ReserveAccess, block_bytes, mutant};
 use pando_pmwcas::Descriptor;
 use pando_tree::blocks::{Blocks, NewBlock};
 use pando_tree::context::Context;
@@ -293,6 +293,17 @@ pub struct PageSeen {
     pub is_inner: bool,
 }
 
+/// Where a page is in the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PagePlace {
+    /// The offset of its block.
+    pub off: u64,
+    /// The length of the block that it would get now.
+    pub needed_bytes: u64,
+    /// It was used since [`BwTree::take_mark`].
+    pub is_used: bool,
+}
+
 impl<D: Domain> BwTree<D, Stored> {
     /// Connects the tree with the store of its pages. Only the first call counts.
     pub fn connect(&self, source: Box<dyn PageSource>) -> Result<()> {
@@ -378,6 +389,27 @@ impl<D: Domain> BwTree<D, Stored> {
         Ok(pid.is_some_and(|pid| pages.take_mark(pid)))
     }
 
+    /// Where the page is; `None` if it is not in the pool, has changed, or has several blocks.
+    pub fn place_of(&self, number: u32) -> Result<Option<PagePlace>> {
+        let (pages, guard) = (self.pages()?, self.pin()?);
+        let context = self.context(&guard);
+        let Some(pid) = pages.pid_of(context, self.anchor(context), number) else {
+            return Ok(None);
+        };
+        let link = Link::at(context, pid);
+        let base = link.base_off().filter(|_| !link.is_removed() && link.is_written());
+        let Some(off) = base.filter(|&off| off > 0) else { return Ok(None) };
+        let page = Page::any_of(context, Link::base(off, link.is_inner()))?;
+        let bytes = page.deltas_at() + u64::from(self.options.delta_bytes);
+        let (needed_bytes, is_used) = (block_bytes(bytes), pages.has_mark(pid));
+        Ok(Some(PagePlace { off, needed_bytes, is_used }))
+    }
+
+    /// Whether a thread has found no block of the length that it needs, since the last call.
+    pub fn take_lacks_length(&self) -> bool {
+        self.pages.as_ref().is_some_and(|pages| pages.take_lacks_length())
+    }
+
     /// How often operations have used leaves, through any handle of the tree.
     pub fn visits(&self) -> u64 {
         self.pages.as_ref().map_or(0, |pages| pages.visits.count())
@@ -439,7 +471,7 @@ impl<D: Domain> BwTree<D, Stored> {
             };
         };
         let image = Image::of_parts(&image).map_err(|what| PageError::damaged(number, what))?;
-        let mut failures = 0;
+        let (mut failures, mut attempts) = (0, 0);
         loop {
             let done = with_room(
                 &self.catalog,
@@ -455,7 +487,7 @@ impl<D: Domain> BwTree<D, Stored> {
                         // The page may be changed next, and then it must stay.
                         Some(_) => ReserveAccess::Revocable,
                     };
-                    guard.with_reserve_access(access, || {
+                    let install = || {
                         let context = self.context(&guard);
                         if link.is_absent() {
                             return self.install(context, number, At { pid, link }, &image);
@@ -470,6 +502,10 @@ impl<D: Domain> BwTree<D, Stored> {
                             true => self.install_below(context, number, at, &image),
                             false => Ok(()),
                         }
+                    };
+                    attempts += 1;
+                    guard.with_reserve_access(access, || {
+                        pages.reserve_fitting(&guard, attempts, install)
                     })
                 },
             );

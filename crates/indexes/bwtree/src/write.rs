@@ -76,9 +76,9 @@ pub(crate) trait Write {
         0
     }
 
-    /// Whether a blind write rather waits for a block of the right size than take a large one.
-    fn refuses_waste(&mut self) -> bool {
-        false
+    /// How often a blind write has asked for a block, with this time.
+    fn next_attempt(&mut self) -> u32 {
+        0
     }
 
     /// Whether the effect on a record that was not read was decided before: that decision has
@@ -164,13 +164,10 @@ struct Blind<'call, 'change> {
     limits: Limits,
     new: Vec<u8>,
     value_bytes: usize,
-    /// How often it has refused a large block.
-    refusals: u32,
+    /// How often it has asked for a block.
+    attempts: u32,
     is_spent: bool,
 }
-
-/// How often a blind write asks for room, if there are only blocks that are much too large.
-const MOST_REFUSALS: u32 = 8;
 
 impl Blind<'_, '_> {
     fn decide_known(&mut self, known: Known<'_>) -> Result<Decision> {
@@ -198,9 +195,9 @@ impl Write for Blind<'_, '_> {
         self.value_bytes
     }
 
-    fn refuses_waste(&mut self) -> bool {
-        self.refusals += 1;
-        self.refusals <= MOST_REFUSALS
+    fn next_attempt(&mut self) -> u32 {
+        self.attempts += 1;
+        self.attempts
     }
 
     fn is_spent(&self) -> bool {
@@ -297,8 +294,8 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
     ) -> Result<bool> {
         S::LIMITS.check_key(key)?;
         let (limits, new) = (S::LIMITS, Vec::new());
-        let (refusals, is_spent) = (0, false);
-        let mut write = Blind { change, limits, new, value_bytes, refusals, is_spent };
+        let (attempts, is_spent) = (0, false);
+        let mut write = Blind { change, limits, new, value_bytes, attempts, is_spent };
         Ok(self.write(key, &mut write, 0)?.is_changed)
     }
 
@@ -352,11 +349,12 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
                 return Err(absent(at));
             }
             // Before the decision, which may have consequences.
-            self.look_for_room(context, record_bytes, || write.refuses_waste())?;
+            let bytes = (probe.bytes.len(), write.value_bytes());
+            let reserved = self.reserve_partial(context, bytes, write.next_attempt())?;
             let decision = write.decide_unread()?;
             let done = Done { was_there: false, is_changed: decision == Decision::Put };
             let record = (probe.bytes, write.value(), lsn);
-            let is_done = !done.is_changed || self.put_partial(context, at, record)?;
+            let is_done = !done.is_changed || self.put_partial(context, at, record, reserved)?;
             return Ok(is_done.then_some(done));
         }
         let mut is_unread = false;

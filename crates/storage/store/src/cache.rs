@@ -2,7 +2,8 @@
 //!
 //! The hand of a clock goes over the numbers of pages. A page that was used since the last pass
 //! loses its mark and stays. Inner pages stay in the first two passes of a call. A page that has
-//! changed is written together with others; then it is evicted, unless it has changed again.
+//! changed is written together with others; then it is evicted, unless it has changed again. After
+//! each turn of the hand, sparse chunks are emptied (`defragment.rs`).
 //!
 //! If there is a log, a page is written as of its durable LSN (`Pictures`). A page that has a later
 //! version stays changed, and in memory, until the log's writer has made that durable.
@@ -23,12 +24,13 @@ use pando_bwtree::{
 };
 use pando_device::DirectoryLock;
 use pando_lss::{Group, MAX_PARTS, NoDelta, PageStore};
+use pando_pmem::layout::CHUNK_BYTES;
 use pando_pmem::{Process, mutant};
 
 use crate::error::{Error, Result};
 
 /// Pages that are looked at under one guard.
-const SEEN: usize = 256;
+pub(crate) const SEEN: usize = 256;
 /// Pages that are written in one group, beside those of changes of structure.
 const GROUP_PAGES: usize = 16;
 /// Passes of the clock, after which a thread gives up.
@@ -258,7 +260,7 @@ impl Cache {
     }
 
     /// Evicts the page; returns its bytes, or zero if it stays.
-    fn evict(&self, number: u32) -> Result<u64> {
+    pub fn evict(&self, number: u32) -> Result<u64> {
         let bytes = self.tree.evict(number)?;
         if bytes > 0 {
             count(&self.counts.evictions);
@@ -291,6 +293,12 @@ impl Cache {
         // What was evicted before waits for threads that are pinned. More would wait too.
         if pool.pin()?.waiting() as u64 * self.page_bytes >= self.room_bytes {
             return Ok(());
+        }
+        if self.tree.take_lacks_length() {
+            let most = (self.room_bytes / CHUNK_BYTES) as usize;
+            if self.empty_chunks(most, |_| true)? > 0 {
+                return Ok(());
+            }
         }
         let pictures = self.pictures.get().and_then(Weak::upgrade);
         let durable_lsn = pictures.as_ref().and_then(|pictures| pictures.durable_lsn_if_behind());
@@ -329,6 +337,9 @@ impl Cache {
             }
             passes += u32::from(next.is_none());
             self.hand.store(next.unwrap_or(0), Ordering::Relaxed);
+            if next.is_none() {
+                self.empty_sparse_chunks()?;
+            }
             if !changed.is_empty() {
                 let pages = changed.len();
                 match self.write_and_evict(changed) {

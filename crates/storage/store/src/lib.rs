@@ -40,12 +40,14 @@
 //! and the log time to become durable.
 //!
 //! * `store.rs`: what users call. `opening.rs`: recovery. `checkpoint.rs`, `catalog.rs`.
-//! * `maps.rs`: the maps in the tree. `data_component.rs`, `cache.rs`: the tree and its cache.
+//! * `maps.rs`: the maps in the tree. `data_component.rs`, `cache.rs`, `defragment.rs`: the tree
+//!   and its cache.
 
 mod cache;
 mod catalog;
 mod checkpoint;
 mod data_component;
+mod defragment;
 mod error;
 mod maps;
 mod opening;

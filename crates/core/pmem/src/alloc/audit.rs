@@ -103,6 +103,18 @@ impl<D: Domain> Pool<D> {
         }
     }
 
+    /// How many active blocks the slab has in which the active block at `off` lies; `None` if it
+    /// lies in none.
+    pub fn neighbours(&self, off: u64) -> Option<u64> {
+        let Place { chunk, class, .. } = self.slab_place(off).ok()?;
+        Some(self.active_in_slab(chunk, class))
+    }
+
+    fn active_in_slab(&self, chunk: u64, class: usize) -> u64 {
+        let words = 0..blocks_of(class).div_ceil(64);
+        words.map(|index| u64::from(self.active_count(chunk, index))).sum()
+    }
+
     /// Whether the active block at `off` could be allocated again, because its taken bit is
     /// damaged.
     pub fn would_give_out(&self, off: u64) -> bool {
@@ -125,11 +137,7 @@ impl<D: Domain> Pool<D> {
 
     fn active_bytes_of(&self, chunk: u64) -> u64 {
         match self.chunk(chunk) {
-            Chunk::Slab { class } => {
-                let words = 0..blocks_of(class).div_ceil(64);
-                let active: u32 = words.map(|index| self.active_count(chunk, index)).sum();
-                u64::from(active) * CLASS_BYTES[class]
-            }
+            Chunk::Slab { class } => self.active_in_slab(chunk, class) * CLASS_BYTES[class],
             Chunk::Head { chunks } => chunks * CHUNK_BYTES,
             _ => 0,
         }

@@ -76,6 +76,15 @@ fn valid_bits(class: usize, index: u64) -> u32 {
     }
 }
 
+/// The largest class of which the thread takes blocks, if there are none of `class`.
+fn largest_instead<D: Domain>(guard: &Guard<'_, D>, class: usize) -> usize {
+    let bytes = CLASS_BYTES[class];
+    match guard.is_fitting() {
+        true => CLASS_BYTES.partition_point(|&larger| larger <= bytes + bytes / 4) - 1,
+        false => CLASS_COUNT - 1,
+    }
+}
+
 impl<D: Domain> Pool<D> {
     fn active_word(&self, chunk: u64, index: u64) -> Word<'_, D> {
         self.word(self.geometry().chunk_off(chunk) + ACTIVE_AT + index * 8)
@@ -193,7 +202,7 @@ impl<D: Domain> Pool<D> {
         guard: &Guard<'_, D>,
         class: usize,
     ) -> Option<(u64, u64)> {
-        (class + 1..CLASS_COUNT).find_map(|larger| {
+        (class + 1..=largest_instead(guard, class)).find_map(|larger| {
             loop {
                 if let Some(off) = self.take_from_own(guard, larger) {
                     return Some((off, CLASS_BYTES[larger]));
@@ -213,6 +222,7 @@ impl<D: Domain> Pool<D> {
     ) -> Option<(u64, u64)> {
         let spare = self.spare_chunks(guard.reserve_access());
         let end = self.frontier().min(self.geometry().max_chunks - spare);
+        let largest = largest_instead(guard, class);
         let mut larger: Option<(usize, u64)> = None;
         let take = |chunk: u64, of: usize| {
             let block = self.take_block(chunk, of, 0)?;
@@ -229,7 +239,9 @@ impl<D: Domain> Pool<D> {
                         return Some(taken);
                     }
                 }
-                Chunk::Slab { class: of } if of > class && self.has_room(chunk, of) => {
+                Chunk::Slab { class: of }
+                    if (class + 1..=largest).contains(&of) && self.has_room(chunk, of) =>
+                {
                     larger = larger.filter(|&(best, _)| best <= of).or(Some((of, chunk)));
                 }
                 _ => {}

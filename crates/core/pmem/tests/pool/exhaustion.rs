@@ -63,6 +63,23 @@ fn a_full_pool_says_so_keeps_its_blocks_and_has_room_again_after_a_free() {
     }
 }
 
+/// In a full pool a longer block serves for a shorter one; a thread may say that it must fit.
+#[test]
+fn a_block_that_must_fit_is_not_much_longer_than_what_is_reserved() {
+    let (_folder, path) = folder_and_pool();
+    let pool = create::<Process>(&path, 1);
+    let (_, count) = fill(&pool, 10_000);
+    free(&pool, count - 1);
+    reserve_soon(&pool, 10_000);
+    let guard = pool.pin().unwrap();
+    let found = guard.fitting(|| guard.reserve(4_000).map(|block| block.bytes()));
+    assert!(matches!(found, Err(Error::PoolFull { .. })), "{found:?}");
+    let bytes = |wanted| guard.fitting(|| guard.reserve(wanted).unwrap().bytes());
+    assert_eq!((bytes(10_000), bytes(9_000)), (10_816, 10_816));
+    assert_eq!(guard.reserve(4_000).unwrap().bytes(), 10_816);
+    all_hold(&pool, count - 1, 10_000);
+}
+
 #[test]
 fn a_full_file_system_refuses_a_new_pool_and_leaves_no_file() {
     let Some(mounted) = Mounted::new("tmpfs", "size=2m") else { return };

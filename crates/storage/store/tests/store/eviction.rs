@@ -5,6 +5,7 @@ use std::thread::scope;
 use pando_device::Operation;
 use pando_device::simulated::Simulated;
 use pando_index::random::Random;
+use pando_store::StoreOptions;
 
 use crate::common::{check, dump, key, large_pages, open, open_with};
 
@@ -62,6 +63,56 @@ fn data_that_is_larger_than_memory() {
     store.checkpoint(&[]).expect("durable");
     drop(store);
     assert!(dump(&open(&directory)) == found, "other records after the opening");
+}
+
+/// The pages of a growing map are longer than those that a reader loads later. The cache does not
+/// keep their sizes: data that fits into it is read from the device once.
+#[test]
+fn a_full_cache_takes_pages_of_other_sizes() {
+    const KEYS: u64 = 50_000;
+    let options = StoreOptions { memory_bytes: 8 << 20, ..large_pages() };
+    let store = open_with(&Simulated::new(), &options);
+    let records = store.records();
+    for number in 0..KEYS {
+        records.upsert(&key(number), &[7; 110]).expect("written");
+    }
+    store.sync().expect("written");
+    let loads_of_a_round = |round| {
+        let before = store.stat().expect("numbers").cache.loads;
+        let mut random = Random::new(round);
+        for _ in 0..3 * KEYS {
+            records.read(&key(random.below(KEYS)), &mut |_| {}).expect("read");
+        }
+        store.stat().expect("numbers").cache.loads - before
+    };
+    // About 700 of 1,350 pages are absent. Meanwhile others are evicted that are needed again.
+    let loads = loads_of_a_round(1);
+    assert!((1..2_400).contains(&loads), "{loads} loads");
+    loads_of_a_round(2);
+    assert_eq!(loads_of_a_round(3), 0);
+}
+
+/// Blind writes after reads: the short pages that they need are not put into blocks of whole pages.
+#[test]
+fn a_cache_full_of_pages_takes_many_partial_ones() {
+    const KEYS: u64 = 120_000;
+    let options = StoreOptions { memory_bytes: 6 << 20, ..large_pages() };
+    let store = open_with(&Simulated::new(), &options);
+    let records = store.records();
+    for number in 0..KEYS {
+        records.upsert(&key(number), &[7; 110]).expect("written");
+    }
+    store.sync().expect("written");
+    let mut random = Random::new(1);
+    for _ in 0..10_000 {
+        records.read(&key(random.below(KEYS)), &mut |_| {}).expect("read");
+    }
+    let pages = store.stat().expect("numbers").pages.pages;
+    for number in (0..KEYS).step_by(20) {
+        records.put(&key(number), &[8; 110]).expect("written");
+    }
+    let stat = store.stat().expect("numbers").cache;
+    assert!(stat.pages > pages / 2, "{stat:?}, {pages} pages");
 }
 
 /// All records are removed, while the pages around are absent. The store has few pages then, or

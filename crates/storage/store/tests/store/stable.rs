@@ -214,11 +214,11 @@ fn a_cache_full_of_commits_that_are_not_durable_refuses_more() {
     let place = Place::new();
     let store = place.open_with(&large_pages());
     let map = store.create_map("map").expect("created");
-    let value = vec![7; 5_000];
-    let key = |number: u64| (number * 7_919 % 4_000).to_be_bytes().to_vec();
-    for number in 0..4_000 {
+    let value = vec![7; 200];
+    let key = |number: u64| (number * 7_919 % 30_000).to_be_bytes().to_vec();
+    for number in 0..30_000 {
         commit(&store, &vec![(map, key(number), Some(value.clone()))]).expect("commits");
-        if number % 20 == 0 {
+        if number % 200 == 0 {
             store.sync().expect("durable");
         }
     }
@@ -226,9 +226,9 @@ fn a_cache_full_of_commits_that_are_not_durable_refuses_more() {
     store.checkpoint().expect("durable");
     let mut refused = None;
     let mut written = Vec::new();
-    for number in 0..4_000_u64 {
+    for number in 0..5_000_u64 {
         // The first ones may be installed, and must be undone then: old values are longer.
-        let keys: Vec<_> = (0..6).map(|step| key(number * 6 + step * 601)).collect();
+        let keys: Vec<_> = (0..6).map(|step| key(number * 6 + step * 4_001)).collect();
         let mut writes: Writes =
             keys.iter().map(|key| (map, key.clone(), Some(b"new".to_vec()))).collect();
         writes.sort();
@@ -243,11 +243,19 @@ fn a_cache_full_of_commits_that_are_not_durable_refuses_more() {
     let (error, keys) = refused.expect("the cache is full");
     let told = error.to_string();
     assert!(told.contains("full") || told.contains("no room"), "{told}");
-    for key in keys.iter().filter(|key| !written.contains(key)) {
-        assert_eq!(store.component().get(map, key).expect("reads"), Some(value.clone()));
+    let unwritten = || keys.iter().filter(|key| !written.contains(key));
+    for key in unwritten() {
+        match store.component().get(map, key) {
+            Ok(found) => assert_eq!(found, Some(value.clone())),
+            // Its page is absent.
+            Err(error) => assert!(error.to_string().contains("no room"), "{error}"),
+        }
     }
     // The log can be written, and then there is room.
     store.sync().expect("settled and durable");
+    for key in unwritten() {
+        assert_eq!(store.component().get(map, key).expect("reads"), Some(value.clone()));
+    }
     for key in &keys {
         commit(&store, &vec![(map, key.clone(), Some(b"newer".to_vec()))]).expect("commits");
         assert_eq!(store.component().get(map, key).expect("reads"), Some(b"newer".to_vec()));
