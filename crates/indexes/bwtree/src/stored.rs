@@ -23,6 +23,7 @@
 //! | change | the page's, from its link to another one | a write, a consolidation, a change of structure | a link without a flag |
 //! | capture | the page's, from a link to the same link, captured | a thread that writes pages | captured |
 //! | mark | the page's, from captured to written | the thread that has written it | written |
+//! | unmark | the page's, from written to the same link without a flag | a thread that wants it written again, with fewer parts | a link without a flag |
 //! | evict | the page's, from written to absent with a new stamp; frees the chain | any thread that needs room | absent |
 //!
 //! Each change of a word is one CAS or PMwCAS, so no helping is needed. A thread that stops
@@ -418,6 +419,25 @@ impl<D: Domain> BwTree<D, Stored> {
     /// Whether changes of structure are not written.
     pub fn has_unwritten_changes(&self) -> bool {
         self.pages.as_ref().is_some_and(|pages| !pages.changes.is_empty())
+    }
+
+    /// Lets the page count as changed, so that a capture writes it whole. Returns false if the
+    /// store does not have its state, or the page has deltas in the pool, or only a part of it is
+    /// there.
+    pub fn unmark(&self, number: u32) -> Result<bool> {
+        let (pages, guard) = (self.pages()?, self.pin()?);
+        let context = self.context(&guard);
+        let Some(pid) = pages.pid_of(context, self.anchor(context), number) else {
+            return Ok(false);
+        };
+        let link = Link::at(context, pid);
+        let is_base = link != Link::EMPTY && !link.is_removed() && link.is_base();
+        if !is_base || !link.is_written() || is_partial(context, link) {
+            return Ok(false);
+        }
+        let new = link.content();
+        let swap = context.pmwcas.compare_exchange_undurable(&guard, pid, link.0, new.0);
+        Ok(swap.is_ok())
     }
 
     /// Evicts the page, if the store has its state. Returns its bytes in the pool, or zero if it

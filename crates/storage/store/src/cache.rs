@@ -2,8 +2,9 @@
 //!
 //! The hand of a clock goes over the numbers of pages. A page that was used since the last pass
 //! loses its mark and stays. Inner pages stay in the first two passes of a call. A page that has
-//! changed is written together with others; then it is evicted, unless it has changed again. After
-//! each turn of the hand, sparse chunks are emptied (`defragment.rs`).
+//! changed is written together with others; then it is evicted, unless it has changed again. A page
+//! that was loaded from several parts is written too, whole: the next load needs one read then.
+//! After each turn of the hand, sparse chunks are emptied (`defragment.rs`).
 //!
 //! If there is a log, a page is written as of its durable LSN (`Pictures`). A page that has a later
 //! version stays changed, and in memory, until the log's writer has made that durable.
@@ -13,7 +14,7 @@
 //! two seconds at most; the lock is only for that, and a thread that gets no turn goes on without.
 
 use std::fmt::Debug;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -112,6 +113,8 @@ pub(crate) struct Cache {
     pictures: OnceLock<Weak<dyn Pictures>>,
     /// One more than the durable LSN at which all changed pages had later versions. Only a hint.
     stuck_at: AtomicU64,
+    /// The last group of pages could not be written. Only a hint.
+    writes_fail: AtomicBool,
     /// Held as long as a handle of any map is.
     pub lock: OnceLock<DirectoryLock>,
 }
@@ -128,6 +131,7 @@ impl Cache {
             counts: Counts::default(),
             pictures: OnceLock::new(),
             stuck_at: 0.into(),
+            writes_fail: false.into(),
             lock: OnceLock::new(),
         }
     }
@@ -271,10 +275,13 @@ impl Cache {
     /// Writes those of the pages that have no version above the durable LSN, and evicts them;
     /// returns their bytes, and how many pages have such a version.
     fn write_and_evict(&self, numbers: Vec<u32>) -> Result<(u64, usize)> {
-        let (waiting, failure) = {
+        let written = {
             let _turn = self.turn();
-            self.write_in_turn(numbers.clone(), true)?
+            self.write_in_turn(numbers.clone(), true)
         };
+        // Relaxed: a hint.
+        self.writes_fail.store(written.is_err(), Ordering::Relaxed);
+        let (waiting, failure) = written?;
         let mut bytes = 0;
         for number in numbers.iter().filter(|number| !waiting.contains(number)) {
             bytes += self.evict(*number)?;
@@ -283,6 +290,15 @@ impl Cache {
             Some(error) if bytes == 0 => Err(error),
             _ => Ok((bytes, numbers.iter().filter(|number| waiting.contains(number)).count())),
         }
+    }
+
+    /// Whether the page has several parts in the store, and pages can be written.
+    fn is_in_parts(&self, number: u32) -> bool {
+        let extent = self.pages.extent(number);
+        let is_one = extent.is_none_or(|extent| extent.parts < 2);
+        // Otherwise pages that were only read could not be evicted.
+        let can_write = !self.writes_fail.load(Ordering::Relaxed);
+        !is_one && (can_write || mutant!("store-read-pages-stay-on-a-full-device"))
     }
 
     /// Evicts pages until [`room_bytes`](Self::room_bytes) are free. If pages cannot be written,
@@ -327,6 +343,13 @@ impl Cache {
                     || self.tree.take_mark(page.number)?;
                 match page.state {
                     _ if stays => {}
+                    PageState::Written
+                        if failure.is_none()
+                            && self.is_in_parts(page.number)
+                            && self.tree.unmark(page.number)? =>
+                    {
+                        changed.push(page.number);
+                    }
                     PageState::Written => match self.evict(page.number) {
                         Ok(bytes) => evicted += bytes,
                         Err(error) => failure = Some(error),

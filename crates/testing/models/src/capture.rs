@@ -89,6 +89,27 @@ fn overtaken_load(code: Code) {
     });
 }
 
+/// The page is absent. A thread loads it, lets it count as changed, writes and evicts it, while
+/// another one loads it, and a third one changes it.
+fn written_again(code: Code) {
+    explore(Some(2), move || {
+        let stored = Stored::new(code, TABLE);
+        stored.flush(0, PAGE);
+        stored.evict(0).expect("it is written");
+        let loader = spawn(&stored, |stored| stored.load(0));
+        let writer = spawn(&stored, |stored| stored.write(0));
+        stored.load(0);
+        stored.unmark(0);
+        stored.flush(0, PAGE);
+        if let Some(state) = stored.evict(0) {
+            assert!(stored.read_store(0) >= state, "the store lacks an evicted state");
+        }
+        loader.join().unwrap();
+        writer.join().unwrap();
+        stored.check();
+    });
+}
+
 /// The page is changed twice, the second time into its former block, if that may be used again.
 fn change_twice(stored: &Stored) {
     if let Some(freed) = stored.write(0) {
@@ -191,6 +212,17 @@ fn an_evicted_page_is_in_the_store() {
 #[test]
 fn a_page_that_was_evicted_is_loaded_and_changed() {
     eviction_and_load(AS_WRITTEN);
+}
+
+#[test]
+fn a_page_that_is_written_again_is_in_the_store_in_its_newest_state() {
+    written_again(AS_WRITTEN);
+}
+
+#[test]
+#[should_panic]
+fn a_page_that_is_written_again_is_evicted_when_it_is_written() {
+    written_again(Code { evicts_written: false, ..AS_WRITTEN });
 }
 
 #[test]

@@ -579,6 +579,14 @@ impl Stored {
         self.finish(thread, &captured);
     }
 
+    /// Lets the page count as changed, if it is written.
+    pub fn unmark(&self, page: usize) {
+        let link = self.read(&self.words[page]);
+        if link & ABSENT == 0 && link & WRITTEN != 0 {
+            self.cas(&self.words[page], link, link & !FLAGS, self.code.mark);
+        }
+    }
+
     /// Returns the state that was evicted.
     pub fn evict(&self, page: usize) -> Option<u64> {
         let link = self.read(&self.words[page]);

@@ -598,6 +598,35 @@ fn an_earlier_picture_does_not_come_behind_a_later_one() {
     assert_eq!(reopened(&source), dump(tree));
 }
 
+/// A page that was loaded from several parts is written whole. One that has changed, or of which
+/// only a part is there, is not: it would be written as a delta.
+#[test]
+fn a_page_that_is_written_again_has_one_part() {
+    let (planted, source) = tree_with(1024, 200);
+    let tree = &planted.index;
+    assert!(write_all(tree, &source));
+    evict_all(tree);
+    put(tree, 17, b"second");
+    assert!(write_all(tree, &source));
+    let leaf = *source.0.images().iter().find(|(_, parts)| parts.len() > 1).expect("a delta").0;
+    assert!(!tree.unmark(leaf).expect("a slot"), "it has a delta in the pool");
+    evict_all(tree);
+    assert!(!tree.unmark(leaf).expect("a slot"), "it is absent");
+    put_blind(tree, 17, b"third");
+    assert!(write_all(tree, &source));
+    assert!(!tree.unmark(leaf).expect("a slot"), "it is a partial page");
+    evict_all(tree);
+    assert_eq!(get(tree, 17), Some(b"third".to_vec()));
+    assert!(tree.unmark(leaf).expect("a slot"));
+    assert_eq!(pages(tree, PageState::Changed), [leaf]);
+    assert!(!tree.unmark(leaf).expect("a slot"), "it counts as changed");
+    assert!(!tree.unmark(u32::MAX).expect("a slot"), "there is no such page");
+    assert!(write_all(tree, &source));
+    assert_eq!(source.0.images()[&leaf].len(), 1);
+    check(&source);
+    assert!(reopened(&source) == dump(tree));
+}
+
 /// Pages that lead to what cannot be there, and a page that is not there.
 #[test]
 fn damaged_images_are_errors_that_name_the_page() {
@@ -640,7 +669,7 @@ pub fn reopened(source: &Source) -> Records {
 /// A step of a thread.
 type Step = fn(&Tree, &Source);
 
-const STEPS: [(&str, Step); 11] = [
+const STEPS: [(&str, Step); 12] = [
     ("get", |tree, _| assert!(get(tree, 17).is_some())),
     ("scan", |tree, _| {
         for order in [Order::Ascending, Order::Descending] {
@@ -674,6 +703,13 @@ const STEPS: [(&str, Step); 11] = [
     }),
     ("merge, write and evict", |tree, source| {
         (20..60).for_each(|number| remove(tree, number));
+        write_until_done(tree, source);
+        evict_all(tree);
+    }),
+    ("unmark, write and evict", |tree, source| {
+        pages(tree, PageState::Written).into_iter().for_each(|number| {
+            tree.unmark(number).expect("a slot");
+        });
         write_until_done(tree, source);
         evict_all(tree);
     }),

@@ -5,7 +5,7 @@ use std::thread::scope;
 use pando_device::Operation;
 use pando_device::simulated::Simulated;
 use pando_index::random::Random;
-use pando_store::StoreOptions;
+use pando_store::{DataComponent, StoreOptions};
 
 use crate::common::{check, dump, key, large_pages, open, open_with};
 
@@ -113,6 +113,51 @@ fn a_cache_full_of_pages_takes_many_partial_ones() {
     }
     let stat = store.stat().expect("numbers").cache;
     assert!(stat.pages > pages / 2, "{stat:?}, {pages} pages");
+}
+
+/// Pages that are read are written whole, unless pages cannot be written: then they are read from
+/// their parts again.
+#[test]
+fn pages_that_are_read_get_one_part() {
+    const KEYS: u64 = 60_000;
+    let directory = Simulated::new();
+    let store = open_with(&directory, &large_pages());
+    let records = store.records();
+    for number in 0..KEYS {
+        records.upsert(&key(number), &[7; 110]).expect("written");
+    }
+    store.empty_cache().expect("written");
+    for number in (0..KEYS).step_by(20) {
+        records.put(&key(number), &[8; 110]).expect("written");
+    }
+    store.empty_cache().expect("written");
+    let parts = |store: &DataComponent| store.stat().expect("numbers").pages.pages_by_parts;
+    let read_all = |store: &DataComponent| {
+        for number in 0..KEYS {
+            let expected = if number % 20 == 0 { 8 } else { 7 };
+            let found = store.records().get(&key(number)).expect("read").expect("a record");
+            assert_eq!(found, [expected; 110]);
+        }
+    };
+    let before = parts(&store);
+    assert!(before[1] > 1_000, "{before:?}");
+    directory.on_operation(|operation, _| match operation {
+        Operation::Write | Operation::Create => Err(std::io::Error::from_raw_os_error(28)),
+        _ => Ok(()),
+    });
+    read_all(&store);
+    read_all(&store);
+    assert_eq!(parts(&store), before);
+    directory.on_operation(|_, _| Ok(()));
+    drop(store);
+    // After a failed write the page store takes no more, until it is opened again.
+    let store = open_with(&directory, &large_pages());
+    read_all(&store);
+    store.empty_cache().expect("written");
+    let after = parts(&store);
+    // The last ones were not evicted for want of room.
+    assert!(after[1..].iter().sum::<u64>() < before[1] / 2, "{before:?}, {after:?}");
+    check(&store);
 }
 
 /// All records are removed, while the pages around are absent. The store has few pages then, or
