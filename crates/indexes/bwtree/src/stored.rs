@@ -361,12 +361,19 @@ impl<D: Domain> BwTree<D, Stored> {
             0 => 0,
             from => next_number(u64::from(from) - 1),
         };
+        let mut last = None;
         for _ in 0..most {
             if next >= end {
                 return Ok((seen, None));
             }
             let number = next as u32;
-            if let Some(pid) = pages.pid_of(context, anchor, number) {
+            let pid = match last {
+                // In the same segment: between segments, numbers are left out.
+                Some((before, pid)) if before + 1 == next => Some(pid + 8),
+                _ => pages.pid_of(context, anchor, number),
+            };
+            if let Some(pid) = pid {
+                last = Some((next, pid));
                 let link = Link::at(context, pid);
                 let state = match link {
                     Link::EMPTY => None,
