@@ -69,7 +69,7 @@ use crate::style::{Replacement, Style};
 use crate::tree::BwTree;
 
 /// The least bytes of a partial page's delta space.
-const LEAST_ROOM_BYTES: u64 = 256;
+pub(crate) const LEAST_ROOM_BYTES: u64 = 256;
 
 impl<D: Domain, S: Style<D>> BwTree<D, S> {
     /// The leaf whose range has the key, as its word is now; it may be absent, or a partial page.

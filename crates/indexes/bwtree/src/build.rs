@@ -282,6 +282,7 @@ impl<D: Domain> NewPage<'_, '_, D> {
         let base_bytes = (fences_at + fences).next_multiple_of(8);
         let deltas_at = deltas_at(base_bytes);
         let bytes = deltas_at + self.room;
+        debug_assert!(reserved.as_ref().is_none_or(|block| block.bytes() >= bytes));
         let mut block = match reserved.filter(|block| block.bytes() >= bytes) {
             Some(block) => block,
             None => context.reserve(bytes)?,

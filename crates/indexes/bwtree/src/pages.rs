@@ -39,7 +39,7 @@ const SEGMENT_WORDS: u64 = SEGMENT_BYTES / 8;
 const MOST_CHANGES: usize = 64;
 /// So often an operation makes room for a block that fits, before it takes a longer one; and so
 /// often before other lengths are to give up chunks.
-const FITTING_ATTEMPTS: u32 = 8;
+const FITTING_ATTEMPTS: u32 = 6;
 const SCATTERED_ATTEMPTS: u32 = 2;
 /// Marks of pages that were used: a power of two.
 const MARKS: usize = 1 << 18;
@@ -241,8 +241,10 @@ pub(crate) struct Pages {
     pub captures: AtomicU64,
     /// By the PID's hash: whether the page was used since the mark was taken.
     marks: Box<[AtomicU8]>,
-    /// A thread has found no block of the length that it needs. Only a hint.
+    /// A thread has found no block of the length that it needs. Only a hint, as the next one.
     lacks_length: AtomicBool,
+    /// No page could be evicted lately, so longer blocks are taken too.
+    nothing_goes: AtomicBool,
     pub visits: Visits,
 }
 
@@ -266,6 +268,7 @@ impl Default for Pages {
             captures: 0.into(),
             marks: (0..MARKS).map(|_| AtomicU8::new(0)).collect(),
             lacks_length: AtomicBool::new(false),
+            nothing_goes: AtomicBool::new(false),
             visits: Visits::default(),
         }
     }
@@ -381,15 +384,18 @@ impl Pages {
         self.mark(pid).load(Ordering::Relaxed) != 0
     }
 
-    /// Reserves a block by `reserve`. So long as `attempts` are few, it must fit: otherwise pages
-    /// are evicted, and in the end whole chunks of the pool.
+    /// Reserves a block by `reserve`. So long as `attempts` are few, and pages can be evicted, it
+    /// must fit: otherwise pages are evicted, and in the end whole chunks of the pool.
     pub fn reserve_fitting<D: Domain, R>(
         &self,
         guard: &Guard<'_, D>,
         attempts: u32,
         reserve: impl FnOnce() -> Result<R>,
     ) -> Result<R> {
-        if attempts > FITTING_ATTEMPTS || mutant!("bw-long-blocks-for-short-pages") {
+        // The reserve would be taken before a longer block.
+        let gives_room = guard.reserve_access() == ReserveAccess::With;
+        let is_last = attempts > FITTING_ATTEMPTS || self.nothing_goes.load(Ordering::Relaxed);
+        if gives_room || is_last || mutant!("bw-long-blocks-for-short-pages") {
             return reserve();
         }
         let reserved = guard.fitting(reserve);
@@ -398,6 +404,23 @@ impl Pages {
             self.lacks_length.store(true, Ordering::Relaxed);
         }
         reserved
+    }
+
+    /// Makes room; returns whether an operation may find some now.
+    ///
+    /// # Errors
+    ///
+    /// Those of the store, if no page could be evicted, not even so that a longer block is free.
+    pub fn make_room(&self) -> Result<(), SourceError> {
+        let source = self.source.get().ok_or(PageError::NoSource)?;
+        let made = source.make_room();
+        // Relaxed: a hint.
+        let was_so = self.nothing_goes.swap(made.is_err(), Ordering::Relaxed);
+        match made {
+            // Once more, for any block that is long enough.
+            Err(_) if !was_so => Ok(()),
+            made => made,
+        }
     }
 
     /// Whether a thread has found no block of its length since the last call.

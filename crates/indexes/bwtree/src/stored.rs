@@ -71,6 +71,7 @@ use pando_tree::context::Context;
 use pando_tree::index_kind;
 use pando_tree::room::{GivenBack, Refusal, Tries, with_room};
 
+use crate::blind::LEAST_ROOM_BYTES;
 use crate::build::NewPage;
 use crate::changes::changes_of_partial;
 use crate::context::{At, Damaged, Pid, Value};
@@ -172,8 +173,7 @@ impl Residence for Stored {
     }
 
     fn give_back<D: Domain>(tree: &BwTree<D, Self>) -> GivenBack {
-        let source = tree.pages().and_then(|pages| pages.source());
-        match source.is_ok_and(|source| source.make_room().is_ok()) {
+        match tree.pages().is_ok_and(|pages| pages.make_room().is_ok()) {
             true => GivenBack::Some,
             false => GivenBack::Nothing,
         }
@@ -408,7 +408,8 @@ impl<D: Domain> BwTree<D, Stored> {
         let base = link.base_off().filter(|_| !link.is_removed() && link.is_written());
         let Some(off) = base.filter(|&off| off > 0) else { return Ok(None) };
         let page = Page::any_of(context, Link::base(off, link.is_inner()))?;
-        let bytes = page.deltas_at() + u64::from(self.options.delta_bytes);
+        let room = if page.is_partial() { LEAST_ROOM_BYTES } else { self.room(0) };
+        let bytes = page.deltas_at() + room;
         let (needed_bytes, is_used) = (block_bytes(bytes), pages.has_mark(pid));
         Ok(Some(PagePlace { off, needed_bytes, is_used }))
     }
@@ -676,7 +677,7 @@ impl<D: Domain> BwTree<D, Stored> {
             });
         }
         *failures += 1;
-        self.pages()?.source()?.make_room().map_err(Error::Storage)?;
+        self.pages()?.make_room().map_err(Error::Storage)?;
         if *failures > FAST_FAILURES {
             // Threads that are pinned, and do not run, delay what was evicted.
             thread::sleep(Duration::from_millis(1));

@@ -34,6 +34,8 @@ use crate::error::{Error, Result};
 pub(crate) const SEEN: usize = 256;
 /// Pages that are written in one group, beside those of changes of structure.
 const GROUP_PAGES: usize = 16;
+/// Chunks that are emptied, at least, if one is needed.
+const LEAST_CHUNKS: u64 = 8;
 /// Passes of the clock, after which a thread gives up.
 const PASSES: u32 = 4;
 /// How often a capture may come too late.
@@ -198,6 +200,19 @@ impl Cache {
     /// written.
     fn write_in_turn(
         &self,
+        wanted: Vec<u32>,
+        leaves_others: bool,
+    ) -> Result<(Vec<u32>, Option<Error>)> {
+        let written = self.write_groups(wanted, leaves_others);
+        if written.is_err() {
+            // Relaxed: a hint.
+            self.writes_fail.store(true, Ordering::Relaxed);
+        }
+        written
+    }
+
+    fn write_groups(
+        &self,
         mut wanted: Vec<u32>,
         leaves_others: bool,
     ) -> Result<(Vec<u32>, Option<Error>)> {
@@ -233,6 +248,7 @@ impl Cache {
                         }
                         waited => waited?,
                     }
+                    self.writes_fail.store(false, Ordering::Relaxed);
                 }
                 count(&self.counts.groups);
             }
@@ -275,13 +291,10 @@ impl Cache {
     /// Writes those of the pages that have no version above the durable LSN, and evicts them;
     /// returns their bytes, and how many pages have such a version.
     fn write_and_evict(&self, numbers: Vec<u32>) -> Result<(u64, usize)> {
-        let written = {
+        let (waiting, failure) = {
             let _turn = self.turn();
-            self.write_in_turn(numbers.clone(), true)
+            self.write_in_turn(numbers.clone(), true)?
         };
-        // Relaxed: a hint.
-        self.writes_fail.store(written.is_err(), Ordering::Relaxed);
-        let (waiting, failure) = written?;
         let mut bytes = 0;
         for number in numbers.iter().filter(|number| !waiting.contains(number)) {
             bytes += self.evict(*number)?;
@@ -311,7 +324,7 @@ impl Cache {
             return Ok(());
         }
         if self.tree.take_lacks_length() {
-            let most = (self.room_bytes / CHUNK_BYTES) as usize;
+            let most = (self.room_bytes / CHUNK_BYTES).max(LEAST_CHUNKS) as usize;
             if self.empty_chunks(most, |_| true)? > 0 {
                 return Ok(());
             }
@@ -360,9 +373,6 @@ impl Cache {
             }
             passes += u32::from(next.is_none());
             self.hand.store(next.unwrap_or(0), Ordering::Relaxed);
-            if next.is_none() {
-                self.empty_sparse_chunks()?;
-            }
             if !changed.is_empty() {
                 let pages = changed.len();
                 match self.write_and_evict(changed) {
@@ -372,6 +382,9 @@ impl Cache {
                     }
                     Err(error) => failure = Some(error),
                 }
+            }
+            if next.is_none() {
+                evicted += self.empty_sparse_chunks()?;
             }
             // All of them wait for the log.
             if next.is_none()

@@ -20,7 +20,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use pando_bwtree::{PagePlace, PageState};
+use pando_bwtree::{PagePlace, PageSeen, PageState};
 use pando_pmem::layout::CHUNK_BYTES;
 use pando_pmem::mutant;
 
@@ -44,18 +44,18 @@ pub(crate) struct Chunk {
 }
 
 impl Cache {
-    /// Empties some sparse chunks.
-    pub fn empty_sparse_chunks(&self) -> Result<()> {
+    /// Empties some sparse chunks. Returns the bytes of the pages that were evicted.
+    pub fn empty_sparse_chunks(&self) -> Result<u64> {
         let pool = self.tree.pool();
         if mutant!("store-sparse-chunks-kept") {
-            return Ok(());
+            return Ok(0);
         }
         let most = pool.geometry().max_chunks as usize / EMPTIED_PART;
         let is_sparse = |chunk: &Chunk| {
             let taken_bytes = pool.active_block(chunk.off).unwrap_or(0) * chunk.pages;
             chunk.needed_bytes < CHUNK_BYTES / 2 || chunk.needed_bytes < taken_bytes / 4 * 3
         };
-        self.empty_chunks(most, is_sparse).map(drop)
+        self.empty_chunks(most, is_sparse)
     }
 
     /// Empties up to `most` of the chunks that may be, those first whose pages cost the least.
@@ -68,7 +68,6 @@ impl Cache {
             chunk.pages += 1;
             chunk.needed_bytes += place.needed_bytes;
             chunk.cost += place.needed_bytes * if place.is_used { WEIGHT_OF_USED } else { 1 };
-            Ok(())
         })?;
         let mut emptied: Vec<_> = (chunks.iter())
             .filter(|(_, chunk)| may_be(chunk))
@@ -82,27 +81,27 @@ impl Cache {
         if !emptied.is_empty() {
             self.each_place(|page, chunk, _| {
                 if emptied.contains(&chunk) {
-                    bytes += self.evict(page)?;
+                    bytes += self.evict(page).unwrap_or(0);
                 }
-                Ok(())
             })?;
         }
         Ok(bytes)
     }
 
-    /// Calls `visit` for each page in memory that has not changed: its number, its chunk, and where
-    /// it is.
-    fn each_place(&self, mut visit: impl FnMut(u32, u64, PagePlace) -> Result<()>) -> Result<()> {
+    /// Calls `visit` for each page in memory that has not changed, but the root, which stays: its
+    /// number, its chunk, and where it is.
+    fn each_place(&self, mut visit: impl FnMut(u32, u64, PagePlace)) -> Result<()> {
         let (geometry, mut from) = (self.tree.pool().geometry(), Some(0));
         while let Some(at) = from {
             let (seen, next) = self.tree.pages_from(at, SEEN)?;
             from = next;
-            for page in seen.iter().filter(|page| page.state == PageState::Written) {
+            let written = |page: &&PageSeen| page.state == PageState::Written && page.number > 0;
+            for page in seen.iter().filter(written) {
                 // Damage is told when the page is used.
                 if let Ok(Some(place)) = self.tree.place_of(page.number)
                     && let Some(chunk) = geometry.chunk_of(place.off)
                 {
-                    visit(page.number, chunk, place)?;
+                    visit(page.number, chunk, place);
                 }
             }
         }

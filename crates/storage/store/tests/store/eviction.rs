@@ -87,7 +87,7 @@ fn a_full_cache_takes_pages_of_other_sizes() {
     };
     // About 700 of 1,350 pages are absent. Meanwhile others are evicted that are needed again.
     let loads = loads_of_a_round(1);
-    assert!((1..2_400).contains(&loads), "{loads} loads");
+    assert!((1..1_750).contains(&loads), "{loads} loads");
     loads_of_a_round(2);
     assert_eq!(loads_of_a_round(3), 0);
 }
@@ -158,6 +158,36 @@ fn pages_that_are_read_get_one_part() {
     // The last ones were not evicted for want of room.
     assert!(after[1..].iter().sum::<u64>() < before[1] / 2, "{before:?}, {after:?}");
     check(&store);
+}
+
+/// The device fails while pages have changed: what is on it is read as before, also into blocks
+/// that are longer than the pages.
+#[test]
+fn a_device_that_takes_no_writes_is_read() {
+    const KEYS: u64 = 60_000;
+    let directory = Simulated::new();
+    let store = open_with(&directory, &StoreOptions { memory_bytes: 6 << 20, ..large_pages() });
+    let records = store.records();
+    for number in 0..KEYS {
+        records.upsert(&key(number), &[7; 110]).expect("written");
+    }
+    store.sync().expect("written");
+    directory.on_operation(|operation, _| match operation {
+        Operation::Write => Err(std::io::Error::from_raw_os_error(5)),
+        _ => Ok(()),
+    });
+    // About half of the cache.
+    for number in (0..KEYS / 4).step_by(40) {
+        records.upsert(&key(number), &[8; 110]).expect("there is room");
+    }
+    for round in 0..3 {
+        let mut random = Random::new(round);
+        for _ in 0..KEYS / 2 {
+            let number = random.below(KEYS);
+            let found = records.get(&key(number)).expect("read").expect("a record");
+            assert!(found == [7; 110] || found == [8; 110]);
+        }
+    }
 }
 
 /// All records are removed, while the pages around are absent. The store has few pages then, or
