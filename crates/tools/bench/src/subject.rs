@@ -135,39 +135,53 @@ fn gather<S: System>(system: &S, slice: &Slice<'_>, workers: Vec<Done>) -> Resul
 }
 
 /// The key from which exactly [`MAX_SCAN_RECORDS`] live records follow in `order`; if there are
-/// fewer records, the first key in `order`.
-///
-/// Keys are spread evenly or are the record numbers, so that a part of the key space that should
-/// hold four times as many records is searched first.
+/// fewer records, the first key in `order`. Takes little memory, which may be that of the system.
 fn edge_key(slice: &Slice<'_>, order: Order) -> u64 {
-    let (records, live) = (slice.records, &slice.live);
     // The distance of a key from the end of the key space in the direction of the scan.
     let distance = |number| match order {
-        Order::Ascending => u64::MAX - records.key(number),
-        Order::Descending => records.key(number),
+        Order::Ascending => u64::MAX - slice.records.key(number),
+        Order::Descending => slice.records.key(number),
     };
-    let count = (live.end - live.start).max(1);
-    let near = (u64::MAX / count).saturating_mul(4 * MAX_SCAN_RECORDS);
-    let within = |limit: u64| -> Vec<u64> {
-        live.clone().map(distance).filter(|&distance| distance <= limit).collect()
-    };
-    let mut distances = within(near);
-    if (distances.len() as u64) < MAX_SCAN_RECORDS {
-        distances = within(u64::MAX);
-    }
-    let last = distances.len().min(MAX_SCAN_RECORDS as usize).saturating_sub(1);
-    let Some(&mut edge) = (!distances.is_empty()).then(|| distances.select_nth_unstable(last).1)
-    else {
-        return 0;
-    };
+    let distances = slice.live.clone().map(distance);
+    let Some(edge) = last_of_least(distances, MAX_SCAN_RECORDS as usize) else { return 0 };
     match order {
         Order::Ascending => u64::MAX - edge,
         Order::Descending => edge,
     }
 }
 
+/// The greatest of the `most` least numbers; `None` if there are no numbers.
+fn last_of_least(numbers: impl Iterator<Item = u64>, most: usize) -> Option<u64> {
+    let mut least = Vec::with_capacity(2 * most);
+    for number in numbers {
+        least.push(number);
+        if least.len() == 2 * most {
+            least.select_nth_unstable(most - 1);
+            least.truncate(most);
+        }
+    }
+    let last = least.len().min(most).checked_sub(1)?;
+    Some(*least.select_nth_unstable(last).1)
+}
+
 /// Runs `work`. A panic, whose message the runtime has printed on standard error, is a fault of the
 /// system.
 fn caught<T>(work: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(Fault::Panicked))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_of_the_least_numbers_is_that_of_a_sort() {
+        for count in [0, 1, 2, 3, 7, 8, 9, 100] {
+            let numbers = (0..count).map(|number: u64| number.wrapping_mul(0x9E37_79B9) % 101);
+            let mut sorted: Vec<u64> = numbers.clone().collect();
+            sorted.sort_unstable();
+            let expected = sorted.iter().take(4).next_back().copied();
+            assert_eq!(last_of_least(numbers, 4), expected, "{count} numbers");
+        }
+    }
 }
