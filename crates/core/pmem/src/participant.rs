@@ -284,8 +284,8 @@ impl<D: Domain> Pool<D> {
         let next = found.wrapping_add(1) & VERSION;
         self.announce(word, found, next)?;
         let local = self.slots.locals.get(slot).get_or_init(|| {
-            let (pins, damage, reserve_access, retired, spare, slabs) = Default::default();
-            let is_fitting = Default::default();
+            let (pins, damage, reserve_access, is_fitting, retired, spare, slabs) =
+                Default::default();
             Box::new(Local {
                 slot,
                 pins,

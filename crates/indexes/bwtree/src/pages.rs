@@ -394,7 +394,9 @@ impl Pages {
     ) -> Result<R> {
         // The reserve would be taken before a longer block.
         let gives_room = guard.reserve_access() == ReserveAccess::With;
-        let is_last = attempts > FITTING_ATTEMPTS || self.nothing_goes.load(Ordering::Relaxed);
+        let nothing_goes = self.nothing_goes.load(Ordering::Relaxed);
+        let is_last = attempts > FITTING_ATTEMPTS
+            || nothing_goes && !mutant!("bw-long-blocks-refused-in-a-stuck-cache");
         if gives_room || is_last || mutant!("bw-long-blocks-for-short-pages") {
             return reserve();
         }
@@ -406,11 +408,12 @@ impl Pages {
         reserved
     }
 
-    /// Makes room; returns whether an operation may find some now.
+    /// Makes room. If no page can be evicted, it succeeds the first time: the operation then tries
+    /// longer blocks.
     ///
     /// # Errors
     ///
-    /// Those of the store, if no page could be evicted, not even so that a longer block is free.
+    /// That of the store, from the second time on.
     pub fn make_room(&self) -> Result<(), SourceError> {
         let source = self.source.get().ok_or(PageError::NoSource)?;
         let made = source.make_room();
@@ -511,6 +514,8 @@ pub(crate) fn next_number(number: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use pando_pmem::{CreateOptions, Pool, Process};
+
     use super::*;
 
     #[test]
@@ -567,5 +572,56 @@ mod tests {
             });
             assert_eq!(pages.changed_bytes.load(Ordering::Relaxed), 0);
         }
+    }
+
+    /// A store of which no page can be evicted.
+    #[derive(Debug)]
+    struct Stuck;
+
+    impl PageSource for Stuck {
+        fn most_group_bytes(&self) -> usize {
+            0
+        }
+
+        fn read(&self, _: u32) -> Result<Option<Vec<Vec<u8>>>, SourceError> {
+            Ok(None)
+        }
+
+        fn stored(&self, _: u32) -> Option<StoredPage> {
+            None
+        }
+
+        fn loaded(&self, _: &[u8], _: &[u8], _: Option<&[u8]>) -> Result<(), SourceError> {
+            Ok(())
+        }
+
+        fn make_room(&self) -> Result<(), SourceError> {
+            Err("no page can be evicted".into())
+        }
+
+        fn write_changes(&self) -> Result<(), SourceError> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_short_page_gets_a_long_block_if_no_page_can_be_evicted() {
+        let create = CreateOptions { max_bytes: 1 << 20, initial_bytes: 0 };
+        let pool = Pool::<Process>::anonymous(&create).expect("memory");
+        let guard = pool.pin().expect("a slot");
+        let mut blocks: Vec<_> = std::iter::from_fn(|| guard.reserve(10_000).ok()).collect();
+        blocks.pop().expect("there was room");
+        let pages = Pages::default();
+        pages.connect(Box::new(Stuck));
+        let reserve = || guard.reserve(4_000).map(|block| block.bytes()).map_err(Error::storage);
+        let reserved = |attempts| pages.reserve_fitting(&guard, attempts, reserve);
+        assert!(reserved(SCATTERED_ATTEMPTS).expect_err("it does not fit").is_full());
+        assert!(!pages.take_lacks_length(), "pages are evicted first");
+        assert!(reserved(FITTING_ATTEMPTS).expect_err("it does not fit").is_full());
+        assert!(pages.take_lacks_length());
+        assert_eq!(reserved(FITTING_ATTEMPTS + 1).expect("a long block"), 10_816);
+        pages.make_room().expect("longer blocks are tried now");
+        assert_eq!(reserved(1).expect("a long block"), 10_816);
+        pages.make_room().expect_err("no page can be evicted");
     }
 }

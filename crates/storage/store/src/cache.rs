@@ -314,8 +314,8 @@ impl Cache {
         !is_one && (can_write || mutant!("store-read-pages-stay-on-a-full-device"))
     }
 
-    /// Evicts pages until [`room_bytes`](Self::room_bytes) are free. If pages cannot be written,
-    /// those that need not be are evicted.
+    /// Evicts pages until [`room_bytes`](Self::room_bytes) are free, or empties chunks if blocks of
+    /// some length are lacking. If pages cannot be written, those that need not be are evicted.
     pub fn make_room(&self) -> Result<()> {
         let pool = self.tree.pool();
         pool.reclaim()?;

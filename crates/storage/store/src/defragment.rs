@@ -1,9 +1,9 @@
 //! Chunks of the cache get blocks of other lengths.
 //!
-//! The pool makes blocks of one length of each chunk of 64 KiB (`slab.rs` of `pando-pmem`), and a
-//! chunk can change its length only when all its blocks are free. But the clock evicts pages from
-//! everywhere. So a full cache would keep the lengths that it was first filled with: pages that
-//! come later, and are shorter, would each take a block of those.
+//! A chunk of 64 KiB has blocks of one length (`slab.rs` of `pando-pmem`). The length can change
+//! only when all blocks of the chunk are free. But the clock evicts pages from everywhere. So a
+//! full cache would keep the lengths that it was first filled with: pages that come later, and are
+//! shorter, would each take a block of those.
 //!
 //! Therefore:
 //!
@@ -27,7 +27,7 @@ use pando_pmem::mutant;
 use crate::cache::{Cache, SEEN};
 use crate::error::Result;
 
-/// One part of so many of the chunks is emptied at most after a turn of the hand.
+/// After a turn of the hand, at most one of so many chunks is emptied.
 const EMPTIED_PART: usize = 16;
 /// A page that was used lately counts as so many.
 const WEIGHT_OF_USED: u64 = 4;

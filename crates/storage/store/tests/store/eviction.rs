@@ -65,18 +65,23 @@ fn data_that_is_larger_than_memory() {
     assert!(dump(&open(&directory)) == found, "other records after the opening");
 }
 
+/// A store with so many records of 118 bytes, all of which are written.
+fn filled(directory: &Simulated, memory_bytes: u64, keys: u64) -> DataComponent {
+    let store = open_with(directory, &StoreOptions { memory_bytes, ..large_pages() });
+    for number in 0..keys {
+        store.records().upsert(&key(number), &[7; 110]).expect("written");
+    }
+    store.sync().expect("written");
+    store
+}
+
 /// The pages of a growing map are longer than those that a reader loads later. The cache does not
 /// keep their sizes: data that fits into it is read from the device once.
 #[test]
 fn a_full_cache_takes_pages_of_other_sizes() {
     const KEYS: u64 = 50_000;
-    let options = StoreOptions { memory_bytes: 8 << 20, ..large_pages() };
-    let store = open_with(&Simulated::new(), &options);
+    let store = filled(&Simulated::new(), 8 << 20, KEYS);
     let records = store.records();
-    for number in 0..KEYS {
-        records.upsert(&key(number), &[7; 110]).expect("written");
-    }
-    store.sync().expect("written");
     let loads_of_a_round = |round| {
         let before = store.stat().expect("numbers").cache.loads;
         let mut random = Random::new(round);
@@ -96,13 +101,8 @@ fn a_full_cache_takes_pages_of_other_sizes() {
 #[test]
 fn a_cache_full_of_pages_takes_many_partial_ones() {
     const KEYS: u64 = 120_000;
-    let options = StoreOptions { memory_bytes: 6 << 20, ..large_pages() };
-    let store = open_with(&Simulated::new(), &options);
+    let store = filled(&Simulated::new(), 6 << 20, KEYS);
     let records = store.records();
-    for number in 0..KEYS {
-        records.upsert(&key(number), &[7; 110]).expect("written");
-    }
-    store.sync().expect("written");
     let mut random = Random::new(1);
     for _ in 0..10_000 {
         records.read(&key(random.below(KEYS)), &mut |_| {}).expect("read");
@@ -121,11 +121,8 @@ fn a_cache_full_of_pages_takes_many_partial_ones() {
 fn pages_that_are_read_get_one_part() {
     const KEYS: u64 = 60_000;
     let directory = Simulated::new();
-    let store = open_with(&directory, &large_pages());
+    let store = filled(&directory, 4 << 20, KEYS);
     let records = store.records();
-    for number in 0..KEYS {
-        records.upsert(&key(number), &[7; 110]).expect("written");
-    }
     store.empty_cache().expect("written");
     for number in (0..KEYS).step_by(20) {
         records.put(&key(number), &[8; 110]).expect("written");
@@ -166,12 +163,8 @@ fn pages_that_are_read_get_one_part() {
 fn a_device_that_takes_no_writes_is_read() {
     const KEYS: u64 = 60_000;
     let directory = Simulated::new();
-    let store = open_with(&directory, &StoreOptions { memory_bytes: 6 << 20, ..large_pages() });
+    let store = filled(&directory, 6 << 20, KEYS);
     let records = store.records();
-    for number in 0..KEYS {
-        records.upsert(&key(number), &[7; 110]).expect("written");
-    }
-    store.sync().expect("written");
     directory.on_operation(|operation, _| match operation {
         Operation::Write => Err(std::io::Error::from_raw_os_error(5)),
         _ => Ok(()),

@@ -119,7 +119,7 @@ fn use_with_log(store: &Store, maps: [u64; 2], shared: &Shared, seed: u64) -> u6
         let done = match random.below(40) {
             0 => store.checkpoint(),
             1 => store.empty_cache(),
-            2..4 => store.sync().map(|lsn| shared.lock().synced_to(lsn)),
+            2..4 => shared.try_sync(store),
             _ => shared
                 .commit(store, writes.writes(maps, 200, step))
                 .map(drop)

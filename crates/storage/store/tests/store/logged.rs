@@ -54,7 +54,7 @@ impl Place {
 
     /// What a kill leaves now.
     pub fn after_kill(&self) -> Self {
-        let image = Self::of(self.folder.clone(), self.pages.after_kill(), self.log.after_kill());
+        let image = self.copy_after_cut();
         std::fs::copy(&self.control, &image.control).expect("copied");
         image
     }
@@ -163,16 +163,17 @@ impl Shared {
     }
 
     pub fn sync(&self, store: &Store) {
-        let lsn = store.sync().expect("durable");
+        self.try_sync(store).expect("durable");
+    }
+
+    pub fn try_sync(&self, store: &Store) -> Result<(), Error> {
+        let lsn = store.sync()?;
         self.lock().synced = lsn;
+        Ok(())
     }
 }
 
 impl Commits {
-    pub fn synced_to(&mut self, lsn: u64) {
-        self.synced = lsn;
-    }
-
     /// Checks what an opening has found after a crash.
     #[track_caller]
     pub fn check(&self, store: &Store, maps: &[u64], is_kill: bool, what: &str) {
