@@ -157,7 +157,7 @@ impl<D: Domain> Pool<D> {
     }
 
     #[cold]
-    fn do_deferred(&self, slot_off: u64, deferred: u64) {
+    pub(crate) fn do_deferred(&self, slot_off: u64, deferred: u64) {
         if let Some(work) = self.deferred_work.get() {
             work(self, deferred);
         }
@@ -282,7 +282,8 @@ impl<'pool, D: Domain> Guard<'pool, D> {
     pub(crate) fn push_limbo(&self, off: u64) {
         let epoch = self.unlink_epoch();
         D::observe_process_memory();
-        self.pool.limbo.push(self.slot(), epoch, off, &self.local.spare);
+        let stamp = self.pool.stamp();
+        self.pool.limbo.push(self.slot(), epoch, stamp, off, &self.local.spare);
     }
 
     /// The epoch of a block that this thread has just unlinked.

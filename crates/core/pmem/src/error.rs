@@ -1,6 +1,6 @@
 //! The errors of a pool: each says what was found and what to do next.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::log_name::LogName;
 
@@ -24,9 +24,33 @@ pub enum Error {
     /// The file is not writable.
     #[error("{}: the file is not writable; give write permission, which reading a pool needs too", .0.display())]
     ReadOnly(PathBuf),
-    /// The pool is open in another place.
-    #[error("{}: the pool is open elsewhere, and only one process may open it; close it there first", .0.display())]
+    /// The pool is open in another place, and not shared by both.
+    #[error("{}: the pool is open elsewhere; close it there first, or share it, in each process that opens it", .0.display())]
     AlreadyOpen(PathBuf),
+    /// Another process was opening or closing the pool all the time.
+    #[error("{}: another process has been opening or closing the pool for {waited_ms} ms; if that process is stopped, continue it or end it, then try again", path.display())]
+    Entering {
+        /// The pool's file.
+        path: PathBuf,
+        /// How long this process has waited, in milliseconds.
+        waited_ms: u64,
+    },
+    /// As many processes share the pool as may.
+    #[error("{}: {max} processes share the pool, which is the most; close it in one of them first", path.display())]
+    TooManyProcesses {
+        /// The pool's file.
+        path: PathBuf,
+        /// The most processes.
+        max: usize,
+    },
+    /// The pool cannot be shared by several processes.
+    #[error("{}: the pool cannot be shared: {why}; open it by one process at a time", path.display())]
+    NotShareable {
+        /// The pool's file.
+        path: PathBuf,
+        /// Why not.
+        why: &'static str,
+    },
     /// The path does not name a regular file.
     #[error("{}: not a regular file, which a pool is; check the path", .0.display())]
     NotAFile(PathBuf),
@@ -203,3 +227,9 @@ pub enum Error {
 
 /// The result of a call on a pool.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// The error of a system call on the pool's file.
+pub(crate) fn io_error(path: &Path, action: &'static str) -> impl FnOnce(std::io::Error) -> Error {
+    let path = path.to_path_buf();
+    move |source| Error::Io { path, action, source }
+}

@@ -12,6 +12,8 @@
 //!             +320     chunks whose room was returned to the system (alloc/holes.rs)
 //!             +384     control block of the log, 0 if there is none (crate pando-log)
 //!             +448     catalog version that the log has, 0 if it has none
+//!             +512     census of the processes' blocks, three words, if they share the pool (census.rs)
+//!             +2,048   processes that share the pool: 256 words    (processes.rs)
 //! 8,192      16,384    participants, the first 128 slots of 128 bytes (participant.rs, table.rs)
 //! 24,576      8,192    catalog, 1,024 words                        (catalog.rs)
 //! 32,768    262,144    descriptor partitions of these slots, 2,048 bytes each (crate pando-pmwcas)
@@ -45,6 +47,16 @@ pub const PUNCHED_OFF: u64 = CONTROL_OFF + 320;
 pub const LOG_OFF: u64 = CONTROL_OFF + 384;
 /// Offset of the catalog's version whose maps the log has in its newest list.
 pub const LOGGED_VERSION_OFF: u64 = CONTROL_OFF + 448;
+/// Offset of the number and the phase of the newest census.
+pub const CENSUS_OFF: u64 = CONTROL_OFF + 512;
+/// Offset of the number of processes that have died in this generation.
+pub const DEATHS_OFF: u64 = CONTROL_OFF + 576;
+/// Offset of the number of deaths whose blocks a census has given back.
+pub const COUNTED_DEATHS_OFF: u64 = CONTROL_OFF + 584;
+/// Offset of the table of the processes that share the pool, one word each.
+pub const PROCESSES_OFF: u64 = CONTROL_OFF + 2048;
+/// Processes that may share a pool.
+pub const MAX_PROCESSES: usize = 256;
 
 /// Offset of the participant table.
 pub const PARTICIPANTS_OFF: u64 = 8192;
@@ -79,6 +91,7 @@ pub const MAX_POOL_BYTES: u64 = 1 << 44;
 const _: () = {
     assert!(PARTICIPANTS_OFF == CONTROL_OFF + PAGE_BYTES);
     assert!(SEGMENTS_OFF + SEGMENT_COUNT as u64 * 8 <= CONTROL_OFF + 320);
+    assert!(PROCESSES_OFF + MAX_PROCESSES as u64 * 8 == PARTICIPANTS_OFF);
     assert!(CATALOG_OFF == PARTICIPANTS_OFF + FIRST_PARTICIPANTS as u64 * PARTICIPANT_BYTES);
     assert!(DESCRIPTORS_OFF == CATALOG_OFF + CATALOG_SLOTS as u64 * 8);
     assert!(CHUNK_TABLE_OFF == DESCRIPTORS_OFF + FIRST_PARTICIPANTS as u64 * PARTITION_BYTES);

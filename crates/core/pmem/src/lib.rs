@@ -20,7 +20,7 @@
 //!
 //! [`layout`] draws the layout of the whole pool. Each part is drawn on top of its own file: the
 //! superblock in [`superblock`], participants in `participant.rs` and `table.rs`, slabs and chunks
-//! in `alloc/`, the catalog in [`catalog`].
+//! in `alloc/`, the catalog in [`catalog`]. `processes.rs` says how processes share a pool.
 
 mod alloc;
 #[cfg(feature = "testing")]
@@ -46,7 +46,9 @@ mod participant;
 mod per_slot;
 mod pool;
 pub mod prefetch;
+mod processes;
 pub mod rtm;
+mod sharing;
 mod slots;
 pub mod superblock;
 mod sys;
@@ -66,5 +68,6 @@ pub use medium::{Guarantee, Medium};
 pub use optimistic::OptimisticRead;
 pub use per_slot::PerSlot;
 pub use pool::{Compacted, CreateOptions, OpenPool, Pool, Unpublished, draw_id};
+pub use processes::ProcessSeen;
 pub use slots::ReserveAccess;
 pub use word::{NOTHING_BYTES, Part, Word, Words};

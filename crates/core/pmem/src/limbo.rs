@@ -48,6 +48,8 @@ const RIPE_EPOCHS: u64 = 4;
 const SHARDS: usize = 16;
 /// Nodes that a participant keeps to use again.
 const SPARE_NODES: usize = 64;
+/// Stamps that are told apart: two are in use at once at most (`alloc/census.rs`).
+const STAMPS: usize = 4;
 
 /// The retired blocks of a pool.
 #[derive(Debug, Default)]
@@ -61,15 +63,25 @@ pub(crate) struct Limbo {
 struct Shard {
     by_epoch: [Stack; EPOCHS as usize],
     ripe: Stack,
-    waiting: AtomicUsize,
+    /// The blocks that wait, by the stamp of the census that was the newest when they were retired.
+    waiting: [AtomicUsize; STAMPS],
 }
 
 #[derive(Debug, Default)]
 struct Stack(AtomicPtr<Node>);
 
+impl Shard {
+    fn waiting(&self) -> usize {
+        // Relaxed, here and below: the counts say whether collecting may help, and order nothing.
+        self.waiting.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+}
+
 #[derive(Debug)]
 struct Node {
     off: u64,
+    /// The stamp, as an index of `waiting`.
+    stamp: usize,
     next: *mut Node,
     /// Another list of nodes that was pushed with this one; nearly always none.
     aside: *mut Node,
@@ -85,8 +97,8 @@ unsafe impl Send for Node {}
 pub(crate) struct SpareNodes(RefCell<Vec<Box<Node>>>);
 
 impl SpareNodes {
-    fn node(&self, off: u64) -> Box<Node> {
-        let new = Node { off, next: ptr::null_mut(), aside: ptr::null_mut() };
+    fn node(&self, off: u64, stamp: usize) -> Box<Node> {
+        let new = Node { off, stamp, next: ptr::null_mut(), aside: ptr::null_mut() };
         match self.0.borrow_mut().pop() {
             Some(mut node) => {
                 *node = new;
@@ -194,12 +206,13 @@ impl Limbo {
         &self.shards[number % SHARDS]
     }
 
-    /// Adds a block that was retired in `epoch`. The calling thread is pinned in `slot`.
-    pub fn push(&self, slot: usize, epoch: u64, off: u64, spare: &SpareNodes) {
+    /// Adds a block that was retired in `epoch`, under the census `stamp`. The calling thread is
+    /// pinned in `slot`.
+    pub fn push(&self, slot: usize, epoch: u64, stamp: u8, off: u64, spare: &SpareNodes) {
         let shard = self.shard(slot);
-        let node = spare.node(off);
-        // Relaxed, here and below: the count says whether collecting may help, and orders nothing.
-        shard.waiting.fetch_add(1, Ordering::Relaxed);
+        let stamp = usize::from(stamp) % STAMPS;
+        let node = spare.node(off, stamp);
+        shard.waiting[stamp].fetch_add(1, Ordering::Relaxed);
         shard.by_epoch[(epoch % EPOCHS) as usize].push(node);
     }
 
@@ -217,10 +230,10 @@ impl Limbo {
         let mut reused = 0;
         for shard in (0..SHARDS).map(|turn| self.shard(slot + turn)) {
             // A node that is pushed now waits for the next collection.
-            if shard.waiting.load(Ordering::Relaxed) == 0 {
+            if shard.waiting() == 0 {
                 continue;
             }
-            let before = reused;
+            let mut reused_here = [0; STAMPS];
             let of_epochs = (newest + EPOCHS + 1 - RIPE_EPOCHS..=newest + EPOCHS)
                 .map(|epoch| &shard.by_epoch[(epoch % EPOCHS) as usize]);
             let ripe = (reused < most).then_some(&shard.ripe);
@@ -230,20 +243,37 @@ impl Limbo {
                     && let Some(node) = taken.next()
                 {
                     reuse(node.off);
+                    reused_here[node.stamp] += 1;
                     spare.keep(node);
                     reused += 1;
                 }
                 // Also when no more blocks may be reused now: soon the stack serves a new epoch.
                 shard.ripe.put_back(taken);
             }
-            shard.waiting.fetch_sub(reused - before, Ordering::Relaxed);
+            for (count, reused) in shard.waiting.iter().zip(reused_here) {
+                if reused > 0 {
+                    // Release: a thread that finds no block waiting sees that all were given back.
+                    count.fetch_sub(reused, Ordering::Release);
+                }
+            }
         }
         reused
     }
 
     /// The number of blocks that wait, of all threads.
     pub fn waiting(&self) -> usize {
-        self.shards.iter().map(|shard| shard.waiting.load(Ordering::Relaxed)).sum()
+        self.shards.iter().map(Shard::waiting).sum()
+    }
+
+    /// Whether all blocks were given back that were retired before the census `stamp`.
+    pub fn has_only(&self, stamp: u8) -> bool {
+        let others = |shard: &Shard| {
+            let stamp = usize::from(stamp) % STAMPS;
+            // Acquire: pairs with the decrease.
+            let counts = shard.waiting.iter().map(|count| count.load(Ordering::Acquire));
+            counts.enumerate().any(|(other, count)| other != stamp && count > 0)
+        };
+        !self.shards.iter().any(others)
     }
 }
 
@@ -271,12 +301,13 @@ mod tests {
     fn what_is_over_the_bound_is_there_for_the_next_collection() {
         let limbo = Limbo::default();
         let spare = SpareNodes::default();
-        (0..100).for_each(|off| limbo.push(off as usize, 9, off, &spare));
+        (0..100).for_each(|off| limbo.push(off as usize, 9, 0, off, &spare));
         assert!(collected(&limbo, 8, 1000).is_empty(), "the epoch is not ripe");
         let mut all = collected(&limbo, 9, 30);
         assert_eq!((all.len(), limbo.waiting()), (30, 70));
+        assert!(limbo.has_only(0) && !limbo.has_only(1));
         // The stacks of epoch 9 serve epoch 17 by now.
-        (100..200).for_each(|off| limbo.push(off as usize, 17, off, &spare));
+        (100..200).for_each(|off| limbo.push(off as usize, 17, 1, off, &spare));
         all.extend(collected(&limbo, 14, 40));
         all.extend(collected(&limbo, 14, 1000));
         all.sort_unstable();
@@ -292,13 +323,13 @@ mod tests {
         for lists in [[0..3, 3..4, 4..9, 9..20], [20..21, 21..22, 22..23, 23..24]] {
             for list in lists {
                 let other = Stack::default();
-                list.clone().for_each(|off| other.push(spare.node(off)));
+                list.clone().for_each(|off| other.push(spare.node(off, 0)));
                 stack.put_back(other.take());
             }
             // Again, with several lists.
             let mut taken = stack.take();
             let first = taken.next().expect("a node");
-            stack.push(spare.node(first.off));
+            stack.push(spare.node(first.off, first.stamp));
             stack.put_back(taken);
         }
         let mut taken = stack.take();
@@ -312,14 +343,14 @@ mod tests {
         const EACH: u64 = 20_000;
         let (limbo, sum) = (Limbo::default(), AtomicUsize::new(0));
         std::thread::scope(|scope| {
-            for thread in 0..4 {
+            for thread in 0..4_u8 {
                 let (limbo, sum) = (&limbo, &sum);
                 scope.spawn(move || {
                     let spare = SpareNodes::default();
                     for off in 0..EACH {
-                        limbo.push(0, thread as u64 % 2, off, &spare);
+                        limbo.push(0, u64::from(thread) % 2, thread, off, &spare);
                         if off % 16 == 0 {
-                            limbo.collect(thread, 1, 10, &spare, |off| {
+                            limbo.collect(thread.into(), 1, 10, &spare, |off| {
                                 sum.fetch_add(off as usize, Ordering::Relaxed);
                             });
                         }

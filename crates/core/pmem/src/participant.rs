@@ -2,8 +2,8 @@
 //! table (`table.rs`).
 //!
 //! ```text
-//! byte  0        8        16       24 .. 63   64       72       80       88 .. 127
-//! 0     readied  lease    deferred zero       log: kind, and up to four words
+//! byte  0        8        16       24       32 .. 63   64       72       80       88 .. 127
+//! 0     readied  lease    deferred owner    zero       log: kind, and up to four words
 //! ```
 //!
 //! * `readied` is the generation in which the slot was last prepared for use. In any other
@@ -14,6 +14,9 @@
 //! * `deferred` is zero, or names work that the thread has deferred to its next operation. The work
 //!   is done before the epoch is raised ([`Guard::defer`]). The thread writes the word, and a
 //!   thread that raises the epoch clears it. Recovery never reads it.
+//! * `owner` says which process has the slot, and in which generation (`processes.rs`). A process
+//!   takes a slot that no process has by a CAS of this word, prepares it, and keeps it until it
+//!   leaves the pool. Only its threads take leases of the slot.
 //! * the log, on a line of its own, belongs to the allocator (`alloc/exchange.rs`).
 //!
 //! # Leases
@@ -49,13 +52,14 @@
 //! # Which slot is taken
 //!
 //! A thread tries, in this order: a slot whose thread has ended (`Slots` has a bit for it); a slot
-//! that was never used in this generation; any slot that is not pinned, from a rotating start. If
-//! all slots are pinned, the table grows.
+//! that was never used in this generation; any slot of its process that is not pinned, from a
+//! rotating start; a slot that another process has left. If there is none, the table grows.
 //!
-//! One thread prepares a slot that was never used:
+//! One thread prepares a slot that no process has:
 //!
 //! | step | what is written | a crash leaves |
 //! | --- | --- | --- |
+//! | 0 | `owner`, by CAS | a slot of a process that is dead |
 //! | 1 | `lease` and `deferred` := 0, over what the medium may hold | a slot that is not in use |
 //! | 2 | `readied` := this generation | the same: the next generation is another one |
 //! | 3 | the count of claimed slots (control page) rises above the slot, durable | a count that makes recovery read the slot too |
@@ -90,6 +94,7 @@ use crate::word::Word;
 
 const LEASE_AT: u64 = 8;
 const DEFERRED_AT: u64 = 16;
+const OWNER_AT: u64 = 24;
 pub(crate) const LOG_AT: u64 = 64;
 
 const _: () = assert!(PARTICIPANT_BYTES == 128 && LOG_AT == 64);
@@ -98,7 +103,67 @@ const _: () = assert!(PARTICIPANT_BYTES == 128 && LOG_AT == 64);
 /// announcement of any epoch to which the global epoch can rise meanwhile.
 const TOO_LATE: u64 = 1 << 15;
 
+/// A slot, and its owner's word, for other processes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SlotSeen {
+    pub number: usize,
+    pub off: u64,
+    pub owner: u64,
+    lease: u64,
+}
+
+impl SlotSeen {
+    /// How many epochs ago the slot was pinned, in `epoch`; `None` if it is not pinned.
+    pub fn lag(&self, epoch: u64) -> Option<u64> {
+        lease::lag(self.lease, epoch)
+    }
+}
+
 impl<D: Domain> Pool<D> {
+    fn slot_owner(&self, slot_off: u64) -> Word<'_, D> {
+        self.word(slot_off + OWNER_AT)
+    }
+
+    /// The slots that processes of this generation have.
+    pub(crate) fn slot_owners(&self) -> Vec<SlotSeen> {
+        let seen = |(number, off)| {
+            // Acquire: pairs with the CAS of the process that took the slot.
+            let owner = self.slot_owner(off).load(Ordering::Acquire);
+            let lease = self.lease_at(off).load(Ordering::Acquire);
+            let lease = if self.is_readied_at(off) { lease } else { 0 };
+            SlotSeen { number, off, owner, lease }
+        };
+        let used = self.used_slots().enumerate().map(seen);
+        used.filter(|slot| self.is_owner(slot.owner)).collect()
+    }
+
+    /// How many slots the processes of this generation have.
+    pub fn slots_with_owner(&self) -> usize {
+        self.slot_owners().len()
+    }
+
+    /// Whether this process has `slot`.
+    pub fn is_own_slot(&self, slot: usize) -> bool {
+        // Relaxed: only this process changes the owner of its slots.
+        self.slot_owner(self.slot_off(slot)).load(Ordering::Relaxed) == self.own_owner()
+    }
+
+    /// Ends the lease of a dead process's slot, and does its deferred work.
+    pub(crate) fn end_lease(&self, slot_off: u64) {
+        let deferred = self.deferred_at(slot_off).load(Ordering::Acquire);
+        if deferred != 0 {
+            self.do_deferred(slot_off, deferred);
+        }
+        let lease = self.lease_at(slot_off);
+        let next = lease.load(Ordering::Acquire).wrapping_add(1) & VERSION;
+        lease.store_transient(next);
+    }
+
+    /// Gives a slot of a dead process back.
+    pub(crate) fn free_slot(&self, slot_off: u64) {
+        self.slot_owner(slot_off).store_transient(0);
+    }
+
     fn slot_readied(&self, slot: usize) -> Word<'_, D> {
         self.word(self.slot_off(slot))
     }
@@ -220,8 +285,11 @@ impl<D: Domain> Pool<D> {
     fn take_any(&self) -> Result<Guard<'_, D>> {
         loop {
             let seen = self.participant_slots();
-            let taken =
-                self.take_ended().or_else(|| self.take_new(seen)).or_else(|| self.take_idle());
+            let taken = self
+                .take_ended()
+                .or_else(|| self.take_new(seen))
+                .or_else(|| self.take_idle())
+                .or_else(|| self.take_left());
             if let Some(guard) = taken {
                 self.slots.ended.clear(guard.slot());
                 return Ok(guard);
@@ -235,23 +303,42 @@ impl<D: Domain> Pool<D> {
         self.slots.ended.slots(self.participants_high()).find_map(|slot| self.take_prepared(slot))
     }
 
-    /// Prepares a slot of the first `slots`, and takes it.
+    /// Prepares a slot of the first `slots` that no process has, and takes it.
     fn take_new(&self, slots: usize) -> Option<Guard<'_, D>> {
         loop {
             // Relaxed: it only matters that each number is drawn once.
             let (order, readied) = (Ordering::Relaxed, &self.slots.readied);
             let draw = |slot| (slot < slots).then_some(slot + 1);
             let slot = readied.fetch_update(order, order, draw).ok()?;
-            self.slot_lease(slot).store_transient(0);
-            self.deferred_at(self.slot_off(slot)).store_transient(0);
-            // Release: a thread that sees this sees no content of an earlier generation.
-            self.slot_readied(slot).store(u64::from(self.generation()), Ordering::Release);
-            // Before a thread is pinned here: a thread that raises the epoch reads no slot beyond.
-            self.raise_high(slot as u64 + if mutant!("not-counted") { 0 } else { 1 });
-            if let Some(guard) = self.take(slot) {
+            if let Some(guard) = self.prepare_slot(slot) {
                 return Some(guard);
             }
         }
+    }
+
+    /// Prepares a slot that another process has left, and takes it.
+    fn take_left(&self) -> Option<Guard<'_, D>> {
+        let high = if self.is_shared() { self.participants_high() } else { 0 };
+        (0..high).find_map(|slot| self.prepare_slot(slot))
+    }
+
+    /// Takes `slot` for this process, unless a process has it, and for this thread.
+    fn prepare_slot(&self, slot: usize) -> Option<Guard<'_, D>> {
+        let off = self.slot_off(slot);
+        let owner = self.slot_owner(off);
+        let found = owner.load(Ordering::Acquire);
+        if self.is_owner(found) && !mutant!("slot-of-another-process") {
+            return None;
+        }
+        // A full barrier: what the former owner's recovery has written is seen below.
+        owner.compare_exchange_transient(found, self.own_owner()).ok()?;
+        self.slot_lease(slot).store_transient(0);
+        self.deferred_at(off).store_transient(0);
+        // Release: a thread that sees this sees no content of an earlier generation.
+        self.slot_readied(slot).store(u64::from(self.generation()), Ordering::Release);
+        // Before a thread is pinned here: a thread that raises the epoch reads no slot beyond.
+        self.raise_high(slot as u64 + if mutant!("not-counted") { 0 } else { 1 });
+        self.take(slot)
     }
 
     fn take_idle(&self) -> Option<Guard<'_, D>> {
@@ -273,7 +360,7 @@ impl<D: Domain> Pool<D> {
     /// Takes `slot`, unless a thread is pinned there. The caller makes the count durable.
     fn take(&self, slot: usize) -> Option<Guard<'_, D>> {
         let off = self.slot_off(slot);
-        if !self.is_readied_at(off) {
+        if !self.is_readied_at(off) || self.is_shared() && !self.is_own_slot(slot) {
             return None;
         }
         let word = self.lease_at(off);

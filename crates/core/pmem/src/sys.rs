@@ -1,6 +1,6 @@
 //! The system calls that a pool needs, each in a safe function.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::marker::PhantomData;
 use std::os::fd::AsRawFd;
@@ -200,6 +200,7 @@ static IN_CHILD: OnceLock<fn()> = OnceLock::new();
 extern "C" fn count_fork() {
     // Relaxed: the child has one thread.
     FORKS.fetch_add(1, Ordering::Relaxed);
+    children::give_all_up();
     if let Some(work) = IN_CHILD.get() {
         work();
     }
@@ -348,39 +349,53 @@ fn file_size_limit() -> u64 {
     }
 }
 
-/// A file, and an exclusive open-file-description lock on part of it.
+/// A file, and the open-file-description locks on part of it.
 ///
-/// The drop of this object releases the lock explicitly. Closing the file is not enough while a
+/// The drop of this object releases the locks explicitly. Closing the file is not enough while a
 /// forked child of this process still has its descriptors. When the process dies, the kernel drops
-/// the lock with the last such descriptor. So the file of a killed process stays locked while a
-/// forked child of it lives.
+/// the locks with the last such descriptor. So the file of a killed process stays locked while a
+/// forked child of it lives, unless the child gives the descriptors up ([`give_up_in_children`]).
+///
+/// [`give_up_in_children`]: Self::give_up_in_children
 #[derive(Debug)]
 pub struct LockedFile {
     file: File,
     from: u64,
     bytes: u64,
     process: Process,
+    is_given_up_in_children: bool,
 }
 
 impl LockedFile {
     /// Locks `bytes` bytes of `file` from `from`; none if another process holds part of them.
     pub fn lock(file: File, from: u64, bytes: u64) -> io::Result<Option<Self>> {
-        match lock_request(&file, libc::F_WRLCK, from, bytes) {
-            Ok(()) => Ok(Some(Self { file, from, bytes, process: Process::this() })),
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {
-                Ok(None)
-            }
-            Err(error) => Err(error),
-        }
+        let is_locked = try_lock(&file, Access::Exclusive, from, bytes)?;
+        Ok(is_locked.then(|| Self::over(file, from, bytes)))
+    }
+
+    /// The file with the locks that are taken on it, all within `bytes` bytes from `from`.
+    pub fn over(file: File, from: u64, bytes: u64) -> Self {
+        let process = Process::this();
+        Self { file, from, bytes, process, is_given_up_in_children: false }
+    }
+
+    /// From now on, a forked child gives its descriptor of the file up at once. So the locks end
+    /// with this process.
+    pub fn give_up_in_children(&mut self) {
+        children::give_up(self.file.as_raw_fd());
+        self.is_given_up_in_children = true;
     }
 }
 
 impl Drop for LockedFile {
     fn drop(&mut self) {
-        // The lock does not belong to a forked child.
+        // The locks do not belong to a forked child.
         if self.process.is_this() {
-            // If this fails, closing the file releases the lock.
-            let _ = lock_request(&self.file, libc::F_UNLCK, self.from, self.bytes);
+            if self.is_given_up_in_children {
+                children::keep(self.file.as_raw_fd());
+            }
+            // If this fails, closing the file releases the locks.
+            let _ = unlock(&self.file, self.from, self.bytes);
         }
     }
 }
@@ -393,15 +408,109 @@ impl std::ops::Deref for LockedFile {
     }
 }
 
-fn lock_request(file: &File, kind: i32, from: u64, bytes: u64) -> io::Result<()> {
+/// The kind of a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Other descriptions may hold it as [`Shared`](Self::Shared) too.
+    Shared,
+    /// No other description may hold it.
+    Exclusive,
+}
+
+/// Locks `bytes` bytes of `file` from `from`; false if another open file description holds part of
+/// them. A lock that this description holds there is replaced.
+pub fn try_lock(file: &File, access: Access, from: u64, bytes: u64) -> io::Result<bool> {
+    let kind = match access {
+        Access::Shared => libc::F_RDLCK,
+        Access::Exclusive => libc::F_WRLCK,
+    };
+    match lock_request(file, libc::F_OFD_SETLK, kind, from, bytes) {
+        Ok(_) => Ok(true),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {
+            Ok(false)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Releases what this open file description holds of these bytes.
+pub fn unlock(file: &File, from: u64, bytes: u64) -> io::Result<()> {
+    lock_request(file, libc::F_OFD_SETLK, libc::F_UNLCK, from, bytes).map(drop)
+}
+
+/// Whether another open file description holds a lock on part of these bytes.
+pub fn is_locked_elsewhere(file: &File, from: u64, bytes: u64) -> io::Result<bool> {
+    let found = lock_request(file, libc::F_OFD_GETLK, libc::F_WRLCK, from, bytes)?;
+    Ok(i32::from(found.l_type) != libc::F_UNLCK)
+}
+
+fn lock_request(
+    file: &File,
+    command: i32,
+    kind: i32,
+    from: u64,
+    bytes: u64,
+) -> io::Result<libc::flock> {
     // SAFETY: all-zero bytes are a value of this plain C struct.
     let mut request: libc::flock = unsafe { std::mem::zeroed() };
     request.l_type = kind as libc::c_short;
     request.l_whence = libc::SEEK_SET as libc::c_short;
     request.l_start = from as i64;
     request.l_len = bytes as i64;
-    // SAFETY: the descriptor is open and the struct outlives the call.
-    check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &request) })
+    // SAFETY: the descriptor is open, and the struct, which the call may fill, outlives the call.
+    check(unsafe { libc::fcntl(file.as_raw_fd(), command, &mut request) })?;
+    Ok(request)
+}
+
+/// Opens the file again: the new description has locks of its own.
+pub fn open_again(file: &File) -> io::Result<File> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    OpenOptions::new().read(true).write(true).open(path)
+}
+
+/// Descriptors that a forked child gives up.
+mod children {
+    use std::fs::File;
+    use std::os::fd::{AsRawFd, RawFd};
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicI32, Ordering};
+
+    /// The descriptors, in any places; -1 for none. More than there are places are not given up.
+    static DESCRIPTORS: [AtomicI32; 256] = [const { AtomicI32::new(-1) }; 256];
+    /// Takes the place of a descriptor that is given up.
+    static NOTHING: OnceLock<Option<File>> = OnceLock::new();
+
+    /// From now on, each forked child gives `descriptor` up.
+    pub fn give_up(descriptor: RawFd) {
+        NOTHING.get_or_init(|| File::open("/dev/null").ok());
+        // Relaxed, here and below: a child has what its parent's thread had before the fork.
+        let order = Ordering::Relaxed;
+        let _ = DESCRIPTORS
+            .iter()
+            .any(|place| place.compare_exchange(-1, descriptor, order, order).is_ok());
+    }
+
+    /// From now on, children keep `descriptor` again.
+    pub fn keep(descriptor: RawFd) {
+        let order = Ordering::Relaxed;
+        let _ = DESCRIPTORS
+            .iter()
+            .any(|place| place.compare_exchange(descriptor, -1, order, order).is_ok());
+    }
+
+    /// Called in the child, which has one thread.
+    pub fn give_all_up() {
+        let Some(Some(nothing)) = NOTHING.get() else { return };
+        for place in &DESCRIPTORS {
+            let descriptor = place.load(Ordering::Relaxed);
+            if descriptor >= 0 {
+                // SAFETY: allowed in a forked child. The number stays in use, so that the object
+                // that owns the descriptor closes this one and no other. If the call fails, the
+                // child keeps the parent's locks.
+                unsafe { libc::dup2(nothing.as_raw_fd(), descriptor) };
+            }
+        }
+    }
 }
 
 /// The type of the file system that holds `file`, as statfs names it.

@@ -200,7 +200,7 @@ impl<D: Domain> Pool<D> {
         let chunks = self.chunks_of_segment(segment);
         let mut no_room = None;
         let first = self
-            .claim_available(chunks, ReserveAccess::Without, &mut no_room)
+            .claim_available(chunks, ReserveAccess::Without, self.lasting_tag(), &mut no_room)
             .map_err(|error| too_many(no_room.as_ref().unwrap_or(&error)))?;
         let off = self.geometry().chunk_off(first);
         let bytes = segment_bytes(seen);

@@ -34,7 +34,7 @@ impl Freed {
     }
 }
 
-fn blocks_to_free(entries: &Entries, succeeded: bool) -> impl Iterator<Item = u64> {
+pub(crate) fn blocks_to_free(entries: &Entries, succeeded: bool) -> impl Iterator<Item = u64> {
     entries
         .all()
         .iter()

@@ -181,6 +181,7 @@
 //! durably (`finalize.rs`).
 
 mod committed_pending;
+mod dead_process;
 mod descriptor;
 mod direct;
 mod error;

@@ -174,8 +174,16 @@ impl<D: Domain> Pmwcas<D> {
         }
         (0..partitions * DESCRIPTORS_PER_PARTITION)
             .filter(|index| index % DESCRIPTORS_PER_PARTITION != 0)
+            // In the partitions of another process, nobody would look for it after a death.
+            .filter(|index| self.may_borrow_of((index / DESCRIPTORS_PER_PARTITION) as usize))
             .find_map(|index| self.claim(index))
             .ok_or(Error::DescriptorsExhausted)
+    }
+
+    fn may_borrow_of(&self, slot: usize) -> bool {
+        mutant!("borrowed-of-another-process")
+            || !self.pool().is_shared()
+            || self.pool().is_own_slot(slot)
     }
 
     #[inline]

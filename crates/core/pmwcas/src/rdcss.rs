@@ -239,7 +239,7 @@ impl<D: Domain> Pmwcas<D> {
 
     /// Replaces the references by final values, durably.
     #[inline]
-    fn phase_2(&self, life: Life, targets: &[WordEntry], succeeded: bool) {
+    pub(crate) fn phase_2(&self, life: Life, targets: &[WordEntry], succeeded: bool) {
         let dirty = if D::needs_write_back() { DIRTY } else { 0 };
         for (index, target) in targets.iter().enumerate() {
             let reference = life.reference(index);

@@ -40,15 +40,21 @@ impl<D: Domain> Pmwcas<D> {
     ///
     /// Call this before anything is allocated in the pool: recovery frees blocks of interrupted
     /// operations, and may not find them reused. Call it once after each opening of the pool. A
-    /// second call is an error, since a second recovery would undo operations that are running.
+    /// second call is an error, since a second recovery would undo operations that are running. In
+    /// a pool that other processes have open, it recovers nothing (`dead_process.rs` does that).
     pub fn open(pool: Arc<Pool<D>>) -> Result<Self> {
         if !pool.begin_recovery() {
             return Err(Error::BegunBefore);
         }
         let mut pmwcas = Self::new(pool);
-        pmwcas.recovered = pmwcas.recover();
-        pmwcas.pool().do_deferred_by(settle_deferred);
-        pmwcas.pool().reset_participants();
+        if pmwcas.pool().has_joined() {
+            pmwcas.pool().do_deferred_by(settle_deferred);
+        } else {
+            pmwcas.recovered = pmwcas.recover();
+            pmwcas.pool().do_deferred_by(settle_deferred);
+            pmwcas.pool().reset_participants();
+        }
+        pmwcas.pool().admit_others()?;
         Ok(pmwcas)
     }
 

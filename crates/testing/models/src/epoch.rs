@@ -105,7 +105,7 @@ impl Pool {
         })
     }
 
-    /// `take_new` of the highest slot: `raise_high`.
+    /// `prepare_slot` of the highest slot: `raise_high`.
     fn raise_high(&self, from: u64, to: u64) {
         assert_eq!(self.high.compare_exchange(from, to, AcqRel, Acquire), Ok(from));
     }

@@ -42,7 +42,7 @@ struct Code {
     /// A success of the CAS that claims a block, and the load before it.
     claim: Ordering,
     claim_load: Ordering,
-    /// `release_in_slab`, `release_current`: a full barrier between the write and the read.
+    /// `find_use`, `release_current`: a full barrier between the write and the read.
     fenced: [bool; 2],
     /// `release_current` looks for room after it has ended its claim.
     looks_again: bool,
@@ -135,7 +135,7 @@ impl Slab {
         }
     }
 
-    /// The second half: lists the slab if it is not current.
+    /// The second half (`find_use`): lists the slab if it is not current.
     fn list_unless_current(&self) {
         if self.code.fenced[0] {
             fence(SeqCst);
@@ -251,8 +251,8 @@ impl Slab {
         true
     }
 
-    /// The second half of `release_in_slab`, with all that follows (`dissolve_or_list`,
-    /// `release_current`).
+    /// The second half of `release_in_slab` (`find_use`), with all that follows
+    /// (`dissolve_or_list`, `release_current`).
     fn dissolve_or_list_unless_current(&self) {
         fence(SeqCst);
         if self.state.load(Acquire) & CURRENT != 0 {

@@ -1,8 +1,8 @@
 //! The chunk table: one word for each chunk of 64 KiB, which says how the chunk is used.
 //!
 //! ```text
-//! bits  63..32       31..24   23..0
-//!       generation  kind     argument
+//! bits  63..40       39..32  31..24   23..0
+//!       generation   stamp   kind     argument
 //! ```
 //!
 //! | kind | argument | after a crash |
@@ -13,6 +13,10 @@
 //! | 3 head of an active span | chunks of the span | active |
 //! | 4 body of an active span | 0 | active |
 //! | 5 hole: free, and the file may have no room there (`holes.rs`) | 0; with a generation: a hole that a thread holds in that generation | hole |
+//!
+//! A claim has the lower 24 bits of the generation, and the stamp of the newest census (`census.rs`;
+//! zero in a pool that one process has). After 2^24 openings, a claim of an earlier generation may
+//! count as one of this generation. Then the chunk is free only at the next opening.
 //!
 //! A span is claimed chunk by chunk with CASes (`claim.rs`). Activation changes first the bodies,
 //! then the head. After a crash, the log that names the span settles which of these words became
@@ -70,8 +74,9 @@ impl<D: Domain> Pool<D> {
 
 const ARGUMENT_MASK: u64 = (1 << 24) - 1;
 
-pub(crate) fn encode(chunk: Chunk, generation: u32) -> u64 {
-    let tag = u64::from(generation) << 32;
+/// The word of a chunk; `tag` is that of a claim ([`tag_of`]).
+pub(crate) fn encode(chunk: Chunk, tag: u32) -> u64 {
+    let tag = u64::from(tag) << 32;
     match chunk {
         Chunk::Free => 0,
         Chunk::Claimed { chunks } => tag | 1 << 24 | chunks,
@@ -90,20 +95,38 @@ pub(crate) fn is_hole_word(word: u64) -> bool {
     word & u64::from(u32::MAX) == HOLE
 }
 
+/// The upper half of a word that is void in other generations.
+pub(crate) fn tag_of(generation: u32, stamp: u8) -> u32 {
+    generation << 8 | u32::from(stamp)
+}
+
+/// The stamp of a claim that no census frees: of a thread without a pin, which no epoch waits for.
+pub(crate) const LASTING_STAMP: u8 = u8::MAX;
+
+/// Whether the upper half of `word` is of that generation.
+pub(crate) fn is_of(word: u64, generation: u32) -> bool {
+    (word >> 40) as u32 == generation & 0xFF_FFFF
+}
+
+/// The stamp in the upper half of `word`.
+pub(crate) fn stamp_of(word: u64) -> u8 {
+    (word >> 32) as u8
+}
+
 /// Decodes `word` in `generation`; `None` for a word that no thread can have written.
 pub(crate) fn decode(word: u64, generation: u32) -> Option<Chunk> {
     let argument = word & ARGUMENT_MASK;
     let tag = (word >> 32) as u32;
     match (word >> 24) & 0xFF {
         0 if word == 0 => Some(Chunk::Free),
-        1 if tag != generation => Some(Chunk::Free),
+        1 if !is_of(word, generation) => Some(Chunk::Free),
         1 => Some(Chunk::Claimed { chunks: argument }),
         2 if tag == 0 && argument < CLASS_COUNT as u64 => {
             Some(Chunk::Slab { class: argument as usize })
         }
         3 if tag == 0 && argument > 0 => Some(Chunk::Head { chunks: argument }),
         4 if tag == 0 && argument == 0 => Some(Chunk::Body),
-        5 if argument == 0 && tag == generation => Some(Chunk::HeldHole),
+        5 if argument == 0 && tag != 0 && is_of(word, generation) => Some(Chunk::HeldHole),
         5 if argument == 0 => Some(Chunk::Hole),
         _ => None,
     }
@@ -128,9 +151,14 @@ impl<D: Domain> Pool<D> {
         decode(word, self.generation()).unwrap_or(Chunk::Body)
     }
 
+    /// The word of a chunk, as this thread writes it.
+    pub(crate) fn encoded(&self, chunk: Chunk) -> u64 {
+        encode(chunk, self.tag())
+    }
+
     pub(crate) fn set_chunk(&self, index: u64, chunk: Chunk) {
         let word = self.chunk_word(index);
-        word.store(encode(chunk, self.generation()), Ordering::Release);
+        word.store(self.encoded(chunk), Ordering::Release);
         word.flush();
     }
 
@@ -208,7 +236,7 @@ impl<D: Domain> Pool<D> {
             self.set_chunk(index, Chunk::Body);
         }
         let head = self.chunk_word(first);
-        let active = encode(Chunk::Head { chunks }, self.generation());
+        let active = self.encoded(Chunk::Head { chunks });
         let found = head.load(Ordering::Acquire);
         // Several threads may mark a segment of the table of participants; only one counts it.
         if found != active && head.compare_exchange(found, active).is_ok() {
@@ -234,11 +262,11 @@ impl<D: Domain> Pool<D> {
         let chunks = found & ARGUMENT_MASK;
         let kind = (found >> 24) & 0xFF;
         let active = kind == 3;
-        let cut_short = in_recovery && kind == 1 && (found >> 32) as u32 != self.generation();
+        let cut_short = in_recovery && kind == 1 && !is_of(found, self.generation());
         if !(active || cut_short) || chunks == 0 || first + chunks > self.geometry().max_chunks {
             return Err(());
         }
-        let claimed = |chunks| encode(Chunk::Claimed { chunks }, self.generation());
+        let claimed = |chunks| self.encoded(Chunk::Claimed { chunks });
         let is_freed = head.compare_exchange(found, claimed(chunks)).is_err();
         if mutant!("freed-twice") {
             head.store(claimed(chunks), Ordering::Release);
@@ -254,6 +282,40 @@ impl<D: Domain> Pool<D> {
             self.cache.used.note_deactivated(first, chunks * CHUNK_BYTES);
         }
         Ok(())
+    }
+
+    /// Frees chunk `index` if it is claimed, and not stamped by the census `stamp`: no process has
+    /// it. Returns whether it was freed, and whether it is stamped: a process may have it then.
+    pub(super) fn free_lost_chunk(&self, index: u64, stamp: u8) -> (bool, bool) {
+        let word = self.chunk_word(index);
+        let found = word.load(Ordering::Acquire);
+        let free = match decode(found, self.generation()) {
+            Some(Chunk::Claimed { .. }) => Chunk::Free,
+            Some(Chunk::HeldHole) => Chunk::Hole,
+            _ => return (false, false),
+        };
+        match stamp_of(found) {
+            LASTING_STAMP => (false, false),
+            found if found == stamp => (false, true),
+            _ => {
+                // Acquire and release: as any claim, and any free.
+                let is_freed = word.compare_exchange(found, self.encoded(free)).is_ok();
+                self.cache.note_freed(u64::from(is_freed));
+                (is_freed, !is_freed)
+            }
+        }
+    }
+
+    /// Ends the activation, or the deactivation, of a span that a dead thread has begun: its bodies
+    /// are claimed as its head is. The span belongs to an operation of that thread.
+    pub fn end_for_dead(&self, off: u64) {
+        let Some((first, chunks)) = self.span_at(off) else { return };
+        if matches!(self.chunk(first), Chunk::Claimed { .. }) {
+            let bodies = first + 1..first + chunks;
+            bodies.filter(|&index| self.chunk(index) == Chunk::Body).for_each(|index| {
+                self.set_chunk(index, Chunk::Claimed { chunks: 0 });
+            });
+        }
     }
 
     /// Frees claimed chunks: a span, or one chunk.
@@ -276,21 +338,22 @@ mod tests {
 
     #[test]
     fn golden_chunk_words() {
-        assert_eq!(encode(Chunk::Free, 9), 0);
-        assert_eq!(encode(Chunk::Claimed { chunks: 5 }, 9), 0x0000_0009_0100_0005);
-        assert_eq!(encode(Chunk::Slab { class: 3 }, 9), 0x0000_0000_0200_0003);
-        assert_eq!(encode(Chunk::Head { chunks: 7 }, 9), 0x0000_0000_0300_0007);
-        assert_eq!(encode(Chunk::Body, 9), 0x0000_0000_0400_0000);
-        assert_eq!(encode(Chunk::Hole, 9), 0x0000_0000_0500_0000);
-        assert_eq!(encode(Chunk::HeldHole, 9), 0x0000_0009_0500_0000);
+        let encode = |chunk| super::encode(chunk, tag_of(9, 3));
+        assert_eq!(encode(Chunk::Free), 0);
+        assert_eq!(encode(Chunk::Claimed { chunks: 5 }), 0x0000_0903_0100_0005);
+        assert_eq!(encode(Chunk::Slab { class: 3 }), 0x0000_0000_0200_0003);
+        assert_eq!(encode(Chunk::Head { chunks: 7 }), 0x0000_0000_0300_0007);
+        assert_eq!(encode(Chunk::Body), 0x0000_0000_0400_0000);
+        assert_eq!(encode(Chunk::Hole), 0x0000_0000_0500_0000);
+        assert_eq!(encode(Chunk::HeldHole), 0x0000_0903_0500_0000);
     }
 
     #[test]
     fn a_claim_ends_with_its_generation() {
-        let claim = encode(Chunk::Claimed { chunks: 5 }, 9);
+        let claim = encode(Chunk::Claimed { chunks: 5 }, tag_of(9, 3));
         assert_eq!(decode(claim, 9), Some(Chunk::Claimed { chunks: 5 }));
         assert_eq!(decode(claim, 10), Some(Chunk::Free));
-        let held = encode(Chunk::HeldHole, 9);
+        let held = encode(Chunk::HeldHole, tag_of(9, 3));
         assert_eq!(decode(held, 9), Some(Chunk::HeldHole));
         assert_eq!(decode(held, 10), Some(Chunk::Hole));
         assert!(is_hole_word(held) && is_hole_word(HOLE) && !is_hole_word(claim));

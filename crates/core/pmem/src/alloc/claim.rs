@@ -65,7 +65,7 @@ impl<D: Domain> Pool<D> {
         let mut no_room = None;
         let access = guard.reserve_access();
         self.check_room_to_undo(chunks, access)?;
-        let available = self.claim_available(chunks, access, &mut no_room);
+        let available = self.claim_available(chunks, access, self.tag(), &mut no_room);
         let Err(error) = available else { return available };
         // The last step: any free chunk, also those of blocks in limbo, and soon those of empty
         // slabs that this thread kept for other sizes. (Three times, because one collection gives
@@ -75,7 +75,7 @@ impl<D: Domain> Pool<D> {
         for _ in 0..3 {
             guard.collect();
         }
-        let found = self.claim_freed(chunks, Search::Whole, &mut no_room);
+        let found = self.claim_freed(chunks, Search::Whole, self.tag(), &mut no_room);
         found.ok_or(no_room.unwrap_or(error))
     }
 
@@ -101,22 +101,23 @@ impl<D: Domain> Pool<D> {
         Error::PoolFull { requested_bytes: chunks * CHUNK_BYTES, max_bytes }
     }
 
-    /// The first three steps of a claim, also for a thread that is not pinned.
+    /// The first three steps of a claim with that tag, also for a thread that is not pinned.
     pub(crate) fn claim_available(
         &self,
         chunks: u64,
         reserve_access: ReserveAccess,
+        tag: u32,
         no_room: &mut Option<Error>,
     ) -> Result<u64> {
-        if let Some(first) = self.claim_freed(chunks, Search::Bounded, no_room) {
+        if let Some(first) = self.claim_freed(chunks, Search::Bounded, tag, no_room) {
             return Ok(first);
         }
         if self.survey(chunks)
-            && let Some(first) = self.claim_freed(chunks, Search::Bounded, no_room)
+            && let Some(first) = self.claim_freed(chunks, Search::Bounded, tag, no_room)
         {
             return Ok(first);
         }
-        self.claim_beyond_frontier(chunks, reserve_access)
+        self.claim_beyond_frontier(chunks, reserve_access, tag)
     }
 
     /// Searches the chunk table for chunks that earlier generations left free, from the end of the
@@ -145,7 +146,13 @@ impl<D: Domain> Pool<D> {
 
     /// Claims freed chunks below the frontier. If the file system has no room for holes among them,
     /// stores the error in `no_room`, and claims chunks that have room.
-    fn claim_freed(&self, chunks: u64, search: Search, no_room: &mut Option<Error>) -> Option<u64> {
+    fn claim_freed(
+        &self,
+        chunks: u64,
+        search: Search,
+        tag: u32,
+        no_room: &mut Option<Error>,
+    ) -> Option<u64> {
         let known = self.cache.freed_chunks();
         let most_words = match search {
             Search::Whole => u64::MAX,
@@ -153,12 +160,12 @@ impl<D: Domain> Pool<D> {
             Search::Bounded if chunks == 1 => u64::MAX,
             Search::Bounded => SEARCH_AT_ONCE.max(SEARCH_A_CHUNK * chunks),
         };
-        let found = match self.search(chunks, most_words, Chunk::is_free) {
+        let found = match self.search(chunks, most_words, tag, Chunk::is_free) {
             Ok(found) => found,
             Err(error) => {
                 *no_room = Some(error);
                 // Chunks that have room: a claim of these fails only if another thread succeeds.
-                self.search(chunks, most_words, |chunk| chunk == Chunk::Free).unwrap_or(None)
+                self.search(chunks, most_words, tag, |chunk| chunk == Chunk::Free).unwrap_or(None)
             }
         };
         match found {
@@ -177,6 +184,7 @@ impl<D: Domain> Pool<D> {
         &self,
         chunks: u64,
         most_words: u64,
+        tag: u32,
         serves: impl Fn(Chunk) -> bool + Copy,
     ) -> Result<Option<u64>> {
         let frontier = self.frontier();
@@ -198,7 +206,7 @@ impl<D: Domain> Pool<D> {
             looked += words;
             match taken {
                 Some(taken) => first = taken + 1,
-                None => match self.claim_exactly(first, chunks) {
+                None => match self.claim_exactly(first, chunks, tag) {
                     Ok(()) => break Some(first),
                     Err(Unclaimed::Taken(taken)) => first = taken + 1,
                     Err(Unclaimed::NoRoom(error)) => return Err(error),
@@ -224,7 +232,12 @@ impl<D: Domain> Pool<D> {
         }
     }
 
-    fn claim_beyond_frontier(&self, chunks: u64, reserve_access: ReserveAccess) -> Result<u64> {
+    fn claim_beyond_frontier(
+        &self,
+        chunks: u64,
+        reserve_access: ReserveAccess,
+        tag: u32,
+    ) -> Result<u64> {
         let spare = self.spare_chunks(reserve_access);
         let frontier = self.word(FRONTIER_OFF);
         loop {
@@ -240,7 +253,7 @@ impl<D: Domain> Pool<D> {
             if end == reached || frontier.compare_exchange(reached, end).is_ok() {
                 // A thread that uses a chunk makes the pool's size and frontier durable first: see
                 // `flush_extent`.
-                match self.claim_exactly(first, chunks) {
+                match self.claim_exactly(first, chunks, tag) {
                     Ok(()) => {
                         self.cache.note_claimed(joined);
                         return Ok(first);
@@ -258,7 +271,7 @@ impl<D: Domain> Pool<D> {
     }
 
     /// Claims the chunks from `first`, and makes room for holes among them; otherwise claims none.
-    fn claim_exactly(&self, first: u64, chunks: u64) -> Result<(), Unclaimed> {
+    fn claim_exactly(&self, first: u64, chunks: u64, tag: u32) -> Result<(), Unclaimed> {
         let claim = |index| Chunk::Claimed { chunks: if index == first { chunks } else { 0 } };
         let mut holes = 0;
         for index in first..first + chunks {
@@ -270,7 +283,7 @@ impl<D: Domain> Pool<D> {
                 Some(Chunk::Hole) => Some(hole),
                 _ => None,
             };
-            let mine = mine.map(|mine| encode(mine, self.generation()));
+            let mine = mine.map(|mine| encode(mine, tag));
             if mine.is_none_or(|mine| word.compare_exchange(found, mine).is_err()) {
                 self.unclaim(first, index);
                 return Err(Unclaimed::Taken(index));
@@ -283,7 +296,7 @@ impl<D: Domain> Pool<D> {
                 return Err(Unclaimed::NoRoom(error));
             }
             for index in first..first + chunks {
-                let claimed = encode(claim(index), self.generation());
+                let claimed = encode(claim(index), tag);
                 self.chunk_word(index).store(claimed, Ordering::Release);
             }
         }
@@ -297,7 +310,7 @@ impl<D: Domain> Pool<D> {
                 Chunk::HeldHole => Chunk::Hole,
                 _ => Chunk::Free,
             };
-            let word = encode(was, self.generation());
+            let word = self.encoded(was);
             self.chunk_word(index).store(word, Ordering::Release);
         }
     }

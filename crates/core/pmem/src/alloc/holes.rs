@@ -60,7 +60,7 @@
 
 use std::sync::atomic::{Ordering, fence};
 
-use super::chunks::{Chunk, decode, encode};
+use super::chunks::{Chunk, decode};
 use crate::domain::Domain;
 use crate::epoch::Guard;
 use crate::error::Result;
@@ -81,8 +81,11 @@ impl<D: Domain> Pool<D> {
     /// The pool keeps its size, and takes the room again as it needs it. Then a write may be
     /// refused with [`Error::FileSystemFull`](crate::Error::FileSystemFull), as when the pool
     /// grows. Room beyond the chunks that were ever used is kept. A file system without holes gets
-    /// nothing back.
+    /// nothing back, and neither does a pool that processes share.
     pub fn release_unused(&self, max_bytes: u64) -> Result<u64> {
+        if self.is_shared() {
+            return Ok(0);
+        }
         {
             let guard = self.pin()?;
             self.dissolve_empty_slabs(&guard);
@@ -112,7 +115,7 @@ impl<D: Domain> Pool<D> {
 
     /// Takes free chunks that have room, from `first` on; returns how many.
     fn hold_free(&self, first: u64, most: u64) -> u64 {
-        let held = encode(Chunk::HeldHole, self.generation());
+        let held = self.encoded(Chunk::HeldHole);
         let is_mine = |&index: &u64| {
             let word = self.chunk_word(index);
             let found = word.load(Ordering::Acquire);

@@ -25,6 +25,7 @@
 
 mod audit;
 mod cache;
+mod census;
 mod chunks;
 mod claim;
 mod exchange;

@@ -8,7 +8,8 @@
 //!
 //! * `class` is the size class, with [`SLAB_MARK`] above it.
 //! * `active`: one bit for each block, durable: the block belongs to a word somewhere.
-//! * `taken`: each word has bits for 32 blocks, with the generation in the upper half. A word of an
+//! * `taken`: each word has bits for 32 blocks. The upper half has the lower 24 bits of the
+//!   generation, and the stamp of the newest census at the last change (`census.rs`). A word of an
 //!   earlier generation counts as a copy of the active bits. A block may be taken if its bit is
 //!   clear.
 //!
@@ -25,7 +26,7 @@
 use std::sync::atomic::Ordering;
 
 use super::cache::Claim;
-use super::chunks::Chunk;
+use super::chunks::{Chunk, is_of, stamp_of};
 use super::sizes::{CLASS_BYTES, CLASS_COUNT, SLAB_HEADER_BYTES};
 use crate::domain::Domain;
 use crate::epoch::Guard;
@@ -106,7 +107,7 @@ impl<D: Domain> Pool<D> {
 
     /// The taken bits of `word`, as they count in this generation.
     fn taken_bits(&self, chunk: u64, index: u64, word: u64) -> u32 {
-        if mutant!("stale-taken-bits") || (word >> 32) as u32 == self.generation() {
+        if mutant!("stale-taken-bits") || is_of(word, self.generation()) {
             word as u32
         } else {
             self.active_bits(chunk, index)
@@ -114,7 +115,7 @@ impl<D: Domain> Pool<D> {
     }
 
     fn tagged(&self, bits: u32) -> u64 {
-        u64::from(self.generation()) << 32 | u64::from(bits)
+        u64::from(self.tag()) << 32 | u64::from(bits)
     }
 
     /// The block at `off`, if `off` is the first byte of a block of a slab.
@@ -301,8 +302,16 @@ impl<D: Domain> Pool<D> {
         self.flush_extent();
         D::fence();
         self.unlist(chunk);
-        let Some(claim) = self.cache.claim_current(chunk) else {
-            unreachable!("chunk {chunk} is claimed before it is a slab");
+        let claim = match self.cache.claim_current(chunk) {
+            Some(claim) => claim,
+            // Another process has dissolved the slab that was here, with a claim of this one on it.
+            None if self.is_shared() => loop {
+                let taken = self.cache.take_claim(chunk);
+                if let Some(claim) = taken.or_else(|| self.cache.claim_current(chunk)) {
+                    break claim;
+                }
+            },
+            None => unreachable!("chunk {chunk} is claimed before it is a slab"),
         };
         self.set_chunk(chunk, Chunk::Slab { class });
         D::fence();
@@ -321,12 +330,13 @@ impl<D: Domain> Pool<D> {
     /// Clears the active bit; returns whether it was set.
     pub(crate) fn clear_active(&self, place: &Place) -> bool {
         // The block stays taken until it is given back. That also holds if it became active in an
-        // earlier generation, and the taken word still is of that generation.
+        // earlier generation, and the taken word still is of that generation. The stamp comes
+        // before the change of the active bit: else a census would take the block for a lost one.
         let index = place.block / 32;
         let taken = self.taken_word(place.chunk, index);
         let mut found = taken.load(Ordering::Acquire);
-        while (found >> 32) as u32 != self.generation() {
-            let bits = self.active_bits(place.chunk, index);
+        while (found >> 32) as u32 != self.tag() && !mutant!("deactivated-without-stamp") {
+            let bits = self.taken_bits(place.chunk, index, found);
             match taken.compare_exchange(found, self.tagged(bits)) {
                 Ok(_) => break,
                 Err(other) => found = other,
@@ -366,17 +376,59 @@ impl<D: Domain> Pool<D> {
                 Err(other) => found = other,
             }
         };
+        self.find_use(guard, place.chunk, place.class, left == 0);
+    }
+
+    /// After a block of the slab was given back: lists the slab, or dissolves it if it is empty.
+    fn find_use(&self, guard: &Guard<'_, D>, chunk: u64, class: usize, may_be_empty: bool) {
         // Either a thread that releases the slab, and then checks it for room, sees this block, or
         // this thread sees that the slab is released.
         barrier_after_swap();
-        if self.cache.is_current(place.chunk) {
+        if self.cache.is_current(chunk) {
             return;
         }
-        if left == 0 && self.is_empty(place.chunk, place.class) {
-            self.dissolve_or_list(guard, place.chunk, place.class);
+        if may_be_empty && self.is_empty(chunk, class) {
+            self.dissolve_or_list(guard, chunk, class);
         } else {
-            self.cache.list(place.chunk, place.class);
+            self.cache.list(chunk, class);
         }
+    }
+
+    /// Gives the blocks of a slab back that are taken, not active, and not stamped by the census
+    /// `stamp`: no process has them. Returns how many, and how many are stamped: a process may have
+    /// those.
+    pub(super) fn free_lost_in_slab(
+        &self,
+        guard: &Guard<'_, D>,
+        chunk: u64,
+        class: usize,
+        stamp: u8,
+    ) -> (u64, u64) {
+        let (mut freed, mut unsure) = (0, 0);
+        for index in 0..blocks_of(class).div_ceil(32) {
+            let taken = self.taken_word(chunk, index);
+            let found = taken.load(Ordering::Acquire);
+            if !is_of(found, self.generation()) {
+                continue;
+            }
+            let lost = found as u32 & !self.active_bits(chunk, index) & valid_bits(class, index);
+            if lost == 0 {
+                continue;
+            }
+            if stamp_of(found) == stamp && !mutant!("census-believes-stamped-words") {
+                unsure += u64::from(lost.count_ones());
+                continue;
+            }
+            let left = found as u32 & !lost;
+            // Fails if a thread has stamped the word, as it does before it changes an active bit.
+            if taken.compare_exchange(found, self.tagged(left)).is_ok() {
+                freed += u64::from(lost.count_ones());
+                self.find_use(guard, chunk, class, left == 0);
+            } else {
+                unsure += u64::from(lost.count_ones());
+            }
+        }
+        (freed, unsure)
     }
 
     pub(crate) fn is_empty(&self, chunk: u64, class: usize) -> bool {
@@ -390,7 +442,7 @@ impl<D: Domain> Pool<D> {
     pub(crate) fn recover_release_in_slab(&self, place: &Place) {
         let taken = self.taken_word(place.chunk, place.block / 32);
         let found = taken.load(Ordering::Acquire);
-        if (found >> 32) as u32 == self.generation() {
+        if is_of(found, self.generation()) {
             taken.fetch_and(!(1 << (place.block % 32)));
         }
     }

@@ -29,6 +29,12 @@
 //! Slabs of earlier generations are unknown at first. A cursor passes over the chunks that existed
 //! at opening, a few at each shortage. It lists the slabs with room, and dissolves the empty ones.
 //!
+//! Claims and stacks are process memory. If several processes share the pool (`processes.rs`), each
+//! has its own, and may claim the same slab. Then the taken bits decide, as in a full pool: they
+//! say which process has a block, and which one dissolves an empty slab. A process that allocates
+//! from its current slab looks at the chunk's word each time, so it finds that another one has
+//! dissolved the slab. A slab with room that another process has listed is found by the cursor.
+//!
 //! A thread that stalls while it has taken a slab off a stack leaves it on no stack. A thread that
 //! stalls in [`Pool::unlist`] may have taken many. So the cursor passes over the chunks again, some
 //! each time that the pool is full, and lists such slabs.

@@ -16,7 +16,6 @@ pub use self::open::{Compacted, CreateOptions, OpenPool, Unpublished, draw_id};
 use crate::alloc::Cache;
 use crate::damage;
 use crate::domain::Domain;
-use crate::error::Error;
 use crate::exclusive::Exclusive;
 use crate::layout::{CONTROL_OFF, Geometry, SEGMENT_COUNT};
 use crate::limbo::Limbo;
@@ -24,6 +23,7 @@ use crate::medium::{Guarantee, Medium};
 use crate::mutant;
 use crate::per_slot::PerSlot;
 use crate::prefetch;
+use crate::sharing::Sharing;
 use crate::slots::Slots;
 use crate::superblock;
 use crate::sys::{LockedFile, Mapping};
@@ -34,8 +34,10 @@ use crate::write_back::LINE_BYTES;
 #[derive(Debug)]
 pub struct Pool<D: Domain> {
     mapping: Mapping,
-    file: Option<LockedFile>,
-    path: PathBuf,
+    pub(crate) file: Option<LockedFile>,
+    /// How this process shares the pool; none if it has it alone.
+    pub(crate) sharing: Option<Sharing>,
+    pub(crate) path: PathBuf,
     geometry: Geometry,
     medium: Medium,
     pool_id: u128,
@@ -89,7 +91,7 @@ impl<D: Domain> Pool<D> {
         let index = word_index(off);
         // Relaxed, here and below: the thread that published an offset beyond the former end has
         // stored the new end before.
-        if index >= self.end_words.load(Ordering::Relaxed) {
+        if index >= self.end_words.load(Ordering::Relaxed) && !self.has_word_now(off, 1) {
             return Word::new(self.nowhere(off));
         }
         // SAFETY: just checked to lie in the mapping, and aligned. Words are only accessed
@@ -115,7 +117,7 @@ impl<D: Domain> Pool<D> {
     #[inline(always)]
     pub fn words_within(&self, off: u64, count: u64) -> Option<Words<'_, D>> {
         let (index, end) = (word_index(off), self.end_words.load(Ordering::Relaxed));
-        if index > end || count > end - index {
+        if (index > end || count > end - index) && !self.has_word_now(off, count) {
             self.note_damage(off);
             return None;
         }
@@ -132,11 +134,35 @@ impl<D: Domain> Pool<D> {
     #[inline(always)]
     fn address(&self, off: u64, bytes: u64) -> Option<*mut u8> {
         let end = self.end_words.load(Ordering::Relaxed) * 8;
-        if !mutant!("damage-leads-anywhere") && (off > end || bytes > end - off) {
+        if !mutant!("damage-leads-anywhere")
+            && (off > end || bytes > end - off)
+            && !self.has_grown_to(off, bytes)
+        {
             return None;
         }
         // SAFETY: just checked to lie in the mapping.
         Some(unsafe { self.mapping.base().add(off as usize) })
+    }
+
+    /// Whether another process has grown the pool, so that `bytes` bytes at `off` lie in it now.
+    #[cold]
+    #[inline(never)]
+    fn has_grown_to(&self, off: u64, bytes: u64) -> bool {
+        if !self.is_shared() {
+            return false;
+        }
+        // Acquire, in `size_bytes`: pairs with the CAS of the growing thread. It came before the
+        // offset was published, so this thread sees it.
+        let end = self.size_bytes();
+        self.end_words.fetch_max(end / 8, Ordering::Relaxed);
+        off <= end && bytes <= end - off
+    }
+
+    /// The same, for `count` words.
+    #[cold]
+    #[inline(never)]
+    fn has_word_now(&self, off: u64, count: u64) -> bool {
+        off.is_multiple_of(8) && self.has_grown_to(off, count.saturating_mul(8))
     }
 
     /// A word for an access at `off`, which comes from damaged data.
@@ -332,9 +358,4 @@ impl<D: Domain> Pool<D> {
     pub fn begin_recovery(&self) -> bool {
         !self.recovery_begun.swap(true, Ordering::AcqRel)
     }
-}
-
-fn io_error(path: &Path, action: &'static str) -> impl FnOnce(std::io::Error) -> Error {
-    let path = path.to_path_buf();
-    move |source| Error::Io { path, action, source }
 }

@@ -35,26 +35,23 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::{Pool, io_error, room};
+use super::{Pool, room};
 use crate::alloc::Cache;
 #[cfg(feature = "testing")]
 use crate::arena::Arena;
 use crate::domain::Domain;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, io_error};
 use crate::layout::{
     CHUNK_BYTES, CHUNK_TABLE_OFF, EPOCH_OFF, Geometry, MAX_POOL_BYTES, MIN_POOL_BYTES,
 };
 use crate::limbo::Limbo;
 use crate::log_name::LogName;
 use crate::medium::{self, Guarantee, Medium};
+use crate::sharing::{Sharing, enter, lock_alone};
 use crate::slots::Slots;
 use crate::superblock::{self, BootId, SUPERBLOCK_BYTES, Superblock};
 use crate::sys::{self, LockedFile, Mapping};
 
-/// First byte of the range of locks, far behind any data: one byte for each process.
-const LOCK_OFF: u64 = 1 << 62;
-/// Processes that may share a pool in a later version; today one process takes all bytes.
-const LOCK_BYTES: u64 = 64;
 /// The action that fails where addresses are limited, and the remedy.
 const MAP_THE_FILE: &str = "map the file, which takes as many addresses as its max_bytes (where they are limited, see `ulimit -v`)";
 
@@ -100,6 +97,9 @@ pub struct OpenPool {
     /// The limit that the pool must have, in bytes, rounded down to whole chunks; `None` for any
     /// limit.
     pub max_bytes: Option<u64>,
+    /// Share the pool with other processes that open it so, up to 256. Not for salvage, and only in
+    /// a domain without write-backs.
+    pub shared: bool,
 }
 
 /// A new pool whose file has only a temporary name. Dropped, it leaves nothing.
@@ -196,6 +196,22 @@ impl<D: Domain> Pool<D> {
         options: &CreateOptions,
         log: Option<LogName>,
     ) -> Result<Unpublished<D>> {
+        Self::prepare_in(path, options, log, false)
+    }
+
+    /// The same for a pool without a log, which is shared ([`OpenPool::shared`]) as soon as it is
+    /// published.
+    pub fn prepare_shared(path: &Path, options: &CreateOptions) -> Result<Unpublished<D>> {
+        check_domain_is_shareable::<D>(path)?;
+        Self::prepare_in(path, options, None, true)
+    }
+
+    fn prepare_in(
+        path: &Path,
+        options: &CreateOptions,
+        log: Option<LogName>,
+        shared: bool,
+    ) -> Result<Unpublished<D>> {
         let (geometry, size_bytes) = checked_sizes(options)?;
         log.as_ref().map_or(Ok(()), LogName::check)?;
         let pool_id = draw_id(path)?;
@@ -213,7 +229,10 @@ impl<D: Domain> Pool<D> {
             .map_err(io_error(path, "create the file"))?;
         let created: Result<_> = (|| {
             let medium = medium::find(&file).map_err(io_error(path, "find the file system"))?;
-            let file = locked(path, file)?;
+            let (file, sharing) = match shared {
+                false => (lock_alone(path, file)?, None),
+                true => enter(path, file).map(|(file, sharing)| (file, Some(sharing)))?,
+            };
             let boot_id = medium::boot_id();
             let block = Superblock {
                 pool_id,
@@ -235,8 +254,11 @@ impl<D: Domain> Pool<D> {
             if medium.outlives_machine() {
                 file.sync_all().map_err(io_error(path, "sync the file"))?;
             }
-            let pool = Self::assembled(mapping, Some(file), path, geometry, medium, &block, true)?;
+            let mut pool =
+                Self::assembled(mapping, Some(file), path, geometry, medium, &block, true)?;
+            pool.sharing = sharing;
             pool.bound();
+            pool.take_number()?;
             pool.use_huge_pages(0, size_bytes);
             pool.word(EPOCH_OFF).store(1, Ordering::Release);
             Ok(Arc::new(pool))
@@ -263,7 +285,16 @@ impl<D: Domain> Pool<D> {
         if !file.metadata().map_err(io_error(path, "look at the file"))?.is_file() {
             return Err(Error::NotAFile(path.to_path_buf()));
         }
-        let file = locked(path, file)?;
+        let (file, sharing) = match options.shared {
+            false => (lock_alone(path, file)?, None),
+            true if options.salvage => {
+                return Err(not_shareable(path, "it is opened for salvage"));
+            }
+            true => {
+                check_domain_is_shareable::<D>(path)?;
+                enter(path, file).map(|(file, sharing)| (file, Some(sharing)))?
+            }
+        };
         let mut first = vec![0; SUPERBLOCK_BYTES];
         let read_bytes = read_up_to(&file, &mut first).map_err(io_error(path, "read the file"))?;
         let block = Superblock::decode(path, &first[..read_bytes])?;
@@ -279,7 +310,10 @@ impl<D: Domain> Pool<D> {
         // Before the size: the file of such a pool may have lost its end.
         let medium = medium::find(&file).map_err(io_error(path, "find the file system"))?;
         let boot_id = medium::boot_id();
-        let is_trusted = block.clean || block.survives_power || block.boot_id.is_same(boot_id);
+        // Other processes have the pool open, so it is trusted, and its file has all its room.
+        let joins = sharing.as_ref().is_some_and(|sharing| !sharing.is_first);
+        let is_trusted =
+            joins || block.clean || block.survives_power || block.boot_id.is_same(boot_id);
         if !is_trusted && !options.salvage {
             return Err(Error::NotTrusted {
                 path: path.to_path_buf(),
@@ -307,20 +341,44 @@ impl<D: Domain> Pool<D> {
         // A copy may have holes in the place of zeros. Room is made for all parts that are written
         // to, so that no store finds the file system full.
         let expected_bytes = room::expected_bytes(path, &file, &geometry, block.size_bytes)?;
-        if metadata.blocks() * room::BLOCK_BYTES < expected_bytes {
+        if !joins && metadata.blocks() * room::BLOCK_BYTES < expected_bytes {
             sys::allocate(&file, 0, CHUNK_TABLE_OFF)
                 .map_err(|source| room::not_allocated(path, 0, CHUNK_TABLE_OFF, source))?;
             room::restore(path, &file, &geometry, block.size_bytes)?;
         }
         let mapping = Mapping::shared(&file, geometry.max_bytes, medium.is_dax())
             .map_err(io_error(path, MAP_THE_FILE))?;
-        Self::open_mapped(mapping, Some(file), path, medium, &block, is_trusted)
+        let file = Some(file);
+        match sharing {
+            Some(sharing) if joins => Self::join(mapping, file, sharing, path, medium, &block),
+            sharing => Self::open_mapped(mapping, file, sharing, path, medium, &block, is_trusted),
+        }
+    }
+
+    /// Joins the processes that have the pool in `mapping` open.
+    fn join(
+        mapping: Mapping,
+        file: Option<LockedFile>,
+        sharing: Sharing,
+        path: &Path,
+        medium: Medium,
+        block: &Superblock,
+    ) -> Result<Arc<Self>> {
+        let geometry = Geometry::new(block.max_bytes);
+        let mut pool = Self::assembled(mapping, file, path, geometry, medium, block, false)?;
+        pool.sharing = Some(sharing);
+        pool.keeps_state = AtomicBool::new(true);
+        pool.bound();
+        pool.take_number()?;
+        pool.keeps_state = AtomicBool::new(false);
+        Ok(Arc::new(pool))
     }
 
     /// Opens the pool in `mapping`, whose superblock is `block`.
     fn open_mapped(
         mapping: Mapping,
         file: Option<LockedFile>,
+        sharing: Option<Sharing>,
         path: &Path,
         medium: Medium,
         block: &Superblock,
@@ -338,6 +396,7 @@ impl<D: Domain> Pool<D> {
         let opened = Superblock { generation, ..block.clone() };
         let mut pool =
             Self::assembled(mapping, file, path, geometry, medium, &opened, block.clean)?;
+        pool.sharing = sharing;
         if !is_trusted {
             pool.salvaged = true;
             pool.survives_power = false;
@@ -345,6 +404,7 @@ impl<D: Domain> Pool<D> {
         // If this fails, the pool keeps its state, and is not marked as closed.
         pool.keeps_state = AtomicBool::new(true);
         pool.enter_use(block)?;
+        pool.take_number()?;
         pool.keeps_state = AtomicBool::new(false);
         pool.bound();
         pool.word(EPOCH_OFF).store(1, Ordering::Release);
@@ -409,7 +469,7 @@ impl<D: Domain> Pool<D> {
     pub fn open_in(arena: &Arena) -> Result<Arc<Self>> {
         let path = Path::new("(arena)");
         let block = Superblock::decode(path, &arena.read(0, SUPERBLOCK_BYTES))?;
-        Self::open_mapped(arena.mapping(), None, path, Medium::Anonymous, &block, true)
+        Self::open_mapped(arena.mapping(), None, None, path, Medium::Anonymous, &block, true)
     }
 
     fn assembled(
@@ -430,6 +490,7 @@ impl<D: Domain> Pool<D> {
         Ok(Self {
             mapping,
             file,
+            sharing: None,
             path: path.to_path_buf(),
             geometry,
             medium,
@@ -533,7 +594,7 @@ impl<D: Domain> Pool<D> {
         if !self.slots.is_ours() {
             return Err(Error::Forked(self.path.clone()));
         }
-        if self.salvaged {
+        if self.salvaged || !self.leaves_as_last()? {
             return Ok(());
         }
         // The flag must not reach the medium before the data. If a sync fails, the pool stays
@@ -576,10 +637,17 @@ fn read_up_to(file: &File, buffer: &mut [u8]) -> std::io::Result<usize> {
     Ok(filled)
 }
 
-fn locked(path: &Path, file: File) -> Result<LockedFile> {
-    LockedFile::lock(file, LOCK_OFF, LOCK_BYTES)
-        .map_err(io_error(path, "lock the file"))?
-        .ok_or_else(|| Error::AlreadyOpen(path.to_path_buf()))
+fn check_domain_is_shareable<D: Domain>(path: &Path) -> Result<()> {
+    if !D::needs_write_back() {
+        return Ok(());
+    }
+    let why =
+        "its domain writes lines back, and a process cannot make durable what another has written";
+    Err(not_shareable(path, why))
+}
+
+fn not_shareable(path: &Path, why: &'static str) -> Error {
+    Error::NotShareable { path: path.to_path_buf(), why }
 }
 
 /// Draws a number that no pool and no log has; for the pool at `path`.

@@ -7,10 +7,10 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-use super::{Pool, io_error};
+use super::Pool;
 use crate::alloc::is_hole_word;
 use crate::domain::Domain;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, io_error};
 use crate::layout::{CHUNK_BYTES, CHUNK_TABLE_OFF, Geometry, PAGE_BYTES, PUNCHED_OFF};
 use crate::medium::Medium;
 use crate::superblock;

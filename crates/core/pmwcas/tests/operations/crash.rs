@@ -13,20 +13,20 @@ use super::common::{
     active, change, crash, create, folder, give, holds, open, over, raw, read, room, stamped, word,
 };
 
-const BYTES: u64 = 9000;
+pub const BYTES: u64 = 9000;
 /// Plain words are 0..4, words with blocks 10..14.
 const BLOCK_WORD: u64 = 10;
 
 /// One operation of a test: the number of plain words, and the policies of the words with blocks.
 #[derive(Clone, Debug)]
-struct Shape {
-    plain: u64,
-    blocks: Vec<Policy>,
-    owned: bool,
-    succeeds: bool,
+pub struct Shape {
+    pub plain: u64,
+    pub blocks: Vec<Policy>,
+    pub owned: bool,
+    pub succeeds: bool,
 }
 
-fn prepare<D: Domain>(pmwcas: &Pmwcas<D>, shape: &Shape) {
+pub fn prepare<D: Domain>(pmwcas: &Pmwcas<D>, shape: &Shape) {
     for at in 0..shape.plain {
         assert!(change(pmwcas, &[(at, 0, 10 + at)]));
     }
@@ -38,7 +38,7 @@ fn prepare<D: Domain>(pmwcas: &Pmwcas<D>, shape: &Shape) {
     }
 }
 
-fn execute<D: Domain>(pmwcas: &Pmwcas<D>, shape: &Shape) -> bool {
+pub fn execute<D: Domain>(pmwcas: &Pmwcas<D>, shape: &Shape) -> bool {
     let guard = pmwcas.pool().pin().unwrap();
     let mut operation = pmwcas.allocate(&guard).unwrap();
     for at in 0..shape.plain {
@@ -65,7 +65,16 @@ fn execute<D: Domain>(pmwcas: &Pmwcas<D>, shape: &Shape) -> bool {
 }
 
 /// Whether the pool holds the new state; fails if it holds neither the old nor the new one.
-fn check(pmwcas: &Pmwcas<CutShort>, shape: &Shape, most: usize, label: &str) -> bool {
+pub fn check(pmwcas: &Pmwcas<CutShort>, shape: &Shape, most: usize, label: &str) -> bool {
+    let new = check_words(pmwcas, shape, label);
+    let pool = pmwcas.pool();
+    assert_eq!(pool.usage().unwrap().claimed_chunks, 0, "{label}: chunks without an owner");
+    assert_eq!(room(pool, BYTES), most - active(pool).len(), "{label}: room");
+    new
+}
+
+/// The same for the words, and the active blocks.
+pub fn check_words(pmwcas: &Pmwcas<CutShort>, shape: &Shape, label: &str) -> bool {
     let plain: Vec<u64> = (0..shape.plain).map(|at| raw(pmwcas, at)).collect();
     let new = plain.first().map_or(raw(pmwcas, BLOCK_WORD), |&value| value / 10 - 1) != 0;
     let base = if new && shape.plain > 0 { 20 } else { 10 };
@@ -86,8 +95,6 @@ fn check(pmwcas: &Pmwcas<CutShort>, shape: &Shape, most: usize, label: &str) -> 
     named.extend((owned != 0).then_some(owned));
     named.sort_unstable();
     assert_eq!(active(pool), named, "{label}: allocated against named");
-    assert_eq!(pool.usage().unwrap().claimed_chunks, 0, "{label}: chunks without an owner");
-    assert_eq!(room(pool, BYTES), most - named.len(), "{label}: room");
     new
 }
 

@@ -22,6 +22,8 @@ mod exhaustion;
 mod late;
 #[path = "order.rs"]
 mod order;
+#[path = "processes.rs"]
+mod processes;
 #[path = "readers.rs"]
 mod readers;
 #[path = "reopening.rs"]

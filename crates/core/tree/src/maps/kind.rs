@@ -69,6 +69,11 @@ pub trait Tree:
     /// Its options.
     type Options: IndexOptions;
 
+    /// Whether several processes may use a map at once. All that an operation of one process needs
+    /// of another's must then be in the pool: process memory has only hints, and no step waits for,
+    /// or is undone by, the generation alone.
+    const IS_SHAREABLE: bool = false;
+
     /// The first block of a new map, written and flushed. The step that creates the map writes its
     /// offset into the map's entry word.
     fn first_block<'op>(

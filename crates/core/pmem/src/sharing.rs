@@ -1,0 +1,107 @@
+//! The locks of the processes that have a pool open. `processes.rs` has the protocol.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Result, io_error};
+use crate::layout::MAX_PROCESSES;
+use crate::sys::{self, Access, LockedFile};
+
+/// The first byte of the locks, far behind any content.
+pub(crate) const LOCK_OFF: u64 = 1 << 62;
+pub(crate) const GATE_OFF: u64 = LOCK_OFF;
+const SHARING_OFF: u64 = LOCK_OFF + 1;
+pub(crate) const NUMBERS_OFF: u64 = LOCK_OFF + 2;
+/// The lock of the process that takes a census.
+pub(crate) const CENSUS_LOCK_OFF: u64 = NUMBERS_OFF + MAX_PROCESSES as u64;
+/// Bytes of all locks.
+pub(crate) const LOCK_BYTES: u64 = 3 + MAX_PROCESSES as u64;
+
+/// How long a process waits for the gate.
+const GATE_WAIT: Duration = Duration::from_secs(5);
+/// The pause between two attempts at the gate.
+const GATE_PAUSE: Duration = Duration::from_micros(200);
+
+/// A census that a process takes (`alloc/census.rs`).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Census {
+    /// Its number.
+    pub number: u32,
+    /// The epoch at its beginning.
+    pub from_epoch: u64,
+    /// The number of deaths at its beginning.
+    pub deaths: u32,
+    /// Whether all later changes are stamped.
+    pub is_stamped: bool,
+}
+
+/// How a process shares a pool.
+#[derive(Debug)]
+pub(crate) struct Sharing {
+    pub number: usize,
+    /// Whether this process has opened the pool as the first.
+    pub is_first: bool,
+    /// The description that locks the numbers of dead processes.
+    pub reaper: LockedFile,
+    /// Held by the thread of this process that recovers dead ones.
+    pub recovers: Mutex<()>,
+    /// The census that this process takes, if it does.
+    pub census: Mutex<Option<Census>>,
+}
+
+/// Locks the file of a pool that this process has alone.
+pub(crate) fn lock_alone(path: &Path, file: File) -> Result<LockedFile> {
+    LockedFile::lock(file, LOCK_OFF, LOCK_BYTES)
+        .map_err(io_error(path, "lock the file"))?
+        .ok_or_else(|| Error::AlreadyOpen(path.to_path_buf()))
+}
+
+/// The offset of the lock of a number.
+pub(crate) fn number_off(number: usize) -> u64 {
+    NUMBERS_OFF + number as u64
+}
+
+/// Locks the gate, or says why not.
+pub(crate) fn lock_gate(path: &Path, file: &File) -> Result<()> {
+    let begin = Instant::now();
+    let lock = || sys::try_lock(file, Access::Exclusive, GATE_OFF, 1);
+    while !lock().map_err(io_error(path, "lock the file"))? {
+        // A process that has the pool alone holds the gate for as long as it has it.
+        let has_it_alone = sys::try_lock(file, Access::Shared, SHARING_OFF, 1)
+            .map(|is_locked| !is_locked)
+            .map_err(io_error(path, "lock the file"))?;
+        if has_it_alone {
+            return Err(Error::AlreadyOpen(path.to_path_buf()));
+        }
+        let waited = begin.elapsed();
+        if waited >= GATE_WAIT {
+            let waited_ms = waited.as_millis() as u64;
+            return Err(Error::Entering { path: path.to_path_buf(), waited_ms });
+        }
+        std::thread::sleep(GATE_PAUSE);
+    }
+    Ok(())
+}
+
+/// Enters the file of a pool that this process shares: its locks, with the gate, which
+/// `Pool::admit_others` unlocks.
+pub(crate) fn enter(path: &Path, file: File) -> Result<(LockedFile, Sharing)> {
+    let refused = || io_error(path, "lock the file");
+    let mut file = LockedFile::over(file, LOCK_OFF, LOCK_BYTES);
+    file.give_up_in_children();
+    lock_gate(path, &file)?;
+    if !sys::try_lock(&file, Access::Shared, SHARING_OFF, 1).map_err(refused())? {
+        return Err(Error::AlreadyOpen(path.to_path_buf()));
+    }
+    let is_first =
+        !sys::is_locked_elsewhere(&file, NUMBERS_OFF, MAX_PROCESSES as u64).map_err(refused())?;
+    let again = sys::open_again(&file).map_err(io_error(path, "open the file again"))?;
+    let mut reaper = LockedFile::over(again, LOCK_OFF, LOCK_BYTES);
+    reaper.give_up_in_children();
+    Ok((
+        file,
+        Sharing { number: 0, is_first, reaper, recovers: Mutex::new(()), census: Mutex::new(None) },
+    ))
+}

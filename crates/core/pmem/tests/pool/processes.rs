@@ -1,0 +1,333 @@
+//! Several processes on one pool. A second handle on the file stands for a second process, since
+//! locks belong to the open file description. Real processes: `crates/pando/tests/shared`.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use pando_pmem::layout::MAX_PROCESSES;
+use pando_pmem::testing::{CutShort, run_until_stopped};
+use pando_pmem::{Adr, CreateOptions, Domain, Error, OpenPool, Pool, Process};
+
+use crate::common::{create, folder_and_pool, free, give, holds, named, open, root};
+
+fn share<D: Domain>(path: &Path) -> Result<Arc<Pool<D>>, Error> {
+    let pool = Pool::open(path, &OpenPool { shared: true, ..OpenPool::default() })?;
+    // `Pmwcas::open` does this when it has recovered.
+    pool.admit_others()?;
+    Ok(pool)
+}
+
+fn shared<D: Domain>(path: &Path) -> Arc<Pool<D>> {
+    share(path).unwrap()
+}
+
+/// The slots in which operations were ended.
+fn recover<D: Domain>(pool: &Pool<D>) -> (usize, Vec<usize>) {
+    let mut slots = Vec::new();
+    let processes = pool.recover_dead(|_, slot| slots.push(slot)).unwrap();
+    (processes, slots)
+}
+
+#[test]
+fn processes_share_a_pool_and_the_last_one_closes_it() {
+    let (_folder, path) = folder_and_pool();
+    drop(create::<Process>(&path, 16));
+    let first = shared::<Process>(&path);
+    let second = shared::<Process>(&path);
+    assert_eq!(first.generation(), second.generation());
+    assert!(!first.has_joined() && second.has_joined());
+    let numbers: Vec<_> = second.processes().unwrap().iter().map(|seen| seen.number).collect();
+    assert_eq!(numbers, [0, 1]);
+
+    // Both see the blocks of the other, and free them.
+    for index in 0..200 {
+        let (giver, taker) = if index % 2 == 0 { (&first, &second) } else { (&second, &first) };
+        let off = give(giver, index, 700, index as u8);
+        assert!(holds(taker, off, 700, index as u8));
+        free(taker, index);
+    }
+    // Their threads have different slots.
+    let (one, two) = (first.pin().unwrap(), second.pin().unwrap());
+    assert_ne!(one.slot(), two.slot());
+    assert!(first.is_own_slot(one.slot()) && !first.is_own_slot(two.slot()));
+    drop((one, two));
+
+    let off = give(&first, 0, 64, 7);
+    drop(first);
+    assert!(holds(&second, off, 64, 7));
+    drop(second);
+    let alone = open::<Process>(&path);
+    assert!(alone.was_clean());
+    assert!(holds(&alone, off, 64, 7));
+}
+
+#[test]
+fn a_process_alone_and_processes_that_share_exclude_each_other() {
+    let (_folder, path) = folder_and_pool();
+    let alone = create::<Process>(&path, 4);
+    assert!(matches!(share::<Process>(&path), Err(Error::AlreadyOpen(_))));
+    drop(alone);
+    let first = shared::<Process>(&path);
+    let second = shared::<Process>(&path);
+    drop(first);
+    let refused = Pool::<Process>::open(&path, &OpenPool::default());
+    assert!(matches!(refused, Err(Error::AlreadyOpen(_))));
+    drop(second);
+    drop(open::<Process>(&path));
+}
+
+#[test]
+fn a_domain_with_write_backs_is_not_shared() {
+    let (_folder, path) = folder_and_pool();
+    drop(create::<Adr>(&path, 4));
+    assert!(matches!(share::<Adr>(&path), Err(Error::NotShareable { .. })));
+}
+
+#[test]
+fn no_more_processes_than_the_table_has() {
+    let (_folder, path) = folder_and_pool();
+    drop(create::<Process>(&path, 1));
+    let pools: Vec<_> = (0..MAX_PROCESSES).map(|_| shared::<Process>(&path)).collect();
+    let refused = share::<Process>(&path);
+    assert!(matches!(refused, Err(Error::TooManyProcesses { max: 256, .. })));
+    drop(pools);
+    drop(open::<Process>(&path));
+}
+
+/// The second process was opened before the pool grew.
+#[test]
+fn growth_by_one_process_is_seen_by_all() {
+    let (_folder, path) = folder_and_pool();
+    let options = CreateOptions { max_bytes: 64 << 20, initial_bytes: 0 };
+    drop(Pool::<Process>::create(&path, &options).unwrap());
+    let (first, second) = (shared::<Process>(&path), shared::<Process>(&path));
+    for index in 0..20 {
+        let off = give(&first, index, 1 << 20, index as u8);
+        assert!(holds(&second, off, 1 << 20, index as u8));
+    }
+    (0..20).for_each(|index| free(&second, index));
+    let guard = second.pin().unwrap();
+    assert!(guard.damage().is_none());
+    drop(guard);
+    // Damage is damage all the same.
+    let guard = second.pin().unwrap();
+    let beyond = second.size_bytes();
+    assert_eq!(second.word(beyond).load(Ordering::Acquire), 0);
+    assert_eq!(second.word(beyond - 4).load(Ordering::Acquire), 0);
+    assert!(guard.damage().is_some());
+}
+
+type Tested = CutShort<false>;
+
+/// A process whose only thread stopped inside an operation, pinned.
+fn stopped_process(path: &Path) -> Arc<Pool<Tested>> {
+    let pool = shared::<Tested>(path);
+    let stops = pool.clone();
+    // Two writes prepare the slot.
+    let is_done = run_until_stopped(3, move || {
+        let guard = stops.pin().unwrap();
+        stops.word(root(7)).store(1, Ordering::Release);
+        stops.word(root(7)).store(2, Ordering::Release);
+        drop(guard);
+    });
+    assert!(!is_done);
+    assert_eq!(named(&pool, 7), 1);
+    pool
+}
+
+#[test]
+fn a_dead_process_holds_nothing_back_when_it_is_recovered() {
+    let (_folder, path) = folder_and_pool();
+    drop(create::<Tested>(&path, 16));
+    let live = shared::<Tested>(&path);
+    let other = stopped_process(&path);
+    let advance = || {
+        let before = live.epoch();
+        (0..4).for_each(|_| live.pin().unwrap().collect());
+        live.epoch() - before
+    };
+    assert!(advance() <= 1, "the stopped thread is pinned");
+
+    // A stopped process is not dead.
+    assert_eq!(recover(&live), (0, vec![]));
+    let seen = live.processes().unwrap();
+    let stopped = seen.iter().find(|seen| seen.number == 1).unwrap();
+    assert!(stopped.is_alive && stopped.holds_epoch && stopped.pinned == 1);
+    assert!(advance() <= 1);
+
+    other.drop_locks_like_a_kill();
+    let seen = live.processes().unwrap();
+    assert!(seen.iter().any(|seen| seen.number == 1 && !seen.is_alive));
+    let (processes, slots) = recover(&live);
+    assert_eq!((processes, slots.len()), (1, 1));
+    assert!(advance() >= 3);
+    assert_eq!(recover(&live), (0, vec![]));
+    assert_eq!(live.processes().unwrap().len(), 1);
+
+    // The next process gets the number and the slot.
+    let next = shared::<Tested>(&path);
+    assert_eq!(next.processes().unwrap()[1].number, 1);
+    assert_eq!(next.pin().unwrap().slot(), slots[0]);
+    std::mem::forget(other);
+}
+
+/// A number is not given to a new process while its slots wait for their recovery.
+#[test]
+fn a_new_process_does_not_take_over_the_slots_of_a_dead_one() {
+    let (_folder, path) = folder_and_pool();
+    drop(create::<Tested>(&path, 16));
+    let live = shared::<Tested>(&path);
+    let dead = stopped_process(&path);
+    dead.drop_locks_like_a_kill();
+    let next = shared::<Tested>(&path);
+    assert_eq!(next.processes().unwrap().len(), 3);
+    let guard = next.pin().unwrap();
+    assert!(!recover(&live).1.contains(&guard.slot()));
+    std::mem::forget(dead);
+}
+
+/// All processes were killed, and one of the first slots is pinned for ever.
+#[test]
+fn after_the_death_of_all_the_next_one_recovers_the_whole_pool() {
+    let (_folder, path) = folder_and_pool();
+    drop(create::<Tested>(&path, 16));
+    let one = shared::<Tested>(&path);
+    let kept = give(&one, 3, 900, 9);
+    let two = stopped_process(&path);
+    let generation = two.generation();
+    one.drop_locks_like_a_kill();
+    two.drop_locks_like_a_kill();
+    std::mem::forget((one, two));
+    let next = shared::<Tested>(&path);
+    assert!(!next.has_joined());
+    assert_eq!(next.generation(), generation + 1);
+    assert_eq!(named(&next, 3), kept);
+    assert_eq!(next.processes().unwrap().len(), 1);
+    assert_eq!(next.slots_with_owner(), 0);
+}
+
+/// Threads of several handles take slots at once.
+#[test]
+fn no_slot_has_two_processes() {
+    let (_folder, path) = folder_and_pool();
+    drop(create::<Process>(&path, 64));
+    let pools: Vec<_> = (0..4).map(|_| shared::<Process>(&path)).collect();
+    let barrier = std::sync::Barrier::new(4 * 60);
+    let slots: Vec<usize> = std::thread::scope(|scope| {
+        let threads: Vec<_> = pools
+            .iter()
+            .flat_map(|pool| (0..60).map(move |_| pool))
+            .map(|pool| {
+                let barrier = &barrier;
+                scope.spawn(move || {
+                    let guard = pool.pin().unwrap();
+                    assert!(pool.is_own_slot(guard.slot()));
+                    barrier.wait();
+                    guard.slot()
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let distinct: std::collections::BTreeSet<_> = slots.iter().collect();
+    assert_eq!(distinct.len(), slots.len());
+}
+
+/// Traps: a reader that enters while the first process still repairs.
+#[test]
+fn no_process_enters_before_the_first_one_has_recovered() {
+    let (_folder, path) = folder_and_pool();
+    drop(create::<Process>(&path, 4));
+    let options = OpenPool { shared: true, ..OpenPool::default() };
+    // Not admitted yet: the layer above recovers.
+    let first = Pool::<Process>::open(&path, &options).unwrap();
+    std::thread::scope(|scope| {
+        let second = scope.spawn(|| shared::<Process>(&path));
+        std::thread::sleep(std::time::Duration::from_millis(30));
+        assert!(!second.is_finished());
+        assert_eq!(first.processes().unwrap().len(), 1);
+        first.admit_others().unwrap();
+        assert!(second.join().unwrap().has_joined());
+    });
+}
+
+/// Traps: a process that stops inside its opening; the others get an error, and do not wait.
+#[test]
+fn a_process_that_stops_inside_its_opening_makes_others_give_up() {
+    let (_folder, path) = folder_and_pool();
+    drop(create::<Process>(&path, 4));
+    let options = OpenPool { shared: true, ..OpenPool::default() };
+    let first = Pool::<Process>::open(&path, &options).unwrap();
+    let refused = share::<Process>(&path);
+    assert!(matches!(refused, Err(Error::Entering { waited_ms: 5000.., .. })));
+    first.admit_others().unwrap();
+    assert!(share::<Process>(&path).unwrap().has_joined());
+}
+
+/// Traps: slots that are used up by killed workers.
+#[test]
+fn killed_processes_use_up_neither_numbers_nor_slots() {
+    let (_folder, path) = folder_and_pool();
+    drop(create::<Process>(&path, 4));
+    let live = shared::<Process>(&path);
+    for _ in 0..2 * MAX_PROCESSES {
+        let dies = shared::<Process>(&path);
+        std::mem::forget(dies.pin().unwrap());
+        dies.drop_locks_like_a_kill();
+        std::mem::forget(dies);
+        assert_eq!(recover(&live).0, 1);
+    }
+    assert_eq!(live.processes().unwrap().len(), 1);
+    assert!(live.participants_high() <= 4, "{}", live.participants_high());
+}
+
+const FORKS: &str = "PANDO_FORKS_WITH_POOL";
+
+/// The `main` of a process that forks a child while it shares a pool. The child outlives it.
+#[test]
+fn forks_a_child_if_it_is_told_to() {
+    let Some(path) = std::env::var_os(FORKS) else { return };
+    let pool = shared::<Process>(Path::new(&path));
+    // SAFETY: the child only sleeps, and ends by `_exit`.
+    match unsafe { libc::fork() } {
+        // SAFETY: as above.
+        0 => unsafe {
+            libc::sleep(60);
+            libc::_exit(0);
+        },
+        child => println!("child {child}"),
+    }
+    std::thread::sleep(std::time::Duration::from_secs(60));
+    drop(pool);
+}
+
+/// Traps: a forked child that keeps the lock of its parent alive.
+#[test]
+fn a_forked_child_does_not_keep_its_dead_parents_locks() {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+
+    let (_folder, path) = folder_and_pool();
+    drop(create::<Process>(&path, 4));
+    let live = shared::<Process>(&path);
+    let mut parent = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "processes::forks_a_child_if_it_is_told_to", "--nocapture"])
+        .env(FORKS, &path)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(parent.stdout.take().unwrap()).lines();
+    let child = lines.map_while(Result::ok).find_map(|line| {
+        let (_, child) = line.split_once("child ")?;
+        child.parse::<i32>().ok()
+    });
+    assert_eq!(live.processes().unwrap().len(), 2);
+    parent.kill().unwrap();
+    parent.wait().unwrap();
+    // SAFETY: signal zero only asks whether the process is there.
+    assert_eq!(unsafe { libc::kill(child.unwrap(), 0) }, 0, "the child is gone");
+    assert_eq!(recover(&live).0, 1);
+    // SAFETY: the child is a process of this test.
+    unsafe { libc::kill(child.unwrap(), libc::SIGKILL) };
+}
