@@ -14,6 +14,11 @@ impl Error {
         match error {
             Pool::Exists(path) => Self::PoolExists { path },
             Pool::AlreadyOpen(path) => Self::PoolBusy { path },
+            Pool::Entering { path, waited_ms } => Self::PoolEntering { path, waited_ms },
+            Pool::TooManyProcesses { path, max } => Self::TooManyProcesses { path, max },
+            Pool::NotShareable { path, why } => {
+                Self::NotShareable { what: path.display().to_string(), why: why.to_owned() }
+            }
             Pool::ReadOnly(path) => Self::PoolNotWritable { path },
             Pool::NotAFile(path) => Self::NotAFile(path),
             Pool::SizeDiffers { path, found, expected } => {

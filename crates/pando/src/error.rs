@@ -29,14 +29,50 @@ pub enum Error {
         /// Where the pool was to be created.
         path: PathBuf,
     },
-    /// Another process, or another `Pool` of this process, has the pool open.
+    /// Another process, or another `Pool` of this process, has the pool open, and not both share
+    /// it ([`PoolOptions::shared`](crate::PoolOptions::shared)).
     #[error(
-        "{} is open elsewhere, and one process at a time may open a pool; close it there first",
+        "{} is open elsewhere; close it there first, or share it in each process that opens it \
+         (PoolOptions::shared, `pando --shared`)",
         path.display()
     )]
     PoolBusy {
         /// The pool's path.
         path: PathBuf,
+    },
+    /// Another process was opening or closing the pool for so long that this one gave up.
+    #[error(
+        "another process has been opening or closing {} for {waited_ms} ms; if that process is \
+         stopped, continue it or end it, then try again",
+        path.display()
+    )]
+    PoolEntering {
+        /// The pool's path.
+        path: PathBuf,
+        /// How long this process has waited, in milliseconds.
+        waited_ms: u64,
+    },
+    /// As many processes share the pool as may.
+    #[error(
+        "{max} processes share {}, which is the most; close it in one of them first",
+        path.display()
+    )]
+    TooManyProcesses {
+        /// The pool's path.
+        path: PathBuf,
+        /// The most processes.
+        max: usize,
+    },
+    /// Several processes cannot share this, or cannot do this at the same time.
+    #[error(
+        "{what} cannot be shared by several processes: {why}; open the pool by one process at a \
+         time, without PoolOptions::shared or `--shared`"
+    )]
+    NotShareable {
+        /// The pool, the map or the call.
+        what: String,
+        /// Why not.
+        why: String,
     },
     /// The process may not write the file. A pool must be writable even to be read.
     #[error(

@@ -82,8 +82,8 @@ pub use pando_index::{KeyRange, Limits, Order, Record, Upserted};
 pub use pool::Pool;
 pub use report::{
     AllocatorStat, CheckReport, Compacted, LogStat, MapFigures, MapInfo, MapStat, MemoryStat,
-    ParticipantStat, PoolStat, Problem, ProblemClass, Promise, RecoveryStat, StoreStat,
-    TransactionStat,
+    ParticipantStat, PoolStat, Problem, ProblemClass, ProcessStat, Promise, RecoveryStat,
+    StoreStat, TransactionStat,
 };
 pub use scan::{OwnedRecord, Scan};
 pub use session::{Outcome, Session, SessionId};

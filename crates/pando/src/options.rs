@@ -117,6 +117,7 @@ pub struct PoolOptions {
     pub(crate) max_bytes: Option<u64>,
     pub(crate) initial_bytes: Option<u64>,
     pub(crate) salvage: bool,
+    pub(crate) shared: bool,
     pub(crate) log: Option<PathBuf>,
     pub(crate) acknowledge: Acknowledge,
     pub(crate) on_recovery: Option<OnRecovery>,
@@ -161,6 +162,35 @@ impl PoolOptions {
     /// closed. False by default.
     pub fn salvage(mut self, salvage: bool) -> Self {
         self.salvage = salvage;
+        self
+    }
+
+    /// Whether other processes may have the pool open at the same time, up to 256, if each of them
+    /// sets this option. All of them read and write, and none waits for another. If one is killed,
+    /// its writes that have returned stay, and the others complete or undo the rest within a tenth
+    /// of a second. False by default: then no other process can open the pool.
+    ///
+    /// What a shared pool does not have ([`Error::NotShareable`](crate::Error::NotShareable)): a
+    /// log, transactional maps, maps with an index other than `bztree` and `skiplist`, the domain
+    /// [`DomainChoice::Adr`], and calls for which nobody else may use the pool, such as
+    /// [`Pool::drop_map`](crate::Pool::drop_map) and [`Pool::check`](crate::Pool::check).
+    ///
+    /// ```
+    /// use pando::{Pool, PoolOptions};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let path = folder.path().join("grove.pool");
+    /// let options = PoolOptions::new().shared(true);
+    /// let one = Pool::create(&path, &options)?;
+    /// // Usually in another process.
+    /// let other = Pool::open(&path, &options)?;
+    /// one.map("trees")?.insert(b"aspen", b"")?;
+    /// assert!(other.map("trees")?.get(b"aspen")?.is_some());
+    /// assert_eq!(other.processes()?.len(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn shared(mut self, shared: bool) -> Self {
+        self.shared = shared;
         self
     }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, Weak};
 
 use crate::engine::{self, Engine};
-use crate::report::{CheckReport, Compacted, MapInfo, PoolStat, Promise};
+use crate::report::{CheckReport, Compacted, MapInfo, PoolStat, ProcessStat, Promise};
 use crate::shared::{MapShared, PoolShared};
 use crate::{Acknowledge, Error, Map, MapOptions, PoolOptions};
 
@@ -19,7 +19,7 @@ use crate::{Acknowledge, Error, Map, MapOptions, PoolOptions};
 ///
 /// | | |
 /// | --- | --- |
-/// | processes that have a pool open | 1 ([`Error::PoolBusy`]) |
+/// | processes that have a pool open | 1 ([`Error::PoolBusy`]), or up to 256 that share it ([`PoolOptions::shared`], [`Error::TooManyProcesses`]) |
 /// | threads that use it | any number; at most 8,192 inside calls at once ([`Error::TooManyThreads`]). The pool has room for 128. For more it allocates blocks (2,176 bytes per thread), which it keeps |
 /// | maps | 1,024 ([`Error::TooManyMaps`]), with names of 1 to 255 bytes |
 /// | keys | 32 KiB in a `bztree` ([`Map::limits`]) |
@@ -28,8 +28,7 @@ use crate::{Acknowledge, Error, Map, MapOptions, PoolOptions};
 ///
 /// # What a program must not do
 ///
-/// * **Use a pool after `fork`.** Parent and child would be two processes with one pool, and would
-///   damage it. After `fork` the child may only `exec`, or it must not touch the pool and its maps
+/// * **Use a pool after `fork`.** The pool of the parent is not open in the child. After `fork` the child may only `exec`, or it must not touch the pool and its maps
 ///   and must end by `_exit`. A daemon opens its pools after it has forked.
 /// * **Copy the file while a process has it open.** The copy may look consistent although it is
 ///   not. Copy the file after [`close`](Self::close), or copy the records out.
@@ -94,6 +93,8 @@ impl Pool {
     ///
     /// # Errors
     ///
+    /// [`Error::PoolEntering`], [`Error::TooManyProcesses`] and [`Error::NotShareable`] if it is
+    /// opened to be shared ([`PoolOptions::shared`]);
     /// [`Error::LogNotFound`], [`Error::LogBusy`] or [`Error::Log`] if its log cannot be used;
     /// [`Error::NoLog`] if options name one that it does not have;
     /// [`Error::PoolNotFound`] if there is no file, [`Error::PoolBusy`] if the pool is open
@@ -284,6 +285,21 @@ impl Pool {
             Some(_) => self.open_known_map(&mut open_maps, name),
             None => Err(self.map_not_found(name)?),
         }
+    }
+
+    /// Whether other processes may have the pool open too ([`PoolOptions::shared`]).
+    pub fn is_shared(&self) -> bool {
+        self.shared.engine.is_shared()
+    }
+
+    /// The processes that share the pool, this one included; none if it is not shared. The cost is
+    /// a system call for each process.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if the system does not tell whether a process is alive.
+    pub fn processes(&self) -> Result<Vec<ProcessStat>, Error> {
+        self.shared.engine.processes()
     }
 
     /// The maps, ordered by name. A damaged map, whose name is not known, is listed with its slot

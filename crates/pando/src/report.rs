@@ -74,8 +74,30 @@ pub struct PoolStat {
     /// Transactions and snapshots, if the pool has a transactional map.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transactions: Option<TransactionStat>,
+    /// The processes that share the pool, this one included; empty if it is not shared.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub processes: Vec<ProcessStat>,
     /// The maps, by name.
     pub maps: Vec<MapStat>,
+}
+
+/// A process that shares a pool ([`PoolOptions::shared`](crate::PoolOptions::shared)).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct ProcessStat {
+    /// Its process id, in its own namespace of process ids.
+    pub pid: u32,
+    /// The name of the process with that id, as this process sees it; empty if there is none.
+    pub name: String,
+    /// Whether it is alive, perhaps stopped. A dead process is recovered soon, by any other.
+    pub is_alive: bool,
+    /// Threads that have used the pool at once.
+    pub threads: u64,
+    /// Threads that are inside a call now.
+    pub threads_inside: u64,
+    /// Whether one of them is inside a call for so long that no removed block can be reused. If
+    /// this stays so, the process may be stopped: continue it, or end it.
+    pub holds_space_back: bool,
 }
 
 /// The pages of a pool that this process has read or written since it opened the pool. A get waits

@@ -41,6 +41,8 @@ impl<D: Domain> Tree for BzTree<D> {
     type Domain = D;
     type Options = Options;
 
+    const IS_SHAREABLE: bool = true;
+
     fn first_block<'op>(context: Context<'op, D>, options: Options) -> Reserved<'op, D> {
         let free_bytes = u64::from(options.fitted().free_bytes);
         let room = Room { free_bytes, wanted: Wanted::NONE };

@@ -33,6 +33,8 @@ impl<D: Domain, S: Links<D>> Tree for SkipList<D, S> {
     type Domain = D;
     type Options = Options;
 
+    const IS_SHAREABLE: bool = true;
+
     fn first_block<'op>(context: Context<'op, D>, options: Options) -> Reserved<'op, D> {
         Self::first_head(context, options)
     }

@@ -69,6 +69,7 @@ pub(super) fn pool_stat<D: Domain>(
         log: None,
         store: None,
         transactions: None,
+        processes: Vec::new(),
         maps,
     })
 }

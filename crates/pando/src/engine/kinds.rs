@@ -29,6 +29,9 @@ pub(super) trait Kind<D: Domain> {
     /// Whether a value may have this many bytes, in a map with these options.
     fn takes_value_bytes(&self, options: &OptionValues, bytes: usize) -> bool;
 
+    /// Whether several processes may use a map at once.
+    fn is_shareable(&self) -> bool;
+
     /// Creates the map `name`, unless it exists. `number` is zero, or of a transactional map
     /// [`MapHeader::NEW_NUMBER`] or the number that it had in a lost pool.
     fn create(
@@ -133,6 +136,10 @@ impl<D: Domain, K: IndexKind> Kind<D> for Of<K> {
 
     fn takes_value_bytes(&self, options: &OptionValues, bytes: usize) -> bool {
         K::Index::<D>::takes_value_bytes(K::Options::of(options), bytes)
+    }
+
+    fn is_shareable(&self) -> bool {
+        K::Index::<D>::IS_SHAREABLE
     }
 
     fn create(

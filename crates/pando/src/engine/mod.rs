@@ -17,6 +17,7 @@ mod reset;
 #[cfg(test)]
 mod reset_kill;
 mod resumed;
+mod sharing;
 mod stored;
 mod superblock;
 mod transactional;
@@ -27,7 +28,7 @@ use pando_index::RangeIndex;
 use pando_tc::SnapshotOptions;
 
 use crate::options::Created;
-use crate::report::{CheckReport, Compacted, LogStat, MapInfo, PoolStat, Promise};
+use crate::report::{CheckReport, Compacted, LogStat, MapInfo, PoolStat, ProcessStat, Promise};
 use crate::{Error, MapOptions};
 
 /// One open pool. Calls that create, open or drop maps come from one thread at a time.
@@ -70,6 +71,12 @@ pub(crate) trait Engine: Send + Sync {
     /// Writes an image of the transactional maps into the directory of the log, and releases the
     /// part of the log that is not needed any more.
     fn write_image(&self) -> Result<(), Error>;
+
+    /// Whether other processes may have the pool open too.
+    fn is_shared(&self) -> bool;
+
+    /// The processes that share the pool; none if it is not shared.
+    fn processes(&self) -> Result<Vec<ProcessStat>, Error>;
 
     /// The maps, in any order.
     fn maps(&self) -> Result<Vec<MapInfo>, Error>;

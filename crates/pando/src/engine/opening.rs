@@ -30,6 +30,9 @@ macro_rules! in_domain {
 
 /// Creates a pool in a new file.
 pub(crate) fn create(path: &Path, options: &PoolOptions) -> Result<Box<dyn Engine>, Error> {
+    if options.shared && options.log.is_some() {
+        return Err(not_shareable_log());
+    }
     let refused = |error| match Error::of_pool(error) {
         // The folder is missing, not the pool.
         Error::Io { cause, .. } if cause.kind() == NotFound && !is_in_a_folder(path) => {
@@ -55,18 +58,25 @@ pub(crate) fn create(path: &Path, options: &PoolOptions) -> Result<Box<dyn Engin
     };
     fn start<D: Domain>(
         path: &Path,
-        options: &CreateOptions,
+        (options, shared): (&CreateOptions, bool),
         log: Option<LogName>,
         directory: &mut Option<LogDirectory>,
         refused: impl Fn(pando_pmem::Error) -> Error,
     ) -> Result<Box<dyn Engine>, Error> {
-        let unpublished = pando_pmem::Pool::<D>::prepare(path, options, log).map_err(&refused)?;
+        let unpublished = match shared {
+            true => pando_pmem::Pool::<D>::prepare_shared(path, options),
+            false => pando_pmem::Pool::<D>::prepare(path, options, log),
+        };
+        let unpublished = unpublished.map_err(&refused)?;
         let pool = unpublished.pool().clone();
         // After the log is durable: else a power cut could leave a pool without its log.
         let publish = || unpublished.publish(false).map(drop).map_err(&refused);
         Pooled::start(|| Ok(pool), publish, false, None, directory)
     }
-    in_domain!(write_back, start(path, &create_options, log, &mut directory, refused))
+    in_domain!(
+        write_back,
+        start(path, (&create_options, options.shared), log, &mut directory, refused)
+    )
 }
 
 /// Whether the medium of a file at `path` needs write-backs. It is known only when there is a file.
@@ -75,8 +85,18 @@ fn needs_write_back(path: &Path, options: &CreateOptions) -> pando_pmem::Result<
     Ok(unpublished.pool().medium().needs_write_back())
 }
 
+fn not_shareable_log() -> Error {
+    Error::NotShareable {
+        what: "a pool with a log".to_owned(),
+        why: "one process writes the log".to_owned(),
+    }
+}
+
 /// Opens a pool, or rebuilds it from its log if it is lost.
 pub(crate) fn open(path: &Path, options: &PoolOptions) -> Result<Box<dyn Engine>, Error> {
+    if options.shared && options.log.is_some() {
+        return Err(not_shareable_log());
+    }
     let mut directory = None;
     let refused = match open_present(path, options, &mut directory) {
         Err(error) if !options.salvage => error,
@@ -133,7 +153,7 @@ pub(crate) fn restore(
 /// Gives a pool a new log.
 pub(crate) fn reset_log(path: &Path, options: &PoolOptions) -> Result<Box<dyn Engine>, Error> {
     fn start<D: Domain>(path: &Path, options: &PoolOptions) -> Result<Box<dyn Engine>, Error> {
-        let open = OpenPool { salvage: false, max_bytes: options.max_bytes };
+        let open = OpenPool { max_bytes: options.max_bytes, ..OpenPool::default() };
         Pooled::reset_log(|| open_file::<D>(path, &open), options.log.as_deref())
     }
     let reset = in_domain!(writes_back(path, options), start(path, options));
@@ -194,8 +214,8 @@ fn open_present(
         options: &PoolOptions,
         directory: &mut Option<LogDirectory>,
     ) -> Result<Box<dyn Engine>, Error> {
-        let PoolOptions { salvage, max_bytes, .. } = *options;
-        let open = OpenPool { salvage, max_bytes };
+        let PoolOptions { salvage, max_bytes, shared, .. } = *options;
+        let open = OpenPool { salvage, max_bytes, shared };
         let open = || open_file::<D>(path, &open);
         Pooled::start(open, || Ok(()), salvage, options.log.as_deref(), directory)
     }
@@ -234,12 +254,16 @@ pub(crate) fn volatile(options: &PoolOptions) -> Result<Box<dyn Engine>, Error> 
         let create = || pando_pmem::Pool::<D>::anonymous(options).map_err(Error::of_pool);
         Pooled::start(create, || Ok(()), false, None, &mut None)
     }
+    let refused = |option: &str, found, allowed: &str| {
+        let (option, allowed) = (option.to_owned(), allowed.to_owned());
+        Err(Error::Option { option, found, allowed })
+    };
     if let Some(log) = &options.log {
-        return Err(Error::Option {
-            option: "log".to_owned(),
-            found: log.display().to_string(),
-            allowed: "none, for a pool on anonymous memory".to_owned(),
-        });
+        let found = log.display().to_string();
+        return refused("log", found, "none, for a pool on anonymous memory");
+    }
+    if options.shared {
+        return refused("shared", "true".to_owned(), "false, for a pool on anonymous memory");
     }
     let write_back = chosen(options.domain).unwrap_or(false);
     in_domain!(write_back, start(&create_options(options)))

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use pando_device::Directory;
@@ -21,16 +22,20 @@ use super::map_list::header_of;
 use super::rebuild::{Lost, Rebuilt, rebuild};
 use super::reset::reset;
 use super::resumed::Resumed;
+use super::sharing::{Recoverer, processes};
 use super::transactional::{AnySnapshot, AnyTransaction, Numbered, Transactions};
 use super::{Engine, audit};
 use crate::options::Created;
-use crate::report::{CheckReport, Compacted, LogStat, MapInfo, PoolStat, Promise, RecoveryStat};
+use crate::report::{
+    CheckReport, Compacted, LogStat, MapInfo, PoolStat, ProcessStat, Promise, RecoveryStat,
+};
 use crate::{Error, MapOptions};
 
 /// An open pool under the domain `D`.
 pub(super) struct Pooled<D: Domain> {
-    // Dropped before the catalog, whose pool it uses.
+    // Dropped before the catalog, whose pool they use.
     resumed: Option<Resumed>,
+    recoverer: Option<Recoverer>,
     is_salvaged: bool,
     // Likewise.
     transactions: Transactions<D>,
@@ -50,6 +55,7 @@ impl<D: Domain> Pooled<D> {
     ) -> Result<Box<dyn Engine>, Error> {
         let begin = Instant::now();
         let catalog = opened(open()?)?;
+        check_shareable(catalog.pool())?;
         let transactions = match is_salvaged {
             true => Transactions::none(),
             false => transactions_of(&catalog, log, directory)?,
@@ -127,10 +133,12 @@ impl<D: Domain> Pooled<D> {
     ) -> Result<Box<dyn Engine>, Error> {
         transactions.log_maps(&catalog)?;
         transactions.keep(&catalog)?;
-        let resumed = if is_salvaged { None } else { Resumed::begin(&catalog) };
+        let others_resume = is_salvaged || catalog.pool().has_joined();
+        let resumed = if others_resume { None } else { Resumed::begin(&catalog) };
+        let recoverer = Recoverer::begin(&catalog)?;
         let duration_ns = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let recovery = RecoveryStat { duration_ns, ..recovery };
-        Ok(Box::new(Self { resumed, is_salvaged, transactions, catalog, recovery }))
+        Ok(Box::new(Self { resumed, recoverer, is_salvaged, transactions, catalog, recovery }))
     }
 
     fn pin(&self) -> Result<Guard<'_, D>, Error> {
@@ -139,6 +147,35 @@ impl<D: Domain> Pooled<D> {
 
     fn entries(&self) -> Result<Vec<MapEntry>, Error> {
         Ok(self.catalog.maps(&self.pin()?))
+    }
+
+    /// Refuses a call for which no other process may use the pool.
+    fn check_alone(&self, call: &str) -> Result<(), Error> {
+        match self.catalog.pool().is_shared() {
+            true => Err(not_shareable(call, "another process may use the pool meanwhile")),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses a map that several processes cannot use at once, if they may have the pool open.
+    fn check_map(&self, name: &str, kind: &dyn Kind<D>, transactional: bool) -> Result<(), Error> {
+        if !self.catalog.pool().is_shared() {
+            return Ok(());
+        }
+        let what = format!("the map {name:?}");
+        if transactional {
+            return Err(not_shareable(
+                &what,
+                "it is transactional, and one process writes the log",
+            ));
+        }
+        match kind.is_shareable() {
+            true => Ok(()),
+            false => Err(not_shareable(
+                &what,
+                &format!("a {} keeps a part of its state in process memory", kind.name()),
+            )),
+        }
     }
 
     /// Walks a map: its kind, its options and the findings.
@@ -181,6 +218,7 @@ impl<D: Domain> Pooled<D> {
 
     /// Takes a map out of the catalog. `free_dropped` frees its blocks afterwards.
     fn unlist(&self, entry: &MapEntry) -> Result<(), Error> {
+        self.check_alone("dropping a map")?;
         let header = header_of(entry)?;
         // A map that could not be freed is refused.
         options_of(kind_of::<D>(header)?, header)?;
@@ -254,6 +292,23 @@ fn transactions_of<D: Domain>(
     Transactions::open(pool, directory.take(), || indexes_of(catalog))
 }
 
+fn not_shareable(what: &str, why: &str) -> Error {
+    Error::NotShareable { what: what.to_owned(), why: why.to_owned() }
+}
+
+/// Refuses a pool that several processes cannot use at once, if it was opened so.
+fn check_shareable<D: Domain>(pool: &pando_pmem::Pool<D>) -> Result<(), Error> {
+    // Acquire: pairs with the thread that gave the pool a log.
+    let has_log = pool.log_name().is_some() || pool.word(LOG_OFF).load(Ordering::Acquire) != 0;
+    match pool.is_shared() && has_log {
+        true => Err(not_shareable(
+            &pool.path().display().to_string(),
+            "it has a log or transactional maps, and one process writes the log",
+        )),
+        false => Ok(()),
+    }
+}
+
 /// The indexes of the transactional maps that can be opened, with their numbers.
 fn indexes_of<D: Domain>(catalog: &Arc<Catalog<D>>) -> Result<Numbered, Error> {
     let opened = |entry: &MapEntry| {
@@ -319,6 +374,7 @@ impl<D: Domain> Engine for Pooled<D> {
         let values = options.applied_to(OptionValues::new(kind.options()))?;
         values.check_product()?;
         let is_transactional = options.is_transactional == Some(true);
+        self.check_map(name, kind, is_transactional)?;
         if is_transactional && !kind.takes_value_bytes(&values, LEAST_VALUE_BYTES) {
             return Err(Error::Option {
                 option: "transactional".to_owned(),
@@ -337,6 +393,7 @@ impl<D: Domain> Engine for Pooled<D> {
         let entry = self.entry(&self.pin()?, name)?;
         let header = header_of(&entry)?;
         let kind = kind_of(header)?;
+        self.check_map(name, kind, header.number != 0)?;
         let open = || kind.open(&self.catalog, &entry).map_err(Error::of_map);
         // The creation of the map may have failed at this step.
         self.transactions.log_maps(&self.catalog)?;
@@ -374,6 +431,14 @@ impl<D: Domain> Engine for Pooled<D> {
 
     fn write_image(&self) -> Result<(), Error> {
         self.transactions.write_image()
+    }
+
+    fn is_shared(&self) -> bool {
+        self.catalog.pool().is_shared()
+    }
+
+    fn processes(&self) -> Result<Vec<ProcessStat>, Error> {
+        processes(self.catalog.pool())
     }
 
     fn maps(&self) -> Result<Vec<MapInfo>, Error> {
@@ -452,7 +517,7 @@ impl<D: Domain> Engine for Pooled<D> {
         let log = self.log_stat()?;
         let stat = audit::pool_stat(self.catalog.pool(), recovery, maps).map_err(Error::of_pool)?;
         let transactions = self.transactions.stat()?;
-        Ok(PoolStat { log, transactions, ..stat })
+        Ok(PoolStat { log, transactions, processes: self.processes()?, ..stat })
     }
 
     fn used_bytes(&self) -> u64 {
@@ -473,6 +538,7 @@ impl<D: Domain> Engine for Pooled<D> {
     }
 
     fn check(&self) -> Result<CheckReport, Error> {
+        self.check_alone("a check")?;
         if !self.is_salvaged {
             self.free_dropped()?;
         }
@@ -502,6 +568,7 @@ impl<D: Domain> Engine for Pooled<D> {
     }
 
     fn compact(self: Box<Self>) -> Result<Compacted, Error> {
+        self.check_alone("compacting a pool")?;
         let path = self.catalog.pool().path().to_path_buf();
         let held = || Error::of_pool(pando_pmem::Error::HandleHeld(path));
         // Else the next opening settles it.
@@ -515,6 +582,7 @@ impl<D: Domain> Engine for Pooled<D> {
 
     fn close(self: Box<Self>) -> Result<(), Error> {
         drop(self.resumed);
+        drop(self.recoverer);
         // Else the next opening settles it.
         let _ = self.transactions.settle();
         drop(self.transactions);

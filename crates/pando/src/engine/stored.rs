@@ -14,8 +14,8 @@ use super::transactional::{AnySnapshot, AnyTransaction, transaction_stat};
 use super::{Engine, OpenedMap, Stamped};
 use crate::options::Created;
 use crate::report::{
-    CheckReport, Compacted, LogStat, MapInfo, MapStat, PoolStat, Problem, ProblemClass, Promise,
-    RecoveryStat, StoreStat,
+    CheckReport, Compacted, LogStat, MapInfo, MapStat, PoolStat, Problem, ProblemClass,
+    ProcessStat, Promise, RecoveryStat, StoreStat,
 };
 use crate::{DomainChoice, Error, MapOptions};
 
@@ -128,6 +128,14 @@ impl Engine for Stored {
         self.store.checkpoint().map_err(Error::of_store)
     }
 
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    fn processes(&self) -> Result<Vec<ProcessStat>, Error> {
+        Ok(Vec::new())
+    }
+
     fn maps(&self) -> Result<Vec<MapInfo>, Error> {
         let info = |(name, number)| MapInfo {
             name,
@@ -179,6 +187,7 @@ impl Engine for Stored {
             passed_over: None,
         });
         Ok(PoolStat {
+            processes: Vec::new(),
             path: Some(self.path.clone()),
             domain: promise.domain.to_owned(),
             medium: promise.medium,

@@ -41,6 +41,9 @@ pub struct PoolArguments {
     /// Open a pool that a power cut may have damaged, to copy out the records that can be read
     #[arg(long, global = true)]
     pub salvage: bool,
+    /// Let other processes that set this option have the pool open at the same time
+    #[arg(long, global = true)]
+    pub shared: bool,
     /// Directory of the pool's log, from which a lost pool is rebuilt [default: as the pool was
     /// created; a new pool has none]
     #[arg(long, value_name = "DIR", global = true)]

@@ -43,19 +43,23 @@ impl PoolArguments {
     /// The options to create or open the pool with.
     pub fn options(&self) -> PoolOptions {
         let options = PoolOptions::new().domain(self.domain).salvage(self.salvage);
+        let options = options.shared(self.shared);
         let options = options.on_recovery(report_recovery());
         self.log.iter().fold(options, |options, log| options.log(log))
     }
 
     /// Returns an error if an option says how to open a pool, for a `command` that opens none.
     pub fn refuse_for(&self, command: &str) -> Result<(), Failure> {
-        let is_default = self.domain == DomainChoice::Auto && !self.salvage && self.log.is_none();
+        let is_default = self.domain == DomainChoice::Auto
+            && !self.salvage
+            && !self.shared
+            && self.log.is_none();
         if self.path.is_none() && self.store.is_none() && is_default {
             return Ok(());
         }
         Err(Failure::Input(format!(
-            "{command} opens no pool of yours; leave out --pool, --store, --domain, --log and \
-             --salvage"
+            "{command} opens no pool of yours; leave out --pool, --store, --domain, --log, \
+             --shared and --salvage"
         )))
     }
 
@@ -79,10 +83,12 @@ impl PoolArguments {
         let is_of_pool = self.path.is_some()
             || self.log.is_some()
             || self.salvage
+            || self.shared
             || self.domain != DomainChoice::Auto;
         match &self.store {
             Some(_) if is_of_pool => Err(Failure::Input(
-                "--store takes none of --pool, --log, --domain and --salvage: a store is no pool"
+                "--store takes none of --pool, --log, --domain, --shared and --salvage: a store is \
+                 no pool"
                     .to_owned(),
             )),
             None if self.memory.is_some() => Err(Failure::Input(

@@ -139,6 +139,29 @@ fn stat_and_check_tell_about_the_pool() {
 }
 
 #[test]
+fn commands_share_a_pool_with_a_process_that_has_it_open() {
+    let folder = Folder::with_records("a\t1\nb\t2\n");
+    let pool = folder.path("pando.pool");
+    let alone = pando::Pool::open(&pool, &pando::PoolOptions::new()).unwrap();
+    let refused = folder.run(&["get", "a"]);
+    assert!(refused.code != Some(0) && refused.errors.contains("--shared"), "{}", refused.errors);
+    assert_ne!(folder.run(&["--shared", "get", "a"]).code, Some(0));
+    drop(alone);
+    let other = pando::Pool::open(&pool, &pando::PoolOptions::new().shared(true)).unwrap();
+    assert_eq!(folder.run(&["--shared", "get", "a"]).output, "1\n");
+    assert_eq!(folder.run(&["put", "c", "3", "--shared"]).code, Some(0));
+    assert_eq!(other.open_map("main").unwrap().get(b"c").unwrap().unwrap(), b"3");
+    let stat = folder.run(&["--shared", "stat"]);
+    assert_eq!(stat.output.matches("process  ").count(), 2, "{}", stat.output);
+    for refused in
+        [&["--shared", "check"][..], &["--shared", "drop", "main"], &["--shared", "serve"]]
+    {
+        let ran = folder.run(refused);
+        assert!(ran.code != Some(0) && ran.errors.contains("--shared"), "{}", ran.errors);
+    }
+}
+
+#[test]
 fn compact_returns_the_room_of_records_that_are_gone() {
     use std::os::unix::fs::MetadataExt;
     let folder = Folder::with_records("a\t1\nb\t2\n");

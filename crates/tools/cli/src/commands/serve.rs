@@ -18,6 +18,13 @@ pub fn run(pool: &PoolArguments, arguments: &ServeArguments) -> Result<(), Failu
             pool.path_or_default()?.display()
         )));
     }
+    if pool.shared {
+        return Err(Failure::Input(
+            "serve takes no --shared: a server keeps counts of its keys in its own memory; leave \
+             out --shared, and use clients of the server"
+                .to_owned(),
+        ));
+    }
     let has_log = || Ok::<_, Failure>(LogFiles::of_pool(pool.path_or_default()?).is_ok());
     if pool.log.is_some() || has_log()? {
         return Err(Failure::Input(

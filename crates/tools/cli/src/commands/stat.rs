@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use indicatif::BinaryBytes;
-use pando::{LogStat, MapFigures, MapStat, MemoryStat, PoolStat, RecoveryStat, StoreStat};
+use pando::{
+    LogStat, MapFigures, MapStat, MemoryStat, PoolStat, ProcessStat, RecoveryStat, StoreStat,
+};
 
 use crate::arguments::{PoolArguments, StatArguments};
 use crate::failure::Failure;
@@ -22,6 +24,23 @@ pub fn run(pool: &PoolArguments, arguments: &StatArguments) -> Result<(), Failur
     let stat = pool.stat()?;
     pool.close()?;
     output::report(&stat, arguments.json, print)
+}
+
+fn print_process(process: &ProcessStat, output: &mut Output) -> Result<(), Failure> {
+    let state = match process {
+        ProcessStat { is_alive: false, .. } => "dead; it is recovered soon",
+        ProcessStat { holds_space_back: true, .. } => {
+            "holds removed blocks back; if it is stopped, continue it or end it"
+        }
+        _ => "alive",
+    };
+    output.line(format_args!(
+        "process       {} {}; {}, {} inside a call; {state}",
+        process.pid,
+        process.name,
+        counted(process.threads, "thread"),
+        process.threads_inside
+    ))
 }
 
 fn print(stat: &PoolStat, output: &mut Output) -> Result<(), Failure> {
@@ -64,6 +83,9 @@ fn print(stat: &PoolStat, output: &mut Output) -> Result<(), Failure> {
         BinaryBytes(allocator.free_bytes),
         BinaryBytes(allocator.retired_bytes)
     ))?;
+    for process in &stat.processes {
+        print_process(process, output)?;
+    }
     if let Some(log) = &stat.log {
         print_log(log, output)?;
     }

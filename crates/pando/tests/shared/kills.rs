@@ -1,0 +1,139 @@
+//! Workers that are killed at any instruction, while others go on.
+
+use std::path::Path;
+use std::time::Duration;
+
+use pando::{Map, MapOptions, Pool, PoolOptions};
+
+use crate::worker::{WINDOW, Worker, count_of, count_of_all, key};
+use crate::{open, shared, wait_until};
+
+const WORKERS: u8 = 4;
+const KILLS: u64 = 40;
+
+/// What is known of a worker between its processes.
+#[derive(Clone, Copy)]
+struct Known {
+    /// The last complete round.
+    last: u64,
+    /// Its count.
+    count: u64,
+}
+
+/// Checks the keys of a worker whose process is dead.
+fn check(map: &Map, number: u8, before: Known, last: u64) -> Known {
+    let complete = last - before.last;
+    let count = count_of(map, number);
+    let counted = count - before.count;
+    // The round in which it died may have come so far, or not.
+    assert!((complete..=complete + 1).contains(&counted), "{counted} of {complete} rounds");
+    for round in last.saturating_sub(WINDOW - 2).max(1)..=last {
+        let value = map.get(&key(number, round)).unwrap();
+        let value = value.unwrap_or_else(|| panic!("worker {number} has lost round {round}"));
+        assert_eq!(value, vec![number; 20 + (round % 200) as usize]);
+    }
+    for round in 1..=last.saturating_sub(WINDOW) {
+        assert!(map.get(&key(number, round)).unwrap().is_none(), "round {round} is back");
+    }
+    Known { last, count }
+}
+
+fn kill_again_and_again(index: &str) {
+    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let path = folder.path().join("shared.pool");
+    let pool = Pool::create(&path, &shared()).unwrap();
+    let map = pool.map_with("main", &MapOptions::new().index(index)).unwrap();
+    let mut known = [Known { last: 0, count: 0 }; WORKERS as usize];
+    let mut workers: Vec<_> =
+        (0..WORKERS).map(|number| Some(Worker::start(&path, number, 1))).collect();
+    assert_eq!(pool.processes().unwrap().len(), 1 + usize::from(WORKERS));
+    for kill in 0..KILLS {
+        std::thread::sleep(Duration::from_millis(5 + kill % 30));
+        let number = (kill % u64::from(WORKERS)) as usize;
+        let last = workers[number].take().unwrap().kill();
+        known[number] = check(&map, number as u8, known[number], last);
+        workers[number] = Some(Worker::start(&path, number as u8, last + 1));
+    }
+    for worker in workers.into_iter().flatten() {
+        let number = worker.number;
+        let last = worker.kill();
+        known[usize::from(number)] = check(&map, number, known[usize::from(number)], last);
+    }
+    wait_until("dead processes stay", || pool.processes().unwrap().len() == 1);
+    // Each round counts once for all, but for those in which a worker died.
+    let rounds: u64 = known.iter().map(|known| known.count).sum();
+    let deaths = KILLS + u64::from(WORKERS);
+    let all = count_of_all(&map);
+    assert!(all <= rounds && all + deaths >= rounds, "{all} of {rounds}");
+    assert!(known.iter().all(|known| known.last > WINDOW), "too few rounds were made");
+    drop(map);
+    pool.close().unwrap();
+    check_alone(&path);
+}
+
+/// Nothing is damaged or leaked when one process has the pool alone again.
+fn check_alone(path: &Path) {
+    let pool = Pool::open(path, &PoolOptions::new()).unwrap();
+    assert_eq!(pool.stat().unwrap().recovery.rolled_forward, 0, "an operation was left");
+    let report = pool.check().unwrap();
+    assert!(report.problems.is_empty(), "{:?}", report.problems);
+}
+
+#[test]
+fn killed_processes_lose_nothing_and_hold_up_nobody_in_a_bztree() {
+    kill_again_and_again("bztree");
+}
+
+#[test]
+fn killed_processes_lose_nothing_and_hold_up_nobody_in_a_skiplist() {
+    kill_again_and_again("skiplist");
+}
+
+/// All processes are killed at once.
+#[test]
+fn after_the_death_of_all_processes_the_pool_opens_as_after_any_kill() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("shared.pool");
+    let pool = Pool::create(&path, &shared()).unwrap();
+    drop(pool.map("main").unwrap());
+    pool.close().unwrap();
+    let workers: Vec<_> = (0..3).map(|number| Worker::start(&path, number, 1)).collect();
+    std::thread::sleep(Duration::from_millis(200));
+    let last: Vec<_> = workers.into_iter().map(|worker| (worker.number, worker.kill())).collect();
+    let pool = open(&path);
+    assert_eq!(pool.processes().unwrap().len(), 1);
+    let map = pool.open_map("main").unwrap();
+    for (number, last) in last {
+        check(&map, number, Known { last: 0, count: 0 }, last);
+    }
+    drop((map, pool));
+    check_alone(&path);
+}
+
+/// A stopped process is not dead: it goes on when it is continued.
+#[test]
+fn a_stopped_process_holds_up_nobody_and_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("shared.pool");
+    let pool = Pool::create(&path, &shared()).unwrap();
+    let map = pool.map("main").unwrap();
+    let stopped = Worker::start(&path, 0, 1);
+    let other = Worker::start(&path, 1, 1);
+    for _ in 0..10 {
+        std::thread::sleep(Duration::from_millis(7));
+        stopped.signal("STOP");
+        let before = count_of(&map, 1);
+        wait_until("the other worker waits", || count_of(&map, 1) > before + 100);
+        let processes = pool.processes().unwrap();
+        let seen = processes.iter().find(|seen| seen.pid == stopped.pid()).unwrap();
+        assert!(seen.is_alive, "{seen:?}");
+        let before = count_of(&map, 0);
+        stopped.signal("CONT");
+        wait_until("the stopped worker does not go on", || count_of(&map, 0) > before);
+    }
+    for worker in [stopped, other] {
+        let number = worker.number;
+        let last = worker.kill();
+        check(&map, number, Known { last: 0, count: 0 }, last);
+    }
+}
