@@ -249,7 +249,15 @@ impl Pool {
         let created = self.shared.engine.created(name)?;
         match &created {
             Some(created) => options.agrees_with(name, created)?,
-            None => self.shared.engine.create_map(name, options)?,
+            None => {
+                self.shared.engine.create_map(name, options)?;
+                // Another process may have created it meanwhile, with other options.
+                if self.is_shared()
+                    && let Some(created) = self.shared.engine.created(name)?
+                {
+                    options.agrees_with(name, &created)?;
+                }
+            }
         }
         let map = self.open_known_map(&mut open_maps, name)?;
         drop(open_maps);

@@ -282,8 +282,8 @@ impl<'pool, D: Domain> Guard<'pool, D> {
     pub(crate) fn push_limbo(&self, off: u64) {
         let epoch = self.unlink_epoch();
         D::observe_process_memory();
-        let stamp = self.pool.stamp();
-        self.pool.limbo.push(self.slot(), epoch, stamp, off, &self.local.spare);
+        let colour = self.pool.colour();
+        self.pool.limbo.push(self.slot(), epoch, colour, off, &self.local.spare);
     }
 
     /// The epoch of a block that this thread has just unlinked.

@@ -12,7 +12,8 @@
 //!             +320     chunks whose room was returned to the system (alloc/holes.rs)
 //!             +384     control block of the log, 0 if there is none (crate pando-log)
 //!             +448     catalog version that the log has, 0 if it has none
-//!             +512     census of the processes' blocks, three words, if they share the pool (census.rs)
+//!             +512     census of the processes' blocks, three words on two lines (alloc/census.rs)
+//!             +640     free chunks below the frontier, if processes share the pool (alloc/freed.rs)
 //!             +2,048   processes that share the pool: 256 words    (processes.rs)
 //! 8,192      16,384    participants, the first 128 slots of 128 bytes (participant.rs, table.rs)
 //! 24,576      8,192    catalog, 1,024 words                        (catalog.rs)
@@ -53,6 +54,8 @@ pub const CENSUS_OFF: u64 = CONTROL_OFF + 512;
 pub const DEATHS_OFF: u64 = CONTROL_OFF + 576;
 /// Offset of the number of deaths whose blocks a census has given back.
 pub const COUNTED_DEATHS_OFF: u64 = CONTROL_OFF + 584;
+/// Offset of the known number of free chunks, in a pool that processes share.
+pub const FREED_OFF: u64 = CONTROL_OFF + 640;
 /// Offset of the table of the processes that share the pool, one word each.
 pub const PROCESSES_OFF: u64 = CONTROL_OFF + 2048;
 /// Processes that may share a pool.

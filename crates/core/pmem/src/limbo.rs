@@ -48,8 +48,8 @@ const RIPE_EPOCHS: u64 = 4;
 const SHARDS: usize = 16;
 /// Nodes that a participant keeps to use again.
 const SPARE_NODES: usize = 64;
-/// Stamps that are told apart: two are in use at once at most (`alloc/census.rs`).
-const STAMPS: usize = 4;
+/// The colours of retired blocks: two for each of two censuses (`alloc/census.rs`).
+pub(crate) const COLOURS: usize = 4;
 
 /// The retired blocks of a pool.
 #[derive(Debug, Default)]
@@ -63,8 +63,8 @@ pub(crate) struct Limbo {
 struct Shard {
     by_epoch: [Stack; EPOCHS as usize],
     ripe: Stack,
-    /// The blocks that wait, by the stamp of the census that was the newest when they were retired.
-    waiting: [AtomicUsize; STAMPS],
+    /// The blocks that wait, by their colour.
+    waiting: [AtomicUsize; COLOURS],
 }
 
 #[derive(Debug, Default)]
@@ -80,8 +80,7 @@ impl Shard {
 #[derive(Debug)]
 struct Node {
     off: u64,
-    /// The stamp, as an index of `waiting`.
-    stamp: usize,
+    colour: usize,
     next: *mut Node,
     /// Another list of nodes that was pushed with this one; nearly always none.
     aside: *mut Node,
@@ -97,8 +96,8 @@ unsafe impl Send for Node {}
 pub(crate) struct SpareNodes(RefCell<Vec<Box<Node>>>);
 
 impl SpareNodes {
-    fn node(&self, off: u64, stamp: usize) -> Box<Node> {
-        let new = Node { off, stamp, next: ptr::null_mut(), aside: ptr::null_mut() };
+    fn node(&self, off: u64, colour: usize) -> Box<Node> {
+        let new = Node { off, colour, next: ptr::null_mut(), aside: ptr::null_mut() };
         match self.0.borrow_mut().pop() {
             Some(mut node) => {
                 *node = new;
@@ -206,13 +205,12 @@ impl Limbo {
         &self.shards[number % SHARDS]
     }
 
-    /// Adds a block that was retired in `epoch`, under the census `stamp`. The calling thread is
-    /// pinned in `slot`.
-    pub fn push(&self, slot: usize, epoch: u64, stamp: u8, off: u64, spare: &SpareNodes) {
+    /// Adds a block that was retired in `epoch`, in the part `colour` of a census
+    /// (`alloc/census.rs`). The calling thread is pinned in `slot`.
+    pub fn push(&self, slot: usize, epoch: u64, colour: usize, off: u64, spare: &SpareNodes) {
         let shard = self.shard(slot);
-        let stamp = usize::from(stamp) % STAMPS;
-        let node = spare.node(off, stamp);
-        shard.waiting[stamp].fetch_add(1, Ordering::Relaxed);
+        let node = spare.node(off, colour);
+        shard.waiting[colour].fetch_add(1, Ordering::Relaxed);
         shard.by_epoch[(epoch % EPOCHS) as usize].push(node);
     }
 
@@ -233,7 +231,7 @@ impl Limbo {
             if shard.waiting() == 0 {
                 continue;
             }
-            let mut reused_here = [0; STAMPS];
+            let mut reused_here = [0; COLOURS];
             let of_epochs = (newest + EPOCHS + 1 - RIPE_EPOCHS..=newest + EPOCHS)
                 .map(|epoch| &shard.by_epoch[(epoch % EPOCHS) as usize]);
             let ripe = (reused < most).then_some(&shard.ripe);
@@ -243,7 +241,7 @@ impl Limbo {
                     && let Some(node) = taken.next()
                 {
                     reuse(node.off);
-                    reused_here[node.stamp] += 1;
+                    reused_here[node.colour] += 1;
                     spare.keep(node);
                     reused += 1;
                 }
@@ -265,13 +263,12 @@ impl Limbo {
         self.shards.iter().map(Shard::waiting).sum()
     }
 
-    /// Whether all blocks were given back that were retired before the census `stamp`.
-    pub fn has_only(&self, stamp: u8) -> bool {
+    /// Whether all blocks of other colours were given back.
+    pub fn has_only(&self, colour: usize) -> bool {
         let others = |shard: &Shard| {
-            let stamp = usize::from(stamp) % STAMPS;
             // Acquire: pairs with the decrease.
             let counts = shard.waiting.iter().map(|count| count.load(Ordering::Acquire));
-            counts.enumerate().any(|(other, count)| other != stamp && count > 0)
+            counts.enumerate().any(|(other, count)| other != colour && count > 0)
         };
         !self.shards.iter().any(others)
     }
@@ -329,7 +326,7 @@ mod tests {
             // Again, with several lists.
             let mut taken = stack.take();
             let first = taken.next().expect("a node");
-            stack.push(spare.node(first.off, first.stamp));
+            stack.push(spare.node(first.off, first.colour));
             stack.put_back(taken);
         }
         let mut taken = stack.take();
@@ -343,14 +340,14 @@ mod tests {
         const EACH: u64 = 20_000;
         let (limbo, sum) = (Limbo::default(), AtomicUsize::new(0));
         std::thread::scope(|scope| {
-            for thread in 0..4_u8 {
+            for thread in 0..4_usize {
                 let (limbo, sum) = (&limbo, &sum);
                 scope.spawn(move || {
                     let spare = SpareNodes::default();
                     for off in 0..EACH {
-                        limbo.push(0, u64::from(thread) % 2, thread, off, &spare);
+                        limbo.push(0, thread as u64 % 2, thread, off, &spare);
                         if off % 16 == 0 {
-                            limbo.collect(thread.into(), 1, 10, &spare, |off| {
+                            limbo.collect(thread, 1, 10, &spare, |off| {
                                 sum.fetch_add(off as usize, Ordering::Relaxed);
                             });
                         }

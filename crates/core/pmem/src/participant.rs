@@ -133,8 +133,9 @@ impl<D: Domain> Pool<D> {
             let lease = if self.is_readied_at(off) { lease } else { 0 };
             SlotSeen { number, off, owner, lease }
         };
-        let used = self.used_slots().enumerate().map(seen);
-        used.filter(|slot| self.is_owner(slot.owner)).collect()
+        // Also slots above the high mark: a process may have died before it raised the mark.
+        let all = (0..self.participant_slots()).map(|slot| seen((slot, self.slot_off(slot))));
+        all.filter(|slot| self.is_owner(slot.owner)).collect()
     }
 
     /// How many slots the processes of this generation have.
@@ -161,6 +162,11 @@ impl<D: Domain> Pool<D> {
 
     /// Gives a slot of a dead process back.
     pub(crate) fn free_slot(&self, slot_off: u64) {
+        if !mutant!("slot-taken-before-it-is-prepared") {
+            // Before its next owner has prepared it, it is not in use: no thread of that process
+            // takes it meanwhile.
+            self.word(slot_off).store_transient(0);
+        }
         self.slot_owner(slot_off).store_transient(0);
     }
 

@@ -58,8 +58,8 @@
 //! | step, by one thread at a time | a death of that thread leaves |
 //! | --- | --- |
 //! | lock the number; this proves that its process is dead | the number is unlocked, so another process continues |
-//! | for each of its slots: end the operations of the slot's descriptors (`pando-pmwcas`), and do its deferred work | operations that are ended, or not yet |
-//! | unpin the slot's lease; the owner of the slot := 0 | a free slot |
+//! | for each of its slots: end the operations of the slot's descriptors (`pando-pmwcas`) | operations that are ended, or not yet |
+//! | for each of its slots: do its deferred work; unpin the lease; the slot is not prepared; its owner := 0 | a free slot |
 //! | the count of deaths rises; the word of the process table := 0; unlock the number | a free number, or a death that counts twice |
 //!
 //! All of this happens while other threads use the pool, so it changes words only as a helping
@@ -226,11 +226,17 @@ impl<D: Domain> Pool<D> {
         Ok(!is_locked(0, sharing.number) && !is_locked(sharing.number + 1, last))
     }
 
+    /// An error in a forked child, which does not have the mapping.
+    pub(crate) fn check_not_forked(&self) -> Result<()> {
+        if self.slots.is_ours() { Ok(()) } else { Err(Error::Forked(self.path.clone())) }
+    }
+
     /// The processes that share the pool, this one included.
     pub fn processes(&self) -> Result<Vec<ProcessSeen>> {
         let (Some(file), Some(sharing)) = (&self.file, &self.sharing) else {
             return Ok(Vec::new());
         };
+        self.check_not_forked()?;
         let owners = self.slot_owners();
         let epoch = self.epoch();
         let mut seen = Vec::new();
@@ -264,6 +270,7 @@ impl<D: Domain> Pool<D> {
         mut end_operations: impl FnMut(&Guard<'_, D>, usize),
     ) -> Result<usize> {
         let Some(sharing) = &self.sharing else { return Ok(0) };
+        self.check_not_forked()?;
         let Some(_recovers) = try_locked(&sharing.recovers) else { return Ok(0) };
         let reaper = &sharing.reaper;
         let mut recovered = 0;
@@ -297,13 +304,20 @@ impl<D: Domain> Pool<D> {
         end_operations: &mut impl FnMut(&Guard<'_, D>, usize),
     ) -> Result<()> {
         let owner = self.owner_of(number);
-        for slot in self.slot_owners().into_iter().filter(|slot| slot.owner == owner) {
+        let slots = self.slot_owners();
+        let own = || slots.iter().filter(|slot| slot.owner == owner);
+        // All operations first: one of them may be in a descriptor that its thread has borrowed
+        // from another slot, and that thread's pin must stay until it is ended.
+        for slot in own().filter(|slot| self.is_readied_at(slot.off)) {
             // A guard for each slot, so that many slots do not hold the epoch back.
             let guard = self.pin()?;
+            if !mutant!("dead-operations-stay") {
+                end_operations(&guard, slot.number);
+            }
+        }
+        for slot in own() {
+            let _guard = self.pin()?;
             if self.is_readied_at(slot.off) {
-                if !mutant!("dead-operations-stay") {
-                    end_operations(&guard, slot.number);
-                }
                 self.end_lease(slot.off);
             }
             self.free_slot(slot.off);

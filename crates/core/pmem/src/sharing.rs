@@ -24,6 +24,15 @@ const GATE_WAIT: Duration = Duration::from_secs(5);
 /// The pause between two attempts at the gate.
 const GATE_PAUSE: Duration = Duration::from_micros(200);
 
+/// The censuses that a process takes.
+#[derive(Debug, Default)]
+pub(crate) struct Censuses {
+    /// The census that it takes now.
+    pub taken: Option<Census>,
+    /// How many have found nothing, one after the other.
+    pub fruitless: u32,
+}
+
 /// A census that a process takes (`alloc/census.rs`).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Census {
@@ -47,8 +56,8 @@ pub(crate) struct Sharing {
     pub reaper: LockedFile,
     /// Held by the thread of this process that recovers dead ones.
     pub recovers: Mutex<()>,
-    /// The census that this process takes, if it does.
-    pub census: Mutex<Option<Census>>,
+    /// The censuses of this process.
+    pub census: Mutex<Censuses>,
 }
 
 /// Locks the file of a pool that this process has alone.
@@ -102,6 +111,6 @@ pub(crate) fn enter(path: &Path, file: File) -> Result<(LockedFile, Sharing)> {
     reaper.give_up_in_children();
     Ok((
         file,
-        Sharing { number: 0, is_first, reaper, recovers: Mutex::new(()), census: Mutex::new(None) },
+        Sharing { number: 0, is_first, reaper, recovers: Mutex::new(()), census: Mutex::default() },
     ))
 }

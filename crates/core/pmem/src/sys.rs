@@ -507,7 +507,9 @@ mod children {
                 // SAFETY: allowed in a forked child. The number stays in use, so that the object
                 // that owns the descriptor closes this one and no other. If the call fails, the
                 // child keeps the parent's locks.
-                unsafe { libc::dup2(nothing.as_raw_fd(), descriptor) };
+                unsafe { libc::dup3(nothing.as_raw_fd(), descriptor, libc::O_CLOEXEC) };
+                // A child of the child may use the number for another file.
+                place.store(-1, Ordering::Relaxed);
             }
         }
     }

@@ -99,7 +99,7 @@ pub(crate) fn open(path: &Path, options: &PoolOptions) -> Result<Box<dyn Engine>
     }
     let mut directory = None;
     let refused = match open_present(path, options, &mut directory) {
-        Err(error) if !options.salvage => error,
+        Err(error) if !options.salvage && !options.shared => error,
         opened => return opened,
     };
     let Some(log) = log_of_lost(&refused, options) else { return Err(refused) };

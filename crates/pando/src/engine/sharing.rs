@@ -20,6 +20,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 pub(super) struct Recoverer {
     is_enough: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+    pid: u32,
 }
 
 impl Recoverer {
@@ -48,7 +49,7 @@ impl Recoverer {
             path,
             cause,
         })?;
-        Ok(Some(Self { is_enough, thread: Some(thread) }))
+        Ok(Some(Self { is_enough, thread: Some(thread), pid: std::process::id() }))
     }
 }
 
@@ -56,7 +57,11 @@ impl Drop for Recoverer {
     fn drop(&mut self) {
         // Relaxed: as above.
         self.is_enough.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
+        let Some(thread) = self.thread.take() else { return };
+        if self.pid != std::process::id() {
+            // A forked child does not have the thread.
+            std::mem::forget(thread);
+        } else {
             thread.thread().unpark();
             // It panics only because of a bug, and the panic was reported.
             let _ = thread.join();

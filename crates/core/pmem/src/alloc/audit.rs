@@ -123,8 +123,14 @@ impl<D: Domain> Pool<D> {
 
     /// An estimate of the bytes of the active blocks (`used.rs` says how exact it is). Each call
     /// visits up to 512 chunks (32 MiB), until all were visited; after that, a call costs a few
-    /// loads. Until then, the other chunks are estimated to be as full as the visited ones.
+    /// loads. Until then, the other chunks are estimated to be as full as the visited ones. In a
+    /// pool that processes share, each call visits all chunks.
     pub fn used_bytes(&self) -> u64 {
+        if self.is_shared() {
+            // Pinned: see below.
+            let Ok(_guard) = self.pin() else { return 0 };
+            return (0..self.frontier()).map(|chunk| self.active_bytes_of(chunk)).sum();
+        }
         let (used, frontier) = (&self.cache.used, self.frontier());
         // Pinned, so a chunk that is seen to be a slab stays one meanwhile.
         if used.counted() < frontier

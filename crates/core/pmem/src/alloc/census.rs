@@ -16,19 +16,27 @@
 //! # Protocol
 //!
 //! One process takes a census at a time: it has the lock *census* (`processes.rs`). If it dies,
-//! another one begins the next census.
+//! another one continues the same census: a number is used again for the next census only when all
+//! processes have answered. The control page has the number and the phase.
 //!
-//! | step | afterwards |
-//! | --- | --- |
-//! | the number of the census rises (control page) | threads stamp their changes, except for those that have read the number before |
-//! | three epochs pass | those threads have unpinned, so every later change is stamped. Blocks that were reserved before are active now, or given back: a reservation does not outlive its pin |
-//! | phase := *stamped* | a process answers, in its word of the process table, when it has given back all blocks that it retired under an earlier stamp |
-//! | all processes have answered | a live process has reserved or retired no block but under this stamp |
-//! | each word without the stamp: blocks that are taken and not active are free, by CAS of the word | |
+//! | phase | step | afterwards |
+//! | --- | --- | --- |
+//! | *begun* | the number rises | threads stamp their changes, except for those that have read the number before |
+//! | | three epochs pass | those threads have unpinned, so every later change is stamped. Blocks that were reserved before are active now, or given back: a reservation does not outlive its pin |
+//! | *stamped* | a process answers, in its word of the process table, when it has given back all blocks that it retired before it saw this phase | |
+//! | | all processes have answered | a live process has reserved or retired no block without the stamp |
+//! | *done* | each word without the stamp: blocks that are taken and not active are free, by CAS of the word | |
+//!
+//! A block that waits for its epoch has a *colour*: the number of the census, and whether its phase
+//! was *begun* or a later one. A thread may stamp a block under one census, and retire it under the
+//! next. It is pinned meanwhile, so the next census is not *stamped* yet. So blocks that were
+//! retired when it is *begun* count as those of before. At most four colours are in use at once:
+//! when a census is *stamped*, its own two, and those of the census before. Blocks of earlier ones
+//! were given back before that one was *done*.
 //!
 //! The CAS decides: it fails if a thread has changed or stamped the word since it was read. A lost
 //! block in a word that has the stamp stays for the next census. So a census is repeated until
-//! none is left unsure, or no process has died since.
+//! several have found nothing.
 //!
 //! A process that dies during a census does not answer, so the census waits until it is recovered.
 //! Its own blocks may be found by this census, or by the next one, since its death counts as a new
@@ -54,6 +62,7 @@ use super::chunks::{Chunk, LASTING_STAMP, tag_of};
 use crate::domain::Domain;
 use crate::error::{Result, io_error};
 use crate::layout::{CENSUS_OFF, COUNTED_DEATHS_OFF, DEATHS_OFF, MAX_PROCESSES};
+use crate::limbo::COLOURS;
 use crate::mutant;
 use crate::pool::Pool;
 use crate::sharing::{CENSUS_LOCK_OFF, Census, Sharing};
@@ -61,10 +70,30 @@ use crate::sys::{self, Access};
 
 /// Epochs that must pass before each thread has read the number of the census.
 const GRACE_EPOCHS: u64 = 3;
+/// The number of a census and its phase.
+fn census_word(number: u32, phase: u32) -> u32 {
+    number << PHASE_BITS | phase
+}
+
+/// The colour of blocks that are retired at this word of the census.
+fn colour_of(word: u32) -> usize {
+    let is_late =
+        (word & ((1 << PHASE_BITS) - 1) != BEGUN) && !mutant!("retired-early-counts-as-late");
+    (2 * (word >> PHASE_BITS) as usize + usize::from(is_late)) % COLOURS
+}
+
 /// Chunks that are looked at under one pin.
 const CHUNKS_A_PIN: u64 = 256;
-/// The phase of a census: all later changes are stamped.
+/// Bits of the census's word that are its phase.
+const PHASE_BITS: u32 = 2;
+/// The phase of a census: some threads have not seen its number yet.
+const BEGUN: u32 = 0;
+/// All later changes are stamped.
 const STAMPED: u32 = 1;
+/// All processes have answered.
+const DONE: u32 = 2;
+/// So many censuses must find nothing before none is due.
+const FRUITLESS: u32 = 3;
 
 fn stamp_of_number(number: u32) -> u8 {
     (number % u32::from(LASTING_STAMP)) as u8
@@ -90,7 +119,16 @@ impl<D: Domain> Pool<D> {
         if !self.is_shared() {
             return 0;
         }
-        stamp_of_number(self.counted(CENSUS_OFF) >> 1)
+        stamp_of_number(self.counted(CENSUS_OFF) >> PHASE_BITS)
+    }
+
+    /// The colour of a block that this thread retires.
+    #[inline]
+    pub(crate) fn colour(&self) -> usize {
+        if !self.is_shared() {
+            return 0;
+        }
+        colour_of(self.counted(CENSUS_OFF))
     }
 
     /// The upper half of words that say what is taken.
@@ -131,32 +169,38 @@ impl<D: Domain> Pool<D> {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return Ok(0),
         };
+        self.check_not_forked()?;
         self.answer_census();
-        let mut found = 0;
-        *census = match *census {
-            None => self.begin_census(sharing)?,
-            Some(begun) if !begun.is_stamped => self.await_stamps(begun)?,
-            Some(begun) if !self.is_answered() => Some(begun),
-            Some(begun) => {
-                let (freed, unsure) = self.free_lost(stamp_of_number(begun.number))?;
-                found = freed;
-                if unsure == 0 {
-                    self.set_counted(COUNTED_DEATHS_OFF, begun.deaths);
-                }
-                sys::unlock(&sharing.reaper, CENSUS_LOCK_OFF, 1)
-                    .map_err(io_error(&self.path, "unlock the file"))?;
-                None
-            }
+        let Some(begun) = census.taken else {
+            census.taken = self.begin_census(sharing)?;
+            return Ok(0);
         };
-        Ok(found)
+        if !begun.is_stamped {
+            census.taken = Some(self.await_stamps(begun)?);
+            return Ok(0);
+        }
+        if !self.is_answered() {
+            return Ok(0);
+        }
+        let freed = self.free_lost(stamp_of_number(begun.number))?;
+        self.set_counted(CENSUS_OFF, census_word(begun.number, DONE));
+        census.taken = None;
+        census.fruitless = if freed == 0 { census.fruitless + 1 } else { 0 };
+        if census.fruitless >= FRUITLESS {
+            census.fruitless = 0;
+            self.set_counted(COUNTED_DEATHS_OFF, begun.deaths);
+        }
+        sys::unlock(&sharing.reaper, CENSUS_LOCK_OFF, 1)
+            .map_err(io_error(&self.path, "unlock the file"))?;
+        Ok(freed)
     }
 
     fn answer_census(&self) {
-        let stamp = self.stamp();
-        if self.counted(CENSUS_OFF) & STAMPED != 0
-            && (self.limbo.has_only(stamp) || mutant!("census-answered-early"))
+        let word = self.counted(CENSUS_OFF);
+        let is_stamped = word == census_word(word >> PHASE_BITS, STAMPED);
+        if is_stamped && (self.limbo.has_only(colour_of(word)) || mutant!("census-answered-early"))
         {
-            self.answer(stamp);
+            self.answer(stamp_of_number(word >> PHASE_BITS));
         }
     }
 
@@ -175,44 +219,47 @@ impl<D: Domain> Pool<D> {
         if !lock.map_err(io_error(&self.path, "lock the file"))? {
             return Ok(None);
         }
-        let number = ((self.counted(CENSUS_OFF) >> 1) + 1) & (u32::MAX >> 1);
-        self.set_counted(CENSUS_OFF, number << 1);
+        let word = self.counted(CENSUS_OFF);
+        // A census that another process has begun, and not ended, goes on. (A generation begins
+        // without a census.)
+        let is_over = word == 0 || word == census_word(word >> PHASE_BITS, DONE);
+        let number = (word >> PHASE_BITS) + u32::from(is_over || mutant!("census-left-undone"));
+        let number = number & (u32::MAX >> PHASE_BITS);
+        let is_stamped = number == word >> PHASE_BITS && word == census_word(number, STAMPED);
+        if !is_stamped {
+            self.set_counted(CENSUS_OFF, census_word(number, BEGUN));
+        }
         // Before the epoch is read: see the end of the page above.
         fence(Ordering::SeqCst);
-        Ok(Some(Census { number, from_epoch: self.epoch(), deaths, is_stamped: false }))
+        Ok(Some(Census { number, from_epoch: self.epoch(), deaths, is_stamped }))
     }
 
-    fn await_stamps(&self, begun: Census) -> Result<Option<Census>> {
+    fn await_stamps(&self, begun: Census) -> Result<Census> {
         let grace = if mutant!("census-without-grace") { 0 } else { GRACE_EPOCHS };
         {
             let _guard = self.pin()?;
             if self.try_advance() < begun.from_epoch + grace {
-                return Ok(Some(begun));
+                return Ok(begun);
             }
         }
-        self.set_counted(CENSUS_OFF, begun.number << 1 | STAMPED);
-        Ok(Some(Census { is_stamped: true, ..begun }))
+        self.set_counted(CENSUS_OFF, census_word(begun.number, STAMPED));
+        Ok(Census { is_stamped: true, ..begun })
     }
 
-    /// Gives the lost blocks back; returns how many, and how many may be lost.
-    fn free_lost(&self, stamp: u8) -> Result<(u64, u64)> {
-        let (mut freed, mut unsure) = (0, 0);
+    /// Gives the lost blocks back; returns how many.
+    fn free_lost(&self, stamp: u8) -> Result<u64> {
+        let mut freed = 0;
         let mut next = 0;
         while next < self.frontier() {
             let guard = self.pin()?;
             for chunk in next..self.frontier().min(next + CHUNKS_A_PIN) {
-                let (lost, may_be) = match self.chunk(chunk) {
+                freed += match self.chunk(chunk) {
                     Chunk::Slab { class } => self.free_lost_in_slab(&guard, chunk, class, stamp),
-                    _ => {
-                        let (is_freed, is_stamped) = self.free_lost_chunk(chunk, stamp);
-                        (u64::from(is_freed), u64::from(is_stamped))
-                    }
+                    _ => u64::from(self.free_lost_chunk(chunk, stamp)),
                 };
-                freed += lost;
-                unsure += may_be;
             }
             next += CHUNKS_A_PIN;
         }
-        Ok((freed, unsure))
+        Ok(freed)
     }
 }

@@ -114,6 +114,7 @@ pub(crate) fn stamp_of(word: u64) -> u8 {
 }
 
 /// Decodes `word` in `generation`; `None` for a word that no thread can have written.
+#[inline]
 pub(crate) fn decode(word: u64, generation: u32) -> Option<Chunk> {
     let argument = word & ARGUMENT_MASK;
     let tag = (word >> 32) as u32;
@@ -144,6 +145,7 @@ impl<D: Domain> Pool<D> {
     }
 
     /// How chunk `index` is used. A damaged word counts as a body, which stays unchanged.
+    #[inline]
     pub(crate) fn chunk(&self, index: u64) -> Chunk {
         // Acquire: a thread that sees a slab sees its header (`set_chunk`, release). A thread that
         // sees a free chunk sees all accesses of its last owner (the same, or the CAS of a claim).
@@ -285,25 +287,22 @@ impl<D: Domain> Pool<D> {
     }
 
     /// Frees chunk `index` if it is claimed, and not stamped by the census `stamp`: no process has
-    /// it. Returns whether it was freed, and whether it is stamped: a process may have it then.
-    pub(super) fn free_lost_chunk(&self, index: u64, stamp: u8) -> (bool, bool) {
+    /// it. Returns whether it was freed.
+    pub(super) fn free_lost_chunk(&self, index: u64, stamp: u8) -> bool {
         let word = self.chunk_word(index);
         let found = word.load(Ordering::Acquire);
         let free = match decode(found, self.generation()) {
             Some(Chunk::Claimed { .. }) => Chunk::Free,
             Some(Chunk::HeldHole) => Chunk::Hole,
-            _ => return (false, false),
+            _ => return false,
         };
-        match stamp_of(found) {
-            LASTING_STAMP => (false, false),
-            found if found == stamp => (false, true),
-            _ => {
-                // Acquire and release: as any claim, and any free.
-                let is_freed = word.compare_exchange(found, self.encoded(free)).is_ok();
-                self.cache.note_freed(u64::from(is_freed));
-                (is_freed, !is_freed)
-            }
+        if [stamp, LASTING_STAMP].contains(&stamp_of(found)) {
+            return false;
         }
+        // Acquire and release: as any claim, and any free.
+        let is_freed = word.compare_exchange(found, self.encoded(free)).is_ok();
+        self.note_freed(u64::from(is_freed));
+        is_freed
     }
 
     /// Ends the activation, or the deactivation, of a span that a dead thread has begun: its bodies
@@ -328,7 +327,7 @@ impl<D: Domain> Pool<D> {
             // Not flushed: a claim of an earlier generation counts as free.
             self.chunk_word(index).store(0, Ordering::Release);
         }
-        self.cache.note_freed(chunks);
+        self.note_freed(chunks);
     }
 }
 

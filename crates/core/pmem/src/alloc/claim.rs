@@ -131,7 +131,7 @@ impl<D: Domain> Pool<D> {
             }
             let chunk = self.cache.surveyed.fetch_add(1, Ordering::Relaxed);
             if chunk < frontier && self.chunk(chunk).is_free() {
-                self.cache.note_freed(1);
+                self.note_freed(1);
                 if found == 0 {
                     self.cache.search_on(wanted, chunk);
                 }
@@ -153,7 +153,7 @@ impl<D: Domain> Pool<D> {
         tag: u32,
         no_room: &mut Option<Error>,
     ) -> Option<u64> {
-        let known = self.cache.freed_chunks();
+        let known = self.freed_chunks();
         let most_words = match search {
             Search::Whole => u64::MAX,
             Search::Bounded if known < chunks => return None,
@@ -169,10 +169,10 @@ impl<D: Domain> Pool<D> {
             }
         };
         match found {
-            Some(_) => self.cache.note_claimed(chunks),
+            Some(_) => self.note_claimed(chunks),
             // The count may be too high: a chunk counts twice if it is freed before a survey has
             // passed it.
-            None if chunks == 1 => self.cache.forget_freed(known),
+            None if chunks == 1 => self.forget_freed(known),
             None => {}
         }
         found
@@ -255,14 +255,14 @@ impl<D: Domain> Pool<D> {
                 // `flush_extent`.
                 match self.claim_exactly(first, chunks, tag) {
                     Ok(()) => {
-                        self.cache.note_claimed(joined);
+                        self.note_claimed(joined);
                         return Ok(first);
                     }
                     // Another thread searched below the new frontier, and was faster. The other
                     // chunks stay free, and later searches find them.
                     Err(Unclaimed::Taken(_)) => continue,
                     Err(Unclaimed::NoRoom(error)) => {
-                        self.cache.note_freed(chunks - joined);
+                        self.note_freed(chunks - joined);
                         return Err(error);
                     }
                 }

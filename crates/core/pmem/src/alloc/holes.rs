@@ -134,7 +134,7 @@ impl<D: Domain> Pool<D> {
             self.set_chunks(first, chunks, Chunk::Free);
             return Ok(false);
         }
-        self.cache.note_claimed(chunks);
+        self.note_claimed(chunks);
         for index in first..first + chunks {
             if !mutant!("punched-before-known") {
                 self.chunk_word(index).flush();
@@ -150,7 +150,7 @@ impl<D: Domain> Pool<D> {
         }
         // If it failed, a part of the room may be gone.
         self.set_chunks(first, chunks, Chunk::Hole);
-        self.cache.note_freed(chunks);
+        self.note_freed(chunks);
         punched
     }
 

@@ -29,6 +29,7 @@ mod census;
 mod chunks;
 mod claim;
 mod exchange;
+mod freed;
 mod holes;
 mod sizes;
 mod slab;

@@ -395,16 +395,15 @@ impl<D: Domain> Pool<D> {
     }
 
     /// Gives the blocks of a slab back that are taken, not active, and not stamped by the census
-    /// `stamp`: no process has them. Returns how many, and how many are stamped: a process may have
-    /// those.
+    /// `stamp`: no process has them. Returns how many.
     pub(super) fn free_lost_in_slab(
         &self,
         guard: &Guard<'_, D>,
         chunk: u64,
         class: usize,
         stamp: u8,
-    ) -> (u64, u64) {
-        let (mut freed, mut unsure) = (0, 0);
+    ) -> u64 {
+        let mut freed = 0;
         for index in 0..blocks_of(class).div_ceil(32) {
             let taken = self.taken_word(chunk, index);
             let found = taken.load(Ordering::Acquire);
@@ -412,11 +411,8 @@ impl<D: Domain> Pool<D> {
                 continue;
             }
             let lost = found as u32 & !self.active_bits(chunk, index) & valid_bits(class, index);
-            if lost == 0 {
-                continue;
-            }
-            if stamp_of(found) == stamp && !mutant!("census-believes-stamped-words") {
-                unsure += u64::from(lost.count_ones());
+            let is_stamped = stamp_of(found) == stamp && !mutant!("census-believes-stamped-words");
+            if lost == 0 || is_stamped {
                 continue;
             }
             let left = found as u32 & !lost;
@@ -424,11 +420,9 @@ impl<D: Domain> Pool<D> {
             if taken.compare_exchange(found, self.tagged(left)).is_ok() {
                 freed += u64::from(lost.count_ones());
                 self.find_use(guard, chunk, class, left == 0);
-            } else {
-                unsure += u64::from(lost.count_ones());
             }
         }
-        (freed, unsure)
+        freed
     }
 
     pub(crate) fn is_empty(&self, chunk: u64, class: usize) -> bool {
@@ -447,12 +441,16 @@ impl<D: Domain> Pool<D> {
         }
     }
 
-    /// Turns a slab that this thread has claimed into a free chunk, if no block of it is taken.
+    /// Turns a slab that this thread has claimed into a free chunk, if it still is one of `class`,
+    /// and no block of it is taken.
     /// Otherwise the claim stays.
     pub(crate) fn dissolve_slab(&self, guard: &Guard<'_, D>, claim: Claim, class: usize) -> bool {
         let chunk = claim.chunk;
         let words = blocks_of(class).div_ceil(32);
-        if !self.is_empty(chunk, class) {
+        // Another process may have dissolved it, and the chunk may be used in another way since.
+        let is_slab = self.chunk(chunk) == (Chunk::Slab { class })
+            || mutant!("slab-of-another-process-dissolved");
+        if !is_slab || !self.is_empty(chunk, class) {
             return false;
         }
         for index in 0..words {

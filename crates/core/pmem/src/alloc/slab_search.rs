@@ -33,7 +33,8 @@
 //! has its own, and may claim the same slab. Then the taken bits decide, as in a full pool: they
 //! say which process has a block, and which one dissolves an empty slab. A process that allocates
 //! from its current slab looks at the chunk's word each time, so it finds that another one has
-//! dissolved the slab. A slab with room that another process has listed is found by the cursor.
+//! dissolved the slab. A slab with room that another process has listed is found by the cursor,
+//! which goes round and round for that.
 //!
 //! A thread that stalls while it has taken a slab off a stack leaves it on no stack. A thread that
 //! stalls in [`Pool::unlist`] may have taken many. So the cursor passes over the chunks again, some
@@ -129,14 +130,18 @@ impl<D: Domain> Pool<D> {
         let mut listed = false;
         for _ in 0..DISCOVER_AT_ONCE {
             let frontier = self.frontier();
-            if self.cache.discovered.load(Ordering::Relaxed) >= frontier {
+            let goes_round = self.is_shared() && frontier > 0;
+            if self.cache.discovered.load(Ordering::Relaxed) >= frontier && !goes_round {
                 return listed;
             }
             let chunk = self.cache.discovered.fetch_add(1, Ordering::Relaxed);
-            if chunk >= frontier {
+            if chunk < frontier {
+                listed |= self.list_or_dissolve(guard, chunk, wanted);
+            } else if !goes_round {
                 return listed;
+            } else if self.cache.is_idle(chunk % frontier) {
+                listed |= self.list_or_dissolve(guard, chunk % frontier, wanted);
             }
-            listed |= self.list_or_dissolve(guard, chunk, wanted);
         }
         listed
     }

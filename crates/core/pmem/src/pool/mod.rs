@@ -91,12 +91,36 @@ impl<D: Domain> Pool<D> {
         let index = word_index(off);
         // Relaxed, here and below: the thread that published an offset beyond the former end has
         // stored the new end before.
-        if index >= self.end_words.load(Ordering::Relaxed) && !self.has_word_now(off, 1) {
-            return Word::new(self.nowhere(off));
+        if index >= self.end_words.load(Ordering::Relaxed) {
+            return Word::new(self.word_beyond(off));
         }
         // SAFETY: just checked to lie in the mapping, and aligned. Words are only accessed
         // atomically, and the mapping lives as long as the pool.
         Word::new(unsafe { AtomicU64::from_ptr(self.mapping.base().add(off as usize).cast()) })
+    }
+
+    /// The word at `off`, beyond the end that this process knows: another process may have grown
+    /// the pool.
+    #[cold]
+    #[inline(never)]
+    fn word_beyond(&self, off: u64) -> &AtomicU64 {
+        if !off.is_multiple_of(8) || !self.has_grown_to(off, 8) {
+            return self.nowhere(off);
+        }
+        // SAFETY: as above; `has_grown_to` has checked it.
+        unsafe { AtomicU64::from_ptr(self.mapping.base().add(off as usize).cast()) }
+    }
+
+    /// Whether another process has grown the pool, so that `bytes` bytes at `off` lie in it now.
+    fn has_grown_to(&self, off: u64, bytes: u64) -> bool {
+        if !self.is_shared() {
+            return false;
+        }
+        // Acquire, in `size_bytes`: pairs with the CAS of the growing thread. It came before the
+        // offset was published, so this thread sees it.
+        let end = self.size_bytes().min(self.mapping.bytes());
+        self.end_words.fetch_max(end / 8, Ordering::Relaxed);
+        off <= end && bytes <= end - off
     }
 
     /// Whether `off` is the offset of a word of the pool, behind the superblock: a check of offsets
@@ -117,8 +141,7 @@ impl<D: Domain> Pool<D> {
     #[inline(always)]
     pub fn words_within(&self, off: u64, count: u64) -> Option<Words<'_, D>> {
         let (index, end) = (word_index(off), self.end_words.load(Ordering::Relaxed));
-        if (index > end || count > end - index) && !self.has_word_now(off, count) {
-            self.note_damage(off);
+        if (index > end || count > end - index) && !self.has_words_beyond(off, count) {
             return None;
         }
         // SAFETY: just checked to lie in the mapping, and aligned. Words are only accessed
@@ -129,44 +152,39 @@ impl<D: Domain> Pool<D> {
         }))
     }
 
+    /// Whether the words are in the pool, beyond the end that this process knows; notes the damage
+    /// if they are not.
+    #[cold]
+    #[inline(never)]
+    fn has_words_beyond(&self, off: u64, count: u64) -> bool {
+        let has = off.is_multiple_of(8) && self.has_grown_to(off, count.saturating_mul(8));
+        if !has {
+            self.note_damage(off);
+        }
+        has
+    }
+
     /// The address of `bytes` bytes at `off`, if they lie in the pool. A file ends before its
     /// mapping does, and a load behind the end of the file is a signal.
     #[inline(always)]
     fn address(&self, off: u64, bytes: u64) -> Option<*mut u8> {
         let end = self.end_words.load(Ordering::Relaxed) * 8;
-        if !mutant!("damage-leads-anywhere")
-            && (off > end || bytes > end - off)
-            && !self.has_grown_to(off, bytes)
-        {
-            return None;
+        if !mutant!("damage-leads-anywhere") && (off > end || bytes > end - off) {
+            return self.address_beyond(off, bytes);
         }
         // SAFETY: just checked to lie in the mapping.
         Some(unsafe { self.mapping.base().add(off as usize) })
     }
 
-    /// Whether another process has grown the pool, so that `bytes` bytes at `off` lie in it now.
+    /// The same for bytes beyond the end that this process knows.
     #[cold]
     #[inline(never)]
-    fn has_grown_to(&self, off: u64, bytes: u64) -> bool {
-        if !self.is_shared() {
-            return false;
-        }
-        // Acquire, in `size_bytes`: pairs with the CAS of the growing thread. It came before the
-        // offset was published, so this thread sees it.
-        let end = self.size_bytes();
-        self.end_words.fetch_max(end / 8, Ordering::Relaxed);
-        off <= end && bytes <= end - off
-    }
-
-    /// The same, for `count` words.
-    #[cold]
-    #[inline(never)]
-    fn has_word_now(&self, off: u64, count: u64) -> bool {
-        off.is_multiple_of(8) && self.has_grown_to(off, count.saturating_mul(8))
+    fn address_beyond(&self, off: u64, bytes: u64) -> Option<*mut u8> {
+        // SAFETY: `has_grown_to` has checked it.
+        self.has_grown_to(off, bytes).then(|| unsafe { self.mapping.base().add(off as usize) })
     }
 
     /// A word for an access at `off`, which comes from damaged data.
-    #[inline(always)]
     fn nowhere(&self, off: u64) -> &AtomicU64 {
         self.note_damage(off);
         // Another thread may have stored there, before it found the damage.

@@ -141,8 +141,11 @@ impl<D: Domain> Unpublished<D> {
         })?;
         if self.pool.medium.outlives_machine() {
             sys::sync_folder_of(path).map_err(|source| {
-                // No other process has used the file yet. A failed call leaves no file.
-                let _ = std::fs::remove_file(path);
+                // No other process has used the file yet, unless it is shared. A failed call
+                // leaves no file.
+                if !self.pool.is_shared() {
+                    let _ = std::fs::remove_file(path);
+                }
                 io_error(path, "sync the folder")(source)
             })?;
         }
@@ -312,6 +315,10 @@ impl<D: Domain> Pool<D> {
         let boot_id = medium::boot_id();
         // Other processes have the pool open, so it is trusted, and its file has all its room.
         let joins = sharing.as_ref().is_some_and(|sharing| !sharing.is_first);
+        if joins && !block.boot_id.is_same(boot_id) {
+            // Locks reach the server of some file systems; mappings do not.
+            return Err(not_shareable(path, "another machine has it open"));
+        }
         let is_trusted =
             joins || block.clean || block.survives_power || block.boot_id.is_same(boot_id);
         if !is_trusted && !options.salvage {
@@ -572,6 +579,9 @@ impl<D: Domain> Pool<D> {
     /// room.
     pub fn compact(self: Arc<Self>) -> Result<Compacted> {
         let path = self.path.clone();
+        if self.is_shared() {
+            return Err(not_shareable(&path, "it is to be compacted"));
+        }
         let pool = Arc::into_inner(self).ok_or(Error::HandleHeld(path))?;
         let before_bytes = pool.occupied_bytes()?;
         while pool.release_unused(u64::MAX)? > 0 {}

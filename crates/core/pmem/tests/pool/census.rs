@@ -175,6 +175,80 @@ fn a_block_that_another_process_changes_during_a_census_is_not_lost() {
     }
 }
 
+/// The mirror of the last test: a census begins between two accesses of a thread that gives a block
+/// back. The block waits for its epoch in the process of that thread, and is not lost.
+#[test]
+fn a_block_that_waits_for_its_epoch_across_the_beginning_of_a_census_is_not_lost() {
+    for access in 0.. {
+        let (_folder, path) = folder_and_pool();
+        drop(create::<Tested>(&path, 1));
+        let live = shared::<Tested>(&path);
+        let other = shared::<Tested>(&path);
+        let off = give(&other, 0, 1000, 1);
+        // Others around it, so that the slab stays.
+        for index in 1..4 {
+            give(&other, index, 1000, 1);
+        }
+        dies_with_blocks_of(&path, 1000);
+        live.recover_dead(|_, _| {}).unwrap();
+        let begins = live.clone();
+        let begin = move || {
+            begins.step_census().unwrap();
+        };
+        let has_run = between(access, begin, || free(&other, 0));
+        // The other process answers, and does not collect.
+        for _ in 0..12 {
+            live.step_census().unwrap();
+            other.step_census().unwrap();
+        }
+        let guard = live.pin().unwrap();
+        while let Ok(block) = guard.reserve(1000) {
+            // It has two owners otherwise: this one, and the list of the other process.
+            assert!(block.off() != off || other.pin().unwrap().waiting() == 0, "access {access}");
+            std::mem::forget(block);
+        }
+        if !has_run {
+            assert!(access > 10, "{access}");
+            return;
+        }
+    }
+}
+
+/// Processes die while they take a census. The next one goes on with it.
+#[test]
+fn a_census_that_a_dead_process_has_begun_is_continued() {
+    let (_folder, path) = folder_and_pool();
+    drop(create::<Tested>(&path, 1));
+    let live = shared::<Tested>(&path);
+    let other = shared::<Tested>(&path);
+    let off = give(&other, 0, 1000, 1);
+    for death in 0..9 {
+        dies_with_blocks_of(&path, 1000);
+        let takes = shared::<Tested>(&path);
+        takes.recover_dead(|_, _| {}).unwrap();
+        // The other process does not answer yet.
+        (0..6).for_each(|_| assert_eq!(takes.step_census().unwrap(), 0));
+        if death == 0 {
+            free(&other, 0);
+        }
+        takes.drop_locks_like_a_kill();
+        std::mem::forget(takes);
+    }
+    live.recover_dead(|_, _| {}).unwrap();
+    for _ in 0..12 {
+        live.step_census().unwrap();
+        // It does not collect.
+        other.step_census().unwrap();
+    }
+    let guard = live.pin().unwrap();
+    while let Ok(block) = guard.reserve(1000) {
+        assert!(block.off() != off || other.pin().unwrap().waiting() == 0);
+        std::mem::forget(block);
+    }
+    drop(guard);
+    assert!(find_lost(&[&live, &other]) >= 9 * 5);
+}
+
 fn dies_with_blocks_of(path: &Path, bytes: u64) {
     let pool = shared::<Tested>(path);
     let guard = pool.pin().unwrap();

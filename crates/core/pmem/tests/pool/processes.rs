@@ -2,11 +2,11 @@
 //! locks belong to the open file description. Real processes: `crates/pando/tests/shared`.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 
 use pando_pmem::layout::MAX_PROCESSES;
-use pando_pmem::testing::{CutShort, run_until_stopped};
+use pando_pmem::testing::{CutShort, between, run_until_stopped, with_few_slots};
 use pando_pmem::{Adr, CreateOptions, Domain, Error, OpenPool, Pool, Process};
 
 use crate::common::{create, folder_and_pool, free, give, holds, named, open, root};
@@ -330,4 +330,109 @@ fn a_forked_child_does_not_keep_its_dead_parents_locks() {
     assert_eq!(recover(&live).0, 1);
     // SAFETY: the child is a process of this test.
     unsafe { libc::kill(child.unwrap(), libc::SIGKILL) };
+}
+
+/// One process only allocates, and another one only frees: the pool does not grow for ever.
+#[test]
+fn room_that_one_process_frees_serves_another_before_the_pool_grows() {
+    let (_folder, path) = folder_and_pool();
+    let options = CreateOptions { max_bytes: 256 << 20, initial_bytes: 0 };
+    drop(Pool::<Process>::create(&path, &options).unwrap());
+    let (gives, frees) = (shared::<Process>(&path), shared::<Process>(&path));
+    // Of 500 blocks, one in fifty stays.
+    let mut chunks = Vec::new();
+    for round in 0..300_u64 {
+        let bytes = 100 + round % 7 * 300;
+        for index in 0..500 {
+            if index % 50 != 0 || round == 0 {
+                give(&gives, index, bytes, 1);
+            }
+        }
+        for index in (0..500).filter(|index| index % 50 != 0) {
+            free(&frees, index);
+        }
+        (0..4).for_each(|_| frees.reclaim().unwrap());
+        chunks.push(frees.usage().unwrap().chunks);
+    }
+    assert!(chunks[299] <= 2 * chunks[20], "{chunks:?}");
+}
+
+/// A thread keeps an empty slab for its size. Another process dissolves it, and uses the chunk in
+/// another way, with content that looks like an empty slab.
+#[test]
+fn a_slab_that_another_process_has_dissolved_is_not_dissolved_again() {
+    let (_folder, path) = folder_and_pool();
+    drop(create::<Process>(&path, 1));
+    let (keeps, other) = (shared::<Process>(&path), shared::<Process>(&path));
+    let off = give(&keeps, 0, 4000, 1);
+    free(&other, 0);
+    (0..9).for_each(|_| other.reclaim().unwrap());
+    // All chunks become spans of zeros.
+    let mut spans = Vec::new();
+    while let Ok(block) = other.pin().unwrap().reserve(65_536) {
+        let span = block.off();
+        drop(block);
+        let index = 1 + spans.len() as u64;
+        assert_eq!(give(&other, index, 65_536, 0), span);
+        spans.push(span);
+    }
+    assert!(spans.iter().any(|span| (*span..span + 65_536).contains(&off)), "{off:#x}");
+    // The pool is full for the first process: it looks for slabs to dissolve.
+    assert!(keeps.pin().unwrap().reserve(65_536).is_err());
+    for span in spans {
+        assert_eq!(keeps.active_block(span), Some(65_536));
+        assert!(holds(&other, span, 65_536, 0), "{span:#x}");
+    }
+}
+
+/// A slot that a dead process had is taken by one thread, and looked at by another one meanwhile.
+#[test]
+fn a_slot_is_not_taken_before_its_new_process_has_prepared_it() {
+    for access in 0.. {
+        let (_folder, path) = folder_and_pool();
+        let options = CreateOptions { max_bytes: 4 << 20, initial_bytes: 0 };
+        drop(with_few_slots(2, || Pool::<Tested>::create(&path, &options).unwrap()));
+        let live = with_few_slots(2, || shared::<Tested>(&path));
+        let dies = with_few_slots(2, || shared::<Tested>(&path));
+        let kept = live.pin().unwrap();
+        // Now this process has drawn the numbers of all slots.
+        let guard = dies.pin().unwrap();
+        assert!(!live.is_own_slot(guard.slot()));
+        dies.drop_locks_like_a_kill();
+        std::mem::forget(guard);
+        std::mem::forget(dies);
+        // The table grows for the first of these; then all slots of this process are pinned.
+        for _ in 0..2 {
+            let pins = || std::mem::forget(live.pin().unwrap());
+            std::thread::scope(|scope| scope.spawn(pins).join().unwrap());
+        }
+        assert_eq!(live.participant_slots(), 4);
+        recover(&live);
+        let takes = live.clone();
+        let slots = Arc::new(Mutex::new(Vec::new()));
+        let seen = slots.clone();
+        let take = move || {
+            let guard = takes.pin().unwrap();
+            seen.lock().unwrap().push(guard.slot());
+            // It stays pinned.
+            std::mem::forget(guard);
+        };
+        let has_run = std::thread::scope(|scope| {
+            let work = || {
+                between(access, take, || {
+                    let guard = live.pin().unwrap();
+                    slots.lock().unwrap().push(guard.slot());
+                    std::mem::forget(guard);
+                })
+            };
+            scope.spawn(work).join().unwrap()
+        });
+        drop(kept);
+        let slots = slots.lock().unwrap();
+        assert!(!has_run || slots[0] != slots[1], "before access {access}: {slots:?}");
+        if !has_run {
+            assert!(access > 4, "{access}");
+            return;
+        }
+    }
 }
