@@ -470,7 +470,7 @@ impl Map {
     ///     map.insert(key, b"")?;
     /// }
     /// let mut keys = Vec::new();
-    /// for record in map.scan(KeyRange::from(b"b"), Order::Descending)? {
+    /// for record in map.scan(KeyRange::from(b"b"..), Order::Descending)? {
     ///     keys.push(record?.0);
     /// }
     /// assert_eq!(keys, [b"c", b"b"]);

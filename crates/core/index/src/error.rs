@@ -78,4 +78,10 @@ impl Error {
     pub fn storage(error: impl std::error::Error + Send + Sync + 'static) -> Self {
         Self::Storage(Box::new(error))
     }
+
+    /// Reads and writes of a key do not agree ([`ATTEMPTS`](crate::ATTEMPTS)).
+    #[cold]
+    pub fn contradiction() -> Self {
+        Self::Damaged { off: 0, what: "reads and writes of a key contradict each other" }
+    }
 }

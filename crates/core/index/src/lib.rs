@@ -90,10 +90,10 @@ pub type BlindChange<'call> = dyn FnMut(Known<'_>, &mut Vec<u8>) -> bool + 'call
 /// value, or `None` if the key is absent.
 pub type VisitMany<'call> = dyn FnMut(usize, Option<&[u8]>) + 'call;
 
-/// How often [`modify`](RangeIndex::modify) tries again, each time because another thread has
-/// changed the value. Only a damaged index reaches this number: reads find records that writes do
-/// not find.
-const MODIFY_ATTEMPTS: u32 = 1 << 16;
+/// How often a call that reads a value and then writes, as [`modify`](RangeIndex::modify), tries
+/// again, each time because another thread has changed the value. Only a damaged index reaches this
+/// number ([`Error::contradiction`]): reads find records that writes do not find.
+pub const ATTEMPTS: u32 = 1 << 16;
 
 /// The longest key and value of an index, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -223,6 +223,19 @@ pub trait RangeIndex: Send + Sync {
     /// [`Error::KeyNotFound`] if the key is absent, [`Error::ValueMismatch`] if its value differs.
     fn compare_remove(&self, key: &[u8], expected: &[u8]) -> Result<(), Error>;
 
+    /// Removes the record of `key` and returns its value, atomically; `None` if the key is absent.
+    fn take(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        for _ in 0..ATTEMPTS {
+            let Some(value) = self.get(key)? else { return Ok(None) };
+            match self.compare_remove(key, &value) {
+                Ok(()) => return Ok(Some(value)),
+                Err(Error::KeyNotFound | Error::ValueMismatch) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::contradiction())
+    }
+
     /// Reads the value of `key` and replaces it by a value that `change` computes, atomically.
     ///
     /// `change` gets the value, or `None` if the key is absent, and an empty vector. If it returns
@@ -232,7 +245,7 @@ pub trait RangeIndex: Send + Sync {
     /// use this index, and must not wait: reclamation waits while it runs.
     fn modify(&self, key: &[u8], change: &mut Change<'_>) -> Result<Option<Upserted>, Error> {
         let mut new = Vec::new();
-        for _ in 0..MODIFY_ATTEMPTS {
+        for _ in 0..ATTEMPTS {
             let found = self.get(key)?;
             new.clear();
             if !change(found.as_deref(), &mut new) {
@@ -248,7 +261,7 @@ pub trait RangeIndex: Send + Sync {
                 Err(error) => return Err(error),
             }
         }
-        Err(Error::Damaged { off: 0, what: "reads and writes of a key contradict each other" })
+        Err(Error::contradiction())
     }
 
     /// Gives `key` the value `value`, whether or not the key is present, and does not say whether
@@ -315,7 +328,7 @@ pub type Record<'cursor> = (&'cursor [u8], &'cursor [u8]);
 /// return the new value of a later write to one key, and the old value of an earlier write to
 /// another key. If a value is moved from one key to another, the scan may return it twice or not at
 /// all. A consistent copy of a range needs writers that pause.
-pub trait Cursor {
+pub trait Cursor: Send {
     /// Says that the caller will probably take so many records from now on. The index may then copy
     /// as many at once; otherwise it begins with a few. A record may be copied long before it is
     /// returned. The guarantees stay the same.

@@ -34,7 +34,7 @@ const FEW_RECORDS: usize = 12;
 /// An index whose records a [`BatchCursor`] copies.
 pub trait Fill: Tree {
     /// The batch, and other data that the index keeps with it.
-    type Batch: DerefMut<Target = Batch> + Default;
+    type Batch: DerefMut<Target = Batch> + Default + Send;
 
     /// Records of the first batch: short scans copy little. Each further batch has twice as many as
     /// the one before.

@@ -143,7 +143,7 @@ fn read(map: &Map, image: &Image, choices: &mut Choices, seen: &mut Seen) -> Res
     seen.note(map.get_many(&some));
     for order in [Order::Ascending, Order::Descending] {
         scan(map, image, KeyRange::all(), order, seen)?;
-        scan(map, image, KeyRange::from(choices.pick(&image.keys).as_slice()), order, seen)?;
+        scan(map, image, KeyRange::from(choices.pick(&image.keys).as_slice()..), order, seen)?;
     }
     seen.note(map.len());
     Ok(())

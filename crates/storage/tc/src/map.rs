@@ -115,6 +115,15 @@ impl<D: Domain, M: Maps> RangeIndex for TransactionalMap<D, M> {
         self.replace(key, true, None, decide).map(|(_, is_removed)| is_removed)
     }
 
+    fn take(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let mut taken = None;
+        self.replace(key, true, None, &mut |found, _| {
+            taken = found.map(<[u8]>::to_vec);
+            Ok(if found.is_some() { Decision::Remove } else { Decision::Keep })
+        })?;
+        Ok(taken)
+    }
+
     fn compare_remove(&self, key: &[u8], expected: &[u8]) -> Result<()> {
         let decide: &mut Decide<'_> = &mut |found, _| {
             Intent::Exchange { expected }.check(found)?;

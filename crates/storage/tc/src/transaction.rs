@@ -1,9 +1,8 @@
 //! A transaction: what it has read, what it will write, and its commit.
 
 use std::collections::BTreeMap;
-use std::ops::{Bound, ControlFlow};
+use std::ops::ControlFlow;
 
-use pando_index::{KeyRange, Order};
 use pando_log::Status;
 use pando_pmem::{Domain, mutant};
 
@@ -13,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::record::{Commit, RangeRead, Read, Write};
 use crate::snapshot::Snapshot;
 use crate::snapshots::SnapshotOptions;
-use crate::stamp::{Stamp, Version};
+use crate::stamp::Version;
 
 /// How often [`TransactionComponent::transaction`] runs a transaction before it gives up.
 pub(crate) const ATTEMPTS: u32 = 1 << 10;
@@ -36,12 +35,12 @@ pub type Visit<'call> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'call;
 /// written one of the keys that it writes since the snapshot; what it has only read does not count.
 #[must_use = "a transaction does nothing until it is committed"]
 pub struct Transaction<'component, D: Domain, M: Maps> {
-    component: &'component TransactionComponent<D, M>,
+    pub(crate) component: &'component TransactionComponent<D, M>,
     /// What it reads, with snapshot isolation.
-    snapshot: Option<Snapshot<'component, D, M>>,
+    pub(crate) snapshot: Option<Snapshot<'component, D, M>>,
     reads: BTreeMap<Key, Version>,
-    ranges: Vec<RangeRead>,
-    writes: BTreeMap<Key, Option<Vec<u8>>>,
+    pub(crate) ranges: Vec<RangeRead>,
+    pub(crate) writes: BTreeMap<Key, Option<Vec<u8>>>,
 }
 
 impl<D: Domain, M: Maps> TransactionComponent<D, M> {
@@ -164,84 +163,6 @@ impl<D: Domain, M: Maps> Transaction<'_, D, M> {
         Ok(())
     }
 
-    /// Calls `visit` with each record of the range, as this transaction sees it, in `order`, until
-    /// it returns `Break`. A serializable transaction conflicts with others that change the visited
-    /// part of the range, or insert into it.
-    ///
-    /// # Errors
-    ///
-    /// As [`get`](Self::get).
-    pub fn scan(
-        &mut self,
-        map: u64,
-        range: KeyRange,
-        order: Order,
-        visit: &mut Visit<'_>,
-    ) -> Result<()> {
-        let settled = self.component.settled_lsn()?;
-        let mut own = self.own_writes(map, &range, order);
-        let mut read = RangeRead { map, range: range.clone(), order, stamps: Vec::new() };
-        let index = self.component.index(map)?;
-        let mut cursor = match &self.snapshot {
-            Some(snapshot) => snapshot.scan(map, &*index, range, order)?,
-            None => index.scan(range, order)?,
-        };
-        let mut last = None;
-        while let Some((key, value)) = cursor.next()? {
-            let version = match &self.snapshot {
-                // It is not validated.
-                Some(_) => Version { stamp: Stamp::ABSENT, value: Some(value.to_vec()) },
-                None => self.component.version_of_copy(map, (key, value), settled)?,
-            };
-            let behind = own.iter().position(|(other, _)| !comes_before(other, key, order));
-            let before: Vec<_> = own.drain(..behind.unwrap_or(own.len())).collect();
-            if let Some(key) = visit_until_break(before, visit) {
-                last = Some(key);
-                break;
-            }
-            let is_own = own.first().is_some_and(|(other, _)| other.as_slice() == key);
-            let written = is_own.then(|| own.remove(0).1);
-            if version.value.is_some() {
-                read.stamps.push(version.stamp);
-            }
-            let value = written.unwrap_or(version.value);
-            if value.is_some_and(|value| visit(key, &value).is_break()) {
-                last = Some(key.to_vec());
-                break;
-            }
-        }
-        if last.is_none() {
-            last = visit_until_break(own, visit);
-        }
-        match (last, order) {
-            (Some(last), Order::Ascending) => read.range.high = Bound::Included(last),
-            (Some(last), Order::Descending) => read.range.low = Bound::Included(last),
-            (None, _) => {}
-        }
-        if self.snapshot.is_none() {
-            self.ranges.push(read);
-        }
-        Ok(())
-    }
-
-    /// The own writes in a range, in order.
-    fn own_writes(
-        &self,
-        map: u64,
-        range: &KeyRange,
-        order: Order,
-    ) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
-        let from = (map, Vec::new());
-        let of_map = self.writes.range(from..).take_while(|((other, _), _)| *other == map);
-        let in_range = of_map.filter(|((_, key), _)| range.contains(key));
-        let mut own: Vec<_> =
-            in_range.map(|((_, key), value)| (key.clone(), value.clone())).collect();
-        if order == Order::Descending {
-            own.reverse();
-        }
-        own
-    }
-
     /// Commits the transaction; returns its LSN, or that of the newest commit if it writes nothing.
     /// On return it survives the death of any process; a power cut only after
     /// [`sync`](TransactionComponent::sync).
@@ -314,26 +235,6 @@ impl<D: Domain, M: Maps> std::fmt::Debug for Transaction<'_, D, M> {
         let counts = [reads.len(), ranges.len(), writes.len()];
         f.debug_struct("Transaction").field("reads, ranges, writes", &counts).finish()
     }
-}
-
-/// Whether `key` comes before `other` in a scan.
-fn comes_before(key: &[u8], other: &[u8], order: Order) -> bool {
-    match order {
-        Order::Ascending => key < other,
-        Order::Descending => key > other,
-    }
-}
-
-/// Visits records; the key at which `visit` returned `Break`.
-fn visit_until_break(
-    records: Vec<(Vec<u8>, Option<Vec<u8>>)>,
-    visit: &mut Visit<'_>,
-) -> Option<Vec<u8>> {
-    let present = records.into_iter().filter_map(|(key, value)| Some((key, value?)));
-    present
-        .map(|(key, value)| (visit(&key, &value), key))
-        .find(|(flow, _)| flow.is_break())
-        .map(|(_, key)| key)
 }
 
 /// The version of a key that a commit may replace, with the committed value. It helps commits that

@@ -34,7 +34,7 @@ impl<'key> Scan<'key> {
     /// Its keys.
     pub fn range(self) -> KeyRange {
         match self.order {
-            Order::Ascending => KeyRange::from(self.from),
+            Order::Ascending => KeyRange::from(self.from..),
             Order::Descending => {
                 KeyRange { low: Bound::Unbounded, high: Bound::Included(self.from.to_vec()) }
             }

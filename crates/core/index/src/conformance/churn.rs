@@ -140,7 +140,7 @@ fn scan_the_empty_index(index: &dyn RangeIndex, count: u64) {
             let high = low + count / 2;
             for range in [
                 KeyRange::all(),
-                KeyRange::from(&low.to_be_bytes()),
+                KeyRange::from(&low.to_be_bytes()..),
                 KeyRange::between(&low.to_be_bytes(), &high.to_be_bytes()),
             ] {
                 assert_eq!(collect(index, &range, order).expect("scan"), []);

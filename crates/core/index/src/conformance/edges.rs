@@ -22,7 +22,7 @@ pub(super) fn empty_key(trial: &mut Trial<'_>) {
         let found = collect(index, &KeyRange::all(), Order::Ascending).expect("scan");
         assert_eq!(found[0].0, Bytes(Vec::new()));
         assert_eq!(found.len(), 3);
-        let found = collect(index, &KeyRange::from(b""), Order::Descending).expect("scan");
+        let found = collect(index, &KeyRange::from(b""..), Order::Descending).expect("scan");
         assert_eq!(found[2].0, Bytes(Vec::new()));
         index.compare_exchange(b"", b"first", b"third").expect("compare_exchange");
         assert!(index.remove(b"").expect("remove"));

@@ -45,6 +45,7 @@ enum Operation {
     Upsert(Key, Value),
     Get(Key),
     Remove(Key),
+    Take(Key),
     RemoveRange(Bound<Key>, Bound<Key>, Order),
     CompareExchange(Key, Expected, Value),
     CompareRemove(Key, Expected),
@@ -90,6 +91,7 @@ fn operation(key: BoxedStrategy<Key>) -> impl Strategy<Value = Operation> {
         6 => (key.clone(), value()).prop_map(|(key, value)| Operation::Upsert(key, value)),
         6 => key.clone().prop_map(Operation::Get),
         8 => key.clone().prop_map(Operation::Remove),
+        2 => key.clone().prop_map(Operation::Take),
         2 => (bound(), bound(), order())
             .prop_map(|(low, high, order)| Operation::RemoveRange(low, high, order)),
         6 => (key.clone(), expected.clone(), value())
@@ -177,6 +179,10 @@ fn step(
         Operation::Remove(key) => {
             let key = key.bytes(limits);
             same("remove", index.remove(&key), model.remove(&key))
+        }
+        Operation::Take(key) => {
+            let key = key.bytes(limits);
+            same("take", index.take(&key), model.take(&key))
         }
         Operation::RemoveRange(low, high, order) => {
             let doomed = keys(model, &range(low, high, limits), *order);

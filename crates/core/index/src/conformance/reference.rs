@@ -173,7 +173,7 @@ mod tests {
         index.compare_exchange(b"a", b"4", b"5").unwrap();
         assert_eq!(index.get(b"a").unwrap(), Some(b"5".to_vec()));
         assert_eq!(index.len().unwrap(), 2);
-        let mut cursor = index.scan(KeyRange::from(b"a"), Order::Descending).unwrap();
+        let mut cursor = index.scan(KeyRange::from(b"a"..), Order::Descending).unwrap();
         assert_eq!(cursor.next().unwrap(), Some((b"b".as_slice(), b"1".as_slice())));
         assert_eq!(cursor.next().unwrap(), Some((b"a".as_slice(), b"5".as_slice())));
         assert_eq!(cursor.next().unwrap(), None);

@@ -251,7 +251,8 @@ fn keys_compare_as_unsigned_bytes() {
     check(&planted);
     assert!(dump(&planted.index) == records);
     for key in records.keys() {
-        let mut cursor = planted.index.scan(KeyRange::from(key), Order::Ascending).expect("a scan");
+        let mut cursor =
+            planted.index.scan(KeyRange::from(key..), Order::Ascending).expect("a scan");
         let first = cursor.next().expect("the next record").expect("a record");
         assert_eq!(first.0, key.as_slice());
     }

@@ -46,7 +46,7 @@ fn maps_have_names_and_records_of_their_own() {
     }
     let map = store.map("map 255").expect("a map");
     let mut cursor =
-        map.scan(KeyRange::from(&1_u32.to_be_bytes()), Order::Ascending).expect("a scan");
+        map.scan(KeyRange::from(&1_u32.to_be_bytes()..), Order::Ascending).expect("a scan");
     assert_eq!(
         cursor.next().expect("a record").map(|(key, _)| key.to_vec()),
         Some(vec![0, 0, 0, 1])
