@@ -198,7 +198,6 @@ impl From<pando_index::Error> for Error {
         match error {
             Index::KeyExists => Self::KeyExists,
             Index::KeyNotFound => Self::KeyNotFound,
-            Index::ValueMismatch => Self::ValueMismatch,
             Index::KeyTooLong { found_bytes, max_bytes } => {
                 Self::KeyTooLong { found_bytes, max_bytes }
             }
@@ -291,7 +290,6 @@ mod tests {
         for error in [
             Index::KeyExists,
             Index::KeyNotFound,
-            Index::ValueMismatch,
             Index::KeyTooLong { found_bytes: 2, max_bytes: 1 },
             Index::ValueTooLong { found_bytes: 2, max_bytes: 1 },
             Index::KeyTooShort { found_bytes: 1, min_bytes: 2 },

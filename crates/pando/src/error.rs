@@ -486,9 +486,12 @@ pub enum Error {
     /// An update or a compare-exchange did not find its key.
     #[error("the key is not there; use insert or upsert to add it")]
     KeyNotFound,
-    /// A compare-exchange found another value than the expected one.
-    #[error("the value is not the expected one; read it and try again")]
-    ValueMismatch,
+    /// A compare-exchange or a compare-remove found another value than the expected one.
+    #[error("the value is not the expected one; the error has the actual one")]
+    ValueMismatch {
+        /// The value that the key had at an instant of the call.
+        actual: Vec<u8>,
+    },
     /// The key is longer than the map allows.
     #[error("a key of {found_bytes} bytes is longer than the {max_bytes} bytes that keys may have")]
     KeyTooLong {

@@ -19,11 +19,11 @@
 //! let pool = Pool::open_or_create("grove.pool", &PoolOptions::new())?;
 //! let trees = pool.map("trees")?;
 //!
-//! trees.insert(b"aspen", b"Populus tremuloides")?;
-//! trees.upsert(b"oak", b"Quercus robur")?;
-//! assert_eq!(trees.get(b"aspen")?.as_deref(), Some(&b"Populus tremuloides"[..]));
+//! trees.insert("aspen", "Populus tremuloides")?;
+//! trees.upsert("oak", "Quercus robur")?;
+//! assert_eq!(trees.get("aspen")?.as_deref(), Some(&b"Populus tremuloides"[..]));
 //!
-//! for record in trees.prefix(b"a", pando::Order::Ascending)? {
+//! for record in trees.prefix("a") {
 //!     let (key, _value) = record?;
 //!     assert_eq!(key, b"aspen");
 //! }
@@ -51,12 +51,15 @@
 
 mod conversion;
 mod engine;
+mod entry;
 mod error;
 mod indexes;
 mod key;
 mod log_files;
 mod map;
+mod map_cursors;
 mod options;
+mod ordered;
 mod pool;
 mod power_safety;
 mod report;
@@ -72,9 +75,10 @@ mod write_batch;
 
 #[doc(hidden)]
 pub use engine::compiled::CompiledDomain;
+pub use entry::Entry;
 pub use error::Error;
 pub use indexes::{IndexInfo, OptionInfo, indexes};
-pub use key::{AsKey, Key, KeyError};
+pub use key::{AsKey, AsKeyPrefix, AsKeyRange, Key, KeyError};
 pub use log_files::{LogFiles, LogReport};
 pub use map::Map;
 pub use options::{Acknowledge, DomainChoice, MapOptions, PoolOptions, RecoveryProgress};
@@ -89,6 +93,6 @@ pub use scan::{OwnedRecord, Scan};
 pub use session::{Outcome, Session, SessionId};
 pub use snapshot::{Snapshot, SnapshotOptions};
 pub use store::Store;
-pub use transaction::{Isolation, Transaction};
+pub use transaction::{Isolation, Transaction, TransactionScan};
 pub use typed::{TypedMap, TypedScan};
 pub use write_batch::WriteBatch;

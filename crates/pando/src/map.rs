@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pando_index::{KeyRange, Limits, Order, RangeIndex, Record, Upserted};
+use pando_index::{ATTEMPTS, Error as IndexError, KeyRange, Limits, RangeIndex, Record, Upserted};
 
 use crate::engine::Stamped;
 use crate::scan::Scan;
@@ -62,7 +62,7 @@ impl Map {
     }
 
     /// The answer of a write, when it is durable, if the handle waits for that.
-    fn acknowledged<T>(&self, answer: Result<T, pando_index::Error>) -> Result<T, Error> {
+    pub(crate) fn acknowledged<T>(&self, answer: Result<T, IndexError>) -> Result<T, Error> {
         let answer = self.naming_map(answer)?;
         if self.acknowledge == Acknowledge::Synced {
             // Also if nothing was changed: the found state is durable then.
@@ -72,13 +72,13 @@ impl Map {
     }
 
     /// The same for a batch, of which an error leaves a part done.
-    fn acknowledged_batch<T>(&self, answer: Result<T, pando_index::Error>) -> Result<T, Error> {
+    fn acknowledged_batch<T>(&self, answer: Result<T, IndexError>) -> Result<T, Error> {
         let synced = self.acknowledged(Ok(()));
         let answer = self.naming_map(answer)?;
         synced.map(|()| answer)
     }
 
-    fn index(&self) -> &dyn RangeIndex {
+    pub(crate) fn index(&self) -> &dyn RangeIndex {
         self.shared.index.as_ref()
     }
 
@@ -90,6 +90,11 @@ impl Map {
     /// Its records with their stamps, if it is transactional.
     pub(crate) fn stamped(&self) -> Option<&Stamped> {
         self.shared.stamped.as_ref()
+    }
+
+    /// The state that its handles share.
+    pub(crate) fn shared(&self) -> &Arc<MapShared> {
+        &self.shared
     }
 
     /// The pool that it belongs to.
@@ -109,7 +114,7 @@ impl Map {
     }
 
     /// The index's answer. An error of damage gets the name of the map.
-    fn naming_map<T>(&self, answer: Result<T, pando_index::Error>) -> Result<T, Error> {
+    pub(crate) fn naming_map<T>(&self, answer: Result<T, IndexError>) -> Result<T, Error> {
         answer.map_err(|error| Error::of_index(&self.shared.name, error))
     }
 
@@ -153,8 +158,8 @@ impl Map {
     /// assert!(matches!(map.insert(b"aspen", b"2"), Err(pando::Error::KeyExists)));
     /// # Ok::<(), pando::Error>(())
     /// ```
-    pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        self.acknowledged(self.index().insert(key, value))
+    pub fn insert(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(), Error> {
+        self.acknowledged(self.index().insert(key.as_ref(), value.as_ref()))
     }
 
     /// Replaces the value of a present key.
@@ -171,8 +176,8 @@ impl Map {
     /// map.update(b"aspen", b"2")?;
     /// # Ok::<(), pando::Error>(())
     /// ```
-    pub fn update(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        self.acknowledged(self.index().update(key, value))
+    pub fn update(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(), Error> {
+        self.acknowledged(self.index().update(key.as_ref(), value.as_ref()))
     }
 
     /// Adds the record, or replaces its value if the key is present. It returns which of the two.
@@ -190,8 +195,12 @@ impl Map {
     /// assert_eq!(map.upsert(b"aspen", b"2")?, Upserted::Updated);
     /// # Ok::<(), pando::Error>(())
     /// ```
-    pub fn upsert(&self, key: &[u8], value: &[u8]) -> Result<Upserted, Error> {
-        self.acknowledged(self.index().upsert(key, value))
+    pub fn upsert(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<Upserted, Error> {
+        self.acknowledged(self.index().upsert(key.as_ref(), value.as_ref()))
     }
 
     /// Adds the record, or replaces its value if the key is present, and does not say which. In a
@@ -210,8 +219,40 @@ impl Map {
     /// assert_eq!(map.get(b"aspen")?, Some(b"2".to_vec()));
     /// # Ok::<(), pando::Error>(())
     /// ```
-    pub fn put(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        self.acknowledged(self.index().put(key, value))
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(), Error> {
+        self.acknowledged(self.index().put(key.as_ref(), value.as_ref()))
+    }
+
+    /// Gives `key` this value, as [`put`](Self::put), and returns the value that it replaces, or
+    /// `None` if the key was absent. Both are one step: a value that was written once is returned
+    /// once at most.
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert), except [`Error::KeyExists`]. After
+    /// [`Error::AppliedNotDurable`] the value is replaced, and the old one is not returned.
+    ///
+    /// ```
+    /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
+    /// let map = pool.map("trees")?;
+    /// assert_eq!(map.swap("aspen", "1")?, None);
+    /// assert_eq!(map.swap("aspen", "2")?, Some(b"1".to_vec()));
+    /// # Ok::<(), pando::Error>(())
+    /// ```
+    pub fn swap(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        let value = value.as_ref();
+        self.naming_map(self.limits().check_value(value))?;
+        let mut old = None;
+        self.modify(key, |found, new| {
+            old = found.map(<[u8]>::to_vec);
+            new.extend_from_slice(value);
+            true
+        })?;
+        Ok(old)
     }
 
     /// A copy of the value of `key`, or `None` if the key is absent.
@@ -228,8 +269,25 @@ impl Map {
     /// assert_eq!(map.get(b"beech")?, None);
     /// # Ok::<(), pando::Error>(())
     /// ```
-    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        self.naming_map(self.index().get(key))
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, Error> {
+        self.naming_map(self.index().get(key.as_ref()))
+    }
+
+    /// Whether the key is present.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get).
+    ///
+    /// ```
+    /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
+    /// let map = pool.map("trees")?;
+    /// map.insert("aspen", "1")?;
+    /// assert!(map.contains_key("aspen")? && !map.contains_key("beech")?);
+    /// # Ok::<(), pando::Error>(())
+    /// ```
+    pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
+        self.naming_map(self.index().read(key.as_ref(), &mut |_| ()))
     }
 
     /// Copies of the values of `keys`, in their order; `None` for each absent key. It is faster
@@ -294,12 +352,12 @@ impl Map {
     /// ```
     pub fn read<Answer>(
         &self,
-        key: &[u8],
+        key: impl AsRef<[u8]>,
         visit: impl FnOnce(&[u8]) -> Answer,
     ) -> Result<Option<Answer>, Error> {
         let mut visit = Some(visit);
         let mut answer = None;
-        self.naming_map(self.index().read(key, &mut |value| {
+        self.naming_map(self.index().read(key.as_ref(), &mut |value| {
             if let Some(visit) = visit.take() {
                 answer = Some(visit(value));
             }
@@ -324,8 +382,29 @@ impl Map {
     /// assert!(!map.remove(b"aspen")?);
     /// # Ok::<(), pando::Error>(())
     /// ```
-    pub fn remove(&self, key: &[u8]) -> Result<bool, Error> {
-        self.acknowledged(self.index().remove(key))
+    pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
+        self.acknowledged(self.index().remove(key.as_ref()))
+    }
+
+    /// Removes the record of `key`, as [`remove`](Self::remove), and returns its value, or `None`
+    /// if the key is absent. Both are one step: a value that was written once is returned once at
+    /// most.
+    ///
+    /// # Errors
+    ///
+    /// As [`remove`](Self::remove). After [`Error::AppliedNotDurable`] the record is removed, and
+    /// its value is not returned.
+    ///
+    /// ```
+    /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
+    /// let map = pool.map("trees")?;
+    /// map.insert("aspen", "1")?;
+    /// assert_eq!(map.take("aspen")?, Some(b"1".to_vec()));
+    /// assert_eq!(map.take("aspen")?, None);
+    /// # Ok::<(), pando::Error>(())
+    /// ```
+    pub fn take(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, Error> {
+        self.acknowledged(self.index().take(key.as_ref()))
     }
 
     /// Upserts `records` in their order: of two records with one key, the later one stays. In a
@@ -382,40 +461,79 @@ impl Map {
     ///
     /// # Errors
     ///
-    /// [`Error::KeyNotFound`] if the key is absent, [`Error::ValueMismatch`] if it has another
-    /// value; otherwise as [`insert`](Self::insert).
+    /// [`Error::KeyNotFound`] if the key is absent. [`Error::ValueMismatch`] if it has another
+    /// value, with that value: the key had it at an instant of the call. Otherwise as
+    /// [`insert`](Self::insert).
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
+    /// use pando::Error;
+    ///
     /// let map = pool.map("counters")?;
-    /// map.insert(b"visits", b"1")?;
-    /// map.compare_exchange(b"visits", b"1", b"2")?;
-    /// let late = map.compare_exchange(b"visits", b"1", b"2");
-    /// assert!(matches!(late, Err(pando::Error::ValueMismatch)));
+    /// map.insert("visits", "1")?;
+    /// map.compare_exchange("visits", "1", "2")?;
+    /// match map.compare_exchange("visits", "1", "2") {
+    ///     Err(Error::ValueMismatch { actual }) => assert_eq!(actual, b"2"),
+    ///     _ => unreachable!(),
+    /// }
     /// # Ok::<(), pando::Error>(())
     /// ```
-    pub fn compare_exchange(&self, key: &[u8], expected: &[u8], new: &[u8]) -> Result<(), Error> {
-        self.acknowledged(self.index().compare_exchange(key, expected, new))
+    pub fn compare_exchange(
+        &self,
+        key: impl AsRef<[u8]>,
+        expected: impl AsRef<[u8]>,
+        new: impl AsRef<[u8]>,
+    ) -> Result<(), Error> {
+        let (key, expected, new) = (key.as_ref(), expected.as_ref(), new.as_ref());
+        self.compared(key, expected, || self.index().compare_exchange(key, expected, new))
     }
 
     /// Removes the record of `key` if its value equals `expected`, bytewise, in one step.
     ///
     /// # Errors
     ///
-    /// [`Error::KeyNotFound`] if the key is absent, [`Error::ValueMismatch`] if it has another
-    /// value; otherwise as [`remove`](Self::remove).
+    /// [`Error::KeyNotFound`] and [`Error::ValueMismatch`] as
+    /// [`compare_exchange`](Self::compare_exchange); otherwise as [`remove`](Self::remove).
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
     /// let map = pool.map("leases")?;
-    /// map.insert(b"node-1", b"owner 7")?;
-    /// let other = map.compare_remove(b"node-1", b"owner 8");
-    /// assert!(matches!(other, Err(pando::Error::ValueMismatch)));
-    /// map.compare_remove(b"node-1", b"owner 7")?;
+    /// map.insert("node-1", "owner 7")?;
+    /// let other = map.compare_remove("node-1", "owner 8");
+    /// assert!(matches!(other, Err(pando::Error::ValueMismatch { .. })));
+    /// map.compare_remove("node-1", "owner 7")?;
     /// # Ok::<(), pando::Error>(())
     /// ```
-    pub fn compare_remove(&self, key: &[u8], expected: &[u8]) -> Result<(), Error> {
-        self.acknowledged(self.index().compare_remove(key, expected))
+    pub fn compare_remove(
+        &self,
+        key: impl AsRef<[u8]>,
+        expected: impl AsRef<[u8]>,
+    ) -> Result<(), Error> {
+        let (key, expected) = (key.as_ref(), expected.as_ref());
+        self.compared(key, expected, || self.index().compare_remove(key, expected))
+    }
+
+    /// Makes the `attempt` to change the record of `key` if its value is `expected`. If it is not,
+    /// reads the actual value: the call takes place at that read.
+    fn compared(
+        &self,
+        key: &[u8],
+        expected: &[u8],
+        attempt: impl Fn() -> Result<(), IndexError>,
+    ) -> Result<(), Error> {
+        for _ in 0..ATTEMPTS {
+            match attempt() {
+                Err(IndexError::ValueMismatch) => {}
+                answer => return self.acknowledged(answer),
+            }
+            match self.get(key)? {
+                None => return Err(Error::KeyNotFound),
+                Some(actual) if actual != expected => return Err(Error::ValueMismatch { actual }),
+                // It has become the expected one since.
+                Some(_) => {}
+            }
+        }
+        self.naming_map(Err(IndexError::contradiction()))
     }
 
     /// Computes a new value of `key` from the present one and stores it, as one step. It returns
@@ -447,56 +565,53 @@ impl Map {
     /// ```
     pub fn modify(
         &self,
-        key: &[u8],
+        key: impl AsRef<[u8]>,
         mut change: impl FnMut(Option<&[u8]>, &mut Vec<u8>) -> bool,
     ) -> Result<Option<Upserted>, Error> {
-        self.acknowledged(self.index().modify(key, &mut change))
+        self.acknowledged(self.index().modify(key.as_ref(), &mut change))
     }
 
-    /// The records of `range` in `order`. A scan is not a snapshot: each record was in the map at
-    /// some instant of the scan ([`Scan`] has the guarantees). A scan may be kept for any time. A
-    /// range whose low end is above its high end is empty, and not an error.
+    /// The records of `range`, from the front or from the back. A range is `"a".."c"`, `.."c"`,
+    /// `..`, a pair of bounds, or a [`KeyRange`]. A range whose low end is above its high end is
+    /// empty, and not an error.
+    ///
+    /// A scan is not a snapshot: each record was in the map at some instant of the scan ([`Scan`]
+    /// has the guarantees). A scan may be kept for any time. Until it is dropped, it is a handle of
+    /// the map.
     ///
     /// # Errors
     ///
-    /// [`Error::TooManyThreads`]. The scan may also return it in place of a record, and then ends.
+    /// The scan returns them in place of a record, and then ends: [`Error::TooManyThreads`].
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
-    /// use pando::{KeyRange, Order};
-    ///
     /// let map = pool.map("letters")?;
-    /// for key in [b"a", b"b", b"c"] {
-    ///     map.insert(key, b"")?;
+    /// for key in ["a", "b", "c"] {
+    ///     map.insert(key, "")?;
     /// }
     /// let mut keys = Vec::new();
-    /// for record in map.scan(KeyRange::from(b"b"..), Order::Descending)? {
+    /// for record in map.range("b"..).rev() {
     ///     keys.push(record?.0);
     /// }
     /// assert_eq!(keys, [b"c", b"b"]);
     /// # Ok::<(), pando::Error>(())
     /// ```
-    pub fn scan(&self, range: KeyRange, order: Order) -> Result<Scan<'_>, Error> {
-        let cursor = self.naming_map(self.index().scan(range, order))?;
-        Ok(Scan::new(&self.shared.name, Some(cursor), order))
+    pub fn range(&self, range: impl Into<KeyRange>) -> Scan<'static> {
+        Scan::of_map(self.shared.clone(), range.into())
     }
 
-    /// The records whose keys begin with `prefix`, in `order`.
-    ///
-    /// # Errors
-    ///
-    /// As [`scan`](Self::scan).
+    /// The records whose keys begin with `prefix`; see [`range`](Self::range).
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
     /// let map = pool.map("paths")?;
-    /// map.insert(b"/etc/hosts", b"")?;
-    /// map.insert(b"/usr/bin", b"")?;
-    /// assert_eq!(map.prefix(b"/usr/", pando::Order::Ascending)?.count(), 1);
+    /// map.insert("/etc/hosts", "")?;
+    /// map.insert("/usr/bin", "")?;
+    /// assert_eq!(map.prefix("/usr/").count(), 1);
     /// # Ok::<(), pando::Error>(())
     /// ```
-    pub fn prefix(&self, prefix: &[u8], order: Order) -> Result<Scan<'_>, Error> {
-        self.scan(KeyRange::prefix(prefix), order)
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Scan<'static> {
+        self.range(KeyRange::prefix(prefix.as_ref()))
     }
 
     /// The number of records: exact while no thread writes, approximate under concurrent writes.

@@ -26,11 +26,9 @@
 //! thread has left in flight is taken to its end, or fails, before a later call commits.
 
 use std::fmt;
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::str::FromStr;
 
-use pando_index::{KeyRange, Order};
 use pando_pmem::{draw_id, mutant};
 
 use crate::write_batch::{SESSIONS as MAP, WriteBatch};
@@ -137,7 +135,7 @@ impl Pool {
     pub fn new_session(&self) -> Result<Session, Error> {
         let map = self.map_with(MAP, &MapOptions::new().transactional(true))?;
         let id = SessionId(draw_id(Path::new("/dev/urandom")).map_err(Error::of_pool)?);
-        map.insert(&id.key(), &0_u64.to_le_bytes())?;
+        map.insert(id.key(), 0_u64.to_le_bytes())?;
         Ok(Session { pool: self.clone(), map, id })
     }
 
@@ -154,7 +152,7 @@ impl Pool {
             map => map?,
         };
         let session = Session { pool: self.clone(), map, id };
-        session.highest_of(session.map.get(&id.key())?)?;
+        session.highest_of(session.map.get(id.key())?)?;
         Ok(session)
     }
 }
@@ -276,19 +274,15 @@ impl Session {
     pub fn end(self) -> Result<(), Error> {
         self.pool.transaction(|transaction| {
             self.highest(transaction)?;
-            let mut keys = Vec::new();
-            let range = KeyRange::prefix(&self.id.key());
-            transaction.scan(&self.map, range, Order::Ascending, |key, _| {
-                keys.push(key.to_vec());
-                ControlFlow::Continue(())
-            })?;
+            let receipts = transaction.prefix(&self.map, self.id.key());
+            let keys = receipts.map(|receipt| Ok(receipt?.0)).collect::<Result<Vec<_>, Error>>()?;
             keys.iter().try_for_each(|key| transaction.remove(&self.map, key))
         })
     }
 
     /// Its highest sequence with an outcome; zero if there is none.
     fn highest(&self, transaction: &mut Transaction<'_>) -> Result<u64, Error> {
-        self.highest_of(transaction.get(&self.map, &self.id.key())?)
+        self.highest_of(transaction.get(&self.map, self.id.key())?)
     }
 
     /// The same, of the head of the session.
@@ -309,7 +303,7 @@ impl Session {
         if !(first..=last).contains(&sequence) {
             return Err(Error::SequenceOutOfRange { sequence, first, last });
         }
-        let receipt = transaction.get(&self.map, &self.id.key_of(sequence))?;
+        let receipt = transaction.get(&self.map, self.id.key_of(sequence))?;
         let decoded =
             receipt.map(|receipt| decode(&receipt).ok_or_else(|| self.damaged("a receipt")));
         Ok((highest, decoded.transpose()?))
@@ -323,9 +317,9 @@ impl Session {
         highest: u64,
         outcome: Outcome,
     ) -> Result<(), Error> {
-        transaction.put(&self.map, &self.id.key_of(sequence), &encode(outcome))?;
+        transaction.put(&self.map, self.id.key_of(sequence), encode(outcome))?;
         if sequence > highest {
-            transaction.put(&self.map, &self.id.key(), &sequence.to_le_bytes())?;
+            transaction.put(&self.map, self.id.key(), sequence.to_le_bytes())?;
             for old in first_of(highest)..first_of(sequence) {
                 let key = self.id.key_of(old);
                 if transaction.get(&self.map, &key)?.is_some() {

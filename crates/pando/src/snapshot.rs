@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use pando_index::{KeyRange, Order};
+use pando_index::KeyRange;
 
 use crate::engine::{AnySnapshot, Stamped};
+use crate::scan::OwnedRecord;
 use crate::shared::PoolShared;
 use crate::{Error, Map, Pool, Scan};
 
@@ -69,18 +70,17 @@ impl std::fmt::Debug for SnapshotOptions {
 /// share it with scoped threads.
 ///
 /// ```
-/// use pando::{KeyRange, MapOptions, Order, Pool, PoolOptions};
+/// use pando::{MapOptions, Pool, PoolOptions};
 ///
 /// let pool = Pool::volatile(&PoolOptions::new())?;
 /// let trees = pool.map_with("trees", &MapOptions::new().transactional(true))?;
-/// trees.insert(b"ash", b"1")?;
-/// trees.insert(b"elm", b"2")?;
+/// trees.insert("ash", "1")?;
+/// trees.insert("elm", "2")?;
 /// let snapshot = pool.snapshot()?;
-/// trees.upsert(b"ash", b"3")?;
-/// trees.remove(b"elm")?;
-/// assert_eq!(snapshot.get(&trees, b"ash")?, Some(b"1".to_vec()));
-/// let records = snapshot.scan(&trees, KeyRange::all(), Order::Ascending)?;
-/// assert_eq!(records.count(), 2);
+/// trees.upsert("ash", "3")?;
+/// trees.remove("elm")?;
+/// assert_eq!(snapshot.get(&trees, "ash")?, Some(b"1".to_vec()));
+/// assert_eq!(snapshot.range(&trees, ..).count(), 2);
 /// assert_eq!(trees.len()?, 1);
 /// # Ok::<(), pando::Error>(())
 /// ```
@@ -139,43 +139,57 @@ impl Snapshot<'_> {
     ///
     /// [`Error::SnapshotRevoked`], [`Error::NotTransactional`], [`Error::MapOfOtherPool`],
     /// [`Error::KeyTooLong`], [`Error::TooManyThreads`].
-    pub fn get(&self, map: &Map, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+    pub fn get(&self, map: &Map, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, Error> {
         let number = self.at(map)?.number;
         let Some(taken) = &self.taken else { return Ok(None) };
         let named = |_| map.name().to_owned();
-        taken.get(number, key).map_err(|error| Error::of_transaction(error, named))
+        taken.get(number, key.as_ref()).map_err(|error| Error::of_transaction(error, named))
     }
 
-    /// The records of `range` as they were, in `order`.
+    /// Whether `key` was present.
     ///
     /// # Errors
     ///
-    /// As [`get`](Self::get); the scan may return them too, and then ends.
-    pub fn scan<'scan>(
-        &'scan self,
-        map: &'scan Map,
-        range: KeyRange,
-        order: Order,
-    ) -> Result<Scan<'scan>, Error> {
-        let stamped = self.at(map)?;
-        let named = |_| map.name().to_owned();
-        let scanned = self.taken.as_ref().map(|taken| taken.scan(stamped, range, order));
-        let cursor = scanned.transpose().map_err(|error| Error::of_transaction(error, named))?;
-        Ok(Scan::new(map.name(), cursor, order))
+    /// As [`get`](Self::get).
+    pub fn contains_key(&self, map: &Map, key: impl AsRef<[u8]>) -> Result<bool, Error> {
+        Ok(self.get(map, key)?.is_some())
     }
 
-    /// The records whose keys begin with `prefix` as they were, in `order`.
+    /// The record that had the smallest key; `None` if there was no record.
     ///
     /// # Errors
     ///
-    /// As [`scan`](Self::scan).
-    pub fn prefix<'scan>(
-        &'scan self,
-        map: &'scan Map,
-        prefix: &[u8],
-        order: Order,
-    ) -> Result<Scan<'scan>, Error> {
-        self.scan(map, KeyRange::prefix(prefix), order)
+    /// As [`get`](Self::get).
+    pub fn first(&self, map: &Map) -> Result<Option<OwnedRecord>, Error> {
+        self.range(map, ..).expecting(1).next().transpose()
+    }
+
+    /// The record that had the largest key; `None` if there was no record.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get).
+    pub fn last(&self, map: &Map) -> Result<Option<OwnedRecord>, Error> {
+        self.range(map, ..).expecting(1).next_back().transpose()
+    }
+
+    /// The records of `range` as they were, from the front or from the back; otherwise as
+    /// [`Map::range`].
+    ///
+    /// # Errors
+    ///
+    /// The scan returns them in place of a record, and then ends: those of [`get`](Self::get).
+    pub fn range(&self, map: &Map, range: impl Into<KeyRange>) -> Scan<'_> {
+        let shared = map.shared().clone();
+        match self.at(map) {
+            Ok(_) => Scan::of_snapshot(shared, self.taken.as_deref(), range.into()),
+            Err(error) => Scan::refused(shared, error),
+        }
+    }
+
+    /// The records whose keys begin with `prefix` as they were; see [`range`](Self::range).
+    pub fn prefix(&self, map: &Map, prefix: impl AsRef<[u8]>) -> Scan<'_> {
+        self.range(map, KeyRange::prefix(prefix.as_ref()))
     }
 }
 

@@ -1,12 +1,12 @@
 //! Transactions over several keys and maps of a pool.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use pando_index::{KeyRange, Order};
 use pando_tc::until_committed;
 
-use crate::engine::AnyTransaction;
+use crate::engine::{AnyRange, AnyTransaction};
+use crate::scan::OwnedRecord;
 use crate::shared::PoolShared;
 use crate::snapshot::SnapshotOptions;
 use crate::{Acknowledge, Error, Map, Pool};
@@ -210,9 +210,9 @@ impl Transaction<'_> {
     ///
     /// [`Error::NotTransactional`], [`Error::MapOfOtherPool`], [`Error::TooManyThreads`]; with
     /// [`Isolation::Snapshot`] also [`Error::SnapshotRevoked`].
-    pub fn get(&mut self, map: &Map, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+    pub fn get(&mut self, map: &Map, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, Error> {
         let (begun, number) = self.at(map)?;
-        let got = begun.get(number, key);
+        let got = begun.get(number, key.as_ref());
         self.named(got)
     }
 
@@ -222,9 +222,14 @@ impl Transaction<'_> {
     ///
     /// [`Error::KeyTooLong`] and [`Error::ValueTooLong`] beyond the map's
     /// [`limits`](Map::limits); otherwise as [`get`](Self::get).
-    pub fn put(&mut self, map: &Map, key: &[u8], value: &[u8]) -> Result<(), Error> {
+    pub fn put(
+        &mut self,
+        map: &Map,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<(), Error> {
         let (begun, number) = self.at(map)?;
-        let put = begun.put(number, key, value);
+        let put = begun.put(number, key.as_ref(), value.as_ref());
         self.named(put)
     }
 
@@ -233,53 +238,143 @@ impl Transaction<'_> {
     /// # Errors
     ///
     /// [`Error::KeyTooLong`]; otherwise as [`get`](Self::get).
-    pub fn remove(&mut self, map: &Map, key: &[u8]) -> Result<(), Error> {
+    pub fn remove(&mut self, map: &Map, key: impl AsRef<[u8]>) -> Result<(), Error> {
         let (begun, number) = self.at(map)?;
-        let removed = begun.remove(number, key);
+        let removed = begun.remove(number, key.as_ref());
         self.named(removed)
     }
 
-    /// Calls `visit` with each record of the range, as the transaction sees it, in `order`, until
-    /// it returns `Break`. A serializable transaction conflicts with others that change the visited
-    /// part of the range, or insert into it.
+    /// Whether `key` is present, as the transaction sees it.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get).
+    pub fn contains_key(&mut self, map: &Map, key: impl AsRef<[u8]>) -> Result<bool, Error> {
+        Ok(self.get(map, key)?.is_some())
+    }
+
+    /// Gives `key` this value, and returns the value that it replaces, or `None` if the key was
+    /// absent.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Self::put).
+    pub fn swap(
+        &mut self,
+        map: &Map,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        let old = self.get(map, key.as_ref())?;
+        self.put(map, key, value)?;
+        Ok(old)
+    }
+
+    /// Removes `key` and returns its value, or `None` if the key is absent.
+    ///
+    /// # Errors
+    ///
+    /// As [`remove`](Self::remove).
+    pub fn take(&mut self, map: &Map, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, Error> {
+        let old = self.get(map, key.as_ref())?;
+        if old.is_some() {
+            self.remove(map, key)?;
+        }
+        Ok(old)
+    }
+
+    /// The record with the smallest key, as the transaction sees it; `None` if there is no record.
+    /// A serializable transaction conflicts with others that insert a smaller key, or change this
+    /// record.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get).
+    pub fn first(&mut self, map: &Map) -> Result<Option<OwnedRecord>, Error> {
+        self.range(map, ..).expecting(1).next().transpose()
+    }
+
+    /// The record with the largest key; otherwise as [`first`](Self::first).
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get).
+    pub fn last(&mut self, map: &Map) -> Result<Option<OwnedRecord>, Error> {
+        self.range(map, ..).expecting(1).next_back().transpose()
+    }
+
+    /// Removes the record with the smallest key and returns it, or returns `None` if there is no
+    /// record. If the transaction commits, no other record was first at that instant: unlike
+    /// [`Map::pop_first`], the choice and the removal are one step. With
+    /// [`Isolation::Snapshot`] the record is the first one of the snapshot.
     ///
     /// # Errors
     ///
     /// As [`get`](Self::get).
     ///
     /// ```
-    /// use std::ops::ControlFlow;
+    /// use pando::{MapOptions, Pool, PoolOptions};
     ///
-    /// use pando::{Error, KeyRange, MapOptions, Order, Pool, PoolOptions};
+    /// let pool = Pool::volatile(&PoolOptions::new())?;
+    /// let queue = pool.map_with("queue", &MapOptions::new().transactional(true))?;
+    /// queue.insert("1", "first")?;
+    /// queue.insert("2", "second")?;
+    /// let first = pool.transaction(|tx| tx.pop_first(&queue))?;
+    /// assert_eq!(first, Some((b"1".to_vec(), b"first".to_vec())));
+    /// # Ok::<(), pando::Error>(())
+    /// ```
+    pub fn pop_first(&mut self, map: &Map) -> Result<Option<OwnedRecord>, Error> {
+        let first = self.first(map)?;
+        first.iter().try_for_each(|(key, _)| self.remove(map, key))?;
+        Ok(first)
+    }
+
+    /// Removes the record with the largest key and returns it; otherwise as
+    /// [`pop_first`](Self::pop_first).
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get).
+    pub fn pop_last(&mut self, map: &Map) -> Result<Option<OwnedRecord>, Error> {
+        let last = self.last(map)?;
+        last.iter().try_for_each(|(key, _)| self.remove(map, key))?;
+        Ok(last)
+    }
+
+    /// The records of `range`, as the transaction sees them, from the front or from the back;
+    /// otherwise as [`Map::range`]. A serializable transaction conflicts with others that change
+    /// the part that the scan has returned, or insert into it.
+    ///
+    /// The scan borrows the transaction: to write the keys that it returns, collect them first.
+    ///
+    /// # Errors
+    ///
+    /// The scan returns them in place of a record, and then ends: those of [`get`](Self::get).
+    ///
+    /// ```
+    /// use pando::{Error, MapOptions, Pool, PoolOptions};
     ///
     /// let pool = Pool::volatile(&PoolOptions::new())?;
     /// let map = pool.map_with("queue", &MapOptions::new().transactional(true))?;
-    /// map.insert(b"1", b"first")?;
-    /// map.insert(b"2", b"second")?;
-    /// let first = pool.transaction(|tx| {
-    ///     let mut first = None;
-    ///     tx.scan(&map, KeyRange::all(), Order::Ascending, |key, value| {
-    ///         first = Some((key.to_vec(), value.to_vec()));
-    ///         ControlFlow::Break(())
-    ///     })?;
-    ///     if let Some((key, _)) = &first {
-    ///         tx.remove(&map, key)?;
-    ///     }
-    ///     Ok::<_, Error>(first)
+    /// for key in ["1", "2", "3"] {
+    ///     map.insert(key, "")?;
+    /// }
+    /// pool.transaction(|tx| {
+    ///     let last: Vec<_> = tx.range(&map, "1"..).rev().take(2).collect::<Result<_, Error>>()?;
+    ///     last.iter().try_for_each(|(key, _)| tx.remove(&map, key))
     /// })?;
-    /// assert_eq!(first, Some((b"1".to_vec(), b"first".to_vec())));
+    /// assert_eq!(map.len()?, 1);
     /// # Ok::<(), Error>(())
     /// ```
-    pub fn scan(
-        &mut self,
-        map: &Map,
-        range: KeyRange,
-        order: Order,
-        mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
-        let (begun, number) = self.at(map)?;
-        let scanned = begun.scan(number, range, order, &mut visit);
-        self.named(scanned)
+    pub fn range(&mut self, map: &Map, range: impl Into<KeyRange>) -> TransactionScan<'_> {
+        let name = map.name().to_owned();
+        let scan = self.at(map).map(|(begun, number)| begun.range(number, range.into()));
+        TransactionScan { scan: Some(scan), name }
+    }
+
+    /// The records whose keys begin with `prefix`; see [`range`](Self::range).
+    pub fn prefix(&mut self, map: &Map, prefix: impl AsRef<[u8]>) -> TransactionScan<'_> {
+        self.range(map, KeyRange::prefix(prefix.as_ref()))
     }
 
     /// Sets when [`commit`](Self::commit) returns, in the place of
@@ -319,6 +414,62 @@ impl Transaction<'_> {
 
     /// Ends the transaction without its writes, as a drop does.
     pub fn abort(self) {}
+}
+
+/// The records of a range, as a transaction sees them, from the front, from the back, or from both
+/// ends ([`Transaction::range`]). Keys from the front strictly ascend, keys from the back strictly
+/// descend, and the scan ends when both meet.
+#[must_use = "a scan reads nothing until it is asked for a record"]
+pub struct TransactionScan<'tx> {
+    /// None at the end.
+    scan: Option<Result<Box<dyn AnyRange + 'tx>, Error>>,
+    /// Of the map.
+    name: String,
+}
+
+impl TransactionScan<'_> {
+    /// As [`Scan::expecting`](crate::Scan::expecting).
+    pub fn expecting(mut self, records: usize) -> Self {
+        if let Some(Ok(scan)) = &mut self.scan {
+            scan.expect(records);
+        }
+        self
+    }
+
+    fn step(&mut self, order: Order) -> Option<Result<OwnedRecord, Error>> {
+        let mut scan = match self.scan.take()? {
+            Ok(scan) => scan,
+            Err(error) => return Some(Err(error)),
+        };
+        let record = scan.next(order).transpose()?;
+        if record.is_ok() {
+            self.scan = Some(Ok(scan));
+        }
+        let named = |error| Error::of_transaction(error, |_| self.name.clone());
+        Some(record.map_err(named))
+    }
+}
+
+impl Iterator for TransactionScan<'_> {
+    type Item = Result<OwnedRecord, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.step(Order::Ascending)
+    }
+}
+
+impl DoubleEndedIterator for TransactionScan<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.step(Order::Descending)
+    }
+}
+
+impl std::iter::FusedIterator for TransactionScan<'_> {}
+
+impl std::fmt::Debug for TransactionScan<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("TransactionScan").field("map", &self.name).finish_non_exhaustive()
+    }
 }
 
 /// The options of the snapshot that a transaction reads.

@@ -66,18 +66,18 @@ impl WriteBatch {
     }
 
     /// Gives `key` this value.
-    pub fn put(self, map: &Map, key: &[u8], value: &[u8]) -> Self {
-        self.with(Kind::Write, map, key, Some(value))
+    pub fn put(self, map: &Map, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Self {
+        self.with(Kind::Write, map, key.as_ref(), Some(value.as_ref()))
     }
 
     /// Removes `key`, if it is present.
-    pub fn remove(self, map: &Map, key: &[u8]) -> Self {
-        self.with(Kind::Write, map, key, None)
+    pub fn remove(self, map: &Map, key: impl AsRef<[u8]>) -> Self {
+        self.with(Kind::Write, map, key.as_ref(), None)
     }
 
     /// Makes the batch take place only if `key` has this value; with `None`, if it is absent.
-    pub fn require(self, map: &Map, key: &[u8], value: Option<&[u8]>) -> Self {
-        self.with(Kind::Require, map, key, value)
+    pub fn require(self, map: &Map, key: impl AsRef<[u8]>, value: Option<&[u8]>) -> Self {
+        self.with(Kind::Require, map, key.as_ref(), value)
     }
 
     /// How many writes and conditions it has.

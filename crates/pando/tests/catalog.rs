@@ -239,7 +239,7 @@ fn of_kind(kind: &str) -> MapOptions {
 
 /// Inserts records, from record `from` on, until the pool is full; the first refused record.
 fn fill(map: &Map, from: u64, bytes: usize) -> u64 {
-    let refused = |number: &u64| match map.insert(&number.to_be_bytes(), &vec![7; bytes]) {
+    let refused = |number: &u64| match map.insert(number.to_be_bytes(), vec![7; bytes]) {
         Err(Error::PoolFull { .. }) => true,
         inserted => {
             inserted.unwrap();
@@ -253,10 +253,10 @@ fn fill(map: &Map, from: u64, bytes: usize) -> u64 {
 fn fill_in_some_way(map: &Map, way: u64, bytes: usize) -> u64 {
     let last = fill(map, 0, bytes);
     for number in (0..last).step_by(17).filter(|_| way > 0) {
-        let _ = map.update(&number.to_be_bytes(), &vec![8; bytes]);
+        let _ = map.update(number.to_be_bytes(), vec![8; bytes]);
     }
     for number in (0..last).filter(|number| way > 1 && number % 3 > 0) {
-        let _ = map.remove(&number.to_be_bytes());
+        let _ = map.remove(number.to_be_bytes());
     }
     fill(map, last, bytes)
 }
@@ -291,14 +291,14 @@ fn a_bztree_that_was_emptied_in_a_full_pool_is_dropped() {
     let map = pool.map("main").unwrap();
     let last = fill(&map, 0, 300);
     for number in (0..last).step_by(17) {
-        let _ = map.update(&number.to_be_bytes(), &[8; 300]);
+        let _ = map.update(number.to_be_bytes(), [8; 300]);
     }
     for number in (0..last).filter(|number| number % 3 > 0) {
-        map.remove(&number.to_be_bytes()).unwrap();
+        map.remove(number.to_be_bytes()).unwrap();
     }
     let end = fill(&map, last, 300);
     for number in 0..end {
-        map.remove(&number.to_be_bytes()).unwrap();
+        map.remove(number.to_be_bytes()).unwrap();
     }
     drop(map);
     pool.drop_map("main").unwrap();
@@ -356,7 +356,7 @@ fn maps_are_dropped_by_several_threads_at_once() {
     for index in 0..10 {
         let map = pool.map_with(&name(index), &of_kind(KINDS[index % 5])).unwrap();
         for number in 0..2_000u64 {
-            map.insert(&number.to_be_bytes(), &[1; 200]).unwrap();
+            map.insert(number.to_be_bytes(), [1; 200]).unwrap();
         }
     }
     std::thread::scope(|scope| {

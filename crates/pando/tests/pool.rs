@@ -3,7 +3,7 @@
 
 mod full_pool;
 
-use pando::{DomainChoice, Error, KeyRange, MapOptions, Order, Pool, PoolOptions, Upserted};
+use pando::{DomainChoice, Error, MapOptions, Pool, PoolOptions, Upserted};
 
 fn volatile() -> Pool {
     Pool::volatile(&PoolOptions::new()).unwrap()
@@ -16,17 +16,17 @@ fn what_is_closed_is_there_when_opened() {
     let pool = Pool::create(&path, &PoolOptions::new()).unwrap();
     let map = pool.map("main").unwrap();
     for number in 0..1000u32 {
-        map.insert(&number.to_be_bytes(), format!("value {number}").as_bytes()).unwrap();
+        map.insert(number.to_be_bytes(), format!("value {number}").as_bytes()).unwrap();
     }
-    assert!(map.remove(&7u32.to_be_bytes()).unwrap());
+    assert!(map.remove(7u32.to_be_bytes()).unwrap());
     drop(map);
     pool.close().unwrap();
 
     let pool = Pool::open_or_create(&path, &PoolOptions::new()).unwrap();
     let map = pool.open_map("main").unwrap();
     assert_eq!(map.len().unwrap(), 999);
-    assert_eq!(map.get(&8u32.to_be_bytes()).unwrap().unwrap(), b"value 8");
-    assert_eq!(map.get(&7u32.to_be_bytes()).unwrap(), None);
+    assert_eq!(map.get(8u32.to_be_bytes()).unwrap().unwrap(), b"value 8");
+    assert_eq!(map.get(7u32.to_be_bytes()).unwrap(), None);
 }
 
 #[test]
@@ -123,11 +123,11 @@ fn many_more_threads_read_and_write_than_a_table_of_participants_has_room_for_at
         for number in 0..400u32 {
             let (map, used, checked) = (&map, &used, &checked);
             scope.spawn(move || {
-                let first = map.upsert(&number.to_be_bytes(), b"value");
+                let first = map.upsert(number.to_be_bytes(), b"value");
                 used.wait();
                 let other = (number + 200) % 400;
-                let read = map.get(&other.to_be_bytes());
-                let written = map.upsert(&number.to_be_bytes(), b"again");
+                let read = map.get(other.to_be_bytes());
+                let written = map.upsert(number.to_be_bytes(), b"again");
                 // If this thread failed before the others got here, they would wait for it.
                 checked.wait();
                 first.unwrap();
@@ -307,8 +307,8 @@ fn indexes_are_told_apart_by_name_and_by_number() {
 fn limits_are_named() {
     let map = volatile().map("main").unwrap();
     let max_key_bytes = map.limits().max_key_bytes;
-    map.insert(&vec![b'k'; max_key_bytes], b"").unwrap();
-    let too_long = map.insert(&vec![b'k'; max_key_bytes + 1], b"").unwrap_err();
+    map.insert(vec![b'k'; max_key_bytes], b"").unwrap();
+    let too_long = map.insert(vec![b'k'; max_key_bytes + 1], b"").unwrap_err();
     assert!(matches!(too_long, Error::KeyTooLong { max_bytes, .. } if max_bytes == max_key_bytes));
 }
 
@@ -316,21 +316,15 @@ fn limits_are_named() {
 fn scans_go_both_ways_and_end() {
     let map = volatile().map("main").unwrap();
     for number in 0..500u16 {
-        map.insert(&number.to_be_bytes(), b"").unwrap();
+        map.insert(number.to_be_bytes(), b"").unwrap();
     }
-    let range = KeyRange::between(&100u16.to_be_bytes(), &300u16.to_be_bytes());
-    let mut up: Vec<_> = map
-        .scan(range.clone(), Order::Ascending)
-        .unwrap()
-        .map(|record| record.unwrap().0)
-        .collect();
-    let down: Vec<_> =
-        map.scan(range, Order::Descending).unwrap().map(|record| record.unwrap().0).collect();
+    let range = || map.range(100u16.to_be_bytes()..300u16.to_be_bytes());
+    let mut up: Vec<_> = range().map(|record| record.unwrap().0).collect();
+    let down: Vec<_> = range().rev().map(|record| record.unwrap().0).collect();
     assert_eq!(up.len(), 200);
     up.reverse();
     assert_eq!(up, down);
-    let backwards = KeyRange::between(b"z", b"a");
-    let mut none = map.scan(backwards, Order::Ascending).unwrap();
+    let mut none = map.range("z".."a");
     assert!(none.next().is_none());
     assert!(none.next().is_none());
 }
@@ -345,7 +339,7 @@ fn many_threads_write_one_map() {
                 for number in 0..1000u16 {
                     let mut key = number.to_be_bytes().to_vec();
                     key.push(thread);
-                    map.insert(&key, &[thread]).unwrap();
+                    map.insert(&key, [thread]).unwrap();
                 }
             });
         }
@@ -378,7 +372,7 @@ fn a_pool_tells_the_memory_in_use() {
     let pool = Pool::create(folder.path().join("used.pool"), &PoolOptions::new()).unwrap();
     let map = pool.map("main").unwrap();
     for number in 0..1000_u32 {
-        map.insert(&number.to_be_bytes(), &[7; 8000]).unwrap();
+        map.insert(number.to_be_bytes(), [7; 8000]).unwrap();
     }
     let stat = pool.stat().unwrap();
     let memory = stat.memory.expect("/proc is there");
@@ -393,11 +387,11 @@ fn a_pool_tells_the_memory_in_use() {
 fn a_typed_map_meets_foreign_keys_with_an_error() {
     let map = volatile().map("main").unwrap();
     map.insert(b"text", b"").unwrap();
-    map.insert(&[0x80, 0, 0, 1], b"one").unwrap();
+    map.insert([0x80, 0, 0, 1], b"one").unwrap();
     map.insert(b"longer text", b"").unwrap();
     let typed = map.typed::<i32>();
     assert_eq!(typed.get(1).unwrap().unwrap(), b"one");
-    let outcomes: Vec<_> = typed.scan(.., Order::Ascending).unwrap().collect();
+    let outcomes: Vec<_> = typed.range(..).collect();
     assert_eq!(outcomes.len(), 3);
     assert!(outcomes.iter().any(|outcome| matches!(outcome, Err(Error::Key(_)))));
 }
@@ -423,7 +417,7 @@ fn what_can_be_read_of_a_damaged_pool_is_copied_out_and_nothing_else() {
         let pool = Pool::create(&path, &options).unwrap();
         let map = pool.map("main").unwrap();
         for number in 1..=30_000 {
-            map.insert(&key(number), &number.to_le_bytes()).unwrap();
+            map.insert(key(number), number.to_le_bytes()).unwrap();
         }
         drop(map);
         pool.close().unwrap();

@@ -49,7 +49,7 @@ fn a_batch_is_one_commit_and_its_conditions_are_looked_at_before() {
     let plain = pool.map("plain").expect("a map");
     let refused = pool.write(&put(&plain, b"k", b"1"));
     assert!(matches!(refused, Err(Error::NotTransactional { .. })));
-    let refused = pool.write(&put(&map, b"x", b"1").put(&map, &[0; 40_000], b""));
+    let refused = pool.write(&put(&map, b"x", b"1").put(&map, [0; 40_000], b""));
     assert!(matches!(refused, Err(Error::KeyTooLong { .. })));
     assert_eq!(map.get(b"x").expect("reads"), None);
     assert_eq!(pool.write(&WriteBatch::new()).expect("nothing"), 0);
@@ -172,7 +172,7 @@ fn threads_that_send_the_same_sequences_apply_each_once() {
             start.wait();
             let key = sequence.to_be_bytes();
             // Applied twice, it would not find the key absent.
-            let batch = WriteBatch::new().require(map_of, &key, None).put(map_of, &key, b"1");
+            let batch = WriteBatch::new().require(map_of, key, None).put(map_of, key, b"1");
             outcomes.push(match (sequence + thread) % 4 {
                 0 => session.outcome(sequence).expect("an outcome"),
                 _ => match session.apply(sequence, &batch) {
@@ -197,7 +197,7 @@ fn threads_that_send_the_same_sequences_apply_each_once() {
             "{sequence}: it was applied twice"
         );
         let is_applied = matches!(of_all[0], Outcome::Applied { .. });
-        let found = map.get(&sequence.to_be_bytes()).expect("reads");
+        let found = map.get(sequence.to_be_bytes()).expect("reads");
         assert_eq!(found.is_some(), is_applied, "{sequence}");
         applied += u64::from(is_applied);
     }
@@ -260,10 +260,10 @@ const SESSIONS: u64 = 3;
 fn batch_of(map: &Map, id: SessionId, sequence: u64) -> WriteBatch {
     let key = format!("{id} {sequence}");
     // Several keys, so that a kill may come in between.
-    WriteBatch::new().require(map, key.as_bytes(), None).put(map, key.as_bytes(), &[7; 100]).put(
+    WriteBatch::new().require(map, key.as_bytes(), None).put(map, key.as_bytes(), [7; 100]).put(
         map,
         format!("{id} newest").as_bytes(),
-        &sequence.to_le_bytes(),
+        sequence.to_le_bytes(),
     )
 }
 

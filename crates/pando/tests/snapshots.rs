@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use pando::{
-    Error, Isolation, KeyRange, Map, MapOptions, Order, Pool, PoolOptions, Snapshot,
-    SnapshotOptions,
+    Error, Isolation, Map, MapOptions, Order, Pool, PoolOptions, Snapshot, SnapshotOptions,
 };
 
 const INDEXES: [&str; 5] = ["bztree", "bwtree", "nbtree", "wbtree", "skiplist"];
@@ -35,14 +34,17 @@ fn snapshots_show_one_moment_while_threads_write() {
     let key_of = |account: u64| account.to_be_bytes();
     pool.transaction(|tx| {
         (0..ACCOUNTS).try_for_each(|account| {
-            tx.put(map_of(account), &key_of(account), &1_000_u64.to_be_bytes())
+            tx.put(map_of(account), key_of(account), 1_000_u64.to_be_bytes())
         })
     })
     .expect("commits");
     let sum = |snapshot: &Snapshot<'_>, order: Order| {
         let of_map = |map: &Map| {
-            let records = snapshot.scan(map, KeyRange::all(), order).expect("scans");
-            records.map(|record| number(&record.expect("reads").1)).sum::<u64>()
+            let (mut records, mut sum) = (snapshot.range(map, ..), 0);
+            while let Some((_, value)) = records.next_record_in(order).expect("reads") {
+                sum += number(value);
+            }
+            sum
         };
         maps.iter().map(of_map).sum::<u64>()
     };
@@ -61,23 +63,23 @@ fn snapshots_show_one_moment_while_threads_write() {
                         continue;
                     }
                     pool.transaction(|tx| {
-                        let left = tx.get(map_of(from), &key_of(from))?;
-                        let right = tx.get(map_of(to), &key_of(to))?;
+                        let left = tx.get(map_of(from), key_of(from))?;
+                        let right = tx.get(map_of(to), key_of(to))?;
                         let [left, right] =
                             [left, right].map(|value| value.as_deref().map_or(0, number));
                         // An empty account is removed.
-                        tx.remove(map_of(from), &key_of(from))?;
-                        tx.put(map_of(to), &key_of(to), &(left + right).to_be_bytes())
+                        tx.remove(map_of(from), key_of(from))?;
+                        tx.put(map_of(to), key_of(to), (left + right).to_be_bytes())
                     })
                     .expect("commits");
                     // Else all amounts end in one account.
                     pool.transaction(|tx| {
-                        let right = tx.get(map_of(to), &key_of(to))?;
+                        let right = tx.get(map_of(to), key_of(to))?;
                         let right = right.as_deref().map_or(0, number);
-                        let left = tx.get(map_of(from), &key_of(from))?;
+                        let left = tx.get(map_of(from), key_of(from))?;
                         let left = left.as_deref().map_or(0, number);
-                        tx.put(map_of(to), &key_of(to), &(right - right / 2).to_be_bytes())?;
-                        tx.put(map_of(from), &key_of(from), &(left + right / 2).to_be_bytes())
+                        tx.put(map_of(to), key_of(to), (right - right / 2).to_be_bytes())?;
+                        tx.put(map_of(from), key_of(from), (left + right / 2).to_be_bytes())
                     })
                     .expect("commits");
                 }
@@ -120,17 +122,14 @@ fn a_snapshot_tells_maps_that_it_cannot_read_and_has_no_later_maps() {
 
     for (snapshot, expected) in [(&early, None), (&snapshot, Some(b"1".to_vec()))] {
         assert_eq!(snapshot.get(&map, b"ash").expect("reads"), expected);
-        let prefix = snapshot.prefix(&map, b"a", Order::Descending).expect("scans");
+        let prefix = snapshot.prefix(&map, b"a").rev();
         assert_eq!(prefix.count(), usize::from(expected.is_some()));
         assert_eq!(snapshot.get(&late, b"ash").expect("reads"), None);
-        assert_eq!(
-            snapshot.scan(&late, KeyRange::all(), Order::Ascending).expect("scans").count(),
-            0
-        );
+        assert_eq!(snapshot.range(&late, ..).count(), 0);
         assert!(matches!(snapshot.get(&plain, b"k"), Err(Error::NotTransactional { .. })));
         assert!(matches!(snapshot.get(&other, b"k"), Err(Error::MapOfOtherPool { .. })));
     }
-    assert!(matches!(snapshot.get(&map, &[0; 40_000]), Err(Error::KeyTooLong { .. })));
+    assert!(matches!(snapshot.get(&map, [0; 40_000]), Err(Error::KeyTooLong { .. })));
     assert!(early.lsn() < snapshot.lsn());
 }
 
@@ -140,7 +139,7 @@ fn a_snapshot_beyond_its_limits_is_revoked_and_its_holder_is_told() {
     let pool = Pool::volatile(&limits).expect("memory");
     let map = pool.map_with("trees", &options()).expect("a map");
     let put = |value: u8| {
-        (0..100_u8).try_for_each(|key| map.upsert(&[key], &[value; 50]).map(drop)).expect("fits");
+        (0..100_u8).try_for_each(|key| map.upsert([key], [value; 50]).map(drop)).expect("fits");
     };
     put(0);
     let told = Arc::new(AtomicU64::new(0));
@@ -153,7 +152,7 @@ fn a_snapshot_beyond_its_limits_is_revoked_and_its_holder_is_told() {
     let stat = pool.stat().expect("reads").transactions.expect("it has transactions");
     assert_eq!((stat.snapshots, stat.oldest_holder.as_str()), (1, "backup"));
     assert!(stat.kept_bytes > 50 && stat.oldest_age_ns > 0);
-    let mut scan = snapshot.scan(&map, KeyRange::all(), Order::Ascending).expect("scans");
+    let mut scan = snapshot.range(&map, ..);
     assert!(scan.next_record().expect("reads").is_some());
     let mut transaction = pool.begin_with(Isolation::Snapshot).expect("begins");
     assert_eq!(transaction.get(&map, b"\x01").expect("reads"), Some(vec![0; 50]));
@@ -173,14 +172,14 @@ fn a_snapshot_beyond_its_limits_is_revoked_and_its_holder_is_told() {
 fn a_transaction_over_a_snapshot_runs_again_after_a_write_of_its_key() {
     let pool = volatile();
     let map = pool.map_with("trees", &options()).expect("a map");
-    map.insert(b"count", &0_u64.to_be_bytes()).expect("inserts");
+    map.insert(b"count", 0_u64.to_be_bytes()).expect("inserts");
     std::thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
                 for _ in 0..200 {
                     pool.transaction_with(Isolation::Snapshot, |tx| {
                         let count = number(&tx.get(&map, b"count")?.expect("a value"));
-                        tx.put(&map, b"count", &(count + 1).to_be_bytes())
+                        tx.put(&map, b"count", (count + 1).to_be_bytes())
                     })
                     .expect("commits");
                 }

@@ -1,6 +1,6 @@
 //! A store by the public API: the same maps as a pool's, larger than memory.
 
-use pando::{Acknowledge, Error, Isolation, KeyRange, MapOptions, Order, PoolOptions, Store};
+use pando::{Acknowledge, Error, Isolation, MapOptions, PoolOptions, Store};
 
 const MEMORY_BYTES: u64 = 16 << 20;
 
@@ -16,7 +16,7 @@ fn records_larger_than_memory_are_there_after_a_reopening() {
     let opened = store(&folder);
     let map = opened.map("main").expect("created").typed::<u64>();
     for key in 0..RECORDS {
-        map.insert(key * 7_919 % RECORDS, &value(key)).expect("inserted");
+        map.insert(key * 7_919 % RECORDS, value(key)).expect("inserted");
     }
     let stat = opened.stat().expect("reads").store.expect("a store");
     assert!(stat.live_bytes > 2 * MEMORY_BYTES && stat.loads > 0 && stat.evictions > 0, "{stat:?}");
@@ -58,7 +58,7 @@ fn transactions_and_snapshots_are_those_of_a_pool() {
     assert_eq!(right.get(b"ash").expect("reads").as_deref(), Some(&b"1"[..]));
     assert_eq!(snapshot.get(&left, b"ash").expect("reads").as_deref(), Some(&b"1"[..]));
     assert_eq!(snapshot.get(&right, b"ash").expect("reads"), None);
-    let mut scan = snapshot.scan(&left, KeyRange::all(), Order::Ascending).expect("a scan");
+    let mut scan = snapshot.range(&left, ..);
     assert_eq!(scan.next().expect("a record").expect("a record").0, b"ash");
     drop(scan);
     drop(snapshot);
@@ -99,7 +99,7 @@ fn a_store_says_what_it_cannot_do() {
     let long = vec![7; limits.max_value_bytes + 1];
     assert!(matches!(map.insert(b"key", &long), Err(Error::ValueTooLong { .. })));
     map.insert(b"key", &long[1..]).expect("fits");
-    map.insert(&vec![7; limits.max_key_bytes], b"").expect("fits");
+    map.insert(vec![7; limits.max_key_bytes], b"").expect("fits");
     assert!(matches!(store.drop_map("main"), Err(Error::MapInUse { .. })));
     assert!(matches!(store.drop_map("none"), Err(Error::MapNotFound { .. })));
     match store.open_map("none").expect_err("it is not there") {

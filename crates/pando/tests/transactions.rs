@@ -1,12 +1,9 @@
 //! Transactions through the public API.
 
-use std::ops::ControlFlow;
 use std::sync::mpsc::channel;
 use std::thread;
 
-use pando::{
-    Error, KeyRange, Map, MapOptions, Order, Pool, PoolOptions, Transaction, Upserted, WriteBatch,
-};
+use pando::{Error, Map, MapOptions, Pool, PoolOptions, Transaction, Upserted, WriteBatch};
 
 const INDEXES: [&str; 5] = ["bztree", "bwtree", "nbtree", "wbtree", "skiplist"];
 
@@ -19,15 +16,7 @@ fn volatile() -> Pool {
 }
 
 fn records(pool: &Pool, map: &Map) -> Vec<(Vec<u8>, Vec<u8>)> {
-    pool.transaction(|tx| {
-        let mut records = Vec::new();
-        tx.scan(map, KeyRange::all(), Order::Ascending, |key, value| {
-            records.push((key.to_vec(), value.to_vec()));
-            ControlFlow::Continue(())
-        })?;
-        Ok::<_, Error>(records)
-    })
-    .expect("reads")
+    pool.transaction(|tx| tx.range(map, ..).collect::<Result<_, Error>>()).expect("reads")
 }
 
 #[test]
@@ -83,9 +72,9 @@ fn a_conflict_names_map_and_key() {
         times += 1;
         let found = tx.get(&second, b"oak")?.map_or(0, |value| value[0]);
         if times == 1 {
-            second.upsert(b"oak", &[7])?;
+            second.upsert(b"oak", [7])?;
         }
-        tx.put(&first, b"sum", &[found])?;
+        tx.put(&first, b"sum", [found])?;
         Ok::<_, Error>(found)
     });
     assert_eq!((sum.expect("commits"), times), (7, 2));
@@ -121,12 +110,12 @@ fn maps_that_are_not_of_the_transaction_are_refused() {
 
     let limits = own.limits();
     let mut transaction = pool.begin().expect("begins");
-    let refused = transaction.put(&own, &vec![0; limits.max_key_bytes + 1], b"");
+    let refused = transaction.put(&own, vec![0; limits.max_key_bytes + 1], b"");
     assert!(matches!(refused, Err(Error::KeyTooLong { .. })), "{refused:?}");
-    let refused = transaction.put(&own, b"", &vec![0; limits.max_value_bytes + 1]);
+    let refused = transaction.put(&own, b"", vec![0; limits.max_value_bytes + 1]);
     assert!(matches!(refused, Err(Error::ValueTooLong { .. })), "{refused:?}");
     for key in 0..9_u8 {
-        transaction.put(&own, &[key], &vec![key; 2 << 20]).expect("fits alone");
+        transaction.put(&own, [key], vec![key; 2 << 20]).expect("fits alone");
     }
     let refused = transaction.commit();
     assert!(matches!(refused, Err(Error::TransactionTooLong { .. })), "{refused:?}");
@@ -144,12 +133,12 @@ fn a_file_has_what_was_committed_and_is_checked() {
         for number in 0..500_u16 {
             let key = number.to_be_bytes();
             pool.transaction(|tx| {
-                tx.put(&map, &key, &[1; 40])?;
-                tx.put(&map, &[key, key].concat(), &[2; 40])
+                tx.put(&map, key, [1; 40])?;
+                tx.put(&map, [key, key].concat(), [2; 40])
             })
             .expect("commits");
         }
-        assert!((0..500_u16).all(|number| map.remove(&number.to_be_bytes()).expect("removes")));
+        assert!((0..500_u16).all(|number| map.remove(number.to_be_bytes()).expect("removes")));
         let figures = |pool: &Pool| {
             let stat = pool.stat().expect("figures").maps.remove(0);
             assert!(stat.is_transactional);
@@ -227,7 +216,7 @@ fn threads_that_move_amounts_lose_none() {
     let maps = ["bztree", "skiplist"]
         .map(|index| pool.map_with(index, &options().index(index)).expect("a map"));
     for map in &maps {
-        (0..ACCOUNTS).for_each(|key| map.insert(&[key], &100_u64.to_le_bytes()).expect("inserts"));
+        (0..ACCOUNTS).for_each(|key| map.insert([key], 100_u64.to_le_bytes()).expect("inserts"));
     }
     let amount = |value: Option<Vec<u8>>| {
         u64::from_le_bytes(value.expect("there").try_into().expect("eight bytes"))
@@ -242,13 +231,13 @@ fn threads_that_move_amounts_lose_none() {
                         || (&maps[random.below(2) as usize], [random.below(10) as u8]);
                     let (from, to) = (account(), account());
                     pool.transaction(|tx| {
-                        let left = amount(tx.get(from.0, &from.1)?);
+                        let left = amount(tx.get(from.0, from.1)?);
                         if left == 0 {
                             return Ok(());
                         }
-                        tx.put(from.0, &from.1, &(left - 1).to_le_bytes())?;
-                        let there = amount(tx.get(to.0, &to.1)?);
-                        tx.put(to.0, &to.1, &(there + 1).to_le_bytes())
+                        tx.put(from.0, from.1, (left - 1).to_le_bytes())?;
+                        let there = amount(tx.get(to.0, to.1)?);
+                        tx.put(to.0, to.1, (there + 1).to_le_bytes())
                     })
                     .expect("commits");
                 }
@@ -261,10 +250,9 @@ fn threads_that_move_amounts_lose_none() {
                 let sum = pool.transaction(|tx| {
                     let mut sum = 0;
                     for map in maps {
-                        tx.scan(map, KeyRange::all(), Order::Descending, |_, value| {
-                            sum += amount(Some(value.to_vec()));
-                            ControlFlow::Continue(())
-                        })?;
+                        for record in tx.range(map, ..).rev() {
+                            sum += amount(Some(record?.1));
+                        }
                     }
                     Ok::<_, Error>(sum)
                 });

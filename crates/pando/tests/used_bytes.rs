@@ -17,7 +17,7 @@ fn settled(pool: &Pool) -> u64 {
 
 fn fill(map: &Map, keys: std::ops::Range<u64>, value_bytes: usize) {
     for key in keys {
-        map.upsert(&key.to_be_bytes(), &vec![7; value_bytes]).expect("it does");
+        map.upsert(key.to_be_bytes(), vec![7; value_bytes]).expect("it does");
     }
 }
 
@@ -36,7 +36,7 @@ fn it_follows_what_one_thread_does() {
     assert_eq!(filled, exact(&pool));
     assert!(filled >= before + 100 * 20_000 + 10 * 200_000);
     for key in 2000..2110_u64 {
-        map.remove(&key.to_be_bytes()).expect("it does");
+        map.remove(key.to_be_bytes()).expect("it does");
     }
     assert_eq!(pool.used_bytes(), exact(&pool));
     assert!(pool.used_bytes() < before + 200_000);
@@ -55,7 +55,7 @@ fn it_is_near_whatever_threads_do() {
                         let keys = thread * 1000..(thread + 1) * 1000;
                         fill(map, keys.clone(), 100 + 700 * round);
                         for key in keys.step_by(2) {
-                            map.remove(&key.to_be_bytes()).expect("it does");
+                            map.remove(key.to_be_bytes()).expect("it does");
                         }
                     }
                 })
@@ -84,7 +84,7 @@ fn a_pool_that_was_opened_is_estimated_first_and_then_known() {
     assert_eq!(settled(&pool), exact(&pool));
     let map = pool.open_map("main").expect("it does");
     for key in 0..3000_u64 {
-        map.remove(&key.to_be_bytes()).expect("it does");
+        map.remove(key.to_be_bytes()).expect("it does");
     }
     assert_eq!(pool.used_bytes(), exact(&pool));
     assert!(pool.used_bytes() < before * 6 / 10);

@@ -143,7 +143,7 @@ pub(crate) use kinds::described as described_kinds;
 pub(crate) use opening::{create, open, reset_log, restore, volatile};
 pub(crate) use stored::open_store;
 pub(crate) use superblock::read_superblock;
-pub(crate) use transactional::{AnySnapshot, AnyTransaction};
+pub(crate) use transactional::{AnyRange, AnySnapshot, AnyTransaction};
 
 /// A map that is open.
 pub(crate) struct OpenedMap {

@@ -77,10 +77,7 @@ fn has_control_of(path: &Path, log_id: u128) -> bool {
 
 fn records(pool: &Pool) -> BTreeMap<Vec<u8>, Vec<u8>> {
     assert!(pool.check().expect("checked").is_consistent());
-    let records = pool.open_map("trees").and_then(|trees| {
-        let all = trees.prefix(b"", crate::Order::Ascending)?;
-        all.collect::<Result<_, Error>>()
-    });
+    let records = pool.open_map("trees").and_then(|trees| trees.range(..).collect());
     records.expect("read")
 }
 

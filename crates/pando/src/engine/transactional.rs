@@ -11,7 +11,8 @@ use pando_log::{Log, LogOptions};
 use pando_pmem::layout::{CATALOG_SLOTS, LOG_OFF, LOGGED_VERSION_OFF};
 use pando_pmem::{Domain, Pool, mutant};
 use pando_tc::{
-    Maps, Snapshot, SnapshotOptions, Transaction, TransactionComponent, TransactionalMap, Visit,
+    Maps, Snapshot, SnapshotOptions, Transaction, TransactionComponent, TransactionRange,
+    TransactionalMap,
 };
 use pando_tree::maps::Catalog;
 
@@ -30,13 +31,7 @@ pub(crate) trait AnyTransaction {
 
     fn remove(&mut self, map: u64, key: &[u8]) -> pando_tc::Result<()>;
 
-    fn scan(
-        &mut self,
-        map: u64,
-        range: KeyRange,
-        order: Order,
-        visit: &mut Visit<'_>,
-    ) -> pando_tc::Result<()>;
+    fn range<'tx>(&'tx mut self, map: u64, range: KeyRange) -> Box<dyn AnyRange + 'tx>;
 
     fn commit(self: Box<Self>) -> pando_tc::Result<u64>;
 }
@@ -54,18 +49,29 @@ impl<D: Domain, M: Maps> AnyTransaction for Transaction<'_, D, M> {
         self.remove(map, key)
     }
 
-    fn scan(
-        &mut self,
-        map: u64,
-        range: KeyRange,
-        order: Order,
-        visit: &mut Visit<'_>,
-    ) -> pando_tc::Result<()> {
-        self.scan(map, range, order, visit)
+    fn range<'tx>(&'tx mut self, map: u64, range: KeyRange) -> Box<dyn AnyRange + 'tx> {
+        Box::new(self.range(map, range))
     }
 
     fn commit(self: Box<Self>) -> pando_tc::Result<u64> {
         (*self).commit()
+    }
+}
+
+/// A scan of such a transaction.
+pub(crate) trait AnyRange {
+    fn expect(&mut self, records: usize);
+
+    fn next(&mut self, order: Order) -> pando_tc::Result<Option<(Vec<u8>, Vec<u8>)>>;
+}
+
+impl<D: Domain, M: Maps> AnyRange for TransactionRange<'_, '_, D, M> {
+    fn expect(&mut self, records: usize) {
+        self.expect(records);
+    }
+
+    fn next(&mut self, order: Order) -> pando_tc::Result<Option<(Vec<u8>, Vec<u8>)>> {
+        self.next(order)
     }
 }
 

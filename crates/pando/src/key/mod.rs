@@ -6,6 +6,7 @@ mod element;
 mod error;
 mod float;
 mod integer;
+mod range;
 mod text;
 mod tuple;
 
@@ -13,6 +14,7 @@ mod tuple;
 mod tests;
 
 pub use error::KeyError;
+pub use range::{AsKeyPrefix, AsKeyRange};
 
 /// A form of a key of type `K`: `K` itself, a reference to it, or a borrowed form such as `str` for
 /// `String`.
@@ -27,6 +29,13 @@ pub trait AsKey<K: ?Sized> {
     fn encode(&self, bytes: &mut Vec<u8>) {
         self.encode_element(bytes);
     }
+}
+
+/// The bytes of a whole key.
+pub(crate) fn encoded<K: ?Sized>(key: &impl AsKey<K>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    key.encode(&mut bytes);
+    bytes
 }
 
 /// A type of keys, with an encoding that keeps its order, and the decoding.
@@ -76,7 +85,7 @@ pub trait AsKey<K: ?Sized> {
 ///
 /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
 /// let releases = pool.map("releases")?.typed::<Version>();
-/// releases.insert(Version { major: 1, minor: 12 }, b"bookworm")?;
+/// releases.insert(Version { major: 1, minor: 12 }, "bookworm")?;
 /// # Ok::<(), pando::Error>(())
 /// ```
 pub trait Key: Sized + AsKey<Self> {

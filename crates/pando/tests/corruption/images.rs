@@ -99,8 +99,7 @@ fn image(kind: &str, shape: usize, fill: fn(&Map)) -> Image {
     let pool = Pool::create(&scratch.path, &pool_options).expect("creates");
     let map = pool.map_with("map", &options(kind, shape)).expect("a map");
     fill(&map);
-    let scan = map.scan(pando::KeyRange::all(), pando::Order::Ascending).expect("a scan");
-    let keys = scan.map(|record| record.expect("a record").0).collect();
+    let keys = map.range(..).map(|record| record.expect("a record").0).collect();
     drop(map);
     let report = pool.check().expect("checks");
     assert!(report.is_consistent(), "{:?}", report.problems);
@@ -119,7 +118,7 @@ fn image(kind: &str, shape: usize, fill: fn(&Map)) -> Image {
 fn alike(map: &Map) {
     for number in 0..700_u64 {
         let key = (number * 389 % 700 * 1_000_003).to_be_bytes();
-        map.insert(&key, &number.to_le_bytes()).expect("room");
+        map.insert(key, number.to_le_bytes()).expect("room");
     }
 }
 
@@ -139,19 +138,19 @@ fn mixed(map: &Map) {
         let (key, value) = odd(number);
         map.insert(&key, &value).expect("room");
     }
-    map.insert(b"a span of chunks", &vec![7; 100_000]).expect("room");
+    map.insert(b"a span of chunks", vec![7; 100_000]).expect("room");
 }
 
 fn changed(map: &Map) {
     for number in 0..400_u64 {
         let key = (number * 7_919 % 400).to_be_bytes();
-        map.insert(&key, &[number as u8; 8]).expect("room");
+        map.insert(key, [number as u8; 8]).expect("room");
     }
     for number in (0..400_u64).filter(|number| number % 50 > 20) {
-        map.remove(&number.to_be_bytes()).expect("removes");
+        map.remove(number.to_be_bytes()).expect("removes");
     }
     for number in (0..400_u64).filter(|number| number % 3 == 0) {
-        map.upsert(&number.to_be_bytes(), &[9; 8]).expect("room");
+        map.upsert(number.to_be_bytes(), [9; 8]).expect("room");
     }
 }
 

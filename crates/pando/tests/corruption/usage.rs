@@ -137,7 +137,7 @@ fn read(map: &Map, image: &Image, choices: &mut Choices, seen: &mut Seen) -> Res
     }
     let absent = |key: &[u8]| [key, b"!"].concat();
     for _ in 0..8 {
-        seen.note(map.get(&absent(choices.pick(&image.keys).as_slice())));
+        seen.note(map.get(absent(choices.pick(&image.keys).as_slice())));
     }
     let some: Vec<&[u8]> = (0..8).map(|_| choices.pick(&image.keys).as_slice()).collect();
     seen.note(map.get_many(&some));
@@ -156,10 +156,11 @@ fn scan(
     order: Order,
     seen: &mut Seen,
 ) -> Result<(), String> {
-    let Some(scan) = seen.note(map.scan(range, order)) else { return Ok(()) };
+    let mut scan = map.range(range);
     let mut last: Option<Vec<u8>> = None;
-    for (count, record) in scan.enumerate() {
-        let Some((key, _)) = seen.note(record) else { break };
+    for count in 0.. {
+        let Some(Some((key, _))) = seen.note(scan.next_record_in(order)) else { break };
+        let key = key.to_vec();
         let goes_on = last.as_ref().is_none_or(|last| match order {
             Order::Ascending => *last < key,
             Order::Descending => *last > key,
@@ -181,17 +182,17 @@ fn change(map: &Map, image: &Image, choices: &mut Choices, seen: &mut Seen) {
         let key = choices.pick(&image.keys);
         let old = vec![9; 8];
         match round % 5 {
-            0 => drop(seen.note(map.upsert(key, &8_u64.to_le_bytes()))),
+            0 => drop(seen.note(map.upsert(key, 8_u64.to_le_bytes()))),
             1 => drop(seen.note(map.remove(key))),
             2 => drop(seen.note(map.update(key, &long[..choices.below(2_000) as usize]))),
-            3 => drop(seen.note(map.compare_exchange(key, &old, &[8; 8]))),
+            3 => drop(seen.note(map.compare_exchange(key, &old, [8; 8]))),
             _ => {
                 let mut new = key.clone();
                 match new.last_mut() {
                     Some(last) => *last ^= 1,
                     None => new.push(1),
                 }
-                seen.note(map.insert(&new, &[7; 8]));
+                seen.note(map.insert(&new, [7; 8]));
             }
         }
     }
@@ -207,6 +208,6 @@ fn change(map: &Map, image: &Image, choices: &mut Choices, seen: &mut Seen) {
     }
     // And a run of inserts fills them.
     for key in image.keys.iter().skip(first).take(60) {
-        seen.note(map.upsert(key, &[6; 8]));
+        seen.note(map.upsert(key, [6; 8]));
     }
 }

@@ -8,9 +8,9 @@ fn a_full_pool_says_so_and_takes_removes() {
     let options = PoolOptions::new().max_bytes(1 << 20).initial_bytes(0);
     let map = Pool::volatile(&options).unwrap().map("main").unwrap();
     let full =
-        (0u32..).find_map(|number| map.insert(&number.to_be_bytes(), &[7; 1000]).err()).unwrap();
+        (0u32..).find_map(|number| map.insert(number.to_be_bytes(), [7; 1000]).err()).unwrap();
     assert!(matches!(full, Error::PoolFull { max_bytes: 0x10_0000 }), "{full}");
-    assert!(map.remove(&0u32.to_be_bytes()).unwrap());
+    assert!(map.remove(0u32.to_be_bytes()).unwrap());
 }
 
 /// A write that replaces a value, and how often it is done.
@@ -50,7 +50,7 @@ fn a_value_of_almost_half_a_pool_is_replaced_again_and_again() {
         let pool = Pool::volatile(&options).unwrap();
         let map = pool.map_with("main", &MapOptions::new().index(kind.name)).unwrap();
         let mut turn = 0;
-        map.insert(KEY, &vec![turn; VALUE_BYTES]).unwrap();
+        map.insert(KEY, vec![turn; VALUE_BYTES]).unwrap();
         for (name, replace) in REPLACEMENTS {
             for _ in 0..4 {
                 turn += 1;
@@ -77,11 +77,11 @@ fn a_full_pool_with_two_kinds_of_maps_has_room_when_one_is_emptied() {
         let emptied = pool.map_with("emptied", &MapOptions::new().index(kind)).unwrap();
         let filled = pool.map_with("filled", &MapOptions::new().index(other)).unwrap();
         for number in 0..30_000u32 {
-            emptied.insert(&number.to_be_bytes(), &[1; 40]).unwrap();
+            emptied.insert(number.to_be_bytes(), [1; 40]).unwrap();
         }
         let mut records = 0u32;
         let mut fill = |value_bytes: usize| loop {
-            match filled.insert(&records.to_be_bytes(), &vec![2; value_bytes]) {
+            match filled.insert(records.to_be_bytes(), vec![2; value_bytes]) {
                 Ok(()) => records += 1,
                 Err(Error::PoolFull { .. }) => return records,
                 Err(error) => panic!("{error}"),
@@ -92,7 +92,7 @@ fn a_full_pool_with_two_kinds_of_maps_has_room_when_one_is_emptied() {
         let used = || pool.stat().unwrap().allocator.used_bytes;
         let full = used();
         for number in 0..30_000u32 {
-            assert!(emptied.remove(&number.to_be_bytes()).unwrap());
+            assert!(emptied.remove(number.to_be_bytes()).unwrap());
         }
         let left = used();
         assert!(left + (1 << 20) < full, "{kind}, {other}: {left} bytes of {full} are used");

@@ -207,11 +207,11 @@ fn a_batch_that_a_full_pool_refuses_is_applied_when_it_is_sent_again() {
     for refused in [1, u64::MAX] {
         for granted in 0.. {
             let (pool, map) = small(8 << 20);
-            map.insert(b"old", &[1; 500]).expect("fits");
+            map.insert(b"old", [1; 500]).expect("fits");
             let session = pool.new_session().expect("a session");
             let snapshot = pool.snapshot().expect("a snapshot");
             // Each value has a block of its own.
-            let batch = once(&map, b"a", &[7; 3_000]).put(&map, b"n", &[7; 3_000]);
+            let batch = once(&map, b"a", &[7; 3_000]).put(&map, b"n", [7; 3_000]);
             let batch = batch.remove(&map, b"old");
             let apply = || session.apply(1, &batch);
             let (done, is_refused) = refuse(Resource::Block, granted, refused, apply);
@@ -253,14 +253,14 @@ fn a_full_pool_beside_a_session_takes_removes() {
     let refused = (1..).find(is_refused).expect("it is full once");
     assert!(refused > 1_000, "{refused} fit");
     let snapshot = pool.snapshot().expect("a snapshot");
-    assert_eq!(map.get(&refused.to_be_bytes()).expect("reads"), None);
-    let removal = WriteBatch::new().remove(&map, &1_u64.to_be_bytes());
+    assert_eq!(map.get(refused.to_be_bytes()).expect("reads"), None);
+    let removal = WriteBatch::new().remove(&map, 1_u64.to_be_bytes());
     assert_eq!(session.apply(refused + 1, &removal).expect("gives room"), applied(&removal));
     for number in 1..refused {
-        map.remove(&number.to_be_bytes()).expect("gives room");
+        map.remove(number.to_be_bytes()).expect("gives room");
     }
     assert!(map.is_empty().expect("counts"));
-    let kept = snapshot.get(&map, &1_u64.to_be_bytes()).expect("it holds no room that is needed");
+    let kept = snapshot.get(&map, 1_u64.to_be_bytes()).expect("it holds no room that is needed");
     assert_eq!(kept, Some(vec![7; 1_000]));
     assert_eq!(session.apply(refused, &batch(refused)).expect("room"), applied(&batch(refused)));
     assert!(pool.check().expect("checks").is_consistent());

@@ -65,7 +65,7 @@ pub fn transactional(pool: &Pool, name: &str) -> Map {
 
 pub fn fill(map: &Map, from: u64, to: u64) {
     for number in from..to {
-        map.upsert(&number.to_be_bytes(), format!("value {number}").as_bytes()).expect("written");
+        map.upsert(number.to_be_bytes(), format!("value {number}").as_bytes()).expect("written");
     }
 }
 
@@ -73,7 +73,7 @@ pub fn fill(map: &Map, from: u64, to: u64) {
 pub fn check(map: &Map, to: u64) {
     assert_eq!(map.len().expect("counted"), to);
     for number in (0..to).step_by(7) {
-        let value = map.get(&number.to_be_bytes()).expect("read").expect("is there");
+        let value = map.get(number.to_be_bytes()).expect("read").expect("is there");
         assert_eq!(value, format!("value {number}").as_bytes());
     }
 }

@@ -25,7 +25,7 @@ fn a_pool_whose_file_is_gone_is_built_anew_from_its_log() {
     other.insert(b"gone", b"1").expect("inserted");
     assert!(other.remove(b"gone").expect("removed"));
     let moved = pool.transaction(|tx| {
-        tx.put(&trees, &7_u64.to_be_bytes(), b"value 7")?;
+        tx.put(&trees, 7_u64.to_be_bytes(), b"value 7")?;
         tx.put(&other, b"elm", b"2")
     });
     moved.expect("commits");
@@ -373,7 +373,7 @@ fn a_recovery_that_finds_no_room_begins_again() {
     let pool = place.create();
     let trees = transactional(&pool, "trees");
     for number in 0..300_u64 {
-        trees.upsert(&number.to_be_bytes(), &[number as u8; 3_000]).expect("written");
+        trees.upsert(number.to_be_bytes(), [number as u8; 3_000]).expect("written");
     }
     pool.sync().expect("synced");
     drop((trees, pool));
@@ -386,7 +386,7 @@ fn a_recovery_that_finds_no_room_begins_again() {
     let trees = pool.open_map("trees").expect("a map");
     assert_eq!(trees.len().expect("counted"), 300);
     for number in 0..300_u64 {
-        let value = trees.get(&number.to_be_bytes()).expect("read").expect("is there");
+        let value = trees.get(number.to_be_bytes()).expect("read").expect("is there");
         assert!(value.iter().all(|&byte| byte == number as u8), "{number}");
     }
     assert_eq!(fs::read_dir(place.folder.path()).expect("listed").count(), 2, "a pool and its log");

@@ -17,7 +17,7 @@ fn closed_pool(place: &Place) -> u64 {
     let pool = place.create();
     let trees = transactional(&pool, "trees");
     fill(&trees, 0, 101);
-    assert!(trees.remove(&100_u64.to_be_bytes()).expect("removed"));
+    assert!(trees.remove(100_u64.to_be_bytes()).expect("removed"));
     pool.map("plain").expect("a map").insert(b"ash", b"1").expect("inserted");
     let lsn = pool.sync().expect("synced");
     drop(trees);
@@ -69,7 +69,7 @@ fn a_lost_log_is_replaced_and_the_new_one_rebuilds_the_pool_alone() {
     // Numbers go on, and so do recoveries.
     let trees = transactional(&pool, "trees");
     let mut transaction = pool.begin().expect("begins");
-    transaction.put(&trees, &100_u64.to_be_bytes(), b"value 100").expect("put");
+    transaction.put(&trees, 100_u64.to_be_bytes(), b"value 100").expect("put");
     assert!(transaction.commit().expect("commits") > lsn);
     fill(&transactional(&pool, "new"), 0, 30);
     pool.sync().expect("synced");

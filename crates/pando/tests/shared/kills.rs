@@ -28,12 +28,12 @@ fn check(map: &Map, number: u8, before: Known, last: u64) -> Known {
     // The round in which it died may have come so far, or not.
     assert!((complete..=complete + 1).contains(&counted), "{counted} of {complete} rounds");
     for round in last.saturating_sub(WINDOW - 2).max(1)..=last {
-        let value = map.get(&key(number, round)).unwrap();
+        let value = map.get(key(number, round)).unwrap();
         let value = value.unwrap_or_else(|| panic!("worker {number} has lost round {round}"));
         assert_eq!(value, vec![number; 20 + (round % 200) as usize]);
     }
     for round in 1..=last.saturating_sub(WINDOW) {
-        assert!(map.get(&key(number, round)).unwrap().is_none(), "round {round} is back");
+        assert!(map.get(key(number, round)).unwrap().is_none(), "round {round} is back");
     }
     Known { last, count }
 }

@@ -95,7 +95,7 @@ fn processes_that_open_or_create_a_pool_at_once_share_it() {
                 scope.spawn(move || {
                     barrier.wait();
                     let pool = Pool::open_or_create(path, &shared()).unwrap();
-                    pool.map("main").unwrap().insert(&[number], b"").unwrap();
+                    pool.map("main").unwrap().insert([number], b"").unwrap();
                     barrier.wait();
                     assert_eq!(pool.open_map("main").unwrap().len().unwrap(), 4);
                 });
@@ -115,7 +115,7 @@ fn a_map_that_two_processes_create_is_one_map() {
         std::thread::scope(|scope| {
             for (number, pool) in (0..).zip(&pools) {
                 scope.spawn(move || {
-                    pool.map(&format!("map {name}")).unwrap().insert(&[number], b"").unwrap();
+                    pool.map(&format!("map {name}")).unwrap().insert([number], b"").unwrap();
                 });
             }
         });

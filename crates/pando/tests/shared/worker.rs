@@ -35,9 +35,9 @@ fn works_if_it_is_a_worker() {
 
 fn work(map: &Map, worker: u8, round: u64) {
     let value = vec![worker; 20 + (round % 200) as usize];
-    map.upsert(&key(worker, round), &value).unwrap();
+    map.upsert(key(worker, round), &value).unwrap();
     if let Some(old) = round.checked_sub(WINDOW) {
-        map.remove(&key(worker, old)).unwrap();
+        map.remove(key(worker, old)).unwrap();
     }
     add_one(map, &counter(worker));
     add_one(map, b"all");
@@ -65,7 +65,7 @@ fn counter(worker: u8) -> Vec<u8> {
 
 /// The count of a worker.
 pub fn count_of(map: &Map, worker: u8) -> u64 {
-    count_in(map.get(&counter(worker)).unwrap().as_deref())
+    count_in(map.get(counter(worker)).unwrap().as_deref())
 }
 
 /// The count of all.

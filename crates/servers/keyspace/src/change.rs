@@ -201,7 +201,7 @@ mod tests {
             transaction.gather_commands();
             append(transaction, b"a").expect("changes");
             append(transaction, b"b").expect("changes");
-            assert_eq!(store.map.get(&crate::layout::head_key(0, b"key")).ok(), Some(None));
+            assert_eq!(store.map.get(crate::layout::head_key(0, b"key")).ok(), Some(None));
         });
         assert_eq!(get(&store, 0, b"key").as_deref(), Some(&b"ab"[..]));
     }

@@ -34,8 +34,6 @@
 //! a set removes these records. If the second write is refused, the first is undone. If the undo is
 //! refused, too, the number is removed from memory, so that the next command counts and cleans up.
 
-use pando::{KeyRange, Order};
-
 use crate::failure::{Failure, Result};
 use crate::layout::{
     CollectionId, Content, Count, Element, Head, Kind, Section, element_key, head_key,
@@ -77,8 +75,7 @@ impl Store {
             Kind::RangeIndex => Section::Ordered,
             _ => Section::Fields,
         };
-        let range = KeyRange::prefix(&section_prefix(id, section));
-        let mut scan = self.map.scan(range, Order::Ascending)?;
+        let mut scan = self.map.prefix(section_prefix(id, section));
         let mut count = 0;
         while scan.next_record()?.is_some() {
             count += 1;
@@ -92,8 +89,7 @@ impl Store {
 
     /// Removes the records by scores that their members do not have.
     fn remove_former_scores(&self, id: CollectionId) -> Result<()> {
-        let range = KeyRange::prefix(&section_prefix(id, Section::Scored));
-        let mut scan = self.map.scan(range, Order::Ascending)?;
+        let mut scan = self.map.prefix(section_prefix(id, Section::Scored));
         while let Some((key, _)) = scan.next_record()? {
             let Some(Element::Scored(score, member)) = split_element_key(key) else {
                 return Err(Failure::Damaged);

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use pando::{KeyRange, Order};
+use pando::KeyRange;
 
 use crate::failure::{Failure, Result};
 use crate::layout::{Content, DATABASES, HASH_BITS, Head, hash_of, head_prefix, split_head_key};
@@ -126,7 +126,7 @@ impl Store {
                 let space = self.space(database);
                 let range =
                     KeyRange::between(&head_prefix(space, from), &head_prefix(space + 1, 0));
-                if let Some((full, _)) = self.map.scan(range, Order::Ascending)?.next_record()? {
+                if let Some((full, _)) = self.map.range(range).next_record()? {
                     return Ok(Some(full.to_vec()));
                 }
             }
@@ -136,7 +136,7 @@ impl Store {
 
     /// The key of the head with the earliest expiry.
     fn soonest(&self) -> Result<Option<Vec<u8>>> {
-        let mut scan = self.map.scan(KeyRange::prefix(own_keys::EXPIRIES), Order::Ascending)?;
+        let mut scan = self.map.prefix(own_keys::EXPIRIES);
         while let Some((entry, _)) = scan.next_record()? {
             let (at_ms, full) = own_keys::split_expiry(entry).ok_or(Failure::Damaged)?;
             // The sweep removes entries that do not match their head.

@@ -43,7 +43,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use pando::{KeyRange, Order};
+use pando::KeyRange;
 
 use crate::failure::{Failure, Result};
 use crate::own_keys;
@@ -102,7 +102,7 @@ impl Store {
         let (intent, value) = (own_keys::intent(number), encode(writes));
         let reserve = (value.len() > SMALL_BYTES).then(|| own_keys::intent_reserve(number));
         let reserved = match &reserve {
-            Some(reserve) => self.map.upsert(reserve, &vec![0; value.len()]).map(|_| ()),
+            Some(reserve) => self.map.upsert(reserve, vec![0; value.len()]).map(|_| ()),
             None => Ok(()),
         };
         if let Err(error) = reserved.and_then(|()| self.map.upsert(&intent, &value)) {
@@ -169,8 +169,7 @@ impl Store {
 
     fn try_finish(&self, finished: &mut u32) -> Result<()> {
         loop {
-            let range = KeyRange::prefix(own_keys::INTENTS);
-            let mut scan = self.map.scan(range, Order::Ascending)?;
+            let mut scan = self.map.prefix(own_keys::INTENTS);
             let Some((intent, value)) = scan.next_record()? else { return Ok(()) };
             let (intent, value) = (intent.to_vec(), value.to_vec());
             drop(scan);
@@ -184,7 +183,7 @@ impl Store {
 
     fn remove_some(&self, prefix: &[u8], most: usize) -> Result<()> {
         for _ in 0..most {
-            let mut scan = self.map.scan(KeyRange::prefix(prefix), Order::Ascending)?;
+            let mut scan = self.map.prefix(prefix);
             let Some((key, _)) = scan.next_record()? else { return Ok(()) };
             let key = key.to_vec();
             drop(scan);
@@ -198,7 +197,7 @@ impl Store {
         let range =
             KeyRange::between(&own_keys::intent_reserve(0), &own_keys::intent_reserve(STANDING));
         let mut left = Vec::new();
-        let mut scan = self.map.scan(range, Order::Ascending)?;
+        let mut scan = self.map.range(range);
         while let Some((key, _)) = scan.next_record()? {
             left.push(key.to_vec());
         }
@@ -226,7 +225,7 @@ impl Store {
     fn count_missing_pieces(&self) -> Result<Vec<u64>> {
         let mut missing = Vec::new();
         for piece in 0..self.pieces() {
-            if self.map.read(&own_keys::intent_reserve(STANDING + piece), |_| ())?.is_none() {
+            if self.map.read(own_keys::intent_reserve(STANDING + piece), |_| ())?.is_none() {
                 missing.push(piece);
             }
         }
@@ -240,7 +239,7 @@ impl Store {
         if room_bytes >= 2 * self.enough_pieces() * PIECE_BYTES as u64 {
             while let Some(&piece) = missing.last() {
                 let key = own_keys::intent_reserve(STANDING + piece);
-                if let Err(error) = self.map.upsert(&key, &[0; PIECE_BYTES]) {
+                if let Err(error) = self.map.upsert(&key, [0; PIECE_BYTES]) {
                     tracing::debug!(%error, missing = missing.len(), "the reserve for intents is not complete");
                     break;
                 }

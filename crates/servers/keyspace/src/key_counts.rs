@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use pando::{KeyRange, Order};
+use pando::KeyRange;
 use smallvec::SmallVec;
 
 use crate::failure::{Failure, Result};
@@ -35,7 +35,7 @@ impl Store {
     pub fn expiries(&self, most: u64) -> Result<Expiries> {
         let (now_ms, spaces) = (self.clock().now_ms(), self.spaces());
         let mut expiries = Expiries { are_all: true, ..Expiries::default() };
-        let mut scan = self.map.scan(KeyRange::prefix(own_keys::EXPIRIES), Order::Ascending)?;
+        let mut scan = self.map.prefix(own_keys::EXPIRIES);
         let mut seen = 0;
         while let Some((entry, _)) = scan.next_record()? {
             // Relaxed: a late view only counts a little longer.
@@ -73,7 +73,7 @@ impl Store {
         let mut held = self.stripes.lock_all(Access::Exclusive);
         for space in self.spaces() {
             let heads = KeyRange::between(&head_prefix(space, 0), &head_prefix(space + 1, 0));
-            if self.map.scan(heads, Order::Ascending)?.next_record()?.is_some() {
+            if self.map.range(heads).next_record()?.is_some() {
                 return Ok(false);
             }
         }

@@ -78,13 +78,13 @@ impl Store {
 
     /// Marks the store as incomplete: until `end_restoring`, opening it is an error.
     pub(crate) fn begin_restoring(&self) -> Result<()> {
-        self.map.upsert(&own_keys::own(RESTORING), &[])?;
+        self.map.upsert(own_keys::own(RESTORING), [])?;
         Ok(())
     }
 
     /// Marks the store as complete.
     pub(crate) fn end_restoring(&self) -> Result<()> {
-        self.map.remove(&own_keys::own(RESTORING))?;
+        self.map.remove(own_keys::own(RESTORING))?;
         Ok(())
     }
 
@@ -182,7 +182,7 @@ impl Store {
             return Err(Failure::Damaged);
         };
         let put = |element: Element<'_>, value: &[u8]| -> Result<()> {
-            self.map.upsert(&crate::layout::element_key(*id, element), value)?;
+            self.map.upsert(crate::layout::element_key(*id, element), value)?;
             Ok(())
         };
         if let (Kind::SortedSet, Element::Field(name)) = (*kind, element) {
@@ -205,7 +205,7 @@ impl Store {
         if piece.len() > counted_bytes(long, index) {
             return Err(Failure::Damaged);
         }
-        self.map.upsert(&piece_key(long.id, index), piece)?;
+        self.map.upsert(piece_key(long.id, index), piece)?;
         Ok(())
     }
 

@@ -19,8 +19,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use pando::{KeyRange, Order};
-
 use crate::clock;
 use crate::failure::{Failure, Result, fail_with};
 use crate::layout::{
@@ -133,7 +131,7 @@ impl Store {
         let now_ms = self.clock.now_ms();
         for database in 0..DATABASES {
             let range = stripe_range(self.space(database), index);
-            let mut scan = self.map.scan(range, Order::Ascending)?;
+            let mut scan = self.map.range(range);
             while let Some((full, value)) = scan.next_record()? {
                 let (_, _, key) = split_head_key(full).ok_or(Failure::Damaged)?;
                 let head = Head::decode(value).ok_or(Failure::Damaged)?;
@@ -166,8 +164,7 @@ impl Store {
             Kind::RangeIndex => (Section::Ordered, ORDERED_TAG),
             _ => (Section::Fields, FIELD_TAG),
         };
-        let range = KeyRange::prefix(&section_prefix(id, section));
-        let mut scan = self.map.scan(range, Order::Ascending)?;
+        let mut scan = self.map.prefix(section_prefix(id, section));
         while let Some((full, value)) = scan.next_record()? {
             match crate::layout::split_element_key(full) {
                 Some(Element::Field(field) | Element::Ordered(field)) => {
@@ -180,7 +177,7 @@ impl Store {
     }
 
     fn save_pieces(&self, writer: &mut Writer, long: LongString) -> Result<()> {
-        let mut scan = self.map.scan(pieces_of(long), Order::Ascending)?;
+        let mut scan = self.map.range(pieces_of(long));
         while let Some((full, piece)) = scan.next_record()? {
             let index = split_piece_key(full).ok_or(Failure::Damaged)?;
             let counted = piece.len().min(counted_bytes(long, index));

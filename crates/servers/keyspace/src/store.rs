@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
-use pando::{Map, MapOptions, Order, Pool, PoolOptions};
+use pando::{Map, MapOptions, Pool, PoolOptions};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
@@ -84,13 +84,13 @@ impl Store {
             map_options = map_options.index(kind);
         }
         let map = pool.map_with(MAP_NAME, &map_options)?;
-        if map.get(&own_keys::own(RESTORING))?.is_some() {
+        if map.get(own_keys::own(RESTORING))?.is_some() {
             return Err(fail(
                 "ERR the restore of a snapshot into this pool was cut short, so it has only some of the keys; \
                  delete the pool and restore the snapshot again",
             ));
         }
-        let clock = Clock::continue_or_begin(map.get(&own_keys::own("clock"))?.as_deref());
+        let clock = Clock::continue_or_begin(map.get(own_keys::own("clock"))?.as_deref());
         let mut store = Self {
             map,
             pool,
@@ -125,7 +125,7 @@ impl Store {
 
     /// Reads the store's own records, and writes new ones.
     fn take_up(&mut self) -> Result<()> {
-        let get = |name: &str| self.map.get(&own_keys::own(name));
+        let get = |name: &str| self.map.get(own_keys::own(name));
         if get("clock")?.as_deref() != Some(&self.clock.encode()) {
             let put = || self.write(&own_keys::own("clock"), Some(&self.clock.encode()));
             self.apply_with_reserve(put)?;
@@ -267,7 +267,7 @@ impl Store {
         let mut counts = SmallVec::new();
         for space in self.spaces() {
             let mut count = 0;
-            let mut scan = self.map.scan(stripe_range(space, index), Order::Ascending)?;
+            let mut scan = self.map.range(stripe_range(space, index));
             while scan.next_record()?.is_some() {
                 count += 1;
             }

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::Ordering;
 
-use pando::{KeyRange, Order};
+use pando::KeyRange;
 use smallvec::SmallVec;
 
 use crate::failure::{Failure, Result};
@@ -32,7 +32,7 @@ impl Store {
         let now_ms = self.clock().now_ms();
         let range = KeyRange::between(own_keys::EXPIRIES, &own_keys::expiry(now_ms + 1, b""));
         let mut due = Vec::new();
-        let mut scan = self.map.scan(range, Order::Ascending)?;
+        let mut scan = self.map.range(range);
         while due.len() < budget
             && let Some((entry, _)) = scan.next_record()?
         {
@@ -104,7 +104,7 @@ impl Store {
             self.has_garbage.store(true, Ordering::Release);
             return Ok(None);
         }
-        let mut scan = self.map.scan(KeyRange::prefix(own_keys::GARBAGES), Order::Ascending)?;
+        let mut scan = self.map.prefix(own_keys::GARBAGES);
         while let Some((garbage, _)) = scan.next_record()? {
             let id = own_keys::split_garbage(garbage).ok_or(Failure::Damaged)?;
             if !drafts.contains(&id) {
@@ -141,7 +141,7 @@ impl Store {
             let id = self.map.read(full, |value| Head::decode(value)?.content.id())?;
             if let Some(id) = id.flatten() {
                 self.counts.forget(id);
-                self.map.upsert(&own_keys::garbage(id), &[])?;
+                self.map.upsert(own_keys::garbage(id), [])?;
                 self.has_garbage.store(true, Ordering::Release);
             }
             self.map.remove(full)?;
@@ -152,7 +152,7 @@ impl Store {
     /// The first keys of a range, and whether they are all.
     fn some_keys(&self, range: KeyRange, most: usize) -> Result<(Vec<Vec<u8>>, bool)> {
         let mut keys = Vec::new();
-        let mut scan = self.map.scan(range, Order::Ascending)?;
+        let mut scan = self.map.range(range);
         while let Some((key, _)) = scan.next_record()? {
             if keys.len() == most {
                 return Ok((keys, false));

@@ -564,9 +564,9 @@ impl<'store> Transaction<'store> {
             return Ok(());
         }
         let bounds = (range.low.clone(), range.high.clone());
-        let mut scan = self.store.map.scan(range, order)?;
+        let mut scan = self.store.map.range(range);
         if self.writes.is_empty() {
-            while let Some((key, value)) = scan.next_record()? {
+            while let Some((key, value)) = scan.next_record_in(order)? {
                 if visit(key, value).is_break() {
                     break;
                 }
@@ -586,7 +586,7 @@ impl<'store> Transaction<'store> {
             None => ControlFlow::Continue(()),
         };
         let mut own = own.into_iter().peekable();
-        while let Some((key, value)) = scan.next_record()? {
+        while let Some((key, value)) = scan.next_record_in(order)? {
             while let Some((written, write)) = own.next_if(|(own, _)| comes_first(own, key)) {
                 if lend(written, write.as_deref()).is_break() {
                     return Ok(());
@@ -616,7 +616,7 @@ impl<'store> Transaction<'store> {
         let after = std::mem::take(&mut self.expiries_after);
         let mut counts = std::mem::take(&mut self.counts);
         for entry in &before {
-            store.map.upsert(entry, &[])?;
+            store.map.upsert(entry, [])?;
         }
         match writes.only() {
             Some((key, write)) => store.write(key, write)?,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use pando::{DomainChoice, KeyRange, Map, MapOptions, Order, Pool, PoolOptions};
+use pando::{DomainChoice, Map, MapOptions, Order, Pool, PoolOptions};
 use pando_pmem::layout::{
     CATALOG_OFF, CHUNK_BYTES, CHUNK_TABLE_OFF, CONTROL_OFF, DESCRIPTORS_OFF, Geometry,
     PARTICIPANTS_OFF,
@@ -153,30 +153,34 @@ pub(crate) fn open_and_use(path: &Path) {
     assert!(!is_consistent || report.is_consistent(), "after use: {:?}", report.problems);
 }
 
+/// The keys that a scan finds before an error.
+fn scanned_keys(map: &Map, order: Order) -> impl Iterator<Item = Vec<u8>> {
+    let mut scan = map.range(..);
+    std::iter::from_fn(move || {
+        let record = scan.next_record_in(order).ok()?;
+        record.map(|(key, _)| key.to_vec())
+    })
+}
+
 /// Reads and changes the records that it finds. Each call must end, with any answer.
 fn use_damaged_map(map: &Map) {
     let mut keys = vec![Vec::new(), b"key/0001/x".to_vec(), 7_u64.to_be_bytes().to_vec()];
     for order in [Order::Ascending, Order::Descending] {
-        let Ok(scan) = map.scan(KeyRange::all(), order) else { continue };
-        keys.extend(scan.map_while(|record| record.ok().map(|(key, _)| key)).step_by(7));
+        keys.extend(scanned_keys(map, order).step_by(7));
     }
     let _ = map.len();
     for key in keys.iter().take(100) {
         let _ = map.get(key);
-        let _ = map.upsert(key, &[9; 200]);
-        let _ = map.insert(&[key, &b"~"[..]].concat(), &[7; 8]);
+        let _ = map.upsert(key, [9; 200]);
+        let _ = map.insert([key, &b"~"[..]].concat(), [7; 8]);
         let _ = map.remove(key);
     }
 }
 
 /// Reads all records, by scans and by gets, and changes some. A write may return an error.
 fn use_map(map: &Map) {
-    let keys = |order| {
-        let scan = map.scan(KeyRange::all(), order).expect("a scan");
-        scan.map_while(|record| record.ok().map(|(key, _)| key)).collect::<Vec<_>>()
-    };
-    let ascending = keys(Order::Ascending);
-    let mut descending = keys(Order::Descending);
+    let ascending: Vec<_> = scanned_keys(map, Order::Ascending).collect();
+    let mut descending: Vec<_> = scanned_keys(map, Order::Descending).collect();
     descending.reverse();
     assert!(ascending == descending, "the scans in both directions differ");
     assert!(ascending.is_sorted_by(|left, right| left < right), "keys do not ascend");
@@ -184,7 +188,7 @@ fn use_map(map: &Map) {
         assert!(map.get(key).expect("reads").is_some(), "{key:?} is scanned and not found");
     }
     for key in ascending.iter().step_by(3) {
-        let _ = map.upsert(&[key, &b"~"[..]].concat(), &[9; 200]);
+        let _ = map.upsert([key, &b"~"[..]].concat(), [9; 200]);
         let _ = map.remove(key);
     }
 }

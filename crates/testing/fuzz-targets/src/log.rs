@@ -124,15 +124,15 @@ fn files() -> &'static Files {
         pool.map("plain").expect("a map");
         drop(map("gone", "nbtree"));
         for index in 0..40_u64 {
-            oak.upsert(&index.to_be_bytes(), &vec![7; index as usize]).expect("writes");
+            oak.upsert(index.to_be_bytes(), vec![7; index as usize]).expect("writes");
         }
         pool.write_image().expect("an image");
         pool.drop_map("gone").expect("drops");
         for index in 0..8_u64 {
             let key = index.to_be_bytes();
             let both = pool.transaction(|tx| {
-                tx.remove(&oak, &key)?;
-                tx.put(&ash, &key, b"moved")
+                tx.remove(&oak, key)?;
+                tx.put(&ash, key, b"moved")
             });
             both.expect("commits");
             pool.sync().expect("syncs");

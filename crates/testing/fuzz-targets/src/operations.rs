@@ -245,7 +245,9 @@ impl Subject {
         let found = self.model.get(&key);
         match self.map().compare_exchange(&key, &expected, &new) {
             Err(Error::KeyNotFound) => assert!(found.is_none()),
-            Err(Error::ValueMismatch) => assert!(found.is_some_and(|found| *found != expected)),
+            Err(Error::ValueMismatch { actual }) => {
+                assert!(found == Some(&actual) && actual != expected, "an exchange at {key:?}");
+            }
             outcome => {
                 if Self::is_done(outcome).is_some() {
                     assert!(found == Some(&expected), "an exchange at {key:?}");
@@ -269,12 +271,12 @@ impl Subject {
         if order == Order::Descending {
             expected.reverse();
         }
-        let mut scan = self.map().scan(range, order).expect("a scan");
+        let mut scan = self.map().range(range);
         for (key, value) in expected {
-            let found = scan.next_record().expect("the next record");
+            let found = scan.next_record_in(order).expect("the next record");
             assert!(found == Some((key.as_slice(), value.as_slice())), "{key:?}: {found:?}");
         }
-        assert!(scan.next_record().expect("the end").is_none());
+        assert!(scan.next_record_in(order).expect("the end").is_none());
     }
 
     fn verify(&self) {

@@ -74,7 +74,7 @@ fn a_full_pool_opens() {
         let store = Store::open(Some(&path), &options).expect("it opens");
         assert_eq!(store.starts(), start);
         let mut keys = Vec::new();
-        let mut scan = store.map.scan(KeyRange::prefix(&[0]), Order::Ascending).expect("scans");
+        let mut scan = store.map.prefix([0]);
         while let Some((full, _)) = scan.next_record().expect("scans") {
             keys.extend(layout::split_head_key(full).map(|(_, _, key)| key.to_vec()));
         }

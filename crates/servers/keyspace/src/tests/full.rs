@@ -40,7 +40,7 @@ fn try_hash(store: &Store, key: &[u8], bytes: usize) -> bool {
 }
 
 fn intent_reserve(store: &Store) -> usize {
-    store.map.scan(KeyRange::prefix(own_keys::RESERVES), Order::Ascending).expect("scans").count()
+    store.map.prefix(own_keys::RESERVES).count()
 }
 
 /// Does what the server does ten times a second, until a write succeeds.

@@ -298,7 +298,7 @@ fn damaged_pieces_are_refused() {
     set(&store, 0, b"one", &vec![b'x'; 40_000], None);
     let id = collection_of(&store, b"one");
     let key = layout::piece_key(id, 1);
-    store.map.upsert(&key, &vec![b'y'; PIECE_BYTES + 1]).expect("puts");
+    store.map.upsert(&key, vec![b'y'; PIECE_BYTES + 1]).expect("puts");
     let tried = begin(&store).gather(layout::LongString { id, bytes: 40_000 });
     assert!(matches!(tried, Err(Failure::Damaged)));
     store.map.upsert(&key, b"short").expect("puts");

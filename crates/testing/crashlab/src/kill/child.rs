@@ -251,7 +251,7 @@ fn write(
 /// Reads a record while others write. It must be complete.
 fn read_any(main: &Map, key: u64) -> Result<(), Trouble> {
     let is_whole = |found: &[u8]| workload::version(MAIN, key, found).is_some();
-    match main.read(&workload::key(key), is_whole)? {
+    match main.read(workload::key(key), is_whole)? {
         Some(false) => Err(format!("a get finds a torn record, key {key}").into()),
         _ => Ok(()),
     }

@@ -1,6 +1,6 @@
 //! Reads and checks the whole content of a pool.
 
-use pando::{Error, KeyRange, Order, Pool};
+use pando::{Error, Pool};
 
 use super::message::{Message, Voice, short};
 use super::workload::{self, Records, State};
@@ -46,7 +46,7 @@ pub fn state(pool: &Pool) -> Result<State, Trouble> {
             .ok_or_else(|| format!("a map {:?} that no writer created", info.name))?;
         let map = pool.open_map(&info.name)?;
         let mut records = Records::new();
-        for record in map.scan(KeyRange::all(), Order::Ascending)? {
+        for record in map.range(..) {
             let (key, value) = record?;
             let place = || format!("map {number}, key {:?}", String::from_utf8_lossy(&key));
             let key_number = workload::key_number(&key)
@@ -72,7 +72,7 @@ pub fn state(pool: &Pool) -> Result<State, Trouble> {
 /// Gets one record of the shared map, if the map exists. Any answer is right.
 pub fn first_get(pool: &Pool) -> Result<(), Error> {
     match pool.open_map(&workload::map_name(workload::MAIN)) {
-        Ok(map) => map.read(&workload::key(0), |_| ()).map(|_| ()),
+        Ok(map) => map.read(workload::key(0), |_| ()).map(|_| ()),
         Err(Error::MapNotFound { .. }) => Ok(()),
         Err(error) => Err(error),
     }

@@ -4,10 +4,9 @@
 //! told before the commit has left the process, so a version that is found later is never one of an
 //! unknown transaction.
 
-use std::ops::ControlFlow;
 use std::time::Instant;
 
-use pando::{Error, Isolation, KeyRange, Map, MapOptions, Order, Pool, Transaction};
+use pando::{Error, Isolation, Map, MapOptions, Pool, Transaction};
 use pando_index::random::Random;
 use pando_tc::testing::{Access, Id, NONE, Place, Recorded};
 
@@ -55,25 +54,21 @@ impl Access for Numbers<'_, '_> {
 
     fn get(&mut self, place: Place) -> Result<Id, Trouble> {
         let (map, key) = place;
-        let value = self.transaction.get(&self.maps[map as usize], &workload::key(key))?;
+        let value = self.transaction.get(&self.maps[map as usize], workload::key(key))?;
         value.map_or(Ok(NONE), |value| version(place, &value))
     }
 
     fn put(&mut self, (map, key): Place, id: Id) -> Result<(), Trouble> {
         let value = workload::value(RECORDED[map as usize], key, id);
-        Ok(self.transaction.put(&self.maps[map as usize], &workload::key(key), &value)?)
+        Ok(self.transaction.put(&self.maps[map as usize], workload::key(key), &value)?)
     }
 
     fn scan(&mut self, map: u64) -> Result<Vec<(u64, Id)>, Trouble> {
-        let mut found = Vec::new();
-        let (number, map) = (map, &self.maps[map as usize]);
-        self.transaction.scan(map, KeyRange::all(), Order::Ascending, |key, value| {
-            found.push((key.to_vec(), value.to_vec()));
-            ControlFlow::Continue(())
-        })?;
-        let numbers = found.iter().map(|(key, value)| {
-            let key = workload::key_number(key).ok_or("a transaction scans a torn key")?;
-            Ok((key, version((number, key), value)?))
+        let records = self.transaction.range(&self.maps[map as usize], ..);
+        let numbers = records.map(|record| {
+            let (key, value) = record?;
+            let key = workload::key_number(&key).ok_or("a transaction scans a torn key")?;
+            Ok((key, version((map, key), &value)?))
         });
         numbers.collect()
     }

@@ -254,14 +254,14 @@ impl Op {
                 .remove(&key_bytes)
                 .and_then(|removed| if removed { Ok(()) } else { Err(Error::KeyNotFound) }),
             Kind::Exchange { expected } => {
-                map.compare_exchange(&key_bytes, &value(self.map, self.key, expected), &new)
+                map.compare_exchange(&key_bytes, value(self.map, self.key, expected), &new)
             }
             Kind::Move { to } => pool.transaction(|tx| {
                 if tx.get(&map, &key_bytes)?.is_none() {
                     return Err(Error::KeyNotFound);
                 }
                 tx.remove(&map, &key_bytes)?;
-                tx.put(&map, &key(to), &value(self.map, to, self.version))
+                tx.put(&map, key(to), value(self.map, to, self.version))
             }),
             _ if self.version.is_multiple_of(2) => map.put(&key_bytes, &new),
             _ => map.upsert(&key_bytes, &new).map(|_| ()),

@@ -209,9 +209,9 @@ impl System for TransactionalMap {
     }
 
     fn scan(&self, scan: Scan<'_>, mut visit: impl FnMut(&[u8], &[u8])) -> Result<(), Refusal> {
-        let mut records = self.map.scan(scan.range(), scan.order)?.expecting(scan.limit as usize);
+        let mut records = self.map.range(scan.range()).expecting(scan.limit as usize);
         for _ in 0..scan.limit {
-            let Some((key, value)) = records.next_record()? else { break };
+            let Some((key, value)) = records.next_record_in(scan.order)? else { break };
             visit(key, value);
         }
         Ok(())

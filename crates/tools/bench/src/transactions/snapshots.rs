@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use pando::{KeyRange, Map, MapOptions, Order, Snapshot};
+use pando::{Map, MapOptions, Snapshot};
 
 use super::loaded::{Hands, Loaded, Place, fill, options, repeat};
 use super::row::{Figure, Measure, Plan, Row};
@@ -98,10 +98,9 @@ fn beside_writers(
         };
         let mut records = 0;
         loop {
-            let (range, order) = (KeyRange::all(), Order::Ascending);
             let mut scan = match snapshot {
-                Some(snapshot) => snapshot.scan(map, range, order)?,
-                None => map.scan(range, order)?,
+                Some(snapshot) => snapshot.range(map, ..),
+                None => map.range(..),
             };
             let mut found = 0;
             while scan.next_record()?.is_some() {

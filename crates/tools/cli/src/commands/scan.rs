@@ -94,10 +94,10 @@ fn print(
     format: OutputFormat,
 ) -> Result<(), Failure> {
     let mut output = Output::new();
-    let mut scan = map.scan(range, order)?.expecting(usize::try_from(limit).unwrap_or(usize::MAX));
+    let mut scan = map.range(range).expecting(usize::try_from(limit).unwrap_or(usize::MAX));
     let mut line = Vec::new();
     for _ in 0..limit {
-        let Some((key, value)) = scan.next_record()? else { break };
+        let Some((key, value)) = scan.next_record_in(order)? else { break };
         line.clear();
         format.append(key, value, &mut line);
         output.bytes(&line)?;

@@ -1,6 +1,6 @@
 //! The comparison of a map with the data set.
 
-use pando::{KeyRange, Map, Order};
+use pando::{Map, Order};
 
 use super::data_set::DataSet;
 use crate::failure::Failure;
@@ -32,7 +32,7 @@ pub fn acknowledged_are_there(
 
 /// Checks that every present record is one whole record of the data set, and keys strictly ascend.
 pub fn whole_records_only(map: &Map, data: &DataSet) -> Result<Left, Failure> {
-    let mut scan = map.scan(KeyRange::all(), Order::Ascending)?;
+    let mut scan = map.range(..);
     let mut left = Left { present_count: 0, missing: Vec::new() };
     let mut index = 0;
     let mut last_key: Option<Vec<u8>> = None;
@@ -71,7 +71,7 @@ pub fn scan_is(
     order: Order,
     is_there: impl Fn(usize) -> bool,
 ) -> Result<(), Failure> {
-    let mut scan = map.scan(KeyRange::all(), order)?;
+    let mut scan = map.range(..);
     let mut expected = (0..data.len()).filter(|&index| is_there(index));
     loop {
         let next = match order {
@@ -79,7 +79,7 @@ pub fn scan_is(
             Order::Descending => expected.next_back(),
         };
         let next = next.map(|index| data.record(index));
-        match (next, scan.next_record()?) {
+        match (next, scan.next_record_in(order)?) {
             (None, None) => return Ok(()),
             (Some((key, value)), Some((found_key, found))) if key == found_key => {
                 if value != found {
