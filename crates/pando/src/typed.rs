@@ -2,18 +2,18 @@
 
 use std::marker::PhantomData;
 
-use pando_index::{Limits, Order, Upserted};
+use pando_index::{KeyRange, Limits, Order, Upserted};
 
 use crate::key::{AsKey, AsKeyPrefix, AsKeyRange, Key, encoded};
 use crate::scan::{OwnedRecord, Scan};
-use crate::{Acknowledge, Entry, Error, Map};
+use crate::{Acknowledge, Entry, Error, KeyError, Map};
 
 /// A [`Map`] whose keys have the type `K`, in an encoding that keeps the order of `K`.
 ///
 /// It has the methods of `Map`, with the same guarantees and errors. Each also takes a borrowed
 /// form of a key ([`AsKey`]): a `&str` for a `String`, a tuple of such forms for a tuple, or a
-/// reference to one of these. A method that returns keys also has the error [`Error::Key`], for a
-/// stored key that is not a `K`.
+/// reference to one of these. Each method also has the error [`Error::Key`]: for a key that is NaN,
+/// and, if it returns keys, for a stored key that is not a `K`.
 ///
 /// Transactions and snapshots take the map of bytes ([`as_bytes`](Self::as_bytes)) and the bytes of
 /// a key ([`key_bytes`](Self::key_bytes)).
@@ -61,8 +61,12 @@ impl<K: Key> TypedMap<K> {
     }
 
     /// The bytes of a key in the underlying map.
-    pub fn key_bytes(&self, key: impl AsKey<K>) -> Vec<u8> {
-        encoded(&key)
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Key`] for a float that is NaN.
+    pub fn key_bytes(&self, key: impl AsKey<K>) -> Result<Vec<u8>, Error> {
+        Ok(encoded(&key)?)
     }
 
     /// See [`Map::acknowledge`].
@@ -91,22 +95,22 @@ impl<K: Key> TypedMap<K> {
 
     /// Adds a record with a new key; see [`Map::insert`].
     pub fn insert(&self, key: impl AsKey<K>, value: impl AsRef<[u8]>) -> Result<(), Error> {
-        self.map.insert(encoded(&key), value)
+        self.map.insert(encoded(&key)?, value)
     }
 
     /// Replaces the value of a present key; see [`Map::update`].
     pub fn update(&self, key: impl AsKey<K>, value: impl AsRef<[u8]>) -> Result<(), Error> {
-        self.map.update(encoded(&key), value)
+        self.map.update(encoded(&key)?, value)
     }
 
     /// Adds the record, or replaces its value; see [`Map::upsert`].
     pub fn upsert(&self, key: impl AsKey<K>, value: impl AsRef<[u8]>) -> Result<Upserted, Error> {
-        self.map.upsert(encoded(&key), value)
+        self.map.upsert(encoded(&key)?, value)
     }
 
     /// Adds the record, or replaces its value, and does not say which; see [`Map::put`].
     pub fn put(&self, key: impl AsKey<K>, value: impl AsRef<[u8]>) -> Result<(), Error> {
-        self.map.put(encoded(&key), value)
+        self.map.put(encoded(&key)?, value)
     }
 
     /// Gives `key` this value, and returns the value that it replaces; see [`Map::swap`].
@@ -115,17 +119,17 @@ impl<K: Key> TypedMap<K> {
         key: impl AsKey<K>,
         value: impl AsRef<[u8]>,
     ) -> Result<Option<Vec<u8>>, Error> {
-        self.map.swap(encoded(&key), value)
+        self.map.swap(encoded(&key)?, value)
     }
 
     /// A copy of the value of `key`; see [`Map::get`].
     pub fn get(&self, key: impl AsKey<K>) -> Result<Option<Vec<u8>>, Error> {
-        self.map.get(encoded(&key))
+        self.map.get(encoded(&key)?)
     }
 
     /// Whether the key is present; see [`Map::contains_key`].
     pub fn contains_key(&self, key: impl AsKey<K>) -> Result<bool, Error> {
-        self.map.contains_key(encoded(&key))
+        self.map.contains_key(encoded(&key)?)
     }
 
     /// Copies of the values of `keys`, in their order; see [`Map::get_many`].
@@ -148,22 +152,23 @@ impl<K: Key> TypedMap<K> {
         key: impl AsKey<K>,
         visit: impl FnOnce(&[u8]) -> Answer,
     ) -> Result<Option<Answer>, Error> {
-        self.map.read(encoded(&key), visit)
+        self.map.read(encoded(&key)?, visit)
     }
 
     /// Removes a record, and returns whether it was present; see [`Map::remove`].
     pub fn remove(&self, key: impl AsKey<K>) -> Result<bool, Error> {
-        self.map.remove(encoded(&key))
+        self.map.remove(encoded(&key)?)
     }
 
     /// Removes a record, and returns its value; see [`Map::take`].
     pub fn take(&self, key: impl AsKey<K>) -> Result<Option<Vec<u8>>, Error> {
-        self.map.take(encoded(&key))
+        self.map.take(encoded(&key)?)
     }
 
     /// Upserts `records` in their order; see [`Map::upsert_many`].
     pub fn upsert_many(&self, records: &[(impl AsKey<K>, impl AsRef<[u8]>)]) -> Result<(), Error> {
-        let owned: Vec<_> = records.iter().map(|(key, value)| (encoded(key), value)).collect();
+        let keys = records.iter().map(|(key, value)| Ok((encoded(key)?, value)));
+        let owned = keys.collect::<Result<Vec<_>, Error>>()?;
         let borrowed = owned.iter().map(|(key, value)| (key.as_slice(), value.as_ref()));
         self.map.upsert_many(&borrowed.collect::<Vec<_>>())
     }
@@ -181,7 +186,7 @@ impl<K: Key> TypedMap<K> {
         expected: impl AsRef<[u8]>,
         new: impl AsRef<[u8]>,
     ) -> Result<(), Error> {
-        self.map.compare_exchange(encoded(&key), expected, new)
+        self.map.compare_exchange(encoded(&key)?, expected, new)
     }
 
     /// Removes the record of `key` if its value equals `expected`; see [`Map::compare_remove`].
@@ -190,7 +195,7 @@ impl<K: Key> TypedMap<K> {
         key: impl AsKey<K>,
         expected: impl AsRef<[u8]>,
     ) -> Result<(), Error> {
-        self.map.compare_remove(encoded(&key), expected)
+        self.map.compare_remove(encoded(&key)?, expected)
     }
 
     /// Computes a new value of `key` from the present one and stores it, as one step; see
@@ -200,13 +205,13 @@ impl<K: Key> TypedMap<K> {
         key: impl AsKey<K>,
         change: impl FnMut(Option<&[u8]>, &mut Vec<u8>) -> bool,
     ) -> Result<Option<Upserted>, Error> {
-        self.map.modify(encoded(&key), change)
+        self.map.modify(encoded(&key)?, change)
     }
 
     /// The key, for one atomic step that reads and writes its value; see [`Map::entry`]. The key of
     /// the entry is the encoded one.
-    pub fn entry(&self, key: impl AsKey<K>) -> Entry<'_, Vec<u8>> {
-        self.map.entry(encoded(&key))
+    pub fn entry(&self, key: impl AsKey<K>) -> Result<Entry<'_, Vec<u8>>, Error> {
+        Ok(self.map.entry(encoded(&key)?))
     }
 
     /// The record with the smallest key; see [`Map::first`].
@@ -259,7 +264,7 @@ impl<K: Key> TypedMap<K> {
     /// # Ok::<(), pando::Error>(())
     /// ```
     pub fn range(&self, range: impl AsKeyRange<K>) -> TypedScan<'static, K> {
-        TypedScan { scan: self.map.range(range.encode_range()), key: PhantomData }
+        self.scan(range.encode_range())
     }
 
     /// The records whose keys begin with these elements of a tuple, or with this text or these
@@ -282,8 +287,17 @@ impl<K: Key> TypedMap<K> {
     /// ```
     pub fn prefix(&self, prefix: impl AsKeyPrefix<K>) -> TypedScan<'static, K> {
         let mut bytes = Vec::new();
-        prefix.encode_prefix(&mut bytes);
-        TypedScan { scan: self.map.prefix(bytes), key: PhantomData }
+        let encoded = prefix.encode_prefix(&mut bytes);
+        self.scan(encoded.map(|()| KeyRange::prefix(&bytes)))
+    }
+
+    /// The records of the range, or a scan that returns its error.
+    fn scan(&self, range: Result<KeyRange, KeyError>) -> TypedScan<'static, K> {
+        let scan = match range {
+            Ok(range) => self.map.range(range),
+            Err(error) => Scan::refused(self.map.shared().clone(), error.into()),
+        };
+        TypedScan { scan, key: PhantomData }
     }
 
     /// The number of records; see [`Map::len`].
@@ -351,7 +365,10 @@ fn decoded<K: Key>((key, value): OwnedRecord) -> Result<(K, Vec<u8>), Error> {
 }
 
 /// Calls `work` with the encoded keys.
-fn with_encoded<K, R>(keys: &[impl AsKey<K>], work: impl FnOnce(&[&[u8]]) -> R) -> R {
-    let owned: Vec<_> = keys.iter().map(encoded).collect();
+fn with_encoded<K, R>(
+    keys: &[impl AsKey<K>],
+    work: impl FnOnce(&[&[u8]]) -> Result<R, Error>,
+) -> Result<R, Error> {
+    let owned = keys.iter().map(encoded).collect::<Result<Vec<_>, _>>()?;
     work(&owned.iter().map(Vec::as_slice).collect::<Vec<_>>())
 }

@@ -3,8 +3,9 @@
 use super::{AsKey, Key, KeyError, take};
 
 impl AsKey<bool> for bool {
-    fn encode_element(&self, bytes: &mut Vec<u8>) {
+    fn encode_element(&self, bytes: &mut Vec<u8>) -> Result<(), KeyError> {
         bytes.push(u8::from(*self));
+        Ok(())
     }
 }
 
@@ -15,8 +16,9 @@ impl Key for bool {
 }
 
 impl AsKey<char> for char {
-    fn encode_element(&self, bytes: &mut Vec<u8>) {
+    fn encode_element(&self, bytes: &mut Vec<u8>) -> Result<(), KeyError> {
         bytes.extend_from_slice(&u32::from(*self).to_be_bytes());
+        Ok(())
     }
 }
 
@@ -28,8 +30,9 @@ impl Key for char {
 }
 
 impl<const N: usize> AsKey<[u8; N]> for [u8; N] {
-    fn encode_element(&self, bytes: &mut Vec<u8>) {
+    fn encode_element(&self, bytes: &mut Vec<u8>) -> Result<(), KeyError> {
         bytes.extend_from_slice(self);
+        Ok(())
     }
 }
 
@@ -40,11 +43,9 @@ impl<const N: usize> Key for [u8; N] {
 }
 
 impl<K, Q: AsKey<K>> AsKey<Option<K>> for Option<Q> {
-    fn encode_element(&self, bytes: &mut Vec<u8>) {
+    fn encode_element(&self, bytes: &mut Vec<u8>) -> Result<(), KeyError> {
         bytes.push(u8::from(self.is_some()));
-        if let Some(key) = self {
-            key.encode_element(bytes);
-        }
+        self.iter().try_for_each(|key| key.encode_element(bytes))
     }
 }
 

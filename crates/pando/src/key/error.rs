@@ -1,7 +1,7 @@
 //! The error for bytes that are not a key of the expected type.
 
-/// Why a stored key does not have the requested type. The map holds keys of another type; open it
-/// with that type.
+/// Why a key has no encoding, or why stored bytes are not a key of the requested type. In the
+/// second case the map holds keys of another type; open it with that type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
@@ -40,6 +40,34 @@ pub enum KeyError {
     NotACharacter {
         /// The number that was found.
         found: u32,
+    },
+    /// The float is NaN. It equals nothing, so no key could be found by it.
+    #[error("a key of type {what} is NaN; keys may be any other number, or an infinity")]
+    NotANumber {
+        /// The type.
+        what: &'static str,
+    },
+    /// The bytes are those of NaN or of negative zero, which no key has.
+    #[error(
+        "the key has the bits {found_bits:#x} of a {what}: NaN is no key, and -0.0 is the key 0.0"
+    )]
+    NoKeyOfFloat {
+        /// The type.
+        what: &'static str,
+        /// The bits of the float.
+        found_bits: u64,
+    },
+    /// A time has a second or more of nanoseconds.
+    #[error("a time has {found} nanoseconds; allowed are 0 to 999999999")]
+    TooManyNanoseconds {
+        /// The nanoseconds that were found.
+        found: u32,
+    },
+    /// The time is too far away for the type of its key, or for the system.
+    #[error("{seconds} seconds from 1970 are beyond the times of this system and of keys")]
+    NoTime {
+        /// Seconds since the beginning of 1970.
+        seconds: i128,
     },
     /// A string inside a tuple has no end.
     #[error("a string inside a tuple has no 0x00 0x00 at its end")]

@@ -5,8 +5,9 @@ use super::{AsKey, Key, KeyError, take};
 macro_rules! unsigned {
     ($($integer:ident)*) => {$(
         impl AsKey<$integer> for $integer {
-            fn encode_element(&self, bytes: &mut Vec<u8>) {
+            fn encode_element(&self, bytes: &mut Vec<u8>) -> Result<(), KeyError> {
                 bytes.extend_from_slice(&self.to_be_bytes());
+                Ok(())
             }
         }
 
@@ -21,9 +22,10 @@ macro_rules! unsigned {
 macro_rules! signed {
     ($($integer:ident)*) => {$(
         impl AsKey<$integer> for $integer {
-            fn encode_element(&self, bytes: &mut Vec<u8>) {
+            fn encode_element(&self, bytes: &mut Vec<u8>) -> Result<(), KeyError> {
                 // Flipping the sign bit puts the negative numbers before the others.
                 bytes.extend_from_slice(&(self ^ Self::MIN).to_be_bytes());
+                Ok(())
             }
         }
 

@@ -1,4 +1,4 @@
-//! Ranges of keys, and what keys begin with.
+//! Ranges and prefixes of keys.
 
 use std::ops::{
     Bound, Range, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive,
@@ -6,27 +6,31 @@ use std::ops::{
 
 use pando_index::KeyRange;
 
-use super::{AsKey, encoded};
+use super::{AsKey, KeyError, encoded};
 
 /// A range of keys of type `K`: `a..b`, `a..=b`, `a..`, `..b`, `..=b`, `..`, or a pair of
 /// [`Bound`]s, whose ends are keys or forms of keys ([`AsKey`]).
 pub trait AsKeyRange<K> {
     /// The range of the encoded keys.
-    fn encode_range(&self) -> KeyRange;
+    ///
+    /// # Errors
+    ///
+    /// As [`AsKey::encode`].
+    fn encode_range(&self) -> Result<KeyRange, KeyError>;
 }
 
 impl<K> AsKeyRange<K> for RangeFull {
-    fn encode_range(&self) -> KeyRange {
-        KeyRange::all()
+    fn encode_range(&self) -> Result<KeyRange, KeyError> {
+        Ok(KeyRange::all())
     }
 }
 
 macro_rules! ranges {
     ($($range:ty),*) => {$(
         impl<K, Q: AsKey<K>> AsKeyRange<K> for $range {
-            fn encode_range(&self) -> KeyRange {
+            fn encode_range(&self) -> Result<KeyRange, KeyError> {
                 let (low, high) = (self.start_bound(), self.end_bound());
-                KeyRange { low: low.map(encoded), high: high.map(encoded) }
+                Ok(KeyRange { low: encoded_bound(low)?, high: encoded_bound(high)? })
             }
         }
     )*};
@@ -41,16 +45,28 @@ ranges!(
     (Bound<Q>, Bound<Q>)
 );
 
-/// What keys of type `K` may begin with: the first elements of a tuple as a shorter tuple, or the
+fn encoded_bound<K>(bound: Bound<&impl AsKey<K>>) -> Result<Bound<Vec<u8>>, KeyError> {
+    Ok(match bound {
+        Bound::Included(key) => Bound::Included(encoded(key)?),
+        Bound::Excluded(key) => Bound::Excluded(encoded(key)?),
+        Bound::Unbounded => Bound::Unbounded,
+    })
+}
+
+/// The beginning of keys of type `K`: the first elements of a tuple as a shorter tuple, or the
 /// first bytes of a string or a byte string.
 pub trait AsKeyPrefix<K> {
     /// Appends the bytes with which the encodings of these keys begin, and no others do.
-    fn encode_prefix(&self, bytes: &mut Vec<u8>);
+    ///
+    /// # Errors
+    ///
+    /// As [`AsKey::encode`].
+    fn encode_prefix(&self, bytes: &mut Vec<u8>) -> Result<(), KeyError>;
 }
 
 impl<K, Q: AsKeyPrefix<K> + ?Sized> AsKeyPrefix<K> for &Q {
-    fn encode_prefix(&self, bytes: &mut Vec<u8>) {
-        (**self).encode_prefix(bytes);
+    fn encode_prefix(&self, bytes: &mut Vec<u8>) -> Result<(), KeyError> {
+        (**self).encode_prefix(bytes)
     }
 }
 
@@ -59,8 +75,9 @@ macro_rules! begins_tuple {
         impl<$($key, $source: AsKey<$key>,)+ $($rest),+> AsKeyPrefix<($($key,)+ $($rest,)+)>
             for ($($source,)+)
         {
-            fn encode_prefix(&self, bytes: &mut Vec<u8>) {
-                $(self.$element.encode_element(bytes);)+
+            fn encode_prefix(&self, bytes: &mut Vec<u8>) -> Result<(), KeyError> {
+                $(self.$element.encode_element(bytes)?;)+
+                Ok(())
             }
         }
     )*};
@@ -79,9 +96,10 @@ begins_tuple! {
 macro_rules! begins_string {
     ($($source:ty, $key:ty, [$($parameters:tt)*];)*) => {$(
         impl<$($parameters)*> AsKeyPrefix<$key> for $source {
-            fn encode_prefix(&self, bytes: &mut Vec<u8>) {
+            fn encode_prefix(&self, bytes: &mut Vec<u8>) -> Result<(), KeyError> {
                 let string: &[u8] = self.as_ref();
                 bytes.extend_from_slice(string);
+                Ok(())
             }
         }
     )*};

@@ -64,14 +64,16 @@ fn unescaped(bytes: &mut &[u8]) -> Result<Vec<u8>, KeyError> {
 macro_rules! stands_for {
     ($($source:ty, $key:ty, [$($parameters:tt)*];)*) => {$(
         impl<$($parameters)*> AsKey<$key> for $source {
-            fn encode_element(&self, bytes: &mut Vec<u8>) {
+            fn encode_element(&self, bytes: &mut Vec<u8>) -> Result<(), KeyError> {
                 let string: &[u8] = self.as_ref();
                 escape(string, bytes);
+                Ok(())
             }
 
-            fn encode(&self, bytes: &mut Vec<u8>) {
+            fn encode(&self, bytes: &mut Vec<u8>) -> Result<(), KeyError> {
                 let string: &[u8] = self.as_ref();
                 bytes.extend_from_slice(string);
+                Ok(())
             }
         }
     )*};

@@ -5,8 +5,9 @@ use super::{AsKey, Key, KeyError};
 macro_rules! tuple {
     ($(($($key:ident $source:ident $element:tt),+))*) => {$(
         impl<$($key, $source: AsKey<$key>),+> AsKey<($($key,)+)> for ($($source,)+) {
-            fn encode_element(&self, bytes: &mut Vec<u8>) {
-                $(self.$element.encode_element(bytes);)+
+            fn encode_element(&self, bytes: &mut Vec<u8>) -> Result<(), KeyError> {
+                $(self.$element.encode_element(bytes)?;)+
+                Ok(())
             }
         }
 

@@ -2,6 +2,7 @@
 //! with a log, and of a store. A new index is tested without a change here.
 
 mod common;
+mod key_vectors;
 mod model;
 mod races;
 mod scans;

@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use pando::{Error, TypedMap, Upserted};
+use pando::{Error, KeyError, TypedMap, Upserted};
 
 use crate::common::kinds;
 
@@ -46,7 +46,7 @@ fn a_typed_map_has_every_method_of_a_map() {
             true
         })
         .expect("fits");
-        assert_eq!(map.entry(("b", 2)).or_insert("0").expect("fits"), [9]);
+        assert_eq!(map.entry(("b", 2)).and_then(|entry| entry.or_insert("0")).expect("fits"), [9]);
         map.upsert_many(&[(("c", 1), "x"), (("c", 2), "y"), (("d", 1), "z")]).expect("fits");
 
         let first = (("a".to_owned(), -1), b"2".to_vec());
@@ -68,10 +68,33 @@ fn a_typed_map_has_every_method_of_a_map() {
         map.put(("e", 2), "").expect("fits");
         assert_eq!(map.retain(|key, _| key.1 == 2).expect("removes"), 1);
         assert_eq!((map.len().expect("reads"), map.is_empty().expect("reads")), (1, false));
-        let bytes = map.as_bytes().get(map.key_bytes(("e", 2))).expect("reads");
+        let bytes = map.as_bytes().get(map.key_bytes(("e", 2)).expect("no NaN")).expect("reads");
         assert_eq!(bytes.as_deref(), Some(&b""[..]));
         assert_eq!(map.clear().expect("removes"), 1);
     }
+}
+
+#[test]
+fn nan_is_refused_by_every_call() {
+    let kept = kinds().swap_remove(0)();
+    let map: TypedMap<(f64, u8)> = kept.map.typed();
+    let nan = (f64::NAN, 1);
+    let told = |refused: Option<Error>| {
+        assert!(matches!(refused, Some(Error::Key(KeyError::NotANumber { what: "f64" }))));
+    };
+    map.insert((-0.0, 1), "zero").expect("fits");
+    assert_eq!(map.get((0.0, 1)).expect("reads"), Some(b"zero".to_vec()));
+    told(map.insert(nan, "").err());
+    told(map.get(nan).err());
+    told(map.get_many(&[(0.0, 1), nan]).err());
+    told(map.upsert_many(&[((2.0, 1), ""), (nan, "")]).err());
+    told(map.entry(nan).err());
+    told(map.key_bytes(nan).err());
+    for mut scan in [map.range(nan..), map.range(..=nan), map.prefix((f64::NAN,))] {
+        told(scan.next().and_then(Result::err));
+        assert!(scan.next().is_none() && scan.next_back().is_none());
+    }
+    assert_eq!(map.len().expect("reads"), 1);
 }
 
 #[test]
