@@ -1,22 +1,19 @@
-//! A short run of `powercut`: a cut in each mode, and the refusal of a pool that is not on
-//! persistent memory and has no log. Without a virtual machine the test is skipped with a note.
+//! A short run of `powercut`: a cut in each mode, a cut of a store, and the refusal of a pool that
+//! is not on persistent memory and has no log. Without a virtual machine the test is skipped with a note.
 //! With `PANDO_REQUIRE` it fails.
 
 use std::io::Write;
 use std::process::Command;
 
-fn cut(persistence: &str) -> std::process::Output {
+fn cut(words: &[&str]) -> std::process::Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pando-crashlab"));
-    command
-        .args(["powercut", "--cycles", "1", "--persistence", persistence])
-        .output()
-        .expect("runs")
+    command.args(["powercut", "--cycles", "1", "--persistence"]).args(words).output().expect("runs")
 }
 
 #[test]
 fn a_power_cut_in_each_mode_loses_nothing_acknowledged() {
     // The first one builds the machine, if there is none.
-    let first = cut("cpu");
+    let first = cut(&["cpu"]);
     let complained = String::from_utf8_lossy(&first.stderr);
     if complained.contains("cannot run: ") && std::env::var_os("PANDO_REQUIRE").is_none() {
         // Directly to standard error: the test harness hides the output of a test that passes.
@@ -24,7 +21,8 @@ fn a_power_cut_in_each_mode_loses_nothing_acknowledged() {
         return;
     }
     // A machine boots on one processor.
-    let others = ["mem-ctrl", "disk"].map(|mode| std::thread::spawn(move || cut(mode)));
+    let others: [&[&str]; 3] = [&["mem-ctrl"], &["disk"], &["disk", "--transactional", "--store"]];
+    let others = others.map(|words| std::thread::spawn(move || cut(words)));
     let others = others.map(|other| other.join().expect("joins"));
     for output in [first].into_iter().chain(others) {
         let said = String::from_utf8_lossy(&output.stdout);
@@ -33,6 +31,15 @@ fn a_power_cut_in_each_mode_loses_nothing_acknowledged() {
         assert_eq!(said.matches("power cuts").count(), 1, "{said}");
         println!("{said}");
     }
+}
+
+/// A store is on a disk, so its power cannot be cut in the other modes.
+#[test]
+fn a_store_in_another_mode_is_refused() {
+    let output = cut(&["cpu", "--transactional", "--store"]);
+    let complained = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success());
+    assert!(complained.contains("--persistence cpu with --store"), "{complained}");
 }
 
 /// Called by its name, the verb fails if there is no virtual machine.

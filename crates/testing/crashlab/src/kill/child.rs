@@ -5,7 +5,7 @@
 //! 1. It removes the files beside the pool: earlier pools with their logs, and pools whose creation
 //!    was killed. *Opening*. It opens the pool, or creates it. *Opened*.
 //! 2. With `--look`: it reports the pool's content and problems. *Looked*.
-//! 3. With `--write`: *Writing*. It sends an acknowledgement after each returned operation, or
+//! 3. With `--write`: it fills a store beyond its memory. *Writing*. It sends an acknowledgement after each returned operation, or
 //!    after each few, until the time is over. With `--write=transactions` it sends each transaction
 //!    before its commit and after it.
 //! 4. *Closing*. It closes the pool. *Closed*.
@@ -19,6 +19,7 @@ use pando::{Error, Map, Pool, Store};
 
 use super::created;
 pub use super::created::Created;
+use super::filled;
 use super::look;
 use super::message::{Message, Opened, Voice, short};
 use super::transactions::{self, Recorder};
@@ -88,9 +89,7 @@ impl Args {
 pub fn run(args: &Args) -> Result<(), Failure> {
     let voice =
         Voice::standard_output().map_err(|error| Failure::trouble("use standard output", error))?;
-    if args.created.store {
-        workload::shorten_values();
-    }
+    args.created.set_lengths();
     // A panic in one thread must end the process.
     std::panic::set_hook(Box::new(|panic| {
         if let Ok(voice) = Voice::standard_output() {
@@ -126,16 +125,21 @@ fn live(args: &Args, voice: &Voice) -> Result<(), Trouble> {
     let first_get_ns = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
     voice.say(&Message::Opened(opened(&pool, created, first_get_ns)?))?;
     let state = if args.look { look::tell(&pool, voice)? } else { State::new() };
+    let filled = match args.write {
+        Some(_) if args.created.store => Some(filled::fill(&pool, &args.created.options())?),
+        _ => None,
+    };
+    let open = Open { args, pool: &pool, filled: filled.as_ref(), voice };
     match args.write {
-        Some(Profile::Transactions) => run_transactions(args, &pool, voice)?,
+        Some(Profile::Transactions) => open.run_transactions()?,
         Some(profile) => {
             let state = if args.look { state } else { look::state(&pool)? };
             let style = Style { profile, is_transactional: args.created.transactional };
-            let writers = Writer::all(&state, args.writers, style, args.seed);
-            write_all(args, &pool, writers, voice)?;
+            open.write_all(Writer::all(&state, args.writers, style, args.seed))?;
         }
         None => {}
     }
+    drop(filled);
     voice.say(&Message::Closing)?;
     wait_awake(ANNOUNCED);
     pool.close()?;
@@ -143,40 +147,59 @@ fn live(args: &Args, voice: &Voice) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Runs the writers.
-fn write_all(args: &Args, pool: &Pool, writers: Vec<Writer>, voice: &Voice) -> Result<(), Trouble> {
-    let options = args.created.options();
-    let main = pool.map_with(&workload::map_name(MAIN), &options)?;
-    voice.say(&Message::Writing)?;
-    let until = Instant::now() + Duration::from_millis(args.write_ms);
-    std::thread::scope(|scope| {
-        for writer in writers {
-            let maps = Maps { pool, main: &main, options: &options };
-            scope.spawn(move || {
-                write(maps, writer, args.every, until, voice)
-                    .unwrap_or_else(|trouble| end(voice, &*trouble));
-            });
-        }
-    });
-    Ok(())
+/// A pool that is open, and the orders.
+#[derive(Clone, Copy)]
+struct Open<'open> {
+    args: &'open Args,
+    pool: &'open Pool,
+    /// The map that fills the store, if it is one.
+    filled: Option<&'open Map>,
+    voice: &'open Voice,
 }
 
-/// Runs transactions of as many threads, and tells their history.
-fn run_transactions(args: &Args, pool: &Pool, voice: &Voice) -> Result<(), Trouble> {
-    let maps = transactions::maps(pool, &args.created.options())?;
-    voice.say(&Message::Writing)?;
-    let until = Instant::now() + Duration::from_millis(args.write_ms);
-    let recorder = Recorder { pool, maps: &maps, voice, queue: args.queue };
-    let mut random = Random::new(args.seed);
-    std::thread::scope(|scope| {
-        for _ in 0..args.writers {
-            let random = Random::new(random.draw());
-            scope.spawn(move || {
-                recorder.run(random, until).unwrap_or_else(|trouble| end(voice, &*trouble));
-            });
-        }
-    });
-    Ok(())
+impl Open<'_> {
+    /// Runs the writers.
+    fn write_all(self, writers: Vec<Writer>) -> Result<(), Trouble> {
+        let Self { args, pool, voice, .. } = self;
+        let options = args.created.options();
+        let main = pool.map_with(&workload::map_name(MAIN), &options)?;
+        let maps = Maps { pool, main: &main, options: &options };
+        let run = |writer, until| move || write(maps, writer, args.every, until, voice);
+        self.run_all(|until| writers.into_iter().map(|writer| run(writer, until)).collect())
+    }
+
+    /// Runs transactions of as many threads, and tells their history.
+    fn run_transactions(self) -> Result<(), Trouble> {
+        let Self { args, pool, voice, .. } = self;
+        let maps = transactions::maps(pool, &args.created.options())?;
+        let recorder = Recorder { pool, maps: &maps, voice, queue: args.queue };
+        let mut random = Random::new(args.seed);
+        let randoms = (0..args.writers).map(|_| Random::new(random.draw()));
+        let run = |random, until| move || recorder.run(random, until);
+        self.run_all(|until| randoms.map(|random| run(random, until)).collect())
+    }
+
+    /// Runs threads, and beside them one that uses the cache of a store. The argument of `threads`
+    /// is the end of their time.
+    fn run_all<T: FnOnce() -> Result<(), Trouble> + Send>(
+        self,
+        threads: impl FnOnce(Instant) -> Vec<T>,
+    ) -> Result<(), Trouble> {
+        let Self { args, pool, filled, voice } = self;
+        voice.say(&Message::Writing)?;
+        let until = Instant::now() + Duration::from_millis(args.write_ms);
+        let or_end = |ran: Result<(), Trouble>| ran.unwrap_or_else(|trouble| end(voice, &*trouble));
+        std::thread::scope(|scope| {
+            for thread in threads(until) {
+                scope.spawn(move || or_end(thread()));
+            }
+            if let Some(map) = filled {
+                let random = Random::new(!args.seed);
+                scope.spawn(move || or_end(filled::use_cache(pool, map, random, until)));
+            }
+        });
+        Ok(())
+    }
 }
 
 /// Removes all other files from the folder of the pool and its log.
@@ -216,6 +239,7 @@ fn opened(pool: &Pool, created: bool, first_get_ns: u64) -> Result<Opened, Error
     Ok(Opened {
         created,
         was_clean: stat.recovery.was_clean,
+        from_log: stat.recovery.from_log,
         first_get_ns,
         completed: stat.recovery.rolled_forward,
         undone: stat.recovery.rolled_back,

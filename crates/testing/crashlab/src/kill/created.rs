@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use pando::{Acknowledge, MapOptions, PoolOptions};
 
+use super::workload;
+
 /// The indexes of the pools, in turn, unless an option names one.
 pub const INDEXES: [&str; 5] = ["bztree", "nbtree", "wbtree", "skiplist", "bwtree"];
 
@@ -24,8 +26,8 @@ pub struct Created {
     /// removed after some of the kills [default: in every fourth pool]
     #[arg(long, requires = "transactional")]
     pub synced: bool,
-    /// The pools are stores, with a cache of 16 MiB, and the tail of the log is removed after some
-    /// of the kills if each write is synced
+    /// The pools are stores, with a cache of 16 MiB and more records than that; the tail of the
+    /// log is removed after some of the kills if each write is synced
     #[arg(long, conflicts_with_all = ["index", "values"], requires = "transactional")]
     pub store: bool,
 }
@@ -36,6 +38,13 @@ fn pair(text: &str) -> Result<(String, String), String> {
 }
 
 impl Created {
+    /// Sets the lengths of values, in a process that writes such pools or checks them.
+    pub fn set_lengths(&self) {
+        if self.store {
+            workload::shorten_values();
+        }
+    }
+
     /// The same for pool number `number`: the indexes take turns if no option is set.
     pub fn in_pool(&self, number: u64) -> Self {
         if self.index.is_some() || !self.values.is_empty() || self.store {

@@ -13,9 +13,10 @@ use std::collections::BTreeSet;
 use pando_tc::testing::History;
 
 use super::child::Args;
+use super::filled;
 use super::load::{LoadEnd, Loaded};
 use super::supervise::Heard;
-use super::workload::{LOADED, Profile, RECORDED, Records, State, Style, Writer, part};
+use super::workload::{FILLED, LOADED, Profile, RECORDED, Records, State, Style, Writer, part};
 
 /// The expected content of a pool.
 #[derive(Clone, Debug)]
@@ -24,6 +25,8 @@ pub struct Expected {
     lost: u64,
     /// Whether the pool must exist.
     is_there: bool,
+    /// Whether the store was filled beyond its memory.
+    is_filled: bool,
     /// The content at the last look.
     state: State,
     since: Since,
@@ -47,7 +50,8 @@ impl Expected {
     /// A pool that does not exist yet.
     pub fn new(lost: u64) -> Self {
         let history = History::default();
-        Self { lost, is_there: false, state: State::new(), since: Since::Nothing, history }
+        let (is_there, is_filled) = (false, false);
+        Self { lost, is_there, is_filled, state: State::new(), since: Since::Nothing, history }
     }
 
     /// Evaluates the messages of a process with these orders. An error is a fault.
@@ -73,6 +77,7 @@ impl Expected {
             self.state.clone_from(found);
             self.since = Since::Nothing;
         }
+        self.is_filled |= heard.is_writing && args.created.store;
         for (recorded, outcome) in heard.transactions.values() {
             self.history.add(recorded.clone(), *outcome);
         }
@@ -124,6 +129,7 @@ impl Expected {
                 }
             }
         }
+        filled::verify(found.get(&FILLED), self.is_filled)?;
         let (before, now) = (self.state.get(&LOADED), found.get(&LOADED));
         match &self.since {
             Since::Loaded(loaded) => loaded.verify(before, now),
@@ -294,6 +300,7 @@ mod tests {
         let opened = crate::kill::message::Opened {
             created: true,
             was_clean: true,
+            from_log: false,
             first_get_ns: 0,
             completed: 0,
             undone: 0,

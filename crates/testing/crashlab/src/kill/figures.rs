@@ -27,7 +27,7 @@ impl Figures {
         *self.kills.entry(phase).or_default() += 1;
     }
 
-    /// Counts a pool whose file was removed after a kill.
+    /// Counts a pool that was lost with a kill, or whose file was removed after it.
     pub fn loss(&mut self) {
         self.losses += 1;
     }

@@ -62,6 +62,8 @@ pub struct Opened {
     pub created: bool,
     /// Whether the pool was new or had been closed cleanly.
     pub was_clean: bool,
+    /// Whether the pool, or the tail of a store's log, was lost, and the log has replaced it.
+    pub from_log: bool,
     /// From the beginning of open to the answer of the first get.
     pub first_get_ns: u64,
     /// Operations in flight that recovery completed.

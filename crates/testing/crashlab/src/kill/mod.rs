@@ -14,6 +14,9 @@
 //! ([`transactions`]). They tell each before its commit and after it. The history of all of them
 //! must be serializable, over all kills of the pool.
 //!
+//! A store is filled beyond its memory first, and its pages are evicted while the writers write
+//! ([`filled`]).
+//!
 //! The next round continues with the same pool, or sometimes with a new one.
 //!
 //! Operations and delays follow from the seed ([`workload`]), so a seed replays a trial. The seed
@@ -24,6 +27,7 @@ pub mod child;
 mod created;
 pub(crate) mod expected;
 pub(crate) mod figures;
+mod filled;
 mod load;
 mod look;
 pub(crate) mod message;

@@ -17,9 +17,9 @@ use super::message::{Message, Opened};
 use super::workload::State;
 use crate::failure::Failure;
 
-/// Longest wait for the message before the kill: a virtual machine boots in seconds, or in a minute
-/// on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(180);
+/// Longest wait for the message before the kill: a virtual machine boots in seconds, and fills a
+/// store in as many; on a busy machine both take minutes.
+const PATIENCE: Duration = Duration::from_secs(900);
 /// For a shorter delay than this a loop waits more exactly than a sleep.
 const SHORT: Duration = Duration::from_millis(2);
 /// The signal of [`std::process::Child::kill`].

@@ -16,7 +16,6 @@ use super::message::Message;
 use super::options::{Args, folder};
 use super::phase::Phase;
 use super::supervise::{self, Kill};
-use super::workload;
 use crate::failure::Failure;
 use crate::progress;
 use pando_index::random::Random;
@@ -49,9 +48,7 @@ pub struct Trial {
 impl Trial {
     /// A trial with these options.
     pub fn new(args: &Args, seed: u64) -> Result<Self, Failure> {
-        if args.created.store {
-            workload::shorten_values();
-        }
+        args.created.set_lengths();
         let folder = folder(args.dir.as_deref())?;
         std::fs::create_dir(folder.path().join("pool"))
             .map_err(|error| Failure::trouble("create a folder for a pool", error))?;

@@ -26,6 +26,8 @@ pub const MAIN: u64 = 0;
 pub const LOADED: u64 = u64::MAX;
 /// The maps of the transactions whose history is recorded. The other operations do not use them.
 pub const RECORDED: [u64; 2] = [u64::MAX - 2, u64::MAX - 1];
+/// The map that makes a store larger than its memory ([`filled`](super::filled)).
+pub const FILLED: u64 = u64::MAX - 3;
 /// Keys that each writer owns in [`MAIN`].
 const KEYS: u64 = 100;
 /// Number of them with long values while a pool grows.
@@ -77,9 +79,15 @@ pub fn map_number(name: &str) -> Option<u64> {
     name.strip_prefix("map-")?.parse().ok()
 }
 
-/// Whether keys and values have eight bytes.
+/// Whether keys have eight bytes.
 fn is_eight(key: u64) -> bool {
     key / RUN % 2 == 1
+}
+
+/// Whether the values of a key have eight bytes. Those of a file of lines are text, and those of
+/// the filled map are long.
+fn has_eight(map: u64, key: u64) -> bool {
+    is_eight(key) && map != LOADED && map != FILLED
 }
 
 /// The bytes of a key. One in three is long.
@@ -107,8 +115,7 @@ pub fn shorten_values() {
 
 /// The value of a version of a record. The version's last hexadecimal digit selects the length.
 pub fn value(map: u64, key: u64, version: u64) -> Vec<u8> {
-    // What is loaded from a file of lines is text.
-    if is_eight(key) && map != LOADED {
+    if has_eight(map, key) {
         return version.to_le_bytes().to_vec();
     }
     let class = version % 16;
@@ -127,7 +134,7 @@ pub fn value(map: u64, key: u64, version: u64) -> Vec<u8> {
 
 /// The version of a value, if the value is complete.
 pub fn version(map: u64, key: u64, found: &[u8]) -> Option<u64> {
-    if is_eight(key) && map != LOADED {
+    if has_eight(map, key) {
         return found.try_into().map(u64::from_le_bytes).ok();
     }
     let version = u64::from_str_radix(std::str::from_utf8(found.get(..16)?).ok()?, 16).ok()?;
@@ -359,12 +366,12 @@ impl Writer {
     }
 }
 
-/// The part of `state` that a writer owns. The parts of all writers, [`LOADED`] and [`RECORDED`]
-/// make the whole.
+/// The part of `state` that a writer owns. The parts of all writers, [`LOADED`], [`RECORDED`] and
+/// [`FILLED`] make the whole.
 pub fn part(state: &State, writers: u64, number: u64) -> State {
     let mut own: State = state
         .iter()
-        .filter(|&(&map, _)| map != MAIN && map < RECORDED[0] && (map - 1) % writers == number)
+        .filter(|&(&map, _)| map != MAIN && map < FILLED && (map - 1) % writers == number)
         .map(|(&map, records)| (map, records.clone()))
         .collect();
     let main = state.get(&MAIN).into_iter().flatten();

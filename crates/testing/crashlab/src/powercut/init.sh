@@ -19,6 +19,10 @@ if [ "$1" = format ]; then
         mkfs.ext4 -q -b 4096 /dev/vda &&
         echo '"closed"' >/dev/vport0p1
 else
+    # What is written reaches the disk soon, and is not flushed there: a power cut loses parts of it.
+    for setting in dirty_writeback_centisecs dirty_expire_centisecs; do
+        echo 5 >"/proc/sys/vm/$setting"
+    done
     # Persistent memory has no sectors, so a power cut can tear a block. If it tears the last block of
     # the journal, ext4 needs the check that a system makes at boot.
     mount -t ext4 -o dax /dev/pmem0 /dax ||

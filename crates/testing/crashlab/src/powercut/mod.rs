@@ -17,7 +17,8 @@
 //!
 //! In a third mode the pool and its log are on an ordinary disk, whose write cache a power cut
 //! loses ([`disk`]). There the pool is rebuilt from the log at each boot, and must hold the results
-//! of all synced operations.
+//! of all synced operations. With `--store` it is a store, which is larger than its memory
+//! ([`crate::kill`]): at each boot its pages are read and its log is replayed.
 
 mod disk;
 mod initramfs;
@@ -35,21 +36,38 @@ use trial::Trial;
 /// Runs the verb. It fails if there is no virtual machine.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let no_machine = |reason| Failure::Missing(format!("there is no virtual machine: {reason}"));
+    let modes = modes(args)?;
     let machine = Machine::get().map_err(no_machine)?;
     let seed = args.seed.unwrap_or_else(fresh_seed);
     println!("seed {seed}");
-    let modes: &[Persistence] = match args.persistence {
-        Promise::Cpu => &[Persistence::Cpu],
-        Promise::MemCtrl => &[Persistence::MemCtrl],
-        Promise::Disk => &[Persistence::Disk],
-        Promise::All => &[Persistence::Cpu, Persistence::MemCtrl, Persistence::Disk],
-    };
     for &persistence in modes {
         // The test without DAX does not depend on the mode.
         let with_refusal = persistence == Persistence::Cpu;
         let trial = Trial::new(&machine, persistence, seed, args)?;
         let figures = trial.run(with_refusal)?;
-        println!("power cuts, persistence {}: {figures}", persistence.name());
+        let of_store = if args.created.store { ", of a store" } else { "" };
+        println!("power cuts, persistence {}{of_store}: {figures}", persistence.name());
     }
     Ok(())
+}
+
+/// The modes, one after the other.
+fn modes(args: &Args) -> Result<&'static [Persistence], Failure> {
+    let modes: &[Persistence] = match args.persistence {
+        Promise::Cpu => &[Persistence::Cpu],
+        Promise::MemCtrl => &[Persistence::MemCtrl],
+        Promise::Disk => &[Persistence::Disk],
+        Promise::All if args.created.store => &[Persistence::Disk],
+        Promise::All => &[Persistence::Cpu, Persistence::MemCtrl, Persistence::Disk],
+    };
+    match modes {
+        [mode] if args.created.store && *mode != Persistence::Disk => {
+            Err(Failure::Trouble(format!(
+                "--persistence {} with --store: a store is on the disk of the machine; leave the \
+                 option out, or say --persistence disk",
+                mode.name()
+            )))
+        }
+        _ => Ok(modes),
+    }
 }

@@ -9,9 +9,9 @@ pub enum Promise {
     Cpu,
     /// Lines that have left the caches are kept (ADR)
     MemCtrl,
-    /// The log of the pool, on a disk that loses unflushed writes
+    /// The log of the pool, or the files of a store, on a disk that loses unflushed writes
     Disk,
-    /// Each mode, one after the other
+    /// Each mode, one after the other; of a store only disk
     All,
 }
 

@@ -61,6 +61,7 @@ impl<'machine> Trial<'machine> {
         seed: u64,
         args: &Args,
     ) -> Result<Self, Failure> {
+        args.created.set_lengths();
         let folder = folder(None)?;
         let devices = machine.formatted().copy_to(folder.path());
         let initramfs = folder.path().join("initramfs");
@@ -142,9 +143,15 @@ impl<'machine> Trial<'machine> {
             let (domain, medium, guarantee) = match self.persistence {
                 Persistence::Cpu => ("process", "DAX", "survives power loss"),
                 Persistence::MemCtrl => ("adr", "DAX", "survives power loss"),
+                Persistence::Disk if args.created.store => {
+                    ("process", "ext4", "commits that are synced survive a power cut")
+                }
                 Persistence::Disk => ("process", "ext4", "not of the machine"),
             };
             self.is_opened_in(opened, domain, medium, guarantee)?;
+            if opened.from_log {
+                self.figures.loss();
+            }
         }
         self.figures.hear(&heard);
         self.expected.hear(args, &heard).map_err(|what| self.found(&what))?;
