@@ -26,7 +26,7 @@ use pando_bwtree::{
 use pando_device::DirectoryLock;
 use pando_lss::{Group, MAX_PARTS, NoDelta, PageStore};
 use pando_pmem::layout::CHUNK_BYTES;
-use pando_pmem::{Process, mutant};
+use pando_pmem::{Domain, mutant};
 
 use crate::error::{Error, Result};
 
@@ -100,8 +100,8 @@ pub(crate) trait Pictures: Debug + Send + Sync {
 
 /// A tree with the store of its pages.
 #[derive(Debug)]
-pub(crate) struct Cache {
-    pub tree: BwTree<Process, Stored>,
+pub(crate) struct Cache<D: Domain> {
+    pub tree: BwTree<D, Stored>,
     pub pages: PageStore,
     /// Bytes that one call for room evicts.
     room_bytes: u64,
@@ -121,8 +121,8 @@ pub(crate) struct Cache {
     pub lock: OnceLock<DirectoryLock>,
 }
 
-impl Cache {
-    pub fn new(tree: BwTree<Process, Stored>, pages: PageStore, memory_bytes: u64) -> Self {
+impl<D: Domain> Cache<D> {
+    pub fn new(tree: BwTree<D, Stored>, pages: PageStore, memory_bytes: u64) -> Self {
         Self {
             pages,
             room_bytes: (memory_bytes / 64).max(64 << 10),
@@ -172,7 +172,10 @@ impl Cache {
                 {
                     return None;
                 }
-                Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_micros(50)),
+                Err(TryLockError::WouldBlock) => {
+                    D::observe_process_memory();
+                    thread::sleep(Duration::from_micros(50));
+                }
             }
         }
     }
@@ -453,16 +456,16 @@ fn group_of(writes: Vec<PageWrite>) -> Group {
 
 /// The cache, for its tree: the tree does not keep the cache alive.
 #[derive(Debug)]
-pub(crate) struct Source(pub Weak<Cache>);
+pub(crate) struct Source<D: Domain>(pub Weak<Cache<D>>);
 
-impl Source {
-    fn with<R>(&self, call: impl FnOnce(&Cache) -> Result<R>) -> Result<R, SourceError> {
+impl<D: Domain> Source<D> {
+    fn with<R>(&self, call: impl FnOnce(&Cache<D>) -> Result<R>) -> Result<R, SourceError> {
         let cache = self.0.upgrade().ok_or(Error::Closed)?;
         Ok(call(&cache)?)
     }
 }
 
-impl PageSource for Source {
+impl<D: Domain> PageSource for Source<D> {
     fn most_group_bytes(&self) -> usize {
         self.0.upgrade().map_or(0, |cache| cache.pages.most_group_bytes())
     }

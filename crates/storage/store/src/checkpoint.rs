@@ -20,7 +20,7 @@
 //! has no version above the durable LSN of its time (`durable.rs` of `pando-tc`). So the replay of
 //! the log over the pages gives what was durable, also if pages are later than the checkpoint.
 
-use pando_pmem::mutant;
+use pando_pmem::{Domain, mutant};
 use pando_tc::TransactionComponent;
 
 use crate::cache::Cache;
@@ -61,9 +61,9 @@ impl Redo {
 }
 
 /// Makes a checkpoint; where the replay begins now. One thread at a time calls it.
-pub(crate) fn make(
-    component: &TransactionComponent<pando_pmem::Process, StoreMaps>,
-    cache: &Cache,
+pub(crate) fn make<D: Domain>(
+    component: &TransactionComponent<D, StoreMaps<D>>,
+    cache: &Cache<D>,
 ) -> Result<Redo> {
     let log = component.log();
     let early = log.durable_lsn();

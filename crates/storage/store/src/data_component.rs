@@ -7,7 +7,7 @@ use pando_bwtree::{BwTree, Options, Stored, StoredBwTrees, check_images};
 use pando_device::Directory;
 use pando_index::RangeIndex;
 use pando_lss::{PageStore, PageStoreOptions, Stat};
-use pando_pmem::{CreateOptions, Pool, Process};
+use pando_pmem::{CreateOptions, Domain, Pool, Process};
 use pando_tree::maps::Catalog;
 
 use crate::cache::{Cache, CacheStat, Source};
@@ -74,8 +74,8 @@ pub struct DataStat {
 /// | the process is killed, or the power is cut | each write that returned before a [`sync`](Self::sync) or [`checkpoint`](Self::checkpoint) began that has returned; and of each later write all or nothing, one record independently of others |
 /// | a write or a sync of the device fails | the same; until the next opening it takes no writes that need the device |
 #[derive(Debug)]
-pub struct DataComponent {
-    cache: Arc<Cache>,
+pub struct DataComponent<D: Domain = Process> {
+    cache: Arc<Cache<D>>,
     /// The caller's bytes of the last checkpoint.
     client: Vec<u8>,
 }
@@ -102,6 +102,19 @@ impl DataComponent {
     /// [`Error::Option`], or what the page store or the device answers.
     pub fn open(directory: Arc<dyn Directory>, options: &StoreOptions) -> Result<Self> {
         check_options(options)?;
+        let create = CreateOptions { max_bytes: options.memory_bytes, initial_bytes: 0 };
+        Self::open_in((Pool::anonymous(&create)?, "records"), directory, options)
+    }
+}
+
+impl<D: Domain> DataComponent<D> {
+    /// The same in a pool. `name` must be that of no map there.
+    pub(crate) fn open_in(
+        (pool, name): (Arc<Pool<D>>, &str),
+        directory: Arc<dyn Directory>,
+        options: &StoreOptions,
+    ) -> Result<Self> {
+        check_options(options)?;
         let mut client = Vec::new();
         let pages = match PageStore::open(directory.clone(), options.pages) {
             Err(pando_lss::Error::NotAStore { .. }) => {
@@ -120,11 +133,9 @@ impl DataComponent {
         // The mapping table takes a quarter of the memory at most.
         let table_bytes = pages.pids().last().map_or(0, |last| 8 * (u64::from(last) + 1));
         check("memory_bytes", options.memory_bytes, 4 * table_bytes)?;
-        let create = CreateOptions { max_bytes: options.memory_bytes, initial_bytes: 0 };
-        let pool = Pool::<Process>::anonymous(&create)?;
         let catalog = Catalog::open(pool).map_err(pando_index::Error::storage)?;
-        let tree = Arc::new(catalog).find_or_create_index::<StoredBwTrees>("records", options.tree);
-        let tree: BwTree<Process, Stored> = tree.map_err(pando_index::Error::storage)?;
+        let tree = Arc::new(catalog).find_or_create_index::<StoredBwTrees>(name, options.tree);
+        let tree: BwTree<D, Stored> = tree.map_err(pando_index::Error::storage)?;
         let cache = Arc::new(Cache::new(tree, pages, options.memory_bytes));
         cache.tree.connect(Box::new(Source(Arc::downgrade(&cache))))?;
         cache.tree.restore(cache.pages.pids())?;
@@ -163,7 +174,7 @@ impl DataComponent {
         &self.client
     }
 
-    pub(crate) fn cache(&self) -> &Arc<Cache> {
+    pub(crate) fn cache(&self) -> &Arc<Cache<D>> {
         &self.cache
     }
 

@@ -22,7 +22,7 @@ use std::collections::{HashMap, HashSet};
 
 use pando_bwtree::{PagePlace, PageSeen, PageState};
 use pando_pmem::layout::CHUNK_BYTES;
-use pando_pmem::mutant;
+use pando_pmem::{Domain, mutant};
 
 use crate::cache::{Cache, SEEN};
 use crate::error::Result;
@@ -43,7 +43,7 @@ pub(crate) struct Chunk {
     cost: u64,
 }
 
-impl Cache {
+impl<D: Domain> Cache<D> {
     /// Empties some sparse chunks. Returns the bytes of the pages that were evicted.
     pub fn empty_sparse_chunks(&self) -> Result<u64> {
         let pool = self.tree.pool();

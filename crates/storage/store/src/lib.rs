@@ -49,6 +49,8 @@ mod checkpoint;
 mod data_component;
 mod defragment;
 mod error;
+#[cfg(feature = "testing")]
+mod in_pool;
 mod maps;
 mod opening;
 mod store;
@@ -57,6 +59,8 @@ pub use cache::CacheStat;
 pub use catalog::MAX_NAME_BYTES;
 pub use data_component::{DataComponent, DataStat, StoreOptions};
 pub use error::{Error, Result};
+#[cfg(feature = "testing")]
+pub use in_pool::InPool;
 pub use maps::{Lent, StoreMaps};
 pub use opening::Recovery;
 pub use pando_bwtree::Options as TreeOptions;

@@ -20,7 +20,7 @@ use pando_index::{
     BlindChange, Change, Cursor, Intent, KeyRange, Limits, Order, RangeIndex, Record, Result,
     Upserted,
 };
-use pando_pmem::mutant;
+use pando_pmem::{Domain, Process, mutant};
 use pando_tc::Maps;
 
 use crate::cache::Cache;
@@ -130,8 +130,8 @@ impl Replaced {
 /// The maps of a store, for the transaction component. The map with number 1 is the store's
 /// catalog.
 #[derive(Debug)]
-pub struct StoreMaps {
-    pub(crate) cache: Arc<Cache>,
+pub struct StoreMaps<D: Domain = Process> {
+    pub(crate) cache: Arc<Cache<D>>,
     /// Values that blind writes have replaced, and that the store must keep for now.
     pub(crate) replaced: Replaced,
     /// Numbers of the maps, ascending.
@@ -147,8 +147,8 @@ pub struct StoreMaps {
     page_bytes: usize,
 }
 
-impl StoreMaps {
-    pub(crate) fn new(cache: Arc<Cache>, memory_bytes: u64) -> Self {
+impl<D: Domain> StoreMaps<D> {
+    pub(crate) fn new(cache: Arc<Cache<D>>, memory_bytes: u64) -> Self {
         let page_bytes = cache.tree.options.leaf_bytes as usize;
         let most_bytes = (memory_bytes / COMMITS_PER_MEMORY) as usize;
         let (replaced, live, gone) = Default::default();
@@ -182,9 +182,9 @@ impl StoreMaps {
 
 /// An index, lent for an operation.
 #[derive(Debug)]
-pub struct Lent<'maps>(MapIndex<&'maps Cache>);
+pub struct Lent<'maps, D: Domain = Process>(MapIndex<&'maps Cache<D>>);
 
-impl<'maps> Deref for Lent<'maps> {
+impl<'maps, D: Domain> Deref for Lent<'maps, D> {
     type Target = dyn RangeIndex + 'maps;
 
     fn deref(&self) -> &Self::Target {
@@ -192,10 +192,10 @@ impl<'maps> Deref for Lent<'maps> {
     }
 }
 
-impl Maps for StoreMaps {
-    type Lent<'maps> = Lent<'maps>;
+impl<D: Domain> Maps for StoreMaps<D> {
+    type Lent<'maps> = Lent<'maps, D>;
 
-    fn map(&self, number: u64) -> Option<Lent<'_>> {
+    fn map(&self, number: u64) -> Option<Lent<'_, D>> {
         let is_there = self.live.load().binary_search(&number).is_ok();
         let index = || MapIndex { cache: &*self.cache, prefix: Prefix::of(number) };
         is_there.then(|| Lent(index()))
@@ -227,7 +227,7 @@ pub(crate) struct MapIndex<R> {
     pub prefix: Prefix,
 }
 
-impl<R: Deref<Target = Cache> + Send + Sync> MapIndex<R> {
+impl<D: Domain, R: Deref<Target = Cache<D>> + Send + Sync> MapIndex<R> {
     fn tree(&self) -> &dyn RangeIndex {
         &self.cache.tree
     }
@@ -246,7 +246,7 @@ impl<R: Deref<Target = Cache> + Send + Sync> MapIndex<R> {
     }
 }
 
-impl<R: Deref<Target = Cache> + Send + Sync> RangeIndex for MapIndex<R> {
+impl<D: Domain, R: Deref<Target = Cache<D>> + Send + Sync> RangeIndex for MapIndex<R> {
     fn limits(&self) -> Limits {
         let limits = self.tree().limits();
         Limits { max_key_bytes: limits.max_key_bytes - MAX_PREFIX_BYTES, ..limits }

@@ -24,10 +24,10 @@ use std::sync::{Arc, Weak};
 use pando_bwtree::{Picture, Pictured};
 use pando_device::Directory;
 use pando_index::RangeIndex;
-use pando_log::{Log, LogOptions, Record, Settle, Status, log_id_of, recover};
+use pando_log::{Log, LogOptions, Record, Recovered, Settle, Status, log_id_of, recover};
 use pando_pmem::layout::LOG_OFF;
 use pando_pmem::{
-    CreateOptions, Guard, LogName, OpenPool, Pool, Process, ReserveAccess, draw_id, mutant,
+    CreateOptions, Domain, Guard, LogName, OpenPool, Pool, Process, ReserveAccess, draw_id, mutant,
 };
 use pando_tc::{Durable, DurableVersions, MapList, Rebuild, TransactionComponent, redo};
 
@@ -48,7 +48,7 @@ const LEAST_TAIL_BYTES: u64 = 256 << 10;
 const SEGMENTS_PER_CHECKPOINT: u64 = 8;
 
 /// The transaction component of a store.
-pub(crate) type Component = TransactionComponent<Process, StoreMaps>;
+pub(crate) type Component<D = Process> = TransactionComponent<D, StoreMaps<D>>;
 
 /// What the opening of a store has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,9 +67,9 @@ pub struct Recovery {
 }
 
 /// An opened store.
-pub(crate) struct Opened {
-    pub data: DataComponent,
-    pub component: Arc<Component>,
+pub(crate) struct Opened<D: Domain = Process> {
+    pub data: DataComponent<D>,
+    pub component: Arc<Component<D>>,
     pub redo: Redo,
     pub recovery: Recovery,
     /// Numbers of dropped maps that may have records.
@@ -82,93 +82,144 @@ pub(crate) fn open(
     control: &Path,
     options: &StoreOptions,
 ) -> Result<Opened> {
-    let data = DataComponent::open(pages, options)?;
-    let found = Redo::decode(data.client())?;
-    let redo_lsn = found.map_or(0, |redo| redo.lsn);
-    let tail_bytes = (options.memory_bytes / MEMORY_PER_TAIL).clamp(LEAST_TAIL_BYTES, 32 << 20);
-    // A checkpoint releases whole segments.
-    let segment_bytes = options.checkpoint_log_bytes / SEGMENTS_PER_CHECKPOINT;
-    let segment_bytes = segment_bytes.clamp(LEAST_TAIL_BYTES, 64 << 20) & !4095;
-    let log_options = LogOptions { tail_bytes, segment_bytes };
-    let maps = StoreMaps::new(data.cache().clone(), options.memory_bytes);
-    maps.add(CATALOG);
-    let has_pages = data.cache().pages.pids().next().is_some();
-    if found.is_none() && has_pages {
-        let what = "its pages were written without a log".to_owned();
-        return Err(Error::Damaged { what });
-    }
-    if found.is_none()
-        && let Ok(log_id) = log_id_of(log.as_ref())
-    {
-        // So that pages that are written during the replay are not taken for pages without a log.
-        data.checkpoint(&Redo { lsn: 0, log_id }.encode())?;
-    }
-    let mut replaying = Replaying { maps: &maps };
-    let mut recovery = Recovery { from_lsn: redo_lsn, ..Recovery::default() };
-    let opened = match open_control(control)? {
-        Some(pool) => {
-            let was_closed = pool.was_clean();
-            let opened = Log::open(pool, LOG_OFF, log.clone(), log_options)?;
-            check_log(log.as_ref(), found, opened.log_id())?;
-            opened.sync(u64::MAX, &FailUndecided)?;
-            let (recovered, replayed) = redo(log.as_ref(), redo_lsn, &mut replaying)?;
-            (recovery.end_lsn, recovery.commits) = (recovered.end_lsn(), replayed.commits);
-            recovery.was_clean = was_closed && replayed.commits == 0;
-            opened
-        }
+    let mut opening = Opening::new(DataComponent::open(pages, options)?, log, options)?;
+    let log = match open_control(control)? {
+        Some(pool) => opening.with_tail(pool)?,
         None => {
-            let named = match log_id_of(log.as_ref()) {
-                Err(pando_log::Error::NotALog { .. }) => None,
-                named => Some(named?),
-            };
-            let id = match named {
+            let id = match opening.named()? {
                 Some(id) => id,
                 None => draw_id(control)?,
             };
             let name = LogName { id, path: "log".into() };
             let create = CreateOptions { max_bytes: CONTROL_BYTES, initial_bytes: 0 };
             let unpublished = Pool::<Process>::prepare(control, &create, Some(name))?;
-            let pool = unpublished.pool().clone();
-            let opened = if named.is_some() {
-                check_log(log.as_ref(), found, id)?;
-                recovery.was_lost = true;
-                // The last block may be in the system's cache alone. No page may be ahead of it.
-                recover(log.as_ref(), redo_lsn, &mut |_, _| Ok(()))?.secure(log.as_ref())?;
-                let (recovered, replayed) = redo(log.as_ref(), redo_lsn, &mut replaying)?;
-                (recovery.end_lsn, recovery.commits) = (recovered.end_lsn(), replayed.commits);
-                let former = recovered.pool_id();
-                Log::resume(pool, LOG_OFF, log.clone(), &recovered, former, log_options)?
-            } else {
-                if found.is_some() || has_pages {
-                    let what = "it is missing".to_owned();
-                    return Err(Error::OtherLog { path: log.path(), what });
-                }
-                Log::create(pool, LOG_OFF, log.clone(), (id, 0), log_options)?
-            };
+            let log = opening.without_tail(unpublished.pool().clone(), id)?;
             unpublished.publish(true)?;
-            opened.forget_former_pool()?;
-            opened
+            log.forget_former_pool()?;
+            log
         }
     };
-    if !mutant!("store-no-room-to-undo") {
-        let control = opened.pool().clone();
-        // The component's commits leave room to undo by guards of the pool that has the log's tail.
-        let access_of =
-            move || control.pin().map_or(ReserveAccess::Without, |g| g.reserve_access());
-        data.cache().tree.leave_room_to_undo(Box::new(access_of))?;
+    let opened = opening.finish(log)?;
+    let listed = catalog::list(&opened.component)?;
+    let maps = opened.component.maps();
+    listed.maps.iter().for_each(|&(_, number)| maps.add(number));
+    listed.dropped.iter().for_each(|&number| maps.take_out(number));
+    Ok(Opened { dropped: listed.dropped, ..opened })
+}
+
+/// A store that is being opened: its pages are open, and the log is not.
+pub(crate) struct Opening<'log, D: Domain> {
+    data: DataComponent<D>,
+    maps: StoreMaps<D>,
+    log: &'log Arc<dyn Directory>,
+    log_options: LogOptions,
+    /// Where the last checkpoint says that the replay begins.
+    found: Option<Redo>,
+    has_pages: bool,
+    recovery: Recovery,
+}
+
+impl<'log, D: Domain> Opening<'log, D> {
+    pub fn new(
+        data: DataComponent<D>,
+        log: &'log Arc<dyn Directory>,
+        options: &StoreOptions,
+    ) -> Result<Self> {
+        let found = Redo::decode(data.client())?;
+        let tail_bytes = (options.memory_bytes / MEMORY_PER_TAIL).clamp(LEAST_TAIL_BYTES, 32 << 20);
+        // A checkpoint releases whole segments.
+        let segment_bytes = options.checkpoint_log_bytes / SEGMENTS_PER_CHECKPOINT;
+        let segment_bytes = segment_bytes.clamp(LEAST_TAIL_BYTES, 64 << 20) & !4095;
+        let log_options = LogOptions { tail_bytes, segment_bytes };
+        let maps = StoreMaps::new(data.cache().clone(), options.memory_bytes);
+        maps.add(CATALOG);
+        let has_pages = data.cache().pages.pids().next().is_some();
+        if found.is_none() && has_pages {
+            let what = "its pages were written without a log".to_owned();
+            return Err(Error::Damaged { what });
+        }
+        if found.is_none()
+            && let Ok(log_id) = log_id_of(log.as_ref())
+        {
+            // So that pages that are written during the replay are not taken for pages without a
+            // log.
+            data.checkpoint(&Redo { lsn: 0, log_id }.encode())?;
+        }
+        let from_lsn = found.map_or(0, |redo| redo.lsn);
+        let recovery = Recovery { from_lsn, ..Recovery::default() };
+        Ok(Self { data, maps, log, log_options, found, has_pages, recovery })
     }
-    let component = Arc::new(TransactionComponent::open(opened, maps)?);
-    let pictures: Weak<Component> = Arc::downgrade(&component);
-    data.cache().connect(pictures);
-    let redo = match found {
-        Some(redo) => redo,
-        // So that no other log is taken for that of these pages.
-        None => checkpoint::make(&component, data.cache())?,
-    };
-    let listed = catalog::list(&component)?;
-    listed.maps.iter().for_each(|&(_, number)| component.maps().add(number));
-    listed.dropped.iter().for_each(|&number| component.maps().take_out(number));
-    Ok(Opened { data, component, redo, recovery, dropped: listed.dropped })
+
+    /// The number of the log, if there is one.
+    pub fn named(&self) -> Result<Option<u128>> {
+        match log_id_of(self.log.as_ref()) {
+            Err(pando_log::Error::NotALog { .. }) => Ok(None),
+            named => Ok(Some(named?)),
+        }
+    }
+
+    /// Replays the log over the pages.
+    fn replay(&mut self) -> Result<Recovered> {
+        let mut replaying = Replaying { maps: &self.maps };
+        let (recovered, replayed) =
+            redo(self.log.as_ref(), self.recovery.from_lsn, &mut replaying)?;
+        (self.recovery.end_lsn, self.recovery.commits) = (recovered.end_lsn(), replayed.commits);
+        Ok(recovered)
+    }
+
+    /// Opens the log, whose tail is in `pool`.
+    pub fn with_tail(&mut self, pool: Arc<Pool<D>>) -> Result<Log<D>> {
+        let was_closed = pool.was_clean();
+        let opened = Log::open(pool, LOG_OFF, self.log.clone(), self.log_options)?;
+        check_log(self.log.as_ref(), self.found, opened.log_id())?;
+        opened.sync(u64::MAX, &FailUndecided)?;
+        self.replay()?;
+        self.recovery.was_clean = was_closed && self.recovery.commits == 0;
+        Ok(opened)
+    }
+
+    /// Opens the log with the number `id`, whose tail is lost, or creates it. `pool` gets the tail.
+    pub fn without_tail(&mut self, pool: Arc<Pool<D>>, id: u128) -> Result<Log<D>> {
+        let log = self.log;
+        if self.named()?.is_some() {
+            check_log(log.as_ref(), self.found, id)?;
+            self.recovery.was_lost = true;
+            // The last block may be in the system's cache alone. No page may be ahead of it.
+            let from_lsn = self.recovery.from_lsn;
+            recover(log.as_ref(), from_lsn, &mut |_, _| Ok(()))?.secure(log.as_ref())?;
+            let recovered = self.replay()?;
+            let former = recovered.pool_id();
+            Ok(Log::resume(pool, LOG_OFF, log.clone(), &recovered, former, self.log_options)?)
+        } else {
+            if self.found.is_some() || self.has_pages {
+                let what = "it is missing".to_owned();
+                return Err(Error::OtherLog { path: log.path(), what });
+            }
+            Ok(Log::create(pool, LOG_OFF, log.clone(), (id, 0), self.log_options)?)
+        }
+    }
+
+    /// Opens the transaction component. It knows the catalog alone.
+    pub fn finish(self, log: Log<D>) -> Result<Opened<D>> {
+        let Self { data, maps, found, recovery, .. } = self;
+        if !mutant!("store-no-room-to-undo") {
+            let control = log.pool().clone();
+            // The component's commits leave room to undo by guards of the pool that has the log's
+            // tail.
+            let access_of =
+                move || control.pin().map_or(ReserveAccess::Without, |g| g.reserve_access());
+            data.cache().tree.leave_room_to_undo(Box::new(access_of))?;
+        }
+        let component = Arc::new(TransactionComponent::open(log, maps)?);
+        let pictures: Weak<Component<D>> = Arc::downgrade(&component);
+        data.cache().connect(pictures);
+        let redo = match found {
+            Some(redo) => redo,
+            // So that no other log is taken for that of these pages.
+            None => checkpoint::make(&component, data.cache())?,
+        };
+        Ok(Opened { data, component, redo, recovery, dropped: Vec::new() })
+    }
 }
 
 /// The pool of the tail, as a kill or a close has left it; `None` if it is lost.
@@ -198,22 +249,18 @@ fn check_log(log: &dyn Directory, found: Option<Redo>, log_id: u128) -> Result<(
 /// Fails what a kill has left undecided.
 struct FailUndecided;
 
-impl Settle<Process> for FailUndecided {
-    fn settle(
-        &self,
-        _: &Guard<'_, Process>,
-        record: Record<'_, Process>,
-    ) -> pando_log::Result<Status> {
+impl<D: Domain> Settle<D> for FailUndecided {
+    fn settle(&self, _: &Guard<'_, D>, record: Record<'_, D>) -> pando_log::Result<Status> {
         Ok(record.decide(Status::Failed))
     }
 }
 
 /// The maps, while the log is replayed.
-struct Replaying<'maps> {
-    maps: &'maps StoreMaps,
+struct Replaying<'maps, D: Domain> {
+    maps: &'maps StoreMaps<D>,
 }
 
-impl Rebuild for Replaying<'_> {
+impl<D: Domain> Rebuild for Replaying<'_, D> {
     fn relist(&mut self, _: &MapList) -> Result<(), Box<dyn StdError + Send + Sync>> {
         Err("the log is that of a pool, and not of a store".into())
     }
@@ -226,12 +273,12 @@ impl Rebuild for Replaying<'_> {
 const NO_MAP: &str = "a key belongs to no map";
 
 /// Records as of the durable LSN.
-struct AsOfDurable<'log> {
-    versions: DurableVersions<'log, Process>,
+struct AsOfDurable<'log, D: Domain> {
+    versions: DurableVersions<'log, D>,
     replaced: &'log Replaced,
 }
 
-impl Picture for AsOfDurable<'_> {
+impl<D: Domain> Picture for AsOfDurable<'_, D> {
     fn begin(&mut self) {
         self.versions.renew();
         self.replaced.forget(self.versions.lsn());
@@ -254,7 +301,7 @@ impl Picture for AsOfDurable<'_> {
     }
 }
 
-impl Pictures for Component {
+impl<D: Domain> Pictures for Component<D> {
     fn with(&self, write: &mut dyn FnMut(&mut dyn Picture)) -> Result<()> {
         let versions = DurableVersions::now(self.log())?;
         write(&mut AsOfDurable { versions, replaced: &self.maps().replaced });
