@@ -21,6 +21,7 @@ use crate::subjects::indexes::{
 };
 use crate::subjects::map::Map;
 use crate::subjects::roots::Roots;
+use crate::subjects::stores::Stores;
 use crate::subjects::transactions::Transactions;
 use crate::subjects::words::Words;
 use crate::trial::{Lab, Plan, Tally, Trial};
@@ -94,7 +95,8 @@ fn add<S: Subject>(list: &mut Vec<(String, Maker)>) {
     }
     for scenario in S::scenarios() {
         let name = scenario.name;
-        for (domain, needs_write_back) in [("adr", true), ("process", false)] {
+        for &needs_write_back in S::NEEDS_WRITE_BACK {
+            let domain = if needs_write_back { "adr" } else { "process" };
             list.push((format!("{}/{name}/{domain}", S::NAME), make::<S>(name, needs_write_back)));
         }
     }
@@ -123,6 +125,7 @@ pub fn subjects() -> Vec<(String, Maker)> {
     add::<Map<SortedArrays>>(&mut list);
     add::<Transactions<BzTrees, false>>(&mut list);
     add::<Transactions<BzTrees, true>>(&mut list);
+    add::<Stores>(&mut list);
     add::<Dropped<BzTrees>>(&mut list);
     add::<Dropped<NbTrees>>(&mut list);
     add::<Dropped<WbTrees>>(&mut list);

@@ -39,6 +39,8 @@ thread_local! {
     static TASK: Cell<usize> = const { Cell::new(0) };
     /// Steps after which a run, or a check, counts as endless.
     static PATIENCE: Cell<u64> = const { Cell::new(0) };
+    /// Whether the running logical thread holds a lock, so that no other one may run.
+    static HOLDS_LOCK: Cell<bool> = const { Cell::new(false) };
     /// Whether lines of the pools of this thread must be written back.
     static WRITE_BACK: Cell<bool> = const { Cell::new(false) };
 }
@@ -103,6 +105,18 @@ pub fn run_as<R>(task: usize, work: impl FnOnce() -> R) -> R {
     work()
 }
 
+/// Runs `work` as steps at which no other logical thread may run.
+pub fn uninterrupted<R>(work: impl FnOnce() -> R) -> R {
+    struct Before(bool);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            HOLDS_LOCK.set(self.0);
+        }
+    }
+    let _before = Before(HOLDS_LOCK.replace(true));
+    work()
+}
+
 /// Lets the scheduler choose the next thread.
 fn switch() {
     let task = TASK.get();
@@ -149,7 +163,7 @@ fn step(access: Access) -> bool {
     }
     let publishes = matches!(access, Access::Store(_) | Access::Files);
     with_recorder(|recorder| recorder.settle(TASK.get(), publishes));
-    if MODE.get() == Mode::Schedule && !unwinding {
+    if MODE.get() == Mode::Schedule && !unwinding && !HOLDS_LOCK.get() {
         switch();
         if MODE.get() == Mode::Abort {
             std::panic::resume_unwind(Box::new(Aborted));

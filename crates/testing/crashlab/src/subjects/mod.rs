@@ -5,11 +5,14 @@
 pub mod blocks;
 pub mod catalog;
 pub mod dropped;
+mod folders;
 pub mod indexes;
 pub mod map;
 mod map_scenarios;
+mod operations;
 pub mod roots;
 pub mod steps;
+pub mod stores;
 mod transaction_scenarios;
 pub mod transactions;
 pub mod words;
@@ -78,6 +81,9 @@ pub trait Subject: 'static {
     const POOL_BYTES: u64 = 1 << 20;
     /// Whether it survives crashes. If not, its schedules are explored, and no crashes.
     const SURVIVES: bool = true;
+
+    /// The domains in which it is explored: with write-backs, without, or both.
+    const NEEDS_WRITE_BACK: &'static [bool] = &[true, false];
 
     /// Opens the subject in the pool, or creates it in a new pool. Most subjects have no `files`.
     fn open<D: Domain>(pool: Arc<Pool<D>>, files: &Simulated) -> Result<Self::Open<D>, String>;

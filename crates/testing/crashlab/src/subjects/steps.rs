@@ -81,6 +81,10 @@ pub enum Op {
     Sync,
     /// Writes an image, and truncates the log. One thread at a time may do that.
     Image,
+    /// Of a store: makes a checkpoint, and truncates the log. One thread at a time may do that.
+    Checkpoint,
+    /// Of a store: writes the changed pages, and evicts all.
+    Evict,
     /// Writes so many blocks that the log is in another segment.
     Fill,
     /// Raises the epoch, if no thread is in the way: tombstones become ripe.

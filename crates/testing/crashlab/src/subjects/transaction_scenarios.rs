@@ -12,8 +12,8 @@ use super::transactions::{Open, Transactions, rebuild};
 use super::{Observed, Scenario, Setup, Subject};
 
 /// The first key of each map.
-const A: Key = (1, 0);
-const B: Key = (2, 0);
+pub const A: Key = (1, 0);
+pub const B: Key = (2, 0);
 
 impl<I: Indexed, const FILES: bool> Subject for Transactions<I, FILES> {
     type Model = TransactionsModel;
@@ -40,7 +40,7 @@ impl<I: Indexed, const FILES: bool> Subject for Transactions<I, FILES> {
 
 type Programs = Vec<Vec<Op>>;
 
-fn scenario(
+pub fn scenario(
     name: &'static str,
     settled: usize,
     programs: impl Fn(&mut Random) -> Programs + 'static,
@@ -55,12 +55,12 @@ fn scenario(
     })
 }
 
-fn run(steps: &[Step]) -> Op {
+pub fn run(steps: &[Step]) -> Op {
     Op::Run(steps.to_vec())
 }
 
 /// A thread that reads a snapshot: at once, and later in another way.
-fn reader(random: &mut Random) -> Vec<Op> {
+pub fn reader(random: &mut Random) -> Vec<Op> {
     let seen = Seen::default();
     let mut program = vec![Op::Take(seen.clone())];
     program.extend((0..2).map(|_| Op::Look(seen.clone(), way(random))));
@@ -199,7 +199,7 @@ fn with_files() -> Vec<Scenario<TransactionsModel>> {
 }
 
 /// Any operation of a thread that holds nothing.
-fn any(random: &mut Random) -> Op {
+pub fn any(random: &mut Random) -> Op {
     if random.one_in(8) {
         return Op::Settle;
     }
