@@ -41,7 +41,7 @@
 //!
 //! * `store.rs`: what users call. `opening.rs`: recovery. `checkpoint.rs`, `catalog.rs`.
 //! * `maps.rs`: the maps in the tree. `data_component.rs`, `cache.rs`, `defragment.rs`: the tree
-//!   and its cache.
+//!   and its cache. `in_pool.rs`: a store for the crash lab.
 
 mod cache;
 mod catalog;
