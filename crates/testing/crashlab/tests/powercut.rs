@@ -1,6 +1,6 @@
 //! A short run of `powercut`: a cut in each mode, a cut of a store, and the refusal of a pool that
-//! is not on persistent memory and has no log. Without a virtual machine the test is skipped with a note.
-//! With `PANDO_REQUIRE` it fails.
+//! is not on persistent memory and has no log. Without a virtual machine the test is skipped with a
+//! note. With `PANDO_REQUIRE` it fails.
 
 use std::io::Write;
 use std::process::Command;

@@ -5,9 +5,9 @@
 //! 1. It removes the files beside the pool: earlier pools with their logs, and pools whose creation
 //!    was killed. *Opening*. It opens the pool, or creates it. *Opened*.
 //! 2. With `--look`: it reports the pool's content and problems. *Looked*.
-//! 3. With `--write`: it fills a store beyond its memory. *Writing*. It sends an acknowledgement after each returned operation, or
-//!    after each few, until the time is over. With `--write=transactions` it sends each transaction
-//!    before its commit and after it.
+//! 3. With `--write`: it fills a store beyond its memory. *Writing*. It sends an acknowledgement
+//!    after each returned operation, or after each few, until the time is over. With
+//!    `--write=transactions` it sends each transaction before its commit and after it.
 //! 4. *Closing*. It closes the pool. *Closed*.
 //!
 //! It may be killed at any instant. It reports an error or a panic, and ends at once.

@@ -123,8 +123,10 @@ pub fn value(map: u64, key: u64, version: u64) -> Vec<u8> {
         0..10 => (version >> 4) % 100,
         10..13 => (version >> 4) % 8,
         13..LONG => 200 + (version >> 4) % 1500,
-        // Relaxed: set before any value is made.
-        _ if ARE_SHORT.load(Ordering::Relaxed) => (8 << 10) + (version >> 4) % (7 << 10),
+        // Relaxed: set before any value is made. Only a store has the filled map.
+        _ if map == FILLED || ARE_SHORT.load(Ordering::Relaxed) => {
+            (8 << 10) + (version >> 4) % (7 << 10)
+        }
         _ => (16 << 10) + (version >> 4) % (240 << 10),
     };
     let mut value = format!("{version:016x}").into_bytes();

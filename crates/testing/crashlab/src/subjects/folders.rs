@@ -53,7 +53,7 @@ impl Directory for Folder {
     }
 
     fn names(&self) -> Result<Vec<String>> {
-        let names = self.with(|files| files.names())?.into_iter();
+        let names = self.with(Directory::names)?.into_iter();
         let start = self.path_of("");
         Ok(names.filter_map(|name| Some(name.strip_prefix(&start)?.to_owned())).collect())
     }
@@ -79,7 +79,7 @@ impl Directory for Folder {
     }
 
     fn sync(&self) -> Result<()> {
-        self.with(|files| Directory::sync(files))
+        self.with(Directory::sync)
     }
 }
 
