@@ -131,6 +131,8 @@ pub struct StoreStat {
     pub loads: u64,
     /// Reads of the disk, for loads and for cleaning: one for each part of a page.
     pub part_reads: u64,
+    /// Those of them that cleaning has made.
+    pub moved_part_reads: u64,
     /// Pages that were given up for others.
     pub evictions: u64,
     /// All pages.

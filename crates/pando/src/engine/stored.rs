@@ -211,6 +211,7 @@ impl Engine for Stored {
                 visits: cache.visits,
                 loads: cache.loads,
                 part_reads: pages.part_reads,
+                moved_part_reads: pages.moved_part_reads,
                 evictions: cache.evictions,
                 pages: pages.pages,
                 pages_by_parts: pages.pages_by_parts.to_vec(),

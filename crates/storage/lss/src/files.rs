@@ -51,7 +51,7 @@ pub(crate) struct Files {
     segment_bytes: u64,
     /// Changed by the writer alone.
     handles: ArcSwap<Handles>,
-    /// Parts that were read for readers of pages.
+    /// Parts that were read, for readers of pages and for cleaning.
     pub part_reads: AtomicU64,
 }
 

@@ -286,7 +286,10 @@ impl Writer {
             }
         }
         self.write(shared, &mut draft)?;
-        Ok(victims.iter().any(|&number| self.segments[number as usize].is_empty()))
+        let emptied = victims.iter().filter(|&&number| self.segments[number as usize].is_empty());
+        let emptied = emptied.count() as u64;
+        self.written.cleaned_segments += emptied;
+        Ok(emptied > 0)
     }
 
     /// The segments to clean: those whose pages have the fewest bytes, with all their parts. One
@@ -345,6 +348,7 @@ impl Writer {
                 return Ok(());
             }
         };
+        self.written.moved_part_reads += self.parts_of(shared, pid).len() as u64;
         if mutant!("lss-moved-without-deltas") {
             pieces.truncate(1);
         }

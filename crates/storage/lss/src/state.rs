@@ -63,6 +63,8 @@ pub(crate) struct Written {
     pub appended_bytes: u64,
     pub block_bytes: u64,
     pub moved_bytes: u64,
+    pub moved_part_reads: u64,
+    pub cleaned_segments: u64,
     pub checkpoint_bytes: u64,
 }
 

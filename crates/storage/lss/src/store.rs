@@ -89,12 +89,16 @@ pub struct Stat {
     pub block_bytes: u64,
     /// Bytes of the pages that cleaning has moved.
     pub moved_bytes: u64,
+    /// Segments that cleaning has emptied.
+    pub cleaned_segments: u64,
     /// Bytes of checkpoints.
     pub checkpoint_bytes: u64,
     /// Bytes of blocks since the last checkpoint, which an opening would read.
     pub tail_bytes: u64,
     /// Parts that were read, for readers of pages and for cleaning.
     pub part_reads: u64,
+    /// Those of them that cleaning has read.
+    pub moved_part_reads: u64,
 }
 
 /// A log-structured store of pages. Any number of threads may use it at once.
@@ -409,10 +413,12 @@ impl PageStore {
             appended_bytes: written.appended_bytes,
             block_bytes: written.block_bytes,
             moved_bytes: written.moved_bytes,
+            cleaned_segments: written.cleaned_segments,
             checkpoint_bytes: written.checkpoint_bytes,
             tail_bytes: writer.since_checkpoint_bytes,
             // Relaxed: only the number matters.
             part_reads: self.shared.files.part_reads.load(Ordering::Relaxed),
+            moved_part_reads: written.moved_part_reads,
         })
     }
 }

@@ -31,7 +31,14 @@ fn a_store_is_used_like_a_pool() {
     ok(&["del", "key000000"]);
     fails(1, &["get", "key000000"]);
     let stat = ok(&["stat"]);
-    for told in ["store         words", "of 16.00 MiB", "checkpoint", "\"main\"  bwtree"] {
+    for told in [
+        "store         words",
+        "of 16.00 MiB",
+        " disk reads a visit",
+        " by cleaning",
+        "checkpoint",
+        "\"main\"  bwtree",
+    ] {
         assert!(stat.contains(told), "{told}: {stat}");
     }
     assert!(ok(&["stat", "--json"]).contains("\"memory_bytes\": 16777216"));

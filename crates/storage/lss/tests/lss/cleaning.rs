@@ -23,6 +23,7 @@ fn cleaning_keeps_every_page_and_makes_one_part_of_it() {
     }
     let after = store.stat().expect("open");
     assert!(after.moved_bytes > 0 && after.free_segments > before.free_segments, "{after:?}");
+    assert!(after.cleaned_segments > 0 && after.moved_part_reads > 0, "{after:?}");
     assert_eq!(pages_of(&store), model.pages());
     store.sync().expect("synced");
     let image = directory.cut_power(Kept::Nothing, &mut random);
@@ -39,7 +40,9 @@ fn a_page_of_four_parts_takes_a_delta_once_it_was_moved() {
         store.append(Group::new().base(2, vec![7; 2000])).expect("open");
     }
     assert!(store.clean().expect("cleaned"));
-    assert!(store.stat().expect("open").moved_bytes > 0);
+    let stat = store.stat().expect("open");
+    assert!(stat.moved_bytes > 0 && stat.cleaned_segments > 0, "{stat:?}");
+    assert_eq!((stat.part_reads, stat.moved_part_reads), (4, 4), "its parts, and no others");
     store.wait(&store.append(Group::new().delta(1, "5")).expect("open")).expect("room");
     let pieces = store.read(1).expect("read").expect("a page");
     assert_eq!(pieces.concat(), b"12345");

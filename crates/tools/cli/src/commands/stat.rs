@@ -118,12 +118,16 @@ fn print_store(stat: &PoolStat, store: &StoreStat, output: &mut Output) -> Resul
         store.changed_pages,
     ))?;
     output.line(format_args!(
-        "reads         {}, {}, {} and {}, since the opening; {:.1} % without the disk",
+        "reads         {}, {}, {} and {}, since the opening",
         counted(store.visits, "visit"),
         counted(store.loads, "load"),
         counted(store.evictions, "eviction"),
         counted(store.part_reads, "disk read"),
-        100.0 * (1.0 - share(store.loads, store.visits)).max(0.0)
+    ))?;
+    output.line(format_args!(
+        "  {:.1} % of the visits without the disk; {:.2} disk reads a visit, without cleaning",
+        100.0 * (1.0 - share(store.loads, store.visits)).max(0.0),
+        share(store.part_reads.saturating_sub(store.moved_part_reads), store.visits)
     ))?;
     let parts = (1..).zip(&store.pages_by_parts).map(|(parts, pages)| parts * pages).sum();
     output.line(format_args!(
@@ -134,9 +138,14 @@ fn print_store(stat: &PoolStat, store: &StoreStat, output: &mut Output) -> Resul
         100.0 * share(store.live_bytes, store.segment_bytes)
     ))?;
     output.line(format_args!(
-        "written       {} for {} of pages, since the opening",
+        "written       {} for {} of pages{}, {} of them by cleaning, since the opening",
         BinaryBytes(store.written_bytes),
-        BinaryBytes(store.appended_bytes)
+        BinaryBytes(store.appended_bytes),
+        match store.appended_bytes {
+            0 => String::new(),
+            appended_bytes => format!(" ({:.2}x)", share(store.written_bytes, appended_bytes)),
+        },
+        BinaryBytes(store.moved_bytes)
     ))?;
     output.line(format_args!(
         "checkpoint    {} of log behind it",
