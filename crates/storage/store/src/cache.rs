@@ -117,6 +117,9 @@ pub(crate) struct Cache<D: Domain> {
     stuck_at: AtomicU64,
     /// The last group of pages could not be written. Only a hint.
     writes_fail: AtomicBool,
+    /// Pages are never written as deltas.
+    #[cfg(feature = "papers")]
+    pub writes_whole_pages: AtomicBool,
     /// Held as long as a handle of any map is.
     pub lock: OnceLock<DirectoryLock>,
 }
@@ -134,6 +137,8 @@ impl<D: Domain> Cache<D> {
             pictures: OnceLock::new(),
             stuck_at: 0.into(),
             writes_fail: false.into(),
+            #[cfg(feature = "papers")]
+            writes_whole_pages: false.into(),
             lock: OnceLock::new(),
         }
     }
@@ -151,6 +156,18 @@ impl<D: Domain> Cache<D> {
         let (mut work, mut result) = (Some(work), None);
         pictures.with(&mut |picture| result = work.take().map(|work| work(picture)))?;
         result.ok_or(Error::Closed)
+    }
+
+    /// Whether pages are never written as deltas.
+    #[cfg(feature = "papers")]
+    fn writes_whole_pages(&self) -> bool {
+        // Relaxed: one delta more or less.
+        self.writes_whole_pages.load(Ordering::Relaxed)
+    }
+
+    #[cfg(not(feature = "papers"))]
+    fn writes_whole_pages(&self) -> bool {
+        false
     }
 
     /// Waits for a turn: as long as the threads before write groups, but not for ever.
@@ -482,7 +499,8 @@ impl<D: Domain> PageSource for Source<D> {
         // The place first: if it is the same later, so were the parts.
         let version = cache.pages.place(page)?;
         let extent = cache.pages.extent(page)?;
-        Some(StoredPage { bytes: extent.bytes, takes_delta: extent.parts < MAX_PARTS, version })
+        let takes_delta = extent.parts < MAX_PARTS && !cache.writes_whole_pages();
+        Some(StoredPage { bytes: extent.bytes, takes_delta, version })
     }
 
     fn loaded(&self, key: &[u8], value: &[u8], stored: Option<&[u8]>) -> Result<(), SourceError> {

@@ -297,6 +297,14 @@ impl Store {
         self.shared.checkpoint()
     }
 
+    /// From now on pages are written whole, and never as deltas: what the papers' experiments
+    /// compare with.
+    #[cfg(feature = "papers")]
+    pub fn write_whole_pages(&self) {
+        // Relaxed: one delta more or less.
+        self.shared.data.cache().writes_whole_pages.store(true, Ordering::Relaxed);
+    }
+
     /// Writes all pages that have changed, and evicts all that have no version above the durable
     /// LSN.
     ///

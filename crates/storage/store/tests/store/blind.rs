@@ -64,6 +64,28 @@ fn a_page_says_of_a_blind_write_what_the_store_has_until_it_is_durable() {
     assert_eq!(after_cut(&place, map, 7).as_deref(), Some(&b"third"[..]));
 }
 
+/// Also pages of which memory has only what was written: their parts are read for that.
+#[test]
+fn pages_are_written_whole_if_it_is_asked() {
+    let (place, store, map) = stored();
+    let written = || {
+        store.sync().expect("durable");
+        store.checkpoint().expect("durable");
+        let pages = store.stat().expect("numbers").data.pages;
+        pages.pages - pages.pages_by_parts[0]
+    };
+    put(&store, map, 7, b"second");
+    assert_eq!(written(), 1, "a delta");
+    store.empty_cache().expect("written");
+    store.write_whole_pages();
+    let before = loads(&store);
+    (0..4_000).step_by(10).for_each(|key| put(&store, map, key, b"third"));
+    assert_eq!(loads(&store), before, "nothing was read");
+    assert_eq!(written(), 0);
+    assert!(loads(&store) > before);
+    assert_eq!(after_cut(&place, map, 10).as_deref(), Some(&b"third"[..]));
+}
+
 /// The page is loaded and split meanwhile, so it is written whole.
 #[test]
 fn a_page_that_is_written_whole_has_what_a_blind_write_has_replaced() {
