@@ -6,6 +6,7 @@ use indicatif::ProgressBar;
 use super::error::Error;
 use super::experiment::{Built, Experiment, Runner, Settings};
 use super::outcome::Outcome;
+use super::store::{cache, clean, flush, recovery};
 use super::{bwtree, bztree, nbtree, pmwcas, wbtree};
 
 const NO_OTHER_TREES: &str =
@@ -20,6 +21,9 @@ const NB_SYSTEMS: &[&str] = &[
 const FEW_CORES: &str =
     "cores: as many threads as this machine has, where the paper's figure is of 48";
 const OUR_BW_TREE: &str = "the Bw-tree is ours: `bwtree-plain` has each delta in a block and chains of 6 at most; `bwtree` is the one that we would use";
+
+const OF_OUR_STORE: &str = "no figure of the paper, which leaves its storage to later work: claims of its text, by our store";
+const SYSTEM_CACHE: &str = "the store reads and writes by the system's cache of files, in --pool-dir, which is in memory by default; the paper's is a flash disk";
 
 const EMULATED_MEDIUM: &str = "with --write-back-ns or --read-line-ns the system that survives a loss of power is an emulated one (slow), which costs a few ns an access beside the delays; the others stay in DRAM";
 
@@ -445,6 +449,58 @@ pub const EXPERIMENTS: &[Experiment] = &[
         built: Built::Whole(bwtree::options),
         takes_delays: false,
         differs: &["no figure of the paper: its design is the first system", FEW_CORES],
+    },
+    Experiment {
+        name: "bwtree:cache",
+        paper: &bwtree::PAPER,
+        title: "The store's cache",
+        shows: "throughput, misses and disk reads by the share of the data that memory holds",
+        index: "Bw-tree, store",
+        built: Built::Whole(cache::run),
+        takes_delays: false,
+        differs: &[OF_OUR_STORE, SYSTEM_CACHE],
+    },
+    Experiment {
+        name: "bwtree:flush",
+        paper: &bwtree::PAPER,
+        title: "Incremental flushing",
+        shows: "bytes written for an update and its rate, by deltas and by whole pages",
+        index: "Bw-tree, store",
+        built: Built::Whole(flush::run),
+        takes_delays: false,
+        differs: &[
+            OF_OUR_STORE,
+            "at most three deltas, and then the whole page; the paper gives no limit",
+            SYSTEM_CACHE,
+        ],
+    },
+    Experiment {
+        name: "bwtree:clean",
+        paper: &bwtree::PAPER,
+        title: "Cost of cleaning",
+        shows: "bytes that cleaning moves for a byte that is written, by the live share of segments",
+        index: "page store",
+        built: Built::Whole(clean::run),
+        takes_delays: false,
+        differs: &[
+            OF_OUR_STORE,
+            "the page store alone, with writes of its own, and shorter segments than by default",
+            SYSTEM_CACHE,
+        ],
+    },
+    Experiment {
+        name: "bwtree:recovery",
+        paper: &bwtree::PAPER,
+        title: "Opening after a kill",
+        shows: "time to the first get by the log since the checkpoint, in two sizes of the store",
+        index: "Bw-tree, store",
+        built: Built::Whole(recovery::run),
+        takes_delays: false,
+        differs: &[
+            OF_OUR_STORE,
+            "the process is killed, so that the tail of the log survives; no power cut",
+            SYSTEM_CACHE,
+        ],
     },
 ];
 

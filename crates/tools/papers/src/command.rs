@@ -21,6 +21,7 @@ use super::arrays::{
 };
 use super::error::Error;
 use super::experiment::Settings;
+use super::store::recovery::{self, StoreChildArgs};
 use super::traces::command::{TraceArgs, trace};
 use super::{catalogue, report};
 
@@ -46,6 +47,9 @@ pub enum Command {
     /// The process that an experiment samples
     #[command(hide = true)]
     ProfileChild(ProfileChildArgs),
+    /// The process that an experiment kills
+    #[command(hide = true)]
+    StoreChild(StoreChildArgs),
 }
 
 /// Arguments of experiments.
@@ -133,6 +137,7 @@ pub fn run(args: &PapersArgs, prefix: &[&str]) -> Result<(), Failure> {
         Some(Command::Pmwcas(args)) => Ok(pmwcas(args, &progress())?),
         Some(Command::Trace(args)) => trace(args, &progress()),
         Some(Command::ProfileChild(args)) => be_child(args),
+        Some(Command::StoreChild(args)) => recovery::be_child(args),
     }
 }
 

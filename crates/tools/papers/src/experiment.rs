@@ -1,5 +1,6 @@
 //! An entry of the catalogue, and what running it takes.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use indicatif::ProgressBar;
@@ -52,6 +53,12 @@ impl Settings {
             threads
         })
     }
+}
+
+/// This program, which an experiment runs again.
+pub fn this_program() -> Result<PathBuf, Error> {
+    let found = std::env::current_exe().and_then(|path| path.canonicalize());
+    found.map_err(|source| Error::Refused { what: "finding this program", source: source.into() })
 }
 
 /// A number of threads in words.

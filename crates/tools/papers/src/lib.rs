@@ -19,6 +19,7 @@
 //! | [`sizes`] | how many words each PMwCAS of a tree operation has |
 //! | [`pcm`] | the medium of the wB+-Tree paper's simulator |
 //! | [`pmwcas`], [`bztree`], [`nbtree`], [`bwtree`], [`wbtree`] | the experiments of those papers that can be run today |
+//! | [`store`] | those of the store that the Bw-tree paper describes: cache, flushes, cleaning, recovery |
 
 pub mod arrays;
 pub mod baselines;
@@ -34,6 +35,7 @@ pub mod pcm;
 pub mod pmwcas;
 pub mod report;
 pub mod sizes;
+pub mod store;
 pub mod traces;
 pub mod wbtree;
 

@@ -57,12 +57,12 @@ fn every_experiment_has_a_name_of_its_own() {
     let mut names: Vec<_> = EXPERIMENTS.iter().map(|experiment| experiment.name).collect();
     assert_eq!(
         names.len(),
-        32,
-        "8 of BzTree, 2 of PMwCAS, 6 of wB+-Tree, 10 of NBTree, 5 of Bw-tree and one of our own"
+        36,
+        "8 of BzTree, 2 of PMwCAS, 6 of wB+-Tree, 10 of NBTree, 5 of Bw-tree and 5 of our own"
     );
     names.sort_unstable();
     names.dedup();
-    assert_eq!(names.len(), 32);
+    assert_eq!(names.len(), 36);
     for experiment in EXPERIMENTS {
         assert!(experiment.name.starts_with(&format!("{}:", experiment.paper.short)));
         assert!(!experiment.differs.is_empty(), "{}", experiment.name);
@@ -92,8 +92,9 @@ fn plausible(unit: &str) -> RangeInclusive<f64> {
 #[test]
 fn every_experiment_that_is_built_runs_and_shows_both_figures() {
     for experiment in EXPERIMENTS {
-        // The profile has a test of its own: it needs `perf`.
-        if experiment.name == "bztree:fig9" {
+        // These have tests of their own: the profile needs `perf`, and the other one runs the
+        // program again, which this test is not.
+        if matches!(experiment.name, "bztree:fig9" | "bwtree:recovery") {
             continue;
         }
         let outcome = run(experiment.name);
@@ -121,7 +122,10 @@ fn every_experiment_that_is_built_runs_and_shows_both_figures() {
             outcome.lines
         );
         // Sizes of arrays and records that a paper's figure is of are larger than a test's.
-        if !matches!(experiment.name, "pmwcas:fig5" | "bztree:table2" | "bwtree:options") {
+        // The store's cache and its cleaning are not in the paper at all.
+        const WITHOUT: [&str; 5] =
+            ["pmwcas:fig5", "bztree:table2", "bwtree:options", "bwtree:cache", "bwtree:clean"];
+        if !WITHOUT.contains(&experiment.name) {
             assert!(outcome.lines.iter().any(|line| line.paper.is_some()), "{}", experiment.name);
         }
         let text = papers::report::text(experiment, &outcome);
@@ -137,6 +141,80 @@ fn every_experiment_that_is_built_runs_and_shows_both_figures() {
             }
         }
     }
+}
+
+/// The figures of the lines that end so, by the text before.
+fn figures_of<'run>(outcome: &'run Outcome, ending: &str) -> Vec<(&'run str, f64)> {
+    let of = |line: &'run Line| Some((line.what.strip_suffix(ending)?, line.ours.as_ref()?.median));
+    outcome.lines.iter().filter_map(of).collect()
+}
+
+/// With more data than the least memory of a store, a smaller cache misses more.
+#[test]
+fn a_smaller_cache_of_the_store_misses_more() {
+    let settings = Settings {
+        records: Some(250_000),
+        time: Some(Duration::from_millis(100)),
+        rounds: Some(1),
+        ..settings()
+    };
+    let outcome = papers::run("bwtree:cache", &settings, &ProgressBar::hidden()).unwrap().1;
+    let misses = figures_of(&outcome, ": misses");
+    let uniform: Vec<_> = misses.iter().filter(|(what, _)| what.contains("uniform")).collect();
+    assert!(uniform.len() >= 2, "{misses:?}");
+    assert!(uniform.windows(2).all(|pair| pair[0].1 < pair[1].1), "{misses:?}");
+    let reads = figures_of(&outcome, ": disk reads");
+    assert!(reads.iter().any(|(_, reads)| *reads > 0.0), "{reads:?}");
+}
+
+#[test]
+fn deltas_write_less_than_whole_pages() {
+    let settings = Settings { records: Some(150_000), rounds: Some(1), ..settings() };
+    let outcome = papers::run("bwtree:flush", &settings, &ProgressBar::hidden()).unwrap().1;
+    let ratios = figures_of(&outcome, ": bytes of pages, ratio");
+    assert!(ratios.len() == 4 && ratios.iter().all(|(_, ratio)| *ratio < 0.9), "{ratios:?}");
+    let reads = figures_of(&outcome, ": disk reads");
+    let [(_, deltas), (_, whole)] = reads[..] else { panic!("not two stores: {reads:?}") };
+    assert!(deltas > whole && whole == 1.0, "{reads:?}");
+}
+
+#[test]
+fn cleaning_moves_more_if_more_is_live() {
+    let settings = Settings { records: Some(20_000), rounds: Some(1), ..settings() };
+    let outcome = papers::run("bwtree:clean", &settings, &ProgressBar::hidden()).unwrap().1;
+    let moved = figures_of(&outcome, ": moved");
+    assert_eq!(moved.len(), 15, "{moved:?}");
+    for of_pattern in moved.chunks(5) {
+        assert!(of_pattern[0].1 < of_pattern[4].1, "{of_pattern:?}");
+    }
+}
+
+#[test]
+fn a_store_is_killed_and_opened_again_after_logs_of_several_lengths() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("rows.jsonl");
+    let (succeeded, out, error) = papers_command(&[
+        "bwtree:recovery",
+        "--records",
+        "2k",
+        "--rounds",
+        "1",
+        "--json",
+        json.to_str().unwrap(),
+    ]);
+    assert!(succeeded, "{error}");
+    assert!(out.contains("8k records, 4k updates: to the first get"), "{out}");
+    let rows = std::fs::read_to_string(json).unwrap();
+    let mut logs = Vec::new();
+    for row in rows.lines() {
+        let row: serde_json::Value = serde_json::from_str(row).unwrap();
+        assert_eq!(row["experiment"], "bwtree:recovery");
+        if row["unit"] == "MiB" {
+            logs.push(row["ours"]["median"].as_f64().unwrap());
+        }
+    }
+    assert_eq!(logs.len(), 10, "two stores, and five logs: {logs:?}");
+    assert!(logs[2..].chunks(2).all(|both| both[0] > 0.0 && both[1] > 0.0), "{logs:?}");
 }
 
 #[test]

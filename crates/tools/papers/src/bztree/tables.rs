@@ -5,7 +5,7 @@ use std::time::Duration;
 use indicatif::ProgressBar;
 
 use super::{BALANCED, Grid, conditions, rows};
-use crate::experiment::{Settings, in_threads};
+use crate::experiment::{Settings, in_threads, this_program};
 use crate::outcome::{Measured, Outcome, Published};
 use crate::{Error, sizes};
 use pando_bench::key_sampler::KeyChoice;
@@ -110,13 +110,7 @@ pub fn table_2(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, E
 pub fn figure_9(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error> {
     let refused =
         |source: profile::Error| Error::Refused { what: "the profile", source: source.into() };
-    let executable =
-        std::env::current_exe().and_then(|path| path.canonicalize()).map_err(|source| {
-            Error::Refused {
-                what: "finding this program, which is to be profiled",
-                source: source.into(),
-            }
-        })?;
+    let executable = this_program()?;
     let plan = |read_percent| profile::Plan {
         records: settings.records.unwrap_or(1_000_000),
         threads: settings
