@@ -64,4 +64,4 @@ pub use in_pool::InPool;
 pub use maps::{Lent, StoreMaps};
 pub use opening::Recovery;
 pub use pando_bwtree::Options as TreeOptions;
-pub use store::{Store, StoreMap, StoreStat};
+pub use store::{MIN_MEMORY_BYTES, Store, StoreMap, StoreStat};

@@ -19,8 +19,8 @@ use crate::error::{Error, Result};
 use crate::maps::StoreMaps;
 use crate::opening::{self, Component, Recovery};
 
-/// The least memory of a store: with less, a few commits of many keys fill it.
-const MIN_MEMORY_BYTES: u64 = 16 << 20;
+/// The least memory of a store, in bytes: with less, a few commits of many keys fill it.
+pub const MIN_MEMORY_BYTES: u64 = 16 << 20;
 /// Records of a dropped map that are removed under one cursor.
 const CLEARED_AT_ONCE: usize = 256;
 /// How often a thread looks whether a checkpoint is due.

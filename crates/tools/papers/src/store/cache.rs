@@ -51,9 +51,9 @@
 use std::time::Duration;
 
 use indicatif::ProgressBar;
-use pando_store::StoreOptions;
+use pando_store::{MIN_MEMORY_BYTES, StoreOptions};
 
-use super::opened::{FILL_TICKS, LEAST_MEMORY_BYTES, Opened, folder, most_threads, refused, roomy};
+use super::opened::{FILL_TICKS, Opened, folder, most_threads, refused, roomy};
 use super::rounds::{Rounds, share};
 use crate::error::Error;
 use crate::experiment::{Settings, in_threads};
@@ -89,7 +89,7 @@ fn memories(data_bytes: u64) -> Vec<u64> {
     let mut memories: Vec<_> = SHARES
         .iter()
         .rev()
-        .map(|percent| (data_bytes * percent / 100).max(LEAST_MEMORY_BYTES))
+        .map(|percent| (data_bytes * percent / 100).max(MIN_MEMORY_BYTES))
         .collect();
     memories.dedup();
     memories
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_store_of_few_records_has_the_least_memory_once() {
-        assert_eq!(memories(1 << 20), [LEAST_MEMORY_BYTES]);
+        assert_eq!(memories(1 << 20), [MIN_MEMORY_BYTES]);
         let data_bytes = 100 << 20;
         let mib = [150, 100, 75, 50, 25, 16];
         assert_eq!(memories(data_bytes), mib.map(|mib| mib << 20));

@@ -53,11 +53,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
-use pando_store::{DataStat, StoreOptions};
+use pando_store::{DataStat, MIN_MEMORY_BYTES, StoreOptions};
 
 use super::opened::{
-    FILL_TICKS, LEAST_MEMORY_BYTES, NO_CHECKPOINTS, Opened, Updates, folder, most_threads, refused,
-    roomy,
+    FILL_TICKS, NO_CHECKPOINTS, Opened, Updates, folder, most_threads, refused, roomy,
 };
 use super::rounds::{Rounds, share};
 use crate::error::Error;
@@ -188,7 +187,7 @@ pub fn run(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error
     progress.set_length(2 * SYSTEMS.len() as u64);
     let roomy_stores = fill("all", &roomy(records))?;
     let stat = roomy_stores[0].stat()?.pages;
-    let memory_bytes = (stat.live_bytes / EVICTING_PART).max(LEAST_MEMORY_BYTES);
+    let memory_bytes = (stat.live_bytes / EVICTING_PART).max(MIN_MEMORY_BYTES);
     let checkpoint_log_bytes = NO_CHECKPOINTS;
     let options = StoreOptions { memory_bytes, checkpoint_log_bytes, ..StoreOptions::default() };
     // A store with memory for all of its pages evicts none.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use indicatif::ProgressBar;
 use pando_index::RangeIndex;
-use pando_store::{DataStat, Store, StoreOptions};
+use pando_store::{DataStat, MIN_MEMORY_BYTES, Store, StoreOptions};
 use tempfile::TempDir;
 
 use crate::error::Error;
@@ -27,8 +27,6 @@ use pando_bench::systems::BuildError;
 /// The records of these experiments: with about 30 bytes of the store for each.
 pub const RECORDS: Records =
     Records { shape: Shape { key_bytes: 8, value_bytes: 100 }, is_monotonic: false };
-/// The least memory of a store.
-pub const LEAST_MEMORY_BYTES: u64 = 16 << 20;
 /// No log is as long, so the store makes no checkpoint by itself.
 pub const NO_CHECKPOINTS: u64 = 1 << 60;
 /// Slices of a fill; they exist only for the progress bar.
@@ -52,7 +50,7 @@ pub fn folder(settings: &Settings) -> Result<TempDir, Error> {
 /// for.
 pub fn roomy(records: u64) -> StoreOptions {
     StoreOptions {
-        memory_bytes: records * MOST_RECORD_BYTES + 4 * LEAST_MEMORY_BYTES,
+        memory_bytes: records * MOST_RECORD_BYTES + 4 * MIN_MEMORY_BYTES,
         checkpoint_log_bytes: NO_CHECKPOINTS,
         ..StoreOptions::default()
     }

@@ -48,11 +48,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use indicatif::ProgressBar;
-use pando_store::StoreOptions;
+use pando_store::{MIN_MEMORY_BYTES, StoreOptions};
 
 use super::opened::{
-    FILL_TICKS, LEAST_MEMORY_BYTES, NO_CHECKPOINTS, Opened, Updates, folder, most_threads, refused,
-    roomy,
+    FILL_TICKS, NO_CHECKPOINTS, Opened, Updates, folder, most_threads, refused, roomy,
 };
 use super::rounds::Rounds;
 use crate::error::Error;
@@ -198,14 +197,14 @@ pub fn run(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error
 
     let work = (rounds * UPDATES_PER_FOUR_RECORDS.len() + 1) * stores.len();
     progress.set_length(stores.len() as u64 * FILL_TICKS + work as u64);
-    let mut memory_bytes = LEAST_MEMORY_BYTES;
+    let mut memory_bytes = MIN_MEMORY_BYTES;
     for (at, &records) in stores.iter().enumerate() {
         progress.set_message(format!("fill {} records", count(records)));
         let opened = Opened::open(&path(records), &roomy(records))?;
         opened.fill(records, threads, progress)?;
         if at == 0 {
             let live_bytes = opened.stat()?.pages.live_bytes;
-            memory_bytes = (live_bytes / MEMORY_PART).max(LEAST_MEMORY_BYTES);
+            memory_bytes = (live_bytes / MEMORY_PART).max(MIN_MEMORY_BYTES);
         }
     }
     let mut lines = Rounds::default();
