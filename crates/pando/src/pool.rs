@@ -28,8 +28,10 @@ use crate::{Acknowledge, Error, Map, MapOptions, PoolOptions};
 ///
 /// # What a program must not do
 ///
-/// * **Use a pool after `fork`.** The pool of the parent is not open in the child. After `fork` the child may only `exec`, or it must not touch the pool and its maps
-///   and must end by `_exit`. A daemon opens its pools after it has forked.
+/// * **Use a pool after `fork`.** The pool of the parent is not open in the child. The child may
+///   only `exec`, or it must not touch the pool and its maps and must end by `_exit`. (If the pool
+///   is shared, calls on records return an error there, and the child may open it again.) A daemon
+///   opens its pools after it has forked.
 /// * **Copy the file while a process has it open.** The copy may look consistent although it is
 ///   not. Copy the file after [`close`](Self::close), or copy the records out.
 /// * **Truncate the file while it is open.** The system sends SIGBUS to a process that accesses the

@@ -20,8 +20,9 @@
 //!
 //! No block is freed twice. Clearing an active bit tells whether it was set, and a block goes back
 //! for reuse only from the thread that has cleared it. A second thread that begins again finds the
-//! bits cleared, and leaves the blocks to a census. No such block is reused before: until the status is *free*, the dead process's
-//! slot keeps it. (If the dead thread was not pinned, it had no operation.)
+//! bits cleared, and leaves the blocks to a census. No such block is reused before: until the
+//! status is *free*, the dead process's slot keeps it. (If the dead thread was not pinned, it had
+//! no operation.)
 //!
 //! Helpers may be late. A late install finds that the operation is decided, and takes itself back
 //! (`rdcss.rs`), as after any other operation's end.

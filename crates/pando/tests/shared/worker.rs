@@ -1,8 +1,8 @@
 //! A process that writes to a shared pool, and says which of its rounds are complete.
 //!
 //! Round N of worker W inserts key (W, N), removes key (W, N - [`WINDOW`]), adds one to the
-//! worker's counter and to the counter of all, and then says N. So after a kill, a reader knows which keys
-//! must be there, to within one round.
+//! worker's counter and to the counter of all, and then says N. So after a kill, a reader knows
+//! which keys must be there, to within one round.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;

@@ -14,9 +14,9 @@
 //! | 4 body of an active span | 0 | active |
 //! | 5 hole: free, and the file may have no room there (`holes.rs`) | 0; with a generation: a hole that a thread holds in that generation | hole |
 //!
-//! A claim has the lower 24 bits of the generation, and the stamp of the newest census (`census.rs`;
-//! zero in a pool that one process has). After 2^24 openings, a claim of an earlier generation may
-//! count as one of this generation. Then the chunk is free only at the next opening.
+//! A claim has the lower 24 bits of the generation, and the stamp of the newest census
+//! (`census.rs`; zero in a pool that one process has). After 2^24 openings, a claim of an earlier
+//! generation may count as one of this generation. Then the chunk is free only at the next opening.
 //!
 //! A span is claimed chunk by chunk with CASes (`claim.rs`). Activation changes first the bodies,
 //! then the head. After a crash, the log that names the span settles which of these words became

@@ -216,7 +216,7 @@ fn a_helper_that_dies_leaves_no_word_unsettled() {
         live.recover_dead().unwrap();
         // No conditional reference of the helper's record is left: the record's next user would
         // overwrite it. (The first of eight descriptors is the record.)
-        let is_record = |word: u64| word & 1 << 62 != 0 && word % 8 == 0;
+        let is_record = |word: u64| word & 1 << 62 != 0 && word.is_multiple_of(8);
         assert!(![0, 1, 2].iter().any(|&at| is_record(raw(&live, at))));
         let label = format!("owner at {owner_writes}, helper at {helper_writes}");
         let found = read(&live, 0);

@@ -31,14 +31,14 @@ fn version(key: u64) -> u64 {
 pub fn fill(pool: &Pool, options: &MapOptions) -> Result<Map, Error> {
     let map = pool.map_with(&map_name(FILLED), options)?;
     // Commits survive in their order, so with the last record all are there.
-    if map.read(&workload::key(RECORDS - 1), |_| ())?.is_some() {
+    if map.read(workload::key(RECORDS - 1), |_| ())?.is_some() {
         return Ok(map);
     }
     for first in (0..RECORDS).step_by(RECORDS_A_COMMIT as usize) {
         pool.transaction(|transaction| {
             (first..RECORDS.min(first + RECORDS_A_COMMIT)).try_for_each(|key| {
                 let value = workload::value(FILLED, key, version(key));
-                transaction.put(&map, &workload::key(key), &value)
+                transaction.put(&map, workload::key(key), &value)
             })
         })?;
     }
@@ -55,7 +55,7 @@ pub fn use_cache(
     while Instant::now() < until {
         let key = random.below(RECORDS);
         let is_right = |found: &[u8]| workload::version(FILLED, key, found) == Some(version(key));
-        if map.read(&workload::key(key), is_right)? != Some(true) {
+        if map.read(workload::key(key), is_right)? != Some(true) {
             return Err(format!("a get does not find the record {key} that was filled in").into());
         }
         if random.one_in(READS_A_CHECKPOINT) {
