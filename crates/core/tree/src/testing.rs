@@ -13,7 +13,8 @@ use pando_index::conformance::between::{Act, one_between};
 use pando_index::conformance::rewritten::full_leaves_that_are_rewritten;
 use pando_index::{Cursor as _, Error, KeyRange, Order, RangeIndex};
 use pando_pmem::testing::{
-    Arena, CutShort, between, between_each, kill_after, reach_medium, written_back,
+    Arena, CutShort, between, between_each, kill_after, reach_medium, run_until_stopped,
+    written_back,
 };
 use pando_pmem::{CreateOptions, Domain, Guard, OpenPool, Pool, Reservation, block_bytes};
 
@@ -91,10 +92,88 @@ impl<D: Domain, K: IndexKind> Planted<D, K> {
         self.catalog.drop_index::<K>(&entry).expect("drops the map");
     }
 
+    /// Opens the file at `path` in one more process. (A handle stands for a process.)
+    pub fn share(path: &Path) -> Self {
+        let options = OpenPool { shared: true, ..OpenPool::default() };
+        Self::of(Pool::open(path, &options).expect("opens"), K::Options::default())
+    }
+
+    /// Ends the operations of dead processes, and finds their blocks. No other process has the pool
+    /// open, and no thread of this one is inside an operation.
+    pub fn recover_dead(&self) {
+        assert!(self.catalog.recover_dead().expect("recovers") >= 1, "no process is dead");
+        for _ in 0..20 {
+            self.pool.reclaim().expect("a slot");
+            self.pool.step_census().expect("a slot");
+        }
+        let claimed = self.pool.usage().expect("a slot").claimed_chunks;
+        assert_eq!(claimed, 0, "chunks without an owner");
+    }
+
     /// Opens the file that a test left at `path`.
     pub fn reopen(path: &Path) -> Self {
         let pool = Pool::open(path, &OpenPool::default()).expect("opens");
         Self::of(pool, K::Options::default())
+    }
+}
+
+/// Runs `work` in a process that shares the pool at `path`, and that dies before its write number
+/// `writes`. Returns whether it died.
+pub fn dies_after<D: Domain, K: IndexKind>(
+    path: &Path,
+    writes: u64,
+    work: impl FnOnce(&K::Index<D>) + Send + 'static,
+) -> bool {
+    let process = Arc::new(Planted::<D, K>::share(path));
+    let runs = process.clone();
+    let is_done = run_until_stopped(writes, move || work(&runs.index));
+    process.pool.drop_locks_like_a_kill();
+    // The stopped thread has the process for ever, so nothing is closed.
+    std::mem::forget(process);
+    !is_done
+}
+
+/// A process dies at each write of an insert, an update and a remove, with so many `records`
+/// before, while another one has the pool open. That one finds the operation done, or not, and goes
+/// on. Nothing is leaked.
+pub fn processes_die<K: IndexKind>(options: K::Options, records: u64) {
+    let acts: [Doomed; 3] = [
+        |index, key| index.insert(&key, &[2; 8]).expect("an insert"),
+        |index, _| index.update(&[0; 8], &[2; 8]).expect("an update"),
+        |index, _| assert!(index.remove(&[0; 8]).expect("a remove")),
+    ];
+    let key = records.to_be_bytes();
+    for (number, act) in acts.into_iter().enumerate() {
+        for writes in 0.. {
+            let (_folder, path) = folder_and_pool();
+            let alone = Planted::<CutShort, K>::create(&path, 8 << 20, options);
+            for number in 0..records {
+                alone.index.insert(&number.to_be_bytes(), &[1; 8]).expect("an insert");
+            }
+            let before = dump(&alone.index);
+            drop(alone);
+            let live = Planted::<CutShort, K>::share(&path);
+            let died = dies_after::<CutShort, K>(&path, writes, move |index| act(index, key));
+            let label = format!("{records} records, act {number}, died at write {writes}");
+            // Before the dead process is recovered, too.
+            let found = dump(&live.index);
+            live.recover_dead();
+            assert_eq!(dump(&live.index), found, "{label}");
+            check(&live);
+            if found == before {
+                assert!(died, "{label}: done, and lost");
+                act(&live.index, key);
+            }
+            let differ = dump(&live.index);
+            assert!(differ != before, "{label}: {differ:?}");
+            assert!(differ.len().abs_diff(before.len()) <= 1, "{label}");
+            check(&live);
+            drop(live);
+            check(&Planted::<CutShort, K>::reopen(&path));
+            if !died {
+                break;
+            }
+        }
     }
 }
 

@@ -20,6 +20,7 @@ use pando_bztree::BzTrees;
 use pando_index::random::Random;
 use pando_pmem::Domain;
 use pando_pmem::testing::{CutShort, count_writes, kill_after};
+use pando_tree::testing::dies_after;
 
 /// Small, so that the chunk table and the caches of the process are small too.
 const MAX_BYTES: u64 = 8 << 20;
@@ -215,6 +216,57 @@ fn explore_all<D: Domain>(test: &str, scenarios: &[Scenario]) {
         total.recovery,
         total.again
     );
+}
+
+/// For one in three writes of the operation: a process that shares the pool dies before it, and
+/// another one goes on.
+fn explore_dead_process(scenario: &Scenario, random: &mut Random) -> u64 {
+    let crash = Crash::of(scenario);
+    let folder = folder();
+    let prepared = folder.path().join("prepared");
+    let planted = Planted::<CutShort>::create(&prepared, MAX_BYTES, scenario.options);
+    scenario.prepare(&planted.index);
+    drop(planted);
+    let path = folder.path().join("shared");
+    let (mut writes, mut deaths) = (random.below(3), 0);
+    loop {
+        duplicate(&prepared, &path);
+        let live = Planted::<CutShort>::share(&path);
+        let (act, answer) = (scenario.act.clone(), crash.answer);
+        let died = dies_after::<CutShort, BzTrees>(&path, writes, move |tree| {
+            assert_eq!(act.run(tree), answer);
+        });
+        let label = format!("a process died before write {writes}");
+        let found = dump(&live.index);
+        live.recover_dead();
+        assert!(dump(&live.index) == found, "{}, {label}: changed later", scenario.name);
+        crash.verify(&live, &label);
+        assert!(died || found == crash.after, "{}: done, and lost", scenario.name);
+        crash.use_it(&live, &label);
+        drop(live);
+        check(&Planted::<CutShort>::reopen(&path));
+        if !died {
+            return deaths;
+        }
+        deaths += 1;
+        writes += 1 + random.below(5);
+    }
+}
+
+#[test]
+fn a_process_dies_at_a_write_of_every_operation_and_modification() {
+    let mut random = Random::new(seed("dead processes"));
+    let scenarios = [
+        scenario::operations(),
+        scenario::leaf_modifications(),
+        scenario::inner_modifications(),
+        scenario::runs(),
+        scenario::edges(),
+    ]
+    .concat();
+    let deaths: u64 =
+        scenarios.iter().map(|scenario| explore_dead_process(scenario, &mut random)).sum();
+    println!("{} scenarios, {deaths} deaths", scenarios.len());
 }
 
 #[test]

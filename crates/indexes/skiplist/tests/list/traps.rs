@@ -11,7 +11,7 @@ use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::testing::{CutShort, count_writes, kill_after};
 use pando_skiplist::{CasSkipLists, MAX_HEIGHT, Options, SkipLists};
 use pando_tree::maps::{IndexKind, Tree};
-use pando_tree::testing::{Records, find_beside_writers};
+use pando_tree::testing::{Records, find_beside_writers, processes_die};
 
 use crate::common::watchdog::{seed, within_bounds};
 use crate::common::{Planted, abandon, check, dump, folder_and_pool, small_values};
@@ -278,4 +278,9 @@ fn a_search_ends_at_the_end_of_the_list() {
     }
     within_bounds("PMwCAS", || race::<SkipLists>(&Planted::anonymous(Options::default())));
     within_bounds("CAS", || race::<CasSkipLists>(&Planted::anonymous(Options::default())));
+}
+
+#[test]
+fn a_process_that_dies_at_any_write_holds_up_no_other() {
+    [1, 2, 9].into_iter().for_each(|records| processes_die::<SkipLists>(small_values(), records));
 }
