@@ -8,8 +8,15 @@ use pando::{Map, MapOptions, Pool, PoolOptions};
 use crate::worker::{WINDOW, Worker, count_of, count_of_all, key};
 use crate::{open, shared, wait_until};
 
-const WORKERS: u8 = 4;
-const KILLS: u64 = 40;
+/// How many workers write, how many kills there are, and the time between two of them.
+struct Run {
+    workers: u8,
+    kills: u64,
+    pause: fn(u64) -> Duration,
+}
+
+const SHORT: Run =
+    Run { workers: 4, kills: 40, pause: |kill| Duration::from_millis(5 + kill % 30) };
 
 /// What is known of a worker between its processes.
 #[derive(Clone, Copy)]
@@ -32,24 +39,30 @@ fn check(map: &Map, number: u8, before: Known, last: u64) -> Known {
         let value = value.unwrap_or_else(|| panic!("worker {number} has lost round {round}"));
         assert_eq!(value, vec![number; 20 + (round % 200) as usize]);
     }
-    for round in 1..=last.saturating_sub(WINDOW) {
+    let removed = last.saturating_sub(WINDOW);
+    for round in removed.saturating_sub(3 * WINDOW).max(1)..=removed {
         assert!(map.get(key(number, round)).unwrap().is_none(), "round {round} is back");
     }
     Known { last, count }
 }
 
-fn kill_again_and_again(index: &str) {
+fn kill_again_and_again(index: &str, Run { workers: count, kills, pause }: Run) {
     let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let path = folder.path().join("shared.pool");
     let pool = Pool::create(&path, &shared()).unwrap();
     let map = pool.map_with("main", &MapOptions::new().index(index)).unwrap();
-    let mut known = [Known { last: 0, count: 0 }; WORKERS as usize];
+    let mut known = vec![Known { last: 0, count: 0 }; usize::from(count)];
     let mut workers: Vec<_> =
-        (0..WORKERS).map(|number| Some(Worker::start(&path, number, 1))).collect();
-    assert_eq!(pool.processes().unwrap().len(), 1 + usize::from(WORKERS));
-    for kill in 0..KILLS {
-        std::thread::sleep(Duration::from_millis(5 + kill % 30));
-        let number = (kill % u64::from(WORKERS)) as usize;
+        (0..count).map(|number| Some(Worker::start(&path, number, 1))).collect();
+    assert_eq!(pool.processes().unwrap().len(), 1 + usize::from(count));
+    let mut size_bytes = Vec::new();
+    for kill in 0..kills {
+        std::thread::sleep(pause(kill));
+        if kill % (kills / 10).max(1) == 0 {
+            size_bytes.push(pool.size_bytes());
+            println!("{kill} kills of {kills}, {} MiB", pool.size_bytes() >> 20);
+        }
+        let number = (kill % u64::from(count)) as usize;
         let last = workers[number].take().unwrap().kill();
         known[number] = check(&map, number as u8, known[number], last);
         workers[number] = Some(Worker::start(&path, number as u8, last + 1));
@@ -62,10 +75,15 @@ fn kill_again_and_again(index: &str) {
     wait_until("dead processes stay", || pool.processes().unwrap().len() == 1);
     // Each round counts once for all, but for those in which a worker died.
     let rounds: u64 = known.iter().map(|known| known.count).sum();
-    let deaths = KILLS + u64::from(WORKERS);
+    let deaths = kills + u64::from(count);
     let all = count_of_all(&map);
     assert!(all <= rounds && all + deaths >= rounds, "{all} of {rounds}");
     assert!(known.iter().all(|known| known.last > WINDOW), "too few rounds were made");
+    println!("{deaths} kills, {rounds} rounds, {} MiB", pool.size_bytes() >> 20);
+    if kills > 1000 {
+        let (half, end) = (size_bytes[5], pool.size_bytes());
+        assert!(end <= half + half / 4, "the pool grows: {size_bytes:?}, {end}");
+    }
     drop(map);
     pool.close().unwrap();
     check_alone(&path);
@@ -81,12 +99,21 @@ fn check_alone(path: &Path) {
 
 #[test]
 fn killed_processes_lose_nothing_and_hold_up_nobody_in_a_bztree() {
-    kill_again_and_again("bztree");
+    kill_again_and_again("bztree", SHORT);
 }
 
 #[test]
 fn killed_processes_lose_nothing_and_hold_up_nobody_in_a_skiplist() {
-    kill_again_and_again("skiplist");
+    kill_again_and_again("skiplist", SHORT);
+}
+
+/// For `MINUTES` minutes, ten if it is not set.
+#[test]
+#[ignore = "takes long; `.ci/long process-kills` runs it"]
+fn sixteen_processes_write_while_one_is_killed_every_100_ms() {
+    let minutes = std::env::var("MINUTES").map_or(10, |minutes| minutes.parse().unwrap());
+    let pause = |_| Duration::from_millis(100);
+    kill_again_and_again("bztree", Run { workers: 16, kills: minutes * 600, pause });
 }
 
 /// All processes are killed at once.
