@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use pando_pmem::testing::{CutShort, run_until_stopped};
 use pando_pmem::{Domain, OpenPool, Pool};
-use pando_pmwcas::{Pmwcas, Policy};
+use pando_pmwcas::{Algorithm, Pmwcas, Policy};
 
 use super::common::{
     active, change, create, folder, folder_and_pool, give, holds, over, raw, read, stamped,
@@ -199,7 +199,12 @@ fn operations_of_a_dead_process_hold_up_nobody_before_its_recovery() {
 /// A helper dies in the middle of another process's operation.
 #[test]
 fn a_helper_that_dies_leaves_no_word_unsettled() {
-    for (owner_writes, helper_writes) in (0..24).flat_map(|one| (0..24).map(move |two| (one, two))) {
+    // Only the paper's algorithm has helpers as a rule. The thread of each dead process stays.
+    let step = if super::ALGORITHM == Algorithm::Rdcss { 1 } else { 6 };
+    let writes = || (0..24).step_by(step);
+    for (owner_writes, helper_writes) in
+        writes().flat_map(|owner| writes().map(move |helper| (owner, helper)))
+    {
         let (_folder, path) = folder_and_pool();
         drop(create::<CutShort>(&path));
         let live = shared::<CutShort>(&path);
