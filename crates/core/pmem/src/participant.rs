@@ -138,11 +138,6 @@ impl<D: Domain> Pool<D> {
         all.filter(|slot| self.is_owner(slot.owner)).collect()
     }
 
-    /// How many slots the processes of this generation have.
-    pub fn slots_with_owner(&self) -> usize {
-        self.slot_owners().len()
-    }
-
     /// Whether this process has `slot`.
     pub fn is_own_slot(&self, slot: usize) -> bool {
         // Relaxed: only this process changes the owner of its slots.

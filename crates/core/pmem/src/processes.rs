@@ -127,7 +127,8 @@ impl<D: Domain> Pool<D> {
     fn process_of(&self, number: usize) -> Option<u32> {
         // Acquire: pairs with the store of the process, or of the thread that recovered it.
         let word = self.process_word(number).load(Ordering::Acquire);
-        self.is_owner(word).then_some(word as u32 & PID_MASK)
+        let value = self.value_now(word);
+        (value != 0).then_some(value & PID_MASK)
     }
 
     /// The stamp of the last census that the process with that number has answered, if there is
@@ -135,21 +136,21 @@ impl<D: Domain> Pool<D> {
     pub(crate) fn answer_of(&self, number: usize) -> Option<u8> {
         // Acquire: pairs with `answer`.
         let word = self.process_word(number).load(Ordering::Acquire);
-        self.is_owner(word).then_some((word >> PID_BITS) as u8)
+        let value = self.value_now(word);
+        (value != 0).then_some((value >> PID_BITS) as u8)
     }
 
     /// Answers the census `stamp`: this process has no block that it retired before.
     pub(crate) fn answer(&self, stamp: u8) {
         let Some(sharing) = &self.sharing else { return };
-        let pid = u64::from(std::process::id() & PID_MASK);
-        let word = u64::from(self.generation()) << 32 | u64::from(stamp) << PID_BITS | pid;
+        let word = u32::from(stamp) << PID_BITS | std::process::id() & PID_MASK;
         // Release: pairs with `answer_of`.
-        self.process_word(sharing.number).store(word, Ordering::Release);
+        self.process_word(sharing.number).store(self.word_now(word), Ordering::Release);
     }
 
     /// The owner's word of a slot of the process with that number.
     fn owner_of(&self, number: usize) -> u64 {
-        u64::from(self.generation()) << 32 | (number as u64 + 1)
+        self.word_now(number as u32 + 1)
     }
 
     /// The owner's word of this process's slots.
@@ -159,7 +160,7 @@ impl<D: Domain> Pool<D> {
 
     /// Whether this owner's word is that of a process of this generation.
     pub(crate) fn is_owner(&self, word: u64) -> bool {
-        (word >> 32) as u32 == self.generation() && word as u32 != 0
+        self.value_now(word) != 0
     }
 
     /// Whether several processes may have the pool open.
@@ -176,7 +177,7 @@ impl<D: Domain> Pool<D> {
 
     /// Takes a number for this process, which has entered the file.
     pub(crate) fn take_number(&mut self) -> Result<()> {
-        let (Some(file), Some(sharing)) = (&self.file, &self.sharing) else { return Ok(()) };
+        let (Some(file), true) = (&self.file, self.is_shared()) else { return Ok(()) };
         let path = &self.path;
         let is_free = |&number: &usize| {
             // A number with a word has slots to be recovered, also if its process is dead.
@@ -194,7 +195,6 @@ impl<D: Domain> Pool<D> {
         }
         let max = MAX_PROCESSES;
         let number = taken.ok_or_else(|| Error::TooManyProcesses { path: path.clone(), max })?;
-        let _ = sharing;
         if let Some(sharing) = &mut self.sharing {
             sharing.number = number;
         }

@@ -16,8 +16,8 @@
 //! # Protocol
 //!
 //! One process takes a census at a time: it has the lock *census* (`processes.rs`). If it dies,
-//! another one continues the same census: a number is used again for the next census only when all
-//! processes have answered. The control page has the number and the phase.
+//! another one continues the same census: the number rises only after all processes have answered.
+//! The control page has the number and the phase.
 //!
 //! | phase | step | afterwards |
 //! | --- | --- | --- |
@@ -70,18 +70,6 @@ use crate::sys::{self, Access};
 
 /// Epochs that must pass before each thread has read the number of the census.
 const GRACE_EPOCHS: u64 = 3;
-/// The number of a census and its phase.
-fn census_word(number: u32, phase: u32) -> u32 {
-    number << PHASE_BITS | phase
-}
-
-/// The colour of blocks that are retired at this word of the census.
-fn colour_of(word: u32) -> usize {
-    let is_late =
-        (word & ((1 << PHASE_BITS) - 1) != BEGUN) && !mutant!("retired-early-counts-as-late");
-    (2 * (word >> PHASE_BITS) as usize + usize::from(is_late)) % COLOURS
-}
-
 /// Chunks that are looked at under one pin.
 const CHUNKS_A_PIN: u64 = 256;
 /// Bits of the census's word that are its phase.
@@ -95,6 +83,18 @@ const DONE: u32 = 2;
 /// So many censuses must find nothing before none is due.
 const FRUITLESS: u32 = 3;
 
+/// The number of a census and its phase.
+fn census_word(number: u32, phase: u32) -> u32 {
+    number << PHASE_BITS | phase
+}
+
+/// The colour of blocks that are retired at this word of the census.
+fn colour_of(word: u32) -> usize {
+    let phase = word & ((1 << PHASE_BITS) - 1);
+    let is_late = phase != BEGUN && !mutant!("retired-early-counts-as-late");
+    (2 * (word >> PHASE_BITS) as usize + usize::from(is_late)) % COLOURS
+}
+
 fn stamp_of_number(number: u32) -> u8 {
     (number % u32::from(LASTING_STAMP)) as u8
 }
@@ -103,14 +103,12 @@ impl<D: Domain> Pool<D> {
     /// The lower half of a word of the control page, if it is of this generation.
     fn counted(&self, off: u64) -> u32 {
         // Acquire: pairs with `set_counted`.
-        let word = self.word(off).load(Ordering::Acquire);
-        if (word >> 32) as u32 == self.generation() { word as u32 } else { 0 }
+        self.value_now(self.word(off).load(Ordering::Acquire))
     }
 
     fn set_counted(&self, off: u64, count: u32) {
-        let word = u64::from(self.generation()) << 32 | u64::from(count);
         // Release: pairs with `counted`.
-        self.word(off).store(word, Ordering::Release);
+        self.word(off).store(self.word_now(count), Ordering::Release);
     }
 
     /// The stamp of the newest census.
@@ -147,9 +145,7 @@ impl<D: Domain> Pool<D> {
         let word = self.word(DEATHS_OFF);
         loop {
             let found = word.load(Ordering::Acquire);
-            let is_current = (found >> 32) as u32 == self.generation();
-            let count = if is_current { found as u32 } else { 0 };
-            let next = u64::from(self.generation()) << 32 | u64::from(count.wrapping_add(1));
+            let next = self.word_now(self.value_now(found).wrapping_add(1));
             if word.compare_exchange(found, next).is_ok() {
                 return;
             }

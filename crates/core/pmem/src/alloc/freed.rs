@@ -61,11 +61,11 @@ impl<D: Domain> Pool<D> {
     }
 
     fn freed_in(&self, word: u64) -> u64 {
-        if (word >> 32) as u32 == self.generation() { u64::from(word as u32) } else { 0 }
+        self.value_now(word).into()
     }
 
     fn freed_word(&self, freed: u64) -> u64 {
-        u64::from(self.generation()) << 32 | freed.min(u64::from(u32::MAX))
+        self.word_now(u32::try_from(freed).unwrap_or(u32::MAX))
     }
 
     fn change_freed(&self, change: impl Fn(u64) -> u64) {

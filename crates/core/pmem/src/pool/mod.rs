@@ -361,6 +361,18 @@ impl<D: Domain> Pool<D> {
         self.generation
     }
 
+    /// A word that has a value in this generation, and zero in every other one.
+    #[inline]
+    pub(crate) fn word_now(&self, value: u32) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(value)
+    }
+
+    /// The value that such a word has now.
+    #[inline]
+    pub(crate) fn value_now(&self, word: u64) -> u32 {
+        if (word >> 32) as u32 == self.generation { word as u32 } else { 0 }
+    }
+
     /// Whether the pool was new, or was closed cleanly before it was opened.
     pub fn was_clean(&self) -> bool {
         self.was_clean

@@ -3,22 +3,14 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pando_pmem::testing::{CutShort, between, run_until_stopped, take_from};
-use pando_pmem::{Domain, OpenPool, Pool, Process};
+use pando_pmem::{Domain, Pool, Process};
 
-use crate::common::{create, folder_and_pool, free, give, holds, random, room, root};
+use crate::common::{create, folder_and_pool, free, give, holds, random, room, root, shared};
 
 type Tested = CutShort<false>;
-
-fn shared<D: Domain>(path: &Path) -> Arc<Pool<D>> {
-    let options = OpenPool { shared: true, ..OpenPool::default() };
-    let pool = Pool::open(path, &options).unwrap();
-    pool.admit_others().unwrap();
-    pool
-}
 
 /// Recovers dead processes, and takes censuses, with the help of the other processes, until none is
 /// due. Returns how many lost blocks there were.

@@ -8,7 +8,7 @@ use pando_index::random::Random;
 use pando_pmem::layout::CATALOG_OFF;
 pub use pando_pmem::testing::{active, folder, folder_and_pool, holds, room};
 use pando_pmem::testing::{give_to, never_stop, pause_after, stamped, take_from};
-use pando_pmem::{CreateOptions, Domain, OpenPool, Pool};
+use pando_pmem::{CreateOptions, Domain, Error, OpenPool, Pool};
 
 /// A pool that may grow to `mib` MiB.
 pub fn options(mib: u64) -> CreateOptions {
@@ -21,6 +21,18 @@ pub fn create<D: Domain>(path: &Path, mib: u64) -> Arc<Pool<D>> {
 
 pub fn open<D: Domain>(path: &Path) -> Arc<Pool<D>> {
     Pool::open(path, &OpenPool::default()).unwrap()
+}
+
+/// Opens the pool in one more process: a handle stands for one, since locks belong to the open file
+/// description. Lets others enter, as `Pmwcas::open` does when it has recovered.
+pub fn share<D: Domain>(path: &Path) -> Result<Arc<Pool<D>>, Error> {
+    let pool = Pool::open(path, &OpenPool { shared: true, ..OpenPool::default() })?;
+    pool.admit_others()?;
+    Ok(pool)
+}
+
+pub fn shared<D: Domain>(path: &Path) -> Arc<Pool<D>> {
+    share(path).unwrap()
 }
 
 /// The offset of word number `index`, which may own a block: a word of the catalog.

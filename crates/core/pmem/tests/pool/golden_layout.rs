@@ -5,9 +5,9 @@
 use std::sync::atomic::Ordering;
 
 use pando_pmem::testing::LogicalThread;
-use pando_pmem::{OpenPool, Pool, Process, layout};
+use pando_pmem::{Pool, Process, layout};
 
-use crate::common::{create, folder, give, options, root};
+use crate::common::{create, folder, give, options, root, shared};
 
 fn word(pool: &Pool<Process>, off: u64) -> u64 {
     pool.word(off).load(Ordering::Acquire)
@@ -41,14 +41,7 @@ fn golden_processes() {
     let folder = folder();
     let path = folder.path().join("pool");
     drop(create::<Process>(&path, 1));
-    let options = OpenPool { shared: true, ..OpenPool::default() };
-    let pools: Vec<_> = (0..2)
-        .map(|_| {
-            let pool = Pool::<Process>::open(&path, &options).unwrap();
-            pool.admit_others().unwrap();
-            pool
-        })
-        .collect();
+    let pools: Vec<_> = (0..2).map(|_| shared::<Process>(&path)).collect();
     let pool = &pools[0];
     let process = 2 << 32 | u64::from(std::process::id());
     let table = [0, 8, 16].map(|at| word(pool, 4096 + 2048 + at));
