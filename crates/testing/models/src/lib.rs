@@ -7,6 +7,7 @@
 //! | `epoch` | `pmem/src/epoch.rs`: `pin`, `unlink_epoch`, `leave`, `try_advance`, the unpinning drop |
 //! | `slot` | `pmem/src/participant.rs`: `pin_leased`, `announce`, `take`, the unpinning drop |
 //! | `slab` | `pmem/src/alloc/slab.rs`, `cache.rs`, `slab_search.rs`: `take_block`, `release_in_slab`, `list`, `release_current`, `claim_slab`, `dissolve_or_list`, `take_empty_slabs` |
+//! | `census` | `pmem/src/alloc/census.rs`, `slab.rs`: a census beside a thread that reserves and retires blocks |
 //! | `direct` | `pmwcas/src/direct.rs`, `execute.rs`: the default PMwCAS, threads that interrupt it, readers |
 //! | `pmwcas` | `pmwcas/src/rdcss.rs`, `descriptor.rs`: the paper's PMwCAS, its helpers and readers |
 //! | `late` | `pmwcas/src/rdcss.rs`: a helper that stops after the operation has ended |
@@ -40,6 +41,8 @@
 mod atomic;
 #[cfg(test)]
 mod capture;
+#[cfg(test)]
+mod census;
 #[cfg(test)]
 mod component;
 #[cfg(test)]
