@@ -63,6 +63,19 @@ pub enum Error {
         /// The most processes.
         max: usize,
     },
+    /// No other process with this id is alive and shares the pool, as far as this process can see.
+    #[error(
+        "no other process {pid} has {} open; of the process ids here, these do: {present:?}",
+        path.display()
+    )]
+    ProcessNotFound {
+        /// The pool's path.
+        path: PathBuf,
+        /// The process id that was asked for.
+        pid: u32,
+        /// The process ids of the others that share the pool.
+        present: Vec<u32>,
+    },
     /// Several processes cannot share this, or cannot do this at the same time.
     #[error(
         "{what} cannot be shared by several processes: {why}; open the pool by one process at a \

@@ -312,6 +312,23 @@ impl Pool {
         self.shared.engine.processes()
     }
 
+    /// Kills the process `pid`, which shares the pool, and recovers it: for a process that is
+    /// stopped for good, and holds the space of removed blocks back
+    /// ([`ProcessStat::holds_space_back_ms`]). It is as after any kill: what its calls have returned
+    /// stays, and each call that it was in has taken place or not.
+    ///
+    /// The id is that of [`processes`](Self::processes). Before the process is killed, its open
+    /// files are looked at: a process with this id that does not have the pool open is not killed.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ProcessNotFound`] for any other process, and for this one. [`Error::Io`] if the
+    /// system does not allow this process to look at the files of that one, or to kill it, or if
+    /// its end or its recovery takes more than five seconds.
+    pub fn evict(&self, pid: u32) -> Result<(), Error> {
+        self.shared.engine.evict(pid)
+    }
+
     /// The maps, ordered by name. A damaged map, whose name is not known, is listed with its slot
     /// and [`MapInfo::damage`].
     ///

@@ -95,9 +95,11 @@ pub struct ProcessStat {
     pub threads: u64,
     /// Threads that are inside a call now.
     pub threads_inside: u64,
-    /// Whether one of them is inside a call for so long that no removed block can be reused. If
-    /// this stays so, the process may be stopped: continue it, or end it.
-    pub holds_space_back: bool,
+    /// For how long at least, in milliseconds, one of them has been inside a call, so that no block
+    /// that is removed meanwhile can be reused ([`AllocatorStat::retired_bytes`]); none if this is
+    /// not so. If the time grows, the process may be stopped: continue it, or end it
+    /// ([`Pool::evict`](crate::Pool::evict)).
+    pub holds_space_back_ms: Option<u64>,
 }
 
 /// The pages of a pool that this process has read or written since it opened the pool. A get waits
@@ -245,7 +247,8 @@ pub struct AllocatorStat {
     pub used_bytes: u64,
     /// Bytes that can be allocated without growing the pool.
     pub free_bytes: u64,
-    /// Bytes that are reused when no participant can see them any more.
+    /// Bytes in blocks that can be reused when no participant can see them any more, and in blocks
+    /// that are being filled.
     pub retired_bytes: u64,
     /// Blocks that are allocated.
     pub used_blocks: u64,

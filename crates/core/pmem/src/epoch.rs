@@ -41,15 +41,17 @@
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::atomic::{Ordering, fence};
+use std::time::Duration;
 
 use crate::damage;
 use crate::domain::Domain;
 use crate::error::Result;
-use crate::layout::{CHUNK_BYTES, EPOCH_OFF};
+use crate::layout::{CHUNK_BYTES, EPOCH_OFF, EPOCH_RAISED_OFF};
 use crate::lease::{PINNED, VERSION, announced, lag};
 use crate::mutant;
 use crate::pool::Pool;
 use crate::slots::{Local, ReserveAccess};
+use crate::sys;
 use crate::word::Word;
 
 /// How far the epoch must rise after a block was unlinked before the block is reused.
@@ -144,9 +146,27 @@ impl<D: Domain> Pool<D> {
             }
         }
         match global.compare_exchange(epoch, epoch + 1) {
-            Ok(_) => epoch + 1,
+            Ok(_) => {
+                self.note_raise();
+                epoch + 1
+            }
             Err(other) => other,
         }
+    }
+
+    /// Notes that the epoch is raised now. A thread that stalls before this may note a time that is
+    /// too early, until the next raise.
+    pub(crate) fn note_raise(&self) {
+        if self.is_shared() {
+            // Relaxed: for reports.
+            self.word(EPOCH_RAISED_OFF).store(sys::monotonic_ms(), Ordering::Relaxed);
+        }
+    }
+
+    /// How long ago the epoch was raised, in a pool that processes share.
+    pub fn epoch_age(&self) -> Duration {
+        let raised_ms = self.word(EPOCH_RAISED_OFF).load(Ordering::Relaxed);
+        Duration::from_millis(sys::monotonic_ms().saturating_sub(raised_ms))
     }
 
     /// Sets the function that does the work that threads have [deferred](Guard::defer). Only the

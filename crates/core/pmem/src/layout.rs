@@ -14,6 +14,7 @@
 //!             +448     catalog version that the log has, 0 if it has none
 //!             +512     census of the processes' blocks, three words on two lines (alloc/census.rs)
 //!             +640     free chunks below the frontier, if processes share the pool (alloc/freed.rs)
+//!             +704     when the epoch was last raised, if processes share the pool (epoch.rs)
 //!             +2,048   processes that share the pool: 256 words    (processes.rs)
 //! 8,192      16,384    participants, the first 128 slots of 128 bytes (participant.rs, table.rs)
 //! 24,576      8,192    catalog, 1,024 words                        (catalog.rs)
@@ -56,6 +57,9 @@ pub const DEATHS_OFF: u64 = CONTROL_OFF + 576;
 pub const COUNTED_DEATHS_OFF: u64 = CONTROL_OFF + 584;
 /// Offset of the known number of free chunks, in a pool that processes share.
 pub const FREED_OFF: u64 = CONTROL_OFF + 640;
+/// Offset of the time when the epoch was last raised in a pool that processes share, in
+/// milliseconds of the host's monotonic clock. For reports; any value is valid.
+pub const EPOCH_RAISED_OFF: u64 = CONTROL_OFF + 704;
 /// Offset of the table of the processes that share the pool, one word each.
 pub const PROCESSES_OFF: u64 = CONTROL_OFF + 2048;
 /// Processes that may share a pool.

@@ -78,6 +78,7 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::time::Duration;
 
 use crate::domain::Domain;
 use crate::epoch::Guard;
@@ -106,8 +107,9 @@ pub struct ProcessSeen {
     pub slots: usize,
     /// How many of them are pinned: its threads inside operations.
     pub pinned: usize,
-    /// Whether a pinned one is behind the current epoch, so that no removed block is reused.
-    pub holds_epoch: bool,
+    /// For how long at least a pinned one has been behind the current epoch, so that no block that
+    /// is removed since can be reused; `None` if none is.
+    pub holds_epoch: Option<Duration>,
 }
 
 fn try_locked(mutex: &Mutex<()>) -> Option<MutexGuard<'_, ()>> {
@@ -198,6 +200,9 @@ impl<D: Domain> Pool<D> {
         if let Some(sharing) = &mut self.sharing {
             sharing.number = number;
         }
+        if !self.has_joined() {
+            self.note_raise();
+        }
         // It has retired nothing yet, so this is an answer to any census.
         self.answer(self.stamp());
         Ok(())
@@ -238,6 +243,9 @@ impl<D: Domain> Pool<D> {
         };
         self.check_not_forked()?;
         let owners = self.slot_owners();
+        // The age first: if the epoch is raised in between, the age is that of an earlier epoch, and
+        // the threads that were behind that one are not pinned any more.
+        let age = self.epoch_age();
         let epoch = self.epoch();
         let mut seen = Vec::new();
         for number in 0..MAX_PROCESSES {
@@ -254,10 +262,17 @@ impl<D: Domain> Pool<D> {
                 is_alive,
                 slots: own.count(),
                 pinned: lags.len(),
-                holds_epoch: lags.iter().any(|&lag| lag > 0),
+                holds_epoch: lags.iter().any(|&lag| lag > 0).then_some(age),
             });
         }
         Ok(seen)
+    }
+
+    /// The numbers and the process ids of the other processes that share the pool, alive or dead.
+    pub fn other_processes(&self) -> Vec<(usize, u32)> {
+        let Some(sharing) = &self.sharing else { return Vec::new() };
+        let others = (0..MAX_PROCESSES).filter(|&number| number != sharing.number);
+        others.filter_map(|number| Some((number, self.process_of(number)?))).collect()
     }
 
     /// Recovers the processes that have died. `end_operations` ends the operations in the

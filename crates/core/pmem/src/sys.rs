@@ -133,6 +133,15 @@ impl Mapping {
     }
 }
 
+/// The time of the host's monotonic clock, in milliseconds. All processes of the host have the same
+/// clock.
+pub fn monotonic_ms() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call writes to a value of this thread. The clock always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
+}
+
 const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
 
 impl Region {

@@ -43,7 +43,7 @@ pub(super) fn pool_stat<D: Domain>(
     let usage = pool.usage()?;
     let promise = promise(pool);
     let lag = |participant: pando_pmem::Participant| participant.pinned_for_epochs;
-    let retired_bytes = usage.claimed_chunks * CHUNK_BYTES;
+    let retired_bytes = usage.inactive_bytes;
     let used_bytes = usage.active_bytes;
     Ok(PoolStat {
         path: (pool.medium() != pando_pmem::Medium::Anonymous).then(|| pool.path().to_owned()),

@@ -78,6 +78,9 @@ pub(crate) trait Engine: Send + Sync {
     /// The processes that share the pool; none if it is not shared.
     fn processes(&self) -> Result<Vec<ProcessStat>, Error>;
 
+    /// Kills a process that shares the pool, and recovers it.
+    fn evict(&self, pid: u32) -> Result<(), Error>;
+
     /// The maps, in any order.
     fn maps(&self) -> Result<Vec<MapInfo>, Error>;
 

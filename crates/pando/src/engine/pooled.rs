@@ -22,7 +22,7 @@ use super::map_list::header_of;
 use super::rebuild::{Lost, Rebuilt, rebuild};
 use super::reset::reset;
 use super::resumed::Resumed;
-use super::sharing::{Recoverer, processes};
+use super::sharing::{Recoverer, evict, processes};
 use super::transactional::{AnySnapshot, AnyTransaction, Numbered, Transactions};
 use super::{Engine, audit};
 use crate::options::Created;
@@ -439,6 +439,10 @@ impl<D: Domain> Engine for Pooled<D> {
 
     fn processes(&self) -> Result<Vec<ProcessStat>, Error> {
         processes(self.catalog.pool())
+    }
+
+    fn evict(&self, pid: u32) -> Result<(), Error> {
+        evict(&self.catalog, pid)
     }
 
     fn maps(&self) -> Result<Vec<MapInfo>, Error> {

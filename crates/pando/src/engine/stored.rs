@@ -136,6 +136,10 @@ impl Engine for Stored {
         Ok(Vec::new())
     }
 
+    fn evict(&self, pid: u32) -> Result<(), Error> {
+        Err(Error::ProcessNotFound { path: self.path.clone(), pid, present: Vec::new() })
+    }
+
     fn maps(&self) -> Result<Vec<MapInfo>, Error> {
         let info = |(name, number)| MapInfo {
             name,

@@ -164,3 +164,44 @@ fn a_stopped_process_holds_up_nobody_and_goes_on() {
         check(&map, number, Known { last: 0, count: 0 }, last);
     }
 }
+
+/// A stopped process holds the space of removed blocks back, until it is evicted.
+#[test]
+fn a_stopped_process_can_be_evicted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("shared.pool");
+    let pool = Pool::create(&path, &shared()).unwrap();
+    let map = pool.map("main").unwrap();
+    let mut held_back = None;
+    for first in 1..200 {
+        let worker = Worker::start(&path, 0, first * 1_000_000);
+        std::thread::sleep(Duration::from_millis(first % 7));
+        worker.signal("STOP");
+        // It holds space back if it was stopped inside a call, and the epoch rises after that.
+        for key in 0..500_u32 {
+            map.upsert(key.to_be_bytes(), &[1; 100]).unwrap();
+            map.remove(key.to_be_bytes()).unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(5));
+        let processes = pool.processes().unwrap();
+        let seen = processes.iter().find(|seen| seen.pid == worker.pid()).unwrap();
+        held_back = seen.holds_space_back_ms;
+        pool.evict(worker.pid()).unwrap();
+        assert!(pool.processes().unwrap().iter().all(|seen| seen.pid != worker.pid()));
+        let last = worker.kill();
+        let last_key = map.get(key(0, last)).unwrap();
+        assert!(last < first * 1_000_000 || last_key.is_some(), "a write is lost");
+        if held_back.is_some() {
+            break;
+        }
+    }
+    assert!(held_back.is_some_and(|ms| ms > 0), "{held_back:?}: no process held space back");
+    // Nothing is held back any more.
+    for key in 0..500_u32 {
+        map.upsert(key.to_be_bytes(), &[1; 100]).unwrap();
+        map.remove(key.to_be_bytes()).unwrap();
+    }
+    assert!(pool.processes().unwrap().iter().all(|seen| seen.holds_space_back_ms.is_none()));
+    drop((map, pool));
+    check_alone(&path);
+}

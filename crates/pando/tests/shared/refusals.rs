@@ -2,6 +2,7 @@
 
 use pando::{DomainChoice, Error, MapOptions, Pool, PoolOptions};
 
+use crate::worker::Worker;
 use crate::{open, shared};
 
 fn what_is_refused<T>(refused: Result<T, Error>) -> String {
@@ -126,4 +127,27 @@ fn a_map_that_two_processes_create_is_one_map() {
             assert_eq!(pool.open_map(&format!("map {name}")).unwrap().len().unwrap(), 4);
         }
     }
+}
+
+/// A process that does not have the pool open is not killed, whatever its id.
+#[test]
+fn only_a_process_that_shares_the_pool_can_be_evicted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pool");
+    let pool = Pool::create(&path, &shared()).unwrap();
+    drop(pool.map("main").unwrap());
+    let worker = Worker::start(&path, 0, 1);
+    let mut stranger = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+    for pid in [std::process::id(), stranger.id(), 0, u32::MAX] {
+        match pool.evict(pid) {
+            Err(Error::ProcessNotFound { pid: found, present, .. }) => {
+                assert_eq!((found, present), (pid, vec![worker.pid()]));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(stranger.try_wait().unwrap().is_none(), "it was killed");
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+    worker.kill();
 }

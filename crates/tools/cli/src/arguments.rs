@@ -81,6 +81,8 @@ pub enum Command {
     Check(CheckArguments),
     /// Return unused space to the file system
     Compact(CompactArguments),
+    /// Kill a process that shares the pool and does not go on; its completed writes stay
+    Evict(EvictArguments),
     /// Copy the commits that survive a power cut into a directory; the pool may be in use
     Backup(BackupArguments),
     /// Create a pool from a backup
@@ -456,6 +458,18 @@ pub struct CompactArguments {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// Kills a process that shares the pool, and recovers it. Its completed writes stay, and a write that
+/// it was in has taken place or not. No other process waits.
+///
+/// A stopped process is never treated as dead: space that is freed while one of its threads is inside
+/// a call cannot be reused. `pando stat --shared` lists the processes, and what they hold back.
+#[derive(Debug, Args)]
+#[command(after_help = exit_codes(&[]))]
+pub struct EvictArguments {
+    /// Process id, as `pando stat --shared` shows it
+    pub pid: u32,
 }
 
 /// Copies the newest image and the log behind it: all commits of transactional maps that survive a

@@ -56,6 +56,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Stat(stat) => commands::stat::run(pool, stat),
         Command::Check(check) => commands::check::run(pool, check),
         Command::Compact(compact) => commands::compact::run(pool, compact),
+        Command::Evict(evict) => commands::evict::run(pool, evict),
         Command::Backup(backup) => commands::log::backup(pool, backup),
         Command::Restore(restore) => commands::log::restore(pool, restore),
         Command::Log(command) => commands::log::run(pool, command),

@@ -39,6 +39,9 @@ pub struct Usage {
     pub active_blocks: u64,
     /// Bytes of active blocks.
     pub active_bytes: u64,
+    /// Bytes of blocks that are taken and not active: they are reserved, wait for their epoch, or
+    /// belonged to a dead process.
+    pub inactive_bytes: u64,
 }
 
 impl<D: Domain> Pool<D> {
@@ -159,9 +162,16 @@ impl<D: Domain> Pool<D> {
                     usage.free_chunks += 1;
                     usage.hole_chunks += 1;
                 }
-                Chunk::Slab { .. } => usage.slab_chunks += 1,
+                Chunk::Slab { class } => {
+                    usage.slab_chunks += 1;
+                    usage.inactive_bytes +=
+                        self.inactive_in_slab(chunk, class) * CLASS_BYTES[class];
+                }
                 Chunk::Head { .. } | Chunk::Body => usage.span_chunks += 1,
-                Chunk::Claimed { .. } | Chunk::HeldHole => usage.claimed_chunks += 1,
+                Chunk::Claimed { .. } | Chunk::HeldHole => {
+                    usage.claimed_chunks += 1;
+                    usage.inactive_bytes += CHUNK_BYTES;
+                }
             }
         }
         self.visit_active(&mut |block| {

@@ -425,6 +425,17 @@ impl<D: Domain> Pool<D> {
         freed
     }
 
+    /// The number of blocks of a slab that are taken and not active.
+    pub(super) fn inactive_in_slab(&self, chunk: u64, class: usize) -> u64 {
+        let inactive = |index| {
+            let word = self.taken_word(chunk, index).load(Ordering::Acquire);
+            let taken = self.taken_bits(chunk, index, word);
+            let bits = taken & !self.active_bits(chunk, index) & valid_bits(class, index);
+            u64::from(bits.count_ones())
+        };
+        (0..blocks_of(class).div_ceil(32)).map(inactive).sum()
+    }
+
     pub(crate) fn is_empty(&self, chunk: u64, class: usize) -> bool {
         (0..blocks_of(class).div_ceil(32)).all(|index| {
             let word = self.taken_word(chunk, index).load(Ordering::Acquire);

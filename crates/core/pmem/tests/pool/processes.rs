@@ -142,7 +142,7 @@ fn a_dead_process_holds_nothing_back_when_it_is_recovered() {
     assert_eq!(recover(&live), (0, vec![]));
     let seen = live.processes().unwrap();
     let stopped = seen.iter().find(|seen| seen.number == 1).unwrap();
-    assert!(stopped.is_alive && stopped.holds_epoch && stopped.pinned == 1);
+    assert!(stopped.is_alive && stopped.holds_epoch.is_some() && stopped.pinned == 1);
     assert!(advance() <= 1);
 
     other.drop_locks_like_a_kill();

@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod compact;
+pub mod evict;
 pub mod load;
 pub mod log;
 pub mod maps;

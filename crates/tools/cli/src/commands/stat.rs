@@ -15,6 +15,10 @@ use crate::quantity::counted;
 /// With fewer records no mean size is shown.
 const RECORDS_FOR_A_MEAN: u64 = 100;
 
+/// A process that holds removed blocks back for so long may be stopped. A shorter time is that of a
+/// long scan.
+const STALLED_MS: u64 = 1000;
+
 /// With less memory huge pages make no difference.
 const SMALL_MEMORY_BYTES: u64 = 8 << 20;
 
@@ -26,12 +30,20 @@ pub fn run(pool: &PoolArguments, arguments: &StatArguments) -> Result<(), Failur
     output::report(&stat, arguments.json, print)
 }
 
-fn print_process(process: &ProcessStat, output: &mut Output) -> Result<(), Failure> {
-    let state = match process {
-        ProcessStat { is_alive: false, .. } => "dead; it is recovered soon",
-        ProcessStat { holds_space_back: true, .. } => {
-            "holds removed blocks back; if it is stopped, continue it or end it"
-        }
+fn print_process(
+    process: &ProcessStat,
+    retired_bytes: u64,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let state = match *process {
+        ProcessStat { is_alive: false, .. } => "ended; another process recovers it soon",
+        ProcessStat { holds_space_back_ms: Some(ms), .. } if ms >= STALLED_MS => &format!(
+            "holds {} of removed blocks back for {}; if it is stopped, continue it, or end it with \
+             `pando evict {}`",
+            BinaryBytes(retired_bytes),
+            time_text(Duration::from_millis(ms)),
+            process.pid
+        ),
         _ => "alive",
     };
     output.line(format_args!(
@@ -84,7 +96,7 @@ fn print(stat: &PoolStat, output: &mut Output) -> Result<(), Failure> {
         BinaryBytes(allocator.retired_bytes)
     ))?;
     for process in &stat.processes {
-        print_process(process, output)?;
+        print_process(process, allocator.retired_bytes, output)?;
     }
     if let Some(log) = &stat.log {
         print_log(log, output)?;
