@@ -58,6 +58,7 @@ mod key;
 mod log_files;
 mod map;
 mod map_cursors;
+mod online_check;
 mod options;
 mod ordered;
 mod pool;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, Weak};
 use crate::engine::{self, Engine};
 use crate::report::{CheckReport, Compacted, MapInfo, PoolStat, ProcessStat, Promise};
 use crate::shared::{MapShared, PoolShared};
-use crate::{Acknowledge, Error, Map, MapOptions, PoolOptions};
+use crate::{Acknowledge, Error, Map, MapOptions, PoolOptions, online_check};
 
 /// A file, or anonymous memory, that holds named maps.
 ///
@@ -580,6 +580,29 @@ impl Pool {
     /// ```
     pub fn check(&self) -> Result<CheckReport, Error> {
         self.shared.engine.check()
+    }
+
+    /// Checks the maps while other threads and processes use them. Scans each map upwards, and
+    /// searches for each key that the scan finds. The report has the problems: damage that one of
+    /// these meets, keys out of order, keys that only one of them finds. It has no nodes and no
+    /// blocks: leaks, and blocks that are free although they are reached, are found only by
+    /// [`check`](Self::check).
+    ///
+    /// In a shared pool, maps that processes cannot share are left out.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooManyThreads`], and those of [`Store`](crate::Store) reads.
+    ///
+    /// ```
+    /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
+    /// pool.map("trees")?.insert(b"aspen", b"")?;
+    /// let report = pool.check_online()?;
+    /// assert_eq!((report.is_consistent(), report.maps, report.records), (true, 1, 1));
+    /// # Ok::<(), pando::Error>(())
+    /// ```
+    pub fn check_online(&self) -> Result<CheckReport, Error> {
+        online_check::check(self)
     }
 
     /// Closes the pool and marks it as cleanly closed.

@@ -308,7 +308,7 @@ pub enum ProblemClass {
     HeaderCopy,
     /// A stored count differs from the counted value.
     Count,
-    /// A separator does not bound the keys beneath it.
+    /// A separator does not bound the keys beneath it, or a get misses a key that a scan finds.
     Separator,
     /// Keys of a node are not in strict order.
     Order,
@@ -344,7 +344,8 @@ pub struct Problem {
     pub message: String,
 }
 
-/// The result of a check of a whole pool.
+/// The result of a check of a whole pool. A check beside other threads
+/// ([`Pool::check_online`](crate::Pool::check_online)) counts no nodes and no blocks.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct CheckReport {

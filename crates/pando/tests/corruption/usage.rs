@@ -117,6 +117,9 @@ fn look(pool: &Pool, seen: &mut Seen) -> Result<(), String> {
     if let Some(report) = seen.note(pool.check()) {
         seen.0 |= !report.is_consistent();
     }
+    if let Some(report) = seen.note(pool.check_online()) {
+        seen.0 |= !report.is_consistent();
+    }
     let mut last: Option<Vec<u8>> = None;
     let mut ascends = true;
     let copied = pool.salvage("map", |key, _| {

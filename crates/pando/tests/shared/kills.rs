@@ -148,6 +148,8 @@ fn a_stopped_process_holds_up_nobody_and_goes_on() {
     let other = Worker::start(&path, 1, 1);
     for _ in 0..10 {
         std::thread::sleep(Duration::from_millis(7));
+        let checked = pool.check_online().unwrap();
+        assert!(checked.is_consistent() && checked.maps == 1, "{checked:?}");
         stopped.signal("STOP");
         let before = count_of(&map, 1);
         wait_until("the other worker waits", || count_of(&map, 1) > before + 100);

@@ -534,6 +534,9 @@ pub struct LogResetArguments {}
 #[derive(Debug, Args)]
 #[command(after_help = exit_codes(&[PROBLEMS]))]
 pub struct CheckArguments {
+    /// Check while others write: each key that a scan finds is searched for; leaks are not found
+    #[arg(long)]
+    pub online: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -154,6 +154,8 @@ fn commands_share_a_pool_with_a_process_that_has_it_open() {
     // The commands before may still be there as processes that have ended.
     let stat = folder.run(&["--shared", "stat"]);
     assert_eq!(stat.output.matches("; alive\n").count(), 2, "{}", stat.output);
+    let checked = folder.run(&["--shared", "check", "--online"]);
+    assert!(checked.output.starts_with("consistent: 1 map, 3 records"), "{}", checked.output);
     let refused = folder.run(&["evict", "1"]);
     assert!(
         refused.code != Some(0) && refused.errors.contains("no other process 1"),

@@ -1,0 +1,94 @@
+//! A check of a pool that threads and processes use meanwhile.
+//!
+//! Each map is scanned upwards, in parts, and each key that a scan finds is searched for from the
+//! root. So a leaf that scans reach and gets do not, or that gets reach and scans do not in their
+//! order, is found, as is each node on these ways that cannot be read. Another thread may remove a
+//! key between the scan and the get: then the scan is repeated at this key.
+
+use std::ops::Bound;
+
+use pando_index::KeyRange;
+
+use crate::error::Error;
+use crate::map::Map;
+use crate::pool::Pool;
+use crate::report::{CheckReport, Problem, ProblemClass};
+
+/// Records of a part, which are searched for after they were scanned.
+const PART: usize = 256;
+/// How often a get must miss a key that a scan finds.
+const MISSES: usize = 100;
+
+pub(crate) fn check(pool: &Pool) -> Result<CheckReport, Error> {
+    let mut report = CheckReport::default();
+    for info in pool.maps()? {
+        let mut problem = |class, message| {
+            let map = (!info.name.is_empty()).then(|| info.name.clone());
+            report.problems.push(Problem { class, map, message });
+        };
+        if let Some(damage) = info.damage {
+            problem(ProblemClass::Unreadable, damage);
+            continue;
+        }
+        let map = match pool.open_map(&info.name) {
+            // It was dropped meanwhile, or may not be used in this way.
+            Err(Error::MapNotFound { .. } | Error::NotShareable { .. }) => continue,
+            opened => opened,
+        };
+        let mut records = 0;
+        match map.and_then(|map| check_map(&map, &mut records)) {
+            Ok(None) => {}
+            Ok(Some(message)) => problem(ProblemClass::Separator, message),
+            Err(error @ Error::KeysOutOfOrder { .. }) => {
+                problem(ProblemClass::Order, error.to_string());
+            }
+            Err(error @ (Error::Damaged(_) | Error::MapDamaged { .. })) => {
+                problem(ProblemClass::Unreadable, error.to_string());
+            }
+            Err(error) => return Err(error),
+        }
+        report.maps += 1;
+        report.records += records;
+    }
+    Ok(report)
+}
+
+/// The first problem of a map.
+fn check_map(map: &Map, records: &mut u64) -> Result<Option<String>, Error> {
+    let mut after = Bound::Unbounded;
+    loop {
+        let mut keys: Vec<Vec<u8>> = Vec::with_capacity(PART);
+        let mut scan = map.range(KeyRange { low: after, high: Bound::Unbounded });
+        while keys.len() < PART
+            && let Some((key, _)) = scan.next_record()?
+        {
+            keys.push(key.to_vec());
+        }
+        for key in &keys {
+            if !is_found(map, key)? {
+                let key = key.escape_ascii();
+                return Ok(Some(format!("a scan finds the key \"{key}\", and a get does not")));
+            }
+        }
+        *records += keys.len() as u64;
+        match keys.pop() {
+            Some(last) => after = Bound::Excluded(last),
+            None => return Ok(None),
+        }
+    }
+}
+
+/// Whether a get finds the key, or a scan does not find it any more.
+fn is_found(map: &Map, key: &[u8]) -> Result<bool, Error> {
+    for _ in 0..MISSES {
+        if map.contains_key(key)? {
+            return Ok(true);
+        }
+        let this_key = || Bound::Included(key.to_vec());
+        let mut scan = map.range(KeyRange { low: this_key(), high: this_key() });
+        if scan.next_record()?.is_none() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
