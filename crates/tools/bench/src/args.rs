@@ -12,6 +12,7 @@ use crate::delays::DelayArgs;
 use crate::documents::command::FiguresArgs;
 use crate::key_sampler::KeyChoice;
 use crate::operation_mix::OperationMix;
+use crate::processes::Kept;
 use crate::systems::SystemName;
 use crate::systems::entry::memory_folder;
 use crate::systems::ours::{Ours, ours_called};
@@ -39,6 +40,8 @@ pub enum Command {
     Space(SpaceArgs),
     /// Measure commits of several keys, scans of snapshots, and rebuilds of lost pools
     Transactions(TransactionsArgs),
+    /// Measure processes that share a map, beside threads, a peer, and processes that die
+    Processes(ProcessesArgs),
     /// Measure servers with redis-benchmark: requests, or restarts after kill -9
     Servers(crate::servers::command::ServersArgs),
     /// Show how BzTree's time is divided among its components
@@ -55,6 +58,9 @@ pub enum Command {
     /// The process that `recovery` kills
     #[command(hide = true)]
     RecoveryChild(ChildArgs),
+    /// A process of `processes`
+    #[command(hide = true)]
+    ProcessesChild(ProcessesChildArgs),
     /// The process of one system, if its memory is limited
     #[command(hide = true)]
     SystemChild(ApartArgs),
@@ -263,6 +269,55 @@ pub struct TransactionsArgs {
     /// The files of the figures.
     #[command(flatten)]
     pub files: FilesArgs,
+}
+
+/// Arguments of `processes`.
+#[derive(Args, Debug)]
+pub struct ProcessesArgs {
+    /// Records of the map
+    #[arg(long, value_parser = count, default_value = "1M")]
+    pub records: u64,
+    /// Length of a value in bytes, 9 to 4096; keys have 8
+    #[arg(long, value_parser = value_bytes, default_value = "100")]
+    pub value_bytes: usize,
+    /// Number of rounds
+    #[arg(long, value_parser = rounds, default_value = "5")]
+    pub rounds: usize,
+    /// Seconds of each part of a round
+    #[arg(long, value_parser = seconds, default_value = "1")]
+    pub seconds: f64,
+    /// Folder for the maps
+    #[arg(long, default_value_os_t = memory_folder())]
+    pub pool_dir: PathBuf,
+    /// Seed of the operations
+    #[arg(long, default_value = "1")]
+    pub seed: u64,
+    /// The files of the figures.
+    #[command(flatten)]
+    pub files: FilesArgs,
+}
+
+/// Arguments of a process of `processes`.
+#[derive(Args, Debug)]
+pub struct ProcessesChildArgs {
+    /// `pando` or `lmdb`
+    #[arg(long)]
+    pub system: Kept,
+    /// The pool's file, or the peer's folder
+    #[arg(long)]
+    pub path: PathBuf,
+    /// Records of the map
+    #[arg(long)]
+    pub records: u64,
+    /// Length of a value in bytes
+    #[arg(long)]
+    pub value_bytes: usize,
+    /// Threads that work
+    #[arg(long)]
+    pub threads: usize,
+    /// Read all records before the work
+    #[arg(long)]
+    pub touches: bool,
 }
 
 /// Arguments of the process that `recovery` kills.

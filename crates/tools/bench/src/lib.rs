@@ -28,13 +28,14 @@
 //! | [`subject`] | the run of a slice on a system |
 //! | [`systems`] | the adapters, and the construction of a system by its name |
 //! | [`apart`] | a system in a process of its own, whose memory is limited |
-//! | [`conditions`], [`machine`] | machine and build of a figure; system calls |
+//! | [`conditions`], [`machine`], [`program`] | machine and build of a figure; system calls; this program |
 //! | [`plan`], [`compare`] | the plan of a comparison; rounds over the systems: the interleaving |
 //! | [`replay`] | a file of operations on each system, with a comparison of the answers |
 //! | `table`, [`report`], [`page`] | the figures of a run; the table and the JSON lines; the page with plots |
-//! | `figures` | the table and the plots of figures without rounds |
+//! | `figures`, [`measure`] | the table and the plots of figures that compare no systems; their rounds |
 //! | [`costs`], [`recovery`], [`space`] | flushes and cache lines, recovery time, bytes per record |
 //! | [`transactions`] | commits of several keys, scans of snapshots, rebuilds of lost pools |
+//! | [`processes`] | processes that share a map, and die |
 //! | [`profile`], [`servers`] | the time of each component; comparison of servers |
 //! | `agree` | comparison of the ratios of two runs |
 //! | [`documents`] | the figures of the documents: data, tables and plots |
@@ -58,10 +59,13 @@ pub mod key_sampler;
 pub mod keys;
 mod latency;
 pub mod machine;
+pub mod measure;
 pub mod operation_mix;
 pub mod page;
 pub mod plan;
+pub mod processes;
 pub mod profile;
+pub mod program;
 pub mod progress;
 pub mod record;
 pub mod recovery;

@@ -10,7 +10,7 @@
 //! kernel kills it when its parent ends.
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -22,6 +22,7 @@ use crate::error::Error;
 use crate::figures::{Bars, Figures};
 use crate::keys::{belongs, key_of, value_of};
 use crate::machine;
+use crate::program::Program;
 use crate::record::Shape;
 use crate::rng::Rng;
 use crate::spread::Spread;
@@ -46,9 +47,7 @@ pub struct RecoveryPlan {
     /// Number of kills and openings.
     pub cycles: u64,
     /// This program, which runs itself as the child.
-    pub executable: PathBuf,
-    /// The arguments before `recovery-child` on the command line of the child.
-    pub prefix: Vec<String>,
+    pub program: Program,
     /// Folder and size of the pool.
     pub build: BuildOptions,
     /// Seed of the keys and of the times of the kills.
@@ -188,8 +187,8 @@ fn start(
     part: &str,
     cycle: u64,
 ) -> Result<(Child, String), Error> {
-    let mut child = Command::new(&plan.executable)
-        .args(&plan.prefix)
+    let mut child = Command::new(&plan.program.executable)
+        .args(&plan.program.prefix)
         .args(["recovery-child", part, "--index", plan.ours.name])
         .args(["--records", &plan.records.to_string()])
         .args(["--seed", &plan.seed.wrapping_add(cycle).to_string()])

@@ -68,6 +68,16 @@ fn figures_without_rounds_are_written_too() {
         assert_eq!(row["per_core_second"].is_null(), !is_rate, "{row}");
     }
     assert!(page.contains("<svg") && page.contains("commits of 4 keys"), "{page}");
+
+    let (page, rows) = page_and_rows("processes --records 1k --rounds 1 --seconds 0.25");
+    let without_lmdb: Vec<_> =
+        rows.iter().filter(|row| !row["measure"].as_str().unwrap().contains("LMDB")).collect();
+    assert_eq!(without_lmdb.len(), 2 * 3 + 3 + 1 + 3, "{rows:?}");
+    for row in &rows {
+        let figure = if row["latency_ns"].is_null() { "per_second" } else { "latency_ns" };
+        assert!(row[figure]["min"].as_f64() > Some(0.0), "{row}");
+    }
+    assert!(page.contains("<svg") && page.contains("another is killed"), "{page}");
 }
 
 const COMPARISON: &str = "--systems btreemap,crossbeam-skiplist,bztree:process --base crossbeam-skiplist \

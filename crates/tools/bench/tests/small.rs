@@ -14,6 +14,7 @@ use pando_bench::error::{Error, Fault};
 use pando_bench::keys::key_of;
 use pando_bench::operation_mix::OperationMix;
 use pando_bench::plan::{NamedSystem, Plan};
+use pando_bench::program::Program;
 use pando_bench::record::Shape;
 use pando_bench::recovery::{self, RecoveryPlan};
 use pando_bench::systems::index::Indexed;
@@ -303,8 +304,10 @@ fn a_killed_pool_comes_back() {
             ours,
             records: 2_000,
             cycles: 3,
-            prefix: Vec::new(),
-            executable: env!("CARGO_BIN_EXE_pando-bench").into(),
+            program: Program {
+                executable: env!("CARGO_BIN_EXE_pando-bench").into(),
+                prefix: Vec::new(),
+            },
             build: BuildOptions::default(),
             seed: 1,
         };

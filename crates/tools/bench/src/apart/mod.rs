@@ -13,7 +13,6 @@ mod message;
 
 use std::io::{BufRead, BufReader, Write};
 use std::ops::Range;
-use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
@@ -25,6 +24,7 @@ use crate::args::ApartArgs;
 use crate::error::{Failure, Fault};
 use crate::key_sampler::{KeyChoice, KeySampler};
 use crate::machine;
+use crate::program::Program;
 use crate::record::{Records, Shape};
 use crate::slice::{Outcome, Slice, Traffic};
 use crate::subject::Subject;
@@ -49,9 +49,7 @@ pub struct Limits {
     /// Bytes of memory, with the system's cache of files.
     pub memory_bytes: u64,
     /// This program, which runs itself.
-    pub executable: PathBuf,
-    /// The arguments before the command, when it does.
-    pub prefix: Vec<String>,
+    pub program: Program,
 }
 
 /// The pipes of a process, and the process.
@@ -87,8 +85,8 @@ impl Apart {
         limits: &Limits,
     ) -> Result<Self, BuildError> {
         let group = Group::new(limits.memory_bytes)?;
-        let mut child = Command::new(&limits.executable)
-            .args(&limits.prefix)
+        let mut child = Command::new(&limits.program.executable)
+            .args(&limits.program.prefix)
             .args(["system-child", "--system", name.name()])
             .args(["--records", &records.to_string()])
             .args(["--key-bytes", &shape.key_bytes.to_string()])

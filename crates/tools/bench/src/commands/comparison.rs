@@ -13,6 +13,7 @@ use crate::machine;
 use crate::operation_mix::OperationMix;
 use crate::page::{self, Section};
 use crate::plan::Plan;
+use crate::program::Program;
 use crate::progress::progress;
 use crate::record::Shape;
 use crate::replay::{self, parse::Operation};
@@ -62,8 +63,7 @@ const DEFAULT_PAGE: &str = "pando-bench.html";
 /// `prefix` is the arguments before those of this command when the program runs itself again.
 pub fn compare_systems(args: &RunArgs, prefix: &[&str]) -> Result<(), Failure> {
     let limits = args.process_memory.map(|memory_bytes| -> std::io::Result<_> {
-        let prefix = prefix.iter().map(|&word| word.to_owned()).collect();
-        Ok(Limits { memory_bytes, executable: std::env::current_exe()?, prefix })
+        Ok(Limits { memory_bytes, program: Program::this(prefix)? })
     });
     let limits = limits.transpose()?;
     let limits = limits.as_ref();

@@ -3,7 +3,7 @@
 //! | file | content |
 //! | --- | --- |
 //! | [`comparison`] | a comparison of systems, and the replay of a file |
-//! | [`single`] | costs, recovery, space, transactions: figures that are no comparison |
+//! | [`single`] | costs, recovery, space, transactions, processes: figures that are no comparison |
 
 pub mod comparison;
 mod named;
@@ -16,7 +16,7 @@ use crate::error::{Error, Failure};
 use crate::operation_mix::OperationMix;
 use crate::progress::progress;
 use crate::systems;
-use crate::{agree, apart, documents, profile, recovery, servers};
+use crate::{agree, apart, documents, processes, profile, recovery, servers};
 
 /// Runs the command of `args`. `prefix` is the arguments before those of this command when the
 /// program runs itself again: `["bench"]` for `pando bench`.
@@ -27,6 +27,8 @@ pub fn run(args: &BenchArgs, prefix: &[&str]) -> Result<(), Failure> {
         Some(Command::Recovery(args)) => single::time_recovery(args, prefix),
         Some(Command::Space(args)) => single::measure_space(args),
         Some(Command::Transactions(args)) => single::measure_transactions(args),
+        Some(Command::Processes(args)) => single::measure_processes(args, prefix),
+        Some(Command::ProcessesChild(args)) => processes::be_child(args),
         Some(Command::RecoveryChild(args)) => be_child(args),
         Some(Command::SystemChild(args)) => apart::be_system(args),
         Some(Command::Servers(args)) => servers::command::servers(args, prefix, &progress()),

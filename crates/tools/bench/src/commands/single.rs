@@ -1,21 +1,22 @@
-//! The commands `costs`, `recovery`, `space` and `transactions`: figures that are no comparison of
+//! The commands `costs`, `recovery`, `space`, `transactions` and `processes`: figures that are no comparison of
 //! systems.
 
 use std::time::Duration;
 
 use super::named::{check_limits, named_systems};
 use crate::arg_values::FilesArgs;
-use crate::args::{CostsArgs, RecoveryArgs, SpaceArgs, TransactionsArgs};
+use crate::args::{CostsArgs, ProcessesArgs, RecoveryArgs, SpaceArgs, TransactionsArgs};
 use crate::conditions::Conditions;
 use crate::error::Failure;
 use crate::figures::Figures;
 use crate::page::{self, Section};
 use crate::plan::Plan;
+use crate::program::Program;
 use crate::progress::progress;
 use crate::record::{Shape, WORD_BYTES};
 use crate::recovery::{self, RecoveryPlan, Summary};
 use crate::systems::entry::BuildOptions;
-use crate::{costs, report, space, transactions};
+use crate::{costs, measure, processes, report, space, transactions};
 
 /// Prints `figures`, and writes the files of `files`; `lines` are the rows as JSON.
 fn show(
@@ -63,8 +64,7 @@ pub fn time_recovery(args: &RecoveryArgs, prefix: &[&str]) -> Result<(), Failure
             ours,
             records,
             cycles: args.cycles,
-            executable: std::env::current_exe()?,
-            prefix: prefix.iter().map(|&word| word.to_owned()).collect(),
+            program: Program::this(prefix)?,
             build: BuildOptions { pool_dir: args.pool_dir.clone(), ..BuildOptions::default() },
             seed: args.seed,
         };
@@ -128,7 +128,7 @@ pub fn measure_transactions(args: &TransactionsArgs) -> Result<(), Failure> {
     };
     let conditions = Conditions::here(&build.pool_dir).with_logs_in(build.log_dir());
     eprintln!("{}", conditions.line());
-    let plan = transactions::Plan {
+    let plan = measure::Plan {
         records: args.records,
         shape,
         rounds: args.rounds,
@@ -137,5 +137,33 @@ pub fn measure_transactions(args: &TransactionsArgs) -> Result<(), Failure> {
         seed: args.seed,
     };
     let rows = transactions::measure(&plan)?;
-    show(transactions::figures(&rows), &conditions.json_lines(&rows), &args.files, &conditions)
+    show(
+        measure::figures("Transactions", &rows),
+        &conditions.json_lines(&rows),
+        &args.files,
+        &conditions,
+    )
+}
+
+/// Measures processes that share a map.
+pub fn measure_processes(args: &ProcessesArgs, prefix: &[&str]) -> Result<(), Failure> {
+    let shape = Shape { key_bytes: WORD_BYTES, value_bytes: args.value_bytes };
+    let build = BuildOptions { pool_dir: args.pool_dir.clone(), ..BuildOptions::default() };
+    let conditions = Conditions::here(&build.pool_dir);
+    eprintln!("{}", conditions.line());
+    let plan = measure::Plan {
+        records: args.records,
+        shape,
+        rounds: args.rounds,
+        time: Duration::from_secs_f64(args.seconds),
+        build: build.for_records(args.records, shape),
+        seed: args.seed,
+    };
+    let rows = processes::measure(&plan, &Program::this(prefix)?, cfg!(feature = "lmdb"))?;
+    show(
+        measure::figures("Processes", &rows),
+        &conditions.json_lines(&rows),
+        &args.files,
+        &conditions,
+    )
 }

@@ -3,7 +3,7 @@
 use pando::{Error, Map, Pool};
 
 use super::loaded::{Done, Hands, Loaded, Place, options, repeat};
-use super::row::{Figure, Measure, Plan, Row};
+use crate::measure::{Figure, Measure, Plan, Row};
 use crate::systems::entry::BuildError;
 
 /// Keys of a commit.

@@ -9,10 +9,10 @@ use hdrhistogram::Histogram;
 use pando::{Map, MapOptions, Pool, PoolOptions};
 use tempfile::TempDir;
 
-use super::row::Plan;
 use crate::keys::{key_of, value_of};
 use crate::latency::empty_histogram;
 use crate::machine;
+use crate::measure::Plan;
 use crate::record::{Buffers, Shape};
 use crate::rng::Rng;
 use crate::systems::entry::BuildError;

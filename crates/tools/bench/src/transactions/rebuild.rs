@@ -7,8 +7,8 @@ use std::time::Instant;
 use pando::{Pool, RecoveryProgress};
 
 use super::loaded::{Loaded, Place};
-use super::row::{Figure, Measure, Plan, Row};
 use crate::machine;
+use crate::measure::{Figure, Measure, Plan, Row};
 use crate::systems::entry::BuildError;
 
 /// Bytes of the log, at most: for a longer one the pool writes an image by itself.

@@ -11,9 +11,9 @@ use std::time::Instant;
 use pando::{Map, MapOptions, Snapshot};
 
 use super::loaded::{Hands, Loaded, Place, fill, options, repeat};
-use super::row::{Figure, Measure, Plan, Row};
 use crate::keys::{key_of, value_of};
 use crate::machine;
+use crate::measure::{Figure, Measure, Plan, Row};
 use crate::record::Buffers;
 use crate::systems::entry::BuildError;
 

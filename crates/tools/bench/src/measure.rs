@@ -1,9 +1,10 @@
-//! The plan of a run, its measures, and their rows.
+//! Measures that a comparison of systems cannot express: their plan, their rounds, and their table.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::figures::{Bars, Figures};
 use crate::record::Shape;
 use crate::spread::Spread;
 use crate::systems::entry::BuildOptions;
@@ -31,7 +32,7 @@ pub struct Row {
     /// Its name.
     pub measure: String,
     /// The measure that it is divided by; `None` if there is no ratio.
-    pub base: Option<&'static str>,
+    pub base: Option<String>,
     /// The ratio of the rounds.
     pub ratio: Option<Spread>,
     /// As `ratio`, of keys per second of core time; `None` for a latency too.
@@ -50,9 +51,14 @@ pub struct Row {
 
 /// A figure of a round.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Figure {
-    /// Keys per second, and per second of core time.
-    Rate { per_second: f64, per_core_second: f64 },
+pub enum Figure {
+    /// A rate.
+    Rate {
+        /// Keys per second.
+        per_second: f64,
+        /// Keys per second of core time.
+        per_core_second: f64,
+    },
     /// Nanoseconds.
     Latency(f64),
 }
@@ -78,18 +84,20 @@ impl Figure {
 }
 
 /// The figures of the rounds of a measure.
-pub(super) struct Measure {
+pub struct Measure {
     name: String,
-    base: Option<&'static str>,
+    base: Option<String>,
     /// Its figures, and those of the measure that it is divided by.
     pub rounds: Vec<(Figure, Option<Figure>)>,
 }
 
 impl Measure {
-    pub fn new(name: impl Into<String>, base: Option<&'static str>) -> Self {
-        Self { name: name.into(), base, rounds: Vec::new() }
+    /// A measure without figures yet; `base` is the name of the one that it is divided by.
+    pub fn new(name: impl Into<String>, base: Option<&str>) -> Self {
+        Self { name: name.into(), base: base.map(str::to_owned), rounds: Vec::new() }
     }
 
+    /// The row of all rounds.
     pub fn row(self, records: u64, plan: &Plan) -> Row {
         let spread = |figures: Vec<f64>| (!figures.is_empty()).then(|| Spread::of(&figures));
         let rounds = || self.rounds.iter().copied();
@@ -113,5 +121,38 @@ impl Measure {
             value_bytes: plan.shape.value_bytes,
             measure: self.name,
         }
+    }
+}
+
+/// The table of the rows.
+pub fn figures(title: &str, rows: &[Row]) -> Figures {
+    let shown = |spread: Option<Spread>, divisor: f64| {
+        spread.map_or_else(String::new, |Spread { median, min, max }| {
+            let [median, min, max] = [median, min, max].map(|figure| figure / divisor);
+            Spread { median, min, max }.to_string()
+        })
+    };
+    let line = |row: &Row| {
+        vec![
+            row.measure.clone(),
+            row.base.clone().unwrap_or_default(),
+            shown(row.ratio, 1.0),
+            shown(row.on_core_ratio, 1.0),
+            shown(row.per_second, 1e3),
+            shown(row.latency_ns, 1e3),
+        ]
+    };
+    let bar = |row: &Row| Some((row.measure.clone(), row.ratio?));
+    let columns = ["measure", "divided by", "ratio", "on core", "thousand a second", "µs"];
+    Figures {
+        title: title.to_owned(),
+        about: "the median of the rounds, and the least and the greatest".to_owned(),
+        columns: columns.map(str::to_owned).to_vec(),
+        rows: rows.iter().map(line).collect(),
+        plots: vec![Bars {
+            title: "Ratios".to_owned(),
+            unit: "",
+            bars: rows.iter().filter_map(bar).collect(),
+        }],
     }
 }
