@@ -248,22 +248,28 @@ impl Pool {
             return Err(Error::MapName { name: name.to_owned(), max_bytes });
         }
         let mut open_maps = self.shared.open_maps();
-        let created = self.shared.engine.created(name)?;
-        match &created {
-            Some(created) => options.agrees_with(name, created)?,
-            None => {
-                self.shared.engine.create_map(name, options)?;
-                // Another process may have created it meanwhile, with other options.
-                if self.is_shared()
-                    && let Some(created) = self.shared.engine.created(name)?
-                {
-                    options.agrees_with(name, &created)?;
+        let (map, is_new) = loop {
+            let created = self.shared.engine.created(name)?;
+            match &created {
+                Some(created) => options.agrees_with(name, created)?,
+                None => {
+                    self.shared.engine.create_map(name, options)?;
+                    // Another process may have created it meanwhile, with other options.
+                    if self.is_shared()
+                        && let Some(created) = self.shared.engine.created(name)?
+                    {
+                        options.agrees_with(name, &created)?;
+                    }
                 }
             }
-        }
-        let map = self.open_known_map(&mut open_maps, name)?;
+            match self.open_known_map(&mut open_maps, name) {
+                // Another process has dropped it meanwhile.
+                Err(Error::MapNotFound { .. }) if self.is_shared() => {}
+                opened => break (opened?, created.is_none()),
+            }
+        };
         drop(open_maps);
-        if created.is_none() {
+        if is_new {
             self.acknowledge()?;
         }
         Ok(map)
@@ -292,7 +298,11 @@ impl Pool {
         self.check_not_salvaged()?;
         let mut open_maps = self.shared.open_maps();
         match self.shared.engine.created(name)? {
-            Some(_) => self.open_known_map(&mut open_maps, name),
+            Some(_) => match self.open_known_map(&mut open_maps, name) {
+                // Another process has dropped it meanwhile.
+                Err(Error::MapNotFound { .. }) => Err(self.map_not_found(name)?),
+                opened => opened,
+            },
             None => Err(self.map_not_found(name)?),
         }
     }
@@ -359,7 +369,8 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// [`Error::MapInUse`] while a handle of the map is held, [`Error::MapNotFound`] if there is
+    /// [`Error::MapInUse`] while a handle of the map is held, [`Error::MapOpenElsewhere`] while one
+    /// is held by another process that shares the pool, [`Error::MapNotFound`] if there is
     /// no such map, [`Error::UnknownIndex`]; of a transactional map [`Error::ThreadInside`] if a
     /// thread stays inside a call on the pool for more than a second.
     ///

@@ -36,12 +36,14 @@ pub(crate) struct MapShared {
     pub(crate) index: Arc<dyn RangeIndex>,
     /// If it is transactional. Dropped before the pool too.
     pub(crate) stamped: Option<Stamped>,
+    /// See [`OpenedMap::in_use`]. Dropped after the index, and before the pool.
+    _in_use: Option<Box<dyn Send + Sync>>,
     pub(crate) pool: Arc<PoolShared>,
 }
 
 impl MapShared {
     pub(crate) fn new(name: &str, opened: OpenedMap, pool: Arc<PoolShared>) -> Self {
-        let OpenedMap { index, stamped } = opened;
-        Self { name: name.to_owned(), index, stamped, pool }
+        let OpenedMap { index, stamped, in_use } = opened;
+        Self { name: name.to_owned(), index, stamped, _in_use: in_use, pool }
     }
 }

@@ -38,6 +38,7 @@ pub mod layout;
 mod lease;
 mod limbo;
 mod log_name;
+mod map_locks;
 pub mod medium;
 #[doc(hidden)]
 pub mod mutants;

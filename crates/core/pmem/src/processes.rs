@@ -10,8 +10,8 @@
 //! the only evidence of death: a stopped process keeps its locks, and counts as alive.
 //!
 //! ```text
-//! byte    0      1         2 .. 257                       258
-//!         gate   sharing   one for each process number    census
+//! byte    0      1         2 .. 257                       258      259 .. 1,282
+//!         gate   sharing   one for each process number    census   one for each map (map_locks.rs)
 //! ```
 //!
 //! | process | gate | sharing | numbers |
@@ -19,6 +19,7 @@
 //! | has the pool alone | exclusive | exclusive | all, exclusive |
 //! | shares it | exclusive, while it enters or leaves | shared | its own, exclusive |
 //! | recovers a dead process | | | the dead one's, exclusive, through a second description |
+//! | has handles of a map, or drops it (`map_locks.rs`) | | | that of the map's slot, shared or exclusive |
 //! | takes a census (`alloc/census.rs`) | | | *census*, exclusive, through that description |
 //!
 //! # In the pool

@@ -1,12 +1,14 @@
 //! The locks of the processes that have a pool open. `processes.rs` has the protocol.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result, io_error};
-use crate::layout::MAX_PROCESSES;
+use crate::layout::{CATALOG_SLOTS, MAX_PROCESSES};
+use crate::map_locks::MapUse;
 use crate::sys::{self, Access, LockedFile};
 
 /// The first byte of the locks, far behind any content.
@@ -16,8 +18,10 @@ const SHARING_OFF: u64 = LOCK_OFF + 1;
 pub(crate) const NUMBERS_OFF: u64 = LOCK_OFF + 2;
 /// The lock of the process that takes a census.
 pub(crate) const CENSUS_LOCK_OFF: u64 = NUMBERS_OFF + MAX_PROCESSES as u64;
+/// The locks of the maps that processes have open, one for each slot of the catalog.
+pub(crate) const MAPS_OFF: u64 = CENSUS_LOCK_OFF + 1;
 /// Bytes of all locks.
-pub(crate) const LOCK_BYTES: u64 = 3 + MAX_PROCESSES as u64;
+pub(crate) const LOCK_BYTES: u64 = 3 + MAX_PROCESSES as u64 + CATALOG_SLOTS as u64;
 
 /// How long a process waits for the gate.
 const GATE_WAIT: Duration = Duration::from_secs(5);
@@ -58,6 +62,8 @@ pub(crate) struct Sharing {
     pub recovers: Mutex<()>,
     /// The censuses of this process.
     pub census: Mutex<Censuses>,
+    /// How this process uses maps, by their slots of the catalog.
+    pub maps: Mutex<HashMap<u64, MapUse>>,
 }
 
 /// Locks the file of a pool that this process has alone.
@@ -111,6 +117,13 @@ pub(crate) fn enter(path: &Path, file: File) -> Result<(LockedFile, Sharing)> {
     reaper.give_up_in_children();
     Ok((
         file,
-        Sharing { number: 0, is_first, reaper, recovers: Mutex::new(()), census: Mutex::default() },
+        Sharing {
+            number: 0,
+            is_first,
+            reaper,
+            recovers: Mutex::new(()),
+            census: Mutex::default(),
+            maps: Mutex::default(),
+        },
     ))
 }

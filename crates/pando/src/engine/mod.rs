@@ -152,6 +152,8 @@ pub(crate) use transactional::{AnyRange, AnySnapshot, AnyTransaction};
 pub(crate) struct OpenedMap {
     pub index: Arc<dyn RangeIndex>,
     pub stamped: Option<Stamped>,
+    /// In a shared pool: while it lives, no process drops the map.
+    pub in_use: Option<Box<dyn Send + Sync>>,
 }
 
 /// A transactional map as the transaction component has it.

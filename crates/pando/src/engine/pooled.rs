@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pando_device::Directory;
 use pando_log::{Log, LogOptions, log_id_of};
 use pando_pmem::catalog::{MAX_NAME_BYTES, MapEntry, MapHeader};
 use pando_pmem::layout::LOG_OFF;
-use pando_pmem::{Domain, Guard, LogName, draw_id};
+use pando_pmem::{Domain, Guard, LogName, draw_id, mutant};
 use pando_pmwcas::Recovered;
 use pando_tc::{LEAST_VALUE_BYTES, SnapshotOptions};
 use pando_tree::maps::{Audit, Catalog, MapError, OptionValues};
@@ -30,6 +30,11 @@ use crate::report::{
     CheckReport, Compacted, LogStat, MapInfo, PoolStat, ProcessStat, Promise, RecoveryStat,
 };
 use crate::{Error, MapOptions};
+
+/// How long an opening of a map waits for a process that drops the map.
+const DROPS_WAIT: Duration = Duration::from_secs(5);
+/// The pause between two looks at such a map.
+const DROPS_PAUSE: Duration = Duration::from_millis(1);
 
 /// An open pool under the domain `D`.
 pub(super) struct Pooled<D: Domain> {
@@ -201,6 +206,32 @@ impl<D: Domain> Pooled<D> {
         found.ok_or_else(|| Error::MapNotFound { name: name.to_owned(), present: Vec::new() })
     }
 
+    /// As [`entry`](Self::entry), and what keeps other processes from dropping the map.
+    fn entry_in_use(&self, name: &str) -> Result<(MapEntry, Option<Box<dyn Send + Sync>>), Error> {
+        let pool = self.catalog.pool_handle();
+        let begin = Instant::now();
+        loop {
+            let entry = self.entry(&self.pin()?, name)?;
+            if !pool.is_shared() {
+                return Ok((entry, None));
+            }
+            if let Some(in_use) = MapInUse::new(&pool, entry.slot)? {
+                // Again: it may have been dropped before it was in use.
+                let found = match mutant!("map-used-unseen") {
+                    true => entry.clone(),
+                    false => self.entry(&self.pin()?, name)?,
+                };
+                if found.slot == entry.slot {
+                    return Ok((found, Some(Box::new(in_use))));
+                }
+            } else if begin.elapsed() > DROPS_WAIT {
+                let name = name.to_owned();
+                return Err(Error::MapOpenElsewhere { name });
+            }
+            std::thread::sleep(DROPS_PAUSE);
+        }
+    }
+
     /// The map in `slot`. If its header is damaged, `options` give its index and options.
     fn entry_in_slot(&self, slot: u64, options: &MapOptions) -> Result<MapEntry, Error> {
         let guard = self.pin()?;
@@ -218,10 +249,21 @@ impl<D: Domain> Pooled<D> {
 
     /// Takes a map out of the catalog. `free_dropped` frees its blocks afterwards.
     fn unlist(&self, entry: &MapEntry) -> Result<(), Error> {
-        self.check_alone("dropping a map")?;
         let header = header_of(entry)?;
+        let kind = kind_of::<D>(header)?;
         // A map that could not be freed is refused.
-        options_of(kind_of::<D>(header)?, header)?;
+        options_of(kind, header)?;
+        self.check_map(&header.name, kind, header.number != 0)?;
+        let pool = self.catalog.pool();
+        if !pool.claim_map(entry.slot).map_err(Error::of_pool)? {
+            return Err(Error::MapOpenElsewhere { name: header.name.clone() });
+        }
+        let unlisted = self.unlist_claimed(entry, header);
+        pool.unclaim_map(entry.slot);
+        unlisted
+    }
+
+    fn unlist_claimed(&self, entry: &MapEntry, header: &MapHeader) -> Result<(), Error> {
         if header.number != 0 && !self.transactions.give_up(header.number)? {
             return Err(Error::ThreadInside { name: header.name.clone() });
         }
@@ -294,6 +336,26 @@ fn transactions_of<D: Domain>(
 
 fn not_shareable(what: &str, why: &str) -> Error {
     Error::NotShareable { what: what.to_owned(), why: why.to_owned() }
+}
+
+/// A handle of a map of a shared pool, for other processes.
+struct MapInUse<D: Domain> {
+    pool: Arc<pando_pmem::Pool<D>>,
+    slot: u64,
+}
+
+impl<D: Domain> MapInUse<D> {
+    /// None if the map in `slot` is being dropped.
+    fn new(pool: &Arc<pando_pmem::Pool<D>>, slot: u64) -> Result<Option<Self>, Error> {
+        let is_used = pool.use_map(slot).map_err(Error::of_pool)?;
+        Ok(is_used.then(|| Self { pool: Arc::clone(pool), slot }))
+    }
+}
+
+impl<D: Domain> Drop for MapInUse<D> {
+    fn drop(&mut self) {
+        self.pool.leave_map(self.slot);
+    }
 }
 
 /// Refuses a pool that several processes cannot use at once, if it was opened so.
@@ -390,7 +452,7 @@ impl<D: Domain> Engine for Pooled<D> {
     }
 
     fn open_map(&self, name: &str) -> Result<OpenedMap, Error> {
-        let entry = self.entry(&self.pin()?, name)?;
+        let (entry, in_use) = self.entry_in_use(name)?;
         let header = header_of(&entry)?;
         let kind = kind_of(header)?;
         self.check_map(name, kind, header.number != 0)?;
@@ -398,7 +460,7 @@ impl<D: Domain> Engine for Pooled<D> {
         // The creation of the map may have failed at this step.
         self.transactions.log_maps(&self.catalog)?;
         match header.number {
-            0 => Ok(OpenedMap { index: open()?, stamped: None }),
+            0 => Ok(OpenedMap { index: open()?, stamped: None, in_use }),
             number => self.transactions.map(self.catalog.pool_handle(), number, open),
         }
     }

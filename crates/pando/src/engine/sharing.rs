@@ -60,7 +60,10 @@ impl Recoverer {
                 let pool = looks_at.pool();
                 ends.watch(pool.other_processes());
                 // After an error, the next look tries again, and so do the other processes.
-                let _ = looks_at.recover_dead();
+                if looks_at.recover_dead().is_ok_and(|count| count > 0) && pool.has_dropped_maps() {
+                    // A process may have died while it freed a map.
+                    let _ = looks_at.free_dropped(&|| asked.load(Ordering::Relaxed));
+                }
                 // This process may be idle, and no other one can reuse the blocks that it retired.
                 let _ = pool.reclaim();
                 let _ = pool.step_census();

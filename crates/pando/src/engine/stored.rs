@@ -77,7 +77,11 @@ impl Engine for Stored {
 
     fn open_map(&self, name: &str) -> Result<OpenedMap, Error> {
         let (number, map, index) = self.store.map_and_index(name).map_err(Error::of_store)?;
-        Ok(OpenedMap { index: Arc::new(map), stamped: Some(Stamped { number, index }) })
+        Ok(OpenedMap {
+            index: Arc::new(map),
+            stamped: Some(Stamped { number, index }),
+            in_use: None,
+        })
     }
 
     fn begin(

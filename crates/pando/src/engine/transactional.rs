@@ -385,7 +385,11 @@ impl<D: Domain> Transactions<D> {
             }
         };
         let map = TransactionalMap::new(component.clone(), number, index.clone())?;
-        Ok(OpenedMap { index: Arc::new(map), stamped: Some(Stamped { number, index }) })
+        Ok(OpenedMap {
+            index: Arc::new(map),
+            stamped: Some(Stamped { number, index }),
+            in_use: None,
+        })
     }
 
     /// Begins a transaction, over a snapshot if there are options of one; `None` if the pool has no

@@ -1,12 +1,11 @@
 //! Workers that are killed at any instruction, while others go on.
 
-use std::path::Path;
 use std::time::Duration;
 
-use pando::{Map, MapOptions, Pool, PoolOptions};
+use pando::{Map, MapOptions, Pool};
 
 use crate::worker::{WINDOW, Worker, count_of, count_of_all, key};
-use crate::{open, shared, wait_until};
+use crate::{check_alone, open, shared, wait_until};
 
 /// How many workers write, how many kills there are, and the time between two of them.
 struct Run {
@@ -87,14 +86,6 @@ fn kill_again_and_again(index: &str, Run { workers: count, kills, pause }: Run) 
     drop(map);
     pool.close().unwrap();
     check_alone(&path);
-}
-
-/// Nothing is damaged or leaked when one process has the pool alone again.
-fn check_alone(path: &Path) {
-    let pool = Pool::open(path, &PoolOptions::new()).unwrap();
-    assert_eq!(pool.stat().unwrap().recovery.rolled_forward, 0, "an operation was left");
-    let report = pool.check().unwrap();
-    assert!(report.problems.is_empty(), "{:?}", report.problems);
 }
 
 #[test]

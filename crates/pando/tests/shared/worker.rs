@@ -9,10 +9,12 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 
-use pando::Map;
+use pando::{Map, Pool};
 
 /// The variable with the worker's arguments, in the process of a worker.
 const VARIABLE: &str = "PANDO_SHARED_WORKER";
+/// The first round of a worker that creates and drops maps instead.
+const DROPS_MAPS: u64 = u64::MAX;
 /// Keys that a worker has in the map.
 pub const WINDOW: u64 = 300;
 
@@ -24,12 +26,29 @@ fn works_if_it_is_a_worker() {
     let worker: u8 = parts.next().unwrap().parse().unwrap();
     let first: u64 = parts.next().unwrap().parse().unwrap();
     let pool = super::open(Path::new(parts.next().unwrap()));
-    let map = pool.open_map("main").unwrap();
     let mut out = std::io::stdout().lock();
+    if first == DROPS_MAPS {
+        writeln!(out, "ready").unwrap();
+        drop_maps(&pool, worker);
+    }
+    let map = pool.open_map("main").unwrap();
     writeln!(out, "ready").unwrap();
     for round in first.. {
         work(&map, worker, round);
         writeln!(out, "{round}").unwrap();
+    }
+}
+
+/// Creates a map, fills it and drops it, for ever.
+fn drop_maps(pool: &Pool, worker: u8) -> ! {
+    let name = format!("dropped-{worker}");
+    loop {
+        let map = pool.map(&name).unwrap();
+        for key in 0..500_u32 {
+            map.upsert(key.to_be_bytes(), &[worker; 200]).unwrap();
+        }
+        drop(map);
+        pool.drop_map(&name).unwrap();
     }
 }
 
@@ -97,6 +116,11 @@ impl Worker {
             rounds.last().unwrap_or(first - 1)
         });
         Self { number, child, reads }
+    }
+
+    /// Starts worker `number`, which creates and drops maps.
+    pub fn start_to_drop_maps(path: &Path, number: u8) -> Self {
+        Self::start(path, number, DROPS_MAPS)
     }
 
     pub fn pid(&self) -> u32 {
