@@ -44,6 +44,7 @@ impl Error {
             Pool::FileTooLarge { path, from_bytes, to_bytes, source } => {
                 Self::FileTooLarge { path, from_bytes, to_bytes, cause: source }
             }
+            Pool::Forked(path) => Self::Forked { path },
             Pool::NoParticipantSlot { threads, why } => Self::TooManyThreads { threads, why },
             Pool::Io { path, action, source } => Self::Io { action, path, cause: source },
             Pool::BadOption { option, found, allowed } => {

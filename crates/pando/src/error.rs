@@ -250,6 +250,16 @@ pub enum Error {
         /// Why the table cannot grow.
         why: String,
     },
+    /// The pool was opened before this process was forked.
+    #[error(
+        "{} was opened before this process was forked, so only the parent may use it; open it again in \
+         the child, which it must be shared for (PoolOptions::shared)",
+        path.display()
+    )]
+    Forked {
+        /// The pool's path.
+        path: PathBuf,
+    },
     /// The pool holds as many maps as it can.
     #[error("the pool has {max_maps} maps, the most that it can have; drop one first")]
     TooManyMaps {

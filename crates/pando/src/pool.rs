@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, Weak};
 
+use pando_pmem::ProcessHere;
+
 use crate::engine::{self, Engine};
 use crate::report::{CheckReport, Compacted, MapInfo, PoolStat, ProcessStat, Promise};
 use crate::shared::{MapShared, PoolShared};
@@ -190,6 +192,7 @@ impl Pool {
                 is_salvaged,
                 acknowledge,
                 snapshot_limits,
+                opened_by: ProcessHere::this(),
                 open_maps,
             }),
         })
@@ -305,6 +308,20 @@ impl Pool {
             },
             None => Err(self.map_not_found(name)?),
         }
+    }
+
+    /// Whether this process was forked from the one that has opened the pool, by the C library's
+    /// `fork`. Then the handles of the pool are of no use here, and should be forgotten
+    /// ([`std::mem::forget`]) and not dropped: a drop may wait for threads that only the parent
+    /// has. It costs a load.
+    ///
+    /// ```
+    /// let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
+    /// assert!(!pool.has_forked());
+    /// # Ok::<(), pando::Error>(())
+    /// ```
+    pub fn has_forked(&self) -> bool {
+        self.shared.opened_by.has_forked()
     }
 
     /// Whether other processes may have the pool open too ([`PoolOptions::shared`]).

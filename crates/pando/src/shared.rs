@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use pando_index::RangeIndex;
+use pando_pmem::ProcessHere;
 use pando_tc::SnapshotLimits;
 
 use crate::Acknowledge;
@@ -17,6 +18,8 @@ pub(crate) struct PoolShared {
     /// When writes to transactional maps return, unless a handle says otherwise.
     pub(crate) acknowledge: Acknowledge,
     pub(crate) snapshot_limits: SnapshotLimits,
+    /// The process that has opened it.
+    pub(crate) opened_by: ProcessHere,
     /// The maps with open handles, so that all handles of a map share one index.
     pub(crate) open_maps: Mutex<HashMap<String, Weak<MapShared>>>,
 }

@@ -71,4 +71,5 @@ pub use per_slot::PerSlot;
 pub use pool::{Compacted, CreateOptions, OpenPool, Pool, Unpublished, draw_id};
 pub use processes::ProcessSeen;
 pub use slots::ReserveAccess;
+pub use sys::Process as ProcessHere;
 pub use word::{NOTHING_BYTES, Part, Word, Words};

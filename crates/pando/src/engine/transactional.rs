@@ -24,7 +24,7 @@ use crate::Error;
 use crate::report::{LogStat, TransactionStat};
 
 /// A transaction of a pool whose domain is not known.
-pub(crate) trait AnyTransaction {
+pub(crate) trait AnyTransaction: Send {
     fn get(&mut self, map: u64, key: &[u8]) -> pando_tc::Result<Option<Vec<u8>>>;
 
     fn put(&mut self, map: u64, key: &[u8], value: &[u8]) -> pando_tc::Result<()>;
@@ -59,7 +59,7 @@ impl<D: Domain, M: Maps> AnyTransaction for Transaction<'_, D, M> {
 }
 
 /// A scan of such a transaction.
-pub(crate) trait AnyRange {
+pub(crate) trait AnyRange: Send {
     fn expect(&mut self, records: usize);
 
     fn next(&mut self, order: Order) -> pando_tc::Result<Option<(Vec<u8>, Vec<u8>)>>;
