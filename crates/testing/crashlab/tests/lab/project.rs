@@ -28,10 +28,11 @@ fn files(folder: &Path, ending: &str, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Every source file of the crates, with tests.
+/// Every source file of the crates and of the bindings, with tests.
 fn all_sources() -> Vec<PathBuf> {
     let mut found = Vec::new();
     files(&root().join("crates"), "rs", &mut found);
+    files(&root().join("bindings"), "rs", &mut found);
     found
 }
 
@@ -52,14 +53,15 @@ fn has_unsafe(text: &str) -> bool {
 
 #[test]
 fn a_page_lists_the_files_with_unsafe_code() {
-    let crates = root().join("crates").canonicalize().expect("a folder");
+    let top = root().canonicalize().expect("a folder");
     let is_source = |path: &Path| path.components().any(|part| part.as_os_str() == "src");
     let found: BTreeSet<String> = all_sources()
         .into_iter()
         .map(|path| path.canonicalize().expect("a file"))
-        .filter(|path| is_source(path.strip_prefix(&crates).expect("below it")))
+        .filter(|path| is_source(path.strip_prefix(&top).expect("below it")))
         .filter(|path| has_unsafe(&read(path)))
-        .map(|path| path.strip_prefix(&crates).expect("below it").display().to_string())
+        .map(|path| path.strip_prefix(&top).expect("below it").display().to_string())
+        .map(|path| path.strip_prefix("crates/").map_or(path.clone(), str::to_owned))
         .collect();
     let page = read(&root().join("docs/unsafe.md"));
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());

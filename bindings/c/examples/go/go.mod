@@ -1,0 +1,3 @@
+module pando.example/words
+
+go 1.21

@@ -1,0 +1,13 @@
+//! A snapshot that keeps its pool.
+
+use pando::{Pool, Snapshot};
+use self_cell::self_cell;
+
+self_cell!(
+    /// A snapshot, and its pool.
+    pub(crate) struct SnapshotCell {
+        owner: Pool,
+        #[covariant]
+        dependent: Snapshot,
+    }
+);

@@ -1,0 +1,143 @@
+//! The header, the library and the examples, by the C compilers of the machine.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The shared library, which cargo has built beside this test.
+fn library() -> PathBuf {
+    let path = std::env::current_exe().unwrap().with_file_name("libpando_c.so");
+    assert!(path.exists(), "there is no {}", path.display());
+    path
+}
+
+/// Runs a command that must succeed, and returns its output.
+fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{command:?}: {}\n{}", output.status, text(&output.stderr));
+    text(&output.stdout)
+}
+
+/// The compilers of a language: that of the system, and clang if there is one. With `PANDO_REQUIRE`
+/// clang must be there.
+fn compilers(system: &'static str, clang: &'static str) -> Vec<&'static str> {
+    let is_there = Command::new(clang).arg("--version").output().is_ok();
+    assert!(is_there || std::env::var_os("PANDO_REQUIRE").is_none(), "there is no {clang}");
+    let found = is_there.then_some(clang);
+    [system].into_iter().chain(found).collect()
+}
+
+const STRICT: [&str; 5] = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror"];
+
+/// Compiles a program against the header and the library.
+fn compile(compiler: &str, standard: &str, source: &Path, folder: &Path) -> PathBuf {
+    let program = folder.join("program");
+    // The name that it has where it is installed.
+    let installed = folder.join("libpando.so");
+    if !installed.exists() {
+        std::os::unix::fs::symlink(library(), installed).unwrap();
+    }
+    run(Command::new(compiler)
+        .args([standard, "-g", "-D_POSIX_C_SOURCE=200809L"])
+        .args(STRICT)
+        .arg("-I")
+        .arg(root().join("include"))
+        .arg(source)
+        .arg("-L")
+        .arg(folder)
+        .arg(format!("-Wl,-rpath,{}", folder.display()))
+        .args(["-lpando", "-o"])
+        .arg(&program));
+    program
+}
+
+fn runs(compiler: &str, standard: &str, source: &str) {
+    let folder = TempDir::new().unwrap();
+    let program = compile(compiler, standard, &root().join(source), folder.path());
+    run(Command::new(program).arg(folder.path()));
+}
+
+#[test]
+fn the_header_compiles_alone_without_warnings() {
+    let folder = TempDir::new().unwrap();
+    let languages = [
+        ("cc", "clang", "c", ["c99", "c11", "c2x"], "pando.h"),
+        ("c++", "clang++", "c++", ["c++17", "c++20", "c++17"], "pando.hpp"),
+    ];
+    for (system, clang, ending, standards, header) in languages {
+        let source = folder.path().join(format!("alone.{ending}"));
+        fs::write(&source, format!("#include \"{header}\"\n")).unwrap();
+        for compiler in compilers(system, clang) {
+            for standard in standards {
+                run(Command::new(compiler)
+                    .args([&format!("-std={standard}"), "-fsyntax-only"])
+                    .args(STRICT)
+                    .arg("-I")
+                    .arg(root().join("include"))
+                    .arg(&source));
+            }
+        }
+    }
+}
+
+#[test]
+fn the_examples_run() {
+    for compiler in compilers("cc", "clang") {
+        runs(compiler, "-std=c99", "examples/words.c");
+        runs(compiler, "-std=c99", "examples/accounts.c");
+    }
+    for compiler in compilers("c++", "clang++") {
+        runs(compiler, "-std=c++17", "examples/words.cpp");
+    }
+}
+
+#[test]
+fn wrong_handles_null_double_frees_and_forks_are_errors() {
+    runs("cc", "-std=c99", "tests/misuse.c");
+}
+
+/// The functions that the header declares.
+fn functions() -> Vec<String> {
+    let header = fs::read_to_string(root().join("include/pando.h")).unwrap();
+    let is_name = |letter: char| letter.is_ascii_lowercase() || letter == '_';
+    let mut found = Vec::new();
+    for line in header.lines().filter(|line| !line.trim_start().starts_with(['*', '/', '#', ' '])) {
+        let Some((before, _)) = line.split_once('(') else { continue };
+        let name: String = before.chars().rev().take_while(|letter| is_name(*letter)).collect();
+        let name: String = name.chars().rev().collect();
+        if name.starts_with("pando_") {
+            found.push(name);
+        }
+    }
+    assert!(found.len() > 70, "only {} functions are seen", found.len());
+    found
+}
+
+#[test]
+fn an_example_calls_each_function() {
+    let read = |name: &str| fs::read_to_string(root().join("examples").join(name)).unwrap();
+    let examples = read("words.c") + &read("accounts.c");
+    let missing: Vec<_> =
+        functions().into_iter().filter(|name| !examples.contains(&format!("{name}("))).collect();
+    assert!(missing.is_empty(), "no example calls {missing:?}");
+}
+
+/// The functions of the header, and no other, are the symbols of the library.
+#[test]
+fn the_library_exports_the_functions_of_the_header() {
+    let symbols = run(Command::new("nm").args(["-D", "--defined-only"]).arg(library()));
+    let mut exported: Vec<_> =
+        symbols.lines().filter_map(|line| line.split_whitespace().last()).collect();
+    exported.sort_unstable();
+    let mut declared = functions();
+    declared.sort_unstable();
+    assert_eq!(exported, declared);
+}

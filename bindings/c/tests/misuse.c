@@ -1,0 +1,223 @@
+/* Wrong handles, NULL, double frees and forks: each is an error, and nothing else happens. */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "pando.h"
+
+static void check(pando_error *error) {
+    if (error != NULL) {
+        fprintf(stderr, "%s\n", pando_error_message(error));
+        exit(1);
+    }
+}
+
+static void refused_at(pando_error *error, pando_code code, int line) {
+    if (pando_error_code(error) != code) {
+        fprintf(stderr, "line %d: %u, %s\n", line, (unsigned)pando_error_code(error),
+                pando_error_message(error));
+        exit(1);
+    }
+    pando_error_free(error);
+    pando_error_free(error); /* A second time: left alone. */
+    assert(error == NULL || pando_error_code(error) == PANDO_CODE_FREED_HANDLE);
+    assert(error == NULL || strlen(pando_error_message(error)) > 0);
+    assert(pando_error_bytes(error).len == 0);
+}
+#define refused(error, code) refused_at(error, code, __LINE__)
+
+static pando_slice text(const char *text) {
+    pando_slice slice;
+    slice.data = (const uint8_t *)text;
+    slice.len = text == NULL ? 0 : strlen(text);
+    return slice;
+}
+
+static pando_map *used;
+
+static bool use_again(void *context, pando_slice key, pando_slice value) {
+    (void)key, (void)value;
+    refused(pando_transaction_remove(context, used, text("aspen")), PANDO_CODE_IN_USE);
+    return false;
+}
+
+static void null_handles(pando_pool *pool, pando_map *map) {
+    pando_bytes bytes = PANDO_BYTES_INIT;
+    pando_slice hollow;
+    bool found;
+    hollow.data = NULL, hollow.len = 3;
+    check(pando_pool_free(NULL));
+    check(pando_map_free(NULL));
+    check(pando_scan_free(NULL));
+    check(pando_snapshot_free(NULL));
+    check(pando_transaction_free(NULL));
+    check(pando_batch_free(NULL));
+    check(pando_session_free(NULL));
+    pando_error_free(NULL);
+    pando_bytes_free(NULL);
+    assert(pando_error_code(NULL) == PANDO_CODE_NONE && *pando_error_message(NULL) == 0);
+    assert(pando_map_name(NULL) == NULL && pando_session_id(NULL) == NULL);
+    refused(pando_pool_open(NULL, NULL, &pool), PANDO_CODE_NULL);
+    refused(pando_pool_open("/nowhere/pool", NULL, NULL), PANDO_CODE_NULL);
+    refused(pando_pool_open("/nowhere/pool", NULL, &pool), PANDO_CODE_POOL_NOT_FOUND);
+    refused(pando_pool_map(NULL, "map", NULL, &map), PANDO_CODE_NULL);
+    refused(pando_pool_map(pool, NULL, NULL, &map), PANDO_CODE_NULL);
+    refused(pando_map_put(NULL, text("key"), text("value")), PANDO_CODE_NULL);
+    refused(pando_map_put(map, hollow, text("value")), PANDO_CODE_NULL);
+    refused(pando_map_get(map, text("key"), &bytes, NULL), PANDO_CODE_NULL);
+    refused(pando_map_read(map, text("key"), NULL, NULL, NULL), PANDO_CODE_NULL);
+    refused(pando_map_get_many(map, &hollow, 1, &bytes, &found), PANDO_CODE_NULL);
+    refused(pando_map_put_many(map, NULL, 2), PANDO_CODE_NULL);
+    check(pando_map_put_many(map, NULL, 0));
+    /* An empty key and an empty value are allowed, also as NULL. */
+    check(pando_map_put(map, text(NULL), text(NULL)));
+    check(pando_map_get(map, text(NULL), &bytes, &found));
+    assert(found && bytes.len == 0);
+    pando_bytes_free(&bytes);
+}
+
+static void wrong_handles(pando_pool *pool, pando_map *map) {
+    pando_map *second = NULL;
+    pando_scan *scan;
+    bool found;
+    int local = 0;
+    refused(pando_map_put((pando_map *)pool, text("k"), text("v")), PANDO_CODE_WRONG_HANDLE);
+    refused(pando_pool_free((pando_pool *)map), PANDO_CODE_WRONG_HANDLE);
+    refused(pando_map_put((pando_map *)&local, text("k"), text("v")), PANDO_CODE_FREED_HANDLE);
+    check(pando_pool_map(pool, "second", NULL, &second));
+    check(pando_map_free(second));
+    refused(pando_map_free(second), PANDO_CODE_FREED_HANDLE);
+    refused(pando_map_put(second, text("k"), text("v")), PANDO_CODE_FREED_HANDLE);
+    check(pando_map_scan(map, NULL, &scan));
+    check(pando_scan_free(scan));
+    refused(pando_scan_next(scan, NULL, NULL, &found), PANDO_CODE_FREED_HANDLE);
+    refused(pando_scan_free(scan), PANDO_CODE_FREED_HANDLE);
+}
+
+static void options(pando_pool *pool, pando_map *map) {
+    struct {
+        pando_range range;
+        uint64_t later;
+    } larger;
+    pando_pool_options settings;
+    pando_scan *scan;
+    pando_map *wide;
+    pando_map_options map_options;
+    pando_pool *refused_pool;
+    memset(&larger, 0, sizeof larger);
+    refused(pando_map_scan(map, &larger.range, &scan), PANDO_CODE_OPTION); /* No size. */
+    larger.range.struct_size = sizeof larger; /* A program of a later version. */
+    check(pando_map_scan(map, &larger.range, &scan));
+    check(pando_scan_free(scan));
+    larger.later = 1; /* It sets an option that this version does not know. */
+    refused(pando_map_scan(map, &larger.range, &scan), PANDO_CODE_OPTION);
+    larger.range.struct_size = sizeof(size_t) * 3; /* A program of an earlier version. */
+    check(pando_map_scan(map, &larger.range, &scan));
+    check(pando_scan_free(scan));
+    larger.range.struct_size = sizeof larger.range;
+    larger.range.low_bound = 7;
+    refused(pando_map_scan(map, &larger.range, &scan), PANDO_CODE_OPTION);
+    larger.range.low_bound = PANDO_BOUND_INCLUDED;
+    larger.range.prefix = text("a");
+    refused(pando_map_scan(map, &larger.range, &scan), PANDO_CODE_OPTION);
+    memset(&settings, 0, sizeof settings);
+    settings.struct_size = sizeof settings;
+    settings.max_bytes = 64 << 20;
+    settings.shared = 2;
+    refused(pando_pool_volatile(&settings, &refused_pool), PANDO_CODE_OPTION);
+    settings.shared = 0, settings.domain = 9;
+    refused(pando_pool_volatile(&settings, &refused_pool), PANDO_CODE_OPTION);
+    settings.domain = 0, settings.acknowledge = PANDO_ACKNOWLEDGE_SYNCED;
+    refused(pando_pool_volatile(&settings, &refused_pool), PANDO_CODE_NO_LOG);
+    memset(&map_options, 0, sizeof map_options);
+    map_options.struct_size = sizeof map_options;
+    map_options.settings = "leaf_bytes";
+    refused(pando_pool_map(pool, "wide", &map_options, &wide), PANDO_CODE_OPTION);
+    map_options.settings = NULL, map_options.index = "\xff";
+    refused(pando_pool_map(pool, "wide", &map_options, &wide), PANDO_CODE_OPTION);
+    refused(pando_pool_begin(pool, 5, (pando_transaction **)&wide), PANDO_CODE_OPTION);
+}
+
+static void one_at_a_time(pando_pool *pool) {
+    pando_map_options transactional;
+    pando_transaction *transaction;
+    memset(&transactional, 0, sizeof transactional);
+    transactional.struct_size = sizeof transactional;
+    transactional.transactional = PANDO_TRANSACTIONAL_YES;
+    check(pando_pool_map(pool, "transactional", &transactional, &used));
+    check(pando_map_put(used, text("aspen"), text("1")));
+    check(pando_pool_begin(pool, 0, &transaction));
+    check(pando_transaction_scan(transaction, used, NULL, use_again, transaction));
+    check(pando_transaction_commit(transaction, NULL));
+    refused(pando_transaction_commit(transaction, NULL), PANDO_CODE_OPTION);
+    refused(pando_transaction_remove(transaction, used, text("aspen")), PANDO_CODE_OPTION);
+    check(pando_transaction_free(transaction));
+    check(pando_map_free(used));
+}
+
+/* A child of fork may call anything: it gets errors, and frees nothing of its parent. */
+static void forks(const char *path, const char *log) {
+    pando_pool_options settings;
+    pando_pool *pool;
+    pando_map *map;
+    pando_snapshot *snapshot;
+    int status;
+    pid_t child;
+    memset(&settings, 0, sizeof settings);
+    settings.struct_size = sizeof settings;
+    settings.max_bytes = 64 << 20;
+    settings.log = log;
+    check(pando_pool_create(path, &settings, &pool));
+    check(pando_pool_map(pool, "map", NULL, &map));
+    check(pando_pool_snapshot(pool, &snapshot));
+    child = fork();
+    if (child == 0) {
+        uint64_t len;
+        refused(pando_map_put(map, text("k"), text("v")), PANDO_CODE_FORKED);
+        refused(pando_map_len(map, &len), PANDO_CODE_FORKED);
+        refused(pando_pool_sync(pool, NULL), PANDO_CODE_FORKED);
+        assert(strcmp(pando_map_name(map), "map") == 0);
+        check(pando_snapshot_free(snapshot));
+        check(pando_map_free(map));
+        check(pando_pool_free(pool)); /* It does not wait for the threads of the log. */
+        refused(pando_pool_open(path, &settings, &pool), PANDO_CODE_POOL_BUSY);
+        /* What it has of its parent's memory is no leak, so tools must not look for leaks here. */
+        execlp("true", "true", (char *)NULL);
+        abort();
+    }
+    assert(waitpid(child, &status, 0) == child);
+    assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    check(pando_map_put(map, text("k"), text("v")));
+    check(pando_snapshot_free(snapshot));
+    check(pando_map_free(map));
+    check(pando_pool_free(pool));
+    check(pando_pool_open(path, NULL, &pool));
+    check(pando_pool_free(pool));
+}
+
+int main(int count, char **arguments) {
+    pando_pool *pool;
+    pando_pool_options small;
+    pando_map *map;
+    char path[4096], log[4096];
+    assert(count == 2);
+    memset(&small, 0, sizeof small);
+    small.struct_size = sizeof small;
+    small.max_bytes = 64 << 20;
+    check(pando_pool_volatile(&small, &pool));
+    check(pando_pool_map(pool, "map", NULL, &map));
+    null_handles(pool, map);
+    wrong_handles(pool, map);
+    options(pool, map);
+    one_at_a_time(pool);
+    check(pando_map_free(map));
+    check(pando_pool_free(pool));
+    refused(pando_pool_free(pool), PANDO_CODE_FREED_HANDLE);
+    snprintf(path, sizeof path, "%s/forked.pando", arguments[1]);
+    snprintf(log, sizeof log, "%s/forked.log", arguments[1]);
+    forks(path, log);
+    return 0;
+}
