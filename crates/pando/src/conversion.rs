@@ -59,6 +59,7 @@ impl Error {
         match error {
             MapError::Option(refused) => refused.into(),
             MapError::BadName { found } => Self::MapName { name: found, max_bytes: MAX_NAME_BYTES },
+            MapError::Exists { name } => Self::MapExists { name },
             MapError::CatalogFull => Self::TooManyMaps { max_maps: CATALOG_SLOTS },
             MapError::Damaged { .. }
             | MapError::DamagedWord { .. }
@@ -144,6 +145,7 @@ impl Error {
                 Self::Option { option: option.to_owned(), found: found.to_string(), allowed }
             }
             Store::MapNotFound { name } => Self::MapNotFound { name, present: Vec::new() },
+            Store::MapExists { name } => Self::MapExists { name },
             Store::ThreadInside { name } => Self::ThreadInside { name },
             Store::HandleHeld { name } => Self::MapInUse { name, handles: 1 },
             Store::Name { found, max_bytes } => Self::MapName { name: found, max_bytes },

@@ -311,8 +311,14 @@ pub enum Error {
         /// The requested slot.
         slot: u64,
     },
-    /// Handles of the map are still held, so it was not dropped.
-    #[error("the map {name:?} is not dropped: {handles} of its handles are held; drop them first")]
+    /// A map of the new name exists, so the map was not renamed.
+    #[error("there is a map {name:?} already; choose another name, or drop that map first")]
+    MapExists {
+        /// The name.
+        name: String,
+    },
+    /// Handles of the map are still held, so it was not dropped or renamed.
+    #[error("the map {name:?} is not changed: {handles} of its handles are held; drop them first")]
     MapInUse {
         /// The map's name.
         name: String,

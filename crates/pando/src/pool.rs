@@ -376,6 +376,49 @@ impl Pool {
         Ok(maps)
     }
 
+    /// Gives the map `from` the name `to`. Its records, its index and its options stay.
+    ///
+    /// Atomic: after a crash the map has one of the two names, and on return it has the new one, as
+    /// durably as any write to it. A transactional map in a pool with a log is renamed in the log
+    /// too. [`maps`](Self::maps) in another thread may see the new name a moment before.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::MapNotFound`]; [`Error::MapExists`] if there is a map `to`; [`Error::MapName`];
+    /// [`Error::MapInUse`] while a handle of the map is held; [`Error::NotShareable`] in a pool that
+    /// processes share; [`Error::Damaged`] if some map is damaged, since it may have the name.
+    ///
+    /// ```
+    /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
+    /// pool.map("trees")?.put(b"oak", b"Quercus")?;
+    /// pool.rename_map("trees", "plants")?;
+    /// assert_eq!(pool.open_map("plants")?.get(b"oak")?.as_deref(), Some(&b"Quercus"[..]));
+    /// assert!(pool.open_map("trees").is_err());
+    /// # Ok::<(), pando::Error>(())
+    /// ```
+    pub fn rename_map(&self, from: &str, to: &str) -> Result<(), Error> {
+        self.check_not_salvaged()?;
+        let max_bytes = self.shared.engine.max_map_name_bytes();
+        if to.is_empty() || to.len() > max_bytes {
+            return Err(Error::MapName { name: to.to_owned(), max_bytes });
+        }
+        let mut open_maps = self.shared.open_maps();
+        if self.shared.engine.created(from)?.is_none() {
+            return Err(self.map_not_found(from)?);
+        }
+        if self.shared.engine.created(to)?.is_some() {
+            return Err(Error::MapExists { name: to.to_owned() });
+        }
+        let handles = open_maps.get(from).map_or(0, Weak::strong_count);
+        if handles > 0 {
+            return Err(Error::MapInUse { name: from.to_owned(), handles });
+        }
+        open_maps.remove(from);
+        self.shared.engine.rename_map(from, to)?;
+        drop(open_maps);
+        self.acknowledge()
+    }
+
     /// Removes the map `name` with all its records, and gives their space back to the pool.
     ///
     /// One step takes the map out of the catalog, durably. It needs no room, so it succeeds in a

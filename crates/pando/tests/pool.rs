@@ -490,3 +490,35 @@ fn what_an_idle_thread_has_replaced_serves_others_in_each_kind() {
         });
     }
 }
+
+#[test]
+fn a_map_is_renamed_while_no_handle_of_it_is_held() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pool");
+    let pool = Pool::create(&path, &PoolOptions::new()).unwrap();
+    let trees = pool.map("trees").unwrap();
+    trees.insert(b"ash", b"1").unwrap();
+    pool.map("other").unwrap();
+    let held = pool.rename_map("trees", "plants").unwrap_err();
+    assert!(matches!(held, Error::MapInUse { handles: 1, .. }), "{held}");
+    drop(trees);
+    for name in ["", &"x".repeat(256)] {
+        let refused = pool.rename_map("trees", name).unwrap_err();
+        assert!(matches!(refused, Error::MapName { .. }), "{refused}");
+    }
+    for taken in ["other", "trees"] {
+        let refused = pool.rename_map("trees", taken).unwrap_err();
+        assert!(matches!(refused, Error::MapExists { .. }), "{refused}");
+    }
+    let missing = pool.rename_map("none", "plants").unwrap_err();
+    assert!(matches!(missing, Error::MapNotFound { .. }), "{missing}");
+    pool.rename_map("trees", "plants").unwrap();
+    // The name is free.
+    assert!(pool.map("trees").unwrap().is_empty().unwrap());
+    let plants = pool.open_map("plants").unwrap();
+    plants.insert(b"elm", b"2").unwrap();
+    drop((plants, pool));
+    let pool = Pool::open(&path, &PoolOptions::new()).unwrap();
+    assert_eq!(pool.open_map("plants").unwrap().len().unwrap(), 2);
+    assert!(pool.check().unwrap().is_consistent());
+}

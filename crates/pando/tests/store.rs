@@ -115,3 +115,21 @@ fn a_store_says_what_it_cannot_do() {
     assert!(matches!(refused, Error::PoolInUse { .. }), "{refused}");
     assert!(matches!(store.into_pool().compact(), Err(Error::NotInAStore { .. })));
 }
+
+#[test]
+fn a_renamed_map_of_a_store_has_its_records_after_a_reopening() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let opened = store(&folder);
+    opened.map("trees").expect("created").insert(b"ash", b"1").expect("inserted");
+    opened.map("other").expect("created");
+    let taken = opened.rename_map("trees", "other").expect_err("it is there");
+    assert!(matches!(taken, Error::MapExists { .. }), "{taken}");
+    let long = opened.rename_map("trees", &"x".repeat(65)).expect_err("it is too long");
+    assert!(matches!(long, Error::MapName { .. }), "{long}");
+    opened.rename_map("trees", "plants").expect("renamed");
+    drop(opened);
+    let opened = store(&folder);
+    let plants = opened.open_map("plants").expect("it is there");
+    assert_eq!(plants.get(b"ash").expect("reads").as_deref(), Some(&b"1"[..]));
+    assert!(matches!(opened.open_map("trees"), Err(Error::MapNotFound { .. })));
+}

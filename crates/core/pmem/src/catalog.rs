@@ -17,8 +17,9 @@
 //! The index that owns the map defines `kind`, the lower half of its word, and the options.
 //! `number` is zero, unless the map is transactional: then no other map of the pool ever has the
 //! number, not even after this one is dropped. It is the version of the catalog that the map's
-//! creation made. `root` is the index's entry word. Only `root` changes, and `progress` while a
-//! dropped map is freed. The two copies are equal and share no line. The upper half of word 3 is
+//! creation made. `root` is the index's entry word. `root` changes, `progress` while a dropped map is
+//! freed, and the name when the map is renamed ([`Pool::replace_header`]). The two copies are equal,
+//! except after a crash during a renaming, and share no line. The upper half of word 3 is
 //! the CRC-32 of the whole copy with that half zero, and `slot` is the number of the catalog's
 //! slot. A copy is valid if both are right. If one copy is damaged, the other is used.
 //!
@@ -33,12 +34,13 @@
 //! threads cannot create two maps of one name.
 
 use std::ops::ControlFlow;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 
 use crate::domain::Domain;
 use crate::epoch::Guard;
 use crate::error::Result;
 use crate::layout::{CATALOG_OFF, CATALOG_SLOTS, CATALOG_VERSION_OFF};
+use crate::mutant;
 use crate::pool::Pool;
 
 /// Longest name of a map, in bytes.
@@ -286,14 +288,20 @@ impl<D: Domain> Pool<D> {
         place: u64,
         slot: u64,
     ) -> Option<MapHeader> {
+        // Acquire: pairs with the release in `write_copy`. A reader that has seen a part of the new
+        // first copy sees the whole of the new second one.
+        fence(Ordering::Acquire);
         MapHeader::decode_copy(&self.load_bytes(off + copy_at(place), COPY_BYTES), slot)
     }
 
-    /// Whether one copy of the header of `entry` is damaged, and the other one is valid.
+    /// Whether a copy of the header of `entry` is damaged, or has another name, and the other copy
+    /// is valid.
     pub fn has_damaged_copy(&self, guard: &Guard<'_, D>, entry: &MapEntry) -> bool {
-        let is_damaged =
-            |place| self.header_copy(guard, entry.header_off, place, entry.slot).is_none();
-        entry.header.is_ok() && (0..COPIES).any(is_damaged)
+        let differs = |place| {
+            let copy = self.header_copy(guard, entry.header_off, place, entry.slot);
+            copy.as_ref() != entry.header.as_ref().ok()
+        };
+        entry.header.is_ok() && (0..COPIES).any(differs)
     }
 
     /// The words in which the copies of a damaged header agree.
@@ -329,12 +337,53 @@ impl<D: Domain> Pool<D> {
     /// Writes both copies of the header at `header_off` again, durably, for a damaged map that will
     /// be dropped. A crash leaves a valid first copy, or the damaged header.
     pub fn rewrite_header(&self, header_off: u64, slot: u64, header: &MapHeader) {
-        let copy = header.encode_copy(slot);
-        for place in 0..COPIES {
-            self.store_bytes(header_off + copy_at(place), &copy);
-            self.flush(header_off + copy_at(place), COPY_BYTES);
-            D::fence();
+        (0..COPIES).for_each(|place| self.write_copy(header_off, place, slot, header));
+    }
+
+    /// Replaces the header of the live map `entry`, whose header is valid, by `header`, durably.
+    /// One thread at a time calls it; others may read the header meanwhile.
+    ///
+    /// | step | what is written | what a crash leaves |
+    /// | --- | --- | --- |
+    /// | 1 | the first copy, if it is damaged: the old header | the old header, in the second copy |
+    /// | 2 | the second copy: the new header | the old header, in the first copy |
+    /// | 3 | the first copy: the new header | the new header, in the second copy or in both |
+    ///
+    /// The first copy decides while it is valid. From the first byte that step 3 changes it is not,
+    /// and then the second one has the new header: it was durable before. After a crash
+    /// [`settle_header`](Self::settle_header) makes the copies equal again.
+    pub fn replace_header(&self, guard: &Guard<'_, D>, entry: &MapEntry, header: &MapHeader) {
+        let (off, slot) = (entry.header_off, entry.slot);
+        if let Ok(old) = &entry.header
+            && self.header_copy(guard, off, 0, slot).is_none()
+        {
+            self.write_copy(off, 0, slot, old);
         }
+        let first = if mutant!("map-first-copy-replaced-first") { 0 } else { 1 };
+        self.write_copy(off, first, slot, header);
+        self.write_copy(off, 1 - first, slot, header);
+    }
+
+    /// Makes both copies of the header of `entry` equal, if one is valid: [`replace_header`] was
+    /// interrupted, or a copy is damaged. No other thread changes the header.
+    ///
+    /// [`replace_header`]: Self::replace_header
+    pub fn settle_header(&self, guard: &Guard<'_, D>, entry: &MapEntry) {
+        let Ok(header) = &entry.header else { return };
+        for place in 0..COPIES {
+            let copy = self.header_copy(guard, entry.header_off, place, entry.slot);
+            if copy.as_ref() != Some(header) {
+                self.write_copy(entry.header_off, place, entry.slot, header);
+            }
+        }
+    }
+
+    fn write_copy(&self, header_off: u64, place: u64, slot: u64, header: &MapHeader) {
+        // Release: pairs with the acquire in `header_copy`. It orders the other copy before this.
+        fence(Ordering::Release);
+        self.store_bytes(header_off + copy_at(place), &header.encode_copy(slot));
+        self.flush(header_off + copy_at(place), COPY_BYTES);
+        D::fence();
     }
 
     /// Makes the header of a freed map invalid, durably, so that no search finds it later.

@@ -84,6 +84,9 @@ pub(crate) trait Engine: Send + Sync {
     /// The maps, in any order.
     fn maps(&self) -> Result<Vec<MapInfo>, Error>;
 
+    /// Gives the map `from`, which exists, the name `to`, which no map has.
+    fn rename_map(&self, from: &str, to: &str) -> Result<(), Error>;
+
     /// Takes the map `name` out of the catalog. It exists, and no index of it is open.
     fn unlist_map(&self, name: &str) -> Result<(), Error>;
 

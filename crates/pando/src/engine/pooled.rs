@@ -136,9 +136,12 @@ impl<D: Domain> Pooled<D> {
         recovery: RecoveryStat,
         begin: Instant,
     ) -> Result<Box<dyn Engine>, Error> {
+        let others_resume = is_salvaged || catalog.pool().has_joined();
+        if !others_resume && !recovery.was_clean {
+            catalog.settle_headers(&catalog.pool().pin().map_err(Error::of_pool)?);
+        }
         transactions.log_maps(&catalog)?;
         transactions.keep(&catalog)?;
-        let others_resume = is_salvaged || catalog.pool().has_joined();
         let resumed = if others_resume { None } else { Resumed::begin(&catalog) };
         let recoverer = Recoverer::begin(&catalog)?;
         let duration_ns = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -525,6 +528,15 @@ impl<D: Domain> Engine for Pooled<D> {
             },
         };
         Ok(self.entries()?.into_iter().map(info).collect())
+    }
+
+    fn rename_map(&self, from: &str, to: &str) -> Result<(), Error> {
+        self.check_alone("renaming a map")?;
+        let guard = self.pin()?;
+        let entry = self.entry(&guard, from)?;
+        self.catalog.rename_map(&guard, &entry, to).map_err(Error::of_map)?;
+        drop(guard);
+        self.transactions.log_maps(&self.catalog)
     }
 
     fn unlist_map(&self, name: &str) -> Result<(), Error> {

@@ -20,7 +20,7 @@ use pando_index::RangeIndex;
 use pando_log::Recovered;
 use pando_pmem::layout::CATALOG_VERSION_OFF;
 use pando_pmem::{CreateOptions, Domain, LogName, Unpublished};
-use pando_tc::{MapList, Rebuild, Replayed, replay};
+use pando_tc::{ListedMap, MapList, Rebuild, Replayed, replay};
 use pando_tree::maps::{Catalog, OptionValues};
 
 use super::kinds::{kind_numbered, kinds};
@@ -125,16 +125,28 @@ impl<D: Domain> Building<'_, D> {
         let catalog = self.begin(Some(list.max_bytes))?;
         self.version = self.version.max(list.version);
         let guard = catalog.pool().pin().map_err(Error::of_pool)?;
-        let mut present = Vec::new();
+        let (mut present, mut renamed) = (Vec::new(), Vec::new());
         for entry in catalog.maps(&guard) {
             let header = header_of(&entry)?;
-            let place = (header.name.clone(), header.number);
-            if list.maps.iter().any(|map| map.name == place.0 && map.number == place.1) {
-                present.push(place);
-            } else {
-                self.indexes.remove(&place.1);
+            let is_listed = |map: &&ListedMap| {
+                // A number is that of one map for ever; maps without one have only their name.
+                map.number == header.number && (map.number != 0 || map.name == header.name)
+            };
+            let Some(listed) = list.maps.iter().find(is_listed) else {
+                self.indexes.remove(&header.number);
                 catalog.unlist_map(&entry).map_err(Error::of_map)?;
+                continue;
+            };
+            if listed.name != header.name {
+                // First to a name that no map has: maps may have exchanged their names.
+                let passing = format!("\0{}", listed.number);
+                let entry = catalog.rename_map(&guard, &entry, &passing).map_err(Error::of_map)?;
+                renamed.push((entry, &listed.name));
             }
+            present.push((listed.name.clone(), listed.number));
+        }
+        for (entry, name) in renamed {
+            catalog.rename_map(&guard, &entry, name).map_err(Error::of_map)?;
         }
         drop(guard);
         catalog.free_dropped(&|| false).map_err(Error::of_map)?;

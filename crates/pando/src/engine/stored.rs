@@ -155,6 +155,10 @@ impl Engine for Stored {
         Ok(self.store.maps().map_err(Error::of_store)?.into_iter().map(info).collect())
     }
 
+    fn rename_map(&self, from: &str, to: &str) -> Result<(), Error> {
+        self.store.rename_map(from, to).map_err(Error::of_store)
+    }
+
     fn unlist_map(&self, name: &str) -> Result<(), Error> {
         match self.store.drop_map(name) {
             // It is dropped. A thread of the store removes its records when that thread has left.

@@ -391,3 +391,28 @@ fn a_recovery_that_finds_no_room_begins_again() {
     }
     assert_eq!(fs::read_dir(place.folder.path()).expect("listed").count(), 2, "a pool and its log");
 }
+
+/// Names are exchanged, so that each list of maps in the log has names that other maps had.
+#[test]
+fn renamed_maps_keep_their_records_when_the_pool_is_built_anew() {
+    let place = Place::new();
+    let pool = place.create();
+    fill(&transactional(&pool, "one"), 0, 300);
+    transactional(&pool, "two").insert(b"elm", b"2").expect("inserted");
+    for (from, to) in [("one", "three"), ("two", "one"), ("three", "two")] {
+        pool.rename_map(from, to).expect("renamed");
+    }
+    fill(&pool.open_map("two").expect("a map"), 300, 400);
+    pool.sync().expect("synced");
+    drop(pool);
+    let pool = place.open();
+    check(&pool.open_map("two").expect("a map"), 400);
+    drop(pool);
+    fs::remove_file(place.pool()).expect("removed");
+    let pool = Pool::open_or_create(place.pool(), &place.options()).expect("recovers");
+    check(&pool.open_map("two").expect("a map"), 400);
+    let one = pool.open_map("one").expect("a map");
+    assert_eq!(one.get(b"elm").expect("read").as_deref(), Some(&b"2"[..]));
+    assert_eq!(pool.maps().expect("read").len(), 2);
+    assert!(pool.check().expect("checked").is_consistent());
+}

@@ -100,6 +100,24 @@ pub(crate) fn mark_dropped(component: &Component, name: &str) -> Result<(u64, u6
     component.transaction(body)
 }
 
+/// Gives the map `from` the name `to`; the LSN.
+pub(crate) fn rename(component: &Component, from: &str, to: &str) -> Result<u64> {
+    if to.is_empty() || to.len() > MAX_NAME_BYTES {
+        return Err(Error::Name { found: to.to_owned(), max_bytes: MAX_NAME_BYTES });
+    }
+    let body = |change: &mut Change<'_>| {
+        let found = change.get(CATALOG, &key_of(from))?;
+        let found = found.ok_or_else(|| Error::MapNotFound { name: from.to_owned() })?;
+        if change.get(CATALOG, &key_of(to))?.is_some() {
+            return Err(Error::MapExists { name: to.to_owned() });
+        }
+        change.remove(CATALOG, &key_of(from))?;
+        change.put(CATALOG, &key_of(to), &found)?;
+        Ok(())
+    };
+    Ok(component.transaction(body)?.1)
+}
+
 /// Forgets a dropped map that has no records any more, nor the log.
 pub(crate) fn forget(component: &Component, number: u64) -> Result<()> {
     let body = |change: &mut Change<'_>| change.remove(CATALOG, &key_of_dropped(number));

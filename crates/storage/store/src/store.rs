@@ -241,6 +241,17 @@ impl Store {
         Ok(catalog::list(&self.shared.component)?.maps)
     }
 
+    /// Gives the map `from` the name `to`, in one transaction: on return it survives a kill, and a
+    /// power cut after [`sync`](Self::sync). Handles of the map stay as they are.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::MapNotFound`]; [`Error::MapExists`] if there is a map `to`; [`Error::Name`];
+    /// [`Error::Transactions`].
+    pub fn rename_map(&self, from: &str, to: &str) -> Result<()> {
+        catalog::rename(&self.shared.component, from, to).map(drop)
+    }
+
     /// Drops the map `name`, durably. Its records are removed later. Transactions that use its
     /// number fail from then on.
     ///

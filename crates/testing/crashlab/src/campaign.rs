@@ -20,6 +20,7 @@ use crate::subjects::indexes::{
     RangedBzTrees, SkipLists, SlotOnlyWbTrees, SortedArrays, WbTrees,
 };
 use crate::subjects::map::Map;
+use crate::subjects::renamed::Renamed;
 use crate::subjects::roots::Roots;
 use crate::subjects::stores::Stores;
 use crate::subjects::transactions::Transactions;
@@ -111,6 +112,7 @@ pub fn subjects() -> Vec<(String, Maker)> {
     add::<Blocks<true>>(&mut list);
     add::<Roots>(&mut list);
     add::<Catalog>(&mut list);
+    add::<Renamed>(&mut list);
     add::<Map<BzTrees>>(&mut list);
     add::<Map<RangedBzTrees>>(&mut list);
     add::<Map<NbTrees>>(&mut list);

@@ -42,6 +42,12 @@ pub enum MapError {
         layout::CATALOG_SLOTS
     )]
     CatalogFull,
+    /// A map of the new name exists.
+    #[error("a map {name:?} exists; choose another name, or drop that map first")]
+    Exists {
+        /// The name.
+        name: String,
+    },
     /// The map was dropped since it was found.
     #[error("the map {name:?} was dropped meanwhile; look for it again")]
     Dropped {
@@ -355,6 +361,63 @@ impl<D: Domain> Catalog<D> {
             operation.add_word(version_off, version, next_version(version))?;
             if operation.execute() {
                 return Ok(MapEntry { slot, word, header_off, header: Ok(header) });
+            }
+        }
+        Err(MapError::DamagedWord { off: version_off })
+    }
+
+    /// Gives the map `entry` the name `name`, durably; the map with its new name. Handles of the map
+    /// stay as they are. This allocates no block.
+    ///
+    /// No other thread may change the catalog meanwhile. Other threads may read it: they find one of
+    /// the two names, and possibly the new one before it is durable.
+    ///
+    /// | step | what is written | what a crash leaves |
+    /// | --- | --- | --- |
+    /// | 1 | one PMwCAS: the catalog's version | the old name |
+    /// | 2 | the copies of the header (`Pool::replace_header`) | the old name or the new one |
+    ///
+    /// The version is first: if a crash follows, a log lists the maps again, with either name.
+    pub fn rename_map(
+        &self,
+        guard: &Guard<'_, D>,
+        entry: &MapEntry,
+        name: &str,
+    ) -> Result<MapEntry, MapError> {
+        if name.is_empty() || name.len() > MAX_NAME_BYTES {
+            return Err(MapError::BadName { found: name.to_owned() });
+        }
+        let header = entry.header.as_ref();
+        let header = header.map_err(|&damage| MapError::Damaged { slot: entry.slot, damage })?;
+        if self.find_map(guard, name)?.is_some() {
+            return Err(MapError::Exists { name: name.to_owned() });
+        }
+        if self.read(guard, entry.slot_off()) != entry.word {
+            return Err(MapError::Dropped { name: header.name.clone() });
+        }
+        self.count_change(guard)?;
+        let header = MapHeader { name: name.to_owned(), ..header.clone() };
+        self.pool().replace_header(guard, entry, &header);
+        Ok(MapEntry { header: Ok(header), ..entry.clone() })
+    }
+
+    /// Makes the copies of each map's header equal after a crash. No other thread may change the
+    /// catalog meanwhile.
+    pub fn settle_headers(&self, guard: &Guard<'_, D>) {
+        for entry in self.maps(guard) {
+            self.pool().settle_header(guard, &entry);
+        }
+    }
+
+    /// Increments the catalog's version, durably.
+    fn count_change(&self, guard: &Guard<'_, D>) -> Result<(), MapError> {
+        let version_off = self.pool().catalog_version_off();
+        for _ in 0..MAX_ATTEMPTS {
+            let version = self.catalog_version(guard);
+            let mut operation = self.allocate(guard)?;
+            operation.add_word(version_off, version, next_version(version))?;
+            if operation.execute() {
+                return Ok(());
             }
         }
         Err(MapError::DamagedWord { off: version_off })

@@ -86,6 +86,21 @@ fn check<D: Domain>(catalog: &Catalog<D>, most: usize) -> Vec<String> {
     maps.into_iter().map(|map| map.header.unwrap().name).collect()
 }
 
+/// After it both copies of each header are equal.
+fn settle<D: Domain>(catalog: &Catalog<D>) {
+    let guard = catalog.pool().pin().unwrap();
+    catalog.settle_headers(&guard);
+    for entry in catalog.maps(&guard) {
+        assert!(!catalog.pool().has_damaged_copy(&guard, &entry));
+    }
+}
+
+fn rename<D: Domain>(catalog: &Catalog<D>, from: &str, to: &str) -> Result<(), MapError> {
+    let guard = catalog.pool().pin().unwrap();
+    let entry = catalog.find_map(&guard, from)?.unwrap();
+    catalog.rename_map(&guard, &entry, to).map(drop)
+}
+
 fn crash_everywhere(before: &[&str], work: fn(&Catalog<CutShort>), after: &[&str]) {
     let folder = folder();
     for writes in 0.. {
@@ -103,6 +118,7 @@ fn crash_everywhere(before: &[&str], work: fn(&Catalog<CutShort>), after: &[&str
         catalog.into_pool().abandon();
         let catalog = over(Pool::<CutShort>::open(&path, &OpenPool::default()).unwrap()).with_kinds(vec![kind()]);
         let found: Vec<_> = catalog.maps(&catalog.pool().pin().unwrap());
+        settle(&catalog);
         // Half of a map that is dropped is freed, and then the rest.
         let steps = std::cell::Cell::new(0);
         let two = || steps.replace(steps.get() + 1) >= 2;
@@ -132,6 +148,61 @@ fn a_crash_at_every_write_of_creating_a_map() {
 #[test]
 fn a_crash_at_every_write_of_dropping_a_map() {
     crash_everywhere(&["old"], |catalog| drop_it(catalog, "old").unwrap(), &[]);
+}
+
+#[test]
+fn a_crash_at_every_write_of_renaming_a_map() {
+    let rename_one = |catalog: &Catalog<CutShort>| rename(catalog, "old", "new").unwrap();
+    crash_everywhere(&["old"], rename_one, &["new"]);
+}
+
+#[test]
+fn a_thread_that_reads_finds_a_map_by_one_of_its_two_names() {
+    let catalog = in_memory::<Process>(1);
+    let header_off = find_or_create(&catalog, "one");
+    std::thread::scope(|scope| {
+        let renamed = scope.spawn(|| {
+            for _ in 0..2_000 {
+                rename(&catalog, "one", "two").unwrap();
+                rename(&catalog, "two", "one").unwrap();
+            }
+        });
+        while !renamed.is_finished() {
+            let maps = catalog.maps(&catalog.pool().pin().unwrap());
+            assert_eq!((maps.len(), maps[0].header_off), (1, header_off));
+            let name = &maps[0].header.as_ref().unwrap().name;
+            assert!(name == "one" || name == "two", "{name}");
+        }
+    });
+}
+
+#[test]
+fn a_name_that_a_map_has_is_refused() {
+    let catalog = in_memory::<Process>(1);
+    find_or_create(&catalog, "one");
+    find_or_create(&catalog, "two");
+    assert!(matches!(rename(&catalog, "one", "two"), Err(MapError::Exists { .. })));
+    assert!(matches!(rename(&catalog, "one", ""), Err(MapError::BadName { .. })));
+    assert!(matches!(rename(&catalog, "one", &"x".repeat(256)), Err(MapError::BadName { .. })));
+    let guard = catalog.pool().pin().unwrap();
+    let entry = catalog.find_map(&guard, "one").unwrap().unwrap();
+    drop_it(&catalog, "one").unwrap();
+    let dropped = catalog.rename_map(&guard, &entry, "three").unwrap_err();
+    assert!(matches!(dropped, MapError::Dropped { .. }), "{dropped}");
+}
+
+/// The copy that decides is damaged: until it is whole, the other one must keep the old name.
+#[test]
+fn a_map_with_a_damaged_copy_of_its_header_is_renamed() {
+    let catalog = in_memory::<Process>(1);
+    let header_off = find_or_create(&catalog, "old");
+    for copy in [64, 384] {
+        let word = catalog.pool().word(header_off + copy + 72);
+        word.store(word.load(Ordering::Relaxed) ^ 1, Ordering::Relaxed);
+        rename(&catalog, "old", "new").unwrap();
+        rename(&catalog, "new", "old").unwrap();
+        settle(&catalog);
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ pub mod indexes;
 pub mod map;
 mod map_scenarios;
 mod operations;
+pub mod renamed;
 pub mod roots;
 pub mod steps;
 pub mod stores;
