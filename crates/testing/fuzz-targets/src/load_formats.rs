@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use pando_cli::format::lines::Lines;
+use pando_cli::format::csv::Columns;
+use pando_cli::format::reader::Records as Reader;
 use pando_cli::format::{Format, OutputFormat};
 
-const FORMATS: [Format; 3] = [Format::Tsv, Format::RawTsv, Format::JsonLines];
+const FORMATS: [Format; 4] = [Format::Tsv, Format::RawTsv, Format::JsonLines, Format::Csv];
 /// Longest line that is accepted. Some lines of the fuzzer are longer.
 const MAX_LINE_BYTES: usize = 256;
 
@@ -17,8 +18,8 @@ pub fn load_formats(data: &[u8]) {
     let Some((&first, text)) = data.split_first() else { return };
     let format = FORMATS[usize::from(first) % FORMATS.len()];
     let (records, _) = load(format, text, MAX_LINE_BYTES);
-    for format in [OutputFormat::Tsv, OutputFormat::JsonLines] {
-        let mut dump = Vec::new();
+    for format in [OutputFormat::Tsv, OutputFormat::JsonLines, OutputFormat::Csv] {
+        let mut dump = format.header().to_vec();
         for (key, value) in &records {
             format.append(key, value, &mut dump);
         }
@@ -30,19 +31,24 @@ pub fn load_formats(data: &[u8]) {
 
 /// The records of `text`, the last of each key, and how many lines were refused.
 fn load(format: Format, text: &[u8], max_line_bytes: usize) -> (Records, u64) {
-    let mut lines = Lines::new(text, max_line_bytes);
-    let mut records = Records::new();
-    let mut refused = 0;
-    while let Some(line) = lines.next_line().expect("a slice is read") {
-        match line.and_then(|line| format.parse(line)) {
-            Ok(Some((key, value))) => drop(records.insert(key, value)),
-            Ok(None) => {}
+    let (mut records, mut refused) = (Records::new(), 0);
+    let reader = Reader::new(text, format, &Columns::default(), max_line_bytes);
+    let mut reader = match reader.expect("a slice is read") {
+        Ok(reader) => reader,
+        Err(error) => {
+            assert!(!error.to_string().is_empty());
+            return (records, 1);
+        }
+    };
+    while let Some(record) = reader.next_record().expect("a slice is read") {
+        match record {
+            Ok((key, value)) => drop(records.insert(key, value)),
             Err(error) => {
                 assert!(!error.to_string().is_empty());
                 refused += 1;
             }
         }
     }
-    assert_eq!(lines.position_bytes(), text.len() as u64);
+    assert_eq!(reader.position_bytes(), text.len() as u64);
     (records, refused)
 }

@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -7,10 +8,13 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use pando::DomainChoice;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 
 #[cfg(feature = "bench")]
 use crate::failure::BENCH;
 use crate::failure::{MISSING, PROBLEMS, TOUR, exit_codes};
+use crate::format::compression::Compression;
 use crate::format::{Format, OutputFormat};
 use crate::quantity::size_bytes;
 
@@ -29,7 +33,7 @@ pub struct Arguments {
 }
 
 /// The pool, and how to open it.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Pool")]
 pub struct PoolArguments {
     /// File of the pool [default: $PANDO_POOL, else ./pando.pool]
@@ -60,7 +64,7 @@ pub struct PoolArguments {
 pub enum Command {
     /// Load records from a file or from standard input
     Load(LoadArguments),
-    /// Print the value of a key
+    /// Print the values of keys
     Get(GetArguments),
     /// Write a record
     Put(PutArguments),
@@ -72,6 +76,9 @@ pub enum Command {
     Dump(DumpArguments),
     /// Drop a map with all its records; there is no question first
     Drop(DropArguments),
+    /// List, rename and copy maps
+    #[command(subcommand)]
+    Maps(MapsCommand),
     /// Print the indexes that a map can have, and the options of each
     #[command(alias = "kinds")]
     Indexes(IndexesArguments),
@@ -91,11 +98,15 @@ pub enum Command {
     #[command(subcommand)]
     Log(LogCommand),
     /// Serve Redis and memcached clients from a store that survives kill -9
-    Serve(ServeArguments),
+    Serve(Box<ServeArguments>),
     /// Show the live figures of a server: throughput, latencies, memory, index
     Top(TopArguments),
     /// Load real text, kill the loading process, recover and verify the records
     Tour(TourArguments),
+    /// Print the completions of a shell
+    Completions(CompletionsArguments),
+    /// Write the man pages
+    Man(ManArguments),
     /// Measure the indexes, interleaved with other ordered maps
     #[cfg(feature = "bench")]
     #[command(after_help = exit_codes(&[BENCH]))]
@@ -162,18 +173,38 @@ pub struct CreateArguments {
 #[derive(Debug, Args)]
 #[command(after_help = exit_codes(&[]))]
 pub struct ServeArguments {
-    /// Port of the Redis protocol; 0: none
-    #[arg(long, value_name = "N", default_value_t = 6379)]
-    pub port: u16,
+    /// File of options in TOML, by their names without the dashes; options of the command line have
+    /// precedence
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub options: ServeOptions,
+}
+
+/// The options of a server, on the command line and in the file that --config names. None has its
+/// default here, so that one can tell which are set.
+#[derive(Clone, Debug, Default, Args, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ServeOptions {
+    /// In a file: the file of the pool.
+    #[arg(skip)]
+    pub pool: Option<PathBuf>,
+    /// In a file: the persistence domain.
+    #[arg(skip)]
+    pub domain: Option<String>,
+    /// Port of the Redis protocol; 0: none [default: 6379]
+    #[arg(long, value_name = "N")]
+    pub port: Option<u16>,
     /// Port of the memcached protocol, whose clients need no password [default: none]
     #[arg(long, value_name = "N")]
     pub memcached_port: Option<u16>,
     /// Maximum size of a memcached item, key and value together, such as 8M; at most 1G
     /// [default: 1M]
     #[arg(long, value_name = "BYTES", value_parser = size_bytes)]
+    #[serde(deserialize_with = "size")]
     pub memcached_max_item: Option<u64>,
-    /// Address to listen on; may be repeated
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    /// Address to listen on; may be repeated [default: 127.0.0.1]
+    #[arg(long, value_name = "ADDRESS")]
     pub bind: Vec<IpAddr>,
     /// Path of a Unix socket for the Redis protocol [default: none]
     #[arg(long, value_name = "PATH")]
@@ -182,14 +213,15 @@ pub struct ServeArguments {
     /// [default: none]
     #[arg(long, value_name = "N")]
     pub http_port: Option<u16>,
-    /// Address on which HTTP is served without a password; may be repeated
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", requires = "http_port")]
+    /// Address on which HTTP is served without a password; may be repeated [default: 127.0.0.1]
+    #[arg(long, value_name = "ADDRESS")]
     pub http_bind: Vec<IpAddr>,
     /// File that SAVE and BGSAVE write [default: the pool's path with .snapshot appended]
     #[arg(long, value_name = "PATH")]
     pub snapshot: Option<PathBuf>,
     /// Start a new store with the keys of this snapshot
     #[arg(long, value_name = "PATH")]
+    #[serde(skip)]
     pub restore: Option<PathBuf>,
     /// If the pool is damaged, or a power cut may have damaged it, rename it and start a new one
     /// from the newest snapshot, or, without a snapshot, from the records that can be read
@@ -207,42 +239,144 @@ pub struct ServeArguments {
     pub index: Option<String>,
     /// Maximum size of a new pool, such as 500M or 2T [default: 64G]
     #[arg(long, value_name = "BYTES", value_parser = size_bytes)]
+    #[serde(deserialize_with = "size")]
     pub max_bytes: Option<u64>,
     /// Number of threads that serve clients; at most 1,024 [default: one per processor]
     #[arg(long, value_name = "N", value_parser = writers())]
     pub threads: Option<u16>,
     /// Password of the Redis protocol [default: none; then clients of other machines are refused]
-    #[arg(long, value_name = "PASSWORD")]
+    #[arg(long, value_name = "PASSWORD", conflicts_with = "requirepass_file")]
+    #[serde(skip)]
     pub requirepass: Option<String>,
+    /// File with the password of the Redis protocol, on one line
+    #[arg(long, value_name = "FILE")]
+    pub requirepass_file: Option<PathBuf>,
     /// File of the users and their permissions, in the format of Redis's aclfile
     #[arg(long, value_name = "FILE")]
     pub acl_file: Option<PathBuf>,
     /// Config parameter as CONFIG SET takes it, such as maxclients=100; may be repeated
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = config_parameter)]
-    pub config: Vec<(String, String)>,
+    #[serde(deserialize_with = "parameters")]
+    pub set: Vec<(String, String)>,
     /// Port of the Redis protocol over TLS [default: none]
-    #[arg(long, value_name = "N", requires_all = ["tls_cert", "tls_key"])]
+    #[arg(long, value_name = "N")]
     pub tls_port: Option<u16>,
     /// The server's certificate and its chain, in PEM
-    #[arg(long, value_name = "FILE", requires = "tls_port")]
+    #[arg(long, value_name = "FILE")]
     pub tls_cert: Option<PathBuf>,
     /// Private key of the certificate, in PEM
-    #[arg(long, value_name = "FILE", requires = "tls_port")]
+    #[arg(long, value_name = "FILE")]
     pub tls_key: Option<PathBuf>,
     /// Certificate authority that must have signed the certificates of clients, in PEM [default:
     /// clients need no certificate]
-    #[arg(long, value_name = "FILE", requires = "tls_port")]
+    #[arg(long, value_name = "FILE")]
     pub tls_client_ca: Option<PathBuf>,
-    /// Least severe level that is logged
-    #[arg(long, value_enum, default_value_t = LogLevel::Info)]
-    pub log_level: LogLevel,
-    /// Format of the log, which goes to standard error
-    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
-    pub log_format: LogFormat,
+    /// Least severe level that is logged [default: info]
+    #[arg(long, value_enum)]
+    pub log_level: Option<LogLevel>,
+    /// Format of the log, which goes to standard error [default: text]
+    #[arg(long, value_enum)]
+    pub log_format: Option<LogFormat>,
+}
+
+impl ServeOptions {
+    /// These options, and those of `other` that are not set here.
+    pub fn or(self, other: Self) -> Self {
+        fn list<T>(own: Vec<T>, other: Vec<T>) -> Vec<T> {
+            if own.is_empty() { other } else { own }
+        }
+        // Of one parameter the last value counts.
+        let set = other.set.into_iter().chain(self.set).collect();
+        // A password of the command line replaces one of a file, in either form.
+        let requirepass_file = match self.requirepass {
+            Some(_) => None,
+            None => self.requirepass_file.or(other.requirepass_file),
+        };
+        Self {
+            pool: self.pool.or(other.pool),
+            domain: self.domain.or(other.domain),
+            port: self.port.or(other.port),
+            memcached_port: self.memcached_port.or(other.memcached_port),
+            memcached_max_item: self.memcached_max_item.or(other.memcached_max_item),
+            bind: list(self.bind, other.bind),
+            unix: self.unix.or(other.unix),
+            http_port: self.http_port.or(other.http_port),
+            http_bind: list(self.http_bind, other.http_bind),
+            snapshot: self.snapshot.or(other.snapshot),
+            restore: self.restore.or(other.restore),
+            recover: self.recover || other.recover,
+            snapshot_every: self.snapshot_every.or(other.snapshot_every),
+            snapshots: self.snapshots.or(other.snapshots),
+            index: self.index.or(other.index),
+            max_bytes: self.max_bytes.or(other.max_bytes),
+            threads: self.threads.or(other.threads),
+            requirepass: self.requirepass,
+            requirepass_file,
+            acl_file: self.acl_file.or(other.acl_file),
+            set,
+            tls_port: self.tls_port.or(other.tls_port),
+            tls_cert: self.tls_cert.or(other.tls_cert),
+            tls_key: self.tls_key.or(other.tls_key),
+            tls_client_ca: self.tls_client_ca.or(other.tls_client_ca),
+            log_level: self.log_level.or(other.log_level),
+            log_format: self.log_format.or(other.log_format),
+        }
+    }
+
+    /// All paths.
+    pub fn paths(&mut self) -> impl Iterator<Item = &mut PathBuf> {
+        [
+            &mut self.pool,
+            &mut self.unix,
+            &mut self.snapshot,
+            &mut self.restore,
+            &mut self.requirepass_file,
+            &mut self.acl_file,
+            &mut self.tls_cert,
+            &mut self.tls_key,
+            &mut self.tls_client_ca,
+        ]
+        .into_iter()
+        .flatten()
+    }
+}
+
+/// A size in a file: a number of bytes, or a text such as "64G".
+fn size<'de, D: Deserializer<'de>>(found: D) -> Result<Option<u64>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "a number of bytes, or a text such as \"64G\"")]
+    enum Size {
+        Bytes(u64),
+        Text(String),
+    }
+    match Size::deserialize(found)? {
+        Size::Bytes(bytes) => Ok(Some(bytes)),
+        Size::Text(text) => size_bytes(&text).map(Some).map_err(D::Error::custom),
+    }
+}
+
+/// Config parameters in a file: a table of texts, numbers and booleans.
+fn parameters<'de, D: Deserializer<'de>>(found: D) -> Result<Vec<(String, String)>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "a text, a whole number, true or false")]
+    enum Value {
+        Text(String),
+        Number(i64),
+        Boolean(bool),
+    }
+    let table = BTreeMap::<String, Value>::deserialize(found)?;
+    let text = |value| match value {
+        Value::Text(text) => text,
+        Value::Number(number) => number.to_string(),
+        Value::Boolean(true) => "yes".to_owned(),
+        Value::Boolean(false) => "no".to_owned(),
+    };
+    Ok(table.into_iter().map(|(name, value)| (name, text(value))).collect())
 }
 
 /// Events that are logged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum LogLevel {
     /// No events
     Off,
@@ -259,7 +393,8 @@ pub enum LogLevel {
 }
 
 /// Format of the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum LogFormat {
     /// Lines for people
     Text,
@@ -306,6 +441,19 @@ pub struct LoadArguments {
     /// Format of the file [default: by its extension; tsv for standard input]
     #[arg(long, value_enum)]
     pub format: Option<Format>,
+    /// Compression of the file [default: by its extension; none for standard input]
+    #[arg(long, value_enum)]
+    pub compression: Option<Compression>,
+    /// Column of a CSV with the key [default: key]
+    #[arg(long, value_name = "NAME")]
+    pub key_column: Option<String>,
+    /// Column of a CSV with the value [default: value]
+    #[arg(long, value_name = "NAME")]
+    pub value_column: Option<String>,
+    /// The keys ascend: one thread writes runs of records, which is faster; a key that does not
+    /// ascend cannot be loaded
+    #[arg(long, conflicts_with_all = ["writers", "insert"])]
+    pub sorted: bool,
     /// Number of writing threads; at most 1,024
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = writers())]
     pub writers: u16,
@@ -325,11 +473,14 @@ pub struct LoadArguments {
     pub sync: bool,
 }
 
+/// Prints the value of one key as it is; of several keys, a line of key TAB value for each that is
+/// there, in the order of the command line.
 #[derive(Debug, Args)]
 #[command(after_help = exit_codes(&[MISSING]))]
 pub struct GetArguments {
-    /// Key, escaped as `pando scan` prints it (\t \n \r \\ \xNN)
-    pub key: OsString,
+    /// Keys, escaped as `pando scan` prints them (\t \n \r \\ \xNN)
+    #[arg(required = true, value_name = "KEY")]
+    pub keys: Vec<OsString>,
     #[command(flatten)]
     pub map: MapArgument,
     /// Write the bytes of the value without escapes and without a newline
@@ -383,6 +534,75 @@ pub struct SlotArguments {
     pub options: Vec<(String, String)>,
 }
 
+#[derive(Debug, Subcommand)]
+pub enum MapsCommand {
+    /// Print the names of the maps, and the index of each
+    List(MapsListArguments),
+    /// Give a map another name, in one step
+    Rename(MapsRenameArguments),
+    /// Copy a map into a new one of the same pool
+    Copy(MapsCopyArguments),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = exit_codes(&[]))]
+pub struct MapsListArguments {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Gives a map another name. A crash leaves one of the two names. The pool must not be open
+/// elsewhere.
+#[derive(Debug, Args)]
+#[command(after_help = exit_codes(&[MISSING]))]
+pub struct MapsRenameArguments {
+    /// Name of the map
+    pub from: String,
+    /// Its new name, which no map has
+    pub to: String,
+    #[command(flatten)]
+    pub force: ForceArgument,
+}
+
+/// Copies all records of a map into a new map. The new one appears when it is complete: until then
+/// it has the name ".copy". The pool must not be open elsewhere.
+#[derive(Debug, Args)]
+#[command(after_help = exit_codes(&[MISSING]))]
+pub struct MapsCopyArguments {
+    /// Name of the map
+    pub from: String,
+    /// Name of the copy, which no map has
+    pub to: String,
+    #[command(flatten)]
+    pub force: ForceArgument,
+    /// Index of the copy; `pando indexes` lists them [default: index and options of the map]
+    #[arg(long, value_name = "NAME", value_parser = index())]
+    pub index: Option<String>,
+    /// Option of the copy; may be repeated
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = index_option, requires = "index")]
+    pub options: Vec<(String, String)>,
+    /// The copy takes part in transactions of programs that embed Pando [default: as the map]
+    #[arg(long)]
+    pub transactional: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = exit_codes(&[]))]
+pub struct CompletionsArguments {
+    /// The shell
+    pub shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = exit_codes(&[]))]
+pub struct ManArguments {
+    /// Directory for the pages, one for each command; created if its parent exists [default: print
+    /// the page of `pando`]
+    #[arg(value_name = "DIR")]
+    pub directory: Option<PathBuf>,
+}
+
 #[derive(Debug, Args)]
 #[command(after_help = exit_codes(&[]))]
 pub struct IndexesArguments {
@@ -422,6 +642,12 @@ pub struct ScanArguments {
     /// Maximum number of records
     #[arg(long, value_name = "N")]
     pub limit: Option<u64>,
+    /// Print the keys without their values
+    #[arg(long)]
+    pub keys_only: bool,
+    /// Print only the number of records
+    #[arg(long, conflicts_with_all = ["keys_only", "format"])]
+    pub count: bool,
     /// Format of the records
     #[arg(long, value_enum, default_value_t = OutputFormat::Tsv)]
     pub format: OutputFormat,
@@ -437,6 +663,9 @@ pub struct DumpArguments {
     /// Format of the records
     #[arg(long, value_enum, default_value_t = OutputFormat::Tsv)]
     pub format: OutputFormat,
+    /// Compression of the output
+    #[arg(long, value_enum, default_value_t = Compression::None)]
+    pub compression: Compression,
 }
 
 #[derive(Debug, Args)]

@@ -120,7 +120,8 @@ impl Failure {
                 | pando::Error::NoLog
                 | pando::Error::PoolSizeDiffers { .. }
                 | pando::Error::MapIndexDiffers { .. }
-                | pando::Error::MapOptionDiffers { .. },
+                | pando::Error::MapOptionDiffers { .. }
+                | pando::Error::MapExists { .. },
             ) => 2,
             Self::Pool(_) | Self::At { .. } | Self::System { .. } | Self::Serve(_) => 3,
             Self::Problems(ProblemClass::Leaked | ProblemClass::HeaderCopy) => 4,

@@ -49,6 +49,15 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Scan(scan) => commands::scan::scan(pool, scan),
         Command::Dump(dump) => commands::scan::dump(pool, dump),
         Command::Drop(drop) => commands::maps::drop(pool, drop),
+        Command::Maps(command) => commands::maps::run(pool, command),
+        Command::Completions(arguments) => {
+            pool.refuse_for("completions")?;
+            commands::generated::completions(arguments)
+        }
+        Command::Man(arguments) => {
+            pool.refuse_for("man")?;
+            commands::generated::man(arguments)
+        }
         Command::Indexes(indexes) => {
             pool.refuse_for("indexes")?;
             commands::maps::indexes(indexes)

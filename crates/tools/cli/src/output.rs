@@ -6,18 +6,28 @@ use std::io::{self, BufWriter, StdoutLock, Write};
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::format::compression::{Compressed, Compression};
 
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// Standard output.
 pub struct Output {
-    writer: BufWriter<StdoutLock<'static>>,
+    writer: BufWriter<Compressed<StdoutLock<'static>>>,
 }
 
 impl Output {
     /// Standard output, for as long as the value lives.
     pub fn new() -> Self {
-        Self { writer: BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock()) }
+        Self::into(Compressed::None(io::stdout().lock()))
+    }
+
+    /// Standard output, compressed; to be ended by [`finish`](Self::finish).
+    pub fn compressed(compression: Compression) -> Result<Self, Failure> {
+        Compressed::new(io::stdout().lock(), compression).map(Self::into).map_err(failure)
+    }
+
+    fn into(writer: Compressed<StdoutLock<'static>>) -> Self {
+        Self { writer: BufWriter::with_capacity(BUFFER_BYTES, writer) }
     }
 
     /// Writes bytes as they are.
@@ -40,6 +50,12 @@ impl Output {
     /// error.
     pub fn flush(&mut self) -> Result<(), Failure> {
         self.writer.flush().map_err(failure)
+    }
+
+    /// Writes everything that is buffered, and the end of compressed data.
+    pub fn finish(self) -> Result<(), Failure> {
+        let ended = self.writer.into_inner().map_err(io::IntoInnerError::into_error);
+        ended.and_then(Compressed::finish).map_err(failure)
     }
 }
 

@@ -17,12 +17,56 @@ fn tsv_and_json_lines_are_told_by_their_extension() {
     folder.ok(&["load", "two.jsonl"]);
     assert_eq!(folder.ok(&["scan"]), "a\t1\nb\ttwo\\nlines\nc\t{\"n\":1}\nd\t4\n");
 
-    folder.write("three.csv", "a,1\n");
-    let unknown = folder.fails(2, &["load", "three.csv"]);
-    assert!(unknown.contains("CSV is not read") && unknown.contains("--format"), "{unknown}");
+    folder.write("three.xml", "a,1\n");
+    let unknown = folder.fails(2, &["load", "three.xml"]);
+    assert!(unknown.contains(".csv") && unknown.contains("--format"), "{unknown}");
     folder.write("four.txt", "a,1\n");
     let unknown = folder.fails(2, &["load", "four.txt"]);
     assert!(unknown.contains("--format"), "{unknown}");
+}
+
+#[test]
+fn columns_of_a_csv_are_loaded() {
+    let folder = Folder::new();
+    folder.write("trees.csv", "name,height,note\r\noak,39,\"tall,\nold\"\r\nfir,60,\r\n");
+    let more = folder.fails(2, &["load", "trees.csv", "--create"]);
+    assert!(more.contains("trees.csv:1: the header has no column \"key\""), "{more}");
+    assert!(more.contains("name, height, note"), "{more}");
+    assert!(!folder.path("pando.pool").exists());
+    let columns = ["--key-column", "name", "--value-column", "note"];
+    folder.ok(&[&["load", "trees.csv", "--create"], &columns[..]].concat());
+    assert_eq!(folder.ok(&["scan"]), "fir\t\noak\ttall,\\nold\n");
+    folder.write("short.csv", "key,value\noak,1\nelm\nash,2\n");
+    let short = folder.fails(2, &["load", "short.csv"]);
+    assert!(short.contains("short.csv:3: the record has 1 fields, and the header 2"), "{short}");
+    folder.ok(&["load", "short.csv", "--on-error", "skip", "--map", "short"]);
+    assert_eq!(folder.ok(&["scan", "--map", "short"]), "ash\t2\noak\t1\n");
+    folder.write("plain.tsv", "a\t1\n");
+    let tsv = folder.fails(2, &["load", "plain.tsv", "--key-column", "name"]);
+    assert!(tsv.contains("are for CSV"), "{tsv}");
+}
+
+#[test]
+fn a_sorted_file_is_loaded_in_runs() {
+    let folder = Folder::new();
+    let lines: String = (0..3_000).map(|number| format!("{number:06}\t{number}\n")).collect();
+    folder.write("sorted.tsv", &lines);
+    for index in ["bztree", "nbtree"] {
+        let load = ["load", "sorted.tsv", "--create", "--map", index, "--index", index, "--sorted"];
+        let said = folder.ok(&load);
+        assert!(said.contains("loaded 3,000 records in"), "{said}");
+        assert_eq!(folder.ok(&["dump", "--map", index]), lines);
+    }
+    let transactional = ["load", "sorted.tsv", "--map", "tx", "--transactional", "--sorted"];
+    folder.ok(&transactional);
+    assert_eq!(folder.ok(&["dump", "--map", "tx"]), lines);
+    folder.write("mixed.tsv", "a\t1\nc\t2\nb\t3\nc\t4\nd\t5\n");
+    let mixed = folder.fails(2, &["load", "mixed.tsv", "--sorted", "--map", "mixed"]);
+    assert!(mixed.contains("mixed.tsv:3: the key is not above"), "{mixed}");
+    let skip = ["load", "mixed.tsv", "--sorted", "--map", "skipped", "--on-error", "skip"];
+    assert!(folder.ok(&skip).contains("2 lines skipped"));
+    assert_eq!(folder.ok(&["scan", "--map", "skipped"]), "a\t1\nc\t2\nd\t5\n");
+    folder.fails(2, &["load", "mixed.tsv", "--sorted", "--writers", "2"]);
 }
 
 #[test]

@@ -18,6 +18,15 @@ fn what_is_put_is_got_and_deleted() {
     let there = folder.fails(2, &["put", "aspen", "again", "--insert"]);
     assert!(there.contains("\"aspen\" is already there"), "{there}");
 
+    folder.ok(&["put", "elm", "Ulmus\\tminor"]);
+    assert_eq!(folder.ok(&["get", "elm", "aspen"]), "elm\tUlmus\\tminor\naspen\tP. tremula\n");
+    let some = folder.run(&["get", "nobody", "aspen"]);
+    assert_eq!((some.code, some.output.as_str()), (Some(1), "aspen\tP. tremula\n"));
+    assert!(some.errors.contains("\"nobody\""), "{}", some.errors);
+    let raw = folder.fails(2, &["get", "elm", "aspen", "--raw"]);
+    assert!(raw.contains("--raw is for one key"), "{raw}");
+    folder.ok(&["del", "elm"]);
+
     let missing = folder.fails(1, &["del", "nobody", "aspen"]);
     assert!(missing.contains("\"nobody\""), "{missing}");
     let empty = folder.fails(1, &["get", ""]);
@@ -69,16 +78,54 @@ fn scans_keep_to_their_bounds() {
 }
 
 #[test]
+fn keys_alone_and_their_number_are_printed() {
+    let folder = Folder::with_records("a,\\t\t1\nb\t2\nc\t3\n");
+    assert_eq!(folder.ok(&["scan", "--keys-only"]), "a,\\t\nb\nc\n");
+    let reversed = ["scan", "--keys-only", "--reverse", "--limit", "1"];
+    assert_eq!(folder.ok(&reversed), "c\n");
+    let csv = folder.ok(&["scan", "--keys-only", "--format", "csv"]);
+    assert_eq!(csv, "key\n\"a,\t\"\nb\nc\n");
+    let json = folder.ok(&["scan", "c", "--keys-only", "--format", "json-lines"]);
+    assert_eq!(json, "{\"key\":\"c\"}\n");
+    assert_eq!(folder.ok(&["scan", "--count"]), "3\n");
+    assert_eq!(folder.ok(&["scan", "--count", "--prefix", "b"]), "1\n");
+    assert_eq!(folder.ok(&["scan", "--count", "--limit", "2"]), "2\n");
+    assert_eq!(folder.ok(&["scan", "x", "--count"]), "0\n");
+    folder.fails(2, &["scan", "--count", "--keys-only"]);
+}
+
+#[test]
 fn a_dump_loads_to_the_same_map() {
     let records = "\\x00\\xff\\t\t\\n\\\\\nplain\ttext\nümlaut\tgröße\n\t\n";
     let folder = Folder::with_records(records);
-    for (format, file) in [("tsv", "dump.tsv"), ("json-lines", "dump.jsonl")] {
-        let dump = folder.ok(&["dump", "--format", format]);
-        assert_eq!(dump.lines().count(), 4);
+    for (format, file) in [("tsv", "dump.tsv"), ("json-lines", "dump.jsonl"), ("csv", "dump.csv")] {
+        let dump = folder.command(&["dump", "--format", format]).output().unwrap().stdout;
         folder.write(file, &dump);
         folder.ok(&["load", file, "--map", format]);
         assert_eq!(folder.ok(&["dump", "--map", format]), folder.ok(&["dump"]));
     }
+}
+
+#[test]
+fn a_compressed_dump_loads_to_the_same_map() {
+    let lines: String = (0..5_000).map(|number| format!("key {number:05}\tvalue\n")).collect();
+    let folder = Folder::with_records(&lines);
+    for (compression, file) in [("gzip", "dump.tsv.gz"), ("zstd", "dump.tsv.zst")] {
+        let dump = folder.command(&["dump", "--compression", compression]).output().unwrap();
+        assert!(dump.status.success() && dump.stdout.len() < lines.len() / 2);
+        folder.write(file, &dump.stdout);
+        folder.ok(&["load", file, "--map", compression]);
+        assert_eq!(folder.ok(&["dump", "--map", compression]), lines);
+        let piped = ["load", "-", "--map", file, "--compression", compression];
+        folder.ok_with(&piped, &dump.stdout);
+        assert_eq!(folder.ok(&["scan", "--count", "--map", file]), "5000\n");
+        // A transfer may have been interrupted.
+        folder.write(file, &dump.stdout[..dump.stdout.len() - 1]);
+        let cut = folder.fails(3, &["load", file, "--map", compression]);
+        assert!(cut.contains("cannot read dump.tsv"), "{cut}");
+    }
+    folder.write("not.tsv.gz", "a\t1\n");
+    folder.fails(3, &["load", "not.tsv.gz"]);
 }
 
 #[test]

@@ -6,11 +6,16 @@
 //! A writer of a transactional map commits the records of a batch at once: a commit costs much more
 //! than a record of it. If a batch cannot be committed, its records are written one by one: in a
 //! full pool some of them may fit, and the error names the line of the first that does not.
+//!
+//! With `--sorted` there is one writer. It writes each batch as a run of records, for which an index
+//! may build whole leaves.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
@@ -20,7 +25,9 @@ use pando::{Map, Pool, Transaction, Upserted};
 
 use crate::arguments::{LoadArguments, OnError, PoolArguments};
 use crate::failure::Failure;
-use crate::format::lines::Lines;
+use crate::format::compression::Compression;
+use crate::format::csv::Columns;
+use crate::format::reader::Records;
 use crate::format::{Format, Record};
 use crate::output::{Output, rate_text, time_text};
 use crate::pool_access::open_or_create_map;
@@ -39,8 +46,14 @@ const REPORTED_LINES: u64 = 20;
 
 /// Loads the file.
 pub fn run(pool: &PoolArguments, arguments: &LoadArguments) -> Result<(), Failure> {
-    let Input { reader, name, total_bytes } = Input::open(&arguments.file)?;
+    let input = Input::open(arguments)?;
     let format = format_of(arguments)?;
+    let columns = columns(arguments, format)?;
+    let Input { reader, name, total_bytes, position } = input;
+    // Reads the header of a CSV, before anything is created.
+    let records = Records::new(reader, format, &columns, arguments.max_line_bytes);
+    let records = records.map_err(reading_failed(&name))?;
+    let records = records.map_err(|error| Failure::Input(format!("{name}:1: {error}")))?;
     let map_name = arguments.map.checked_name()?;
     let pool = pool.open_or_create(&arguments.create)?;
     let (map, is_new) = open_or_create_map(&pool, map_name, &arguments.create)?;
@@ -49,16 +62,17 @@ pub fn run(pool: &PoolArguments, arguments: &LoadArguments) -> Result<(), Failur
     let progress = Progress::new("loaded", total_bytes);
     let transactions = is_transactional.then_some(&pool);
     let load = Load::new(&map, transactions, arguments, name, &progress);
-    let outcome = load.run(Lines::new(reader, arguments.max_line_bytes), format);
+    let outcome = load.run(records, &position);
     let elapsed = progress.elapsed();
     let (inserted, updated) = (load.inserted.into_inner(), load.updated.into_inner());
+    let written = load.written.into_inner();
     let skipped = load.skipped.into_inner();
     if skipped > REPORTED_LINES {
         progress.note(&format!("pando: and {} more", counted(skipped - REPORTED_LINES, "line")));
     }
     drop(progress);
     drop(map);
-    if is_new && outcome.is_err() && inserted + updated == 0 {
+    if is_new && outcome.is_err() && inserted + updated + written == 0 {
         // A load that failed before its first record leaves no map behind.
         pool.drop_map(map_name)?;
     }
@@ -67,13 +81,17 @@ pub fn run(pool: &PoolArguments, arguments: &LoadArguments) -> Result<(), Failur
     }
     pool.close()?;
     let mut output = Output::new();
+    let all = inserted + updated + written;
+    // A run of sorted records is written at once, without a look at each.
+    let kinds = match arguments.sorted {
+        true => String::new(),
+        false => format!(" ({} new, {} replaced)", HumanCount(inserted), HumanCount(updated)),
+    };
     output.line(format_args!(
-        "loaded {} ({} new, {} replaced) in {}, {} records/s; {} skipped",
-        counted(inserted + updated, "record"),
-        HumanCount(inserted),
-        HumanCount(updated),
+        "loaded {}{kinds} in {}, {} records/s; {} skipped",
+        counted(all, "record"),
         time_text(elapsed),
-        rate_text(inserted + updated, elapsed),
+        rate_text(all, elapsed),
         counted(skipped, "line"),
     ))?;
     output.flush()?;
@@ -82,26 +100,55 @@ pub fn run(pool: &PoolArguments, arguments: &LoadArguments) -> Result<(), Failur
 
 /// The input of a load.
 struct Input {
+    /// Its bytes, decompressed.
     reader: Box<dyn Read>,
     /// Its name in messages.
     name: String,
     /// Its size, if that is known.
     total_bytes: Option<u64>,
+    /// The bytes of it that were read.
+    position: Rc<Cell<u64>>,
 }
 
 impl Input {
-    fn open(path: &Path) -> Result<Self, Failure> {
-        if path == Path::new("-") {
-            let reader = Box::new(std::io::stdin().lock());
-            return Ok(Self { reader, name: "standard input".to_owned(), total_bytes: None });
-        }
-        let file = File::open(path).map_err(Failure::file("open", path))?;
-        let metadata = file.metadata().map_err(Failure::file("look at", path))?;
-        if metadata.is_dir() {
-            return Err(Failure::Input(format!("{} is a folder; name a file", path.display())));
-        }
-        let total_bytes = metadata.is_file().then_some(metadata.len());
-        Ok(Self { reader: Box::new(file), name: path.display().to_string(), total_bytes })
+    fn open(arguments: &LoadArguments) -> Result<Self, Failure> {
+        let path = &arguments.file;
+        let by_extension = || Compression::of_extension(path).unwrap_or(Compression::None);
+        let compression = arguments.compression.unwrap_or_else(by_extension);
+        let (file, name, total_bytes): (Box<dyn Read>, _, _) = if path == Path::new("-") {
+            (Box::new(std::io::stdin().lock()), "standard input".to_owned(), None)
+        } else {
+            let file = File::open(path).map_err(Failure::file("open", path))?;
+            let metadata = file.metadata().map_err(Failure::file("look at", path))?;
+            if metadata.is_dir() {
+                return Err(Failure::Input(format!("{} is a folder; name a file", path.display())));
+            }
+            let total_bytes = metadata.is_file().then_some(metadata.len());
+            (Box::new(file), path.display().to_string(), total_bytes)
+        };
+        let position = Rc::new(Cell::new(0));
+        let counting = Counting { reader: file, bytes: position.clone() };
+        let reader = compression.reader(Box::new(counting));
+        let reader = reader.map_err(Failure::system(format!("cannot read {name}")))?;
+        Ok(Self { reader, name, total_bytes, position })
+    }
+}
+
+fn reading_failed(name: &str) -> impl FnOnce(std::io::Error) -> Failure {
+    Failure::system(format!("cannot read {name}"))
+}
+
+/// A reader that counts the bytes that were read.
+struct Counting<R> {
+    reader: R,
+    bytes: Rc<Cell<u64>>,
+}
+
+impl<R: Read> Read for Counting<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.reader.read(buffer)?;
+        self.bytes.set(self.bytes.get() + read as u64);
+        Ok(read)
     }
 }
 
@@ -112,19 +159,27 @@ fn format_of(arguments: &LoadArguments) -> Result<Format, Failure> {
         .or(is_standard_input.then_some(Format::Tsv))
         .or_else(|| Format::of_extension(&arguments.file))
         .ok_or_else(|| {
-            let file = arguments.file.display();
-            Failure::Input(if arguments.file.extension().is_some_and(|end| end == "csv") {
-                format!(
-                    "CSV is not read; turn {file} into TSV or JSON lines (or, if it is one of them, \
-                     name the format by --format)"
-                )
-            } else {
-                format!(
-                    "the name of {file} does not tell its format; known are .tsv, .json, .jsonl \
-                     and .ndjson: name the format by --format"
-                )
-            })
+            Failure::Input(format!(
+                "the name of {} does not tell its format; known are .tsv, .csv, .json, .jsonl and \
+                 .ndjson, each also with .gz or .zst: name the format by --format",
+                arguments.file.display()
+            ))
         })
+}
+
+fn columns(arguments: &LoadArguments, format: Format) -> Result<Columns, Failure> {
+    let (key, value) = (&arguments.key_column, &arguments.value_column);
+    if format != Format::Csv && (key.is_some() || value.is_some()) {
+        return Err(Failure::Input(
+            "--key-column and --value-column are for CSV; leave them out, or add --format csv"
+                .to_owned(),
+        ));
+    }
+    let default = Columns::default();
+    Ok(Columns {
+        key: key.clone().unwrap_or(default.key),
+        value: value.clone().unwrap_or(default.value),
+    })
 }
 
 /// A record and the line it stands in.
@@ -184,6 +239,8 @@ struct Load<'load> {
     progress: &'load Progress,
     inserted: AtomicU64,
     updated: AtomicU64,
+    /// Records that were written as a run: some are new.
+    written: AtomicU64,
     skipped: AtomicU64,
     /// The first line that ends the load; `u64::MAX` if there is none. The lines before it are
     /// loaded; some behind it may be loaded too.
@@ -208,21 +265,24 @@ impl<'load> Load<'load> {
             progress,
             inserted: AtomicU64::new(0),
             updated: AtomicU64::new(0),
+            written: AtomicU64::new(0),
             skipped: AtomicU64::new(0),
             stop_line: AtomicU64::new(u64::MAX),
             failure: Mutex::new(None),
         }
     }
 
-    fn run(&self, lines: Lines<impl Read>, format: Format) -> Result<(), Failure> {
+    fn run(&self, records: Records<impl Read>, position: &Cell<u64>) -> Result<(), Failure> {
+        // Runs of one thread stay in order.
+        let writers = if self.arguments.sorted { 1 } else { self.arguments.writers };
         std::thread::scope(|scope| {
             let mut batches = Vec::new();
-            for _ in 0..self.arguments.writers {
+            for _ in 0..writers {
                 let (writer, received) = sync_channel(BATCHES_IN_FLIGHT);
                 workers::start(scope, move || self.write(&received))?;
                 batches.push(Batch { lines: Vec::new(), size_bytes: 0, writer });
             }
-            self.read(lines, format, &mut batches)
+            self.read(records, position, &mut batches)
         })?;
         let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
         failure.map_or(Ok(()), |(_, failure)| Err(failure))
@@ -230,40 +290,46 @@ impl<'load> Load<'load> {
 
     fn read(
         &self,
-        mut lines: Lines<impl Read>,
-        format: Format,
+        mut records: Records<impl Read>,
+        position: &Cell<u64>,
         batches: &mut [Batch],
     ) -> Result<(), Failure> {
         let hasher = RandomState::new();
+        let mut former = None;
         while self.stop_line.load(Ordering::Relaxed) == u64::MAX {
-            if lines.may_wait() && !batches.iter_mut().all(Batch::send) {
+            if records.may_wait() && !batches.iter_mut().all(Batch::send) {
                 break;
             }
-            let read = lines
-                .next_line()
-                .map_err(Failure::system(format!("cannot read {}", self.name)))?
-                .map(|line| line.and_then(|line| format.parse(line)));
-            let number = lines.number();
-            match read {
+            let read = records.next_record().map_err(reading_failed(&self.name))?;
+            let number = records.number();
+            let record = match read {
                 None => break,
-                Some(Ok(None)) => continue,
+                Some(Ok(record)) => record,
                 Some(Err(error)) => {
                     self.refuse(number, &error.to_string());
                     continue;
                 }
-                Some(Ok(Some(record))) => {
-                    let writer = hasher.hash_one(&record.0) % batches.len() as u64;
-                    let batch = &mut batches[writer as usize];
-                    batch.size_bytes += record.0.len() + record.1.len();
-                    batch.lines.push(Line { number, record });
-                    let is_full =
-                        batch.lines.len() >= BATCH_RECORDS || batch.size_bytes >= BATCH_BYTES;
-                    if is_full && !batch.send() {
-                        break;
-                    }
+            };
+            if self.arguments.sorted {
+                if former.as_ref().is_some_and(|former| *former >= record.0) {
+                    self.refuse(
+                        number,
+                        "the key is not above the one before it; leave out --sorted, or sort the \
+                         file by its keys, bytewise (LC_ALL=C sort)",
+                    );
+                    continue;
                 }
+                former = Some(record.0.clone());
             }
-            self.progress.update(lines.position_bytes(), self.loaded());
+            let writer = hasher.hash_one(&record.0) % batches.len() as u64;
+            let batch = &mut batches[writer as usize];
+            batch.size_bytes += record.0.len() + record.1.len();
+            batch.lines.push(Line { number, record });
+            let is_full = batch.lines.len() >= BATCH_RECORDS || batch.size_bytes >= BATCH_BYTES;
+            if is_full && !batch.send() {
+                break;
+            }
+            self.progress.update(position.get(), self.loaded());
         }
         batches.iter_mut().for_each(|batch| {
             batch.send();
@@ -275,12 +341,28 @@ impl<'load> Load<'load> {
         for lines in received {
             let goes_on = match self.transactions {
                 Some(pool) => self.commit(pool, &lines),
+                None if self.arguments.sorted => self.write_run(&lines),
                 None => self.write_each(&lines),
             };
             if !goes_on {
                 break;
             }
         }
+    }
+
+    /// Writes records whose keys ascend; false if the load ends.
+    fn write_run(&self, lines: &[Line]) -> bool {
+        let records: Vec<(&[u8], &[u8])> = lines
+            .iter()
+            .take_while(|line| !self.is_ended_before(line.number))
+            .map(|Line { record: (key, value), .. }| (key.as_slice(), value.as_slice()))
+            .collect();
+        // One by one, the error names its line, and what was written is written again.
+        if self.map.upsert_many(&records).is_err() {
+            return self.write_each(lines);
+        }
+        self.written.fetch_add(records.len() as u64, Ordering::Relaxed);
+        records.len() == lines.len()
     }
 
     /// Writes records one by one; false if the load ends.
@@ -388,6 +470,9 @@ impl<'load> Load<'load> {
     }
 
     fn loaded(&self) -> u64 {
-        self.inserted.load(Ordering::Relaxed) + self.updated.load(Ordering::Relaxed)
+        [&self.inserted, &self.updated, &self.written]
+            .map(|count| count.load(Ordering::Relaxed))
+            .iter()
+            .sum()
     }
 }

@@ -1,10 +1,167 @@
-//! `drop` and `indexes`: operations on whole maps, and the indexes that a map can have.
+//! `maps`, `drop` and `indexes`: operations on whole maps, and the indexes that a map can have.
+//!
+//! # Copying a map
+//!
+//! | step | what a crash leaves |
+//! | --- | --- |
+//! | create the map `.copy`, and write the records into it | the map `.copy`, which the user drops |
+//! | give it its name, in one step | the same, or the copy |
 
-use pando::IndexInfo;
+use pando::{IndexInfo, Map, MapInfo, MapOptions, Pool};
 
-use crate::arguments::{DropArguments, IndexesArguments, PoolArguments};
+use crate::arguments::{
+    DropArguments, IndexesArguments, MapsCommand, MapsCopyArguments, MapsListArguments,
+    MapsRenameArguments, PoolArguments,
+};
 use crate::failure::Failure;
 use crate::output::{self, Output};
+use crate::progress::Progress;
+
+/// The name of a copy that is not complete.
+const INCOMPLETE: &str = ".copy";
+/// Records that are read, and then written at once.
+const BATCH_RECORDS: usize = 128;
+/// Most bytes of a batch, unless it has one record.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// Runs a command on maps.
+pub fn run(pool: &PoolArguments, command: &MapsCommand) -> Result<(), Failure> {
+    match command {
+        MapsCommand::List(list) => self::list(pool, list),
+        MapsCommand::Rename(rename) => self::rename(pool, rename),
+        MapsCommand::Copy(copy) => self::copy(pool, copy),
+    }
+}
+
+fn list(pool: &PoolArguments, arguments: &MapsListArguments) -> Result<(), Failure> {
+    let pool = pool.open()?;
+    let maps = pool.maps()?;
+    pool.close()?;
+    output::report(maps.as_slice(), arguments.json, |maps: &[MapInfo], output| {
+        for map in maps {
+            let index = &map.index;
+            let transactional = if map.is_transactional { ", transactional" } else { "" };
+            match &map.damage {
+                None => output.line(format_args!("{:?}: {index}{transactional}", map.name))?,
+                Some(damage) => output.line(format_args!("slot {}: {damage}", map.slot))?,
+            }
+        }
+        Ok(())
+    })
+}
+
+fn rename(pool: &PoolArguments, arguments: &MapsRenameArguments) -> Result<(), Failure> {
+    let from = arguments.force.check(&arguments.from)?;
+    let to = arguments.force.check(&arguments.to)?;
+    let pool = pool.open()?;
+    pool.rename_map(from, to)?;
+    Ok(pool.close()?)
+}
+
+fn copy(pool: &PoolArguments, arguments: &MapsCopyArguments) -> Result<(), Failure> {
+    let from = arguments.force.check(&arguments.from)?;
+    let to = arguments.force.check(&arguments.to)?;
+    if pool.shared {
+        return Err(Failure::Input(
+            "maps copy takes no --shared: another process might write to the map meanwhile; leave \
+             out --shared"
+                .to_owned(),
+        ));
+    }
+    let pool = pool.open()?;
+    let maps = pool.maps()?;
+    let is_there = |name: &str| maps.iter().any(|map| map.damage.is_none() && map.name == name);
+    if is_there(to) {
+        return Err(pando::Error::MapExists { name: to.to_owned() }.into());
+    }
+    if is_there(INCOMPLETE) {
+        return Err(Failure::Input(format!(
+            "there is a map {INCOMPLETE:?}, which an interrupted copy has left; drop it by `pando \
+             drop {INCOMPLETE}`, and copy again"
+        )));
+    }
+    let source = pool.open_map(from)?;
+    let target = pool.map_with(INCOMPLETE, &options_of_copy(&pool, from, arguments)?)?;
+    let progress = Progress::new("copied", None);
+    let copied = copy_records(&source, &target, &pool, &progress);
+    std::mem::drop((progress, source, target));
+    match copied {
+        Ok(()) => pool.rename_map(INCOMPLETE, to)?,
+        Err(failure) => {
+            pool.drop_map(INCOMPLETE)?;
+            return Err(failure);
+        }
+    }
+    Ok(pool.close()?)
+}
+
+/// The options of the copy: those that are named, or those of the map.
+fn options_of_copy(
+    pool: &Pool,
+    from: &str,
+    arguments: &MapsCopyArguments,
+) -> Result<MapOptions, Failure> {
+    let stat = pool.stat()?;
+    let found = stat.maps.iter().find(|map| map.name == from);
+    let is_transactional = arguments.transactional || found.is_some_and(|map| map.is_transactional);
+    let mut options = MapOptions::new();
+    if is_transactional {
+        options = options.transactional(true);
+    }
+    if let Some(index) = &arguments.index {
+        options = options.index(index);
+        for (name, value) in &arguments.options {
+            options = options.set(name, value);
+        }
+    } else if let Some(map) = found {
+        options = options.index(&map.index);
+        for (name, value) in &map.options {
+            options = options.set(*name, value);
+        }
+    }
+    Ok(options)
+}
+
+fn copy_records(
+    source: &Map,
+    target: &Map,
+    pool: &Pool,
+    progress: &Progress,
+) -> Result<(), Failure> {
+    let mut scan = source.range(..);
+    let (mut batch, mut bytes, mut copied) = (Vec::new(), 0, 0);
+    loop {
+        let record = scan.next_record()?;
+        let is_end = record.is_none();
+        if let Some((key, value)) = record {
+            bytes += key.len() + value.len();
+            batch.push((key.to_vec(), value.to_vec()));
+        }
+        if is_end || batch.len() == BATCH_RECORDS || bytes >= BATCH_BYTES {
+            write_batch(target, pool, &batch)?;
+            copied += batch.len() as u64;
+            progress.update(0, copied);
+            batch.clear();
+            bytes = 0;
+        }
+        if is_end {
+            return Ok(());
+        }
+    }
+}
+
+/// Writes records; into a transactional map in one commit.
+fn write_batch(target: &Map, pool: &Pool, batch: &[(Vec<u8>, Vec<u8>)]) -> Result<(), Failure> {
+    if target.is_transactional() {
+        let written = pool.transaction(|transaction| {
+            batch.iter().try_for_each(|(key, value)| transaction.put(target, key, value))
+        });
+        return Ok(written?);
+    }
+    let records: Vec<(&[u8], &[u8])> =
+        batch.iter().map(|(key, value)| (key.as_slice(), value.as_slice())).collect();
+    Ok(target.upsert_many(&records)?)
+}
 
 /// Drops a map.
 pub fn drop(pool: &PoolArguments, arguments: &DropArguments) -> Result<(), Failure> {

@@ -3,6 +3,7 @@
 pub mod check;
 pub mod compact;
 pub mod evict;
+pub mod generated;
 pub mod load;
 pub mod log;
 pub mod maps;

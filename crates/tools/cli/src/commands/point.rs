@@ -1,31 +1,45 @@
 //! `get`, `put` and `del`: one record at a time.
 
+use std::ffi::OsString;
 use std::io::Read;
 
 use crate::arguments::{DelArguments, GetArguments, PoolArguments, PutArguments};
 use crate::failure::Failure;
-use crate::format::escape;
+use crate::format::{OutputFormat, escape};
 use crate::output::Output;
 use crate::pool_access::{argument_bytes, open_or_create_map};
 
-/// Prints the value of a key.
+/// Prints the values of keys. If some are absent, the others are printed all the same.
 pub fn get(pool: &PoolArguments, arguments: &GetArguments) -> Result<(), Failure> {
-    let key = argument_bytes("the key", &arguments.key)?;
+    let keys = keys(&arguments.keys)?;
+    if arguments.raw && keys.len() > 1 {
+        return Err(Failure::Input(format!(
+            "--raw is for one key, and there are {}; without it, each value has a line",
+            keys.len()
+        )));
+    }
     let name = arguments.map.checked_name()?;
     let pool = pool.open()?;
-    let value = pool.open_map(name)?.get(&key)?;
+    let lent: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+    let values = pool.open_map(name)?.get_many(&lent)?;
     pool.close()?;
-    let value = value.ok_or_else(|| not_there(&key, name))?;
     let mut output = Output::new();
-    if arguments.raw {
-        output.bytes(&value)?;
-    } else {
-        let mut line = Vec::new();
-        escape::append(&value, &mut line);
-        line.push(b'\n');
+    let (mut line, mut missing) = (Vec::new(), None);
+    for (key, value) in keys.iter().zip(&values) {
+        line.clear();
+        match value {
+            None => missing = missing.or(Some(key)),
+            Some(value) if arguments.raw => line.extend_from_slice(value),
+            Some(value) if keys.len() > 1 => OutputFormat::Tsv.append(key, value, &mut line),
+            Some(value) => {
+                escape::append(value, &mut line);
+                line.push(b'\n');
+            }
+        }
         output.bytes(&line)?;
     }
-    output.flush()
+    output.flush()?;
+    missing.map_or(Ok(()), |key| Err(not_there(key, name)))
 }
 
 /// Writes a record.
@@ -66,8 +80,7 @@ pub fn put(pool: &PoolArguments, arguments: &PutArguments) -> Result<(), Failure
 
 /// Deletes records. If some are absent, the others are deleted all the same.
 pub fn del(pool: &PoolArguments, arguments: &DelArguments) -> Result<(), Failure> {
-    let keys = arguments.keys.iter().map(|key| argument_bytes("the key", key));
-    let keys = keys.collect::<Result<Vec<_>, _>>()?;
+    let keys = keys(&arguments.keys)?;
     let name = arguments.map.checked_name()?;
     let pool = pool.open()?;
     let map = pool.open_map(name)?;
@@ -83,6 +96,10 @@ pub fn del(pool: &PoolArguments, arguments: &DelArguments) -> Result<(), Failure
     }
     pool.close()?;
     missing.map_or(Ok(()), |key| Err(not_there(key, name)))
+}
+
+fn keys(arguments: &[OsString]) -> Result<Vec<Vec<u8>>, Failure> {
+    arguments.iter().map(|key| argument_bytes("the key", key)).collect()
 }
 
 fn not_there(key: &[u8], map: &str) -> Failure {

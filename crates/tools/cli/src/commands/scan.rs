@@ -3,7 +3,7 @@
 use std::ops::Bound;
 
 use indicatif::HumanCount;
-use pando::{KeyRange, Map, Order, Pool};
+use pando::{KeyRange, Map, Order, Pool, Scan};
 
 use super::check::problem_text;
 use crate::arguments::{DumpArguments, PoolArguments, ScanArguments};
@@ -19,7 +19,16 @@ pub fn scan(pool: &PoolArguments, arguments: &ScanArguments) -> Result<(), Failu
     let limit = arguments.limit.unwrap_or(u64::MAX);
     let name = arguments.map.checked_name()?;
     let pool = pool.open()?;
-    print(&pool.open_map(name)?, range, order, limit, arguments.format)?;
+    let map = pool.open_map(name)?;
+    let mut output = Output::new();
+    let parts = if arguments.keys_only { Parts::Keys } else { Parts::Records };
+    if arguments.count {
+        output.line(count(&map, range, order, limit)?)?;
+    } else {
+        print(&map, range, order, limit, (arguments.format, parts), &mut output)?;
+    }
+    output.flush()?;
+    drop(map);
     Ok(pool.close()?)
 }
 
@@ -36,14 +45,18 @@ pub fn dump(arguments_of_pool: &PoolArguments, arguments: &DumpArguments) -> Res
     let name = arguments.map.checked_name()?;
     let pool = arguments_of_pool.open()?;
     let map = pool.open_map(name)?;
-    print(&map, KeyRange::all(), Order::Ascending, u64::MAX, arguments.format)?;
+    let mut output = Output::compressed(arguments.compression)?;
+    let form = (arguments.format, Parts::Records);
+    print(&map, KeyRange::all(), Order::Ascending, u64::MAX, form, &mut output)?;
+    output.finish()?;
     drop(map);
     Ok(pool.close()?)
 }
 
 /// Prints all readable records, and reports the unreadable parts on standard error.
 fn salvage(pool: Pool, arguments: &DumpArguments) -> Result<(), Failure> {
-    let mut output = Output::new();
+    let mut output = Output::compressed(arguments.compression)?;
+    output.bytes(arguments.format.header())?;
     let (mut line, mut printed, mut copied) = (Vec::new(), Ok(()), 0_u64);
     let mut print = |key: &[u8], value: &[u8]| {
         if printed.is_ok() {
@@ -59,7 +72,7 @@ fn salvage(pool: Pool, arguments: &DumpArguments) -> Result<(), Failure> {
     };
     pool.close()?;
     printed?;
-    output.flush()?;
+    output.finish()?;
     for problem in &report.problems {
         eprintln!("{}", problem_text(problem));
     }
@@ -86,21 +99,50 @@ fn range(arguments: &ScanArguments) -> Result<KeyRange, Failure> {
     Ok(KeyRange { low, high })
 }
 
+/// What is printed of a record.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Parts {
+    /// Key and value.
+    Records,
+    /// The key.
+    Keys,
+}
+
 fn print(
     map: &Map,
     range: KeyRange,
     order: Order,
     limit: u64,
-    format: OutputFormat,
+    (format, parts): (OutputFormat, Parts),
+    output: &mut Output,
 ) -> Result<(), Failure> {
-    let mut output = Output::new();
-    let mut scan = map.range(range).expecting(usize::try_from(limit).unwrap_or(usize::MAX));
+    output.bytes(match parts {
+        Parts::Records => format.header(),
+        Parts::Keys => format.key_header(),
+    })?;
+    let mut scan = scan_of(map, range, limit);
     let mut line = Vec::new();
     for _ in 0..limit {
         let Some((key, value)) = scan.next_record_in(order)? else { break };
         line.clear();
-        format.append(key, value, &mut line);
+        match parts {
+            Parts::Records => format.append(key, value, &mut line),
+            Parts::Keys => format.append_key(key, &mut line),
+        }
         output.bytes(&line)?;
     }
-    output.flush()
+    Ok(())
+}
+
+fn count(map: &Map, range: KeyRange, order: Order, limit: u64) -> Result<u64, Failure> {
+    let mut scan = scan_of(map, range, limit);
+    let mut counted = 0;
+    while counted < limit && scan.next_record_in(order)?.is_some() {
+        counted += 1;
+    }
+    Ok(counted)
+}
+
+fn scan_of(map: &Map, range: KeyRange, limit: u64) -> Scan<'_> {
+    map.range(range).expecting(usize::try_from(limit).unwrap_or(usize::MAX))
 }

@@ -1,16 +1,26 @@
 //! `serve`: the server.
 
-use std::net::SocketAddr;
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
 
-use pando::LogFiles;
+use pando::{DomainChoice, LogFiles};
 use pando_server::{Options, TlsOptions};
 use tracing_subscriber::filter::LevelFilter;
 
-use crate::arguments::{LogFormat, LogLevel, PoolArguments, ServeArguments};
+use crate::arguments::{LogFormat, LogLevel, PoolArguments, ServeArguments, ServeOptions};
 use crate::failure::Failure;
+
+/// The port of the Redis protocol.
+const PORT: u16 = 6379;
 
 /// Serves clients from the pool, which is created if it does not exist.
 pub fn run(pool: &PoolArguments, arguments: &ServeArguments) -> Result<(), Failure> {
+    let options = (pool.clone(), arguments.options.clone());
+    let (pool, arguments) = &match &arguments.config {
+        None => options,
+        Some(file) => with_file(options, file)?,
+    };
     if pool.salvage {
         return Err(Failure::Input(format!(
             "serve takes no --salvage; to begin a new pool from a snapshot or from what can be read of this one, run \
@@ -33,29 +43,40 @@ pub fn run(pool: &PoolArguments, arguments: &ServeArguments) -> Result<(), Failu
                 .to_owned(),
         ));
     }
-    log_to_standard_error(arguments.log_level, arguments.log_format);
+    check(arguments)?;
+    let password = password(arguments)?;
+    let level = arguments.log_level.unwrap_or(LogLevel::Info);
+    log_to_standard_error(level, arguments.log_format.unwrap_or(LogFormat::Text));
     let mut pool_options = pool.options();
     if let Some(max_bytes) = arguments.max_bytes {
         pool_options = pool_options.max_bytes(max_bytes);
     }
-    let at = |port: u16| arguments.bind.iter().map(move |&address| SocketAddr::new(address, port));
-    let mut config = arguments.config.clone();
+    let at = |port: u16| addresses(&arguments.bind, port);
+    let mut config = arguments.set.clone();
     let number = |name: &str, value: u64| (name.to_owned(), value.to_string());
     config.extend(arguments.snapshot_every.map(|every| number("snapshot-every", every)));
     config.extend(arguments.snapshots.map(|kept| number("snapshots", kept.into())));
-    config.extend(arguments.requirepass.clone().map(|value| ("requirepass".to_owned(), value)));
+    config.extend(password.map(|password| ("requirepass".to_owned(), password)));
     let options = Options {
         pool: Some(pool.path_or_default()?),
         pool_options,
         index: arguments.index.clone(),
-        redis: Some(arguments.port).filter(|&port| port != 0).into_iter().flat_map(at).collect(),
+        redis: Some(arguments.port.unwrap_or(PORT))
+            .filter(|&port| port != 0)
+            .into_iter()
+            .flat_map(at)
+            .collect(),
         memcached: arguments.memcached_port.into_iter().flat_map(at).collect(),
         memcached_max_item_bytes: arguments.memcached_max_item,
         unix: arguments.unix.clone(),
         snapshot: arguments.snapshot.clone(),
         restore: arguments.restore.clone(),
         recover: arguments.recover,
-        http: http_at(arguments).collect(),
+        http: arguments
+            .http_port
+            .into_iter()
+            .flat_map(|port| addresses(&arguments.http_bind, port))
+            .collect(),
         threads: arguments.threads.map_or(0, usize::from),
         tls: tls(arguments),
         config,
@@ -64,10 +85,83 @@ pub fn run(pool: &PoolArguments, arguments: &ServeArguments) -> Result<(), Failu
     Ok(pando_server::serve(&options)?)
 }
 
-fn tls(arguments: &ServeArguments) -> Option<TlsOptions> {
-    let port = arguments.tls_port?;
+/// The options of the command line, and behind them those of the file at `path`.
+fn with_file(
+    (pool, options): (PoolArguments, ServeOptions),
+    path: &Path,
+) -> Result<(PoolArguments, ServeOptions), Failure> {
+    let text = fs::read_to_string(path).map_err(Failure::file("read", path))?;
+    let mut file: ServeOptions = toml::from_str(&text).map_err(|error| {
+        Failure::Input(format!("{}: {}", path.display(), error.to_string().trim()))
+    })?;
+    // Paths of a file are relative to its directory: the server may be started anywhere.
+    let directory = path.parent().unwrap_or(Path::new(""));
+    file.paths().for_each(|path| *path = directory.join(&*path));
+    if let Some(index) = &file.index
+        && !pando::indexes().iter().any(|known| known.name == index)
+    {
+        let known: Vec<_> = pando::indexes().iter().map(|index| index.name).collect();
+        return Err(Failure::Input(format!(
+            "{}: there is no index {index:?}; known are {}",
+            path.display(),
+            known.join(", ")
+        )));
+    }
+    let in_file = |error| Failure::Input(format!("{}: {error}", path.display()));
+    let domain = file.domain.as_deref().map(str::parse::<DomainChoice>).transpose();
+    let domain = domain.map_err(|error| in_file(error.to_string()))?;
+    let pool = PoolArguments {
+        path: pool.path.or(file.pool.take()),
+        domain: match pool.domain {
+            DomainChoice::Auto => domain.unwrap_or(DomainChoice::Auto),
+            named => named,
+        },
+        ..pool
+    };
+    Ok((pool, options.or(file)))
+}
+
+/// Refuses options that need another one.
+fn check(options: &ServeOptions) -> Result<(), Failure> {
+    let needs = |name: &str, is_set: bool, other: &str, has_other: bool| match is_set && !has_other
+    {
+        true => Err(Failure::Input(format!("{name} needs {other} too"))),
+        false => Ok(()),
+    };
+    let has_tls = options.tls_port.is_some();
+    needs("http-bind", !options.http_bind.is_empty(), "http-port", options.http_port.is_some())?;
+    needs("tls-port", has_tls, "tls-cert", options.tls_cert.is_some())?;
+    needs("tls-port", has_tls, "tls-key", options.tls_key.is_some())?;
+    needs("tls-cert", options.tls_cert.is_some(), "tls-port", has_tls)?;
+    needs("tls-key", options.tls_key.is_some(), "tls-port", has_tls)?;
+    needs("tls-client-ca", options.tls_client_ca.is_some(), "tls-port", has_tls)
+}
+
+/// The password: that of the command line, or the line of the file.
+fn password(options: &ServeOptions) -> Result<Option<String>, Failure> {
+    let Some(path) = &options.requirepass_file else { return Ok(options.requirepass.clone()) };
+    let text = fs::read_to_string(path).map_err(Failure::file("read", path))?;
+    let line = text.strip_suffix('\n').unwrap_or(&text);
+    if line.is_empty() || line.contains('\n') {
+        return Err(Failure::Input(format!(
+            "{} has {} lines; a file with a password has one, which is not empty",
+            path.display(),
+            text.lines().count()
+        )));
+    }
+    Ok(Some(line.to_owned()))
+}
+
+/// The addresses, or loopback, with this port.
+fn addresses(bind: &[IpAddr], port: u16) -> Vec<SocketAddr> {
+    let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST)];
+    let bind = if bind.is_empty() { &loopback } else { bind };
+    bind.iter().map(|&address| SocketAddr::new(address, port)).collect()
+}
+
+fn tls(arguments: &ServeOptions) -> Option<TlsOptions> {
     Some(TlsOptions {
-        addresses: arguments.bind.iter().map(|&address| SocketAddr::new(address, port)).collect(),
+        addresses: addresses(&arguments.bind, arguments.tls_port?),
         certificate: arguments.tls_cert.clone()?,
         key: arguments.tls_key.clone()?,
         client_ca: arguments.tls_client_ca.clone(),
@@ -91,10 +185,4 @@ fn log_to_standard_error(level: LogLevel, format: LogFormat) {
         LogFormat::Text => log.init(),
         LogFormat::Json => log.json().flatten_event(true).init(),
     }
-}
-
-/// The addresses of HTTP, if it is served.
-fn http_at(arguments: &ServeArguments) -> impl Iterator<Item = SocketAddr> {
-    let at = |port| arguments.http_bind.iter().map(move |&address| SocketAddr::new(address, port));
-    arguments.http_port.into_iter().flat_map(at)
 }

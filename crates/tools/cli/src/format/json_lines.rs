@@ -68,8 +68,17 @@ pub fn parse(line: &[u8]) -> Result<Record, LineError> {
 pub fn append(key: &[u8], value: &[u8], line: &mut Vec<u8>) {
     let (key, key_hex) = text_or_hexadecimal(key);
     let (value, value_hex) = text_or_hexadecimal(value);
-    let written = Written { key, key_hex, value, value_hex };
-    serde_json::to_writer(line, &written)
+    write(&Written { key, key_hex, value, value_hex }, line);
+}
+
+/// Appends a key alone, without a line end.
+pub fn append_key(key: &[u8], line: &mut Vec<u8>) {
+    let (key, key_hex) = text_or_hexadecimal(key);
+    write(&Written { key, key_hex, value: None, value_hex: None }, line);
+}
+
+fn write(written: &Written<'_>, line: &mut Vec<u8>) {
+    serde_json::to_writer(line, written)
         .unwrap_or_else(|_| unreachable!("text and digits always have a JSON form"));
 }
 

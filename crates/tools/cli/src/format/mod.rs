@@ -5,18 +5,25 @@
 //! * `raw-tsv`: the same without escapes: bytes as they are, for files that have backslashes of
 //!   their own. It cannot hold every record, so it is only read.
 //! * `json-lines`: one object on each line; see [`json_lines`].
+//! * `csv`: fields parted by commas, and a header; see [`csv`].
 //!
-//! Empty lines are skipped in each, and so is a byte order mark of UTF-8 at the beginning.
+//! Empty lines are skipped in each, and so is a byte order mark of UTF-8 at the beginning. A file
+//! may be compressed ([`compression`]).
 
+pub mod compression;
+pub mod csv;
 pub mod escape;
 pub mod json_lines;
 pub mod lines;
+pub mod reader;
 pub mod record;
 pub mod tsv;
 
 use std::path::Path;
 
 use clap::ValueEnum;
+
+use compression::Compression;
 
 pub use record::{LineError, Record};
 
@@ -30,6 +37,8 @@ pub enum Format {
     /// {"key": ..., "value": ...}; key_hex and value_hex for bytes that are not text
     #[value(alias = "json", alias = "jsonl")]
     JsonLines,
+    /// Comma-separated fields, with a header; --key-column and --value-column name the columns
+    Csv,
 }
 
 /// The format of records that are written; each is a [`Format`] that reads them again.
@@ -40,28 +49,49 @@ pub enum OutputFormat {
     /// {"key": ..., "value": ...}; key_hex and value_hex for bytes that are not text
     #[value(alias = "json", alias = "jsonl")]
     JsonLines,
+    /// Comma-separated fields, with the header key,value
+    Csv,
 }
 
 impl Format {
-    /// The format for a file's extension, if there is one.
+    /// The format for a file's extension, if there is one. That of a compression may follow it.
     pub fn of_extension(path: &Path) -> Option<Self> {
-        match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
+        let name =
+            Compression::of_extension(path).map_or(Some(path), |_| path.file_stem().map(Path::new));
+        match name?.extension()?.to_str()?.to_ascii_lowercase().as_str() {
             "tsv" => Some(Self::Tsv),
             "json" | "jsonl" | "ndjson" => Some(Self::JsonLines),
+            "csv" => Some(Self::Csv),
             _ => None,
         }
     }
 
-    /// The record of a line, without its line end; `None` if the line is empty.
-    pub fn parse(self, line: &[u8]) -> Result<Option<Record>, LineError> {
-        let unix_line = line.strip_suffix(b"\r").unwrap_or(line);
+    /// The parser of a line, without its line end; `None` for CSV, whose records are not lines.
+    pub fn line_parser(self) -> Option<LineParser> {
         match self {
-            _ if unix_line.is_empty() => Ok(None),
-            Self::Tsv => tsv::parse(unix_line).map(Some),
-            Self::RawTsv => tsv::parse_raw(line).map(Some),
-            Self::JsonLines => json_lines::parse(unix_line).map(Some),
+            Self::Tsv => Some(|line| parsed(without_return(line), tsv::parse)),
+            Self::RawTsv => Some(|line| match without_return(line) {
+                b"" => Ok(None),
+                _ => parsed(line, tsv::parse_raw),
+            }),
+            Self::JsonLines => Some(|line| parsed(without_return(line), json_lines::parse)),
+            Self::Csv => None,
         }
     }
+}
+
+/// Reads a line, without its line end; no record if the line is empty.
+pub type LineParser = fn(&[u8]) -> Result<Option<Record>, LineError>;
+
+fn parsed(
+    line: &[u8],
+    parse: fn(&[u8]) -> Result<Record, LineError>,
+) -> Result<Option<Record>, LineError> {
+    if line.is_empty() { Ok(None) } else { parse(line).map(Some) }
+}
+
+fn without_return(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\r").unwrap_or(line)
 }
 
 impl OutputFormat {
@@ -70,6 +100,23 @@ impl OutputFormat {
         match self {
             Self::Tsv => Format::Tsv,
             Self::JsonLines => Format::JsonLines,
+            Self::Csv => Format::Csv,
+        }
+    }
+
+    /// What a file has before its first record.
+    pub fn header(self) -> &'static [u8] {
+        match self {
+            Self::Tsv | Self::JsonLines => b"",
+            Self::Csv => csv::HEADER,
+        }
+    }
+
+    /// What a list of keys has before its first key.
+    pub fn key_header(self) -> &'static [u8] {
+        match self {
+            Self::Tsv | Self::JsonLines => b"",
+            Self::Csv => csv::KEY_HEADER,
         }
     }
 
@@ -78,6 +125,17 @@ impl OutputFormat {
         match self {
             Self::Tsv => tsv::append(key, value, line),
             Self::JsonLines => json_lines::append(key, value, line),
+            Self::Csv => csv::append(&[key, value], line),
+        }
+        line.push(b'\n');
+    }
+
+    /// Appends a key alone as a line, with its line end.
+    pub fn append_key(self, key: &[u8], line: &mut Vec<u8>) {
+        match self {
+            Self::Tsv => escape::append(key, line),
+            Self::JsonLines => json_lines::append_key(key, line),
+            Self::Csv => csv::append(&[key], line),
         }
         line.push(b'\n');
     }
@@ -89,6 +147,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    fn parse(format: Format, line: &[u8]) -> Result<Option<Record>, LineError> {
+        format.line_parser().unwrap()(line)
+    }
 
     proptest! {
         #[test]
@@ -102,7 +164,7 @@ mod tests {
                 let body = line.strip_suffix(b"\n").unwrap();
                 prop_assert!(!body.contains(&b'\n'));
                 let record = Some((key.clone(), value.clone()));
-                prop_assert_eq!(format.read_by().parse(body), Ok(record));
+                prop_assert_eq!(parse(format.read_by(), body), Ok(record));
             }
         }
 
@@ -113,14 +175,14 @@ mod tests {
                 format.append(key.as_bytes(), value.as_bytes(), &mut line);
                 line.pop();
                 let record = Some((key.clone().into_bytes(), value.clone().into_bytes()));
-                prop_assert_eq!(format.read_by().parse(&line), Ok(record));
+                prop_assert_eq!(parse(format.read_by(), &line), Ok(record));
             }
         }
 
         #[test]
         fn any_line_is_read_or_refused(line in vec(any::<u8>(), 0..40)) {
             for format in [Format::Tsv, Format::RawTsv, Format::JsonLines] {
-                let _ = format.parse(&line);
+                let _ = parse(format, &line);
             }
         }
     }
@@ -128,8 +190,8 @@ mod tests {
     #[test]
     fn empty_lines_are_no_records() {
         for format in [Format::Tsv, Format::RawTsv, Format::JsonLines] {
-            assert_eq!(format.parse(b""), Ok(None));
-            assert_eq!(format.parse(b"\r"), Ok(None));
+            assert_eq!(parse(format, b""), Ok(None));
+            assert_eq!(parse(format, b"\r"), Ok(None));
         }
     }
 
@@ -137,7 +199,10 @@ mod tests {
     fn extensions_tell_the_format() {
         assert_eq!(Format::of_extension(Path::new("a/b.TSV")), Some(Format::Tsv));
         assert_eq!(Format::of_extension(Path::new("b.jsonl")), Some(Format::JsonLines));
-        assert_eq!(Format::of_extension(Path::new("b.csv")), None);
+        assert_eq!(Format::of_extension(Path::new("b.csv.gz")), Some(Format::Csv));
+        assert_eq!(Format::of_extension(Path::new("b.TSV.ZST")), Some(Format::Tsv));
+        assert_eq!(Format::of_extension(Path::new("b.gz")), None);
+        assert_eq!(Format::of_extension(Path::new("b.xml")), None);
         assert_eq!(Format::of_extension(Path::new("tsv")), None);
     }
 }

@@ -43,6 +43,49 @@ pub enum LineError {
         /// The type of the JSON value.
         found: &'static str,
     },
+    /// A column is missing in the header of a CSV.
+    #[error(
+        "the header has no column {name:?}: it has {found}; name the columns by --key-column and \
+         --value-column"
+    )]
+    NoColumn {
+        /// The column.
+        name: String,
+        /// The columns that were found.
+        found: String,
+    },
+    /// The header of a CSV has a column twice.
+    #[error("the header has the column {name:?} twice; a column needs a name of its own")]
+    ColumnTwice {
+        /// The column.
+        name: String,
+    },
+    /// The header of a CSV has columns that are neither key nor value.
+    #[error(
+        "the header has the columns {found}, and a record is a key and a value; to load two of \
+         them, name them by --key-column and --value-column"
+    )]
+    MoreColumns {
+        /// The columns that were found.
+        found: String,
+    },
+    /// A record of a CSV has another number of fields than the header.
+    #[error("the record has {found} fields, and the header {columns}")]
+    FieldCount {
+        /// The fields of the record.
+        found: usize,
+        /// The fields of the header.
+        columns: usize,
+    },
+    /// The end of a CSV is inside a quoted field.
+    #[error("the file ends inside a quoted field; it is incomplete, or a quote is not closed")]
+    OpenQuote,
+    /// The record of a CSV is too long.
+    #[error("a record is longer than {max_bytes} bytes; raise --max-line-bytes")]
+    RecordTooLong {
+        /// The longest record that is read.
+        max_bytes: usize,
+    },
     /// The line is too long.
     #[error("a line of {found_bytes} bytes is longer than {max_bytes}; raise --max-line-bytes")]
     TooLong {

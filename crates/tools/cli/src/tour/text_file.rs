@@ -22,7 +22,7 @@ pub fn line_key(path: &Path, number: u64) -> Vec<u8> {
 
 /// The records of `path`, in the format of its extension; without one, its lines.
 pub fn collect(path: &Path) -> Result<(DataSet, Vec<String>), Failure> {
-    let format = Format::of_extension(path);
+    let parse = Format::of_extension(path).and_then(Format::line_parser);
     let file = File::open(path).map_err(Failure::file("open", path))?;
     let mut lines = Lines::new(file, MAX_LINE_BYTES);
     let mut builder = Builder::default();
@@ -33,8 +33,8 @@ pub fn collect(path: &Path) -> Result<(DataSet, Vec<String>), Failure> {
         };
         let Some(line) = lines.next_line().map_err(Failure::file("read", path))? else { break };
         let line = line.map_err(|error| refused(&error))?;
-        let record = match format {
-            Some(format) => format.parse(line).map_err(|error| refused(&error))?,
+        let record = match parse {
+            Some(parse) => parse(line).map_err(|error| refused(&error))?,
             None if line.trim_ascii().is_empty() => None,
             None => Some((line_key(path, number), line.to_vec())),
         };
@@ -46,7 +46,7 @@ pub fn collect(path: &Path) -> Result<(DataSet, Vec<String>), Failure> {
     }
     let read = builder.len();
     let data = builder.finish();
-    let kind = if format.is_some() { "records" } else { "lines" };
+    let kind = if parse.is_some() { "records" } else { "lines" };
     let mut told = vec![format!("{} {kind} of {}", HumanCount(read as u64), path.display())];
     if read > data.len() {
         let repeated = HumanCount((read - data.len()) as u64);

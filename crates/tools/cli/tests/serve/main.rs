@@ -1,6 +1,7 @@
 //! `pando serve` as a process: what a kill leaves, how it is recovered, and how it
 //! gives way to its successor.
 
+mod configuration;
 mod hand_over;
 mod kill;
 mod recover;

@@ -1,0 +1,54 @@
+//! A server that takes its options from a file.
+
+use std::fs;
+use std::process::Command;
+
+use crate::server::{Client, Server};
+
+#[test]
+fn the_file_has_the_options_and_the_command_line_has_precedence() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("password"), "secret word\n").expect("written");
+    let text = "pool = \"trees.pool\"\nport = 0\nunix = \"file.socket\"\nmax-bytes = \"64M\"\n\
+                requirepass-file = \"password\"\nlog-level = \"warn\"\n\
+                [set]\nmaxclients = 77\nmaxmemory-policy = \"allkeys-lru\"\n";
+    fs::write(path("pando.toml"), text).expect("written");
+    let config = path("pando.toml").display().to_string();
+    let socket = path("own.socket");
+    let own = socket.display().to_string();
+    let pool = path("own.pool");
+    let arguments = ["--config", &config, "--unix", &own, "--set", "maxclients=78"];
+    let _server = Server::start(&pool, &arguments);
+    let mut client = Client::unix(&socket);
+    assert_eq!(client.ask(&["AUTH", "secret word"]), ["OK"]);
+    assert_eq!(client.ask(&["CONFIG", "GET", "maxclients"]), ["maxclients", "78"]);
+    let policy = client.ask(&["CONFIG", "GET", "maxmemory-policy"]);
+    assert_eq!(policy, ["maxmemory-policy", "allkeys-lru"]);
+    assert!(pool.exists() && !path("trees.pool").exists() && !path("file.socket").exists());
+    assert_eq!(fs::metadata(&pool).expect("it is there").len().div_ceil(64 << 20), 1);
+}
+
+#[test]
+fn what_is_wrong_in_a_file_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let refused = |text: &str, reason: &str| {
+        let file = folder.path().join("pando.toml");
+        fs::write(&file, text).expect("written");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pando"));
+        command.args(["serve", "--config"]).arg(&file).current_dir(folder.path());
+        let ran = command.output().expect("it runs");
+        let errors = String::from_utf8(ran.stderr).expect("text");
+        assert_eq!(ran.status.code(), Some(2), "{errors}");
+        assert!(errors.contains("pando.toml") || errors.contains("password"), "{errors}");
+        assert!(errors.contains(reason), "{errors}");
+    };
+    refused("prot = 1\n", "unknown field `prot`");
+    refused("port = \"x\"\n", "line 1");
+    refused("requirepass = \"open\"\n", "unknown field `requirepass`");
+    refused("index = \"btree\"\n", "there is no index \"btree\"; known are bztree");
+    refused("domain = \"disk\"\n", "pando.toml");
+    refused("max-bytes = \"64X\"\n", "not a size");
+    fs::write(folder.path().join("password"), "one\ntwo\n").expect("written");
+    refused("port = 0\nrequirepass-file = \"password\"\n", "has 2 lines");
+}
