@@ -34,18 +34,78 @@ pub enum Kept {
     All,
 }
 
+/// Bytes of a file that its copies share until one of them changes them.
+const CHUNK_BYTES: usize = 4096;
+
+/// The bytes of a file. A copy takes a word for each chunk.
+#[derive(Clone, Debug, Default)]
+struct Bytes {
+    /// `None` for zeros.
+    chunks: Vec<Option<Arc<[u8; CHUNK_BYTES]>>>,
+    length: usize,
+}
+
+impl Bytes {
+    /// Puts `bytes` at `at`, behind zeros if the file ends before that.
+    fn put(&mut self, at: usize, bytes: &[u8]) {
+        self.length = self.length.max(at + bytes.len());
+        self.chunks.resize(self.length.div_ceil(CHUNK_BYTES), None);
+        let mut rest = bytes;
+        let mut at = at;
+        while !rest.is_empty() {
+            let from = at % CHUNK_BYTES;
+            let (part, behind) = rest.split_at(rest.len().min(CHUNK_BYTES - from));
+            let chunk = &mut self.chunks[at / CHUNK_BYTES];
+            if chunk.is_some() || part.iter().any(|&byte| byte != 0) {
+                let chunk = chunk.get_or_insert_with(|| Arc::new([0; CHUNK_BYTES]));
+                Arc::make_mut(chunk)[from..from + part.len()].copy_from_slice(part);
+            }
+            (rest, at) = (behind, at + part.len());
+        }
+    }
+
+    /// Copies the bytes from `at` on; false if the file ends before their end.
+    fn get(&self, at: usize, bytes: &mut [u8]) -> bool {
+        if at.checked_add(bytes.len()).is_none_or(|end| end > self.length) {
+            return false;
+        }
+        let mut rest = bytes;
+        let mut at = at;
+        while !rest.is_empty() {
+            let from = at % CHUNK_BYTES;
+            let (part, behind) = rest.split_at_mut(rest.len().min(CHUNK_BYTES - from));
+            match &self.chunks[at / CHUNK_BYTES] {
+                Some(chunk) => part.copy_from_slice(&chunk[from..from + part.len()]),
+                None => part.fill(0),
+            }
+            at += part.len();
+            rest = behind;
+        }
+        true
+    }
+
+    /// Replaces all bytes by what `change` makes of them.
+    fn replace(&mut self, change: impl FnOnce(&mut Vec<u8>)) {
+        let mut bytes = vec![0; self.length];
+        self.get(0, &mut bytes);
+        change(&mut bytes);
+        *self = Self::default();
+        self.put(0, &bytes);
+    }
+}
+
 /// Bytes that were written and not synced.
 #[derive(Clone, Debug)]
 struct Written {
     at: usize,
-    bytes: Vec<u8>,
+    bytes: Arc<[u8]>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Contents {
     /// What a read finds.
-    seen: Vec<u8>,
-    durable: Vec<u8>,
+    seen: Bytes,
+    durable: Bytes,
     pending: Vec<Written>,
     /// Syncs that have failed.
     failures: u64,
@@ -53,18 +113,9 @@ struct Contents {
 
 impl Contents {
     fn write(&mut self, at: usize, bytes: &[u8]) {
-        put(&mut self.seen, at, bytes);
-        self.pending.push(Written { at, bytes: bytes.to_vec() });
+        self.seen.put(at, bytes);
+        self.pending.push(Written { at, bytes: bytes.into() });
     }
-}
-
-/// Puts `bytes` at `at`, behind zeros if the file ends before that.
-fn put(contents: &mut Vec<u8>, at: usize, bytes: &[u8]) {
-    let end = at + bytes.len();
-    if contents.len() < end {
-        contents.resize(end, 0);
-    }
-    contents[at..end].copy_from_slice(bytes);
 }
 
 /// The sectors of a write, each as a range of its bytes.
@@ -222,7 +273,7 @@ impl Simulated {
                 random.shuffle(&mut kept_sectors);
             }
             for (written, sector) in kept_sectors {
-                put(&mut durable, written.at + sector.start, &written.bytes[sector]);
+                durable.put(written.at + sector.start, &written.bytes[sector]);
             }
             let contents = Contents { seen: durable.clone(), durable, ..Contents::default() };
             files.push(Arc::new(contents));
@@ -243,7 +294,7 @@ impl Simulated {
         let mut state = self.shared.state();
         let Some(&file) = state.names.get(name) else { return false };
         let contents = Arc::make_mut(&mut state.files[file]);
-        change(&mut contents.seen);
+        contents.seen.replace(change);
         contents.durable = contents.seen.clone();
         contents.pending.clear();
         true
@@ -346,7 +397,7 @@ struct SimulatedFile {
 
 impl SimulatedFile {
     fn size(&self) -> usize {
-        self.shared.state().files[self.file].seen.len()
+        self.shared.state().files[self.file].seen.length
     }
 
     fn write(&self, at: usize, bytes: &[u8]) {
@@ -363,13 +414,9 @@ impl File for SimulatedFile {
         self.shared.admit(Operation::Read, &self.name)?;
         let state = self.shared.state();
         let at = usize::try_from(at).unwrap_or(usize::MAX);
-        let end = at.saturating_add(bytes.len());
-        match state.files[self.file].seen.get(at..end) {
-            Some(found) => {
-                bytes.copy_from_slice(found);
-                Ok(())
-            }
-            None => Err(error(Operation::Read, &self.name, io::ErrorKind::UnexpectedEof)),
+        match state.files[self.file].seen.get(at, bytes) {
+            true => Ok(()),
+            false => Err(error(Operation::Read, &self.name, io::ErrorKind::UnexpectedEof)),
         }
     }
 
@@ -400,7 +447,7 @@ impl File for SimulatedFile {
         match &admitted {
             Ok(()) => {
                 for written in pending {
-                    put(&mut contents.durable, written.at, &written.bytes);
+                    contents.durable.put(written.at, &written.bytes);
                 }
             }
             Err(_) => contents.failures += 1,
