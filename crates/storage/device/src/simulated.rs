@@ -460,3 +460,20 @@ impl File for SimulatedFile {
         admitted
     }
 }
+
+/// Copies of `bytes` that a check must refuse: one for each bit of the first `count` bytes, in
+/// which the bit is changed, and one for each shorter length. Each with a description.
+///
+/// For tests of formats; the bytes behind `count` are padding.
+pub fn damaged_copies(
+    bytes: &[u8],
+    count: usize,
+) -> impl Iterator<Item = (String, Vec<u8>)> + use<'_> {
+    let changed = (0..count * 8).map(|bit| {
+        let mut damaged = bytes.to_vec();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        (format!("bit {bit}"), damaged)
+    });
+    let short = (0..count).map(|length| (format!("{length} bytes"), bytes[..length].to_vec()));
+    changed.chain(short)
+}

@@ -203,6 +203,8 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<Block> {
 
 #[cfg(test)]
 mod tests {
+    use pando_device::simulated::damaged_copies;
+
     use super::*;
 
     fn example() -> (Vec<u8>, u32, Header) {
@@ -244,13 +246,8 @@ mod tests {
     fn any_flipped_bit_and_any_truncation_is_found() {
         let (bytes, ..) = example();
         let length = length(&bytes).expect("a length");
-        for bit in 0..length * 8 {
-            let mut damaged = bytes.clone();
-            damaged[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(decode(&damaged), None, "bit {bit}");
-        }
-        for length in 0..length {
-            assert_eq!(decode(&bytes[..length]), None, "{length} bytes");
+        for (what, damaged) in damaged_copies(&bytes, length) {
+            assert_eq!(decode(&damaged), None, "{what}");
         }
     }
 

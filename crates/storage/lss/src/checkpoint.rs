@@ -347,6 +347,8 @@ pub(crate) fn remove_others(directory: &dyn Directory, number: u64) -> pando_dev
 
 #[cfg(test)]
 mod tests {
+    use pando_device::simulated::damaged_copies;
+
     use super::*;
 
     fn some() -> Checkpoint {
@@ -427,13 +429,8 @@ mod tests {
     #[test]
     fn every_changed_bit_is_noticed() {
         let bytes = encoded(pages());
-        for bit in 0..bytes.len() * 8 {
-            let mut damaged = bytes.clone();
-            damaged[bit / 8] ^= 1 << (bit % 8);
-            assert!(decoded(&damaged).is_err(), "bit {bit}");
-        }
-        for length in 0..bytes.len() {
-            assert!(decoded(&bytes[..length]).is_err(), "{length} bytes");
+        for (what, damaged) in damaged_copies(&bytes, bytes.len()) {
+            assert!(decoded(&damaged).is_err(), "{what}");
         }
     }
 
