@@ -5,12 +5,11 @@ use pando_device::simulated::{Kept, Simulated};
 use pando_index::random::Random;
 use pando_lss::{Error, Group, MAX_PARTS, PageStoreOptions};
 
-use crate::common::{Model, SMALL, bytes, create, open, pages_of};
+use crate::common::{Model, SMALL, bytes, create, open, pages_of, small};
 
 #[test]
 fn cleaning_keeps_every_page_and_makes_one_part_of_it() {
-    let directory = Simulated::new();
-    let store = create(&directory, SMALL);
+    let (directory, store) = small();
     let mut model = Model::default();
     let mut random = Random::new(37);
     for _ in 0..200 {
@@ -82,8 +81,7 @@ fn the_ceiling_holds_under_random_overwrites() {
 
 #[test]
 fn files_go_when_pages_are_freed() {
-    let directory = Simulated::new();
-    let store = create(&directory, SMALL);
+    let (directory, store) = small();
     let mut random = Random::new(43);
     for pid in 0..1000 {
         let bytes = bytes(&mut random, 3000);

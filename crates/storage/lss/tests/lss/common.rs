@@ -23,6 +23,13 @@ pub fn create(directory: &Simulated, options: PageStoreOptions) -> PageStore {
     PageStore::create(Arc::new(directory.clone()), 42, options).expect("an empty directory")
 }
 
+/// A new store with small segments, and its directory.
+pub fn small() -> (Simulated, PageStore) {
+    let directory = Simulated::new();
+    let store = create(&directory, SMALL);
+    (directory, store)
+}
+
 pub fn open(directory: &Simulated) -> Result<(PageStore, Found)> {
     PageStore::open(Arc::new(directory.clone()), SMALL)
 }

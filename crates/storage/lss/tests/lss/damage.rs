@@ -5,7 +5,7 @@ use pando_device::simulated::{Kept, Simulated};
 use pando_index::random::Random;
 use pando_lss::{Error, Group, PageStore};
 
-use crate::common::{Model, Pages, SMALL, create, open, pages_of};
+use crate::common::{Model, Pages, SMALL, create, open, pages_of, small};
 
 /// A durable store with a checkpoint, and a tail of several blocks.
 struct Durable {
@@ -141,8 +141,7 @@ fn a_missing_file_is_told() {
 /// written anew.
 #[test]
 fn an_earlier_checkpoint_is_not_taken_for_the_present_one() {
-    let directory = Simulated::new();
-    let store = create(&directory, SMALL);
+    let (directory, store) = small();
     let mut random = Random::new(29);
     let mut model = Model::default();
     for _ in 0..6 {
@@ -167,8 +166,7 @@ fn an_earlier_checkpoint_is_not_taken_for_the_present_one() {
 /// A medium that loses one durable block, and has later ones.
 #[test]
 fn a_durable_block_that_is_gone_is_told() {
-    let directory = Simulated::new();
-    let store = create(&directory, SMALL);
+    let (directory, store) = small();
     let mut model = Model::default();
     let mut random = Random::new(31);
     for _ in 0..40 {
@@ -204,8 +202,7 @@ fn a_durable_block_that_is_gone_is_told() {
 
 #[test]
 fn the_bytes_of_the_first_checkpoint_are_not_lost_silently() {
-    let directory = Simulated::new();
-    let store = create(&directory, SMALL);
+    let (directory, store) = small();
     store.append(Group::new().base(1, "x")).expect("open");
     store.checkpoint(b"client").expect("a checkpoint");
     for place in [0, 4096] {

@@ -2,14 +2,14 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use pando_device::simulated::{Kept, Simulated};
 use pando_device::{Directory, Operation};
 use pando_index::random::Random;
 use pando_lss::{Error, Group, PageStore, PageStoreOptions};
 
-use crate::common::{Model, Pages, SMALL, create, open, pages_of};
+use crate::common::{Model, Pages, SMALL, create, open, pages_of, small};
 
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
@@ -67,32 +67,18 @@ fn each_operation_that_fails_loses_nothing_that_was_durable() {
 
 #[test]
 fn each_operation_of_an_opening_that_fails_changes_nothing() {
-    let directory = Simulated::new();
-    let store = create(&directory, SMALL);
+    let (directory, store) = small();
     let (states, _) = use_it(&store, 8);
     store.sync().expect("synced");
     for number in 0.. {
         let image = directory.after_kill();
-        let count = AtomicU64::new(0);
-        let failed = Arc::new(AtomicBool::new(false));
-        let has_failed = failed.clone();
-        image.on_operation(move |_, _| {
-            if count.fetch_add(1, Ordering::Relaxed) == number {
-                has_failed.store(true, Ordering::Relaxed);
-                return Err(io::Error::from_raw_os_error(EIO));
-            }
-            Ok(())
-        });
+        let failed = image.refuse_operation(number, EIO);
         let opened = open(&image);
         image.on_operation(|_, _| Ok(()));
-        let (store, _) = match opened {
-            Ok((store, _)) => (store, ()),
-            Err(error) => {
-                assert!(matches!(error, Error::Device(_)), "{error}");
-                let (store, _) = open(&image).expect("a store");
-                (store, ())
-            }
-        };
+        let (store, _) = opened.unwrap_or_else(|error| {
+            assert!(matches!(error, Error::Device(_)), "{error}");
+            open(&image).expect("a store")
+        });
         assert_eq!(Some(&pages_of(&store)), states.last());
         if !failed.load(Ordering::Relaxed) {
             break;
@@ -102,8 +88,7 @@ fn each_operation_of_an_opening_that_fails_changes_nothing() {
 
 #[test]
 fn a_failed_sync_is_not_tried_again() {
-    let directory = Simulated::new();
-    let store = create(&directory, SMALL);
+    let (directory, store) = small();
     let (states, _) = use_it(&store, 9);
     store.sync().expect("synced");
     let mut model = Model::default();
@@ -144,8 +129,7 @@ fn fail_once(directory: &Simulated, failing: Operation) {
 /// The kernel has dropped the pages of a failed sync, and shows them until they leave the cache.
 #[test]
 fn what_a_failed_sync_has_dropped_is_written_again_by_the_next_process() {
-    let directory = Simulated::new();
-    let store = create(&directory, SMALL);
+    let (directory, store) = small();
     store.wait(&store.append(Group::new().base(1, "dropped")).expect("open")).expect("room");
     fail_once(&directory, Operation::Sync);
     assert!(matches!(store.sync(), Err(Error::Failed { .. })));
@@ -161,8 +145,7 @@ fn what_a_failed_sync_has_dropped_is_written_again_by_the_next_process() {
 
 #[test]
 fn no_group_is_written_behind_one_that_failed() {
-    let directory = Simulated::new();
-    let store = create(&directory, SMALL);
+    let (directory, store) = small();
     store.append(Group::new().base(1, "before")).expect("open");
     store.sync().expect("synced");
     let first = store.append(Group::new().base(1, "first")).expect("open");
@@ -210,8 +193,7 @@ fn takes_room(operation: Operation) -> bool {
 
 #[test]
 fn a_full_file_system_refuses_groups_and_has_room_again() {
-    let directory = Simulated::new();
-    let store = create(&directory, SMALL);
+    let (directory, store) = small();
     let is_full = Arc::new(AtomicBool::new(false));
     let full = is_full.clone();
     directory.on_operation(move |operation, _| {

@@ -7,7 +7,7 @@ use pando_device::simulated::{Kept, Simulated};
 use pando_index::random::Random;
 use pando_lss::{Group, PageStore, Ticket};
 
-use crate::common::{Model, Pages, SMALL, create, open, pages_of};
+use crate::common::{Model, Pages, SMALL, create, open, pages_of, small};
 
 /// Pages of a run, and the most bytes of a write.
 const PIDS: u64 = 24;
@@ -246,8 +246,7 @@ fn a_sync_covers_what_a_killed_process_has_written() {
 
 #[test]
 fn an_empty_group_begins_no_segment() {
-    let directory = Simulated::new();
-    let store = create(&directory, SMALL);
+    let (directory, store) = small();
     store.wait(&store.append(Group::new()).expect("open")).expect("nothing to write");
     store.checkpoint(b"").expect("a checkpoint");
     store.append(Group::new().base(1, "x")).expect("open");
@@ -259,8 +258,7 @@ fn an_empty_group_begins_no_segment() {
 /// A kill leaves a superblock in the page cache alone. The opening that reads it is cut off.
 #[test]
 fn a_superblock_that_is_not_durable_removes_no_checkpoint() {
-    let directory = Simulated::new();
-    let store = create(&directory, SMALL);
+    let (directory, store) = small();
     store.append(Group::new().base(1, "x")).expect("open");
     store.checkpoint(b"first").expect("a checkpoint");
     let killed = Arc::new(Mutex::new(None));

@@ -4,12 +4,11 @@ use pando_device::simulated::{Kept, Simulated};
 use pando_index::random::Random;
 use pando_lss::{Error, Group, MAX_PAGE_BYTES, NoDelta, PageStore, PageStoreOptions};
 
-use crate::common::{Model, SMALL, create, open, pages_of};
+use crate::common::{Model, SMALL, create, open, pages_of, small};
 
 #[test]
 fn a_page_is_its_base_and_its_deltas() {
-    let directory = Simulated::new();
-    let store = create(&directory, SMALL);
+    let (directory, store) = small();
     let ticket =
         store.append(Group::new().base(1, "base").delta(1, "one").base(2, "")).expect("open");
     store.wait(&ticket).expect("room");
@@ -93,8 +92,7 @@ fn what_is_outside_of_its_limits_is_refused_with_the_limits() {
 
 #[test]
 fn a_checkpoint_gives_back_the_bytes_of_its_caller() {
-    let directory = Simulated::new();
-    let store = create(&directory, SMALL);
+    let (directory, store) = small();
     let mut model = Model::default();
     let mut random = Random::new(3);
     for round in 0..3_u8 {

@@ -11,7 +11,7 @@ use pando_device::simulated::{Kept, Simulated};
 use pando_index::random::Random;
 use pando_lss::{Error, Group, NoDelta, PageStore};
 
-use crate::common::{SMALL, create, open};
+use crate::common::{SMALL, create, open, small};
 
 /// A piece that tells its page and its number.
 fn piece(pid: u32, number: u32, bytes: u64) -> Vec<u8> {
@@ -48,8 +48,7 @@ fn append(store: &PageStore, random: &mut Random, pid: u32, number: u32) {
 #[test]
 fn readers_see_whole_pages_that_only_go_forwards() {
     const PIDS: u32 = 12;
-    let directory = Simulated::new();
-    let store = create(&directory, SMALL);
+    let (directory, store) = small();
     let is_done = AtomicBool::new(false);
     let ended = Mutex::new(BTreeMap::new());
     scope(|scope| {
@@ -150,8 +149,7 @@ fn a_thread_that_stops_holds_up_no_group() {
 /// anew, with the same page at the same place.
 #[test]
 fn a_reader_takes_no_part_of_another_time() {
-    let directory = Simulated::new();
-    let store = create(&directory, SMALL);
+    let (directory, store) = small();
     let write = |group: Group| store.wait(&store.append(group).expect("open")).expect("room");
     write(Group::new().base(7, "base 000"));
     write(Group::new().delta(7, "delta of base 000"));
