@@ -117,8 +117,19 @@ pub fn resume(directory: &Simulated, recovered: &Recovered) -> Result<Log<Proces
 /// and the thread goes on; the result of its sync. All other operations have the answer of
 /// `others`.
 pub fn with_stopped_sync<D: Domain>(
-    (directory, log, lsn): (&Simulated, &Log<D>, u64),
+    of: (&Simulated, &Log<D>, u64),
     operation: Operation,
+    others: impl Fn(Operation) -> io::Result<()> + Send + Sync + 'static,
+    meanwhile: impl FnOnce(),
+) -> Result<()> {
+    with_sync_stopped_at(of, move |found| found == operation, others, meanwhile)
+}
+
+/// The same with a thread that stops before the first operation for which `stops` returns true. It
+/// is asked for each operation before.
+pub fn with_sync_stopped_at<D: Domain>(
+    (directory, log, lsn): (&Simulated, &Log<D>, u64),
+    stops: impl Fn(Operation) -> bool + Send + Sync + 'static,
     others: impl Fn(Operation) -> io::Result<()> + Send + Sync + 'static,
     meanwhile: impl FnOnce(),
 ) -> Result<()> {
@@ -126,7 +137,7 @@ pub fn with_stopped_sync<D: Domain>(
     let (go_on, may_go_on) = channel::<()>();
     let waiting = Mutex::new(Some((stopped, may_go_on)));
     directory.on_operation(move |found, _| {
-        let first = match found == operation {
+        let first = match stops(found) {
             true => waiting.lock().expect("a lock").take(),
             false => None,
         };

@@ -1,7 +1,6 @@
 //! Truncation: which segments go, and what becomes of them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 
 use pando_device::simulated::{Kept, Simulated};
@@ -11,8 +10,8 @@ use pando_log::Log;
 use pando_pmem::Process;
 
 use crate::common::{
-    ByFirstByte, SMALL, append, create, create_with, payload, read, resume, synced,
-    with_stopped_sync, write_all,
+    SMALL, append, create, create_with, payload, read, resume, synced, with_stopped_sync,
+    with_sync_stopped_at, write_all,
 };
 
 fn names(directory: &Simulated, prefix: &str) -> usize {
@@ -81,41 +80,22 @@ fn truncation_counts_only_durable_blocks() {
     let directory = Simulated::new();
     let log = create_with::<Process>(&directory, 4, 13_000);
     let lsn = append(&log, &payload(10, 13_000)).expect("appended");
-    let (stopped, has_stopped) = channel();
-    let (go_on, may_go_on) = channel::<()>();
-    let waiting = Mutex::new(Some((stopped, may_go_on)));
     let wrote = AtomicBool::new(false);
-    directory.on_operation(move |found, _| {
-        if found == Operation::Write {
-            wrote.store(true, Ordering::SeqCst);
-        }
-        let stops = match found == Operation::Sync && wrote.load(Ordering::SeqCst) {
-            true => waiting.lock().expect("a lock").take(),
-            false => None,
-        };
-        if let Some((stopped, may_go_on)) = stops {
-            stopped.send(()).expect("waits");
-            let _ = may_go_on.recv();
-        }
-        Ok(())
-    });
-    std::thread::scope(|scope| {
-        let go_on = go_on;
-        let writer = scope.spawn(|| log.sync(lsn, &ByFirstByte));
-        has_stopped.recv().expect("stops");
+    let stops = move |found| {
+        wrote.fetch_or(found == Operation::Write, Ordering::SeqCst) && found == Operation::Sync
+    };
+    let meanwhile = || {
         let from = log.durable_lsn();
         log.truncate(from).expect("truncated");
-        let mut bad = Vec::new();
         for seed in 0..20 {
             let image = directory.cut_power(Kept::Some, &mut Random::new(seed));
             if let Err(error) = read(&image, from) {
-                bad.push((seed, error.to_string()));
+                panic!("seed {seed}: {error}");
             }
         }
-        go_on.send(()).expect("waits");
-        writer.join().expect("joins").expect("written");
-        assert!(bad.is_empty(), "unreadable: {bad:?}");
-    });
+    };
+    let written = with_sync_stopped_at((&directory, &log, lsn), stops, |_| Ok(()), meanwhile);
+    written.expect("written");
 }
 
 /// A writer stops before it opens the file of its segment, which is truncated meanwhile.
