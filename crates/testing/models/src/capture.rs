@@ -182,186 +182,63 @@ fn deltas(code: Code) {
     });
 }
 
-#[test]
-fn a_delta_has_all_changes_that_the_store_lacks() {
-    deltas(AS_WRITTEN);
+model_tests! { deltas, AS_WRITTEN;
+    holds fn a_delta_has_all_changes_that_the_store_lacks {}
+    fails fn a_captured_page_is_not_a_written_one { kept_in_chain: WRITTEN | CAPTURED }
+    fails fn a_delta_of_a_capture_that_was_overtaken_is_not_written { checks_last: false }
 }
 
-#[test]
-#[should_panic]
-fn a_captured_page_is_not_a_written_one() {
-    deltas(Code { kept_in_chain: WRITTEN | CAPTURED, ..AS_WRITTEN });
+model_tests! { two_captures, AS_WRITTEN;
+    holds fn a_later_group_has_no_earlier_state {}
+    /// The load of a word may take place before other threads see the number.
+    fails fn a_capture_reads_words_behind_a_barrier { has_barrier: false }
+    fails fn a_capture_looks_at_the_count_of_captures_sequentially_consistently
+        { look_fenced: false }
+    fails fn a_capture_that_was_overtaken_writes_nothing { checks_last: false }
+    fails fn a_capture_looks_after_its_place_is_reserved { reserves_first: false }
+    fails fn a_write_clears_the_flags { clears_flags: false }
+    fails fn a_change_must_release { change: Acquire }
 }
 
-#[test]
-#[should_panic]
-fn a_delta_of_a_capture_that_was_overtaken_is_not_written() {
-    deltas(Code { checks_last: false, ..AS_WRITTEN });
+model_tests! { eviction, UNFENCED;
+    holds fn an_evicted_page_is_in_the_store {}
+    fails fn a_page_is_marked_after_its_group_is_written { waits: false }
+    fails fn only_written_pages_are_evicted { evicts_written: false }
+    fails fn a_mark_must_release { mark: Acquire }
+    fails fn an_eviction_reads_the_word_with_acquire { read: Relaxed }
 }
 
-#[test]
-fn a_later_group_has_no_earlier_state() {
-    two_captures(AS_WRITTEN);
+model_tests! { eviction_and_load, AS_WRITTEN;
+    holds fn a_page_that_was_evicted_is_loaded_and_changed {}
 }
 
-#[test]
-fn an_evicted_page_is_in_the_store() {
-    eviction(UNFENCED);
+model_tests! { written_again, AS_WRITTEN;
+    holds fn a_page_that_is_written_again_is_in_the_store_in_its_newest_state {}
+    fails fn a_page_that_is_written_again_is_evicted_when_it_is_written { evicts_written: false }
 }
 
-#[test]
-fn a_page_that_was_evicted_is_loaded_and_changed() {
-    eviction_and_load(AS_WRITTEN);
+model_tests! { overtaken_load, UNFENCED;
+    holds fn a_load_that_was_overtaken_installs_nothing {}
+    fails fn each_eviction_has_another_stamp { stamps: false }
+    fails fn a_load_reads_the_word_with_acquire { read: Relaxed }
 }
 
-#[test]
-fn a_page_that_is_written_again_is_in_the_store_in_its_newest_state() {
-    written_again(AS_WRITTEN);
+model_tests! { later_capture, UNFENCED;
+    holds fn a_mark_is_of_the_state_that_was_written {}
+    fails fn a_mark_looks_at_the_count_of_captures { mark_looks: false }
+    fails fn a_mark_looks_after_it_has_read_the_word { looks_late: false }
+    fails fn a_mark_is_pinned { mark_pins: false }
+    fails fn a_mark_reads_the_word_with_acquire { read: Relaxed }
+    fails fn a_captured_word_must_release { capture: Acquire }
 }
 
-#[test]
-#[should_panic]
-fn a_page_that_is_written_again_is_evicted_when_it_is_written() {
-    written_again(Code { evicts_written: false, ..AS_WRITTEN });
+model_tests! { earlier_capture, AS_WRITTEN;
+    holds fn an_earlier_capture_captures_no_block_that_is_used_again {}
+    fails fn a_capture_is_pinned { capture_pins: false }
+    fails fn a_capture_pins_before_it_takes_its_number { pins_first: false }
 }
 
-#[test]
-fn a_load_that_was_overtaken_installs_nothing() {
-    overtaken_load(UNFENCED);
-}
-
-#[test]
-fn a_mark_is_of_the_state_that_was_written() {
-    later_capture(UNFENCED);
-}
-
-#[test]
-fn an_earlier_capture_captures_no_block_that_is_used_again() {
-    earlier_capture(AS_WRITTEN);
-}
-
-#[test]
-fn images_are_of_blocks_that_are_not_used_again() {
-    images(UNFENCED);
-}
-
-/// The load of a word may take place before other threads see the number.
-#[test]
-#[should_panic]
-fn a_capture_reads_words_behind_a_barrier() {
-    two_captures(Code { has_barrier: false, ..AS_WRITTEN });
-}
-
-#[test]
-#[should_panic]
-fn a_capture_looks_at_the_count_of_captures_sequentially_consistently() {
-    two_captures(Code { look_fenced: false, ..AS_WRITTEN });
-}
-
-#[test]
-#[should_panic]
-fn a_capture_that_was_overtaken_writes_nothing() {
-    two_captures(Code { checks_last: false, ..AS_WRITTEN });
-}
-
-#[test]
-#[should_panic]
-fn a_capture_looks_after_its_place_is_reserved() {
-    two_captures(Code { reserves_first: false, ..AS_WRITTEN });
-}
-
-#[test]
-#[should_panic]
-fn a_write_clears_the_flags() {
-    two_captures(Code { clears_flags: false, ..AS_WRITTEN });
-}
-
-#[test]
-#[should_panic]
-fn a_change_must_release() {
-    two_captures(Code { change: Acquire, ..AS_WRITTEN });
-}
-
-#[test]
-#[should_panic]
-fn a_page_is_marked_after_its_group_is_written() {
-    eviction(Code { waits: false, ..UNFENCED });
-}
-
-#[test]
-#[should_panic]
-fn only_written_pages_are_evicted() {
-    eviction(Code { evicts_written: false, ..UNFENCED });
-}
-
-#[test]
-#[should_panic]
-fn a_mark_must_release() {
-    eviction(Code { mark: Acquire, ..UNFENCED });
-}
-
-#[test]
-#[should_panic]
-fn an_eviction_reads_the_word_with_acquire() {
-    eviction(Code { read: Relaxed, ..UNFENCED });
-}
-
-#[test]
-#[should_panic]
-fn each_eviction_has_another_stamp() {
-    overtaken_load(Code { stamps: false, ..UNFENCED });
-}
-
-#[test]
-#[should_panic]
-fn a_load_reads_the_word_with_acquire() {
-    overtaken_load(Code { read: Relaxed, ..UNFENCED });
-}
-
-#[test]
-#[should_panic]
-fn a_mark_looks_at_the_count_of_captures() {
-    later_capture(Code { mark_looks: false, ..UNFENCED });
-}
-
-#[test]
-#[should_panic]
-fn a_mark_looks_after_it_has_read_the_word() {
-    later_capture(Code { looks_late: false, ..UNFENCED });
-}
-
-#[test]
-#[should_panic]
-fn a_mark_is_pinned() {
-    later_capture(Code { mark_pins: false, ..UNFENCED });
-}
-
-#[test]
-#[should_panic]
-fn a_mark_reads_the_word_with_acquire() {
-    later_capture(Code { read: Relaxed, ..UNFENCED });
-}
-
-#[test]
-#[should_panic]
-fn a_captured_word_must_release() {
-    later_capture(Code { capture: Acquire, ..UNFENCED });
-}
-
-#[test]
-#[should_panic]
-fn a_capture_is_pinned() {
-    earlier_capture(Code { capture_pins: false, ..AS_WRITTEN });
-}
-
-#[test]
-#[should_panic]
-fn a_capture_pins_before_it_takes_its_number() {
-    earlier_capture(Code { pins_first: false, ..AS_WRITTEN });
-}
-
-#[test]
-#[should_panic]
-fn a_capture_unpins_after_its_images() {
-    images(Code { unpins_late: false, ..UNFENCED });
+model_tests! { images, UNFENCED;
+    holds fn images_are_of_blocks_that_are_not_used_again {}
+    fails fn a_capture_unpins_after_its_images { unpins_late: false }
 }

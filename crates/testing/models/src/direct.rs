@@ -175,27 +175,11 @@ fn race(code: Code) {
     });
 }
 
-#[test]
-fn of_two_operations_at_most_one_happens_and_wholly() {
-    race(AS_WRITTEN);
-}
-
-#[test]
-#[should_panic]
-fn an_owner_looks_whether_it_was_interrupted() {
-    race(Code { decides_by_swap: false, ..AS_WRITTEN });
-}
-
-#[test]
-#[should_panic]
-fn an_interrupted_owner_takes_its_references_back() {
-    race(Code { undoes: false, ..AS_WRITTEN });
-}
-
-#[test]
-#[should_panic]
-fn references_are_published_with_release() {
-    race(Code { orderings: Orderings::SWAP_RELAXED, ..AS_WRITTEN });
+model_tests! { race, AS_WRITTEN;
+    holds fn of_two_operations_at_most_one_happens_and_wholly {}
+    fails fn an_owner_looks_whether_it_was_interrupted { decides_by_swap: false }
+    fails fn an_interrupted_owner_takes_its_references_back { undoes: false }
+    fails fn references_are_published_with_release { orderings: Orderings::SWAP_RELAXED }
 }
 
 /// A reader of two words. At the same time one operation changes both, and then an operation with
@@ -221,25 +205,9 @@ fn look(code: Code) {
     });
 }
 
-#[test]
-fn a_reader_sees_an_operation_wholly_or_not_at_all_and_interrupts_none() {
-    look(AS_WRITTEN);
-}
-
-#[test]
-#[should_panic]
-fn a_reader_asks_again_after_it_has_read_the_old_value() {
-    look(Code { asks_again: false, ..AS_WRITTEN });
-}
-
-#[test]
-#[should_panic]
-fn entries_are_stored_with_release() {
-    look(Code { orderings: Orderings::FILL_RELAXED, ..AS_WRITTEN });
-}
-
-#[test]
-#[should_panic]
-fn entries_are_loaded_with_acquire() {
-    look(Code { orderings: Orderings::COPY_RELAXED, ..AS_WRITTEN });
+model_tests! { look, AS_WRITTEN;
+    holds fn a_reader_sees_an_operation_wholly_or_not_at_all_and_interrupts_none {}
+    fails fn a_reader_asks_again_after_it_has_read_the_old_value { asks_again: false }
+    fails fn entries_are_stored_with_release { orderings: Orderings::FILL_RELAXED }
+    fails fn entries_are_loaded_with_acquire { orderings: Orderings::COPY_RELAXED }
 }

@@ -240,45 +240,20 @@ const TWO_EPOCHS: Code = Code { grace: 2, ..AS_WRITTEN };
 /// for a mutant.
 const TWO_EPOCHS_OF_READERS: Code = Code { does_deferred: false, ..TWO_EPOCHS };
 
-#[test]
-fn two_epochs_are_enough_for_readers() {
-    direct_reader(TWO_EPOCHS);
+model_tests! { direct_reader, TWO_EPOCHS;
+    holds fn two_epochs_are_enough_for_readers {}
 }
 
-#[test]
-#[should_panic]
-fn one_epoch_is_not_enough() {
-    direct_reader(Code { grace: 1, ..AS_WRITTEN });
+model_tests! { direct_reader, AS_WRITTEN;
+    fails fn one_epoch_is_not_enough { grace: 1 }
 }
 
-#[test]
-#[should_panic]
-fn an_announcement_needs_a_full_barrier() {
-    direct_reader(Code { announcement_fenced: false, ..TWO_EPOCHS_OF_READERS });
-}
-
-#[test]
-#[should_panic]
-fn an_advance_needs_its_fence() {
-    direct_reader(Code { advance_fenced: false, ..TWO_EPOCHS_OF_READERS });
-}
-
-#[test]
-#[should_panic]
-fn an_unlinking_needs_its_fence() {
-    direct_reader(Code { unlink_fenced: false, ..TWO_EPOCHS_OF_READERS });
-}
-
-#[test]
-#[should_panic]
-fn unpinning_must_release() {
-    direct_reader(Code { unpin: Relaxed, ..TWO_EPOCHS_OF_READERS });
-}
-
-#[test]
-#[should_panic]
-fn looks_at_slots_must_acquire() {
-    direct_reader(Code { look: Relaxed, ..TWO_EPOCHS_OF_READERS });
+model_tests! { direct_reader, TWO_EPOCHS_OF_READERS;
+    fails fn an_announcement_needs_a_full_barrier { announcement_fenced: false }
+    fails fn an_advance_needs_its_fence { advance_fenced: false }
+    fails fn an_unlinking_needs_its_fence { unlink_fenced: false }
+    fails fn unpinning_must_release { unpin: Relaxed }
+    fails fn looks_at_slots_must_acquire { look: Relaxed }
 }
 
 /// A thread without a pin finds the block linked, reads it, and uses the words if the epoch has not
@@ -313,38 +288,17 @@ fn optimistic_reader(code: Code, pins: bool) {
     });
 }
 
-#[test]
-fn a_valid_optimistic_read_has_seen_the_block() {
-    optimistic_reader(AS_WRITTEN, false);
+model_tests! { |code| optimistic_reader(code, false), AS_WRITTEN;
+    holds fn a_valid_optimistic_read_has_seen_the_block {}
+    fails fn an_optimistic_read_must_validate_the_epoch { validates: false }
+    fails fn an_optimistic_read_validates_after_its_loads { validation_acquires: false }
 }
 
-#[test]
-fn a_pin_after_a_valid_optimistic_read_is_in_time() {
-    optimistic_reader(AS_WRITTEN, true);
-}
-
-#[test]
-#[should_panic]
-fn an_optimistic_read_must_validate_the_epoch() {
-    optimistic_reader(Code { validates: false, ..AS_WRITTEN }, false);
-}
-
-#[test]
-#[should_panic]
-fn an_optimistic_read_validates_after_its_loads() {
-    optimistic_reader(Code { validation_acquires: false, ..AS_WRITTEN }, false);
-}
-
-#[test]
-#[should_panic]
-fn a_pin_after_an_invalid_optimistic_read_is_late() {
-    optimistic_reader(Code { validates: false, ..AS_WRITTEN }, true);
-}
-
-#[test]
-#[should_panic]
-fn a_pin_after_an_optimistic_read_needs_its_full_barrier() {
-    optimistic_reader(Code { announcement_fenced: false, grace: 2, ..AS_WRITTEN }, true);
+model_tests! { |code| optimistic_reader(code, true), AS_WRITTEN;
+    holds fn a_pin_after_a_valid_optimistic_read_is_in_time {}
+    fails fn a_pin_after_an_invalid_optimistic_read_is_late { validates: false }
+    fails fn a_pin_after_an_optimistic_read_needs_its_full_barrier
+        { announcement_fenced: false, grace: 2 }
 }
 
 /// A thread that finds the block defers work with it.
@@ -373,27 +327,11 @@ fn deferrer(code: Code) {
     });
 }
 
-#[test]
-fn deferred_work_is_done_before_the_block_is_reused() {
-    deferrer(TWO_EPOCHS);
-}
-
-#[test]
-#[should_panic]
-fn deferred_work_does_not_do_itself() {
-    deferrer(Code { does_deferred: false, ..TWO_EPOCHS });
-}
-
-#[test]
-#[should_panic]
-fn work_must_be_deferred_before_unpinning() {
-    deferrer(Code { leaves_in_time: false, ..TWO_EPOCHS });
-}
-
-#[test]
-#[should_panic]
-fn deferred_work_is_seen_only_by_an_acquiring_load() {
-    deferrer(Code { look: Relaxed, ..TWO_EPOCHS });
+model_tests! { deferrer, TWO_EPOCHS;
+    holds fn deferred_work_is_done_before_the_block_is_reused {}
+    fails fn deferred_work_does_not_do_itself { does_deferred: false }
+    fails fn work_must_be_deferred_before_unpinning { leaves_in_time: false }
+    fails fn deferred_work_is_seen_only_by_an_acquiring_load { look: Relaxed }
 }
 
 /// The owner of an operation that names the block ends the operation. Meanwhile another thread has
@@ -430,13 +368,7 @@ fn helper(code: Code) {
     });
 }
 
-#[test]
-fn a_helper_never_looks_at_a_reused_block() {
-    helper(AS_WRITTEN);
-}
-
-#[test]
-#[should_panic]
-fn two_epochs_are_not_enough_for_helpers() {
-    helper(Code { grace: 2, ..AS_WRITTEN });
+model_tests! { helper, AS_WRITTEN;
+    holds fn a_helper_never_looks_at_a_reused_block {}
+    fails fn two_epochs_are_not_enough_for_helpers { grace: 2 }
 }

@@ -115,19 +115,8 @@ fn stopped_helper(code: Code) {
     });
 }
 
-#[test]
-fn a_stopped_helper_leaves_no_reference() {
-    stopped_helper(AS_WRITTEN);
-}
-
-#[test]
-#[should_panic]
-fn a_failed_swap_must_be_sequentially_consistent() {
-    stopped_helper(Code { swap: false, ..AS_WRITTEN });
-}
-
-#[test]
-#[should_panic]
-fn the_look_at_the_status_must_be_sequentially_consistent() {
-    stopped_helper(Code { look: false, ..AS_WRITTEN });
+model_tests! { stopped_helper, AS_WRITTEN;
+    holds fn a_stopped_helper_leaves_no_reference {}
+    fails fn a_failed_swap_must_be_sequentially_consistent { swap: false }
+    fails fn the_look_at_the_status_must_be_sequentially_consistent { look: false }
 }

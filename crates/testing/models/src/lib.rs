@@ -37,6 +37,27 @@
 //!
 //! Nothing here is part of the product: outside of `cargo test` the crate is empty.
 
+/// Tests of one model, each with another `Code`: the given one, with these fields. With the code of
+/// a test that `holds`, the model must hold. A test that `fails` is of a mutant, and must panic.
+#[cfg(test)]
+macro_rules! model_tests {
+    (@test holds $(#[$note:meta])* fn $name:ident $body:block) => {
+        $(#[$note])*
+        #[test]
+        fn $name() $body
+    };
+    (@test fails $($test:tt)*) => {
+        model_tests! { @test holds #[should_panic] $($test)* }
+    };
+    ($model:expr, $code:ident; $(
+        $(#[$note:meta])* $kind:ident fn $name:ident { $($field:ident: $value:expr),* }
+    )+) => {
+        $(model_tests! {
+            @test $kind $(#[$note])* fn $name { ($model)(Code { $($field: $value,)* ..$code }) }
+        })+
+    };
+}
+
 #[cfg(test)]
 mod atomic;
 #[cfg(test)]

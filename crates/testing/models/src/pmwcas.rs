@@ -262,27 +262,11 @@ fn do_second(pmwcas: &Pmwcas) {
     assert_eq!([0, 1, 2].map(|place| pmwcas.read(0, place)), [1, 0, 1]);
 }
 
-#[test]
-fn a_late_helper_does_no_harm() {
-    help(AS_WRITTEN, 1, do_second);
-}
-
-#[test]
-#[should_panic]
-fn references_are_installed_conditionally() {
-    help(Code { conditional: false, ..AS_WRITTEN }, 1, do_second);
-}
-
-#[test]
-#[should_panic]
-fn a_status_counts_for_its_life_only() {
-    help(Code { checks_sequence: false, ..AS_WRITTEN }, 1, do_second);
-}
-
-#[test]
-#[should_panic]
-fn a_helper_has_a_record_of_its_own() {
-    help(Code { own_record: false, ..AS_WRITTEN }, 1, do_second);
+model_tests! { |code| help(code, 1, do_second), AS_WRITTEN;
+    holds fn a_late_helper_does_no_harm {}
+    fails fn references_are_installed_conditionally { conditional: false }
+    fails fn a_status_counts_for_its_life_only { checks_sequence: false }
+    fails fn a_helper_has_a_record_of_its_own { own_record: false }
 }
 
 /// The second operation only publishes its descriptor, whose words differ from the helper's.
@@ -290,21 +274,10 @@ fn publish_second(pmwcas: &Pmwcas) {
     pmwcas.publish(0, SECOND);
 }
 
-#[test]
-fn a_late_helper_keeps_to_the_life_that_it_meant() {
-    help(AS_WRITTEN, 1, publish_second);
-}
-
-#[test]
-#[should_panic]
-fn entries_are_stored_with_release() {
-    help(Code { orderings: Orderings::FILL_RELAXED, ..AS_WRITTEN }, 1, publish_second);
-}
-
-#[test]
-#[should_panic]
-fn entries_are_loaded_with_acquire() {
-    help(Code { orderings: Orderings::COPY_RELAXED, ..AS_WRITTEN }, 1, publish_second);
+model_tests! { |code| help(code, 1, publish_second), AS_WRITTEN;
+    holds fn a_late_helper_keeps_to_the_life_that_it_meant {}
+    fails fn entries_are_stored_with_release { orderings: Orderings::FILL_RELAXED }
+    fails fn entries_are_loaded_with_acquire { orderings: Orderings::COPY_RELAXED }
 }
 
 /// Two operations change the same two words from the same values to different ones.
@@ -323,15 +296,9 @@ fn race(code: Code) {
     });
 }
 
-#[test]
-fn of_two_operations_one_happens_wholly() {
-    race(AS_WRITTEN);
-}
-
-#[test]
-#[should_panic]
-fn references_are_published_with_release() {
-    race(Code { orderings: Orderings::SWAP_RELAXED, ..AS_WRITTEN });
+model_tests! { race, AS_WRITTEN;
+    holds fn of_two_operations_one_happens_wholly {}
+    fails fn references_are_published_with_release { orderings: Orderings::SWAP_RELAXED }
 }
 
 /// An operation changes both words. A reader that finds the first one changed must find the second

@@ -294,21 +294,10 @@ fn hand_over(code: Code) {
     });
 }
 
-#[test]
-fn a_block_has_one_holder_at_a_time() {
-    hand_over(AS_WRITTEN);
-}
-
-#[test]
-#[should_panic]
-fn giving_a_block_back_must_release() {
-    hand_over(Code { release: Relaxed, ..AS_WRITTEN });
-}
-
-#[test]
-#[should_panic]
-fn claiming_a_block_must_acquire() {
-    hand_over(Code { claim: Release, claim_load: Relaxed, ..AS_WRITTEN });
+model_tests! { hand_over, AS_WRITTEN;
+    holds fn a_block_has_one_holder_at_a_time {}
+    fails fn giving_a_block_back_must_release { release: Relaxed }
+    fails fn claiming_a_block_must_acquire { claim: Release, claim_load: Relaxed }
 }
 
 /// One thread releases a block of a full slab while the slab's user stops using the slab.
@@ -332,27 +321,11 @@ fn let_go(code: Code) {
     });
 }
 
-#[test]
-fn a_slab_with_room_is_not_lost() {
-    let_go(AS_WRITTEN);
-}
-
-#[test]
-#[should_panic]
-fn who_gives_back_looks_behind_a_full_barrier() {
-    let_go(Code { fenced: [false, true], ..AS_WRITTEN });
-}
-
-#[test]
-#[should_panic]
-fn who_lets_go_looks_behind_a_full_barrier() {
-    let_go(Code { fenced: [true, false], ..AS_WRITTEN });
-}
-
-#[test]
-#[should_panic]
-fn who_lets_go_looks_again() {
-    let_go(Code { looks_again: false, ..AS_WRITTEN });
+model_tests! { let_go, AS_WRITTEN;
+    holds fn a_slab_with_room_is_not_lost {}
+    fails fn who_gives_back_looks_behind_a_full_barrier { fenced: [false, true] }
+    fails fn who_lets_go_looks_behind_a_full_barrier { fenced: [true, false] }
+    fails fn who_lets_go_looks_again { looks_again: false }
 }
 
 /// One thread releases the last block of a listed slab while another claims the slab.
@@ -379,21 +352,10 @@ fn dissolve(code: Code) {
     });
 }
 
-#[test]
-fn a_slab_that_someone_has_does_not_dissolve() {
-    dissolve(AS_WRITTEN);
-}
-
-#[test]
-#[should_panic]
-fn who_dissolves_a_slab_must_have_it() {
-    dissolve(Code { dissolves_its_own: false, ..AS_WRITTEN });
-}
-
-#[test]
-#[should_panic]
-fn who_claims_a_slab_looks_what_it_has() {
-    dissolve(Code { looks_what_it_has: false, ..AS_WRITTEN });
+model_tests! { dissolve, AS_WRITTEN;
+    holds fn a_slab_that_someone_has_does_not_dissolve {}
+    fails fn who_dissolves_a_slab_must_have_it { dissolves_its_own: false }
+    fails fn who_claims_a_slab_looks_what_it_has { looks_what_it_has: false }
 }
 
 /// Two threads release the two blocks of a slab that no thread uses.
@@ -441,19 +403,8 @@ fn taken_over(code: Code) {
     });
 }
 
-#[test]
-fn a_slab_that_is_taken_from_its_thread_is_nobodys_twice_and_not_lost() {
-    taken_over(AS_WRITTEN);
-}
-
-#[test]
-#[should_panic]
-fn who_has_lost_a_slab_must_not_end_a_later_claim() {
-    taken_over(Code { ends_its_own: false, ..AS_WRITTEN });
-}
-
-#[test]
-#[should_panic]
-fn who_dissolves_a_slab_takes_all_its_blocks() {
-    taken_over(Code { takes_all: false, ..AS_WRITTEN });
+model_tests! { taken_over, AS_WRITTEN;
+    holds fn a_slab_that_is_taken_from_its_thread_is_nobodys_twice_and_not_lost {}
+    fails fn who_has_lost_a_slab_must_not_end_a_later_claim { ends_its_own: false }
+    fails fn who_dissolves_a_slab_takes_all_its_blocks { takes_all: false }
 }

@@ -123,37 +123,11 @@ fn lease(code: Code) {
     });
 }
 
-#[test]
-fn a_slot_has_one_pinned_thread_who_finds_what_the_last_one_left() {
-    lease(AS_WRITTEN);
-}
-
-#[test]
-#[should_panic]
-fn unpinning_must_release() {
-    lease(Code { unpin: Relaxed, ..AS_WRITTEN });
-}
-
-#[test]
-#[should_panic]
-fn pinning_must_acquire() {
-    lease(Code { pin: Release, ..AS_WRITTEN });
-}
-
-#[test]
-#[should_panic]
-fn a_slot_must_not_be_taken_while_a_thread_is_pinned() {
-    lease(Code { asks: false, ..AS_WRITTEN });
-}
-
-#[test]
-#[should_panic]
-fn a_take_must_raise_the_version() {
-    lease(Code { counts: false, ..AS_WRITTEN });
-}
-
-#[test]
-#[should_panic]
-fn a_pin_must_be_one_step() {
-    lease(Code { swaps: false, ..AS_WRITTEN });
+model_tests! { lease, AS_WRITTEN;
+    holds fn a_slot_has_one_pinned_thread_who_finds_what_the_last_one_left {}
+    fails fn unpinning_must_release { unpin: Relaxed }
+    fails fn pinning_must_acquire { pin: Release }
+    fails fn a_slot_must_not_be_taken_while_a_thread_is_pinned { asks: false }
+    fails fn a_take_must_raise_the_version { counts: false }
+    fails fn a_pin_must_be_one_step { swaps: false }
 }

@@ -210,157 +210,61 @@ fn revoked(code: Code, frees: bool) {
     });
 }
 
-#[test]
-fn a_snapshot_sees_the_commits_up_to_its_cut() {
-    one_commit(AS_WRITTEN);
+model_tests! { one_commit, AS_WRITTEN;
+    holds fn a_snapshot_sees_the_commits_up_to_its_cut {}
+    fails fn a_commit_of_one_key_looks_whether_its_version_is_needed { looks_at_stamp: false }
+    fails fn a_commit_looks_behind_its_fence { look_fenced: false }
+    fails fn a_cut_is_fixed_behind_its_fence { cut_fenced: false }
+    fails fn a_commit_looks_after_it_is_appended { looks_late: false }
+    fails fn a_cut_is_fixed_after_the_registration { cuts_late: false }
+    fails fn a_snapshot_settles_what_it_sees { settles: [false, true] }
+    fails fn a_value_is_kept_before_it_is_replaced { keeps_first: false }
+    fails fn an_append_must_release { append: Acquire }
+    fails fn an_install_must_release { install: Acquire }
+    fails fn a_key_is_loaded_with_acquire { find: Relaxed }
+    fails fn a_cut_is_loaded_with_acquire { cut_load: Relaxed }
 }
 
-#[test]
-fn a_value_is_kept_once() {
-    two_commits(AS_WRITTEN);
+model_tests! { two_commits, AS_WRITTEN;
+    holds fn a_value_is_kept_once {}
 }
 
-#[test]
-#[should_panic]
-fn a_commit_of_one_key_looks_whether_its_version_is_needed() {
-    one_commit(Code { looks_at_stamp: false, ..AS_WRITTEN });
+model_tests! { two_snapshots, AS_WRITTEN;
+    holds fn two_snapshots_agree {}
 }
 
-#[test]
-fn two_snapshots_agree() {
-    two_snapshots(AS_WRITTEN);
+model_tests! { |code| cut_of_another(code, 2), AS_WRITTEN;
+    holds fn another_thread_may_fix_the_cut {}
 }
 
-#[test]
-fn another_thread_may_fix_the_cut() {
-    cut_of_another(AS_WRITTEN, 2);
+model_tests! { released_snapshot, AS_WRITTEN;
+    holds fn a_released_snapshot_hides_no_other {}
+    fails fn a_snapshot_is_counted_before_it_is_listed { counts_first: false }
 }
 
-#[test]
-fn a_released_snapshot_hides_no_other() {
-    released_snapshot(AS_WRITTEN);
+model_tests! { stopped_commit, AS_WRITTEN;
+    holds fn a_snapshot_sees_a_commit_whose_thread_has_stopped {}
+    fails fn ended_commits_are_published_with_release { end: Relaxed }
 }
 
-#[test]
-fn a_snapshot_sees_a_commit_whose_thread_has_stopped() {
-    stopped_commit(AS_WRITTEN);
+model_tests! { dependent_commit, AS_WRITTEN;
+    holds fn a_commit_that_is_not_seen_comes_before_none_that_is {}
+    fails fn a_commit_settles_what_a_snapshot_sees { settles: [true, false] }
 }
 
-#[test]
-fn a_commit_that_is_not_seen_comes_before_none_that_is() {
-    dependent_commit(AS_WRITTEN);
+model_tests! { dependent_reader, AS_WRITTEN;
+    holds fn a_reader_of_a_commit_that_is_not_seen_sees_those_that_are {}
+    fails fn a_commit_settles_what_a_snapshot_sees_for_readers_too { settles: [true, false] }
 }
 
-#[test]
-fn a_reader_of_a_commit_that_is_not_seen_sees_those_that_are() {
-    dependent_reader(AS_WRITTEN);
+model_tests! { failed_commit, AS_WRITTEN;
+    holds fn a_kept_value_is_the_one_at_the_cut {}
+    fails fn ended_commits_are_loaded_with_acquire { ended: Relaxed }
+    fails fn a_value_is_kept_only_if_the_key_has_it { looks_at_key: false }
 }
 
-#[test]
-fn a_kept_value_is_the_one_at_the_cut() {
-    failed_commit(AS_WRITTEN);
-}
-
-#[test]
-#[should_panic]
-fn a_commit_looks_behind_its_fence() {
-    one_commit(Code { look_fenced: false, ..AS_WRITTEN });
-}
-
-#[test]
-#[should_panic]
-fn a_cut_is_fixed_behind_its_fence() {
-    one_commit(Code { cut_fenced: false, ..AS_WRITTEN });
-}
-
-#[test]
-#[should_panic]
-fn a_commit_looks_after_it_is_appended() {
-    one_commit(Code { looks_late: false, ..AS_WRITTEN });
-}
-
-#[test]
-#[should_panic]
-fn a_cut_is_fixed_after_the_registration() {
-    one_commit(Code { cuts_late: false, ..AS_WRITTEN });
-}
-
-#[test]
-#[should_panic]
-fn a_snapshot_settles_what_it_sees() {
-    one_commit(Code { settles: [false, true], ..AS_WRITTEN });
-}
-
-#[test]
-#[should_panic]
-fn a_value_is_kept_before_it_is_replaced() {
-    one_commit(Code { keeps_first: false, ..AS_WRITTEN });
-}
-
-#[test]
-#[should_panic]
-fn an_append_must_release() {
-    one_commit(Code { append: Acquire, ..AS_WRITTEN });
-}
-
-#[test]
-#[should_panic]
-fn an_install_must_release() {
-    one_commit(Code { install: Acquire, ..AS_WRITTEN });
-}
-
-#[test]
-#[should_panic]
-fn a_key_is_loaded_with_acquire() {
-    one_commit(Code { find: Relaxed, ..AS_WRITTEN });
-}
-
-#[test]
-#[should_panic]
-fn a_cut_is_loaded_with_acquire() {
-    one_commit(Code { cut_load: Relaxed, ..AS_WRITTEN });
-}
-
-#[test]
-#[should_panic]
-fn a_cut_is_fixed_with_release() {
-    cut_of_another(Code { fix: Acquire, ..AS_WRITTEN }, 3);
-}
-
-#[test]
-#[should_panic]
-fn a_snapshot_is_counted_before_it_is_listed() {
-    released_snapshot(Code { counts_first: false, ..AS_WRITTEN });
-}
-
-#[test]
-#[should_panic]
-fn ended_commits_are_published_with_release() {
-    stopped_commit(Code { end: Relaxed, ..AS_WRITTEN });
-}
-
-#[test]
-#[should_panic]
-fn ended_commits_are_loaded_with_acquire() {
-    failed_commit(Code { ended: Relaxed, ..AS_WRITTEN });
-}
-
-#[test]
-#[should_panic]
-fn a_commit_settles_what_a_snapshot_sees() {
-    dependent_commit(Code { settles: [true, false], ..AS_WRITTEN });
-}
-
-#[test]
-#[should_panic]
-fn a_commit_settles_what_a_snapshot_sees_for_readers_too() {
-    dependent_reader(Code { settles: [true, false], ..AS_WRITTEN });
-}
-
-#[test]
-#[should_panic]
-fn a_value_is_kept_only_if_the_key_has_it() {
-    failed_commit(Code { looks_at_key: false, ..AS_WRITTEN });
+model_tests! { |code| cut_of_another(code, 3), AS_WRITTEN;
+    fails fn a_cut_is_fixed_with_release { fix: Acquire }
 }
 
 #[test]
@@ -370,40 +274,20 @@ fn a_read_that_lacks_a_value_finds_the_snapshot_revoked() {
     }
 }
 
-#[test]
-#[should_panic]
-fn a_read_looks_last_whether_it_is_revoked() {
-    revoked(Code { checks_last: false, ..AS_WRITTEN }, false);
+model_tests! { |code| revoked(code, false), AS_WRITTEN;
+    fails fn a_read_looks_last_whether_it_is_revoked { checks_last: false }
+    fails fn a_snapshot_is_taken_out_with_release { take_out: Relaxed }
+    fails fn the_list_is_changed_with_release { list: Acquire }
 }
 
-#[test]
-#[should_panic]
-fn a_read_looks_behind_its_fence_whether_it_is_revoked() {
-    revoked(Code { check_fenced: false, ..AS_WRITTEN }, true);
-}
-
-#[test]
-#[should_panic]
-fn a_snapshot_is_taken_out_with_release() {
-    revoked(Code { take_out: Relaxed, ..AS_WRITTEN }, false);
-}
-
-#[test]
-#[should_panic]
-fn the_list_is_changed_with_release() {
-    revoked(Code { list: Acquire, ..AS_WRITTEN }, false);
+model_tests! { |code| revoked(code, true), AS_WRITTEN;
+    fails fn a_read_looks_behind_its_fence_whether_it_is_revoked { check_fenced: false }
 }
 
 /// Loom's fence in `check_live` would hide the mutant: it acquires what the commit has read.
 const UNFENCED: Code = Code { check_fenced: false, ..AS_WRITTEN };
 
-#[test]
-fn without_that_fence_a_snapshot_that_is_taken_out_is_seen_revoked() {
-    revoked(UNFENCED, false);
-}
-
-#[test]
-#[should_panic]
-fn a_commit_loads_the_count_with_acquire() {
-    revoked(Code { look: Relaxed, ..UNFENCED }, false);
+model_tests! { |code| revoked(code, false), UNFENCED;
+    holds fn without_that_fence_a_snapshot_that_is_taken_out_is_seen_revoked {}
+    fails fn a_commit_loads_the_count_with_acquire { look: Relaxed }
 }

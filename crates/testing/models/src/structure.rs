@@ -68,54 +68,26 @@ fn a_group_has_both_sides_of_a_change_or_none() {
     }
 }
 
-#[test]
-fn a_change_is_listed_until_it_is_written() {
-    after_change(UNFENCED);
+model_tests! { after_change, UNFENCED;
+    holds fn a_change_is_listed_until_it_is_written {}
+    fails fn a_change_leaves_the_list_after_its_group_is_written { unlists_late: false }
 }
 
-#[test]
-fn two_groups_have_both_sides_of_a_change_or_none() {
-    two_captures(UNFENCED);
+model_tests! { two_captures, UNFENCED;
+    holds fn two_groups_have_both_sides_of_a_change_or_none {}
 }
 
-#[test]
-#[should_panic]
-fn a_change_is_listed_before_it_takes_place() {
-    during_change(Code { lists_first: false, ..UNFENCED }, ROOT);
+model_tests! { |code| during_change(code, ROOT), UNFENCED;
+    fails fn a_change_is_listed_before_it_takes_place { lists_first: false }
 }
 
-#[test]
-#[should_panic]
-fn a_change_changes_the_count() {
-    during_change(Code { counts: false, ..UNFENCED }, OTHER);
+model_tests! { |code| during_change(code, OTHER), UNFENCED;
+    fails fn a_change_changes_the_count { counts: false }
+    fails fn a_capture_reads_the_count_before_the_list { counts_first: false }
+    fails fn a_change_must_release { change: Acquire }
+    fails fn a_capture_reads_with_acquire { read: Relaxed }
 }
 
-#[test]
-#[should_panic]
-fn a_capture_amid_a_change_writes_nothing() {
-    during_change(Code { checks_count: false, ..UNFENCED }, BOTH);
-}
-
-#[test]
-#[should_panic]
-fn a_capture_reads_the_count_before_the_list() {
-    during_change(Code { counts_first: false, ..UNFENCED }, OTHER);
-}
-
-#[test]
-#[should_panic]
-fn a_change_must_release() {
-    during_change(Code { change: Acquire, ..UNFENCED }, OTHER);
-}
-
-#[test]
-#[should_panic]
-fn a_capture_reads_with_acquire() {
-    during_change(Code { read: Relaxed, ..UNFENCED }, OTHER);
-}
-
-#[test]
-#[should_panic]
-fn a_change_leaves_the_list_after_its_group_is_written() {
-    after_change(Code { unlists_late: false, ..UNFENCED });
+model_tests! { |code| during_change(code, BOTH), UNFENCED;
+    fails fn a_capture_amid_a_change_writes_nothing { checks_count: false }
 }
