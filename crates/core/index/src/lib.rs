@@ -307,6 +307,21 @@ pub trait RangeIndex: Send + Sync {
     }
 }
 
+/// The number of records that a scan of the whole index finds: for [`RangeIndex::len`] of an index
+/// that has no cheaper way.
+///
+/// # Errors
+///
+/// Those of the scan.
+pub fn scanned_len(index: &impl RangeIndex) -> Result<u64, Error> {
+    let mut cursor = index.scan(KeyRange::all(), Order::Ascending)?;
+    let mut records = 0;
+    while cursor.next()?.is_some() {
+        records += 1;
+    }
+    Ok(records)
+}
+
 /// A record that a cursor lends: key and value, valid until the cursor moves.
 pub type Record<'cursor> = (&'cursor [u8], &'cursor [u8]);
 

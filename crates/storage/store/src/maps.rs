@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arc_swap::ArcSwap;
 use pando_index::{
     BlindChange, Change, Cursor, Intent, KeyRange, Limits, Order, RangeIndex, Record, Result,
-    Upserted,
+    Upserted, scanned_len,
 };
 use pando_pmem::{Domain, Process, mutant};
 use pando_tc::Maps;
@@ -308,12 +308,7 @@ impl<D: Domain, R: Deref<Target = Cache<D>> + Send + Sync> RangeIndex for MapInd
 
     /// Reads all records of the map.
     fn len(&self) -> Result<u64> {
-        let mut cursor = self.scan(KeyRange::all(), Order::Ascending)?;
-        let mut records = 0;
-        while cursor.next()?.is_some() {
-            records += 1;
-        }
-        Ok(records)
+        scanned_len(self)
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pando_index::{
     Change, Cursor, Error as IndexError, Intent, KeyRange, Limits, Order, RangeIndex, Record,
-    Result, Upserted,
+    Result, Upserted, scanned_len,
 };
 use pando_pmem::Domain;
 
@@ -161,12 +161,7 @@ impl<D: Domain, M: Maps> RangeIndex for TransactionalMap<D, M> {
 
     /// Linear in the number of records: each is visited.
     fn len(&self) -> Result<u64> {
-        let mut cursor = self.scan(KeyRange::all(), Order::Ascending)?;
-        let mut records = 0;
-        while cursor.next()?.is_some() {
-            records += 1;
-        }
-        Ok(records)
+        scanned_len(self)
     }
 }
 
