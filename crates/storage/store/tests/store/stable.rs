@@ -207,23 +207,30 @@ fn a_removal_that_is_lost_at_a_power_cut_brings_its_record_back() {
     assert!(lost == durable);
 }
 
-/// No thread writes the log. Then a small cache is full of pages that cannot be written in their
-/// newest state: commits are refused, and undone, and nothing is lost.
-#[test]
-fn a_cache_full_of_commits_that_are_not_durable_refuses_more() {
+/// A store with 30,000 durable records, which are more than its cache has room for, and its map.
+fn larger_than_its_cache() -> (Place, Store, u64) {
     let place = Place::new();
     let store = place.open_with(&large_pages());
     let map = store.create_map("map").expect("created");
-    let value = vec![7; 200];
-    let key = |number: u64| (number * 7_919 % 30_000).to_be_bytes().to_vec();
-    for number in 0..30_000 {
-        commit(&store, &vec![(map, key(number), Some(value.clone()))]).expect("commits");
+    for number in 0..30_000_u64 {
+        let key = number.to_be_bytes().to_vec();
+        commit(&store, &vec![(map, key, Some(vec![7; 200]))]).expect("commits");
         if number % 200 == 0 {
             store.sync().expect("durable");
         }
     }
     store.sync().expect("durable");
     store.checkpoint().expect("durable");
+    (place, store, map)
+}
+
+/// No thread writes the log. Then a small cache is full of pages that cannot be written in their
+/// newest state: commits are refused, and undone, and nothing is lost.
+#[test]
+fn a_cache_full_of_commits_that_are_not_durable_refuses_more() {
+    let (_place, store, map) = larger_than_its_cache();
+    let value = vec![7; 200];
+    let key = |number: u64| (number * 7_919 % 30_000).to_be_bytes().to_vec();
     let mut refused = None;
     let mut written = Vec::new();
     for number in 0..5_000_u64 {
@@ -291,19 +298,9 @@ fn begin(store: &Store, map: u64, mut keys: Vec<Vec<u8>>, new: &[u8]) {
 /// would become durable any more.
 #[test]
 fn a_stopped_commit_is_settled_in_a_full_cache() {
-    let place = Place::new();
-    let store = place.open_with(&large_pages());
-    let map = store.create_map("map").expect("created");
+    let (_place, store, map) = larger_than_its_cache();
     let value = vec![7; 200];
     let key = |number: u64| number.to_be_bytes().to_vec();
-    for number in 0..30_000 {
-        commit(&store, &vec![(map, key(number), Some(value.clone()))]).expect("commits");
-        if number % 200 == 0 {
-            store.sync().expect("durable");
-        }
-    }
-    store.sync().expect("durable");
-    store.checkpoint().expect("durable");
     let keys: Vec<_> = (0..12).map(|step| key(step * 2_003 + 15)).collect();
     begin(&store, map, keys.clone(), &[8; 300]);
     let mut written = Vec::new();
