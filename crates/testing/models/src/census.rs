@@ -234,21 +234,10 @@ fn reserved(code: Code) {
     });
 }
 
-#[test]
-fn a_reserved_block_is_not_lost() {
-    reserved(AS_WRITTEN);
-}
-
-#[test]
-#[should_panic]
-fn a_census_reads_the_epoch_behind_a_full_barrier() {
-    reserved(Code { fenced: false, ..AS_WRITTEN });
-}
-
-#[test]
-#[should_panic]
-fn a_census_without_grace_frees_reserved_blocks() {
-    reserved(Code { grace: 0, ..AS_WRITTEN });
+model_tests! { reserved, AS_WRITTEN;
+    holds fn a_reserved_block_is_not_lost {}
+    fails fn a_census_reads_the_epoch_behind_a_full_barrier { fenced: false }
+    fails fn a_census_without_grace_frees_reserved_blocks { grace: 0 }
 }
 
 /// A thread deactivates a block, retires it, and gives it back.
@@ -269,31 +258,10 @@ fn retired(code: Code) {
     });
 }
 
-#[test]
-fn a_retired_block_is_not_lost() {
-    retired(AS_WRITTEN);
-}
-
-#[test]
-#[should_panic]
-fn a_block_is_stamped_before_it_is_deactivated() {
-    retired(Code { stamps_first: false, ..AS_WRITTEN });
-}
-
-#[test]
-#[should_panic]
-fn a_process_answers_after_its_last_early_block() {
-    retired(Code { answers_in_time: false, ..AS_WRITTEN });
-}
-
-#[test]
-#[should_panic]
-fn a_census_awaits_the_answers() {
-    retired(Code { answers_in_time: false, awaits_answers: false, ..AS_WRITTEN });
-}
-
-#[test]
-#[should_panic]
-fn a_block_that_is_retired_at_the_beginning_is_an_early_one() {
-    retired(Code { begins_early: false, ..AS_WRITTEN });
+model_tests! { retired, AS_WRITTEN;
+    holds fn a_retired_block_is_not_lost {}
+    fails fn a_block_is_stamped_before_it_is_deactivated { stamps_first: false }
+    fails fn a_process_answers_after_its_last_early_block { answers_in_time: false }
+    fails fn a_census_awaits_the_answers { answers_in_time: false, awaits_answers: false }
+    fails fn a_block_that_is_retired_at_the_beginning_is_an_early_one { begins_early: false }
 }
