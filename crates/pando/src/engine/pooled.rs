@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use pando_device::Directory;
 use pando_log::{Log, LogOptions, log_id_of};
 use pando_pmem::catalog::{MAX_NAME_BYTES, MapEntry, MapHeader};
 use pando_pmem::layout::LOG_OFF;
-use pando_pmem::{Domain, Guard, LogName, draw_id, mutant};
+use pando_pmem::{Domain, Guard, LogName, draw_id};
 use pando_pmwcas::Recovered;
 use pando_tc::{LEAST_VALUE_BYTES, SnapshotOptions};
 use pando_tree::maps::{Audit, Catalog, MapError, OptionValues};
@@ -30,11 +30,6 @@ use crate::report::{
     CheckReport, Compacted, LogStat, MapInfo, PoolStat, ProcessStat, Promise, RecoveryStat,
 };
 use crate::{Error, MapOptions};
-
-/// How long an opening of a map waits for a process that drops the map.
-const DROPS_WAIT: Duration = Duration::from_secs(5);
-/// The pause between two looks at such a map.
-const DROPS_PAUSE: Duration = Duration::from_millis(1);
 
 /// An open pool under the domain `D`.
 pub(super) struct Pooled<D: Domain> {
@@ -206,33 +201,7 @@ impl<D: Domain> Pooled<D> {
     /// The map `name`. The caller knows that it exists.
     fn entry(&self, guard: &Guard<'_, D>, name: &str) -> Result<MapEntry, Error> {
         let found = self.catalog.find_map(guard, name).map_err(Error::of_map)?;
-        found.ok_or_else(|| Error::MapNotFound { name: name.to_owned(), present: Vec::new() })
-    }
-
-    /// As [`entry`](Self::entry), and what keeps other processes from dropping the map.
-    fn entry_in_use(&self, name: &str) -> Result<(MapEntry, Option<Box<dyn Send + Sync>>), Error> {
-        let pool = self.catalog.pool_handle();
-        let begin = Instant::now();
-        loop {
-            let entry = self.entry(&self.pin()?, name)?;
-            if !pool.is_shared() {
-                return Ok((entry, None));
-            }
-            if let Some(in_use) = MapInUse::new(&pool, entry.slot)? {
-                // Again: it may have been dropped before it was in use.
-                let found = match mutant!("map-used-unseen") {
-                    true => entry.clone(),
-                    false => self.entry(&self.pin()?, name)?,
-                };
-                if found.slot == entry.slot {
-                    return Ok((found, Some(Box::new(in_use))));
-                }
-            } else if begin.elapsed() > DROPS_WAIT {
-                let name = name.to_owned();
-                return Err(Error::MapOpenElsewhere { name });
-            }
-            std::thread::sleep(DROPS_PAUSE);
-        }
+        found.ok_or_else(|| not_found(name))
     }
 
     /// The map in `slot`. If its header is damaged, `options` give its index and options.
@@ -337,28 +306,12 @@ fn transactions_of<D: Domain>(
     Transactions::open(pool, directory.take(), || indexes_of(catalog))
 }
 
+fn not_found(name: &str) -> Error {
+    Error::MapNotFound { name: name.to_owned(), present: Vec::new() }
+}
+
 fn not_shareable(what: &str, why: &str) -> Error {
     Error::NotShareable { what: what.to_owned(), why: why.to_owned() }
-}
-
-/// A handle of a map of a shared pool, for other processes.
-struct MapInUse<D: Domain> {
-    pool: Arc<pando_pmem::Pool<D>>,
-    slot: u64,
-}
-
-impl<D: Domain> MapInUse<D> {
-    /// None if the map in `slot` is being dropped.
-    fn new(pool: &Arc<pando_pmem::Pool<D>>, slot: u64) -> Result<Option<Self>, Error> {
-        let is_used = pool.use_map(slot).map_err(Error::of_pool)?;
-        Ok(is_used.then(|| Self { pool: Arc::clone(pool), slot }))
-    }
-}
-
-impl<D: Domain> Drop for MapInUse<D> {
-    fn drop(&mut self) {
-        self.pool.leave_map(self.slot);
-    }
 }
 
 /// Refuses a pool that several processes cannot use at once, if it was opened so.
@@ -455,7 +408,10 @@ impl<D: Domain> Engine for Pooled<D> {
     }
 
     fn open_map(&self, name: &str) -> Result<OpenedMap, Error> {
-        let (entry, in_use) = self.entry_in_use(name)?;
+        let found = self.catalog.find_to_use(name).map_err(Error::of_map)?;
+        let (entry, in_use) = found.ok_or_else(|| not_found(name))?;
+        let in_use: Option<Box<dyn Send + Sync>> =
+            if self.is_shared() { Some(Box::new(in_use)) } else { None };
         let header = header_of(&entry)?;
         let kind = kind_of(header)?;
         self.check_map(name, kind, header.number != 0)?;

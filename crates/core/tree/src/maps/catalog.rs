@@ -48,6 +48,12 @@ pub enum MapError {
         /// The name.
         name: String,
     },
+    /// Another process has handles of the map, or is dropping it.
+    #[error("the map {name:?} is open in another process, or being dropped there")]
+    OpenElsewhere {
+        /// Its name.
+        name: String,
+    },
     /// The map was dropped since it was found.
     #[error("the map {name:?} was dropped meanwhile; look for it again")]
     Dropped {

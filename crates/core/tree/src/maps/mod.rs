@@ -6,11 +6,13 @@
 //! * `audit.rs`: the report of an index to `check` and `stat`, `problem.rs`: its violated
 //!   invariants; `unit.rs`: the next part of a dropped map to be freed.
 //! * `catalog.rs`: [`Catalog`], the maps of a pool; each change of the catalog is one PMwCAS.
+//! * `in_use.rs`: handles of maps that processes share.
 //! * `shared_state.rs`: process memory that the handles of one index share.
 //! * `teardown.rs`: the drop of a map, in one step, and the freeing of its blocks afterwards.
 
 mod audit;
 mod catalog;
+mod in_use;
 mod kind;
 mod options;
 mod problem;
@@ -20,6 +22,7 @@ mod unit;
 
 pub use audit::{Audit, Stat};
 pub use catalog::{Catalog, MapError};
+pub use in_use::MapInUse;
 pub use kind::{IndexKind, Tree};
 pub use options::{
     Allowed, BadOption, IndexOptions, MAX_OPTIONS, OptionSpec, OptionType, OptionValues,
