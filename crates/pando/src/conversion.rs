@@ -60,6 +60,7 @@ impl Error {
             MapError::Option(refused) => refused.into(),
             MapError::BadName { found } => Self::MapName { name: found, max_bytes: MAX_NAME_BYTES },
             MapError::Exists { name } => Self::MapExists { name },
+            MapError::Dropped { name } => Self::MapNotFound { name, present: Vec::new() },
             MapError::OpenElsewhere { name } => Self::MapOpenElsewhere { name },
             MapError::CatalogFull => Self::TooManyMaps { max_maps: CATALOG_SLOTS },
             MapError::Damaged { .. }

@@ -31,12 +31,16 @@ pub(crate) fn check(pool: &Pool) -> Result<CheckReport, Error> {
             continue;
         }
         let map = match pool.open_map(&info.name) {
+            Ok(map) => map,
             // It was dropped meanwhile, or may not be used in this way.
             Err(Error::MapNotFound { .. } | Error::NotShareable { .. }) => continue,
-            opened => opened,
+            Err(error) => {
+                problem(ProblemClass::Unreadable, error.to_string());
+                continue;
+            }
         };
         let mut records = 0;
-        match map.and_then(|map| check_map(&map, &mut records)) {
+        match check_map(&map, &mut records) {
             Ok(None) => {}
             Ok(Some(message)) => problem(ProblemClass::Separator, message),
             Err(error @ Error::KeysOutOfOrder { .. }) => {
@@ -55,10 +59,12 @@ pub(crate) fn check(pool: &Pool) -> Result<CheckReport, Error> {
 
 /// The first problem of a map.
 fn check_map(map: &Map, records: &mut u64) -> Result<Option<String>, Error> {
+    // Keys that others append meanwhile are not looked at: the check ends.
+    let Some((last, _)) = map.last()? else { return Ok(None) };
     let mut after = Bound::Unbounded;
     loop {
         let mut keys: Vec<Vec<u8>> = Vec::with_capacity(PART);
-        let mut scan = map.range(KeyRange { low: after, high: Bound::Unbounded });
+        let mut scan = map.range(KeyRange { low: after, high: Bound::Included(last.clone()) });
         while keys.len() < PART
             && let Some((key, _)) = scan.next_record()?
         {
@@ -72,7 +78,7 @@ fn check_map(map: &Map, records: &mut u64) -> Result<Option<String>, Error> {
         }
         *records += keys.len() as u64;
         match keys.pop() {
-            Some(last) => after = Bound::Excluded(last),
+            Some(key) => after = Bound::Excluded(key),
             None => return Ok(None),
         }
     }

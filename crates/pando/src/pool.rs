@@ -456,7 +456,11 @@ impl Pool {
             return Err(Error::MapInUse { name: name.to_owned(), handles });
         }
         open_maps.remove(name);
-        self.shared.engine.unlist_map(name)?;
+        match self.shared.engine.unlist_map(name) {
+            // Another process has dropped it meanwhile.
+            Err(Error::MapNotFound { .. }) => return Err(self.map_not_found(name)?),
+            unlisted => unlisted?,
+        }
         drop(open_maps);
         self.free_dropped();
         self.acknowledge()

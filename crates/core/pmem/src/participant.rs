@@ -53,7 +53,8 @@
 //!
 //! A thread tries, in this order: a slot whose thread has ended (`Slots` has a bit for it); a slot
 //! that was never used in this generation; any slot of its process that is not pinned, from a
-//! rotating start; a slot that another process has left. If there is none, the table grows.
+//! rotating start; a slot that another process has left. If there is none, the table grows. In a
+//! shared pool a process that has 32 slots takes one that is not pinned before a new one.
 //!
 //! One thread prepares a slot that no process has:
 //!
@@ -84,7 +85,9 @@ use crate::damage;
 use crate::domain::Domain;
 use crate::epoch::Guard;
 use crate::error::{Error, Result};
-use crate::layout::{EPOCH_OFF, PARTICIPANT_BYTES, PARTICIPANTS_HIGH_OFF};
+use crate::layout::{
+    EPOCH_OFF, MAX_PARTICIPANTS, MAX_PROCESSES, PARTICIPANT_BYTES, PARTICIPANTS_HIGH_OFF,
+};
 use crate::lease::{self, Lease, PINNED, VERSION, announced};
 use crate::mutant;
 use crate::pool::Pool;
@@ -102,6 +105,9 @@ const _: () = assert!(PARTICIPANT_BYTES == 128 && LOG_AT == 64);
 /// An announcement that is so many epochs late is withdrawn. If it is less late, it differs from an
 /// announcement of any epoch to which the global epoch can rise meanwhile.
 const TOO_LATE: u64 = 1 << 15;
+
+/// Slots that each of the most processes can have.
+const ENOUGH_SLOTS: usize = MAX_PARTICIPANTS / MAX_PROCESSES;
 
 /// A slot, and its owner's word, for other processes.
 #[derive(Clone, Copy, Debug)]
@@ -140,8 +146,9 @@ impl<D: Domain> Pool<D> {
 
     /// Whether this process has `slot`.
     pub fn is_own_slot(&self, slot: usize) -> bool {
-        // Relaxed: only this process changes the owner of its slots.
-        self.slot_owner(self.slot_off(slot)).load(Ordering::Relaxed) == self.own_owner()
+        // Acquire: pairs with the CAS of the thread of this process that has taken the slot, so
+        // that its former preparation is not seen after this.
+        self.slot_owner(self.slot_off(slot)).load(Ordering::Acquire) == self.own_owner()
     }
 
     /// Ends the lease of a dead process's slot, and does its deferred work.
@@ -288,6 +295,7 @@ impl<D: Domain> Pool<D> {
             let seen = self.participant_slots();
             let taken = self
                 .take_ended()
+                .or_else(|| if self.has_enough_slots() { self.take_idle() } else { None })
                 .or_else(|| self.take_new(seen))
                 .or_else(|| self.take_idle())
                 .or_else(|| self.take_left());
@@ -298,6 +306,14 @@ impl<D: Domain> Pool<D> {
             // The loop ends: the table grows at most once for each segment.
             self.grow_table(seen)?;
         }
+    }
+
+    /// Whether this process has so many slots of a shared pool that it leaves the others to other
+    /// processes while it has an idle one. Else the idle threads of some processes could take all
+    /// slots.
+    fn has_enough_slots(&self) -> bool {
+        // Relaxed: it is a count for a choice.
+        self.is_shared() && self.slots.prepared.load(Ordering::Relaxed) >= ENOUGH_SLOTS
     }
 
     fn take_ended(&self) -> Option<Guard<'_, D>> {
@@ -333,6 +349,7 @@ impl<D: Domain> Pool<D> {
         }
         // A full barrier: what the former owner's recovery has written is seen below.
         owner.compare_exchange_transient(found, self.own_owner()).ok()?;
+        self.slots.prepared.fetch_add(1, Ordering::Relaxed);
         self.slot_lease(slot).store_transient(0);
         self.deferred_at(off).store_transient(0);
         // Release: a thread that sees this sees no content of an earlier generation.
@@ -361,7 +378,10 @@ impl<D: Domain> Pool<D> {
     /// Takes `slot`, unless a thread is pinned there. The caller makes the count durable.
     fn take(&self, slot: usize) -> Option<Guard<'_, D>> {
         let off = self.slot_off(slot);
-        if !self.is_readied_at(off) || self.is_shared() && !self.is_own_slot(slot) {
+        // The owner first. Else the slot may have been a dead process's when it was found prepared,
+        // and may be given to this process, whose thread has not prepared it yet.
+        let was_readied = mutant!("owner-of-a-slot-read-last") && self.is_readied_at(off);
+        if self.is_shared() && !self.is_own_slot(slot) || !was_readied && !self.is_readied_at(off) {
             return None;
         }
         let word = self.lease_at(off);

@@ -33,8 +33,10 @@ const GATE_PAUSE: Duration = Duration::from_micros(200);
 pub(crate) struct Censuses {
     /// The census that it takes now.
     pub taken: Option<Census>,
-    /// How many have found nothing, one after the other.
+    /// How many of these deaths have found nothing, one after the other.
     pub fruitless: u32,
+    /// The number of deaths at the beginning of the last one.
+    pub deaths: u32,
 }
 
 /// A census that a process takes (`alloc/census.rs`).

@@ -126,6 +126,8 @@ pub(crate) struct Slots {
     pub with_slabs: Bits,
     /// All slots below this number were prepared in this generation, or will be soon.
     pub readied: AtomicUsize,
+    /// Slots that this process has prepared.
+    pub prepared: AtomicUsize,
     /// Where the next search for a slot that is not pinned begins.
     pub turn: AtomicUsize,
 }
@@ -139,6 +141,7 @@ impl Slots {
             ended: Bits::new(),
             with_slabs: Bits::new(),
             readied: AtomicUsize::new(0),
+            prepared: AtomicUsize::new(0),
             turn: AtomicUsize::new(0),
         }
     }

@@ -133,7 +133,8 @@ impl<D: Domain> Pooled<D> {
     ) -> Result<Box<dyn Engine>, Error> {
         let others_resume = is_salvaged || catalog.pool().has_joined();
         if !others_resume && !recovery.was_clean {
-            catalog.settle_headers(&catalog.pool().pin().map_err(Error::of_pool)?);
+            let guard = catalog.pool().pin().map_err(Error::of_pool)?;
+            catalog.settle_headers(&guard).map_err(Error::of_map)?;
         }
         transactions.log_maps(&catalog)?;
         transactions.keep(&catalog)?;
@@ -226,16 +227,7 @@ impl<D: Domain> Pooled<D> {
         // A map that could not be freed is refused.
         options_of(kind, header)?;
         self.check_map(&header.name, kind, header.number != 0)?;
-        let pool = self.catalog.pool();
-        if !pool.claim_map(entry.slot).map_err(Error::of_pool)? {
-            return Err(Error::MapOpenElsewhere { name: header.name.clone() });
-        }
-        let unlisted = self.unlist_claimed(entry, header);
-        pool.unclaim_map(entry.slot);
-        unlisted
-    }
-
-    fn unlist_claimed(&self, entry: &MapEntry, header: &MapHeader) -> Result<(), Error> {
+        let _claim = self.catalog.claim(entry).map_err(Error::of_map)?;
         if header.number != 0 && !self.transactions.give_up(header.number)? {
             return Err(Error::ThreadInside { name: header.name.clone() });
         }
@@ -533,7 +525,7 @@ impl<D: Domain> Engine for Pooled<D> {
     fn stat(&self) -> Result<PoolStat, Error> {
         let mut maps = Vec::new();
         for entry in self.entries()? {
-            maps.push(match &entry.header {
+            let audited = match &entry.header {
                 Ok(header) => match self.audit(&entry, header) {
                     Ok((kind, options, audit)) => {
                         audit::map_stat(&entry, &header.name, kind, &options, audit.stat)
@@ -545,7 +537,11 @@ impl<D: Domain> Engine for Pooled<D> {
                 Err(damage) => {
                     audit::map_passed_over(&entry, "", audit::UNKNOWN_INDEX.to_owned(), damage)
                 }
-            });
+            };
+            // Another process may have dropped it meanwhile, and used its blocks for other maps.
+            if !self.is_shared() || self.catalog.is_there(&self.pin()?, &entry) {
+                maps.push(audited);
+            }
         }
         maps.sort_by(|left, right| (&left.name, left.slot).cmp(&(&right.name, right.slot)));
         let recovery = self.recovery.clone();

@@ -181,6 +181,10 @@ impl<D: Domain> Pool<D> {
         let freed = self.free_lost(stamp_of_number(begun.number))?;
         self.set_counted(CENSUS_OFF, census_word(begun.number, DONE));
         census.taken = None;
+        if census.deaths != begun.deaths && !mutant!("fruitless-censuses-of-other-deaths") {
+            census.deaths = begun.deaths;
+            census.fruitless = 0;
+        }
         census.fruitless = if freed == 0 { census.fruitless + 1 } else { 0 };
         if census.fruitless >= FRUITLESS {
             census.fruitless = 0;

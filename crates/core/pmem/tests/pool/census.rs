@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use pando_pmem::layout::CENSUS_OFF;
 use pando_pmem::testing::{CutShort, between, run_until_stopped, take_from};
 use pando_pmem::{Domain, Pool, Process};
 
@@ -309,4 +310,51 @@ fn no_block_has_two_owners_while_processes_die() {
     let lost = lost + find_lost(&[&**one, &**two, &**three]);
     assert!(lost >= 60 * 6, "{lost}");
     assert_eq!(find_lost(&[&**two, &**one, &**three]), 0);
+}
+
+/// A census that `taker` takes, and `other` answers; how many lost blocks it found. Between its
+/// beginning and its end, `meanwhile` runs.
+fn census_by(taker: &Pool<Tested>, other: &Pool<Tested>, meanwhile: impl FnOnce()) -> u64 {
+    taker.step_census().unwrap();
+    meanwhile();
+    loop {
+        [taker, other].iter().for_each(|pool| pool.reclaim().unwrap());
+        let freed = taker.step_census().unwrap();
+        let is_done = taker.word(CENSUS_OFF).load(Ordering::Acquire) & 3 == 2;
+        if is_done {
+            return freed;
+        }
+        other.step_census().unwrap();
+    }
+}
+
+/// Several censuses must find nothing after a death, and those after an earlier death do not count.
+#[test]
+fn fruitless_censuses_count_for_the_deaths_before_them() {
+    let (_folder, path) = folder_and_pool();
+    drop(create::<Tested>(&path, 16));
+    let (one, other) = (shared::<Tested>(&path), shared::<Tested>(&path));
+    let dies = || {
+        let pool = shared::<Tested>(&path);
+        let guard = pool.pin().unwrap();
+        give(&pool, 40, 64, 3);
+        std::mem::forget(guard.reserve(64).unwrap());
+        std::mem::forget(guard);
+        pool.drop_locks_like_a_kill();
+        std::mem::forget(pool);
+        one.recover_dead(|_, _| {}).unwrap();
+    };
+    dies();
+    let found = [&one, &one, &one, &other, &other, &other].map(|taker| {
+        let answers = if std::ptr::eq(taker, &one) { &other } else { &one };
+        census_by(taker, answers, || ())
+    });
+    assert_eq!(found, [1, 0, 0, 0, 0, 0]);
+    assert_eq!(one.step_census().unwrap(), 0, "none is due");
+    free(&one, 40);
+
+    dies();
+    // The word of the lost block is stamped meanwhile, so this census does not find the block.
+    assert_eq!(census_by(&one, &other, || free(&one, 40)), 0);
+    assert_eq!(find_lost(&[&one, &other]), 1);
 }

@@ -3,9 +3,9 @@
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 
-use pando_pmem::layout::MAX_PROCESSES;
+use pando_pmem::layout::{MAX_PARTICIPANTS, MAX_PROCESSES, PARTICIPANTS_OFF};
 use pando_pmem::testing::{CutShort, between, run_until_stopped, with_few_slots};
 use pando_pmem::{Adr, CreateOptions, Domain, Error, OpenPool, Pool, Process};
 
@@ -424,4 +424,78 @@ fn a_slot_is_not_taken_before_its_new_process_has_prepared_it() {
             return;
         }
     }
+}
+
+/// A thread finds a slot that a dead process had prepared; then the slot is given to the thread's
+/// process, and another thread stops while it prepares the slot.
+#[test]
+fn a_slot_that_was_prepared_by_its_former_process_is_not_taken() {
+    for stopped_at in 0..2 {
+        for access in 0.. {
+            let (_folder, path) = folder_and_pool();
+            let options = CreateOptions { max_bytes: 4 << 20, initial_bytes: 0 };
+            drop(with_few_slots(2, || Pool::<Tested>::create(&path, &options).unwrap()));
+            let live = with_few_slots(2, || shared::<Tested>(&path));
+            let dies = with_few_slots(2, || shared::<Tested>(&path));
+            let kept = live.pin().unwrap();
+            let guard = dies.pin().unwrap();
+            let dead_slot = guard.slot();
+            dies.drop_locks_like_a_kill();
+            std::mem::forget(guard);
+            std::mem::forget(dies);
+            // The table grows for the first of these; then all slots of this process are pinned.
+            let pin_in_a_thread = |pool: &Pool<Tested>| {
+                let pins = || std::mem::forget(pool.pin().unwrap());
+                std::thread::scope(|scope| scope.spawn(pins).join().unwrap());
+            };
+            (0..2).for_each(|_| pin_in_a_thread(&live));
+            let recovers = live.clone();
+            let give_the_slot = move || {
+                drop(recover(&recovers));
+                // The recovery has pinned a slot of a larger table: no other slot is left.
+                (0..4).for_each(|_| pin_in_a_thread(&recovers));
+                let prepares = recovers.clone();
+                run_until_stopped(stopped_at, move || std::mem::forget(prepares.pin().unwrap()));
+            };
+            let has_run = std::thread::scope(|scope| {
+                let work = || {
+                    between(access, give_the_slot, || {
+                        let guard = live.pin().unwrap();
+                        let readied = live.word(PARTICIPANTS_OFF + 128 * dead_slot as u64);
+                        let is_prepared = readied.load(Ordering::Acquire) != 0;
+                        assert!(
+                            guard.slot() != dead_slot || is_prepared,
+                            "before access {access}, stopped before write {stopped_at}"
+                        );
+                        std::mem::forget(guard);
+                    })
+                };
+                scope.spawn(work).join().unwrap()
+            });
+            drop(kept);
+            if !has_run {
+                break;
+            }
+        }
+    }
+}
+
+/// A process keeps its slots, and a thread that is not pinned needs none: other processes can have
+/// them.
+#[test]
+fn idle_threads_of_a_process_do_not_take_all_slots() {
+    let (_folder, path) = folder_and_pool();
+    drop(create::<Process>(&path, 4));
+    let pool = shared::<Process>(&path);
+    let all = Barrier::new(100);
+    std::thread::scope(|scope| {
+        for _ in 0..100 {
+            scope.spawn(|| {
+                drop(pool.pin().unwrap());
+                all.wait();
+            });
+        }
+    });
+    let slots = pool.processes().unwrap()[0].slots;
+    assert!(slots <= MAX_PARTICIPANTS / MAX_PROCESSES + 8, "{slots}");
 }

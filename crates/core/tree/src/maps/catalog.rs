@@ -407,12 +407,18 @@ impl<D: Domain> Catalog<D> {
         Ok(MapEntry { header: Ok(header), ..entry.clone() })
     }
 
-    /// Makes the copies of each map's header equal after a crash. No other thread may change the
-    /// catalog meanwhile.
-    pub fn settle_headers(&self, guard: &Guard<'_, D>) {
+    /// Makes the copies of each map's header equal after a crash. No other thread of this process
+    /// may change the catalog meanwhile. A map that another process drops is left out.
+    pub fn settle_headers(&self, guard: &Guard<'_, D>) -> Result<(), MapError> {
         for entry in self.maps(guard) {
-            self.pool().settle_header(guard, &entry);
+            if self.pool().use_map(entry.slot)? {
+                if self.is_there(guard, &entry) {
+                    self.pool().settle_header(guard, &entry);
+                }
+                self.pool().leave_map(entry.slot);
+            }
         }
+        Ok(())
     }
 
     /// Increments the catalog's version, durably.

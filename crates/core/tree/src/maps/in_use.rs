@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pando_pmem::catalog::MapEntry;
-use pando_pmem::{Domain, Pool, mutant};
+use pando_pmem::{Domain, Guard, Pool, mutant};
 
 use super::catalog::{Catalog, MapError};
 
@@ -24,6 +24,19 @@ pub struct MapInUse<D: Domain> {
 impl<D: Domain> Drop for MapInUse<D> {
     fn drop(&mut self) {
         self.pool.leave_map(self.slot);
+    }
+}
+
+/// While it lives, no process has a handle of the map, or opens it.
+#[derive(Debug)]
+pub struct MapClaim<'pool, D: Domain> {
+    pool: &'pool Pool<D>,
+    slot: u64,
+}
+
+impl<D: Domain> Drop for MapClaim<'_, D> {
+    fn drop(&mut self) {
+        self.pool.unclaim_map(self.slot);
     }
 }
 
@@ -54,5 +67,31 @@ impl<D: Domain> Catalog<D> {
             }
             std::thread::sleep(DROPS_PAUSE);
         }
+    }
+
+    /// Claims the map `entry`, to take it out of the catalog.
+    ///
+    /// # Errors
+    ///
+    /// [`MapError::OpenElsewhere`] if a process has a handle of it, [`MapError::Dropped`] if it was
+    /// dropped since it was found.
+    pub fn claim(&self, entry: &MapEntry) -> Result<MapClaim<'_, D>, MapError> {
+        let name = || entry.header.as_ref().map(|header| header.name.clone()).unwrap_or_default();
+        if !self.pool().claim_map(entry.slot)? {
+            return Err(MapError::OpenElsewhere { name: name() });
+        }
+        let claim = MapClaim { pool: self.pool(), slot: entry.slot };
+        // In a shared pool its slot and the block of its header may be another map's now.
+        let is_unseen = self.pool().is_shared() && !mutant!("map-claimed-unseen");
+        if is_unseen && !self.is_there(&self.pool().pin()?, entry) {
+            return Err(MapError::Dropped { name: name() });
+        }
+        Ok(claim)
+    }
+
+    /// Whether the slot of `entry` still has that map, or one that looks the same.
+    pub fn is_there(&self, guard: &Guard<'_, D>, entry: &MapEntry) -> bool {
+        let found = self.pool().entry_in(guard, entry.slot, &|off| self.read(guard, off));
+        found.is_some_and(|found| found.word == entry.word && found.header == entry.header)
     }
 }

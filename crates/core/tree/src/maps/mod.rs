@@ -22,7 +22,7 @@ mod unit;
 
 pub use audit::{Audit, Stat};
 pub use catalog::{Catalog, MapError};
-pub use in_use::MapInUse;
+pub use in_use::{MapClaim, MapInUse};
 pub use kind::{IndexKind, Tree};
 pub use options::{
     Allowed, BadOption, IndexOptions, MAX_OPTIONS, OptionSpec, OptionType, OptionValues,

@@ -89,7 +89,7 @@ fn check<D: Domain>(catalog: &Catalog<D>, most: usize) -> Vec<String> {
 /// After it both copies of each header are equal.
 fn settle<D: Domain>(catalog: &Catalog<D>) {
     let guard = catalog.pool().pin().unwrap();
-    catalog.settle_headers(&guard);
+    catalog.settle_headers(&guard).unwrap();
     for entry in catalog.maps(&guard) {
         assert!(!catalog.pool().has_damaged_copy(&guard, &entry));
     }
