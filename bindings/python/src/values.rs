@@ -1,0 +1,35 @@
+//! Bytes that Python passes.
+
+use std::borrow::Cow;
+
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+/// The bytes of a `bytes` as they are, and a copy of those of another object with a buffer.
+pub fn bytes<'object>(
+    object: &'object Bound<'_, PyAny>,
+    what: &str,
+) -> PyResult<Cow<'object, [u8]>> {
+    if let Ok(bytes) = object.cast::<PyBytes>() {
+        return Ok(Cow::Borrowed(bytes.as_bytes()));
+    }
+    match PyBuffer::<u8>::get(object) {
+        Ok(buffer) => Ok(Cow::Owned(buffer.to_vec(object.py())?)),
+        Err(_) => {
+            let found = object.get_type().name()?;
+            let message = format!("{what} is bytes, or has a buffer of bytes; found {found}");
+            Err(PyTypeError::new_err(message))
+        }
+    }
+}
+
+pub fn value<'object>(object: &'object Bound<'_, PyAny>) -> PyResult<Cow<'object, [u8]>> {
+    bytes(object, "a value")
+}
+
+/// A new `bytes`, or `None`.
+pub fn optional<'py>(py: Python<'py>, value: Option<&[u8]>) -> Option<Bound<'py, PyBytes>> {
+    value.map(|value| PyBytes::new(py, value))
+}

@@ -1,0 +1,202 @@
+"""Pools and stores: files, transactions, snapshots, receipts, power safety."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import pando
+
+
+def test_a_pool_is_opened_again(path):
+    with pando.Pool(path, mode="x", max_bytes=64 << 20) as pool:
+        assert pool.path == pathlib.Path(path)
+        pool.map("trees", key=str)["ash"] = b"1"
+        assert [found["name"] for found in pool.maps()] == ["trees"]
+        assert pool.stat()["maps"][0]["records"] == 1
+        assert pool.check()["problems"] == []
+        with pytest.raises(pando.NoLogError):
+            pool.sync()
+        with pytest.raises(FileExistsError):
+            pando.Pool(path, mode="x")
+        with pytest.raises(pando.BusyError) as raised:
+            pando.Pool(path)
+        assert isinstance(raised.value, OSError)
+    with pando.Pool(path) as pool:
+        assert pool.open_map("trees", key=str)["ash"] == b"1"
+        trees = pool.open_map("trees")
+        with pytest.raises(pando.HandlesHeldError):
+            pool.drop_map("trees")
+        del trees
+        pool.drop_map("trees")
+        assert pool.maps() == []
+    with pytest.raises(FileNotFoundError):
+        pando.Pool(path + ".none", mode="r+")
+    with pytest.raises(pando.OptionError):
+        pando.Pool(path, mode="w")
+    with pytest.raises(ValueError):
+        pando.Pool(path, mode="r+", max_bytes=65 << 20)
+    with open(path + ".text", "w") as file:
+        file.write("no pool")
+    with pytest.raises(pando.NotAPoolError):
+        pando.Pool(path + ".text")
+
+
+def test_a_full_pool_raises_memory_error():
+    with pando.Pool.volatile(max_bytes=1 << 20) as pool:
+        numbers = pool.map("numbers", key=int)
+        with pytest.raises(MemoryError) as raised:
+            for n in range(1_000_000):
+                numbers[n] = b"x" * 1000
+        assert isinstance(raised.value, pando.FullError)
+        assert numbers.remove_many(range(100)) == 100
+
+
+def test_transactions(pool):
+    accounts = pool.map("accounts", key=str, transactional=True)
+    accounts["ash"] = b"70"
+    with pool.transaction() as tx:
+        tx.put(accounts, "elm", tx.get(accounts, "ash"))
+        tx.remove(accounts, "ash")
+        assert tx.scan(accounts) == [("elm", b"70")]
+        assert tx.scan(accounts, limit=0) == [] and tx.get(accounts, "fir", 1) == 1
+        assert accounts["ash"] == b"70"
+    assert dict(accounts) == {"elm": b"70"}
+
+    with pytest.raises(ZeroDivisionError):
+        with pool.transaction() as tx:
+            tx.put(accounts, "elm", b"0")
+            1 / 0
+    assert accounts["elm"] == b"70"
+
+    with pytest.raises(pando.ConflictError):
+        with pool.transaction() as tx:
+            tx.put(accounts, "elm", tx.get(accounts, "elm") + b"1")
+            accounts["elm"] = b"0"
+    tx = pool.transaction(isolation="snapshot")
+    tx.put(accounts, "elm", b"1")
+    assert tx.commit() > 0
+    with pytest.raises(pando.ClosedError):
+        tx.commit()
+    with pytest.raises(pando.OptionError):
+        pool.transaction(isolation="none")
+    with pytest.raises(TypeError):
+        pool.transaction().get(pool.map("plain", key=str), "a")
+
+
+def test_a_conflict_runs_the_body_again(pool):
+    counts = pool.map("counts", key=str, transactional=True)
+    runs = []
+
+    def count(tx):
+        visits = int(tx.get(counts, "visits", b"0"))
+        if not runs:
+            counts["visits"] = b"10"
+        runs.append(visits)
+        tx.put(counts, "visits", b"%d" % (visits + 1))
+        return visits + 1
+
+    assert pool.run(count) == 11 and runs == [0, 10]
+    with pytest.raises(ZeroDivisionError):
+        pool.run(lambda tx: 1 / 0)
+
+
+def test_snapshots(pool):
+    trees = pool.map("trees", key=str, transactional=True)
+    trees.update(ash=b"1", elm=b"2")
+    with pool.snapshot() as before:
+        trees["ash"] = b"3"
+        del trees["elm"]
+        assert before.get(trees, "ash") == b"1" and before.get(trees, "fir", 7) == 7
+        scan = before.scan(trees, reverse=True)
+    with pytest.raises(pando.ClosedError):
+        before.get(trees, "ash")
+    # The scan keeps what it reads.
+    assert list(scan) == [("elm", b"2"), ("ash", b"1")]
+
+
+def test_batches_and_receipts(pool):
+    trees = pool.map("trees", key=str, transactional=True)
+    batch = pando.WriteBatch().require(trees, "ash", None).put(trees, "ash", b"1")
+    assert len(batch.remove(trees, "elm")) == 3
+    session = pool.new_session()
+    assert session.apply(1, batch) == session.apply(1, batch) == "applied"
+    assert session.apply(2, batch) == "condition failed"
+    again = pool.session(session.id)
+    assert again.outcome(1) == "applied" and again.outcome(3) == "not applied"
+    with pytest.raises(pando.SessionError):
+        again.apply(3, batch)
+    again.end()
+    with pytest.raises(pando.SessionError):
+        pool.session(session.id)
+    with pytest.raises(pando.OptionError):
+        pool.session("7")
+    with pytest.raises(pando.ConditionFailedError) as raised:
+        pool.write(batch)
+    assert raised.value.key == b"ash"
+
+
+def test_a_pool_with_a_log(tmp_path):
+    path, log = str(tmp_path / "pool"), str(tmp_path / "log")
+    with pando.Pool(path, log=log) as pool:
+        trees = pool.map("trees", key=str, transactional=True)
+        trees["ash"] = b"1"
+        assert pool.sync() <= pool.durable_lsn
+        trees.synced()["elm"] = b"2"
+        with pool.transaction() as tx:
+            tx.put(trees, "fir", b"3")
+            pool.sync_to(tx.commit(synced=True))
+        pool.write_image()
+        pool.backup(str(tmp_path / "backup"))
+    os.remove(path)
+    with pando.Pool(path, log=log) as pool:
+        assert dict(pool.map("trees", key=str)) == {"ash": b"1", "elm": b"2", "fir": b"3"}
+    restored = pando.Pool.restore(
+        str(tmp_path / "backup"), str(tmp_path / "other"), log=str(tmp_path / "other.log")
+    )
+    with restored:
+        assert len(restored.open_map("trees")) == 3
+
+
+def test_a_store(tmp_path):
+    with pando.Store(str(tmp_path / "store"), memory_bytes=16 << 20) as store:
+        assert isinstance(store, pando.Pool)
+        numbers = store.map("numbers", key=int)
+        numbers.put_many((n, b"x" * 1000) for n in range(2000))
+        store.sync()
+        assert numbers[77] == b"x" * 1000 and len(list(numbers.scan(10, 20))) == 10
+        with pytest.raises(pando.BusyError):
+            pando.Store(str(tmp_path / "store"), memory_bytes=16 << 20)
+    with pytest.raises(pando.OptionError):
+        pando.Store(str(tmp_path / "small"), memory_bytes=1)
+
+
+WRITER = """
+import pando, sys
+numbers = pando.Pool(sys.argv[1]).map("numbers", key=int)
+n = 0
+while True:
+    numbers[n] = b"x" * 100
+    print(n, flush=True)
+    n += 1
+"""
+
+
+def test_a_write_that_has_returned_survives_kill_9(path):
+    writer = subprocess.Popen([sys.executable, "-c", WRITER, path], stdout=subprocess.PIPE)
+    last = -1
+    for line in writer.stdout:
+        last = int(line)
+        if last == 2000:
+            writer.send_signal(signal.SIGKILL)
+            break
+    for line in writer.stdout:
+        last = int(line)
+    writer.wait()
+    with pando.Pool(path) as pool:
+        numbers = pool.map("numbers", key=int)
+        assert list(numbers)[: last + 1] == list(range(last + 1))
+        assert pool.check()["problems"] == []
