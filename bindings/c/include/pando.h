@@ -447,8 +447,8 @@ typedef struct pando_pool_options {
    */
   size_t struct_size;
   /**
-   * The largest size of a pool in bytes, 1 MiB to 16 TiB; 0 is 64 GiB, or the size of an existing
-   * pool.
+   * The largest size of a pool in bytes, 1 MiB to 16 TiB; 0 is 64 GiB, or the size of an
+   * existing pool.
    */
   uint64_t max_bytes;
   /**
@@ -579,7 +579,8 @@ struct pando_error *pando_batch_remove(struct pando_batch *batch,
                                        struct pando_slice key);
 
 /**
- * Appends a condition: before the batch the key has this value; or, if value is NULL, it is absent.
+ * Appends a condition: before the batch the key has this value; or, if value is NULL, it is
+ * absent.
  */
 struct pando_error *pando_batch_require(struct pando_batch *batch,
                                         const struct pando_map *map,
@@ -587,8 +588,8 @@ struct pando_error *pando_batch_require(struct pando_batch *batch,
                                         const struct pando_slice *value);
 
 /**
- * Applies the batch as one commit. lsn may be NULL. PANDO_CODE_CONDITION_FAILED if a condition does
- * not hold: nothing has taken place.
+ * Applies the batch as one commit. lsn may be NULL. PANDO_CODE_CONDITION_FAILED if a condition
+ * does not hold: nothing has taken place.
  */
 struct pando_error *pando_pool_write(const struct pando_pool *pool,
                                      const struct pando_batch *batch,
@@ -600,8 +601,8 @@ struct pando_error *pando_pool_write(const struct pando_pool *pool,
 struct pando_error *pando_batch_free(struct pando_batch *batch);
 
 /**
- * Frees the bytes, and sets the struct to zeros, so that it may be freed again, or used again. NULL
- * is left alone.
+ * Frees the bytes, and sets the struct to zeros, so that it may be freed again, or used again.
+ * NULL is left alone.
  */
 void pando_bytes_free(struct pando_bytes *bytes);
 
@@ -688,8 +689,8 @@ struct pando_error *pando_map_upsert(const struct pando_map *map,
                                      bool *inserted);
 
 /**
- * As pando_map_put; old gets the value that was replaced, and found whether there was one. Both are
- * one step. old and found may be NULL.
+ * As pando_map_put; old gets the value that was replaced, and found whether there was one. Both
+ * are one step. old and found may be NULL.
  */
 struct pando_error *pando_map_swap(const struct pando_map *map,
                                    struct pando_slice key,
@@ -754,8 +755,8 @@ struct pando_error *pando_map_compare_remove(const struct pando_map *map,
                                              struct pando_slice expected);
 
 /**
- * Copies the values of count keys into values[0..count], and sets found[0..count]. Each key is read
- * by itself. After an error, some of the values may have been replaced.
+ * Copies the values of count keys into values[0..count], and sets found[0..count]. Each key is
+ * read by itself. After an error, some of the values may have been replaced.
  */
 struct pando_error *pando_map_get_many(const struct pando_map *map,
                                        const struct pando_slice *keys,
@@ -875,8 +876,9 @@ struct pando_error *pando_pool_restore(const char *backup,
 
 /**
  * Frees the handle, and closes the pool if no handle of it, of its maps, scans, transactions,
- * snapshots, batches or sessions is left; the last of them closes it otherwise. NULL is left alone.
- * The error says that the handle is wrong, or that a disk refused: the handle has ended then too.
+ * snapshots, batches or sessions is left; the last of them closes it otherwise. NULL is left
+ * alone. The error says that the handle is wrong, or that a disk refused: the handle has ended
+ * then too.
  */
 struct pando_error *pando_pool_free(struct pando_pool *pool);
 
@@ -1096,14 +1098,15 @@ struct pando_error *pando_transaction_acknowledge(struct pando_transaction *tran
 
 /**
  * Commits the transaction, which is over then, also after an error. lsn may be NULL; it gets the
- * log sequence number of the commit. PANDO_CODE_CONFLICT if another transaction came first: nothing
- * has taken place, and the caller runs its body again in a new transaction. The handle is still to
- * be freed.
+ * log sequence number of the commit. PANDO_CODE_CONFLICT if another transaction came first:
+ * nothing has taken place, and the caller runs its body again in a new transaction. The handle is
+ * still to be freed.
  */
 struct pando_error *pando_transaction_commit(struct pando_transaction *transaction, uint64_t *lsn);
 
 /**
- * Frees the transaction. If it was not committed, nothing of it has taken place. NULL is left alone.
+ * Frees the transaction. If it was not committed, nothing of it has taken place. NULL is left
+ * alone.
  */
 struct pando_error *pando_transaction_free(struct pando_transaction *transaction);
 

@@ -92,7 +92,8 @@ pub extern "C" fn pando_batch_remove(
     })
 }
 
-/// Appends a condition: before the batch the key has this value; or, if value is NULL, it is absent.
+/// Appends a condition: before the batch the key has this value; or, if value is NULL, it is
+/// absent.
 #[unsafe(no_mangle)]
 pub extern "C" fn pando_batch_require(
     batch: *mut pando_batch,
@@ -107,8 +108,8 @@ pub extern "C" fn pando_batch_require(
     })
 }
 
-/// Applies the batch as one commit. lsn may be NULL. PANDO_CODE_CONDITION_FAILED if a condition does
-/// not hold: nothing has taken place.
+/// Applies the batch as one commit. lsn may be NULL. PANDO_CODE_CONDITION_FAILED if a condition
+/// does not hold: nothing has taken place.
 #[unsafe(no_mangle)]
 pub extern "C" fn pando_pool_write(
     pool: *const pando_pool,

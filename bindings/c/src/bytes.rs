@@ -130,8 +130,8 @@ pub(crate) fn fill(place: Option<&mut pando_bytes>, bytes: &[u8]) {
     }
 }
 
-/// Frees the bytes, and sets the struct to zeros, so that it may be freed again, or used again. NULL
-/// is left alone.
+/// Frees the bytes, and sets the struct to zeros, so that it may be freed again, or used again.
+/// NULL is left alone.
 #[unsafe(no_mangle)]
 pub extern "C" fn pando_bytes_free(bytes: Option<&mut pando_bytes>) {
     if let Some(bytes) = bytes {

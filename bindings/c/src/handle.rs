@@ -68,7 +68,8 @@ fn take_cell() -> usize {
     // Acquire: pairs with the release in `return_cell`, so that the cell's next one is seen.
     let mut head = FREE.load(Ordering::Acquire);
     while let Some(cell) = ((head & LOW) as usize).checked_sub(1) {
-        // Relaxed: if another thread takes the cell meanwhile, the count has changed and this fails.
+        // Relaxed: if another thread takes the cell meanwhile, the count has changed and this
+        // fails.
         let next = find(cell).map_or(0, |cell| cell.next.load(Ordering::Relaxed));
         let new = (head >> 32).wrapping_add(1) << 32 | next;
         match FREE.compare_exchange_weak(head, new, Ordering::Acquire, Ordering::Acquire) {
@@ -195,8 +196,8 @@ pub(crate) fn take<T: Object>(handle: usize) -> Result<Option<T>, Failure> {
         return cell_of::<T>(handle).map(|_| None);
     }
     let object = object_of::<T>(cell);
-    // SAFETY: the pointer is that of a box, as in `look`, and the handle has just ended, so no other
-    // call finds it.
+    // SAFETY: the pointer is that of a box, as in `look`, and the handle has just ended, so no
+    // other call finds it.
     let object = unsafe { Box::from_raw(object) }.object;
     return_cell((handle as u64 >> 4 & LOW) as usize, cell);
     match object.pool() {

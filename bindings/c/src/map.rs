@@ -167,8 +167,8 @@ pub extern "C" fn pando_map_upsert(
     })
 }
 
-/// As pando_map_put; old gets the value that was replaced, and found whether there was one. Both are
-/// one step. old and found may be NULL.
+/// As pando_map_put; old gets the value that was replaced, and found whether there was one. Both
+/// are one step. old and found may be NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn pando_map_swap(
     map: *const pando_map,
@@ -315,8 +315,8 @@ fn keys<'call>(keys: *const pando_slice, count: usize) -> Result<Vec<&'call [u8]
     items(keys, count, "keys")?.iter().map(|key| key.bytes("a key")).collect()
 }
 
-/// Copies the values of count keys into values[0..count], and sets found[0..count]. Each key is read
-/// by itself. After an error, some of the values may have been replaced.
+/// Copies the values of count keys into values[0..count], and sets found[0..count]. Each key is
+/// read by itself. After an error, some of the values may have been replaced.
 #[unsafe(no_mangle)]
 pub extern "C" fn pando_map_get_many(
     map: *const pando_map,

@@ -67,8 +67,8 @@ pub enum pando_bound {
 pub struct pando_pool_options {
     /// sizeof(pando_pool_options).
     struct_size: usize,
-    /// The largest size of a pool in bytes, 1 MiB to 16 TiB; 0 is 64 GiB, or the size of an existing
-    /// pool.
+    /// The largest size of a pool in bytes, 1 MiB to 16 TiB; 0 is 64 GiB, or the size of an
+    /// existing pool.
     max_bytes: u64,
     /// The first size of a new pool in bytes; 0 is 1 MiB.
     initial_bytes: u64,

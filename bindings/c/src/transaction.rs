@@ -175,9 +175,9 @@ pub extern "C" fn pando_transaction_acknowledge(
 }
 
 /// Commits the transaction, which is over then, also after an error. lsn may be NULL; it gets the
-/// log sequence number of the commit. PANDO_CODE_CONFLICT if another transaction came first: nothing
-/// has taken place, and the caller runs its body again in a new transaction. The handle is still to
-/// be freed.
+/// log sequence number of the commit. PANDO_CODE_CONFLICT if another transaction came first:
+/// nothing has taken place, and the caller runs its body again in a new transaction. The handle is
+/// still to be freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn pando_transaction_commit(
     transaction: *mut pando_transaction,
@@ -193,7 +193,8 @@ pub extern "C" fn pando_transaction_commit(
     })
 }
 
-/// Frees the transaction. If it was not committed, nothing of it has taken place. NULL is left alone.
+/// Frees the transaction. If it was not committed, nothing of it has taken place. NULL is left
+/// alone.
 #[unsafe(no_mangle)]
 pub extern "C" fn pando_transaction_free(transaction: *mut pando_transaction) -> *mut pando_error {
     call(|| {
