@@ -444,8 +444,8 @@ impl PyMap {
         }
     }
 
-    /// Removes the record with the largest key and returns it. Each record comes to one caller. In a
-    /// transactional map it is the last one at the instant of its removal. `KeyError` if there is
+    /// Removes the record with the largest key and returns it. Each record comes to one caller. In
+    /// a transactional map it is the last one at the instant of its removal. `KeyError` if there is
     /// none.
     fn popitem<'py>(&self, py: Python<'py>) -> PyResult<(Object<'py>, Bound<'py, PyBytes>)> {
         self.popped(py, Order::Descending)?.ok_or_else(|| empty(py))

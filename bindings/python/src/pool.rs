@@ -387,8 +387,8 @@ impl PyPool {
         PySnapshot::take(py, &self.opened)
     }
 
-    /// Applies a batch as one commit, and returns its log sequence number. `ConditionFailedError` if
-    /// one of its conditions does not hold.
+    /// Applies a batch as one commit, and returns its log sequence number. `ConditionFailedError`
+    /// if one of its conditions does not hold.
     fn write(&self, py: Python<'_>, batch: &Bound<'_, PyBatch>) -> PyResult<u64> {
         let batch = batch.get().made(py)?;
         self.long(py, |pool| pool.write(&batch))
@@ -405,8 +405,8 @@ impl PyPool {
         PySession::open(py, &self.opened, Some(id))
     }
 
-    /// Closes the pool and all objects of it. It waits for calls in other threads. A second call, or
-    /// one in a forked child, does nothing.
+    /// Closes the pool and all objects of it. It waits for calls in other threads. A second call,
+    /// or one in a forked child, does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| self.opened.close()).map_err(|failure| failure.raise(py))
     }

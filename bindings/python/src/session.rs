@@ -177,8 +177,8 @@ impl PySession {
         py.detach(run).map(word).map_err(|failure| failure.raise(py))
     }
 
-    /// The outcome of a number. If it has none, it is closed: "not applied", and no batch is applied
-    /// with it later.
+    /// The outcome of a number. If it has none, it is closed: "not applied", and no batch is
+    /// applied with it later.
     fn outcome(&self, py: Python<'_>, sequence: u64) -> PyResult<&'static str> {
         let run = || self.session.with(|session| Ok(session.outcome(sequence)?));
         py.detach(run).map(word).map_err(|failure| failure.raise(py))

@@ -148,8 +148,8 @@ impl PyTransaction {
         self.with(py, |transaction| map.map.with(|map| Ok(transaction.remove(map, &key)?)))
     }
 
-    /// The records of a range, as a list of at most `limit`; otherwise as `Map.scan`. The transaction
-    /// conflicts with changes of the part that was read.
+    /// The records of a range, as a list of at most `limit`; otherwise as `Map.scan`. The
+    /// transaction conflicts with changes of the part that was read.
     #[pyo3(signature = (map, start=None, stop=None, *, prefix=None, reverse=false, limit=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
     fn scan<'py>(
