@@ -17,11 +17,11 @@
 //! The index that owns the map defines `kind`, the lower half of its word, and the options.
 //! `number` is zero, unless the map is transactional: then no other map of the pool ever has the
 //! number, not even after this one is dropped. It is the version of the catalog that the map's
-//! creation made. `root` is the index's entry word. `root` changes, `progress` while a dropped map is
-//! freed, and the name when the map is renamed ([`Pool::replace_header`]). The two copies are equal,
-//! except after a crash during a renaming, and share no line. The upper half of word 3 is
-//! the CRC-32 of the whole copy with that half zero, and `slot` is the number of the catalog's
-//! slot. A copy is valid if both are right. If one copy is damaged, the other is used.
+//! creation made. `root` is the index's entry word. It changes, and so does `progress` while a
+//! dropped map is freed, and the name when the map is renamed ([`Pool::replace_header`]). The two
+//! copies share no line. They are equal, except after a crash during a renaming. The upper half of
+//! word 3 is the CRC-32 of the whole copy with that half zero, and `slot` is the number of the
+//! catalog's slot. A copy is valid if both are right. If one copy is damaged, the other is used.
 //!
 //! The mark says whether the map is *live*, or *dropped*: removed from the catalog, while the layer
 //! above frees its blocks. Each mark has six of twelve bits set, and the other mark has the other
@@ -359,9 +359,8 @@ impl<D: Domain> Pool<D> {
         {
             self.write_copy(off, 0, slot, old);
         }
-        let first = if mutant!("map-first-copy-replaced-first") { 0 } else { 1 };
-        self.write_copy(off, first, slot, header);
-        self.write_copy(off, 1 - first, slot, header);
+        self.write_copy(off, 1, slot, header);
+        self.write_copy(off, 0, slot, header);
     }
 
     /// Makes both copies of the header of `entry` equal, if one is valid: [`replace_header`] was
@@ -382,6 +381,9 @@ impl<D: Domain> Pool<D> {
         // Release: pairs with the acquire in `header_copy`. It orders the other copy before this.
         fence(Ordering::Release);
         self.store_bytes(header_off + copy_at(place), &header.encode_copy(slot));
+        if place == 1 && mutant!("map-second-copy-not-durable") {
+            return;
+        }
         self.flush(header_off + copy_at(place), COPY_BYTES);
         D::fence();
     }

@@ -372,11 +372,11 @@ impl<D: Domain> Catalog<D> {
         Err(MapError::DamagedWord { off: version_off })
     }
 
-    /// Gives the map `entry` the name `name`, durably; the map with its new name. Handles of the map
-    /// stay as they are. This allocates no block.
+    /// Gives the map `entry` the name `name`, durably; the map with its new name. Handles of the
+    /// map stay as they are. This allocates no block.
     ///
-    /// No other thread may change the catalog meanwhile. Other threads may read it: they find one of
-    /// the two names, and possibly the new one before it is durable.
+    /// No other thread may change the catalog meanwhile. Other threads may read it: they find one
+    /// of the two names, and possibly the new one before it is durable.
     ///
     /// | step | what is written | what a crash leaves |
     /// | --- | --- | --- |
