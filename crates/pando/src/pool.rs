@@ -385,8 +385,8 @@ impl Pool {
     /// # Errors
     ///
     /// [`Error::MapNotFound`]; [`Error::MapExists`] if there is a map `to`; [`Error::MapName`];
-    /// [`Error::MapInUse`] while a handle of the map is held; [`Error::NotShareable`] in a pool that
-    /// processes share; [`Error::Damaged`] if some map is damaged, since it may have the name.
+    /// [`Error::MapInUse`] while a handle of the map is held; [`Error::NotShareable`] in a pool
+    /// that processes share; [`Error::Damaged`] if some map is damaged, since it may have the name.
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;

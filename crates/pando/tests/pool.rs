@@ -444,24 +444,6 @@ fn what_can_be_read_of_a_damaged_pool_is_copied_out_and_nothing_else() {
     assert!(lost > 1_000 && kept > 50_000, "{lost} lost, {kept} kept");
 }
 
-/// The fixture was written by the last build whose format version was 2.
-#[test]
-fn a_pool_of_an_earlier_version_is_refused_with_the_commands_that_copy_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("old.pool");
-    let old = include_bytes!("fixtures/format-2.pool");
-    std::fs::write(&path, old).unwrap();
-    for options in [PoolOptions::new(), PoolOptions::new().salvage(true)] {
-        let Err(error) = Pool::open(&path, &options) else { panic!("the old pool was opened") };
-        assert!(matches!(error, Error::OlderPool { found: 2, .. }), "{error:?}");
-        let message = error.to_string();
-        for part in [path.to_str().unwrap(), "version 2", "dump", "load", "not damaged"] {
-            assert!(message.contains(part), "{part:?} is missing: {message}");
-        }
-    }
-    assert!(std::fs::read(&path).unwrap() == old, "the old pool was changed");
-}
-
 /// One thread replaces and removes values that fill the pool, and then idles. Another thread writes
 /// values of the same size.
 #[test]
