@@ -19,6 +19,7 @@ use pando_net::listeners::{self, Listeners};
 use pando_net::stats::Count;
 use pando_net::{descriptors, http, tls};
 use pando_redis::{Server, config};
+use sd_notify::NotifyState;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{mpsc, watch};
@@ -278,7 +279,9 @@ async fn accept_until_stopped(
     let mut terminate = signal(tokio::signal::unix::SignalKind::terminate())?;
     let mut interrupt = signal(tokio::signal::unix::SignalKind::interrupt())?;
     tracing::info!("ready");
+    tell_manager(NotifyState::Ready);
     let ending = |why: &str| {
+        tell_manager(NotifyState::Stopping);
         tracing::info!(why, "the server stops: connections are closed, then the pool");
         Ok(End::Stopped)
     };
@@ -312,6 +315,13 @@ fn signal(
     kind: tokio::signal::unix::SignalKind,
 ) -> Result<tokio::signal::unix::Signal, pando_net::Error> {
     tokio::signal::unix::signal(kind).map_err(pando_net::Error::Start)
+}
+
+/// Tells systemd, or another manager of services, if one started the server and wants to know.
+fn tell_manager(state: NotifyState<'_>) {
+    if let Err(error) = sd_notify::notify(&[state]) {
+        tracing::warn!(%error, "the manager of services cannot be told");
+    }
 }
 
 fn sweep_once(shared: &Shared) {

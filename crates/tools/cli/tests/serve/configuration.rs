@@ -1,7 +1,9 @@
 //! A server that takes its options from a file.
 
 use std::fs;
+use std::os::unix::net::UnixDatagram;
 use std::process::Command;
+use std::time::Duration;
 
 use crate::server::{Client, Server};
 
@@ -51,4 +53,27 @@ fn what_is_wrong_in_a_file_is_named() {
     refused("max-bytes = \"64X\"\n", "not a size");
     fs::write(folder.path().join("password"), "one\ntwo\n").expect("written");
     refused("port = 0\nrequirepass-file = \"password\"\n", "has 2 lines");
+}
+
+#[test]
+fn a_manager_of_services_is_told_when_the_server_is_ready_and_when_it_stops() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    let manager = UnixDatagram::bind(path("notify")).expect("bound");
+    manager.set_read_timeout(Some(Duration::from_secs(60))).expect("set");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pando"));
+    command.arg("--pool").arg(path("pool")).args(["serve", "--port", "0", "--log-level", "error"]);
+    command.arg("--unix").arg(path("socket")).env("NOTIFY_SOCKET", path("notify"));
+    let mut server = Server { child: command.spawn().expect("the server starts") };
+    let told = || {
+        let mut bytes = [0; 64];
+        let length = manager.recv(&mut bytes).expect("the server tells");
+        String::from_utf8_lossy(&bytes[..length]).trim().to_owned()
+    };
+    assert_eq!(told(), "READY=1");
+    assert_eq!(Client::unix(&path("socket")).ask(&["PING"]), ["PONG"]);
+    let mut client = Client::unix(&path("socket"));
+    client.send(&["SHUTDOWN"]).expect("sent");
+    assert_eq!(told(), "STOPPING=1");
+    assert!(server.child.wait().expect("ends").success());
 }
