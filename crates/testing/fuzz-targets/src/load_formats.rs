@@ -42,7 +42,8 @@ fn load(format: Format, text: &[u8], max_line_bytes: usize) -> (Records, u64) {
     };
     while let Some(record) = reader.next_record().expect("a slice is read") {
         match record {
-            Ok((key, value)) => drop(records.insert(key, value)),
+            Ok(None) => {}
+            Ok(Some((key, value))) => drop(records.insert(key, value)),
             Err(error) => {
                 assert!(!error.to_string().is_empty());
                 refused += 1;

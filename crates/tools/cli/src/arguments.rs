@@ -62,9 +62,7 @@ pub struct PoolArguments {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Load records from a file or from standard input
     Load(LoadArguments),
-    /// Print the values of keys
     Get(GetArguments),
     /// Write a record
     Put(PutArguments),
@@ -86,22 +84,18 @@ pub enum Command {
     Stat(StatArguments),
     /// Check tree invariants and find leaked blocks
     Check(CheckArguments),
-    /// Return unused space to the file system
     Compact(CompactArguments),
-    /// Kill a process that shares the pool and does not go on; its completed writes stay
     Evict(EvictArguments),
-    /// Copy the commits that survive a power cut into a directory; the pool may be in use
     Backup(BackupArguments),
-    /// Create a pool from a backup
     Restore(RestoreArguments),
     /// Check a pool's log, make it shorter, or replace it
     #[command(subcommand)]
     Log(LogCommand),
+    Upgrade(UpgradeArguments),
     /// Serve Redis and memcached clients from a store that survives kill -9
     Serve(Box<ServeArguments>),
     /// Show the live figures of a server: throughput, latencies, memory, index
     Top(TopArguments),
-    /// Load real text, kill the loading process, recover and verify the records
     Tour(TourArguments),
     /// Print the completions of a shell
     Completions(CompletionsArguments),
@@ -425,6 +419,8 @@ pub enum OnError {
     Skip,
 }
 
+/// Load records from a file or from standard input
+///
 /// Writes each line of the file as a record. Of several lines with one key the last one counts. A
 /// line that cannot be loaded is named.
 ///
@@ -473,6 +469,8 @@ pub struct LoadArguments {
     pub sync: bool,
 }
 
+/// Print the values of keys
+///
 /// Prints the value of one key as it is; of several keys, a line of key TAB value for each that is
 /// there, in the order of the command line.
 #[derive(Debug, Args)]
@@ -538,9 +536,7 @@ pub struct SlotArguments {
 pub enum MapsCommand {
     /// Print the names of the maps, and the index of each
     List(MapsListArguments),
-    /// Give a map another name, in one step
     Rename(MapsRenameArguments),
-    /// Copy a map into a new one of the same pool
     Copy(MapsCopyArguments),
 }
 
@@ -552,6 +548,8 @@ pub struct MapsListArguments {
     pub json: bool,
 }
 
+/// Give a map another name, in one step
+///
 /// Gives a map another name. A crash leaves one of the two names. The pool must not be open
 /// elsewhere.
 #[derive(Debug, Args)]
@@ -565,6 +563,8 @@ pub struct MapsRenameArguments {
     pub force: ForceArgument,
 }
 
+/// Copy a map into a new one of the same pool
+///
 /// Copies all records of a map into a new map. The new one appears when it is complete: until then
 /// it has the name ".copy". The pool must not be open elsewhere.
 #[derive(Debug, Args)]
@@ -676,6 +676,8 @@ pub struct StatArguments {
     pub json: bool,
 }
 
+/// Return unused space to the file system
+///
 /// Returns each chunk of 64 KiB without records to the file system, and truncates the file after
 /// the last used chunk. The pool must not be open elsewhere. A crash does not damage the pool.
 ///
@@ -689,8 +691,10 @@ pub struct CompactArguments {
     pub json: bool,
 }
 
-/// Kills a process that shares the pool, and recovers it. Its completed writes stay, and a write that
-/// it was in has taken place or not. No other process waits.
+/// Kill a process that shares the pool and does not go on; its completed writes stay
+///
+/// Kills a process that shares the pool, and recovers it. A write that it was in has taken place or
+/// not. No other process waits.
 ///
 /// A stopped process is never treated as dead: space that is freed while one of its threads is inside
 /// a call cannot be reused. `pando stat --shared` lists the processes, and what they hold back.
@@ -701,6 +705,8 @@ pub struct EvictArguments {
     pub pid: u32,
 }
 
+/// Copy the commits that survive a power cut into a directory; the pool may be in use
+///
 /// Copies the newest image and the log behind it: all commits of transactional maps that survive a
 /// power cut now. Another process may use the pool meanwhile.
 #[derive(Debug, Args)]
@@ -711,6 +717,8 @@ pub struct BackupArguments {
     pub to: PathBuf,
 }
 
+/// Create a pool from a backup
+///
 /// Creates the pool that --pool names, with a new log in the directory that --log names. The backup
 /// stays as it is.
 #[derive(Debug, Args)]
@@ -724,13 +732,26 @@ pub struct RestoreArguments {
     pub max_bytes: Option<u64>,
 }
 
+/// Turn a pool of an earlier format into one of the present format
+///
+/// Turns a pool of an earlier format into one of the present format, with the `pando` that wrote
+/// it. That program dumps each map. This one loads it into a new pool, checks it, and puts it in
+/// the place of the former one, which stays as POOL.format-N. A crash leaves the former pool or the
+/// new one under its name. A pool of the present format is left as it is.
+#[derive(Debug, Args)]
+#[command(after_help = exit_codes(&[PROBLEMS]))]
+pub struct UpgradeArguments {
+    /// The `pando` that wrote the pool
+    #[arg(long, value_name = "PROGRAM")]
+    pub with: Option<PathBuf>,
+}
+
 #[derive(Debug, Subcommand)]
 pub enum LogCommand {
     /// Read a log, or a backup, as a recovery would, and print its content; the pool may be in use
     Verify(LogVerifyArguments),
     /// Write an image of the transactional maps, and remove the part of the log before it
     Image(LogImageArguments),
-    /// Give a pool a new log, if its log is lost, damaged or foreign, or is to be elsewhere
     Reset(LogResetArguments),
 }
 
@@ -749,6 +770,8 @@ pub struct LogVerifyArguments {
 #[command(after_help = exit_codes(&[]))]
 pub struct LogImageArguments {}
 
+/// Give a pool a new log, if its log is lost, damaged or foreign, or is to be elsewhere
+///
 /// Creates a new log in the directory that --log names, or else where the former log was, and
 /// writes an image of all transactional maps into it. Nothing of the pool is lost. The pool must be
 /// whole, and not open elsewhere.
@@ -771,6 +794,8 @@ pub struct CheckArguments {
     pub json: bool,
 }
 
+/// Load real text, kill the loading process, recover and verify the records
+///
 /// The tour prints the result of each step:
 ///
 /// 1. Collect real text, and load it with several writers in another process.

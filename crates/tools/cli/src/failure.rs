@@ -151,6 +151,10 @@ fn told(error: &pando::Error) -> String {
              leave out --max-bytes, or dump its maps and load them into a new pool",
             path.display()
         ),
+        Error::OlderPool { path, .. } => format!(
+            "{error}; or run `pando --pool {} upgrade --with PROGRAM`, which does this for all maps",
+            path.display()
+        ),
         Error::PoolExists { path } => {
             format!("{} is there already; name another path", path.display())
         }

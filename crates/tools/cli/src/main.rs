@@ -69,6 +69,7 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Backup(backup) => commands::log::backup(pool, backup),
         Command::Restore(restore) => commands::log::restore(pool, restore),
         Command::Log(command) => commands::log::run(pool, command),
+        Command::Upgrade(upgrade) => commands::upgrade::run(pool, upgrade),
         Command::Serve(serve) => commands::serve::run(pool, serve),
         Command::Top(top) => {
             pool.refuse_for("top")?;

@@ -24,6 +24,9 @@ fn each_command_has_a_man_page() {
         assert!(page.contains(".SH SYNOPSIS"), "{page}");
     }
     assert!(!folder.path("pages/pando-tour-writer.1").exists());
+    // The text of a command has more than its first line.
+    let load = std::fs::read_to_string(folder.path("pages/pando-load.1")).unwrap();
+    assert!(load.contains("After a kill"), "{load}");
     let nowhere = folder.fails(3, &["man", "no/such"]);
     assert!(nowhere.contains("cannot create no/such"), "{nowhere}");
 }

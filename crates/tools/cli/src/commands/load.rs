@@ -7,8 +7,8 @@
 //! than a record of it. If a batch cannot be committed, its records are written one by one: in a
 //! full pool some of them may fit, and the error names the line of the first that does not.
 //!
-//! With `--sorted` there is one writer. It writes each batch as a run of records, for which an index
-//! may build whole leaves.
+//! With `--sorted` there is one writer. It writes each batch as a run of records, for which an
+//! index may build whole leaves.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -304,7 +304,8 @@ impl<'load> Load<'load> {
             let number = records.number();
             let record = match read {
                 None => break,
-                Some(Ok(record)) => record,
+                Some(Ok(None)) => continue,
+                Some(Ok(Some(record))) => record,
                 Some(Err(error)) => {
                     self.refuse(number, &error.to_string());
                     continue;

@@ -129,38 +129,59 @@ fn copy_records(
     progress: &Progress,
 ) -> Result<(), Failure> {
     let mut scan = source.range(..);
-    let (mut batch, mut bytes, mut copied) = (Vec::new(), 0, 0);
-    loop {
-        let record = scan.next_record()?;
-        let is_end = record.is_none();
-        if let Some((key, value)) = record {
-            bytes += key.len() + value.len();
-            batch.push((key.to_vec(), value.to_vec()));
-        }
-        if is_end || batch.len() == BATCH_RECORDS || bytes >= BATCH_BYTES {
-            write_batch(target, pool, &batch)?;
-            copied += batch.len() as u64;
-            progress.update(0, copied);
-            batch.clear();
-            bytes = 0;
-        }
-        if is_end {
-            return Ok(());
-        }
+    let mut batches = Batches::new(target, pool, progress);
+    while let Some((key, value)) = scan.next_record()? {
+        batches.add(key.to_vec(), value.to_vec())?;
     }
+    batches.finish().map(|_| ())
 }
 
-/// Writes records; into a transactional map in one commit.
-fn write_batch(target: &Map, pool: &Pool, batch: &[(Vec<u8>, Vec<u8>)]) -> Result<(), Failure> {
-    if target.is_transactional() {
-        let written = pool.transaction(|transaction| {
-            batch.iter().try_for_each(|(key, value)| transaction.put(target, key, value))
-        });
-        return Ok(written?);
+/// Records for a map, written in batches: of a transactional map, each is one commit.
+pub(super) struct Batches<'copy> {
+    target: &'copy Map,
+    pool: &'copy Pool,
+    progress: &'copy Progress,
+    batch: Vec<(Vec<u8>, Vec<u8>)>,
+    bytes: usize,
+    written: u64,
+}
+
+impl<'copy> Batches<'copy> {
+    /// None so far.
+    pub fn new(target: &'copy Map, pool: &'copy Pool, progress: &'copy Progress) -> Self {
+        Self { target, pool, progress, batch: Vec::new(), bytes: 0, written: 0 }
     }
-    let records: Vec<(&[u8], &[u8])> =
-        batch.iter().map(|(key, value)| (key.as_slice(), value.as_slice())).collect();
-    Ok(target.upsert_many(&records)?)
+
+    /// One more record.
+    pub fn add(&mut self, key: Vec<u8>, value: Vec<u8>) -> Result<(), Failure> {
+        self.bytes += key.len() + value.len();
+        self.batch.push((key, value));
+        let is_full = self.batch.len() == BATCH_RECORDS || self.bytes >= BATCH_BYTES;
+        if is_full { self.write() } else { Ok(()) }
+    }
+
+    /// Writes the rest; the number of records.
+    pub fn finish(mut self) -> Result<u64, Failure> {
+        self.write()?;
+        Ok(self.written)
+    }
+
+    fn write(&mut self) -> Result<(), Failure> {
+        let (target, batch) = (self.target, &self.batch);
+        if target.is_transactional() {
+            self.pool.transaction(|transaction| {
+                batch.iter().try_for_each(|(key, value)| transaction.put(target, key, value))
+            })?;
+        } else {
+            let lent = batch.iter().map(|(key, value)| (key.as_slice(), value.as_slice()));
+            target.upsert_many(&lent.collect::<Vec<_>>())?;
+        }
+        self.written += self.batch.len() as u64;
+        self.progress.update(0, self.written);
+        self.batch.clear();
+        self.bytes = 0;
+        Ok(())
+    }
 }
 
 /// Drops a map.

@@ -12,3 +12,4 @@ pub mod scan;
 pub mod serve;
 pub mod stat;
 pub mod top;
+pub mod upgrade;

@@ -1,4 +1,5 @@
-//! Records as CSV (RFC 4180): fields parted by commas, quoted where needed, also over several lines.
+//! Records as CSV (RFC 4180): fields parted by commas, and quoted where needed. A quoted field may
+//! have several lines.
 //!
 //! The first record is the header. It names the columns; two of them are the key and the value. A
 //! dump writes the header `key,value`. A field holds any bytes, so each record has a form.
@@ -170,6 +171,10 @@ impl<R: Read> CsvRecords<R> {
                     bytes = 0;
                 }
                 ReadRecordResult::OutputFull => self.fields.resize(self.fields.len() * 2, 0),
+                ReadRecordResult::OutputEndsFull if fields >= self.max_record_bytes => {
+                    is_too_long = true;
+                    fields = 0;
+                }
                 ReadRecordResult::OutputEndsFull => self.ends.resize(self.ends.len() * 2, 0),
                 ReadRecordResult::End => return Ok(None),
                 ReadRecordResult::Record => {
@@ -294,6 +299,14 @@ mod tests {
         assert_eq!(found[2], (4, Err(LineError::RecordTooLong { max_bytes: 9 })));
         assert_eq!(found[3], record(5, "c", "3"));
         assert_eq!(found[4], (6, Err(LineError::OpenQuote)));
+    }
+
+    #[test]
+    fn a_record_of_many_empty_fields_takes_no_memory() {
+        let text = [b"key,value\n", &b",".repeat(100_000)[..], b"\nb,2\n"].concat();
+        let found = all(&text, &Columns::default(), 10_000).unwrap();
+        assert_eq!(found[0], (2, Err(LineError::RecordTooLong { max_bytes: 10_000 })));
+        assert_eq!(found[1], record(3, "b", "2"));
     }
 
     #[test]

@@ -16,8 +16,8 @@ pub enum Records<R> {
 }
 
 impl<R: Read> Records<R> {
-    /// The records of `reader`. A line, or a record of CSV, of more than `max_line_bytes` is skipped
-    /// with an error. The header of CSV is read at once; an error of it is that of line 1.
+    /// The records of `reader`. A line, or a record of CSV, of more than `max_line_bytes` is
+    /// skipped with an error. The header of CSV is read at once; an error of it is that of line 1.
     pub fn new(
         reader: R,
         format: Format,
@@ -54,16 +54,12 @@ impl<R: Read> Records<R> {
         }
     }
 
-    /// The next record; `None` at the end. Empty lines are skipped.
-    pub fn next_record(&mut self) -> io::Result<Option<Result<Record, LineError>>> {
+    /// The next record; `None` at the end. An empty line is no record: the caller may have
+    /// something to do before the next one is there.
+    pub fn next_record(&mut self) -> io::Result<Option<Result<Option<Record>, LineError>>> {
         match self {
-            Self::Csv(records) => records.next_record(),
-            Self::Lines(lines, parse) => loop {
-                let Some(line) = lines.next_line()? else { return Ok(None) };
-                if let Some(record) = line.and_then(*parse).transpose() {
-                    return Ok(Some(record));
-                }
-            },
+            Self::Csv(records) => Ok(records.next_record()?.map(|record| record.map(Some))),
+            Self::Lines(lines, parse) => Ok(lines.next_line()?.map(|line| line.and_then(*parse))),
         }
     }
 }
