@@ -104,17 +104,15 @@ impl<const RDCSS: bool> Subject for Blocks<RDCSS> {
                 _ => Op::Swap(words(1, random), stamp),
             })
             .short_of_slots(),
-            Scenario::new("reused-under-mark", 1, || Setup {
-                prepare: vec![Op::Swap(vec![0, 1], 1)],
-                cram: Vec::new(),
-                programs: Box::new(|random| {
+            Scenario::new("reused-under-mark", 1, || {
+                Setup::new(vec![Op::Swap(vec![0, 1], 1)], |random| {
                     let marks = (0..1 + random.below(2)).map(|step| Op::Mark(0, 10 + step));
                     let mut others = vec![Op::Clear(vec![0]), Op::Pass, Op::Swap(vec![1], 21)];
                     if random.one_in(2) {
                         others.extend([Op::Pass, Op::Swap(words(2, random), 22)]);
                     }
                     vec![marks.collect(), others]
-                }),
+                })
             }),
         ]
     }
@@ -162,15 +160,13 @@ fn words(count: usize, random: &mut Random) -> Vec<usize> {
 }
 
 fn scenario(name: &'static str, op: fn(u64, &mut Random) -> Op) -> Scenario<BlocksModel> {
-    Scenario::new(name, 1, move || Setup {
-        prepare: vec![Op::Swap(vec![0, 1], 1)],
-        cram: Vec::new(),
-        programs: Box::new(move |random| {
+    Scenario::new(name, 1, move || {
+        Setup::new(vec![Op::Swap(vec![0, 1], 1)], move |random| {
             let program = |task: u64, random: &mut Random| {
                 (0..1 + random.below(4)).map(|step| op(10 * task + step, random)).collect()
             };
             (1..3 + random.below(2)).map(|task| program(task, random)).collect()
-        }),
+        })
     })
 }
 

@@ -106,14 +106,12 @@ impl Model for Catalog {
 }
 
 fn scenario(name: &'static str, op: impl Fn(&mut Random) -> Op + 'static) -> Scenario<Catalog> {
-    Scenario::new(name, 1, move || Setup {
-        prepare: vec![Op::Create(0), Op::Create(1), Op::Drop(1)],
-        cram: Vec::new(),
-        programs: Box::new(move |random| {
+    Scenario::new(name, 1, move || {
+        Setup::new(vec![Op::Create(0), Op::Create(1), Op::Drop(1)], move |random| {
             let program =
                 |random: &mut Random| (0..1 + random.below(2)).map(|_| op(random)).collect();
             (0..2 + random.below(2)).map(|_| program(random)).collect()
-        }),
+        })
     })
 }
 

@@ -74,14 +74,12 @@ impl<I: Indexed> Subject for Dropped<I> {
             1 => vec![Op::Free],
             _ => (0..2 + random.below(4)).map(|number| Op::Write(100 + number)).collect(),
         };
-        vec![Scenario::new("dropped", 1, move || Setup {
-            prepare: vec![Op::Create],
-            cram: Vec::new(),
-            programs: Box::new(move |random| {
+        vec![Scenario::new("dropped", 1, move || {
+            Setup::new(vec![Op::Create], move |random| {
                 let mut programs = vec![vec![Op::Drop]];
                 programs.extend((0..random.below(3)).map(|_| others(random)));
                 programs
-            }),
+            })
         })]
     }
 }

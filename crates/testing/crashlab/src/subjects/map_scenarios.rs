@@ -142,42 +142,34 @@ fn upon(number: usize, stamp: u64, random: &mut Random) -> Op {
 
 /// Two or three threads, each with one or two operations on the same key.
 fn on_same_key() -> Setup<MapModel> {
-    Setup {
-        prepare: growth()[..24].to_vec(),
-        cram: Vec::new(),
-        programs: Box::new(|random| {
-            let number = random.below(64) as usize;
-            let program = |task: u64, random: &mut Random| {
-                let count = 1 + random.below(2);
-                (0..count).map(|step| upon(number, 1_000 * task + step, random)).collect()
-            };
-            let threads = 2 + random.below(2);
-            (1..=threads).map(|task| program(task, random)).collect()
-        }),
-    }
+    Setup::new(growth()[..24].to_vec(), |random| {
+        let number = random.below(64) as usize;
+        let program = |task: u64, random: &mut Random| {
+            let count = 1 + random.below(2);
+            (0..count).map(|step| upon(number, 1_000 * task + step, random)).collect()
+        };
+        let threads = 2 + random.below(2);
+        (1..=threads).map(|task| program(task, random)).collect()
+    })
 }
 
 /// One thread writes a key once or twice, and one or two others only read it.
 fn reads() -> Setup<MapModel> {
-    Setup {
-        prepare: growth()[..24].to_vec(),
-        cram: Vec::new(),
-        programs: Box::new(|random| {
-            let number = random.below(64) as usize;
-            let write = |stamp, random: &mut Random| match random.below(4) {
-                0 => Op::Key(number, Operation::Insert(stamp)),
-                1 => Op::Key(number, Operation::Update(stamp)),
-                2 => Op::Key(number, Operation::Upsert(stamp)),
-                _ => Op::Key(number, Operation::Remove),
-            };
-            let count = 1 + random.below(2);
-            let mut programs = vec![(0..count).map(|step| write(1_000 + step, random)).collect()];
-            for _ in 0..1 + random.below(2) {
-                programs.push(vec![Op::Key(number, Operation::Read); 1 + random.below(2) as usize]);
-            }
-            programs
-        }),
-    }
+    Setup::new(growth()[..24].to_vec(), |random| {
+        let number = random.below(64) as usize;
+        let write = |stamp, random: &mut Random| match random.below(4) {
+            0 => Op::Key(number, Operation::Insert(stamp)),
+            1 => Op::Key(number, Operation::Update(stamp)),
+            2 => Op::Key(number, Operation::Upsert(stamp)),
+            _ => Op::Key(number, Operation::Remove),
+        };
+        let count = 1 + random.below(2);
+        let mut programs = vec![(0..count).map(|step| write(1_000 + step, random)).collect()];
+        for _ in 0..1 + random.below(2) {
+            programs.push(vec![Op::Key(number, Operation::Read); 1 + random.below(2) as usize]);
+        }
+        programs
+    })
 }
 
 /// One thread does `first`, and others do random operations near it.
@@ -186,24 +178,20 @@ fn around(
     first: impl Fn(&mut Random) -> Op + 'static,
     steps: u64,
 ) -> Setup<MapModel> {
-    Setup {
-        prepare,
-        cram: Vec::new(),
-        programs: Box::new(move |random| {
-            let first = first(random);
-            let center = match first {
-                Op::Key(number, _) | Op::Scan(number, ..) => number,
-            };
-            let others = 1 + random.below(2);
-            let program = |task: u64, random: &mut Random| {
-                let count = 1 + random.below(steps);
-                (0..count).map(|step| near(center, 1_000 * task + step, random)).collect()
-            };
-            let mut programs = vec![vec![first]];
-            programs.extend((1..=others).map(|task| program(task, random)));
-            programs
-        }),
-    }
+    Setup::new(prepare, move |random| {
+        let first = first(random);
+        let center = match first {
+            Op::Key(number, _) | Op::Scan(number, ..) => number,
+        };
+        let others = 1 + random.below(2);
+        let program = |task: u64, random: &mut Random| {
+            let count = 1 + random.below(steps);
+            (0..count).map(|step| near(center, 1_000 * task + step, random)).collect()
+        };
+        let mut programs = vec![vec![first]];
+        programs.extend((1..=others).map(|task| program(task, random)));
+        programs
+    })
 }
 
 /// The key around which nodes have no room, in a pool without room.
@@ -323,28 +311,24 @@ fn over<I: Indexed>(change: Change) -> Scenario<MapModel> {
 /// remove runs of these keys, so that nodes before and behind the scan are split and merged.
 fn scans() -> Setup<MapModel> {
     const SCANNED: usize = 48;
-    Setup {
-        prepare: growth(),
-        cram: Vec::new(),
-        programs: Box::new(|random| {
-            let low = random.below((KEYS - SCANNED) as u64) as usize;
-            let order = if random.one_in(4) { Order::Ascending } else { Order::Descending };
-            let run = |task: u64, random: &mut Random| {
-                let first = low + random.below(SCANNED as u64) as usize;
-                let (count, is_remove) = (2 + random.below(10) as usize, random.one_in(2));
-                let write = |step: usize| match is_remove {
-                    // Present keys have even numbers.
-                    true => Op::Key(first / 2 * 2 + 2 * step, Operation::Remove),
-                    false => Op::Key(first + step, Operation::Upsert(1_000 * task + step as u64)),
-                };
-                let is_key = |op: &Op| matches!(op, Op::Key(number, _) if *number < KEYS);
-                (0..count).map(write).filter(is_key).collect::<Vec<_>>()
+    Setup::new(growth(), |random| {
+        let low = random.below((KEYS - SCANNED) as u64) as usize;
+        let order = if random.one_in(4) { Order::Ascending } else { Order::Descending };
+        let run = |task: u64, random: &mut Random| {
+            let first = low + random.below(SCANNED as u64) as usize;
+            let (count, is_remove) = (2 + random.below(10) as usize, random.one_in(2));
+            let write = |step: usize| match is_remove {
+                // Present keys have even numbers.
+                true => Op::Key(first / 2 * 2 + 2 * step, Operation::Remove),
+                false => Op::Key(first + step, Operation::Upsert(1_000 * task + step as u64)),
             };
-            let mut programs = vec![vec![Op::Scan(low, low + SCANNED, order)]];
-            programs.extend((1..=1 + random.below(2)).map(|task| run(task, random)));
-            programs
-        }),
-    }
+            let is_key = |op: &Op| matches!(op, Op::Key(number, _) if *number < KEYS);
+            (0..count).map(write).filter(is_key).collect::<Vec<_>>()
+        };
+        let mut programs = vec![vec![Op::Scan(low, low + SCANNED, order)]];
+        programs.extend((1..=1 + random.below(2)).map(|task| run(task, random)));
+        programs
+    })
 }
 
 /// One thread scans the records around a leaf without room. One or two others rewrite all of them,
@@ -360,32 +344,28 @@ fn rewrites<I: Indexed>() -> Setup<MapModel> {
     };
     // Present keys have even numbers.
     let (low, high) = (center.saturating_sub(10) / 2 * 2, (center + 12).min(KEYS));
-    Setup {
-        prepare: ops[..index].to_vec(),
-        cram: Vec::new(),
-        programs: Box::new(move |random| {
-            let order = if random.one_in(2) { Order::Ascending } else { Order::Descending };
-            let rewrite = |task: u64, random: &mut Random| {
-                let backwards = random.one_in(2);
-                let one = |step: u64, number: usize, random: &mut Random| match random.below(4) {
-                    0 => vec![
-                        Op::Key(number, Operation::Remove),
-                        Op::Key(number, Operation::Insert(1_000 * task + step)),
-                    ],
-                    _ => vec![Op::Key(number, Operation::Upsert(1_000 * task + step))],
-                };
-                let mut numbers: Vec<usize> = (low..high).step_by(2).collect();
-                if backwards {
-                    numbers.reverse();
-                }
-                let steps = numbers.into_iter().enumerate();
-                steps.flat_map(|(step, number)| one(step as u64, number, random)).collect()
+    Setup::new(ops[..index].to_vec(), move |random| {
+        let order = if random.one_in(2) { Order::Ascending } else { Order::Descending };
+        let rewrite = |task: u64, random: &mut Random| {
+            let backwards = random.one_in(2);
+            let one = |step: u64, number: usize, random: &mut Random| match random.below(4) {
+                0 => vec![
+                    Op::Key(number, Operation::Remove),
+                    Op::Key(number, Operation::Insert(1_000 * task + step)),
+                ],
+                _ => vec![Op::Key(number, Operation::Upsert(1_000 * task + step))],
             };
-            let mut programs = vec![vec![Op::Scan(low, high, order); 1 + random.below(2) as usize]];
-            programs.extend((1..=1 + random.below(2)).map(|task| rewrite(task, random)));
-            programs
-        }),
-    }
+            let mut numbers: Vec<usize> = (low..high).step_by(2).collect();
+            if backwards {
+                numbers.reverse();
+            }
+            let steps = numbers.into_iter().enumerate();
+            steps.flat_map(|(step, number)| one(step as u64, number, random)).collect()
+        };
+        let mut programs = vec![vec![Op::Scan(low, high, order); 1 + random.below(2) as usize]];
+        programs.extend((1..=1 + random.below(2)).map(|task| rewrite(task, random)));
+        programs
+    })
 }
 
 /// A remove of each key that the operations write.
@@ -405,30 +385,22 @@ fn emptied<I: Indexed>() -> Setup<MapModel> {
     let index = *brinks.first().expect("operations that split the root");
     let (before, over) = (ops[..index].to_vec(), ops[index]);
     let removes = removes_of(&before);
-    Setup {
-        prepare: before,
-        cram: Vec::new(),
-        programs: Box::new(move |_| vec![vec![over], removes.clone()]),
-    }
+    Setup::new(before, move |_| vec![vec![over], removes.clone()])
 }
 
 /// Two threads remove all records. There is no room for the merges.
 fn emptied_without_room() -> Setup<MapModel> {
     let records = growth()[..32].to_vec();
     let removes = removes_of(&records);
-    Setup {
-        prepare: records,
-        cram: Vec::new(),
-        programs: Box::new(move |random| {
-            // Both threads remove neighbouring keys, or one thread starts at the other's end.
-            let (first, second) = if random.one_in(2) {
-                removes.split_at(removes.len() / 2)
-            } else {
-                removes.split_at(1 + random.below(removes.len() as u64 - 1) as usize)
-            };
-            vec![first.to_vec(), second.to_vec()]
-        }),
-    }
+    Setup::new(records, move |random| {
+        // Both threads remove neighbouring keys, or one thread starts at the other's end.
+        let (first, second) = if random.one_in(2) {
+            removes.split_at(removes.len() / 2)
+        } else {
+            removes.split_at(1 + random.below(removes.len() as u64 - 1) as usize)
+        };
+        vec![first.to_vec(), second.to_vec()]
+    })
 }
 
 fn scenarios<I: Indexed>() -> Vec<Scenario<MapModel>> {

@@ -136,6 +136,16 @@ pub struct Setup<M: Model> {
     pub programs: Programs<M>,
 }
 
+impl<M: Model> Setup<M> {
+    /// A setup that fills no pool.
+    pub fn new(
+        prepare: Vec<M::Op>,
+        programs: impl Fn(&mut Random) -> Vec<Vec<M::Op>> + 'static,
+    ) -> Self {
+        Self { prepare, cram: Vec::new(), programs: Box::new(programs) }
+    }
+}
+
 /// A scenario of a subject.
 pub struct Scenario<M: Model> {
     /// Its name on the command line.

@@ -151,29 +151,30 @@ impl Model for Roots {
 }
 
 fn scenario(name: &'static str, size: fn(&mut Random) -> u64, steps: u64) -> Scenario<Roots> {
-    Scenario::new(name, 1, move || Setup {
-        // The pool contains old blocks, and chunks with any bytes.
-        prepare: (0..2)
-            .flat_map(|root| [Op::Give(root, 150_000, u64::MAX), Op::Take(root)])
-            .chain((0..ROOTS).map(|root| Op::Give(root, 100, 1)))
-            .collect(),
-        cram: Vec::new(),
-        programs: Box::new(move |random| {
-            let program = |task: usize, random: &mut Random| {
-                let step = |step: u64| {
-                    let root = task * OWN + random.below(OWN as u64) as usize;
-                    let stamp = 100 * (task as u64 + 1) + step;
-                    let give = Op::Give(root, size(random), stamp);
-                    match random.below(5) {
-                        0 => Op::Reserve(size(random)),
-                        1 | 2 => Op::Take(root),
-                        _ => give,
-                    }
+    Scenario::new(name, 1, move || {
+        Setup::new(
+            // The pool contains old blocks, and chunks with any bytes.
+            (0..2)
+                .flat_map(|root| [Op::Give(root, 150_000, u64::MAX), Op::Take(root)])
+                .chain((0..ROOTS).map(|root| Op::Give(root, 100, 1)))
+                .collect(),
+            move |random| {
+                let program = |task: usize, random: &mut Random| {
+                    let step = |step: u64| {
+                        let root = task * OWN + random.below(OWN as u64) as usize;
+                        let stamp = 100 * (task as u64 + 1) + step;
+                        let give = Op::Give(root, size(random), stamp);
+                        match random.below(5) {
+                            0 => Op::Reserve(size(random)),
+                            1 | 2 => Op::Take(root),
+                            _ => give,
+                        }
+                    };
+                    (0..steps).map(step).collect()
                 };
-                (0..steps).map(step).collect()
-            };
-            (0..3).map(|task| program(task, random)).collect()
-        }),
+                (0..3).map(|task| program(task, random)).collect()
+            },
+        )
     })
 }
 
@@ -186,14 +187,12 @@ fn stale_claim(name: &'static str) -> Scenario<Roots> {
     let (slab, span, last) = (WORDS_OF_A_LINE - 1, WORDS_OF_A_LINE, WORDS_OF_A_LINE + 1);
     let below = (0..WORDS_OF_A_LINE - 1).map(|root| Op::Give(root, CHUNK, 1));
     let then = [Op::Give(span, 70_000, 1), Op::Give(last, CHUNK, 1), Op::Take(span)];
-    Scenario::new(name, 1, move || Setup {
-        prepare: below.chain(then).collect(),
-        cram: Vec::new(),
-        programs: Box::new(move |_| {
+    Scenario::new(name, 1, move || {
+        Setup::new(below.chain(then).collect(), move |_| {
             // The search for chunks continues after the one that is reserved and released.
             let gives = [Op::Give(slab, 30_000, 2), Op::Give(span, CHUNK, 3)];
             vec![[Op::Reserve(CHUNK)].into_iter().chain(gives).collect()]
-        }),
+        })
     })
 }
 
@@ -202,30 +201,31 @@ fn stale_claim(name: &'static str) -> Scenario<Roots> {
 /// claims are refused too.
 fn holes(name: &'static str, releases: &'static [Op]) -> Scenario<Roots> {
     let is_full = releases.iter().any(|op| matches!(op, Op::ReleaseWithoutHoles));
-    Scenario::new(name, 1, move || Setup {
-        prepare: (0..2)
-            .flat_map(|root| [Op::Give(root, 140_000, 1), Op::Take(root)])
-            .chain([Op::Give(2, 300_000, 1), Op::Take(2), Op::Release, Op::Give(3, 60_000, 1)])
-            .collect(),
-        cram: Vec::new(),
-        programs: Box::new(move |random| {
-            let program = |task: usize, random: &mut Random| {
-                let steps = 2 + random.below(2);
-                let step = |step: u64| {
-                    let root = task * OWN + random.below(OWN as u64) as usize;
-                    let bytes = *random.pick(&[20_000, 60_000, 140_000]);
-                    let stamp = 100 * (task as u64 + 1) + step;
-                    match random.below(6) {
-                        0 | 1 => random.pick(releases).clone(),
-                        2 => Op::Take(root),
-                        3 if is_full => Op::GiveWithoutRoom(root, bytes, stamp),
-                        _ => Op::Give(root, bytes, stamp),
-                    }
+    Scenario::new(name, 1, move || {
+        Setup::new(
+            (0..2)
+                .flat_map(|root| [Op::Give(root, 140_000, 1), Op::Take(root)])
+                .chain([Op::Give(2, 300_000, 1), Op::Take(2), Op::Release, Op::Give(3, 60_000, 1)])
+                .collect(),
+            move |random| {
+                let program = |task: usize, random: &mut Random| {
+                    let steps = 2 + random.below(2);
+                    let step = |step: u64| {
+                        let root = task * OWN + random.below(OWN as u64) as usize;
+                        let bytes = *random.pick(&[20_000, 60_000, 140_000]);
+                        let stamp = 100 * (task as u64 + 1) + step;
+                        match random.below(6) {
+                            0 | 1 => random.pick(releases).clone(),
+                            2 => Op::Take(root),
+                            3 if is_full => Op::GiveWithoutRoom(root, bytes, stamp),
+                            _ => Op::Give(root, bytes, stamp),
+                        }
+                    };
+                    (0..steps).map(step).collect()
                 };
-                (0..steps).map(step).collect()
-            };
-            (0..2).map(|task| program(task, random)).collect()
-        }),
+                (0..2).map(|task| program(task, random)).collect()
+            },
+        )
     })
 }
 
@@ -245,34 +245,33 @@ fn freed_twice(name: &'static str) -> Scenario<Roots> {
 /// One thread allocates blocks for roots, and ends. Other threads free and reuse them.
 fn relay(name: &'static str) -> Scenario<Roots> {
     const BYTES: u64 = 30_000;
-    Scenario::new(name, 1, move || Setup {
-        // Two slabs with room for one block each. So a thread that has filled the first one uses
-        // the second one without a fence, and leaves the first to others.
-        prepare: (0..4)
-            .map(|root| Op::Give(root, BYTES, 1))
-            .chain([Op::Take(1), Op::Take(3)])
-            .collect(),
-        cram: Vec::new(),
-        programs: Box::new(|random| {
-            let hand = |root: usize| Op::HandOver(root, BYTES, root as u64);
-            let other = |task: usize, random: &mut Random| {
-                let step = |step: u64| {
-                    let root = task * OWN + random.below(OWN as u64) as usize;
-                    match random.below(6) {
-                        0 | 1 => Op::Fetch(HANDED.start + random.below(2) as usize),
-                        2 => Op::Reserve(BYTES),
-                        3 => Op::Take(root),
-                        _ => Op::Give(root, BYTES, 100 * (task as u64 + 1) + step),
-                    }
+    Scenario::new(name, 1, move || {
+        Setup::new(
+            // Two slabs with room for one block each. So a thread that has filled the first one
+            // uses the second one without a fence, and leaves the first to others.
+            (0..4).map(|root| Op::Give(root, BYTES, 1)).chain([Op::Take(1), Op::Take(3)]).collect(),
+            |random| {
+                let hand = |root: usize| Op::HandOver(root, BYTES, root as u64);
+                let other = |task: usize, random: &mut Random| {
+                    let step = |step: u64| {
+                        let root = task * OWN + random.below(OWN as u64) as usize;
+                        match random.below(6) {
+                            0 | 1 => Op::Fetch(HANDED.start + random.below(2) as usize),
+                            2 => Op::Reserve(BYTES),
+                            3 => Op::Take(root),
+                            _ => Op::Give(root, BYTES, 100 * (task as u64 + 1) + step),
+                        }
+                    };
+                    (0..14).map(step).collect()
                 };
-                (0..14).map(step).collect()
-            };
-            // After that the thread has nothing to do: root 1 is empty after the first take.
-            let mut first: Vec<Op> = HANDED.take(1 + random.below(2) as usize).map(hand).collect();
-            first.push(Op::Reserve(BYTES));
-            first.extend([Op::Take(1), Op::Take(1), Op::Take(1)]);
-            vec![first, other(1, random), other(2, random)]
-        }),
+                // After that the thread has nothing to do: root 1 is empty after the first take.
+                let mut first: Vec<Op> =
+                    HANDED.take(1 + random.below(2) as usize).map(hand).collect();
+                first.push(Op::Reserve(BYTES));
+                first.extend([Op::Take(1), Op::Take(1), Op::Take(1)]);
+                vec![first, other(1, random), other(2, random)]
+            },
+        )
     })
 }
 

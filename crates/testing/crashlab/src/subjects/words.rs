@@ -68,19 +68,15 @@ impl<const RDCSS: bool> Subject for Words<RDCSS> {
             scenario("3-words-3-threads", 3, 3, 2, 2),
             scenario("4-words-2-threads", 4, 2, 2, 2),
             scenario("4-words-3-threads", 4, 3, 2, 2),
-            Scenario::new("borrowed-descriptors", 2, move || Setup {
-                prepare: Vec::new(),
-                cram: Vec::new(),
-                programs: Box::new(|random| {
+            Scenario::new("borrowed-descriptors", 2, move || {
+                Setup::new(Vec::new(), |random| {
                     let change = |word: usize| vec![(word, 0, 1), (word + 1, 0, 2)];
                     let crowded = Op::Crowded(change(random.below(2) as usize));
                     vec![vec![crowded], vec![Op::Change(change(1))]]
-                }),
+                })
             }),
-            Scenario::new("1-word-cas", 2, move || Setup {
-                prepare: Vec::new(),
-                cram: Vec::new(),
-                programs: Box::new(|random| {
+            Scenario::new("1-word-cas", 2, move || {
+                Setup::new(Vec::new(), |random| {
                     let task = |task: u64, random: &mut Random| {
                         let step = |step: u64| match random.below(3) {
                             0 => Op::Read(0),
@@ -89,7 +85,7 @@ impl<const RDCSS: bool> Subject for Words<RDCSS> {
                         (1..4).map(step).collect()
                     };
                     (1..4).map(|number| task(number, random)).collect()
-                }),
+                })
             }),
         ]
     }
@@ -165,16 +161,14 @@ fn scenario(
         }
         Op::Change(changes)
     };
-    Scenario::new(name, preemptions, move || Setup {
-        prepare: Vec::new(),
-        cram: Vec::new(),
-        programs: Box::new(move |random| {
+    Scenario::new(name, preemptions, move || {
+        Setup::new(Vec::new(), move |random| {
             let program = |random: &mut Random| {
                 let steps = steps + random.below(2) as usize;
                 (0..steps).map(|_| op(random)).collect()
             };
             (0..tasks).map(|_| program(random)).collect()
-        }),
+        })
     })
 }
 
