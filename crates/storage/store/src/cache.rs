@@ -425,6 +425,24 @@ impl<D: Domain> Cache<D> {
         }
     }
 
+    /// Writes one of the pages that have changed, number `nth` of them counted from zero and over
+    /// again, and evicts it; as a full cache does, which leaves pages with versions above the
+    /// durable LSN.
+    #[cfg(feature = "testing")]
+    pub fn evict_changed(&self, nth: usize) -> Result<()> {
+        let (mut changed, mut from) = (Vec::<u32>::new(), Some(0));
+        while let Some(at) = from {
+            let (seen, next) = self.tree.pages_from(at, SEEN)?;
+            from = next;
+            let seen = seen.iter().filter(|page| page.state == PageState::Changed);
+            changed.extend(seen.map(|page| page.number));
+        }
+        match changed.get(nth % changed.len().max(1)) {
+            Some(&number) => self.write_and_evict(vec![number]).map(drop),
+            None => Ok(()),
+        }
+    }
+
     /// Evicts all pages that have not changed.
     pub fn evict_all(&self) -> Result<()> {
         let mut from = Some(0);

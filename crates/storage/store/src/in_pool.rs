@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use pando_device::Directory;
 use pando_pmem::layout::LOG_OFF;
 use pando_pmem::{Domain, Pool};
-use pando_tc::TransactionComponent;
+use pando_tc::{TransactionComponent, TransactionalMap};
 
 use crate::checkpoint;
 use crate::data_component::{DataComponent, StoreOptions};
@@ -63,6 +63,16 @@ impl<D: Domain> InPool<D> {
         &self.component
     }
 
+    /// The map with this number, whose operations on one key are commits of their own.
+    ///
+    /// # Errors
+    ///
+    /// The pool of the store has no such map.
+    pub fn map(&self, number: u64) -> Result<TransactionalMap<D, StoreMaps<D>>> {
+        let index = self.component.maps().index(number);
+        Ok(TransactionalMap::new(self.component.clone(), number, index)?)
+    }
+
     /// As [`Store::checkpoint`](crate::Store::checkpoint). One thread at a time may call it.
     ///
     /// # Errors
@@ -79,6 +89,16 @@ impl<D: Domain> InPool<D> {
     /// The same.
     pub fn empty_cache(&self) -> Result<()> {
         self.data.empty_cache()
+    }
+
+    /// Writes and evicts one page that has changed: number `nth` of them, counted over again. A
+    /// page with a version above the durable LSN stays, as in a full cache.
+    ///
+    /// # Errors
+    ///
+    /// What the page store answers.
+    pub fn evict_changed(&self, nth: usize) -> Result<()> {
+        self.data.cache().evict_changed(nth)
     }
 
     /// As [`Store::check`](crate::Store::check).

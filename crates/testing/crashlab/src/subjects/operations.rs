@@ -23,7 +23,7 @@ pub fn text(error: impl StdError) -> String {
 }
 
 /// A long value in its own block, or a short one.
-fn bytes_of(value: u8) -> Vec<u8> {
+pub fn bytes_of(value: u8) -> Vec<u8> {
     vec![value; if value.is_multiple_of(3) { 200 } else { 1 }]
 }
 
@@ -141,7 +141,15 @@ fn perform<'open, D: Domain, M: Maps>(
             component.sync(component.newest_lsn()?)?;
             return Ok(Some(Answer::Done));
         }
-        Op::Image | Op::Checkpoint | Op::Evict | Op::Fill | Op::Reclaim => return other(op),
+        Op::Put(..)
+        | Op::Image
+        | Op::Checkpoint
+        | Op::Evict
+        | Op::EvictOne(_)
+        | Op::Fill
+        | Op::Reclaim => {
+            return other(op);
+        }
     };
     match ran {
         Ok(read) => Ok(Some(Answer::Committed(read))),

@@ -4,6 +4,7 @@
 //! | operation | in the model |
 //! | --- | --- |
 //! | a serializable transaction | at one instant of its call, it reads and changes the state |
+//! | a put of one key, which may be blind | at one instant of its call, it gives the key its value |
 //! | a snapshot, or a transaction over one, begins | at one instant of its call, it notes the state |
 //! | all records are read through it | they are those of the noted state, each time |
 //! | a transaction over a snapshot commits | at one instant of the call, it writes what its steps make of the noted state; the keys that it writes have the values of the noted state |
@@ -65,6 +66,9 @@ pub enum Way {
 pub enum Op {
     /// A serializable transaction of these steps.
     Run(Vec<Step>),
+    /// Of a store: gives a key this value. If its page is absent, the write is blind: it does not
+    /// read what it replaces.
+    Put(Key, u8),
     /// Takes a snapshot, in the place of what the thread holds.
     Take(Seen),
     /// Begins a transaction over a snapshot, in the place of what the thread holds.
@@ -85,6 +89,9 @@ pub enum Op {
     Checkpoint,
     /// Of a store: writes the changed pages, and evicts all.
     Evict,
+    /// Of a store: writes one changed page, and evicts it: that with this number, counted over
+    /// again. A full cache does so, and leaves a page that has a version above the durable LSN.
+    EvictOne(usize),
     /// Writes so many blocks that the log is in another segment.
     Fill,
     /// Raises the epoch, if no thread is in the way: tombstones become ripe.
@@ -172,6 +179,7 @@ impl Op {
             Self::Run(steps) | Self::Commit(_, steps) => {
                 steps.iter().any(|step| step.written().is_some())
             }
+            Self::Put(..) => true,
             _ => false,
         }
     }
@@ -181,6 +189,11 @@ impl Op {
         let (steps, noted) = match self {
             Self::Run(steps) => (steps, state),
             Self::Commit(seen, steps) => (steps, seen.get()?),
+            Self::Put(key, value) => {
+                let mut next = state.clone();
+                next.insert(*key, *value);
+                return Some(next);
+            }
             Self::Take(seen) | Self::Begin(seen) => {
                 let is_possible = seen.get().is_none_or(|seen| seen == state);
                 return is_possible.then(|| state.clone());

@@ -40,19 +40,26 @@ impl<I: Indexed, const FILES: bool> Subject for Transactions<I, FILES> {
 
 type Programs = Vec<Vec<Op>>;
 
-pub fn scenario(
+fn scenario(
     name: &'static str,
     settled: usize,
     programs: impl Fn(&mut Random) -> Programs + 'static,
 ) -> Scenario<TransactionsModel> {
-    Scenario::new(name, 1, move || {
-        let first = [Step::Put(A, 1), Step::Put(B, 5), Step::Put((2, 1), 3)];
-        let mut prepare = vec![Op::Run(first.to_vec())];
-        for _ in 0..settled {
-            prepare.extend([Op::Run(vec![Step::Put(A, 1)]), Op::Settle]);
-        }
-        Setup { prepare, cram: Vec::new(), programs: Box::new(programs) }
-    })
+    let first = [Step::Put(A, 1), Step::Put(B, 5), Step::Put((2, 1), 3)];
+    let mut prepare = vec![Op::Run(first.to_vec())];
+    for _ in 0..settled {
+        prepare.extend([Op::Run(vec![Step::Put(A, 1)]), Op::Settle]);
+    }
+    prepared(name, prepare, programs)
+}
+
+/// A scenario of maps on which these operations were performed.
+pub fn prepared(
+    name: &'static str,
+    prepare: Vec<Op>,
+    programs: impl Fn(&mut Random) -> Programs + 'static,
+) -> Scenario<TransactionsModel> {
+    Scenario::new(name, 1, move || Setup::new(prepare, programs))
 }
 
 pub fn run(steps: &[Step]) -> Op {
