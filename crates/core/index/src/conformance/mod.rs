@@ -106,7 +106,7 @@ fn run(case: &Case, factory: &dyn Factory, shrinks: bool) {
 ///
 /// The argument is an expression that is a [`Factory`](crate::conformance::Factory): a closure
 /// or the path of a function that returns a fresh [`Subject`](crate::conformance::Subject).
-/// Each use needs a module of its own.
+/// Each use needs a module of its own; a list of `module => factory;` makes them.
 #[macro_export]
 macro_rules! conformance_suite {
     (@list $form:ident ($($argument:tt)*)) => {
@@ -161,7 +161,30 @@ macro_rules! conformance_suite {
             }
         )*
     };
+    ($($module:ident => $factory:expr;)+) => {
+        $(
+            mod $module {
+                use super::*;
+                $crate::conformance_suite!($factory);
+            }
+        )+
+    };
     ($factory:expr) => {
         $crate::conformance_suite! { @list tests ($factory) }
+    };
+}
+
+/// Makes a `#[test]` for each line `fn name => body;`: a table of tests that differ in one
+/// expression.
+#[macro_export]
+macro_rules! tests {
+    ($($(#[$note:meta])* fn $name:ident => $body:expr;)+) => {
+        $(
+            $(#[$note])*
+            #[test]
+            fn $name() {
+                $body
+            }
+        )+
     };
 }

@@ -27,30 +27,22 @@ fn of_both_designs(test: fn(One<'_>)) {
     }
 }
 
-/// The value of a key, present or absent, changes, goes and comes back.
-#[test]
-fn a_record_that_is_changed() {
-    of_both_designs(|one| between_acts::a_record_that_is_changed(one, 2, LONG_BYTES));
-}
-
-/// Pages of several levels, between whose records others are inserted: during an operation, pages
-/// there are split, emptied and merged.
-#[test]
-fn pages_that_are_split_and_merged_meanwhile() {
-    of_both_designs(|one| between_acts::nodes_that_are_split_and_merged(one, 11, LONG_BYTES));
-}
-
-/// An operation that itself splits, consolidates or merges; during it, other operations do the
-/// same.
-#[test]
-fn structure_changes_amid_structure_changes() {
-    of_both_designs(|one| between_acts::structure_changes_amid_structure_changes(one, 7, 9..15));
-}
-
-/// Runs of inserts, removes and changes before any access of any act.
-#[test]
-fn runs_of_writes_at_random() {
-    of_both_designs(|one| at_random(one, 1_000, LONG_BYTES));
+pando_index::tests! {
+    /// The value of a key, present or absent, changes, goes and comes back.
+    fn a_record_that_is_changed =>
+        of_both_designs(|one| between_acts::a_record_that_is_changed(one, 2, LONG_BYTES));
+    /// Pages of several levels, between whose records others are inserted: during an operation,
+    /// pages there are split, emptied and merged.
+    fn pages_that_are_split_and_merged_meanwhile =>
+        of_both_designs(|one| between_acts::nodes_that_are_split_and_merged(one, 11, LONG_BYTES));
+    /// An operation that itself splits, consolidates or merges; during it, other operations do the
+    /// same.
+    fn structure_changes_amid_structure_changes =>
+        of_both_designs(|one| {
+            between_acts::structure_changes_amid_structure_changes(one, 7, 9..15);
+        });
+    /// Runs of inserts, removes and changes before any access of any act.
+    fn runs_of_writes_at_random => of_both_designs(|one| at_random(one, 1_000, LONG_BYTES));
 }
 
 /// A leaf is merged; meanwhile its parent gets an entry, because another leaf under it is split.

@@ -7,11 +7,11 @@ use pando_bwtree::{PageState, PageWrite, StoredBwTrees};
 use pando_index::RangeIndex;
 use pando_index::random::Random;
 
-use crate::common::{Planted, Records, key};
-use crate::stored::{
-    Domain, Hook, MAX_PARTS, Source, as_it_is, check, dump, evict_all, evict_leaves, get, pages,
-    parts_of, put, put_blind, remove, reopened, tree_of, tree_with, write_until_done,
+use crate::common::stored::{
+    Domain, Hook, MAX_PARTS, Source, Tree, as_it_is, check, dump, evict_all, evict_leaves, get,
+    pages, parts_of, put, put_blind, remove, reopened, tree_of, tree_with, write_until_done,
 };
+use crate::common::{Planted, Records, key};
 
 /// Random writes, blind and others, reads, writes of pages and evictions: the tree has the records
 /// of a model, and so has the store.
@@ -114,6 +114,17 @@ fn a_blind_write_reads_nothing() {
     assert_eq!(reopened(&source), dump(tree));
 }
 
+/// Writes and evicts the partial page of 78, and leaves another one.
+fn replaced_by_another(tree: Tree, source: &Source) -> Hook {
+    let kept = source.clone();
+    Box::new(move || {
+        put_blind(&tree, 78, b"second");
+        write_until_done(&tree, &kept);
+        evict_leaves(&tree);
+        put_blind(&tree, 79, b"second");
+    })
+}
+
 /// While a thread reads the parts of a page for its partial page, another one writes the page,
 /// evicts it, and leaves another partial page: the parts are not those below it.
 #[test]
@@ -121,13 +132,7 @@ fn a_load_below_another_partial_page_installs_nothing() {
     let (planted, source) = evicted(1024, 200);
     let tree = planted.another_handle();
     put_blind(&tree, 77, b"second");
-    let kept = source.clone();
-    *source.0.after_read.lock().unwrap() = Some(Box::new(move || {
-        put_blind(&tree, 78, b"second");
-        write_until_done(&tree, &kept);
-        evict_leaves(&tree);
-        put_blind(&tree, 79, b"second");
-    }));
+    *source.0.after_read.lock().unwrap() = Some(replaced_by_another(tree, &source));
     let tree = &planted.index;
     assert_eq!(get(tree, 76), Some(b"first".to_vec()));
     (77..80).for_each(|number| assert_eq!(get(tree, number), Some(b"second".to_vec()), "{number}"));
@@ -139,14 +144,7 @@ fn the_word_of_a_partial_page_is_read_before_its_version() {
     let (planted, source) = evicted(1024, 200);
     let tree = planted.another_handle();
     put_blind(&tree, 77, b"second");
-    let kept = source.clone();
-    let hook: Hook = Box::new(move || {
-        put_blind(&tree, 78, b"second");
-        write_until_done(&tree, &kept);
-        evict_leaves(&tree);
-        put_blind(&tree, 79, b"second");
-    });
-    *source.0.after_second_version.lock().unwrap() = Some(hook);
+    *source.0.after_second_version.lock().unwrap() = Some(replaced_by_another(tree, &source));
     let tree = &planted.index;
     assert_eq!(get(tree, 76), Some(b"first".to_vec()));
     assert!(source.0.after_second_version.lock().unwrap().is_none(), "it was called");

@@ -4,43 +4,20 @@
 use crate::common::{Planted, small, small_plain};
 use pando_bwtree::{BwTrees, CasBwTrees, Options};
 use pando_pmem::{Adr, Process};
+use pando_tree::maps::IndexKind;
 
 /// Pages are small, so a small part of the suite's work is enough.
 const SCALE: f64 = 0.4;
 
-mod defaults {
-    use super::*;
-    fn tree() -> Planted<Process, BwTrees> {
-        Planted::anonymous(Options::default()).scaled(SCALE)
-    }
-    pando_index::conformance_suite!(tree);
+/// A tree in process memory.
+fn tree<K: IndexKind<Options = Options>>(options: Options) -> Planted<Process, K> {
+    Planted::anonymous(options).scaled(SCALE)
 }
 
-mod small_pages {
-    use super::*;
-    fn tree() -> Planted<Process, BwTrees> {
-        Planted::anonymous(small()).scaled(SCALE)
-    }
-    pando_index::conformance_suite!(tree);
-}
-
-mod plain {
-    use super::*;
-    fn tree() -> Planted<Process, BwTrees> {
-        Planted::anonymous(small_plain()).scaled(SCALE)
-    }
-    pando_index::conformance_suite!(tree);
-}
-
-mod adr {
-    use super::*;
-    pando_index::conformance_suite!(|| Planted::<Adr>::in_file(small()).scaled(SCALE));
-}
-
-mod cas {
-    use super::*;
-    fn tree() -> Planted<Process, CasBwTrees> {
-        Planted::anonymous(small()).scaled(SCALE)
-    }
-    pando_index::conformance_suite!(tree);
+pando_index::conformance_suite! {
+    defaults => || tree::<BwTrees>(Options::default());
+    small_pages => || tree::<BwTrees>(small());
+    plain => || tree::<BwTrees>(small_plain());
+    adr => || Planted::<Adr>::in_file(small()).scaled(SCALE);
+    cas => || tree::<CasBwTrees>(small());
 }

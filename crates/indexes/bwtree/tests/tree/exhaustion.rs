@@ -119,22 +119,17 @@ fn fill_and_empty_pools(shape: Shape, always: bool) {
     }
 }
 
-#[test]
-fn a_full_pool_of_small_records_takes_removes() {
-    fill_and_empty_pools(shape(Options::default(), 8, 8), true);
-    fill_and_empty_pools(shape(small(), 8, 8), true);
+fn takes_removes(shapes: [Shape; 2]) {
+    shapes.into_iter().for_each(|shape| fill_and_empty_pools(shape, true));
 }
 
-#[test]
-fn a_full_pool_of_values_in_blocks_takes_removes() {
-    fill_and_empty_pools(shape(small(), 8, 40), true);
-    fill_and_empty_pools(shape(Options::default(), 8, 40_000), true);
-}
-
-#[test]
-fn a_full_pool_of_long_keys_takes_removes() {
-    fill_and_empty_pools(shape(Options::default(), 300, 8), true);
-    fill_and_empty_pools(shape(small(), 300, 8), true);
+pando_index::tests! {
+    fn a_full_pool_of_small_records_takes_removes =>
+        takes_removes([shape(Options::default(), 8, 8), shape(small(), 8, 8)]);
+    fn a_full_pool_of_values_in_blocks_takes_removes =>
+        takes_removes([shape(small(), 8, 40), shape(Options::default(), 8, 40_000)]);
+    fn a_full_pool_of_long_keys_takes_removes =>
+        takes_removes([shape(Options::default(), 300, 8), shape(small(), 300, 8)]);
 }
 
 /// If deltas are blocks, a base that takes the inserts of its chain is larger than the one before.

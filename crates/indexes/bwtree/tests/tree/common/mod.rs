@@ -1,5 +1,7 @@
 //! Bw-trees for tests.
 
+pub mod stored;
+
 pub use pando_pmem::testing::watchdog;
 pub use pando_tree::testing::{NAME, Records, abandon, check, dump, folder_and_pool};
 
