@@ -86,7 +86,7 @@ impl Drop for Recoverer {
             std::mem::forget(thread);
         } else {
             // If this fails, the thread wakes at its next look.
-            let _ = rustix::io::write(&self.wakes, &1_u64.to_ne_bytes());
+            let _ = rustix::io::write(&self.wakes, &1_u64.to_le_bytes());
             // It panics only because of a bug, and the panic was reported.
             let _ = thread.join();
         }

@@ -14,7 +14,7 @@ fn a_map_that_another_process_has_open_is_not_dropped() {
     let other = open(&path);
     let map = other.map("main").unwrap();
     let empty_bytes = one.stat().unwrap().allocator.used_bytes;
-    (0..2_000_u32).for_each(|key| map.upsert(key.to_be_bytes(), &[7; 100]).map(drop).unwrap());
+    (0..2_000_u32).for_each(|key| map.upsert(key.to_be_bytes(), [7; 100]).map(drop).unwrap());
 
     let second = other.open_map("main").unwrap();
     drop(map);
@@ -55,7 +55,7 @@ fn a_dropped_map_is_not_used() {
             for round in 0..ROUNDS {
                 let map = other.map("main").unwrap();
                 for key in 0..20 {
-                    map.upsert((round << 8 | key).to_be_bytes(), &[round as u8; 300]).unwrap();
+                    map.upsert((round << 8 | key).to_be_bytes(), [round as u8; 300]).unwrap();
                 }
             }
         });

@@ -172,7 +172,7 @@ fn a_stopped_process_can_be_evicted() {
         worker.signal("STOP");
         // It holds space back if it was stopped inside a call, and the epoch rises after that.
         for key in 0..500_u32 {
-            map.upsert(key.to_be_bytes(), &[1; 100]).unwrap();
+            map.upsert(key.to_be_bytes(), [1; 100]).unwrap();
             map.remove(key.to_be_bytes()).unwrap();
         }
         std::thread::sleep(Duration::from_millis(5));
@@ -191,7 +191,7 @@ fn a_stopped_process_can_be_evicted() {
     assert!(held_back.is_some_and(|ms| ms > 0), "{held_back:?}: no process held space back");
     // Nothing is held back any more.
     for key in 0..500_u32 {
-        map.upsert(key.to_be_bytes(), &[1; 100]).unwrap();
+        map.upsert(key.to_be_bytes(), [1; 100]).unwrap();
         map.remove(key.to_be_bytes()).unwrap();
     }
     let is_held =

@@ -45,7 +45,7 @@ fn drop_maps(pool: &Pool, worker: u8) -> ! {
     loop {
         let map = pool.map(&name).unwrap();
         for key in 0..500_u32 {
-            map.upsert(key.to_be_bytes(), &[worker; 200]).unwrap();
+            map.upsert(key.to_be_bytes(), [worker; 200]).unwrap();
         }
         drop(map);
         pool.drop_map(&name).unwrap();

@@ -117,7 +117,7 @@ impl Pool {
 
     /// `tagged`.
     fn tagged(&self, bit: u64) -> u64 {
-        self.stamp() * STAMP | bit
+        (self.stamp() * STAMP) | bit
     }
 
     /// `take_block`.

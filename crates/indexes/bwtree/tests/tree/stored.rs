@@ -7,8 +7,8 @@ use pando_pmem::testing::between;
 use pando_tree::maps::Tree as _;
 
 use crate::common::stored::{
-    Domain, Images, Source, Tree, as_it_is, change_77, check, dump, evict_all, evict_leaves, get,
-    pages, parts_of, put, put_blind, remove, reopened, tree, tree_of, tree_with,
+    Domain, Source, Tree, as_it_is, change_77, check, dump, evict_all, evict_leaves, get, pages,
+    parts_of, put, put_blind, remove, reopened, tree, tree_of, tree_with,
     tree_with_short_page_of_77, write_all, write_until_done, written,
 };
 use crate::common::{Planted, key};

@@ -46,7 +46,9 @@ impl Subject for Renamed {
 
     fn open<D: Domain>(pool: Arc<Pool<D>>, _: &Simulated) -> Result<Open<D>, String> {
         let open = Open(Catalog::open(pool).map_err(|error| error.to_string())?);
-        open.0.settle_headers(&open.0.pool().pin().map_err(|error| error.to_string())?);
+        let guard = open.0.pool().pin().map_err(|error| error.to_string())?;
+        open.0.settle_headers(&guard).map_err(|error| error.to_string())?;
+        drop(guard);
         Ok(open)
     }
 
