@@ -20,7 +20,8 @@ fn script(folder: &Folder, name: &str, records: u64) -> String {
     );
     folder.write(name, text);
     let path = folder.path(name);
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let permissions = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&path, permissions).expect("the script is made executable");
     path.display().to_string()
 }
 
