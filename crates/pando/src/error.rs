@@ -325,8 +325,8 @@ pub enum Error {
         /// How many handles are held.
         handles: usize,
     },
-    /// Another process has handles of the map, so it was not dropped; or it is dropping the map, and
-    /// has not got further for five seconds, so the map was not opened.
+    /// Another process has handles of the map, so it was not dropped; or it is dropping the map,
+    /// and has not got further for five seconds, so the map was not opened.
     #[error(
         "the map {name:?} is open in another process, or being dropped there; drop its handles in all \
          processes that share the pool, or end them, and try again"

@@ -19,7 +19,32 @@ const PART: usize = 256;
 /// How often a get must miss a key that a scan finds.
 const MISSES: usize = 100;
 
-pub(crate) fn check(pool: &Pool) -> Result<CheckReport, Error> {
+impl Pool {
+    /// Checks the maps while other threads and processes use them. Scans each map upwards, and
+    /// searches for each key that the scan finds. The report has the problems: damage that one of
+    /// these meets, keys out of order, keys that only one of them finds. It has no nodes and no
+    /// blocks: leaks, and blocks that are free although they are reached, are found only by
+    /// [`check`](Self::check).
+    ///
+    /// In a shared pool, maps that processes cannot share are left out.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooManyThreads`], and those of [`Store`](crate::Store) reads.
+    ///
+    /// ```
+    /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
+    /// pool.map("trees")?.insert(b"aspen", b"")?;
+    /// let report = pool.check_online()?;
+    /// assert_eq!((report.is_consistent(), report.maps, report.records), (true, 1, 1));
+    /// # Ok::<(), pando::Error>(())
+    /// ```
+    pub fn check_online(&self) -> Result<CheckReport, Error> {
+        check(self)
+    }
+}
+
+fn check(pool: &Pool) -> Result<CheckReport, Error> {
     let mut report = CheckReport::default();
     for info in pool.maps()? {
         let mut problem = |class, message| {

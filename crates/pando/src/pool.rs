@@ -9,7 +9,7 @@ use pando_pmem::ProcessHere;
 use crate::engine::{self, Engine};
 use crate::report::{CheckReport, Compacted, MapInfo, PoolStat, ProcessStat, Promise};
 use crate::shared::{MapShared, PoolShared};
-use crate::{Acknowledge, Error, Map, MapOptions, PoolOptions, online_check};
+use crate::{Acknowledge, Error, Map, MapOptions, PoolOptions};
 
 /// A file, or anonymous memory, that holds named maps.
 ///
@@ -341,8 +341,8 @@ impl Pool {
 
     /// Kills the process `pid`, which shares the pool, and recovers it: for a process that is
     /// stopped for good, and holds the space of removed blocks back
-    /// ([`ProcessStat::holds_space_back_ms`]). It is as after any kill: what its calls have returned
-    /// stays, and each call that it was in has taken place or not.
+    /// ([`ProcessStat::holds_space_back_ms`]). It is as after any kill: what its calls have
+    /// returned stays, and each call that it was in has taken place or not.
     ///
     /// The id is that of [`processes`](Self::processes). Before the process is killed, its open
     /// files are looked at: a process with this id that does not have the pool open is not killed.
@@ -655,29 +655,6 @@ impl Pool {
     /// ```
     pub fn check(&self) -> Result<CheckReport, Error> {
         self.shared.engine.check()
-    }
-
-    /// Checks the maps while other threads and processes use them. Scans each map upwards, and
-    /// searches for each key that the scan finds. The report has the problems: damage that one of
-    /// these meets, keys out of order, keys that only one of them finds. It has no nodes and no
-    /// blocks: leaks, and blocks that are free although they are reached, are found only by
-    /// [`check`](Self::check).
-    ///
-    /// In a shared pool, maps that processes cannot share are left out.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::TooManyThreads`], and those of [`Store`](crate::Store) reads.
-    ///
-    /// ```
-    /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
-    /// pool.map("trees")?.insert(b"aspen", b"")?;
-    /// let report = pool.check_online()?;
-    /// assert_eq!((report.is_consistent(), report.maps, report.records), (true, 1, 1));
-    /// # Ok::<(), pando::Error>(())
-    /// ```
-    pub fn check_online(&self) -> Result<CheckReport, Error> {
-        online_check::check(self)
     }
 
     /// Closes the pool and marks it as cleanly closed.

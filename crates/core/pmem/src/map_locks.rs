@@ -23,17 +23,8 @@ use crate::domain::Domain;
 use crate::error::{Result, io_error};
 use crate::mutant;
 use crate::pool::Pool;
-use crate::sharing::{MAPS_OFF, Sharing};
+use crate::sharing::{MAPS_OFF, MapUse, Sharing};
 use crate::sys::{self, Access};
-
-/// How this process uses a map.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum MapUse {
-    /// So many of its handles are open.
-    Open(usize),
-    /// A thread takes it out of the catalog.
-    Claimed,
-}
 
 fn uses(sharing: &Sharing) -> MutexGuard<'_, HashMap<u64, MapUse>> {
     // Each change is one step, so the table is right after a panic.

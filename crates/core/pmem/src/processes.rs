@@ -244,8 +244,8 @@ impl<D: Domain> Pool<D> {
         };
         self.check_not_forked()?;
         let owners = self.slot_owners();
-        // The age first: if the epoch is raised in between, the age is that of an earlier epoch, and
-        // the threads that were behind that one are not pinned any more.
+        // The age first: if the epoch is raised in between, the age is that of an earlier epoch,
+        // and the threads that were behind that one are not pinned any more.
         let age = self.epoch_age();
         let epoch = self.epoch();
         let mut seen = Vec::new();

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result, io_error};
 use crate::layout::{CATALOG_SLOTS, MAX_PROCESSES};
-use crate::map_locks::MapUse;
 use crate::sys::{self, Access, LockedFile};
 
 /// The first byte of the locks, far behind any content.
@@ -50,6 +49,15 @@ pub(crate) struct Census {
     pub deaths: u32,
     /// Whether all later changes are stamped.
     pub is_stamped: bool,
+}
+
+/// How this process uses a map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MapUse {
+    /// So many of its handles are open.
+    Open(usize),
+    /// A thread takes it out of the catalog.
+    Claimed,
 }
 
 /// How a process shares a pool.

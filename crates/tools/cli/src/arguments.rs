@@ -696,8 +696,9 @@ pub struct CompactArguments {
 /// Kills a process that shares the pool, and recovers it. A write that it was in has taken place or
 /// not. No other process waits.
 ///
-/// A stopped process is never treated as dead: space that is freed while one of its threads is inside
-/// a call cannot be reused. `pando stat --shared` lists the processes, and what they hold back.
+/// A stopped process is never treated as dead: space that is freed while one of its threads is
+/// inside a call cannot be reused. `pando stat --shared` lists the processes, and what they hold
+/// back.
 #[derive(Debug, Args)]
 #[command(after_help = exit_codes(&[]))]
 pub struct EvictArguments {

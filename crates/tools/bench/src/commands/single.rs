@@ -1,5 +1,5 @@
-//! The commands `costs`, `recovery`, `space`, `transactions` and `processes`: figures that are no comparison of
-//! systems.
+//! The commands `costs`, `recovery`, `space`, `transactions` and `processes`: figures that are no
+//! comparison of systems.
 
 use std::time::Duration;
 
