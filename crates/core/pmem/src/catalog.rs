@@ -363,8 +363,11 @@ impl<D: Domain> Pool<D> {
         self.write_copy(off, 0, slot, header);
     }
 
-    /// Makes both copies of the header of `entry` equal, if one is valid: [`replace_header`] was
-    /// interrupted, or a copy is damaged. No other thread changes the header.
+    /// Makes both copies of the header of `entry` equal and durable, if one is valid:
+    /// [`replace_header`] was interrupted, or a copy is damaged. No other thread changes the header.
+    ///
+    /// Equal copies are written back too: a killed thread may have stored the new name without its
+    /// write-back. A power cut must not bring the old name back after the new one was read.
     ///
     /// [`replace_header`]: Self::replace_header
     pub fn settle_header(&self, guard: &Guard<'_, D>, entry: &MapEntry) {
@@ -373,8 +376,11 @@ impl<D: Domain> Pool<D> {
             let copy = self.header_copy(guard, entry.header_off, place, entry.slot);
             if copy.as_ref() != Some(header) {
                 self.write_copy(entry.header_off, place, entry.slot, header);
+            } else {
+                self.flush(entry.header_off + copy_at(place), COPY_BYTES);
             }
         }
+        D::fence();
     }
 
     fn write_copy(&self, header_off: u64, place: u64, slot: u64, header: &MapHeader) {

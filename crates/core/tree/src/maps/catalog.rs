@@ -407,8 +407,8 @@ impl<D: Domain> Catalog<D> {
         Ok(MapEntry { header: Ok(header), ..entry.clone() })
     }
 
-    /// Makes the copies of each map's header equal after a crash. No other thread of this process
-    /// may change the catalog meanwhile. A map that another process drops is left out.
+    /// Makes the copies of each map's header equal and durable after a crash. No other thread of
+    /// this process may change the catalog meanwhile. A map that another process drops is left out.
     pub fn settle_headers(&self, guard: &Guard<'_, D>) -> Result<(), MapError> {
         for entry in self.maps(guard) {
             if self.pool().use_map(entry.slot)? {
