@@ -364,7 +364,8 @@ impl<D: Domain> Pool<D> {
     }
 
     /// Makes both copies of the header of `entry` equal and durable, if one is valid:
-    /// [`replace_header`] was interrupted, or a copy is damaged. No other thread changes the header.
+    /// [`replace_header`] was interrupted, or a copy is damaged. No other thread changes the
+    /// header.
     ///
     /// Equal copies are written back too: a killed thread may have stored the new name without its
     /// write-back. A power cut must not bring the old name back after the new one was read.
