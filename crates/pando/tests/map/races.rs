@@ -6,9 +6,14 @@ use std::thread;
 
 use pando::{Error, Map};
 
-use crate::common::kinds;
+use crate::common::{Kept, kinds};
 
 const THREADS: u64 = 4;
+
+/// Calls `test` with a map of each kind.
+fn of_each_kind(test: impl Fn(&Kept)) {
+    kinds().into_iter().for_each(|kind| test(&kind()));
+}
 
 /// Calls `work` on as many threads, with their numbers, and returns the results.
 fn on_threads<T: Send>(work: impl Fn(u64) -> T + Sync) -> Vec<T> {
@@ -53,20 +58,17 @@ fn drain(name: &str, map: &Map, is_first: bool) {
 
 #[test]
 fn each_record_is_popped_once() {
-    for kind in kinds() {
-        let kept = kind();
-        drain(&kept.name, &kept.map, true);
-        drain(&kept.name, &kept.map, false);
-    }
+    of_each_kind(|Kept { name, map, .. }| {
+        drain(name, map, true);
+        drain(name, map, false);
+    });
 }
 
 /// Each value is written once and replaced once, so each is returned once, but the last.
 #[test]
 fn each_old_value_is_returned_once_by_swaps_and_takes() {
     const SWAPS: u64 = 400;
-    for kind in kinds() {
-        let kept = kind();
-        let map = &kept.map;
+    of_each_kind(|Kept { name, map, .. }| {
         let returned = on_threads(|thread| {
             let mut own = Vec::new();
             for swap in 0..SWAPS {
@@ -81,17 +83,15 @@ fn each_old_value_is_returned_once_by_swaps_and_takes() {
         let mut all: Vec<_> = returned.iter().flatten().map(|value| number(value)).collect();
         all.extend(map.take("key").expect("removes").as_deref().map(number));
         all.sort_unstable();
-        assert_eq!(all, (0..THREADS * SWAPS).collect::<Vec<_>>(), "{}", kept.name);
-    }
+        assert_eq!(all, (0..THREADS * SWAPS).collect::<Vec<_>>(), "{name}");
+    });
 }
 
 /// A failed exchange returns the value that the next one expects: a counter loses no step.
 #[test]
 fn exchanges_go_on_from_the_actual_value() {
     const STEPS: u64 = 300;
-    for kind in kinds() {
-        let kept = kind();
-        let map = &kept.map;
+    of_each_kind(|Kept { name, map, .. }| {
         map.put("count", 0_u64.to_be_bytes()).expect("fits");
         on_threads(|_| {
             let mut expected = 0;
@@ -105,25 +105,23 @@ fn exchanges_go_on_from_the_actual_value() {
                             break;
                         }
                         Err(Error::ValueMismatch { actual }) => {
-                            assert!(number(&actual) > expected, "{}", kept.name);
+                            assert!(number(&actual) > expected, "{name}");
                             expected = number(&actual);
                         }
-                        Err(error) => panic!("{}: {error}", kept.name),
+                        Err(error) => panic!("{name}: {error}"),
                     }
                 }
             }
         });
         let count = map.get("count").expect("reads").expect("it is there");
-        assert_eq!(number(&count), THREADS * STEPS, "{}", kept.name);
-    }
+        assert_eq!(number(&count), THREADS * STEPS, "{name}");
+    });
 }
 
 #[test]
 fn entries_are_one_step() {
     const STEPS: u64 = 300;
-    for kind in kinds() {
-        let kept = kind();
-        let map = &kept.map;
+    of_each_kind(|Kept { name, map, .. }| {
         let inserted = AtomicU64::new(0);
         on_threads(|thread| {
             for step in 0..STEPS {
@@ -142,12 +140,12 @@ fn entries_are_one_step() {
         });
         let counts =
             map.range(..5_u64.to_be_bytes()).map(|record| number(&record.expect("reads").1));
-        assert_eq!(counts.sum::<u64>(), THREADS * STEPS, "{}", kept.name);
+        assert_eq!(counts.sum::<u64>(), THREADS * STEPS, "{name}");
         let keys = map.prefix("n").count() as u64;
         assert_eq!(keys, STEPS.min(256));
         // A thread that comes to its own key again finds its own value.
-        assert!(inserted.load(Ordering::Relaxed) >= keys, "{}", kept.name);
-    }
+        assert!(inserted.load(Ordering::Relaxed) >= keys, "{name}");
+    });
 }
 
 /// While others count the values of all keys up, `retain` removes values that it has seen to be
@@ -155,9 +153,7 @@ fn entries_are_one_step() {
 #[test]
 fn retain_removes_no_value_that_it_has_not_seen() {
     const KEYS: u64 = 40;
-    for kind in kinds() {
-        let kept = kind();
-        let (name, map) = (&kept.name, &kept.map);
+    of_each_kind(|Kept { name, map, .. }| {
         let key = |at: u64| at.to_be_bytes();
         let is_enough = AtomicBool::new(false);
         let removed = thread::scope(|scope| {
@@ -179,7 +175,7 @@ fn retain_removes_no_value_that_it_has_not_seen() {
                             match (old, present.insert(at, step)) {
                                 (Some(old), before) => assert_eq!(Some(number(&old)), before),
                                 (None, Some(before)) => {
-                                    assert_eq!(before % 2, 1, "{}: not to be removed", name);
+                                    assert_eq!(before % 2, 1, "{name}: not to be removed");
                                     removed += 1;
                                 }
                                 (None, None) => {}
@@ -210,44 +206,40 @@ fn retain_removes_no_value_that_it_has_not_seen() {
                     match map.get(key(at)).expect("reads") {
                         Some(left) => assert_eq!(number(&left), value),
                         None => {
-                            assert!(seen.contains(&(key(at).to_vec(), value)), "{}", name);
+                            assert!(seen.contains(&(key(at).to_vec(), value)), "{name}");
                             found += 1;
                         }
                     }
                 }
             }
-            assert_eq!(found, count, "{}", name);
+            assert_eq!(found, count, "{name}");
             count
         });
-        println!("{}: {removed} removed", name);
-    }
+        println!("{name}: {removed} removed");
+    });
 }
 
 /// `clear` removes what is there before it, while others insert.
 #[test]
 fn clear_removes_what_was_there_before() {
-    for kind in kinds() {
-        let kept = kind();
-        let map = &kept.map;
+    of_each_kind(|Kept { name, map, .. }| {
         (0..1_000_u64).for_each(|at| map.put(at.to_be_bytes(), "old").expect("fits"));
         thread::scope(|scope| {
             scope.spawn(|| {
                 (0..500_u64)
                     .for_each(|at| map.put((at * 5 + 10_000).to_be_bytes(), "new").expect("fits"));
             });
-            assert!(map.clear().expect("removes") >= 1_000, "{}", kept.name);
+            assert!(map.clear().expect("removes") >= 1_000, "{name}");
         });
-        assert_eq!(map.range(..10_000_u64.to_be_bytes()).count(), 0, "{}", kept.name);
-    }
+        assert_eq!(map.range(..10_000_u64.to_be_bytes()).count(), 0, "{name}");
+    });
 }
 
 /// Keys that stay are found by scans from both ends, once each, while others come and go.
 #[test]
 fn scans_from_both_ends_find_all_that_stays() {
     const KEYS: u64 = 600;
-    for kind in kinds() {
-        let kept = kind();
-        let map = &kept.map;
+    of_each_kind(|Kept { name, map, .. }| {
         let is_enough = AtomicBool::new(false);
         (0..KEYS).for_each(|at| map.put((at * 2).to_be_bytes(), "stays").expect("fits"));
         thread::scope(|scope| {
@@ -278,13 +270,13 @@ fn scans_from_both_ends_find_all_that_stays() {
                 assert!(scan.next().is_none() && scan.next_back().is_none());
                 back.reverse();
                 front.append(&mut back);
-                assert!(front.is_sorted_by(|left, right| left < right), "{}", kept.name);
+                assert!(front.is_sorted_by(|left, right| left < right), "{name}");
                 let stays = front.iter().filter(|key| **key % 2 == 0).count() as u64;
-                assert_eq!(stays, KEYS, "{}", kept.name);
+                assert_eq!(stays, KEYS, "{name}");
             }
             is_enough.store(true, Ordering::Relaxed);
         });
-    }
+    });
 }
 
 /// In a transaction the first record is first when it is removed.
