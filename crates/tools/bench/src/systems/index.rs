@@ -23,8 +23,9 @@ pub trait Footprint: Send + Sync {
     }
 }
 
-/// An index, and the pool that it lies in, if it does.
-pub struct Indexed {
+/// An index, and the pool that it lies in, if it does. With `PUTS`, an upsert is a put, which does
+/// not say whether the key was present.
+pub struct Indexed<const PUTS: bool = false> {
     // Dropped first: the pool is closed after its last index.
     index: Arc<dyn RangeIndex>,
     pool: Option<Box<dyn Footprint>>,
@@ -42,7 +43,14 @@ impl Indexed {
     }
 }
 
-impl System for Indexed {
+impl Indexed<true> {
+    /// An index whose records are put.
+    pub fn with_puts(index: Arc<dyn RangeIndex>) -> Self {
+        Self { index, pool: None }
+    }
+}
+
+impl<const PUTS: bool> System for Indexed<PUTS> {
     #[inline]
     fn insert_new(&self, key: &[u8], value: &[u8]) -> Result<bool, Refusal> {
         match self.index.insert(key, value) {
@@ -54,7 +62,10 @@ impl System for Indexed {
 
     #[inline]
     fn upsert(&self, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
-        self.index.upsert(key, value)?;
+        match PUTS {
+            true => self.index.put(key, value)?,
+            false => drop(self.index.upsert(key, value)?),
+        }
         Ok(())
     }
 

@@ -109,7 +109,7 @@ pub fn run(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error
     Opened::open(&path, &roomy(records))?.fill(records, threads, progress)?;
     let data_bytes = {
         let opened = Opened::open(&path, &roomy(records))?;
-        System::count(&opened).map_err(refused("a scan"))?;
+        System::count(&opened.system).map_err(refused("a scan"))?;
         opened.stat()?.cache.used_bytes
     };
     let memories = memories(data_bytes);
@@ -124,7 +124,7 @@ pub fn run(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error
             let turn = (round + turn) % memories.len();
             let memory_bytes = memories[turn];
             let opened = Opened::open(&path, &StoreOptions { memory_bytes, ..Default::default() })?;
-            System::count(&opened).map_err(refused("a scan"))?;
+            System::count(&opened.system).map_err(refused("a scan"))?;
             for ((name, mix, _), sampler) in MIXES.iter().zip(&samplers) {
                 progress.set_message(format!(
                     "{name}, {} MiB, round {} of {rounds}",
@@ -133,9 +133,9 @@ pub fn run(settings: &Settings, progress: &ProgressBar) -> Result<Outcome, Error
                 ));
                 let seed = settings.seed ^ (round as u64) << 32;
                 let slice = |seed| Opened::slice((*mix, records), threads, time, sampler, seed);
-                opened.run(&slice(!seed)).map_err(refused("a slice"))?;
+                opened.system.run(&slice(!seed)).map_err(refused("a slice"))?;
                 let before = opened.stat()?;
-                let outcome = opened.run(&slice(seed)).map_err(refused("a slice"))?;
+                let outcome = opened.system.run(&slice(seed)).map_err(refused("a slice"))?;
                 let after = opened.stat()?;
                 let loads = after.cache.loads - before.cache.loads;
                 let reads = |stat: &pando_store::DataStat| {

@@ -21,8 +21,8 @@ use pando_bench::record::{Buffers, Records, Shape};
 use pando_bench::rng::Rng;
 use pando_bench::slice::Slice;
 use pando_bench::subject::Subject;
-use pando_bench::system::{Refusal, Scan, System};
 use pando_bench::systems::BuildError;
+use pando_bench::systems::index::Indexed;
 
 /// The records of these experiments: with about 30 bytes of the store for each.
 pub const RECORDS: Records =
@@ -80,6 +80,8 @@ pub struct Updates<'run> {
 pub struct Opened {
     // Dropped first: the store is closed after the last handle of its map.
     map: Arc<dyn RangeIndex>,
+    /// The map as a system.
+    pub system: Indexed<true>,
     /// The store.
     pub store: Store,
 }
@@ -92,8 +94,8 @@ impl Opened {
         if store.find_map(MAP).map_err(failed())?.is_none() {
             store.create_map(MAP).map_err(failed())?;
         }
-        let map = store.map(MAP).map_err(failed())?;
-        Ok(Self { map: Arc::new(map), store })
+        let map: Arc<dyn RangeIndex> = Arc::new(store.map(MAP).map_err(failed())?);
+        Ok(Self { system: Indexed::with_puts(map.clone()), map, store })
     }
 
     /// A slice of `mix` on so many records, without a warm-up.
@@ -126,7 +128,7 @@ impl Opened {
         for part in 0..FILL_TICKS {
             let slice = Self::slice(mix, threads, Duration::ZERO, &KeySampler::Uniform, 0);
             let target = records * part / FILL_TICKS..records * (part + 1) / FILL_TICKS;
-            self.run(&Slice { target, ..slice }).map_err(refused("a fill"))?;
+            self.system.run(&Slice { target, ..slice }).map_err(refused("a fill"))?;
             progress.inc(1);
         }
         self.checkpoint()
@@ -188,48 +190,7 @@ impl Opened {
 
     /// Checks that the store has exactly so many records, each with a value that was written.
     pub fn verify_all(&self, records: u64) -> Result<(), Error> {
-        let verified = Subject::verify(self, RECORDS, &(0..records), true);
+        let verified = self.system.verify(RECORDS, &(0..records), true);
         verified.map_err(refused("the final check"))
-    }
-}
-
-impl System for Opened {
-    fn insert_new(&self, key: &[u8], value: &[u8]) -> Result<bool, Refusal> {
-        match self.map.insert(key, value) {
-            Ok(()) => Ok(true),
-            Err(pando_index::Error::KeyExists) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    fn upsert(&self, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
-        Ok(self.map.put(key, value)?)
-    }
-
-    fn get(&self, key: &[u8], visit: impl FnOnce(&[u8])) -> Result<bool, Refusal> {
-        let mut visit = Some(visit);
-        Ok(self.map.read(key, &mut |value| {
-            if let Some(visit) = visit.take() {
-                visit(value);
-            }
-        })?)
-    }
-
-    fn delete(&self, key: &[u8]) -> Result<bool, Refusal> {
-        Ok(self.map.remove(key)?)
-    }
-
-    fn scan(&self, scan: Scan<'_>, mut visit: impl FnMut(&[u8], &[u8])) -> Result<(), Refusal> {
-        let mut cursor = self.map.scan(scan.range(), scan.order)?;
-        cursor.expect(scan.limit as usize);
-        for _ in 0..scan.limit {
-            let Some((key, value)) = cursor.next()? else { break };
-            visit(key, value);
-        }
-        Ok(())
-    }
-
-    fn count(&self) -> Result<u64, Refusal> {
-        Ok(self.map.len()?)
     }
 }
