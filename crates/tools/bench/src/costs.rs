@@ -10,7 +10,7 @@ use pando_pmem::counting::{self, Counts};
 use serde::Serialize;
 
 use crate::error::Fault;
-use crate::figures::{Bars, Figures};
+use crate::figures::Figures;
 use crate::keys::{key_of, value_of};
 use crate::rng::Rng;
 use crate::spread::Spread;
@@ -198,20 +198,13 @@ pub fn figures(costs: &[Cost]) -> Figures {
         "words written",
         "lines read",
     ];
-    let plot = |title: &str, unit, of: fn(&Cost) -> Figure| {
-        let bar = |cost: &Cost| (name(cost), Spread::of(&[of(cost).mean]));
-        Bars { title: title.to_owned(), unit, bars: costs.iter().map(bar).collect() }
+    let about = "median (mean with consolidations, splits and merges) an operation; published: in Table 1 of the NBTree paper";
+    let means = |of: fn(&Cost) -> Figure| {
+        costs.iter().map(move |cost| (name(cost), Spread::of(&[of(cost).mean])))
     };
-    Figures {
-        title: "Costs".to_owned(),
-        about: "median (mean with consolidations, splits and merges) an operation; published: in Table 1 of the NBTree paper".to_owned(),
-        columns: columns.map(str::to_owned).to_vec(),
-        rows: costs.iter().map(line).collect(),
-        plots: vec![
-            plot("Flushes, mean", "an operation", |cost| cost.flushes),
-            plot("Lines read, mean", "an operation", |cost| cost.lines_read),
-        ],
-    }
+    Figures::new("Costs", about, &columns, costs, line)
+        .with_plot("Flushes, mean", "an operation", means(|cost| cost.flushes))
+        .with_plot("Lines read, mean", "an operation", means(|cost| cost.lines_read))
 }
 
 #[cfg(test)]

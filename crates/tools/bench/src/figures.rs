@@ -29,6 +29,35 @@ pub struct Bars {
 }
 
 impl Figures {
+    /// A table with a line for each of the `rows`, and no plot.
+    pub fn new<R>(
+        title: &str,
+        about: impl Into<String>,
+        columns: &[&str],
+        rows: &[R],
+        line: impl Fn(&R) -> Vec<String>,
+    ) -> Self {
+        Self {
+            title: title.to_owned(),
+            about: about.into(),
+            columns: columns.iter().map(|&column| column.to_owned()).collect(),
+            rows: rows.iter().map(line).collect(),
+            plots: Vec::new(),
+        }
+    }
+
+    /// The same with one more plot.
+    pub fn with_plot(
+        mut self,
+        title: &str,
+        unit: &'static str,
+        bars: impl IntoIterator<Item = (String, Spread)>,
+    ) -> Self {
+        let (title, bars) = (title.to_owned(), bars.into_iter().collect());
+        self.plots.push(Bars { title, unit, bars });
+        self
+    }
+
     /// The table as text; names are aligned left, figures right.
     pub fn text(&self) -> String {
         let lines = || [&self.columns].into_iter().chain(&self.rows);
@@ -59,14 +88,9 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
-        let line = |cells: [&str; 2]| cells.map(str::to_owned).to_vec();
-        let figures = Figures {
-            title: "Title".to_owned(),
-            about: "about".to_owned(),
-            columns: line(["system", "µs"]),
-            rows: vec![line(["a", "1"]), line(["longer", "10.5"])],
-            plots: Vec::new(),
-        };
+        let rows = [["a", "1"], ["longer", "10.5"]];
+        let line = |cells: &[&str; 2]| cells.map(str::to_owned).to_vec();
+        let figures = Figures::new("Title", "about", &["system", "µs"], &rows, line);
         assert_eq!(
             figures.text(),
             "Title: about\n  system    µs\n  a          1\n  longer  10.5\n"

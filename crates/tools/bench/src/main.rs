@@ -16,11 +16,5 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
-    match commands::run(&Cli::parse().bench, &[]) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("pando-bench: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    commands::exit_code("pando-bench", commands::run(&Cli::parse().bench, &[]))
 }

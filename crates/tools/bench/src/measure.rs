@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::figures::{Bars, Figures};
+use crate::figures::Figures;
 use crate::record::Shape;
 use crate::spread::Spread;
 use crate::systems::entry::BuildOptions;
@@ -144,15 +144,10 @@ pub fn figures(title: &str, rows: &[Row]) -> Figures {
     };
     let bar = |row: &Row| Some((row.measure.clone(), row.ratio?));
     let columns = ["measure", "divided by", "ratio", "on core", "thousand a second", "µs"];
-    Figures {
-        title: title.to_owned(),
-        about: "the median of the rounds, and the least and the greatest".to_owned(),
-        columns: columns.map(str::to_owned).to_vec(),
-        rows: rows.iter().map(line).collect(),
-        plots: vec![Bars {
-            title: "Ratios".to_owned(),
-            unit: "",
-            bars: rows.iter().filter_map(bar).collect(),
-        }],
-    }
+    let about = "the median of the rounds, and the least and the greatest";
+    Figures::new(title, about, &columns, rows, line).with_plot(
+        "Ratios",
+        "",
+        rows.iter().filter_map(bar),
+    )
 }

@@ -19,7 +19,7 @@ use pando_index::RangeIndex;
 use serde::Serialize;
 
 use crate::error::Error;
-use crate::figures::{Bars, Figures};
+use crate::figures::Figures;
 use crate::keys::{belongs, key_of, value_of};
 use crate::machine;
 use crate::program::Program;
@@ -122,17 +122,12 @@ pub fn figures(rows: &[Summary]) -> Figures {
         (format!("{}, {} records", row.index, count(row.records)), in_us(row.first_get_ns))
     };
     let columns = ["index", "records", "kills", "open", "to the first get", "cut short"];
-    Figures {
-        title: "Recovery".to_owned(),
-        about: "from opening a pool after kill -9, median / min / max; cut short: kills that found operations in progress".to_owned(),
-        columns: columns.map(str::to_owned).to_vec(),
-        rows: rows.iter().map(line).collect(),
-        plots: vec![Bars {
-            title: "To the first get".to_owned(),
-            unit: "µs",
-            bars: rows.iter().map(bar).collect(),
-        }],
-    }
+    let about = "from opening a pool after kill -9, median / min / max; cut short: kills that found operations in progress";
+    Figures::new("Recovery", about, &columns, rows, line).with_plot(
+        "To the first get",
+        "µs",
+        rows.iter().map(bar),
+    )
 }
 
 /// A child process, killed when it is dropped.

@@ -105,6 +105,15 @@ fn built() -> impl Iterator<Item = (&'static SystemEntry, Shape)> {
         .filter(|(peer, shape)| (peer.limits)(*shape).is_ok())
 }
 
+/// The same with a name for messages, which is printed.
+fn built_and_named() -> impl Iterator<Item = (&'static SystemEntry, Shape, String)> {
+    built().map(|(peer, shape)| {
+        let what = format!("{} of {shape:?}", peer.name);
+        println!("{what}");
+        (peer, shape, what)
+    })
+}
+
 /// `bytes` bytes that begin with `head` and go on with what follows from `number`.
 fn filled(head: [u8; 8], number: u64, bytes: usize) -> Vec<u8> {
     let mut all = head.to_vec();
@@ -193,9 +202,7 @@ fn check_scans(
 
 #[test]
 fn each_operation_is_right() {
-    for (peer, shape) in built() {
-        let what = format!("{} of {shape:?}", peer.name);
-        println!("{what}");
+    for (peer, shape, what) in built_and_named() {
         let system = build(peer, shape, None);
         let mut model = BTreeMap::new();
         check_scans(&system, peer, shape, &model, &what);
@@ -238,9 +245,7 @@ fn each_operation_is_right() {
 
 #[test]
 fn threads_do_not_disturb_each_other() {
-    for (peer, shape) in built() {
-        let what = format!("{} of {shape:?}", peer.name);
-        println!("{what}");
+    for (peer, shape, what) in built_and_named() {
         let system = build(peer, shape, None);
         std::thread::scope(|scope| {
             for thread in 0..THREADS {

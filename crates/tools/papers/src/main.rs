@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+use pando_bench::commands::exit_code;
 use pando_papers::command::{self, PapersArgs};
 
 /// The papers' experiments by name, beside what the papers say; without a name, the list.
@@ -15,11 +16,5 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
-    match command::run(&Cli::parse().papers, &[]) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("pando-papers: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code("pando-papers", command::run(&Cli::parse().papers, &[]))
 }

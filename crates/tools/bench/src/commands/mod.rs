@@ -10,6 +10,8 @@ mod named;
 pub mod single;
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::process::ExitCode;
 
 use crate::args::{AgreeArgs, BenchArgs, ChildArgs, Command, SystemsArgs};
 use crate::error::{Error, Failure};
@@ -40,6 +42,17 @@ pub fn run(args: &BenchArgs, prefix: &[&str]) -> Result<(), Failure> {
             Ok(())
         }
         Some(Command::Figures(args)) => documents::command::run(args, prefix),
+    }
+}
+
+/// The exit code of `program`, which prints the error if there is one.
+pub fn exit_code(program: &str, ended: Result<(), impl Display>) -> ExitCode {
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{program}: {error}");
+            ExitCode::FAILURE
+        }
     }
 }
 

@@ -36,13 +36,12 @@ const TRANSACTIONS: &[&str] = &[
     "crates/tools/bench/src/transactions",
 ];
 
-const OPERATIONS: Column =
-    Column { heading: "operations", field: "operation_mix", show: Show::Plain };
-const KEYS: Column = Column { heading: "keys", field: "keys", show: Show::Plain };
-const THREADS: Column = Column { heading: "threads", field: "threads", show: Show::Plain };
-const SYSTEM: Column = Column { heading: "system", field: "system", show: Show::Plain };
-const INDEX: Column = Column { heading: "index", field: "index", show: Show::Plain };
-const RECORDS: Column = Column { heading: "records", field: "records", show: Show::Plain };
+const OPERATIONS: Column = Column::plain("operations", "operation_mix");
+const KEYS: Column = Column::plain("keys", "keys");
+const THREADS: Column = Column::plain("threads", "threads");
+const SYSTEM: Column = Column::plain("system", "system");
+const INDEX: Column = Column::plain("index", "index");
+const RECORDS: Column = Column::plain("records", "records");
 const RATIO: Column = Column { heading: "ratio", field: "ratio_to_first", show: Show::Ratio };
 const P999: Column = Column {
     heading: "p99.9, µs",
@@ -71,20 +70,13 @@ const RATES: Table =
     Table { keys: &[OPERATIONS, THREADS], across: Some("system"), cells: &[MILLIONS] };
 /// Throughput by that of the first system, and the latency of each.
 const ACKNOWLEDGED: Table = Table {
-    keys: &[
-        SYSTEM,
-        THREADS,
-        Column { heading: "pools on", field: "pool_file_system", show: Show::Plain },
-    ],
+    keys: &[SYSTEM, THREADS, Column::plain("pools on", "pool_file_system")],
     across: None,
     cells: &[THOUSANDS, RATIO, P999],
 };
 /// Servers beside each other.
 const LOADS: Table = Table {
-    keys: &[
-        Column { heading: "load", field: "load", show: Show::Plain },
-        Column { heading: "server", field: "server", show: Show::Plain },
-    ],
+    keys: &[Column::plain("load", "load"), Column::plain("server", "server")],
     across: None,
     cells: &[
         Column { heading: "throughput", field: "ratio", show: TIMES },
@@ -95,11 +87,7 @@ const LOADS: Table = Table {
 
 /// Measures with what each is divided by.
 const MEASURES: Table = Table {
-    keys: &[
-        Column { heading: "measure", field: "measure", show: Show::Plain },
-        Column { heading: "divided by", field: "base", show: Show::Plain },
-        RECORDS,
-    ],
+    keys: &[Column::plain("measure", "measure"), Column::plain("divided by", "base"), RECORDS],
     across: None,
     cells: &[
         Column { heading: "ratio", field: "ratio", show: TIMES },
@@ -122,7 +110,7 @@ pub const FIGURES: &[Figure] = &[
         commands: &["costs --index bztree,bwtree,nbtree,wbtree,pando-skiplist"],
         sources: INDEXES,
         table: Table {
-            keys: &[INDEX, Column { heading: "operation", field: "operation", show: Show::Plain }],
+            keys: &[INDEX, Column::plain("operation", "operation")],
             across: None,
             cells: &[
                 Column { heading: "write-backs", field: "flushes", show: Show::MedianAndMean },
@@ -205,11 +193,7 @@ pub const FIGURES: &[Figure] = &[
         ],
         sources: TRANSACTIONS,
         table: Table {
-            keys: &[
-                OPERATIONS,
-                Column { heading: "value, bytes", field: "value_bytes", show: Show::Plain },
-                THREADS,
-            ],
+            keys: &[OPERATIONS, Column::plain("value, bytes", "value_bytes"), THREADS],
             across: Some("system"),
             cells: &[RATIO],
         },
@@ -308,7 +292,7 @@ pub const FIGURES: &[Figure] = &[
         commands: &["profile --records 1M --seconds 4"],
         sources: INDEXES,
         table: Table {
-            keys: &[Column { heading: "component", field: "component", show: Show::Plain }],
+            keys: &[Column::plain("component", "component")],
             across: Some("operation_mix"),
             cells: &[Column { heading: "percent", field: "percent", show: BYTES }],
         },
@@ -341,10 +325,7 @@ pub const FIGURES: &[Figure] = &[
         commands: &["servers --restarts 5"],
         sources: SERVERS,
         table: Table {
-            keys: &[
-                Column { heading: "server", field: "server", show: Show::Plain },
-                Column { heading: "keys", field: "records", show: Show::Plain },
-            ],
+            keys: &[Column::plain("server", "server"), Column::plain("keys", "records")],
             across: None,
             cells: &[Column {
                 heading: "restart, ms",

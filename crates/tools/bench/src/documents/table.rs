@@ -31,6 +31,13 @@ pub struct Column {
     pub show: Show,
 }
 
+impl Column {
+    /// A column of text, or of whole numbers.
+    pub const fn plain(heading: &'static str, field: &'static str) -> Self {
+        Self { heading, field, show: Show::Plain }
+    }
+}
+
 /// How a value is shown.
 #[derive(Clone, Copy, Debug)]
 pub enum Show {
@@ -224,7 +231,7 @@ mod tests {
         values.iter().map(|value| value.as_object().unwrap().clone()).collect()
     }
 
-    const THREADS: Column = Column { heading: "threads", field: "threads", show: Show::Plain };
+    const THREADS: Column = Column::plain("threads", "threads");
     const RATIO: Column = Column { heading: "", field: "ratio_to_first", show: Show::Ratio };
 
     #[test]

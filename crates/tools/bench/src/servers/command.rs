@@ -13,7 +13,7 @@ use crate::arg_values::{FilesArgs, count};
 use crate::conditions::Conditions;
 use crate::error::Error;
 use crate::error::Failure;
-use crate::figures::{Bars, Figures};
+use crate::figures::Figures;
 use crate::spread::Spread;
 use crate::systems::entry::memory_folder;
 use crate::units::{self, duration};
@@ -148,16 +148,16 @@ fn restarts(
         let records = args.records;
         lines.push(Restarted { server: system.name(), records, restart_ns: spread });
     }
-    let figures = Figures {
-        title: "Restarts".to_owned(),
-        about: format!(
-            "{} keys, {cycles} kills; from the start of the process to the answer to a GET",
-            units::count(args.records)
-        ),
-        columns: ["server", "median", "least", "most"].map(str::to_owned).to_vec(),
-        rows,
-        plots: vec![Bars { title: "To the first GET".to_owned(), unit: "ms", bars }],
-    };
+    let about = format!(
+        "{} keys, {cycles} kills; from the start of the process to the answer to a GET",
+        units::count(args.records)
+    );
+    let columns = ["server", "median", "least", "most"];
+    let figures = Figures::new("Restarts", about, &columns, &rows, Vec::clone).with_plot(
+        "To the first GET",
+        "ms",
+        bars,
+    );
     Ok((figures, conditions.json_lines(&lines)))
 }
 
@@ -233,16 +233,11 @@ fn loads(
     };
     let columns =
         ["load", "requests/s", "ratio", "p50 ms", "p99 ms", "cpu ns/request", "cpu ratio"];
-    let figures = Figures {
-        title: "Servers".to_owned(),
-        about: "redis-benchmark (memcached's protocol: a client of our own), medians over rounds; ratios to the first server in the same round, with their spread; cpu: of the server alone".to_owned(),
-        columns: columns.map(str::to_owned).to_vec(),
-        rows: rows.iter().map(line).collect(),
-        plots: vec![Bars {
-            title: "Throughput by the first server's".to_owned(),
-            unit: "times",
-            bars: rows.iter().map(|row| (format!("{} {}", row.load, row.server), row.ratio)).collect(),
-        }],
-    };
+    let about = "redis-benchmark (memcached's protocol: a client of our own), medians over rounds; ratios to the first server in the same round, with their spread; cpu: of the server alone";
+    let figures = Figures::new("Servers", about, &columns, &rows, line).with_plot(
+        "Throughput by the first server's",
+        "times",
+        rows.iter().map(|row| (format!("{} {}", row.load, row.server), row.ratio)),
+    );
     Ok((figures, conditions.json_lines(&rows)))
 }
