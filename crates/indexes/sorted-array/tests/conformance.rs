@@ -11,14 +11,9 @@ fn plant<D: Domain>() -> Planted<D> {
     Planted::anonymous(()).scaled(0.1)
 }
 
-mod process {
-    use super::*;
-    pando_index::conformance_suite!(plant::<Process>);
-}
-
-mod adr {
-    use super::*;
-    pando_index::conformance_suite!(plant::<Adr>);
+pando_index::conformance_suite! {
+    process => plant::<Process>;
+    adr => plant::<Adr>;
 }
 
 /// An array of several batches, rewritten under scans.

@@ -3,32 +3,19 @@
 use crate::common::{Planted, small_values};
 use pando_pmem::{Adr, Process};
 use pando_skiplist::{CasSkipLists, Options, SkipLists};
+use pando_tree::maps::IndexKind;
 
 /// No page must be filled before anything happens.
 const SCALE: f64 = 0.4;
 
-mod defaults {
-    use super::*;
-    fn list() -> Planted<Process, SkipLists> {
-        Planted::anonymous(Options::default()).scaled(SCALE)
-    }
-    pando_index::conformance_suite!(list);
+/// A list in process memory.
+fn list<K: IndexKind<Options = Options>>(options: Options) -> Planted<Process, K> {
+    Planted::anonymous(options).scaled(SCALE)
 }
 
-mod process {
-    use super::*;
-    pando_index::conformance_suite!(|| Planted::<Process>::in_file(small_values()).scaled(SCALE));
-}
-
-mod adr {
-    use super::*;
-    pando_index::conformance_suite!(|| Planted::<Adr>::in_file(small_values()).scaled(SCALE));
-}
-
-mod cas {
-    use super::*;
-    fn list() -> Planted<Process, CasSkipLists> {
-        Planted::anonymous(small_values()).scaled(SCALE)
-    }
-    pando_index::conformance_suite!(list);
+pando_index::conformance_suite! {
+    defaults => || list::<SkipLists>(Options::default());
+    process => || Planted::<Process>::in_file(small_values()).scaled(SCALE);
+    adr => || Planted::<Adr>::in_file(small_values()).scaled(SCALE);
+    cas => || list::<CasSkipLists>(small_values());
 }

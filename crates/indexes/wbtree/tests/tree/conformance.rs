@@ -4,24 +4,9 @@ use crate::common::{Planted, small_nodes};
 use pando_pmem::{Adr, Process};
 use pando_wbtree::{NodeKind, Options};
 
-mod defaults {
-    use super::*;
-    pando_index::conformance_suite!(|| Planted::<Process>::anonymous(Options::default()));
-}
-
-mod process_bitmap_only {
-    use super::*;
-    pando_index::conformance_suite!(|| Planted::<Process>::in_file(small_nodes(
-        NodeKind::BitmapOnly
-    )));
-}
-
-mod adr_slot_only {
-    use super::*;
-    pando_index::conformance_suite!(|| Planted::<Adr>::in_file(small_nodes(NodeKind::SlotOnly)));
-}
-
-mod adr {
-    use super::*;
-    pando_index::conformance_suite!(|| Planted::<Adr>::in_file(small_nodes(NodeKind::SlotBitmap)));
+pando_index::conformance_suite! {
+    defaults => || Planted::<Process>::anonymous(Options::default());
+    process_bitmap_only => || Planted::<Process>::in_file(small_nodes(NodeKind::BitmapOnly));
+    adr_slot_only => || Planted::<Adr>::in_file(small_nodes(NodeKind::SlotOnly));
+    adr => || Planted::<Adr>::in_file(small_nodes(NodeKind::SlotBitmap));
 }

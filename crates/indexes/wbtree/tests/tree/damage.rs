@@ -10,7 +10,7 @@ use pando_pmem::testing::watchdog::within_bounds;
 use pando_tree::maps::{Audit, Tree};
 use pando_wbtree::{NodeKind, Options, WbTrees};
 
-use crate::common::{NAME, Planted, check, small_fixed, small_nodes, small_trees};
+use crate::common::{NAME, Planted, check, slotted, small_fixed, small_nodes, small_trees};
 
 const STATE: u64 = 0;
 const HEADER: u64 = 16;
@@ -250,11 +250,7 @@ fn words(planted: &Planted<Process>, node_bytes: u64) -> Vec<u64> {
 /// Each bit of each word of a tree, flipped.
 #[test]
 fn each_bit_is_seen_or_harmless() {
-    for options in [
-        small_fixed(NodeKind::SlotBitmap),
-        small_fixed(NodeKind::SlotOnly),
-        small_nodes(NodeKind::SlotBitmap),
-    ] {
+    for options in slotted() {
         let planted = with_records(options, 20);
         for off in words(&planted, u64::from(options.node_lines) * 64) {
             let undamaged = load(&planted, off);

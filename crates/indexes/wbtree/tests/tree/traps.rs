@@ -11,7 +11,8 @@ use pando_tree::testing::find_beside_writers;
 use pando_wbtree::{NodeKind, Options, RecordBytes};
 
 use crate::common::{
-    NAME, Planted, Records, abandon, check, dump, folder, folder_and_pool, small_fixed, small_nodes,
+    NAME, Planted, Records, abandon, check, dump, folder, folder_and_pool, slotted, small_fixed,
+    small_nodes,
 };
 
 const KINDS: [NodeKind; 3] = [NodeKind::SlotBitmap, NodeKind::BitmapOnly, NodeKind::SlotOnly];
@@ -26,12 +27,7 @@ fn key(number: u64) -> Vec<u8> {
 /// writes, slot words included. The tree is as before or after it, and works.
 #[test]
 fn a_kill_at_every_write_leaves_all_or_nothing() {
-    for options in [
-        small_fixed(NodeKind::SlotBitmap),
-        small_fixed(NodeKind::SlotOnly),
-        small_nodes(NodeKind::SlotBitmap),
-        small_nodes(NodeKind::BitmapOnly),
-    ] {
+    for options in slotted().into_iter().chain([small_nodes(NodeKind::BitmapOnly)]) {
         let folder = folder();
         let (undamaged, copy) = (folder.path().join("undamaged"), folder.path().join("copy"));
         let planted = Planted::<CutShort>::create(&undamaged, MAX_BYTES, options);

@@ -17,6 +17,12 @@ pub fn small_fixed(leaf: NodeKind) -> Options {
     Options { records: RecordBytes::Fixed, node_lines: 3, ..small_nodes(leaf) }
 }
 
+/// Small trees whose leaves have slot arrays: two with records of eight bytes, and one with others.
+pub fn slotted() -> [Options; 3] {
+    let [both, slots_alone] = [NodeKind::SlotBitmap, NodeKind::SlotOnly];
+    [small_fixed(both), small_fixed(slots_alone), small_nodes(both)]
+}
+
 /// Small trees of each kind of leaf with records of eight bytes, and one with others.
 pub fn small_trees() -> [Options; 4] {
     let [first, second, third] = [NodeKind::SlotBitmap, NodeKind::BitmapOnly, NodeKind::SlotOnly];
