@@ -3,16 +3,26 @@
 
 mod full_pool;
 
+use std::path::PathBuf;
+
+use tempfile::TempDir;
+
 use pando::{DomainChoice, Error, MapOptions, Pool, PoolOptions, Upserted};
 
 fn volatile() -> Pool {
     Pool::volatile(&PoolOptions::new()).unwrap()
 }
 
+/// A path of that name in a new folder, and the folder.
+fn file(name: &str) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    (folder, path)
+}
+
 #[test]
 fn what_is_closed_is_there_when_opened() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("kept.pool");
+    let (_folder, path) = file("kept.pool");
     let pool = Pool::create(&path, &PoolOptions::new()).unwrap();
     let map = pool.map("main").unwrap();
     for number in 0..1000u32 {
@@ -31,8 +41,7 @@ fn what_is_closed_is_there_when_opened() {
 
 #[test]
 fn what_is_dropped_without_close_is_there_too() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("dropped.pool");
+    let (_folder, path) = file("dropped.pool");
     let pool = Pool::open_or_create(&path, &PoolOptions::new()).unwrap();
     let map = pool.map("main").unwrap();
     drop(pool);
@@ -44,8 +53,7 @@ fn what_is_dropped_without_close_is_there_too() {
 
 #[test]
 fn a_missing_pool_and_a_pool_that_is_there_are_told_apart() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("one.pool");
+    let (_folder, path) = file("one.pool");
     let missing = Pool::open(&path, &PoolOptions::new()).unwrap_err();
     assert!(matches!(missing, Error::PoolNotFound { path: found } if found == path));
     let pool = Pool::create(&path, &PoolOptions::new()).unwrap();
@@ -58,8 +66,7 @@ fn a_missing_pool_and_a_pool_that_is_there_are_told_apart() {
 
 #[test]
 fn another_programs_file_is_refused_and_left_alone() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("notes.txt");
+    let (_folder, path) = file("notes.txt");
     std::fs::write(&path, b"remember the milk").unwrap();
     let refused = Pool::open(&path, &PoolOptions::new()).unwrap_err();
     assert!(matches!(refused, Error::NotAPool { .. }), "{refused}");
@@ -99,8 +106,7 @@ fn a_path_that_leads_nowhere_is_told_as_what_it_is() {
 
 #[test]
 fn a_pool_that_is_cut_off_or_damaged_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("cut.pool");
+    let (_folder, path) = file("cut.pool");
     Pool::create(&path, &PoolOptions::new()).unwrap().close().unwrap();
     let undamaged = std::fs::read(&path).unwrap();
     let mut flipped = undamaged.clone();
@@ -180,8 +186,7 @@ fn with_an_unknown_kind(path: &std::path::Path) {
 
 #[test]
 fn a_map_of_an_unknown_kind_leaves_the_others_alone() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("newer.pool");
+    let (_folder, path) = file("newer.pool");
     with_an_unknown_kind(&path);
     let pool = Pool::open(&path, &PoolOptions::new()).unwrap();
     for refused in [pool.map("unknown").unwrap_err(), pool.drop_map("unknown").unwrap_err()] {
@@ -290,8 +295,7 @@ fn names_and_options_are_checked() {
 
 #[test]
 fn indexes_are_told_apart_by_name_and_by_number() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("each.pool");
+    let (_folder, path) = file("each.pool");
     let pool = Pool::create(&path, &PoolOptions::new()).unwrap();
     for index in pando::indexes() {
         pool.map_with(index.name, &MapOptions::new().index(index.name)).unwrap();
@@ -349,8 +353,7 @@ fn many_threads_write_one_map() {
 
 #[test]
 fn a_pool_tells_what_it_is() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("told.pool");
+    let (_folder, path) = file("told.pool");
     let options = PoolOptions::new().domain(DomainChoice::Process);
     let pool = Pool::create(&path, &options).unwrap();
     let map = pool.map("main").unwrap();

@@ -69,6 +69,12 @@ pub fn fill(map: &Map, from: u64, to: u64) {
     }
 }
 
+/// Checks that the pool has a map of that name with the first records.
+#[track_caller]
+pub fn check_map(pool: &Pool, name: &str, to: u64) {
+    check(&pool.open_map(name).expect("a map"), to);
+}
+
 #[track_caller]
 pub fn check(map: &Map, to: u64) {
     assert_eq!(map.len().expect("counted"), to);

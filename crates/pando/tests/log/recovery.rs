@@ -1,7 +1,7 @@
 //! Pools with a log: what is there after the file of the pool is lost, and what is refused.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -12,7 +12,7 @@ use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::{OpenPool, Process};
 use pando_tree::maps::Catalog;
 
-use crate::place::{Place, check, fill, transactional};
+use crate::place::{Place, check, check_map, fill, transactional};
 
 #[test]
 fn a_pool_whose_file_is_gone_is_built_anew_from_its_log() {
@@ -42,7 +42,7 @@ fn a_pool_whose_file_is_gone_is_built_anew_from_its_log() {
         noted.store(progress.commits, Ordering::Relaxed);
     });
     let pool = Pool::open_or_create(place.pool(), &options).expect("recovers");
-    check(&pool.open_map("trees").expect("a map"), 1_000);
+    check_map(&pool, "trees", 1_000);
     let other = pool.open_map("other").expect("a map");
     assert_eq!(other.len().expect("counted"), 1);
     assert_eq!(other.get(b"elm").expect("read").as_deref(), Some(&b"2"[..]));
@@ -58,8 +58,8 @@ fn a_pool_whose_file_is_gone_is_built_anew_from_its_log() {
     drop((other, pool));
     let pool = place.open();
     assert!(!pool.stat().expect("figures").recovery.from_log);
-    check(&pool.open_map("third").expect("a map"), 10);
-    check(&pool.open_map("trees").expect("a map"), 1_000);
+    check_map(&pool, "third", 10);
+    check_map(&pool, "trees", 1_000);
 }
 
 #[test]
@@ -72,13 +72,13 @@ fn a_pool_that_is_not_trusted_is_built_anew_without_being_asked() {
     place.go_down(pool);
     // The pool says where its log is.
     let pool = Pool::open(place.pool(), &PoolOptions::new()).expect("recovers");
-    check(&pool.open_map("trees").expect("a map"), 50);
+    check_map(&pool, "trees", 50);
     assert!(pool.stat().expect("figures").recovery.from_log);
     let synced = transactional(&pool, "trees").acknowledge(Acknowledge::Synced).expect("a log");
     fill(&synced, 50, 60);
     drop(synced);
     place.go_down(pool);
-    check(&place.open().open_map("trees").expect("a map"), 60);
+    check_map(&place.open(), "trees", 60);
     let names: Vec<_> = fs::read_dir(place.folder.path()).expect("listed").collect();
     assert_eq!(names.len(), 3, "nothing is left behind: {names:?}");
 }
@@ -103,8 +103,8 @@ fn an_image_shortens_the_log_and_the_recovery() {
     drop(trees);
     place.go_down(pool);
     let pool = place.open();
-    check(&pool.open_map("trees").expect("a map"), 5_100);
-    check(&pool.open_map("dropped").expect("a map"), 3);
+    check_map(&pool, "trees", 5_100);
+    check_map(&pool, "dropped", 3);
     let recovery = pool.stat().expect("figures").recovery;
     assert_eq!(recovery.image_records, 5_000);
     assert!(recovery.commits < 200, "{recovery:?}");
@@ -126,7 +126,7 @@ fn a_map_that_the_log_does_not_list_is_listed_by_the_next_opening() {
     fill(&transactional(&pool, "late"), 0, 30);
     pool.sync().expect("synced");
     place.go_down(pool);
-    check(&place.open().open_map("late").expect("a map"), 30);
+    check_map(&place.open(), "late", 30);
 }
 
 #[test]
@@ -212,7 +212,15 @@ fn what_does_not_fit_together_is_refused() {
     let plain = place.open().map("plain").expect("a map").acknowledge(Acknowledge::Synced);
     assert!(matches!(plain, Err(Error::NotTransactional { .. })));
     // All of it has changed nothing.
-    check(&place.open().map("trees").expect("a map"), 20);
+    check_map(&place.open(), "trees", 20);
+}
+
+/// The directory of a log with this file of another one, and the error of a new pool there.
+fn refused_beside(place: &Place, file: &str) -> (PathBuf, Error) {
+    let directory = place.path("grove.log");
+    fs::create_dir(&directory).expect("created");
+    fs::write(directory.join(file), b"of another log").expect("written");
+    (directory, Pool::create(place.pool(), &place.options()).expect_err("refused"))
 }
 
 /// A pool has its name only when its log is there: else a power cut between the two would leave a
@@ -220,10 +228,7 @@ fn what_does_not_fit_together_is_refused() {
 #[test]
 fn a_pool_whose_log_cannot_be_created_is_not_created() {
     let place = Place::new();
-    let directory = place.path("grove.log");
-    fs::create_dir(&directory).expect("created");
-    fs::write(directory.join("segment-0000000000000000"), b"of an earlier log").expect("written");
-    let refused = Pool::create(place.pool(), &place.options()).expect_err("refused");
+    let (directory, refused) = refused_beside(&place, "segment-0000000000000000");
     assert!(matches!(refused, Error::Log(_)), "{refused}");
     assert!(refused.to_string().contains("segment-0000000000000000"), "{refused}");
     let names: Vec<_> = fs::read_dir(place.folder.path()).expect("listed").collect();
@@ -254,7 +259,7 @@ fn a_damaged_log_is_an_error_and_no_pool() {
     assert!(refused.to_string().contains("segment-0000000000000000"), "{refused}");
     assert!(!place.pool().exists());
     fs::write(&segment, good).expect("written");
-    check(&place.open().map("trees").expect("a map"), 500);
+    check_map(&place.open(), "trees", 500);
 }
 
 /// A log is read and copied while its pool writes to it, and to new images.
@@ -330,21 +335,17 @@ fn a_pool_that_is_not_trusted_takes_no_log_of_another() {
     assert!(matches!(refused, Error::Log(_)), "{refused}");
     check(&Pool::open(&path, &other).expect("opens").map("trees").expect("a map"), 7);
 
-    check(&place.open().map("trees").expect("a map"), 20);
+    check_map(&place.open(), "trees", 20);
     // The copy is of the pool before it was lost.
     let refused = Pool::open(&copy, &PoolOptions::new()).expect_err("foreign");
     assert!(matches!(refused, Error::Log(_)), "{refused}");
-    check(&place.open().map("trees").expect("a map"), 20);
+    check_map(&place.open(), "trees", 20);
 }
 
 /// An image of another log would be in the way of a recovery.
 #[test]
 fn a_new_log_wants_a_directory_without_images() {
-    let place = Place::new();
-    let directory = place.path("grove.log");
-    fs::create_dir(&directory).expect("created");
-    fs::write(directory.join("image-0000000000000010"), b"of a backup").expect("written");
-    let refused = Pool::create(place.pool(), &place.options()).expect_err("refused");
+    let (_, refused) = refused_beside(&Place::new(), "image-0000000000000010");
     assert!(matches!(refused, Error::LogExists { .. }), "{refused}");
 }
 
@@ -363,7 +364,7 @@ fn one_pool_at_a_time_uses_a_log() {
     pool.close().expect("closed");
     let refused = Pool::open(copy, &PoolOptions::new()).expect_err("an older copy");
     assert!(refused.to_string().contains("older copy"), "{refused}");
-    check(&place.open().map("trees").expect("a map"), 400);
+    check_map(&place.open(), "trees", 400);
 }
 
 /// Several threads may need more room than the pool ever had; one thread needs no more.

@@ -10,7 +10,7 @@ use pando_pmem::layout::LOG_OFF;
 use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::{LogName, OpenPool, Process};
 
-use crate::place::{Place, check, fill, transactional};
+use crate::place::{Place, check_map, fill, transactional};
 
 /// A pool with 100 records in `trees`, one in `plain`, and a tail that is not empty. It is closed.
 fn closed_pool(place: &Place) -> u64 {
@@ -26,7 +26,7 @@ fn closed_pool(place: &Place) -> u64 {
 }
 
 fn check_all(pool: &Pool) {
-    check(&pool.open_map("trees").expect("a map"), 100);
+    check_map(pool, "trees", 100);
     let plain = pool.open_map("plain").expect("a map");
     assert_eq!(plain.get(b"ash").expect("read").as_deref(), Some(&b"1"[..]));
     assert!(pool.check().expect("checked").is_consistent());
@@ -62,7 +62,7 @@ fn a_lost_log_is_replaced_and_the_new_one_rebuilds_the_pool_alone() {
     let pool = place.open();
     let recovery = pool.stat().expect("figures").recovery;
     assert_eq!((recovery.image_records, recovery.commits), (100, 0));
-    check(&pool.open_map("trees").expect("a map"), 100);
+    check_map(&pool, "trees", 100);
     let log = LogFiles::of_pool(place.pool()).and_then(|log| log.verify()).expect("a log");
     assert!(log.log_id != former.log_id && log.end_lsn >= lsn, "{log:?}");
 
@@ -76,8 +76,8 @@ fn a_lost_log_is_replaced_and_the_new_one_rebuilds_the_pool_alone() {
     drop(trees);
     place.go_down(pool);
     let pool = place.open();
-    check(&pool.open_map("trees").expect("a map"), 101);
-    check(&pool.open_map("new").expect("a map"), 30);
+    check_map(&pool, "trees", 101);
+    check_map(&pool, "new", 30);
 }
 
 /// A backup of a log that has only an image is one.
@@ -91,7 +91,7 @@ fn a_new_log_is_copied_and_restored() {
     let options = PoolOptions::new().log(place.path("other.log"));
     let restored = Pool::restore(place.path("backup"), place.path("other.pool"), &options);
     let restored = restored.expect("restored");
-    check(&restored.open_map("trees").expect("a map"), 100);
+    check_map(&restored, "trees", 100);
     assert!(restored.durable_lsn().expect("a log") >= lsn);
 }
 
@@ -119,7 +119,7 @@ fn a_log_of_another_pool_is_left_alone() {
     // The pool has stored where its log is now.
     check_all(&Pool::open(place.pool(), &PoolOptions::new()).expect("opens"));
     let other = Pool::open(place.path("other.pool"), &PoolOptions::new()).expect("opens");
-    check(&other.open_map("trees").expect("a map"), 7);
+    check_map(&other, "trees", 7);
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn a_damaged_log_is_moved_away_and_replaced() {
     let pool = Pool::reset_log(place.pool(), &PoolOptions::new()).expect("a new log");
     check_all(&pool);
     place.go_down(pool);
-    check(&place.open().open_map("trees").expect("a map"), 100);
+    check_map(&place.open(), "trees", 100);
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn a_log_that_is_fine_is_replaced_only_in_another_directory() {
     assert!(matches!(refused, Error::Log(_)), "{refused}");
     assert_eq!(files(&place.path("grove.log")).len(), before.len());
     let pool = Pool::open(place.pool(), &elsewhere).expect("recovers");
-    check(&pool.open_map("trees").expect("a map"), 100);
+    check_map(&pool, "trees", 100);
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn what_has_no_whole_pool_or_no_log_is_refused() {
     assert!(matches!(refused, Error::LogIsOnlyCopy { .. }), "{refused}");
     let refused = Pool::reset_log(place.pool(), &place.options()).expect_err("refused");
     assert!(refused.to_string().contains("which rebuilds it"), "{refused}");
-    check(&place.open().open_map("trees").expect("a map"), 100);
+    check_map(&place.open(), "trees", 100);
     // Without a log.
     let plain = place.path("plain.pool");
     Pool::create(&plain, &PoolOptions::new()).expect("a pool").close().expect("closed");
@@ -216,14 +216,14 @@ fn a_reset_that_was_cut_short_is_done_again() {
     former.close().expect("closed");
     let elsewhere = PoolOptions::new().log(&directory);
     let pool = Pool::reset_log(place.pool(), &elsewhere).expect("a new log");
-    check(&pool.open_map("trees").expect("a map"), 120);
+    check_map(&pool, "trees", 120);
     place.go_down(pool);
     let log = LogFiles::at(&directory).verify().expect("a log");
     assert_eq!((log.log_id, log.image_records), (77, 120));
     let names: Vec<_> = files(&directory).into_iter().map(|(name, _)| name).collect();
     assert!(!names.contains(&"image-0000000000000005".to_owned()), "{names:?}");
     let pool = Pool::open(place.pool(), &elsewhere).expect("recovers");
-    check(&pool.open_map("trees").expect("a map"), 120);
+    check_map(&pool, "trees", 120);
 }
 
 /// The control block of the new log names the former one, until its blocks are freed.
@@ -342,7 +342,7 @@ fn a_proposal_that_no_superblock_names_is_no_log() {
     is_refused_as_proposed(LogFiles::at(&directory).verify());
     assert!(!place.pool().exists());
     let pool = place.open();
-    check(&pool.open_map("trees").expect("a map"), 100);
+    check_map(&pool, "trees", 100);
     is_refused_as_proposed(LogFiles::at(&directory).backup(place.path("backup")));
     let other = PoolOptions::new().log(place.path("other.log"));
     is_refused_as_proposed(Pool::restore(&directory, place.path("other.pool"), &other));
@@ -351,7 +351,7 @@ fn a_proposal_that_no_superblock_names_is_no_log() {
     place.go_down(pool);
     is_refused_as_proposed(Pool::open(place.pool(), &elsewhere));
     let pool = place.open();
-    check(&pool.open_map("trees").expect("a map"), 120);
+    check_map(&pool, "trees", 120);
     pool.close().expect("closed");
     // It is that of the lost pool.
     let refused = Pool::reset_log(place.pool(), &elsewhere).expect_err("of another pool");
@@ -360,7 +360,7 @@ fn a_proposal_that_no_superblock_names_is_no_log() {
     // The last resort, if the former log is lost too.
     fs::rename(directory.join("proposal"), directory.join("manifest")).expect("renamed");
     let pool = Pool::open(place.path("new.pool"), &elsewhere).expect("recovers");
-    check(&pool.open_map("trees").expect("a map"), 100);
+    check_map(&pool, "trees", 100);
 }
 
 /// A power cut has undone the deciding step and the number that was proposed. The pool is used with
@@ -376,10 +376,10 @@ fn a_proposal_of_the_same_pool_is_replaced() {
     fill(&transactional(&pool, "trees"), 100, 120);
     pool.close().expect("closed");
     let pool = Pool::reset_log(place.pool(), &elsewhere).expect("a new log");
-    check(&pool.open_map("trees").expect("a map"), 120);
+    check_map(&pool, "trees", 120);
     place.go_down(pool);
     let pool = Pool::open(place.pool(), &elsewhere).expect("recovers");
-    check(&pool.open_map("trees").expect("a map"), 120);
+    check_map(&pool, "trees", 120);
 }
 
 /// A power cut follows the deciding step.
@@ -391,12 +391,12 @@ fn a_proposal_that_an_untrusted_pool_names_rebuilds_it() {
     assert!(matches!(refused, Error::NotTrusted { .. }), "{refused}");
     is_refused_as_proposed(LogFiles::of_pool(place.pool()).and_then(|log| log.verify()));
     let pool = Pool::open(place.pool(), &PoolOptions::new()).expect("recovers");
-    check(&pool.open_map("trees").expect("a map"), 100);
+    check_map(&pool, "trees", 100);
     assert!(pool.stat().expect("figures").recovery.from_log);
     fill(&transactional(&pool, "trees"), 100, 120);
     pool.sync().expect("synced");
     place.go_down(pool);
     let elsewhere = PoolOptions::new().log(place.path("new.log"));
     let pool = Pool::open(place.pool(), &elsewhere).expect("recovers");
-    check(&pool.open_map("trees").expect("a map"), 120);
+    check_map(&pool, "trees", 120);
 }
