@@ -186,29 +186,16 @@ fn fail_all(test: &str, scenarios: &[Scenario]) {
     }
 }
 
-#[test]
-fn every_allocation_of_every_operation_fails() {
-    fail_all("operations", &scenario::operations());
-}
-
-#[test]
-fn every_allocation_of_consolidation_leaf_split_and_leaf_merge_fails() {
-    fail_all("leaf modifications", &scenario::leaf_modifications());
-}
-
-#[test]
-fn every_allocation_in_range_leaves_fails() {
-    fail_all("ranges", &scenario::ranges());
-}
-
-#[test]
-fn every_allocation_of_inner_split_inner_merge_and_root_collapse_fails() {
-    fail_all("inner modifications", &scenario::inner_modifications());
-}
-
-#[test]
-fn every_allocation_with_giant_records_and_empty_leaves_fails() {
-    fail_all("edges", &scenario::edges());
+pando_index::tests! {
+    fn every_allocation_of_every_operation_fails =>
+        fail_all("operations", &scenario::operations());
+    fn every_allocation_of_consolidation_leaf_split_and_leaf_merge_fails =>
+        fail_all("leaf modifications", &scenario::leaf_modifications());
+    fn every_allocation_in_range_leaves_fails => fail_all("ranges", &scenario::ranges());
+    fn every_allocation_of_inner_split_inner_merge_and_root_collapse_fails =>
+        fail_all("inner modifications", &scenario::inner_modifications());
+    fn every_allocation_with_giant_records_and_empty_leaves_fails =>
+        fail_all("edges", &scenario::edges());
 }
 
 /// Many operations, each with one of its requests refused, or all from one on.

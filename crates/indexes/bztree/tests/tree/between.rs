@@ -43,30 +43,20 @@ fn of_all_modes(test: fn(One<'_>)) {
     }
 }
 
-/// The value of a key, present or absent, changes, goes and comes back.
-#[test]
-fn a_record_that_is_changed() {
-    of_all_modes(|one| between_acts::a_record_that_is_changed(one, 2, LONG_BYTES));
-}
-
-/// Nodes of several levels, between whose records others are inserted: during an operation, nodes
-/// there are split, emptied and merged.
-#[test]
-fn nodes_that_are_split_and_merged_meanwhile() {
-    of_all_modes(|one| between_acts::nodes_that_are_split_and_merged(one, 11, LONG_BYTES));
-}
-
-/// An operation that itself splits, consolidates or merges; during it, other operations do the
-/// same.
-#[test]
-fn structure_changes_amid_structure_changes() {
-    of_all_modes(|one| between_acts::structure_changes_amid_structure_changes(one, 7, 5..13));
-}
-
-/// Runs of inserts, removes and changes before any access of any act.
-#[test]
-fn runs_of_writes_at_random() {
-    of_all_modes(|one| at_random(one, 1_000, LONG_BYTES));
+pando_index::tests! {
+    /// The value of a key, present or absent, changes, goes and comes back.
+    fn a_record_that_is_changed =>
+        of_all_modes(|one| between_acts::a_record_that_is_changed(one, 2, LONG_BYTES));
+    /// Nodes of several levels, between whose records others are inserted: during an operation,
+    /// nodes there are split, emptied and merged.
+    fn nodes_that_are_split_and_merged_meanwhile =>
+        of_all_modes(|one| between_acts::nodes_that_are_split_and_merged(one, 11, LONG_BYTES));
+    /// An operation that itself splits, consolidates or merges; during it, other operations do the
+    /// same.
+    fn structure_changes_amid_structure_changes =>
+        of_all_modes(|one| between_acts::structure_changes_amid_structure_changes(one, 7, 5..13));
+    /// Runs of inserts, removes and changes before any access of any act.
+    fn runs_of_writes_at_random => of_all_modes(|one| at_random(one, 1_000, LONG_BYTES));
 }
 
 /// The value of a key of a range leaf is replaced by one of another class, while the key is read or

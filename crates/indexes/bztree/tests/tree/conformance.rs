@@ -8,35 +8,15 @@ fn pointers() -> Options {
     Options { value_mode: ValueMode::Pointer, ..small_nodes() }
 }
 
-mod sorted {
-    use super::*;
-    fn sorted() -> Options {
-        Options { numbers: Numbers::Sorted, ..Options::default() }
-    }
-    pando_index::conformance_suite!(|| Planted::<Process>::anonymous(sorted()));
+fn sorted() -> Options {
+    Options { numbers: Numbers::Sorted, ..Options::default() }
 }
 
-mod adr_ranged {
-    use super::*;
-    pando_index::conformance_suite!(|| Planted::<Adr>::in_file(small_ranges()));
-}
-
-mod defaults {
-    use super::*;
-    pando_index::conformance_suite!(|| Planted::<Process>::anonymous(Options::default()));
-}
-
-mod pointers {
-    use super::*;
-    pando_index::conformance_suite!(|| Planted::<Process>::anonymous(pointers()));
-}
-
-mod process {
-    use super::*;
-    pando_index::conformance_suite!(|| Planted::<Process>::in_file(small_nodes()));
-}
-
-mod adr {
-    use super::*;
-    pando_index::conformance_suite!(|| Planted::<Adr>::in_file(small_nodes()));
+pando_index::conformance_suite! {
+    defaults => || Planted::<Process>::anonymous(Options::default());
+    sorted => || Planted::<Process>::anonymous(sorted());
+    adr_ranged => || Planted::<Adr>::in_file(small_ranges());
+    pointers => || Planted::<Process>::anonymous(pointers());
+    process => || Planted::<Process>::in_file(small_nodes());
+    adr => || Planted::<Adr>::in_file(small_nodes());
 }

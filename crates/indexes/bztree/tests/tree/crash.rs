@@ -220,6 +220,11 @@ fn explore_all<D: Domain>(test: &str, scenarios: &[Scenario]) {
     );
 }
 
+fn in_both_domains(test: &str, scenarios: fn() -> Vec<Scenario>) {
+    explore_all::<CutShort>(test, &scenarios());
+    explore_all::<WithWriteBack>(&format!("{test}, with write-back"), &scenarios());
+}
+
 /// For about one in twelve writes of the operation: a process that shares the pool dies before it,
 /// and another one goes on.
 fn explore_dead_process(scenario: &Scenario, random: &mut Random) -> u64 {
@@ -274,46 +279,17 @@ fn a_process_dies_at_a_write_of_every_operation_and_modification() {
     println!("{} scenarios, {} deaths", deaths.len(), deaths.iter().sum::<u64>());
 }
 
-#[test]
-fn a_crash_at_every_write_of_every_operation() {
-    explore_all::<CutShort>("operations", &scenario::operations());
-    explore_all::<WithWriteBack>("operations, with write-back", &scenario::operations());
-}
-
-#[test]
-fn a_crash_at_every_write_of_consolidation_leaf_split_and_leaf_merge() {
-    explore_all::<CutShort>("leaf modifications", &scenario::leaf_modifications());
-    explore_all::<WithWriteBack>(
-        "leaf modifications, with write-back",
-        &scenario::leaf_modifications(),
-    );
-}
-
-#[test]
-fn a_crash_at_every_write_of_inner_split_inner_merge_and_root_collapse() {
-    explore_all::<CutShort>("inner modifications", &scenario::inner_modifications());
-    explore_all::<WithWriteBack>(
-        "inner modifications, with write-back",
-        &scenario::inner_modifications(),
-    );
-}
-
-#[test]
-fn a_crash_at_every_write_in_range_leaves() {
-    explore_all::<CutShort>("ranges", &scenario::ranges());
-    explore_all::<WithWriteBack>("ranges, with write-back", &scenario::ranges());
-}
-
-#[test]
-fn a_crash_at_every_write_of_a_run_of_records() {
-    explore_all::<CutShort>("runs", &scenario::runs());
-    explore_all::<WithWriteBack>("runs, with write-back", &scenario::runs());
-}
-
-#[test]
-fn a_crash_at_every_write_with_giant_records_and_empty_leaves() {
-    explore_all::<CutShort>("edges", &scenario::edges());
-    explore_all::<WithWriteBack>("edges, with write-back", &scenario::edges());
+pando_index::tests! {
+    fn a_crash_at_every_write_of_every_operation =>
+        in_both_domains("operations", scenario::operations);
+    fn a_crash_at_every_write_of_consolidation_leaf_split_and_leaf_merge =>
+        in_both_domains("leaf modifications", scenario::leaf_modifications);
+    fn a_crash_at_every_write_of_inner_split_inner_merge_and_root_collapse =>
+        in_both_domains("inner modifications", scenario::inner_modifications);
+    fn a_crash_at_every_write_in_range_leaves => in_both_domains("ranges", scenario::ranges);
+    fn a_crash_at_every_write_of_a_run_of_records => in_both_domains("runs", scenario::runs);
+    fn a_crash_at_every_write_with_giant_records_and_empty_leaves =>
+        in_both_domains("edges", scenario::edges);
 }
 
 /// Trap 6: a crash while the map is created leaves the whole map or none.

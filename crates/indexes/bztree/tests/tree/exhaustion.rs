@@ -144,34 +144,16 @@ fn fill_pools_of_many_sizes(shape: Shape) {
     }
 }
 
-#[test]
-fn a_full_pool_refuses_inline_records_and_recovers() {
-    fill_pools_of_many_sizes(shapes()[0]);
-}
-
-#[test]
-fn a_full_pool_refuses_long_keys_in_small_nodes_and_recovers() {
-    fill_pools_of_many_sizes(shapes()[1]);
-}
-
-#[test]
-fn a_full_pool_refuses_value_blocks_and_recovers() {
-    fill_pools_of_many_sizes(shapes()[2]);
-}
-
-#[test]
-fn a_full_pool_refuses_large_values_and_recovers() {
-    fill_pools_of_many_sizes(shapes()[3]);
-}
-
-#[test]
-fn a_full_pool_refuses_records_of_range_leaves_and_recovers() {
-    fill_pools_of_many_sizes(shapes()[4]);
-}
-
-#[test]
-fn a_full_pool_refuses_records_of_mixed_leaves_and_recovers() {
-    fill_pools_of_many_sizes(shapes()[5]);
+pando_index::tests! {
+    fn a_full_pool_refuses_inline_records_and_recovers => fill_pools_of_many_sizes(shapes()[0]);
+    fn a_full_pool_refuses_long_keys_in_small_nodes_and_recovers =>
+        fill_pools_of_many_sizes(shapes()[1]);
+    fn a_full_pool_refuses_value_blocks_and_recovers => fill_pools_of_many_sizes(shapes()[2]);
+    fn a_full_pool_refuses_large_values_and_recovers => fill_pools_of_many_sizes(shapes()[3]);
+    fn a_full_pool_refuses_records_of_range_leaves_and_recovers =>
+        fill_pools_of_many_sizes(shapes()[4]);
+    fn a_full_pool_refuses_records_of_mixed_leaves_and_recovers =>
+        fill_pools_of_many_sizes(shapes()[5]);
 }
 
 /// Four threads in a pool that is always full: each key has one owner, which knows whether the key

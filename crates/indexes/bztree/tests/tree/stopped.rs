@@ -109,19 +109,18 @@ fn explore<D: Domain>(test: &str, scenarios: &[Scenario]) {
     println!("{test}: {} scenarios, {total} stops", scenarios.len());
 }
 
-#[test]
-fn a_thread_stopped_in_any_operation_holds_nobody_up() {
-    explore::<CutShort>("operations", &scenario::operations());
-    explore::<WithWriteBack>("operations, with write-back", &scenario::operations());
+fn in_both_domains(test: &str, scenarios: &[Scenario]) {
+    explore::<CutShort>(test, scenarios);
+    explore::<WithWriteBack>(&format!("{test}, with write-back"), scenarios);
 }
 
-#[test]
-fn a_thread_stopped_in_a_leaf_modification_holds_nobody_up() {
-    explore::<CutShort>("leaf modifications", &scenario::leaf_modifications());
-    explore::<WithWriteBack>(
-        "leaf modifications, with write-back",
-        &scenario::leaf_modifications(),
-    );
+pando_index::tests! {
+    fn a_thread_stopped_in_any_operation_holds_nobody_up =>
+        in_both_domains("operations", &scenario::operations());
+    fn a_thread_stopped_in_a_leaf_modification_holds_nobody_up =>
+        in_both_domains("leaf modifications", &scenario::leaf_modifications());
+    fn a_thread_stopped_in_an_inner_modification_holds_nobody_up =>
+        in_both_domains("inner modifications", &scenario::inner_modifications());
 }
 
 #[test]
@@ -135,20 +134,10 @@ fn a_thread_stopped_in_a_range_leaf_holds_nobody_up() {
 }
 
 #[test]
-fn a_thread_stopped_in_an_inner_modification_holds_nobody_up() {
-    explore::<CutShort>("inner modifications", &scenario::inner_modifications());
-    explore::<WithWriteBack>(
-        "inner modifications, with write-back",
-        &scenario::inner_modifications(),
-    );
-}
-
-#[test]
 fn a_thread_stopped_with_giant_records_or_an_empty_leaf_holds_nobody_up() {
     let edges = scenario::edges();
     // The copy of a long key takes one write for each word; no other thread sees these.
     let seen = edges.iter().filter(|edge| !edge.name.contains("second giant"));
     let seen: Vec<_> = seen.cloned().collect();
-    explore::<CutShort>("edges", &seen);
-    explore::<WithWriteBack>("edges, with write-back", &seen);
+    in_both_domains("edges", &seen);
 }

@@ -134,35 +134,33 @@ fn waves(planted: &Planted<Process>, key: KeyOf, count: u64, rounds: u64, keep: 
             });
         }
     });
+    check(planted);
+}
+
+fn waves_in_each_kind(name: &'static str, test: fn(&Planted<Process>, KeyOf)) {
+    for (options, key) in kinds_with_keys() {
+        within_bounds(name, move || test(&Planted::anonymous(options), key));
+    }
 }
 
 /// BzTree: merge racing split of the same parent.
 #[test]
 fn merges_race_splits_under_one_parent() {
-    for (options, key) in kinds_with_keys() {
-        within_bounds("merges and splits", move || {
-            let planted = Planted::<Process>::anonymous(options);
-            waves(&planted, key, 200, 10, true);
-            check(&planted);
-            assert_eq!(dump(&planted.index).len(), 800);
-        });
-    }
+    waves_in_each_kind("merges and splits", |planted, key| {
+        waves(planted, key, 200, 10, true);
+        assert_eq!(dump(&planted.index).len(), 800);
+    });
 }
 
 /// BzTree: merge of the last two leaves, and root collapse, while others grow the tree again.
 #[test]
 fn root_growth_races_root_collapse() {
-    for (options, key) in kinds_with_keys() {
-        within_bounds("growth and collapse", move || {
-            let planted = Planted::<Process>::anonymous(options);
-            waves(&planted, key, 8, 200, false);
-            check(&planted);
+    waves_in_each_kind("growth and collapse", |planted, key| {
+        for (count, rounds) in [(8, 200), (60, 30)] {
+            waves(planted, key, count, rounds, false);
             assert_eq!(dump(&planted.index), Records::new());
-            waves(&planted, key, 60, 30, false);
-            check(&planted);
-            assert_eq!(dump(&planted.index), Records::new());
-        });
-    }
+        }
+    });
 }
 
 /// BzTree: `delete_size` and `record_count` after a failed insert.
