@@ -1,8 +1,8 @@
 //! A check of a pool that threads and processes use meanwhile.
 //!
 //! Each map is scanned upwards, in parts, and each key that a scan finds is searched for from the
-//! root. So a leaf that scans reach and gets do not, or that gets reach and scans do not in their
-//! order, is found, as is each node on these ways that cannot be read. Another thread may remove a
+//! root. So a leaf that scans reach and gets do not is found, as is each node on these ways that
+//! cannot be read. A leaf that only gets reach is not looked for. Another thread may remove a
 //! key between the scan and the get: then the scan is repeated at this key.
 
 use std::ops::Bound;
@@ -22,8 +22,8 @@ const MISSES: usize = 100;
 impl Pool {
     /// Checks the maps while other threads and processes use them. Scans each map upwards, and
     /// searches for each key that the scan finds. The report has the problems: damage that one of
-    /// these meets, keys out of order, keys that only one of them finds. It has no nodes and no
-    /// blocks: leaks, and blocks that are free although they are reached, are found only by
+    /// these meets, keys out of order, keys that a scan finds and a get does not. It has no nodes
+    /// and no blocks: leaks, and blocks that are free although they are reached, are found only by
     /// [`check`](Self::check).
     ///
     /// In a shared pool, maps that processes cannot share are left out.
@@ -57,12 +57,19 @@ fn check(pool: &Pool) -> Result<CheckReport, Error> {
         }
         let map = match pool.open_map(&info.name) {
             Ok(map) => map,
-            // It was dropped meanwhile, or may not be used in this way.
-            Err(Error::MapNotFound { .. } | Error::NotShareable { .. }) => continue,
-            Err(error) => {
+            // It was or is being dropped, or may not be used in this way.
+            Err(
+                Error::MapNotFound { .. }
+                | Error::MapOpenElsewhere { .. }
+                | Error::NotShareable { .. },
+            ) => continue,
+            Err(
+                error @ (Error::Damaged(_) | Error::MapDamaged { .. } | Error::UnknownIndex { .. }),
+            ) => {
                 problem(ProblemClass::Unreadable, error.to_string());
                 continue;
             }
+            Err(error) => return Err(error),
         };
         let mut records = 0;
         match check_map(&map, &mut records) {
@@ -89,10 +96,18 @@ fn check_map(map: &Map, records: &mut u64) -> Result<Option<String>, Error> {
     let mut after = Bound::Unbounded;
     loop {
         let mut keys: Vec<Vec<u8>> = Vec::with_capacity(PART);
-        let mut scan = map.range(KeyRange { low: after, high: Bound::Included(last.clone()) });
+        let mut scan =
+            map.range(KeyRange { low: after.clone(), high: Bound::Included(last.clone()) });
         while keys.len() < PART
             && let Some((key, _)) = scan.next_record()?
         {
+            // A scan checks the order of its keys, but not that they lie in its range.
+            if let Bound::Excluded(before) = &after
+                && key <= &before[..]
+            {
+                let (key, before) = (key.escape_ascii(), before.escape_ascii());
+                return Ok(Some(format!("a scan behind the key \"{before}\" finds \"{key}\"")));
+            }
             keys.push(key.to_vec());
         }
         for key in &keys {

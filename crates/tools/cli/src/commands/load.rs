@@ -72,7 +72,7 @@ pub fn run(pool: &PoolArguments, arguments: &LoadArguments) -> Result<(), Failur
     }
     drop(progress);
     drop(map);
-    if is_new && outcome.is_err() && inserted + updated + written == 0 {
+    if is_new && !pool.is_shared() && outcome.is_err() && inserted + updated + written == 0 {
         // A load that failed before its first record leaves no map behind.
         pool.drop_map(map_name)?;
     }
