@@ -255,9 +255,17 @@ impl<D: Domain> Pool<D> {
             if word == 0 {
                 return None;
             }
+            let version = read(CATALOG_VERSION_OFF);
             let entry = self.catalog_entry(guard, slot, word);
-            // If the word has changed, the map was freed between the two reads, and is not damaged.
-            if entry.header.is_ok() || read(slot_off(slot)) == word {
+            if entry.header.is_ok() {
+                return Some(entry);
+            }
+            // Acquire: the copies were read before the words below.
+            fence(Ordering::Acquire);
+            // If the word has changed, the map was freed between the two reads. If the version has
+            // changed, two renames may have replaced each copy while it was read. Then the map is
+            // not damaged.
+            if read(slot_off(slot)) == word && read(CATALOG_VERSION_OFF) == version {
                 return Some(entry);
             }
         }
