@@ -54,7 +54,7 @@
 //! A thread tries, in this order: a slot whose thread has ended (`Slots` has a bit for it); a slot
 //! that was never used in this generation; any slot of its process that is not pinned, from a
 //! rotating start; a slot that another process has left. If there is none, the table grows. In a
-//! shared pool a process that has 32 slots takes one that is not pinned before a new one.
+//! shared pool a process that has 128 slots takes one that is not pinned before a new one.
 //!
 //! One thread prepares a slot that no process has:
 //!
@@ -85,9 +85,7 @@ use crate::damage;
 use crate::domain::Domain;
 use crate::epoch::Guard;
 use crate::error::{Error, Result};
-use crate::layout::{
-    EPOCH_OFF, MAX_PARTICIPANTS, MAX_PROCESSES, PARTICIPANT_BYTES, PARTICIPANTS_HIGH_OFF,
-};
+use crate::layout::{EPOCH_OFF, FIRST_PARTICIPANTS, PARTICIPANT_BYTES, PARTICIPANTS_HIGH_OFF};
 use crate::lease::{self, Lease, PINNED, VERSION, announced};
 use crate::mutant;
 use crate::pool::Pool;
@@ -106,8 +104,9 @@ const _: () = assert!(PARTICIPANT_BYTES == 128 && LOG_AT == 64);
 /// announcement of any epoch to which the global epoch can rise meanwhile.
 const TOO_LATE: u64 = 1 << 15;
 
-/// Slots that each of the most processes can have.
-const ENOUGH_SLOTS: usize = MAX_PARTICIPANTS / MAX_PROCESSES;
+/// A process with so many slots of a shared pool takes an idle one before a new one. With fewer,
+/// its threads would take slots from each other although there are others.
+const ENOUGH_SLOTS: usize = FIRST_PARTICIPANTS;
 
 /// A slot, and its owner's word, for other processes.
 #[derive(Clone, Copy, Debug)]

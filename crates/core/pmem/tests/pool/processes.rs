@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Barrier, Mutex};
 
-use pando_pmem::layout::{MAX_PARTICIPANTS, MAX_PROCESSES, PARTICIPANTS_OFF};
+use pando_pmem::layout::{FIRST_PARTICIPANTS, MAX_PROCESSES, PARTICIPANTS_OFF};
 use pando_pmem::testing::{CutShort, between, run_until_stopped, with_few_slots};
 use pando_pmem::{Adr, CreateOptions, Domain, Error, OpenPool, Pool, Process};
 
@@ -487,9 +487,9 @@ fn idle_threads_of_a_process_do_not_take_all_slots() {
     let (_folder, path) = folder_and_pool();
     drop(create::<Process>(&path, 4));
     let pool = shared::<Process>(&path);
-    let all = Barrier::new(100);
+    let all = Barrier::new(300);
     std::thread::scope(|scope| {
-        for _ in 0..100 {
+        for _ in 0..300 {
             scope.spawn(|| {
                 drop(pool.pin().unwrap());
                 all.wait();
@@ -497,5 +497,5 @@ fn idle_threads_of_a_process_do_not_take_all_slots() {
         }
     });
     let slots = pool.processes().unwrap()[0].slots;
-    assert!(slots <= MAX_PARTICIPANTS / MAX_PROCESSES + 8, "{slots}");
+    assert!(slots <= FIRST_PARTICIPANTS + 8, "{slots}");
 }
