@@ -10,7 +10,10 @@ static CLASSES: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
 /// An error before it is an exception, which needs the interpreter's lock.
 pub enum Failure {
     Pando(Error),
+    /// The object, or its pool, is closed.
     Closed(&'static str),
+    /// The transaction was committed or aborted.
+    Over,
     InUse(&'static str),
     Forked,
 }
@@ -47,6 +50,10 @@ impl Failure {
             Self::Pando(error) => raise(py, error),
             Self::Closed(what) => {
                 exception(py, "ClosedError", format!("the {what} is closed; open it again"))
+            }
+            Self::Over => {
+                let message = "the transaction is over: it was committed or aborted; begin another";
+                exception(py, "ClosedError", message.to_owned())
             }
             Self::InUse(what) => exception(
                 py,

@@ -75,7 +75,7 @@ impl PyTransaction {
             self.cell.with(|cell| {
                 alone(cell, NAME)?.with_dependent_mut(|_, open| match open {
                     Some(transaction) => body(transaction),
-                    None => Err(Failure::Closed(NAME)),
+                    None => Err(Failure::Over),
                 })
             })
         };
@@ -88,7 +88,7 @@ impl PyTransaction {
                 let mut cell = alone(cell, NAME)?;
                 let committed =
                     cell.with_dependent_mut(|_, open| open.take().map(Transaction::commit));
-                Ok(committed.ok_or(Failure::Closed(NAME))??)
+                Ok(committed.ok_or(Failure::Over)??)
             })
         })
     }
@@ -215,8 +215,9 @@ impl PyTransaction {
             return Ok(());
         }
         match self.commit_outcome(py) {
-            // The program has committed or aborted it.
-            Ok(_) | Err(Failure::Closed(NAME)) => Ok(()),
+            // The program may have committed or aborted it. If it has closed the pool instead,
+            // nothing has taken place, which is an error.
+            Ok(_) | Err(Failure::Over) => Ok(()),
             Err(failure) => Err(failure.raise(py)),
         }
     }

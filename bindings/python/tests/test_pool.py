@@ -81,10 +81,27 @@ def test_transactions(pool):
     assert tx.commit() > 0
     with pytest.raises(pando.ClosedError):
         tx.commit()
+    with pool.transaction() as tx:
+        tx.put(accounts, "elm", b"2")
+        tx.commit()
+    with pool.transaction() as tx:
+        tx.put(accounts, "elm", b"3")
+        tx.abort()
+    assert accounts["elm"] == b"2"
     with pytest.raises(pando.OptionError):
         pool.transaction(isolation="none")
     with pytest.raises(TypeError):
         pool.transaction().get(pool.map("plain", key=str), "a")
+
+
+def test_a_pool_that_is_closed_inside_a_transaction_is_an_error(path):
+    with pando.Pool(path) as pool:
+        with pytest.raises(pando.ClosedError):
+            with pool.transaction() as tx:
+                tx.put(pool.map("accounts", key=str, transactional=True), "ash", b"1")
+                pool.close()
+    with pando.Pool(path) as pool:
+        assert len(pool.map("accounts", key=str)) == 0
 
 
 def test_a_conflict_runs_the_body_again(pool):
