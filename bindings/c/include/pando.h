@@ -14,6 +14,9 @@
  * (PANDO_BYTES_INIT), pass it to any number of calls, which replace its bytes and use its room
  * again, and free it with pando_bytes_free. Texts and paths end with NUL; names are UTF-8.
  *
+ * Outputs. The output parameters of a call must differ. What is lent to the call must not lie in
+ * them, nor in the bytes of a pando_bytes among them, unless the call allows it.
+ *
  * Options. A struct of options begins with its size. Set all other fields to zero, which is the
  * default of each, and then those that you need. NULL in the place of a struct is all defaults.
  *
@@ -700,6 +703,7 @@ struct pando_error *pando_map_swap(const struct pando_map *map,
 
 /**
  * Copies the value of the key into value, and sets found; value is unchanged if the key is absent.
+ * key may lie in value.
  */
 struct pando_error *pando_map_get(const struct pando_map *map,
                                   struct pando_slice key,
@@ -756,7 +760,8 @@ struct pando_error *pando_map_compare_remove(const struct pando_map *map,
 
 /**
  * Copies the values of count keys into values[0..count], and sets found[0..count]. Each key is
- * read by itself. After an error, some of the values may have been replaced.
+ * read by itself. All keys are read before the first value is written, so that keys may lie in
+ * values.
  */
 struct pando_error *pando_map_get_many(const struct pando_map *map,
                                        const struct pando_slice *keys,

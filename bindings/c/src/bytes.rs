@@ -105,6 +105,12 @@ impl pando_bytes {
         unsafe { Vec::from_raw_parts(data, len, capacity) }
     }
 
+    /// Whether `bytes` lie in these ones, which `fill` overwrites or frees.
+    pub(crate) fn holds(&self, bytes: &[u8]) -> bool {
+        let (first, room) = (self.data as usize, self.capacity);
+        (first..first.saturating_add(room)).contains(&(bytes.as_ptr() as usize))
+    }
+
     fn empty() -> Self {
         Self { data: std::ptr::null_mut(), len: 0, capacity: 0 }
     }
@@ -121,6 +127,20 @@ impl pando_bytes {
         room.extend_from_slice(bytes);
         self.set(room);
     }
+}
+
+/// The places of a key and of its value, which may be NULL and must differ.
+pub(crate) fn two_places<'call>(
+    key: *mut pando_bytes,
+    value: *mut pando_bytes,
+) -> Result<[Option<&'call mut pando_bytes>; 2], Failure> {
+    if key == value && !key.is_null() {
+        let found = "the place of the value too";
+        return Err(Failure::option("the place of the key", found, "another place"));
+    }
+    // SAFETY: each is NULL or a struct that C code lets this call change (`pando.h`), and the two
+    // were compared.
+    Ok(unsafe { [key.as_mut(), value.as_mut()] })
 }
 
 /// Puts `bytes` into `place`, if the caller wants them.

@@ -1,11 +1,12 @@
 //! Maps.
 
+use std::borrow::Cow;
 use std::ffi::{c_char, c_void};
 use std::mem::MaybeUninit;
 
 use pando::{Map, Pool, Record, Upserted};
 
-use crate::bytes::{fill, items, items_mut, pando_bytes, pando_slice, put, required};
+use crate::bytes::{fill, items, items_mut, pando_bytes, pando_slice, put, required, two_places};
 use crate::error::{call, pando_error};
 use crate::failure::Failure;
 use crate::handle::{self, Object};
@@ -196,21 +197,26 @@ pub(crate) fn answer(
     put(found, value.is_some());
 }
 
-/// Writes a record, if there is one, and whether there is one.
+/// Writes the record that `look` finds, if there is one, and whether there is one. It looks for
+/// none if there is one place for both the key and the value.
 fn answer_record(
-    record: Option<(Vec<u8>, Vec<u8>)>,
-    key: Option<&mut pando_bytes>,
-    value: Option<&mut pando_bytes>,
+    look: impl FnOnce() -> Result<Option<(Vec<u8>, Vec<u8>)>, Failure>,
+    key: *mut pando_bytes,
+    value: *mut pando_bytes,
     found: Option<&mut MaybeUninit<bool>>,
-) {
+) -> Result<(), Failure> {
+    let [key, value] = two_places(key, value)?;
+    let record = look()?;
     put(found, record.is_some());
     if let Some((found_key, found_value)) = record {
         fill(key, &found_key);
         fill(value, &found_value);
     }
+    Ok(())
 }
 
 /// Copies the value of the key into value, and sets found; value is unchanged if the key is absent.
+/// key may lie in value.
 #[unsafe(no_mangle)]
 pub extern "C" fn pando_map_get(
     map: *const pando_map,
@@ -220,7 +226,12 @@ pub extern "C" fn pando_map_get(
 ) -> *mut pando_error {
     call(|| {
         let found = required(found, "found")?;
-        let read = self::map(map)?.read(key.bytes("key")?, |lent| fill(value, lent))?;
+        let mut key = Cow::Borrowed(key.bytes("key")?);
+        if value.as_ref().is_some_and(|value| value.holds(&key)) {
+            // The read may use the key after it has lent the value.
+            key = Cow::Owned(key.into_owned());
+        }
+        let read = self::map(map)?.read(&key, |lent| fill(value, lent))?;
         found.write(read.is_some());
         Ok(())
     })
@@ -316,7 +327,8 @@ fn keys<'call>(keys: *const pando_slice, count: usize) -> Result<Vec<&'call [u8]
 }
 
 /// Copies the values of count keys into values[0..count], and sets found[0..count]. Each key is
-/// read by itself. After an error, some of the values may have been replaced.
+/// read by itself. All keys are read before the first value is written, so that keys may lie in
+/// values.
 #[unsafe(no_mangle)]
 pub extern "C" fn pando_map_get_many(
     map: *const pando_map,
@@ -329,12 +341,20 @@ pub extern "C" fn pando_map_get_many(
         let keys = self::keys(keys, count)?;
         let values = items_mut(values, count, "values")?;
         let found = items_mut(found.cast::<MaybeUninit<bool>>(), count, "found")?;
-        Ok(self::map(map)?.read_many(&keys, |index, value| {
-            if let Some(value) = value {
-                values[index].fill(value);
+        let (mut bytes, mut places) = (Vec::new(), vec![None; count]);
+        self::map(map)?.read_many(&keys, |index, value| {
+            places[index] = value.map(|value| {
+                bytes.extend_from_slice(value);
+                bytes.len() - value.len()..bytes.len()
+            });
+        })?;
+        for ((value, found), place) in values.iter_mut().zip(found).zip(places) {
+            found.write(place.is_some());
+            if let Some(place) = place {
+                value.fill(&bytes[place]);
             }
-            found[index].write(value.is_some());
-        })?)
+        }
+        Ok(())
     })
 }
 
@@ -375,56 +395,44 @@ pub extern "C" fn pando_map_remove_many(
 #[unsafe(no_mangle)]
 pub extern "C" fn pando_map_first(
     map: *const pando_map,
-    key: Option<&mut pando_bytes>,
-    value: Option<&mut pando_bytes>,
+    key: *mut pando_bytes,
+    value: *mut pando_bytes,
     found: Option<&mut MaybeUninit<bool>>,
 ) -> *mut pando_error {
-    call(|| {
-        answer_record(self::map(map)?.first()?, key, value, found);
-        Ok(())
-    })
+    call(|| answer_record(|| Ok(self::map(map)?.first()?), key, value, found))
 }
 
 /// The record with the largest key. key, value and found may be NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn pando_map_last(
     map: *const pando_map,
-    key: Option<&mut pando_bytes>,
-    value: Option<&mut pando_bytes>,
+    key: *mut pando_bytes,
+    value: *mut pando_bytes,
     found: Option<&mut MaybeUninit<bool>>,
 ) -> *mut pando_error {
-    call(|| {
-        answer_record(self::map(map)?.last()?, key, value, found);
-        Ok(())
-    })
+    call(|| answer_record(|| Ok(self::map(map)?.last()?), key, value, found))
 }
 
 /// Removes the record with the smallest key: each record comes to one caller.
 #[unsafe(no_mangle)]
 pub extern "C" fn pando_map_pop_first(
     map: *const pando_map,
-    key: Option<&mut pando_bytes>,
-    value: Option<&mut pando_bytes>,
+    key: *mut pando_bytes,
+    value: *mut pando_bytes,
     found: Option<&mut MaybeUninit<bool>>,
 ) -> *mut pando_error {
-    call(|| {
-        answer_record(self::map(map)?.pop_first()?, key, value, found);
-        Ok(())
-    })
+    call(|| answer_record(|| Ok(self::map(map)?.pop_first()?), key, value, found))
 }
 
 /// Removes the record with the largest key: each record comes to one caller.
 #[unsafe(no_mangle)]
 pub extern "C" fn pando_map_pop_last(
     map: *const pando_map,
-    key: Option<&mut pando_bytes>,
-    value: Option<&mut pando_bytes>,
+    key: *mut pando_bytes,
+    value: *mut pando_bytes,
     found: Option<&mut MaybeUninit<bool>>,
 ) -> *mut pando_error {
-    call(|| {
-        answer_record(self::map(map)?.pop_last()?, key, value, found);
-        Ok(())
-    })
+    call(|| answer_record(|| Ok(self::map(map)?.pop_last()?), key, value, found))
 }
 
 /// Removes all records, each as a step of its own; removed gets how many, and may be NULL.

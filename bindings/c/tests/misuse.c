@@ -79,6 +79,35 @@ static void null_handles(pando_pool *pool, pando_map *map) {
     pando_bytes_free(&bytes);
 }
 
+/* Keys that lie in the bytes which the call replaces, and one place for two outputs. */
+static void outputs(pando_map *map) {
+    pando_bytes values[2] = {PANDO_BYTES_INIT, PANDO_BYTES_INIT};
+    pando_slice keys[2];
+    uint8_t longer[600];
+    bool found[2];
+    memset(longer, 'x', sizeof longer);
+    keys[0].data = longer, keys[0].len = sizeof longer;
+    check(pando_map_put(map, text("first"), text("second")));
+    check(pando_map_put(map, text("second"), keys[0]));
+    check(pando_map_get(map, text("first"), &values[0], found));
+    keys[0] = text("second");
+    keys[1].data = values[0].data, keys[1].len = values[0].len;
+    check(pando_map_get_many(map, keys, 2, values, found));
+    assert(found[0] && found[1] && values[0].len == 600 && values[1].len == 600);
+    check(pando_map_get(map, text("first"), &values[0], found));
+    keys[1].data = values[0].data, keys[1].len = values[0].len;
+    check(pando_map_get(map, keys[1], &values[0], found));
+    assert(found[0] && values[0].len == 600 && memcmp(values[0].data, longer, 600) == 0);
+    refused(pando_map_first(map, values, values, found), PANDO_CODE_OPTION);
+    refused(pando_map_pop_last(map, values, values, found), PANDO_CODE_OPTION);
+    check(pando_map_pop_last(map, NULL, NULL, found));
+    check(pando_map_last(map, &values[0], &values[1], found));
+    assert(found[0] && values[0].len == 5 && values[1].len == 6);
+    check(pando_map_remove(map, text("first"), NULL));
+    pando_bytes_free(&values[0]);
+    pando_bytes_free(&values[1]);
+}
+
 static void wrong_handles(pando_pool *pool, pando_map *map) {
     pando_map *second = NULL;
     pando_scan *scan;
@@ -210,6 +239,7 @@ int main(int count, char **arguments) {
     check(pando_pool_volatile(&small, &pool));
     check(pando_pool_map(pool, "map", NULL, &map));
     null_handles(pool, map);
+    outputs(map);
     wrong_handles(pool, map);
     options(pool, map);
     one_at_a_time(pool);
