@@ -42,6 +42,7 @@ pub struct PyMap {
 }
 
 type Object<'py> = Bound<'py, PyAny>;
+type OwnedRecord = (Vec<u8>, Vec<u8>);
 /// Keys and values as they were passed, and as bytes.
 type Pairs<'py> = Vec<(Object<'py>, Object<'py>)>;
 
@@ -102,7 +103,7 @@ impl PyMap {
     fn record<'py>(
         &self,
         py: Python<'py>,
-        record: Option<(Vec<u8>, Vec<u8>)>,
+        record: Option<OwnedRecord>,
     ) -> PyResult<Option<(Object<'py>, Bound<'py, PyBytes>)>> {
         let Some((key, value)) = record else { return Ok(None) };
         Ok(Some((self.key.decode(py, &key)?, PyBytes::new(py, &value))))
@@ -498,17 +499,11 @@ impl PyMap {
         if !self.is_transactional_map(py)? {
             return self.long(py, |map| map.clear().map(drop));
         }
-        let run = || {
-            self.map.with_pool(|map, pool| {
-                pool.transaction(|transaction| {
-                    let keys = transaction.range(map, ..).map(|record| Ok(record?.0));
-                    let keys = keys.collect::<Result<Vec<_>, pando::Error>>()?;
-                    keys.iter().try_for_each(|key| transaction.remove(map, key))
-                })
-                .map_err(Failure::from)
-            })
-        };
-        py.detach(run).map_err(|failure| failure.raise(py))
+        self.transaction(py, |transaction, map| {
+            let keys = transaction.range(map, ..).map(|record| Ok(record?.0));
+            let keys = keys.collect::<Result<Vec<_>, pando::Error>>()?;
+            keys.iter().try_for_each(|key| transaction.remove(map, key))
+        })
     }
 
     /// The same map, whose writes return when they survive a power cut. For a transactional map of
@@ -528,23 +523,64 @@ impl PyMap {
         py: Python<'py>,
         order: Order,
     ) -> PyResult<Option<(Object<'py>, Bound<'py, PyBytes>)>> {
-        let record = if self.is_transactional_map(py)? {
-            let run = || {
-                self.map.with_pool(|map, pool| {
-                    pool.transaction(|transaction| match order {
-                        Order::Ascending => transaction.pop_first(map),
-                        Order::Descending => transaction.pop_last(map),
-                    })
-                    .map_err(Failure::from)
-                })
+        let is_transactional = self.is_transactional_map(py)?;
+        loop {
+            let seen = if is_transactional {
+                self.transaction(py, |transaction, map| at_end(transaction, map, order))?
+            } else {
+                self.call(py, |map| match order {
+                    Order::Ascending => map.first(),
+                    Order::Descending => map.last(),
+                })?
             };
-            py.detach(run).map_err(|failure| failure.raise(py))?
-        } else {
-            self.call(py, |map| match order {
-                Order::Ascending => map.pop_first(),
-                Order::Descending => map.pop_last(),
-            })?
+            let Some((key, value)) = seen else { return Ok(None) };
+            // The record stays if its key is none of this type. The key becomes an object outside
+            // of the transaction, since that may run anything, such as a close of the pool.
+            let object = self.key.decode(py, &key)?;
+            let removed = if is_transactional {
+                self.transaction(py, |transaction, map| {
+                    let last = at_end(transaction, map, order)?.filter(|last| last.0 == key);
+                    last.iter().try_for_each(|_| transaction.remove(map, &key))?;
+                    Ok(last.map(|last| last.1))
+                })?
+            } else {
+                self.call(py, |map| match map.compare_remove(&key, &value) {
+                    Ok(()) => Ok(Some(value)),
+                    Err(pando::Error::KeyNotFound | pando::Error::ValueMismatch { .. }) => Ok(None),
+                    Err(error) => Err(error),
+                })?
+            };
+            // Otherwise another thread was faster.
+            if let Some(value) = removed {
+                return Ok(Some((object, PyBytes::new(py, &value))));
+            }
+        }
+    }
+
+    /// Runs `body` in a transaction, again after each conflict.
+    fn transaction<R: Send>(
+        &self,
+        py: Python<'_>,
+        body: impl Fn(&mut pando::Transaction<'_>, &pando::Map) -> Result<R, pando::Error> + Sync,
+    ) -> PyResult<R> {
+        let run = || {
+            self.map.with_pool(|map, pool| {
+                let done = pool.transaction(|transaction| body(transaction, map));
+                done.map_err(Failure::from)
+            })
         };
-        self.record(py, record)
+        py.detach(run).map_err(|failure| failure.raise(py))
+    }
+}
+
+/// The first record, or the last one.
+fn at_end(
+    transaction: &mut pando::Transaction<'_>,
+    map: &pando::Map,
+    order: Order,
+) -> Result<Option<OwnedRecord>, pando::Error> {
+    match order {
+        Order::Ascending => transaction.first(map),
+        Order::Descending => transaction.last(map),
     }
 }

@@ -126,6 +126,20 @@ def test_update_is_one_commit_in_a_transactional_map(pool):
     assert list(trees) == []
 
 
+@pytest.mark.parametrize("transactional", [False, True])
+def test_a_record_whose_key_does_not_decode_stays(pool, transactional):
+    plain = pool.map("numbers", transactional=transactional)
+    plain.update({b"short": b"1"})
+    numbers = pool.map("numbers", key=int)
+    for pop in (numbers.popitem, numbers.popfirst):
+        with pytest.raises(pando.KeyTypeError):
+            pop()
+    assert dict(plain) == {b"short": b"1"}
+    assert plain.popitem() == (b"short", b"1")
+    with pytest.raises(KeyError):
+        plain.popfirst()
+
+
 def test_a_closed_pool_closes_all_of_its_objects():
     pool = pando.Pool.volatile()
     trees = pool.map("trees", key=str, transactional=True)
