@@ -17,9 +17,14 @@ pub struct pando_slice {
     len: usize,
 }
 
+/// What the address of empty bytes points to.
+static EMPTY: [u8; 1] = [0];
+
 impl pando_slice {
     pub(crate) fn lend(bytes: &[u8]) -> Self {
-        Self { data: bytes.as_ptr(), len: bytes.len() }
+        // Rust has no address for empty bytes: it is 1, which Go takes for a bad pointer.
+        let data = if bytes.is_empty() { EMPTY.as_ptr() } else { bytes.as_ptr() };
+        Self { data, len: bytes.len() }
     }
 
     pub(crate) fn is_null(&self) -> bool {
@@ -117,7 +122,10 @@ impl pando_bytes {
 
     fn set(&mut self, bytes: Vec<u8>) {
         let mut bytes = std::mem::ManuallyDrop::new(bytes);
-        *self = Self { data: bytes.as_mut_ptr(), len: bytes.len(), capacity: bytes.capacity() };
+        let (len, capacity) = (bytes.len(), bytes.capacity());
+        // As in `lend`. Without capacity, nothing is written there, and nothing freed.
+        let data = if capacity == 0 { EMPTY.as_ptr().cast_mut() } else { bytes.as_mut_ptr() };
+        *self = Self { data, len, capacity };
     }
 
     /// Replaces the bytes, in the same memory if there is room.

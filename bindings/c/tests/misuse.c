@@ -76,7 +76,11 @@ static void null_handles(pando_pool *pool, pando_map *map) {
     check(pando_map_put(map, text(NULL), text(NULL)));
     check(pando_map_get(map, text(NULL), &bytes, &found));
     assert(found && bytes.len == 0);
+    /* What is empty has an address, which Go checks. */
+    assert((uintptr_t)bytes.data > 4096);
+    assert((uintptr_t)pando_error_bytes(NULL).data > 4096);
     pando_bytes_free(&bytes);
+    assert(bytes.data == NULL);
 }
 
 /* Keys that lie in the bytes which the call replaces, and one place for two outputs. */
