@@ -29,6 +29,9 @@ impl Object for BatchObject {
     fn pool(&self) -> Option<&Pool> {
         Some(&self.pool)
     }
+    fn idle(&self) -> Result<(), Failure> {
+        alone(&self.batch, Self::NAME).map(drop)
+    }
 }
 
 fn change(

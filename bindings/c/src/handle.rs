@@ -27,6 +27,10 @@ pub(crate) trait Object: Any + Send + Sync {
     const NAME: &'static str;
     /// The pool that it belongs to, if it has one.
     fn pool(&self) -> Option<&Pool>;
+    /// Fails while a call uses the object, if it is used by one call at a time.
+    fn idle(&self) -> Result<(), Failure> {
+        Ok(())
+    }
 }
 
 /// An object in the table, behind its type.
@@ -185,9 +189,15 @@ pub(crate) fn get<'call, T: Object>(handle: usize) -> Result<&'call T, Failure> 
 }
 
 /// Ends a handle, and returns its object; none if the process has forked: the object is forgotten
-/// then, since a drop could wait for a thread of the parent.
+/// then, since a drop could wait for a thread of the parent. An object that is used by one call at a
+/// time stays while another thread, or the call that a callback belongs to, uses it.
 pub(crate) fn take<T: Object>(handle: usize) -> Result<Option<T>, Failure> {
     let cell = cell_of::<T>(handle)?;
+    let object = look::<T>(handle)?;
+    // In a child of a fork, the user may be a thread that does not exist. Nothing is dropped there.
+    if !object.pool().is_some_and(Pool::has_forked) {
+        object.idle()?;
+    }
     // Of two threads that free a handle at once, one succeeds. Acquire: pairs with the release in
     // `give`. Release: pairs with the acquire in
     // `cell_of`, by which another thread finds no such handle.

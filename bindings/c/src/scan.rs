@@ -8,6 +8,7 @@ use self_cell::self_cell;
 
 use crate::bytes::{pando_slice, put, required};
 use crate::error::{call, pando_error};
+use crate::failure::Failure;
 use crate::handle::{self, Object, alone};
 use crate::map::{map, pando_map};
 use crate::options::{Range, pando_range, range};
@@ -60,6 +61,9 @@ impl Object for ScanObject {
     const NAME: &'static str = "pando_scan";
     fn pool(&self) -> Option<&Pool> {
         Some(&self.pool)
+    }
+    fn idle(&self) -> Result<(), Failure> {
+        alone(&self.records, Self::NAME).map(drop)
     }
 }
 

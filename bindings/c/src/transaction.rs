@@ -42,6 +42,9 @@ impl Object for TransactionObject {
     fn pool(&self) -> Option<&Pool> {
         Some(&self.pool)
     }
+    fn idle(&self) -> Result<(), Failure> {
+        alone(&self.cell, Self::NAME).map(drop)
+    }
 }
 
 /// Runs `body` with the transaction.

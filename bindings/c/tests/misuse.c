@@ -41,6 +41,8 @@ static pando_map *used;
 static bool use_again(void *context, pando_slice key, pando_slice value) {
     (void)key, (void)value;
     refused(pando_transaction_remove(context, used, text("aspen")), PANDO_CODE_IN_USE);
+    refused(pando_transaction_commit(context, NULL), PANDO_CODE_IN_USE);
+    refused(pando_transaction_free(context), PANDO_CODE_IN_USE);
     return false;
 }
 
