@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use pando::Order;
 use pyo3::exceptions::PyTypeError;
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 
@@ -205,6 +206,11 @@ impl PyMap {
             let limits = map.limits();
             Ok((limits.max_key_bytes, limits.max_value_bytes))
         })
+    }
+
+    /// The pool may be an object of a subclass, which may hold this map: the collector must see that.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.pool)
     }
 
     fn __repr__(&self) -> String {

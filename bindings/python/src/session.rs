@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pando::{Outcome as Applied, Session, SessionId, WriteBatch};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 
 use crate::handle::{Handle, Opened};
@@ -108,6 +109,13 @@ impl PyBatch {
         let value = value.map(values::value).transpose()?.map(|value| value.into_owned());
         slf.push(map, key, Kind::Require(value))?;
         Ok(slf)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        // The collector must not wait. If a thread that appends was interrupted, the maps are seen
+        // the next time.
+        let Ok(steps) = self.steps.try_lock() else { return Ok(()) };
+        steps.iter().try_for_each(|step| visit.call(&step.map))
     }
 
     fn __len__(&self) -> usize {

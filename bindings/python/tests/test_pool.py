@@ -1,10 +1,12 @@
 """Pools and stores: files, transactions, snapshots, receipts, power safety."""
 
+import gc
 import os
 import pathlib
 import signal
 import subprocess
 import sys
+import weakref
 
 import pytest
 
@@ -43,6 +45,20 @@ def test_a_pool_is_opened_again(path):
         file.write("no pool")
     with pytest.raises(pando.NotAPoolError):
         pando.Pool(path + ".text")
+
+
+def test_a_subclass_that_holds_its_maps_is_collected(path):
+    class Grove(pando.Pool):
+        def __init__(self, *arguments, **options):
+            self.trees = self.map("trees", key=str)
+
+    grove = Grove(path)
+    seen = weakref.ref(grove)
+    del grove
+    gc.collect()
+    assert seen() is None
+    # It is closed.
+    pando.Pool(path, mode="r+").close()
 
 
 def test_a_full_pool_raises_memory_error():
