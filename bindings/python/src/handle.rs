@@ -2,6 +2,8 @@
 //! pool is closed, and are of no use in a forked child, which neither uses nor drops them.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use pando::Pool;
 
@@ -119,9 +121,20 @@ impl Opened {
         // Without the lock: the objects of another thread may wait for it.
         let objects = std::mem::take(&mut *self.objects());
         objects.iter().filter_map(Weak::upgrade).for_each(|object| object.close());
-        match taken {
-            Some(Live { pool, .. }) => Ok(pool.close()?),
-            None => Ok(()),
+        let Some(Live { pool, .. }) = taken else { return Ok(()) };
+        // A call in another thread may still have a handle of its own, such as that of a snapshot.
+        let others = |pool: &Pool| match pool.clone().close() {
+            Err(pando::Error::PoolInUse { pools, maps }) => pools > 1 || maps > 0,
+            _ => false,
+        };
+        let until = Instant::now() + Duration::from_secs(1);
+        while others(&pool) && Instant::now() < until {
+            thread::sleep(Duration::from_millis(1));
+        }
+        match pool.close() {
+            // The last of the handles closes it.
+            Err(pando::Error::PoolInUse { .. }) => Ok(()),
+            closed => Ok(closed?),
         }
     }
 }
