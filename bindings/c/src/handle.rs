@@ -8,7 +8,7 @@
 //! A cell of the table is used again for later handles, with the next generation. So a handle that
 //! was freed, or that belongs to another kind of object, is found by a comparison, and no memory of
 //! a freed object is read. A handle that is freed while another thread uses it is not found:
-//! `pando.h` forbids that. A cell repeats a handle after 16 million uses.
+//! `pando.h` forbids that. A cell that has had all generations, 16 million, is not used again.
 
 use std::any::{Any, TypeId};
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
@@ -66,6 +66,8 @@ static USED: AtomicUsize = AtomicUsize::new(0);
 static FREE: AtomicU64 = AtomicU64::new(0);
 
 const LOW: u64 = 0xFFFF_FFFF;
+
+const LAST_GENERATION: u64 = 0xFF_FFFF;
 
 /// A cell that no other thread has.
 fn take_cell() -> usize {
@@ -153,7 +155,7 @@ pub(crate) fn give<T: Object>(object: T) -> usize {
     let entry = &TABLE[segment].get_or_init(new_segment)[at];
     // Relaxed, here and for the object: no other thread has the cell, and the release
     // below publishes both.
-    let generation = entry.generation.fetch_add(1, Ordering::Relaxed) % 0xFF_FFFF + 1;
+    let generation = entry.generation.fetch_add(1, Ordering::Relaxed) + 1;
     let object = Box::new(Typed { id: TypeId::of::<T>(), object });
     entry.object.store(Box::into_raw(object).cast(), Ordering::Relaxed);
     let handle = generation << 40 | T::KIND << 36 | (cell as u64) << 4;
@@ -209,7 +211,10 @@ pub(crate) fn take<T: Object>(handle: usize) -> Result<Option<T>, Failure> {
     // SAFETY: the pointer is that of a box, as in `look`, and the handle has just ended, so no
     // other call finds it.
     let object = unsafe { Box::from_raw(object) }.object;
-    return_cell((handle as u64 >> 4 & LOW) as usize, cell);
+    // After the last generation, a handle would be one that the caller has had.
+    if handle as u64 >> 40 != LAST_GENERATION {
+        return_cell((handle as u64 >> 4 & LOW) as usize, cell);
+    }
     match object.pool() {
         Some(pool) if pool.has_forked() => {
             std::mem::forget(object);
@@ -292,6 +297,20 @@ mod tests {
                 });
             }
         });
+    }
+
+    #[test]
+    fn a_cell_is_not_used_after_its_last_generation() {
+        let cell_of = |handle: usize| handle as u64 >> 4 & LOW;
+        let first = give(One(0));
+        let last = first as u64 | LAST_GENERATION << 40;
+        let cell =
+            find(cell_of(first) as usize).map(|cell| cell.handle.swap(last, Ordering::AcqRel));
+        assert_eq!(cell, Some(first as u64));
+        assert!(take::<One>(last as usize).is_ok_and(|one| one.is_some()));
+        let later: Vec<_> = (0..1000).map(|n| give(One(n))).collect();
+        assert!(later.iter().all(|&handle| cell_of(handle) != cell_of(first)));
+        assert!(later.into_iter().all(|handle| take::<One>(handle).is_ok()));
     }
 
     #[test]
