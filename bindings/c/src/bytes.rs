@@ -27,8 +27,9 @@ impl pando_slice {
         Self { data, len: bytes.len() }
     }
 
-    pub(crate) fn is_null(&self) -> bool {
-        self.data.is_null()
+    /// Whether the field of a struct is not set.
+    pub(crate) fn is_unset(&self) -> bool {
+        self.data.is_null() && self.len == 0
     }
 
     /// The bytes; `what` is the name of the parameter.

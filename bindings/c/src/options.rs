@@ -190,6 +190,14 @@ fn flag(what: &str, value: u32) -> Result<bool, Failure> {
     }
 }
 
+/// A later version may give the field a meaning.
+fn reserved(value: u32) -> Result<(), Failure> {
+    match value {
+        0 => Ok(()),
+        other => Err(Failure::option("reserved", other, "0")),
+    }
+}
+
 fn domain(value: u32) -> Result<DomainChoice, Failure> {
     const AUTO: u32 = pando_domain::Auto as u32;
     const PROCESS: u32 = pando_domain::Process as u32;
@@ -228,6 +236,7 @@ pub(crate) fn pool_options(options: *const pando_pool_options) -> Result<PoolOpt
     built = built.domain(domain(options.domain)?);
     built = built.acknowledge(acknowledge(options.acknowledge)?);
     built = built.shared(flag("shared", options.shared)?);
+    reserved(options.reserved)?;
     if options.max_bytes != 0 {
         built = built.max_bytes(options.max_bytes);
     }
@@ -245,6 +254,7 @@ pub(crate) fn pool_options(options: *const pando_pool_options) -> Result<PoolOpt
 pub(crate) fn map_options(options: *const pando_map_options) -> Result<MapOptions, Failure> {
     let mut built = MapOptions::new();
     let Some(options) = copied(options)? else { return Ok(built) };
+    reserved(options.reserved)?;
     if let Some(index) = optional_text(options.index, "the index")? {
         built = built.index(index);
     }
@@ -299,7 +309,7 @@ pub(crate) fn range(range: *const pando_range) -> Result<Range, Failure> {
             }
         })
     };
-    let keys = if range.prefix.is_null() {
+    let keys = if range.prefix.is_unset() {
         KeyRange {
             low: bound("low", range.low_bound, range.low)?,
             high: bound("high", range.high_bound, range.high)?,

@@ -158,6 +158,9 @@ static void options(pando_pool *pool, pando_map *map) {
     larger.range.low_bound = PANDO_BOUND_INCLUDED;
     larger.range.prefix = text("a");
     refused(pando_map_scan(map, &larger.range, &scan), PANDO_CODE_OPTION);
+    larger.range.low_bound = PANDO_BOUND_NONE;
+    larger.range.prefix.data = NULL, larger.range.prefix.len = 3;
+    refused(pando_map_scan(map, &larger.range, &scan), PANDO_CODE_NULL);
     memset(&settings, 0, sizeof settings);
     settings.struct_size = sizeof settings;
     settings.max_bytes = 64 << 20;
@@ -165,13 +168,17 @@ static void options(pando_pool *pool, pando_map *map) {
     refused(pando_pool_volatile(&settings, &refused_pool), PANDO_CODE_OPTION);
     settings.shared = 0, settings.domain = 9;
     refused(pando_pool_volatile(&settings, &refused_pool), PANDO_CODE_OPTION);
-    settings.domain = 0, settings.acknowledge = PANDO_ACKNOWLEDGE_SYNCED;
+    settings.domain = 0, settings.reserved = 1;
+    refused(pando_pool_volatile(&settings, &refused_pool), PANDO_CODE_OPTION);
+    settings.reserved = 0, settings.acknowledge = PANDO_ACKNOWLEDGE_SYNCED;
     refused(pando_pool_volatile(&settings, &refused_pool), PANDO_CODE_NO_LOG);
     memset(&map_options, 0, sizeof map_options);
     map_options.struct_size = sizeof map_options;
     map_options.settings = "leaf_bytes";
     refused(pando_pool_map(pool, "wide", &map_options, &wide), PANDO_CODE_OPTION);
-    map_options.settings = NULL, map_options.index = "\xff";
+    map_options.settings = NULL, map_options.reserved = 1;
+    refused(pando_pool_map(pool, "wide", &map_options, &wide), PANDO_CODE_OPTION);
+    map_options.reserved = 0, map_options.index = "\xff";
     refused(pando_pool_map(pool, "wide", &map_options, &wide), PANDO_CODE_OPTION);
     refused(pando_pool_begin(pool, 5, (pando_transaction **)&wide), PANDO_CODE_OPTION);
 }
