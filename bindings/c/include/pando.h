@@ -173,6 +173,10 @@ enum pando_code
    * The operating system refused a call.
    */
   PANDO_CODE_IO = 30,
+  /**
+   * Several processes cannot share this, or cannot do it at once.
+   */
+  PANDO_CODE_NOT_SHAREABLE = 31,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L

@@ -70,6 +70,8 @@ pub enum pando_code {
     Session = 29,
     /// The operating system refused a call.
     Io = 30,
+    /// Several processes cannot share this, or cannot do it at once.
+    NotShareable = 31,
 }
 
 use pando_code as Code;
@@ -128,9 +130,10 @@ fn code_of(error: &Error) -> Code {
         | Error::StoreBusy { .. }
         | Error::LogBusy { .. }
         | Error::TooManyProcesses { .. } => Code::PoolBusy,
-        Error::PoolInUse { .. } | Error::MapInUse { .. } | Error::ThreadInside { .. } => {
-            Code::HandlesHeld
-        }
+        Error::PoolInUse { .. }
+        | Error::MapInUse { .. }
+        | Error::MapOpenElsewhere { .. }
+        | Error::ThreadInside { .. } => Code::HandlesHeld,
         Error::NotAPool { .. }
         | Error::NewerPool { .. }
         | Error::OlderPool { .. }
@@ -154,6 +157,7 @@ fn code_of(error: &Error) -> Code {
         | Error::MapOptionDiffers { .. }
         | Error::PoolSizeDiffers { .. } => Code::MapDiffers,
         Error::NotTransactional { .. } | Error::MapOfOtherPool { .. } => Code::NotTransactional,
+        Error::NotShareable { .. } => Code::NotShareable,
         Error::NoLog => Code::NoLog,
         Error::Option { .. } | Error::MapName { .. } => Code::Option,
         Error::KeyExists => Code::KeyExists,

@@ -83,9 +83,10 @@ fn class_of(error: &Error) -> &'static str {
         | Error::StoreBusy { .. }
         | Error::LogBusy { .. }
         | Error::TooManyProcesses { .. } => "BusyError",
-        Error::PoolInUse { .. } | Error::MapInUse { .. } | Error::ThreadInside { .. } => {
-            "HandlesHeldError"
-        }
+        Error::PoolInUse { .. }
+        | Error::MapInUse { .. }
+        | Error::MapOpenElsewhere { .. }
+        | Error::ThreadInside { .. } => "HandlesHeldError",
         Error::NotAPool { .. }
         | Error::NewerPool { .. }
         | Error::OlderPool { .. }
