@@ -739,6 +739,9 @@ pub struct RestoreArguments {
 /// it. That program dumps each map. This one loads it into a new pool, checks it, and puts it in
 /// the place of the former one, which stays as POOL.format-N. A crash leaves the former pool or the
 /// new one under its name. A pool of the present format is left as it is.
+///
+/// No other process may use the pool meanwhile. A write that is noticed ends the upgrade, and the
+/// pool stays as it is.
 #[derive(Debug, Args)]
 #[command(after_help = exit_codes(&[PROBLEMS]))]
 pub struct UpgradeArguments {

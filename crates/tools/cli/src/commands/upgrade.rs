@@ -3,17 +3,19 @@
 //!
 //! | step | what a crash leaves |
 //! | --- | --- |
-//! | fill `POOL.upgrading` with what that program dumps, and check it | the pool, and a file that the user removes |
+//! | create `POOL.upgrading` with the owner, group and mode of the pool | the pool, and a file that the user removes |
+//! | fill it with what that program dumps, and check it | the same |
 //! | give the pool a second name, `POOL.format-N` | the pool under two names, and that file |
 //! | rename `POOL.upgrading` to `POOL`, which replaces it | the new pool, and the former one as `POOL.format-N` |
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
+use std::os::unix::fs::{MetadataExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use pando::{Error, IndexInfo, MapOptions, Pool};
+use pando::{Error, IndexInfo, MapOptions, Pool, PoolOptions};
 use serde::Deserialize;
 
 use super::maps::Batches;
@@ -26,6 +28,9 @@ use crate::output::Output;
 use crate::progress::Progress;
 use crate::quantity::counted;
 
+/// The first format whose program has `dump --force`.
+const FORMAT_OF_FORCE: u32 = 3;
+
 /// What the earlier program prints about the pool, as far as it is used.
 #[derive(Deserialize)]
 struct FormerPool {
@@ -35,15 +40,23 @@ struct FormerPool {
     log: Option<serde::de::IgnoredAny>,
 }
 
-#[derive(Deserialize)]
+/// Two of them differ if a write came between.
+#[derive(PartialEq, Deserialize)]
 struct FormerMap {
     name: String,
+    /// "kind" up to the middle of format 3.
+    #[serde(alias = "kind")]
     index: String,
     #[serde(default)]
     is_transactional: bool,
+    /// "settings" up to the middle of format 3.
+    #[serde(alias = "settings")]
     options: BTreeMap<String, String>,
     records: Option<u64>,
     passed_over: Option<String>,
+    /// The other figures, which differ between versions.
+    #[serde(flatten)]
+    figures: BTreeMap<String, serde_json::Value>,
 }
 
 /// Upgrades the pool.
@@ -64,6 +77,8 @@ pub fn run(pool: &PoolArguments, arguments: &UpgradeArguments) -> Result<(), Fai
             path.display()
         )));
     };
+    // The link of a path that is a link stays, and the file behind it is replaced.
+    let path = fs::canonicalize(&path).map_err(Failure::file("find", &path))?;
     let (new_path, kept) = (beside(&path, "upgrading"), beside(&path, &format!("format-{format}")));
     for taken in [&new_path, &kept] {
         if taken.exists() {
@@ -74,7 +89,7 @@ pub fn run(pool: &PoolArguments, arguments: &UpgradeArguments) -> Result<(), Fai
             )));
         }
     }
-    let former = Former { program, path: &path };
+    let former = Former { program, path: &path, format };
     let found = former.stat()?;
     if found.log.is_some() && pool.log.is_none() {
         return Err(Failure::Input(format!(
@@ -82,10 +97,12 @@ pub fn run(pool: &PoolArguments, arguments: &UpgradeArguments) -> Result<(), Fai
             path.display()
         )));
     }
-    let upgraded = Pool::create(&new_path, &pool.options().max_bytes(found.max_bytes))?;
-    let copied = copy_all(&former, &found, &upgraded);
-    let closed = upgraded.close();
-    let records = match copied {
+    let options = pool.options().max_bytes(found.max_bytes);
+    let upgraded = create_as_private(&path, &new_path, &options)?;
+    let records = match fill(upgraded, &new_path, &former, &found).and_then(|records| {
+        fs::hard_link(&path, &kept).map_err(Failure::file("link", &kept))?;
+        Ok(records)
+    }) {
         Ok(records) => records,
         Err(failure) => {
             // The error of the removal would hide the cause.
@@ -93,14 +110,8 @@ pub fn run(pool: &PoolArguments, arguments: &UpgradeArguments) -> Result<(), Fai
             return Err(failure);
         }
     };
-    closed?;
-    File::open(&new_path)
-        .and_then(|file| file.sync_all())
-        .map_err(Failure::file("sync", &new_path))?;
-    fs::hard_link(&path, &kept).map_err(Failure::file("link", &kept))?;
     fs::rename(&new_path, &path).map_err(Failure::file("replace", &path))?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
+    let folder = path.parent().unwrap_or(Path::new("/"));
     File::open(folder)
         .and_then(|folder| folder.sync_all())
         .map_err(Failure::file("sync", folder))?;
@@ -110,6 +121,50 @@ pub fn run(pool: &PoolArguments, arguments: &UpgradeArguments) -> Result<(), Fai
         counted(records, "record"),
         kept.display()
     ))
+}
+
+/// Creates the pool at `to`. Those who have no right to the file at `from` have none to the new
+/// files either, not even while they are empty: a file that is open stays readable.
+fn create_as_private(from: &Path, to: &Path, options: &PoolOptions) -> Result<Pool, Failure> {
+    let mode = fs::metadata(from).map_err(Failure::file("look at", from))?.mode();
+    let hidden = [0o070, 0o007].into_iter().filter(|bits| mode & bits == 0).sum::<u32>();
+    // SAFETY: the call only replaces a number of the process, which has no other thread that
+    // creates files.
+    let former = unsafe { libc::umask(0o777) };
+    // SAFETY: as above.
+    unsafe { libc::umask(former | hidden) };
+    let created = Pool::create(to, options);
+    // SAFETY: as above.
+    unsafe { libc::umask(former) };
+    Ok(created?)
+}
+
+/// Fills the new pool, which is at `path`, and closes it; the number of records.
+fn fill(
+    upgraded: Pool,
+    path: &Path,
+    former: &Former<'_>,
+    found: &FormerPool,
+) -> Result<u64, Failure> {
+    // Before records are in it that others may not read.
+    let copied =
+        take_owner_and_mode(former.path, path).and_then(|()| copy_all(former, found, &upgraded));
+    let closed = upgraded.close();
+    let records = copied?;
+    closed?;
+    File::open(path).and_then(|file| file.sync_all()).map_err(Failure::file("sync", path))?;
+    Ok(records)
+}
+
+/// Gives the file at `to` the owner, the group and the mode of the one at `from`.
+fn take_owner_and_mode(from: &Path, to: &Path) -> Result<(), Failure> {
+    let look = |path: &Path| fs::metadata(path).map_err(Failure::file("look at", path));
+    let (former, new) = (look(from)?, look(to)?);
+    if (former.uid(), former.gid()) != (new.uid(), new.gid()) {
+        chown(to, Some(former.uid()), Some(former.gid()))
+            .map_err(Failure::file("give the owner and group of the pool to", to))?;
+    }
+    fs::set_permissions(to, former.permissions()).map_err(Failure::file("set the mode of", to))
 }
 
 fn say(line: std::fmt::Arguments<'_>) -> Result<(), Failure> {
@@ -148,6 +203,13 @@ fn copy_all(former: &Former<'_>, found: &FormerPool, upgraded: &Pool) -> Result<
         }
         records += copied;
     }
+    if former.stat()?.maps != found.maps {
+        return Err(Failure::Input(format!(
+            "another process has written to {} meanwhile; let none use it, and run the upgrade \
+             again",
+            former.path.display()
+        )));
+    }
     match upgraded.check()?.gravest() {
         None => Ok(records),
         Some(class) => Err(Failure::Problems(class)),
@@ -158,6 +220,8 @@ fn copy_all(former: &Former<'_>, found: &FormerPool, upgraded: &Pool) -> Result<
 struct Former<'command> {
     program: &'command Path,
     path: &'command Path,
+    /// The pool's format version.
+    format: u32,
 }
 
 impl Former<'_> {
@@ -198,7 +262,8 @@ impl Former<'_> {
     ) -> Result<u64, Failure> {
         let target = upgraded.map_with(&map.name, &options_of(map))?;
         let mut arguments = vec!["dump", "--map", &map.name, "--format", "json-lines"];
-        if map.name == pando_server::MAP_NAME {
+        // Before, a dump refused no map, and knew no such option.
+        if map.name == pando_server::MAP_NAME && self.format >= FORMAT_OF_FORCE {
             arguments.push("--force");
         }
         let child = self.command(&arguments).stdout(Stdio::piped()).spawn();
