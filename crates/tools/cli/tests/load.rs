@@ -26,6 +26,16 @@ fn tsv_and_json_lines_are_told_by_their_extension() {
 }
 
 #[test]
+fn a_quote_of_a_csv_that_is_not_closed_ends_the_load_whatever_is_skipped() {
+    let folder = Folder::new();
+    folder.write("trees.csv", "key,value\noak,1\n\"elm,2\nash,3\n");
+    let load = ["load", "trees.csv", "--create", "--on-error", "skip"];
+    let open = folder.fails(2, &load);
+    assert!(open.contains("trees.csv:3: the file ends inside a quoted field"), "{open}");
+    assert_eq!(folder.ok(&["scan"]), "oak\t1\n");
+}
+
+#[test]
 fn columns_of_a_csv_are_loaded() {
     let folder = Folder::new();
     folder.write("trees.csv", "name,height,note\r\noak,39,\"tall,\nold\"\r\nfir,60,\r\n");

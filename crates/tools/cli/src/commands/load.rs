@@ -28,6 +28,7 @@ use crate::failure::Failure;
 use crate::format::compression::Compression;
 use crate::format::csv::Columns;
 use crate::format::reader::Records;
+use crate::format::record::LineError;
 use crate::format::{Format, Record};
 use crate::output::{Output, rate_text, time_text};
 use crate::pool_access::open_or_create_map;
@@ -306,6 +307,12 @@ impl<'load> Load<'load> {
                 None => break,
                 Some(Ok(None)) => continue,
                 Some(Ok(Some(record))) => record,
+                // Records that may be the rest of the file: to skip them would lose them silently.
+                Some(Err(LineError::OpenQuote)) => {
+                    let message = format!("{}:{number}: {}", self.name, LineError::OpenQuote);
+                    self.stop(number, Failure::Input(message));
+                    break;
+                }
                 Some(Err(error)) => {
                     self.refuse(number, &error.to_string());
                     continue;

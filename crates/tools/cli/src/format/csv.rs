@@ -39,6 +39,37 @@ struct Places {
     columns: usize,
 }
 
+/// The byte order mark of UTF-8.
+const MARK: &[u8] = b"\xEF\xBB\xBF";
+
+/// Where a byte of a record stands. The parser takes quotes anywhere, and merges what is around
+/// them; this finds those that are wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Quoting {
+    /// At the beginning of a field.
+    Begin,
+    /// In a field without quotes.
+    Unquoted,
+    /// Between quotes.
+    Quoted,
+    /// Behind a quote that ends the field, or is the first of two.
+    Closed,
+}
+
+impl Quoting {
+    /// What comes behind `byte`; the second is whether `byte` is wrong there.
+    fn behind(self, byte: u8) -> (Self, bool) {
+        match (self, byte) {
+            (Self::Quoted, b'"') => (Self::Closed, false),
+            (Self::Quoted, _) | (Self::Begin | Self::Closed, b'"') => (Self::Quoted, false),
+            (_, b',' | b'\r' | b'\n') => (Self::Begin, false),
+            (Self::Begin, _) => (Self::Unquoted, false),
+            (Self::Unquoted, byte) => (Self::Unquoted, byte == b'"'),
+            (Self::Closed, _) => (Self::Unquoted, true),
+        }
+    }
+}
+
 /// The records of a reader.
 pub struct CsvRecords<R> {
     reader: BufReader<R>,
@@ -48,6 +79,8 @@ pub struct CsvRecords<R> {
     ends: Vec<usize>,
     places: Places,
     max_record_bytes: usize,
+    /// Whether the parser has got anything.
+    has_parsed: bool,
     /// Line ends that were read.
     line_ends: u64,
     /// The line in which the last record begins.
@@ -70,6 +103,7 @@ impl<R: Read> CsvRecords<R> {
             ends: vec![0; 16],
             places,
             max_record_bytes,
+            has_parsed: false,
             line_ends: 0,
             number: 1,
             position_bytes: 0,
@@ -146,7 +180,8 @@ impl<R: Read> CsvRecords<R> {
     fn read_record(&mut self) -> io::Result<Option<Result<usize, LineError>>> {
         self.skip_line_ends()?;
         self.number = self.line_ends + 1;
-        let (mut bytes, mut fields, mut quotes) = (0, 0, 0_u64);
+        let (mut bytes, mut fields) = (0, 0);
+        let (mut quoting, mut has_wrong_quote) = (Quoting::Begin, false);
         let mut is_too_long = false;
         loop {
             let input = match self.reader.fill_buf() {
@@ -156,9 +191,15 @@ impl<R: Read> CsvRecords<R> {
             let is_at_end = input.is_empty();
             let (result, read, written, ended) =
                 self.parser.read_record(input, &mut self.fields[bytes..], &mut self.ends[fields..]);
-            let marks = |mark| input[..read].iter().filter(|&&byte| byte == mark).count() as u64;
-            quotes += marks(b'"');
-            self.line_ends += marks(b'\n');
+            // The parser skips the mark where it is the first that it gets.
+            let is_marked = !self.has_parsed && input.starts_with(MARK);
+            self.has_parsed = true;
+            for &byte in &input[if is_marked { MARK.len() } else { 0 }..read] {
+                let (behind, is_wrong) = quoting.behind(byte);
+                quoting = behind;
+                has_wrong_quote |= is_wrong;
+                self.line_ends += u64::from(byte == b'\n');
+            }
             self.reader.consume(read);
             self.position_bytes += read as u64;
             bytes += written;
@@ -179,11 +220,16 @@ impl<R: Read> CsvRecords<R> {
                 ReadRecordResult::End => return Ok(None),
                 ReadRecordResult::Record => {
                     let max_bytes = self.max_record_bytes;
-                    return Ok(Some(if is_too_long || bytes > max_bytes {
+                    let is_too_long = is_too_long || bytes > max_bytes;
+                    if is_too_long {
                         self.fields = vec![0; 1024];
-                        Err(LineError::RecordTooLong { max_bytes })
-                    } else if is_at_end && !quotes.is_multiple_of(2) {
+                    }
+                    return Ok(Some(if is_at_end && quoting == Quoting::Quoted {
                         Err(LineError::OpenQuote)
+                    } else if is_too_long {
+                        Err(LineError::RecordTooLong { max_bytes })
+                    } else if has_wrong_quote {
+                        Err(LineError::WrongQuote)
                     } else {
                         Ok(fields)
                     }));
@@ -299,6 +345,27 @@ mod tests {
         assert_eq!(found[2], (4, Err(LineError::RecordTooLong { max_bytes: 9 })));
         assert_eq!(found[3], record(5, "c", "3"));
         assert_eq!(found[4], (6, Err(LineError::OpenQuote)));
+    }
+
+    #[test]
+    fn a_quote_that_is_neither_around_a_field_nor_doubled_is_refused() {
+        let text = b"key,value\na\"b,1\n\"a\"b,1\n\"a\" ,1\n\"b\",\"2\"\r\nc,3\"";
+        let found = all(text, &Columns::default(), 100).unwrap();
+        let wrong = |number| (number, Err(LineError::WrongQuote));
+        assert_eq!(found, [wrong(2), wrong(3), wrong(4), record(5, "b", "2"), wrong(6)]);
+    }
+
+    #[test]
+    fn a_quoted_header_may_stand_behind_a_byte_order_mark() {
+        let text = b"\xEF\xBB\xBF\"key\",\"value\"\na,1\n";
+        assert_eq!(all(text, &Columns::default(), 100).unwrap(), [record(2, "a", "1")]);
+    }
+
+    #[test]
+    fn an_open_quote_is_named_also_if_the_rest_of_the_file_is_too_long() {
+        let text = [b"key,value\n\"a,1\n", &b"b,2\n".repeat(100)[..]].concat();
+        let found = all(&text, &Columns::default(), 100).unwrap();
+        assert_eq!(found, [(2, Err(LineError::OpenQuote))]);
     }
 
     #[test]

@@ -80,6 +80,12 @@ pub enum LineError {
     /// The end of a CSV is inside a quoted field.
     #[error("the file ends inside a quoted field; it is incomplete, or a quote is not closed")]
     OpenQuote,
+    /// A quote of a CSV is inside a field without quotes, or the field goes on behind it.
+    #[error(
+        "a quote is in the middle of a field; a field with quotes is in quotes as a whole, and each \
+         quote in it is doubled"
+    )]
+    WrongQuote,
     /// The record of a CSV is too long.
     #[error("a record is longer than {max_bytes} bytes; raise --max-line-bytes")]
     RecordTooLong {
