@@ -43,6 +43,10 @@ fn a_copy_has_the_records_and_another_index_if_wanted() {
     assert!(maps.contains("\"skip\": skiplist, transactional"), "{maps}");
     folder.fails(2, &["maps", "copy", "main", "again"]);
     folder.fails(1, &["maps", "copy", "nowhere", "x"]);
+    folder.fails(2, &["maps", "copy", "main", ""]);
+    folder.fails(2, &["maps", "copy", "main", &"x".repeat(1_000)]);
+    folder.fails(2, &["maps", "copy", "main", ".copy"]);
+    assert!(!folder.ok(&["maps", "list"]).contains(".copy"));
     folder.ok(&["put", "x", "1", "--map", ".copy"]);
     let left = folder.fails(2, &["maps", "copy", "main", "x"]);
     assert!(left.contains("an interrupted copy"), "{left}");

@@ -68,6 +68,11 @@ fn copy(pool: &PoolArguments, arguments: &MapsCopyArguments) -> Result<(), Failu
                 .to_owned(),
         ));
     }
+    if to == INCOMPLETE {
+        return Err(Failure::Input(format!(
+            "a copy has the name {INCOMPLETE:?} while it is not complete; take another name"
+        )));
+    }
     let pool = pool.open()?;
     let maps = pool.maps()?;
     let is_there = |name: &str| maps.iter().any(|map| map.damage.is_none() && map.name == name);
@@ -80,17 +85,21 @@ fn copy(pool: &PoolArguments, arguments: &MapsCopyArguments) -> Result<(), Failu
              drop {INCOMPLETE}`, and copy again"
         )));
     }
+    // There is nothing to rename yet, but a name that no map can have is refused first.
+    match pool.rename_map(INCOMPLETE, to) {
+        Ok(()) | Err(pando::Error::MapNotFound { .. }) => {}
+        Err(error) => return Err(error.into()),
+    }
     let source = pool.open_map(from)?;
     let target = pool.map_with(INCOMPLETE, &options_of_copy(&pool, from, arguments)?)?;
     let progress = Progress::new("copied", None);
     let copied = copy_records(&source, &target, &pool, &progress);
     std::mem::drop((progress, source, target));
-    match copied {
-        Ok(()) => pool.rename_map(INCOMPLETE, to)?,
-        Err(failure) => {
-            pool.drop_map(INCOMPLETE)?;
-            return Err(failure);
-        }
+    let named = copied.and_then(|()| Ok(pool.rename_map(INCOMPLETE, to)?));
+    if let Err(failure) = named {
+        // The error of the drop would hide the cause.
+        let _ = pool.drop_map(INCOMPLETE);
+        return Err(failure);
     }
     Ok(pool.close()?)
 }
