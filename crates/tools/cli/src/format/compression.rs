@@ -1,6 +1,7 @@
 //! Compressed files of records.
 
 use std::io::{self, BufReader, Read, Write};
+use std::mem::ManuallyDrop;
 use std::path::Path;
 
 use clap::ValueEnum;
@@ -45,12 +46,13 @@ impl Compression {
     }
 }
 
-/// A writer that compresses what it gets.
+/// A writer that compresses what it gets. Only [`finish`](Self::finish) writes the end: what an
+/// error has cut short is not complete.
 pub enum Compressed<W: Write> {
     /// Not compressed.
     None(W),
-    /// gzip.
-    Gzip(GzEncoder<W>),
+    /// gzip. The drop of an encoder would write the end, so that there is none.
+    Gzip(ManuallyDrop<GzEncoder<W>>),
     /// Zstandard.
     Zstd(zstd::Encoder<'static, W>),
 }
@@ -60,7 +62,10 @@ impl<W: Write> Compressed<W> {
     pub fn new(writer: W, compression: Compression) -> io::Result<Self> {
         Ok(match compression {
             Compression::None => Self::None(writer),
-            Compression::Gzip => Self::Gzip(GzEncoder::new(writer, flate2::Compression::default())),
+            Compression::Gzip => {
+                let encoder = GzEncoder::new(writer, flate2::Compression::default());
+                Self::Gzip(ManuallyDrop::new(encoder))
+            }
             Compression::Zstd => {
                 let mut encoder = zstd::Encoder::new(writer, zstd::DEFAULT_COMPRESSION_LEVEL)?;
                 encoder.include_checksum(true)?;
@@ -73,7 +78,7 @@ impl<W: Write> Compressed<W> {
     pub fn finish(self) -> io::Result<()> {
         match self {
             Self::None(writer) => Ok(writer),
-            Self::Gzip(encoder) => encoder.finish(),
+            Self::Gzip(encoder) => ManuallyDrop::into_inner(encoder).finish(),
             Self::Zstd(encoder) => encoder.finish(),
         }?
         .flush()
@@ -132,10 +137,24 @@ mod tests {
         let text = b"aspen\tPopulus\n".repeat(1_000);
         for compression in [Compression::Gzip, Compression::Zstd] {
             let file = written(compression, &text);
-            for bytes in [1, file.len() / 2, file.len() - 1] {
+            for bytes in [0, 1, file.len() / 2, file.len() - 1] {
                 read(compression, file[..bytes].to_vec()).unwrap_err();
             }
             read(compression, b"aspen\tPopulus\n".to_vec()).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn what_is_dropped_without_its_end_is_incomplete() {
+        for text in [&b"aspen\tPopulus\n".repeat(100_000)[..], b"aspen\tPopulus\n"] {
+            for compression in [Compression::Gzip, Compression::Zstd] {
+                let mut file = Vec::new();
+                let mut writer = Compressed::new(&mut file, compression).unwrap();
+                writer.write_all(text).unwrap();
+                writer.flush().unwrap();
+                drop(writer);
+                read(compression, file).unwrap_err();
+            }
         }
     }
 }
