@@ -208,7 +208,10 @@ fn snapshot_path(options: &Options) -> PathBuf {
 fn configure(server: &Server, options: &Options) -> Result<(), ServeError> {
     let refused = |name: &str, value: &str, reason: String| ServeError::Config {
         name: name.to_owned(),
-        value: value.to_owned(),
+        value: match name.eq_ignore_ascii_case("requirepass") {
+            true => "the value that it has".to_owned(),
+            false => format!("'{value}'"),
+        },
         reason,
     };
     let set_at_start = |name: &str, value: &str| {

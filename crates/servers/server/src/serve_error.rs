@@ -13,11 +13,11 @@ pub enum ServeError {
     #[error(transparent)]
     Net(#[from] pando_net::Error),
     /// A value of a config parameter is not allowed.
-    #[error("{name} cannot be '{value}': {reason}")]
+    #[error("{name} cannot be {value}: {reason}")]
     Config {
         /// Its name.
         name: String,
-        /// The refused value.
+        /// The refused value in quotes; words in its place if it is a password.
         value: String,
         /// The reason.
         reason: String,
