@@ -39,9 +39,9 @@ pub struct PoolArguments {
     /// File of the pool [default: $PANDO_POOL, else ./pando.pool]
     #[arg(long = "pool", value_name = "PATH", global = true)]
     pub path: Option<PathBuf>,
-    /// Persistence domain: what a write that has returned survives
-    #[arg(long, default_value_t, value_parser = domain(), global = true)]
-    pub domain: DomainChoice,
+    /// Persistence domain: what a write that has returned survives [default: auto]
+    #[arg(long, value_parser = domain(), global = true)]
+    pub domain: Option<DomainChoice>,
     /// Open a pool that a power cut may have damaged, to copy out the records that can be read
     #[arg(long, global = true)]
     pub salvage: bool,
@@ -273,19 +273,32 @@ pub struct ServeOptions {
     pub log_format: Option<LogFormat>,
 }
 
+/// The config parameter with the password of the default user.
+pub const REQUIREPASS: &str = "requirepass";
+
+/// Whether one of `parameters` has this name, in any case.
+pub fn has_parameter(parameters: &[(String, String)], name: &str) -> bool {
+    parameters.iter().any(|(found, _)| found.eq_ignore_ascii_case(name))
+}
+
 impl ServeOptions {
-    /// These options, and those of `other` that are not set here.
+    /// These options, and those of a file that are not set here. The values of a config parameter
+    /// rank in this order, the highest last: the file's own option, its [set], then `--set`, and
+    /// the own option of the command line, which is behind all of `set`.
     pub fn or(self, other: Self) -> Self {
         fn list<T>(own: Vec<T>, other: Vec<T>) -> Vec<T> {
             if own.is_empty() { other } else { own }
         }
         // Of one parameter the last value counts.
-        let set = other.set.into_iter().chain(self.set).collect();
-        // A password of the command line replaces one of a file, in either form.
-        let requirepass_file = match self.requirepass {
-            Some(_) => None,
-            None => self.requirepass_file.or(other.requirepass_file),
+        let set: Vec<_> = other.set.into_iter().chain(self.set).collect();
+        let is_set = |name| has_parameter(&set, name);
+        // A password of the command line replaces one of a file, in any form.
+        let requirepass_file = match self.requirepass.is_some() || is_set(REQUIREPASS) {
+            true => self.requirepass_file,
+            false => self.requirepass_file.or(other.requirepass_file),
         };
+        let snapshot_every = other.snapshot_every.filter(|_| !is_set("snapshot-every"));
+        let snapshots = other.snapshots.filter(|_| !is_set("snapshots"));
         Self {
             pool: self.pool.or(other.pool),
             domain: self.domain.or(other.domain),
@@ -299,8 +312,8 @@ impl ServeOptions {
             snapshot: self.snapshot.or(other.snapshot),
             restore: self.restore.or(other.restore),
             recover: self.recover || other.recover,
-            snapshot_every: self.snapshot_every.or(other.snapshot_every),
-            snapshots: self.snapshots.or(other.snapshots),
+            snapshot_every: self.snapshot_every.or(snapshot_every),
+            snapshots: self.snapshots.or(snapshots),
             index: self.index.or(other.index),
             max_bytes: self.max_bytes.or(other.max_bytes),
             threads: self.threads.or(other.threads),
@@ -877,6 +890,30 @@ mod tests {
     fn with_all_below(command: &clap::Command) -> Vec<&clap::Command> {
         let below = command.get_subcommands().flat_map(with_all_below);
         [command].into_iter().chain(below).collect()
+    }
+
+    #[test]
+    fn the_command_line_has_precedence_over_a_file_in_each_form_of_a_parameter() {
+        let file = "snapshot-every = 900\nsnapshots = 3\nrequirepass-file = \"file\"\n[set]\n";
+        let merged = |words: &[&str], more: &str| {
+            let words = ["pando", "serve"].iter().chain(words);
+            let Command::Serve(serve) = Arguments::parse_from(words).command else {
+                unreachable!("it is serve")
+            };
+            serve.options.or(toml::from_str(&format!("{file}{more}")).expect("options"))
+        };
+        let from_file = merged(&[], "");
+        assert_eq!((from_file.snapshot_every, from_file.snapshots), (Some(900), Some(3)));
+        assert_eq!(from_file.requirepass_file, Some("file".into()));
+        let set = merged(&["--set", "Snapshot-Every=0", "--set", "requirepass=x"], "");
+        assert_eq!((set.snapshot_every, set.snapshots), (None, Some(3)));
+        assert_eq!(set.requirepass_file, None);
+        let own = merged(&["--snapshot-every", "5", "--requirepass", "x"], "snapshot-every = 7");
+        assert_eq!((own.snapshot_every, own.set.len()), (Some(5), 1));
+        assert_eq!(own.requirepass_file, None);
+        let both = merged(&["--set", "snapshots=5"], "snapshots = 7");
+        assert_eq!(both.snapshots, None);
+        assert_eq!(both.set.last().map(|(_, value)| &**value), Some("5"));
     }
 
     /// The parser panics if one name means two things.

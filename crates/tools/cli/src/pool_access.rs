@@ -40,9 +40,14 @@ impl PoolArguments {
         }
     }
 
+    fn has_default_domain(&self) -> bool {
+        self.domain.unwrap_or_default() == DomainChoice::Auto
+    }
+
     /// The options to create or open the pool with.
     pub fn options(&self) -> PoolOptions {
-        let options = PoolOptions::new().domain(self.domain).salvage(self.salvage);
+        let options =
+            PoolOptions::new().domain(self.domain.unwrap_or_default()).salvage(self.salvage);
         let options = options.shared(self.shared);
         let options = options.on_recovery(report_recovery());
         self.log.iter().fold(options, |options, log| options.log(log))
@@ -50,10 +55,8 @@ impl PoolArguments {
 
     /// Returns an error if an option says how to open a pool, for a `command` that opens none.
     pub fn refuse_for(&self, command: &str) -> Result<(), Failure> {
-        let is_default = self.domain == DomainChoice::Auto
-            && !self.salvage
-            && !self.shared
-            && self.log.is_none();
+        let is_default =
+            self.has_default_domain() && !self.salvage && !self.shared && self.log.is_none();
         if self.path.is_none() && self.store.is_none() && is_default {
             return Ok(());
         }
@@ -84,7 +87,7 @@ impl PoolArguments {
             || self.log.is_some()
             || self.salvage
             || self.shared
-            || self.domain != DomainChoice::Auto;
+            || !self.has_default_domain();
         match &self.store {
             Some(_) if is_of_pool => Err(Failure::Input(
                 "--store takes none of --pool, --log, --domain, --shared and --salvage: a store is \

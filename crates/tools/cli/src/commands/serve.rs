@@ -8,7 +8,9 @@ use pando::{DomainChoice, LogFiles};
 use pando_server::{Options, TlsOptions};
 use tracing_subscriber::filter::LevelFilter;
 
-use crate::arguments::{LogFormat, LogLevel, PoolArguments, ServeArguments, ServeOptions};
+use crate::arguments::{
+    LogFormat, LogLevel, PoolArguments, REQUIREPASS, ServeArguments, ServeOptions, has_parameter,
+};
 use crate::failure::Failure;
 
 /// The port of the Redis protocol.
@@ -56,7 +58,7 @@ pub fn run(pool: &PoolArguments, arguments: &ServeArguments) -> Result<(), Failu
     let number = |name: &str, value: u64| (name.to_owned(), value.to_string());
     config.extend(arguments.snapshot_every.map(|every| number("snapshot-every", every)));
     config.extend(arguments.snapshots.map(|kept| number("snapshots", kept.into())));
-    config.extend(password.map(|password| ("requirepass".to_owned(), password)));
+    config.extend(password.map(|password| (REQUIREPASS.to_owned(), password)));
     let options = Options {
         pool: Some(pool.path_or_default()?),
         pool_options,
@@ -92,8 +94,20 @@ fn with_file(
 ) -> Result<(PoolArguments, ServeOptions), Failure> {
     let text = fs::read_to_string(path).map_err(Failure::file("read", path))?;
     let mut file: ServeOptions = toml::from_str(&text).map_err(|error| {
-        Failure::Input(format!("{}: {}", path.display(), error.to_string().trim()))
+        // Without the text of the line: it may be a password.
+        let line = error
+            .span()
+            .map(|span| text.as_bytes()[..span.start].split(|byte| *byte == b'\n').count());
+        let line = line.map_or(String::new(), |line| format!("line {line}: "));
+        Failure::Input(format!("{}: {line}{}", path.display(), error.message()))
     })?;
+    if has_parameter(&file.set, REQUIREPASS) {
+        return Err(Failure::Input(format!(
+            "{}: [set] takes no {REQUIREPASS}; write the password into a file of its own, and name \
+             that by requirepass-file",
+            path.display()
+        )));
+    }
     // Paths of a file are relative to its directory: the server may be started anywhere.
     let directory = path.parent().unwrap_or(Path::new(""));
     file.paths().for_each(|path| *path = directory.join(&*path));
@@ -112,10 +126,7 @@ fn with_file(
     let domain = domain.map_err(|error| in_file(error.to_string()))?;
     let pool = PoolArguments {
         path: pool.path.or(file.pool.take()),
-        domain: match pool.domain {
-            DomainChoice::Auto => domain.unwrap_or(DomainChoice::Auto),
-            named => named,
-        },
+        domain: pool.domain.or(domain),
         ..pool
     };
     Ok((pool, options.or(file)))
@@ -142,6 +153,7 @@ fn password(options: &ServeOptions) -> Result<Option<String>, Failure> {
     let Some(path) = &options.requirepass_file else { return Ok(options.requirepass.clone()) };
     let text = fs::read_to_string(path).map_err(Failure::file("read", path))?;
     let line = text.strip_suffix('\n').unwrap_or(&text);
+    let line = line.strip_suffix('\r').unwrap_or(line);
     if line.is_empty() || line.contains('\n') {
         return Err(Failure::Input(format!(
             "{} has {} lines; a file with a password has one, which is not empty",

@@ -86,7 +86,7 @@ impl Loader<'_> {
             .arg("tour-writer")
             .arg("--pool")
             .arg(self.pool_path)
-            .args(["--domain", self.pool.domain.name()])
+            .args(["--domain", self.pool.domain.unwrap_or_default().name()])
             .arg("--data")
             .arg(&self.data_path)
             .args(["--writers", &self.writers.to_string(), "--seed", &self.seed.to_string()])

@@ -11,20 +11,31 @@ use crate::server::{Client, Server};
 fn the_file_has_the_options_and_the_command_line_has_precedence() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name);
-    fs::write(path("password"), "secret word\n").expect("written");
+    fs::write(path("password"), "secret word\r\n").expect("written");
     let text = "pool = \"trees.pool\"\nport = 0\nunix = \"file.socket\"\nmax-bytes = \"64M\"\n\
                 requirepass-file = \"password\"\nlog-level = \"warn\"\n\
+                snapshot-every = 900\n\
                 [set]\nmaxclients = 77\nmaxmemory-policy = \"allkeys-lru\"\n";
     fs::write(path("pando.toml"), text).expect("written");
     let config = path("pando.toml").display().to_string();
     let socket = path("own.socket");
     let own = socket.display().to_string();
     let pool = path("own.pool");
-    let arguments = ["--config", &config, "--unix", &own, "--set", "maxclients=78"];
+    let arguments = [
+        "--config",
+        &config,
+        "--unix",
+        &own,
+        "--set",
+        "maxclients=78",
+        "--set",
+        "snapshot-every=0",
+    ];
     let _server = Server::start(&pool, &arguments);
     let mut client = Client::unix(&socket);
     assert_eq!(client.ask(&["AUTH", "secret word"]), ["OK"]);
     assert_eq!(client.ask(&["CONFIG", "GET", "maxclients"]), ["maxclients", "78"]);
+    assert_eq!(client.ask(&["CONFIG", "GET", "snapshot-every"]), ["snapshot-every", "0"]);
     let policy = client.ask(&["CONFIG", "GET", "maxmemory-policy"]);
     assert_eq!(policy, ["maxmemory-policy", "allkeys-lru"]);
     assert!(pool.exists() && !path("trees.pool").exists() && !path("file.socket").exists());
@@ -44,15 +55,27 @@ fn what_is_wrong_in_a_file_is_named() {
         assert_eq!(ran.status.code(), Some(2), "{errors}");
         assert!(errors.contains("pando.toml") || errors.contains("password"), "{errors}");
         assert!(errors.contains(reason), "{errors}");
+        assert!(!errors.contains("secret"), "{errors}");
     };
     refused("prot = 1\n", "unknown field `prot`");
     refused("port = \"x\"\n", "line 1");
-    refused("requirepass = \"open\"\n", "unknown field `requirepass`");
+    refused("port = 1\nrequirepass = \"secret\n", "pando.toml: line 2: ");
+    refused("[set]\nRequirePass = \"secret\"\n", "requirepass-file");
+    refused("requirepass = \"secret\"\n", "unknown field `requirepass`");
     refused("index = \"btree\"\n", "there is no index \"btree\"; known are bztree");
     refused("domain = \"disk\"\n", "pando.toml");
     refused("max-bytes = \"64X\"\n", "not a size");
     fs::write(folder.path().join("password"), "one\ntwo\n").expect("written");
     refused("port = 0\nrequirepass-file = \"password\"\n", "has 2 lines");
+    let long = "secret".repeat(100);
+    let ran = Command::new(env!("CARGO_BIN_EXE_pando"))
+        .args(["serve", "--port", "0", "--requirepass", &long])
+        .current_dir(folder.path())
+        .output()
+        .expect("it runs");
+    let errors = String::from_utf8(ran.stderr).expect("text");
+    assert!(errors.contains("requirepass") && errors.contains("512 bytes"), "{errors}");
+    assert!(!errors.contains("secret"), "{errors}");
 }
 
 #[test]
