@@ -40,6 +40,8 @@ pub struct PyMap {
     name: String,
     /// Whether calls may wait for a disk.
     pub waits: bool,
+    /// Whether `synced` has made it.
+    is_synced: bool,
 }
 
 type Object<'py> = Bound<'py, PyAny>;
@@ -60,7 +62,7 @@ impl PyMap {
         let py = pool.py();
         let map = py.detach(|| opened.object("map", open)).map_err(|failure| failure.raise(py))?;
         let (opened, pool, name) = (Arc::clone(opened), pool.clone().unbind(), name.to_owned());
-        Ok(Self { map, opened, pool, key, name, waits })
+        Ok(Self { map, opened, pool, key, name, waits, is_synced: false })
     }
 
     /// Runs a short call: the interpreter's lock is released only if the call may wait for a disk.
@@ -221,7 +223,7 @@ impl PyMap {
         let py = slf.py();
         let map = slf.get();
         let reopen = PyModule::import(py, "pando._pando")?.getattr("_reopen_map")?;
-        let arguments = (map.pool.clone_ref(py), &map.name, map.key.name());
+        let arguments = (map.pool.clone_ref(py), &map.name, map.key.name(), map.is_synced);
         Ok((reopen, arguments.into_pyobject(py)?))
     }
 
@@ -514,12 +516,13 @@ impl PyMap {
 
     /// The same map, whose writes return when they survive a power cut. For a transactional map of
     /// a pool with a log, and of a store.
-    fn synced(&self, py: Python<'_>) -> PyResult<Self> {
+    pub fn synced(&self, py: Python<'_>) -> PyResult<Self> {
         let pool = self.pool.bind(py);
         let clone = self.map.with(|map| Ok(map.clone()));
         let map = clone.map_err(|failure| failure.raise(py))?;
         let open = |_: &pando::Pool| Ok(map.acknowledge(pando::Acknowledge::Synced)?);
-        Self::new(pool, &self.opened, true, self.key.clone(), &self.name, open)
+        let synced = Self::new(pool, &self.opened, true, self.key.clone(), &self.name, open)?;
+        Ok(Self { is_synced: true, ..synced })
     }
 }
 

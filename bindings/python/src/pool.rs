@@ -81,6 +81,11 @@ impl PyPool {
     }
 }
 
+/// The path by which a worker of another folder opens the same file.
+fn absolute(path: PathBuf) -> PathBuf {
+    std::path::absolute(&path).unwrap_or(path)
+}
+
 fn option(py: Python<'_>, message: String) -> PyErr {
     exception(py, "OptionError", message)
 }
@@ -124,8 +129,6 @@ impl PyPool {
         snapshot_max_age: Option<f64>,
         snapshot_max_bytes: Option<u64>,
     ) -> PyResult<Self> {
-        // A worker of another folder opens the same file.
-        let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
         let (path, log) = (absolute(path), log.map(absolute));
         let mut options = PoolOptions::new().shared(shared).acknowledge(acknowledge(synced));
         if let Some(bytes) = max_bytes {
@@ -180,6 +183,7 @@ impl PyPool {
         log: PathBuf,
         max_bytes: Option<u64>,
     ) -> PyResult<Self> {
+        let (path, log) = (absolute(path), absolute(log));
         let mut options = PoolOptions::new().log(&log);
         if let Some(bytes) = max_bytes {
             options = options.max_bytes(bytes);
@@ -450,7 +454,7 @@ impl PyStore {
         snapshot_max_age: Option<f64>,
         snapshot_max_bytes: Option<u64>,
     ) -> PyResult<PyClassInitializer<Self>> {
-        let path = std::path::absolute(&path).unwrap_or(path);
+        let path = absolute(path);
         let options = PoolOptions::new().acknowledge(acknowledge(synced));
         let options = limited(py, options, snapshot_max_age, snapshot_max_bytes)?;
         let store = py.detach(|| Store::open_with(&path, memory_bytes, &options));
@@ -474,10 +478,13 @@ pub fn _reopen<'py>(
 
 /// Opens a map that was pickled.
 #[pyfunction]
+#[pyo3(signature = (pool, name, key, synced=false))]
 pub fn _reopen_map(
     pool: &Bound<'_, PyPool>,
     name: &str,
     key: &Bound<'_, PyAny>,
+    synced: bool,
 ) -> PyResult<PyMap> {
-    PyPool::open_map(pool, name, Some(key))
+    let map = PyPool::open_map(pool, name, Some(key))?;
+    if synced { map.synced(pool.py()) } else { Ok(map) }
 }

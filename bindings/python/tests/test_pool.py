@@ -3,6 +3,7 @@
 import gc
 import os
 import pathlib
+import pickle
 import signal
 import subprocess
 import sys
@@ -172,7 +173,7 @@ def test_batches_and_receipts(pool):
     assert raised.value.key == b"ash"
 
 
-def test_a_pool_with_a_log(tmp_path):
+def test_a_pool_with_a_log(tmp_path, monkeypatch):
     path, log = str(tmp_path / "pool"), str(tmp_path / "log")
     with pando.Pool(path, log=log) as pool:
         trees = pool.map("trees", key=str, transactional=True)
@@ -187,11 +188,14 @@ def test_a_pool_with_a_log(tmp_path):
     os.remove(path)
     with pando.Pool(path, log=log) as pool:
         assert dict(pool.map("trees", key=str)) == {"ash": b"1", "elm": b"2", "fir": b"3"}
-    restored = pando.Pool.restore(
-        str(tmp_path / "backup"), str(tmp_path / "other"), log=str(tmp_path / "other.log")
-    )
+    monkeypatch.chdir(tmp_path)
+    restored = pando.Pool.restore("backup", "other", log="other.log")
     with restored:
         assert len(restored.open_map("trees")) == 3
+        pickled = pickle.dumps(restored)
+    monkeypatch.chdir("/")
+    with pickle.loads(pickled) as again:
+        assert again.path == tmp_path / "other"
 
 
 def test_a_store(tmp_path):

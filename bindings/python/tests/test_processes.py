@@ -120,6 +120,15 @@ def test_pickles(path, tmp_path):
         assert again.key_type == "(string,i64)" and again.pool is not pool
         assert pool.map("cities", key=tuple[str, int])["a", 1] == b"1"
         again.pool.close()
+    logged = pando.Pool(path + ".logged", log=path + ".log")
+    trees = logged.map("trees", transactional=True)
+    pickled = pickle.dumps([trees, trees.synced()])
+    logged.close()
+    plain, synced = pickle.loads(pickled)
+    assert [map.__reduce__()[1][-1] for map in (plain, synced)] == [False, True]
+    synced[b"ash"] = b"1"
+    assert plain[b"ash"] == b"1"
+    plain.pool.close()
     store = pando.Store(str(tmp_path / "store"), memory_bytes=16 << 20)
     pickled = pickle.dumps(store)
     with pytest.raises(pando.BusyError):
