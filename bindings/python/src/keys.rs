@@ -37,6 +37,9 @@ pub enum KeyType {
 const ALLOWED: &str = "bytes, str, int, float, bool, uuid.UUID, datetime.datetime, tuple[...], \
                        X | None, or the name of a type of docs/typed-keys.md such as \"u32\"";
 
+/// How many types may be inside of each other. Each level takes some stack in many calls.
+const MAX_DEPTH: usize = 64;
+
 /// A key that has no bytes, or bytes that are no key.
 fn no_key(py: Python<'_>, message: String) -> PyErr {
     exception(py, "KeyTypeError", message)
@@ -49,10 +52,15 @@ fn wrong(py: Python<'_>, error: KeyError) -> PyErr {
 impl KeyType {
     /// The type that Python names by a class, a generic alias, or a text.
     pub fn of(name: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
-        let Some(name) = name else { return Ok(Self::Bytes) };
+        name.map_or(Ok(Self::Bytes), |name| Self::of_object(name, MAX_DEPTH))
+    }
+
+    /// The same, of at most `depth` levels.
+    fn of_object(name: &Bound<'_, PyAny>, depth: usize) -> PyResult<Self> {
+        let inside = depth.checked_sub(1).ok_or_else(|| refused(name))?;
         if let Ok(text) = name.extract::<String>() {
             let mut rest = text.as_str();
-            let parsed = Self::parse(&mut rest).filter(|_| rest.trim().is_empty());
+            let parsed = Self::parse(&mut rest, depth).filter(|_| rest.trim().is_empty());
             return parsed.ok_or_else(|| refused(name));
         }
         let py = name.py();
@@ -77,25 +85,26 @@ impl KeyType {
         let arguments = name.getattr("__args__").map_err(|_| refused(name))?;
         let arguments: Vec<Bound<'_, PyAny>> = arguments.extract()?;
         if name.getattr("__origin__").is_ok_and(|origin| origin.is(py.get_type::<PyTuple>())) {
-            let parts = arguments.iter().map(|part| Self::of(Some(part)));
+            let parts = arguments.iter().map(|part| Self::of_object(part, inside));
             return Ok(Self::Tuple(parts.collect::<PyResult<_>>()?));
         }
         let none = py.None().bind(py).get_type();
         let (nones, others): (Vec<_>, Vec<_>) = arguments.iter().partition(|part| part.is(&none));
         match (&nones[..], &others[..]) {
-            ([_], [other]) => Ok(Self::Optional(Box::new(Self::of(Some(other))?))),
+            ([_], [other]) => Ok(Self::Optional(Box::new(Self::of_object(other, inside)?))),
             _ => Err(refused(name)),
         }
     }
 
-    /// Takes a type from the beginning of a text.
-    fn parse(rest: &mut &str) -> Option<Self> {
+    /// Takes a type of at most `depth` levels from the beginning of a text.
+    fn parse(rest: &mut &str, depth: usize) -> Option<Self> {
+        let depth = depth.checked_sub(1)?;
         *rest = rest.trim_start();
         if let Some(inside) = rest.strip_prefix('(') {
             *rest = inside;
             let mut parts = Vec::new();
             loop {
-                parts.push(Self::parse(rest)?);
+                parts.push(Self::parse(rest, depth)?);
                 *rest = rest.trim_start();
                 match rest.chars().next()? {
                     ',' => *rest = &rest[1..],
@@ -125,7 +134,7 @@ impl KeyType {
             "f64" => Some(Self::Float { bits: 64 }),
             "option" => {
                 *rest = rest.trim_start().strip_prefix('(')?;
-                let inside = Self::parse(rest)?;
+                let inside = Self::parse(rest, depth)?;
                 *rest = rest.trim_start().strip_prefix(')')?;
                 Some(Self::Optional(Box::new(inside)))
             }

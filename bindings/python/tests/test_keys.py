@@ -117,6 +117,19 @@ def test_python_types_name_types_of_keys(pool):
             pool.map("wrong", key=wrong)
 
 
+def test_types_of_keys_are_not_too_deep(pool):
+    def nested(levels):
+        return "(" * levels + "u8" + ")" * levels
+
+    assert pool.map("deep", key=nested(63)).key_type == nested(63)
+    alias = int
+    for _ in range(64):
+        alias = tuple[alias]
+    for deep in (nested(64), nested(1_000_000), "option(" * 1_000_000, alias):
+        with pytest.raises(TypeError, match="the type of keys"):
+            pool.map("wrong", key=deep)
+
+
 def test_numbers_that_have_no_key_are_refused(pool):
     integers = pool.map("integers", key=int)
     for wrong in (2**63, -(2**63) - 1, 10**40):
