@@ -52,22 +52,20 @@ impl PyBatch {
 
     /// The batch for the pool.
     pub fn made(&self, py: Python<'_>) -> PyResult<WriteBatch> {
-        let steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut batch = WriteBatch::new();
-        for Step { map, key, kind } in &*steps {
-            let map = map.get();
-            batch = map
-                .map
-                .with(|map| {
-                    Ok(match kind {
-                        Kind::Put(value) => batch.put(map, key, value),
-                        Kind::Remove => batch.remove(map, key),
-                        Kind::Require(value) => batch.require(map, key, value.as_deref()),
-                    })
+        let added = |batch: WriteBatch, Step { map, key, kind }: &Step| {
+            map.get().map.with(|map| {
+                Ok(match kind {
+                    Kind::Put(value) => batch.put(map, key, value),
+                    Kind::Remove => batch.remove(map, key),
+                    Kind::Require(value) => batch.require(map, key, value.as_deref()),
                 })
-                .map_err(|failure| failure.raise(py))?;
-        }
-        Ok(batch)
+            })
+        };
+        let steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
+        let made = steps.iter().try_fold(WriteBatch::new(), added);
+        // An exception may run anything, such as another call with the batch.
+        drop(steps);
+        made.map_err(|failure| failure.raise(py))
     }
 }
 

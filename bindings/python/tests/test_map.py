@@ -145,7 +145,8 @@ def test_a_closed_pool_closes_all_of_its_objects():
     trees = pool.map("trees", key=str, transactional=True)
     trees["ash"] = b"1"
     scan, snapshot, transaction = trees.scan(), pool.snapshot(), pool.transaction()
-    session = pool.new_session()
+    session, other = pool.new_session(), pando.Pool.volatile()
+    batch = pando.WriteBatch().put(trees, "ash", b"2")
     assert not pool.closed
     pool.close()
     pool.close()
@@ -158,6 +159,7 @@ def test_a_closed_pool_closes_all_of_its_objects():
         lambda: session.outcome(1),
         lambda: pool.map("trees"),
         lambda: pool.stat(),
+        lambda: other.write(batch),
     ]
     for use in uses:
         with pytest.raises(pando.ClosedError):
