@@ -191,15 +191,10 @@ pub(crate) fn get<'call, T: Object>(handle: usize) -> Result<&'call T, Failure> 
 }
 
 /// Ends a handle, and returns its object; none if the process has forked: the object is forgotten
-/// then, since a drop could wait for a thread of the parent. An object that is used by one call at a
-/// time stays while another thread, or the call that a callback belongs to, uses it.
+/// then, since a drop could wait for a thread of the parent. An object that is used by one call at
+/// a time stays while another thread, or the call that a callback belongs to, uses it.
 pub(crate) fn take<T: Object>(handle: usize) -> Result<Option<T>, Failure> {
     let cell = cell_of::<T>(handle)?;
-    let object = look::<T>(handle)?;
-    // In a child of a fork, the user may be a thread that does not exist. Nothing is dropped there.
-    if !object.pool().is_some_and(Pool::has_forked) {
-        object.idle()?;
-    }
     // Of two threads that free a handle at once, one succeeds. Acquire: pairs with the release in
     // `give`. Release: pairs with the acquire in
     // `cell_of`, by which another thread finds no such handle.
@@ -208,8 +203,17 @@ pub(crate) fn take<T: Object>(handle: usize) -> Result<Option<T>, Failure> {
         return cell_of::<T>(handle).map(|_| None);
     }
     let object = object_of::<T>(cell);
-    // SAFETY: the pointer is that of a box, as in `look`, and the handle has just ended, so no
-    // other call finds it.
+    // SAFETY: as in `look`. No other call finds the object, since the handle has just ended.
+    let user = unsafe { &(*object).object };
+    // In a child of a fork, the user may be a thread that does not exist. Nothing is dropped there.
+    if !user.pool().is_some_and(Pool::has_forked)
+        && let Err(in_use) = user.idle()
+    {
+        // Release: as in `give`.
+        cell.handle.store(handle as u64, Ordering::Release);
+        return Err(in_use);
+    }
+    // SAFETY: the pointer is that of a box, and no other call has the object.
     let object = unsafe { Box::from_raw(object) }.object;
     // After the last generation, a handle would be one that the caller has had.
     if handle as u64 >> 40 != LAST_GENERATION {

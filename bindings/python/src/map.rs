@@ -210,7 +210,7 @@ impl PyMap {
         })
     }
 
-    /// The pool may be an object of a subclass, which may hold this map: the collector must see that.
+    /// The pool may be an object of a subclass that holds this map: the collector must see that.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.pool)
     }

@@ -1,5 +1,6 @@
 //! Transactions.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use pando::{Isolation, Order, Pool, Transaction};
@@ -39,6 +40,8 @@ self_cell!(
 #[pyclass(module = "pando", name = "Transaction", frozen)]
 pub struct PyTransaction {
     cell: Arc<Handle<Mutex<TransactionCell>>>,
+    /// Whether it was committed or aborted, which outlives a close of the pool.
+    is_over: AtomicBool,
 }
 
 const NAME: &str = "transaction";
@@ -63,7 +66,8 @@ impl PyTransaction {
             Ok(Mutex::new(cell?))
         };
         let begun = py.detach(|| opened.object(NAME, begin));
-        Ok(Self { cell: begun.map_err(|failure| failure.raise(py))? })
+        let cell = begun.map_err(|failure| failure.raise(py))?;
+        Ok(Self { cell, is_over: AtomicBool::new(false) })
     }
 
     fn with<R: Send>(
@@ -86,6 +90,8 @@ impl PyTransaction {
         py.detach(|| {
             self.cell.with(|cell| {
                 let mut cell = alone(cell, NAME)?;
+                // Relaxed, here and below: only the value counts.
+                self.is_over.store(true, Ordering::Relaxed);
                 let committed =
                     cell.with_dependent_mut(|_, open| open.take().map(Transaction::commit));
                 Ok(committed.ok_or(Failure::Over)??)
@@ -97,6 +103,7 @@ impl PyTransaction {
         let end = || {
             self.cell.with(|cell| {
                 alone(cell, NAME)?.with_dependent_mut(|_, open| drop(open.take()));
+                self.is_over.store(true, Ordering::Relaxed);
                 Ok(())
             })
         };
@@ -218,6 +225,7 @@ impl PyTransaction {
             // The program may have committed or aborted it. If it has closed the pool instead,
             // nothing has taken place, which is an error.
             Ok(_) | Err(Failure::Over) => Ok(()),
+            Err(Failure::Closed(_)) if self.is_over.load(Ordering::Relaxed) => Ok(()),
             Err(failure) => Err(failure.raise(py)),
         }
     }

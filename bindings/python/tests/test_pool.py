@@ -118,7 +118,12 @@ def test_a_pool_that_is_closed_inside_a_transaction_is_an_error(path):
                 tx.put(pool.map("accounts", key=str, transactional=True), "ash", b"1")
                 pool.close()
     with pando.Pool(path) as pool:
-        assert len(pool.map("accounts", key=str)) == 0
+        accounts = pool.map("accounts", key=str)
+        assert len(accounts) == 0
+        with pool.transaction() as tx:
+            tx.put(accounts, "ash", b"1")
+            tx.commit()
+            pool.close()
 
 
 def test_a_conflict_runs_the_body_again(pool):
