@@ -305,7 +305,7 @@ pub struct ProcessesChildArgs {
     pub system: Kept,
     /// The pool's file, or the peer's folder
     #[arg(long)]
-    pub path: PathBuf,
+    pub file: PathBuf,
     /// Records of the map
     #[arg(long)]
     pub records: u64,

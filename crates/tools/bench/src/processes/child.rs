@@ -69,10 +69,10 @@ impl Opened {
     fn new(args: &ProcessesChildArgs, shape: Shape) -> Result<Self, BuildError> {
         Ok(match args.system {
             Kept::Pando => {
-                let pool = Pool::open(&args.path, &PoolOptions::new().shared(true))?;
+                let pool = Pool::open(&args.file, &PoolOptions::new().shared(true))?;
                 Self::Pando(pool.open_map(MAP)?, pool)
             }
-            Kept::Lmdb => Self::Peer(lmdb(&args.path, args.records, shape)?),
+            Kept::Lmdb => Self::Peer(lmdb(&args.file, args.records, shape)?),
         })
     }
 

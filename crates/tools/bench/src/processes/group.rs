@@ -37,7 +37,7 @@ impl Worker {
             .args(["--threads", &threads.to_string()])
             .args(["--records", &plan.records.to_string()])
             .args(["--value-bytes", &plan.shape.value_bytes.to_string()])
-            .arg("--path")
+            .arg("--file")
             .arg(&place.path);
         if touches {
             command.arg("--touches");
