@@ -10,14 +10,26 @@ use common::Folder;
 
 const FORMER: &[u8] = include_bytes!("../../../pando/tests/fixtures/format-2.pool");
 
-/// A script that prints what the programs of format 2 did. The first `stat` of a pool prints
-/// `records`, each later one `later`.
+/// A script that prints what the programs of format 2 did: the first `stat` of a pool with
+/// `records`, each later one with `later`.
 fn script(folder: &Folder, name: &str, records: u64, later: u64) -> String {
+    let refusal = "*--force*) echo \"error: unexpected argument '--force' found\" >&2; exit 2 ;;";
+    script_with(folder, name, ["kind", "settings", refusal], records, later)
+}
+
+/// Such a script, with its names of a map's index and options, and the case of what it refuses.
+fn script_with(
+    folder: &Folder,
+    name: &str,
+    [index, options, refusal]: [&str; 3],
+    records: u64,
+    later: u64,
+) -> String {
     let figures = r#""height": 2, "inner_nodes": 0, "leaves": 1"#;
     let map = |name: &str, records: u64| {
         format!(
-            r#"{{"name": "{name}", "kind": "skiplist", "settings": {{"no_longer": "1"}}, {figures},
-            "records": {records}, "leaf_fill": 0.5, "bytes_a_record": 64.25}}"#
+            r#"{{"name": "{name}", "{index}": "skiplist", "{options}": {{"no_longer": "1"}},
+            {figures}, "records": {records}, "leaf_fill": 0.5, "bytes_a_record": 64.25}}"#
         )
     };
     let stat = |records| {
@@ -33,7 +45,7 @@ fn script(folder: &Folder, name: &str, records: u64, later: u64) -> String {
 {"key_hex":"ff","value":"2"}"#;
     let text = format!(
         "#!/bin/sh\ncase \"$3 $5 $*\" in\n\
-         *--force*) echo \"error: unexpected argument '--force' found\" >&2; exit 2 ;;\n\
+         {refusal}\n\
          stat*) if mkdir {name}.ran 2>/dev/null; then echo '{stat}'; else echo '{later}'; fi ;;\n\
          'dump main '*) echo '{dump}' ;;\n\
          'dump server '*) echo '{{\"key\":\"s\",\"value\":\"t\"}}' ;;\nesac\n"
@@ -96,4 +108,15 @@ fn the_new_pool_has_the_mode_of_the_former_one_and_is_behind_the_same_link() {
     assert_eq!(folder.path("real.pool").metadata().expect("it is there").mode() & 0o777, 0o640);
     assert!(folder.path("real.pool.format-2").exists());
     assert_eq!(folder.ok(&["scan", "--count"]), "2\n");
+}
+
+#[test]
+fn a_program_of_a_later_format_wants_force_for_the_map_of_a_server() {
+    let folder = Folder::new();
+    let former = include_bytes!("../../../pando/tests/fixtures/format-4.pool");
+    folder.write("pando.pool", former);
+    let names = ["index", "options", "'dump server '*json-lines) exit 2 ;;"];
+    let said = folder.ok(&["upgrade", "--with", &script_with(&folder, "later", names, 2, 2)]);
+    assert!(said.contains("2 maps with 3 records from format version 4"), "{said}");
+    assert_eq!(folder.ok(&["maps", "list"]), "\"main\": skiplist\n\"server\": skiplist\n");
 }
