@@ -9,7 +9,7 @@
 //! | give the pool its name, in the place of the lost one | the pool; the next opening does the next step |
 //! | remove the lost pool from the manifest (`Log::forget_former_pool`) | the pool |
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::error::Error as StdError;
 use std::path::Path;
 use std::sync::Arc;
@@ -126,21 +126,29 @@ impl<D: Domain> Building<'_, D> {
         self.version = self.version.max(list.version);
         let guard = catalog.pool().pin().map_err(Error::of_pool)?;
         let (mut present, mut renamed) = (Vec::new(), Vec::new());
-        for entry in catalog.maps(&guard) {
-            let header = header_of(&entry)?;
+        let entries = catalog.maps(&guard);
+        let names =
+            entries.iter().filter_map(|entry| Some(entry.header.as_ref().ok()?.name.as_str()));
+        let taken: HashSet<&str> = names.chain(list.maps.iter().map(|map| &*map.name)).collect();
+        let mut passing = (0..).map(|number| format!("\0{number}")).filter(|name| {
+            // A map may have any name, and so one of these too.
+            !taken.contains(name.as_str())
+        });
+        for entry in &entries {
+            let header = header_of(entry)?;
             let is_listed = |map: &&ListedMap| {
                 // A number is that of one map for ever; maps without one have only their name.
                 map.number == header.number && (map.number != 0 || map.name == header.name)
             };
             let Some(listed) = list.maps.iter().find(is_listed) else {
                 self.indexes.remove(&header.number);
-                catalog.unlist_map(&entry).map_err(Error::of_map)?;
+                catalog.unlist_map(entry).map_err(Error::of_map)?;
                 continue;
             };
             if listed.name != header.name {
                 // First to a name that no map has: maps may have exchanged their names.
-                let passing = format!("\0{}", listed.number);
-                let entry = catalog.rename_map(&guard, &entry, &passing).map_err(Error::of_map)?;
+                let Some(name) = passing.next() else { unreachable!("there is no last number") };
+                let entry = catalog.rename_map(&guard, entry, &name).map_err(Error::of_map)?;
                 renamed.push((entry, &listed.name));
             }
             present.push((listed.name.clone(), listed.number));
