@@ -1,8 +1,8 @@
 //! Shared by the tests: pools, blocks that words own, seeded random numbers, file systems.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pando_index::random::Random;
 use pando_pmem::layout::CATALOG_OFF;
@@ -83,10 +83,19 @@ pub fn random(seed: u64) -> Random {
 
 /// A file system for one test, which is unmounted at the end. `None`, with a note, if this process
 /// may not mount.
-pub struct Mounted(tempfile::TempDir);
+///
+/// One test at a time has one: to mount, a process is started, which has the files of all tests
+/// until its `exec`. Until then, removed files take room of the file system of another test.
+pub struct Mounted {
+    folder: tempfile::TempDir,
+    _turn: MutexGuard<'static, ()>,
+}
+
+static TURN: Mutex<()> = Mutex::new(());
 
 impl Mounted {
     pub fn new(kind: &str, options: &str) -> Option<Self> {
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = folder();
         let status = std::process::Command::new("mount")
             .args(["-t", kind, "-o", options, kind])
@@ -94,14 +103,14 @@ impl Mounted {
             .stderr(std::process::Stdio::null())
             .status();
         if status.is_ok_and(|status| status.success()) {
-            return Some(Self(folder));
+            return Some(Self { folder, _turn: turn });
         }
         println!("note: skipped, this process may not mount a {kind}");
         None
     }
 
     pub fn path(&self) -> &Path {
-        self.0.path()
+        self.folder.path()
     }
 
     pub fn remount(&self, options: &str) -> bool {

@@ -16,6 +16,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use pando::{Error, IndexInfo, MapOptions, Pool, PoolOptions};
+use rustix::fs::Mode;
+use rustix::process::umask;
 use serde::Deserialize;
 
 use super::maps::Batches;
@@ -128,14 +130,11 @@ pub fn run(pool: &PoolArguments, arguments: &UpgradeArguments) -> Result<(), Fai
 fn create_as_private(from: &Path, to: &Path, options: &PoolOptions) -> Result<Pool, Failure> {
     let mode = fs::metadata(from).map_err(Failure::file("look at", from))?.mode();
     let hidden = [0o070, 0o007].into_iter().filter(|bits| mode & bits == 0).sum::<u32>();
-    // SAFETY: the call only replaces a number of the process, which has no other thread that
-    // creates files.
-    let former = unsafe { libc::umask(0o777) };
-    // SAFETY: as above.
-    unsafe { libc::umask(former | hidden) };
+    // The process has no other thread that creates files.
+    let former = umask(Mode::from_raw_mode(0o777));
+    umask(former | Mode::from_raw_mode(hidden));
     let created = Pool::create(to, options);
-    // SAFETY: as above.
-    unsafe { libc::umask(former) };
+    umask(former);
     Ok(created?)
 }
 
