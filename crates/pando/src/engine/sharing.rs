@@ -16,6 +16,7 @@ use pando_pmem::{Domain, Pool, ProcessSeen};
 use pando_tree::maps::Catalog;
 use procfs::process::Process;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::Error;
@@ -136,15 +137,26 @@ impl Ends {
     }
 }
 
-/// Waits for one of these for at most `time`; whether there is news. After an error there is none.
+/// Waits for one of these for at most `time`; whether there is news. After an error there is none,
+/// and the time is over all the same: a caller that repeats this does not spin.
 fn poll_for(polled: &mut [PollFd<'_>], time: Duration) -> bool {
-    let time = Timespec::try_from(time).unwrap_or_default();
-    poll(polled, Some(&time)).is_ok_and(|count| count > 0)
+    let end = Instant::now() + time;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        match poll(polled, Some(&Timespec::try_from(left).unwrap_or_default())) {
+            Ok(count) => return count > 0,
+            Err(Errno::INTR) => {}
+            Err(_) => {
+                std::thread::sleep(left);
+                return false;
+            }
+        }
+    }
 }
 
 /// A handle that stays that of this process when its id is used again.
 fn handle_of(pid: u32) -> std::io::Result<OwnedFd> {
-    let no_process = || std::io::Error::from(rustix::io::Errno::SRCH);
+    let no_process = || std::io::Error::from(Errno::SRCH);
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or_else(no_process)?;
     Ok(pidfd_open(pid, PidfdFlags::empty())?)
 }
@@ -204,7 +216,7 @@ pub(super) fn evict<D: Domain>(catalog: &Catalog<D>, pid: u32) -> Result<(), Err
         has_ended = begin.elapsed() < EVICTION_WAIT;
         std::thread::sleep(RECOVERY_PAUSE);
     }
-    Err(refused("wait for the recovery of a process of")(rustix::io::Errno::TIMEDOUT.into()))
+    Err(refused("wait for the recovery of a process of")(Errno::TIMEDOUT.into()))
 }
 
 /// Whether the process `pid`, as this namespace of process ids has it, has the file at `path` open.
