@@ -244,10 +244,10 @@ impl<D: Domain> Pool<D> {
         };
         self.check_not_forked()?;
         let owners = self.slot_owners();
-        // The age first: if the epoch is raised in between, the age is that of an earlier epoch,
-        // and the threads that were behind that one are not pinned any more.
-        let age = self.epoch_age();
         let epoch = self.epoch();
+        // The age last: if the epoch is raised in between, the age is shorter, so it still is the
+        // least time that a thread has been behind.
+        let age = self.epoch_age();
         let mut seen = Vec::new();
         for number in 0..MAX_PROCESSES {
             let Some(pid) = self.process_of(number) else { continue };
