@@ -23,15 +23,21 @@ else
     for setting in dirty_writeback_centisecs dirty_expire_centisecs; do
         echo 5 >"/proc/sys/vm/$setting"
     done
-    # Persistent memory has no sectors, so a power cut can tear a block. If it tears the last block of
-    # the journal, ext4 needs the check that a system makes at boot.
-    mount -t ext4 -o dax /dev/pmem0 /dax ||
-        { e2fsck -p /dev/pmem0; mount -t ext4 -o dax /dev/pmem0 /dax; }
-    mount -t ext4 /dev/pmem1 /cached ||
-        { e2fsck -p /dev/pmem1; mount -t ext4 /dev/pmem1 /cached; }
-    mount -t ext4 /dev/vda /disk ||
-        { e2fsck -p /dev/vda; mount -t ext4 /dev/vda /disk; }
-    pando-crashlab "$@" >/dev/vport0p1
+    # A power cut can tear a block of the file system, of which the medium writes only a part at once.
+    # Of the journal, the check that a system makes at boot mends that. Of the superblock, it is left
+    # to a person, who lets the check take the backup of it.
+    mounted() {
+        place=$1 device=$2
+        shift 2
+        mount -t ext4 "$@" "$device" "$place" && return
+        e2fsck -p "$device"
+        [ $? -lt 4 ] || e2fsck -y "$device"
+        mount -t ext4 "$@" "$device" "$place" && return
+        echo "$device is not mounted, although e2fsck was run"
+        return 1
+    }
+    mounted /dax /dev/pmem0 -o dax && mounted /cached /dev/pmem1 && mounted /disk /dev/vda &&
+        pando-crashlab "$@" >/dev/vport0p1
     umount /dax /cached /disk
 fi
 poweroff -f
