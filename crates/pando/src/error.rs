@@ -451,13 +451,22 @@ pub enum Error {
         /// The directory of the log.
         path: PathBuf,
     },
-    /// The commit has taken place, for all threads and also after the death of the process. But the
-    /// log could not be written or synced so far, so a power cut may undo the commit.
-    #[error("the commit has taken place, but a power cut may undo it: {cause}")]
+    /// The call has taken place, for all threads and also after the death of the process. But the
+    /// log could not be written or synced so far, so a power cut may undo commits, or a change of
+    /// the maps.
+    #[error("it has taken place, but a power cut may undo it: {cause}")]
     AppliedNotDurable {
         /// The reason, and the remedy.
         cause: String,
     },
+    /// A process has ended inside a commit, which has written to a map that cannot be opened now.
+    /// So the commit cannot be undone. Reads of all maps see the versions from before it.
+    #[error(
+        "a process has ended inside a commit, which cannot be undone, since it has written to a map \
+         that cannot be opened: transactional maps are read-only. `pando check` names the map; drop \
+         it (`pando drop`), or use a version of Pando that has its index"
+    )]
+    UndoNeedsMap,
     /// The pool has no log, so nothing of it is synced.
     #[error(
         "the pool has no log, so nothing can be synced; create a pool with PoolOptions::log \

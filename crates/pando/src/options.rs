@@ -71,10 +71,10 @@ impl fmt::Display for DomainChoice {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Acknowledge {
-    /// When it has taken effect. A thread writes the log in the background, without a delay. A
-    /// power cut may undo the newest commits: those that are not synced yet, at most 32 MiB of
-    /// records. A commit is undone as a whole, and with it each commit that has read or replaced
-    /// its writes.
+    /// When it has taken effect. A thread writes the log in the background: about every
+    /// millisecond, and after a pause within 0.1 s. A power cut may undo the newest commits: those
+    /// that are not synced yet, at most 32 MiB of records. A commit is undone as a whole, and with
+    /// it each commit that has read or replaced its writes.
     #[default]
     Buffered,
     /// When it survives a power cut too. Threads that wait share the syncs.

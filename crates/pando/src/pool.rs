@@ -233,7 +233,9 @@ impl Pool {
     ///
     /// [`Error::MapIndexDiffers`] or [`Error::MapOptionDiffers`] if the map was created with
     /// another index or another option than `options` sets; [`Error::Option`] for an index or an
-    /// option that does not exist, or a value that is not allowed; otherwise as [`map`](Self::map).
+    /// option that does not exist, or a value that is not allowed; in a pool with a log
+    /// [`Error::LogStopped`] and, if the map is created and its log could not note it,
+    /// [`Error::AppliedNotDurable`]: ask for the map again; otherwise as [`map`](Self::map).
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
@@ -386,7 +388,9 @@ impl Pool {
     ///
     /// [`Error::MapNotFound`]; [`Error::MapExists`] if there is a map `to`; [`Error::MapName`];
     /// [`Error::MapInUse`] while a handle of the map is held; [`Error::NotShareable`] in a pool
-    /// that processes share; [`Error::Damaged`] if some map is damaged, since it may have the name.
+    /// that processes share; [`Error::Damaged`] if some map is damaged, since it may have the name;
+    /// in a pool with a log [`Error::LogStopped`] and, if the map has its name and the log could
+    /// not note it, [`Error::AppliedNotDurable`].
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
@@ -432,7 +436,9 @@ impl Pool {
     /// [`Error::MapInUse`] while a handle of the map is held, [`Error::MapOpenElsewhere`] while one
     /// is held by another process that shares the pool, [`Error::MapNotFound`] if there is
     /// no such map, [`Error::UnknownIndex`]; of a transactional map [`Error::ThreadInside`] if a
-    /// thread stays inside a call on the pool for more than a second.
+    /// thread stays inside a call on the pool for more than a second; in a pool with a log
+    /// [`Error::LogStopped`] and, if the map is dropped and the log could not note it,
+    /// [`Error::AppliedNotDurable`].
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
@@ -663,6 +669,8 @@ impl Pool {
     ///
     /// [`Error::PoolInUse`] while other handles of the pool or of its maps are held. The pool then
     /// closes when the last of them is dropped. [`Error::Io`] if the file cannot be synced.
+    /// [`Error::AppliedNotDurable`] if the log cannot be written: the pool is closed and has all
+    /// commits, and the next opening writes them to the log.
     ///
     /// ```
     /// # let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;

@@ -36,11 +36,11 @@ impl Pool {
         self.shared().engine.sync(Some(lsn)).map(drop)
     }
 
-    /// The LSN up to which all commits survive a power cut. It costs a load.
+    /// The LSN up to which all commits survive a power cut. It waits for nothing.
     ///
     /// # Errors
     ///
-    /// [`Error::NoLog`].
+    /// [`Error::NoLog`], [`Error::TooManyThreads`].
     pub fn durable_lsn(&self) -> Result<u64, Error> {
         let lsns = self.shared().engine.lsns()?;
         lsns.map(|(_, durable)| durable).ok_or(Error::NoLog)

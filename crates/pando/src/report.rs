@@ -188,6 +188,10 @@ pub struct LogStat {
     pub image_bytes: u64,
     /// Whether a write or sync of it has failed, so that transactional maps are read only.
     pub has_stopped: bool,
+    /// Why the newest attempt of this process to write an image failed. While images fail, the log
+    /// grows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image_error: Option<String>,
 }
 
 /// The medium of a pool, and which failures a write that has returned survives there.
@@ -223,6 +227,13 @@ pub struct RecoveryStat {
     pub image_records: u64,
     /// Commits that were replayed from the log, if the pool was rebuilt.
     pub commits: u64,
+    /// The part of [`duration_ns`](Self::duration_ns) in which interrupted commits were undone, and
+    /// the tail of the log was written to its files, in nanoseconds; zero if the pool was rebuilt.
+    pub log_tail_ns: u64,
+    /// The part in which the image was loaded, if the pool was rebuilt.
+    pub image_ns: u64,
+    /// The part in which the log was replayed, if the pool was rebuilt.
+    pub log_ns: u64,
     /// Maps that are empty because they are not transactional, if the pool was rebuilt.
     pub emptied_maps: Vec<String>,
 }

@@ -91,7 +91,8 @@ impl WriteBatch {
     }
 
     /// SHA-256 of its maps' names, keys and values, in their order. Two batches that do the same in
-    /// another order have different digests.
+    /// another order have different digests. Maps count by their names: after a rename of a map,
+    /// the same batch has another digest.
     pub fn digest(&self) -> [u8; 32] {
         let mut digest = Sha256::new();
         for Step { kind, map, key, value } in &self.steps {

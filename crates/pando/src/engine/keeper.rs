@@ -1,7 +1,7 @@
 //! The two threads that a pool with a log has: one writes the log, the other one writes images.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
@@ -36,13 +36,22 @@ struct Shared<D: Domain, M: Maps> {
     is_enough: AtomicBool,
     /// One thread writes an image at a time.
     image: Mutex<()>,
+    /// Why the newest one failed.
+    image_error: Mutex<Option<String>>,
 }
 
 impl<D: Domain, M: Maps> Shared<D, M> {
     /// Writes an image; the newest one then.
     fn write_image(&self) -> Result<Option<ImageStat>, Error> {
         let _lock = self.image.lock().unwrap_or_else(PoisonError::into_inner);
-        self.component.write_image(&self.list, &self.is_enough)
+        let written = self.component.write_image(&self.list, &self.is_enough);
+        *self.image_error() = written.as_ref().err().map(Error::to_string);
+        written
+    }
+
+    fn image_error(&self) -> MutexGuard<'_, Option<String>> {
+        // Each change is whole.
+        self.image_error.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Writes images when they are due.
@@ -77,7 +86,8 @@ impl<D: Domain, M: Maps + 'static> Keeper<D, M> {
         list: Box<ListMaps>,
     ) -> Result<Self, Error> {
         let (is_enough, image) = (AtomicBool::new(false), Mutex::new(()));
-        let shared = Arc::new(Shared { component, list, is_enough, image });
+        let image_error = Mutex::new(None);
+        let shared = Arc::new(Shared { component, list, is_enough, image, image_error });
         let mut keeper = Self { shared, threads: Vec::new() };
         keeper.start("pando-log", |shared| {
             shared.component.log().write_until(&*shared.component, &shared.is_enough);
@@ -95,6 +105,11 @@ impl<D: Domain, M: Maps + 'static> Keeper<D, M> {
             cause,
         })?);
         Ok(())
+    }
+
+    /// Why the newest image failed, if it did.
+    pub fn image_error(&self) -> Option<String> {
+        self.shared.image_error().clone()
     }
 
     /// Writes an image now.

@@ -56,12 +56,17 @@ impl<D: Domain> Pooled<D> {
         let begin = Instant::now();
         let catalog = opened(open()?)?;
         check_shareable(catalog.pool())?;
+        let settling = Instant::now();
         let transactions = match is_salvaged {
             true => Transactions::none(),
             false => transactions_of(&catalog, log, directory)?,
         };
+        let log_tail_ns = match catalog.pool().log_name() {
+            Some(_) => nanoseconds_since(settling),
+            None => 0,
+        };
         publish()?;
-        let recovery = recovery_of(&catalog);
+        let recovery = RecoveryStat { log_tail_ns, ..recovery_of(&catalog) };
         Self::finish(catalog, transactions, is_salvaged, recovery, begin)
     }
 
@@ -118,6 +123,8 @@ impl<D: Domain> Pooled<D> {
             from_log: true,
             image_records: replayed.image_records,
             commits: replayed.commits,
+            image_ns: replayed.image_ns,
+            log_ns: replayed.log_ns,
             emptied_maps: emptied,
             ..RecoveryStat::default()
         };
@@ -140,8 +147,7 @@ impl<D: Domain> Pooled<D> {
         transactions.keep(&catalog)?;
         let resumed = if others_resume { None } else { Resumed::begin(&catalog) };
         let recoverer = Recoverer::begin(&catalog)?;
-        let duration_ns = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let recovery = RecoveryStat { duration_ns, ..recovery };
+        let recovery = RecoveryStat { duration_ns: nanoseconds_since(begin), ..recovery };
         Ok(Box::new(Self { resumed, recoverer, is_salvaged, transactions, catalog, recovery }))
     }
 
@@ -227,12 +233,14 @@ impl<D: Domain> Pooled<D> {
         // A map that could not be freed is refused.
         options_of(kind, header)?;
         self.check_map(&header.name, kind, header.number != 0)?;
+        self.transactions.check_log()?;
         let _claim = self.catalog.claim(entry).map_err(Error::of_map)?;
         if header.number != 0 && !self.transactions.give_up(header.number)? {
             return Err(Error::ThreadInside { name: header.name.clone() });
         }
         self.catalog.unlist_map(entry).map_err(Error::of_map)?;
-        self.transactions.log_maps(&self.catalog)
+        self.transactions.forget_dropped(&self.catalog);
+        self.transactions.log_changed_maps(&self.catalog)
     }
 
     /// Compares the reachable blocks with the allocated ones, while no thread changes the pool.
@@ -295,7 +303,13 @@ fn transactions_of<D: Domain>(
         None if log.is_some() => return Err(Error::NoLog),
         _ => {}
     }
-    Transactions::open(pool, directory.take(), || indexes_of(catalog))
+    let transactions = Transactions::open(pool, directory.take(), || indexes_of(catalog))?;
+    transactions.forget_dropped(catalog);
+    Ok(transactions)
+}
+
+fn nanoseconds_since(begin: Instant) -> u64 {
+    u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn not_found(name: &str) -> Error {
@@ -393,10 +407,11 @@ impl<D: Domain> Engine for Pooled<D> {
                     .to_owned(),
             });
         }
+        self.transactions.check_log()?;
         let number = if is_transactional { MapHeader::NEW_NUMBER } else { 0 };
         let create = || kind.create(&self.catalog, name, &values, number);
         with_room(&self.catalog, Tries::Few, nothing_to_give, create).map_err(Error::of_map)?;
-        self.transactions.log_maps(&self.catalog)
+        self.transactions.log_changed_maps(&self.catalog)
     }
 
     fn open_map(&self, name: &str) -> Result<OpenedMap, Error> {
@@ -409,7 +424,7 @@ impl<D: Domain> Engine for Pooled<D> {
         self.check_map(name, kind, header.number != 0)?;
         let open = || kind.open(&self.catalog, &entry).map_err(Error::of_map);
         // The creation of the map may have failed at this step.
-        self.transactions.log_maps(&self.catalog)?;
+        self.transactions.log_map(&self.catalog, header.number)?;
         match header.number {
             0 => Ok(OpenedMap { index: open()?, stamped: None, in_use }),
             number => self.transactions.map(self.catalog.pool_handle(), number, open),
@@ -480,11 +495,12 @@ impl<D: Domain> Engine for Pooled<D> {
 
     fn rename_map(&self, from: &str, to: &str) -> Result<(), Error> {
         self.check_alone("renaming a map")?;
+        self.transactions.check_log()?;
         let guard = self.pin()?;
         let entry = self.entry(&guard, from)?;
         self.catalog.rename_map(&guard, &entry, to).map_err(Error::of_map)?;
         drop(guard);
-        self.transactions.log_maps(&self.catalog)
+        self.transactions.log_changed_maps(&self.catalog)
     }
 
     fn unlist_map(&self, name: &str) -> Result<(), Error> {
@@ -602,9 +618,8 @@ impl<D: Domain> Engine for Pooled<D> {
         self.check_alone("compacting a pool")?;
         let path = self.catalog.pool().path().to_path_buf();
         let held = || Error::of_pool(pando_pmem::Error::HandleHeld(path));
-        // Else the next opening settles it.
-        let _ = self.transactions.settle();
-        drop(self.transactions);
+        // If its log is not written, the next opening writes it.
+        let _ = self.transactions.end();
         let pool = Arc::into_inner(self.catalog).ok_or_else(held)?.into_pool();
         let pando_pmem::Compacted { before_bytes, after_bytes, size_bytes } =
             pando_pmem::Pool::compact(pool).map_err(Error::of_pool)?;
@@ -614,13 +629,11 @@ impl<D: Domain> Engine for Pooled<D> {
     fn close(self: Box<Self>) -> Result<(), Error> {
         drop(self.resumed);
         drop(self.recoverer);
-        // Else the next opening settles it.
-        let _ = self.transactions.settle();
-        drop(self.transactions);
+        let logged = self.transactions.end();
         // Open maps keep the pool open. It closes when the last of them is dropped.
-        match Arc::into_inner(self.catalog) {
-            Some(catalog) => pando_pmem::Pool::close(catalog.into_pool()).map_err(Error::of_pool),
-            None => Ok(()),
+        if let Some(catalog) = Arc::into_inner(self.catalog) {
+            pando_pmem::Pool::close(catalog.into_pool()).map_err(Error::of_pool)?;
         }
+        logged
     }
 }

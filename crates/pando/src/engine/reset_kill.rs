@@ -1,4 +1,5 @@
-//! A reset of a log that is killed at its writes to the pool, and done again.
+//! A reset of a log that is killed at its writes to the pool, and done again. A commit that is
+//! killed, at a map that is damaged then.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,8 +9,8 @@ use std::sync::atomic::Ordering;
 use pando_bztree::BzTrees;
 use pando_device::Disk;
 use pando_log::{Log, LogOptions};
-use pando_pmem::catalog::MapHeader;
-use pando_pmem::layout::{LOG_OFF, LOGGED_VERSION_OFF};
+use pando_pmem::catalog::{HEADER_BYTES, MapHeader};
+use pando_pmem::layout::{CATALOG_OFF, LOG_OFF, LOGGED_VERSION_OFF};
 use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::testing::{CutShort, folder, kill_after};
 use pando_pmem::{CreateOptions, LogName, OpenPool};
@@ -22,7 +23,7 @@ use super::map_list::{header_of, map_list};
 use super::pooled::Pooled;
 use super::rebuild::Lost;
 use super::transactional::Numbered;
-use crate::{Error, LogFiles, Pool, PoolOptions};
+use crate::{Error, LogFiles, MapOptions, Pool, PoolOptions};
 
 type Killed = CutShort<false>;
 /// Kills before each third write: each step has many.
@@ -39,6 +40,8 @@ fn create(path: &Path, log: &Path, writes: u64) -> (bool, u64) {
     let created =
         catalog.find_or_create_entry::<BzTrees>("trees", Default::default(), MapHeader::NEW_NUMBER);
     let entry = created.expect("the map");
+    let other = MapHeader::NEW_NUMBER;
+    catalog.find_or_create_entry::<BzTrees>("other", Default::default(), other).expect("a map");
     let header = header_of(&entry).expect("a header");
     let index = kind_of::<Killed>(header).expect("known").open(&catalog, &entry).expect("opens");
     let _ = std::fs::remove_dir_all(log);
@@ -81,23 +84,63 @@ fn records(pool: &Pool) -> BTreeMap<Vec<u8>, Vec<u8>> {
     records.expect("read")
 }
 
-#[test]
-fn a_kill_at_each_write_of_a_reset_leaves_a_pool_whose_reset_goes_on() {
-    let folder = folder();
-    let place = |name: &str| folder.path().join(name);
-    let (path, log, new) = (place("pool"), place("log"), place("new"));
-    // A commit that is undecided in the middle of its installs.
+/// Creates a pool whose last commit is killed, undecided, in the middle of its installs.
+fn create_undecided(path: &Path, log: &Path) {
     let undecided: Vec<u64> = (0..)
         .map(|writes| {
-            let _ = std::fs::remove_file(&path);
-            (writes, create(&path, &log, writes))
+            let _ = std::fs::remove_file(path);
+            (writes, create(path, log, writes))
         })
         .take_while(|(_, (has_ended, _))| !has_ended)
         .filter(|(_, (_, undecided))| *undecided == 1)
         .map(|(writes, _)| writes)
         .collect();
-    std::fs::remove_file(&path).expect("removed");
-    create(&path, &log, undecided[undecided.len() / 2]);
+    std::fs::remove_file(path).expect("removed");
+    create(path, log, undecided[undecided.len() / 2]);
+}
+
+/// The other maps can be used, and transactional ones again when the damaged one is dropped.
+#[test]
+fn a_commit_in_flight_at_a_map_that_cannot_be_opened_is_undone_elsewhere() {
+    let folder = folder();
+    let (path, log) = (folder.path().join("pool"), folder.path().join("log"));
+    create_undecided(&path, &log);
+    let mut image = std::fs::read(&path).expect("read");
+    let slot = CATALOG_OFF as usize;
+    let word: [u8; 8] = image[slot..slot + 8].try_into().expect("a word");
+    let header = (u64::from_le_bytes(word) & ((1 << 48) - 1)) as usize;
+    image[header + 64..header + HEADER_BYTES as usize].fill(0xA5);
+    std::fs::write(&path, &image).expect("written");
+
+    let open = || {
+        let pool = || {
+            let options = OpenPool::default();
+            pando_pmem::Pool::<Killed>::open(&path, &options).map_err(Error::of_pool)
+        };
+        let engine = Pooled::start(pool, || Ok(()), false, None, &mut None)?;
+        Pool::from_engine(engine, &PoolOptions::new())
+    };
+    let pool = open().expect("opens beside the damaged map");
+    let other = pool.open_map("other").expect("a map");
+    let refused = other.insert(b"ash", b"new");
+    assert!(matches!(refused, Err(Error::UndoNeedsMap)), "{refused:?}");
+    assert_eq!(other.get(b"ash").expect("read"), None);
+    pool.drop_slot(0, &MapOptions::new().index("bztree")).expect("dropped");
+    other.insert(b"ash", b"new").expect("written");
+    drop(other);
+    pool.close().expect("its log is written");
+    let pool = open().expect("opens");
+    let found = pool.open_map("other").and_then(|map| map.get(b"ash")).expect("read");
+    assert_eq!(found.as_deref(), Some(&b"new"[..]));
+    assert!(pool.check().expect("checked").is_consistent());
+}
+
+#[test]
+fn a_kill_at_each_write_of_a_reset_leaves_a_pool_whose_reset_goes_on() {
+    let folder = folder();
+    let place = |name: &str| folder.path().join(name);
+    let (path, log, new) = (place("pool"), place("log"), place("new"));
+    create_undecided(&path, &log);
     let image = std::fs::read(&path).expect("read");
     let expected: BTreeMap<_, _> =
         ["ash", "elm", "oak"].map(|key| (key.into(), b"before".to_vec())).into();

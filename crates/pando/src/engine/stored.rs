@@ -125,6 +125,7 @@ impl Engine for Stored {
             image_lsn: stat.redo_lsn,
             image_bytes: 0,
             has_stopped: self.store.component().log().has_stopped(),
+            image_error: None,
         }))
     }
 

@@ -11,7 +11,7 @@ use pando_log::{Log, LogOptions};
 use pando_pmem::layout::{CATALOG_SLOTS, LOG_OFF, LOGGED_VERSION_OFF};
 use pando_pmem::{Domain, Pool, mutant};
 use pando_tc::{
-    Maps, Snapshot, SnapshotOptions, Transaction, TransactionComponent, TransactionRange,
+    MapList, Maps, Snapshot, SnapshotOptions, Transaction, TransactionComponent, TransactionRange,
     TransactionalMap,
 };
 use pando_tree::maps::Catalog;
@@ -115,6 +115,9 @@ impl<D: Domain, M: Maps> AnySnapshot for Snapshot<'_, D, M> {
 /// the first that was empty from its number on.
 pub(super) struct Numbered {
     places: Box<[ArcSwapOption<Entry>]>,
+    /// All maps of the catalog, if a commit waits to be undone: where a map is not listed, it need
+    /// not be undone.
+    listed: ArcSwapOption<MapList>,
 }
 
 struct Entry {
@@ -149,6 +152,15 @@ impl Maps for Numbered {
             is_found.then_some(Lent { entry, lifetime: PhantomData })
         })
     }
+
+    fn is_gone(&self, number: u64) -> bool {
+        let listed = self.listed.load();
+        let is_gone = |list: &Arc<MapList>| {
+            // A number is the version of the catalog that has created the map.
+            number <= list.version && list.maps.iter().all(|map| map.number != number)
+        };
+        listed.as_ref().is_some_and(is_gone)
+    }
 }
 
 impl FromIterator<(u64, Arc<dyn RangeIndex>)> for Numbered {
@@ -161,7 +173,8 @@ impl FromIterator<(u64, Arc<dyn RangeIndex>)> for Numbered {
 
 impl Numbered {
     fn new() -> Self {
-        Self { places: (0..CATALOG_SLOTS).map(|_| ArcSwapOption::empty()).collect() }
+        let places = (0..CATALOG_SLOTS).map(|_| ArcSwapOption::empty()).collect();
+        Self { places, listed: ArcSwapOption::empty() }
     }
 
     /// All places, from the one where the map would lie in an empty table.
@@ -206,7 +219,11 @@ pub(super) struct Transactions<D: Domain> {
 impl<D: Domain> Transactions<D> {
     /// Of a pool whose component is not needed yet.
     pub fn none() -> Self {
-        Self { keeper: Mutex::new(None), component: OnceLock::new(), directory: None }
+        Self::with(None)
+    }
+
+    fn with(directory: Option<LogDirectory>) -> Self {
+        Self { keeper: Mutex::new(None), component: OnceLock::new(), directory }
     }
 
     /// Opens the component of `pool`, if it has one, over the maps that `maps` returns. Undoes the
@@ -217,7 +234,7 @@ impl<D: Domain> Transactions<D> {
         directory: Option<LogDirectory>,
         maps: impl FnOnce() -> Result<Numbered, Error>,
     ) -> Result<Self, Error> {
-        let transactions = Self { directory, ..Self::none() };
+        let transactions = Self::with(directory);
         if has_log(pool) || transactions.directory.is_some() {
             transactions.begin_with(pool, maps()?)?;
         }
@@ -230,7 +247,7 @@ impl<D: Domain> Transactions<D> {
         directory: LogDirectory,
         maps: impl IntoIterator<Item = (u64, Arc<dyn RangeIndex>)>,
     ) -> Result<Self, Error> {
-        let transactions = Self { directory: Some(directory), ..Self::none() };
+        let transactions = Self::with(Some(directory));
         let component = TransactionComponent::open(log, maps.into_iter().collect::<Numbered>())?;
         let component = Arc::new(component);
         transactions.component.get_or_init(|| component);
@@ -317,6 +334,32 @@ impl<D: Domain> Transactions<D> {
         Ok(())
     }
 
+    /// Logs the list of the maps, if it has no map of this number yet. A map that is not
+    /// transactional, with the number zero, need not be in the list.
+    pub fn log_map(&self, catalog: &Catalog<D>, number: u64) -> Result<(), Error> {
+        // A map's number is the version of the catalog that has created it. Relaxed: as there.
+        match number > catalog.pool().word(LOGGED_VERSION_OFF).load(Ordering::Relaxed) {
+            true => self.log_maps(catalog),
+            false => Ok(()),
+        }
+    }
+
+    /// Logs the list of the maps, which has changed: what has changed stays if that fails.
+    pub fn log_changed_maps(&self, catalog: &Catalog<D>) -> Result<(), Error> {
+        let cause = |error: Error| Error::AppliedNotDurable { cause: error.to_string() };
+        self.log_maps(catalog).map_err(cause)
+    }
+
+    /// Refuses a change of the catalog, if the log has stopped.
+    pub fn check_log(&self) -> Result<(), Error> {
+        match self.logged() {
+            Some(component) if component.log().has_stopped() => {
+                Err(Error::LogStopped { path: component.log().path().into() })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Waits until all commits up to `lsn` survive a power cut, or all so far. Returns that LSN.
     /// The caller holds no guard.
     pub fn sync(&self, lsn: Option<u64>) -> Result<u64, Error> {
@@ -355,6 +398,9 @@ impl<D: Domain> Transactions<D> {
     pub fn log_stat(&self) -> Result<Option<LogStat>, Error> {
         let Some(component) = self.logged() else { return Ok(None) };
         let image = component.newest_image()?.unwrap_or_default();
+        // It is locked while an image is written that was asked for.
+        let keeper = self.keeper.try_lock().ok();
+        let image_error = keeper.and_then(|keeper| keeper.as_ref()?.image_error());
         Ok(Some(LogStat {
             path: component.log().path().into(),
             newest_lsn: component.newest_lsn()?,
@@ -362,6 +408,7 @@ impl<D: Domain> Transactions<D> {
             image_lsn: image.from_lsn,
             image_bytes: image.bytes,
             has_stopped: component.log().has_stopped(),
+            image_error,
         }))
     }
 
@@ -430,11 +477,12 @@ impl<D: Domain> Transactions<D> {
     /// have left.
     pub fn give_up(&self, number: u64) -> pando_tc::Result<bool> {
         let Some(component) = self.component.get() else { return Ok(true) };
+        let maps = component.maps();
+        // It was not used since the pool was opened; perhaps it cannot be opened.
+        let Some(index) = maps.find(number) else { return Ok(true) };
         component.settle()?;
         // From here on no record of the tail names the map. A thread that has found one before is
         // inside a call.
-        let maps = component.maps();
-        let Some(index) = maps.find(number) else { return Ok(true) };
         if !component.have_left()? {
             return Ok(false);
         }
@@ -448,6 +496,39 @@ impl<D: Domain> Transactions<D> {
         have_left
     }
 
+    /// After the opening, and after a drop: if a commit waits to be undone, it waits no longer for
+    /// maps that are not in the catalog any more.
+    pub fn forget_dropped(&self, catalog: &Catalog<D>) {
+        let Some(component) = self.component.get().filter(|component| component.is_undo_due())
+        else {
+            return;
+        };
+        // If a header is damaged, that map may have any number.
+        if let Ok(list) = map_list(catalog) {
+            component.maps().listed.store(Some(Arc::new(list)));
+        }
+    }
+
+    /// Ends the threads, and takes each commit to its end. If the log has files, the tail is
+    /// written to them.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::AppliedNotDurable`]: the log is not written. The pool has its tail, so the next
+    /// opening writes it.
+    pub fn end(self) -> Result<(), Error> {
+        self.settle_at_end()
+    }
+
+    fn settle_at_end(&self) -> Result<(), Error> {
+        drop(self.keeper().take());
+        match (self.settle(), self.logged()) {
+            (Err(error), Some(_)) => Err(Error::of_sync(error)),
+            // The next opening settles it.
+            _ => Ok(()),
+        }
+    }
+
     /// The blocks that the component uses, while no other thread commits; `None` if that is not
     /// known, because the pool is open for salvage.
     pub fn blocks(&self, pool: &Pool<D>) -> pando_pmem::Result<Option<Vec<u64>>> {
@@ -455,6 +536,13 @@ impl<D: Domain> Transactions<D> {
             return Ok((!has_log(pool)).then(Vec::new));
         };
         Ok(Some(component.log().blocks(&pool.pin()?)))
+    }
+}
+
+impl<D: Domain> Drop for Transactions<D> {
+    fn drop(&mut self) {
+        // As a `close` whose error nobody would see.
+        let _ = self.settle_at_end();
     }
 }
 

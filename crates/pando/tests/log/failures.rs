@@ -5,7 +5,7 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::symlink;
 
-use pando::{Acknowledge, Error, Map, Outcome, Pool, PoolOptions, WriteBatch};
+use pando::{Acknowledge, Error, Map, MapOptions, Outcome, Pool, PoolOptions, WriteBatch};
 use pando_pmem::testing::refusal::{Resource, refuse};
 
 use crate::place::{Place, transactional};
@@ -264,4 +264,49 @@ fn a_full_pool_beside_a_session_takes_removes() {
     assert_eq!(kept, Some(vec![7; 1_000]));
     assert_eq!(session.apply(refused, &batch(refused)).expect("room"), applied(&batch(refused)));
     assert!(pool.check().expect("checks").is_consistent());
+}
+
+/// The maps that exist can be opened and read, and no change of the catalog is begun.
+#[test]
+fn a_stopped_log_leaves_the_catalog_as_it_is() {
+    at_last(|| {
+        let place = Place::new();
+        let pool = place.create();
+        let map = transactional(&pool, "trees");
+        map.insert(b"a", b"1").expect("written");
+        pool.map("plain").expect("a map").insert(b"a", b"1").expect("written");
+        drop(map);
+        // After this the catalog has a version that the log does not list.
+        pool.map("dropped").expect("a map");
+        pool.drop_map("dropped").expect("dropped");
+        pool.sync().expect("synced");
+
+        break_disk(&place);
+        let map = pool.open_map("trees").expect("opened beside a broken disk");
+        let stopped = map.clone().acknowledge(Acknowledge::Synced).expect("a log");
+        if is_refused(&stopped.insert(b"b", b"2")) {
+            return false;
+        }
+        drop(stopped);
+        let created = || pool.map_with("new", &MapOptions::new().transactional(true)).map(drop);
+        let plain = || pool.map("also new").map(drop);
+        let renamed = || pool.rename_map("plain", "renamed");
+        for change in [&created as &dyn Fn() -> Result<(), Error>, &plain, &renamed] {
+            assert!(is_refused(&change()));
+        }
+        assert!(is_refused(&pool.drop_map("plain")));
+        let names: Vec<_> = pool.maps().expect("listed").into_iter().map(|map| map.name).collect();
+        assert_eq!(names, ["plain", "trees"]);
+        for name in names {
+            let found = pool.open_map(&name).and_then(|map| map.get(b"a")).expect("read");
+            assert_eq!(found.as_deref(), Some(&b"1"[..]));
+        }
+        drop(map);
+        let closed = pool.close();
+        assert!(matches!(closed, Err(Error::AppliedNotDurable { .. })), "{closed:?}");
+        mend_disk(&place);
+        let map = place.open().open_map("trees").expect("a map");
+        assert_eq!(map.get(b"b").expect("read").as_deref(), Some(&b"2"[..]));
+        true
+    });
 }

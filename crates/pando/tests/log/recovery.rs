@@ -110,6 +110,20 @@ fn an_image_shortens_the_log_and_the_recovery() {
     assert!(recovery.commits < 200, "{recovery:?}");
 }
 
+/// A pool that is dropped is closed, so all commits are in its log.
+#[test]
+fn what_was_written_right_before_a_pool_is_dropped_is_in_its_log() {
+    let place = Place::new();
+    for round in 0..20 {
+        let pool = if round == 0 { place.create() } else { place.open() };
+        let map = transactional(&pool, "trees");
+        fill(&map, round * 10, round * 10 + 10);
+        drop((map, pool));
+        fs::remove_file(place.pool()).expect("removed");
+    }
+    check_map(&place.open(), "trees", 200);
+}
+
 /// A kill between the two steps of a creation leaves a map that the log does not list. The next
 /// opening lists it, before anything is written to it.
 #[test]

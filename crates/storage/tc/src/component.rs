@@ -1,7 +1,7 @@
 //! The transaction component: its log, its maps, and the versions of keys.
 
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use pando_index::{Limits, RangeIndex};
@@ -147,6 +147,12 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
             true => Ok(index),
             false => Err(Error::NoRoomForStamp { map, max_value_bytes }),
         }
+    }
+
+    /// Whether the opening may have left a commit to undo ([`open`](Self::open)).
+    pub fn is_undo_due(&self) -> bool {
+        // Relaxed: a hint.
+        self.is_undo_due.load(Ordering::Relaxed)
     }
 
     /// Waits a while for the threads that are inside a call of the component; whether all have left

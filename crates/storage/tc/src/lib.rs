@@ -71,6 +71,18 @@
 //! (`image.rs`). A lost pool is rebuilt from the newest image and the log behind it
 //! (`replay.rs`).
 //!
+//! # What differs from the paper
+//!
+//! * Old versions that snapshots need are kept in process memory, and not in the record store: a
+//!   snapshot ends with its process, so nothing of them needs to survive (`snapshots.rs`).
+//! * Transactions have no timestamps besides their LSNs. A snapshot is of an LSN up to which all
+//!   commits have ended; so no epochs are assigned, and none must be settled (`snapshot.rs`).
+//! * A write of one key has its record in the tail too, as each commit: its place there is its
+//!   version. A record in a slot of the thread would have to be copied there.
+//! * The calls of the paper between the two components (end of stable log, redo scan start point,
+//!   low water mark) are those of `Maps`, [`DurableVersions`] and `redo`.
+//! * One process at a time has the component: history is in its memory.
+//!
 //! # Limits
 //!
 //! * A removed key keeps its stamp in the map, 16 bytes and the key, until no thread is left that

@@ -25,6 +25,7 @@
 
 use std::error::Error as StdError;
 use std::sync::Arc;
+use std::time::Instant;
 
 use pando_device::Directory;
 use pando_index::RangeIndex;
@@ -74,6 +75,10 @@ pub struct Replayed {
     pub commits: u64,
     /// The LSN at which the replay has begun.
     pub from_lsn: u64,
+    /// Nanoseconds in which the image was loaded.
+    pub image_ns: u64,
+    /// Nanoseconds in which the log was replayed.
+    pub log_ns: u64,
 }
 
 /// Progress is reported after so many records.
@@ -122,6 +127,10 @@ fn in_scope<R>(
     })
 }
 
+fn nanoseconds_since(begin: Instant) -> u64 {
+    u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// A replay in progress.
 struct Replay<'run, 'scope, 'env> {
     pool: &'run mut dyn Rebuild,
@@ -136,6 +145,7 @@ struct Replay<'run, 'scope, 'env> {
 impl Replay<'_, '_, '_> {
     /// Loads the newest image, if there is one. Returns the LSN up to which it needs the log.
     fn load_image(&mut self, directory: &dyn Directory) -> Result<u64> {
+        let begin = Instant::now();
         let Some(from) = images(directory)?.pop() else { return Ok(0) };
         let image = Image::open(directory, log_id_of(directory)?, from)?;
         (self.replayed.from_lsn, self.replayed.image_bytes) = (from, image.size_bytes);
@@ -143,17 +153,19 @@ impl Replay<'_, '_, '_> {
         self.relist(&image.list)?;
         image.read(&mut |entry| self.load(&entry))?;
         self.loaders.wait()?;
+        self.replayed.image_ns = nanoseconds_since(begin);
         Ok(until)
     }
 
     fn read_log(mut self, directory: &dyn Directory, until: u64) -> Result<(Recovered, Replayed)> {
-        let from = self.replayed.from_lsn;
+        let (begin, from) = (Instant::now(), self.replayed.from_lsn);
         let recovered = recover(directory, from, &mut |lsn, payload| {
             let applied = self.apply(lsn, payload);
             applied.map_err(|error| pando_log::Error::Unsettled(Box::new(error)))
         })?;
         self.loaders.wait()?;
         check_until(directory, until, recovered.end_lsn())?;
+        self.replayed.log_ns = nanoseconds_since(begin);
         self.pool.progress(&self.replayed);
         Ok((recovered, self.replayed))
     }

@@ -42,17 +42,18 @@ impl Default for Room {
 
 impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     /// Opens the component over `log` and `maps`. Commits that a crash has left undecided fail, and
-    /// are undone; in a full pool that may come later. No other thread or process uses the maps
-    /// meanwhile.
+    /// are undone. In a full pool that may come later, and so it may where one of them has written
+    /// to a map that cannot be opened: further commits are refused until the map is there, or is
+    /// gone. No other thread or process uses the maps meanwhile.
     ///
     /// # Errors
     ///
-    /// [`Error::Log`], [`Error::Index`], [`Error::UnknownMap`], [`Error::Damaged`].
+    /// [`Error::Log`], [`Error::Index`], [`Error::Damaged`].
     pub fn open(log: Log<D>, maps: M) -> Result<Self> {
         let component = Self::new(log, maps);
         match component.settle_with(&AtOpening(&component)) {
-            // Reads see the versions from before; the rest is undone when there is room.
-            Err(error) if error.is_full() => {
+            // Reads see the versions from before; the rest is undone when it can be.
+            Err(error) if error.is_full() || matches!(error, Error::UnknownMap { .. }) => {
                 component.is_undo_due.store(true, Ordering::Relaxed);
             }
             settled => settled?,

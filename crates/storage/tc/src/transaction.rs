@@ -106,7 +106,7 @@ pub fn until_committed<R, C, E: From<C>>(
     Ok(attempt()??)
 }
 
-/// Lets others go first, for longer after each attempt.
+/// Lets others go first: for longer after each of the first attempts, then for one turn of theirs.
 pub(crate) fn back_off(attempt: u32) {
     match attempt {
         0..4 => (0..1 << attempt).for_each(|_| std::hint::spin_loop()),

@@ -765,6 +765,8 @@ pub struct UpgradeArguments {
 
 #[derive(Debug, Subcommand)]
 pub enum LogCommand {
+    /// Print how far the log is durable, and its newest image; the pool is open alone meanwhile
+    Stat(LogStatArguments),
     /// Read a log, or a backup, as a recovery would, and print its content; the pool may be in use
     Verify(LogVerifyArguments),
     /// Write an image of the transactional maps, and remove the part of the log before it
@@ -778,6 +780,14 @@ pub struct LogVerifyArguments {
     /// Directory of a log, or of a backup [default: the log of the pool]
     #[arg(value_name = "DIR")]
     pub directory: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = exit_codes(&[]))]
+pub struct LogStatArguments {
     /// Print JSON
     #[arg(long)]
     pub json: bool,

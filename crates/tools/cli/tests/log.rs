@@ -15,6 +15,12 @@ fn a_lost_pool_is_recovered_and_a_backup_restored() {
     folder.ok(&["put", "yew", "4", "--sync"]);
     let stat = folder.ok(&["stat"]);
     assert!(stat.contains("pando.log") && stat.contains("0 B wait for the disk"), "{stat}");
+    assert!(stat.contains("transactions  0 commits undecided; 0 snapshots"), "{stat}");
+    assert!(stat.contains("of it for its log"), "{stat}");
+    let of_log = folder.ok(&["log", "stat"]);
+    assert!(stat.contains(&of_log) && of_log.contains("image of"), "{of_log}");
+    let json = folder.ok(&["log", "stat", "--json"]);
+    assert!(json.contains("\"has_stopped\": false") && !json.contains("image_error"), "{json}");
     let verified = folder.ok(&["log", "verify"]);
     assert!(verified.contains("image      3 records"), "{verified}");
 
@@ -50,6 +56,7 @@ fn what_needs_a_log_or_takes_none_says_so() {
     for arguments in [
         &["put", "fir", "5", "--sync"][..],
         &["backup", "backup"],
+        &["log", "stat"],
         &["log", "verify"],
         &["log", "image"],
         &["get", "ash", "--log", "elsewhere"],

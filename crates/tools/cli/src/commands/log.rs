@@ -1,11 +1,13 @@
 //! `backup`, `restore` and `log`: the log of a pool.
 
 use indicatif::BinaryBytes;
-use pando::{LogFiles, LogReport, Pool};
+use pando::{Error, LogFiles, LogReport, Pool};
 
 use crate::arguments::{
-    BackupArguments, LogCommand, LogVerifyArguments, PoolArguments, RestoreArguments,
+    BackupArguments, LogCommand, LogStatArguments, LogVerifyArguments, PoolArguments,
+    RestoreArguments,
 };
+use crate::commands::stat::print_log;
 use crate::failure::Failure;
 use crate::output::{self, Output};
 use crate::quantity::counted;
@@ -39,6 +41,7 @@ pub fn restore(pool: &PoolArguments, arguments: &RestoreArguments) -> Result<(),
 /// Runs a command on the log of the pool.
 pub fn run(pool: &PoolArguments, command: &LogCommand) -> Result<(), Failure> {
     match command {
+        LogCommand::Stat(arguments) => stat(pool, arguments),
         LogCommand::Verify(arguments) => verify(pool, arguments),
         LogCommand::Image(_) => {
             let pool = pool.open()?;
@@ -47,6 +50,13 @@ pub fn run(pool: &PoolArguments, command: &LogCommand) -> Result<(), Failure> {
         }
         LogCommand::Reset(_) => reset(pool),
     }
+}
+
+fn stat(pool: &PoolArguments, arguments: &LogStatArguments) -> Result<(), Failure> {
+    let pool = pool.open()?;
+    let stat = pool.stat()?.log.ok_or(Error::NoLog)?;
+    pool.close()?;
+    output::report(&stat, arguments.json, print_log)
 }
 
 fn reset(pool: &PoolArguments) -> Result<(), Failure> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use indicatif::BinaryBytes;
 use pando::{
     LogStat, MapFigures, MapStat, MemoryStat, PoolStat, ProcessStat, RecoveryStat, StoreStat,
+    TransactionStat,
 };
 
 use crate::arguments::{PoolArguments, StatArguments};
@@ -76,9 +77,13 @@ fn print(stat: &PoolStat, output: &mut Output) -> Result<(), Failure> {
     }
     output.line(format_args!("generation   {}", stat.generation))?;
     output.line(format_args!(
-        "opened        {} in {}; {} completed, {} undone",
+        "opened        {} in {}{}; {} completed, {} undone",
         opened_after(recovery),
         time_text(Duration::from_nanos(recovery.duration_ns)),
+        match recovery.log_tail_ns {
+            0 => String::new(),
+            ns => format!(", {} of it for its log", time_text(Duration::from_nanos(ns))),
+        },
         counted(recovery.rolled_forward, "operation"),
         recovery.rolled_back
     ))?;
@@ -101,11 +106,16 @@ fn print(stat: &PoolStat, output: &mut Output) -> Result<(), Failure> {
     if let Some(log) = &stat.log {
         print_log(log, output)?;
     }
+    if let Some(transactions) = &stat.transactions {
+        print_transactions(transactions, output)?;
+    }
     if recovery.from_log {
         output.line(format_args!(
-            "recovered     {} of the image, {} of the log",
+            "recovered     {} of the image in {}, {} of the log in {}",
             counted(recovery.image_records, "record"),
-            counted(recovery.commits, "commit")
+            time_text(Duration::from_nanos(recovery.image_ns)),
+            counted(recovery.commits, "commit"),
+            time_text(Duration::from_nanos(recovery.log_ns))
         ))?;
         for name in &recovery.emptied_maps {
             output.line(format_args!("  {name:?} is empty: it is not transactional"))?;
@@ -166,6 +176,9 @@ fn print_store(stat: &PoolStat, store: &StoreStat, output: &mut Output) -> Resul
     if let Some(log) = &stat.log {
         print_tail(log, output)?;
     }
+    if let Some(transactions) = &stat.transactions {
+        print_transactions(transactions, output)?;
+    }
     output.line(format_args!("maps          {}", stat.maps.len()))?;
     stat.maps.iter().try_for_each(|map| print_map(map, output))
 }
@@ -201,8 +214,30 @@ fn print_tail(log: &LogStat, output: &mut Output) -> Result<(), Failure> {
     ))
 }
 
-fn print_log(log: &LogStat, output: &mut Output) -> Result<(), Failure> {
+fn print_transactions(stat: &TransactionStat, output: &mut Output) -> Result<(), Failure> {
+    let TransactionStat { undecided, snapshots, kept_bytes, .. } = *stat;
+    let oldest = match snapshots {
+        0 => String::new(),
+        _ => format!(
+            "; the oldest is {:?} and lives for {}",
+            stat.oldest_holder,
+            time_text(Duration::from_nanos(stat.oldest_age_ns))
+        ),
+    };
+    output.line(format_args!(
+        "transactions  {} undecided; {} with {} of old values{oldest}",
+        counted(undecided, "commit"),
+        counted(snapshots, "snapshot"),
+        BinaryBytes(kept_bytes)
+    ))
+}
+
+/// Prints the figures of the log of a pool.
+pub fn print_log(log: &LogStat, output: &mut Output) -> Result<(), Failure> {
     print_tail(log, output)?;
+    if let Some(error) = &log.image_error {
+        output.line(format_args!("  the newest image FAILED: {error}"))?;
+    }
     output.line(format_args!(
         "  image of {} at LSN {}, {} of log behind it",
         BinaryBytes(log.image_bytes),
