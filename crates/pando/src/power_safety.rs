@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::log_files::LogFiles;
-use crate::{Acknowledge, Error, Pool, PoolOptions, engine};
+use crate::{Acknowledge, Error, LogStat, Pool, PoolOptions, engine};
 
 impl Pool {
     /// Waits until a change of the maps is durable, if the pool's options say so.
@@ -44,6 +44,22 @@ impl Pool {
     pub fn durable_lsn(&self) -> Result<u64, Error> {
         let lsns = self.shared().engine.lsns()?;
         lsns.map(|(_, durable)| durable).ok_or(Error::NoLog)
+    }
+
+    /// The figures of the log, as in [`PoolStat::log`](crate::PoolStat::log), without a walk over
+    /// the maps: the cost is a few reads of the directory of the log. `None` if the pool has no log.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Log`] if the directory cannot be read; [`Error::TooManyThreads`].
+    ///
+    /// ```
+    /// let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
+    /// assert_eq!(pool.log_stat()?, None);
+    /// # Ok::<(), pando::Error>(())
+    /// ```
+    pub fn log_stat(&self) -> Result<Option<LogStat>, Error> {
+        self.shared().engine.log_stat()
     }
 
     /// Writes an image of the transactional maps into the directory of the log, and releases the

@@ -1,38 +1,10 @@
 //! Sessions and snapshots beside a log that stops, and in pools without room.
 
-use std::fs;
-use std::mem::ManuallyDrop;
-use std::os::fd::{FromRawFd, OwnedFd};
-use std::os::unix::fs::symlink;
-
 use pando::{Acknowledge, Error, Map, MapOptions, Outcome, Pool, PoolOptions, WriteBatch};
 use pando_pmem::testing::refusal::{Resource, refuse};
 
+use crate::broken_disk::{break_disk, mend_disk};
 use crate::place::{Place, transactional};
-
-/// Lets each write of the log fail from now on, by its name and by the handles that are open.
-fn break_disk(place: &Place) {
-    let segment = place.path("grove.log").join("segment-0000000000000000");
-    let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("a device");
-    for entry in fs::read_dir("/proc/self/fd").expect("the handles") {
-        let entry = entry.expect("a handle");
-        if fs::read_link(entry.path()).is_ok_and(|path| path == segment) {
-            let name = entry.file_name();
-            let number = name.to_str().and_then(|name| name.parse().ok()).expect("a number");
-            // SAFETY: the handle is that of the log, which has it open and goes on to own it.
-            let mut handle = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(number) });
-            rustix::io::dup2(&full, &mut handle).expect("replaced");
-        }
-    }
-    fs::rename(&segment, place.path("kept")).expect("renamed");
-    symlink("/dev/full", segment).expect("linked");
-}
-
-/// The disk has what it had before it broke.
-fn mend_disk(place: &Place) {
-    let segment = place.path("grove.log").join("segment-0000000000000000");
-    fs::rename(place.path("kept"), segment).expect("renamed");
-}
 
 /// Applied twice, its condition would fail.
 fn once(map: &Map, key: &[u8], value: &[u8]) -> WriteBatch {
@@ -71,7 +43,7 @@ fn no_outcome_is_told_that_a_stopped_log_may_lose() {
             assert_eq!(session.apply(1, &first).expect("applies"), applied(&first));
             let snapshot = pool.snapshot().expect("a snapshot");
 
-            break_disk(&place);
+            break_disk(&place.log(), &place.path("kept"));
             let second = once(&map, b"b", b"2");
             let done = session.apply(2, &second);
             if is_refused(&done) {
@@ -108,7 +80,7 @@ fn no_outcome_is_told_that_a_stopped_log_may_lose() {
             );
             drop((snapshot, late, session, first, second, third, map));
 
-            mend_disk(&place);
+            mend_disk(&place.log(), &place.path("kept"));
             match is_power_cut {
                 true => place.go_down(pool),
                 false => drop(pool),
@@ -145,7 +117,7 @@ fn a_closed_sequence_is_told_only_when_that_is_durable() {
         let session = pool.new_session().expect("a session");
         let id = session.id();
         pool.sync().expect("synced");
-        break_disk(&place);
+        break_disk(&place.log(), &place.path("kept"));
         let batch = once(&map, b"a", b"1");
         let closed = session.outcome(1);
         let has_closed = !is_refused(&closed);
@@ -155,7 +127,7 @@ fn a_closed_sequence_is_told_only_when_that_is_durable() {
             }
         }
         drop((session, batch, map));
-        mend_disk(&place);
+        mend_disk(&place.log(), &place.path("kept"));
         place.go_down(pool);
         let pool = place.open();
         let batch = once(&pool.open_map("trees").expect("the map"), b"a", b"1");

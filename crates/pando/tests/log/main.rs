@@ -1,5 +1,6 @@
 //! Pools with a log: recovery of lost pools, new logs, and logs that stop.
 
+mod broken_disk;
 mod failures;
 mod place;
 mod recovery;

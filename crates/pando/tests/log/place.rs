@@ -24,8 +24,12 @@ impl Place {
         self.path("grove.pool")
     }
 
+    pub fn log(&self) -> PathBuf {
+        self.path("grove.log")
+    }
+
     pub fn options(&self) -> PoolOptions {
-        PoolOptions::new().log(self.path("grove.log")).max_bytes(1 << 26)
+        PoolOptions::new().log(self.log()).max_bytes(1 << 26)
     }
 
     pub fn create(&self) -> Pool {
