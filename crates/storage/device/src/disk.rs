@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use pando_pmem::ProcessHere;
 use rustix::fs::{CWD, FallocateFlags, RenameFlags, fallocate, renameat_with};
 use rustix::io::Errno;
 
@@ -52,7 +53,8 @@ impl Disk {
 
     /// Takes the directory for as long as the result is held: by an advisory lock on the file
     /// `lock` in it, which is created. `None` if another handle has it, in this process or in
-    /// another one. The lock ends with its process.
+    /// another one. The lock ends with its process. If that is killed, the lock ends with the last
+    /// forked child that has the process's files open.
     ///
     /// # Errors
     ///
@@ -63,7 +65,7 @@ impl Disk {
         let mut options = fs::OpenOptions::new();
         let file = options.read(true).append(true).create(true).open(&path).map_err(failed)?;
         match file.try_lock() {
-            Ok(()) => Ok(Some(DirectoryLock { _file: file })),
+            Ok(()) => Ok(Some(DirectoryLock { file, process: ProcessHere::this() })),
             Err(fs::TryLockError::WouldBlock) => Ok(None),
             Err(fs::TryLockError::Error(source)) => Err(failed(source)),
         }
@@ -79,9 +81,24 @@ impl Disk {
 }
 
 /// The right to write to a directory, until it is dropped.
+///
+/// The drop of this object releases the lock explicitly. Closing the file is not enough while a
+/// forked child of this process still has its descriptor. The drop of the child's copy releases
+/// nothing.
 #[derive(Debug)]
 pub struct DirectoryLock {
-    _file: fs::File,
+    file: fs::File,
+    process: ProcessHere,
+}
+
+impl Drop for DirectoryLock {
+    fn drop(&mut self) {
+        // The lock does not belong to a forked child.
+        if self.process.is_this() {
+            // If this fails, closing the file releases the lock.
+            let _ = self.file.unlock();
+        }
+    }
 }
 
 fn error(operation: Operation, path: &Path, source: io::Error) -> Error {

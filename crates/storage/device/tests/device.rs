@@ -93,6 +93,47 @@ fn a_directory_that_is_missing_or_a_file_is_refused() {
     assert_eq!(error.operation, Operation::OpenDirectory, "{error}");
 }
 
+/// Forks a child that does `work` and ends; its process id.
+fn forked(work: impl FnOnce()) -> i32 {
+    // SAFETY: `work` only closes a file or sleeps, and the child ends by `_exit`.
+    match unsafe { libc::fork() } {
+        0 => {
+            work();
+            // SAFETY: ends the child, in which nothing else is dropped.
+            unsafe { libc::_exit(0) }
+        }
+        child => child,
+    }
+}
+
+/// Waits until a child has ended.
+fn wait_for(child: i32) {
+    // SAFETY: the call takes the id of a child of this process, and no pointer.
+    assert_eq!(unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) }, child);
+}
+
+/// Trap: a forked child that keeps the lock of its parent. A child has all open files of its
+/// parent; a program that is started has them until its `exec`.
+#[test]
+fn a_forked_child_neither_keeps_nor_releases_a_lock() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let directory = Disk::open(folder.path()).expect("a directory");
+    let mut lock = directory.lock().expect("locks");
+    assert!(lock.is_some() && directory.lock().expect("asks").is_none());
+    wait_for(forked(|| drop(lock.take())));
+    assert!(directory.lock().expect("asks").is_none(), "a child has released the lock");
+    let child = forked(|| {
+        // SAFETY: the call takes nothing.
+        unsafe { libc::pause() };
+    });
+    drop(lock);
+    let again = directory.lock().expect("asks");
+    // SAFETY: the child is a process of this test.
+    unsafe { libc::kill(child, libc::SIGKILL) };
+    wait_for(child);
+    assert!(again.is_some(), "a child has kept the lock");
+}
+
 #[test]
 fn a_power_cut_keeps_what_was_synced_and_any_sectors_of_the_rest() {
     let directory = Simulated::new();
