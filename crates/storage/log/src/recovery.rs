@@ -131,7 +131,7 @@ pub fn recover(
     visit: &mut dyn FnMut(u64, &[u8]) -> Result<()>,
 ) -> Result<Recovered> {
     let manifest = Manifest::load(directory)?;
-    let reader = Reader::open(directory, manifest)?;
+    let mut reader = Reader::open(directory, manifest)?;
     let mut so_far = reader.begin(from)?;
     let first_segment = so_far.place / manifest.segment_bytes;
     let (mut records, mut blocks, mut last) = (0, 0, None);
@@ -174,7 +174,7 @@ pub fn copy(
     if let Some(name) = names(to)?.into_iter().next().or(is_taken.then(|| "manifest".to_owned())) {
         return Err(Error::NotEmpty { path: to.path(), name });
     }
-    let reader = Reader::open(from, manifest)?;
+    let mut reader = Reader::open(from, manifest)?;
     let mut so_far = reader.begin(lsn)?;
     let mut open: Option<(u64, Box<dyn File>)> = None;
     while let Some((block, mut bytes)) = reader.next_or_end(&so_far)? {
@@ -250,11 +250,20 @@ struct Reader<'directory> {
 impl<'directory> Reader<'directory> {
     fn open(directory: &'directory dyn Directory, manifest: Manifest) -> Result<Self> {
         let Manifest { log_id, segment_bytes, after_lsn, .. } = manifest;
-        let mut firsts = BTreeMap::new();
-        for number in numbers(directory)? {
-            firsts.insert(number, first_header(directory, log_id, number, segment_bytes)?);
+        let firsts = BTreeMap::new();
+        let mut reader = Self { directory, log_id, segment_bytes, after_lsn, firsts };
+        reader.read_firsts()?;
+        Ok(reader)
+    }
+
+    /// Reads the first header of each segment. A segment that is released meanwhile stays listed,
+    /// so that a reader that needs it finds out.
+    fn read_firsts(&mut self) -> Result<()> {
+        for number in numbers(self.directory)? {
+            let first = first_header(self.directory, self.log_id, number, self.segment_bytes)?;
+            self.firsts.insert(number, first);
         }
-        Ok(Self { directory, log_id, segment_bytes, after_lsn, firsts })
+        Ok(())
     }
 
     /// The state before the first block that is to be read for the records above `from`.
@@ -330,12 +339,13 @@ impl<'directory> Reader<'directory> {
     }
 
     /// The next block, or `None` if the log ends here. A pool in use may write the block between
-    /// two looks, so a look that finds damage is repeated.
-    fn next_or_end(&self, so_far: &SoFar) -> Result<Option<(Block, Vec<u8>)>> {
+    /// two looks, also as the first one of a segment, so a look that finds damage is repeated.
+    fn next_or_end(&mut self, so_far: &SoFar) -> Result<Option<(Block, Vec<u8>)>> {
         if let Some(found) = self.next(so_far)? {
             return Ok(Some(found));
         }
         let Err(damaged) = self.check_end(so_far) else { return Ok(None) };
+        self.read_firsts()?;
         match self.next(so_far)? {
             Some(found) => Ok(Some(found)),
             None => Err(damaged),

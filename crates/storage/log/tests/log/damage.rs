@@ -1,12 +1,13 @@
 //! Damaged and foreign files.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use pando_device::simulated::{Kept, Simulated};
 use pando_device::{Directory, Operation};
 use pando_index::random::Random;
-use pando_log::{Error, Log};
+use pando_log::{Error, Log, recover};
 use pando_pmem::{CreateOptions, Pool, Process, layout};
 
 use crate::common::{
@@ -71,6 +72,50 @@ fn a_missing_segment_is_reported() {
     image.remove(&names[1]).expect("removed");
     let damaged = read(&image, 0).expect_err("its middle is missing");
     assert!(matches!(damaged, Error::Damaged { .. }), "{damaged}");
+}
+
+/// A reader of a log in use lists a segment that has its name and not yet its first block. The
+/// block is written when the reader is in the segment before, which has room left.
+#[test]
+fn a_segment_that_gets_its_first_block_while_the_log_is_read_is_not_damaged() {
+    let directory = Simulated::new();
+    let log = create::<Process>(&directory, SMALL);
+    for number in 1..=3 {
+        synced(&log, &payload(number, 13_000));
+    }
+    let early = Arc::new(Mutex::new(None));
+    let (noted, watched, renamed) = (early.clone(), directory.clone(), AtomicU64::new(0));
+    directory.on_operation(move |operation, _| {
+        match operation {
+            Operation::Rename => drop(renamed.fetch_add(1, Ordering::Relaxed)),
+            Operation::Write if renamed.load(Ordering::Relaxed) > 0 => {
+                noted.lock().expect("a lock").get_or_insert_with(|| watched.after_kill());
+            }
+            _ => {}
+        }
+        Ok(())
+    });
+    // Longer than the room that is left in the first segment.
+    let last = synced(&log, &payload(4, 20_000));
+    directory.on_operation(|_, _| Ok(()));
+    let early = early.lock().expect("a lock").take().expect("a second segment");
+    let names = segments(&early);
+    assert_eq!(names, segments(&directory));
+    let write_block = || {
+        let mut bytes = vec![0; SMALL.segment_bytes as usize];
+        let file = directory.open(&names[1]).expect("the segment");
+        file.read_at(&mut bytes, 0).expect("reads");
+        early.open(&names[1]).expect("the segment").write_at(&bytes, 0).expect("writes");
+    };
+    let mut records = 0;
+    let recovered = recover(&early, 0, &mut |_, _| {
+        if records == 0 {
+            write_block();
+        }
+        records += 1;
+        Ok(())
+    });
+    assert_eq!((records, recovered.expect("undamaged").end_lsn()), (4, last));
 }
 
 /// Trap: replay that stops at the first bad checksum in the middle of the log and reports success.
