@@ -32,7 +32,7 @@
 //!
 //! A thread that needs an arena takes an empty place of the table for it. A log writer that has
 //! made a block durable frees the arenas that are no longer needed, and so does a thread that finds
-//! the pool full. An arena is no longer needed when
+//! the pool full, or no empty place. An arena is no longer needed when
 //!
 //! 1. it is closed: by CAS of its state, which is not busy, so no record is added any more; and
 //! 2. its last record is durable. An arena of an earlier generation of the pool has records up to
@@ -219,6 +219,23 @@ impl<D: Domain> Log<D> {
     /// Takes a new arena for the thread, and claims `bytes` bytes of it.
     #[cold]
     fn claim_new(&self, guard: &Guard<'_, D>, hint: &AtomicU64, bytes: u64) -> Result<Claimed> {
+        if let Some(claimed) = self.claim_in_empty_place(guard, hint, bytes)? {
+            return Ok(claimed);
+        }
+        // A log writer that has made a block durable may have stopped before it freed arenas.
+        self.free_arenas(guard);
+        let used_bytes = self.newest_lsn(guard).saturating_sub(self.durable_lsn());
+        let full = Error::Full { used_bytes, max_bytes: self.options().tail_bytes };
+        self.claim_in_empty_place(guard, hint, bytes)?.ok_or(full)
+    }
+
+    /// The same; `None` if no place of the table is empty.
+    fn claim_in_empty_place(
+        &self,
+        guard: &Guard<'_, D>,
+        hint: &AtomicU64,
+        bytes: u64,
+    ) -> Result<Option<Claimed>> {
         let wanted = ARENA_HEADER_BYTES + bytes;
         let reserved = [ARENA_BYTES, SMALL_ARENA_BYTES].map(|least| wanted.max(least));
         for index in 0..ARENAS {
@@ -244,12 +261,11 @@ impl<D: Domain> Log<D> {
                 place.flush();
                 exchange.succeeded();
                 hint.store(index + 1, Ordering::Relaxed);
-                return Ok(Claimed { arena, used: ARENA_HEADER_BYTES });
+                return Ok(Some(Claimed { arena, used: ARENA_HEADER_BYTES }));
             }
             exchange.failed();
         }
-        let used_bytes = self.newest_lsn(guard).saturating_sub(self.durable_lsn());
-        Err(Error::Full { used_bytes, max_bytes: self.options().tail_bytes })
+        Ok(None)
     }
 
     /// Frees the arenas that are no longer needed.
