@@ -25,11 +25,14 @@ struct Cut {
     image: Simulated,
 }
 
-/// Cuts the power of `directory` before each operation, in several ways.
+/// What power cuts keep of that which is not synced.
+const EACH: &[Kept] = &[Kept::Nothing, Kept::All, Kept::Some, Kept::Some];
+
+/// Cuts the power of `directory` before each operation, in each of these ways.
 fn cut_at_each_operation(
     directory: &Simulated,
     durable: impl Fn() -> (u64, u64) + Send + Sync + 'static,
-    seed: u64,
+    (ways, seed): (&'static [Kept], u64),
 ) -> Arc<Mutex<Vec<Cut>>> {
     let cuts = Arc::new(Mutex::new(Vec::new()));
     let (noted, watched) = (cuts.clone(), directory.clone());
@@ -37,7 +40,7 @@ fn cut_at_each_operation(
     directory.on_operation(move |_, _| {
         let (durable, truncated) = durable();
         let mut random = random.lock().expect("a lock");
-        for kept in [Kept::Nothing, Kept::All, Kept::Some, Kept::Some] {
+        for &kept in ways {
             let image = watched.cut_power(kept, &mut random);
             noted.lock().expect("a lock").push(Cut { durable, truncated, image });
         }
@@ -66,7 +69,7 @@ fn what_was_durable_is_read_after_a_power_cut_at_each_operation() {
             let (log, truncated) = (log.clone(), truncated.clone());
             move || (log.durable_lsn(), truncated.load(ORDER))
         },
-        7,
+        (EACH, 7),
     );
     let mut random = Random::new(2);
     let mut appended = Records::new();
@@ -153,7 +156,7 @@ fn a_log_goes_on_after_each_of_many_power_cuts() {
 #[test]
 fn a_power_cut_during_creation_leaves_no_log_or_an_empty_one() {
     let directory = Simulated::new();
-    let cuts = cut_at_each_operation(&directory, || (0, 0), 11);
+    let cuts = cut_at_each_operation(&directory, || (0, 0), (EACH, 11));
     create::<Process>(&directory, SMALL);
     let cuts = std::mem::take(&mut *cuts.lock().expect("a lock"));
     let (mut none, mut empty) = (0, 0);
@@ -199,6 +202,81 @@ fn a_log_leaves_the_lost_pool_when_the_new_one_has_its_name() {
     assert!(is_owner(lost) && is_owner(new));
     Log::open(pool, layout::LOG_OFF, at(), SMALL).expect("opens");
     assert!(!is_owner(lost) && is_owner(new));
+}
+
+/// What one rebuild of a lost pool leaves to power cuts.
+struct Rebuilt {
+    /// The records that the rebuild has read, and one that was synced after it.
+    records: Records,
+    new_pool: u128,
+    cuts: Vec<Cut>,
+    /// How many of `cuts` are before the new pool has its name.
+    unnamed: usize,
+}
+
+/// Rebuilds the pool `lost` from the log in `files`, and cuts the power at each operation. The log
+/// was durable up to `durable`.
+fn rebuild(files: &Simulated, lost: u128, durable: u64, cuts: (&'static [Kept], u64)) -> Rebuilt {
+    let (mut records, recovered) = read(files, 0).expect("reads");
+    let floor = Arc::new(AtomicU64::new(durable));
+    let read_floor = floor.clone();
+    let cuts = cut_at_each_operation(files, move || (read_floor.load(ORDER), 0), cuts);
+    recovered.secure(files).expect("secured");
+    floor.store(recovered.end_lsn(), ORDER);
+    let pool = pando_pmem::Pool::<Process>::anonymous(&Default::default()).expect("memory");
+    let new_pool = pool.pool_id();
+    let directory = Arc::new(files.clone());
+    let log = Log::resume(pool, layout::LOG_OFF, directory, &recovered, lost, SMALL);
+    let log = log.expect("resumes");
+    let unnamed = cuts.lock().expect("a lock").len();
+    log.forget_former_pool().expect("the new pool has its name");
+    let payload = payload(8, 100);
+    let lsn = synced(&log, &payload);
+    records.insert(lsn, payload);
+    files.on_operation(|_, _| Ok(()));
+    let cuts = std::mem::take(&mut *cuts.lock().expect("a lock"));
+    Rebuilt { records, new_pool, cuts, unnamed }
+}
+
+/// The power is cut at each operation of a rebuild, and then at each one of the next rebuild.
+#[test]
+fn power_cuts_during_a_rebuild_and_during_the_next_one_lose_nothing() {
+    let directory = Simulated::new();
+    let arena = Arena::new(1 << 24).expect("memory");
+    let pool = pando_pmem::Pool::<Process>::create_in(&arena).expect("a pool");
+    let lost = pool.pool_id();
+    let log = create_in(pool, &directory, SMALL).expect("a log");
+    let durable = (1..=5).map(|number| synced(&log, &payload(number, 13_000))).last();
+    let durable = durable.expect("records");
+    // The process is killed between the write of its last block and the sync.
+    let killed = Arc::new(Mutex::new(None));
+    let (noted, watched) = (killed.clone(), directory.clone());
+    directory.on_operation(move |operation, _| {
+        if operation == Operation::Sync {
+            noted.lock().expect("a lock").get_or_insert_with(|| watched.after_kill());
+        }
+        Ok(())
+    });
+    synced(&log, &payload(6, 100));
+    let killed = killed.lock().expect("a lock").take().expect("a sync");
+
+    let is_owner = |cut: &Cut, pool| check_owner(&cut.image, 42, pool).is_ok();
+    let first = rebuild(&killed, lost, durable, (&[Kept::Nothing, Kept::All, Kept::Some], 3));
+    assert_eq!(first.records.len(), 7);
+    let mut repeated = 0;
+    for (number, cut) in first.cuts.iter().enumerate() {
+        check(cut, &first.records);
+        // The power cut takes the pool's file too.
+        let lost = if number < first.unnamed { lost } else { first.new_pool };
+        assert!(is_owner(cut, lost), "cut {number}");
+        let next = rebuild(&cut.image, lost, cut.durable, (&[Kept::Some], number as u64));
+        for (number, cut) in next.cuts.iter().enumerate() {
+            check(cut, &next.records);
+            assert!(number >= next.unnamed || is_owner(cut, lost), "cut {number}");
+        }
+        repeated += next.cuts.len();
+    }
+    assert!(first.unnamed > 50 && repeated > 2_000, "{} and {repeated} cuts", first.unnamed);
 }
 
 /// A log that does not begin with the first record, and has no block yet, is not an empty one.
