@@ -9,7 +9,7 @@
 //! | sync | | the block |
 //! | raise `durable`, by CAS | `durable` | the block, which the next writer writes again |
 //! | withdraw the announcement | `announced` | |
-//! | free the arenas that are not needed | the table of arenas | arenas that the next writer frees |
+//! | free the arenas that are not needed | the table of arenas | arenas that the next writer frees, or a thread that finds no empty place |
 //!
 //! A failed write or sync sets `failed` before the announcement is withdrawn, and nothing is tried
 //! again, even if another writer of the same block succeeds: what its sync says of this one's bytes
@@ -66,7 +66,7 @@ impl<D: Domain> Log<D> {
             true => self.write_sealed(segments, &sealed),
             false => Ok(()),
         };
-        if matches!(written, Err(Error::Failed { .. })) {
+        if matches!(written, Err(Error::Failed { .. })) && !mutant!("log-failed-sync-retried") {
             control.failed().store(1, Ordering::Release);
             control.failed().flush();
             D::fence();
@@ -127,6 +127,9 @@ impl<D: Domain> Log<D> {
                 continue;
             }
             if let Some(term) = leadership.take(leader) {
+                if mutant!("log-sync-delayed") {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
                 let written = self.write_block(settle);
                 leadership.end(term);
                 written?;

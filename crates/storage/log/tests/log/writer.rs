@@ -1,5 +1,6 @@
 //! Log writers that stop, are replaced, and come late.
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 
@@ -12,6 +13,74 @@ use pando_pmem::testing::{CutShort, Paused, written_back};
 use crate::common::{
     ByFirstByte, Records, append, create_with, payload, read, synced, with_stopped_sync, write_all,
 };
+
+/// How often the calling thread has given its core away to wait: for a time to pass, or for another
+/// thread.
+fn waits() -> u64 {
+    let status = std::fs::read_to_string("/proc/thread-self/status").expect("Linux has it");
+    let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    count.expect("Linux counts them").trim().parse().expect("a number")
+}
+
+/// Trap: a timer that delays group commit. No other thread writes or syncs.
+#[test]
+fn a_thread_that_syncs_writes_its_block_at_once() {
+    const SYNCS: u64 = 200;
+    let directory = Simulated::new();
+    let log = create_with::<Process>(&directory, 1, 10);
+    let blocks = Arc::new(AtomicU64::new(0));
+    let counted = blocks.clone();
+    directory.on_operation(move |operation, _| {
+        counted.fetch_add(u64::from(operation == Operation::Write), Ordering::Relaxed);
+        Ok(())
+    });
+    let before = waits();
+    for number in 0..SYNCS {
+        synced(&log, &payload(number, 10));
+    }
+    // Tests that run beside this one may make it wait for memory now and then.
+    let waited = waits() - before;
+    assert!(waited < SYNCS / 2, "{waited} waits in {SYNCS} syncs");
+    assert_eq!(blocks.load(Ordering::Relaxed), SYNCS);
+}
+
+/// Records that no thread waits for are appended while a block is written. They have one block.
+#[test]
+fn records_that_no_thread_waits_for_share_a_block() {
+    let directory = Simulated::new();
+    let log = create_with::<Process>(&directory, 1, 10);
+    append(&log, &payload(2, 10)).expect("appended");
+    let (tell, told) = channel();
+    let (go_on, may_go_on) = channel::<()>();
+    let (blocks, may_go_on) = (Arc::new(AtomicU64::new(0)), Mutex::new(may_go_on));
+    let counted = blocks.clone();
+    directory.on_operation(move |operation, _| {
+        if operation == Operation::Write && counted.fetch_add(1, Ordering::Relaxed) == 0 {
+            tell.send(()).expect("the test waits");
+            // An error if the test has ended.
+            let _ = may_go_on.lock().expect("a lock").recv();
+        }
+        Ok(())
+    });
+    let is_enough = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let go_on = go_on;
+        let writer = scope.spawn(|| log.write_until(&ByFirstByte, &is_enough));
+        told.recv().expect("it writes");
+        let mut last = 0;
+        for number in 3..100 {
+            last = append(&log, &payload(number, 10)).expect("appended");
+            log.wake_writer(last);
+        }
+        go_on.send(()).expect("it waits");
+        while log.durable_lsn() < last {
+            std::thread::yield_now();
+        }
+        is_enough.store(true, Ordering::Relaxed);
+        writer.thread().unpark();
+    });
+    assert_eq!(blocks.load(Ordering::Relaxed), 2);
+}
 
 #[test]
 fn a_writer_that_stops_is_replaced() {
