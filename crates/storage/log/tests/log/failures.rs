@@ -1,18 +1,23 @@
 //! Failing, full and slow disks.
 
+use std::fs::{self, Permissions};
 use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use pando_device::Operation;
 use pando_device::simulated::{Kept, Simulated};
+use pando_device::{Directory, Disk, Operation};
 use pando_index::random::Random;
-use pando_log::{Error, Record, Result, Settle, Status};
-use pando_pmem::{Guard, Process};
+use pando_log::{Error, Log, Record, Result, Settle, Status};
+use pando_pmem::testing::folder;
+use pando_pmem::{CreateOptions, Guard, Pool, Process, layout};
+use rustix::thread::{Uid, set_thread_uid};
 
 use crate::common::{
-    ByFirstByte, SMALL, append, create, create_with, newest, open, payload, read, synced,
+    ByFirstByte, Records, SMALL, append, create, create_with, newest, open, payload, read, synced,
     with_stopped_sync,
 };
 
@@ -65,6 +70,77 @@ fn a_full_disk_stops_nothing_and_is_told() {
     directory.on_operation(|_, _| Ok(()));
     log.sync(lsn, &ByFirstByte).expect("there is room again");
     assert_eq!(read(&directory, 0).expect("reads").0.len(), 1);
+}
+
+/// Sets who may change the names in the directory.
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).expect("its owner may");
+}
+
+/// The directory becomes read-only while its log is used, and while it is closed.
+fn use_read_only_directory(folder: &Path) {
+    let [path, other] = ["log", "other"].map(|name| folder.join(name));
+    let is_refused = |error: &Error| match error {
+        Error::Device(error) => error.source.kind() == io::ErrorKind::PermissionDenied,
+        _ => false,
+    };
+    let disk = |path| Arc::new(Disk::open_or_create(path).expect("a directory"));
+    let pool = || Pool::<Process>::anonymous(&CreateOptions::default()).expect("memory");
+    let log = Log::create(pool(), layout::LOG_OFF, disk(&path), (42, 0), SMALL).expect("a log");
+    let mut appended = Records::new();
+    let mut put = |log: &Log<Process>, number| {
+        let payload = payload(number, 30_000);
+        let lsn = append(log, &payload).expect("appended");
+        appended.insert(lsn, payload);
+        log.sync(lsn, &ByFirstByte)
+    };
+    put(&log, 1).expect("synced");
+    disk(&other);
+    for path in [&path, &other] {
+        set_mode(path, 0o555);
+    }
+    if fs::write(path.join("file"), b"").is_ok() {
+        println!("note: skipped, this process may write to a read-only directory");
+        return;
+    }
+    let refused = disk(&other).lock().expect_err("it cannot have a file `lock`");
+    assert_eq!(refused.source.kind(), io::ErrorKind::PermissionDenied, "{refused}");
+    let refused = Log::create(pool(), layout::LOG_OFF, disk(&other), (43, 0), SMALL);
+    assert!(refused.as_ref().is_err_and(is_refused), "{refused:?}");
+    assert!(disk(&other).names().expect("names").is_empty());
+
+    // The segment has room for one more.
+    put(&log, 2).expect("synced");
+    let durable = log.durable_lsn();
+    let refused = put(&log, 3);
+    assert!(refused.as_ref().is_err_and(is_refused), "{refused:?}");
+    assert_eq!((log.durable_lsn(), read(&*disk(&path), 0).expect("reads").0.len()), (durable, 2));
+    let pool = log.pool().clone();
+    drop(log);
+    let log = Log::open(pool, layout::LOG_OFF, disk(&path), SMALL).expect("opens");
+    let refused = put(&log, 4);
+    assert!(refused.as_ref().is_err_and(is_refused), "{refused:?}");
+
+    set_mode(&path, 0o755);
+    put(&log, 5).expect("the directory takes new segments");
+    assert_eq!(read(&*disk(&path), 0).expect("reads").0, appended);
+}
+
+#[test]
+fn a_read_only_directory_stops_nothing_and_is_told() {
+    let folder = folder();
+    set_mode(folder.path(), 0o777);
+    std::thread::scope(|scope| {
+        let user = scope.spawn(|| {
+            // Root may write to any directory; other users need not change.
+            let _ = set_thread_uid(Uid::from_raw(65_534));
+            match fs::read_dir(folder.path()) {
+                Ok(_) => use_read_only_directory(folder.path()),
+                Err(error) => println!("note: skipped, another user's folder: {error}"),
+            }
+        });
+        user.join().expect("joins");
+    });
 }
 
 /// Two threads write the same block. The sync of one fails, and so the kernel drops the pages. Then
