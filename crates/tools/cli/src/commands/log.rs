@@ -54,7 +54,7 @@ pub fn run(pool: &PoolArguments, command: &LogCommand) -> Result<(), Failure> {
 
 fn stat(pool: &PoolArguments, arguments: &LogStatArguments) -> Result<(), Failure> {
     let pool = pool.open()?;
-    let stat = pool.stat()?.log.ok_or(Error::NoLog)?;
+    let stat = pool.log_stat()?.ok_or(Error::NoLog)?;
     pool.close()?;
     output::report(&stat, arguments.json, print_log)
 }
