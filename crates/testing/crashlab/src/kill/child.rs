@@ -164,7 +164,7 @@ impl Open<'_> {
         let options = args.created.options();
         let main = pool.map_with(&workload::map_name(MAIN), &options)?;
         let maps = Maps { pool, main: &main, options: &options };
-        let run = |writer, until| move || write(maps, writer, args.every, until, voice);
+        let run = |writer, until| move || write(maps, writer, args, until, voice);
         self.run_all(|until| writers.into_iter().map(|writer| run(writer, until)).collect())
     }
 
@@ -172,7 +172,8 @@ impl Open<'_> {
     fn run_transactions(self) -> Result<(), Trouble> {
         let Self { args, pool, voice, .. } = self;
         let maps = transactions::maps(pool, &args.created.options())?;
-        let recorder = Recorder { pool, maps: &maps, voice, queue: args.queue };
+        let is_buffered = args.created.buffered;
+        let recorder = Recorder { pool, maps: &maps, voice, queue: args.queue, is_buffered };
         let mut random = Random::new(args.seed);
         let randoms = (0..args.writers).map(|_| Random::new(random.draw()));
         let run = |random, until| move || recorder.run(random, until);
@@ -253,18 +254,21 @@ fn opened(pool: &Pool, created: bool, first_get_ns: u64) -> Result<Opened, Error
 fn write(
     maps: Maps<'_>,
     mut writer: Writer,
-    every: u64,
+    args: &Args,
     until: Instant,
     voice: &Voice,
 ) -> Result<(), Trouble> {
     let mut reads = Random::new(!writer.number);
     while Instant::now() < until {
-        for _ in 0..every {
+        for _ in 0..args.every {
             let (op, answer) = writer.step();
             let found = op.run(maps)?;
             if found != answer {
                 return Err(format!("{op:?} answers {found:?}, expected {answer:?}").into());
             }
+        }
+        if args.created.buffered {
+            maps.pool.sync()?;
         }
         voice.say(&Message::Done { writer: writer.number, count: writer.count })?;
         read_any(maps.main, writer.any_key(&mut reads))?;
@@ -307,7 +311,8 @@ mod tests {
         let write = Some(Profile::Growing);
         let values = vec![("node_lines".to_owned(), "4".to_owned())];
         let index = Some("wbtree".to_owned());
-        let created = Created { index, values, transactional: true, synced: true, store: false };
+        let (transactional, synced, buffered, store) = (true, true, true, false);
+        let created = Created { index, values, transactional, synced, buffered, store };
         let (seed, every, queue, write_ms) = (u64::MAX, 5, 6, 7);
         let (look, writers) = (true, 3);
         let args = Args { pool, look, write, writers, seed, every, queue, write_ms, created };

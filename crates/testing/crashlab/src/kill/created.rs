@@ -22,10 +22,14 @@ pub struct Created {
     /// second pool]
     #[arg(long)]
     pub transactional: bool,
-    /// The pools have a log, each write returns when it is synced, and the file of the pool is
-    /// removed after some of the kills [default: in every fourth pool]
+    /// The pools have a log, each write is synced before it is acknowledged, and the file of the
+    /// pool is removed after some of the kills [default: in every fourth pool]
     #[arg(long, requires = "transactional")]
     pub synced: bool,
+    /// Writes are buffered, and one call syncs those of one acknowledgement [default: in every
+    /// second pool with a log]
+    #[arg(long, requires = "synced")]
+    pub buffered: bool,
     /// The pools are stores, with a cache of 16 MiB and more records than that; the tail of the
     /// log is removed after some of the kills if each write is synced
     #[arg(long, conflicts_with_all = ["index", "values"], requires = "transactional")]
@@ -58,7 +62,13 @@ impl Created {
     /// The same with a log, in every fourth pool that may be lost.
     pub fn or_lost(self, number: u64) -> Self {
         let synced = self.synced || (self.transactional && number % 4 == 3);
-        Self { synced, ..self }
+        Self { synced, ..self }.or_buffered(number / 4)
+    }
+
+    /// The same with buffered writes, in every second pool with a log.
+    pub fn or_buffered(self, number: u64) -> Self {
+        let buffered = self.buffered || (self.synced && !self.store && number % 2 == 1);
+        Self { buffered, ..self }
     }
 
     /// The directory of the log of the pool at `path`, if it has one.
@@ -73,10 +83,11 @@ impl Created {
 
     /// The options of the pool at `path`.
     pub fn pool_options(&self, path: &Path) -> PoolOptions {
-        match self.log(path) {
-            Some(log) => PoolOptions::new().log(log).acknowledge(Acknowledge::Synced),
-            None if self.synced => PoolOptions::new().acknowledge(Acknowledge::Synced),
-            None => PoolOptions::new(),
+        let options = PoolOptions::new();
+        let options = self.log(path).into_iter().fold(options, |options, log| options.log(log));
+        match self.synced && !self.buffered {
+            true => options.acknowledge(Acknowledge::Synced),
+            false => options,
         }
     }
 
@@ -91,7 +102,7 @@ impl Created {
 
     /// The same as words of a command line of `pando load`, for the pool at `path`.
     pub fn words_of_load(&self, path: &Path) -> Vec<String> {
-        let maps = Self { synced: false, store: false, ..self.clone() };
+        let maps = Self { synced: false, buffered: false, store: false, ..self.clone() };
         let mut words = maps.words();
         words.extend(match self.store {
             true => [format!("--store={}", path.display()), "--memory=16M".to_owned()].to_vec(),
@@ -106,10 +117,14 @@ impl Created {
     pub fn words(&self) -> Vec<String> {
         let index = self.index.iter().map(|index| format!("--index={index}"));
         let values = self.values.iter().map(|(name, value)| format!("--set={name}={value}"));
-        let transactional = self.transactional.then(|| "--transactional".to_owned());
-        let synced = self.synced.then(|| "--synced".to_owned());
-        let store = self.store.then(|| "--store".to_owned());
-        index.chain(values).chain(transactional).chain(synced).chain(store).collect()
+        let flags = [
+            (self.transactional, "--transactional"),
+            (self.synced, "--synced"),
+            (self.buffered, "--buffered"),
+            (self.store, "--store"),
+        ];
+        let set = flags.into_iter().filter(|(is_set, _)| *is_set);
+        index.chain(values).chain(set.map(|(_, flag)| flag.to_owned())).collect()
     }
 }
 

@@ -35,6 +35,8 @@ pub struct Recorder<'open> {
     pub voice: &'open Voice,
     /// Messages that are lost at a power cut after they were sent.
     pub queue: u64,
+    /// Whether commits are buffered, so that each must be synced before its end is told.
+    pub is_buffered: bool,
 }
 
 /// A transaction whose keys and values are numbers.
@@ -99,6 +101,9 @@ impl Recorder<'_> {
             Err(Error::Conflict { .. }) => None,
             Err(error) => return Err(error.into()),
         };
+        if let Some(lsn) = lsn.filter(|_| self.is_buffered) {
+            self.pool.sync_to(lsn)?;
+        }
         self.voice.say(&Message::Committed { id, lsn })?;
         Ok(())
     }

@@ -162,7 +162,7 @@ impl<'machine> Trial<'machine> {
     fn refusal(&mut self) -> Result<(), Failure> {
         let mut args = self.args();
         args.pool = "/cached/pool.pando".into();
-        args.created.synced = false;
+        (args.created.synced, args.created.buffered) = (false, false);
         args.write = Some(Profile::Mixed);
         let kill = Kill { after: Message::Writing, delay: WARM_UP };
         let heard = self.boot(&args, Some(&kill))?;
@@ -220,11 +220,11 @@ impl<'machine> Trial<'machine> {
             queue: QUEUE,
             write_ms: 30_000,
             created: match self.persistence {
-                Persistence::Disk => child::Created {
-                    transactional: true,
-                    synced: true,
-                    ..self.created.in_pool(self.generation)
-                },
+                Persistence::Disk => {
+                    let created = self.created.in_pool(self.generation);
+                    let created = child::Created { transactional: true, synced: true, ..created };
+                    created.or_buffered(self.generation)
+                }
                 _ => self.created.in_pool(self.generation),
             },
         }
