@@ -8,7 +8,7 @@ use pando_index::{KeyRange, Order};
 use pando_pmem::Domain;
 use pando_pmem::testing::between;
 use pando_pmem::testing::refusal::{Resource, refuse};
-use pando_tc::Result;
+use pando_tc::{Error, Result};
 
 use crate::common::{Component, Kind, Records, Stopped, anonymous, bztree, check, commit, dump};
 use crate::over_each_index;
@@ -20,6 +20,26 @@ over_each_index!(Stopped:
     a_read_sees_all_of_a_commit_or_nothing,
     a_transaction_that_only_reads_sees_the_order_of_the_others,
 );
+
+/// Another commit comes between each attempt's read and its commit.
+#[test]
+fn a_transaction_that_always_conflicts_ends_after_1024_attempts() {
+    let component = anonymous(bztree::<Stopped>());
+    let mut attempts = 0;
+    let result = component.transaction(|transaction| {
+        attempts += 1;
+        transaction.get(0, b"a")?;
+        transaction.put(1, b"b", b"1")?;
+        commit(&component, &[(0, b"a", Some(b"2"))])
+    });
+    let is_conflict =
+        matches!(&result, Err(Error::Conflict { map: 0, key }) if key.as_slice() == b"a");
+    assert!(is_conflict, "{result:?}");
+    assert_eq!(attempts, 1_024);
+    let records = dump(&component);
+    assert_eq!(records, Records::from([((0, b"a".to_vec()), b"2".to_vec())]));
+    check(&component);
+}
 
 /// Runs `first` once for each of its accesses, and `second` in another thread before that access.
 /// `after` gets whether each of them committed.
