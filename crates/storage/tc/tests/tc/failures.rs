@@ -1,9 +1,9 @@
 //! Snapshots beside disks that fail or are full, pools without room, and maps that cannot be read.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use pando_device::Operation;
 use pando_device::simulated::Simulated;
@@ -142,6 +142,71 @@ fn a_full_disk_refuses_commits_before_they_begin_until_it_has_room() {
     assert_eq!(seen(&component, &snapshot).expect("reads"), with(&Records::new(), BEFORE));
     assert_eq!(seen(&component, &late).expect("reads"), model);
     model.extend((0..2).map(|map| ((map, b"more".to_vec()), vec![7; 2_000])));
+    assert_eq!(dump(&component), with(&model, WRITES));
+    check(&component);
+}
+
+/// The disk does not answer, and as many threads as may write wait for it.
+#[test]
+fn a_stalled_disk_refuses_commits_before_they_begin_until_it_answers() {
+    const WRITERS: u64 = 8;
+    let directory = Simulated::new();
+    let component = Arc::new(over::<Killed>(&directory));
+    let (waiting, answers) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let (counted, has_answered) = (waiting.clone(), answers.clone());
+    directory.on_operation(move |operation, _| {
+        if operation == Operation::Write && !has_answered.load(Ordering::SeqCst) {
+            counted.fetch_add(1, Ordering::SeqCst);
+            while !has_answered.load(Ordering::SeqCst) {
+                std::thread::park_timeout(std::time::Duration::from_millis(1));
+            }
+        }
+        Ok(())
+    });
+    let put = |key: &[u8], value: &[u8]| {
+        let mut transaction = component.begin();
+        for map in 0..2 {
+            transaction.put(map, key, value).expect("fits");
+        }
+        transaction.commit()
+    };
+    put(b"first", b"1").expect("the tail has room");
+    let mut model = with(&Records::new(), BEFORE);
+    model.extend((0..2).map(|map| ((map, b"first".to_vec()), b"1".to_vec())));
+    // One after the other: of two that seal at the same time, one writes nothing.
+    let writers = (1..=WRITERS).map(|writers| {
+        let theirs = component.clone();
+        let writer = std::thread::spawn(move || theirs.log().write_block(&*theirs).map(drop));
+        while waiting.load(Ordering::SeqCst) < writers {
+            std::thread::yield_now();
+        }
+        writer
+    });
+    let writers: Vec<_> = writers.collect();
+
+    let synced = component.sync(component.newest_lsn().expect("a slot"));
+    let is_stalled =
+        matches!(synced, Err(Error::Log(pando_log::Error::Stalled { writers: WRITERS, .. })));
+    assert!(is_stalled, "{synced:?}");
+    let refused = (0_u64..).find_map(|number| {
+        let key = number.to_be_bytes();
+        let refused = put(&key, &[7; 2_000]).err();
+        if refused.is_none() {
+            model.extend((0..2).map(|map| ((map, key.to_vec()), vec![7; 2_000])));
+        }
+        refused
+    });
+    let is_full = matches!(refused, Some(Error::Log(pando_log::Error::Full { .. })));
+    assert!(is_full, "{refused:?}");
+    assert!(model.len() > 20, "{} records", model.len());
+    assert_eq!(dump(&component), model);
+
+    answers.store(true, Ordering::SeqCst);
+    for writer in writers {
+        writer.join().expect("joins").expect("the disk has answered");
+    }
+    component.sync(component.newest_lsn().expect("a slot")).expect("synced");
+    commit(&component, WRITES).expect("the tail has room");
     assert_eq!(dump(&component), with(&model, WRITES));
     check(&component);
 }
