@@ -76,11 +76,15 @@ pub(crate) struct Sharing {
     pub maps: Mutex<HashMap<u64, MapUse>>,
 }
 
-/// Locks the file of a pool that this process has alone.
+/// Locks the file of a pool that this process has alone. A forked child, which does not have the
+/// mapping, does not keep the lock: after a kill of this process another one may open the pool at
+/// once.
 pub(crate) fn lock_alone(path: &Path, file: File) -> Result<LockedFile> {
-    LockedFile::lock(file, LOCK_OFF, LOCK_BYTES)
+    let mut file = LockedFile::lock(file, LOCK_OFF, LOCK_BYTES)
         .map_err(io_error(path, "lock the file"))?
-        .ok_or_else(|| Error::AlreadyOpen(path.to_path_buf()))
+        .ok_or_else(|| Error::AlreadyOpen(path.to_path_buf()))?;
+    file.give_up_in_children();
+    Ok(file)
 }
 
 /// The offset of the lock of a number.

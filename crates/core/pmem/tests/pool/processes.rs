@@ -272,12 +272,18 @@ fn killed_processes_use_up_neither_numbers_nor_slots() {
 }
 
 const FORKS: &str = "PANDO_FORKS_WITH_POOL";
+const FORKS_ALONE: &str = "PANDO_FORKS_WITH_A_POOL_ALONE";
 
-/// The `main` of a process that forks a child while it shares a pool. The child outlives it.
+/// The `main` of a process that forks a child while it shares a pool, or has one alone. The child
+/// outlives it.
 #[test]
 fn forks_a_child_if_it_is_told_to() {
-    let Some(path) = std::env::var_os(FORKS) else { return };
-    let pool = shared::<Process>(Path::new(&path));
+    let of = std::env::var_os;
+    let pool = match (of(FORKS), of(FORKS_ALONE)) {
+        (Some(path), _) => shared::<Process>(Path::new(&path)),
+        (_, Some(path)) => open::<Process>(Path::new(&path)),
+        (None, None) => return,
+    };
     // SAFETY: the child only sleeps, and ends by `_exit`.
     match unsafe { libc::fork() } {
         // SAFETY: as above.
@@ -291,18 +297,14 @@ fn forks_a_child_if_it_is_told_to() {
     drop(pool);
 }
 
-/// Traps: a forked child that keeps the lock of its parent alive.
-#[test]
-fn a_forked_child_does_not_keep_its_dead_parents_locks() {
+/// Kills a process that has forked a child, runs `look`, and kills the child.
+fn with_a_child_that_outlives_its_parent(variable: &str, path: &Path, look: impl FnOnce()) {
     use std::io::{BufRead, BufReader};
     use std::process::{Command, Stdio};
 
-    let (_folder, path) = folder_and_pool();
-    drop(create::<Process>(&path, 4));
-    let live = shared::<Process>(&path);
     let mut parent = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "processes::forks_a_child_if_it_is_told_to", "--nocapture"])
-        .env(FORKS, &path)
+        .env(variable, path)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -311,14 +313,27 @@ fn a_forked_child_does_not_keep_its_dead_parents_locks() {
         let (_, child) = line.split_once("child ")?;
         child.parse::<i32>().ok()
     });
-    assert_eq!(live.processes().unwrap().len(), 2);
     parent.kill().unwrap();
     parent.wait().unwrap();
     // SAFETY: signal zero only asks whether the process is there.
     assert_eq!(unsafe { libc::kill(child.unwrap(), 0) }, 0, "the child is gone");
-    assert_eq!(recover(&live).0, 1);
+    look();
     // SAFETY: the child is a process of this test.
     unsafe { libc::kill(child.unwrap(), libc::SIGKILL) };
+}
+
+/// Traps: a forked child that keeps the lock of its parent alive.
+#[test]
+fn a_forked_child_does_not_keep_its_dead_parents_locks() {
+    let (_folder, path) = folder_and_pool();
+    drop(create::<Process>(&path, 4));
+    let live = shared::<Process>(&path);
+    with_a_child_that_outlives_its_parent(FORKS, &path, || assert_eq!(recover(&live).0, 1));
+    drop(live);
+    // The same if the parent has the pool alone.
+    with_a_child_that_outlives_its_parent(FORKS_ALONE, &path, || {
+        assert!(!open::<Process>(&path).was_clean());
+    });
 }
 
 /// One process only allocates, and another one only frees: the pool does not grow for ever.
