@@ -1,0 +1,123 @@
+//! The parameters `pando.*`.
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicI64;
+use std::time::Duration;
+
+use crate::redis::{Number, Parameter, Text};
+use crate::store::{Limits, Store};
+
+/// Room that stays for changes of names in a full pool.
+const RESERVE_BYTES: u64 = 8 << 20;
+
+static POOL: Text = Text { name: "pool", default: "pando.pool", value: Mutex::new(None) };
+
+/// A parameter in bytes.
+const fn bytes(name: &'static str, default: i64, is_fixed: bool) -> Number {
+    Number {
+        name,
+        default,
+        least: 0,
+        most: i64::MAX,
+        is_memory: true,
+        is_truth: false,
+        is_fixed,
+        value: AtomicI64::new(default),
+    }
+}
+
+/// A parameter that is `yes` or `no`.
+const fn truth(name: &'static str, default: bool, is_fixed: bool) -> Number {
+    Number {
+        name,
+        default: default as i64,
+        least: 0,
+        most: 1,
+        is_memory: false,
+        is_truth: true,
+        is_fixed,
+        value: AtomicI64::new(default as i64),
+    }
+}
+
+/// Another parameter.
+const fn number(name: &'static str, default: i64, least: i64, most: i64, is_fixed: bool) -> Number {
+    Number {
+        name,
+        default,
+        least,
+        most,
+        is_memory: false,
+        is_truth: false,
+        is_fixed,
+        value: AtomicI64::new(default),
+    }
+}
+
+static POOL_BYTES: Number = bytes("pool-bytes", 0, true);
+static RESTORE: Number = truth("restore", false, true);
+static MAX_BYTES: Number = bytes("max-bytes", 0, false);
+static MAX_DUMP_BYTES: Number = bytes("max-dump-bytes", 64 << 20, false);
+static SNAPSHOT_BYTES: Number = bytes("snapshot-bytes", 1 << 30, true);
+static SNAPSHOT_SECONDS: Number = number("snapshot-seconds", 3600, 1, 1 << 31, true);
+static READ_THREADS: Number = number("read-threads", 2, 1, 64, true);
+static SAVE_AFTER_START: Number = truth("save-after-start", true, false);
+
+/// All of them.
+pub static PARAMETERS: [Parameter; 9] = [
+    Parameter::Text(&POOL),
+    Parameter::Number(&POOL_BYTES),
+    Parameter::Number(&RESTORE),
+    Parameter::Number(&MAX_BYTES),
+    Parameter::Number(&MAX_DUMP_BYTES),
+    Parameter::Number(&SNAPSHOT_BYTES),
+    Parameter::Number(&SNAPSHOT_SECONDS),
+    Parameter::Number(&READ_THREADS),
+    Parameter::Number(&SAVE_AFTER_START),
+];
+
+fn as_bytes(number: &Number) -> u64 {
+    u64::try_from(number.get()).unwrap_or(0)
+}
+
+/// The file of the pool; relative to the directory of the server.
+pub fn pool() -> PathBuf {
+    POOL.get().into()
+}
+
+pub fn limits() -> Limits {
+    Limits {
+        pool_bytes: as_bytes(&POOL_BYTES),
+        snapshot_bytes: as_bytes(&SNAPSHOT_BYTES),
+        snapshot_age: Duration::from_secs(as_bytes(&SNAPSHOT_SECONDS)),
+    }
+}
+
+/// Whether files have precedence at a start.
+pub fn restore() -> bool {
+    RESTORE.get() != 0
+}
+
+/// How many bytes the pool may use. Writes that add are refused beyond.
+pub fn max_bytes(store: &Store) -> u64 {
+    let of_pool = store.max_bytes().saturating_sub(RESERVE_BYTES);
+    match as_bytes(&MAX_BYTES) {
+        0 => of_pool,
+        bytes => bytes.min(of_pool),
+    }
+}
+
+/// How many bytes of keys and values DUMP and MIGRATE take.
+pub fn max_dump_bytes() -> u64 {
+    as_bytes(&MAX_DUMP_BYTES)
+}
+
+pub fn read_threads() -> usize {
+    usize::try_from(READ_THREADS.get()).unwrap_or(1)
+}
+
+/// Whether a start from the pool is followed by a save, so that the files are equal to it.
+pub fn saves_after_start() -> bool {
+    SAVE_AFTER_START.get() != 0
+}

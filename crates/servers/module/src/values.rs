@@ -1,0 +1,382 @@
+//! The values of the data type: saves, loads, copies and frees.
+//!
+//! ```text
+//! a map      form 1, pieces (strings), an empty string, records, receipts
+//! a refusal  form 0: a map that is too long for DUMP. No load accepts it.
+//! identity   pool, 16 bytes; number of the save         (auxiliary data of an RDB file)
+//! ```
+//!
+//! Every RDB file and every base of an append-only file contains whole maps, and never stubs.
+
+use std::sync::atomic::Ordering;
+
+use crate::child;
+use crate::layout::{Head, Kind, client_key};
+use crate::log;
+use crate::payload::{Checker, Edit, Malformed, edits};
+use crate::pieces;
+use crate::redis::{Digest, Io, VERSION, end_at_once};
+use crate::settings;
+use crate::state::{Phase, STATE};
+use crate::store::{ALL, Store};
+use crate::stub::Stub;
+
+/// What ends a map in a payload that must not be loaded.
+const WRONG_COUNT: u64 = u64::MAX;
+
+/// Memory of the pool for a record, beside its key and value: its number, its stamp and its place.
+const RECORD_BYTES: u64 = 40;
+
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Pool(#[from] pando::Error),
+    #[error("the value is malformed: {0}")]
+    Malformed(#[from] Malformed),
+    #[error("the value ends early")]
+    Short,
+    #[error(
+        "the pool uses {used} bytes of the {allowed} that are allowed; raise pando.max-bytes, or remove data"
+    )]
+    Full { used: u64, allowed: u64 },
+    #[error("the module is not ready")]
+    NotReady,
+}
+
+fn describe(io: Io<'_>) -> String {
+    match io.name() {
+        Some((database, name)) => {
+            format!("the map {:?} of database {database}", String::from_utf8_lossy(&name))
+        }
+        None => "a map".to_owned(),
+    }
+}
+
+/// Reads a map. While the pool has precedence, its bytes are skipped.
+pub fn load(io: Io<'_>, version: i32) -> Option<Stub> {
+    let loaded = if version == VERSION {
+        try_load(io)
+    } else {
+        log::warning(&format!(
+            "a file has version {version} of the type; this module reads {VERSION}"
+        ));
+        return None;
+    };
+    loaded
+        .inspect_err(|failure| log::warning(&format!("{} is not loaded: {failure}", describe(io))))
+        .ok()
+}
+
+fn try_load(io: Io<'_>) -> Result<Stub, Failure> {
+    match io.load_number().ok_or(Failure::Short)? {
+        1 => {}
+        0 => {
+            return Err(
+                Malformed::Refused("it was too long for DUMP (pando.max-dump-bytes)").into()
+            );
+        }
+        form => return Err(Malformed::Form(form).into()),
+    }
+    if STATE.phase() == Phase::PoolFirst {
+        while !io.load_bytes().ok_or(Failure::Short)?.is_empty() {}
+        io.load_number().and(io.load_number()).ok_or(Failure::Short)?;
+        STATE.placeholders.fetch_add(1, Ordering::Relaxed);
+        return Ok(Stub::placeholder());
+    }
+    let (store, collector) = STATE.parts().ok_or(Failure::NotReady)?;
+    if STATE.phase() == Phase::Serving {
+        let (used, allowed) = (store.used_bytes(), settings::max_bytes(&store));
+        if used >= allowed {
+            return Err(Failure::Full { used, allowed });
+        }
+    }
+    let number = store.create_unnamed()?;
+    collector.released(number);
+    match fill(io, &store, number) {
+        Ok(head) => {
+            if let Some((database, name)) = io.name() {
+                STATE.names.note(database, &name, None);
+            }
+            Ok(Stub::new(number, Some(head)))
+        }
+        Err(failure) => {
+            collector.freed(number);
+            Err(failure)
+        }
+    }
+}
+
+fn fill(io: Io<'_>, store: &Store, number: u64) -> Result<Head, Failure> {
+    let mut checker = Checker::default();
+    let mut head = Head::default();
+    loop {
+        let piece = io.load_bytes().ok_or(Failure::Short)?;
+        if piece.is_empty() {
+            break;
+        }
+        let edits = checker.piece(&piece)?;
+        count(&mut head, &edits);
+        store.fill(number, edits.into_iter())?;
+    }
+    let records = io.load_number().ok_or(Failure::Short)?;
+    let receipts = io.load_number().ok_or(Failure::Short)?;
+    checker.end(records, receipts)?;
+    store.set_head(number, head)?;
+    Ok(head)
+}
+
+/// Adds edits of new keys to the figures.
+fn count(head: &mut Head, edits: &[Edit<'_>]) {
+    for edit in edits {
+        match edit.kind {
+            Kind::Receipt => head.receipts += 1,
+            _ => head.records += 1,
+        }
+        head.bytes += (edit.key.len() + edit.value.map_or(0, <[u8]>::len)) as u64;
+    }
+}
+
+/// Hands the pieces of a map to `sink`, in the server or in its child, and returns the counts.
+fn write(stub: &Stub, mut sink: impl FnMut(&[u8])) -> Result<(u64, u64), child::Failure> {
+    let store = STATE.store().ok_or(child::Failure::NoSnapshot)?;
+    if store.has_forked() {
+        return child::fetch(stub.number(), sink);
+    }
+    let pinned = store.pin("a dump")?;
+    let records = pinned.scan(stub.number(), Kind::Record, ALL);
+    let receipts = pinned.scan(stub.number(), Kind::Receipt, ALL);
+    pieces::write(records, receipts, |piece| {
+        sink(piece);
+        Ok(())
+    })
+}
+
+/// Ends a child that cannot save; in the server a payload is made unreadable instead.
+fn fail_in_child(io: Io<'_>, failure: &dyn std::fmt::Display) {
+    log::warning(&format!("{} is not saved: {failure}", describe(io)));
+    if STATE.store().is_none_or(|store| store.has_forked()) {
+        end_at_once();
+    }
+}
+
+/// The counts that a stub says, if it knows them.
+fn is_as_known(stub: &Stub, counts: (u64, u64)) -> bool {
+    stub.known_head().is_none_or(|head| (head.records, head.receipts) == counts)
+}
+
+/// Writes a map to an RDB file or a payload.
+pub fn save(io: Io<'_>, stub: &Stub) {
+    let Some(store) = STATE.store() else { return fail_in_child(io, &Failure::NotReady) };
+    let is_dump = !store.has_forked() && !STATE.is_saving.load(Ordering::Relaxed);
+    if is_dump {
+        let found = stub.head(&store).map_or(u64::MAX, |head| head.bytes);
+        let allowed = settings::max_dump_bytes();
+        if found > allowed {
+            log::warning(&format!(
+                "{} has {found} bytes, and DUMP takes {allowed} (pando.max-dump-bytes): the \
+                 payload will be refused",
+                describe(io)
+            ));
+            io.save_number(0);
+            return;
+        }
+    }
+    io.save_number(1);
+    let written = write(stub, |piece| io.save_bytes(piece));
+    io.save_bytes(&[]);
+    let (records, receipts) = match written {
+        Ok(counts) if is_as_known(stub, counts) => counts,
+        Ok(counts) => {
+            fail_in_child(
+                io,
+                &format!(
+                    "it has {counts:?} records and receipts, and {:?} are known",
+                    stub.known_head()
+                ),
+            );
+            (WRONG_COUNT, WRONG_COUNT)
+        }
+        Err(failure) => {
+            fail_in_child(io, &failure);
+            (WRONG_COUNT, WRONG_COUNT)
+        }
+    };
+    io.save_number(records);
+    io.save_number(receipts);
+}
+
+/// Writes commands to an append-only file without an RDB base.
+pub fn rewrite(io: Io<'_>, name: &[u8], stub: &Stub) {
+    let written = write(stub, |piece| io.emit("PANDO.LOAD", name, piece));
+    match written {
+        Ok(counts) if is_as_known(stub, counts) => {}
+        Ok(counts) => fail_in_child(io, &format!("it has {counts:?} records and receipts")),
+        Err(failure) => fail_in_child(io, &failure),
+    }
+}
+
+/// A copy of a map. Its name is noted.
+pub fn copy(database: u32, name: &[u8], stub: &Stub) -> Option<Stub> {
+    if STATE.phase() == Phase::PoolFirst {
+        STATE.placeholders.fetch_add(1, Ordering::Relaxed);
+        return Some(Stub::placeholder());
+    }
+    let (store, collector) = STATE.parts()?;
+    let copied = || -> Result<Stub, Failure> {
+        let (used, allowed) = (store.used_bytes(), settings::max_bytes(&store));
+        if used >= allowed {
+            return Err(Failure::Full { used, allowed });
+        }
+        let head = stub.head(&store)?;
+        let number = store.create_unnamed()?;
+        collector.released(number);
+        let fill = || -> Result<(), Failure> {
+            let records = store.scan(stub.number(), Kind::Record, ALL);
+            let receipts = store.scan(stub.number(), Kind::Receipt, ALL);
+            pieces::write(records, receipts, |piece| -> Result<(), Failure> {
+                let edits = edits(piece).collect::<Result<Vec<_>, _>>()?;
+                Ok(store.fill(number, edits.into_iter())?)
+            })?;
+            Ok(store.set_head(number, head)?)
+        };
+        if let Err(failure) = fill() {
+            collector.freed(number);
+            return Err(failure);
+        }
+        Ok(Stub::new(number, Some(head)))
+    };
+    let copied = copied().inspect_err(|failure| {
+        log::warning(&format!(
+            "the copy {:?} is not made: {failure}",
+            String::from_utf8_lossy(name)
+        ));
+    });
+    STATE.names.note(database, name, None);
+    copied.ok()
+}
+
+/// Adds the records to a digest.
+pub fn digest(digest: Digest<'_>, stub: &Stub) {
+    let Some(store) = STATE.store() else { return };
+    for kind in [Kind::Record, Kind::Receipt] {
+        let mut scan = store.scan(stub.number(), kind, ALL);
+        loop {
+            match scan.next_record() {
+                Ok(Some((key, value))) => digest.add(client_key(key), value),
+                Ok(None) => break,
+                Err(error) => {
+                    log::warning(&format!("a digest is incomplete: {error}"));
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// Bytes of the pool and of process memory for a map, nearly.
+pub fn mem_usage(stub: &Stub) -> usize {
+    let head = STATE.store().and_then(|store| stub.head(&store).ok()).unwrap_or_default();
+    let in_pool = head.bytes + RECORD_BYTES * (head.records + head.receipts);
+    usize::try_from(in_pool).unwrap_or(usize::MAX).saturating_add(size_of::<Stub>())
+}
+
+/// The keyspace has freed the stub, perhaps on another thread. Only stubs of maps have an effect,
+/// and those that were unlinked or never named before (`garbage.rs`). So a flush leaves the pool
+/// alone here, and so does the load of files while the pool has precedence: its stubs are
+/// placeholders.
+pub fn free(stub: &Stub) {
+    if stub.is_placeholder() {
+        STATE.placeholders.fetch_sub(1, Ordering::Relaxed);
+    } else if !stub.is_removed()
+        && let Some(collector) = STATE.collector()
+    {
+        collector.freed(stub.number());
+    }
+}
+
+/// A name loses the map.
+pub fn unlink(database: u32, name: &[u8], stub: &Stub) {
+    if stub.is_placeholder() || stub.is_removed() || STATE.phase() == Phase::PoolFirst {
+        return;
+    }
+    if let Some(collector) = STATE.collector() {
+        collector.unlinked(stub.number());
+        STATE.names.note(database, name, Some(stub.number()));
+    }
+}
+
+/// Writes the identity of the pool and the number of the save to an RDB file.
+pub fn save_identity(io: Io<'_>) {
+    let Some(store) = STATE.store() else { return fail_in_child(io, &Failure::NotReady) };
+    let save = match store.has_forked() {
+        true => child::save_number(),
+        false => store.saves().ok(),
+    };
+    match save {
+        Some(save) => {
+            io.save_bytes(&store.id());
+            io.save_number(save);
+        }
+        None => fail_in_child(io, &child::Failure::NoSnapshot),
+    }
+}
+
+fn hex(id: &[u8]) -> String {
+    id.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Reads that of an RDB file. A start at which the pool has precedence refuses a file that does
+/// not belong to the pool.
+pub fn load_identity(io: Io<'_>, version: i32) -> bool {
+    let read = || Some((io.load_bytes()?, io.load_number()?));
+    let Some((id, save)) = read().filter(|_| version == VERSION) else {
+        log::warning("the identity in an RDB file is malformed, or of another version");
+        return false;
+    };
+    let Ok(id) = <[u8; 16]>::try_from(&*id) else {
+        log::warning(&format!(
+            "the identity in an RDB file has {} bytes; 16 are allowed",
+            id.len()
+        ));
+        return false;
+    };
+    let Some(store) = STATE.store() else { return false };
+    let accept = || -> Result<bool, pando::Error> {
+        let is_ours = id == store.id();
+        if STATE.phase() != Phase::PoolFirst {
+            if !is_ours {
+                store.set_loaded(id)?;
+            }
+            return Ok(true);
+        }
+        let pool = settings::pool();
+        let ways_out = format!(
+            "to go on with the pool, move the files of the server away; to go on with the files, \
+             set pando.restore yes for one start, or move {} away",
+            pool.display()
+        );
+        if !is_ours && !store.has_loaded(id)? {
+            log::warning(&format!(
+                "an RDB file is of the pool {}, and {} is the pool {}; {ways_out}",
+                hex(&id),
+                pool.display(),
+                hex(&store.id())
+            ));
+            return Ok(false);
+        }
+        let latest = store.saves()?;
+        if is_ours && save > latest {
+            log::warning(&format!(
+                "an RDB file has the number {save}, and the latest save of {} has {latest}, so the \
+                 pool is an older copy; {ways_out}",
+                pool.display()
+            ));
+            return Ok(false);
+        }
+        Ok(true)
+    };
+    accept().unwrap_or_else(|error| {
+        log::warning(&format!("the identity of an RDB file cannot be checked: {error}"));
+        false
+    })
+}
