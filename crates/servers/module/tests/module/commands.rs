@@ -1,0 +1,235 @@
+//! Each command, its replies and its errors.
+
+use crate::server::{Site, eventually, info, say};
+use crate::wire::{Value, words};
+
+#[test]
+fn records_are_set_read_and_removed_in_order() {
+    let site = Site::with_aof();
+    let server = site.start();
+    let client = &mut server.connect();
+    for (line, reply) in [
+        ("PANDO.SET m b 2", "1"),
+        ("PANDO.SET m b 3", "0"),
+        ("PANDO.MSET m a 1 c 4 a 5", "2"),
+        ("PANDO.GET m a", "5"),
+        ("PANDO.GET m x", "-"),
+        ("PANDO.GET none x", "-"),
+        ("PANDO.MGET m a x c", "5 - 4"),
+        ("PANDO.RANGE m - +", "a 5 b 3 c 4"),
+        ("PANDO.RANGE m (a [c LIMIT 1", "b 3"),
+        ("PANDO.RANGE m [b (c KEYS", "b"),
+        ("PANDO.RANGE m [c [a", ""),
+        ("PANDO.REVRANGE m + - KEYS", "c b a"),
+        ("PANDO.REVRANGE m (c -", "b 3 a 5"),
+        ("PANDO.COUNT m", "3"),
+        ("PANDO.COUNT m (a +", "2"),
+        ("PANDO.COUNT none", "0"),
+        ("PANDO.FIRST m", "a 5"),
+        ("PANDO.LAST m", "c 4"),
+        ("PANDO.FIRST none", "-"),
+        ("PANDO.SCAN m 0 COUNT 2 KEYS", ">b a b"),
+        ("PANDO.SCAN m >b COUNT 2", "0 c 4"),
+        ("PANDO.INCRBY m b -4", "-1"),
+        ("PANDO.INCRBY m n 9223372036854775807", "9223372036854775807"),
+        ("PANDO.INCRBY m n 1", "ERR increment or decrement would overflow"),
+        ("PANDO.CAS m a IF 4 SET 6", "0"),
+        ("PANDO.CAS m a IF 5 SET 6", "1"),
+        ("PANDO.CAS m z IFABSENT SET 1", "1"),
+        ("PANDO.CAS m z IFABSENT SET 2", "0"),
+        ("PANDO.CAS m z IF 1 DEL", "1"),
+        ("PANDO.DEL m n x", "1"),
+        ("PANDO.POPMIN m", "a 6"),
+        ("PANDO.POPMAX m 5", "c 4 b -1"),
+        ("EXISTS m", "0"),
+        ("PANDO.POPMIN m", ""),
+        ("SET text 1", "OK"),
+        ("PANDO.SET text a 1", "WRONGTYPE Operation against a key holding the wrong kind of value"),
+        ("PANDO.SET m a", "ERR wrong number of arguments for 'pando.set' command"),
+        ("PANDO.RANGE m a b", "ERR min or max is neither -, + nor a key behind [ or ("),
+        ("PANDO.SCAN m x", "ERR a cursor is 0, or a text that PANDO.SCAN has returned"),
+        ("PANDO.INCRBY m a 01", "ERR value is not an integer or out of range"),
+        ("COMMAND GETKEYS PANDO.APPLY 2 k1 k2 SET 1 x y", "k1 k2"),
+        ("COMMAND GETKEYS PANDO.LOAD k1 x k2 y", "k1 k2"),
+        ("PANDO.SET m a 1", "1"),
+        ("TYPE m", "pando-map"),
+    ] {
+        assert_eq!(say(client, line), reply, "{line}");
+    }
+    let long = vec![b'x'; (16 << 10) + 1];
+    let refused = client.ask(&[b"PANDO.SET".to_vec(), b"m".to_vec(), long, b"".to_vec()]);
+    assert!(refused.expect("a reply").value.is_error());
+}
+
+#[test]
+fn replies_of_resp3_are_maps_and_long_reads_are_as_short_ones() {
+    let site = Site::with_aof();
+    let server = site.start();
+    let client = &mut server.connect();
+    let mut load = words("PANDO.MSET m");
+    for number in 0..3000 {
+        load.extend([format!("{number:04}").into_bytes(), b"v".to_vec()]);
+    }
+    assert_eq!(client.ask(&load).expect("a reply").value.number(), Some(3000));
+    client.say("HELLO 3");
+    let all = client.say("PANDO.RANGE m - +");
+    assert!(matches!(&all, Value::Values(b'%', values) if values.len() == 6000), "{all:?}");
+    assert_eq!(say(client, "PANDO.COUNT m [1000 (2500"), "1500");
+    // In MULTI the same reads run on the main thread.
+    client.say("MULTI");
+    client.say("PANDO.RANGE m - +");
+    client.say("PANDO.STAT m CHECKSUM");
+    let both = client.say("EXEC");
+    assert_eq!(both.values()[0], all);
+    assert_eq!(both.values()[1], client.say("PANDO.STAT m CHECKSUM"));
+    let mut seen = 0;
+    let mut cursor = "0".to_owned();
+    loop {
+        let reply = client.say(&format!("PANDO.SCAN m {cursor} COUNT 700 KEYS"));
+        seen += reply.values()[1].values().len();
+        cursor = String::from_utf8_lossy(reply.values()[0].bytes()).into_owned();
+        if cursor == "0" {
+            break;
+        }
+    }
+    assert_eq!(seen, 3000);
+}
+
+#[test]
+fn a_batch_with_a_receipt_is_applied_once() {
+    let site = Site::with_aof();
+    let mut server = site.start();
+    let batch = "PANDO.APPLY 2 {t}a {t}b RECEIPT s 5 SET 1 x 1 SET 2 y 2 IFABSENT 1 x";
+    let client = &mut server.connect();
+    assert_eq!(say(client, batch), "APPLIED");
+    assert_eq!(say(client, "PANDO.DEL {t}a x"), "1");
+    assert_eq!(say(client, batch), "REPEATED");
+    assert_eq!(say(client, "PANDO.GET {t}a x"), "-");
+    let other = "PANDO.APPLY 1 {t}a RECEIPT s 5 SET 1 x 2";
+    assert!(say(client, other).starts_with("ERR the session's sequence 5"));
+    assert!(say(client, "PANDO.APPLY 1 {t}a RECEIPT s 4 SET 1 x 2").starts_with("ERR"));
+    assert_eq!(say(client, "PANDO.APPLY 1 {t}b IF 1 y 3 SET 1 y 4"), "CONDITION");
+    assert_eq!(
+        say(client, "PANDO.APPLY 1 {t}b IF 3 y 3 SET 1 y 4"),
+        "ERR the index of a key is 3; allowed are 1 to 1"
+    );
+    // The receipt moves with the key, keeps it alive, and survives a kill, a dump and a rewrite.
+    assert_eq!(say(client, "RENAME {t}a {t}c"), "OK");
+    assert_eq!(say(client, "EXISTS {t}c"), "1");
+    assert_eq!(say(client, "COPY {t}c {t}a"), "1");
+    drop(server);
+    server = site.start();
+    let client = &mut server.connect();
+    assert_eq!(say(client, batch), "REPEATED");
+    // Only the newest 128 receipts of a session stay.
+    for sequence in 6..140 {
+        let line = format!("PANDO.APPLY 1 {{t}}a RECEIPT s {sequence} SET 1 n {sequence}");
+        assert_eq!(say(client, &line), "APPLIED");
+    }
+    assert!(say(client, "PANDO.STAT {t}a").contains("receipts 128"));
+    assert!(say(client, batch).starts_with("ERR the session's sequence 5"));
+}
+
+#[test]
+fn a_pool_or_policy_that_has_no_room_for_a_map_refuses_it_before_any_effect() {
+    let site = Site::with_aof();
+    let server = site.start();
+    let client = &mut server.connect();
+    assert_eq!(say(client, "PANDO.SET m a 1"), "1");
+    assert_eq!(say(client, "CONFIG SET pando.max-bytes 1kb"), "OK");
+    let size = info(client, "aof_current_size");
+    assert!(say(client, "PANDO.SET m b 1").starts_with("OOM the pool uses "));
+    assert_eq!(say(client, "PANDO.GET m b"), "-");
+    assert_eq!(info(client, "aof_current_size"), size, "a refused write is not replicated");
+    assert_eq!(say(client, "PANDO.DEL m x"), "0");
+    assert_eq!(info(client, "aof_current_size"), size, "a write without effect is not replicated");
+    assert_eq!(say(client, "PANDO.DEL m a"), "1");
+    assert_eq!(say(client, "CONFIG SET pando.max-bytes 0"), "OK");
+    assert_eq!(say(client, "CONFIG SET maxmemory-policy allkeys-lru maxmemory 1gb"), "OK");
+    assert!(say(client, "PANDO.SET n a 1").starts_with("ERR maxmemory-policy is allkeys-lru"));
+    assert_eq!(say(client, "CONFIG SET maxmemory-policy volatile-lru"), "OK");
+    assert_eq!(say(client, "PANDO.SET n a 1"), "1");
+}
+
+#[test]
+fn keyspace_events_and_watches_tell_of_changes() {
+    let site = Site::with_aof();
+    let server = site.start();
+    let (client, listener) = (&mut server.connect(), &mut server.connect());
+    client.say("CONFIG SET notify-keyspace-events KEA");
+    listener.say("PSUBSCRIBE __keyevent@0__:*");
+    client.say("PANDO.SET m a 1");
+    client.say("PANDO.SET m a 1");
+    client.say("PANDO.DEL m a");
+    let mut events = Vec::new();
+    for _ in 0..3 {
+        let message = listener.receive().expect("a message").value;
+        let channel = String::from_utf8_lossy(message.values()[2].bytes()).into_owned();
+        events.push(channel.rsplit(':').next().unwrap_or_default().to_owned());
+    }
+    assert_eq!(events, ["pando.set", "pando.del", "del"]);
+    client.say("WATCH m");
+    server.connect().say("PANDO.SET m a 1");
+    client.say("MULTI");
+    client.say("PING");
+    assert_eq!(say(client, "EXEC"), "-");
+}
+
+/// In a full pool, writes that add are refused, names still change, and deletes make room.
+#[test]
+fn a_full_pool_refuses_writes_and_takes_deletes_and_names() {
+    let site = Site::with_aof();
+    let server = site.start_with(&["--pando.pool-bytes", "24mb"]);
+    let client = &mut server.connect();
+    let mut full = None;
+    for number in 0..100 {
+        let mut command = words(&format!("PANDO.MSET m{number}"));
+        for field in 0..50 {
+            command.extend([format!("{field:03}").into_bytes(), vec![b'v'; 10_000]]);
+        }
+        let reply = client.ask(&command).expect("a reply").value;
+        if reply.is_error() {
+            assert!(reply.bytes().starts_with(b"OOM "), "{reply:?}");
+            full = Some(number);
+            break;
+        }
+    }
+    let full = full.expect("the pool is full");
+    assert!(full > 10, "{full} maps fill it");
+    assert!(client.say("COPY m0 copy").is_error());
+    assert_eq!(say(client, "RENAME m0 renamed"), "OK");
+    assert_eq!(say(client, "EXPIREAT m1 4000000000"), "1");
+    assert_eq!(say(client, "PANDO.DEL m2 000"), "1");
+    assert_eq!(say(client, "UNLINK m3 m4 m5"), "3");
+    eventually("room", || say(client, "PANDO.SET new a 1") == "1");
+    let digest = say(client, "DEBUG DIGEST");
+    drop(server);
+    let server = site.start();
+    let client = &mut server.connect();
+    assert_eq!(say(client, "DEBUG DIGEST"), digest);
+    assert_eq!(say(client, "EXISTS m0 renamed new m3"), "2");
+}
+
+/// Rules of users: the keys of commands, and a category where the server has such calls.
+#[test]
+fn users_get_keys_and_a_category() {
+    let site = Site::with_aof();
+    let server = site.start();
+    let client = &mut server.connect();
+    let has_category = !client.say("ACL CAT pando").is_error();
+    let commands = if has_category { "+@pando" } else { "+pando.get +pando.set +pando.apply" };
+    assert_eq!(say(client, &format!("ACL SETUSER u on nopass {commands} %R~r:* %RW~w:*")), "OK");
+    for (line, is_allowed) in [
+        ("pando.get r:1 a", true),
+        ("pando.set r:1 a b", false),
+        ("pando.set w:1 a b", true),
+        ("pando.apply 2 w:1 w:2 set 1 a b", true),
+        ("pando.apply 2 w:1 r:2 set 1 a b", false),
+    ] {
+        assert_eq!(say(client, &format!("ACL DRYRUN u {line}")) == "OK", is_allowed, "{line}");
+    }
+    if has_category {
+        assert!(say(client, "ACL CAT read").contains("pando.get"));
+        assert!(say(client, "ACL CAT write").contains("pando.set"));
+    }
+}

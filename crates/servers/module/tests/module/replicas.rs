@@ -1,0 +1,69 @@
+//! Full sync, replication, and a cluster.
+
+use crate::server::{Site, eventually, info, say};
+use crate::wire::words;
+
+const AOF: &[&str] = &["--appendonly", "yes", "--save", ""];
+
+#[test]
+fn a_replica_gets_all_maps_follows_and_is_equal_after_kills() {
+    let (first, second) = (Site::at_port(AOF), Site::at_port(AOF));
+    let primary = first.start();
+    let client = &mut primary.connect();
+    for map in 0..5 {
+        let mut command = words(&format!("PANDO.MSET m{map}"));
+        for number in 0..1000 {
+            command.extend([format!("{number:05}").into_bytes(), vec![b'v'; 100]]);
+        }
+        client.ask(&command).expect("a reply");
+    }
+    let replica_of = format!("127.0.0.1 {}", first.port.expect("a port"));
+    let options = ["--replicaof", &replica_of, "--repl-diskless-sync-delay", "0"];
+    let mut replica = second.start_with(&options);
+    let is_online = |replica: &crate::server::Server| {
+        info(&mut replica.connect(), "master_link_status") == "up"
+    };
+    eventually("the full sync", || is_online(&replica));
+    for round in 0..3 {
+        for line in [
+            "PANDO.INCRBY m0 counter 1",
+            "PANDO.CAS m1 00000 IF x SET y",
+            "PANDO.CAS m1 cas IFABSENT SET y",
+            "PANDO.POPMIN m2 3",
+            "RENAME m3 m9",
+            "RENAME m9 m3",
+            "COPY m4 m5 REPLACE",
+            "PANDO.APPLY 2 m0 m1 RECEIPT s 7 SET 1 a 1 SET 2 b 2",
+            "EXPIRE m5 1000",
+            "PANDO.SET brief a 1",
+            "PANDO.POPMAX brief",
+        ] {
+            client.say(line);
+        }
+        eventually("WAIT", || say(client, "WAIT 1 5000") == "1");
+        let digest = say(client, "DEBUG DIGEST");
+        eventually("equality", || say(&mut replica.connect(), "DEBUG DIGEST") == digest);
+        for map in 0..6 {
+            let line = format!("PANDO.STAT m{map} CHECKSUM");
+            let strip = |text: String| {
+                let (head, tail) = text
+                    .split_once(" number ")
+                    .map(|(head, tail)| (head.to_owned(), tail.to_owned()))
+                    .expect("figures");
+                (head, tail.split_once(' ').map(|(_, sum)| sum.to_owned()))
+            };
+            assert_eq!(strip(say(client, &line)), strip(say(&mut replica.connect(), &line)));
+        }
+        if round < 2 {
+            // A kill of the replica: it takes its maps from the pool, and then a full sync.
+            drop(replica);
+            replica = second.start_with(&options);
+            eventually("another full sync", || is_online(&replica));
+        }
+    }
+    // The replica's pool is complete: without its primary it starts with all maps.
+    let digest = say(client, "DEBUG DIGEST");
+    drop(replica);
+    let alone = second.start();
+    assert_eq!(say(&mut alone.connect(), "DEBUG DIGEST"), digest);
+}

@@ -1,0 +1,158 @@
+//! Which of pool and files has precedence at a start.
+
+use crate::server::{Site, eventually, info, say};
+
+/// Maps, names and expiries in two databases.
+fn fill(client: &mut crate::wire::Client) {
+    for line in [
+        "PANDO.MSET m a 1 b 2",
+        "PANDO.SET old x 1",
+        "RENAME old new",
+        "EXPIRE new 1000",
+        "COPY m copied",
+        "PANDO.SET gone x 1",
+        "UNLINK gone",
+        "PANDO.SET moved x 1",
+        "MOVE moved 3",
+        "SELECT 3",
+        "PANDO.SET m in 3",
+        "SELECT 0",
+        "RPUSH list 1 2",
+    ] {
+        assert!(!client.say(line).is_error(), "{line}");
+    }
+}
+
+fn check(client: &mut crate::wire::Client) {
+    for (line, reply) in [
+        ("PANDO.RANGE m - +", "a 1 b 2"),
+        ("PANDO.RANGE new - +", "x 1"),
+        ("PANDO.RANGE copied - +", "a 1 b 2"),
+        ("EXISTS old gone moved", "0"),
+        ("SELECT 3", "OK"),
+        ("PANDO.RANGE m - +", "in 3"),
+        ("PANDO.RANGE moved - +", "x 1"),
+        ("DBSIZE", "2"),
+        ("SELECT 0", "OK"),
+    ] {
+        assert_eq!(say(client, line), reply, "{line}");
+    }
+    let ttl: i64 = say(client, "TTL new").parse().expect("a number");
+    assert!((1..=1000).contains(&ttl), "{ttl}");
+}
+
+/// After a kill the pool has precedence, whatever the files have, and the files are then written
+/// anew: they alone give the same maps.
+#[test]
+fn the_pool_has_precedence_over_old_truncated_and_missing_files() {
+    for damage in ["none", "truncated", "missing"] {
+        let site = Site::with_aof();
+        let server = site.start_with(&["--pando.save-after-start", "no"]);
+        fill(&mut server.connect());
+        drop(server);
+        let folder = site.path("appendonlydir");
+        match damage {
+            "missing" => std::fs::remove_dir_all(&folder).expect("no files"),
+            "truncated" => {
+                let part = folder.join("appendonly.aof.1.incr.aof");
+                let whole = std::fs::read(&part).expect("the file");
+                std::fs::write(&part, &whole[..whole.len() / 3]).expect("a part");
+            }
+            _ => {}
+        }
+        let server = site.start();
+        let client = &mut server.connect();
+        check(client);
+        if damage == "none" {
+            assert_eq!(say(client, "LRANGE list 0 -1"), "1 2");
+            assert!(!site.log().contains("CRITICAL"), "{}", site.log());
+        }
+        assert_eq!(info(client, "pando_start_maps"), "5");
+        eventually("the rewrite", || info(client, "aof_rewrite_in_progress") == "0");
+        drop(server);
+        std::fs::remove_file(site.path("pando.pool")).expect("no pool");
+        let server = site.start();
+        check(&mut server.connect());
+        assert_eq!(info(&mut server.connect(), "pando_start_maps"), "0");
+    }
+}
+
+#[test]
+fn files_have_precedence_without_a_pool_and_when_the_operator_says_so() {
+    let site = Site::new(&["--save", "1000 1000"]);
+    let server = site.start();
+    let client = &mut server.connect();
+    fill(client);
+    assert_eq!(say(client, "SAVE"), "OK");
+    assert_eq!(say(client, "PANDO.SET m c 3"), "1");
+    drop(server);
+    // The pool has the newest write, and the file does not.
+    let server = site.start_with(&["--pando.save-after-start", "no"]);
+    assert_eq!(say(&mut server.connect(), "PANDO.GET m c"), "3");
+    drop(server);
+    // With `pando.restore` the state of the file comes back, and the old pool is kept aside.
+    std::fs::copy(site.path("dump.rdb"), site.path("kept.rdb")).expect("a copy");
+    let server = site.start_with(&["--pando.restore", "yes", "--dbfilename", "kept.rdb"]);
+    let client = &mut server.connect();
+    assert!(site.path("pando.pool.old").is_file());
+    check(client);
+    // A clean end and a start: the pool has precedence, although the file is of the old pool.
+    let _ = client.ask(&crate::wire::words("SHUTDOWN NOSAVE"));
+    drop(server);
+    let server = site.start_with(&["--dbfilename", "kept.rdb"]);
+    assert_eq!(info(&mut server.connect(), "pando_start_maps"), "5");
+}
+
+#[test]
+fn a_file_of_another_pool_is_refused_with_both_ways_out() {
+    let (site, other) = (Site::new(&["--save", "1000 1000"]), Site::new(&["--save", "1000 1000"]));
+    for site in [&site, &other] {
+        let server = site.start();
+        fill(&mut server.connect());
+        assert_eq!(say(&mut server.connect(), "SAVE"), "OK");
+    }
+    std::fs::copy(other.path("dump.rdb"), site.path("dump.rdb")).expect("a copy");
+    let log = site.refused(&[]);
+    assert!(log.contains("is the pool"), "{log}");
+    assert!(log.contains("move the files of the server away"), "{log}");
+    assert!(log.contains("set pando.restore yes for one start"), "{log}");
+    // Both ways work.
+    std::fs::rename(site.path("dump.rdb"), site.path("away.rdb")).expect("a rename");
+    check(&mut site.start().connect());
+    let _ = std::fs::rename(site.path("away.rdb"), site.path("dump.rdb"));
+    check(&mut site.start_with(&["--pando.restore", "yes"]).connect());
+}
+
+#[test]
+fn an_older_copy_of_the_pool_is_refused() {
+    let site = Site::new(&["--save", "1000 1000"]);
+    let server = site.start();
+    fill(&mut server.connect());
+    drop(server);
+    std::fs::copy(site.path("pando.pool"), site.path("copy.pool")).expect("a copy");
+    let server = site.start_with(&["--pando.save-after-start", "no"]);
+    assert_eq!(say(&mut server.connect(), "SAVE"), "OK");
+    drop(server);
+    std::fs::rename(site.path("copy.pool"), site.path("pando.pool")).expect("a rename");
+    let log = site.refused(&[]);
+    assert!(log.contains("the pool is an older copy"), "{log}");
+}
+
+#[test]
+fn two_servers_do_not_share_a_pool_and_a_node_needs_the_append_only_file() {
+    let site = Site::with_aof();
+    let _server = site.start();
+    let other = Site::with_aof();
+    let path = site.path("pando.pool").display().to_string();
+    let log = other.refused(&["--pando.pool", &path]);
+    assert!(log.contains("no start: "), "{log}");
+    let log = other.refused(&["--pando.pool", &path, "--pando.restore", "yes"]);
+    assert!(log.contains("no start: "), "{log}");
+    assert!(site.path("pando.pool").is_file());
+    let node = Site::new(&["--save", "", "--appendonly", "no"]);
+    let log = node.refused(&["--replicaof", "127.0.0.1 1"]);
+    assert!(log.contains("needs `appendonly yes`"), "{log}");
+    std::fs::write(node.path("pando.pool"), "something else").expect("a file");
+    let log = node.refused(&[]);
+    assert!(log.contains("pando.restore yes"), "{log}");
+}
