@@ -509,16 +509,12 @@ impl Store {
             [] => {}
             // A commit of one key is cheaper than a batch.
             [(map, key, Some(value))] => map.put(key, value)?,
-            _ => {
-                let mut transaction = self.pool.begin()?;
-                for (map, key, value) in writes {
-                    match value {
-                        Some(value) => transaction.put(map, key, value)?,
-                        None => transaction.remove(map, key)?,
-                    }
-                }
-                transaction.commit()?;
-            }
+            _ => self.pool.transaction(|transaction| {
+                writes.iter().try_for_each(|(map, key, value)| match value {
+                    Some(value) => transaction.put(map, key, value),
+                    None => transaction.remove(map, key),
+                })
+            })?,
         }
         kill_point("change after commit");
         Ok(all)

@@ -109,7 +109,7 @@ fn a_kill_at_each_step_leaves_the_state_before_or_after_the_command() {
                 assert!(!server.connect().say(line).is_error());
             }
             drop(server);
-            let server = site.start_to_die_at(place);
+            let server = site.start_to_die_at(place, &[]);
             let words = crate::wire::words(case.command);
             let mut client = server.connect();
             // Garbage is removed beside the reply, and its thread kills the server.
@@ -142,7 +142,7 @@ fn a_kill_in_a_restore_leaves_the_old_map_or_the_new_one() {
         command.push(client.say("DUMP m").bytes().to_vec());
         command.push(b"REPLACE".to_vec());
         drop(server);
-        let server = site.start_to_die_at(place);
+        let server = site.start_to_die_at(place, &[]);
         assert!(server.connect().ask(&command).is_err(), "{place}");
         drop(server);
         let server = site.start();
@@ -165,7 +165,7 @@ fn a_kill_in_a_start_or_a_save_loses_nothing() {
     }
     drop(server);
     site.dies("rebuild:5");
-    let server = site.start_to_die_at("save:3");
+    let server = site.start_to_die_at("save:3", &[]);
     eventually("the kill", || {
         Client::connect(&site.path("s"))
             .and_then(|mut c| c.ask(&crate::wire::words("PING")))

@@ -67,3 +67,36 @@ fn a_replica_gets_all_maps_follows_and_is_equal_after_kills() {
     let alone = second.start();
     assert_eq!(say(&mut alone.connect(), "DEBUG DIGEST"), digest);
 }
+
+/// A replica that is killed while it loads a full sync has an incomplete pool, which the next start
+/// does not take its maps from. It gets them by another full sync.
+#[test]
+fn a_replica_that_is_killed_in_a_full_sync_is_equal_after_the_next_one() {
+    let (first, second) = (Site::at_port(AOF), Site::at_port(AOF));
+    let primary = first.start();
+    let client = &mut primary.connect();
+    for map in 0..20 {
+        client.say(&format!("PANDO.MSET m{map} a {map} b 1"));
+    }
+    let digest = say(client, "DEBUG DIGEST");
+    // It has maps of its own before.
+    let alone = second.start();
+    alone.connect().say("PANDO.SET own a 1");
+    drop(alone);
+    let replica_of = format!("127.0.0.1 {}", first.port.expect("a port"));
+    let options = ["--replicaof", &replica_of, "--repl-diskless-sync-delay", "0"];
+    for place in ["flush after commit:1", "fill:7", "names after commit:1"] {
+        let replica = second.start_to_die_at(place, &options);
+        eventually("the kill", || {
+            let ping = crate::wire::Client::connect(&second.path("s"));
+            ping.and_then(|mut client| client.ask(&words("PING"))).is_err()
+        });
+        drop(replica);
+        let replica = second.start_with(&options);
+        eventually("the full sync", || info(&mut replica.connect(), "master_link_status") == "up");
+        assert_eq!(say(&mut replica.connect(), "DEBUG DIGEST"), digest, "{place}");
+        eventually("the removal of garbage", || {
+            info(&mut replica.connect(), "pando_garbage") == "0"
+        });
+    }
+}

@@ -113,8 +113,8 @@ impl Site {
     }
 
     /// Starts a server that kills itself at a place of the module.
-    pub fn start_to_die_at(&self, place: &str) -> Server {
-        let mut command = self.command(&[]);
+    pub fn start_to_die_at(&self, place: &str, options: &[&str]) -> Server {
+        let mut command = self.command(options);
         command.env("PANDO_KILL_AT", place);
         self.start_command(command)
     }
