@@ -47,7 +47,8 @@ impl Pool {
     }
 
     /// The figures of the log, as in [`PoolStat::log`](crate::PoolStat::log), without a walk over
-    /// the maps: the cost is a few reads of the directory of the log. `None` if the pool has no log.
+    /// the maps: the cost is a few reads of the directory of the log. `None` if the pool has no
+    /// log.
     ///
     /// # Errors
     ///

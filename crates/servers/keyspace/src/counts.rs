@@ -33,7 +33,11 @@
 //! in an open sorted set only, a record by a score that its member does not have. The count of such
 //! a set removes these records. If the second write is refused, the first is undone. If the undo is
 //! refused, too, the number is removed from memory, so that the next command counts and cleans up.
+//! In a pool with a log, the writes are one commit.
 
+use smallvec::SmallVec;
+
+use crate::commits::LentWrite;
 use crate::failure::{Failure, Result};
 use crate::layout::{
     CollectionId, Content, Count, Element, Head, Kind, Section, element_key, head_key,
@@ -253,17 +257,28 @@ impl Transaction<'_> {
     ) -> Result<()> {
         let store = self.store();
         let by_score = element_key(id, Element::Scored(score, member));
-        store.write(&by_score, Some(&[]))?;
         let by_name = element_key(id, Element::Field(member));
-        if let Err(error) = store.write(&by_name, Some(&score.to_le_bytes())) {
-            if store.write(&by_score, None).is_err() {
-                store.counts.forget(id);
+        let by_former = former.map(|former| element_key(id, Element::Scored(former, member)));
+        let value = score.to_le_bytes();
+        let mut writes: SmallVec<[LentWrite<'_>; 3]> = SmallVec::new();
+        writes.push((&by_score, Some(&[])));
+        writes.push((&by_name, Some(&value)));
+        writes.extend(by_former.as_deref().map(|by_former| (by_former, None)));
+        let is_committed = store.commit_with_log(&writes)?;
+        if !is_committed {
+            store.write(&by_score, Some(&[]))?;
+            if let Err(error) = store.write(&by_name, Some(&value)) {
+                if store.write(&by_score, None).is_err() {
+                    store.counts.forget(id);
+                }
+                return Err(error);
             }
-            return Err(error);
         }
-        match former {
-            None => store.counts.set(id, count + 1),
-            Some(former) => self.remove_score(id, former, member),
+        if former.is_none() {
+            store.counts.set(id, count + 1);
+        }
+        if let Some(by_former) = by_former.as_deref().filter(|_| !is_committed) {
+            self.remove_score(id, by_former);
         }
         self.touch(space, key);
         Ok(())
@@ -278,17 +293,23 @@ impl Transaction<'_> {
         score: f64,
     ) -> Result<()> {
         let store = self.store();
-        store.write(&element_key(id, Element::Field(member)), None)?;
+        let by_name = element_key(id, Element::Field(member));
+        let by_score = element_key(id, Element::Scored(score, member));
+        let is_committed = store.commit_with_log(&[(&by_name, None), (&by_score, None)])?;
+        if !is_committed {
+            store.write(&by_name, None)?;
+        }
         store.counts.set(id, count - 1);
-        self.remove_score(id, score, member);
+        if !is_committed {
+            self.remove_score(id, &by_score);
+        }
         self.touch(space, key);
         Ok(())
     }
 
     /// Removes a record by a score that the member no longer has.
-    fn remove_score(&self, id: CollectionId, score: f64, member: &[u8]) {
-        let by_score = element_key(id, Element::Scored(score, member));
-        if let Err(error) = self.store().write(&by_score, None) {
+    fn remove_score(&self, id: CollectionId, by_score: &[u8]) {
+        if let Err(error) = self.store().write(by_score, None) {
             tracing::warn!(%error, "an old score is not removed; the members of the sorted set will be counted again");
             self.store().counts.forget(id);
         }

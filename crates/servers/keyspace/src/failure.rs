@@ -9,7 +9,7 @@ pub enum Failure {
     #[error("{0}")]
     Reply(Cow<'static, str>),
     /// An error of the pool.
-    #[error("ERR {0}")]
+    #[error("{code} {0}", code = code_of(.0))]
     Store(#[from] pando::Error),
     /// A record of a key is damaged.
     #[error(
@@ -29,6 +29,16 @@ impl Failure {
             }
             Self::Damaged => false,
         }
+    }
+}
+
+/// The code of the error reply for an error of the pool. MISCONF is Redis's code for a server that
+/// cannot write its log.
+fn code_of(error: &pando::Error) -> &'static str {
+    use pando::Error::{AppliedNotDurable, LogFull, LogStopped};
+    match error {
+        LogFull { .. } | LogStopped { .. } | AppliedNotDurable { .. } => "MISCONF",
+        _ => "ERR",
     }
 }
 

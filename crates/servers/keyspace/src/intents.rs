@@ -1,4 +1,4 @@
-//! Intents: several writes become durable as one.
+//! Intents: several writes become durable as one, in a pool without a log (`commits.rs`).
 //!
 //! # Protocol
 //!
@@ -45,6 +45,7 @@ use std::time::Duration;
 
 use pando::KeyRange;
 
+use crate::commits::LentWrite;
 use crate::failure::{Failure, Result};
 use crate::own_keys;
 use crate::store::Store;
@@ -153,6 +154,9 @@ impl Store {
     /// may write during that.
     pub(crate) fn apply_with_reserve(&self, mut make: impl FnMut() -> Result<()>) -> Result<()> {
         let Err(error) = make() else { return Ok(()) };
+        if self.log.is_some() {
+            return Err(error);
+        }
         // Until the remaining pieces are counted, other writes get no room.
         self.memory.note_intent_reserve(u64::MAX - 1, 0);
         tracing::warn!(%error, "pending writes failed; they are tried again with the room of the reserve");
@@ -210,6 +214,10 @@ impl Store {
 
     /// Restores missing standing pieces, as far as there is room.
     pub fn keep_intent_reserve(&self) {
+        if self.log.is_some() {
+            // There are no intents.
+            return self.memory.note_intent_reserve(0, 0);
+        }
         if self.memory.missing_pieces() == 0 {
             return;
         }
@@ -275,9 +283,6 @@ pub(crate) fn encode(writes: &Writes) -> Vec<u8> {
     }
     intent
 }
-
-/// A key, and its new value; `None` removes the record.
-type LentWrite<'intent> = (&'intent [u8], Option<&'intent [u8]>);
 
 /// Decodes an intent; `None` if it is damaged.
 fn decode(mut intent: &[u8]) -> Option<Vec<LentWrite<'_>>> {

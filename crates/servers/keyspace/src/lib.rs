@@ -6,7 +6,8 @@
 //! * `stripes.rs`: the locks that make commands atomic.
 //! * `transaction.rs`: reads and writes of a command.
 //! * `writes.rs`: its writes before the commit. `change.rs`: a write that is a command's only one.
-//! * `intents.rs`: several writes become durable as one.
+//! * `commits.rs`: the writes of a command become durable as one. `intents.rs`: how, in a pool
+//!   without a log. `log_sync.rs`: when replies to writes are sent, in a pool with a log.
 //! * `pieces.rs`: long strings.
 //! * `collection.rs`: a collection in a command. `counts.rs`: sizes of collections that are changed
 //!   one element at a time.
@@ -40,6 +41,7 @@
 mod change;
 pub mod clock;
 pub mod collection;
+mod commits;
 mod counts;
 mod drafts;
 mod eviction;
@@ -47,6 +49,7 @@ pub mod failure;
 mod intents;
 pub mod key_counts;
 pub mod layout;
+mod log_sync;
 pub mod memory;
 mod open_counts;
 mod own_keys;
@@ -70,6 +73,7 @@ mod whole_keys;
 mod writes;
 
 pub use self::change::Next;
+pub use self::log_sync::{LogSync, SyncMode};
 pub use self::snapshot_file::MAX_SNAPSHOTS;
 pub use self::snapshot_state::SnapshotState;
 pub use self::store::{MAP_NAME, Store, StoreOptions};

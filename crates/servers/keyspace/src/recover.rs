@@ -81,6 +81,16 @@ pub fn advice(failure: &Failure, pool: &Path, snapshot: &Path) -> String {
     )
 }
 
+/// The same for a pool with a log, which has the keys that survive a power cut.
+pub fn advice_with_log(failure: &Failure, pool: &Path, log: &Path) -> String {
+    format!(
+        "{failure}. Move {pool} away, and start the server again with --log {log}: it builds the pool anew from its \
+         log. (--recover is for pools without a log)",
+        pool = pool.display(),
+        log = log.display()
+    )
+}
+
 /// Replaces a pool that cannot be opened by a new one.
 pub fn recover(pool: &Path, snapshot: &Path, options: &StoreOptions) -> Result<Recovered> {
     let old = match Pool::open(pool, &options.pool.clone().salvage(true)) {
@@ -289,7 +299,7 @@ mod tests {
     }
 
     fn options() -> StoreOptions {
-        StoreOptions { pool: PoolOptions::new().max_bytes(64 << 20), index: None }
+        StoreOptions { pool: PoolOptions::new().max_bytes(64 << 20), ..StoreOptions::default() }
     }
 
     fn text(number: u64) -> Vec<u8> {

@@ -11,6 +11,7 @@ use crate::clock::Clock;
 use crate::drafts::Drafts;
 use crate::failure::{Failure, Result, fail};
 use crate::layout::{CollectionId, DATABASES, HASH_BITS, SPACES};
+use crate::log_sync::{LogSync, SyncMode};
 use crate::memory::Memory;
 use crate::open_counts::Counts;
 use crate::own_keys::{self, RESTORING};
@@ -32,12 +33,16 @@ pub struct StoreOptions {
     pub pool: PoolOptions,
     /// The index of a new store.
     pub index: Option<String>,
+    /// When replies to writes are sent, if the pool has a log.
+    pub sync: SyncMode,
 }
 
 /// Clients' keys in a pool; see the module's documentation.
 pub struct Store {
     pub(crate) map: Map,
     pub(crate) pool: Pool,
+    /// The syncs of the pool's log, if it has one.
+    pub(crate) log: Option<LogSync>,
     pub(crate) clock: Clock,
     /// The time of opening, by its clock.
     pub(crate) opened_at_ms: u64,
@@ -79,7 +84,12 @@ impl Store {
             Some(path) => Pool::open_or_create(path, &options.pool)?,
             None => Pool::volatile(&options.pool)?,
         };
+        let log = LogSync::of_pool(&pool, options.sync)?;
         let mut map_options = MapOptions::new();
+        if log.is_some() {
+            // Only such maps are in the log.
+            map_options = map_options.transactional(true);
+        }
         if let Some(kind) = &options.index {
             map_options = map_options.index(kind);
         }
@@ -87,13 +97,14 @@ impl Store {
         if map.get(own_keys::own(RESTORING))?.is_some() {
             return Err(fail(
                 "ERR the restore of a snapshot into this pool was cut short, so it has only some of the keys; \
-                 delete the pool and restore the snapshot again",
+                 delete the pool, and its log if it has one, and restore the snapshot again",
             ));
         }
         let clock = Clock::continue_or_begin(map.get(own_keys::own("clock"))?.as_deref());
         let mut store = Self {
             map,
             pool,
+            log,
             clock,
             opened_at_ms: clock.now_ms(),
             stripes: Stripes::new(),
@@ -120,6 +131,9 @@ impl Store {
         if store.starts == 1 {
             store.count_none()?;
         }
+        // The first round makes the number of starts durable: no later start has the same one, so
+        // no cas is used twice.
+        store.log.as_mut().map_or(Ok(()), LogSync::begin)?;
         Ok(store)
     }
 
@@ -189,14 +203,28 @@ impl Store {
         &self.pool
     }
 
+    /// The syncs of the pool's log; `None` if the pool has none.
+    #[inline]
+    pub fn log(&self) -> Option<&LogSync> {
+        self.log.as_ref()
+    }
+
+    /// Whether writes are refused, because the log cannot be written.
+    pub fn refuses_writes(&self) -> bool {
+        self.log.as_ref().is_some_and(LogSync::has_failed)
+    }
+
     /// The number of openings, with this one.
     pub fn starts(&self) -> u64 {
         self.starts
     }
 
     /// Locks stripes, in any order and with repetitions allowed. Exclusively locked stripes may be
-    /// written.
+    /// written. If the log cannot be written, exclusive access is refused.
     pub fn lock(&self, wanted: Wanted, access: Access) -> Result<Held<'_>> {
+        if let (Some(log), Access::Exclusive) = (&self.log, access) {
+            log.check()?;
+        }
         loop {
             let mut held = self.stripes.lock(wanted.clone(), access);
             if !self.has_pending_writes() {
@@ -309,7 +337,7 @@ impl Store {
     /// Closes the store and its pool.
     pub fn close(self) -> Result<()> {
         self.close_all();
-        drop(self.map);
+        drop((self.map, self.log));
         Ok(self.pool.close()?)
     }
 }

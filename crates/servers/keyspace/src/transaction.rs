@@ -4,12 +4,11 @@
 //!
 //! Writes are kept in memory until [`Transaction::commit`]; the transaction's own reads see them.
 //! (Two kinds are executed at once: a command's only change of a string, `change.rs`, and pieces
-//! whose bytes do not count before the commit, `pieces.rs`.) At the commit, one write is one
-//! operation of the index, which is the commit point; several are an intent (`intents.rs`).
+//! whose bytes do not count before the commit, `pieces.rs`.) `commits.rs` has the commit.
 //!
 //! An expiry entry is written before the head with that expiry, and removed after the head no
-//! longer has it. The sweep checks the head before it acts on an entry. So an extra entry is
-//! harmless, and none is missing.
+//! longer has it, or with the head in one commit. The sweep checks the head before it acts on an
+//! entry. So an extra entry is harmless, and none is missing.
 
 use std::cell::{Cell, RefCell};
 use std::ops::{Bound, ControlFlow};
@@ -18,6 +17,7 @@ use std::sync::atomic::Ordering;
 use pando::{KeyRange, Order};
 use smallvec::SmallVec;
 
+use crate::commits::Expiries;
 use crate::failure::{Failure, Result, fail};
 use crate::layout::{
     CollectionId, Content, Count, DATABASES, Element, Head, LONG_ABOVE_BYTES, SPACES, Section,
@@ -49,9 +49,9 @@ pub struct Transaction<'store> {
     writes: Writes,
     /// Whether it has several commands.
     is_of_several: bool,
-    /// Expiry entries to write before the commit, and to remove after it.
-    expiries_before: SmallVec<[Vec<u8>; 1]>,
-    expiries_after: SmallVec<[Vec<u8>; 1]>,
+    /// Expiry entries to write, and to remove.
+    new_expiries: SmallVec<[Vec<u8>; 1]>,
+    old_expiries: SmallVec<[Vec<u8>; 1]>,
     /// Changes of the numbers of heads, by space and hash.
     counts: SmallVec<[(u8, u64, i64); 1]>,
     /// The sizes of open collections after the commit; `None` for closed or removed ones.
@@ -112,8 +112,8 @@ impl<'store> Transaction<'store> {
             now_ms,
             writes: Writes::default(),
             is_of_several: false,
-            expiries_before: SmallVec::new(),
-            expiries_after: SmallVec::new(),
+            new_expiries: SmallVec::new(),
+            old_expiries: SmallVec::new(),
             counts: SmallVec::new(),
             drafts: SmallVec::new(),
             open_counts: SmallVec::new(),
@@ -284,7 +284,7 @@ impl<'store> Transaction<'store> {
         if let Some(former) = former {
             if let Some(at_ms) = former.expires_at.filter(|_| former.expires_at != head.expires_at)
             {
-                self.expiries_after.push(own_keys::expiry(at_ms, &full));
+                self.old_expiries.push(own_keys::expiry(at_ms, &full));
             }
             if let Some(id) = former.id {
                 self.open_counts.push((id, None));
@@ -298,7 +298,7 @@ impl<'store> Transaction<'store> {
         if let Some(at_ms) = head.expires_at
             && former.is_none_or(|former| former.expires_at != head.expires_at)
         {
-            self.expiries_before.push(own_keys::expiry(at_ms, &full));
+            self.new_expiries.push(own_keys::expiry(at_ms, &full));
         }
         self.store.memory.note_use(hash_of(key), self.now_ms);
         self.touch(space, key);
@@ -345,7 +345,7 @@ impl<'store> Transaction<'store> {
 
     fn leave(&mut self, space: u8, key: &[u8], full: Vec<u8>, former: Former) {
         if let Some(at_ms) = former.expires_at {
-            self.expiries_after.push(own_keys::expiry(at_ms, &full));
+            self.old_expiries.push(own_keys::expiry(at_ms, &full));
         }
         self.counts.push((space, hash_of(key), -1));
         self.touch(space, key);
@@ -366,7 +366,7 @@ impl<'store> Transaction<'store> {
     }
 
     /// Whether it has several commands.
-    pub(crate) fn is_of_several(&self) -> bool {
+    pub fn is_of_several(&self) -> bool {
         self.is_of_several
     }
 
@@ -612,22 +612,10 @@ impl<'store> Transaction<'store> {
     pub fn commit(&mut self) -> Result<()> {
         let store = self.store;
         let writes = std::mem::take(&mut self.writes);
-        let before = std::mem::take(&mut self.expiries_before);
-        let after = std::mem::take(&mut self.expiries_after);
+        let new = std::mem::take(&mut self.new_expiries);
+        let old = std::mem::take(&mut self.old_expiries);
         let mut counts = std::mem::take(&mut self.counts);
-        for entry in &before {
-            store.map.upsert(entry, [])?;
-        }
-        match writes.only() {
-            Some((key, write)) => store.write(key, write)?,
-            None if writes.is_empty() => {}
-            None => store.commit_many(&writes)?,
-        }
-        // One write may set the entry that another one removes.
-        for entry in after.iter().filter(|entry| !before.contains(entry)) {
-            // The sweep skips an entry that is left.
-            let _ = store.map.remove(entry);
-        }
+        store.commit(&writes, Expiries { new: &new, old: &old })?;
         if let Some(spaces) = self.spaces.take() {
             store.set_spaces(spaces);
             // Counts of former spaces are not needed, and new spaces are counted from zero.

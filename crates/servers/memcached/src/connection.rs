@@ -1,22 +1,37 @@
 //! The state of a connection, and its counters.
 
+use std::ops::Range;
+
 use pando_net::stats::{Count, Kind};
 
 use crate::counters::{Counter, Counting};
 use crate::meta_answer::MetaAnswer;
-use crate::reply::say;
-use crate::state::Server;
+use crate::reply::{say, server_error};
+use crate::state::{Server, Serving};
 use crate::storage::Write;
 
 /// A connection, without its socket.
 pub struct Connection<'server> {
-    pub(crate) server: Server<'server>,
+    pub(crate) server: Serving<'server>,
     /// The address of the client.
     pub(crate) peer: String,
     pub(crate) step: Step,
     pub(crate) has_begun: bool,
     pub(crate) is_closing: bool,
+    /// Whether the present request is a meta command, which may be silent about a success only.
+    pub(crate) is_meta: bool,
+    /// If the pool has a log: the unsent replies to requests that may have written.
+    pub(crate) written: Vec<Written>,
     counting: Counting,
+}
+
+/// An unsent reply to a request that may have written.
+#[derive(Debug)]
+pub(crate) struct Written {
+    /// Its place among the replies.
+    pub place: Range<usize>,
+    /// Whether an error is sent if the place is empty.
+    pub is_told: bool,
 }
 
 /// The expected input.
@@ -120,12 +135,50 @@ impl<'server> Connection<'server> {
     /// A new connection of the client at `peer`.
     pub fn new(server: Server<'server>, peer: String) -> Self {
         let counting = server.state.counters.connect();
-        Self { server, peer, step: Step::Line, has_begun: false, is_closing: false, counting }
+        Self {
+            server: Serving::of(server),
+            peer,
+            step: Step::Line,
+            has_begun: false,
+            is_closing: false,
+            is_meta: false,
+            written: Vec::new(),
+            counting,
+        }
     }
 
     /// Whether the connection ends after the replies are sent.
     pub fn is_closing(&self) -> bool {
         self.is_closing
+    }
+
+    /// Notes that the reply at `place` is to a request that may have written, if it is one.
+    pub(crate) fn note_written(&mut self, place: Range<usize>) {
+        if self.server.may_write.take() && self.server.store.log().is_some() {
+            self.written.push(Written { place, is_told: self.is_meta });
+        }
+    }
+
+    /// Waits once until all of these replies may be sent, as the mode of the log says; their
+    /// requests have `request_bytes` bytes. If the log cannot be written, the replies to requests
+    /// that may have written become errors.
+    pub(crate) async fn acknowledge(&mut self, reply: &mut Vec<u8>, request_bytes: usize) {
+        let written = std::mem::take(&mut self.written);
+        let Some(log) = self.server.store.log().filter(|_| !written.is_empty()) else { return };
+        if let Err(failure) = log.until_acknowledged(request_bytes).await {
+            // The rest of a reply that is not complete makes no sense behind an error.
+            self.is_closing |= !matches!(self.step, Step::Line);
+            let before = std::mem::take(reply);
+            let mut kept_from = 0;
+            for Written { place, is_told } in written {
+                reply.extend_from_slice(&before[kept_from..place.start]);
+                if is_told || !place.is_empty() {
+                    server_error(reply, &failure);
+                }
+                kept_from = place.end;
+            }
+            reply.extend_from_slice(&before[kept_from..]);
+        }
     }
 
     pub(crate) fn count(&self, counter: Counter) {

@@ -210,7 +210,7 @@ fn read<'line>(
 pub(crate) fn get(Line { connection, words, reply }: Line<'_, '_>) -> Result<()> {
     let too_many = "CLIENT_ERROR options flags are too long";
     let Some(request) = read(words, too_many, None, reply) else { return Ok(()) };
-    let server = connection.server;
+    let server = &connection.server;
     let clock = server.store.clock();
     let mut is_writing = request.seconds.or(request.new_seconds).is_some();
     is_writing |= request.renewal_seconds.is_some();
@@ -328,7 +328,7 @@ fn show(
 
 /// ms, up to its data.
 pub(crate) fn set(Line { connection, words, reply }: Line<'_, '_>) -> Next {
-    let server = connection.server;
+    let server = &connection.server;
     let [_, key, bytes, flags @ ..] = words else {
         return Next::answered(reply, if words.len() == 2 { BAD_FORMAT } else { "ERROR" });
     };
@@ -394,7 +394,7 @@ pub(crate) fn set(Line { connection, words, reply }: Line<'_, '_>) -> Next {
 pub(crate) fn delete(Line { connection, words, reply }: Line<'_, '_>) -> Result<()> {
     let too_many = "CLIENT_ERROR options flags too long";
     let Some(request) = read(words, too_many, Some(BAD_FLAG), reply) else { return Ok(()) };
-    let server = connection.server;
+    let server = &connection.server;
     let mut transaction = storage::begin(server, &request.key, Access::Exclusive)?;
     let status: &[u8; 2] = match item::find(&transaction, &request.key)? {
         Found::Item(about, _) if request.cas.is_some_and(|cas| cas != about.cas) => b"EX",
@@ -439,7 +439,7 @@ pub(crate) fn count(Line { connection, words, reply }: Line<'_, '_>) -> Result<(
             return Ok(());
         }
     };
-    let server = connection.server;
+    let server = &connection.server;
     let mut transaction = storage::begin_storing(server, &request.key)?;
     let cas = request.cas.unwrap_or(0);
     let counted = storage::count(&transaction, &request.key, is_up, request.delta, cas)?;
@@ -513,7 +513,7 @@ pub(crate) fn debug(Line { connection, words, reply }: Line<'_, '_>) -> Result<(
         return Ok(());
     };
     connection.count(Counter::Meta);
-    let transaction = storage::begin(connection.server, &key, Access::Shared)?;
+    let transaction = storage::begin(&connection.server, &key, Access::Shared)?;
     item::look(&transaction, &key, |lent| {
         let Some((about, bytes)) = lent.item() else {
             say(reply, "EN");

@@ -18,7 +18,7 @@ const MAX_LEADING_SPACES: usize = 100;
 const BINARY: u8 = 0x80;
 impl Connection<'_> {
     /// Executes the requests in `input` from `begin` on, and moves `begin` after them. Stops when
-    /// `reply` has `send_bytes`. The effects of its replies are durable.
+    /// `reply` has `send_bytes`. The effects of its replies survive the death of the process.
     pub fn carry_out(
         &mut self,
         input: &[u8],
@@ -27,8 +27,11 @@ impl Connection<'_> {
         send_bytes: usize,
     ) -> Progress {
         let mut begun_at = Instant::now();
+        let mut reply_begin = reply.len();
         while !self.is_closing {
             if reply.len() >= send_bytes {
+                // Maybe in the middle of a reply.
+                self.note_written(reply_begin..reply.len());
                 return Progress::Full;
             }
             let rest = &input[*begin..];
@@ -61,6 +64,10 @@ impl Connection<'_> {
                     *begin += text::retrieve(self, keys, rest, reply, send_bytes);
                 }
             }
+            if matches!(self.step, Step::Line) {
+                self.note_written(reply_begin..reply.len());
+                reply_begin = reply.len();
+            }
             if let (Some(kind), Step::Line) = (kind, &self.step) {
                 let done_at = Instant::now();
                 self.server.stats.note_request(kind, done_at.duration_since(begun_at));
@@ -85,10 +92,11 @@ impl Connection<'_> {
         self.has_begun = true;
         let line = &input[..end];
         let line = parse::until_zero(line.strip_suffix(b"\r").unwrap_or(line));
-        if let Err(failure) = flush::flush_if_due(self.server) {
+        if let Err(failure) = flush::flush_if_due(*self.server) {
             server_error(reply, &failure);
             return Some(end + 1);
         }
+        self.is_meta = line.trim_ascii_start().starts_with(b"m");
         self.step = match text::command(self, line, reply) {
             Next::Line => Step::Line,
             Next::Block(block) => Step::Block(block),
@@ -133,12 +141,12 @@ impl Connection<'_> {
             return;
         };
         let max_item_bytes = self.server.state.max_item_bytes;
-        let outcome = match storage::store(self.server, write, bytes, max_item_bytes) {
+        let outcome = match storage::store(&self.server, write, bytes, max_item_bytes) {
             Ok(outcome) => outcome,
             Err(failure) => {
                 // The client wants to replace the old value, so it must not remain.
                 if write.mode == storage::Mode::Set && failure.is_no_memory() {
-                    let _ = storage::delete(self.server, &write.key);
+                    let _ = storage::delete(&self.server, &write.key);
                 }
                 if !matches!(answer, Answer::Text { is_quiet: true }) {
                     server_error(reply, &failure);

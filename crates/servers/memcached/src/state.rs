@@ -1,5 +1,7 @@
 //! The state that all connections of this protocol share.
 
+use std::cell::Cell;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pando_keyspace::Store;
@@ -45,6 +47,27 @@ pub struct Server<'run> {
     pub web_request_alarm: &'run Alarm,
     /// The state that connections of this protocol share.
     pub state: &'run State,
+}
+
+/// The server of one connection.
+pub(crate) struct Serving<'run> {
+    server: Server<'run>,
+    /// Whether the present request has had an exclusive lock, so it may have written.
+    pub may_write: Cell<bool>,
+}
+
+impl<'run> Serving<'run> {
+    pub(crate) fn of(server: Server<'run>) -> Self {
+        Self { server, may_write: Cell::new(false) }
+    }
+}
+
+impl<'run> Deref for Serving<'run> {
+    type Target = Server<'run>;
+
+    fn deref(&self) -> &Server<'run> {
+        &self.server
+    }
 }
 
 /// The time of the delayed flush, in milliseconds of the store's clock; `u64::MAX` if there is

@@ -7,7 +7,7 @@ use pando_keyspace::{Store, Transaction};
 
 use crate::item::{self, About, Found, Marks};
 use crate::parse;
-use crate::state::Server;
+use crate::state::Serving;
 
 /// The condition and the way of storing a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,19 +60,20 @@ pub(crate) enum Outcome {
 
 /// A transaction on one key, whose stripe is locked.
 pub(crate) fn begin<'server>(
-    server: Server<'server>,
+    server: &Serving<'server>,
     key: &[u8],
     access: Access,
 ) -> Result<Transaction<'server>> {
     let stripes = std::iter::once(Store::stripe_of_key(key)).collect();
     let held = server.store.lock(stripes, access)?;
+    server.may_write.set(server.may_write.get() || access == Access::Exclusive);
     Ok(server.store.begin(held, server.store.clock().now_ms()))
 }
 
 /// As [`begin`], for a command that may need memory. At the memory limit keys are evicted, or the
 /// command is refused.
 pub(crate) fn begin_storing<'server>(
-    server: Server<'server>,
+    server: &Serving<'server>,
     key: &[u8],
 ) -> Result<Transaction<'server>> {
     match server.store.make_room()? {
@@ -83,7 +84,7 @@ pub(crate) fn begin_storing<'server>(
 
 /// Stores a value if its condition holds. `max_item_bytes` limits its length.
 pub(crate) fn store(
-    server: Server<'_>,
+    server: &Serving<'_>,
     write: &Write,
     bytes: &[u8],
     max_item_bytes: usize,
@@ -142,7 +143,7 @@ pub(crate) fn store(
 }
 
 /// Removes the value at a key if memcached's clients can see one, and returns whether they could.
-pub(crate) fn delete(server: Server<'_>, key: &[u8]) -> Result<bool> {
+pub(crate) fn delete(server: &Serving<'_>, key: &[u8]) -> Result<bool> {
     let mut transaction = begin(server, key, Access::Exclusive)?;
     let space = transaction.space(item::DATABASE);
     let is_there = transaction
@@ -204,7 +205,7 @@ pub(crate) fn count(
 }
 
 /// Changes the expiry time of the value at a key, and returns whether there is one.
-pub(crate) fn touch(server: Server<'_>, key: &[u8], expires_at: Option<u64>) -> Result<bool> {
+pub(crate) fn touch(server: &Serving<'_>, key: &[u8], expires_at: Option<u64>) -> Result<bool> {
     let mut transaction = begin(server, key, Access::Exclusive)?;
     let Found::Item(about, bytes) = item::find(&transaction, key)? else { return Ok(false) };
     item::put(&mut transaction, key, &About { expires_at, ..about }, &bytes)?;

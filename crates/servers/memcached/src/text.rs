@@ -180,7 +180,7 @@ fn retrieve_one(
     };
     let is_hit = match keys.touch {
         None => {
-            let transaction = storage::begin(connection.server, key, Access::Shared)?;
+            let transaction = storage::begin(&connection.server, key, Access::Shared)?;
             item::look(&transaction, key, |lent| {
                 let found = lent.item();
                 if let Some((about, bytes)) = &found {
@@ -190,7 +190,7 @@ fn retrieve_one(
             })?
         }
         Some(expires_at) => {
-            let mut transaction = storage::begin(connection.server, key, Access::Exclusive)?;
+            let mut transaction = storage::begin(&connection.server, key, Access::Exclusive)?;
             match item::find(&transaction, key)? {
                 item::Found::Item(about, bytes) => {
                     item::put(&mut transaction, key, &About { expires_at, ..about }, &bytes)?;
@@ -230,7 +230,7 @@ fn update(
     ) else {
         return refuse(reply, BAD_FORMAT, Next::Line);
     };
-    let server = connection.server;
+    let server = &connection.server;
     if item::item_bytes(key, flags, bytes) > server.state.max_item_bytes {
         connection.count(Counter::TooLarge);
         // The client wants to replace the old value, so it must not remain.
@@ -266,7 +266,7 @@ fn count(connection: &Connection<'_>, words: &Words<'_>, is_up: bool) -> Result<
     let Some(delta) = parse::parse_u64(words[2]) else {
         return Ok(Reply::Words("CLIENT_ERROR invalid numeric delta argument"));
     };
-    let mut transaction = storage::begin_storing(connection.server, key)?;
+    let mut transaction = storage::begin_storing(&connection.server, key)?;
     let (number, about, bytes) = match storage::count(&transaction, key, is_up, delta, 0)? {
         Counted::Number(number, about, bytes) => (number, about, bytes),
         Counted::NotANumber => return Ok(Reply::Words(NOT_A_NUMBER)),
@@ -296,7 +296,7 @@ fn delete(connection: &Connection<'_>, words: &Words<'_>, is_quiet: bool) -> Res
     if words[1].len() > MAX_KEY_BYTES {
         return Ok(Reply::Words(BAD_FORMAT));
     }
-    let is_deleted = storage::delete(connection.server, words[1])?;
+    let is_deleted = storage::delete(&connection.server, words[1])?;
     connection.count(if is_deleted { Counter::DeleteHits } else { Counter::DeleteMisses });
     Ok(Reply::Words(if is_deleted { "DELETED" } else { "NOT_FOUND" }))
 }
@@ -308,7 +308,7 @@ fn touch(connection: &Connection<'_>, words: &Words<'_>) -> Result<Reply> {
     let Some(seconds) = parse::parse_i32(words[2]) else { return Ok(Reply::Words(BAD_TIME)) };
     let clock = connection.server.store.clock();
     let expires_at = expiry::expires_at(clock, clock.now_ms(), seconds);
-    let is_touched = storage::touch(connection.server, words[1], expires_at)?;
+    let is_touched = storage::touch(&connection.server, words[1], expires_at)?;
     connection.count(Counter::Touch);
     connection.count(if is_touched { Counter::TouchHits } else { Counter::TouchMisses });
     Ok(Reply::Words(if is_touched { "TOUCHED" } else { "NOT_FOUND" }))
@@ -326,7 +326,10 @@ fn flush_all(connection: &Connection<'_>, words: &Words<'_>, is_quiet: bool) -> 
         Some(due_at) if due_at > clock.now_ms() => {
             connection.server.state.waiting.wait_until(due_at);
         }
-        _ => flush::flush(connection.server)?,
+        _ => {
+            flush::flush(*connection.server)?;
+            connection.server.may_write.set(true);
+        }
     }
     Ok(Reply::Words("OK"))
 }
@@ -338,7 +341,7 @@ fn stats(Line { connection, words, reply }: Line<'_, '_>) -> Result<()> {
             say(reply, "RESET");
         }
         about => {
-            if !stats::reply_to(connection.server, about.copied(), reply)? {
+            if !stats::reply_to(*connection.server, about.copied(), reply)? {
                 say(reply, ERROR);
             }
         }

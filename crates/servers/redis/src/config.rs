@@ -8,6 +8,7 @@
 use std::fmt::Write;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use pando_keyspace::SyncMode;
 use pando_keyspace::memory::EvictionPolicy;
 use parking_lot::Mutex;
 
@@ -61,8 +62,8 @@ const fn by_option(name: &'static str, kind: Kind, option: &'static str) -> Para
     Parameter { name, kind, default: "", is_settable: false, option: Some(option) }
 }
 
-const NO_LOG: Kind =
-    Kind::Only("each acknowledged write is already durable, so there is no append-only file");
+const LOG_OF_POOL: Kind =
+    Kind::Only("a pool has a log, or has none, from its creation on (`pando --log DIR`)");
 const NO_DUMP: Kind =
     Kind::Only("each acknowledged write is already durable, whatever happens to snapshots");
 const GIB: i64 = 1 << 30;
@@ -73,8 +74,11 @@ pub(crate) static PARAMETERS: &[Parameter] = &[
     at_any_time("acllog-max-len", Kind::Number(0, 1 << 20), "128"),
     without_effect("active-expire-effort", Kind::Number(1, 10), "1"),
     without_effect("activerehashing", Kind::Switch, "yes"),
-    at_any_time("appendfsync", NO_LOG, "no"),
-    at_any_time("appendonly", NO_LOG, "no"),
+    Parameter {
+        is_settable: true,
+        ..by_option("appendfsync", Kind::Choice(&SyncMode::NAMES), "--sync")
+    },
+    at_any_time("appendonly", LOG_OF_POOL, "no"),
     by_option("bind", Kind::Text(4096), "--bind"),
     at_any_time("client-output-buffer-limit", NO_BUFFER_CLASSES, OUTPUT_LIMITS),
     at_any_time("client-query-buffer-limit", Kind::Bytes(1 << 20, i64::MAX), "1073741824"),
@@ -157,6 +161,8 @@ const fn is_equal(one: &[u8], other: &[u8]) -> bool {
     at == one.len() && at == other.len()
 }
 
+/// When a reply to a write is sent, if the pool has a log: an index of [`SyncMode::NAMES`].
+pub(crate) const APPEND_FSYNC: ParameterId = id_of("appendfsync");
 /// The number of entries that the log of the ACL keeps.
 pub(crate) const ACL_LOG_MAX_LEN: ParameterId = id_of("acllog-max-len");
 /// The file of users.
@@ -411,13 +417,14 @@ mod tests {
         assert!(config.set_at_start("maxclients", "0").is_err());
         assert!(config.set_at_start("nosuch", "0").is_err());
         for (name, value, why) in [
+            ("appendfsync", "always", "only the option --sync sets it"),
             ("bind", "1.2.3.4", "only the option --bind sets it"),
             ("port", "1", "only the option --port sets it"),
             ("databases", "17", "the number of databases is fixed; only the value '16' is allowed"),
         ] {
             assert_eq!(config.set_at_start(name, value), Err(why.to_owned()));
         }
-        for (name, value) in [("appendonly", "yes"), ("appendfsync", "always"), ("save", "1 1")] {
+        for (name, value) in [("appendonly", "yes"), ("save", "1 1")] {
             let why = config.set_at_start(name, value).unwrap_err();
             assert!(why.contains("only the value"), "{name}: {why}");
             assert!(!config.select(|one| one == name).iter().any(|(_, text)| text == value));

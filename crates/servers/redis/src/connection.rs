@@ -16,7 +16,7 @@ use crate::dispatch::{self, Together};
 use crate::resp::reply::Reply;
 use crate::resp::request::{Parsed, Parser, RequestLimits};
 use crate::server::Server;
-use crate::session::Session;
+use crate::session::{DurabilityWait, Session};
 use crate::spec::Arguments;
 use crate::{clients, config};
 
@@ -48,13 +48,16 @@ pub async fn converse(
     let mut parser = Parser::default();
     let mut reply = Reply::default();
     loop {
+        let first = begin;
         let progress = carry_out(server, &mut session, &mut parser, &input, &mut begin, &mut reply);
         session.done_at = None;
-        if !reply.bytes().is_empty() {
-            server.stats.add(Count::BytesOut, reply.len() as u64);
-            entry.note_reply_capacity(reply.buffer_mut().capacity());
-            stream.write_all(reply.bytes()).await?;
-            empty(reply.buffer_mut());
+        if !session.written.is_empty() {
+            acknowledge(server, &mut session, &mut reply, begin - first).await;
+        }
+        send(server, entry, &mut reply, &mut stream).await?;
+        if let Some(wait) = session.wait.take() {
+            wait_for_log(server, &mut session, wait, &mut reply).await;
+            send(server, entry, &mut reply, &mut stream).await?;
         }
         if session.is_closing {
             return stream.shutdown().await;
@@ -91,6 +94,70 @@ pub async fn converse(
     }
 }
 
+/// Sends the replies.
+async fn send(
+    server: &Server,
+    entry: &clients::Client,
+    reply: &mut Reply,
+    stream: &mut (impl AsyncWrite + Unpin),
+) -> io::Result<()> {
+    if !reply.bytes().is_empty() {
+        server.stats.add(Count::BytesOut, reply.len() as u64);
+        entry.note_reply_capacity(reply.buffer_mut().capacity());
+        stream.write_all(reply.bytes()).await?;
+        empty(reply.buffer_mut());
+    }
+    Ok(())
+}
+
+/// Waits once until all of these replies may be sent, as the mode of the log says; their requests
+/// have `request_bytes` bytes. If the log cannot be written, the replies to commands that may have
+/// written become errors.
+async fn acknowledge(
+    server: &Server,
+    session: &mut Session,
+    reply: &mut Reply,
+    request_bytes: usize,
+) {
+    if let Some(log) = server.store.log() {
+        match log.until_acknowledged(request_bytes).await {
+            Ok(are_durable) => session.has_unsynced &= !are_durable,
+            Err(failure) => {
+                let words = failure.to_string();
+                session.written.iter().for_each(|_| server.stats.note_error(&words));
+                reply.fail(&session.written, &words);
+            }
+        }
+    }
+    session.written.clear();
+}
+
+/// Waits for WAITAOF, and replies to it.
+async fn wait_for_log(
+    server: &Server,
+    session: &mut Session,
+    DurabilityWait { timeout, is_answered }: DurabilityWait,
+    reply: &mut Reply,
+) {
+    let Some(log) = server.store.log() else { return };
+    let _waiting = server.clients.wait();
+    let durable = log.until_durable();
+    let outcome = match timeout {
+        None => Some(durable.await),
+        Some(timeout) => tokio::time::timeout(timeout, durable).await.ok(),
+    };
+    session.has_unsynced &= !matches!(outcome, Some(Ok(())));
+    match outcome {
+        _ if !is_answered => {}
+        Some(Err(failure)) => {
+            let words = failure.to_string();
+            server.stats.note_error(&words);
+            reply.error(&words);
+        }
+        Some(Ok(())) | None => reply.waited(!session.has_unsynced),
+    }
+}
+
 /// Consecutive requests that will be executed together.
 #[derive(Default)]
 struct Waiting<'input> {
@@ -114,6 +181,9 @@ fn carry_out(
 ) -> Progress {
     let mut waiting = Waiting::default();
     let progress = loop {
+        if session.wait.is_some() {
+            break Progress::Full;
+        }
         if session.is_closing || *begin >= input.len() {
             break Progress::Done;
         }

@@ -23,7 +23,9 @@ use crate::spec::{Arguments, Keys, Spec, flags};
 /// The longest reply of a transaction, in bytes.
 const MAX_TRANSACTION_REPLY_BYTES: usize = 1 << 30;
 
-/// Executes a request. When it returns, `reply` has the reply, and the effects are durable.
+/// Executes a request. When it returns, `reply` has the reply, and the effects survive the death of
+/// the process. In a pool with a log, `session.written` has the place of the reply, if it may have
+/// to wait for the log.
 pub(crate) fn execute(
     server: &Server,
     session: &mut Session,
@@ -37,6 +39,7 @@ pub(crate) fn execute(
     // If requests are executed together, each begins when the one before it ends.
     let begun_at = session.done_at.unwrap_or_else(Instant::now);
     session.running = None;
+    session.may_write = false;
     let tried = try_execute(server, session, arguments, reply);
     if let Err(failure) = &tried {
         reply.truncate(begin);
@@ -51,6 +54,13 @@ pub(crate) fn execute(
             Replies::SkipThis => Replies::On,
             other => other,
         };
+        if let Some(wait) = &mut session.wait {
+            wait.is_answered = false;
+        }
+    }
+    if session.may_write && tried.is_ok() && server.store.log().is_some() {
+        session.written.push(begin..reply.len());
+        session.has_unsynced = true;
     }
     let done_at = Instant::now();
     session.done_at = Some(done_at);
@@ -324,6 +334,7 @@ fn try_execute(
     if command.flags.has(flags::DENYOOM) && !server.store.make_room()? {
         return Err(NO_MEMORY);
     }
+    session.may_write = access == Some(Access::Exclusive);
     let held = lock(server, access, stripes)?;
     let mut transaction = server.store.begin(held, server.store.clock().now_ms());
     let space = transaction.space(session.database);
@@ -455,6 +466,7 @@ fn execute_queued(server: &Server, session: &mut Session, reply: &mut Reply) -> 
     if needs_memory && !server.store.make_room()? {
         return Err(fail_with(format!("EXECABORT Transaction discarded because of: {NO_MEMORY}")));
     }
+    session.may_write = access == Some(Access::Exclusive);
     let held = lock(server, access, stripes)?;
     let mut transaction = server.store.begin(held, server.store.clock().now_ms());
     transaction.gather_commands();

@@ -23,6 +23,9 @@ use crate::clients::Clients;
 use crate::config::{self, Config};
 use crate::slow_log::SlowLog;
 
+/// Room that a log's tail and the commits in progress may take of a pool.
+const TAIL_BYTES: u64 = 48 << 20;
+
 impl Server {
     /// Runs `work` in its own thread. The server waits for the thread when it stops.
     pub fn begin_task(
@@ -121,7 +124,10 @@ impl Server {
         // The free rest of the pool is for writes of committed transactions. A policy that evicts
         // also needs it for the gaps that evictions leave.
         let sixteenths = if policy == EvictionPolicy::NoEviction { 15 } else { 11 };
-        let most_bytes = self.store.pool().max_bytes() / 16 * sixteenths;
+        let pool_bytes = self.store.pool().max_bytes();
+        // Each commit needs room in the log's tail, also one that only removes keys.
+        let tail_bytes = self.store.log().map_or(0, |_| TAIL_BYTES.min(pool_bytes / 2));
+        let most_bytes = (pool_bytes / 16 * sixteenths).min(pool_bytes - tail_bytes);
         let bytes = match self.config.size(config::MAX_MEMORY) as u64 {
             0 => most_bytes,
             bytes => bytes.min(most_bytes),

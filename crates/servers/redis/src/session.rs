@@ -1,9 +1,10 @@
 //! The state of one client.
 
 use std::collections::HashSet;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::acl::User;
 use crate::clients::Client;
@@ -49,6 +50,23 @@ pub(crate) struct Session {
     pub client: Arc<Client>,
     pub user: Arc<User>,
     pub replies: Replies,
+    /// Whether the running command has exclusive locks, so it may write.
+    pub may_write: bool,
+    /// If the pool has a log: the places of unsent replies to commands that may have written.
+    pub written: Vec<Range<usize>>,
+    /// Whether a command may have written something that is not known to be durable.
+    pub has_unsynced: bool,
+    /// The wait of WAITAOF, before its reply.
+    pub wait: Option<DurabilityWait>,
+}
+
+/// The wait of WAITAOF.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DurabilityWait {
+    /// The longest time; `None` for no limit.
+    pub timeout: Option<Duration>,
+    /// Whether the client gets a reply.
+    pub is_answered: bool,
 }
 
 impl Session {
@@ -66,6 +84,10 @@ impl Session {
             client,
             user: server.acl.default_user(),
             replies: Replies::On,
+            may_write: false,
+            written: Vec::new(),
+            has_unsynced: false,
+            wait: None,
         }
     }
 

@@ -7,7 +7,12 @@
 //! reports over HTTP.
 
 mod admission;
+#[cfg(test)]
+#[path = "../../../pando/tests/log/broken_disk.rs"]
+mod broken_disk;
 mod connection;
+#[cfg(test)]
+mod log_tests;
 mod options;
 mod run;
 mod serve_error;
@@ -19,7 +24,7 @@ pub mod testing;
 #[cfg(test)]
 mod web_request_tests;
 
-pub use pando_keyspace::MAP_NAME;
+pub use pando_keyspace::{MAP_NAME, SyncMode};
 pub use pando_net::tls::TlsOptions;
 
 pub use self::options::Options;

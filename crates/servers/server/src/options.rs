@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use pando::PoolOptions;
+use pando_keyspace::SyncMode;
 use pando_net::tls::TlsOptions;
 
 /// The options of the server.
@@ -13,6 +14,9 @@ pub struct Options {
     pub pool: Option<PathBuf>,
     /// The options for opening or creating the pool.
     pub pool_options: PoolOptions,
+    /// When a reply to a write is sent, if the pool has a log; `None` for
+    /// [`SyncMode::EverySecond`]. An error for a pool without a log.
+    pub sync: Option<SyncMode>,
     /// The index of a new store; `pando indexes` lists them.
     pub index: Option<String>,
     /// Addresses for the Redis protocol.

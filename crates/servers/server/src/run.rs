@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use pando::{LogFiles, RecoveryProgress};
 use pando_keyspace::failure::Failure;
 use pando_keyspace::recover::{self, Recovered, Source};
 use pando_keyspace::{Store, StoreOptions};
@@ -19,6 +20,7 @@ use pando_net::listeners::{self, Listeners};
 use pando_net::stats::Count;
 use pando_net::{descriptors, http, tls};
 use pando_redis::{Server, config};
+use parking_lot::Mutex;
 use sd_notify::NotifyState;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, UnixListener};
@@ -38,6 +40,9 @@ const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
 const SWEEP_TIME: Duration = Duration::from_millis(25);
 /// The number of records that a sweep removes between two checks of the time.
 const SWEEP_BUDGET: usize = 256;
+
+/// The time between two reports of a recovery.
+const REPORT_EVERY: Duration = Duration::from_secs(1);
 
 /// A loop that serves connections.
 struct Loop {
@@ -77,10 +82,16 @@ fn run(
     listeners: &mut Listeners,
     restore: Option<&Path>,
 ) -> Result<End, ServeError> {
-    let store_options =
-        StoreOptions { pool: options.pool_options.clone(), index: options.index.clone() };
+    let store_options = StoreOptions {
+        pool: options.pool_options.clone().on_recovery(report_recovery()),
+        index: options.index.clone(),
+        sync: options.sync.unwrap_or_default(),
+    };
     let snapshot = snapshot_path(options);
     let store = open(options, &store_options, &snapshot)?;
+    if options.sync.is_some() && store.log().is_none() {
+        return Err(ServeError::SyncWithoutLog);
+    }
     if let Some(path) = restore {
         let keys = store.restore(path)?;
         tracing::info!(keys, path = %path.display(), "restored");
@@ -91,6 +102,7 @@ fn run(
         medium = promise.medium,
         domain = promise.domain,
         guarantee = promise.guarantee,
+        sync = store.log().map(|log| log.mode().name()),
         starts = store.starts(),
         "store opened"
     );
@@ -152,6 +164,21 @@ fn run(
     Ok(end)
 }
 
+/// Logs how far the recovery of a lost pool has come, at most once a second.
+fn report_recovery() -> impl Fn(RecoveryProgress) + Send + Sync {
+    let reported_at = Mutex::new(None::<Instant>);
+    move |RecoveryProgress { image_records, commits, .. }| {
+        let mut reported_at = reported_at.lock();
+        if reported_at.is_none() {
+            tracing::warn!("the pool is lost; it is rebuilt from its log");
+        }
+        if reported_at.is_none_or(|at| at.elapsed() >= REPORT_EVERY) {
+            tracing::info!(image_records, commits, "rebuilding the pool");
+            *reported_at = Some(Instant::now());
+        }
+    }
+}
+
 /// Opens the store. With `--recover`, a store that cannot be trusted is recovered first.
 fn open(
     options: &Options,
@@ -165,6 +192,9 @@ fn open(
     let Some(pool) = options.pool.as_deref().filter(|_| recover::can_help(&failure)) else {
         return Err(failure.into());
     };
+    if let Ok(log) = LogFiles::of_pool(pool) {
+        return Err(ServeError::Store(recover::advice_with_log(&failure, pool, log.path())));
+    }
     if !options.recover {
         return Err(ServeError::Store(recover::advice(&failure, pool, snapshot)));
     }
@@ -229,9 +259,12 @@ fn configure(server: &Server, options: &Options) -> Result<(), ServeError> {
     if let Some(path) = &options.unix {
         set("unixsocket", &path.to_string_lossy())?;
     }
-    // An acknowledged write is as durable as the medium allows. Redis's value `no` means that a
-    // failure of the machine may lose it.
-    set("appendfsync", if server.promise.survives_power { "always" } else { "no" })?;
+    // Without a log, an acknowledged write is as durable as the medium allows. Redis's value `no`
+    // means that a failure of the machine may lose it.
+    let medium = || if server.promise.survives_power { "always" } else { "no" };
+    let log = server.store.log();
+    set("appendfsync", log.map_or_else(medium, |log| log.mode().name()))?;
+    set("appendonly", if log.is_some() { "yes" } else { "no" })?;
     for (name, value) in &options.config {
         set_at_start(name, value)?;
     }
@@ -331,8 +364,11 @@ fn sweep_once(shared: &Shared) {
     let server = &shared.redis;
     server.clients.tick(server.config.size(config::TIMEOUT) as u64);
     server.limit_memory();
-    server.store.keep_intent_reserve();
     server.save_if_due();
+    if server.store.refuses_writes() {
+        return;
+    }
+    server.store.keep_intent_reserve();
     server.stats.add(Count::Evicted, server.store.take_evicted_keys());
     let begin = Instant::now();
     let sweep = || -> Result<(), Failure> {

@@ -9,6 +9,12 @@ pub enum ServeError {
     /// The store cannot be opened or closed.
     #[error("{0}")]
     Store(String),
+    /// The pool has no log, so its writes cannot be synced.
+    #[error(
+        "--sync needs a pool with a log, and this pool has none; leave out --sync, or create a pool with a log \
+         by --log DIR, and load a snapshot into it by --restore"
+    )]
+    SyncWithoutLog,
     /// A socket, TLS or a thread cannot be set up.
     #[error(transparent)]
     Net(#[from] pando_net::Error),

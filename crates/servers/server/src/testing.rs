@@ -35,7 +35,8 @@ pub fn free_port() -> u16 {
 
 /// A server whose store is small.
 pub(crate) fn server() -> Shared {
-    let options = StoreOptions { pool: PoolOptions::new().max_bytes(MAX_BYTES), index: None };
+    let options =
+        StoreOptions { pool: PoolOptions::new().max_bytes(MAX_BYTES), ..StoreOptions::default() };
     let store = Store::open(None, &options).expect("a store in memory");
     let mut redis = pando_redis::server(store, 1);
     // There is no such directory, so snapshots fail.

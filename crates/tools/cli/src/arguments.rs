@@ -186,6 +186,12 @@ pub struct ServeOptions {
     /// In a file: the persistence domain.
     #[arg(skip)]
     pub domain: Option<String>,
+    /// In a file: the directory of the pool's log.
+    #[arg(skip)]
+    pub log: Option<PathBuf>,
+    /// When a reply to a write is sent, in a pool with a log [default: everysec]
+    #[arg(long, value_enum, value_name = "MODE")]
+    pub sync: Option<Sync>,
     /// Port of the Redis protocol; 0: none [default: 6379]
     #[arg(long, value_name = "N")]
     pub port: Option<u16>,
@@ -302,6 +308,8 @@ impl ServeOptions {
         Self {
             pool: self.pool.or(other.pool),
             domain: self.domain.or(other.domain),
+            log: self.log.or(other.log),
+            sync: self.sync.or(other.sync),
             port: self.port.or(other.port),
             memcached_port: self.memcached_port.or(other.memcached_port),
             memcached_max_item: self.memcached_max_item.or(other.memcached_max_item),
@@ -334,6 +342,7 @@ impl ServeOptions {
     pub fn paths(&mut self) -> impl Iterator<Item = &mut PathBuf> {
         [
             &mut self.pool,
+            &mut self.log,
             &mut self.unix,
             &mut self.snapshot,
             &mut self.restore,
@@ -397,6 +406,18 @@ pub enum LogLevel {
     Debug,
     /// All events
     Trace,
+}
+
+/// When a server sends a reply to a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sync {
+    /// When the write survives a power cut
+    Always,
+    /// At once; a power cut undoes writes of the last 2 seconds at most
+    Everysec,
+    /// At once; a power cut undoes the writes that the disk does not have yet
+    No,
 }
 
 /// Format of the log.

@@ -66,8 +66,11 @@ fn what_needs_a_log_or_takes_none_says_so() {
     }
     let nothing = folder.fails(3, &["log", "verify", "."]);
     assert!(nothing.contains("has no log"), "{nothing}");
-    let served = folder.fails(2, &["serve", "--log", "pando.log", "--pool", "served.pool"]);
-    assert!(served.contains("serve takes no pool with a log"), "{served}");
+    for pool in [&[][..], &["--pool", "new.pool"]] {
+        let served = folder.fails(2, &[&["serve", "--sync", "always"], pool].concat());
+        assert!(served.contains("--sync needs a pool with a log"), "{served}");
+    }
+    assert!(!folder.path("new.pool").exists());
 }
 
 #[test]

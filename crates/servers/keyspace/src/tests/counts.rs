@@ -129,9 +129,11 @@ fn change_model(model: &mut Model, (member, score): &(Vec<u8>, Option<f64>)) {
 fn an_open_collection_has_the_elements_that_it_says_after_a_crash_and_after_a_refusal() {
     let folder = tempfile::tempdir().expect("a folder");
     for kind in [Kind::Set, Kind::SortedSet] {
-        for made in 0..24 {
-            let path = folder.path().join(format!("{kind:?} {made}.pool"));
-            let store = Store::open(Some(&path), &options()).expect("a store");
+        let with_log = (0..24).step_by(11).map(|made| (made, true));
+        for (made, has_log) in (0..24).map(|made| (made, false)).chain(with_log) {
+            let path = folder.path().join(format!("{kind:?} {made} {has_log}.pool"));
+            let options = options_at(&path, has_log);
+            let store = Store::open(Some(&path), &options).expect("a store");
             let mut model = create(&store, kind);
             let mut random = fastrand::Rng::with_seed(made);
             store.refusals.set(made, u64::MAX);
@@ -147,8 +149,8 @@ fn an_open_collection_has_the_elements_that_it_says_after_a_crash_and_after_a_re
             // As in a crash: nothing is closed, and nothing can be written.
             store.close().expect("closes");
 
-            let store = Store::open(Some(&path), &options()).expect("opens again");
-            let context = format!("{kind:?}, {made} writes, {cut:?}");
+            let store = Store::open(Some(&path), &options).expect("opens again");
+            let context = format!("{kind:?}, log {has_log}, {made} writes, {cut:?}");
             assert_is(&store, &model, &context);
             for _ in 0..10 {
                 let one = random_change(&mut random);

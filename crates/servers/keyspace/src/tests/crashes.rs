@@ -62,17 +62,26 @@ fn a_flush_that_a_crash_cut_short_is_carried_out_before_the_store_is_used() {
     }
 }
 
-/// Opening writes a few records. In a full pool the reserve provides their room. Then keys can be
-/// removed.
+/// Opening writes a few records. In a full pool the reserve provides their room. With a log the
+/// memory limit does, as in the server. Then keys can be removed.
 #[test]
 fn a_full_pool_opens() {
+    fill_and_open_again(false, 4 << 20, 30);
+    fill_and_open_again(true, 16 << 20, 5);
+}
+
+fn fill_and_open_again(has_log: bool, max_bytes: u64, starts: u64) {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("full.pool");
-    let options = StoreOptions { pool: PoolOptions::new().max_bytes(4 << 20), index: None };
+    let StoreOptions { pool, .. } = options_at(&path, has_log);
+    let options = StoreOptions { pool: pool.max_bytes(max_bytes), ..StoreOptions::default() };
     let mut random = fastrand::Rng::with_seed(3);
-    for start in 1..30 {
+    for start in 1..starts {
         let store = Store::open(Some(&path), &options).expect("it opens");
         assert_eq!(store.starts(), start);
+        let bytes = if has_log { max_bytes / 2 } else { 0 };
+        let limit = MemoryLimit { bytes, policy: EvictionPolicy::NoEviction, samples: 0 };
+        store.limit_memory(limit);
         let mut keys = Vec::new();
         let mut scan = store.map.prefix([0]);
         while let Some((full, _)) = scan.next_record().expect("scans") {
@@ -100,6 +109,9 @@ fn a_full_pool_opens() {
             let held =
                 store.lock([Store::stripe_of_key(&key)].into_iter().collect(), Access::Exclusive);
             let mut transaction = store.begin(held.expect("locks"), store.clock().now_ms());
+            if !store.make_room().expect("looks") {
+                break;
+            }
             let put = transaction.put_head(0, &key, &Head::string(&value));
             refused += u32::from(put.and_then(|()| transaction.commit()).is_err());
         }
@@ -145,7 +157,8 @@ fn a_store_without_intent_reserve_gives_no_room_until_it_has_some_again() {
 #[test]
 fn a_full_pool_is_full_but_not_stuck() {
     let pool = PoolOptions::new().max_bytes(4 << 20);
-    let store = Store::open(NO_POOL, &StoreOptions { pool, index: None }).expect("a store");
+    let store =
+        Store::open(NO_POOL, &StoreOptions { pool, ..StoreOptions::default() }).expect("a store");
     let mut random = fastrand::Rng::with_seed(7);
     let mut generations = [0u32; 200];
     let (mut written, mut refused) = (0, 0);

@@ -112,14 +112,16 @@ fn fill_and_empty(store: &Store) {
 fn a_file_system_that_was_full_takes_writes_once_there_is_room() {
     let Some(mounted) = Mounted::tmpfs(ROOM_BYTES) else { return };
     let path = mounted.path().join("pool");
-    let options = StoreOptions { pool: PoolOptions::new(), index: None };
+    let options = StoreOptions { pool: PoolOptions::new(), ..StoreOptions::default() };
     fill_and_empty(&Store::open(Some(&path), &options).expect("a store"));
 }
 
 #[test]
 fn a_pool_that_was_full_takes_writes_once_there_is_room() {
     let pool = PoolOptions::new().max_bytes(ROOM_BYTES);
-    fill_and_empty(&Store::open(NO_POOL, &StoreOptions { pool, index: None }).expect("a store"));
+    fill_and_empty(
+        &Store::open(NO_POOL, &StoreOptions { pool, ..StoreOptions::default() }).expect("a store"),
+    );
 }
 
 /// Sets keys of `bytes` bytes from `first` on, until three in a row are refused; returns how many
@@ -143,7 +145,8 @@ fn fill(store: &Store, first: u32, bytes: usize) -> u32 {
 /// deleted.
 fn refilled(pool_bytes: u64, limit_bytes: u64, bytes: usize) -> u32 {
     let pool = PoolOptions::new().max_bytes(pool_bytes);
-    let store = Store::open(NO_POOL, &StoreOptions { pool, index: None }).expect("a store");
+    let store =
+        Store::open(NO_POOL, &StoreOptions { pool, ..StoreOptions::default() }).expect("a store");
     let policy = EvictionPolicy::NoEviction;
     store.limit_memory(MemoryLimit { bytes: limit_bytes, policy, samples: 5 });
     let keys = fill(&store, 0, bytes);

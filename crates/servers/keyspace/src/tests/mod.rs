@@ -1,11 +1,14 @@
 //! Tests of the store through its interface. A crash is an intent that is not executed, or a store
 //! that is opened again.
 
+#[path = "../../../../pando/tests/log/broken_disk.rs"]
+mod broken_disk;
 mod counts;
 mod crashes;
 mod full;
 mod keys;
 mod limits;
+mod log;
 #[path = "../../../server/tests/common/mounted.rs"]
 mod mounted;
 mod pieces;
@@ -34,7 +37,14 @@ pub(super) fn refuse(store: &Store, granted: u64, refused: u64) {
 }
 
 fn options() -> StoreOptions {
-    StoreOptions { pool: PoolOptions::new().max_bytes(256 << 20), index: None }
+    StoreOptions { pool: PoolOptions::new().max_bytes(256 << 20), ..StoreOptions::default() }
+}
+
+/// Options of a store in the pool `path`, maybe with a log beside it.
+fn options_at(path: &Path, has_log: bool) -> StoreOptions {
+    let StoreOptions { pool, .. } = options();
+    let pool = if has_log { pool.log(path.with_extension("log")) } else { pool };
+    StoreOptions { pool, ..options() }
 }
 
 pub(super) fn volatile() -> Store {

@@ -1,5 +1,6 @@
 //! CONFIG: reads and changes config parameters at run time.
 
+use pando_keyspace::SyncMode;
 use pando_keyspace::failure::{Failure, Result, fail, fail_with};
 use pando_net::glob;
 
@@ -74,6 +75,9 @@ fn set(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
         if let (Kind::Only(reason), true) = (parameter.kind, is_another) {
             return Err(refused(&shown, reason));
         }
+        if id == config::APPEND_FSYNC && is_another && context.server.store.log().is_none() {
+            return Err(refused(&shown, "the pool has no log; create one with `pando --log DIR`"));
+        }
         let parsed = config::parse(parameter.kind, value);
         changes.push((id, parsed.map_err(|why| refused(&shown, &why))?));
     }
@@ -82,6 +86,10 @@ fn set(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
             context.server.acl.set_default_password(parsed.text().as_bytes());
         }
         context.server.config.set(id, parsed);
+        if let (true, Some(log)) = (id == config::APPEND_FSYNC, context.server.store.log()) {
+            let place = context.server.config.size(id);
+            log.set_mode(SyncMode::at(place).unwrap_or_default());
+        }
         if [config::MAX_MEMORY, config::MAX_MEMORY_POLICY].contains(&id) {
             context.server.limit_memory();
         }

@@ -7,6 +7,7 @@ use pando_keyspace::failure::{Result, fail, fail_with};
 
 use crate::commands::command::{Command, Context, commands, reply_help};
 use crate::errors::{NOT_AN_INTEGER, SYNTAX};
+use crate::session::DurabilityWait;
 use crate::spec::Arguments;
 use crate::{config, decimal};
 
@@ -31,6 +32,9 @@ pub(super) static COMMANDS: &[Command] = commands! {
     "wait", 3, "3.0.0", wait,
         "Blocks until the asynchronous replication of all preceding write commands sent by the \
          connection is completed.";
+    "waitaof", 4, "7.2.0", wait_for_log,
+        "Blocks until all of the preceding write commands sent by the connection are written to \
+         the append-only file of the master and/or replicas.";
 };
 
 const DEBUG_HELP: &str = "\
@@ -129,6 +133,39 @@ fn wait(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> 
             Ok(())
         }
     }
+}
+
+fn wait_for_log(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
+    let is_local = match decimal::parse_i64(arguments[1]).ok_or(NOT_AN_INTEGER)? {
+        0 => false,
+        1 => true,
+        _ => return Err(fail("ERR value is out of range, value must between 0 and 1")),
+    };
+    if decimal::parse_i64(arguments[2]).ok_or(NOT_AN_INTEGER)? < 0 {
+        return Err(fail("ERR value is out of range, must be positive"));
+    }
+    let timeout = decimal::parse_i64(arguments[3]);
+    let timeout_ms = timeout.ok_or(fail("ERR timeout is not an integer or out of range"))?;
+    let timeout_ms = u64::try_from(timeout_ms).map_err(|_| fail("ERR timeout is negative"))?;
+    if is_local && context.server.store.log().is_none() {
+        return Err(fail(
+            "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.",
+        ));
+    }
+    // There are no replicas, so waiting for them is useless. A transaction is not committed yet, so
+    // it does not wait.
+    let waits = is_local && context.session.has_unsynced && !context.transaction.is_of_several();
+    match waits {
+        true => {
+            let timeout = (timeout_ms > 0).then(|| Duration::from_millis(timeout_ms));
+            context.session.wait = Some(DurabilityWait { timeout, is_answered: true });
+        }
+        false => {
+            let are_durable = context.server.store.log().is_some() && !context.session.has_unsynced;
+            context.reply.waited(are_durable);
+        }
+    }
+    Ok(())
 }
 
 fn debug(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {

@@ -165,8 +165,7 @@ fn persistence(context: &Context<'_, '_>, text: &mut String) -> Result<()> {
     for name in ["loading", "async_loading"] {
         line(text, name, 0);
     }
-    // This counts changes since the last snapshot. It is not about durability: each write is
-    // durable when its reply is sent.
+    // This counts changes since the last snapshot. It is not about durability.
     line(text, "rdb_changes_since_last_save", context.server.changes_since_save());
     let snapshot = context.server.store.snapshot_state();
     let saved_ms = match snapshot.finished_system_ms {
@@ -177,10 +176,15 @@ fn persistence(context: &Context<'_, '_>, text: &mut String) -> Result<()> {
     line(text, "rdb_last_save_time", saved_ms / 1000);
     let status = if snapshot.has_failed { "err" } else { "ok" };
     line(text, "rdb_last_bgsave_status", status);
-    line(text, "aof_enabled", 0);
+    let store = &context.server.store;
+    line(text, "aof_enabled", u8::from(store.log().is_some()));
     line(text, "aof_rewrite_in_progress", 0);
-    line(text, "aof_last_write_status", "ok");
-    line(text, "starts", context.server.store.starts());
+    line(text, "aof_last_write_status", if store.refuses_writes() { "err" } else { "ok" });
+    if let Some(log) = store.log() {
+        line(text, "aof_pending_bio_fsync", u8::from(log.is_syncing()));
+        line(text, "aof_delayed_fsync", log.delayed());
+    }
+    line(text, "starts", store.starts());
     Ok(())
 }
 
@@ -342,6 +346,18 @@ fn pando(context: &Context<'_, '_>, text: &mut String) -> Result<()> {
     // Some clients parse a value with a comma as a list.
     line(text, "medium", promise.medium.replace(',', ";"));
     line(text, "guarantee", promise.guarantee.replace(',', ";"));
+    let store = &context.server.store;
+    if let (Some(log), Some(figures)) = (store.log(), store.pool().log_stat()?) {
+        line(text, "sync", log.mode().name());
+        line(text, "log", figures.path.display());
+        line(text, "log_newest_lsn", figures.newest_lsn);
+        line(text, "log_durable_lsn", figures.durable_lsn);
+        line(text, "log_image_lsn", figures.image_lsn);
+        line(text, "log_image_bytes", figures.image_bytes);
+        line(text, "log_has_stopped", u8::from(figures.has_stopped));
+        let failure = log.failure().unwrap_or_default();
+        line(text, "log_failure", failure.replace(['\r', '\n'], " ").replace(',', ";"));
+    }
     Ok(())
 }
 

@@ -1,5 +1,7 @@
 //! Replies, in RESP2 or RESP3.
 
+use std::ops::Range;
+
 use crate::decimal;
 
 /// A version of the protocol.
@@ -44,6 +46,29 @@ impl Reply {
     /// The written bytes.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.buffer
+    }
+
+    /// The reply to WAITAOF: whether the client's writes are durable here, and at how many
+    /// replicas.
+    pub(crate) fn waited(&mut self, are_durable: bool) {
+        self.array(2);
+        self.integer(i64::from(are_durable));
+        self.integer(0);
+    }
+
+    /// Replaces each reply at one of these places, which are in order, by an error. An empty place
+    /// stays empty.
+    pub(crate) fn fail(&mut self, places: &[Range<usize>], words: &str) {
+        let before = std::mem::take(&mut self.buffer);
+        let mut kept_from = 0;
+        for place in places {
+            self.buffer.extend_from_slice(&before[kept_from..place.start]);
+            if !place.is_empty() {
+                self.error(words);
+            }
+            kept_from = place.end;
+        }
+        self.buffer.extend_from_slice(&before[kept_from..]);
     }
 
     /// The buffer itself, for emptying.

@@ -5,11 +5,12 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
 use pando::{DomainChoice, LogFiles};
-use pando_server::{Options, TlsOptions};
+use pando_server::{Options, ServeError, SyncMode, TlsOptions};
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::arguments::{
-    LogFormat, LogLevel, PoolArguments, REQUIREPASS, ServeArguments, ServeOptions, has_parameter,
+    LogFormat, LogLevel, PoolArguments, REQUIREPASS, ServeArguments, ServeOptions, Sync,
+    has_parameter,
 };
 use crate::failure::Failure;
 
@@ -38,12 +39,8 @@ pub fn run(pool: &PoolArguments, arguments: &ServeArguments) -> Result<(), Failu
         ));
     }
     let has_log = || Ok::<_, Failure>(LogFiles::of_pool(pool.path_or_default()?).is_ok());
-    if pool.log.is_some() || has_log()? {
-        return Err(Failure::Input(
-            "serve takes no pool with a log: its keys are in a map that is not transactional, and \
-             would be lost at a power cut; name a pool without a log, and leave out --log"
-                .to_owned(),
-        ));
+    if arguments.sync.is_some() && pool.log.is_none() && !has_log()? {
+        return Err(Failure::Input(ServeError::SyncWithoutLog.to_string()));
     }
     check(arguments)?;
     let password = password(arguments)?;
@@ -63,6 +60,11 @@ pub fn run(pool: &PoolArguments, arguments: &ServeArguments) -> Result<(), Failu
         pool: Some(pool.path_or_default()?),
         pool_options,
         index: arguments.index.clone(),
+        sync: arguments.sync.map(|mode| match mode {
+            Sync::Always => SyncMode::Always,
+            Sync::Everysec => SyncMode::EverySecond,
+            Sync::No => SyncMode::No,
+        }),
         redis: Some(arguments.port.unwrap_or(PORT))
             .filter(|&port| port != 0)
             .into_iter()
@@ -127,6 +129,7 @@ fn with_file(
     let pool = PoolArguments {
         path: pool.path.or(file.pool.take()),
         domain: pool.domain.or(domain),
+        log: pool.log.or(file.log.take()),
         ..pool
     };
     Ok((pool, options.or(file)))

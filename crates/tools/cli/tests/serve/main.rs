@@ -4,5 +4,6 @@
 mod configuration;
 mod hand_over;
 mod kill;
+mod log;
 mod recover;
 mod server;

@@ -16,7 +16,7 @@ use crate::server::{Client, Server};
 const KEYS: u32 = 3000;
 
 /// Makes a pool that was not closed one that was open when the machine went down.
-fn boot_another(pool: &Path) {
+pub fn boot_another(pool: &Path) {
     let file = OpenOptions::new().write(true).open(pool).expect("opens");
     for (index, word) in superblock::boot_words(BootId(7 << 70)).into_iter().enumerate() {
         let at = superblock::BOOT_OFF + index as u64 * 8;

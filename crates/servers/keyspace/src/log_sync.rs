@@ -1,0 +1,492 @@
+//! Syncs of the log, in a pool that has one: when replies to writes are sent, and what happens if
+//! the log cannot be written.
+//!
+//! # Protocol
+//!
+//! All commits are buffered: none waits for the disk. One thread syncs the log in numbered
+//! *rounds*. A round makes all commits durable that took place before it began. So the connections
+//! that have replies to writes share the rounds, and while they wait, their event loops serve other
+//! connections.
+//!
+//! | number | raised by | meaning |
+//! | --- | --- | --- |
+//! | `wanted` | a connection, after the commits of its replies, to `begun + 1` | a round to run |
+//! | `begun` | the thread, before the sync | the last round that has begun |
+//! | `ended` | the thread, after the sync | the last round that has ended |
+//! | `durable` | the thread, after a sync without an error | all commits before this round are durable |
+//!
+//! `durable` decides: replies that wait for a round are sent when it is at least that round. A
+//! round begins when one is wanted, and at the latest [`ROUND_EVERY`] after the one before it
+//! ended.
+//!
+//! | step | a power cut after it leaves |
+//! | --- | --- |
+//! | the commit | the commit or not; its reply was not sent |
+//! | the connection wants a round | the same |
+//! | the sync of that round | the commit |
+//! | the reply | the commit |
+//!
+//! The mode says whether replies wait:
+//!
+//! | mode | a reply to a write is sent | a power cut undoes at most |
+//! | --- | --- | --- |
+//! | `always` | after a round that began after its commit | writes without a reply |
+//! | `everysec` | at once, if a round began without an error in the last [`LATE`]; otherwise as in `always` | the writes of that time |
+//! | `no` | at once | the tail of the log: 32 MiB of commits |
+//!
+//! If the disk is slower than the writers, the tail of the log gets full, and a commit would wait
+//! for the disk in its event loop. So a round is wanted, and no reply waits, when [`SOON_BYTES`] of
+//! requests have arrived since the begin of the last round that succeeded. From [`MOST_BYTES`] on,
+//! replies wait as in `always`.
+//!
+//! In each mode the log's own thread also writes the log without a pause, so usually less is
+//! undone. The newest commits are undone, in their order, each as a whole.
+//!
+//! # Failures
+//!
+//! If a round fails, replies to writes that wait for it are replaced by its error: their writes
+//! have taken place, and a power cut may undo them. From then on exclusive locks are refused, so no
+//! write begins. Reads go on. A later round that succeeds ends this; the writes of the failed one
+//! are durable then. A log that has stopped never succeeds again, until the server is restarted.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::task::{Poll, Waker};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use pando::{Error, Pool};
+use pando_pmem::mutant;
+use parking_lot::{Condvar, Mutex};
+
+use crate::failure::{Result, fail, fail_with};
+
+/// The longest time from the end of a round to the begin of the next one.
+const ROUND_EVERY: Duration = Duration::from_secs(1);
+/// The time after which replies wait, in the mode `everysec`, since the begin of the last round
+/// that succeeded.
+const LATE: Duration = Duration::from_secs(2);
+
+/// Bytes of requests with writes, since the begin of the last round that succeeded, from which on a
+/// round begins at once. A record in the log has the old value of a key too, and a header.
+const SOON_BYTES: u64 = 1 << 20;
+/// From which on replies wait.
+const MOST_BYTES: u64 = 8 << 20;
+
+/// When a reply to a write is sent, in a pool with a log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum SyncMode {
+    /// When the write survives a power cut.
+    Always = 0,
+    /// At once; but a power cut undoes the writes of at most two seconds.
+    #[default]
+    EverySecond = 1,
+    /// At once.
+    No = 2,
+}
+
+impl SyncMode {
+    /// Redis's names, by number of the mode.
+    pub const NAMES: [&str; 3] = ["always", "everysec", "no"];
+
+    /// The mode of that number.
+    pub fn at(place: usize) -> Option<Self> {
+        [Self::Always, Self::EverySecond, Self::No].get(place).copied()
+    }
+
+    /// Redis's name.
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
+}
+
+/// The syncs of a store's log; see the module's documentation.
+#[derive(Debug)]
+pub struct LogSync {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    pool: Pool,
+    mode: AtomicU8,
+    rounds: Mutex<Rounds>,
+    /// A round is wanted, or the thread ends.
+    is_wanted: Condvar,
+    /// Whether the last round failed.
+    has_failed: AtomicBool,
+    created: Instant,
+    /// The begin of the last round that succeeded, in milliseconds since `created`.
+    durable_at_ms: AtomicU64,
+    /// Bytes of requests with writes.
+    asked_bytes: AtomicU64,
+    /// The same at the begin of the last round that succeeded.
+    durable_bytes: AtomicU64,
+    /// Waits of replies in the modes `everysec` and `no`.
+    delayed: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Rounds {
+    wanted: u64,
+    begun: u64,
+    ended: u64,
+    durable: u64,
+    /// The error of the last round, if it failed, and the remedy.
+    failure: Option<String>,
+    /// The tasks that wait for the end of a round.
+    waiting: Vec<Waker>,
+    /// Whether the thread ends.
+    is_over: bool,
+}
+
+impl LogSync {
+    /// The syncs of the pool's log, before their thread starts; `None` if the pool has no log.
+    pub(crate) fn of_pool(pool: &Pool, mode: SyncMode) -> Result<Option<Self>> {
+        match pool.durable_lsn() {
+            Err(Error::NoLog) => return Ok(None),
+            other => other?,
+        };
+        let shared = Shared {
+            pool: pool.clone(),
+            mode: AtomicU8::new(mode as u8),
+            rounds: Mutex::default(),
+            is_wanted: Condvar::new(),
+            has_failed: AtomicBool::new(false),
+            created: Instant::now(),
+            durable_at_ms: AtomicU64::new(0),
+            asked_bytes: AtomicU64::new(0),
+            durable_bytes: AtomicU64::new(0),
+            delayed: AtomicU64::new(0),
+        };
+        Ok(Some(Self { shared: Arc::new(shared), thread: None }))
+    }
+
+    /// Runs a round, and starts the thread. A failed round is no error: writes are refused until
+    /// one succeeds.
+    pub(crate) fn begin(&mut self) -> Result<()> {
+        self.shared.rounds.lock().begun = 1;
+        self.shared.run_round(1);
+        let shared = Arc::clone(&self.shared);
+        let thread = std::thread::Builder::new().name("sync".to_owned());
+        let thread = thread.spawn(move || shared.run_rounds());
+        let failed = |error| fail_with(format!("ERR a thread cannot be started: {error}"));
+        self.thread = Some(thread.map_err(failed)?);
+        Ok(())
+    }
+
+    /// The mode.
+    pub fn mode(&self) -> SyncMode {
+        // Relaxed: a mode that is set concurrently holds for the replies before it or not.
+        let mode = self.shared.mode.load(Ordering::Relaxed);
+        SyncMode::at(usize::from(mode)).unwrap_or_default()
+    }
+
+    /// Sets the mode.
+    pub fn set_mode(&self, mode: SyncMode) {
+        self.shared.mode.store(mode as u8, Ordering::Relaxed);
+    }
+
+    /// The error of the last round, with its remedy; `None` if it succeeded.
+    pub fn failure(&self) -> Option<String> {
+        self.shared.rounds.lock().failure.clone()
+    }
+
+    /// Whether a round is running.
+    pub fn is_syncing(&self) -> bool {
+        let rounds = self.shared.rounds.lock();
+        rounds.begun > rounds.ended
+    }
+
+    /// The number of times that replies waited in the modes `everysec` and `no`.
+    pub fn delayed(&self) -> u64 {
+        self.shared.delayed.load(Ordering::Relaxed)
+    }
+
+    /// Refuses a write, if the last round failed.
+    #[inline]
+    pub(crate) fn check(&self) -> Result<()> {
+        // Acquire: with the store after the round. The text is read under the lock.
+        match self.shared.has_failed.load(Ordering::Acquire) {
+            false => Ok(()),
+            true => self.refused(),
+        }
+    }
+
+    /// Whether writes are refused.
+    pub(crate) fn has_failed(&self) -> bool {
+        // Acquire: as in `check`.
+        self.shared.has_failed.load(Ordering::Acquire)
+    }
+
+    #[cold]
+    fn refused(&self) -> Result<()> {
+        match self.failure() {
+            None => Ok(()),
+            Some(failure) => Err(fail_with(format!("MISCONF writes are refused: {failure}"))),
+        }
+    }
+
+    /// Waits until the replies to writes may be sent that were committed before this call, as the
+    /// mode says. Their requests have `request_bytes` bytes. Returns whether the writes survive a
+    /// power cut.
+    ///
+    /// # Errors
+    ///
+    /// As [`until_durable`](Self::until_durable).
+    pub async fn until_acknowledged(&self, request_bytes: usize) -> Result<bool> {
+        let shared = &*self.shared;
+        let waiting_bytes = shared.note_request(request_bytes as u64);
+        let is_late = match self.mode() {
+            SyncMode::Always => !mutant!("serve-reply-before-sync"),
+            SyncMode::EverySecond => shared.is_late() || waiting_bytes > MOST_BYTES,
+            SyncMode::No => waiting_bytes > MOST_BYTES,
+        };
+        if is_late {
+            if self.mode() != SyncMode::Always {
+                shared.delayed.fetch_add(1, Ordering::Relaxed);
+            }
+            return self.until_durable().await.map(|()| true);
+        }
+        if waiting_bytes > SOON_BYTES {
+            shared.want_round();
+        }
+        Ok(false)
+    }
+
+    /// Waits until all commits before this call survive a power cut.
+    ///
+    /// # Errors
+    ///
+    /// An error reply with the code MISCONF: the commits have taken place, and a power cut may undo
+    /// them.
+    pub async fn until_durable(&self) -> Result<()> {
+        let round = self.shared.want_round();
+        poll_fn(|context| self.shared.rounds.lock().poll(round, context.waker())).await
+    }
+}
+
+impl Drop for LogSync {
+    /// Ends the thread, after the round that is running.
+    fn drop(&mut self) {
+        self.shared.rounds.lock().is_over = true;
+        self.shared.is_wanted.notify_all();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Rounds {
+    /// The outcome of a round; `waker` is woken when there is one.
+    fn poll(&mut self, round: u64, waker: &Waker) -> Poll<Result<()>> {
+        if self.durable >= round {
+            return Poll::Ready(Ok(()));
+        }
+        if let (true, Some(failure)) = (self.ended >= round, &self.failure) {
+            let words = "MISCONF a power cut may undo the writes of this command";
+            return Poll::Ready(Err(fail_with(format!("{words}: {failure}"))));
+        }
+        if self.is_over {
+            return Poll::Ready(Err(fail("ERR the server is being shut down")));
+        }
+        self.waiting.push(waker.clone());
+        Poll::Pending
+    }
+}
+
+impl Shared {
+    /// Notes a request with writes; returns the bytes of such requests that may wait for the disk.
+    fn note_request(&self, request_bytes: u64) -> u64 {
+        // Relaxed, as all accesses to these words: they are estimates.
+        let asked_bytes = self.asked_bytes.fetch_add(request_bytes, Ordering::Relaxed);
+        let durable_bytes = self.durable_bytes.load(Ordering::Relaxed);
+        (asked_bytes + request_bytes).saturating_sub(durable_bytes)
+    }
+
+    /// Wants a round that begins after this call, and returns its number.
+    fn want_round(&self) -> u64 {
+        let mut rounds = self.rounds.lock();
+        let round = rounds.begun + 1;
+        if rounds.wanted < round {
+            rounds.wanted = round;
+            self.is_wanted.notify_one();
+        }
+        round
+    }
+
+    /// Runs rounds until the end.
+    fn run_rounds(&self) {
+        loop {
+            let mut rounds = self.rounds.lock();
+            if rounds.wanted <= rounds.begun && !rounds.is_over {
+                self.is_wanted.wait_for(&mut rounds, ROUND_EVERY);
+            }
+            if rounds.is_over {
+                let waiting = std::mem::take(&mut rounds.waiting);
+                drop(rounds);
+                return waiting.into_iter().for_each(Waker::wake);
+            }
+            rounds.begun += 1;
+            let round = rounds.begun;
+            drop(rounds);
+            self.run_round(round);
+        }
+    }
+
+    /// Runs a round that has begun.
+    fn run_round(&self, round: u64) {
+        let (begun_at_ms, asked_bytes) = (self.now_ms(), self.asked_bytes.load(Ordering::Relaxed));
+        let failure = self.pool.sync().err().map(|error| self.describe(error));
+        let mut rounds = self.rounds.lock();
+        rounds.ended = round;
+        match &failure {
+            None => {
+                rounds.durable = round;
+                // Relaxed: a late view makes a reply wait that need not.
+                self.durable_at_ms.store(begun_at_ms, Ordering::Relaxed);
+                self.durable_bytes.store(asked_bytes, Ordering::Relaxed);
+            }
+            Some(failure) if rounds.failure.is_none() => {
+                tracing::error!(failure, "the log cannot be written, so writes are refused");
+            }
+            Some(_) => {}
+        }
+        if failure.is_none() && rounds.failure.is_some() {
+            tracing::info!("the log is written again, so writes are accepted");
+        }
+        rounds.failure = failure;
+        // Release: with the loads in `check` and `has_failed`.
+        self.has_failed.store(rounds.failure.is_some(), Ordering::Release);
+        let waiting = std::mem::take(&mut rounds.waiting);
+        drop(rounds);
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    /// The error of a round, and the remedy.
+    fn describe(&self, error: Error) -> String {
+        let cause = match error {
+            Error::AppliedNotDurable { cause } => cause,
+            other => other.to_string(),
+        };
+        let log = self.pool.log_stat().ok().flatten();
+        match log.is_some_and(|log| log.has_stopped) {
+            true => format!("{cause}. Check the disk, then restart the server"),
+            false => format!("{cause}. Writes are accepted again when the log can be written"),
+        }
+    }
+
+    /// Whether the last round that succeeded began too long ago.
+    fn is_late(&self) -> bool {
+        let durable_at_ms = self.durable_at_ms.load(Ordering::Relaxed);
+        u128::from(self.now_ms().saturating_sub(durable_at_ms)) > LATE.as_millis()
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.created.elapsed().as_millis() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::Context;
+
+    use pando::PoolOptions;
+
+    use super::*;
+
+    /// The syncs of a new log, without their thread, ten seconds after their creation.
+    fn without_thread(folder: &tempfile::TempDir, mode: SyncMode) -> LogSync {
+        let options = PoolOptions::new().max_bytes(64 << 20).log(folder.path().join("log"));
+        let pool = Pool::create(folder.path().join("pool"), &options).expect("a pool");
+        let mut sync = LogSync::of_pool(&pool, mode).expect("reads").expect("a log");
+        let shared = Arc::get_mut(&mut sync.shared).expect("no thread");
+        shared.created -= Duration::from_secs(10);
+        sync
+    }
+
+    fn run_round(sync: &LogSync) {
+        let round = {
+            let mut rounds = sync.shared.rounds.lock();
+            rounds.begun += 1;
+            rounds.begun
+        };
+        sync.shared.run_round(round);
+    }
+
+    #[test]
+    fn a_reply_waits_for_a_round_that_began_after_its_commit() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let sync = without_thread(&folder, SyncMode::Always);
+        let mut context = Context::from_waker(Waker::noop());
+        // A round is running.
+        sync.shared.rounds.lock().begun = 1;
+        let mut reply = pin!(sync.until_acknowledged(1));
+        assert!(reply.as_mut().poll(&mut context).is_pending());
+        assert!(sync.is_syncing());
+        sync.shared.run_round(1);
+        assert!(reply.as_mut().poll(&mut context).is_pending());
+        run_round(&sync);
+        assert!(matches!(reply.as_mut().poll(&mut context), Poll::Ready(Ok(true))));
+        assert_eq!(sync.shared.rounds.lock().wanted, 2);
+    }
+
+    #[test]
+    fn in_everysec_replies_wait_only_if_the_last_round_is_too_old_and_in_no_never() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let sync = without_thread(&folder, SyncMode::EverySecond);
+        let mut context = Context::from_waker(Waker::noop());
+        {
+            let mut reply = pin!(sync.until_acknowledged(1));
+            assert!(reply.as_mut().poll(&mut context).is_pending());
+            run_round(&sync);
+            assert!(matches!(reply.as_mut().poll(&mut context), Poll::Ready(Ok(true))));
+        }
+        assert_eq!(sync.delayed(), 1);
+        sync.shared.durable_at_ms.store(u64::MAX, Ordering::Relaxed);
+        let mut reply = pin!(sync.until_acknowledged(1));
+        assert!(matches!(reply.as_mut().poll(&mut context), Poll::Ready(Ok(false))));
+        sync.set_mode(SyncMode::No);
+        sync.shared.durable_at_ms.store(0, Ordering::Relaxed);
+        let mut reply = pin!(sync.until_acknowledged(1));
+        assert!(matches!(reply.as_mut().poll(&mut context), Poll::Ready(Ok(false))));
+        assert_eq!(sync.delayed(), 1);
+    }
+
+    #[test]
+    fn replies_wait_in_each_mode_if_the_disk_is_slower_than_the_writers() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let sync = without_thread(&folder, SyncMode::No);
+        let mut context = Context::from_waker(Waker::noop());
+        let mut at_once = pin!(sync.until_acknowledged(1 << 20));
+        assert!(at_once.as_mut().poll(&mut context).is_ready());
+        assert_eq!(sync.shared.rounds.lock().wanted, 0);
+        let mut at_once = pin!(sync.until_acknowledged(7 << 20));
+        assert!(at_once.as_mut().poll(&mut context).is_ready());
+        assert_eq!(sync.shared.rounds.lock().wanted, 1);
+        let mut late = pin!(sync.until_acknowledged(1));
+        assert!(late.as_mut().poll(&mut context).is_pending());
+        run_round(&sync);
+        assert!(matches!(late.as_mut().poll(&mut context), Poll::Ready(Ok(true))));
+        let mut at_once = pin!(sync.until_acknowledged(1 << 20));
+        assert!(matches!(at_once.as_mut().poll(&mut context), Poll::Ready(Ok(false))));
+        assert_eq!(sync.delayed(), 1);
+    }
+
+    #[test]
+    fn a_reply_that_waits_at_the_end_of_the_server_gets_an_error() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let sync = without_thread(&folder, SyncMode::Always);
+        let mut context = Context::from_waker(Waker::noop());
+        let mut reply = pin!(sync.until_acknowledged(1));
+        assert!(reply.as_mut().poll(&mut context).is_pending());
+        sync.shared.rounds.lock().is_over = true;
+        sync.shared.run_rounds();
+        assert!(matches!(reply.as_mut().poll(&mut context), Poll::Ready(Err(_))));
+    }
+}

@@ -1,0 +1,224 @@
+//! Replies of both protocols, if the pool has a log: when they wait for it, and if it cannot be
+//! written.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use pando::PoolOptions;
+use pando_keyspace::{Store, StoreOptions, SyncMode};
+use pando_memcached::State;
+use pando_net::access::DEFAULT;
+use pando_redis::clients::Address;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+
+use crate::broken_disk::{break_disk, mend_disk};
+use crate::shared::Shared;
+
+const WRITTEN: &str = "MISCONF a power cut may undo the writes of this command: ";
+const REFUSED: &str = "MISCONF writes are refused: ";
+
+/// A server, and the folder of its pool and log.
+struct Place {
+    shared: Shared,
+    folder: tempfile::TempDir,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Place {
+    fn new(sync: SyncMode) -> Self {
+        Self::open(tempfile::tempdir().expect("a folder"), sync)
+    }
+
+    /// The same server after a restart, with a disk that is whole again.
+    fn mended(self, sync: SyncMode) -> Self {
+        let Self { shared, folder, .. } = self;
+        drop(shared);
+        mend_disk(&folder.path().join("log"), &folder.path().join("kept"));
+        Self::open(folder, sync)
+    }
+
+    fn open(folder: tempfile::TempDir, sync: SyncMode) -> Self {
+        let pool = PoolOptions::new().max_bytes(64 << 20).log(folder.path().join("log"));
+        let options = StoreOptions { pool, sync, ..StoreOptions::default() };
+        let store = Store::open(Some(&folder.path().join("pool")), &options).expect("a store");
+        let redis = pando_redis::server(store, 1);
+        redis.limit_memory();
+        redis.config.set_by_option("appendfsync", sync.name()).expect("a mode");
+        let shared = Shared { redis: Arc::new(redis), memcached: State::new(None), tls: None };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        Self { shared, folder, runtime: runtime.expect("a runtime") }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn break_disk(&self) {
+        break_disk(&self.path("log"), &self.path("kept"));
+    }
+
+    /// The replies of a Redis server to `input` on a new connection.
+    fn redis(&self, input: &str) -> String {
+        let address = Address {
+            peer: String::new(),
+            local: String::new(),
+            descriptor: 0,
+            is_unix: true,
+            is_here: true,
+            is_timed: false,
+        };
+        let client = self.shared.redis.clients.add(address, DEFAULT, 9).expect("it is let in");
+        let (near, far) = tokio::io::duplex(1 << 16);
+        self.runtime.block_on(async {
+            let (served, replies) = tokio::join!(
+                pando_redis::converse(&self.shared.redis, &client, far),
+                talk(near, input)
+            );
+            served.expect("serves");
+            replies
+        })
+    }
+
+    /// The replies of a memcached server to `input` on a new connection.
+    fn memcached(&self, input: &str) -> String {
+        let (near, far) = tokio::io::duplex(1 << 16);
+        self.runtime.block_on(async {
+            let (served, replies) = tokio::join!(
+                pando_memcached::converse(self.shared.memcached(), String::new(), far),
+                talk(near, input)
+            );
+            served.expect("serves");
+            replies
+        })
+    }
+}
+
+/// Sends `input`, and returns all replies.
+async fn talk(mut stream: DuplexStream, input: &str) -> String {
+    stream.write_all(input.as_bytes()).await.expect("sends");
+    stream.shutdown().await.expect("ends");
+    let mut replies = String::new();
+    stream.read_to_string(&mut replies).await.expect("receives");
+    replies
+}
+
+/// The lines of a text; each error without what follows its first words.
+fn lines(replies: &str) -> Vec<&str> {
+    let known = ["-", "SERVER_ERROR "].map(|kind| [WRITTEN, REFUSED].map(|words| (kind, words)));
+    let cut = |line| {
+        let found = known.iter().flatten().find(|(kind, words)| {
+            str::strip_prefix(line, kind).is_some_and(|rest: &str| rest.starts_with(words))
+        });
+        found.map_or(line, |(kind, words)| &line[..kind.len() + words.len()])
+    };
+    replies.lines().map(cut).collect()
+}
+
+#[test]
+fn waitaof_says_whether_the_clients_writes_are_durable() {
+    let always = Place::new(SyncMode::Always);
+    assert_eq!(
+        lines(&always.redis("SET a 1\r\nGET a\r\nWAITAOF 1 0 0\r\nGET a\r\n")),
+        ["+OK", "$1", "1", "*2", ":1", ":0", "$1", "1"]
+    );
+    let never = Place::new(SyncMode::No);
+    assert_eq!(
+        lines(
+            &never.redis("WAITAOF 0 0 0\r\nSET a 1\r\nWAITAOF 0 0 0\r\nWAITAOF 1 0 0\r\nPING\r\n")
+        ),
+        ["*2", ":1", ":0", "+OK", "*2", ":0", ":0", "*2", ":1", ":0", "+PONG"]
+    );
+    // A transaction does not wait.
+    assert_eq!(
+        lines(&never.redis("MULTI\r\nSET a 2\r\nWAITAOF 1 0 0\r\nEXEC\r\nWAITAOF 1 1 0\r\n"))[3..],
+        ["*2", "+OK", "*2", ":1", ":0", "*2", ":1", ":0"]
+    );
+    assert_eq!(
+        never.redis("SET a 3\r\nCLIENT REPLY SKIP\r\nWAITAOF 1 0 0\r\nPING\r\n"),
+        "+OK\r\n+PONG\r\n"
+    );
+    for wrong in ["2 0 0", "x 0 0", "0 -1 0", "0 0 -1", "0 0 x"] {
+        let said = never.redis(&format!("WAITAOF {wrong}\r\n"));
+        assert!(said.starts_with("-ERR "), "{wrong}: {said}");
+    }
+    let without = crate::testing::server();
+    assert_eq!(
+        crate::testing::redis_on(&without, b"WAITAOF 0 0 0\r\nWAITAOF 1 0 0\r\n", 100),
+        b"*2\r\n:0\r\n:0\r\n-ERR WAITAOF cannot be used when numlocal is set but appendonly is \
+          disabled.\r\n"
+    );
+}
+
+#[test]
+fn the_mode_is_read_and_set_and_info_tells_it() {
+    let place = Place::new(SyncMode::EverySecond);
+    let get = "CONFIG GET appendfsync\r\n";
+    assert_eq!(lines(&place.redis(get))[4], "everysec");
+    assert_eq!(place.redis("CONFIG SET appendfsync ALWAYS\r\n"), "+OK\r\n");
+    assert_eq!(lines(&place.redis(get))[4], "always");
+    assert_eq!(place.shared.redis.store.log().expect("a log").mode(), SyncMode::Always);
+    let info = place.redis("INFO\r\n");
+    for line in ["aof_enabled:1", "aof_last_write_status:ok", "sync:always", "log_has_stopped:0"] {
+        assert!(info.lines().any(|found| found == line), "{line}: {info}");
+    }
+    assert!(place.redis("CONFIG SET appendfsync never\r\n").starts_with("-ERR CONFIG SET failed"));
+    let without = crate::testing::server();
+    let said =
+        crate::testing::redis_on(&without, b"CONFIG SET appendfsync always\r\nINFO\r\n", 100);
+    let said = String::from_utf8(said).expect("text");
+    assert!(said.starts_with("-ERR CONFIG SET failed") && said.contains("the pool has no log"));
+    assert!(said.contains("aof_enabled:0"));
+}
+
+#[test]
+fn a_write_that_is_not_durable_is_not_acknowledged_and_reads_go_on() {
+    let place = Place::new(SyncMode::Always);
+    assert_eq!(place.redis("SET a 1\r\n"), "+OK\r\n");
+    place.break_disk();
+    assert_eq!(
+        lines(&place.redis("GET a\r\nSET a 2\r\nGET a\r\n")),
+        ["$1", "1", &format!("-{WRITTEN}"), "$1", "2"]
+    );
+    let refused = format!("-{REFUSED}");
+    assert_eq!(lines(&place.redis("SET a 3\r\nGET a\r\n")), [&*refused, "$1", "2"]);
+    assert_eq!(
+        lines(&place.redis("MULTI\r\nSET a 3\r\nEXEC\r\nGET a\r\n")),
+        ["+OK", "+QUEUED", &refused, "$1", "2"]
+    );
+    assert_eq!(
+        lines(&place.memcached("set a 0 0 1\r\n3\r\nget a\r\nms a 1 q\r\n3\r\n")),
+        [
+            &*format!("SERVER_ERROR {REFUSED}"),
+            "VALUE a 0 1",
+            "2",
+            "END",
+            &format!("SERVER_ERROR {REFUSED}")
+        ]
+    );
+    let info = place.redis("INFO\r\n");
+    assert!(info.contains("aof_last_write_status:err") && info.contains("log_has_stopped:1"));
+    assert!(info.contains("restart the server"), "{info}");
+    let place = place.mended(SyncMode::Always);
+    assert_eq!(lines(&place.redis("GET a\r\nSET a 4\r\n")), ["$1", "2", "+OK"]);
+}
+
+#[test]
+fn memcached_says_that_a_write_is_not_durable_unless_the_client_wants_no_reply() {
+    for (input, replies) in [
+        ("set a 0 0 1\r\n2\r\nget a\r\n", &["SERVER_ERROR ", "VALUE a 0 1", "2", "END"][..]),
+        ("set a 0 0 1 noreply\r\n2\r\nget a\r\n", &["VALUE a 0 1", "2", "END"]),
+        ("ms a 1 q\r\n2\r\nmn\r\n", &["SERVER_ERROR ", "MN"]),
+        ("gat 1000 a\r\nmn\r\n", &["SERVER_ERROR ", "MN"]),
+        ("flush_all\r\nmn\r\n", &["SERVER_ERROR ", "MN"]),
+    ] {
+        let place = Place::new(SyncMode::Always);
+        assert_eq!(place.memcached("set a 0 0 1\r\n1\r\n"), "STORED\r\n");
+        place.break_disk();
+        let found = place.memcached(input);
+        let expected = replies.iter().map(|line| match *line {
+            "SERVER_ERROR " => format!("SERVER_ERROR {WRITTEN}"),
+            line => line.to_owned(),
+        });
+        assert_eq!(lines(&found), expected.collect::<Vec<_>>(), "{input}: {found}");
+    }
+}
