@@ -296,7 +296,7 @@ fn kills(count: u64, mode: Mode) {
 
 /// Whether the kill before this round was a power cut.
 fn is_power_cut(mode: Mode, round: u64) -> bool {
-    mode.sync.is_some() && round > 0 && round % 2 == 0
+    mode.sync.is_some() && round > 0 && round.is_multiple_of(2)
 }
 
 fn sum_of_sent(known: &[Mutex<Known>]) -> u64 {
