@@ -71,7 +71,7 @@ pub fn catalog(data: &[u8]) {
     let path = scratch.path("pool");
     write(&image, &path);
     all_are_listed(&image, &path);
-    open_and_use(&path);
+    open_and_use(&path, None);
     change_maps(&path);
 }
 

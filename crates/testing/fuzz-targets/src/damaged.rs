@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use pando::{DomainChoice, Map, MapOptions, Order, Pool, PoolOptions};
+use pando::{DomainChoice, Error, Map, MapOptions, Order, Pool, PoolOptions};
 use pando_pmem::layout::{
     CATALOG_OFF, CHUNK_BYTES, CHUNK_TABLE_OFF, CONTROL_OFF, DESCRIPTORS_OFF, Geometry,
     PARTICIPANTS_OFF,
 };
-use pando_pmem::superblock::{STATE_OFF, SUPERBLOCK_BYTES, seal};
+use pando_pmem::superblock::{LOG_NAMES_OFF, STATE_OFF, SUPERBLOCK_BYTES, seal};
 
 use crate::input::Input;
 
@@ -16,6 +16,7 @@ const MAX_EDITS: usize = 64;
 
 /// Edits `image`. `input` gives the place and the change of each edit.
 pub(crate) fn damage(image: &mut Vec<u8>, input: &mut Input<'_>) {
+    let has_log = image.get(LOG_NAMES_OFF as usize).is_some_and(|&byte| byte != 0);
     let superblock_is_resealed = input.byte() % 2 == 1;
     for _ in 0..MAX_EDITS {
         if input.is_empty() {
@@ -51,6 +52,9 @@ pub(crate) fn damage(image: &mut Vec<u8>, input: &mut Input<'_>) {
     }
     if superblock_is_resealed {
         reseal(image);
+        if has_log {
+            reseal_log_names(image);
+        }
     }
 }
 
@@ -98,6 +102,16 @@ fn reseal(image: &mut [u8]) {
     }
 }
 
+/// Corrects the checksums of the names of the log and of the proposed log.
+fn reseal_log_names(image: &mut [u8]) {
+    let names = image.get_mut(128..STATE_OFF as usize).unwrap_or_default();
+    for name in names.chunks_exact_mut(1_920) {
+        name[20..24].fill(0);
+        let checksum = crc32fast::hash(name);
+        name[20..24].copy_from_slice(&checksum.to_le_bytes());
+    }
+}
+
 /// Writes `image` to a new file. Pages of zeros become holes.
 pub(crate) fn write(image: &[u8], path: &Path) {
     use std::os::unix::fs::FileExt;
@@ -111,14 +125,21 @@ pub(crate) fn write(image: &[u8], path: &Path) {
 }
 
 /// Opens the pool, checks it and uses it. If the check finds no problem, the answers must agree
-/// with each other. Otherwise the calls must only end.
-pub(crate) fn open_and_use(path: &Path) {
+/// with each other. Otherwise, and of a pool with a log, the calls must only end. `log` is the
+/// directory of the log, if it is not where the pool says.
+pub(crate) fn open_and_use(path: &Path, log: Option<&Path>) {
     let options = PoolOptions::new().domain(DomainChoice::Process);
+    let options = log.iter().fold(options, |options, log| options.log(log));
     let pool = match Pool::open(path, &options) {
         Ok(pool) => pool,
+        // The damaged pool names no log, or the list of its maps for the log has a damaged map,
+        // which is told by its slot.
+        Err(Error::NoLog | Error::Damaged(_)) if log.is_some() => return,
         Err(error) => {
-            let (message, name) = (error.to_string(), path.display().to_string());
-            assert!(message.contains(&name), "no file is named: {message}");
+            let message = error.to_string();
+            let mut names = log.into_iter().chain([path]).map(|name| name.display().to_string());
+            let is_named = names.any(|name| message.contains(&name));
+            assert!(is_named, "no file is named: {message}");
             return;
         }
     };
@@ -141,7 +162,8 @@ pub(crate) fn open_and_use(path: &Path) {
             assert!(!report.is_consistent() || copied.is_consistent(), "{:?}", copied.problems);
         }
     }
-    let is_consistent = report.is_consistent();
+    // The check reads neither the log's tail nor the stamps of versions.
+    let is_consistent = report.is_consistent() && log.is_none();
     for info in &maps {
         match pool.open_map(&info.name) {
             Ok(map) if is_consistent => use_map(&map),
@@ -149,7 +171,10 @@ pub(crate) fn open_and_use(path: &Path) {
             Err(_) => {}
         }
     }
-    let report = pool.check().expect("checks");
+    let report = match pool.check() {
+        Err(_) if log.is_some() => return,
+        checked => checked.expect("checks"),
+    };
     assert!(!is_consistent || report.is_consistent(), "after use: {:?}", report.problems);
 }
 

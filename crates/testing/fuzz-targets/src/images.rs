@@ -13,6 +13,7 @@ use pando_skiplist::SkipLists;
 use pando_tree::maps::{Catalog, IndexKind, IndexOptions};
 use pando_wbtree::WbTrees;
 
+use crate::log;
 use crate::scratch::Scratch;
 
 /// The number of writes before each kill: during a split, an update, a value's block, ...
@@ -27,8 +28,19 @@ const OTHERS: u8 = 200;
 /// The first byte that selects a pool with Bw-trees. Bytes below `OTHERS` select BzTrees.
 const BW_TREES: u8 = 245;
 
+/// The bytes that select a pool with a log: without and with a proposal to replace the log.
+const WITH_LOG: std::ops::RangeInclusive<u8> = 253..=254;
+
+/// Whether the pool that a byte selects has a log ([`log::write_files`]).
+pub(crate) fn has_log(byte: u8) -> bool {
+    WITH_LOG.contains(&byte)
+}
+
 /// The pool that a byte selects. The corpora depend on it.
 pub(crate) fn pick(byte: u8) -> &'static [u8] {
+    if has_log(byte) {
+        return &log::pools()[usize::from(byte - WITH_LOG.start())];
+    }
     let (trees, others) = images().split_at(1 + KILLS.len());
     let (others, bw_trees) = others.split_at(3 * CLOSED_AND_KILLED.len());
     let one =

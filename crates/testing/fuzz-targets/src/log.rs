@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use pando::{DomainChoice, LogFiles, MapOptions, Pool, PoolOptions};
+use pando_pmem::{LogName, OpenPool, Process};
 
 use crate::damaged::{open_and_use, write};
 use crate::input::Input;
@@ -50,10 +51,7 @@ pub fn log(data: &[u8]) {
     }
     let scratch = Scratch::new();
     let directory = scratch.path("log");
-    std::fs::create_dir(&directory).expect("creates");
-    for (name, bytes) in &files {
-        write(bytes, &directory.join(name));
-    }
+    write_all(&files, &directory);
     let verified = LogFiles::at(&directory).verify();
     let path = scratch.path("pool");
     let options =
@@ -63,12 +61,24 @@ pub fn log(data: &[u8]) {
             assert!(verified.is_ok(), "recovered a log that cannot be verified: {verified:?}");
             assert!(pool.check().expect("checks").is_consistent());
             pool.close().expect("closes");
-            open_and_use(&path);
+            open_and_use(&path, None);
         }
         Err(error) => {
             assert!(!error.to_string().is_empty());
             assert!(!path.exists(), "a pool is left behind: {error}");
         }
+    }
+}
+
+/// Writes the log of [`pools`] to a new directory.
+pub(crate) fn write_files(directory: &Path) {
+    write_all(files(), directory);
+}
+
+fn write_all(files: &Files, directory: &Path) {
+    std::fs::create_dir(directory).expect("creates");
+    for (name, bytes) in files {
+        write(bytes, &directory.join(name));
     }
 }
 
@@ -110,12 +120,22 @@ fn reseal(name: &str, bytes: &mut [u8], at: usize) {
 
 /// A log with an image, some blocks behind it, and maps that were dropped.
 fn files() -> &'static Files {
-    static FILES: OnceLock<Files> = OnceLock::new();
-    FILES.get_or_init(|| {
+    &closed().1
+}
+
+/// The pool of [`files`], and the same pool with a proposal to replace the log.
+pub(crate) fn pools() -> &'static [Vec<u8>] {
+    &closed().0
+}
+
+fn closed() -> &'static ([Vec<u8>; 2], Files) {
+    static CLOSED: OnceLock<([Vec<u8>; 2], Files)> = OnceLock::new();
+    CLOSED.get_or_init(|| {
         let scratch = Scratch::new();
         let directory = scratch.path("log");
         let options = PoolOptions::new().log(&directory).max_bytes(4 << 20);
-        let pool = Pool::create(scratch.path("pool"), &options).expect("creates");
+        let path = scratch.path("pool");
+        let pool = Pool::create(&path, &options).expect("creates");
         let map = |name, index| {
             let options = MapOptions::new().transactional(true).index(index);
             pool.map_with(name, &options).expect("a map")
@@ -149,6 +169,18 @@ fn files() -> &'static Files {
         let listed = std::fs::read_dir(Path::new(&directory)).expect("lists");
         let names = listed.map(|entry| entry.expect("an entry").file_name());
         let names = names.map(|name| name.into_string().expect("text"));
-        names.filter(|name| name != "lock").map(|name| (name.clone(), read(&name))).collect()
+        let files = names.filter(|name| name != "lock").map(|name| (name.clone(), read(&name)));
+        let files = files.collect();
+        let pool = std::fs::read(&path).expect("reads");
+        ([pool, proposed(&path)], files)
     })
+}
+
+/// The pool at `path`, with a proposal to replace its log.
+fn proposed(path: &Path) -> Vec<u8> {
+    let pool = pando_pmem::Pool::<Process>::open(path, &OpenPool::default()).expect("opens");
+    let log = LogName { id: 7, path: path.with_extension("log") };
+    pool.propose_log(&log).expect("proposes");
+    drop(pool);
+    std::fs::read(path).expect("reads")
 }
