@@ -39,9 +39,18 @@ pub fn pin_one_of(threads: usize, thread: usize, cores: &[usize]) {
 
 /// The time that the calling thread has run on a core so far.
 pub fn thread_time() -> Duration {
+    time_of(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// The time that all threads of this process, also those that have ended, have run on cores so far.
+pub fn process_time() -> Duration {
+    time_of(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+fn time_of(clock: libc::clockid_t) -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the call writes the one structure that it is given.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    unsafe { libc::clock_gettime(clock, &mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 

@@ -47,11 +47,11 @@ fn rebuilt(plan: &Plan, records: u64, has_image: bool) -> Result<Figure, BuildEr
     let seen = progress.clone();
     let options =
         options.on_recovery(move |now| *seen.lock().unwrap_or_else(PoisonError::into_inner) = now);
-    let (core_time_before, start) = (machine::thread_time(), Instant::now());
+    let (core_time_before, start) = (machine::process_time(), Instant::now());
     let pool = Pool::open(place.path(), &options)?;
     let elapsed = start.elapsed();
-    // One thread rebuilds it.
-    let on_core = machine::thread_time().saturating_sub(core_time_before);
+    // Several threads rebuild it. Other threads of this process have nothing to do meanwhile.
+    let on_core = machine::process_time().saturating_sub(core_time_before);
     drop(pool);
     let found = *progress.lock().unwrap_or_else(PoisonError::into_inner);
     let due = if has_image { (records, 0) } else { (0, records) };
