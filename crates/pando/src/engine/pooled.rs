@@ -143,7 +143,12 @@ impl<D: Domain> Pooled<D> {
             let guard = catalog.pool().pin().map_err(Error::of_pool)?;
             catalog.settle_headers(&guard).map_err(Error::of_map)?;
         }
-        transactions.log_maps(&catalog)?;
+        match transactions.log_maps(&catalog) {
+            // A damaged map hides no other. One that the list lacks is not opened until the damaged
+            // one is dropped (`open_map`).
+            Err(Error::Damaged(_)) => {}
+            logged => logged?,
+        }
         transactions.keep(&catalog)?;
         let resumed = if others_resume { None } else { Resumed::begin(&catalog) };
         let recoverer = Recoverer::begin(&catalog)?;

@@ -10,7 +10,7 @@ use pando_bztree::BzTrees;
 use pando_device::Disk;
 use pando_log::{Log, LogOptions};
 use pando_pmem::catalog::{HEADER_BYTES, MapHeader};
-use pando_pmem::layout::{CATALOG_OFF, LOG_OFF, LOGGED_VERSION_OFF};
+use pando_pmem::layout::{CATALOG_OFF, CATALOG_VERSION_OFF, LOG_OFF, LOGGED_VERSION_OFF};
 use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::testing::{CutShort, folder, kill_after};
 use pando_pmem::{CreateOptions, LogName, OpenPool};
@@ -110,6 +110,8 @@ fn a_commit_in_flight_at_a_map_that_cannot_be_opened_is_undone_elsewhere() {
     let word: [u8; 8] = image[slot..slot + 8].try_into().expect("a word");
     let header = (u64::from_le_bytes(word) & ((1 << 48) - 1)) as usize;
     image[header + 64..header + HEADER_BYTES as usize].fill(0xA5);
+    // As a kill leaves it before the log has the list after a drop.
+    image[CATALOG_VERSION_OFF as usize] += 1;
     std::fs::write(&path, &image).expect("written");
 
     let open = || {

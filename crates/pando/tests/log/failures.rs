@@ -253,7 +253,7 @@ fn a_stopped_log_leaves_the_catalog_as_it_is() {
         pool.drop_map("dropped").expect("dropped");
         pool.sync().expect("synced");
 
-        break_disk(&place);
+        break_disk(&place.log(), &place.path("kept"));
         let map = pool.open_map("trees").expect("opened beside a broken disk");
         let stopped = map.clone().acknowledge(Acknowledge::Synced).expect("a log");
         if is_refused(&stopped.insert(b"b", b"2")) {
@@ -276,7 +276,7 @@ fn a_stopped_log_leaves_the_catalog_as_it_is() {
         drop(map);
         let closed = pool.close();
         assert!(matches!(closed, Err(Error::AppliedNotDurable { .. })), "{closed:?}");
-        mend_disk(&place);
+        mend_disk(&place.log(), &place.path("kept"));
         let map = place.open().open_map("trees").expect("a map");
         assert_eq!(map.get(b"b").expect("read").as_deref(), Some(&b"2"[..]));
         true
