@@ -50,8 +50,12 @@
 //! # Limits
 //!
 //! A partial page has at most half the bytes of a leaf, and stands on a page of at most three
-//! leaves. A write beyond that loads the page: so pages are split. A partial page does not forget
-//! removed records when it is consolidated; it is loaded instead.
+//! leaves. A write beyond that loads the page: so pages are split. It does so before its decision,
+//! which may have consequences. When a partial page is consolidated, its removals stay deltas.
+//!
+//! An undo of a key that the partial page has never loads the page, which may be damaged on disk.
+//! If there is no room beside the base, it makes a partial page of any length, without room for
+//! more deltas. The undone value was in the page before, so such pages do not grow.
 
 use pando_index::Result;
 use pando_pmem::{Domain, mutant};
@@ -59,11 +63,12 @@ use pando_tree::blocks::{Blocks, NewBlock};
 use pando_tree::context::Context;
 use pando_tree::key::{Probe, Target};
 
-use crate::build::NewPage;
+use crate::build::{NewPage, base_bytes};
 use crate::context::{At, Damaged, Pid, Value, damaged};
 use crate::gather::{Gathered, Item};
 use crate::layout::{DeltaInfo, HEADER_BYTES, Kind, Link, NO_POSITION, deltas_at};
 use crate::page::{Chain, Page};
+use crate::prepend::{NewDelta, has_room};
 use crate::search::prefetch;
 use crate::style::{Replacement, Style};
 use crate::tree::BwTree;
@@ -150,28 +155,72 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
         let items = [Item::One(key, Value::Inline(value))];
         let page = partial_page((at.pid, lsn), &items, room_of_one(key.len(), value.len()));
         let page = page.build_in(context, Some(reserved))?;
-        let new = Replacement { page, is_inner: false, freed: &[], values: Blocks::NONE };
+        let link = Link::base(page.off(), false);
+        let new = Replacement { page, link, freed: &[], values: Blocks::NONE };
         S::replace(context, at, new)
     }
 
-    /// The delta space of the partial page that a consolidation makes. The page must be loaded
-    /// first, if it is too long, or if it would forget a removed record.
+    /// Whether a write of a key that the page has can be done without a load, if the page is a
+    /// partial one. The key and the value have so many bytes, or more. An undo takes place in any
+    /// case.
+    pub(crate) fn takes_known(
+        &self,
+        context: Context<'_, D>,
+        at: At,
+        (key_bytes, value_bytes): (usize, usize),
+    ) -> Result<bool> {
+        if at.link == Link::EMPTY || at.link.is_inner() {
+            return Ok(true);
+        }
+        let base = Page::any_of(context, at.link)?;
+        if !base.is_partial() {
+            return Ok(true);
+        }
+        let room = delta_room(key_bytes, value_bytes);
+        if has_room(context, &base, at.link, (room, self.chaining()))? || S::is_undoing(self) {
+            return Ok(true);
+        }
+        let gathered = Gathered::any(context, at.link)?;
+        // The record has a slice and a place.
+        let bytes = base_bytes(&gathered.items(false), false)
+            + 16
+            + (key_bytes + value_bytes).next_multiple_of(8) as u64;
+        let removed_bytes = removals(&gathered).iter().map(NewDelta::room).sum();
+        Ok(self.room_of_partial(&gathered, bytes, removed_bytes).is_ok())
+    }
+
+    /// The delta space of the partial page that a consolidation makes of records of so many bytes,
+    /// and of removals that take `removed_bytes` of it. The page must be loaded first, if it would
+    /// be too long. An undo needs no load: it adds no key, and leaves no room to later writes.
     pub(crate) fn room_of_partial(
         &self,
         gathered: &Gathered<'_, D>,
         bytes: u64,
+        removed_bytes: u64,
     ) -> Result<u64, Damaged> {
-        let forgets = gathered.edits.iter().any(|edit| edit.value.is_none())
-            && !mutant!("bw-partial-forgets-removal");
-        match forgets || bytes > self.most_partial_bytes() {
-            true => Err(Damaged::unread(gathered.right)),
-            false => Ok(bytes.max(LEAST_ROOM_BYTES).min(self.room(0))),
+        let removed = gathered.edits.iter().filter(|edit| edit.value.is_none()).count();
+        let is_short = bytes + removed_bytes <= self.most_partial_bytes()
+            // Otherwise each write would make a base.
+            && removed <= self.options.chain_deltas as usize / 2;
+        match is_short {
+            true => Ok(removed_bytes + bytes.max(LEAST_ROOM_BYTES).min(self.room(0))),
+            false if S::is_undoing(self) => Ok(removed_bytes),
+            false => Err(Damaged::unread(gathered.right)),
         }
     }
 }
 
-/// The delta space of a new partial page: for two more records like its first.
-fn room_of_one(key_bytes: usize, value_bytes: usize) -> u64 {
+/// The removals of a partial page, as deltas.
+pub(crate) fn removals<'op, D: Domain>(gathered: &Gathered<'op, D>) -> Vec<NewDelta<'op>> {
+    let removed = gathered.edits.iter().filter(|edit| edit.value.is_none());
+    removed
+        .map(|edit| NewDelta::new(Kind::Delete, edit.key))
+        .filter(|_| !mutant!("bw-partial-forgets-removal"))
+        .collect()
+}
+
+/// Bytes that the delta of a record takes of a delta space.
+fn delta_room(key_bytes: usize, value_bytes: usize) -> u64 {
     let delta = DeltaInfo {
         kind: Kind::Insert,
         is_pointer: false,
@@ -183,7 +232,12 @@ fn room_of_one(key_bytes: usize, value_bytes: usize) -> u64 {
         position: NO_POSITION,
         deltas: 0,
     };
-    (2 * delta.room()).max(LEAST_ROOM_BYTES)
+    delta.room()
+}
+
+/// The delta space of a new partial page: for two more records like its first.
+fn room_of_one(key_bytes: usize, value_bytes: usize) -> u64 {
+    (2 * delta_room(key_bytes, value_bytes)).max(LEAST_ROOM_BYTES)
 }
 
 /// The partial page with this PID, and the highest LSN in it.

@@ -61,7 +61,7 @@
 use pando_index::Result;
 use pando_pmem::{Domain, mutant};
 use pando_pmwcas::{Descriptor, Policy};
-use pando_tree::blocks::NewBlock;
+use pando_tree::blocks::{Blocks, NewBlock};
 use pando_tree::context::Context;
 
 use crate::context::{At, Pid, damaged};
@@ -148,10 +148,15 @@ impl<D: Domain, S: ByPmwcas> Style<D> for S {
     }
 
     fn replace(context: Context<'_, D>, at: At, new: Replacement<'_, D>) -> Result<bool> {
-        let Replacement { page, is_inner, freed, values } = new;
+        let Replacement { page, link, freed, values } = new;
+        let is_base = link.is_base();
         context.publish(|operation| {
-            let link = Link::base(page.off(), is_inner);
-            add_block(operation, at.pid, at.link.0, link, page)?;
+            if is_base {
+                add_block(operation, at.pid, at.link.0, link, page)?;
+            } else {
+                operation.add_word(at.pid, at.link.0, link.0)?;
+                Blocks { new: Some(page), old: 0 }.give_to(operation)?;
+            }
             if at.link == Link::EMPTY {
                 // Only the root of a new tree is empty.
                 operation.add_word(begun_off(at.pid), 0, 1)?;

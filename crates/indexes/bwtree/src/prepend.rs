@@ -201,20 +201,36 @@ impl<D: Domain, S: Residence> BwTree<D, S> {
     }
 }
 
-/// Writes the deltas into the delta space of the new page, which the store has; the link to the
+/// Whether a delta that takes `bytes` has room beside the base of the chain `link`. Other threads
+/// may claim the room meanwhile.
+pub(crate) fn has_room<D: Domain>(
+    context: Context<'_, D>,
+    base: &Page<'_, D>,
+    link: Link,
+    (bytes, chaining): (u64, Chaining),
+) -> Result<bool, Damaged> {
+    let before = Delta::of(context, link)?.map_or(0, |delta| u32::from(delta.info.deltas));
+    let (_, at) = unclaimed(context, base, link)?;
+    Ok(before < chaining.max_deltas
+        && base.deltas_at() + bytes <= MAX_DELTAS_END
+        && at + bytes <= base.end())
+}
+
+/// Writes the deltas into the delta space of a new leaf, to which `link` leads; the link to the
 /// newest. `None` if they have no room there.
 pub(crate) fn beside<'op, D: Domain>(
     context: Context<'op, D>,
     mut block: NewBlock<'op, D>,
+    mut link: Link,
     deltas: &[NewDelta<'_>],
 ) -> Result<Option<(NewBlock<'op, D>, Link)>> {
-    let base = Page::new(context, block.off(), false)?;
+    let base = Page::any_of(context, link)?;
     let room: u64 = deltas.iter().map(NewDelta::room).sum();
     let (first, end) = (base.deltas_at(), base.end());
     if first + room > end.min(MAX_DELTAS_END) {
         return Ok(None);
     }
-    let (mut at, mut link) = (first, Link::base(block.off(), false).written());
+    let mut at = first;
     for (count, delta) in deltas.iter().enumerate() {
         let info = delta.info(count as u8 + 1, false);
         block.zero(at, info.bytes());
@@ -243,26 +259,37 @@ fn claim<D: Domain>(
     link: Link,
     bytes: u64,
 ) -> Result<Option<u64>, Damaged> {
-    let first = page.deltas_at();
-    let word = context.pool().word(page.off + first - 8);
-    let generation = context.pool().generation();
+    let word = context.pool().word(page.off + page.deltas_at() - 8);
     loop {
-        let found = word.load(Ordering::Acquire);
-        let at = if mutant!("bw-claim-of-another-life") || (found >> 32) as u32 == generation {
-            found & 0xFFFF_FFFF
-        } else {
-            first_unused(context, page, link)?
-        };
-        if at < first || !at.is_multiple_of(DELTA_ALIGN) {
-            return Err(Damaged::at(page.off));
-        }
+        let (found, at) = unclaimed(context, page, link)?;
         if at + bytes > page.end() {
             return Ok(None);
         }
-        let claimed = u64::from(generation) << 32 | (at + bytes);
+        let claimed = u64::from(context.pool().generation()) << 32 | (at + bytes);
         if word.compare_exchange(found, claimed).is_ok() {
             return Ok(Some(page.off + at));
         }
+    }
+}
+
+/// The word of the page's claims, and where the room begins that no thread has claimed.
+#[inline(always)]
+fn unclaimed<D: Domain>(
+    context: Context<'_, D>,
+    page: &Page<'_, D>,
+    link: Link,
+) -> Result<(u64, u64), Damaged> {
+    let first = page.deltas_at();
+    let found = context.pool().word(page.off + first - 8).load(Ordering::Acquire);
+    let is_of_now = (found >> 32) as u32 == context.pool().generation();
+    let at = if mutant!("bw-claim-of-another-life") || is_of_now {
+        found & 0xFFFF_FFFF
+    } else {
+        first_unused(context, page, link)?
+    };
+    match at >= first && at.is_multiple_of(DELTA_ALIGN) {
+        true => Ok((found, at)),
+        false => Err(Damaged::at(page.off)),
     }
 }
 

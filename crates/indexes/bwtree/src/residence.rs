@@ -49,6 +49,11 @@ pub trait Residence: Sized + Copy + Debug + Send + Sync + 'static {
         false
     }
 
+    /// Whether the thread undoes an operation of its owner.
+    fn is_undoing<D: Domain>(_: &BwTree<D, Self>) -> bool {
+        false
+    }
+
     /// Gives room back, in a full pool.
     fn give_back<D: Domain>(_: &BwTree<D, Self>) -> GivenBack {
         GivenBack::Nothing

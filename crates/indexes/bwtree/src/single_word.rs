@@ -66,11 +66,11 @@ impl<D: Domain> Style<D> for SingleWord {
     }
 
     fn replace(context: Context<'_, D>, at: At, new: Replacement<'_, D>) -> Result<bool> {
-        let Replacement { page, is_inner, freed, values } = new;
+        let Replacement { page, link, freed, values } = new;
         let off = activate(context, page);
         let value = values.new.map_or(0, |block| activate(context, block));
         let freed = freed.iter().copied().chain([values.old]);
-        let is_done = exchange(context, at, Link::base(off, is_inner), &[off, value], freed);
+        let is_done = exchange(context, at, link, &[off, value], freed);
         if is_done && at.link == Link::EMPTY {
             let begun = context.pool().word(begun_off(at.pid));
             // Release: pairs with the acquire load of a thread that finds no root.

@@ -172,6 +172,11 @@ impl Residence for Stored {
         stored.is_some_and(|stored| stored.bytes <= most_bytes)
     }
 
+    fn is_undoing<D: Domain>(tree: &BwTree<D, Self>) -> bool {
+        let access_of = tree.pages.as_ref().and_then(|pages| pages.access_of.get());
+        access_of.is_some_and(|access_of| access_of() == ReserveAccess::Undo)
+    }
+
     fn give_back<D: Domain>(tree: &BwTree<D, Self>) -> GivenBack {
         match tree.pages().is_ok_and(|pages| pages.make_room().is_ok()) {
             true => GivenBack::Some,
@@ -597,7 +602,8 @@ impl<D: Domain> BwTree<D, Stored> {
         let mut loaded = None;
         if chaining.is_beside && deltas.len() as u32 <= chaining.max_deltas / 2 {
             let block = self.build_loaded(context, number, image, self.room(0) + room)?;
-            loaded = beside(context, block, &deltas)?;
+            let link = Link::base(block.off(), false).written();
+            loaded = beside(context, block, link, &deltas)?;
         }
         let (block, link) = match loaded {
             Some((block, link)) if at.link.is_written() => (block, link.written()),

@@ -22,6 +22,7 @@ use pando_tree::context::Context;
 
 use crate::context::At;
 use crate::gather::Gathered;
+use crate::layout::Link;
 use crate::prepend::Prepared;
 use crate::residence::Residence;
 use crate::table::FreePid;
@@ -38,7 +39,8 @@ pub struct Change<'op, D: Domain> {
 #[derive(Debug)]
 pub struct Replacement<'op, D: Domain> {
     pub page: NewBlock<'op, D>,
-    pub is_inner: bool,
+    /// To the page, or to the newest of the deltas that stand beside it already.
+    pub link: Link,
     /// The chain's blocks.
     pub freed: &'op [u64],
     pub values: Blocks<'op, D>,

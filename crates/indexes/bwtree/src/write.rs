@@ -35,13 +35,14 @@ use pando_tree::key::{Probe, Target};
 use pando_tree::room::{Refusal, Tries};
 use pando_tree::value_block;
 
+use crate::blind::removals;
 use crate::build::{NewPage, base_bytes};
 use crate::context::{At, Pid, Value, damaged};
 use crate::gather::Gathered;
 use crate::layout::{HEADER_BYTES, Kind, Link, NO_POSITION};
 use crate::page::{Delta, Page};
 use crate::pages::{absent, check_storable, is_too_long, too_long};
-use crate::prepend::NewDelta;
+use crate::prepend::{NewDelta, beside};
 use crate::races::Race;
 use crate::search::Found;
 use crate::style::{self, Style};
@@ -71,7 +72,7 @@ pub(crate) trait Write {
     /// Whether the record need not be read (`blind.rs`).
     const IS_BLIND: bool = false;
 
-    /// Bytes of the value of a blind write.
+    /// Bytes of the value, as far as they are known before the decision.
     fn value_bytes(&self) -> usize {
         0
     }
@@ -110,6 +111,10 @@ impl Write for Put<'_> {
     #[inline(always)]
     fn value(&self) -> &[u8] {
         self.value
+    }
+
+    fn value_bytes(&self) -> usize {
+        self.value.len()
     }
 }
 
@@ -380,6 +385,11 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
             let Some(next) = next else { return Ok(None) };
             at = next;
         };
+        // Before the decision, which may have consequences.
+        let bytes = (probe.bytes.len(), write.value_bytes());
+        if S::MAY_BE_ABSENT && !is_unread && !self.takes_known(context, at, bytes)? {
+            return Err(absent(at));
+        }
         let there = found.map(|value| value.bytes(context)).transpose()?;
         let decision = match is_unread {
             true => write.decide_unread()?,
@@ -559,8 +569,14 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
         if S::MAY_BE_ABSENT && has_change {
             check_storable(base_bytes(&items, gathered.level > 0))?;
         }
+        // A partial page goes on to say which records are gone.
+        let removed = match gathered.is_partial {
+            true => removals(&gathered),
+            false => Vec::new(),
+        };
+        let removed_bytes = removed.iter().map(NewDelta::room).sum::<u64>();
         let room = match gathered.is_partial {
-            true => self.room_of_partial(&gathered, base_bytes(&items, false))?,
+            true => self.room_of_partial(&gathered, base_bytes(&items, false), removed_bytes)?,
             false => room,
         };
         let page = NewPage {
@@ -575,8 +591,13 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
         };
         let block = page.build(context)?;
         let is_inner = gathered.level > 0;
+        let link = Link::base(block.off(), is_inner);
+        let (block, link) = match removed.is_empty() {
+            true => (block, link),
+            false => beside(context, block, link, &removed)?.ok_or(damaged(at))?,
+        };
         let freed = &gathered.blocks;
-        let new = style::Replacement { page: block, is_inner, freed, values };
+        let new = style::Replacement { page: block, link, freed, values };
         let is_done = S::replace(context, at, new)?;
         self.counted(Race::Consolidation, is_done);
         Ok(is_done.then(|| base_bytes(&items, is_inner)))

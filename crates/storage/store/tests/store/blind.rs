@@ -144,6 +144,89 @@ fn a_page_below_a_blind_write_that_cannot_be_read_is_an_error() {
     assert_eq!(after_cut(&place, map, 3_900).as_deref(), Some(&b"other"[..]));
 }
 
+/// From now on no page can be read.
+fn refuse_reads(place: &Place) {
+    place.pages.on_operation(|operation, _| match operation {
+        Operation::Read => Err(std::io::Error::other("the device does not answer")),
+        _ => Ok(()),
+    });
+}
+
+/// Commits of another page, so that tombstones are removed.
+fn go_on(store: &Store, map: u64) {
+    for round in 0..8 {
+        put(store, map, 3_900, &[round]);
+        store.sync().expect("durable");
+        // Raises the epoch, as many commits do.
+        store.component().log().pool().reclaim().expect("a slot");
+    }
+}
+
+/// Two keys in one transaction, which reads what it replaces.
+fn put_both(store: &Store, map: u64, keys: [u64; 2], value: &[u8]) -> pando_tc::Result<u64> {
+    let writes = keys.map(|key| (map, key.to_be_bytes().to_vec(), Some(value.to_vec())));
+    crate::logged::commit(store, &writes.to_vec())
+}
+
+/// Keys of a page that cannot be read are removed and written, until memory has no room for more of
+/// them: commits fail then, are undone, and hold up no other commit.
+#[test]
+fn a_removal_above_a_page_that_cannot_be_read_stops_no_commit() {
+    let (place, store, map) = stored();
+    refuse_reads(&place);
+    put(&store, map, 7, &[1; 100]);
+    let component = store.component();
+    let keys = TransactionalMap::new(component.clone(), map, component.maps().index(map));
+    keys.expect("a map").remove(&7_u64.to_be_bytes()).expect("removes");
+    store.sync().expect("durable");
+    go_on(&store, map);
+    let mut value = None;
+    for round in 0..100_u8 {
+        let new = vec![round; 100];
+        if put_blind(&store, map, &8_u64.to_be_bytes(), &new).is_ok() {
+            value = Some(new);
+        }
+    }
+    go_on(&store, map);
+    assert_eq!((get(&store, map, 7), get(&store, map, 8)), (None, value.clone()));
+    let newest = store.sync().expect("durable");
+    assert_eq!(store.stat().expect("reads").durable_lsn, newest);
+    place.pages.on_operation(|_, _| Ok(()));
+    assert_eq!(get(&store, map, 9).as_deref(), Some(&b"first"[..]));
+    check(&store);
+    crate::logged::kill(store);
+    let store = place.open_with(&large_pages());
+    assert_eq!((get(&store, map, 7), get(&store, map, 8)), (None, value));
+}
+
+#[test]
+fn longer_values_above_a_page_that_cannot_be_read_stop_no_commit() {
+    let (place, store, map) = stored();
+    refuse_reads(&place);
+    // Nearly half a leaf.
+    let keys = 1..26;
+    keys.clone().for_each(|key| put(&store, map, key, &[1; 100]));
+    let (mut refused, mut both_refused) = (0, 0);
+    for round in 0..60_u8 {
+        for key in [7, 8] {
+            let long = vec![round; 100 + usize::from(round) * 20];
+            refused += u32::from(put_blind(&store, map, &u64::to_be_bytes(key), &long).is_err());
+        }
+        let long = vec![round; 1_000];
+        both_refused += u32::from(put_both(&store, map, [7, 9], &long).is_err());
+    }
+    assert!(refused > 10 && both_refused > 50, "{refused} and {both_refused} were refused");
+    let expected: Vec<_> = keys.clone().map(|key| get(&store, map, key)).collect();
+    go_on(&store, map);
+    let newest = store.sync().expect("durable");
+    assert_eq!(store.stat().expect("reads").durable_lsn, newest);
+    place.pages.on_operation(|_, _| Ok(()));
+    let found: Vec<_> = keys.map(|key| get(&store, map, key)).collect();
+    assert!(found == expected);
+    assert_eq!(get(&store, map, 30).as_deref(), Some(&b"first"[..]));
+    check(&store);
+}
+
 /// Threads write their own keys blindly and read them again, while another one writes pages, evicts
 /// them and makes commits durable.
 #[test]
