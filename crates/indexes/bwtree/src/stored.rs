@@ -467,16 +467,36 @@ impl<D: Domain> BwTree<D, Stored> {
             return Ok(0);
         }
         let bytes = bytes_of(context, link) as u64;
-        let gathered = Gathered::any(context, link)?;
+        Ok(if self.make_absent(context, At { pid, link })? { bytes } else { 0 })
+    }
+
+    /// Forgets the records that only the pool has of the page, if that is all that it has of it.
+    pub fn forget_partial(&self, number: u32) -> Result<()> {
+        let pages = self.pages()?;
+        loop {
+            let guard = self.pin()?;
+            let context = self.context(&guard);
+            let Some(pid) = pages.pid_of(context, self.anchor(context), number) else {
+                return Ok(());
+            };
+            let link = Link::at(context, pid);
+            if !is_partial(context, link) || self.make_absent(context, At { pid, link })? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes the page out of the pool; whether it was still the same.
+    fn make_absent(&self, context: Context<'_, D>, at: At) -> Result<bool> {
+        let gathered = Gathered::any(context, at.link)?;
         // Relaxed: only different from all others.
-        let stamp = pages.stamps.fetch_add(1, Ordering::Relaxed) + 1;
+        let stamp = self.pages()?.stamps.fetch_add(1, Ordering::Relaxed) + 1;
         let stamp = if mutant!("bw-absent-without-stamp") { 1 } else { stamp };
-        let is_done = context.publish(|operation| {
-            operation.add_word(pid, link.0, Link::absent(stamp).0)?;
+        Ok(context.publish(|operation| {
+            operation.add_word(at.pid, at.link.0, Link::absent(stamp).0)?;
             add_freed(operation, &gathered.blocks)?;
             Ok(true)
-        })?;
-        Ok(if is_done { bytes } else { 0 })
+        })?)
     }
 
     /// Loads the page, if it is absent or partial.

@@ -13,12 +13,14 @@
 //! capture ends the captures before it. So a thread that would write waits for those that do, for
 //! two seconds at most; the lock is only for that, and a thread that gets no turn goes on without.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwap;
 use pando_bwtree::{
     BwTree, PageSource, PageState, PageWrite, Picture, Pictured, SourceError, Stored, StoredPage,
     is_too_late,
@@ -117,6 +119,8 @@ pub(crate) struct Cache<D: Domain> {
     stuck_at: AtomicU64,
     /// The last group of pages could not be written. Only a hint.
     writes_fail: AtomicBool,
+    /// Pages that lack commits of the log, and why.
+    not_replayed: ArcSwap<BTreeMap<u32, String>>,
     /// Pages are never written as deltas.
     #[cfg(feature = "papers")]
     pub writes_whole_pages: AtomicBool,
@@ -137,6 +141,7 @@ impl<D: Domain> Cache<D> {
             pictures: OnceLock::new(),
             stuck_at: 0.into(),
             writes_fail: false.into(),
+            not_replayed: ArcSwap::default(),
             #[cfg(feature = "papers")]
             writes_whole_pages: false.into(),
             lock: OnceLock::new(),
@@ -146,6 +151,29 @@ impl<D: Domain> Cache<D> {
     /// From now on `pictures` says how pages are written. Only the first call counts.
     pub fn connect(&self, pictures: Weak<dyn Pictures>) {
         let _ = self.pictures.set(pictures);
+    }
+
+    /// Notes that the page lacks commits of the log: from now on it cannot be loaded.
+    pub fn note_not_replayed(&self, page: u32, cause: &str) {
+        self.not_replayed.rcu(|pages| {
+            let mut pages = pages.as_ref().clone();
+            pages.entry(page).or_insert_with(|| cause.to_owned());
+            pages
+        });
+    }
+
+    /// After the replay: forgets what the pool has of the pages that lack commits. Their number.
+    pub fn forget_not_replayed(&self) -> Result<u64> {
+        let pages = self.not_replayed.load();
+        pages.keys().try_for_each(|&page| self.tree.forget_partial(page))?;
+        Ok(pages.len() as u64)
+    }
+
+    /// An error if a page lacks commits of the log.
+    pub fn check_replayed(&self) -> Result<()> {
+        let pages = self.not_replayed.load();
+        let Some((&page, cause)) = pages.first_key_value() else { return Ok(()) };
+        Err(Error::NotReplayed { page, cause: cause.clone() })
     }
 
     fn with_picture<R>(&self, work: impl FnOnce(&mut dyn Picture) -> R) -> Result<R> {
@@ -507,6 +535,9 @@ impl<D: Domain> PageSource for Source<D> {
 
     fn read(&self, page: u32) -> Result<Option<Vec<Vec<u8>>>, SourceError> {
         self.with(|cache| {
+            if let Some(cause) = cache.not_replayed.load().get(&page) {
+                return Err(Error::NotReplayed { page, cause: cause.clone() });
+            }
             count(&cache.counts.loads);
             Ok(cache.pages.read(page)?)
         })

@@ -19,6 +19,9 @@
 //! or later ones. All commits behind it are in the log, or are above its durable LSN; and a page
 //! has no version above the durable LSN of its time (`durable.rs` of `pando-tc`). So the replay of
 //! the log over the pages gives what was durable, also if pages are later than the checkpoint.
+//!
+//! If a page could not be read when the log was replayed, the page lacks commits. Then no
+//! checkpoint is made, so that the log keeps them.
 
 use pando_pmem::{Domain, mutant};
 use pando_tc::TransactionComponent;
@@ -65,6 +68,7 @@ pub(crate) fn make<D: Domain>(
     component: &TransactionComponent<D, StoreMaps<D>>,
     cache: &Cache<D>,
 ) -> Result<Redo> {
+    cache.check_replayed()?;
     let log = component.log();
     let early = log.durable_lsn();
     if mutant!("store-log-truncated-first") {

@@ -77,6 +77,15 @@ pub enum Error {
         /// What is wrong.
         what: String,
     },
+    /// A page could not be read when the log was replayed, so it lacks commits. The log keeps them:
+    /// no checkpoint succeeds before an opening that can read the page.
+    #[error("page {page} lacks commits of the log, which could not be replayed: {cause}")]
+    NotReplayed {
+        /// The page.
+        page: u32,
+        /// Why it could not be read.
+        cause: String,
+    },
     /// Another handle, in this process or in another one, has the directory.
     #[error("the store in {path} is in use; close it there, or wait until its process has ended")]
     InUse {

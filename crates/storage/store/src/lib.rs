@@ -20,6 +20,7 @@
 //! | the process is killed | each commit that was acknowledged |
 //! | the power is cut | each commit that was acknowledged before a [`sync`](Store::sync) began that has returned; and all later ones up to some LSN |
 //! | a write or a sync of the device fails | the same; until the next opening the store takes no writes that need the device |
+//! | bytes of a page are damaged | the same, but reads of the page are errors; if the log cannot be replayed over it, no checkpoint succeeds, so that the log is kept |
 //!
 //! # The contract between the components
 //!
@@ -41,7 +42,7 @@
 //!
 //! * `store.rs`: what users call. `opening.rs`: recovery. `checkpoint.rs`, `catalog.rs`.
 //! * `maps.rs`: the maps in the tree. `data_component.rs`, `cache.rs`, `defragment.rs`: the tree
-//!   and its cache. `in_pool.rs`: a store for the crash lab.
+//!   and its cache. `skipping.rs`: the replay over damaged pages. `in_pool.rs`: a store for the crash lab.
 
 mod cache;
 mod catalog;
@@ -53,6 +54,7 @@ mod error;
 mod in_pool;
 mod maps;
 mod opening;
+mod skipping;
 mod store;
 
 pub use cache::CacheStat;

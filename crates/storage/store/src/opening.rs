@@ -13,6 +13,8 @@
 //! Of a new store, first the log is made, then `control` gets its name. If a crash comes in
 //! between, the log is empty, and the next opening makes `control` again.
 //!
+//! If a page is damaged, the replay leaves out its writes (`skipping.rs`), and the store opens.
+//!
 //! A commit that is undecided after a kill has left nothing in the pages, because they have no
 //! version above the durable LSN. So there is nothing to undo.
 
@@ -37,6 +39,7 @@ use crate::checkpoint::{self, Redo};
 use crate::data_component::{DataComponent, StoreOptions};
 use crate::error::{Error, Result};
 use crate::maps::{Replaced, StoreMaps, split};
+use crate::skipping::Skipping;
 
 /// The most bytes of the file `control`: twice the longest tail, and what the pool needs. It takes
 /// no more of the disk than the tail has had.
@@ -64,6 +67,9 @@ pub struct Recovery {
     pub end_lsn: u64,
     /// Commits that were replayed.
     pub commits: u64,
+    /// Pages that are damaged, so that commits could not be replayed over them. Reads of their
+    /// keys are errors, and no checkpoint succeeds.
+    pub damaged_pages: u64,
 }
 
 /// An opened store.
@@ -164,6 +170,7 @@ impl<'log, D: Domain> Opening<'log, D> {
         let (recovered, replayed) =
             redo(self.log.as_ref(), self.recovery.from_lsn, &mut replaying)?;
         (self.recovery.end_lsn, self.recovery.commits) = (recovered.end_lsn(), replayed.commits);
+        self.recovery.damaged_pages = self.data.cache().forget_not_replayed()?;
         Ok(recovered)
     }
 
@@ -266,7 +273,7 @@ impl<D: Domain> Rebuild for Replaying<'_, D> {
     }
 
     fn index(&self, number: u64) -> Option<Arc<dyn RangeIndex>> {
-        (number > 0).then(|| self.maps.index(number))
+        (number > 0).then(|| Skipping::new(self.maps.cache.clone(), number))
     }
 }
 

@@ -12,16 +12,16 @@ use pando_tc::TransactionalMap;
 use crate::common::large_pages;
 use crate::logged::{Place, check, put_blind, read_all};
 
-fn get(store: &Store, map: u64, key: u64) -> Option<Vec<u8>> {
+pub fn get(store: &Store, map: u64, key: u64) -> Option<Vec<u8>> {
     store.component().get(map, &key.to_be_bytes()).expect("reads")
 }
 
-fn put(store: &Store, map: u64, key: u64, value: &[u8]) {
+pub fn put(store: &Store, map: u64, key: u64, value: &[u8]) {
     put_blind(store, map, &key.to_be_bytes(), value).expect("writes");
 }
 
 /// A store with 4,000 records that are durable, and in the store alone.
-fn stored() -> (Place, Store, u64) {
+pub fn stored() -> (Place, Store, u64) {
     let place = Place::new();
     let store = place.open_with(&large_pages());
     let map = store.create_map("map").expect("created");

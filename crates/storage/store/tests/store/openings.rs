@@ -1,11 +1,13 @@
 //! Openings of a store in a folder: its lock, and logs and pages that do not go together.
 
+use pando_device::Directory;
 use pando_device::simulated::{Kept, Simulated};
 use pando_index::RangeIndex;
 use pando_index::random::Random;
 use pando_store::{Error, Store, StoreOptions};
 
-use crate::common::options;
+use crate::blind::{get, put, stored};
+use crate::common::{large_pages, options};
 use crate::logged::{Place, kill, names};
 
 #[test]
@@ -113,4 +115,76 @@ fn a_creation_that_was_cut_off_is_made_again() {
         }
     }
     assert!(refused > 8, "only {refused} operations");
+}
+
+/// The page of the key 1,005 is damaged on the medium, wherever it is.
+fn damage_page_of_1005(place: &Place, map: u64) {
+    let key = [&[1, map as u8][..], &1_005_u64.to_be_bytes()].concat();
+    let mut damaged = 0;
+    for name in place.pages.names().expect("names") {
+        place.pages.damage(&name, |bytes| {
+            let places = (0..bytes.len()).filter(|&at| bytes[at..].starts_with(&key));
+            let places: Vec<_> = places.collect();
+            damaged += places.len();
+            places.into_iter().for_each(|at| bytes[at] ^= 1);
+        });
+    }
+    assert!(damaged > 0);
+}
+
+/// The store opens, its other pages are right, and the key 1,005 is an error, at each opening.
+#[track_caller]
+fn check_damaged(place: &Place, map: u64) {
+    let place = &mut place.after_kill();
+    for opening in 0..3 {
+        let store = place.try_open(&large_pages()).expect("opens");
+        assert_eq!(store.stat().expect("reads").recovery.damaged_pages, 1);
+        let read = store.component().get(map, &1_005_u64.to_be_bytes());
+        let told = read.expect_err("its page is damaged").to_string();
+        assert!(told.contains("checksum is wrong"), "{told}");
+        for key in 2_000..4_000 {
+            assert_eq!(get(&store, map, key).as_deref(), Some(&b"first"[..]));
+        }
+        assert_eq!(get(&store, map, 1_999).as_deref(), Some(&b"second"[..]));
+        // Other commits go on, and are there after the next opening.
+        put(&store, map, 1_998, &[opening]);
+        store.sync().expect("durable");
+        let refused = store.checkpoint().expect_err("the log is needed").to_string();
+        assert!(refused.contains("lacks commits"), "{refused}");
+        *place = place.after_kill();
+        drop(store);
+        let store = place.try_open(&large_pages()).expect("opens");
+        assert_eq!(get(&store, map, 1_998), Some(vec![opening]));
+        kill(store);
+    }
+}
+
+#[test]
+fn blind_writes_of_a_damaged_page_do_not_keep_a_store_from_opening() {
+    let (place, store, map) = stored();
+    damage_page_of_1005(&place, map);
+    put(&store, map, 1_999, b"second");
+    for round in 0..3_u8 {
+        put(&store, map, 1_005, &[round]);
+        // The rounds together are longer than half a leaf.
+        for number in 0..20 {
+            let new = [&1_005_u64.to_be_bytes()[..], &[round, number]].concat();
+            crate::logged::put_blind(&store, map, &new, &[round; 100]).expect("writes");
+        }
+        store.sync().expect("durable");
+        store.empty_cache().expect("written");
+    }
+    check_damaged(&place, map);
+}
+
+#[test]
+fn a_removal_in_a_damaged_page_does_not_keep_a_store_from_opening() {
+    let (place, store, map) = stored();
+    put(&store, map, 1_999, b"second");
+    let removal = vec![(map, 1_005_u64.to_be_bytes().to_vec(), None)];
+    crate::logged::commit(&store, &removal).expect("commits");
+    store.sync().expect("durable");
+    store.empty_cache().expect("written");
+    damage_page_of_1005(&place, map);
+    check_damaged(&place, map);
 }
