@@ -283,6 +283,7 @@ pub(crate) fn open(
         superblock_file,
         segments,
         earlier: HashMap::new(),
+        unreadable: HashMap::new(),
         current: None,
         sequence: checkpoint.redo.sequence,
         durable_sequence: checkpoint.redo.sequence - 1,

@@ -34,7 +34,8 @@
 //! one is cleaned that needs several free ones; then cleaning makes files beyond the limits.) The
 //! last free segment but one is kept for groups that free pages, and the last one for cleaning. So
 //! cleaning goes on in a full store. The current segment is ended first if it has no room for the
-//! group, so that it can become free too.
+//! group, so that it can become free too. If a page cannot be read, the segments of its parts are
+//! left: until the next checkpoint, or if the page is damaged, until it is written again.
 
 use std::collections::BTreeSet;
 
@@ -46,7 +47,7 @@ use crate::error::{Error, Result};
 use crate::files::Unread;
 use crate::part::{self, Kind};
 use crate::shared::Shared;
-use crate::state::{Current, Draft, Segment, Writer};
+use crate::state::{Current, Draft, Segment, Unreadable, Writer};
 
 /// The ceiling allows at least so many segments.
 const FEWEST_SEGMENTS: u64 = 8;
@@ -193,7 +194,6 @@ impl Writer {
         let segment = &mut self.segments[number];
         segment.generation = segment.generation.wrapping_add(1);
         segment.state = State::Used;
-        segment.is_damaged = false;
         self.end_segment(shared)?;
         self.current = Some(Current { segment: number as u32, at: 0, file });
         Ok(())
@@ -265,6 +265,20 @@ impl Writer {
     /// Moves the pages out of the segments that have the fewest bytes of them. They become free
     /// with the next checkpoint. False if no segment became empty.
     pub fn clean(&mut self, shared: &Shared) -> Result<bool> {
+        for _ in 0..MOST_PASSES {
+            let before = self.unreadable.len();
+            if self.clean_once(shared)? {
+                return Ok(true);
+            }
+            // If a page could not be read, other segments are tried.
+            if self.unreadable.len() == before {
+                break;
+            }
+        }
+        Ok(false)
+    }
+
+    fn clean_once(&mut self, shared: &Shared) -> Result<bool> {
         let (victims, needed) = self.victims(shared);
         if victims.is_empty() {
             return Ok(false);
@@ -299,11 +313,16 @@ impl Writer {
     /// cheapest segment have at most four times the live bytes of a segment on average.
     fn victims(&self, shared: &Shared) -> (Vec<u32>, usize) {
         let mut costs_bytes = vec![0; self.segments.len()];
+        // Of pages that cannot be read.
+        let mut left = BTreeSet::new();
         for (pid, _) in shared.table.pages() {
             let parts = self.parts_of(shared, pid);
             let page_bytes = parts.iter().map(|part| part.bytes() as u64).sum::<u64>();
             let within: BTreeSet<_> = parts.iter().map(|part| part.segment()).collect();
             within.iter().for_each(|&segment| costs_bytes[segment as usize] += page_bytes);
+            if self.unreadable.contains_key(&pid) {
+                left.extend(within);
+            }
         }
         let current = self.current.as_ref().map(|current| current.segment);
         // A block has a head, and zeros behind it.
@@ -312,7 +331,7 @@ impl Writer {
         let is_candidate = |number: u32, segment: &Segment| {
             segment.state == State::Used
                 && Some(number) != current
-                && !segment.is_damaged
+                && !left.contains(&number)
                 && segment.live_bytes <= most_bytes
         };
         let segments = (0..).zip(&self.segments).zip(costs_bytes);
@@ -338,13 +357,14 @@ impl Writer {
         let Some(newest) = shared.table.get(pid) else { return Ok(()) };
         let mut pieces = match shared.files.read_page(pid, newest) {
             Ok(pieces) => pieces,
-            // It stays, and an error tells it to its reader. Another pass may try it again.
-            Err(Unread::Device(_)) => return Ok(()),
+            // It stays, and an error tells it to its reader.
+            Err(Unread::Device(_)) => {
+                self.unreadable.insert(pid, Unreadable::Refused);
+                return Ok(());
+            }
             Err(Unread::NotThere(..)) => {
                 shared.table.takes_no_delta(pid);
-                for part in self.parts_of(shared, pid) {
-                    self.segments[part.segment() as usize].is_damaged = true;
-                }
+                self.unreadable.insert(pid, Unreadable::Damaged);
                 return Ok(());
             }
         };
@@ -406,6 +426,7 @@ impl Writer {
             }
             segment.is_named = segment.state != State::Absent;
         }
+        self.unreadable.retain(|_, &mut why| why == Unreadable::Damaged);
         self.client = checkpoint.client;
         self.since_checkpoint_bytes = 0;
         self.written.checkpoint_bytes += bytes;

@@ -33,8 +33,6 @@ pub(crate) struct Segment {
     pub state: State,
     /// Bytes of the parts there that pages consist of.
     pub live_bytes: u64,
-    /// A page there cannot be read, so cleaning would not empty it.
-    pub is_damaged: bool,
     /// The last checkpoint does not call it absent. If there is no file, none is made before the
     /// next checkpoint: an opening removes a file that is perhaps not durable only if the
     /// checkpoint calls it absent.
@@ -68,6 +66,15 @@ pub(crate) struct Written {
     pub checkpoint_bytes: u64,
 }
 
+/// Why a page cannot be read, and so until when cleaning leaves it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unreadable {
+    /// The device refused it: until the next checkpoint.
+    Refused,
+    /// It is damaged: until it is written.
+    Damaged,
+}
+
 /// The parts of a page behind its newest one.
 pub(crate) type Earlier = [Option<Address>; MAX_PARTS - 1];
 
@@ -79,6 +86,8 @@ pub(crate) struct Writer {
     pub segments: Vec<Segment>,
     /// The parts of a page behind its newest one, newest first, if it has several.
     pub earlier: HashMap<u32, Earlier>,
+    /// Pages that cleaning could not read: it does not empty the segments of their parts.
+    pub unreadable: HashMap<u32, Unreadable>,
     pub current: Option<Current>,
     /// The number of the next block.
     pub sequence: u64,
@@ -219,11 +228,9 @@ impl Writer {
     /// Changes the parts of a page, in the counts and for readers.
     pub fn set_page(&mut self, shared: &Shared, pid: u32, parts: &[Address]) {
         for part in self.parts_of(shared, pid) {
-            let segment = &mut self.segments[part.segment() as usize];
-            segment.live_bytes -= part.bytes() as u64;
-            // Perhaps it was this page that could not be read.
-            segment.is_damaged = false;
+            self.segments[part.segment() as usize].live_bytes -= part.bytes() as u64;
         }
+        self.unreadable.remove(&pid);
         for part in parts {
             self.segments[part.segment() as usize].live_bytes += part.bytes() as u64;
         }

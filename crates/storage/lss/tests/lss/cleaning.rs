@@ -1,7 +1,7 @@
 //! Cleaning, and the ceiling of room.
 
-use pando_device::Directory;
 use pando_device::simulated::{Kept, Simulated};
+use pando_device::{Directory, Operation};
 use pando_index::random::Random;
 use pando_lss::{Error, Group, MAX_PARTS, PageStoreOptions};
 
@@ -201,16 +201,28 @@ fn writes_do_not_use_up_the_reserve_of_frees() {
 fn segments_of_deltas_to_cold_pages_are_cleaned() {
     const COLD: u32 = 1_000;
     const SEGMENT_BYTES: u64 = 256 << 10;
-    // Limited by the ceiling, and by `max_bytes`: twice the live bytes, nearly, both times.
-    for (ceiling_percent, max_bytes) in [(200, u64::MAX), (10_000, 28 * SEGMENT_BYTES)] {
+    // Limited by the ceiling, and by `max_bytes`: twice the live bytes, nearly, all times. The last
+    // time the device refuses to read one of the segments.
+    for (ceiling_percent, max_bytes, is_refused) in
+        [(200, u64::MAX, false), (10_000, 28 * SEGMENT_BYTES, false), (200, u64::MAX, true)]
+    {
         let options =
             PageStoreOptions { segment_bytes: SEGMENT_BYTES, ceiling_percent, max_bytes, ..SMALL };
-        let store = create(&Simulated::new(), options);
+        let directory = Simulated::new();
+        let store = create(&directory, options);
         let mut random = Random::new(43);
         for pid in 0..COLD {
             store.append(Group::new().base(pid, bytes(&mut random, 3000))).expect("open");
         }
         store.sync().expect("synced");
+        if is_refused {
+            directory.on_operation(|operation, name| {
+                match operation == Operation::Read && name == "segment-000003" {
+                    true => Err(std::io::Error::from_raw_os_error(5)),
+                    false => Ok(()),
+                }
+            });
+        }
         let (mut next, mut most_percent, mut most_segments) = (0, 0, 0);
         for round in 0..1_500 {
             let mut group = Group::new();
@@ -238,6 +250,7 @@ fn segments_of_deltas_to_cold_pages_are_cleaned() {
         // The ceiling allows three segments more than 200 %.
         assert!(most_percent < 240, "{most_percent} % of the live bytes");
         assert!(most_segments <= max_bytes / SEGMENT_BYTES, "{most_segments} segments");
+        directory.on_operation(|_, _| Ok(()));
         assert_eq!(store.check_pages().len(), 0);
     }
 }
