@@ -42,7 +42,7 @@ impl From<pando_device::Error> for Unread {
     }
 }
 
-type Handles = Vec<Option<Arc<dyn File>>>;
+pub(crate) type Handles = Vec<Option<Arc<dyn File>>>;
 
 /// The files of the segments.
 #[derive(Debug)]
@@ -81,16 +81,13 @@ impl Files {
         self.handles.store(Arc::new(handles));
     }
 
-    /// Opens the file of a segment for readers; its bytes.
-    pub fn open(&self, segment: u32) -> pando_device::Result<u64> {
-        let file = self.directory.open(&name_of(segment))?;
-        let bytes = file.size_bytes()?;
-        self.set(segment, Some(Arc::from(file)));
-        Ok(bytes)
+    /// Gives readers the handles of all segments.
+    pub fn set_all(&self, handles: Handles) {
+        self.handles.store(Arc::new(handles));
     }
 
-    /// Another handle of the file, for the writer.
-    pub fn open_to_write(&self, segment: u32) -> pando_device::Result<Box<dyn File>> {
+    /// A handle of the file of a segment.
+    pub fn open(&self, segment: u32) -> pando_device::Result<Box<dyn File>> {
         self.directory.open(&name_of(segment))
     }
 

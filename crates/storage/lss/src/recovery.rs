@@ -7,27 +7,28 @@
 //!
 //! | step | a crash leaves |
 //! | --- | --- |
-//! | read the checkpoint and the chain | the same store |
-//! | write blocks again that no later block calls durable, with the same bytes | the same store |
+//! | read the checkpoint and the chain; write blocks again that no later block calls durable, with the same bytes | the same store |
 //! | remove files of segments that the checkpoint does not know and the chain does not use | the same store |
 //! | raise the incarnation in the superblock; synced | the same store |
 //! | remove all checkpoints but the one that the superblock names | the same store |
 //!
 //! A process that was killed may have left blocks in the page cache alone, and after a failed sync
 //! the kernel never writes them. So they are written again, and count as not yet durable: the next
-//! sync covers them.
+//! sync covers them. Their bytes are in memory until then, so the oldest are written before the end
+//! of the chain is found, if there are many.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
-use pando_device::Directory;
+use pando_device::{Directory, File};
 use pando_pmem::mutant;
 
 use crate::address::{Address, MAX_SEGMENTS};
 use crate::block::{self, BLOCK_ALIGN, Header};
 use crate::checkpoint::{self, Checkpoint, Redo, State};
 use crate::error::{Error, Result};
-use crate::files::{self, Files, Unread};
+use crate::files::{self, Files, Handles, Unread};
 use crate::part::Kind;
 use crate::shared::{PageStoreOptions, Shared};
 use crate::state::{Current, Segment, Writer};
@@ -35,6 +36,8 @@ use crate::superblock::{self, Superblock};
 
 /// Bytes that are read at once where headers are looked for.
 const SCAN_BYTES: usize = 1 << 20;
+/// Bytes of blocks that wait in memory for a later block that calls them durable, beside one block.
+const MOST_DOUBTFUL_BYTES: usize = 8 << 20;
 
 /// What an opening found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -165,12 +168,61 @@ impl Chain<'_> {
     }
 }
 
+/// Blocks of the chain that no later block calls durable, to be written again.
+#[derive(Default)]
+struct Doubtful {
+    /// In the order of the chain.
+    blocks: VecDeque<Next>,
+    bytes: usize,
+    /// Of the segments that have blocks of the chain.
+    handles: BTreeMap<u32, Box<dyn File>>,
+}
+
+impl Doubtful {
+    /// Adds the next block of the chain. Forgets those that it calls durable, and writes some if
+    /// there are many.
+    fn add(&mut self, files: &Files, block: Next) -> Result<()> {
+        if let Entry::Vacant(vacant) = self.handles.entry(block.segment) {
+            vacant.insert(files.open(block.segment)?);
+        }
+        let durable = block.header.durable_sequence;
+        while self.blocks.front().is_some_and(|first| first.header.sequence <= durable) {
+            self.take_first();
+        }
+        self.bytes += block.bytes.len();
+        self.blocks.push_back(block);
+        self.write(MOST_DOUBTFUL_BYTES)
+    }
+
+    fn take_first(&mut self) -> Option<Next> {
+        let first = self.blocks.pop_front()?;
+        self.bytes -= first.bytes.len();
+        Some(first)
+    }
+
+    /// Writes the oldest, until so many bytes are left.
+    fn write(&mut self, left_bytes: usize) -> Result<()> {
+        while self.bytes > left_bytes
+            && let Some(block) = self.take_first()
+        {
+            if let Some(file) = self.handles.get(&block.segment)
+                && !mutant!("lss-tail-not-written-again")
+            {
+                file.write_at(&block.bytes, block.at)?;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// The segments of the checkpoint, and those that were made since.
 fn segments(files: &Files, known: &[(u32, State)]) -> Result<Vec<Segment>> {
     let names = files.directory().names()?;
     let there: BTreeSet<u32> = names.iter().filter_map(|name| files::number_of(name)).collect();
     let count = there.last().map_or(0, |&last| last as usize + 1).max(known.len());
     let mut segments = vec![Segment::default(); count.min(MAX_SEGMENTS as usize)];
+    let mut handles = Handles::new();
+    handles.resize(segments.len(), None);
     for (number, segment) in (0..).zip(&mut segments) {
         let (generation, state) = known.get(number as usize).copied().unwrap_or_default();
         segment.generation = generation;
@@ -187,7 +239,8 @@ fn segments(files: &Files, known: &[(u32, State)]) -> Result<Vec<Segment>> {
             (State::Absent | State::Free, false) => State::Absent,
         };
         if segment.state != State::Absent {
-            let bytes = files.open(number)?;
+            let file = files.open(number)?;
+            let bytes = file.size_bytes()?;
             let is_whole = bytes >= files.segment_bytes();
             if !is_whole && segment.state == State::Used {
                 return Err(Error::Damaged {
@@ -196,12 +249,15 @@ fn segments(files: &Files, known: &[(u32, State)]) -> Result<Vec<Segment>> {
                 });
             }
             // It was being made when a process died.
-            if !is_whole {
+            if is_whole {
+                handles[number as usize] = Some(Arc::from(file));
+            } else {
                 files.remove(number)?;
                 segment.state = State::Absent;
             }
         }
     }
+    files.set_all(handles);
     Ok(segments)
 }
 
@@ -300,17 +356,13 @@ pub(crate) fn open(
     let mut found = Found { client: checkpoint.client.clone(), ..Found::default() };
     let (store_id, redo) = (superblock.store_id, checkpoint.redo);
     let mut chain = Chain { files: &shared.files, store_id, beginnings, redo };
-    let mut written = BTreeSet::new();
-    // Blocks that no later block calls durable.
-    let mut doubtful = Vec::new();
+    let mut doubtful = Doubtful::default();
     while let Some(block) = chain.next()? {
         writer.apply(&shared, &block)?;
-        written.insert(block.segment);
         superblock.incarnation = superblock.incarnation.max(block.header.incarnation);
         found.blocks += 1;
         found.block_bytes += block.bytes.len().next_multiple_of(BLOCK_ALIGN) as u64;
-        doubtful.retain(|earlier: &Next| earlier.header.sequence > block.header.durable_sequence);
-        doubtful.push(block);
+        doubtful.add(&shared.files, block)?;
     }
     let segments = (0..).zip(&writer.segments);
     let free = segments.filter(|(_, segment)| segment.state == State::Free);
@@ -332,25 +384,13 @@ pub(crate) fn open(
     let Redo { segment, at, .. } = chain.redo;
     (writer.sequence, writer.crc_before) = (chain.redo.sequence, chain.redo.crc_before);
     writer.since_checkpoint_bytes = found.block_bytes;
+    doubtful.write(0)?;
     if at != 0 {
-        let file = shared.files.open_to_write(segment)?;
+        let handle = doubtful.handles.remove(&segment);
+        let file = handle.map_or_else(|| shared.files.open(segment), Ok)?;
         writer.current = Some(Current { segment, at, file });
-        written.remove(&segment);
     }
-    let mut handles = BTreeMap::new();
-    for segment in written {
-        handles.insert(segment, shared.files.open_to_write(segment)?);
-    }
-    for block in &doubtful {
-        let current = writer.current.as_ref().filter(|current| current.segment == block.segment);
-        let handle = current.map(|current| &current.file);
-        if let Some(file) = handle.or_else(|| handles.get(&block.segment))
-            && !mutant!("lss-tail-not-written-again")
-        {
-            file.write_at(&block.bytes, block.at)?;
-        }
-    }
-    writer.unsynced.extend(handles.into_values());
+    writer.unsynced.extend(doubtful.handles.into_values());
     // A file whose making was cut short, or refused, is perhaps not durable.
     for (number, segment) in (0..).zip(&mut writer.segments) {
         let is_doubtful = segment.state == State::Free && !segment.is_named;

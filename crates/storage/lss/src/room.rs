@@ -189,7 +189,7 @@ impl Writer {
     }
 
     fn begin_segment(&mut self, shared: &Shared, number: usize) -> Result<()> {
-        let opened = shared.files.open_to_write(number as u32);
+        let opened = shared.files.open(number as u32);
         let file = opened.map_err(|error| self.no_file(shared, &error))?;
         let segment = &mut self.segments[number];
         segment.generation = segment.generation.wrapping_add(1);

@@ -1,5 +1,9 @@
 //! Groups, pages, reopening, limits.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use pando_device::Operation;
 use pando_device::simulated::{Kept, Simulated};
 use pando_index::random::Random;
 use pando_lss::{Error, Group, MAX_PAGE_BYTES, NoDelta, PageStore, PageStoreOptions};
@@ -121,4 +125,45 @@ fn a_store_is_opened_again_and_again() {
         store.sync().expect("synced");
         directory = directory.cut_power(Kept::Nothing, &mut random);
     }
+}
+
+/// An opening holds some of the blocks that are perhaps not durable, and not all of them.
+#[test]
+fn an_opening_holds_few_blocks() {
+    const BLOCKS: i64 = 34;
+    let options = PageStoreOptions { checkpoint_bytes: u64::MAX, ..PageStoreOptions::default() };
+    let directory = Simulated::new();
+    let store = create(&directory, options);
+    for number in 0..BLOCKS as u32 {
+        let page = |pid| vec![pid as u8; 480_000];
+        let group = Group::new().base(2 * number, page(number)).base(2 * number + 1, page(number));
+        store.wait(&store.append(group).expect("open")).expect("room");
+    }
+    let pages = pages_of(&store);
+    let directory = directory.after_kill();
+    let (held, most) = (Arc::new(AtomicI64::new(0)), Arc::new(AtomicI64::new(0)));
+    directory.on_operation({
+        let most = most.clone();
+        move |operation, name| {
+            // A block is read in two pieces, and written in one.
+            let change = match operation {
+                Operation::Read => 1,
+                Operation::Write => -2,
+                _ => 0,
+            };
+            if name.starts_with("segment-") {
+                let now = held.fetch_add(change, Ordering::Relaxed) + change;
+                most.fetch_max(now, Ordering::Relaxed);
+            }
+            Ok(())
+        }
+    });
+    let (store, found) = open(&directory).expect("a store");
+    assert_eq!(found.blocks, BLOCKS as u64);
+    let most = most.load(Ordering::Relaxed) / 2;
+    assert!(most < BLOCKS / 2, "{most} of {BLOCKS} blocks were held");
+    store.sync().expect("synced");
+    assert_eq!(pages_of(&store), pages);
+    let image = directory.cut_power(Kept::Nothing, &mut Random::new(1));
+    assert_eq!(pages_of(&open(&image).expect("a store").0), pages);
 }
