@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use pando_pmem::ProcessHere;
 use rustix::fs::{CWD, FallocateFlags, RenameFlags, fallocate, renameat_with};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 
 use crate::{Directory, Error, File, Operation, Result};
 
@@ -156,8 +156,9 @@ impl Directory for Disk {
 
     fn sync(&self) -> Result<()> {
         // Opened for each sync: a handle reports a failure only once, to the first sync.
-        let synced = fs::File::open(&self.path).and_then(|directory| directory.sync_all());
-        synced.map_err(|source| error(Operation::SyncDirectory, &self.path, source))
+        let failed = |operation| move |source| error(operation, &self.path, source);
+        let directory = fs::File::open(&self.path).map_err(failed(Operation::OpenDirectory))?;
+        directory.sync_all().map_err(failed(Operation::SyncDirectory))
     }
 }
 
@@ -194,8 +195,9 @@ impl File for OnDisk {
         }
         // Refuses at once what does not fit. A file system that has no such call is asked by the
         // writes themselves.
-        match fallocate(&self.file, FallocateFlags::empty(), 0, bytes) {
-            Ok(()) | Err(Errno::OPNOTSUPP) => {}
+        let allocate = || fallocate(&self.file, FallocateFlags::empty(), 0, bytes);
+        match retry_on_intr(allocate) {
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
             Err(errno) => return self.answer(Operation::Allocate, Err(errno.into())),
         }
         let zeros = vec![0; ZEROS_BYTES];

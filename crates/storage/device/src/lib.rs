@@ -29,6 +29,7 @@ use std::fmt;
 use std::io;
 
 pub use disk::{DirectoryLock, Disk};
+use rustix::io::Errno;
 
 /// Bytes that a device writes as a whole: a power cut leaves a sector's old bytes or its new ones.
 pub const SECTOR_BYTES: usize = 512;
@@ -97,6 +98,18 @@ impl Error {
             self.source.kind(),
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
         )
+    }
+
+    /// Whether the system lacked descriptors or memory for the moment, or the call was interrupted,
+    /// and nothing is in doubt: the operation may succeed later. Never of a write or a sync.
+    pub fn is_transient(&self) -> bool {
+        let is_lacking = matches!(
+            self.source.raw_os_error().map(Errno::from_raw_os_error),
+            Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::INTR)
+        );
+        let is_in_doubt =
+            matches!(self.operation, Operation::Write | Operation::Sync | Operation::SyncDirectory);
+        is_lacking && !is_in_doubt
     }
 
     /// Whether a file, or the directory, does not exist.
@@ -174,7 +187,9 @@ pub trait Directory: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// What the system answers. As after a failed [`File::sync`], a second call proves nothing.
+    /// What the system answers. If the operation of the error is [`Operation::SyncDirectory`], a
+    /// second call proves nothing, as after a failed [`File::sync`]. If it is another one, no sync
+    /// has begun, and the call may be repeated.
     fn sync(&self) -> Result<()>;
 }
 

@@ -240,3 +240,28 @@ fn names_behind_a_failed_sync_of_the_directory_are_lost_even_if_the_next_one_suc
     let image = directory.cut_power(Kept::All, &mut Random::new(4));
     assert_eq!(image.names().expect("names"), ["later"]);
 }
+
+/// Then no sync has begun, and the caller may try again.
+#[test]
+fn a_directory_that_cannot_be_opened_is_told_from_a_failed_sync() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let directory = Disk::open_or_create(&folder.path().join("log")).expect("a directory");
+    std::fs::remove_dir(folder.path().join("log")).expect("removed");
+    let error = directory.sync().expect_err("it is gone");
+    assert_eq!(error.operation, Operation::OpenDirectory, "{error}");
+}
+
+#[test]
+fn a_lack_of_descriptors_passes_and_a_failed_sync_does_not() {
+    let error = |operation, code| pando_device::Error {
+        operation,
+        path: String::new(),
+        source: io::Error::from_raw_os_error(code),
+    };
+    // Of Linux: EINTR, ENOMEM, ENFILE, EMFILE.
+    for code in [4, 12, 23, 24] {
+        assert!(error(Operation::Open, code).is_transient(), "{code}");
+        assert!(!error(Operation::Sync, code).is_transient(), "{code}");
+    }
+    assert!(!error(Operation::Open, 5).is_transient(), "EIO");
+}

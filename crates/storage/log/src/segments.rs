@@ -26,7 +26,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use pando_device::{Directory, File};
+use pando_device::{Directory, File, Operation};
 use pando_pmem::mutant;
 
 use crate::block::{self, BLOCK_ALIGN, Header};
@@ -148,8 +148,12 @@ pub(crate) fn first_header(
 /// # Errors
 ///
 /// [`Error::Failed`]: what the sync covered may be lost, and another sync would prove nothing.
+/// [`Error::Device`]: no sync has begun, as without a descriptor for it.
 pub(crate) fn sync_names(directory: &dyn Directory) -> Result<()> {
-    directory.sync().map_err(|_| Error::Failed { path: directory.path() })
+    directory.sync().map_err(|error| match error.operation {
+        Operation::SyncDirectory => Error::Failed { path: directory.path() },
+        _ => error.into(),
+    })
 }
 
 /// The segments of an open log.

@@ -13,11 +13,12 @@ pub enum Error {
     /// opening finds.
     #[error(transparent)]
     Device(#[from] pando_device::Error),
-    /// There is no room for more segments: the limit of the store is reached, or the file system is
-    /// full. Reads go on.
+    /// There is no room for more segments: the limit of the store is reached, the file system is
+    /// full, or the process has no file descriptor left for one more. Reads go on.
     #[error(
         "{path} has no room: {segments} segments of {segment_bytes} bytes hold {live_bytes} bytes \
-         of pages; free pages, raise the store's limit, or make room on the file system"
+         of pages; free pages, raise the store's limit or the process's limit of open files, or \
+         make room on the file system"
     )]
     Full {
         /// The directory of the store.

@@ -223,6 +223,8 @@ impl Writer {
                     let removed = shared.files.remove(number as u32);
                     return removed.map(|()| false).map_err(|error| shared.fail(&error));
                 }
+                // If there is a file, a later call completes it.
+                Err(error) if error.is_transient() => return Ok(false),
                 Err(error) => return Err(shared.fail(&error)),
             }
             if number == self.segments.len() {
@@ -234,7 +236,7 @@ impl Writer {
     }
 
     fn no_file(&self, shared: &Shared, error: &pando_device::Error) -> Error {
-        match error.is_full() {
+        match error.is_full() || error.is_transient() {
             true => self.full(shared),
             false => shared.fail(error),
         }
@@ -415,9 +417,12 @@ impl Writer {
         self.superblock.checkpoint = checkpoint.number;
         let named = self.superblock.store(self.superblock_file.as_ref());
         named.map_err(|error| shared.fail(&error))?;
+        self.client = checkpoint.client;
         if !mutant!("lss-earlier-checkpoint-kept") {
             let removed = checkpoint::remove_others(directory, checkpoint.number);
-            removed.map_err(|error| shared.fail(&error))?;
+            // Without a descriptor the earlier one stays, and no segment becomes free before the
+            // next checkpoint.
+            removed.map_err(|error| self.no_file(shared, &error))?;
         }
         let current = self.current.as_ref().map(|current| current.segment);
         for (number, segment) in (0..).zip(&mut self.segments) {
@@ -427,7 +432,6 @@ impl Writer {
             segment.is_named = segment.state != State::Absent;
         }
         self.unreadable.retain(|_, &mut why| why == Unreadable::Damaged);
-        self.client = checkpoint.client;
         self.since_checkpoint_bytes = 0;
         self.written.checkpoint_bytes += bytes;
         self.remove_surplus(shared)

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use pando_device::simulated::{Kept, Simulated};
 use pando_device::{Directory, Operation};
@@ -12,6 +12,7 @@ use pando_lss::{Error, Group, PageStore, PageStoreOptions};
 use crate::common::{Model, Pages, SMALL, create, open, pages_of, small};
 
 const EIO: i32 = 5;
+const EMFILE: i32 = 24;
 const ENOSPC: i32 = 28;
 
 /// Groups, syncs, checkpoints and cleaning until one of them fails. The states of the pages after
@@ -224,6 +225,46 @@ fn a_full_file_system_refuses_groups_and_has_room_again() {
     store.sync().expect("synced");
     let image = directory.cut_power(Kept::Nothing, &mut random);
     assert_eq!(pages_of(&open(&image).expect("a store").0), model.pages());
+}
+
+/// The process has no descriptor left for one operation. Groups may be refused; no later one is.
+#[test]
+fn a_lack_of_descriptors_passes() {
+    for failing in [Operation::Create, Operation::Open, Operation::List] {
+        for passed in [0, 1, 5] {
+            let (directory, store) = small();
+            let count = Arc::new(AtomicU32::new(0));
+            let counted = count.clone();
+            directory.on_operation(move |operation, _| {
+                let fails =
+                    operation == failing && counted.fetch_add(1, Ordering::Relaxed) == passed;
+                match fails {
+                    true => Err(io::Error::from_raw_os_error(EMFILE)),
+                    false => Ok(()),
+                }
+            });
+            let (mut random, mut model) = (Random::new(11), Model::default());
+            let mut refused = 0;
+            for _ in 0..600 {
+                let before = model.clone();
+                let ticket = store.append(model.group(&mut random, 60, 3000)).expect("open");
+                match store.wait(&ticket) {
+                    Ok(()) => {}
+                    Err(Error::Full { .. }) => {
+                        refused += 1;
+                        model = before;
+                    }
+                    Err(error) => panic!("{failing}: {error}"),
+                }
+            }
+            assert!(count.load(Ordering::Relaxed) > passed, "{failing} {passed}");
+            assert!(refused <= 1, "{failing} {passed}: {refused} groups were refused");
+            assert_eq!(pages_of(&store), model.pages());
+            store.sync().expect("synced");
+            let image = directory.cut_power(Kept::Nothing, &mut random);
+            assert_eq!(pages_of(&open(&image).expect("a store").0), model.pages());
+        }
+    }
 }
 
 #[test]
