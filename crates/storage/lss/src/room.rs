@@ -417,6 +417,10 @@ impl Writer {
         self.superblock.checkpoint = checkpoint.number;
         let named = self.superblock.store(self.superblock_file.as_ref());
         named.map_err(|error| shared.fail(&error))?;
+        // What the checkpoint says, also of a file that was removed to make room for it.
+        for (segment, (_, state)) in self.segments.iter_mut().zip(&checkpoint.segments) {
+            segment.is_named = *state != State::Absent;
+        }
         self.client = checkpoint.client;
         if !mutant!("lss-earlier-checkpoint-kept") {
             let removed = checkpoint::remove_others(directory, checkpoint.number);
@@ -429,7 +433,6 @@ impl Writer {
             if segment.is_empty() && Some(number) != current {
                 segment.state = State::Free;
             }
-            segment.is_named = segment.state != State::Absent;
         }
         self.unreadable.retain(|_, &mut why| why == Unreadable::Damaged);
         self.since_checkpoint_bytes = 0;

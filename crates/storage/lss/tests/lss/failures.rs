@@ -341,16 +341,17 @@ fn fail_making(directory: &Simulated, failing: Operation) {
 }
 
 /// The file of a segment is made, and a sync of that fails. The next process finds a whole file.
-/// If it was made again, the checkpoint says that its segment is free.
+/// If it was made again, the checkpoint says that its segment is free: its file was removed because
+/// there were many, or because a full device had no room for that checkpoint.
 #[test]
 fn a_file_that_is_perhaps_not_durable_is_not_used() {
     for failing in [Operation::Sync, Operation::SyncDirectory] {
-        for was_removed in [false, true] {
+        for removed_by in ["nothing", "a surplus", "a full device"] {
             let directory = Simulated::new();
             let options = PageStoreOptions { checkpoint_bytes: u64::MAX, ..SMALL };
             let store = create(&directory, options);
             let page = |pid: u32| Group::new().base(pid, vec![pid as u8; 3972]);
-            if was_removed {
+            if removed_by != "nothing" {
                 for pid in 0..400 {
                     store.wait(&store.append(page(pid)).expect("open")).expect("room");
                 }
@@ -360,6 +361,20 @@ fn a_file_that_is_perhaps_not_durable_is_not_used() {
                 while files() == before {
                     store.clean().expect("cleaned");
                 }
+            }
+            if removed_by == "a full device" {
+                store.checkpoint(b"").expect("a checkpoint");
+                let has_failed = AtomicBool::new(false);
+                directory.on_operation(move |operation, name| {
+                    let fails = operation == Operation::Create && name.starts_with("checkpoint-");
+                    match fails && !has_failed.swap(true, Ordering::Relaxed) {
+                        true => Err(io::Error::from_raw_os_error(ENOSPC)),
+                        false => Ok(()),
+                    }
+                });
+                let before = directory.names().expect("names").len();
+                store.checkpoint(b"").expect("a checkpoint");
+                assert_eq!(directory.names().expect("names").len(), before - 1);
             }
             fail_making(&directory, failing);
             let is_written = |pid| {
@@ -377,7 +392,7 @@ fn a_file_that_is_perhaps_not_durable_is_not_used() {
             let pages = pages_of(&store);
             let image = directory.cut_power(Kept::Nothing, &mut Random::new(3));
             let found = pages_of(&open(&image).expect("a store").0);
-            assert_eq!(found, pages, "{failing}, removed before: {was_removed}");
+            assert_eq!(found, pages, "{failing}, removed before by {removed_by}");
         }
     }
 }
