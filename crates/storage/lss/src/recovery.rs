@@ -131,13 +131,9 @@ impl Chain<'_> {
             return Ok(Some(block));
         }
         for segment in free.filter(|&segment| segment != self.redo.segment || at == 0) {
-            let mut first = vec![0; BLOCK_ALIGN];
-            self.device(self.files.read(segment, &mut first, 0))?;
-            let was_written = first.iter().any(|&byte| byte != 0);
             // All behind an older block is older.
             let is_older = |block: &Next| block.header.sequence < sequence;
-            if was_written
-                && !self.block_at(segment, 0)?.is_some_and(|block| is_older(&block))
+            if !self.block_at(segment, 0)?.is_some_and(|block| is_older(&block))
                 && let Some(block) = self.find_in(segment, 0)?
             {
                 return Ok(Some(block));

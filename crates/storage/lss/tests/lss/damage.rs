@@ -189,13 +189,18 @@ fn a_durable_block_that_is_gone_is_told() {
     assert!(blocks.len() >= 40);
     let last = blocks.len() - 1;
     for (number, (_, name, at)) in blocks.iter().enumerate() {
-        let image = directory.cut_power(Kept::All, &mut random);
-        assert!(image.damage(name, |bytes| bytes[at + 70] ^= 1));
-        match open(&image) {
-            Err(Error::Damaged { .. }) => assert!(number < last),
-            Err(error) => panic!("{error}"),
-            // Nothing behind the last block says that it was durable.
-            Ok(_) => assert_eq!(number, last, "{name}, byte {at}"),
+        for is_zeroed in [false, true] {
+            let image = directory.cut_power(Kept::All, &mut random);
+            assert!(image.damage(name, |bytes| match is_zeroed {
+                true => bytes[*at..at + 4096].fill(0),
+                false => bytes[at + 70] ^= 1,
+            }));
+            match open(&image) {
+                Err(Error::Damaged { .. }) => assert!(number < last),
+                Err(error) => panic!("{error}"),
+                // Nothing behind the last block says that it was durable.
+                Ok(_) => assert_eq!(number, last, "{name}, byte {at}, zeroed: {is_zeroed}"),
+            }
         }
     }
 }
