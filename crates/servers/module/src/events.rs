@@ -19,8 +19,10 @@ fn give_up(what: &str, error: &pando::Error) -> ! {
     end_at_once();
 }
 
-/// All databases, or one, are emptied. Redis calls `unlink` for none of their keys.
-pub fn on_flush(database: Option<u32>) {
+/// All databases, or one, are emptied. Redis calls `unlink` for none of their keys. If the data of
+/// a primary are loaded next, the pool is incomplete from here on: a start before the end of the
+/// load applies the files, which have the old data of all types.
+pub fn on_flush(database: Option<u32>, is_before_load: bool) {
     if STATE.phase() == Phase::PoolFirst {
         return;
     }
@@ -28,7 +30,7 @@ pub fn on_flush(database: Option<u32>) {
     let is_emptied = |other: u32| database.is_none_or(|database| database == other);
     STATE.names.forget(is_emptied, collector);
     let databases = database.map_or_else(|| store.databases(), |database| vec![database]);
-    match store.flush(&databases) {
+    match store.flush(&databases, is_before_load) {
         Ok(garbage) => garbage.into_iter().for_each(|garbage| collector.remove(garbage)),
         Err(error) => give_up("databases were flushed", &error),
     }

@@ -90,7 +90,7 @@ fn open(path: &Path) -> Result<(Store, Phase), Refusal> {
             false => {
                 log::warning("a load of files was interrupted: the files have precedence");
                 let databases = store.databases();
-                store.flush(&databases).map_err(Refusal::Pool)?;
+                store.flush(&databases, true).map_err(Refusal::Pool)?;
                 Ok((store, Phase::FilesFirst))
             }
         },

@@ -312,9 +312,13 @@ impl Store {
         [&b"db"[..], &database.to_be_bytes()].concat()
     }
 
-    /// Empties the directories of these databases, in one commit. Returns the garbage.
-    pub fn flush(&self, databases: &[u32]) -> Result<Vec<Garbage>, Error> {
+    /// Empties the directories of these databases, in one commit. It also makes the pool incomplete,
+    /// if that is asked for. Returns the garbage.
+    pub fn flush(&self, databases: &[u32], to_load: bool) -> Result<Vec<Garbage>, Error> {
         let mut batch = WriteBatch::new();
+        if to_load {
+            batch = batch.put(&self.meta, "state", [0]);
+        }
         let mut replaced = Vec::new();
         for &database in databases {
             let Some(old) = locked(&self.generations).get(&database).copied() else { continue };
@@ -326,7 +330,7 @@ impl Store {
             );
             replaced.push((database, old, new));
         }
-        if replaced.is_empty() {
+        if batch.is_empty() {
             return Ok(Vec::new());
         }
         kill_point("flush before commit");

@@ -72,6 +72,11 @@ impl Flags {
         self.has(raw::REDISMODULE_CTX_FLAGS_SLAVE)
     }
 
+    /// A replica is about to load, or loads, the data of its primary.
+    pub fn is_transferring(self) -> bool {
+        self.has(raw::REDISMODULE_CTX_FLAGS_REPLICA_IS_TRANSFERRING)
+    }
+
     pub fn is_cluster(self) -> bool {
         self.has(raw::REDISMODULE_CTX_FLAGS_CLUSTER)
     }

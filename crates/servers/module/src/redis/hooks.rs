@@ -28,8 +28,8 @@ pub struct Hooks {
     pub save_identity: fn(Io<'_>),
     /// Whether the file may be loaded.
     pub load_identity: fn(Io<'_>, i32) -> bool,
-    /// All databases, or one, are emptied.
-    pub flush: fn(Option<u32>),
+    /// All databases, or one, are emptied; whether a full sync follows.
+    pub flush: fn(Option<u32>, bool),
     pub swap: fn(u32, u32),
     pub load_begins: fn(),
     pub load_ends: fn(Ctx<'_>),

@@ -396,7 +396,7 @@ unsafe extern "C" fn on_event(
         match (event.id, step) {
             (raw::REDISMODULE_EVENT_FLUSHDB, raw::REDISMODULE_SUBEVENT_FLUSHDB_START) => {
                 let database = (*data.cast::<raw::RedisModuleFlushInfoV1>()).dbnum;
-                (hooks.flush)(u32::try_from(database).ok());
+                (hooks.flush)(u32::try_from(database).ok(), ctx.flags().is_transferring());
             }
             (raw::REDISMODULE_EVENT_SWAPDB, _) => {
                 let swapped = &*data.cast::<raw::RedisModuleSwapDbInfoV1>();

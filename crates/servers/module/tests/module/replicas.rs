@@ -3,7 +3,7 @@
 use crate::server::{Site, eventually, info, say};
 use crate::wire::words;
 
-const AOF: &[&str] = &["--appendonly", "yes", "--save", ""];
+const AOF: &[&str] = &["--appendonly", "yes", "--save", "", "--repl-diskless-sync-delay", "0"];
 
 #[test]
 fn a_replica_gets_all_maps_follows_and_is_equal_after_kills() {
@@ -18,7 +18,7 @@ fn a_replica_gets_all_maps_follows_and_is_equal_after_kills() {
         client.ask(&command).expect("a reply");
     }
     let replica_of = format!("127.0.0.1 {}", first.port.expect("a port"));
-    let options = ["--replicaof", &replica_of, "--repl-diskless-sync-delay", "0"];
+    let options = ["--replicaof", &replica_of];
     let mut replica = second.start_with(&options);
     let is_online = |replica: &crate::server::Server| {
         info(&mut replica.connect(), "master_link_status") == "up"
@@ -72,26 +72,29 @@ fn a_replica_gets_all_maps_follows_and_is_equal_after_kills() {
 /// does not take its maps from. It gets them by another full sync.
 #[test]
 fn a_replica_that_is_killed_in_a_full_sync_is_equal_after_the_next_one() {
-    let (first, second) = (Site::at_port(AOF), Site::at_port(AOF));
+    let first = Site::at_port(AOF);
     let primary = first.start();
     let client = &mut primary.connect();
     for map in 0..20 {
         client.say(&format!("PANDO.MSET m{map} a {map} b 1"));
     }
     let digest = say(client, "DEBUG DIGEST");
-    // It has maps of its own before.
-    let alone = second.start();
-    alone.connect().say("PANDO.SET own a 1");
-    drop(alone);
     let replica_of = format!("127.0.0.1 {}", first.port.expect("a port"));
-    let options = ["--replicaof", &replica_of, "--repl-diskless-sync-delay", "0"];
+    let options = ["--replicaof", &replica_of];
     for place in ["flush after commit:1", "fill:7", "names after commit:1"] {
-        let replica = second.start_to_die_at(place, &options);
-        eventually("the kill", || {
-            let ping = crate::wire::Client::connect(&second.path("s"));
-            ping.and_then(|mut client| client.ask(&words("PING"))).is_err()
-        });
-        drop(replica);
+        let second = Site::at_port(AOF);
+        // It has data of its own before.
+        let alone = second.start_with(&["--appendfsync", "always"]);
+        alone.connect().say("PANDO.SET own a 1");
+        alone.connect().say("SET text 1");
+        drop(alone);
+        second.dies(place, &options);
+        // Without its primary it has its old data, of all types.
+        let alone = second.start();
+        assert!(second.log().contains("a load of files was interrupted"), "{place}");
+        assert_eq!(say(&mut alone.connect(), "PANDO.GET own a"), "1", "{place}");
+        assert_eq!(say(&mut alone.connect(), "GET text"), "1", "{place}");
+        drop(alone);
         let replica = second.start_with(&options);
         eventually("the full sync", || info(&mut replica.connect(), "master_link_status") == "up");
         assert_eq!(say(&mut replica.connect(), "DEBUG DIGEST"), digest, "{place}");

@@ -56,9 +56,10 @@ impl Site {
         Self { folder, words, port: None }
     }
 
-    /// A site with the append-only file.
+    /// A site with the append-only file. It is synced always: with `everysec` Redis may reply while
+    /// a sync holds back the write of the file.
     pub fn with_aof() -> Self {
-        Self::new(&["--appendonly", "yes", "--save", ""])
+        Self::new(&["--appendonly", "yes", "--save", "", "--appendfsync", "always"])
     }
 
     /// The same, which also listens at a port.
@@ -128,9 +129,9 @@ impl Site {
         self.log()
     }
 
-    /// Runs a server that ends by itself.
-    pub fn dies(&self, place: &str) {
-        let mut command = self.command(&[]);
+    /// Runs a server that kills itself at a place of the module without a command of the test.
+    pub fn dies(&self, place: &str, options: &[&str]) {
+        let mut command = self.command(options);
         command.env("PANDO_KILL_AT", place);
         let status = command.stdout(Stdio::null()).status().expect("a process");
         assert!(!status.success());
