@@ -312,8 +312,8 @@ impl Store {
         [&b"db"[..], &database.to_be_bytes()].concat()
     }
 
-    /// Empties the directories of these databases, in one commit. It also makes the pool incomplete,
-    /// if that is asked for. Returns the garbage.
+    /// Empties the directories of these databases, in one commit. With `to_load` the same commit
+    /// makes the pool incomplete. Returns the garbage.
     pub fn flush(&self, databases: &[u32], to_load: bool) -> Result<Vec<Garbage>, Error> {
         let mut batch = WriteBatch::new();
         if to_load {
