@@ -442,13 +442,15 @@ impl Writer {
 
     /// Removes the files of free segments, if there are many.
     fn remove_surplus(&mut self, shared: &Shared) -> Result<()> {
-        let allowed = self.allowed(shared) as usize;
-        while self.free_count() > KEPT_FREE
-            && self.count(|segment| segment.state != State::Absent) > allowed
-        {
+        while self.free_count() > KEPT_FREE && self.has_surplus(shared) {
             self.remove_free(shared)?;
         }
         Ok(())
+    }
+
+    /// Whether there are more files than the limits allow.
+    pub fn has_surplus(&self, shared: &Shared) -> bool {
+        self.count(|segment| segment.state != State::Absent) as u64 > self.allowed(shared)
     }
 
     /// Removes the file of a free segment.

@@ -343,6 +343,17 @@ impl PageStore {
         Ok(has_cleaned)
     }
 
+    /// The same, if the files are more than the ceiling allows. Returns false if they are not, or
+    /// if no segment became empty.
+    ///
+    /// # Errors
+    ///
+    /// As [`clean`](Self::clean).
+    pub fn clean_surplus(&self) -> Result<bool> {
+        let has_surplus = self.writer()?.has_surplus(&self.shared);
+        Ok(has_surplus && self.clean()?)
+    }
+
     /// Reads a page: its pieces, oldest first. Each is what a base or a delta was written with.
     /// `None` if the page does not exist. A group that is not written yet is not seen.
     ///

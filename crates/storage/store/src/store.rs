@@ -457,8 +457,11 @@ impl Shared {
 
     fn clear_dropped(&self) -> Result<()> {
         let _lock = locked(&self.clearing);
+        let mut has_cleared = false;
         loop {
-            let Some(dropped) = locked(&self.dropped).last().copied() else { return Ok(()) };
+            let Some(dropped) = locked(&self.dropped).last().copied() else {
+                return if has_cleared { self.give_files_back() } else { Ok(()) };
+            };
             let Dropped { number, lsn } = dropped;
             if let Some(lsn) = lsn
                 && !self.take_out(number, lsn)?
@@ -476,7 +479,21 @@ impl Shared {
             self.checkpoint()?;
             catalog::forget(&self.component, number)?;
             locked(&self.dropped).retain(|other| other.number != number);
+            has_cleared = true;
         }
+    }
+
+    /// Cleans, if pages have been freed and the files are many.
+    fn give_files_back(&self) -> Result<()> {
+        let pages = &self.data.cache().pages;
+        // Each pass empties a segment, and not all of them leave fewer files.
+        for _ in 0..pages.stat()?.segments {
+            // Relaxed: it orders nothing.
+            if self.is_over.load(Ordering::Relaxed) || !pages.clean_surplus()? {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Removes the records of a dropped map; false if the store is closed meanwhile.

@@ -10,6 +10,7 @@ use pando_index::random::Random;
 use pando_index::{KeyRange, Order, RangeIndex};
 use pando_store::{Error, Store};
 
+use crate::common::large_pages;
 use crate::logged::{Place, check, kill};
 
 fn put(store: &Store, map: &str, keys: std::ops::Range<u32>) {
@@ -214,4 +215,33 @@ impl Subject for OneMap {
 mod conformance {
     use super::*;
     pando_index::conformance_suite!(one_map);
+}
+
+/// The records of a dropped map were in all segments, beside those of another map.
+#[test]
+fn files_go_when_a_map_is_dropped() {
+    let place = Place::new();
+    let store = place.open_with(&large_pages());
+    for name in ["large", "small"] {
+        store.create_map(name).expect("created");
+    }
+    let maps = ["large", "small"].map(|name| store.map(name).expect("a map"));
+    for key in 0..12_000_u32 {
+        maps[0].put(&key.to_be_bytes(), &[1; 4_000]).expect("written");
+        if key % 10 == 0 {
+            maps[1].put(&key.to_be_bytes(), &[2; 1_000]).expect("written");
+        }
+        if key % 100 == 0 {
+            store.sync().expect("durable");
+        }
+    }
+    store.checkpoint().expect("durable");
+    drop(maps);
+    let segments = || store.stat().expect("reads").data.pages.segments;
+    let before = segments();
+    store.drop_map("large").expect("dropped");
+    store.clear_dropped().expect("cleared");
+    assert!(before > 12 && segments() <= 8, "{before} and then {} files", segments());
+    assert_eq!(count(&store.map("small").expect("a map")), 1_200);
+    check(&store);
 }
