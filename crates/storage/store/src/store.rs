@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use pando_device::{Directory, Disk, Operation};
 use pando_index::{KeyRange, Order, RangeIndex};
 use pando_pmem::{Process, mutant};
-use pando_tc::{TransactionComponent, TransactionalMap};
+use pando_tc::{Maps, TransactionComponent, TransactionalMap};
 
 use crate::catalog;
 use crate::checkpoint;
@@ -216,9 +216,14 @@ impl Store {
     /// As [`map`](Self::map).
     pub fn map_and_index(&self, name: &str) -> Result<StoreMap> {
         let not_found = || Error::MapNotFound { name: name.to_owned() };
-        let mut handles = locked(&self.shared.handles);
+        // It may wait for the disk, so the lock is not held.
         let number = self.find_map(name)?.ok_or_else(not_found)?;
         let component = &self.shared.component;
+        let mut handles = locked(&self.shared.handles);
+        let is_dropped = locked(&self.shared.dropped).iter().any(|other| other.number == number);
+        if is_dropped || component.maps().is_gone(number) {
+            return Err(not_found());
+        }
         let held = handles.get(&number).and_then(Weak::upgrade);
         let index = held.unwrap_or_else(|| component.maps().index(number));
         handles.insert(number, Arc::downgrade(&index));
@@ -262,6 +267,8 @@ impl Store {
     /// are removed when the thread has left, or after the next opening.
     pub fn drop_map(&self, name: &str) -> Result<()> {
         let component = &self.shared.component;
+        // It may wait for the disk. Under the lock the same page is in memory.
+        catalog::find(component, name)?;
         let mut handles = locked(&self.shared.handles);
         let found = catalog::find(component, name)?;
         let held = found.and_then(|number| handles.remove(&number)).and_then(|held| held.upgrade());
