@@ -492,11 +492,11 @@ impl<D: Domain> BwTree<D, Stored> {
         // Relaxed: only different from all others.
         let stamp = self.pages()?.stamps.fetch_add(1, Ordering::Relaxed) + 1;
         let stamp = if mutant!("bw-absent-without-stamp") { 1 } else { stamp };
-        Ok(context.publish(|operation| {
+        context.publish(|operation| {
             operation.add_word(at.pid, at.link.0, Link::absent(stamp).0)?;
             add_freed(operation, &gathered.blocks)?;
             Ok(true)
-        })?)
+        })
     }
 
     /// Loads the page, if it is absent or partial.

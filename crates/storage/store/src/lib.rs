@@ -42,7 +42,8 @@
 //!
 //! * `store.rs`: what users call. `opening.rs`: recovery. `checkpoint.rs`, `catalog.rs`.
 //! * `maps.rs`: the maps in the tree. `data_component.rs`, `cache.rs`, `defragment.rs`: the tree
-//!   and its cache. `skipping.rs`: the replay over damaged pages. `in_pool.rs`: a store for the crash lab.
+//!   and its cache. `skipping.rs`: the replay over damaged pages. `in_pool.rs`: a store for the
+//!   crash lab.
 
 mod cache;
 mod catalog;

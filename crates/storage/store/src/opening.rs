@@ -273,7 +273,8 @@ impl<D: Domain> Rebuild for Replaying<'_, D> {
     }
 
     fn index(&self, number: u64) -> Option<Arc<dyn RangeIndex>> {
-        (number > 0).then(|| Skipping::new(self.maps.cache.clone(), number))
+        let index = || Arc::new(Skipping::new(self.maps.cache.clone(), number)) as Arc<_>;
+        (number > 0).then(index)
     }
 }
 

@@ -23,8 +23,8 @@ use crate::maps::{MapIndex, Prefix};
 pub(crate) struct Skipping<D: Domain>(MapIndex<Arc<Cache<D>>>);
 
 impl<D: Domain> Skipping<D> {
-    pub fn new(cache: Arc<Cache<D>>, number: u64) -> Arc<dyn RangeIndex> {
-        Arc::new(Self(MapIndex { cache, prefix: Prefix::of(number) }))
+    pub fn new(cache: Arc<Cache<D>>, number: u64) -> Self {
+        Self(MapIndex { cache, prefix: Prefix::of(number) })
     }
 
     /// The answer of a write; `None` if it is left out.

@@ -310,7 +310,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// What the page store or the log answers.
+    /// [`Error::NotReplayed`], or what the page store or the log answers.
     pub fn checkpoint(&self) -> Result<()> {
         self.shared.checkpoint()
     }
