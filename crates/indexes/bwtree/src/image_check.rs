@@ -92,3 +92,24 @@ impl Walk<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The walk ends at a page on a wrong level: it is as deep as there are levels, and not as
+    /// there are pages.
+    #[test]
+    fn forged_pages_that_lead_to_each_other_end_the_walk() {
+        const PAGES: u32 = 100_000;
+        let mut read = |page: u32| {
+            let child = (page + 1).to_le_bytes();
+            let records = vec![(&b""[..], &child[..])];
+            let image = Image { level: 3, low: b"", high: None, right: 0, lsn: 0, records };
+            Ok(vec![image.encode()])
+        };
+        let problems = check_images(0..PAGES, &mut read);
+        assert!(problems[0].contains("it is on level 3"), "{}", problems[0]);
+        assert_eq!(problems.len(), PAGES as usize - 1, "the others are not reached");
+    }
+}
