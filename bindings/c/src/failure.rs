@@ -121,9 +121,10 @@ impl Failure {
 
 fn code_of(error: &Error) -> Code {
     match error {
-        Error::PoolNotFound { .. } | Error::FolderNotFound { .. } | Error::LogNotFound { .. } => {
-            Code::PoolNotFound
-        }
+        Error::PoolNotFound { .. }
+        | Error::FolderNotFound { .. }
+        | Error::LogNotFound { .. }
+        | Error::LogOfOtherPool { .. } => Code::PoolNotFound,
         Error::PoolExists { .. } | Error::LogExists { .. } => Code::PoolExists,
         Error::PoolBusy { .. }
         | Error::PoolEntering { .. }

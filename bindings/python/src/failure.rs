@@ -74,7 +74,10 @@ impl Failure {
 /// The name of the class of an error.
 fn class_of(error: &Error) -> &'static str {
     match error {
-        Error::PoolNotFound { .. } | Error::FolderNotFound { .. } | Error::LogNotFound { .. } => {
+        Error::PoolNotFound { .. }
+        | Error::FolderNotFound { .. }
+        | Error::LogNotFound { .. }
+        | Error::LogOfOtherPool { .. } => {
             "PoolNotFoundError"
         }
         Error::PoolExists { .. } | Error::LogExists { .. } => "PoolExistsError",

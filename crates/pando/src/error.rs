@@ -65,8 +65,9 @@ pub enum Error {
     },
     /// No other process with this id is alive and shares the pool, as far as this process can see.
     #[error(
-        "no other process {pid} has {} open; of the process ids here, these do: {present:?}",
-        path.display()
+        "no other process {pid} has {} open; {}",
+        path.display(),
+        list_of_processes(present)
     )]
     ProcessNotFound {
         /// The pool's path.
@@ -405,6 +406,23 @@ pub enum Error {
         /// Where the pool was looked for.
         path: PathBuf,
     },
+    /// There is no file at the pool's path, and the log is that of a pool that is elsewhere.
+    /// Nothing was created.
+    #[error(
+        "there is no pool at {}, and the log in {} is that of the pool at {}; name this pool, or a log of \
+         its own",
+        path.display(),
+        log.display(),
+        other.display()
+    )]
+    LogOfOtherPool {
+        /// Where the pool was looked for.
+        path: PathBuf,
+        /// The directory of the log.
+        log: PathBuf,
+        /// The pool of that log.
+        other: PathBuf,
+    },
     /// The directory of the log does not exist.
     #[error(
         "the log of {} should be in {}, which does not exist; name its directory, if it was moved \
@@ -486,7 +504,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// The map exists and has another index than the requested one.
-    #[error("the map {name:?} is a {found}, not a {asked}; open it without naming an index")]
+    #[error("the map {name:?} has the index {found}, not {asked}; open it without naming an index")]
     MapIndexDiffers {
         /// The map's name.
         name: String,
@@ -659,6 +677,16 @@ fn list_of_maps(present: &[String]) -> String {
     match present.len() - listed.len() {
         0 => format!("it has {}", names.join(", ")),
         more => format!("it has {} and {more} more", names.join(", ")),
+    }
+}
+
+fn list_of_processes(present: &[u32]) -> String {
+    match present {
+        [] => "no other process here has".to_owned(),
+        _ => {
+            let ids: Vec<_> = present.iter().map(u32::to_string).collect();
+            format!("process ids here that have: {}", ids.join(", "))
+        }
     }
 }
 

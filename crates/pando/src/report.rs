@@ -213,8 +213,11 @@ pub struct Promise {
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct RecoveryStat {
-    /// Whether the pool had been closed cleanly, so that nothing needed recovery.
+    /// Whether nothing needed recovery: the pool had been closed cleanly, or other processes had it
+    /// open.
     pub was_clean: bool,
+    /// Whether other processes had the pool open.
+    pub joined: bool,
     /// Time from the beginning of open to a usable pool, in nanoseconds.
     pub duration_ns: u64,
     /// Operations that a crash interrupted and that were completed.

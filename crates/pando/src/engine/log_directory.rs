@@ -1,12 +1,24 @@
 //! The directory of a pool's log, which one process has for itself.
+//!
+//! The file `pool-path` in it has the path where the pool was opened last. No recovery needs it: if
+//! it is missing or wrong, a log that is named for a missing pool is taken for that of a lost one.
+//! With it, a mistyped path does not take the log away from a pool that is there.
 
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pando_device::{Directory, DirectoryLock, Disk};
-use pando_log::log_id_of;
+use pando_log::{check_owner, log_id_of};
 
+use super::superblock::read_superblock;
 use crate::Error;
+
+/// The file with the path of the pool, and the name under which it is written.
+const POOL_PATH: &str = "pool-path";
+const NEW_POOL_PATH: &str = "pool-path.new";
 
 /// The directory of a log.
 pub(super) struct LogDirectory {
@@ -69,10 +81,41 @@ impl LogDirectory {
         &self.path
     }
 
+    /// Writes down where its pool is. An error changes nothing: it is only a hint.
+    pub fn remember_pool(&self, pool: &Path) {
+        let Some(pool) = absolute(pool) else { return };
+        let (path, new) = (self.path.join(POOL_PATH), self.path.join(NEW_POOL_PATH));
+        let text = pool.as_os_str().as_bytes();
+        if fs::read(&path).is_ok_and(|found| found == text) {
+            return;
+        }
+        let _ = fs::write(&new, text).and_then(|()| fs::rename(&new, &path));
+    }
+
+    /// The pool that is elsewhere than at `pool`, and whose superblock names this log.
+    pub fn other_pool(&self, pool: &Path) -> Option<PathBuf> {
+        let text = fs::read(self.path.join(POOL_PATH)).ok()?;
+        let found = PathBuf::from(OsString::from_vec(text));
+        if absolute(pool).is_some_and(|pool| pool == found) {
+            return None;
+        }
+        let superblock = read_superblock(&found).ok()?;
+        let log = superblock.log.filter(|log| log.path == self.path)?;
+        check_owner(self.disk.as_ref(), log.id, superblock.pool_id).ok()?;
+        Some(found)
+    }
+
     /// Its files.
     pub fn files(&self) -> Arc<dyn Directory> {
         self.disk.clone()
     }
+}
+
+/// The absolute path of a file, which may be missing.
+fn absolute(path: &Path) -> Option<PathBuf> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new(".")).canonicalize().ok()?;
+    Some(folder.join(path.file_name()?))
 }
 
 /// Whether there is a log in the directory `path`, whole, damaged or proposed.

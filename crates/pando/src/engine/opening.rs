@@ -127,6 +127,12 @@ pub(crate) fn open(path: &Path, options: &PoolOptions) -> Result<Box<dyn Engine>
             .and_then(|()| check_owner(files.as_ref(), log.id, *pool_id))
             .map_err(pando_tc::Error::from)?;
     }
+    if superblock.is_none()
+        && let Some(other) = directory.other_pool(path)
+    {
+        let (path, log) = (path.to_owned(), directory.path().to_owned());
+        return Err(Error::LogOfOtherPool { path, log, other });
+    }
     let pool_id = superblock.map(|superblock| superblock.pool_id);
     rebuild_in((path, pool_id), options, directory, None)
 }

@@ -150,6 +150,7 @@ impl<D: Domain> Pooled<D> {
             logged => logged?,
         }
         transactions.keep(&catalog)?;
+        transactions.remember_pool(catalog.pool().path());
         let resumed = if others_resume { None } else { Resumed::begin(&catalog) };
         let recoverer = Recoverer::begin(&catalog)?;
         let recovery = RecoveryStat { duration_ns: nanoseconds_since(begin), ..recovery };
@@ -360,8 +361,9 @@ fn opened<D: Domain>(pool: Arc<pando_pmem::Pool<D>>) -> Result<Arc<Catalog<D>>, 
 /// What the opening of a pool has recovered.
 fn recovery_of<D: Domain>(catalog: &Catalog<D>) -> RecoveryStat {
     let Recovered { rolled_forward, rolled_back, .. } = catalog.recovered();
-    let was_clean = catalog.pool().was_clean();
-    RecoveryStat { was_clean, rolled_forward, rolled_back, ..RecoveryStat::default() }
+    let joined = catalog.pool().has_joined();
+    let was_clean = joined || catalog.pool().was_clean();
+    RecoveryStat { was_clean, joined, rolled_forward, rolled_back, ..RecoveryStat::default() }
 }
 
 /// The name of the kind of a map, or its number if the kind is not known.

@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 use std::ops::Deref;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -252,6 +253,13 @@ impl<D: Domain> Transactions<D> {
         let component = Arc::new(component);
         transactions.component.get_or_init(|| component);
         Ok(transactions)
+    }
+
+    /// Writes down in the directory of the log, if there is one, where the pool is.
+    pub fn remember_pool(&self, pool: &Path) {
+        if let Some(directory) = &self.directory {
+            directory.remember_pool(pool);
+        }
     }
 
     fn begin_with(

@@ -43,8 +43,8 @@ pub enum Error {
     },
     /// The directory has no log, but the proposal of one: a reset of a pool's log has not ended.
     #[error(
-        "{path} has no log, but the file `proposal` of a reset that did not end (log {log_id:x} of \
-         pool {pool_id:x}): open this pool without naming a log, or, if its file is lost, with its \
+        "{path} has no log, but the file `proposal` of a reset that did not end (log {log_id:032x} of \
+         pool {pool_id:032x}): open this pool without naming a log, or, if its file is lost, with its \
          former log; remove the files in {path} if this pool's log is elsewhere"
     )]
     Proposed {
@@ -67,7 +67,9 @@ pub enum Error {
     },
     /// The log belongs to another pool, or was restored or recovered since.
     #[error(
-        "the log in {path} belongs to another pool: {field} is {found:x}, expected {expected:x}"
+        "the log in {path} belongs to another pool: {field} is {found:032x}, expected {expected:032x}; \
+         a lost pool may have been rebuilt from it under another name: use that pool; or name the \
+         directory of this pool's log, or give this pool a new log (`pando log reset --log DIR`)"
     )]
     Foreign {
         /// The log's directory.
