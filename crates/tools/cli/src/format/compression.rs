@@ -1,6 +1,6 @@
 //! Compressed files of records.
 
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::mem::ManuallyDrop;
 use std::path::Path;
 
@@ -9,6 +9,9 @@ use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 
 const BUFFER_BYTES: usize = 128 << 10;
+/// The first bytes of data in gzip, and in Zstandard.
+const GZIP: &[u8] = &[0x1f, 0x8b];
+const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 
 /// How a file is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -33,12 +36,29 @@ impl Compression {
         }
     }
 
+    /// The compression of data that begin with `begin`: each of these formats has its first bytes.
+    pub fn of_first_bytes(begin: &[u8]) -> Self {
+        match begin {
+            _ if begin.starts_with(GZIP) => Self::Gzip,
+            _ if begin.starts_with(ZSTD) => Self::Zstd,
+            _ => Self::None,
+        }
+    }
+
     /// The bytes of `reader`, decompressed. An incomplete file is an error at its end.
     pub fn reader(self, reader: Box<dyn Read>) -> io::Result<Box<dyn Read>> {
         Ok(match self {
             Self::None => reader,
             Self::Gzip => {
-                let reader = BufReader::with_capacity(BUFFER_BYTES, reader);
+                let mut reader = BufReader::with_capacity(BUFFER_BYTES, reader);
+                let begin = reader.fill_buf()?;
+                if !begin.is_empty() && !GZIP.starts_with(&begin[..begin.len().min(GZIP.len())]) {
+                    return Err(io::Error::new(
+                        io::ErrorKind::InvalidData,
+                        "it is not in the format of gzip; if it is not compressed, add --compression \
+                         none",
+                    ));
+                }
                 Box::new(MultiGzDecoder::new(reader))
             }
             Self::Zstd => Box::new(zstd::Decoder::new(reader)?),
@@ -140,7 +160,11 @@ mod tests {
             for bytes in [0, 1, file.len() / 2, file.len() - 1] {
                 read(compression, file[..bytes].to_vec()).unwrap_err();
             }
-            read(compression, b"aspen\tPopulus\n".to_vec()).unwrap_err();
+            let error = read(compression, b"aspen\tPopulus\n".to_vec()).unwrap_err();
+            assert_eq!(
+                compression == Compression::Gzip,
+                error.to_string().contains("--compression")
+            );
         }
     }
 

@@ -6,7 +6,7 @@
 
 use std::io::{self, BufRead, BufReader, Read};
 
-use csv_core::{ReadRecordResult, Reader};
+use csv_core::{ReadRecordResult, Reader, ReaderBuilder, Terminator};
 
 use super::record::{LineError, Record};
 
@@ -54,18 +54,25 @@ enum Quoting {
     Quoted,
     /// Behind a quote that ends the field, or is the first of two.
     Closed,
+    /// Behind a carriage return, which only the end of the line may follow.
+    Return,
 }
 
 impl Quoting {
-    /// What comes behind `byte`; the second is whether `byte` is wrong there.
-    fn behind(self, byte: u8) -> (Self, bool) {
+    /// The place behind `byte`, and the error if `byte` is wrong here.
+    fn behind(self, byte: u8) -> (Self, Option<LineError>) {
         match (self, byte) {
-            (Self::Quoted, b'"') => (Self::Closed, false),
-            (Self::Quoted, _) | (Self::Begin | Self::Closed, b'"') => (Self::Quoted, false),
-            (_, b',' | b'\r' | b'\n') => (Self::Begin, false),
-            (Self::Begin, _) => (Self::Unquoted, false),
-            (Self::Unquoted, byte) => (Self::Unquoted, byte == b'"'),
-            (Self::Closed, _) => (Self::Unquoted, true),
+            (Self::Quoted, b'"') => (Self::Closed, None),
+            (Self::Quoted, _) => (Self::Quoted, None),
+            (_, b'\n') => (Self::Begin, None),
+            (Self::Return, _) => (Self::Unquoted, Some(LineError::LoneReturn)),
+            (Self::Begin | Self::Closed, b'"') => (Self::Quoted, None),
+            (_, b',') => (Self::Begin, None),
+            (_, b'\r') => (Self::Return, None),
+            (Self::Begin, _) => (Self::Unquoted, None),
+            (Self::Unquoted, b'"') => (Self::Unquoted, Some(LineError::WrongQuote)),
+            (Self::Unquoted, _) => (Self::Unquoted, None),
+            (Self::Closed, _) => (Self::Unquoted, Some(LineError::WrongQuote)),
         }
     }
 }
@@ -98,7 +105,8 @@ impl<R: Read> CsvRecords<R> {
         let places = Places { key: 0, value: 0, columns: 0 };
         let mut records = Self {
             reader: BufReader::with_capacity(BUFFER_BYTES, reader),
-            parser: Box::new(Reader::new()),
+            // A carriage return before it is taken off here: the parser would end a line there.
+            parser: Box::new(ReaderBuilder::new().terminator(Terminator::Any(b'\n')).build()),
             fields: vec![0; 1024],
             ends: vec![0; 16],
             places,
@@ -151,7 +159,8 @@ impl<R: Read> CsvRecords<R> {
         }
         let names: Vec<&[u8]> = (0..found).map(|at| self.field(at)).collect();
         let listed = || {
-            let names: Vec<_> = names.iter().map(|name| String::from_utf8_lossy(name)).collect();
+            let text = |name: &&[u8]| format!("{:?}", String::from_utf8_lossy(name));
+            let names: Vec<_> = names.iter().map(text).collect();
             if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
         };
         let place = |name: &str| {
@@ -181,8 +190,8 @@ impl<R: Read> CsvRecords<R> {
         self.skip_line_ends()?;
         self.number = self.line_ends + 1;
         let (mut bytes, mut fields) = (0, 0);
-        let (mut quoting, mut has_wrong_quote) = (Quoting::Begin, false);
-        let mut is_too_long = false;
+        let (mut quoting, mut wrong) = (Quoting::Begin, None);
+        let (mut is_too_long, mut has_return) = (false, false);
         loop {
             let input = match self.reader.fill_buf() {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -195,9 +204,10 @@ impl<R: Read> CsvRecords<R> {
             let is_marked = !self.has_parsed && input.starts_with(MARK);
             self.has_parsed = true;
             for &byte in &input[if is_marked { MARK.len() } else { 0 }..read] {
-                let (behind, is_wrong) = quoting.behind(byte);
+                has_return = quoting == Quoting::Return;
+                let (behind, error) = quoting.behind(byte);
                 quoting = behind;
-                has_wrong_quote |= is_wrong;
+                wrong = wrong.or(error);
                 self.line_ends += u64::from(byte == b'\n');
             }
             self.reader.consume(read);
@@ -219,6 +229,12 @@ impl<R: Read> CsvRecords<R> {
                 ReadRecordResult::OutputEndsFull => self.ends.resize(self.ends.len() * 2, 0),
                 ReadRecordResult::End => return Ok(None),
                 ReadRecordResult::Record => {
+                    // At the end of the file, the line feed may be missing.
+                    let has_return = has_return || quoting == Quoting::Return;
+                    if has_return && !is_too_long && bytes > 0 {
+                        bytes -= 1;
+                        self.ends[fields - 1] = bytes;
+                    }
                     let max_bytes = self.max_record_bytes;
                     let is_too_long = is_too_long || bytes > max_bytes;
                     if is_too_long {
@@ -228,10 +244,8 @@ impl<R: Read> CsvRecords<R> {
                         Err(LineError::OpenQuote)
                     } else if is_too_long {
                         Err(LineError::RecordTooLong { max_bytes })
-                    } else if has_wrong_quote {
-                        Err(LineError::WrongQuote)
                     } else {
-                        Ok(fields)
+                        wrong.map_or(Ok(fields), Err)
                     }));
                 }
             }
@@ -317,6 +331,14 @@ mod tests {
     }
 
     #[test]
+    fn a_carriage_return_within_a_line_is_refused() {
+        let text = b"key,value\r\na,1\rb,2\n\"c\rd\",\"3\"\r\ne,4\r";
+        let found = all(text, &Columns::default(), 100).unwrap();
+        let wrong = (2, Err(LineError::LoneReturn));
+        assert_eq!(found, [wrong, record(3, "c\rd", "3"), record(4, "e", "4")]);
+    }
+
+    #[test]
     fn columns_are_found_by_name() {
         let columns = Columns { key: "id".to_owned(), value: "name".to_owned() };
         let found = all(b"\xEF\xBB\xBFname,x,id\noak,?,7\n", &columns, 100).unwrap();
@@ -330,9 +352,9 @@ mod tests {
             assert!(error.contains(reason), "{error}");
         };
         refused(b"", "no column \"key\": it has nothing");
-        refused(b"id,name\n", "no column \"key\": it has id, name");
+        refused(b"id,name\n", "no column \"key\": it has \"id\", \"name\"");
         refused(b"key,key,value\n", "twice");
-        refused(b"key,value,more\na,b,c\n", "key, value, more");
+        refused(b"key,value,more\na,b,c\n", "\"key\", \"value\", \"more\"");
         refused(b"\xFF\xFEk\0", "UTF-16");
     }
 

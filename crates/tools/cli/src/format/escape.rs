@@ -9,8 +9,7 @@
 pub enum EscapeError {
     /// A backslash before another character.
     #[error(
-        "\\{found} is no escape; allowed are \\t \\n \\r \\\\ \\xNN (write \\\\ for a backslash, \
-         or load with --format raw-tsv)"
+        "\\{found} is no escape; allowed are \\t \\n \\r \\\\ \\xNN (write \\\\ for a backslash)"
     )]
     Unknown {
         /// The character behind the backslash.

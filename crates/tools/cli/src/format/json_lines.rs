@@ -4,7 +4,7 @@
 //! hexadecimal digits for each byte. A value that is no string (a number, an object, ...) is an
 //! error: a record holds bytes, so a dump could not distinguish it from a string.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 use super::record::{LineError, Record};
@@ -12,11 +12,19 @@ use super::record::{LineError, Record};
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object with key and value")]
 struct Read<'line> {
-    key: Option<String>,
-    key_hex: Option<String>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "present")]
+    key: Option<&'line RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    key_hex: Option<&'line RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
     value: Option<&'line RawValue>,
-    value_hex: Option<String>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    value_hex: Option<&'line RawValue>,
+}
+
+/// A field that is there, also if it is null.
+fn present<'line, D: Deserializer<'line>>(found: D) -> Result<Option<&'line RawValue>, D::Error> {
+    <&RawValue>::deserialize(found).map(Some)
 }
 
 #[derive(Serialize)]
@@ -33,35 +41,46 @@ struct Written<'record> {
 
 /// The record of a line.
 pub fn parse(line: &[u8]) -> Result<Record, LineError> {
-    // The text has one line; the caller adds the number of the line in the file.
-    let json_error = |error: serde_json::Error| {
-        LineError::Json(error.to_string().replace(" at line 1 column ", ", at byte "))
-    };
+    // The parser takes an array of values as the fields in their order.
+    if line.trim_ascii_start().starts_with(b"[") {
+        return Err(LineError::JsonArray);
+    }
     let read: Read<'_> = serde_json::from_slice(line).map_err(json_error)?;
-    let key = match (read.key, read.key_hex) {
-        (Some(text), None) => text.into_bytes(),
-        (None, Some(digits)) => hexadecimal("key_hex", &digits)?,
-        (None, None) => return Err(LineError::OneOfTwo { found: "neither", name: "key" }),
-        _ => return Err(LineError::OneOfTwo { found: "both", name: "key" }),
-    };
-    let value = match (read.value, read.value_hex) {
-        (Some(raw), None) if raw.get().starts_with('"') => {
-            serde_json::from_str::<String>(raw.get()).map_err(json_error)?.into_bytes()
-        }
-        (Some(raw), None) => {
-            let found = match raw.get().as_bytes().first() {
-                Some(b'{') => "an object",
-                Some(b'[') => "an array",
-                Some(b't' | b'f') => "a boolean",
-                _ => "a number",
-            };
-            return Err(LineError::NotText { found });
-        }
-        (None, Some(digits)) => hexadecimal("value_hex", &digits)?,
-        (None, None) => return Err(LineError::OneOfTwo { found: "neither", name: "value" }),
-        _ => return Err(LineError::OneOfTwo { found: "both", name: "value" }),
-    };
+    let key = bytes("key", read.key, ("key_hex", read.key_hex))?;
+    let value = bytes("value", read.value, ("value_hex", read.value_hex))?;
     Ok((key, value))
+}
+
+fn json_error(error: serde_json::Error) -> LineError {
+    // The text has one line; the caller adds the number of the line in the file.
+    LineError::Json(error.to_string().replace(" at line 1 column ", ", at byte "))
+}
+
+/// The bytes of a field that is either a text or, under another name, hexadecimal digits.
+fn bytes(
+    name: &'static str,
+    plain: Option<&RawValue>,
+    (hex_name, hex): (&'static str, Option<&RawValue>),
+) -> Result<Vec<u8>, LineError> {
+    match (plain, hex) {
+        (Some(raw), None) => text(name, raw).map(String::into_bytes),
+        (None, Some(raw)) => hexadecimal(hex_name, &text(hex_name, raw)?),
+        (None, None) => Err(LineError::OneOfTwo { found: "neither", name }),
+        (Some(_), Some(_)) => Err(LineError::OneOfTwo { found: "both", name }),
+    }
+}
+
+/// The text of the field `name`.
+fn text(name: &'static str, raw: &RawValue) -> Result<String, LineError> {
+    let found = match raw.get().as_bytes().first() {
+        Some(b'"') => return serde_json::from_str(raw.get()).map_err(json_error),
+        Some(b'{') => "an object",
+        Some(b'[') => "an array",
+        Some(b't' | b'f') => "a boolean",
+        Some(b'n') => "null",
+        _ => "a number",
+    };
+    Err(LineError::NotText { name, found })
 }
 
 /// Appends a record, without a line end.
@@ -115,12 +134,15 @@ mod tests {
             ("{\"n\":1}", "an object"),
             ("[ ]", "an array"),
             ("true", "a boolean"),
+            ("null", "null"),
         ] {
-            let line = format!("{{\"key\":\"a\",\"value\":{value}}}");
-            assert_eq!(parse(line.as_bytes()), Err(LineError::NotText { found }), "{value}");
+            for name in ["key", "value", "key_hex", "value_hex"] {
+                let other = if name.starts_with("key") { "value" } else { "key" };
+                let line = format!("{{\"{other}\":\"a\",\"{name}\":{value}}}");
+                let refused = Err(LineError::NotText { name, found });
+                assert_eq!(parse(line.as_bytes()), refused, "{value}");
+            }
         }
-        let null = parse(br#"{"key":"a","value":null}"#);
-        assert_eq!(null, Err(LineError::OneOfTwo { found: "neither", name: "value" }));
     }
 
     #[test]
@@ -136,7 +158,8 @@ mod tests {
         named(br#"{"key":"a","key_hex":"61","value":""}"#, "both; it needs either key or key_hex");
         named(br#"{"key":"a","value":"b","extra":1}"#, "unknown field `extra`");
         named(br#"{"key":"a","key":"b","value":""}"#, "duplicate field `key`");
-        named(br#"{"key":7,"value":""}"#, "expected a string");
+        named(br#"["a",null,"b",null]"#, "the line is an array");
+        named(br#" [{"key":"a","value":"b"}]"#, "one object on each line");
         named(br#"{"key_hex":"abc","value":""}"#, "key_hex is not an even number");
         named(br#"{"key":"a","value":"\ud800"}"#, "not an object");
         named(br#"{"key":"a","value":""} {}"#, "trailing characters");

@@ -12,14 +12,20 @@ pub enum LineError {
     #[error("no TAB between key and value")]
     NoTab,
     /// The key's escapes are wrong.
-    #[error("in the key: {0}")]
+    #[error("in the key: {0}; lines without escapes are --format raw-tsv")]
     KeyEscape(escape::EscapeError),
     /// The value's escapes are wrong.
-    #[error("in the value: {0}")]
+    #[error("in the value: {0}; lines without escapes are --format raw-tsv")]
     ValueEscape(escape::EscapeError),
     /// The line is not JSON, or not such an object.
     #[error("not an object with key and value: {0}")]
     Json(String),
+    /// The line is an array of JSON.
+    #[error(
+        "the line is an array, and a record is an object with key and value; write one object on each \
+         line, for example by jq -c '.[]'"
+    )]
+    JsonArray,
     /// The object has a field twice or not at all.
     #[error("the object has {found}; it needs either {name} or {name}_hex")]
     OneOfTwo {
@@ -37,9 +43,11 @@ pub enum LineError {
     /// The text begins with the byte order mark of UTF-16.
     #[error("the text is UTF-16, and records are bytes or UTF-8; convert it, for example by iconv")]
     Utf16,
-    /// The value is a number, an object or the like.
-    #[error("the value is {found}, and a record holds bytes; write it as a string")]
+    /// The key or the value is a number, an object or the like.
+    #[error("the {name} is {found}, and a record holds bytes; write it as a string")]
     NotText {
+        /// The field.
+        name: &'static str,
         /// The type of the JSON value.
         found: &'static str,
     },
@@ -70,7 +78,10 @@ pub enum LineError {
         found: String,
     },
     /// A record of a CSV has another number of fields than the header.
-    #[error("the record has {found} fields, and the header {columns}")]
+    #[error(
+        "the record has {found} {}, and the header {columns}; a field with a comma is in quotes",
+        if *.found == 1 { "field" } else { "fields" }
+    )]
     FieldCount {
         /// The fields of the record.
         found: usize,
@@ -86,6 +97,12 @@ pub enum LineError {
          quote in it is doubled"
     )]
     WrongQuote,
+    /// A carriage return of a CSV is neither in quotes nor before a line feed.
+    #[error(
+        "a carriage return is in the middle of a line; a line ends with a line feed, also behind a \
+         carriage return, and a field with a carriage return is in quotes"
+    )]
+    LoneReturn,
     /// The record of a CSV is too long.
     #[error("a record is longer than {max_bytes} bytes; raise --max-line-bytes")]
     RecordTooLong {
