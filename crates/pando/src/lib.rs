@@ -96,4 +96,4 @@ pub use snapshot::{Snapshot, SnapshotOptions};
 pub use store::Store;
 pub use transaction::{Isolation, Transaction, TransactionScan};
 pub use typed::{TypedMap, TypedScan};
-pub use write_batch::WriteBatch;
+pub use write_batch::{SESSIONS_MAP, WriteBatch};

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use pando_device::{Directory, Disk};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::Error;
 use crate::engine::read_superblock;
@@ -24,9 +24,11 @@ pub struct LogFiles {
 pub struct LogReport {
     /// Its directory.
     pub path: PathBuf,
-    /// The number of its pool.
+    /// The number of its pool; serialized as 32 hexadecimal digits.
+    #[serde(serialize_with = "hexadecimal")]
     pub pool_id: u128,
-    /// Its own number.
+    /// Its own number; serialized like that of its pool.
+    #[serde(serialize_with = "hexadecimal")]
     pub log_id: u128,
     /// Records of the newest image; zero if there is none.
     pub image_records: u64,
@@ -127,6 +129,11 @@ impl LogFiles {
             attempts += 1;
         }
     }
+}
+
+/// Parsers of JSON round numbers of 128 bits.
+fn hexadecimal<S: Serializer>(number: &u128, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&format_args!("{number:032x}"))
 }
 
 /// Whether a copy may have failed because a file was removed meanwhile, or used again.

@@ -31,7 +31,7 @@ use std::str::FromStr;
 
 use pando_pmem::{draw_id, mutant};
 
-use crate::write_batch::{SESSIONS as MAP, WriteBatch};
+use crate::write_batch::{SESSIONS_MAP as MAP, WriteBatch};
 use crate::{Error, Isolation, Map, MapOptions, Pool, Transaction};
 
 /// How many receipts of a session are kept: those of its highest sequences.

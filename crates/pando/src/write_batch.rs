@@ -44,8 +44,8 @@ enum Kind {
     Write = 1,
 }
 
-/// The map of the receipts of all sessions (`session.rs`). Batches may not use it.
-pub(crate) const SESSIONS: &str = "pando.sessions";
+/// The name of the map with the receipts of all sessions. Batches may not use it.
+pub const SESSIONS_MAP: &str = "pando.sessions";
 
 /// A condition of a batch that does not hold: the name of the map, and the key.
 pub(crate) struct Failed<'batch> {
@@ -111,10 +111,10 @@ impl WriteBatch {
         &self,
         transaction: &mut Transaction<'_>,
     ) -> Result<Option<Failed<'_>>, Error> {
-        if self.steps.iter().any(|step| step.map.name() == SESSIONS) {
+        if self.steps.iter().any(|step| step.map.name() == SESSIONS_MAP) {
             return Err(Error::Option {
                 option: "the map of a batch".to_owned(),
-                found: SESSIONS.to_owned(),
+                found: SESSIONS_MAP.to_owned(),
                 allowed: "any other map: this one has the receipts".to_owned(),
             });
         }

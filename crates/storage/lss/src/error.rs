@@ -17,8 +17,8 @@ pub enum Error {
     /// full, or the process has no file descriptor left for one more. Reads go on.
     #[error(
         "{path} has no room: {segments} segments of {segment_bytes} bytes hold {live_bytes} bytes \
-         of pages; free pages, raise the store's limit or the process's limit of open files, or \
-         make room on the file system"
+         of pages; make room on the file system, remove records, raise the process's limit of open \
+         files, or raise the limit of the store, if the program has set one"
     )]
     Full {
         /// The directory of the store.

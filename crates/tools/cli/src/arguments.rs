@@ -16,7 +16,7 @@ use crate::failure::BENCH;
 use crate::failure::{MISSING, PROBLEMS, TOUR, exit_codes};
 use crate::format::compression::Compression;
 use crate::format::{Format, OutputFormat};
-use crate::quantity::size_bytes;
+use crate::quantity::{length_bytes, number, size_bytes};
 
 /// Ordered maps that many threads write at once and that survive `kill -9`.
 #[derive(Debug, Parser)]
@@ -39,7 +39,7 @@ pub struct PoolArguments {
     /// File of the pool [default: $PANDO_POOL, else ./pando.pool]
     #[arg(long = "pool", value_name = "PATH", global = true)]
     pub path: Option<PathBuf>,
-    /// Persistence domain: what a write that has returned survives [default: auto]
+    /// Persistence domain: the failures that a returned write survives [default: auto]
     #[arg(long, value_parser = domain(), global = true)]
     pub domain: Option<DomainChoice>,
     /// Open a pool that a power cut may have damaged, to copy out the records that can be read
@@ -75,7 +75,7 @@ pub enum Command {
     /// Drop a map with all its records; there is no question first
     Drop(DropArguments),
     /// List, rename and copy maps
-    #[command(subcommand)]
+    #[command(subcommand, after_help = exit_codes(&[MISSING]))]
     Maps(MapsCommand),
     /// Print the indexes that a map can have, and the options of each
     #[command(alias = "kinds")]
@@ -89,7 +89,7 @@ pub enum Command {
     Backup(BackupArguments),
     Restore(RestoreArguments),
     /// Check a pool's log, make it shorter, or replace it
-    #[command(subcommand)]
+    #[command(subcommand, after_help = exit_codes(&[]))]
     Log(LogCommand),
     Upgrade(UpgradeArguments),
     /// Serve Redis and memcached clients from a store that survives kill -9
@@ -105,6 +105,10 @@ pub enum Command {
     #[cfg(feature = "bench")]
     #[command(after_help = exit_codes(&[BENCH]))]
     Bench(Box<pando_bench::args::BenchArgs>),
+    /// The benchmark: not in this build
+    #[cfg(not(feature = "bench"))]
+    #[command(hide = true, disable_help_flag = true)]
+    Bench(AbsentArguments),
     /// Run the experiments of the papers; without a name, list them
     #[cfg(feature = "papers")]
     #[command(after_help = exit_codes(&[BENCH]))]
@@ -119,7 +123,7 @@ pub enum Command {
 }
 
 /// The words of a command that is not in this build.
-#[cfg(not(feature = "papers"))]
+#[cfg(not(all(feature = "bench", feature = "papers")))]
 #[derive(Debug, Args)]
 pub struct AbsentArguments {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -139,7 +143,7 @@ pub struct MapArgument {
 /// Permission to use the map of a server.
 #[derive(Debug, Args)]
 pub struct ForceArgument {
-    /// Allow the map "server", in which `pando serve` keeps its keys in its own format
+    /// Allow the maps that Pando itself uses: "server", "pando.sessions" and ".copy"
     #[arg(long)]
     pub force: bool,
 }
@@ -193,10 +197,10 @@ pub struct ServeOptions {
     #[arg(long, value_enum, value_name = "MODE")]
     pub sync: Option<Sync>,
     /// Port of the Redis protocol; 0: none [default: 6379]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::<u16>(0..=65535))]
     pub port: Option<u16>,
     /// Port of the memcached protocol, whose clients need no password [default: none]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::<u16>(0..=65535))]
     pub memcached_port: Option<u16>,
     /// Maximum size of a memcached item, key and value together, such as 8M; at most 1G
     /// [default: 1M]
@@ -211,7 +215,7 @@ pub struct ServeOptions {
     pub unix: Option<PathBuf>,
     /// Port of HTTP: the live page, /metrics for Prometheus, and the figures that `pando top` reads
     /// [default: none]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::<u16>(0..=65535))]
     pub http_port: Option<u16>,
     /// Address on which HTTP is served without a password; may be repeated [default: 127.0.0.1]
     #[arg(long, value_name = "ADDRESS")]
@@ -223,16 +227,17 @@ pub struct ServeOptions {
     #[arg(long, value_name = "PATH")]
     #[serde(skip)]
     pub restore: Option<PathBuf>,
-    /// If the pool is damaged, or a power cut may have damaged it, rename it and start a new one
-    /// from the newest snapshot, or, without a snapshot, from the records that can be read
+    /// If the pool is missing, damaged, or perhaps damaged by a power cut, start a new one from the
+    /// newest snapshot, or, without a snapshot, from the records that can be read; a pool that is
+    /// there is renamed
     #[arg(long, conflicts_with = "restore")]
     pub recover: bool,
-    /// Write a snapshot after this many seconds if a key has changed [default: none]
-    #[arg(long, value_name = "SECONDS")]
+    /// Write a snapshot after this many seconds if a key has changed; 0: never [default: 0]
+    #[arg(long, value_name = "SECONDS", value_parser = number::<u64>(0..=366 * 86_400))]
     pub snapshot_every: Option<u64>,
-    /// Number of snapshots that are kept; .1, .2 and so on are appended to the names of older ones
-    /// [default: 1]
-    #[arg(long, value_name = "N")]
+    /// Number of snapshots that are kept, 1 to 99; .1, .2 and so on are appended to the names of
+    /// older ones [default: 1]
+    #[arg(long, value_name = "N", value_parser = number::<u8>(1..=99))]
     pub snapshots: Option<u8>,
     /// Index of a new store; `pando indexes` lists them [default: bztree]
     #[arg(long, alias = "kind", value_name = "NAME", value_parser = index())]
@@ -259,7 +264,7 @@ pub struct ServeOptions {
     #[serde(deserialize_with = "parameters")]
     pub set: Vec<(String, String)>,
     /// Port of the Redis protocol over TLS [default: none]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::<u16>(0..=65535))]
     pub tls_port: Option<u16>,
     /// The server's certificate and its chain, in PEM
     #[arg(long, value_name = "FILE")]
@@ -432,9 +437,10 @@ pub enum LogFormat {
 
 /// The server whose figures are shown.
 #[derive(Debug, Args)]
+#[command(after_help = exit_codes(&[]))]
 pub struct TopArguments {
     /// HTTP port of a server on this machine: the --http-port of `pando serve`
-    #[arg(long, value_name = "N", default_value_t = 8379)]
+    #[arg(long, value_name = "N", default_value_t = 8379, value_parser = number::<u16>(1..=65535))]
     pub http_port: u16,
     /// HTTP address and port of a server, such as 10.0.0.2:8379
     #[arg(long, value_name = "ADDRESS", conflicts_with = "http_port")]
@@ -471,7 +477,7 @@ pub struct LoadArguments {
     /// Format of the file [default: by its extension; tsv for standard input]
     #[arg(long, value_enum)]
     pub format: Option<Format>,
-    /// Compression of the file [default: by its extension; none for standard input]
+    /// Compression of the file [default: by its extension; of standard input, by its first bytes]
     #[arg(long, value_enum)]
     pub compression: Option<Compression>,
     /// Column of a CSV with the key [default: key]
@@ -495,10 +501,11 @@ pub struct LoadArguments {
     pub insert: bool,
     #[command(flatten)]
     pub create: CreateArguments,
-    /// Maximum length of a line; a line must fit into memory
-    #[arg(long, value_name = "BYTES", default_value_t = 256 << 20)]
+    /// Maximum length of a line, such as 1G; a line must fit into memory
+    #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = length_bytes)]
     pub max_line_bytes: usize,
-    /// Exit only when the records survive a power cut; for a pool with a log
+    /// Exit only when the records survive a power cut; for transactional maps of a pool with a log,
+    /// and for stores
     #[arg(long)]
     pub sync: bool,
 }
@@ -534,7 +541,8 @@ pub struct PutArguments {
     pub insert: bool,
     #[command(flatten)]
     pub create: CreateArguments,
-    /// Exit only when the records survive a power cut; for a pool with a log
+    /// Exit only when the records survive a power cut; for transactional maps of a pool with a log,
+    /// and for stores
     #[arg(long)]
     pub sync: bool,
 }
@@ -556,7 +564,12 @@ pub struct DropArguments {
 pub struct SlotArguments {
     /// Slot of a damaged map in the catalog, in place of its name; `pando stat` and `pando check`
     /// print it
-    #[arg(long, value_name = "N", conflicts_with_all = ["name"])]
+    #[arg(
+        long,
+        value_name = "N",
+        conflicts_with_all = ["name"],
+        value_parser = number::<u64>(0..=u64::MAX)
+    )]
     pub slot: Option<u64>,
     /// Index of the damaged map, if its header does not name it
     #[arg(long, alias = "kind", value_name = "NAME", value_parser = index(), requires = "slot")]
@@ -653,7 +666,8 @@ pub struct DelArguments {
     pub keys: Vec<OsString>,
     #[command(flatten)]
     pub map: MapArgument,
-    /// Exit only when the records survive a power cut; for a pool with a log
+    /// Exit only when the records survive a power cut; for transactional maps of a pool with a log,
+    /// and for stores
     #[arg(long)]
     pub sync: bool,
 }
@@ -674,7 +688,12 @@ pub struct ScanArguments {
     #[arg(long)]
     pub reverse: bool,
     /// Maximum number of records
-    #[arg(long, value_name = "N")]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = number::<u64>(0..=u64::MAX),
+        allow_negative_numbers = true
+    )]
     pub limit: Option<u64>,
     /// Print the keys without their values
     #[arg(long)]
@@ -725,10 +744,10 @@ pub struct CompactArguments {
     pub json: bool,
 }
 
-/// Kill a process that shares the pool and does not go on; its completed writes stay
+/// Kill a process that shares the pool; its completed writes stay
 ///
-/// Kills a process that shares the pool, and recovers it. A write that it was in has taken place or
-/// not. No other process waits.
+/// Kills a process that shares the pool, also one that works, and recovers it. A write that it was
+/// in has taken place or not. No other process waits.
 ///
 /// A stopped process is never treated as dead: space that is freed while one of its threads is
 /// inside a call cannot be reused. `pando stat --shared` lists the processes, and what they hold
@@ -737,6 +756,7 @@ pub struct CompactArguments {
 #[command(after_help = exit_codes(&[]))]
 pub struct EvictArguments {
     /// Process id, as `pando stat --shared` shows it
+    #[arg(value_parser = number::<u32>(1..=u64::from(u32::MAX)))]
     pub pid: u32,
 }
 
@@ -754,8 +774,8 @@ pub struct BackupArguments {
 
 /// Create a pool from a backup
 ///
-/// Creates the pool that --pool names, with a new log in the directory that --log names. The backup
-/// stays as it is.
+/// Creates the pool that --pool names, with a new log in the directory that --log names, which is
+/// needed. The backup stays as it is.
 #[derive(Debug, Args)]
 #[command(after_help = exit_codes(&[]))]
 pub struct RestoreArguments {
@@ -861,10 +881,15 @@ pub struct TourArguments {
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = writers())]
     pub writers: u16,
     /// Number of records that are made of Debian's text; ignored with a file
-    #[arg(long, value_name = "N", default_value_t = 200_000)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 200_000,
+        value_parser = number::<usize>(0..=u64::MAX)
+    )]
     pub records: usize,
     /// Seed of the order in which records are loaded [default: a random one]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::<u64>(0..=u64::MAX))]
     pub seed: Option<u64>,
     /// Keep the pool, and print its path
     #[arg(long)]
@@ -884,15 +909,18 @@ pub struct TourWriterArguments {
     pub seed: u64,
 }
 
-fn writers() -> clap::builder::RangedI64ValueParser<u16> {
-    clap::value_parser!(u16).range(1..=1024)
+fn writers() -> impl TypedValueParser<Value = u16> {
+    number(1..=1024)
 }
 
 fn domain() -> impl TypedValueParser<Value = DomainChoice> {
     let help = |choice| match choice {
         DomainChoice::Auto => "the strongest guarantee that the medium has",
         DomainChoice::Process => "a write that has returned survives kill -9",
-        _ => "a write survives a power cut: each cache line is written back and fenced",
+        _ => {
+            "on persistent memory, a write that has returned survives a power cut: each cache line \
+             is written back and fenced"
+        }
     };
     let value = |choice: DomainChoice| PossibleValue::new(choice.name()).help(help(choice));
     PossibleValuesParser::new(DomainChoice::ALL.map(value)).try_map(|name| name.parse())

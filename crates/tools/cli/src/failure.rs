@@ -1,6 +1,8 @@
 //! Why a command ends, and with which exit code.
 
-use std::path::Path;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use indicatif::BinaryBytes;
 use pando::ProblemClass;
@@ -68,6 +70,12 @@ pub enum Failure {
         /// The error.
         source: pando::Error,
     },
+    /// No store is in this directory.
+    #[error(
+        "there is no store in {}; name another by --store, or let load or put create it by --create",
+        .0.display()
+    )]
+    NoStore(PathBuf),
     /// An error of the operating system.
     #[error("{what}: {source}")]
     System {
@@ -109,7 +117,7 @@ impl Failure {
             Self::BrokenPipe => 0,
             Self::NotFound(_)
             | Self::Pool(pando::Error::MapNotFound { .. } | pando::Error::SlotEmpty { .. }) => 1,
-            Self::Input(_) => 2,
+            Self::Input(_) | Self::Serve(pando_server::ServeError::Config { .. }) => 2,
             Self::Pool(
                 pando::Error::MapName { .. }
                 | pando::Error::KeyTooLong { .. }
@@ -123,7 +131,11 @@ impl Failure {
                 | pando::Error::MapOptionDiffers { .. }
                 | pando::Error::MapExists { .. },
             ) => 2,
-            Self::Pool(_) | Self::At { .. } | Self::System { .. } | Self::Serve(_) => 3,
+            Self::Pool(_)
+            | Self::At { .. }
+            | Self::NoStore(_)
+            | Self::System { .. }
+            | Self::Serve(_) => 3,
             Self::Problems(ProblemClass::Leaked | ProblemClass::HeaderCopy) => 4,
             Self::Problems(ProblemClass::Count) => 5,
             Self::Problems(ProblemClass::Separator) => 6,
@@ -142,8 +154,8 @@ fn told(error: &pando::Error) -> String {
     use pando::Error;
     match error {
         Error::PoolNotFound { path } => format!(
-            "there is no pool at {}; name another by --pool or PANDO_POOL, or let load or put create \
-             it by --create",
+            "there is no pool at {}; name another by --pool or PANDO_POOL; if it had a log, name \
+             that by --log, and the pool is rebuilt; or let load or put create it by --create",
             path.display()
         ),
         Error::PoolSizeDiffers { path, found, expected } => format!(
@@ -179,10 +191,48 @@ fn told(error: &pando::Error) -> String {
                 "the pool has {max_maps} maps, the most that it can have; drop one by `pando drop`"
             )
         }
+        Error::PoolBusy { path } => {
+            let holders = holders_of(path);
+            let holders = match &*holders {
+                [] => "another process, which this user cannot see".to_owned(),
+                [pid] => format!("process {pid}"),
+                _ => format!("the processes {}", holders.join(", ")),
+            };
+            format!(
+                "{} is open in {holders}; close it there first: a pool may be open in several \
+                 processes only if each of them was started with --shared",
+                path.display()
+            )
+        }
+        Error::AppliedNotDurable { cause } if cause.contains(NO_SPACE) => format!(
+            "{error}; make room on the disk of the log: 64 MiB for a segment of it. Then run any \
+             command on the pool: its opening writes the commits that wait"
+        ),
+        Error::Log(_) | Error::Storage(_) | Error::Io { .. }
+            if error.to_string().contains(NO_SPACE) =>
+        {
+            format!("{error}; make room on that file system: a segment of a log takes 64 MiB")
+        }
         Error::NoLog => {
             "the pool has no log; create a pool with one by --log, and load the maps into it"
                 .to_owned()
         }
         other => other.to_string(),
     }
+}
+
+/// The text of the system for a full file system.
+const NO_SPACE: &str = "No space left on device";
+
+/// The ids of the other processes that have the file open, as far as this user may see them.
+fn holders_of(path: &Path) -> Vec<String> {
+    let identity = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
+    let Some(file) = identity(path) else { return Vec::new() };
+    let entries = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten();
+    let is_open = |process: &Path| {
+        entries(&process.join("fd")).any(|descriptor| identity(&descriptor.path()) == Some(file))
+    };
+    let processes = entries(Path::new("/proc")).filter(|process| is_open(&process.path()));
+    let ids = processes.filter_map(|process| process.file_name().into_string().ok());
+    ids.filter(|id| id.parse().is_ok_and(|id: u32| id != std::process::id())).collect()
 }

@@ -81,6 +81,10 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
             pool.refuse_for("bench")?;
             pando_bench::commands::run(bench, &["bench"]).map_err(Failure::Bench)
         }
+        #[cfg(not(feature = "bench"))]
+        Command::Bench(_) => Err(Failure::Input(
+            "the benchmark is not in this build; build it with `cargo build --release`".to_owned(),
+        )),
         #[cfg(feature = "papers")]
         Command::Paper(papers) => {
             pool.refuse_for("paper")?;

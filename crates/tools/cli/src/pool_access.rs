@@ -49,7 +49,8 @@ impl PoolArguments {
         let options =
             PoolOptions::new().domain(self.domain.unwrap_or_default()).salvage(self.salvage);
         let options = options.shared(self.shared);
-        let options = options.on_recovery(report_recovery());
+        let options =
+            options.on_recovery(report_recovery("the pool is lost; it is rebuilt from its log"));
         self.log.iter().fold(options, |options, log| options.log(log))
     }
 
@@ -70,10 +71,7 @@ impl PoolArguments {
     pub fn open(&self) -> Result<Pool, Failure> {
         if let Some(store) = self.store()? {
             if !store.join("pages").is_dir() {
-                return Err(Failure::Input(format!(
-                    "there is no store in {}; create it with --create, or check the path",
-                    store.display()
-                )));
+                return Err(Failure::NoStore(store.to_owned()));
             }
             return self.open_store(store);
         }
@@ -104,7 +102,12 @@ impl PoolArguments {
     /// Opens the store, and creates it if there is none.
     fn open_store(&self, path: &Path) -> Result<Pool, Failure> {
         let memory_bytes = self.memory.unwrap_or(STORE_MEMORY_BYTES);
-        Ok(Store::open(path, memory_bytes)?.into_pool())
+        match Store::open(path, memory_bytes) {
+            Err(Error::Option { option, allowed, .. }) if option == "max_bytes" => {
+                Err(Failure::Input(format!("--memory is {memory_bytes}; allowed is {allowed}")))
+            }
+            opened => Ok(opened?.into_pool()),
+        }
     }
 
     /// The files of the pool's log; the pool is not opened.
@@ -118,6 +121,49 @@ impl PoolArguments {
         match &self.log {
             Some(log) => Ok(LogFiles::at(log)),
             None => Ok(LogFiles::of_pool(self.path_or_default()?)?),
+        }
+    }
+
+    /// Refuses `--sync` for the map `name` of a pool that `create` would create without a log for
+    /// it, so that no pool is created in vain.
+    pub fn refuse_sync_of_new(&self, name: &str, create: &CreateArguments) -> Result<(), Failure> {
+        if !create.create || self.store.is_some() || self.path_or_default()?.exists() {
+            return Ok(());
+        }
+        match &self.log {
+            None => Err(Error::NoLog.into()),
+            // In a log that exists, a lost pool may have this map.
+            Some(log) if !create.transactional && !log.exists() => {
+                Err(sync_needs_transactional(name))
+            }
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Refuses `--sync` for the map `name` of `pool` if no log has its records. `create` is for a
+    /// command that creates a missing map. To be called before that.
+    pub fn refuse_sync_without_log(
+        &self,
+        pool: &Pool,
+        name: &str,
+        create: Option<&CreateArguments>,
+    ) -> Result<(), Failure> {
+        if self.store.is_some() {
+            // Its log has all maps.
+            return Ok(());
+        }
+        // An error names the remedy, --log.
+        pool.durable_lsn()?;
+        match (pool.open_map(name), create) {
+            (Ok(map), _) if map.is_transactional() => Ok(()),
+            (Ok(_), _) => Err(Failure::Input(format!(
+                "--sync: the map {name:?} is not transactional, so the log has none of its \
+                 records, and a power cut loses them; copy it by `pando maps copy {name} NEW \
+                 --transactional`, or leave out --sync"
+            ))),
+            (Err(Error::MapNotFound { .. }), Some(create)) if create.transactional => Ok(()),
+            (Err(Error::MapNotFound { .. }), Some(_)) => Err(sync_needs_transactional(name)),
+            (Err(error), _) => Err(error.into()),
         }
     }
 
@@ -142,14 +188,14 @@ impl PoolArguments {
     }
 }
 
-/// Prints how far the recovery of a lost pool has come.
-fn report_recovery() -> impl Fn(RecoveryProgress) + Send + Sync {
+/// Prints `note`, and how far the recovery of a pool from a log has come.
+pub fn report_recovery(note: &'static str) -> impl Fn(RecoveryProgress) + Send + Sync {
     // Begun when the recovery begins.
     let progress = OnceLock::new();
     move |so_far| {
         let progress = progress.get_or_init(|| {
             let progress = Progress::new("recovered", None);
-            progress.note("pando: the pool is lost; it is rebuilt from its log");
+            progress.note(&format!("pando: {note}"));
             progress
         });
         progress.update(0, so_far.image_records + so_far.commits);
@@ -172,21 +218,46 @@ impl MapArgument {
     }
 }
 
+/// The name of a copy of a map that is not complete.
+pub const INCOMPLETE_COPY: &str = ".copy";
+
 impl ForceArgument {
-    /// Returns an error if a server keeps its keys in the map `name`.
+    /// Returns an error if the map `name` is not the user's.
     pub fn check<'name>(&self, name: &'name str) -> Result<&'name str, Failure> {
-        if self.force || name != pando_server::MAP_NAME {
-            return Ok(name);
-        }
-        Err(Failure::Input(format!(
-            "`pando serve` keeps its keys in the map {name:?}, in a format of its own; use its \
-             clients, or another map, or --force if you are sure"
-        )))
+        let owner = owner(name).filter(|_| !self.force);
+        owner.map_or(Ok(name), |owner| {
+            Err(Failure::Input(format!(
+                "{owner} in the map {name:?}; use another map, or --force if you are sure"
+            )))
+        })
     }
 }
 
-/// The map to write to, and whether it is new; a map that is created without `--create` is
-/// reported.
+/// The use of the map `name`, if Pando itself uses it.
+fn owner(name: &str) -> Option<&'static str> {
+    match name {
+        pando_server::MAP_NAME => {
+            Some("`pando serve` keeps its keys, for its clients and in a format of its own,")
+        }
+        pando::SESSIONS_MAP => Some("sessions of programs keep their receipts"),
+        INCOMPLETE_COPY => Some("`pando maps copy` keeps a copy that is not complete"),
+        _ => None,
+    }
+}
+
+/// Whether a command takes the map `name` only with `--force`.
+pub fn needs_force(name: &str) -> bool {
+    owner(name).is_some()
+}
+
+fn sync_needs_transactional(name: &str) -> Failure {
+    Failure::Input(format!(
+        "--sync: there is no map {name:?} yet, and the log has only records of transactional maps; \
+         add --transactional to create it as one, or leave out --sync"
+    ))
+}
+
+/// The map to write to, and whether it is new.
 pub fn open_or_create_map(
     pool: &Pool,
     name: &str,
@@ -209,12 +280,14 @@ pub fn open_or_create_map(
     for (name, value) in &create.options {
         options = options.set(name, value);
     }
-    let opened = pool.map_with(name, &options)?;
-    if is_new && !create.create {
-        // The name may be misspelt, if the pool existed before.
+    Ok((pool.map_with(name, &options)?, is_new))
+}
+
+/// Reports a map that was created without `--create`: its name may be misspelt.
+pub fn report_new_map(name: &str, create: &CreateArguments) {
+    if !create.create {
         eprintln!("pando: created the map {name:?}");
     }
-    Ok((opened, is_new))
 }
 
 /// The bytes of an escaped key or value on the command line.

@@ -1,7 +1,9 @@
 //! Quantities, as printed for people and as read from the command line.
 
 use std::fmt::Display;
+use std::ops::RangeInclusive;
 
+use clap::builder::TypedValueParser;
 use indicatif::HumanCount;
 
 /// A number and its noun, whose singular is `one`: "1 map", "2,000 maps".
@@ -23,6 +25,23 @@ pub fn size_bytes(text: &str) -> Result<u64, &'static str> {
     };
     let number: u64 = digits.parse().map_err(|_| WRONG)?;
     number.checked_mul(1 << shift).ok_or(WRONG)
+}
+
+/// A length in memory, in bytes, as [`size_bytes`].
+pub fn length_bytes(text: &str) -> Result<usize, &'static str> {
+    usize::try_from(size_bytes(text)?).map_err(|_| "longer than the memory of this machine can be")
+}
+
+/// A parser of whole numbers in `range`, which `N` can hold.
+pub fn number<N: TryFrom<u64> + Clone + Send + Sync + 'static>(
+    range: RangeInclusive<u64>,
+) -> impl TypedValueParser<Value = N> {
+    move |text: &str| {
+        let number = text.parse::<u64>().ok().filter(|number| range.contains(number));
+        let number = number.and_then(|number| N::try_from(number).ok());
+        let (least, most) = (range.start(), range.end());
+        number.ok_or_else(|| format!("not a whole number from {least} to {most}"))
+    }
 }
 
 #[cfg(test)]

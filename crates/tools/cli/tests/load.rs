@@ -41,14 +41,14 @@ fn columns_of_a_csv_are_loaded() {
     folder.write("trees.csv", "name,height,note\r\noak,39,\"tall,\nold\"\r\nfir,60,\r\n");
     let more = folder.fails(2, &["load", "trees.csv", "--create"]);
     assert!(more.contains("trees.csv:1: the header has no column \"key\""), "{more}");
-    assert!(more.contains("name, height, note"), "{more}");
+    assert!(more.contains("\"name\", \"height\", \"note\""), "{more}");
     assert!(!folder.path("pando.pool").exists());
     let columns = ["--key-column", "name", "--value-column", "note"];
     folder.ok(&[&["load", "trees.csv", "--create"], &columns[..]].concat());
     assert_eq!(folder.ok(&["scan"]), "fir\t\noak\ttall,\\nold\n");
     folder.write("short.csv", "key,value\noak,1\nelm\nash,2\n");
     let short = folder.fails(2, &["load", "short.csv"]);
-    assert!(short.contains("short.csv:3: the record has 1 fields, and the header 2"), "{short}");
+    assert!(short.contains("short.csv:3: the record has 1 field, and the header 2"), "{short}");
     folder.ok(&["load", "short.csv", "--on-error", "skip", "--map", "short"]);
     assert_eq!(folder.ok(&["scan", "--map", "short"]), "ash\t2\noak\t1\n");
     folder.write("plain.tsv", "a\t1\n");
@@ -317,6 +317,8 @@ fn a_load_that_fails_at_once_leaves_no_map() {
     let folder = Folder::with_records("a\t1\n");
     folder.write("bad.tsv", "no tab\nb\t2\n");
     folder.fails(2, &["load", "bad.tsv", "--map", "new", "--writers", "1"]);
+    let ran = folder.run_with(&["load", "-", "--map", "new"], b"no tab\n");
+    assert!(!ran.errors.contains("created"), "{}", ran.errors);
     let stat = folder.ok(&["stat"]);
     assert!(!stat.contains("\"new\""), "{stat}");
     // A map that was there stays, and so does one in which records are.
@@ -454,4 +456,37 @@ fn a_load_that_is_killed_leaves_whole_commits_and_is_repeated() {
     assert_eq!(folder.ok(&["scan"]), tsv);
     std::fs::remove_file(folder.path("pando.pool")).unwrap();
     assert_eq!(folder.ok(&["scan", "--log", "pando.log"]), tsv);
+}
+
+#[test]
+fn compressed_standard_input_is_known_by_its_first_bytes() {
+    let folder = Folder::with_records("a\t1\nb\t2\n");
+    for compression in ["gzip", "zstd"] {
+        let dump = folder.command(&["dump", "--compression", compression]).output().unwrap();
+        let said = folder.ok_with(&["load", "-", "--map", compression], &dump.stdout);
+        assert!(said.contains("loaded 2 records"), "{said}");
+    }
+    folder.write("plain.tsv.gz", "a\t1\n");
+    let plain = folder.fails(3, &["load", "plain.tsv.gz"]);
+    assert!(plain.contains("plain.tsv.gz") && plain.contains("--compression none"), "{plain}");
+}
+
+#[test]
+fn numbers_that_are_refused_have_their_range() {
+    let folder = Folder::with_records("a\t1\n");
+    for (arguments, range) in [
+        (&["load", "-", "--writers", "x"][..], "from 1 to 1024"),
+        (&["load", "-", "--writers", "0"], "from 1 to 1024"),
+        (&["scan", "--limit", "x"], "from 0 to"),
+        (&["scan", "--limit", "-1"], "from 0 to"),
+        (&["scan", "--limit", "99999999999999999999"], "from 0 to"),
+        (&["scan", "--store", "none", "--memory", "x"], "not a size"),
+    ] {
+        let refused = folder.fails(2, arguments);
+        assert!(refused.contains(range), "{refused}");
+    }
+    assert!(folder.ok(&["load", "none.tsv", "--help"]).contains("[default: 256M]"));
+    let refused =
+        folder.fails(2, &["--store", "new", "--memory", "100T", "put", "a", "1", "--create"]);
+    assert!(refused.contains("--memory is 109951162777600"), "{refused}");
 }

@@ -42,7 +42,7 @@ fn a_lost_pool_is_recovered_and_a_backup_restored() {
 
     let other = ["--pool", "other.pool"];
     let no_log = folder.fails(2, &[&["restore", "backup"], &other[..]].concat());
-    assert!(no_log.contains("log is none"), "{no_log}");
+    assert!(no_log.contains("name a new directory for it by --log"), "{no_log}");
     let restore = ["restore", "backup", "--log", "other.log"];
     let restored = folder.ok(&[&restore[..], &other].concat());
     assert!(restored.contains("restored 3 records of the image"), "{restored}");
@@ -98,4 +98,65 @@ fn a_log_that_is_lost_is_replaced() {
     let plain = Folder::with_records(RECORDS);
     let no_log = plain.fails(2, &["log", "reset", "--log", "new.log"]);
     assert!(no_log.contains("has no log"), "{no_log}");
+}
+
+#[test]
+fn a_write_that_no_log_has_is_not_synced() {
+    let folder = Folder::new();
+    // Without a log of the pool, and without --transactional.
+    let plain = ["load", "-", "--create", "--sync"];
+    for (arguments, remedy) in [(vec![], "--log"), (vec!["--log", "log"], "--transactional")] {
+        let ran = folder.run_with(&[&plain[..], &arguments].concat(), RECORDS.as_bytes());
+        assert_eq!(ran.code, Some(2), "{}", ran.output);
+        assert!(ran.errors.contains(remedy), "{}", ran.errors);
+        assert!(!folder.path("pando.pool").exists(), "{arguments:?}");
+    }
+    folder.ok_with(&["load", "-", "--create", "--log", "log"], RECORDS.as_bytes());
+    for arguments in [
+        &["put", "ash", "9", "--sync"][..],
+        &["put", "ash", "9", "--sync", "--map", "new"],
+        &["del", "ash", "--sync"],
+        &["load", "more.tsv", "--sync"],
+    ] {
+        folder.write("more.tsv", "ash\t9\n");
+        let refused = folder.fails(2, arguments);
+        assert!(refused.contains("--transactional"), "{refused}");
+    }
+    assert_eq!(folder.ok(&["scan"]), RECORDS);
+    assert_eq!(folder.ok(&["maps", "list"]), "\"main\": bztree\n");
+}
+
+#[test]
+fn a_mistyped_path_does_not_take_the_log_from_a_pool() {
+    let folder = Folder::new();
+    folder.ok_with(&[CREATE, &["--sync"]].concat(), RECORDS.as_bytes());
+    let mistyped = ["--pool", "pandu.pool", "--log", "pando.log", "scan"];
+    let refused = folder.fails(3, &mistyped);
+    let own = folder.path("pando.pool").canonicalize().expect("its path");
+    assert!(refused.contains("no pool at pandu.pool"), "{refused}");
+    assert!(refused.contains(&own.display().to_string()), "{refused}");
+    folder.fails(3, &["--pool", "pandu.pool", "--log", "pando.log", "put", "a", "1", "--create"]);
+    assert!(!folder.path("pandu.pool").exists());
+    assert_eq!(folder.ok(&["scan"]), RECORDS);
+    // A pool that was moved has its log, and a lost one is rebuilt under any name.
+    std::fs::rename(own, folder.path("moved.pool")).expect("moved");
+    assert_eq!(folder.ok(&["--pool", "moved.pool", "scan"]), RECORDS);
+    folder.fails(3, &mistyped);
+    std::fs::remove_file(folder.path("moved.pool")).expect("removed");
+    assert_eq!(folder.ok(&mistyped), RECORDS);
+}
+
+#[test]
+fn ids_are_texts_of_thirty_two_digits() {
+    let folder = Folder::new();
+    folder.ok_with(&[CREATE, &["--sync"]].concat(), RECORDS.as_bytes());
+    let json: serde_json::Value =
+        serde_json::from_str(&folder.ok(&["log", "verify", "--json"])).expect("JSON");
+    let text = folder.ok(&["log", "verify"]);
+    for id in [&json["pool_id"], &json["log_id"]] {
+        let id = id.as_str().expect("a text");
+        assert!(id.len() == 32 && text.contains(id), "{id}: {text}");
+    }
+    let no_folder = folder.fails(3, &["backup", "none/backup"]);
+    assert!(no_folder.contains("the folder none does not exist"), "{no_folder}");
 }

@@ -47,7 +47,7 @@ fn a_copy_has_the_records_and_another_index_if_wanted() {
     folder.fails(2, &["maps", "copy", "main", &"x".repeat(1_000)]);
     folder.fails(2, &["maps", "copy", "main", ".copy"]);
     assert!(!folder.ok(&["maps", "list"]).contains(".copy"));
-    folder.ok(&["put", "x", "1", "--map", ".copy"]);
+    folder.ok(&["put", "x", "1", "--map", ".copy", "--force"]);
     let left = folder.fails(2, &["maps", "copy", "main", "x"]);
     assert!(left.contains("an interrupted copy"), "{left}");
     folder.ok(&["check"]);
@@ -63,4 +63,18 @@ fn maps_of_a_store_are_renamed_and_copied() {
         assert_eq!(folder.ok(&["--store", "store", "scan", "--map", map]), "a\t1\n");
     }
     folder.fails(1, &["--store", "store", "scan", "--map", "main"]);
+}
+
+#[test]
+fn maps_of_pando_itself_need_force() {
+    let folder = Folder::with_records("a\t1\n");
+    for map in ["server", "pando.sessions", ".copy"] {
+        let refused = folder.fails(2, &["put", "a", "1", "--map", map]);
+        assert!(refused.contains("--force"), "{refused}");
+    }
+    folder.ok(&["put", "a", "1", "--map", "server", "--force"]);
+    let by_slot = folder.fails(2, &["drop", "--slot", "1"]);
+    assert!(by_slot.contains("slot 1 has the map \"server\""), "{by_slot}");
+    folder.fails(2, &["drop", "--slot", "0"]);
+    assert_eq!(folder.ok(&["scan"]), "a\t1\n");
 }

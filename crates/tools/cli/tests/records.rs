@@ -192,6 +192,8 @@ fn commands_share_a_pool_with_a_process_that_has_it_open() {
     let alone = pando::Pool::open(&pool, &pando::PoolOptions::new()).unwrap();
     let refused = folder.run(&["get", "a"]);
     assert!(refused.code != Some(0) && refused.errors.contains("--shared"), "{}", refused.errors);
+    let own = std::process::id().to_string();
+    assert!(refused.errors.contains(&format!("process {own};")), "{}", refused.errors);
     assert_ne!(folder.run(&["--shared", "get", "a"]).code, Some(0));
     drop(alone);
     let other = pando::Pool::open(&pool, &pando::PoolOptions::new().shared(true)).unwrap();
@@ -201,6 +203,11 @@ fn commands_share_a_pool_with_a_process_that_has_it_open() {
     // The commands before may still be there as processes that have ended.
     let stat = folder.run(&["--shared", "stat"]);
     assert_eq!(stat.output.matches("; alive\n").count(), 2, "{}", stat.output);
+    assert!(stat.output.contains("beside other processes in"), "{}", stat.output);
+    let uncounted = folder.run(&["--shared", "check"]);
+    assert!(uncounted.errors.contains("add --online"), "{}", uncounted.errors);
+    let json = folder.run(&["--shared", "check", "--online", "--json"]).output;
+    assert!(json.contains("\"nodes\": null"), "{json}");
     let held = other.open_map("main").unwrap();
     let refused = folder.run(&["--shared", "drop", "main"]);
     assert!(refused.errors.contains("open in another process"), "{}", refused.errors);
@@ -209,7 +216,9 @@ fn commands_share_a_pool_with_a_process_that_has_it_open() {
     assert!(checked.output.starts_with("consistent: 1 map, 3 records"), "{}", checked.output);
     let refused = folder.run(&["evict", "1"]);
     assert!(
-        refused.code != Some(0) && refused.errors.contains("no other process 1"),
+        refused.code != Some(0)
+            && refused.errors.contains("no other process 1 has")
+            && refused.errors.contains(&format!("process ids here that have: {own}\n")),
         "{}",
         refused.errors
     );

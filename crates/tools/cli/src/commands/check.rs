@@ -2,6 +2,8 @@
 
 use indicatif::HumanCount;
 use pando::{CheckReport, Problem};
+use serde::ser::Error as _;
+use serde::{Serialize, Serializer};
 
 use crate::arguments::{CheckArguments, PoolArguments};
 use crate::failure::Failure;
@@ -11,12 +13,51 @@ use crate::quantity::counted;
 
 /// Prints the problems; the exit code is that of the gravest one.
 pub fn run(pool: &PoolArguments, arguments: &CheckArguments) -> Result<(), Failure> {
+    if pool.shared && !arguments.online {
+        return Err(Failure::Input(
+            "check counts blocks, for which no other process may have the pool open; leave out \
+             --shared, or add --online"
+                .to_owned(),
+        ));
+    }
+    let counts = match (arguments.online, &pool.store) {
+        (true, _) => Counts::Records,
+        (false, Some(_)) => Counts::Nodes,
+        (false, None) => Counts::Blocks,
+    };
     let pool = pool.open()?;
     let report = if arguments.online { pool.check_online()? } else { pool.check()? };
     pool.close()?;
-    let print = if arguments.online { print_online } else { print };
-    output::report(&report, arguments.json, print)?;
+    output::report(&Checked { report: &report, counts }, arguments.json, print)?;
     report.gravest().map_or(Ok(()), |class| Err(Failure::Problems(class)))
+}
+
+/// The figures that a check counts, each with those before it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Counts {
+    Records,
+    Nodes,
+    Blocks,
+}
+
+/// The report of a check, and the figures that it has.
+struct Checked<'check> {
+    report: &'check CheckReport,
+    counts: Counts,
+}
+
+/// A figure that was not counted is null.
+impl Serialize for Checked<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut report = serde_json::to_value(self.report).map_err(S::Error::custom)?;
+        let of_blocks = ["used_blocks", "reached_blocks"].map(|name| (name, Counts::Blocks));
+        for (name, counts) in [("nodes", Counts::Nodes)].into_iter().chain(of_blocks) {
+            if self.counts < counts {
+                report[name] = serde_json::Value::Null;
+            }
+        }
+        report.serialize(serializer)
+    }
 }
 
 /// A problem in one line.
@@ -28,27 +69,23 @@ pub fn problem_text(problem: &Problem) -> String {
     }
 }
 
-fn print_problems(report: &CheckReport, output: &mut Output) -> Result<&'static str, Failure> {
+fn print(checked: &Checked<'_>, output: &mut Output) -> Result<(), Failure> {
+    let Checked { report, counts } = checked;
     for problem in &report.problems {
         output.line(problem_text(problem))?;
     }
-    Ok(if report.is_consistent() { "consistent" } else { "NOT CONSISTENT" })
-}
-
-fn print_online(report: &CheckReport, output: &mut Output) -> Result<(), Failure> {
-    let found = print_problems(report, output)?;
+    let found = if report.is_consistent() { "consistent" } else { "NOT CONSISTENT" };
     let (maps, records) = (counted(report.maps, "map"), counted(report.records, "record"));
-    output.line(format_args!("{found}: {maps}, {records}; blocks were not counted"))
-}
-
-fn print(report: &CheckReport, output: &mut Output) -> Result<(), Failure> {
-    let found = print_problems(report, output)?;
-    output.line(format_args!(
-        "{found}: {}, {}, {}; {} reached, {} allocated",
-        counted(report.maps, "map"),
-        counted(report.nodes, "node"),
-        counted(report.records, "record"),
-        counted(report.reached_blocks, "block"),
-        HumanCount(report.used_blocks),
-    ))
+    let nodes = counted(report.nodes, "node");
+    match counts {
+        Counts::Records => {
+            output.line(format_args!("{found}: {maps}, {records}; blocks were not counted"))
+        }
+        Counts::Nodes => output.line(format_args!("{found}: {maps}, {nodes}, {records}")),
+        Counts::Blocks => output.line(format_args!(
+            "{found}: {maps}, {nodes}, {records}; {} reached, {} allocated",
+            counted(report.reached_blocks, "block"),
+            HumanCount(report.used_blocks),
+        )),
+    }
 }

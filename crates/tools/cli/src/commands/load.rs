@@ -13,7 +13,7 @@
 use std::cell::Cell;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
-use std::io::Read;
+use std::io::{BufRead, Read};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,7 +31,7 @@ use crate::format::reader::Records;
 use crate::format::record::LineError;
 use crate::format::{Format, Record};
 use crate::output::{Output, rate_text, time_text};
-use crate::pool_access::open_or_create_map;
+use crate::pool_access::{open_or_create_map, report_new_map};
 use crate::progress::Progress;
 use crate::quantity::counted;
 use crate::workers;
@@ -56,12 +56,18 @@ pub fn run(pool: &PoolArguments, arguments: &LoadArguments) -> Result<(), Failur
     let records = records.map_err(reading_failed(&name))?;
     let records = records.map_err(|error| Failure::Input(format!("{name}:1: {error}")))?;
     let map_name = arguments.map.checked_name()?;
+    if arguments.sync {
+        pool.refuse_sync_of_new(map_name, &arguments.create)?;
+    }
+    let arguments_of_pool = pool;
     let pool = pool.open_or_create(&arguments.create)?;
+    if arguments.sync {
+        let create = Some(&arguments.create);
+        arguments_of_pool.refuse_sync_without_log(&pool, map_name, create)?;
+    }
     let (map, is_new) = open_or_create_map(&pool, map_name, &arguments.create)?;
-    let mut maps = pool.maps()?.into_iter();
-    let is_transactional = maps.any(|map| map.name == map_name && map.is_transactional);
     let progress = Progress::new("loaded", total_bytes);
-    let transactions = is_transactional.then_some(&pool);
+    let transactions = map.is_transactional().then_some(&pool);
     let load = Load::new(&map, transactions, arguments, name, &progress);
     let outcome = load.run(records, &position);
     let elapsed = progress.elapsed();
@@ -76,11 +82,11 @@ pub fn run(pool: &PoolArguments, arguments: &LoadArguments) -> Result<(), Failur
     if is_new && !pool.is_shared() && outcome.is_err() && inserted + updated + written == 0 {
         // A load that failed before its first record leaves no map behind.
         pool.drop_map(map_name)?;
+    } else if is_new {
+        report_new_map(map_name, &arguments.create);
     }
-    if arguments.sync {
-        pool.sync()?;
-    }
-    pool.close()?;
+    let synced = if arguments.sync { pool.sync().map(drop) } else { Ok(()) };
+    let closed = synced.and(pool.close());
     let mut output = Output::new();
     let all = inserted + updated + written;
     // A run of sorted records is written at once, without a look at each.
@@ -96,7 +102,7 @@ pub fn run(pool: &PoolArguments, arguments: &LoadArguments) -> Result<(), Failur
         counted(skipped, "line"),
     ))?;
     output.flush()?;
-    outcome
+    outcome.and(closed.map_err(Failure::Pool))
 }
 
 /// The input of a load.
@@ -114,10 +120,14 @@ struct Input {
 impl Input {
     fn open(arguments: &LoadArguments) -> Result<Self, Failure> {
         let path = &arguments.file;
-        let by_extension = || Compression::of_extension(path).unwrap_or(Compression::None);
-        let compression = arguments.compression.unwrap_or_else(by_extension);
+        let mut compression = arguments.compression.or_else(|| Compression::of_extension(path));
         let (file, name, total_bytes): (Box<dyn Read>, _, _) = if path == Path::new("-") {
-            (Box::new(std::io::stdin().lock()), "standard input".to_owned(), None)
+            let (mut input, name) = (std::io::stdin().lock(), "standard input");
+            if compression.is_none() {
+                let begin = input.fill_buf().map_err(reading_failed(name))?;
+                compression = Some(Compression::of_first_bytes(begin));
+            }
+            (Box::new(input), name.to_owned(), None)
         } else {
             let file = File::open(path).map_err(Failure::file("open", path))?;
             let metadata = file.metadata().map_err(Failure::file("look at", path))?;
@@ -129,8 +139,8 @@ impl Input {
         };
         let position = Rc::new(Cell::new(0));
         let counting = Counting { reader: file, bytes: position.clone() };
-        let reader = compression.reader(Box::new(counting));
-        let reader = reader.map_err(Failure::system(format!("cannot read {name}")))?;
+        let compression = compression.unwrap_or(Compression::None);
+        let reader = compression.reader(Box::new(counting)).map_err(reading_failed(&name))?;
         Ok(Self { reader, name, total_bytes, position })
     }
 }

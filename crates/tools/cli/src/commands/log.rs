@@ -10,11 +10,16 @@ use crate::arguments::{
 use crate::commands::stat::print_log;
 use crate::failure::Failure;
 use crate::output::{self, Output};
+use crate::pool_access::report_recovery;
 use crate::quantity::counted;
 
 /// Copies the log of the pool.
 pub fn backup(pool: &PoolArguments, arguments: &BackupArguments) -> Result<(), Failure> {
     let log = pool.log_files()?;
+    let folder = arguments.to.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+        return Err(pando::Error::FolderNotFound { path: folder.to_owned() }.into());
+    }
     let lsn = log.backup(&arguments.to)?;
     let mut output = Output::new();
     output.line(format_args!("copied all commits up to LSN {lsn} of {}", log.path().display()))?;
@@ -23,9 +28,16 @@ pub fn backup(pool: &PoolArguments, arguments: &BackupArguments) -> Result<(), F
 
 /// Creates a pool from a backup.
 pub fn restore(pool: &PoolArguments, arguments: &RestoreArguments) -> Result<(), Failure> {
-    let options = pool.options();
+    let path = pool.path_or_default()?;
+    if pool.log.is_none() {
+        return Err(Failure::Input(
+            "restore creates a log for the new pool; name a new directory for it by --log"
+                .to_owned(),
+        ));
+    }
+    let options = pool.options().on_recovery(report_recovery("the backup is read"));
     let options = arguments.max_bytes.iter().fold(options, |options, &max| options.max_bytes(max));
-    let restored = Pool::restore(&arguments.from, pool.path_or_default()?, &options)?;
+    let restored = Pool::restore(&arguments.from, path, &options)?;
     let stat = restored.stat()?;
     restored.close()?;
     let mut output = Output::new();
@@ -83,7 +95,10 @@ fn verify(pool: &PoolArguments, arguments: &LogVerifyArguments) -> Result<(), Fa
 
 fn print(report: &LogReport, output: &mut Output) -> Result<(), Failure> {
     output.line(format_args!("log        {}", report.path.display()))?;
-    output.line(format_args!("ids        log {:x} of pool {:x}", report.log_id, report.pool_id))?;
+    output.line(format_args!(
+        "ids        log {:032x} of pool {:032x}",
+        report.log_id, report.pool_id
+    ))?;
     output.line(format_args!(
         "image      {} in {}, at LSN {}",
         counted(report.image_records, "record"),

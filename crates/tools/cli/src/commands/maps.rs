@@ -15,10 +15,9 @@ use crate::arguments::{
 };
 use crate::failure::Failure;
 use crate::output::{self, Output};
+use crate::pool_access::INCOMPLETE_COPY as INCOMPLETE;
 use crate::progress::Progress;
 
-/// The name of a copy that is not complete.
-const INCOMPLETE: &str = ".copy";
 /// Records that are read, and then written at once.
 const BATCH_RECORDS: usize = 128;
 /// Most bytes of a batch, unless it has one record.
@@ -195,13 +194,30 @@ impl<'copy> Batches<'copy> {
 
 /// Drops a map.
 pub fn drop(pool: &PoolArguments, arguments: &DropArguments) -> Result<(), Failure> {
-    let name = arguments.force.check(arguments.name.as_deref().unwrap_or_default())?;
+    let name = arguments.name.as_deref().unwrap_or_default();
+    if name != INCOMPLETE {
+        arguments.force.check(name)?;
+    }
     let pool = pool.open()?;
     match arguments.slot.slot {
-        Some(slot) => pool.drop_slot(slot, &arguments.slot.options())?,
+        Some(slot) => {
+            refuse_whole(&pool, slot)?;
+            pool.drop_slot(slot, &arguments.slot.options())?;
+        }
         None => pool.drop_map(name)?,
     }
     Ok(pool.close()?)
+}
+
+/// Refuses a slot whose map has a name, by which it can be dropped.
+fn refuse_whole(pool: &Pool, slot: u64) -> Result<(), Failure> {
+    match pool.maps()?.into_iter().find(|map| map.slot == slot && map.damage.is_none()) {
+        Some(MapInfo { name, .. }) => Err(Failure::Input(format!(
+            "slot {slot} has the map {name:?}, whose header is not damaged, and --slot is for a map \
+             without a name; drop it by its name"
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Prints the indexes.

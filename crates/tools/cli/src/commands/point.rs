@@ -7,7 +7,7 @@ use crate::arguments::{DelArguments, GetArguments, PoolArguments, PutArguments};
 use crate::failure::Failure;
 use crate::format::{OutputFormat, escape};
 use crate::output::Output;
-use crate::pool_access::{argument_bytes, open_or_create_map};
+use crate::pool_access::{argument_bytes, open_or_create_map, report_new_map};
 
 /// Prints the values of keys. If some are absent, the others are printed all the same.
 pub fn get(pool: &PoolArguments, arguments: &GetArguments) -> Result<(), Failure> {
@@ -24,11 +24,11 @@ pub fn get(pool: &PoolArguments, arguments: &GetArguments) -> Result<(), Failure
     let values = pool.open_map(name)?.get_many(&lent)?;
     pool.close()?;
     let mut output = Output::new();
-    let (mut line, mut missing) = (Vec::new(), None);
+    let (mut line, mut missing) = (Vec::new(), Vec::new());
     for (key, value) in keys.iter().zip(&values) {
         line.clear();
         match value {
-            None => missing = missing.or(Some(key)),
+            None => missing.push(key),
             Some(value) if arguments.raw => line.extend_from_slice(value),
             Some(value) if keys.len() > 1 => OutputFormat::Tsv.append(key, value, &mut line),
             Some(value) => {
@@ -39,7 +39,7 @@ pub fn get(pool: &PoolArguments, arguments: &GetArguments) -> Result<(), Failure
         output.bytes(&line)?;
     }
     output.flush()?;
-    missing.map_or(Ok(()), |key| Err(not_there(key, name)))
+    all_there(&missing, name)
 }
 
 /// Writes a record.
@@ -56,8 +56,18 @@ pub fn put(pool: &PoolArguments, arguments: &PutArguments) -> Result<(), Failure
         argument_bytes("the value", &arguments.value)?
     };
     let name = arguments.map.checked_name()?;
+    if arguments.sync {
+        pool.refuse_sync_of_new(name, &arguments.create)?;
+    }
+    let arguments_of_pool = pool;
     let pool = pool.open_or_create(&arguments.create)?;
-    let (map, _) = open_or_create_map(&pool, name, &arguments.create)?;
+    if arguments.sync {
+        arguments_of_pool.refuse_sync_without_log(&pool, name, Some(&arguments.create))?;
+    }
+    let (map, is_new) = open_or_create_map(&pool, name, &arguments.create)?;
+    if is_new {
+        report_new_map(name, &arguments.create);
+    }
     if arguments.insert {
         match map.insert(&key, &value) {
             Err(pando::Error::KeyExists) => {
@@ -82,12 +92,16 @@ pub fn put(pool: &PoolArguments, arguments: &PutArguments) -> Result<(), Failure
 pub fn del(pool: &PoolArguments, arguments: &DelArguments) -> Result<(), Failure> {
     let keys = keys(&arguments.keys)?;
     let name = arguments.map.checked_name()?;
+    let arguments_of_pool = pool;
     let pool = pool.open()?;
+    if arguments.sync {
+        arguments_of_pool.refuse_sync_without_log(&pool, name, None)?;
+    }
     let map = pool.open_map(name)?;
-    let mut missing = None;
+    let mut missing = Vec::new();
     for key in &keys {
         if !map.remove(key)? {
-            missing = missing.or(Some(key));
+            missing.push(key);
         }
     }
     drop(map);
@@ -95,13 +109,27 @@ pub fn del(pool: &PoolArguments, arguments: &DelArguments) -> Result<(), Failure
         pool.sync()?;
     }
     pool.close()?;
-    missing.map_or(Ok(()), |key| Err(not_there(key, name)))
+    all_there(&missing, name)
 }
 
 fn keys(arguments: &[OsString]) -> Result<Vec<Vec<u8>>, Failure> {
     arguments.iter().map(|key| argument_bytes("the key", key)).collect()
 }
 
-fn not_there(key: &[u8], map: &str) -> Failure {
-    Failure::NotFound(format!("the map {map:?} has no key \"{}\"", escape::escaped_text(key)))
+/// Most keys that an error lists.
+const LISTED_KEYS: usize = 10;
+
+fn all_there(missing: &[&Vec<u8>], map: &str) -> Result<(), Failure> {
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let listed = missing.iter().take(LISTED_KEYS);
+    let listed: Vec<_> = listed.map(|key| format!("\"{}\"", escape::escaped_text(key))).collect();
+    let more = match missing.len().saturating_sub(LISTED_KEYS) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let keys = if missing.len() == 1 { "key" } else { "keys" };
+    let listed = listed.join(", ");
+    Err(Failure::NotFound(format!("the map {map:?} has no {keys} {listed}{more}")))
 }

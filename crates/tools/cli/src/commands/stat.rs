@@ -75,7 +75,7 @@ fn print(stat: &PoolStat, output: &mut Output) -> Result<(), Failure> {
     if let Some(memory) = &stat.memory {
         print_memory(memory, output)?;
     }
-    output.line(format_args!("generation   {}", stat.generation))?;
+    output.line(format_args!("generation    {}", stat.generation))?;
     output.line(format_args!(
         "opened        {} in {}{}; {} completed, {} undone",
         opened_after(recovery),
@@ -196,10 +196,11 @@ fn print_memory(memory: &MemoryStat, output: &mut Output) -> Result<(), Failure>
 }
 
 fn opened_after(recovery: &RecoveryStat) -> &'static str {
-    match (recovery.from_log, recovery.was_clean) {
-        (true, _) => "after the pool was lost, rebuilt from its log",
-        (false, true) => "after a clean close",
-        (false, false) => "after a crash, recovered",
+    match recovery {
+        RecoveryStat { from_log: true, .. } => "after the pool was lost, rebuilt from its log",
+        RecoveryStat { joined: true, .. } => "beside other processes",
+        RecoveryStat { was_clean: true, .. } => "after a clean close",
+        _ => "after a crash, recovered",
     }
 }
 

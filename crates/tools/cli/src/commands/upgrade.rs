@@ -27,6 +27,7 @@ use crate::format::Format;
 use crate::format::csv::Columns;
 use crate::format::reader::Records;
 use crate::output::Output;
+use crate::pool_access::needs_force;
 use crate::progress::Progress;
 use crate::quantity::counted;
 
@@ -238,10 +239,13 @@ impl Former<'_> {
     }
 
     fn stat(&self) -> Result<FormerPool, Failure> {
-        let mut command = self.command(&["stat", "--json"]);
-        let ran = command.stderr(Stdio::inherit()).output();
+        let ran = self.command(&["stat", "--json"]).output();
         let ran = ran.map_err(Failure::file("run", self.program))?;
         if !ran.status.success() {
+            // Not the advice behind it, which is to do this with another program.
+            let said = String::from_utf8_lossy(&ran.stderr);
+            let said = said.lines().next().and_then(|line| line.split(';').next());
+            eprintln!("{}: {}", self.program.display(), said.unwrap_or_default());
             return Err(self.failed(ran.status));
         }
         serde_json::from_slice(&ran.stdout).map_err(|error| {
@@ -262,7 +266,7 @@ impl Former<'_> {
         let target = upgraded.map_with(&map.name, &options_of(map))?;
         let mut arguments = vec!["dump", "--map", &map.name, "--format", "json-lines"];
         // Before, a dump refused no map, and knew no such option.
-        if map.name == pando_server::MAP_NAME && self.format >= FORMAT_OF_FORCE {
+        if needs_force(&map.name) && self.format >= FORMAT_OF_FORCE {
             arguments.push("--force");
         }
         let child = self.command(&arguments).stdout(Stdio::piped()).spawn();

@@ -51,6 +51,12 @@ struct Tour<'tour> {
 
 /// Does all steps.
 pub fn run(pool: &PoolArguments, arguments: &TourArguments) -> Result<(), Failure> {
+    if let Some(store) = &pool.store {
+        return Err(Failure::Input(format!(
+            "the tour is of a pool; leave out --store {}",
+            store.display()
+        )));
+    }
     let mut output = Output::new();
     let (data, told) = match &arguments.file {
         Some(file) => text_file::collect(file)?,
@@ -117,6 +123,8 @@ impl Tour<'_> {
                 self.tell("pool", self.place.pool_path().display().to_string())?;
                 self.tell("", format!("domain {}, medium {}", stat.domain, stat.medium))?;
                 self.tell("", stat.guarantee)?;
+                let folder = self.place.folder_path().display().to_string();
+                self.tell("", format!("after ^C, remove {folder}; the end of the tour does"))?;
                 let order = format!("in the order of seed {}", self.seed);
                 self.tell("load", format!("by {} writers in a child, {order}", self.writers))?;
             }

@@ -51,6 +51,11 @@ impl Place {
         &self.pool_path
     }
 
+    /// The temporary folder.
+    pub fn folder_path(&self) -> &Path {
+        &self.folder_path
+    }
+
     /// The data set's file.
     pub fn data_path(&self) -> PathBuf {
         self.folder_path.join("data-set")
