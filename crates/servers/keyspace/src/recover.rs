@@ -1,4 +1,4 @@
-//! `serve --recover`: a new pool in place of one that cannot be trusted, or is damaged.
+//! `serve --recover`: a new pool in place of one that is missing, cannot be trusted, or is damaged.
 //!
 //! # Protocol
 //!
@@ -15,7 +15,11 @@
 //! | 4 | renames `POOL.recovering` to `POOL`, syncs the folder | the new pool: nothing to recover |
 //!
 //! So a pool of that name exists at any point in time, and a start without `--recover` never
-//! creates an empty one. The old pool is held open for salvage until step 4 is done, so that no
+//! creates an empty one. Where the pool is missing, beside a snapshot, a start without `--recover`
+//! is refused, since its snapshots would replace that one. Step 3 is left out then, and step 4 does
+//! not replace a pool that another process has created meanwhile.
+//!
+//! The old pool is held open for salvage until step 4 is done, so that no
 //! other process recovers it at the same time. A pool whose superblock cannot be read is not held.
 
 use std::io;
@@ -45,8 +49,8 @@ pub struct Recovered {
     pub source: Source,
     /// The number of keys.
     pub keys: u64,
-    /// The new path of the old pool.
-    pub kept: PathBuf,
+    /// The new path of the old pool; `None` if it was missing.
+    pub kept: Option<PathBuf>,
 }
 
 /// Whether a recovery helps against this failure to open a store.
@@ -91,10 +95,47 @@ pub fn advice_with_log(failure: &Failure, pool: &Path, log: &Path) -> String {
     )
 }
 
-/// Replaces a pool that cannot be opened by a new one.
+/// The advice for a start on a pool that is missing although a snapshot of it exists; `None` for
+/// any other start.
+pub fn advice_if_missing(pool: &Path, snapshot: &Path) -> Option<String> {
+    if !is_missing(pool) {
+        return None;
+    }
+    let (newest, time_ms) = snapshot_file::all_at(snapshot).into_iter().next()?;
+    Some(format!(
+        "there is no pool at {0}, but the snapshot {1} of {2}, which an empty server would replace. Run `pando \
+         --pool {0} serve --recover` with the options of this start, to begin with the keys of the snapshot; or \
+         move the snapshot away, to begin without keys",
+        pool.display(),
+        newest.display(),
+        date(time_ms / 1000)
+    ))
+}
+
+/// The advice for a file that is no pool, if a snapshot exists; `None` without one, or for another
+/// failure.
+pub fn advice_if_no_pool(failure: &Failure, pool: &Path, snapshot: &Path) -> Option<String> {
+    let Failure::Store(error @ Error::NotAPool { .. }) = failure else { return None };
+    let (newest, time_ms) = snapshot_file::all_at(snapshot).into_iter().next()?;
+    Some(format!(
+        "{error}. To begin with the keys of the snapshot {} of {}, move {2} away, and run `pando --pool {2} serve \
+         --recover` with the options of this start",
+        newest.display(),
+        date(time_ms / 1000),
+        pool.display()
+    ))
+}
+
+fn is_missing(pool: &Path) -> bool {
+    pool.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+}
+
+/// Replaces a pool that cannot be opened, or is missing, by a new one.
 pub fn recover(pool: &Path, snapshot: &Path, options: &StoreOptions) -> Result<Recovered> {
+    let was_missing = is_missing(pool);
     let old = match Pool::open(pool, &options.pool.clone().salvage(true)) {
         Ok(old) => Some(old),
+        Err(Error::PoolNotFound { .. }) if was_missing => None,
         Err(error @ (Error::PoolBusy { .. } | Error::PoolNotFound { .. })) => {
             return Err(error.into());
         }
@@ -118,9 +159,17 @@ pub fn recover(pool: &Path, snapshot: &Path, options: &StoreOptions) -> Result<R
             "the recovery is not complete: cannot {what}: {error}; remove the cause, and run the same command again"
         ))
     };
-    let kept = keep(pool).map_err(|error| failed("rename the old pool", error))?;
+    let kept = match was_missing {
+        true => None,
+        false => Some(keep(pool).map_err(|error| failed("rename the old pool", error))?),
+    };
     step()?;
-    std::fs::rename(&building, pool)
+    let named = match was_missing {
+        // Unlike a rename, a link replaces nothing.
+        true => std::fs::hard_link(&building, pool).and_then(|()| std::fs::remove_file(&building)),
+        false => std::fs::rename(&building, pool),
+    };
+    named
         .and_then(|()| snapshot_file::sync_folder_of(pool))
         .map_err(|error| failed("rename the new pool", error))?;
     step()?;
@@ -378,8 +427,34 @@ mod tests {
         let recovered = recover(&pool, &snapshot, &options()).expect("recovers");
         assert!(matches!(&recovered.source, Source::Snapshot(path, _) if *path == snapshot));
         assert_eq!(recovered.keys, 300);
-        assert!(records(&recovered.kept) == before, "the old pool has its records");
+        assert!(
+            records(recovered.kept.as_deref().expect("the old pool")) == before,
+            "the old pool has its records"
+        );
         assert_recovered(&pool, 300, false);
+    }
+
+    #[test]
+    fn a_missing_pool_is_built_from_the_newest_intact_snapshot_whenever_a_recovery_stops() {
+        for steps in 0..6 {
+            let folder = tempfile::tempdir().expect("a folder");
+            let (pool, snapshot) = untrusted(folder.path(), 2);
+            std::fs::remove_file(&pool).expect("removed");
+            std::fs::write(&snapshot, b"PANDOSNP").expect("damaged");
+            let advice = advice_if_missing(&pool, &snapshot).expect("a snapshot is there");
+            assert!(advice.contains("serve --recover"), "{advice}");
+            STEPS.set(steps);
+            let first = recover(&pool, &snapshot, &options());
+            STEPS.set(u64::MAX);
+            if is_missing(&pool) {
+                first.expect_err("it has stopped");
+                recover(&pool, &snapshot, &options()).expect("recovers");
+            }
+            assert!(advice_if_missing(&pool, &snapshot).is_none());
+            assert!(names(folder.path(), "untrusted-").is_empty());
+            assert!(names(folder.path(), "recovering").is_empty());
+            assert_recovered(&pool, 100, false);
+        }
     }
 
     #[test]

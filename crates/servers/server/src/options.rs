@@ -14,6 +14,9 @@ pub struct Options {
     pub pool: Option<PathBuf>,
     /// The options for opening or creating the pool.
     pub pool_options: PoolOptions,
+    /// Whether `pool_options` name a log. A missing pool is rebuilt from that, so a snapshot is not
+    /// asked for.
+    pub names_log: bool,
     /// When a reply to a write is sent, if the pool has a log; `None` for
     /// [`SyncMode::EverySecond`]. An error for a pool without a log.
     pub sync: Option<SyncMode>,
@@ -34,8 +37,8 @@ pub struct Options {
     pub snapshot: Option<PathBuf>,
     /// A snapshot to load into a new store.
     pub restore: Option<PathBuf>,
-    /// Whether to replace a damaged or untrusted pool. The old pool is kept under another name. The
-    /// new one is built from the newest complete snapshot, or, without one, from the readable part
+    /// Whether to replace a missing, damaged or untrusted pool. The old pool is kept under another
+    /// name. The new one is built from the newest complete snapshot, or, without one, from the readable part
     /// of the old pool.
     pub recover: bool,
     /// The number of event loops, each in its own thread; 0 for one for each processor.

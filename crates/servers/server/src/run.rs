@@ -185,29 +185,40 @@ fn open(
     store_options: &StoreOptions,
     snapshot: &Path,
 ) -> Result<Store, ServeError> {
-    let failure = match Store::open(options.pool.as_deref(), store_options) {
-        Ok(store) => return Ok(store),
-        Err(failure) => failure,
+    let is_new = options.restore.is_some() || options.names_log;
+    let missing = options.pool.as_deref().filter(|_| !is_new);
+    let missing = missing.and_then(|pool| recover::advice_if_missing(pool, snapshot));
+    let (failure, advice) = match (missing, options.pool.as_deref()) {
+        (Some(advice), _) => ("it is missing".to_owned(), advice),
+        (None, path) => match (Store::open(path, store_options), path) {
+            (Ok(store), _) => return Ok(store),
+            (Err(failure), Some(pool)) if recover::can_help(&failure) => {
+                if let Ok(log) = LogFiles::of_pool(pool) {
+                    let advice = recover::advice_with_log(&failure, pool, log.path());
+                    return Err(ServeError::Store(advice));
+                }
+                (failure.to_string(), recover::advice(&failure, pool, snapshot))
+            }
+            (Err(failure), path) => {
+                let advice =
+                    path.and_then(|pool| recover::advice_if_no_pool(&failure, pool, snapshot));
+                return Err(advice.map_or_else(|| failure.into(), ServeError::Store));
+            }
+        },
     };
-    let Some(pool) = options.pool.as_deref().filter(|_| recover::can_help(&failure)) else {
-        return Err(failure.into());
+    let Some(pool) = options.pool.as_deref().filter(|_| options.recover) else {
+        return Err(ServeError::Store(advice));
     };
-    if let Ok(log) = LogFiles::of_pool(pool) {
-        return Err(ServeError::Store(recover::advice_with_log(&failure, pool, log.path())));
-    }
-    if !options.recover {
-        return Err(ServeError::Store(recover::advice(&failure, pool, snapshot)));
-    }
     tracing::warn!(error = %failure, "the pool cannot be used; it is recovered");
     let Recovered { source, keys, kept } = recover::recover(pool, snapshot, store_options)?;
-    let kept = kept.display();
+    let kept = kept.map_or_else(|| "none".to_owned(), |path| path.display().to_string());
     match source {
         Source::Snapshot(path, time_ms) => tracing::warn!(
             keys,
             snapshot = %path.display(),
             time = %recover::date(time_ms / 1000),
             %kept,
-            "recovered from a snapshot. Writes after its time are lost. The old pool is kept"
+            "recovered from a snapshot. Writes after its time are lost. The old pool is kept, if there was one"
         ),
         Source::Salvage(problems) => tracing::warn!(
             keys,

@@ -42,7 +42,11 @@ impl From<Failure> for ServeError {
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::Store(error) => Self::Store(error.to_string()),
-            other => Self::Store(other.to_string()),
+            // Without the code of a reply to a client.
+            other => {
+                let text = other.to_string();
+                Self::Store(text.strip_prefix("ERR ").unwrap_or(&text).to_owned())
+            }
         }
     }
 }

@@ -71,6 +71,32 @@ fn a_server_whose_machine_went_down_says_how_it_is_recovered_and_is() {
 }
 
 #[test]
+fn a_server_without_its_pool_begins_with_its_snapshot_or_not_at_all() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (pool, socket) = (folder.path().join("pool"), folder.path().join("socket"));
+    let arguments = ["--port", "0", "--unix", &socket.to_string_lossy()];
+    let recovering = [&arguments[..], &["--recover"]].concat();
+    // Without pool and snapshot it begins without keys.
+    let mut server = Server::start(&pool, &recovering);
+    let mut client = Client::unix(&socket);
+    for key in 0..KEYS {
+        client.ask(&["SET", &key.to_string(), "x"]);
+    }
+    client.ask(&["SAVE"]);
+    server.kill();
+    std::fs::write(&pool, [0; 4096]).expect("written");
+    let no_pool = refused(&pool, &[], &recovering);
+    assert!(no_pool.contains("is not a pool") && no_pool.contains("away"), "{no_pool}");
+    std::fs::remove_file(&pool).expect("removed");
+    let missing = refused(&pool, &[], &arguments);
+    assert!(missing.contains("serve --recover") && missing.contains("pool.snapshot"), "{missing}");
+    assert!(!pool.exists());
+    let _server = Server::start(&pool, &recovering);
+    let mut client = Client::unix(&socket);
+    assert_eq!(client.ask(&["DBSIZE"]), [KEYS.to_string()]);
+}
+
+#[test]
 fn the_log_says_what_was_opened_when_the_server_is_ready_and_why_it_ends() {
     let folder = tempfile::tempdir().expect("a folder");
     let pool = folder.path().join("pool");
