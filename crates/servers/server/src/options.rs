@@ -38,8 +38,8 @@ pub struct Options {
     /// A snapshot to load into a new store.
     pub restore: Option<PathBuf>,
     /// Whether to replace a missing, damaged or untrusted pool. The old pool is kept under another
-    /// name. The new one is built from the newest complete snapshot, or, without one, from the readable part
-    /// of the old pool.
+    /// name. The new one is built from the newest complete snapshot, or, without one, from the
+    /// readable part of the old pool.
     pub recover: bool,
     /// The number of event loops, each in its own thread; 0 for one for each processor.
     pub threads: usize,

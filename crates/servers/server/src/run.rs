@@ -5,6 +5,7 @@
 //! that thread in order. A request waits for other loops only in the store.
 
 use std::io;
+use std::net::SocketAddr;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -88,6 +89,11 @@ fn run(
         sync: options.sync.unwrap_or_default(),
     };
     let snapshot = snapshot_path(options);
+    check(options)?;
+    // Before a pool is created. A client that connects meanwhile waits.
+    for &address in addresses(options).map(|(address, _)| address) {
+        listeners.tcp(address).map_err(cannot_listen(address))?;
+    }
     let store = open(options, &store_options, &snapshot)?;
     if options.sync.is_some() && store.log().is_none() {
         return Err(ServeError::SyncWithoutLog);
@@ -179,6 +185,46 @@ fn report_recovery() -> impl Fn(RecoveryProgress) + Send + Sync {
     }
 }
 
+/// Checks what can be wrong in the options, before a pool is created.
+fn check(options: &Options) -> Result<(), ServeError> {
+    let config = config::Config::default();
+    for (name, value) in &options.config {
+        config.set_at_start(name, value).map_err(|reason| refused(name, value, reason))?;
+    }
+    let paths = [("snapshot", &options.snapshot), ("unix", &options.unix)];
+    for (name, path) in paths.into_iter().filter_map(|(name, path)| Some((name, path.as_deref()?)))
+    {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+            let reason = format!("there is no folder {}; create it first", folder.display());
+            return Err(refused(name, &path.to_string_lossy(), reason));
+        }
+    }
+    Ok(())
+}
+
+fn refused(name: &str, value: &str, reason: String) -> ServeError {
+    let name = name.to_owned();
+    let value = match name.eq_ignore_ascii_case("requirepass") {
+        true => "the value that it has".to_owned(),
+        false => format!("'{value}'"),
+    };
+    ServeError::Config { name, value, reason }
+}
+
+/// The addresses of TCP, with the dialect that is spoken there.
+fn addresses(options: &Options) -> impl Iterator<Item = (&SocketAddr, Dialect)> {
+    let redis = options.redis.iter().map(|address| (address, Dialect::Redis));
+    let memcached = options.memcached.iter().map(|address| (address, Dialect::Memcached));
+    let secured = options.tls.iter().flat_map(|tls| &tls.addresses);
+    let secured = secured.map(|address| (address, Dialect::RedisOverTls));
+    redis.chain(memcached).chain(secured)
+}
+
+fn cannot_listen(at: impl ToString) -> impl FnOnce(io::Error) -> pando_net::Error {
+    move |source| pando_net::Error::Listen { at: at.to_string(), source }
+}
+
 /// Opens the store. With `--recover`, a store that cannot be trusted is recovered first.
 fn open(
     options: &Options,
@@ -247,21 +293,13 @@ fn snapshot_path(options: &Options) -> PathBuf {
 
 /// Sets the config parameters and users that the options contain.
 fn configure(server: &Server, options: &Options) -> Result<(), ServeError> {
-    let refused = |name: &str, value: &str, reason: String| ServeError::Config {
-        name: name.to_owned(),
-        value: match name.eq_ignore_ascii_case("requirepass") {
-            true => "the value that it has".to_owned(),
-            false => format!("'{value}'"),
-        },
-        reason,
-    };
     let set_at_start = |name: &str, value: &str| {
         server.config.set_at_start(name, value).map_err(|reason| refused(name, value, reason))
     };
     let set = |name: &str, value: &str| {
         server.config.set_by_option(name, value).map_err(|reason| refused(name, value, reason))
     };
-    let port = |addresses: &[std::net::SocketAddr]| addresses.first().map_or(0, |at| at.port());
+    let port = |addresses: &[SocketAddr]| addresses.first().map_or(0, |at| at.port());
     set("port", &port(&options.redis).to_string())?;
     let secured = options.tls.as_ref().map_or(0, |tls| port(&tls.addresses));
     set("tls-port", &secured.to_string())?;
@@ -305,26 +343,23 @@ async fn accept_until_stopped(
 ) -> Result<End, ServeError> {
     let server = &shared.redis;
     let mut tcp = Vec::new();
-    let redis = options.redis.iter().map(|address| (address, Dialect::Redis));
-    let memcached = options.memcached.iter().map(|address| (address, Dialect::Memcached));
-    let secured = options.tls.iter().flat_map(|tls| &tls.addresses);
-    let secured = secured.map(|address| (address, Dialect::RedisOverTls));
-    for (&address, dialect) in redis.chain(memcached).chain(secured) {
-        let at = |source| pando_net::Error::Listen { at: address.to_string(), source };
-        let listener = listeners.tcp(address).and_then(TcpListener::from_std).map_err(at)?;
+    for (&address, dialect) in addresses(options) {
+        let listener = listeners.tcp(address).and_then(TcpListener::from_std);
+        let listener = listener.map_err(cannot_listen(address))?;
         tracing::info!(%address, ?dialect, "listening");
         tcp.push((listener, dialect));
     }
     let unix = match &options.unix {
         Some(path) => {
-            let at = |source| pando_net::Error::Listen { at: path.display().to_string(), source };
-            Some(listeners.unix(path).and_then(UnixListener::from_std).map_err(at)?)
+            let listener = listeners.unix(path).and_then(UnixListener::from_std);
+            Some(listener.map_err(cannot_listen(path.display()))?)
         }
         None => None,
     };
     let mut hand_over_signal = signal(tokio::signal::unix::SignalKind::user_defined2())?;
     let mut terminate = signal(tokio::signal::unix::SignalKind::terminate())?;
     let mut interrupt = signal(tokio::signal::unix::SignalKind::interrupt())?;
+    let mut hangup = signal(tokio::signal::unix::SignalKind::hangup())?;
     tracing::info!("ready");
     tell_manager(NotifyState::Ready);
     let ending = |why: &str| {
@@ -350,6 +385,7 @@ async fn accept_until_stopped(
             _ = server.stop.notified() => return ending("SHUTDOWN"),
             _ = terminate.recv() => return ending("SIGTERM"),
             _ = interrupt.recv() => return ending("SIGINT"),
+            _ = hangup.recv() => tracing::info!("SIGHUP is ignored"),
             _ = hand_over_signal.recv() => match listeners::can_hand_over() {
                 Ok(()) => return Ok(End::HandOver),
                 Err(error) => tracing::error!(%error, "the new program cannot be executed; this one continues"),

@@ -16,6 +16,8 @@ use crate::failure::Failure;
 
 /// The port of the Redis protocol.
 const PORT: u16 = 6379;
+/// The longest item of memcached that can be allowed, as in memcached.
+const MAX_ITEM_BYTES: u64 = 1 << 30;
 
 /// Serves clients from the pool, which is created if it does not exist.
 pub fn run(pool: &PoolArguments, arguments: &ServeArguments) -> Result<(), Failure> {
@@ -149,7 +151,41 @@ fn check(options: &ServeOptions) -> Result<(), Failure> {
     needs("tls-port", has_tls, "tls-key", options.tls_key.is_some())?;
     needs("tls-cert", options.tls_cert.is_some(), "tls-port", has_tls)?;
     needs("tls-key", options.tls_key.is_some(), "tls-port", has_tls)?;
-    needs("tls-client-ca", options.tls_client_ca.is_some(), "tls-port", has_tls)
+    needs("tls-client-ca", options.tls_client_ca.is_some(), "tls-port", has_tls)?;
+    if let Some(found) = options.memcached_max_item.filter(|&bytes| bytes > MAX_ITEM_BYTES) {
+        return Err(Failure::Input(format!(
+            "memcached-max-item is {found}, and at most {MAX_ITEM_BYTES} (1G) are allowed"
+        )));
+    }
+    check_ports(options)
+}
+
+/// Refuses a port for two protocols, and an address that is named twice.
+fn check_ports(options: &ServeOptions) -> Result<(), Failure> {
+    let ports = [
+        ("port", Some(options.port.unwrap_or(PORT)), &options.bind),
+        ("memcached-port", options.memcached_port, &options.bind),
+        ("tls-port", options.tls_port, &options.bind),
+        ("http-port", options.http_port, &options.http_bind),
+    ];
+    let mut taken: Vec<(SocketAddr, &str)> = Vec::new();
+    for (name, port, bind) in ports {
+        for address in
+            port.filter(|&port| port != 0).into_iter().flat_map(|port| addresses(bind, port))
+        {
+            if let Some((_, other)) = taken.iter().find(|(taken, _)| *taken == address) {
+                let cause = match name == *other {
+                    true => "the address is named twice".to_owned(),
+                    false => format!("{other} is there too"),
+                };
+                return Err(Failure::Input(format!(
+                    "{name} cannot be at {address}: {cause}; a protocol has an address of its own"
+                )));
+            }
+            taken.push((address, name));
+        }
+    }
+    Ok(())
 }
 
 /// The password: that of the command line, or the line of the file.

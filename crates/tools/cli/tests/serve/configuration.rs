@@ -79,6 +79,34 @@ fn what_is_wrong_in_a_file_is_named() {
 }
 
 #[test]
+fn a_wrong_option_is_refused_before_a_pool_is_created() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
+    let taken = taken.local_addr().expect("an address").port().to_string();
+    for (code, options, reason) in [
+        (2, &["--set", "nope=1"][..], "no such config parameter"),
+        (2, &["--set", "maxclients=abc"], "maxclients"),
+        (2, &["--snapshots", "0"], "from 1 to 99"),
+        (2, &["--port", "x"], "from 0 to 65535"),
+        (2, &["--memcached-max-item", "2G"], "1G"),
+        (2, &["--snapshot", "none/a.snap"], "there is no folder none"),
+        (2, &["--unix", "none/x.sock"], "there is no folder none"),
+        (2, &["--port", "7921", "--memcached-port", "7921"], "port is there too"),
+        (2, &["--port", "7921", "--http-port", "7921"], "port is there too"),
+        (2, &["--bind", "127.0.0.1", "--bind", "127.0.0.1"], "named twice"),
+        (3, &["--port", &taken], "cannot listen at 127.0.0.1"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pando"));
+        command.args(["--pool", "new.pool", "serve"]).args(options).current_dir(folder.path());
+        let ran = command.output().expect("it runs");
+        let errors = String::from_utf8(ran.stderr).expect("text");
+        assert_eq!(ran.status.code(), Some(code), "{options:?}: {errors}");
+        assert!(errors.contains(reason), "{options:?}: {errors}");
+        assert!(!folder.path().join("new.pool").exists(), "{options:?}");
+    }
+}
+
+#[test]
 fn a_manager_of_services_is_told_when_the_server_is_ready_and_when_it_stops() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name);

@@ -115,8 +115,14 @@ fn the_log_says_what_was_opened_when_the_server_is_ready_and_why_it_ends() {
     }
     assert!(log.contains("store opened"), "{log}");
     assert!(log.contains(&pool.display().to_string()) && log.contains("guarantee="), "{log}");
-    let signal = Command::new("kill").args(["-TERM", &server.id().to_string()]).status();
-    assert!(signal.expect("it runs").success());
+    for signal in ["-HUP", "-TERM"] {
+        let sent = Command::new("kill").args([signal, &server.id().to_string()]).status();
+        assert!(sent.expect("it runs").success());
+        if signal == "-HUP" {
+            let told = lines.next().expect("a line").expect("text");
+            assert!(told.contains("SIGHUP is ignored"), "{told}");
+        }
+    }
     let rest: Vec<String> = lines.map(|line| line.expect("text")).collect();
     let rest = rest.join("\n");
     assert!(rest.contains("SIGTERM") && rest.contains("the pool is closed"), "{rest}");
