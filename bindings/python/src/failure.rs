@@ -77,9 +77,7 @@ fn class_of(error: &Error) -> &'static str {
         Error::PoolNotFound { .. }
         | Error::FolderNotFound { .. }
         | Error::LogNotFound { .. }
-        | Error::LogOfOtherPool { .. } => {
-            "PoolNotFoundError"
-        }
+        | Error::LogOfOtherPool { .. } => "PoolNotFoundError",
         Error::PoolExists { .. } | Error::LogExists { .. } => "PoolExistsError",
         Error::PoolBusy { .. }
         | Error::PoolEntering { .. }
