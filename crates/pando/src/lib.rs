@@ -86,9 +86,9 @@ pub use options::{Acknowledge, DomainChoice, MapOptions, PoolOptions, RecoveryPr
 pub use pando_index::{KeyRange, Limits, Order, Record, Upserted};
 pub use pool::Pool;
 pub use report::{
-    AllocatorStat, CheckReport, Compacted, LogStat, MapFigures, MapInfo, MapStat, MemoryStat,
-    ParticipantStat, PoolStat, Problem, ProblemClass, ProcessStat, Promise, RecoveryStat,
-    StoreStat, TransactionStat,
+    AllocatorStat, CheckReport, Compacted, LogProgress, LogStat, MapFigures, MapInfo, MapStat,
+    MemoryStat, ParticipantStat, PoolStat, Problem, ProblemClass, ProcessStat, Promise,
+    RecoveryStat, StoreStat, TransactionStat,
 };
 pub use scan::{OwnedRecord, Scan};
 pub use session::{Outcome, Session, SessionId};

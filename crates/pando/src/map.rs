@@ -56,7 +56,7 @@ impl Map {
             if !self.is_transactional() {
                 return Err(Error::NotTransactional { name: self.name().to_owned() });
             }
-            self.pool().engine.lsns()?.ok_or(Error::NoLog)?;
+            self.pool().engine.log_progress()?.ok_or(Error::NoLog)?;
         }
         Ok(Self { acknowledge, ..self })
     }

@@ -1,7 +1,7 @@
 //! Options of pools and maps, with the defaults a user would keep.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -225,6 +225,11 @@ impl PoolOptions {
     pub fn log(mut self, directory: impl Into<PathBuf>) -> Self {
         self.log = Some(directory.into());
         self
+    }
+
+    /// The directory that [`log`](Self::log) has named.
+    pub fn log_directory(&self) -> Option<&Path> {
+        self.log.as_deref()
     }
 
     /// When maps are created and dropped, and when writes to transactional maps return, unless a

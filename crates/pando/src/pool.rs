@@ -184,7 +184,7 @@ impl Pool {
     ) -> Result<Self, Error> {
         let PoolOptions { salvage: is_salvaged, acknowledge, snapshot_limits, .. } = *options;
         if acknowledge == Acknowledge::Synced && !is_salvaged {
-            engine.lsns()?.ok_or(Error::NoLog)?;
+            engine.log_progress()?.ok_or(Error::NoLog)?;
         }
         let open_maps = Mutex::new(HashMap::new());
         Ok(Self {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::log_files::LogFiles;
-use crate::{Acknowledge, Error, LogStat, Pool, PoolOptions, engine};
+use crate::{Acknowledge, Error, LogProgress, LogStat, Pool, PoolOptions, engine};
 
 impl Pool {
     /// Waits until a change of the maps is durable, if the pool's options say so.
@@ -42,8 +42,23 @@ impl Pool {
     ///
     /// [`Error::NoLog`], [`Error::TooManyThreads`].
     pub fn durable_lsn(&self) -> Result<u64, Error> {
-        let lsns = self.shared().engine.lsns()?;
-        lsns.map(|(_, durable)| durable).ok_or(Error::NoLog)
+        self.log_progress()?.map(|log| log.durable_lsn).ok_or(Error::NoLog)
+    }
+
+    /// How far the log is durable, without a read of its directory. It waits for nothing. `None` if
+    /// the pool has no log.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooManyThreads`].
+    ///
+    /// ```
+    /// let pool = pando::Pool::volatile(&pando::PoolOptions::new())?;
+    /// assert_eq!(pool.log_progress()?, None);
+    /// # Ok::<(), pando::Error>(())
+    /// ```
+    pub fn log_progress(&self) -> Result<Option<LogProgress>, Error> {
+        self.shared().engine.log_progress()
     }
 
     /// The figures of the log, as in [`PoolStat::log`](crate::PoolStat::log), without a walk over

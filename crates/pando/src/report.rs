@@ -171,6 +171,25 @@ pub struct TransactionStat {
     pub oldest_age_ns: u64,
 }
 
+/// How far the log of a pool is durable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct LogProgress {
+    /// The LSN of the newest commit ([`LogStat`]).
+    pub newest_lsn: u64,
+    /// The LSN up to which all commits survive a power cut.
+    pub durable_lsn: u64,
+    /// Whether a write or sync of the log has failed, so that transactional maps are read only.
+    pub has_stopped: bool,
+}
+
+impl LogProgress {
+    /// Bytes of records that do not survive a power cut yet.
+    pub fn waiting_bytes(self) -> u64 {
+        self.newest_lsn.saturating_sub(self.durable_lsn)
+    }
+}
+
 /// The log of a pool. A log sequence number (LSN) is the number of bytes of all records up to the
 /// end of a commit's record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

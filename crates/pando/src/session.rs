@@ -259,8 +259,8 @@ impl Session {
     fn make_final(&self, lsn: u64) -> Result<(), Error> {
         let engine = &self.pool.shared().engine;
         // The outcome is committed, so no error may say that nothing has taken place.
-        let lsns = engine.lsns();
-        match lsns.map_err(|error| Error::AppliedNotDurable { cause: error.to_string() })? {
+        let log = engine.log_progress();
+        match log.map_err(|error| Error::AppliedNotDurable { cause: error.to_string() })? {
             None => Ok(()),
             Some(_) => engine.sync(Some(lsn)).map(drop),
         }

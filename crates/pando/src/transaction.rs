@@ -401,7 +401,7 @@ impl Transaction<'_> {
     pub fn commit(self) -> Result<u64, Error> {
         let Self { pool, begun, maps, acknowledge, .. } = self;
         let is_synced = acknowledge == Acknowledge::Synced;
-        if is_synced && pool.engine.lsns()?.is_none() {
+        if is_synced && pool.engine.log_progress()?.is_none() {
             return Err(Error::NoLog);
         }
         let Some(begun) = begun else { return Ok(0) };

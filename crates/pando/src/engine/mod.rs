@@ -28,7 +28,9 @@ use pando_index::RangeIndex;
 use pando_tc::SnapshotOptions;
 
 use crate::options::Created;
-use crate::report::{CheckReport, Compacted, LogStat, MapInfo, PoolStat, ProcessStat, Promise};
+use crate::report::{
+    CheckReport, Compacted, LogProgress, LogStat, MapInfo, PoolStat, ProcessStat, Promise,
+};
 use crate::{Error, MapOptions};
 
 /// One open pool. Calls that create, open or drop maps come from one thread at a time.
@@ -61,9 +63,8 @@ pub(crate) trait Engine: Send + Sync {
     /// Waits until all commits up to `lsn` survive a power cut, or all so far. Returns that LSN.
     fn sync(&self, lsn: Option<u64>) -> Result<u64, Error>;
 
-    /// The LSNs of the newest commit, and up to which all survive a power cut; `None` if the pool
-    /// has no log.
-    fn lsns(&self) -> Result<Option<(u64, u64)>, Error>;
+    /// How far the log is durable; `None` if the pool has no log.
+    fn log_progress(&self) -> Result<Option<LogProgress>, Error>;
 
     /// The figures of the log; `None` if there is none.
     fn log_stat(&self) -> Result<Option<LogStat>, Error>;

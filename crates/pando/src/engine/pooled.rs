@@ -27,7 +27,8 @@ use super::transactional::{AnySnapshot, AnyTransaction, Numbered, Transactions};
 use super::{Engine, audit};
 use crate::options::Created;
 use crate::report::{
-    CheckReport, Compacted, LogStat, MapInfo, PoolStat, ProcessStat, Promise, RecoveryStat,
+    CheckReport, Compacted, LogProgress, LogStat, MapInfo, PoolStat, ProcessStat, Promise,
+    RecoveryStat,
 };
 use crate::{Error, MapOptions};
 
@@ -456,8 +457,8 @@ impl<D: Domain> Engine for Pooled<D> {
         self.transactions.sync(lsn)
     }
 
-    fn lsns(&self) -> Result<Option<(u64, u64)>, Error> {
-        self.transactions.lsns()
+    fn log_progress(&self) -> Result<Option<LogProgress>, Error> {
+        self.transactions.log_progress()
     }
 
     fn log_stat(&self) -> Result<Option<LogStat>, Error> {

@@ -14,8 +14,8 @@ use super::transactional::{AnySnapshot, AnyTransaction, transaction_stat};
 use super::{Engine, OpenedMap, Stamped};
 use crate::options::Created;
 use crate::report::{
-    CheckReport, Compacted, LogStat, MapInfo, MapStat, PoolStat, Problem, ProblemClass,
-    ProcessStat, Promise, RecoveryStat, StoreStat,
+    CheckReport, Compacted, LogProgress, LogStat, MapInfo, MapStat, PoolStat, Problem,
+    ProblemClass, ProcessStat, Promise, RecoveryStat, StoreStat,
 };
 use crate::{DomainChoice, Error, MapOptions};
 
@@ -111,9 +111,13 @@ impl Engine for Stored {
         Ok(lsn)
     }
 
-    fn lsns(&self) -> Result<Option<(u64, u64)>, Error> {
+    fn log_progress(&self) -> Result<Option<LogProgress>, Error> {
         let component = self.store.component();
-        Ok(Some((component.newest_lsn()?, component.log().durable_lsn())))
+        Ok(Some(LogProgress {
+            newest_lsn: component.newest_lsn()?,
+            durable_lsn: component.log().durable_lsn(),
+            has_stopped: component.log().has_stopped(),
+        }))
     }
 
     fn log_stat(&self) -> Result<Option<LogStat>, Error> {

@@ -22,7 +22,7 @@ use super::log_directory::LogDirectory;
 use super::map_list::{catalog_version, map_list};
 use super::{OpenedMap, Stamped};
 use crate::Error;
-use crate::report::{LogStat, TransactionStat};
+use crate::report::{LogProgress, LogStat, TransactionStat};
 
 /// A transaction of a pool whose domain is not known.
 pub(crate) trait AnyTransaction: Send {
@@ -379,10 +379,14 @@ impl<D: Domain> Transactions<D> {
         Ok(lsn)
     }
 
-    /// The LSNs of the newest commit, and up to which all survive a power cut.
-    pub fn lsns(&self) -> Result<Option<(u64, u64)>, Error> {
+    /// How far a log with files is durable.
+    pub fn log_progress(&self) -> Result<Option<LogProgress>, Error> {
         let Some(component) = self.logged() else { return Ok(None) };
-        Ok(Some((component.newest_lsn()?, component.log().durable_lsn())))
+        Ok(Some(LogProgress {
+            newest_lsn: component.newest_lsn()?,
+            durable_lsn: component.log().durable_lsn(),
+            has_stopped: component.log().has_stopped(),
+        }))
     }
 
     /// Writes an image before the pool has its name, and the threads run.
