@@ -31,13 +31,13 @@
 //! | mode | a reply to a write is sent | a power cut undoes at most |
 //! | --- | --- | --- |
 //! | `always` | after a round that began after its commit | writes without a reply |
-//! | `everysec` | at once, if a round began without an error in the last [`LATE`]; otherwise as in `always` | the writes of that time |
+//! | `everysec` | at once, if a round began without an error in the last [`LATE`]; otherwise as in `always` | the writes since that begin that were acknowledged at once |
 //! | `no` | at once | the tail of the log: 32 MiB of commits |
 //!
 //! If the disk is slower than the writers, the tail of the log gets full, and a commit would wait
 //! for the disk in its event loop. So a round is wanted, and no reply waits, when [`SOON_BYTES`] of
-//! requests have arrived since the begin of the last round that succeeded. From [`MOST_BYTES`] on,
-//! replies wait as in `always`.
+//! records are not durable. From [`MOST_BYTES`] on, replies wait as in `always`, and a connection
+//! executes no further request before they are sent.
 //!
 //! In each mode the log's own thread also writes the log without a pause, so usually less is
 //! undone. The newest commits are undone, in their order, each as a whole.
@@ -48,6 +48,10 @@
 //! have taken place, and a power cut may undo them. From then on exclusive locks are refused, so no
 //! write begins. Reads go on. A later round that succeeds ends this; the writes of the failed one
 //! are durable then. A log that has stopped never succeeds again, until the server is restarted.
+//!
+//! A round that runs for longer than [`STALL`] counts as failed until it ends: a disk that does not
+//! answer gives no error for minutes, or for ever. [`LogSync::judge_stall`] finds it; the server
+//! calls it about ten times a second.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -58,7 +62,7 @@ use std::time::{Duration, Instant};
 
 use pando::{Error, Pool};
 use pando_pmem::mutant;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::failure::{Result, fail, fail_with};
 
@@ -68,8 +72,11 @@ const ROUND_EVERY: Duration = Duration::from_secs(1);
 /// that succeeded.
 const LATE: Duration = Duration::from_secs(2);
 
-/// Bytes of requests with writes, since the begin of the last round that succeeded, from which on a
-/// round begins at once. A record in the log has the old value of a key too, and a header.
+/// The time after which a round that has not ended counts as failed.
+const STALL: Duration = Duration::from_secs(10);
+
+/// Bytes of records that are not durable, from which on a round begins at once. A record has the
+/// new and the old value.
 const SOON_BYTES: u64 = 1 << 20;
 /// From which on replies wait.
 const MOST_BYTES: u64 = 8 << 20;
@@ -121,10 +128,9 @@ struct Shared {
     created: Instant,
     /// The begin of the last round that succeeded, in milliseconds since `created`.
     durable_at_ms: AtomicU64,
-    /// Bytes of requests with writes.
-    asked_bytes: AtomicU64,
-    /// The same at the begin of the last round that succeeded.
-    durable_bytes: AtomicU64,
+    /// In a test, the disk has stalled at this LSN.
+    #[cfg(test)]
+    stalled_lsn: AtomicU64,
     /// Waits of replies in the modes `everysec` and `no`.
     delayed: AtomicU64,
 }
@@ -135,6 +141,10 @@ struct Rounds {
     begun: u64,
     ended: u64,
     durable: u64,
+    /// The begin of the round that is running.
+    begun_at: Option<Instant>,
+    /// Whether the round that is running counts as failed.
+    is_stalled: bool,
     /// The error of the last round, if it failed, and the remedy.
     failure: Option<String>,
     /// The tasks that wait for the end of a round.
@@ -158,8 +168,8 @@ impl LogSync {
             has_failed: AtomicBool::new(false),
             created: Instant::now(),
             durable_at_ms: AtomicU64::new(0),
-            asked_bytes: AtomicU64::new(0),
-            durable_bytes: AtomicU64::new(0),
+            #[cfg(test)]
+            stalled_lsn: AtomicU64::new(u64::MAX),
             delayed: AtomicU64::new(0),
         };
         Ok(Some(Self { shared: Arc::new(shared), thread: None }))
@@ -231,15 +241,14 @@ impl LogSync {
     }
 
     /// Waits until the replies to writes may be sent that were committed before this call, as the
-    /// mode says. Their requests have `request_bytes` bytes. Returns whether the writes survive a
-    /// power cut.
+    /// mode says. Returns whether the writes survive a power cut.
     ///
     /// # Errors
     ///
     /// As [`until_durable`](Self::until_durable).
-    pub async fn until_acknowledged(&self, request_bytes: usize) -> Result<bool> {
+    pub async fn until_acknowledged(&self) -> Result<bool> {
         let shared = &*self.shared;
-        let waiting_bytes = shared.note_request(request_bytes as u64);
+        let waiting_bytes = shared.waiting_bytes();
         let is_late = match self.mode() {
             SyncMode::Always => !mutant!("serve-reply-before-sync"),
             SyncMode::EverySecond => shared.is_late() || waiting_bytes > MOST_BYTES,
@@ -255,6 +264,29 @@ impl LogSync {
             shared.want_round();
         }
         Ok(false)
+    }
+
+    /// Whether replies to writes wait for the disk in each mode, because it is slower than the
+    /// writers.
+    pub fn is_behind(&self) -> bool {
+        self.shared.waiting_bytes() > MOST_BYTES
+    }
+
+    /// Refuses writes, and fails the replies that wait, if the running round takes too long.
+    pub fn judge_stall(&self) {
+        let mut rounds = self.shared.rounds.lock();
+        let is_late = rounds.begun_at.is_some_and(|at| at.elapsed() > STALL);
+        if !is_late || rounds.is_stalled {
+            return;
+        }
+        let failure = format!(
+            "the disk of the log has not answered for {} seconds. Writes are accepted again when it does",
+            STALL.as_secs()
+        );
+        tracing::error!(failure, "the log cannot be written, so writes are refused");
+        rounds.is_stalled = true;
+        rounds.failure = Some(failure);
+        self.shared.publish(rounds);
     }
 
     /// Waits until all commits before this call survive a power cut.
@@ -286,7 +318,8 @@ impl Rounds {
         if self.durable >= round {
             return Poll::Ready(Ok(()));
         }
-        if let (true, Some(failure)) = (self.ended >= round, &self.failure) {
+        let has_ended = self.ended >= round || self.is_stalled;
+        if let (true, Some(failure)) = (has_ended, &self.failure) {
             let words = "MISCONF a power cut may undo the writes of this command";
             return Poll::Ready(Err(fail_with(format!("{words}: {failure}"))));
         }
@@ -299,12 +332,14 @@ impl Rounds {
 }
 
 impl Shared {
-    /// Notes a request with writes; returns the bytes of such requests that may wait for the disk.
-    fn note_request(&self, request_bytes: u64) -> u64 {
-        // Relaxed, as all accesses to these words: they are estimates.
-        let asked_bytes = self.asked_bytes.fetch_add(request_bytes, Ordering::Relaxed);
-        let durable_bytes = self.durable_bytes.load(Ordering::Relaxed);
-        (asked_bytes + request_bytes).saturating_sub(durable_bytes)
+    /// Bytes of records that are not durable; the maximum if that is not known.
+    fn waiting_bytes(&self) -> u64 {
+        let Ok(Some(log)) = self.pool.log_progress() else { return u64::MAX };
+        #[cfg(test)]
+        if self.stalled_lsn.load(Ordering::Relaxed) < log.durable_lsn {
+            return log.newest_lsn.saturating_sub(self.stalled_lsn.load(Ordering::Relaxed));
+        }
+        log.waiting_bytes()
     }
 
     /// Wants a round that begins after this call, and returns its number.
@@ -339,16 +374,17 @@ impl Shared {
 
     /// Runs a round that has begun.
     fn run_round(&self, round: u64) {
-        let (begun_at_ms, asked_bytes) = (self.now_ms(), self.asked_bytes.load(Ordering::Relaxed));
+        let begun_at_ms = self.now_ms();
+        self.rounds.lock().begun_at = Some(Instant::now());
         let failure = self.pool.sync().err().map(|error| self.describe(error));
         let mut rounds = self.rounds.lock();
         rounds.ended = round;
+        (rounds.begun_at, rounds.is_stalled) = (None, false);
         match &failure {
             None => {
                 rounds.durable = round;
                 // Relaxed: a late view makes a reply wait that need not.
                 self.durable_at_ms.store(begun_at_ms, Ordering::Relaxed);
-                self.durable_bytes.store(asked_bytes, Ordering::Relaxed);
             }
             Some(failure) if rounds.failure.is_none() => {
                 tracing::error!(failure, "the log cannot be written, so writes are refused");
@@ -359,6 +395,11 @@ impl Shared {
             tracing::info!("the log is written again, so writes are accepted");
         }
         rounds.failure = failure;
+        self.publish(rounds);
+    }
+
+    /// Refuses writes or accepts them, and wakes the tasks that wait.
+    fn publish(&self, mut rounds: MutexGuard<'_, Rounds>) {
         // Release: with the loads in `check` and `has_failed`.
         self.has_failed.store(rounds.failure.is_some(), Ordering::Release);
         let waiting = std::mem::take(&mut rounds.waiting);
@@ -372,7 +413,7 @@ impl Shared {
             Error::AppliedNotDurable { cause } => cause,
             other => other.to_string(),
         };
-        let log = self.pool.log_stat().ok().flatten();
+        let log = self.pool.log_progress().ok().flatten();
         match log.is_some_and(|log| log.has_stopped) {
             true => format!("{cause}. Check the disk, then restart the server"),
             false => format!("{cause}. Writes are accepted again when the log can be written"),
@@ -426,7 +467,7 @@ mod tests {
         let mut context = Context::from_waker(Waker::noop());
         // A round is running.
         sync.shared.rounds.lock().begun = 1;
-        let mut reply = pin!(sync.until_acknowledged(1));
+        let mut reply = pin!(sync.until_acknowledged());
         assert!(reply.as_mut().poll(&mut context).is_pending());
         assert!(sync.is_syncing());
         sync.shared.run_round(1);
@@ -442,40 +483,87 @@ mod tests {
         let sync = without_thread(&folder, SyncMode::EverySecond);
         let mut context = Context::from_waker(Waker::noop());
         {
-            let mut reply = pin!(sync.until_acknowledged(1));
+            let mut reply = pin!(sync.until_acknowledged());
             assert!(reply.as_mut().poll(&mut context).is_pending());
             run_round(&sync);
             assert!(matches!(reply.as_mut().poll(&mut context), Poll::Ready(Ok(true))));
         }
         assert_eq!(sync.delayed(), 1);
         sync.shared.durable_at_ms.store(u64::MAX, Ordering::Relaxed);
-        let mut reply = pin!(sync.until_acknowledged(1));
+        let mut reply = pin!(sync.until_acknowledged());
         assert!(matches!(reply.as_mut().poll(&mut context), Poll::Ready(Ok(false))));
         sync.set_mode(SyncMode::No);
         sync.shared.durable_at_ms.store(0, Ordering::Relaxed);
-        let mut reply = pin!(sync.until_acknowledged(1));
+        let mut reply = pin!(sync.until_acknowledged());
         assert!(matches!(reply.as_mut().poll(&mut context), Poll::Ready(Ok(false))));
         assert_eq!(sync.delayed(), 1);
     }
 
+    /// A record of the log has the old and the new value, however short the request is.
     #[test]
     fn replies_wait_in_each_mode_if_the_disk_is_slower_than_the_writers() {
         let folder = tempfile::tempdir().expect("a folder");
         let sync = without_thread(&folder, SyncMode::No);
+        let shared = &sync.shared;
+        let options = pando::MapOptions::new().transactional(true);
+        let map = shared.pool.map_with("values", &options).expect("a map");
+        let write = |times: u8| {
+            for number in 0..times {
+                map.upsert(b"key", [number; 32_000]).expect("writes");
+            }
+        };
+        write(1);
+        let durable_lsn = shared.pool.sync().expect("syncs");
+        shared.stalled_lsn.store(durable_lsn, Ordering::Relaxed);
         let mut context = Context::from_waker(Waker::noop());
-        let mut at_once = pin!(sync.until_acknowledged(1 << 20));
+        write(10);
+        let mut at_once = pin!(sync.until_acknowledged());
         assert!(at_once.as_mut().poll(&mut context).is_ready());
-        assert_eq!(sync.shared.rounds.lock().wanted, 0);
-        let mut at_once = pin!(sync.until_acknowledged(7 << 20));
+        assert_eq!(shared.rounds.lock().wanted, 0);
+        write(90);
+        let mut at_once = pin!(sync.until_acknowledged());
         assert!(at_once.as_mut().poll(&mut context).is_ready());
-        assert_eq!(sync.shared.rounds.lock().wanted, 1);
-        let mut late = pin!(sync.until_acknowledged(1));
+        assert!(shared.rounds.lock().wanted == 1 && !sync.is_behind());
+        write(100);
+        assert!(sync.is_behind());
+        let mut late = pin!(sync.until_acknowledged());
         assert!(late.as_mut().poll(&mut context).is_pending());
+        shared.stalled_lsn.store(u64::MAX, Ordering::Relaxed);
         run_round(&sync);
         assert!(matches!(late.as_mut().poll(&mut context), Poll::Ready(Ok(true))));
-        let mut at_once = pin!(sync.until_acknowledged(1 << 20));
+        let mut at_once = pin!(sync.until_acknowledged());
         assert!(matches!(at_once.as_mut().poll(&mut context), Poll::Ready(Ok(false))));
         assert_eq!(sync.delayed(), 1);
+    }
+
+    #[test]
+    fn a_round_that_does_not_end_counts_as_failed_until_it_does() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let sync = without_thread(&folder, SyncMode::Always);
+        let mut context = Context::from_waker(Waker::noop());
+        let mut reply = pin!(sync.until_acknowledged());
+        {
+            let mut rounds = sync.shared.rounds.lock();
+            rounds.begun = 1;
+            rounds.begun_at = Some(Instant::now());
+        }
+        sync.judge_stall();
+        assert!(reply.as_mut().poll(&mut context).is_pending() && !sync.has_failed());
+        let begun_at = Instant::now().checked_sub(STALL + Duration::from_secs(1));
+        sync.shared.rounds.lock().begun_at = Some(begun_at.expect("the machine runs for longer"));
+        sync.judge_stall();
+        let Poll::Ready(Err(failed)) = reply.as_mut().poll(&mut context) else {
+            panic!("it has not failed")
+        };
+        assert!(failed.to_string().starts_with("MISCONF a power cut may undo"), "{failed}");
+        let refused = sync.check().expect_err("writes are refused").to_string();
+        assert!(refused.contains("has not answered for 10 seconds"), "{refused}");
+        sync.shared.run_round(1);
+        sync.check().expect("writes are accepted");
+        let mut reply = pin!(sync.until_acknowledged());
+        assert!(reply.as_mut().poll(&mut context).is_pending());
+        run_round(&sync);
+        assert!(matches!(reply.as_mut().poll(&mut context), Poll::Ready(Ok(true))));
     }
 
     #[test]
@@ -483,7 +571,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let sync = without_thread(&folder, SyncMode::Always);
         let mut context = Context::from_waker(Waker::noop());
-        let mut reply = pin!(sync.until_acknowledged(1));
+        let mut reply = pin!(sync.until_acknowledged());
         assert!(reply.as_mut().poll(&mut context).is_pending());
         sync.shared.rounds.lock().is_over = true;
         sync.shared.run_rounds();

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use pando_keyspace::LogSync;
 use pando_net::stats::{Count, Kind};
 
 use crate::counters::{Counter, Counting};
@@ -159,13 +160,18 @@ impl<'server> Connection<'server> {
         }
     }
 
-    /// Waits once until all of these replies may be sent, as the mode of the log says; their
-    /// requests have `request_bytes` bytes. If the log cannot be written, the replies to requests
-    /// that may have written become errors.
-    pub(crate) async fn acknowledge(&mut self, reply: &mut Vec<u8>, request_bytes: usize) {
+    /// Whether so much waits for the disk that these replies wait before another request is
+    /// executed.
+    pub(crate) fn must_sync(&self) -> bool {
+        !self.written.is_empty() && self.server.store.log().is_some_and(LogSync::is_behind)
+    }
+
+    /// Waits once until all of these replies may be sent, as the mode of the log says. If the log
+    /// cannot be written, the replies to requests that may have written become errors.
+    pub(crate) async fn acknowledge(&mut self, reply: &mut Vec<u8>) {
         let written = std::mem::take(&mut self.written);
         let Some(log) = self.server.store.log().filter(|_| !written.is_empty()) else { return };
-        if let Err(failure) = log.until_acknowledged(request_bytes).await {
+        if let Err(failure) = log.until_acknowledged().await {
             // The rest of a reply that is not complete makes no sense behind an error.
             self.is_closing |= !matches!(self.step, Step::Line);
             let before = std::mem::take(reply);

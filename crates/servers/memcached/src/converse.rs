@@ -25,9 +25,8 @@ pub async fn converse(
     let (mut input, mut begin) = (Vec::new(), 0);
     let mut reply = Vec::new();
     loop {
-        let first = begin;
         let progress = connection.carry_out(&input, &mut begin, &mut reply, SEND_BYTES);
-        connection.acknowledge(&mut reply, begin - first).await;
+        connection.acknowledge(&mut reply).await;
         if !reply.is_empty() {
             stream.write_all(&reply).await?;
             connection.count_bytes(0, reply.len());

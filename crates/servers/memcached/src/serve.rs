@@ -29,7 +29,7 @@ impl Connection<'_> {
         let mut begun_at = Instant::now();
         let mut reply_begin = reply.len();
         while !self.is_closing {
-            if reply.len() >= send_bytes {
+            if reply.len() >= send_bytes || self.must_sync() {
                 // Maybe in the middle of a reply.
                 self.note_written(reply_begin..reply.len());
                 return Progress::Full;

@@ -43,8 +43,10 @@ pub struct Client {
     /// The addresses.
     pub address: Address,
     connected_at: Instant,
-    /// The time of its last input, by [`Clients::now_ms`].
+    /// The time of its last input or of the end of its last wait, by [`Clients::now_ms`].
     seen_ms: AtomicU64,
+    /// Whether it waits for the log.
+    is_blocked: AtomicBool,
     /// The address of the last command's static description.
     last: AtomicUsize,
     database: AtomicU8,
@@ -75,6 +77,7 @@ impl Client {
             address,
             connected_at: Instant::now(),
             seen_ms: AtomicU64::new(0),
+            is_blocked: AtomicBool::new(false),
             last: AtomicUsize::new(0),
             database: AtomicU8::new(0),
             version: AtomicU8::new(2),
@@ -95,6 +98,13 @@ impl Client {
     #[inline]
     pub(crate) fn note_command(&self, command: &'static Spec) {
         self.last.store(std::ptr::from_ref(command).addr(), Relaxed);
+    }
+
+    /// Notes that the client waits for the log, until the result is dropped. Meanwhile, as in
+    /// Redis, the parameter `timeout` does not end it.
+    pub(crate) fn block<'client>(&'client self, clients: &'client Clients) -> Blocked<'client> {
+        self.is_blocked.store(true, Relaxed);
+        Blocked { client: self, clients }
     }
 
     /// Notes the time of the last input, the buffered bytes and the free bytes of the buffer.
@@ -255,6 +265,20 @@ pub struct Clients {
 /// Counts a waiting client until it is dropped.
 pub(crate) struct Waiting<'clients>(&'clients AtomicUsize);
 
+/// A client that waits for the log until this is dropped.
+pub(crate) struct Blocked<'client> {
+    client: &'client Client,
+    clients: &'client Clients,
+}
+
+impl Drop for Blocked<'_> {
+    fn drop(&mut self) {
+        // Relaxed: the client's silence is not known more exactly than to a tick.
+        self.client.seen_ms.store(self.clients.now_ms(), Relaxed);
+        self.client.is_blocked.store(false, Relaxed);
+    }
+}
+
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
@@ -311,15 +335,16 @@ impl Clients {
         self.now_ms.load(Relaxed)
     }
 
-    /// Updates the time, ends clients that were silent for longer than `timeout_s` (0 for never),
-    /// and ends a pause at its time. The server calls it about ten times a second.
+    /// Updates the time, ends clients that were silent for longer than `timeout_s` (0 for never) and
+    /// do not wait for the log, and ends a pause at its time. The server calls it about ten times a second.
     pub fn tick(&self, timeout_s: u64) {
         let now_ms = self.elapsed_ms();
         self.now_ms.store(now_ms, Relaxed);
         if timeout_s > 0 {
             for client in self.entries.lock().values() {
                 let silent_ms = now_ms.saturating_sub(client.seen_ms.load(Relaxed));
-                if client.address.is_timed && silent_ms > timeout_s * 1000 {
+                let is_timed = client.address.is_timed && !client.is_blocked.load(Relaxed);
+                if is_timed && silent_ms > timeout_s * 1000 {
                     client.end();
                 }
             }

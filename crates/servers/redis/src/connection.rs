@@ -7,6 +7,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pando_keyspace::LogSync;
 use pando_net::buffers::{SEND_BYTES, drop_done, empty, make_room};
 use pando_net::stats::Count;
 use smallvec::SmallVec;
@@ -48,11 +49,10 @@ pub async fn converse(
     let mut parser = Parser::default();
     let mut reply = Reply::default();
     loop {
-        let first = begin;
         let progress = carry_out(server, &mut session, &mut parser, &input, &mut begin, &mut reply);
         session.done_at = None;
         if !session.written.is_empty() {
-            acknowledge(server, &mut session, &mut reply, begin - first).await;
+            acknowledge(server, &mut session, &mut reply).await;
         }
         send(server, entry, &mut reply, &mut stream).await?;
         if let Some(wait) = session.wait.take() {
@@ -110,17 +110,13 @@ async fn send(
     Ok(())
 }
 
-/// Waits once until all of these replies may be sent, as the mode of the log says; their requests
-/// have `request_bytes` bytes. If the log cannot be written, the replies to commands that may have
-/// written become errors.
-async fn acknowledge(
-    server: &Server,
-    session: &mut Session,
-    reply: &mut Reply,
-    request_bytes: usize,
-) {
+/// Waits once until all of these replies may be sent, as the mode of the log says. If the log
+/// cannot be written, the replies to commands that may have written become errors.
+async fn acknowledge(server: &Server, session: &mut Session, reply: &mut Reply) {
     if let Some(log) = server.store.log() {
-        match log.until_acknowledged(request_bytes).await {
+        let client = Arc::clone(&session.client);
+        let _blocked = client.block(&server.clients);
+        match log.until_acknowledged().await {
             Ok(are_durable) => session.has_unsynced &= !are_durable,
             Err(failure) => {
                 let words = failure.to_string();
@@ -141,6 +137,8 @@ async fn wait_for_log(
 ) {
     let Some(log) = server.store.log() else { return };
     let _waiting = server.clients.wait();
+    let client = Arc::clone(&session.client);
+    let _blocked = client.block(&server.clients);
     let durable = log.until_durable();
     let outcome = match timeout {
         None => Some(durable.await),
@@ -170,6 +168,12 @@ struct Waiting<'input> {
 /// The words of a request.
 type Words<'input> = SmallVec<[&'input [u8]; 8]>;
 
+/// Whether so much waits for the disk that the replies wait before another request is executed.
+#[inline]
+fn must_sync(server: &Server, session: &Session) -> bool {
+    !session.written.is_empty() && server.store.log().is_some_and(LogSync::is_behind)
+}
+
 /// Executes the requests in `input` from `begin` on, as far as possible.
 fn carry_out(
     server: &Server,
@@ -187,7 +191,7 @@ fn carry_out(
         if session.is_closing || *begin >= input.len() {
             break Progress::Done;
         }
-        if reply.len() >= SEND_BYTES {
+        if reply.len() >= SEND_BYTES || must_sync(server, session) {
             break Progress::Full;
         }
         let request = &input[*begin..];

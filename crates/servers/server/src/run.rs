@@ -412,6 +412,13 @@ fn sweep_once(shared: &Shared) {
     server.clients.tick(server.config.size(config::TIMEOUT) as u64);
     server.limit_memory();
     server.save_if_due();
+    if let Some(log) = server.store.log() {
+        log.judge_stall();
+        // The sweep's writes would wait for the disk, and so would the connections behind them.
+        if log.is_behind() {
+            return;
+        }
+    }
     if server.store.refuses_writes() {
         return;
     }

@@ -70,7 +70,7 @@ impl Place {
 }
 
 fn acknowledge(store: &Store) -> Result<bool> {
-    wait(store.log().expect("it has a log").until_acknowledged(1))
+    wait(store.log().expect("it has a log").until_acknowledged())
 }
 
 /// All records but the ones of the store's own.
