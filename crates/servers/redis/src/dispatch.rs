@@ -310,9 +310,10 @@ fn try_execute(
         // Queued commands take memory. (SLOWLOG RESET is queued; RESET is not.)
         let may_end = command.flags.has(flags::NOT_QUEUED)
             && matches!(command.name, "exec" | "discard" | "quit" | "reset");
-        if !may_end && !server.store.make_room()? {
+        let room = if may_end { Ok(true) } else { server.store.make_room() };
+        if !matches!(room, Ok(true)) {
             multi.is_refused = true;
-            return Err(NO_MEMORY);
+            return Err(room.err().unwrap_or(NO_MEMORY));
         }
         if !command.flags.has(flags::NOT_QUEUED) {
             let words = arguments.iter().map(|argument| argument.to_vec()).collect();
