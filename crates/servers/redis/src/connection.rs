@@ -136,6 +136,13 @@ async fn wait_for_log(
     reply: &mut Reply,
 ) {
     let Some(log) = server.store.log() else { return };
+    // The replies before this one may have waited already.
+    if !session.has_unsynced {
+        if is_answered {
+            reply.waited(true);
+        }
+        return;
+    }
     let _waiting = server.clients.wait();
     let client = Arc::clone(&session.client);
     let _blocked = client.block(&server.clients);
