@@ -173,7 +173,7 @@ impl<'server> Connection<'server> {
         let Some(log) = self.server.store.log().filter(|_| !written.is_empty()) else { return };
         if let Err(failure) = log.until_acknowledged().await {
             // The rest of a reply that is not complete makes no sense behind an error.
-            self.is_closing |= !matches!(self.step, Step::Line);
+            self.is_closing |= matches!(self.step, Step::Keys(_));
             let before = std::mem::take(reply);
             let mut kept_from = 0;
             for Written { place, is_told } in written {

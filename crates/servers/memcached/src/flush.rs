@@ -21,13 +21,15 @@ pub(crate) fn flush(server: Server<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Executes the delayed flush, if its time has come.
+/// Executes the delayed flush, if its time has come. While writes are refused it waits, and reads
+/// go on.
 #[inline]
 pub fn flush_if_due(server: Server<'_>) -> Result<()> {
     let waiting = &server.state.waiting;
     let is_due = || {
         let due_at = waiting.due_at.load(Ordering::Relaxed);
-        due_at != u64::MAX && due_at <= server.store.clock().now_ms()
+        let is_time = due_at != u64::MAX && due_at <= server.store.clock().now_ms();
+        is_time && !server.store.refuses_writes()
     };
     if !is_due() {
         return Ok(());

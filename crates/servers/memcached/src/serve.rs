@@ -64,7 +64,8 @@ impl Connection<'_> {
                     *begin += text::retrieve(self, keys, rest, reply, send_bytes);
                 }
             }
-            if matches!(self.step, Step::Line) {
+            // A request whose data is ignored has its reply before the data.
+            if matches!(self.step, Step::Line | Step::Skip(_)) {
                 self.note_written(reply_begin..reply.len());
                 reply_begin = reply.len();
             }
@@ -94,6 +95,8 @@ impl Connection<'_> {
         let line = parse::until_zero(line.strip_suffix(b"\r").unwrap_or(line));
         if let Err(failure) = flush::flush_if_due(*self.server) {
             server_error(reply, &failure);
+            // The line is not executed, so it is not known whether data follows it.
+            self.is_closing = true;
             return Some(end + 1);
         }
         self.is_meta = line.trim_ascii_start().starts_with(b"m");
