@@ -219,12 +219,29 @@ impl Store {
         self.starts
     }
 
+    /// An error if writes are refused, because the log cannot be written.
+    #[inline]
+    pub fn check_writes(&self) -> Result<()> {
+        self.log.as_ref().map_or(Ok(()), LogSync::check)
+    }
+
     /// Locks stripes, in any order and with repetitions allowed. Exclusively locked stripes may be
     /// written. If the log cannot be written, exclusive access is refused.
     pub fn lock(&self, wanted: Wanted, access: Access) -> Result<Held<'_>> {
-        if let (Some(log), Access::Exclusive) = (&self.log, access) {
-            log.check()?;
+        if access == Access::Exclusive {
+            self.check_writes()?;
         }
+        self.lock_unchecked(wanted, access)
+    }
+
+    /// Locks stripes exclusively, also if the log cannot be written. The caller changes watchers;
+    /// before it writes a record, it calls [`check_writes`](Self::check_writes).
+    pub fn lock_to_watch(&self, wanted: Wanted) -> Result<Held<'_>> {
+        self.lock_unchecked(wanted, Access::Exclusive)
+    }
+
+    /// As [`lock`](Self::lock), also if the log cannot be written.
+    fn lock_unchecked(&self, wanted: Wanted, access: Access) -> Result<Held<'_>> {
         loop {
             let mut held = self.stripes.lock(wanted.clone(), access);
             if !self.has_pending_writes() {
@@ -291,7 +308,8 @@ impl Store {
     }
 
     fn count_stripe(&self, index: StripeIndex) -> Result<SmallVec<[(u8, u64); 2]>> {
-        let mut held = self.lock(SmallVec::from_slice(&[index]), Access::Exclusive)?;
+        // Only the counts in memory change, so a log that cannot be written does not matter.
+        let mut held = self.lock_unchecked(SmallVec::from_slice(&[index]), Access::Exclusive)?;
         let mut counts = SmallVec::new();
         for space in self.spaces() {
             let mut count = 0;

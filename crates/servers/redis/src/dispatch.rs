@@ -335,8 +335,13 @@ fn try_execute(
     if command.flags.has(flags::DENYOOM) && !server.store.make_room()? {
         return Err(NO_MEMORY);
     }
-    session.may_write = access == Some(Access::Exclusive);
-    let held = lock(server, access, stripes)?;
+    // WATCH notes itself whether it writes.
+    let is_watch = command.name == "watch";
+    session.may_write = access == Some(Access::Exclusive) && !is_watch;
+    let held = match is_watch {
+        true => server.store.lock_to_watch(stripes)?,
+        false => lock(server, access, stripes)?,
+    };
     let mut transaction = server.store.begin(held, server.store.clock().now_ms());
     let space = transaction.space(session.database);
     let mut context = Context { server, session, transaction: &mut transaction, reply, space };

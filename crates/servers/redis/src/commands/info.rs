@@ -347,14 +347,17 @@ fn pando(context: &Context<'_, '_>, text: &mut String) -> Result<()> {
     line(text, "medium", promise.medium.replace(',', ";"));
     line(text, "guarantee", promise.guarantee.replace(',', ";"));
     let store = &context.server.store;
-    if let (Some(log), Some(figures)) = (store.log(), store.pool().log_stat()?) {
+    if let (Some(log), Some(progress)) = (store.log(), store.pool().log_progress()?) {
         line(text, "sync", log.mode().name());
-        line(text, "log", figures.path.display());
-        line(text, "log_newest_lsn", figures.newest_lsn);
-        line(text, "log_durable_lsn", figures.durable_lsn);
-        line(text, "log_image_lsn", figures.image_lsn);
-        line(text, "log_image_bytes", figures.image_bytes);
-        line(text, "log_has_stopped", u8::from(figures.has_stopped));
+        line(text, "log_newest_lsn", progress.newest_lsn);
+        line(text, "log_durable_lsn", progress.durable_lsn);
+        line(text, "log_has_stopped", u8::from(progress.has_stopped));
+        // The directory of a log that fails may be unreadable, too.
+        if let Ok(Some(figures)) = store.pool().log_stat() {
+            line(text, "log", figures.path.display());
+            line(text, "log_image_lsn", figures.image_lsn);
+            line(text, "log_image_bytes", figures.image_bytes);
+        }
         let failure = log.failure().unwrap_or_default();
         line(text, "log_failure", failure.replace(['\r', '\n'], " ").replace(',', ";"));
     }

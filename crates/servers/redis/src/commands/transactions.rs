@@ -1,9 +1,6 @@
 //! MULTI, EXEC, DISCARD, WATCH, UNWATCH. `dispatch.rs` executes EXEC itself, because it first locks
 //! the keys of all queued commands.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-
 use pando_keyspace::Store;
 use pando_keyspace::failure::{Result, fail};
 
@@ -54,17 +51,21 @@ fn watch(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()>
     if context.session.multi.is_some() {
         return Err(fail("ERR WATCH inside MULTI is not allowed"));
     }
-    let changed = context.session.changed.get_or_insert_with(|| Arc::new(AtomicBool::new(false)));
     for key in &arguments[1..] {
-        if !context.session.watched.insert((context.session.database, key.to_vec())) {
+        let watched = (context.session.database, key.to_vec());
+        if context.session.watched.contains(&watched) {
             continue;
         }
-        context.session.client.note_watched(2 * key.len() + WATCHED_BYTES);
         // A key that has expired is removed now. So its later removal by the sweep is not a change.
         if context.transaction.is_overdue(context.space, key)? {
+            context.server.store.check_writes()?;
+            context.session.may_write = true;
             context.transaction.remove_head(context.space, key)?;
         }
+        context.session.watched.insert(watched);
+        context.session.client.note_watched(2 * key.len() + WATCHED_BYTES);
         if let Some(stripe) = context.transaction.held().stripe_mut(Store::stripe_of_key(key)) {
+            let changed = context.session.changed.get_or_insert_default();
             stripe.watch(context.space, key, changed);
         }
     }
