@@ -85,8 +85,17 @@ pub fn advice(failure: &Failure, pool: &Path, snapshot: &Path) -> String {
     )
 }
 
-/// The same for a pool with a log, which has the keys that survive a power cut.
+/// The same for a start with a log, in the directory `log`. A pool's log has the keys that survive
+/// a power cut; a recovery into a new pool would use it up.
 pub fn advice_with_log(failure: &Failure, pool: &Path, log: &Path) -> String {
+    if !log.exists() {
+        return format!(
+            "{failure}. There is no log in {log}, and --recover is for pools without a log. If {pool} has none, \
+             leave out --log. If it has one, name the directory in which the log is",
+            pool = pool.display(),
+            log = log.display()
+        );
+    }
     format!(
         "{failure}. Move {pool} away, and start the server again with --log {log}: it builds the pool anew from its \
          log. (--recover is for pools without a log)",
@@ -130,8 +139,15 @@ fn is_missing(pool: &Path) -> bool {
     pool.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
-/// Replaces a pool that cannot be opened, or is missing, by a new one.
+/// Replaces a pool that cannot be opened, or is missing, by a new one. Neither has a log: a lost
+/// pool with a log is rebuilt from it at the opening.
 pub fn recover(pool: &Path, snapshot: &Path, options: &StoreOptions) -> Result<Recovered> {
+    if let Some(log) = options.pool.log_directory() {
+        return Err(fail_with(format!(
+            "a pool with a log cannot be recovered, and the log {} is named; leave out --log, or --recover",
+            log.display()
+        )));
+    }
     let was_missing = is_missing(pool);
     let old = match Pool::open(pool, &options.pool.clone().salvage(true)) {
         Ok(old) => Some(old),
@@ -455,6 +471,22 @@ mod tests {
             assert!(names(folder.path(), "recovering").is_empty());
             assert_recovered(&pool, 100, false);
         }
+    }
+
+    #[test]
+    fn a_pool_is_not_recovered_into_one_with_a_log() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (pool, snapshot) = untrusted(folder.path(), 1);
+        let log = folder.path().join("log");
+        let with_log = StoreOptions { pool: options().pool.log(&log), ..options() };
+        let refused = Store::open(Some(&pool), &with_log).map(drop).expect_err("it is refused");
+        assert!(can_help(&refused), "{refused}");
+        let advice = advice_with_log(&refused, &pool, &log);
+        assert!(advice.contains("leave out --log"), "{advice}");
+        let refused = recover(&pool, &snapshot, &with_log).map(drop).expect_err("it is refused");
+        assert!(refused.to_string().contains("leave out --log"), "{refused}");
+        assert!(!log.exists() && names(folder.path(), "recovering").is_empty());
+        recover(&pool, &snapshot, &options()).expect("recovers");
     }
 
     #[test]

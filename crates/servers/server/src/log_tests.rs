@@ -1,6 +1,7 @@
 //! Replies of both protocols, if the pool has a log: when they wait for it, and if it cannot be
 //! written.
 
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use pando_redis::clients::Address;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 use crate::broken_disk::{break_disk, mend_disk};
+use crate::options::Options;
 use crate::shared::Shared;
 
 const WRITTEN: &str = "MISCONF a power cut may undo the writes of this command: ";
@@ -81,25 +83,53 @@ impl Place {
 
     /// The replies of a memcached server to `input` on a new connection.
     fn memcached(&self, input: &str) -> String {
+        self.memcached_in_parts(&[input])
+    }
+
+    /// The same; each part but the first is sent when the one before it has a reply.
+    fn memcached_in_parts(&self, parts: &[&str]) -> String {
         let (near, far) = tokio::io::duplex(1 << 16);
         self.runtime.block_on(async {
             let (served, replies) = tokio::join!(
                 pando_memcached::converse(self.shared.memcached(), String::new(), far),
-                talk(near, input)
+                talk_in_parts(near, parts)
             );
             served.expect("serves");
             replies
         })
     }
+
+    /// Lets a round fail, so that writes are refused from then on.
+    fn refuse_writes(&self) {
+        self.break_disk();
+        assert_eq!(lines(&self.redis("SET broken 1\r\n")), [format!("-{WRITTEN}")]);
+        assert!(self.shared.redis.store.refuses_writes());
+    }
+
+    /// Closes the store; the files stay.
+    fn close(self) -> tempfile::TempDir {
+        let server = Arc::into_inner(self.shared.redis).expect("no other owner");
+        server.store.close().expect("closes");
+        self.folder
+    }
 }
 
 /// Sends `input`, and returns all replies.
-async fn talk(mut stream: DuplexStream, input: &str) -> String {
-    stream.write_all(input.as_bytes()).await.expect("sends");
+async fn talk(stream: DuplexStream, input: &str) -> String {
+    talk_in_parts(stream, &[input]).await
+}
+
+async fn talk_in_parts(mut stream: DuplexStream, parts: &[&str]) -> String {
+    let mut replies = Vec::new();
+    for (index, part) in parts.iter().enumerate() {
+        if index > 0 {
+            stream.read_buf(&mut replies).await.expect("receives");
+        }
+        stream.write_all(part.as_bytes()).await.expect("sends");
+    }
     stream.shutdown().await.expect("ends");
-    let mut replies = String::new();
-    stream.read_to_string(&mut replies).await.expect("receives");
-    replies
+    stream.read_to_end(&mut replies).await.expect("receives");
+    String::from_utf8(replies).expect("text")
 }
 
 /// The lines of a text; each error without what follows its first words.
@@ -221,4 +251,117 @@ fn memcached_says_that_a_write_is_not_durable_unless_the_client_wants_no_reply()
         });
         assert_eq!(lines(&found), expected.collect::<Vec<_>>(), "{input}: {found}");
     }
+}
+
+#[test]
+fn a_command_of_a_transaction_that_finds_no_room_ends_the_transaction() {
+    let place = Place::new(SyncMode::Always);
+    place.refuse_writes();
+    place.redis("CONFIG SET maxmemory-policy allkeys-lru\r\nCONFIG SET maxmemory 1\r\n");
+    place.shared.redis.limit_memory();
+    // The eviction for SET is a write, so it is refused.
+    let said = place.redis("MULTI\r\nSET a 2\r\nGET a\r\nEXEC\r\n");
+    let said = lines(&said);
+    assert_eq!((said[0], said[1]), ("+OK", &*format!("-{REFUSED}")));
+    assert!(said[3].starts_with("-EXECABORT "), "{said:?}");
+}
+
+#[test]
+fn reads_go_on_beside_a_log_that_fails() {
+    let place = Place::new(SyncMode::Always);
+    assert_eq!(place.redis("SET a 1\r\n"), "+OK\r\n");
+    // After a restart the keys are not counted yet.
+    let place = Place::open(place.close(), SyncMode::Always);
+    place.refuse_writes();
+    std::fs::rename(place.path("log"), place.path("away")).expect("renamed");
+    assert_eq!(place.redis("DBSIZE\r\n"), ":2\r\n");
+    let info = place.redis("INFO\r\n");
+    assert!(info.contains("db0:keys=2") && info.contains("log_has_stopped:1"), "{info}");
+    assert!(info.contains("restart the server") && !info.contains("log_image_lsn"), "{info}");
+    let refused = format!("-{REFUSED}");
+    let said = place.redis("WATCH a\r\nMULTI\r\nGET a\r\nEXEC\r\nSET a 2\r\n");
+    assert_eq!(lines(&said), ["+OK", "+OK", "+QUEUED", "*1", "$1", "1", &refused]);
+    std::fs::rename(place.path("away"), place.path("log")).expect("renamed");
+}
+
+#[test]
+fn a_watch_waits_for_the_log_only_if_it_removes_a_key() {
+    let place = Place::new(SyncMode::Always);
+    assert_eq!(place.redis("SET a 1\r\nSET b 1 PX 1\r\n"), "+OK\r\n+OK\r\n");
+    std::thread::sleep(std::time::Duration::from_millis(5));
+    place.break_disk();
+    assert_eq!(place.redis("WATCH a\r\n"), "+OK\r\n");
+    assert_eq!(lines(&place.redis("WATCH b\r\n")), [format!("-{WRITTEN}")]);
+}
+
+#[test]
+fn memcacheds_delayed_flush_waits_for_a_log_that_fails() {
+    let place = Place::new(SyncMode::Always);
+    assert_eq!(place.memcached("set a 0 0 1\r\n1\r\nflush_all 1\r\n"), "STORED\r\nOK\r\n");
+    place.refuse_writes();
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    assert_eq!(
+        lines(&place.memcached("set a 0 0 9\r\nflush_all\r\nget a\r\n")),
+        [&*format!("SERVER_ERROR {REFUSED}"), "VALUE a 0 1", "1", "END"]
+    );
+}
+
+#[test]
+fn memcached_acknowledges_a_request_before_its_data_and_goes_on_with_the_data() {
+    let too_large = "set a 0 0 2000000\r\n";
+    for (parts, replies) in [
+        // The old value is removed before the data arrives.
+        (&[too_large][..], &["SERVER_ERROR "][..]),
+        (&["ms a 2000000\r\n"], &["SERVER_ERROR "]),
+        (&["gat 1000 a\r\nset b 0 0 1\r\n", "x\r\nmn\r\n"], &["SERVER_ERROR ", "", "MN"]),
+    ] {
+        let place = Place::new(SyncMode::Always);
+        assert_eq!(place.memcached("set a 0 0 1\r\n1\r\n"), "STORED\r\n");
+        place.break_disk();
+        let found = place.memcached_in_parts(parts);
+        let expected = replies.iter().map(|line| match *line {
+            "SERVER_ERROR " => format!("SERVER_ERROR {WRITTEN}"),
+            "" => format!("SERVER_ERROR {REFUSED}"),
+            line => line.to_owned(),
+        });
+        assert_eq!(lines(&found), expected.collect::<Vec<_>>(), "{parts:?}: {found}");
+    }
+}
+
+/// The log has the newest keys, and a recovery would use it up.
+#[test]
+fn a_pool_with_a_log_whose_superblock_is_damaged_is_not_recovered() {
+    let place = Place::new(SyncMode::Always);
+    assert_eq!(place.redis("SET a 1\r\n"), "+OK\r\n");
+    let snapshot = place.path("snapshot");
+    place.shared.redis.store.save(&snapshot, 1).expect("saves");
+    let folder = place.close();
+    let (pool, log) = (folder.path().join("pool"), folder.path().join("log"));
+    let file = std::fs::File::options().read(true).write(true).open(&pool).expect("opens");
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, 64).expect("reads");
+    file.write_all_at(&[!byte[0]], 64).expect("writes");
+    let files = || {
+        let entries = std::fs::read_dir(&log).expect("a directory").map(|entry| {
+            let path = entry.expect("an entry").path();
+            (path.clone(), std::fs::read(path).expect("reads"))
+        });
+        entries.collect::<std::collections::BTreeMap<_, _>>()
+    };
+    let before = files();
+    let store_options =
+        StoreOptions { pool: PoolOptions::new().log(&log), ..StoreOptions::default() };
+    let options = Options {
+        pool: Some(pool.clone()),
+        pool_options: store_options.pool.clone(),
+        recover: true,
+        ..Options::default()
+    };
+    let refused = crate::run::open(&options, &store_options, &snapshot).map(drop);
+    let said = refused.expect_err("it is refused").to_string();
+    assert!(said.contains(&format!("again with --log {}", log.display())), "{said}");
+    assert!(files() == before);
+    std::fs::rename(&pool, folder.path().join("damaged")).expect("renamed");
+    let place = Place::open(folder, SyncMode::Always);
+    assert_eq!(place.redis("GET a\r\n"), "$1\r\n1\r\n");
 }

@@ -226,7 +226,7 @@ fn cannot_listen(at: impl ToString) -> impl FnOnce(io::Error) -> pando_net::Erro
 }
 
 /// Opens the store. With `--recover`, a store that cannot be trusted is recovered first.
-fn open(
+pub(crate) fn open(
     options: &Options,
     store_options: &StoreOptions,
     snapshot: &Path,
@@ -239,8 +239,12 @@ fn open(
         (None, path) => match (Store::open(path, store_options), path) {
             (Ok(store), _) => return Ok(store),
             (Err(failure), Some(pool)) if recover::can_help(&failure) => {
-                if let Ok(log) = LogFiles::of_pool(pool) {
-                    let advice = recover::advice_with_log(&failure, pool, log.path());
+                // The log that is named may be elsewhere than the pool says. A damaged superblock
+                // says nothing.
+                let of_pool = LogFiles::of_pool(pool).ok();
+                let named = options.pool_options.log_directory();
+                if let Some(log) = named.or(of_pool.as_ref().map(LogFiles::path)) {
+                    let advice = recover::advice_with_log(&failure, pool, log);
                     return Err(ServeError::Store(advice));
                 }
                 (failure.to_string(), recover::advice(&failure, pool, snapshot))
