@@ -162,8 +162,14 @@ fn run(
     let end = served?;
     match Arc::into_inner(shared).and_then(|shared| Arc::into_inner(shared.redis)) {
         Some(server) => {
-            server.store.close()?;
-            tracing::info!("the pool is closed");
+            match (server.store.close(), &end) {
+                (Ok(()), _) => tracing::info!("the pool is closed"),
+                // The next program opens the pool, and tells if it cannot.
+                (Err(error), End::HandOver) => {
+                    tracing::warn!(%error, "the pool is not closed properly; the new program opens it");
+                }
+                (Err(error), End::Stopped) => return Err(error.into()),
+            }
         }
         None => tracing::error!("a thread still uses the pool, so the pool is not closed"),
     }
