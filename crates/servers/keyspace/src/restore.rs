@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use pando::Error;
+
 use crate::failure::{Failure, Result, fail_with};
 use crate::layout::{
     Content, Count, DATABASES, Element, Head, Kind, LongString, Memcached, piece_key,
@@ -72,7 +74,14 @@ impl Store {
             if block.len() != bytes as usize || crc32fast::hash(&block) != sum {
                 return Err(wrong(format!("a block is damaged, after {keys} keys")));
             }
-            self.restore_block(&block, &mut keys, &mut collection)?;
+            let restored = self.restore_block(&block, &mut keys, &mut collection);
+            restored.map_err(|failure| match failure {
+                Failure::Store(error @ Error::TransactionTooLong { .. }) => wrong(format!(
+                    "{error}; its newest key or element is too long for a pool with a log. This pool has a part of \
+                     the keys: delete it and its log, and restore into a pool without a log"
+                )),
+                other => other,
+            })?;
         }
     }
 

@@ -12,7 +12,8 @@ pub enum ServeError {
     /// The pool has no log, so its writes cannot be synced.
     #[error(
         "--sync needs a pool with a log, and this pool has none; leave out --sync, or create a pool with a log \
-         by --log DIR, and load a snapshot into it by --restore"
+         by --log DIR, and load a snapshot into it by --restore; that fails if a field or member has more than \
+         about 8 MiB"
     )]
     SyncWithoutLog,
     /// A socket, TLS or a thread cannot be set up.
