@@ -27,7 +27,8 @@ pub struct Swept {
 }
 
 impl Store {
-    /// Removes up to `budget` expired keys.
+    /// Removes up to `budget` expired keys. A key whose removal finds no room stays, and the next
+    /// one is removed, which may make room.
     pub fn sweep_expired(&self, budget: usize) -> Result<Swept> {
         let now_ms = self.clock().now_ms();
         let range = KeyRange::between(own_keys::EXPIRIES, &own_keys::expiry(now_ms + 1, b""));
@@ -40,21 +41,38 @@ impl Store {
         }
         drop(scan);
         let mut swept = Swept { expired_keys: 0, is_more: due.len() == budget };
+        let (mut done, mut refused) = (0, None);
         for entry in due {
-            let (at_ms, full) = own_keys::split_expiry(&entry).ok_or(Failure::Damaged)?;
-            let (space, hash, key) = split_head_key(full).ok_or(Failure::Damaged)?;
-            let stripes = SmallVec::from_slice(&[stripe_of(hash)]);
-            let held = self.lock(stripes, Access::Exclusive)?;
-            let mut transaction = self.begin(held, now_ms);
-            if self.expires_at(full)? == Some(at_ms) {
-                transaction.remove_head(space, key)?;
-                transaction.commit()?;
-                swept.expired_keys += 1;
-            } else {
-                self.map.remove(&entry)?;
+            match self.sweep_expiry(&entry, now_ms) {
+                Ok(is_key) => {
+                    done += 1;
+                    swept.expired_keys += u64::from(is_key);
+                }
+                Err(failure) if failure.is_no_memory() => refused = Some(failure),
+                Err(failure) => return Err(failure),
             }
         }
-        Ok(swept)
+        match refused {
+            Some(failure) if done == 0 => Err(failure),
+            _ => Ok(swept),
+        }
+    }
+
+    /// Removes an expiry entry that is due, and its key; returns whether it was the key's entry.
+    fn sweep_expiry(&self, entry: &[u8], now_ms: u64) -> Result<bool> {
+        let (at_ms, full) = own_keys::split_expiry(entry).ok_or(Failure::Damaged)?;
+        let (space, hash, key) = split_head_key(full).ok_or(Failure::Damaged)?;
+        let stripes = SmallVec::from_slice(&[stripe_of(hash)]);
+        let held = self.lock(stripes, Access::Exclusive)?;
+        let mut transaction = self.begin(held, now_ms);
+        let is_key = self.expires_at(full)? == Some(at_ms);
+        if is_key {
+            transaction.remove_head(space, key)?;
+            transaction.commit()?;
+        } else {
+            self.map.remove(entry)?;
+        }
+        Ok(is_key)
     }
 
     pub(crate) fn expires_at(&self, full: &[u8]) -> Result<Option<u64>> {
