@@ -419,7 +419,7 @@ pub enum LogLevel {
 pub enum Sync {
     /// When the write survives a power cut
     Always,
-    /// At once; a power cut undoes writes of the last 2 seconds at most
+    /// At once; a power cut undoes acknowledged writes of 2 seconds at most
     Everysec,
     /// At once; a power cut undoes the writes that the disk does not have yet
     No,
