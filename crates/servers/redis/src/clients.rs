@@ -335,8 +335,9 @@ impl Clients {
         self.now_ms.load(Relaxed)
     }
 
-    /// Updates the time, ends clients that were silent for longer than `timeout_s` (0 for never) and
-    /// do not wait for the log, and ends a pause at its time. The server calls it about ten times a second.
+    /// Updates the time, ends clients that were silent for longer than `timeout_s` (0 for never)
+    /// and do not wait for the log, and ends a pause at its time. The server calls it about ten
+    /// times a second.
     pub fn tick(&self, timeout_s: u64) {
         let now_ms = self.elapsed_ms();
         self.now_ms.store(now_ms, Relaxed);
