@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::kill_point::kill_point;
 use crate::log;
-use crate::redis::{Ctx, Found, end_at_once};
+use crate::redis::{Ctx, Found};
 use crate::settings;
 use crate::state::{Phase, STATE};
 use crate::store::Store;
@@ -15,8 +15,7 @@ use crate::stub::Stub;
 /// A change of the keyspace that cannot be refused, and that the pool does not take. The process
 /// ends before it replies: the next start finds the state from before.
 fn give_up(what: &str, error: &pando::Error) -> ! {
-    log::warning(&format!("{what}, and the pool cannot store that; the server ends: {error}"));
-    end_at_once();
+    log::fatal(&format!("{what}, and the pool cannot store that; the server ends: {error}"));
 }
 
 /// All databases, or one, are emptied. Redis calls `unlink` for none of their keys. If the data of

@@ -36,7 +36,7 @@
 //! | `commands/` | the commands |
 //! | `workers.rs` | threads for long reads |
 //! | `state.rs`, `settings.rs`, `info.rs`, `log.rs` | the process's state, parameters, INFO, the log |
-//! | `kill_point.rs` | the places at which tests kill the server |
+//! | `kill_point.rs` | the places at which tests kill the server, or let commits fail |
 //! | `redis/` | the module API as safe types |
 
 mod child;

@@ -14,7 +14,7 @@ use pando::WriteBatch;
 use pando::{Error, KeyRange, Map, MapOptions, Pool, PoolOptions, Scan, Snapshot, SnapshotOptions};
 use self_cell::self_cell;
 
-use crate::kill_point::kill_point;
+use crate::kill_point::{fail_point, kill_point};
 use crate::layout::{self, Entry, FORMAT, Head, Kind, directory_key, prefix, record_key, word};
 use crate::payload::Edit;
 
@@ -403,6 +403,7 @@ impl Store {
             batch = batch.put(&self.meta, Garbage::Map(number).key(), []);
         }
         kill_point("names before commit");
+        fail_point("names before commit")?;
         if !batch.is_empty() {
             self.pool.write(&batch)?;
         }
@@ -424,6 +425,7 @@ impl Store {
         edits: impl Iterator<Item = Edit<'bytes>>,
     ) -> Result<(), Error> {
         kill_point("fill");
+        fail_point("fill")?;
         for edit in edits {
             let value = edit.value.unwrap_or_default();
             self.records.put(record_key(number, edit.kind, edit.key), value)?;
@@ -509,6 +511,7 @@ impl Store {
             all.push(changed);
         }
         kill_point("change before commit");
+        fail_point("change before commit")?;
         match writes.as_slice() {
             [] => {}
             // A commit of one key is cheaper than a batch.
@@ -546,6 +549,7 @@ impl Store {
         found: &mut Vec<Garbage>,
     ) -> Result<bool, Error> {
         kill_point("garbage");
+        fail_point("garbage")?;
         let mut removed = 0;
         match garbage {
             Garbage::Map(number) => {

@@ -15,7 +15,7 @@ use crate::layout::{Head, Kind, client_key};
 use crate::log;
 use crate::payload::{Checker, Edit, Malformed, edits};
 use crate::pieces;
-use crate::redis::{Digest, Io, VERSION, end_at_once};
+use crate::redis::{Ctx, Digest, Io, VERSION, end_at_once};
 use crate::settings;
 use crate::state::{Phase, STATE};
 use crate::store::{ALL, Store};
@@ -39,8 +39,36 @@ enum Failure {
         "the pool uses {used} bytes of the {allowed} that are allowed; raise pando.max-bytes, or remove data"
     )]
     Full { used: u64, allowed: u64 },
+    #[error("it has version {0} of the type; this module reads {VERSION}")]
+    Version(i32),
     #[error("the module is not ready")]
     NotReady,
+}
+
+/// Whether the value comes from the primary, or from a file. Such a value is never refused.
+fn is_replicated() -> bool {
+    let flags = Ctx::server_flags();
+    flags.is_replica() || flags.is_loading()
+}
+
+/// Reports a value that is not made. Redis passes over such an error of its primary, or of the
+/// append-only file, and the data would differ from then on: the server ends instead.
+fn refuse(what: &str, failure: &Failure) {
+    let flags = Ctx::server_flags();
+    // A client of a replica that takes writes may send anything.
+    let is_of_client = flags.is_replica()
+        && !flags.is_read_only()
+        && matches!(failure, Failure::Malformed(_) | Failure::Short | Failure::Version(_));
+    // A full sync that fails is tried again by Redis, from the beginning. The files of a start from
+    // the pool decide nothing.
+    let is_tried_again = flags.is_transferring() || STATE.phase() == Phase::PoolFirst;
+    if is_replicated() && !is_of_client && !is_tried_again {
+        log::fatal(&format!(
+            "{what} is not made, and to go on without it would lose data of the primary, or of the \
+             append-only file; the server ends: {failure}"
+        ));
+    }
+    log::warning(&format!("{what} is not made: {failure}"));
 }
 
 fn describe(io: Io<'_>) -> String {
@@ -54,17 +82,8 @@ fn describe(io: Io<'_>) -> String {
 
 /// Reads a map. While the pool has precedence, its bytes are skipped.
 pub fn load(io: Io<'_>, version: i32) -> Option<Stub> {
-    let loaded = if version == VERSION {
-        try_load(io)
-    } else {
-        log::warning(&format!(
-            "a file has version {version} of the type; this module reads {VERSION}"
-        ));
-        return None;
-    };
-    loaded
-        .inspect_err(|failure| log::warning(&format!("{} is not loaded: {failure}", describe(io))))
-        .ok()
+    let loaded = if version == VERSION { try_load(io) } else { Err(Failure::Version(version)) };
+    loaded.inspect_err(|failure| refuse(&describe(io), failure)).ok()
 }
 
 fn try_load(io: Io<'_>) -> Result<Stub, Failure> {
@@ -84,7 +103,7 @@ fn try_load(io: Io<'_>) -> Result<Stub, Failure> {
         return Ok(Stub::placeholder());
     }
     let (store, collector) = STATE.parts().ok_or(Failure::NotReady)?;
-    if STATE.phase() == Phase::Serving {
+    if !is_replicated() {
         let (used, allowed) = (store.used_bytes(), settings::max_bytes(&store));
         if used >= allowed {
             return Err(Failure::Full { used, allowed });
@@ -224,7 +243,7 @@ pub fn copy(database: u32, name: &[u8], stub: &Stub) -> Option<Stub> {
     let (store, collector) = STATE.parts()?;
     let copied = || -> Result<Stub, Failure> {
         let (used, allowed) = (store.used_bytes(), settings::max_bytes(&store));
-        if used >= allowed {
+        if used >= allowed && !is_replicated() {
             return Err(Failure::Full { used, allowed });
         }
         let head = stub.head(&store)?;
@@ -246,10 +265,7 @@ pub fn copy(database: u32, name: &[u8], stub: &Stub) -> Option<Stub> {
         Ok(Stub::new(number, Some(head)))
     };
     let copied = copied().inspect_err(|failure| {
-        log::warning(&format!(
-            "the copy {:?} is not made: {failure}",
-            String::from_utf8_lossy(name)
-        ));
+        refuse(&format!("the copy {:?}", String::from_utf8_lossy(name)), failure);
     });
     STATE.names.note(database, name, None);
     copied.ok()

@@ -5,8 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::failure::{Failure, Result};
 use crate::layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES, NEVER};
-use crate::log;
-use crate::redis::{Class, Ctx, Found, end_at_once};
+use crate::redis::{Class, Ctx, Found};
 use crate::settings;
 use crate::state::{Phase, STATE};
 use crate::store::{Changed, Changes, Store, Target};
@@ -130,17 +129,7 @@ pub fn commit(
         };
         targets.push((Target { database, name, existing }, changes));
     }
-    let all = store.change(&targets).map_err(|error| {
-        let flags = ctx.flags();
-        if flags.is_replicated() || flags.is_loading() {
-            log::warning(&format!(
-                "a write of the primary, or of the append-only file, cannot be applied, and to go \
-                 on without it would lose data; the server ends: {error}"
-            ));
-            end_at_once();
-        }
-        Failure::from(error)
-    })?;
+    let all = store.change(&targets)?;
     for (change, changed) in changes.iter().zip(&all).filter(|(_, changed)| changed.is_change) {
         let name = change.name;
         let is_emptied = changed.head.is_empty();

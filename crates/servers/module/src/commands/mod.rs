@@ -6,17 +6,31 @@ mod failure;
 mod read;
 mod write;
 
-use failure::Result;
+use failure::{Failure, Result};
 
+use crate::log;
 use crate::redis::{Command, Ctx, KeyUse, Keys};
+
+/// Replies with the error of a command. Redis passes over an error of a command of the primary, or
+/// of the append-only file, and the data would differ from then on: the server ends instead.
+fn refuse(ctx: Ctx<'_>, flags: &str, failure: &Failure) {
+    let of_call = ctx.flags();
+    if flags.contains("write") && (of_call.is_replicated() || of_call.is_loading()) {
+        log::fatal(&format!(
+            "a write of the primary, or of the append-only file, cannot be applied, and to go on \
+             without it would lose data; the server ends: {failure}"
+        ));
+    }
+    ctx.reply_error(&failure.to_string());
+}
 
 /// Makes the function of a table's row: it replies with the error, if there is one.
 macro_rules! replying {
-    ($handler:path) => {
+    ($handler:path, $flags:literal) => {
         |ctx: Ctx<'_>, words: &[&[u8]]| {
             let result: Result<()> = $handler(ctx, words);
             if let Err(failure) = result {
-                ctx.reply_error(&failure.to_string());
+                refuse(ctx, $flags, &failure);
             }
         }
     };
@@ -35,7 +49,7 @@ macro_rules! table {
             key_use: KeyUse::$key_use,
             summary: $summary,
             complexity: $complexity,
-            run: replying!($handler),
+            run: replying!($handler, $flags),
         }),*];
     };
 }

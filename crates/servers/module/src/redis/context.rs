@@ -72,6 +72,11 @@ impl Flags {
         self.has(raw::REDISMODULE_CTX_FLAGS_SLAVE)
     }
 
+    /// A replica that refuses writes of clients.
+    pub fn is_read_only(self) -> bool {
+        self.has(raw::REDISMODULE_CTX_FLAGS_READONLY)
+    }
+
     /// A replica is about to load, or loads, the data of its primary.
     pub fn is_transferring(self) -> bool {
         self.has(raw::REDISMODULE_CTX_FLAGS_REPLICA_IS_TRANSFERRING)
@@ -201,6 +206,12 @@ impl<'call> Ctx<'call> {
     pub fn flags(self) -> Flags {
         // SAFETY: the context is valid during the call.
         Flags(unsafe { api!(RedisModule_GetContextFlags(self.raw)) })
+    }
+
+    /// The properties of the server, where a callback has no context. Those of a client are unset.
+    pub fn server_flags() -> Flags {
+        // SAFETY: the server allows a null context.
+        Flags(unsafe { api!(RedisModule_GetContextFlags(null_mut())) })
     }
 
     /// The database of the call.

@@ -103,3 +103,43 @@ fn a_replica_that_is_killed_in_a_full_sync_is_equal_after_the_next_one() {
         });
     }
 }
+
+/// A replica takes values of its primary beyond its own limits. If it cannot, it ends: Redis would
+/// go on without the value.
+#[test]
+fn a_replica_makes_each_value_of_its_primary_or_ends() {
+    let (first, second) = (Site::at_port(AOF), Site::at_port(AOF));
+    let primary = first.start();
+    let client = &mut primary.connect();
+    let replica_of = format!("127.0.0.1 {}", first.port.expect("a port"));
+    let options = ["--replicaof", &replica_of];
+    let restore = |client: &mut crate::wire::Client, name: &str| {
+        let mut command = words(&format!("RESTORE {name} 0"));
+        command.push(client.say("DUMP m").bytes().to_vec());
+        assert_eq!(client.ask(&command).expect("a reply").value.bytes(), b"OK");
+    };
+    let replica = second.start_with(&options);
+    let follower = &mut replica.connect();
+    eventually("the full sync", || info(follower, "master_link_status") == "up");
+    assert_eq!(say(follower, "CONFIG SET pando.max-bytes 1kb"), "OK");
+    assert_eq!(say(client, "PANDO.SET m a 1"), "1");
+    assert_eq!(say(client, "COPY m copied"), "1");
+    restore(client, "restored");
+    eventually("WAIT", || say(client, "WAIT 1 5000") == "1");
+    assert_eq!(say(follower, "EXISTS m copied restored"), "3");
+    assert_eq!(say(follower, "DEBUG DIGEST"), say(client, "DEBUG DIGEST"));
+    drop(replica);
+    for is_copy in [true, false] {
+        let replica = second.start_with(&options);
+        let follower = &mut replica.connect();
+        eventually("the full sync", || info(follower, "master_link_status") == "up");
+        second.fail("fill");
+        match is_copy {
+            true => assert_eq!(say(client, "COPY m other"), "1"),
+            false => restore(client, "another"),
+        }
+        eventually("the end", || follower.ask(&words("PING")).is_err());
+        assert!(second.log().contains("to go on without it would lose data"), "{}", second.log());
+        second.fail("");
+    }
+}

@@ -81,6 +81,18 @@ impl Site {
         std::fs::read_to_string(self.path("log")).unwrap_or_default()
     }
 
+    /// Lets a place of the module fail from now on; none any more with an empty name.
+    pub fn fail(&self, place: &str) {
+        let file = self.path("fail");
+        match place {
+            "" => std::fs::remove_file(file).expect("the file"),
+            place => {
+                std::fs::write(self.path("new"), place).expect("a file");
+                std::fs::rename(self.path("new"), file).expect("a rename");
+            }
+        }
+    }
+
     fn command(&self, options: &[&str]) -> Command {
         let mut command = match std::env::var_os("PANDO_REDIS").filter(|path| !path.is_empty()) {
             Some(path) => Command::new(path),
@@ -92,6 +104,7 @@ impl Site {
         command.args(["--enable-debug-command", "yes"]);
         command.arg("--loadmodule").arg(module());
         command.args(&self.words).args(options);
+        command.env("PANDO_FAIL_BY", self.path("fail"));
         command
     }
 
