@@ -21,13 +21,17 @@ fn give_up(what: &str, error: &pando::Error) -> ! {
 /// All databases, or one, are emptied. Redis calls `unlink` for none of their keys. If the data of
 /// a primary are loaded next, the pool is incomplete from here on: a start before the end of the
 /// load applies the files, which have the old data of all types.
-pub fn on_flush(database: Option<u32>, is_before_load: bool) {
+///
+/// The names come first: with the old directory go all maps that it has, and a map that has moved to
+/// another database must not be there any more.
+pub fn on_flush(ctx: Ctx<'_>, database: Option<u32>, is_before_load: bool) {
     if STATE.phase() == Phase::PoolFirst {
         return;
     }
     let Some((store, collector)) = STATE.parts() else { return };
-    let is_emptied = |other: u32| database.is_none_or(|database| database == other);
-    STATE.names.forget(is_emptied, collector);
+    if let Err(error) = STATE.names.set_all(ctx, &store, collector) {
+        give_up("names have changed, and databases are flushed", &error);
+    }
     let databases = database.map_or_else(|| store.databases(), |database| vec![database]);
     match store.flush(&databases, is_before_load) {
         Ok(garbage) => garbage.into_iter().for_each(|garbage| collector.remove(garbage)),
@@ -86,8 +90,8 @@ pub fn on_promotion() {
 /// The maps of the pool are those of the keyspace, from here on.
 fn complete(ctx: Ctx<'_>) {
     let Some((store, collector)) = STATE.parts() else { return };
-    STATE.names.set(ctx, &store, collector);
-    if let Err(error) = store.set_complete(true) {
+    let names = STATE.names.set_all(ctx, &store, collector);
+    if let Err(error) = names.and_then(|()| store.set_complete(true)) {
         give_up("files were loaded", &error);
     }
     STATE.set_phase(Phase::Serving);
@@ -105,7 +109,12 @@ pub fn on_save(begins: bool) {
 }
 
 /// The server ends in order.
-pub fn on_shutdown() {
+pub fn on_shutdown(ctx: Ctx<'_>) {
+    if let Some((store, collector)) = STATE.parts()
+        && let Err(error) = STATE.names.set_all(ctx, &store, collector)
+    {
+        log::warning(&format!("the next start has some old names: {error}"));
+    }
     STATE.workers.stop();
     if let Some(collector) = STATE.collector() {
         collector.stop();
@@ -133,7 +142,7 @@ pub fn on_sleep(ctx: Ctx<'_>) {
     match STATE.phase() {
         Phase::PoolFirst => end_start(ctx),
         Phase::FilesFirst => complete(ctx),
-        Phase::Serving if STATE.names.len() > 0 => set_names(ctx),
+        Phase::Serving if STATE.names.are_due() => set_names(ctx),
         Phase::Serving | Phase::Loading => {}
     }
 }
@@ -158,7 +167,7 @@ pub fn on_notification(ctx: Ctx<'_>, event: &[u8], name: &[u8]) {
         b"loaded" if !STATE.names.are_many() => return,
         _ => {}
     }
-    if STATE.names.len() > 0 {
+    if STATE.names.are_due() {
         set_names(ctx);
     }
 }

@@ -44,6 +44,8 @@ pub const MAX_KEY_BYTES: usize = 16 << 10;
 /// The longest value of a client in bytes. A commit is at most 16 MiB long, and has the old value
 /// and the new one.
 pub const MAX_VALUE_BYTES: usize = 4 << 20;
+/// The longest name of a map in bytes. A commit has room for the changes of some names.
+pub const MAX_NAME_BYTES: usize = 4 << 20;
 
 /// No expiry.
 pub const NEVER: u64 = u64::MAX;

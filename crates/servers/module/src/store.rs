@@ -390,6 +390,7 @@ impl Store {
     ) -> Result<(), Error> {
         let mut batch = WriteBatch::new();
         for (database, name, entry) in entries {
+            fail_point(format_args!("name {}", name.escape_ascii()))?;
             let key = directory_key(self.generation(database)?, name);
             batch = match entry {
                 // A map that was loaded is garbage until it has a name.

@@ -11,7 +11,7 @@
 use std::sync::atomic::Ordering;
 
 use crate::child;
-use crate::layout::{Head, Kind, client_key};
+use crate::layout::{Head, Kind, MAX_NAME_BYTES, client_key};
 use crate::log;
 use crate::payload::{Checker, Edit, Malformed, edits};
 use crate::pieces;
@@ -41,8 +41,17 @@ enum Failure {
     Full { used: u64, allowed: u64 },
     #[error("it has version {0} of the type; this module reads {VERSION}")]
     Version(i32),
+    #[error("its name has {0} bytes; allowed are up to {MAX_NAME_BYTES}")]
+    Name(usize),
     #[error("the module is not ready")]
     NotReady,
+}
+
+fn check_name(name: &[u8]) -> Result<(), Failure> {
+    match name.len() {
+        ..=MAX_NAME_BYTES => Ok(()),
+        bytes => Err(Failure::Name(bytes)),
+    }
 }
 
 /// Whether the value comes from the primary, or from a file. Such a value is never refused.
@@ -71,10 +80,19 @@ fn refuse(what: &str, failure: &Failure) {
     log::warning(&format!("{what} is not made: {failure}"));
 }
 
+/// A name in the log.
+fn shown(name: &[u8]) -> String {
+    let (start, is_cut) = match name.split_at_checked(100) {
+        Some((start, [_, ..])) => (start, "..."),
+        _ => (name, ""),
+    };
+    format!("{:?}{is_cut}", String::from_utf8_lossy(start))
+}
+
 fn describe(io: Io<'_>) -> String {
     match io.name() {
         Some((database, name)) => {
-            format!("the map {:?} of database {database}", String::from_utf8_lossy(&name))
+            format!("the map {} of database {database}", shown(&name))
         }
         None => "a map".to_owned(),
     }
@@ -109,11 +127,13 @@ fn try_load(io: Io<'_>) -> Result<Stub, Failure> {
             return Err(Failure::Full { used, allowed });
         }
     }
+    let name = io.name();
+    check_name(name.as_ref().map_or(&[], |(_, name)| name))?;
     let number = store.create_unnamed()?;
     collector.released(number);
     match fill(io, &store, number) {
         Ok(head) => {
-            if let Some((database, name)) = io.name() {
+            if let Some((database, name)) = name {
                 STATE.names.note(database, &name, None);
             }
             Ok(Stub::new(number, Some(head)))
@@ -246,6 +266,7 @@ pub fn copy(database: u32, name: &[u8], stub: &Stub) -> Option<Stub> {
         if used >= allowed && !is_replicated() {
             return Err(Failure::Full { used, allowed });
         }
+        check_name(name)?;
         let head = stub.head(&store)?;
         let number = store.create_unnamed()?;
         collector.released(number);
@@ -265,7 +286,7 @@ pub fn copy(database: u32, name: &[u8], stub: &Stub) -> Option<Stub> {
         Ok(Stub::new(number, Some(head)))
     };
     let copied = copied().inspect_err(|failure| {
-        refuse(&format!("the copy {:?}", String::from_utf8_lossy(name)), failure);
+        refuse(&format!("the copy {}", shown(name)), failure);
     });
     STATE.names.note(database, name, None);
     copied.ok()

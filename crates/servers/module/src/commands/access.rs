@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::failure::{Failure, Result};
-use crate::layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES, NEVER};
+use crate::layout::{MAX_KEY_BYTES, MAX_NAME_BYTES, MAX_VALUE_BYTES, NEVER};
 use crate::redis::{Class, Ctx, Found};
 use crate::settings;
 use crate::state::{Phase, STATE};
@@ -111,6 +111,32 @@ fn check_room(ctx: Ctx<'_>, store: &Store, changes: &[Change<'_>]) -> Result<()>
     Ok(())
 }
 
+/// Whether the names of the maps may change as they have to: a map that is created gets an entry in
+/// the directory, and one that becomes empty loses it. A late change of the same name comes first.
+fn check_names(ctx: Ctx<'_>, store: &Store, changes: &[Change<'_>]) -> Result<()> {
+    let database = ctx.database();
+    for Change { name, stub, changes } in changes {
+        let removed = changes.iter().filter(|edit| edit.value.is_none()).count() as u64;
+        let may_change = match stub {
+            None if name.len() > MAX_NAME_BYTES => return Err(Failure::NameTooLong(name.len())),
+            None => true,
+            Some(stub) => {
+                let head = stub.head(store)?;
+                head.records + head.receipts <= removed
+            }
+        };
+        if may_change
+            && STATE.names.is_late(database, name)
+            && let Some(collector) = STATE.collector()
+            && let Err(error) = STATE.names.set_all(ctx, store, collector)
+            && STATE.names.is_late(database, name)
+        {
+            return Err(Failure::Late(error));
+        }
+    }
+    Ok(())
+}
+
 /// Commits the changes at once, and then changes the keyspace and publishes `event` for each key
 /// that has changed. A failure has changed nothing.
 pub fn commit(
@@ -120,6 +146,7 @@ pub fn commit(
     event: &str,
 ) -> Result<Vec<Changed>> {
     check_room(ctx, store, changes)?;
+    check_names(ctx, store, changes)?;
     let database = ctx.database();
     let mut targets = Vec::with_capacity(changes.len());
     for Change { name, stub, changes } in changes {

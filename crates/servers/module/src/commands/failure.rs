@@ -1,6 +1,6 @@
 //! Errors of commands, as clients see them.
 
-use crate::layout::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use crate::layout::{MAX_KEY_BYTES, MAX_NAME_BYTES, MAX_VALUE_BYTES};
 use crate::payload::Malformed;
 
 /// A command that is refused. Nothing has taken place.
@@ -30,6 +30,10 @@ pub enum Failure {
     Full { used: u64, allowed: u64 },
     #[error("OOM {0}")]
     NoRoom(pando::Error),
+    #[error("OOM an earlier change of the key is not in the pool yet; {0}")]
+    Late(pando::Error),
+    #[error("ERR the name of the map has {0} bytes; allowed are up to {MAX_NAME_BYTES}")]
+    NameTooLong(usize),
     #[error(
         "ERR maxmemory-policy is {0}, which may evict maps; PANDO keys need noeviction or a volatile policy"
     )]

@@ -29,7 +29,7 @@ pub struct Hooks {
     /// Whether the file may be loaded.
     pub load_identity: fn(Io<'_>, i32) -> bool,
     /// All databases, or one, are emptied; whether a full sync follows.
-    pub flush: fn(Option<u32>, bool),
+    pub flush: fn(Ctx<'_>, Option<u32>, bool),
     pub swap: fn(u32, u32),
     pub load_begins: fn(),
     pub load_ends: fn(Ctx<'_>),
@@ -38,7 +38,7 @@ pub struct Hooks {
     pub promotion: fn(),
     /// A save on the main thread begins, or ends.
     pub save_on_main_thread: fn(bool),
-    pub shutdown: fn(),
+    pub shutdown: fn(Ctx<'_>),
     pub sleep: fn(Ctx<'_>),
     /// An event and the name of its key.
     pub notification: fn(Ctx<'_>, &[u8], &[u8]),

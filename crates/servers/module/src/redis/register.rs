@@ -396,7 +396,8 @@ unsafe extern "C" fn on_event(
         match (event.id, step) {
             (raw::REDISMODULE_EVENT_FLUSHDB, raw::REDISMODULE_SUBEVENT_FLUSHDB_START) => {
                 let database = (*data.cast::<raw::RedisModuleFlushInfoV1>()).dbnum;
-                (hooks.flush)(u32::try_from(database).ok(), ctx.flags().is_transferring());
+                let is_transferring = ctx.flags().is_transferring();
+                (hooks.flush)(ctx, u32::try_from(database).ok(), is_transferring);
             }
             (raw::REDISMODULE_EVENT_SWAPDB, _) => {
                 let swapped = &*data.cast::<raw::RedisModuleSwapDbInfoV1>();
@@ -428,7 +429,7 @@ unsafe extern "C" fn on_event(
                 raw::REDISMODULE_SUBEVENT_PERSISTENCE_ENDED
                 | raw::REDISMODULE_SUBEVENT_PERSISTENCE_FAILED,
             ) => (hooks.save_on_main_thread)(false),
-            (raw::REDISMODULE_EVENT_SHUTDOWN, _) => (hooks.shutdown)(),
+            (raw::REDISMODULE_EVENT_SHUTDOWN, _) => (hooks.shutdown)(ctx),
             (
                 raw::REDISMODULE_EVENT_EVENTLOOP,
                 raw::REDISMODULE_SUBEVENT_EVENTLOOP_BEFORE_SLEEP,

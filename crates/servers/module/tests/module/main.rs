@@ -18,6 +18,7 @@ mod server;
 mod cluster;
 mod commands;
 mod kills;
+mod names;
 mod payloads;
 mod replicas;
 mod starts;
