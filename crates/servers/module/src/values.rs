@@ -11,11 +11,12 @@
 use std::sync::atomic::Ordering;
 
 use crate::child;
+use crate::kill_point::fail_point;
 use crate::layout::{Head, Kind, MAX_NAME_BYTES, client_key};
 use crate::log;
 use crate::payload::{Checker, Edit, Malformed, edits};
 use crate::pieces;
-use crate::redis::{Ctx, Digest, Io, VERSION, end_at_once};
+use crate::redis::{Ctx, Digest, Io, VERSION, kill_this_process};
 use crate::settings;
 use crate::state::{Phase, STATE};
 use crate::store::{ALL, Store};
@@ -181,6 +182,7 @@ fn write(stub: &Stub, mut sink: impl FnMut(&[u8])) -> Result<(u64, u64), child::
     if store.has_forked() {
         return child::fetch(stub.number(), sink);
     }
+    fail_point("dump")?;
     let pinned = store.pin("a dump")?;
     let records = pinned.scan(stub.number(), Kind::Record, ALL);
     let receipts = pinned.scan(stub.number(), Kind::Receipt, ALL);
@@ -190,12 +192,19 @@ fn write(stub: &Stub, mut sink: impl FnMut(&[u8])) -> Result<(u64, u64), child::
     })
 }
 
-/// Ends a child that cannot save; in the server a payload is made unreadable instead.
-fn fail_in_child(io: Io<'_>, failure: &dyn std::fmt::Display) {
-    log::warning(&format!("{} is not saved: {failure}", describe(io)));
+/// Ends a process that cannot save. A child is killed, which Redis takes for a failed save. If the
+/// main thread saves, the server ends: Redis would replace the last good file, and the pool has all
+/// maps. Otherwise it is a DUMP, whose payload is made unreadable instead.
+fn fail(io: Io<'_>, failure: &dyn std::fmt::Display) {
+    let what = format!("{} is not saved: {failure}", describe(io));
     if STATE.store().is_none_or(|store| store.has_forked()) {
-        end_at_once();
+        log::warning(&what);
+        kill_this_process();
     }
+    if STATE.is_saving.load(Ordering::Relaxed) {
+        log::fatal(&format!("{what}; the server ends, so that the old file stays"));
+    }
+    log::warning(&what);
 }
 
 /// The counts that a stub says, if it knows them.
@@ -205,7 +214,7 @@ fn is_as_known(stub: &Stub, counts: (u64, u64)) -> bool {
 
 /// Writes a map to an RDB file or a payload.
 pub fn save(io: Io<'_>, stub: &Stub) {
-    let Some(store) = STATE.store() else { return fail_in_child(io, &Failure::NotReady) };
+    let Some(store) = STATE.store() else { return fail(io, &Failure::NotReady) };
     let is_dump = !store.has_forked() && !STATE.is_saving.load(Ordering::Relaxed);
     if is_dump {
         let found = stub.head(&store).map_or(u64::MAX, |head| head.bytes);
@@ -226,7 +235,7 @@ pub fn save(io: Io<'_>, stub: &Stub) {
     let (records, receipts) = match written {
         Ok(counts) if is_as_known(stub, counts) => counts,
         Ok(counts) => {
-            fail_in_child(
+            fail(
                 io,
                 &format!(
                     "it has {counts:?} records and receipts, and {:?} are known",
@@ -236,7 +245,7 @@ pub fn save(io: Io<'_>, stub: &Stub) {
             (WRONG_COUNT, WRONG_COUNT)
         }
         Err(failure) => {
-            fail_in_child(io, &failure);
+            fail(io, &failure);
             (WRONG_COUNT, WRONG_COUNT)
         }
     };
@@ -249,8 +258,8 @@ pub fn rewrite(io: Io<'_>, name: &[u8], stub: &Stub) {
     let written = write(stub, |piece| io.emit("PANDO.LOAD", name, piece));
     match written {
         Ok(counts) if is_as_known(stub, counts) => {}
-        Ok(counts) => fail_in_child(io, &format!("it has {counts:?} records and receipts")),
-        Err(failure) => fail_in_child(io, &failure),
+        Ok(counts) => fail(io, &format!("it has {counts:?} records and receipts")),
+        Err(failure) => fail(io, &failure),
     }
 }
 
@@ -344,7 +353,7 @@ pub fn unlink(database: u32, name: &[u8], stub: &Stub) {
 
 /// Writes the identity of the pool and the number of the save to an RDB file.
 pub fn save_identity(io: Io<'_>) {
-    let Some(store) = STATE.store() else { return fail_in_child(io, &Failure::NotReady) };
+    let Some(store) = STATE.store() else { return fail(io, &Failure::NotReady) };
     let save = match store.has_forked() {
         true => child::save_number(),
         false => store.saves().ok(),
@@ -354,7 +363,7 @@ pub fn save_identity(io: Io<'_>) {
             io.save_bytes(&store.id());
             io.save_number(save);
         }
-        None => fail_in_child(io, &child::Failure::NoSnapshot),
+        None => fail(io, &child::Failure::NoSnapshot),
     }
 }
 

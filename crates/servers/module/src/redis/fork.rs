@@ -40,11 +40,12 @@ pub fn watch_forks(before_fork: fn(), after_in_server: fn(), after_in_child: fn(
     }
 }
 
-/// Kills this process, as `kill -9` does.
-#[cfg(feature = "testing")]
-pub fn kill_this_process() {
+/// Kills this process, as `kill -9` does. In a child that saves it is a failure after which Redis
+/// removes the unfinished file: after an exit with an error, the file would stay.
+pub fn kill_this_process() -> ! {
     // SAFETY: it has no precondition.
     unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+    end_at_once();
 }
 
 /// Ends the process with an error, without exit handlers.

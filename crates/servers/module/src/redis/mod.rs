@@ -20,9 +20,7 @@ mod register;
 pub use blocked::Blocked;
 pub use context::{Class, Ctx, Found};
 pub use data_type::{VERSION, register_type};
-#[cfg(feature = "testing")]
-pub use fork::kill_this_process;
-pub use fork::{end_at_once, watch_forks};
+pub use fork::{end_at_once, kill_this_process, watch_forks};
 pub use hooks::{Hooks, set_hooks};
 pub use info::Info;
 pub use io::{Digest, Io};

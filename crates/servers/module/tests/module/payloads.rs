@@ -152,8 +152,35 @@ fn a_save_that_holds_back_too_much_fails_and_writes_go_on() {
         "{}",
         site.log()
     );
+    let unfinished = || {
+        let files = std::fs::read_dir(site.path("")).expect("the folder");
+        files.flatten().any(|file| file.file_name().to_string_lossy().starts_with("temp-"))
+    };
+    assert!(!unfinished(), "the child has left its file");
     client.say("CONFIG SET rdb-key-save-delay 0");
     client.say("BGSAVE");
     eventually("the end of the save", || info(client, "rdb_bgsave_in_progress") == "0");
     assert_eq!(info(client, "rdb_last_bgsave_status"), "ok");
+}
+
+/// A save on the main thread that fails leaves the good file, and the pool has all maps.
+#[test]
+fn a_save_on_the_main_thread_that_fails_keeps_the_old_file() {
+    let site = Site::new(&["--save", "1000 1000", "--pando.save-after-start", "no"]);
+    let server = site.start();
+    let client = &mut server.connect();
+    assert_eq!(say(client, "PANDO.SET m a 1"), "1");
+    assert_eq!(say(client, "SAVE"), "OK");
+    let good = std::fs::read(site.path("dump.rdb")).expect("the file");
+    assert_eq!(say(client, "PANDO.SET n a 1"), "1");
+    site.fail("dump");
+    // A dump that fails is a payload that nobody accepts.
+    let dump = client.say("DUMP m").bytes().to_vec();
+    assert!(restore(client, "other", &dump).is_error());
+    assert!(client.ask(&words("SAVE")).is_err());
+    site.fail("");
+    drop(server);
+    assert_eq!(std::fs::read(site.path("dump.rdb")).expect("the file"), good);
+    let server = site.start();
+    assert_eq!(say(&mut server.connect(), "PANDO.GET n a"), "1");
 }
