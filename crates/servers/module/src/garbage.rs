@@ -12,15 +12,19 @@
 //! | a database is flushed | a new generation, the old one is listed; one commit | removed at the next start |
 
 use std::collections::HashMap;
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use crate::log;
 use crate::store::{Garbage, Store};
 
 /// Records that are removed before the thread looks whether it should end.
 const AT_ONCE: usize = 256;
+
+/// The pause after a refusal.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// A map that is not bound to a name.
 #[derive(Clone, Copy, Debug, Default)]
@@ -107,26 +111,41 @@ impl Collector {
     }
 }
 
-/// Removes until the queue is closed.
+/// Removes until the queue is closed. What the pool refuses is tried again after a pause.
 fn collect(store: &Store, work: &Receiver<Garbage>) {
-    while let Ok(garbage) = work.recv() {
-        let mut pending = vec![garbage];
+    let mut refused = Vec::new();
+    let mut retry_at = Instant::now();
+    loop {
+        let next = match refused.is_empty() {
+            true => work.recv().map_err(RecvTimeoutError::from),
+            false => work.recv_timeout(retry_at.saturating_duration_since(Instant::now())),
+        };
+        let mut pending = match next {
+            Ok(garbage) => vec![garbage],
+            Err(RecvTimeoutError::Timeout) => Vec::new(),
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
+        if Instant::now() >= retry_at {
+            pending.append(&mut refused);
+        }
         while let Some(garbage) = pending.pop() {
             loop {
                 match store.remove_some(garbage, AT_ONCE, &mut pending) {
                     Ok(true) => break,
                     Ok(false) => {}
                     Err(error) => {
-                        log::warning(&format!(
-                            "{garbage:?} is removed at the next start only: {error}"
-                        ));
+                        if refused.is_empty() {
+                            log::warning(&format!("{garbage:?} is removed later: {error}"));
+                        }
+                        refused.push(garbage);
+                        retry_at = Instant::now() + PAUSE;
                         break;
                     }
                 }
-                if let Err(mpsc::TryRecvError::Disconnected) = work.try_recv().map(|more| {
-                    pending.insert(0, more);
-                }) {
-                    return;
+                match work.try_recv() {
+                    Ok(more) => pending.insert(0, more),
+                    Err(TryRecvError::Empty) => {}
+                    Err(TryRecvError::Disconnected) => return,
                 }
             }
         }

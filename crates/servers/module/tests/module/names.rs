@@ -147,3 +147,22 @@ fn names_beyond_the_limit_are_refused_or_end_the_server_before_any_effect() {
     assert_eq!(say(client, "UNLINK m"), "1");
     assert_eq!(late(client), "0");
 }
+
+/// Records that cannot be removed at once are removed later, by the same server.
+#[test]
+fn garbage_whose_removal_fails_is_tried_again() {
+    let site = Site::with_aof();
+    let server = site.start();
+    let client = &mut server.connect();
+    for map in 0..3 {
+        client.say(&format!("PANDO.SET m{map} a 1"));
+    }
+    site.fail("garbage");
+    assert_eq!(say(client, "UNLINK m0 m1"), "2");
+    eventually("a refusal", || site.log().contains("is removed later"));
+    assert_eq!(say(client, "SELECT 1"), "OK");
+    assert_eq!(say(client, "FLUSHALL"), "OK");
+    assert_ne!(info(client, "pando_garbage"), "0");
+    site.fail("");
+    eventually("the removal of garbage", || info(client, "pando_garbage") == "0");
+}
