@@ -22,7 +22,7 @@ pub fn report(info: Info) {
     info.number("allowed_bytes", settings::max_bytes(&store));
     info.number("saves", store.saves().unwrap_or(0));
     info.number("names_not_stored", STATE.names.len() as u64);
-    info.number("garbage", store.garbage().map_or(0, |garbage| garbage.len() as u64));
+    info.number("garbage", store.garbage_count() as u64);
     info.number("start_maps", STATE.rebuilt_maps.load(Ordering::Relaxed));
     info.number("start_us", STATE.rebuilt_us.load(Ordering::Relaxed));
 }

@@ -4,7 +4,7 @@
 //! replaces first, and commits the writes blindly. The thread that removes garbage changes maps
 //! without a name, and the state only in its own keys.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -113,6 +113,8 @@ pub struct Store {
     /// The next number, and the end of the reserved ones.
     numbers: Mutex<(u64, u64)>,
     generations: Mutex<HashMap<u32, u64>>,
+    /// What is listed in the pool as garbage. [`garbage`](Self::garbage) reads it.
+    listed: Mutex<HashSet<Garbage>>,
 }
 
 self_cell!(
@@ -208,7 +210,8 @@ impl Store {
             generations.insert(database, generation);
         }
         let (numbers, generations) = (Mutex::new((0, 0)), Mutex::new(generations));
-        Ok(Self { pool, records, directory, meta, id, numbers, generations })
+        let listed = Mutex::default();
+        Ok(Self { pool, records, directory, meta, id, numbers, generations, listed })
     }
 
     /// Closes the pool cleanly.
@@ -340,7 +343,10 @@ impl Store {
         for &(database, _, new) in &replaced {
             generations.insert(database, new);
         }
-        Ok(replaced.into_iter().map(|(_, old, _)| Garbage::Generation(old)).collect())
+        let garbage: Vec<_> =
+            replaced.into_iter().map(|(_, old, _)| Garbage::Generation(old)).collect();
+        locked(&self.listed).extend(&garbage);
+        Ok(garbage)
     }
 
     /// Exchanges two databases, in one commit.
@@ -389,7 +395,9 @@ impl Store {
         garbage: &[u64],
     ) -> Result<(), Error> {
         let mut batch = WriteBatch::new();
+        let mut named = Vec::new();
         for (database, name, entry) in entries {
+            named.extend(entry.map(|entry| Garbage::Map(entry.number)));
             fail_point(format_args!("name {}", name.escape_ascii()))?;
             let key = directory_key(self.generation(database)?, name);
             batch = match entry {
@@ -408,6 +416,12 @@ impl Store {
         if !batch.is_empty() {
             self.pool.write(&batch)?;
         }
+        let mut listed = locked(&self.listed);
+        for map in &named {
+            listed.remove(map);
+        }
+        listed.extend(garbage.iter().map(|&number| Garbage::Map(number)));
+        drop(listed);
         kill_point("names after commit");
         Ok(())
     }
@@ -416,6 +430,7 @@ impl Store {
     pub fn create_unnamed(&self) -> Result<u64, Error> {
         let number = self.number()?;
         self.meta.put(Garbage::Map(number).key(), [])?;
+        locked(&self.listed).insert(Garbage::Map(number));
         Ok(number)
     }
 
@@ -528,7 +543,12 @@ impl Store {
         Ok(all)
     }
 
-    /// All that is to be removed.
+    /// How much is to be removed: maps, and directories of databases.
+    pub fn garbage_count(&self) -> usize {
+        locked(&self.listed).len()
+    }
+
+    /// All that is to be removed, as the pool has it. Called once, at the start.
     pub fn garbage(&self) -> Result<Vec<Garbage>, Error> {
         let mut found = Vec::new();
         let of = |key: &[u8]| key.last_chunk().map(|bytes| u64::from_be_bytes(*bytes));
@@ -538,6 +558,7 @@ impl Store {
         for record in self.meta.prefix("generation") {
             found.extend(of(&record?.0).map(Garbage::Generation));
         }
+        *locked(&self.listed) = found.iter().copied().collect();
         Ok(found)
     }
 
@@ -570,6 +591,7 @@ impl Store {
                     if let Some((entry, _)) = Entry::from_bytes(&value) {
                         let map = Garbage::Map(entry.number);
                         batch = batch.put(&self.meta, map.key(), []);
+                        locked(&self.listed).insert(map);
                         found.push(map);
                     }
                     self.pool.write(&batch)?;
@@ -579,6 +601,7 @@ impl Store {
         }
         if removed < most {
             self.meta.remove(garbage.key())?;
+            locked(&self.listed).remove(&garbage);
         }
         Ok(removed < most)
     }
