@@ -165,6 +165,18 @@ pub fn load(ctx: Ctx<'_>) -> bool {
             return false;
         }
     };
+    // MODULE LOAD in a server that has data: the maps would replace keys of other types.
+    let databases = (0..).take_while(|&database| ctx.select(database));
+    let keys: u64 = databases.map(|_| ctx.key_count()).sum();
+    ctx.select(0);
+    if phase == Phase::PoolFirst && keys > 0 {
+        log::warning(&format!(
+            "no start: {} has maps, and the server has {keys} keys already; load the module at the \
+             start of the server (`loadmodule`), or move the pool away",
+            path.display()
+        ));
+        return false;
+    }
     let store = Arc::new(store);
     let collector = match store.garbage() {
         Ok(garbage) => Collector::start(store.clone(), garbage),

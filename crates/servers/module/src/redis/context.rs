@@ -227,6 +227,12 @@ impl<'call> Ctx<'call> {
         status as isize == raw::REDISMODULE_OK
     }
 
+    /// The number of keys in this database.
+    pub fn key_count(self) -> u64 {
+        // SAFETY: as above.
+        unsafe { api!(RedisModule_DbSize(self.raw)) }
+    }
+
     /// The key with this name. It counts as no access. A key that has expired may be deleted.
     pub fn find(self, name: &[u8]) -> Found {
         self.look(name, raw::REDISMODULE_READ | raw::REDISMODULE_OPEN_KEY_NOTOUCH)

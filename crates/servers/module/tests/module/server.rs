@@ -24,7 +24,7 @@ pub struct Server {
 }
 
 /// The module, which must be built.
-fn module() -> PathBuf {
+pub fn module() -> PathBuf {
     let program = std::env::current_exe().expect("this program");
     let folder = program.ancestors().nth(2).expect("the directory of the build");
     let module = folder.join("libpando_module.so");
@@ -93,7 +93,14 @@ impl Site {
         }
     }
 
-    fn command(&self, options: &[&str]) -> Command {
+    /// Starts a server without the module, which MODULE LOAD may load.
+    pub fn start_without_module(&self) -> Server {
+        let mut command = self.plain_command();
+        command.args(["--enable-module-command", "yes"]).args(&self.words);
+        self.start_command(command)
+    }
+
+    fn plain_command(&self) -> Command {
         let mut command = match std::env::var_os("PANDO_REDIS").filter(|path| !path.is_empty()) {
             Some(path) => Command::new(path),
             None => packages::program("redis-server").command(),
@@ -102,9 +109,14 @@ impl Site {
         command.current_dir(self.folder.path());
         command.args(["--port", &port, "--unixsocket", "s", "--logfile", "log"]);
         command.args(["--enable-debug-command", "yes"]);
+        command.env("PANDO_FAIL_BY", self.path("fail"));
+        command
+    }
+
+    fn command(&self, options: &[&str]) -> Command {
+        let mut command = self.plain_command();
         command.arg("--loadmodule").arg(module());
         command.args(&self.words).args(options);
-        command.env("PANDO_FAIL_BY", self.path("fail"));
         command
     }
 

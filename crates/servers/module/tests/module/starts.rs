@@ -1,6 +1,6 @@
 //! Which of pool and files has precedence at a start.
 
-use crate::server::{Site, eventually, info, say};
+use crate::server::{Site, eventually, info, module, say};
 
 /// Maps, names and expiries in two databases.
 fn fill(client: &mut crate::wire::Client) {
@@ -155,4 +155,35 @@ fn two_servers_do_not_share_a_pool_and_a_node_needs_the_append_only_file() {
     std::fs::write(node.path("pando.pool"), "something else").expect("a file");
     let log = node.refused(&[]);
     assert!(log.contains("pando.restore yes"), "{log}");
+}
+
+/// MODULE LOAD: commands right behind it see the maps of the pool, and their writes stay. A server
+/// that has keys already is not mixed with a pool.
+#[test]
+fn a_module_that_is_loaded_later_serves_the_pool_at_once_or_refuses() {
+    let site = Site::new(&["--save", "", "--pando.save-after-start", "no"]);
+    let server = site.start();
+    assert_eq!(say(&mut server.connect(), "PANDO.SET m a 1"), "1");
+    drop(server);
+    let plain = Site::new(&["--save", ""]);
+    std::fs::rename(site.path("pando.pool"), plain.path("pando.pool")).expect("a rename");
+    let load = format!("MODULE LOAD {}", module().display());
+    let server = plain.start_without_module();
+    let client = &mut server.connect();
+    client.say("SELECT 3");
+    client.say("SET text 1");
+    assert!(client.say(&load).is_error());
+    assert!(plain.log().contains("the server has 1 keys already"), "{}", plain.log());
+    assert_eq!(say(client, "DEL text"), "1");
+    let lines = [load.as_str(), "SELECT 0", "PANDO.GET m a", "PANDO.SET m b 2", "PANDO.COUNT m"];
+    let commands: Vec<_> = lines.iter().map(|line| crate::wire::words(line)).collect();
+    client.send_all(commands.iter().map(Vec::as_slice)).expect("sent");
+    let mut replies = Vec::new();
+    for _ in &lines {
+        replies.push(crate::server::text(&client.receive().expect("a reply").value));
+    }
+    assert_eq!(replies, ["OK", "OK", "1", "1", "2"], "{}", plain.log());
+    drop(server);
+    std::fs::rename(plain.path("pando.pool"), site.path("pando.pool")).expect("a rename");
+    assert_eq!(say(&mut site.start().connect(), "PANDO.RANGE m - +"), "a 1 b 2");
 }
