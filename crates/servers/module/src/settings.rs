@@ -5,8 +5,8 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
-use crate::redis::{Number, Parameter, Text};
-use crate::store::{Limits, Store};
+use crate::redis::{Ctx, Number, Parameter, Text};
+use crate::store::{Limits, RECORD_BYTES, Store};
 
 /// Room that stays for changes of names in a full pool.
 const RESERVE_BYTES: u64 = 8 << 20;
@@ -105,6 +105,47 @@ pub fn max_bytes(store: &Store) -> u64 {
     match as_bytes(&MAX_BYTES) {
         0 => of_pool,
         bytes => bytes.min(of_pool),
+    }
+}
+
+/// A policy by which the server may remove maps, to make room in memory that they do not use.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error(
+    "maxmemory-policy is {0}, which may evict maps; PANDO keys need noeviction or a volatile policy"
+)]
+pub struct Evicts(String);
+
+/// Whether the policy lets the server make maps.
+pub fn check_policy() -> Result<(), Evicts> {
+    if Ctx::server_flags().evicts() {
+        let policy = Ctx::with_own(|ctx| ctx.config("maxmemory-policy")).unwrap_or_default();
+        if policy.starts_with("allkeys") {
+            return Err(Evicts(policy));
+        }
+    }
+    Ok(())
+}
+
+/// A write that has no room.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error(
+    "the pool uses {used} bytes of the {allowed} that are allowed, and {adds} more are to be written; \
+     remove data, or raise pando.max-bytes"
+)]
+pub struct Full {
+    used: u64,
+    allowed: u64,
+    adds: u64,
+}
+
+/// Whether so many records, with so many bytes of keys and values, may be added. What stays is room
+/// for deletes and changes of names.
+pub fn check_room(store: &Store, records: u64, bytes: u64) -> Result<(), Full> {
+    let (used, allowed) = (store.used_bytes(), max_bytes(store));
+    let adds = records.saturating_mul(RECORD_BYTES).saturating_add(bytes);
+    match used.saturating_add(adds) > allowed {
+        true => Err(Full { used, allowed, adds }),
+        false => Ok(()),
     }
 }
 

@@ -21,6 +21,9 @@ use crate::payload::Edit;
 /// So many numbers are reserved by one commit.
 const NUMBERS: u64 = 1024;
 
+/// Memory of the pool for a record, beside its key and value: its number, its stamp and its place.
+pub const RECORD_BYTES: u64 = 40;
+
 /// How a pool is opened.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {

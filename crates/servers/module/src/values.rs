@@ -19,14 +19,11 @@ use crate::pieces;
 use crate::redis::{Ctx, Digest, Io, VERSION, kill_this_process};
 use crate::settings;
 use crate::state::{Phase, STATE};
-use crate::store::{ALL, Store};
+use crate::store::{ALL, RECORD_BYTES, Store};
 use crate::stub::Stub;
 
 /// What ends a map in a payload that must not be loaded.
 const WRONG_COUNT: u64 = u64::MAX;
-
-/// Memory of the pool for a record, beside its key and value: its number, its stamp and its place.
-const RECORD_BYTES: u64 = 40;
 
 #[derive(Debug, thiserror::Error)]
 enum Failure {
@@ -36,10 +33,10 @@ enum Failure {
     Malformed(#[from] Malformed),
     #[error("the value ends early")]
     Short,
-    #[error(
-        "the pool uses {used} bytes of the {allowed} that are allowed; raise pando.max-bytes, or remove data"
-    )]
-    Full { used: u64, allowed: u64 },
+    #[error(transparent)]
+    Full(#[from] settings::Full),
+    #[error(transparent)]
+    Evicts(#[from] settings::Evicts),
     #[error("it has version {0} of the type; this module reads {VERSION}")]
     Version(i32),
     #[error("its name has {0} bytes; allowed are up to {MAX_NAME_BYTES}")]
@@ -123,10 +120,8 @@ fn try_load(io: Io<'_>) -> Result<Stub, Failure> {
     }
     let (store, collector) = STATE.parts().ok_or(Failure::NotReady)?;
     if !is_replicated() {
-        let (used, allowed) = (store.used_bytes(), settings::max_bytes(&store));
-        if used >= allowed {
-            return Err(Failure::Full { used, allowed });
-        }
+        settings::check_policy()?;
+        settings::check_room(&store, 0, 0)?;
     }
     let name = io.name();
     check_name(name.as_ref().map_or(&[], |(_, name)| name))?;
@@ -149,6 +144,7 @@ fn try_load(io: Io<'_>) -> Result<Stub, Failure> {
 fn fill(io: Io<'_>, store: &Store, number: u64) -> Result<Head, Failure> {
     let mut checker = Checker::default();
     let mut head = Head::default();
+    let has_limit = !is_replicated();
     loop {
         let piece = io.load_bytes().ok_or(Failure::Short)?;
         if piece.is_empty() {
@@ -156,6 +152,9 @@ fn fill(io: Io<'_>, store: &Store, number: u64) -> Result<Head, Failure> {
         }
         let edits = checker.piece(&piece)?;
         count(&mut head, &edits);
+        if has_limit {
+            settings::check_room(store, edits.len() as u64, piece.len() as u64)?;
+        }
         store.fill(number, edits.into_iter())?;
     }
     let records = io.load_number().ok_or(Failure::Short)?;
@@ -271,12 +270,12 @@ pub fn copy(database: u32, name: &[u8], stub: &Stub) -> Option<Stub> {
     }
     let (store, collector) = STATE.parts()?;
     let copied = || -> Result<Stub, Failure> {
-        let (used, allowed) = (store.used_bytes(), settings::max_bytes(&store));
-        if used >= allowed && !is_replicated() {
-            return Err(Failure::Full { used, allowed });
-        }
         check_name(name)?;
         let head = stub.head(&store)?;
+        if !is_replicated() {
+            settings::check_policy()?;
+            settings::check_room(&store, head.records + head.receipts, head.bytes)?;
+        }
         let number = store.create_unnamed()?;
         collector.released(number);
         let fill = || -> Result<(), Failure> {

@@ -89,24 +89,24 @@ impl<'name> Change<'name> {
 
 /// Whether a write that adds may begin. A command of the primary, or of a file, always may.
 fn check_room(ctx: Ctx<'_>, store: &Store, changes: &[Change<'_>]) -> Result<()> {
-    let adds = |change: &Change<'_>| change.changes.iter().any(|edit| edit.value.is_some());
-    if !changes.iter().any(adds) {
+    let (mut records, mut bytes) = (0, 0);
+    for edit in changes.iter().flat_map(|change| change.changes.iter()) {
+        if let Some(value) = edit.value {
+            records += 1;
+            bytes += (edit.key.len() + value.len()) as u64;
+        }
+    }
+    if records == 0 {
         return Ok(());
     }
-    let (used, allowed) = (store.used_bytes(), settings::max_bytes(store));
     let flags = ctx.flags();
     if flags.is_replicated() || flags.is_loading() {
         return Ok(());
     }
-    if used >= allowed {
-        return Err(Failure::Full { used, allowed });
-    }
+    settings::check_room(store, records, bytes)?;
     // An evicted map is gone, and its memory is not what `maxmemory` counts.
-    if flags.evicts() && changes.iter().any(|change| change.stub.is_none()) {
-        let policy = ctx.config("maxmemory-policy").unwrap_or_default();
-        if policy.starts_with("allkeys") {
-            return Err(Failure::Evicts(policy));
-        }
+    if changes.iter().any(|change| change.stub.is_none()) {
+        settings::check_policy()?;
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use crate::layout::{MAX_KEY_BYTES, MAX_NAME_BYTES, MAX_VALUE_BYTES};
 use crate::payload::Malformed;
+use crate::settings;
 
 /// A command that is refused. Nothing has taken place.
 #[derive(Debug, thiserror::Error)]
@@ -24,20 +25,16 @@ pub enum Failure {
     Bound,
     #[error("ERR a cursor is 0, or a text that PANDO.SCAN has returned")]
     Cursor,
-    #[error(
-        "OOM the pool uses {used} bytes of the {allowed} that are allowed; remove data, or raise pando.max-bytes"
-    )]
-    Full { used: u64, allowed: u64 },
+    #[error("OOM {0}")]
+    Full(#[from] settings::Full),
     #[error("OOM {0}")]
     NoRoom(pando::Error),
     #[error("OOM an earlier change of the key is not in the pool yet; {0}")]
     Late(pando::Error),
     #[error("ERR the name of the map has {0} bytes; allowed are up to {MAX_NAME_BYTES}")]
     NameTooLong(usize),
-    #[error(
-        "ERR maxmemory-policy is {0}, which may evict maps; PANDO keys need noeviction or a volatile policy"
-    )]
-    Evicts(String),
+    #[error("ERR {0}")]
+    Evicts(#[from] settings::Evicts),
     #[error("ERR a session has 1 to 255 bytes, and a sequence is a positive integer")]
     Session,
     #[error("ERR the session's sequence {0} was used for another batch, or is not kept any more")]

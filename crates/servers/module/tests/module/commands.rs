@@ -143,10 +143,16 @@ fn a_pool_or_policy_that_has_no_room_for_a_map_refuses_it_before_any_effect() {
     assert_eq!(info(client, "aof_current_size"), size, "a refused write is not replicated");
     assert_eq!(say(client, "PANDO.DEL m x"), "0");
     assert_eq!(info(client, "aof_current_size"), size, "a write without effect is not replicated");
-    assert_eq!(say(client, "PANDO.DEL m a"), "1");
+    let dump = client.say("DUMP m").bytes().to_vec();
     assert_eq!(say(client, "CONFIG SET pando.max-bytes 0"), "OK");
     assert_eq!(say(client, "CONFIG SET maxmemory-policy allkeys-lru maxmemory 1gb"), "OK");
     assert!(say(client, "PANDO.SET n a 1").starts_with("ERR maxmemory-policy is allkeys-lru"));
+    assert!(client.say("COPY m n").is_error());
+    let mut restore = words("RESTORE n 0");
+    restore.push(dump);
+    assert!(client.ask(&restore).expect("a reply").value.is_error());
+    assert_eq!(say(client, "EXISTS n"), "0");
+    assert_eq!(say(client, "PANDO.SET m a 2"), "0");
     assert_eq!(say(client, "CONFIG SET maxmemory-policy volatile-lru"), "OK");
     assert_eq!(say(client, "PANDO.SET n a 1"), "1");
 }
@@ -181,6 +187,26 @@ fn a_full_pool_refuses_writes_and_takes_deletes_and_names() {
     let site = Site::with_aof();
     let server = site.start_with(&["--pando.pool-bytes", "24mb"]);
     let client = &mut server.connect();
+    let large = |name: &str, bytes: usize| {
+        let mut command = words(&format!("PANDO.MSET {name}"));
+        for field in ["a", "b"] {
+            command.extend([field.into(), vec![b'v'; bytes / 2]]);
+        }
+        command
+    };
+    assert_eq!(client.ask(&large("large", 5 << 20)).expect("a reply").value.number(), Some(2));
+    let mut dump = words("RESTORE restored 0");
+    dump.push(client.say("DUMP large").bytes().to_vec());
+    // Each piece of a payload needs room, and a copy needs all of it.
+    let number = |client: &mut _, field| info(client, field).parse::<u64>().expect("a number");
+    let limit = number(client, "pando_used_bytes") + (1 << 20);
+    assert_eq!(say(client, &format!("CONFIG SET pando.max-bytes {limit}")), "OK");
+    for command in [&dump, &words("COPY large copy"), &large("new", 2 << 20)] {
+        assert!(client.ask(command).expect("a reply").value.is_error());
+    }
+    assert_eq!(say(client, "EXISTS restored copy new"), "0");
+    eventually("the removal of garbage", || info(client, "pando_garbage") == "0");
+    assert_eq!(say(client, "CONFIG SET pando.max-bytes 0"), "OK");
     let mut full = None;
     for number in 0..100 {
         let mut command = words(&format!("PANDO.MSET m{number}"));
@@ -195,8 +221,16 @@ fn a_full_pool_refuses_writes_and_takes_deletes_and_names() {
         }
     }
     let full = full.expect("the pool is full");
-    assert!(full > 10, "{full} maps fill it");
-    assert!(client.say("COPY m0 copy").is_error());
+    assert!(full > 7, "{full} maps fill it");
+    // Even if a little room is left, it is not for much.
+    for command in [large("new", (79 << 20) / 10), words("COPY large copy"), dump] {
+        let reply = client.ask(&command).expect("a reply").value;
+        assert!(reply.is_error(), "{reply:?}");
+    }
+    // Most of the reserve of 8 MiB is left: blocks are longer than their records.
+    assert!(
+        number(client, "pando_used_bytes") <= number(client, "pando_allowed_bytes") + (1 << 20)
+    );
     assert_eq!(say(client, "RENAME m0 renamed"), "OK");
     assert_eq!(say(client, "EXPIREAT m1 4000000000"), "1");
     assert_eq!(say(client, "PANDO.DEL m2 000"), "1");
