@@ -19,6 +19,10 @@ use crate::layout::{Kind, MAX_KEY_BYTES, MAX_VALUE_BYTES, is_receipt};
 /// A piece ends when it has so many bytes.
 pub const PIECE_BYTES: usize = 64 << 10;
 
+/// The longest piece of a map with more than one edit: the last edit has its kind and its lengths
+/// beside what the writer counts.
+const MAX_SERIES_BYTES: usize = PIECE_BYTES + 9;
+
 /// One change of a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edit<'bytes> {
@@ -46,6 +50,8 @@ pub enum Malformed {
     Receipt,
     #[error("keys do not ascend")]
     Order,
+    #[error("a piece of several edits has {0} bytes; allowed are up to {MAX_SERIES_BYTES}")]
+    Piece(usize),
     #[error("a map has an edit that removes a key")]
     Removal,
     #[error(
@@ -165,25 +171,32 @@ pub struct Checker {
 impl Checker {
     /// The edits of the next piece, if the whole piece is correct.
     pub fn piece<'bytes>(&mut self, piece: &'bytes [u8]) -> Result<Vec<Edit<'bytes>>, Malformed> {
-        let mut found = Vec::new();
+        let mut found: Vec<Edit<'_>> = Vec::new();
         for edit in edits(piece) {
             let edit = edit?;
+            // So a client cannot make the server keep many edits.
+            if !found.is_empty() && piece.len() > MAX_SERIES_BYTES {
+                return Err(Malformed::Piece(piece.len()));
+            }
             if edit.value.is_none() {
                 return Err(Malformed::Removal);
             }
-            let ascends = match &self.last {
-                Some((kind, key)) => (*kind, key.as_slice()) < (edit.kind, edit.key),
-                None => true,
+            let before = match (found.last(), &self.last) {
+                (Some(before), _) => Some((before.kind, before.key)),
+                (None, Some((kind, key))) => Some((*kind, key.as_slice())),
+                (None, None) => None,
             };
-            if !ascends {
+            if before.is_some_and(|before| before >= (edit.kind, edit.key)) {
                 return Err(Malformed::Order);
             }
-            self.last = Some((edit.kind, edit.key.to_vec()));
             match edit.kind {
                 Kind::Receipt => self.receipts += 1,
                 _ => self.records += 1,
             }
             found.push(edit);
+        }
+        if let Some(edit) = found.last() {
+            self.last = Some((edit.kind, edit.key.to_vec()));
         }
         Ok(found)
     }
@@ -239,6 +252,10 @@ mod tests {
         assert_eq!(checker.end(2, 0), Ok(()));
         assert!(matches!(checker.end(3, 0), Err(Malformed::Counts { .. })));
         assert_eq!(Checker::default().end(0, 0), Err(Malformed::Empty));
+        let (long, tail) = (vec![b'x'; PIECE_BYTES], vec![b'y'; 4]);
+        let long = [record(b"a", &long), record(b"b", &tail)];
+        assert_eq!(Checker::default().piece(&piece(&long[..1])).unwrap().len(), 1);
+        assert_eq!(Checker::default().piece(&piece(&long)), Err(Malformed::Piece(65_550)));
         let removal = Edit { kind: Kind::Record, key: b"a", value: None };
         assert_eq!(Checker::default().piece(&piece(&[removal])), Err(Malformed::Removal));
     }
