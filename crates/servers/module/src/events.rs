@@ -108,6 +108,29 @@ pub fn on_save(begins: bool) {
     }
 }
 
+/// A parameter of the server was set, perhaps the policy of `maxmemory`.
+pub fn on_configured() {
+    let policy = settings::check_policy();
+    let has_warned = STATE.has_warned_of_policy.swap(policy.is_err(), Ordering::Relaxed);
+    if let Err(evicts) = policy
+        && !has_warned
+    {
+        log::warning(&format!("{evicts}; the server may remove maps from now on"));
+    }
+}
+
+/// A replica has come up.
+pub fn on_replica(ctx: Ctx<'_>) {
+    if !ctx.flags().has_aof() {
+        log::warning(
+            "a replica is attached to a primary without `appendonly yes`: a restart of this \
+             primary could lead to a partial resynchronization from an RDB file that is behind \
+             the pool, and the replica would differ; set `appendonly yes` now, or detach it before \
+             a restart",
+        );
+    }
+}
+
 /// The server ends in order.
 pub fn on_shutdown(ctx: Ctx<'_>) {
     if let Some((store, collector)) = STATE.parts()
@@ -195,6 +218,9 @@ fn end_start(ctx: Ctx<'_>) {
     STATE.rebuilt_us.store(us, Ordering::Relaxed);
     STATE.set_phase(Phase::Serving);
     log::notice(&format!("{maps} maps are taken from the pool, in {us} us"));
+    if maps > 0 {
+        on_configured();
+    }
     if settings::saves_after_start() {
         save_files(ctx, maps);
     }

@@ -137,6 +137,8 @@ pub fn load(ctx: Ctx<'_>) -> bool {
         load_fails: events::on_load_fails,
         promotion: events::on_promotion,
         save_on_main_thread: events::on_save,
+        configured: events::on_configured,
+        replica_comes: events::on_replica,
         shutdown: events::on_shutdown,
         sleep: events::on_sleep,
         notification: events::on_notification,

@@ -34,6 +34,8 @@ pub struct State {
     pub placeholders: AtomicU64,
     /// The main thread saves an RDB file or an append-only file.
     pub is_saving: AtomicBool,
+    /// The policy of `maxmemory` lets the server remove maps, and the log says so.
+    pub has_warned_of_policy: AtomicBool,
     /// Maps at the last start from the pool, and its time in microseconds.
     pub rebuilt_maps: AtomicU64,
     pub rebuilt_us: AtomicU64,
@@ -48,6 +50,7 @@ pub static STATE: State = State {
     workers: Workers::new(),
     placeholders: AtomicU64::new(0),
     is_saving: AtomicBool::new(false),
+    has_warned_of_policy: AtomicBool::new(false),
     rebuilt_maps: AtomicU64::new(0),
     rebuilt_us: AtomicU64::new(0),
 };

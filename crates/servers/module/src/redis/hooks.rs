@@ -38,6 +38,10 @@ pub struct Hooks {
     pub promotion: fn(),
     /// A save on the main thread begins, or ends.
     pub save_on_main_thread: fn(bool),
+    /// A parameter of the server was set.
+    pub configured: fn(),
+    /// A replica of this server has come up.
+    pub replica_comes: fn(Ctx<'_>),
     pub shutdown: fn(Ctx<'_>),
     pub sleep: fn(Ctx<'_>),
     /// An event and the name of its key.

@@ -429,6 +429,11 @@ unsafe extern "C" fn on_event(
                 raw::REDISMODULE_SUBEVENT_PERSISTENCE_ENDED
                 | raw::REDISMODULE_SUBEVENT_PERSISTENCE_FAILED,
             ) => (hooks.save_on_main_thread)(false),
+            (raw::REDISMODULE_EVENT_CONFIG, _) => (hooks.configured)(),
+            (
+                raw::REDISMODULE_EVENT_REPLICA_CHANGE,
+                raw::REDISMODULE_SUBEVENT_REPLICA_CHANGE_ONLINE,
+            ) => (hooks.replica_comes)(ctx),
             (raw::REDISMODULE_EVENT_SHUTDOWN, _) => (hooks.shutdown)(ctx),
             (
                 raw::REDISMODULE_EVENT_EVENTLOOP,
@@ -473,6 +478,8 @@ pub fn register_events(ctx: Ctx<'_>) -> bool {
         raw::REDISMODULE_EVENT_LOADING,
         raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
         raw::REDISMODULE_EVENT_PERSISTENCE,
+        raw::REDISMODULE_EVENT_CONFIG,
+        raw::REDISMODULE_EVENT_REPLICA_CHANGE,
         raw::REDISMODULE_EVENT_SHUTDOWN,
         raw::REDISMODULE_EVENT_EVENTLOOP,
     ];

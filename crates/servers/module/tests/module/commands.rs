@@ -153,6 +153,10 @@ fn a_pool_or_policy_that_has_no_room_for_a_map_refuses_it_before_any_effect() {
     assert!(client.ask(&restore).expect("a reply").value.is_error());
     assert_eq!(say(client, "EXISTS n"), "0");
     assert_eq!(say(client, "PANDO.SET m a 2"), "0");
+    let warned = "the server may remove maps from now on";
+    assert_eq!(site.log().matches(warned).count(), 1);
+    assert_eq!(say(client, "CONFIG SET maxmemory 2gb"), "OK");
+    assert_eq!(site.log().matches(warned).count(), 1, "once");
     assert_eq!(say(client, "CONFIG SET maxmemory-policy volatile-lru"), "OK");
     assert_eq!(say(client, "PANDO.SET n a 1"), "1");
 }

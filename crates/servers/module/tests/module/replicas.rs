@@ -143,3 +143,15 @@ fn a_replica_makes_each_value_of_its_primary_or_ends() {
         second.fail("");
     }
 }
+
+/// Redis lets no module refuse a replica, so the log tells of one that a restart would harm.
+#[test]
+fn a_primary_without_the_append_only_file_warns_of_its_replicas() {
+    let (first, second) = (Site::at_port(&["--save", "", AOF[4], AOF[5]]), Site::at_port(AOF));
+    let primary = first.start();
+    let replica_of = format!("127.0.0.1 {}", first.port.expect("a port"));
+    let replica = second.start_with(&["--replicaof", &replica_of]);
+    eventually("the full sync", || info(&mut replica.connect(), "master_link_status") == "up");
+    eventually("the warning", || first.log().contains("primary without `appendonly yes`"));
+    drop(primary);
+}
