@@ -1,15 +1,18 @@
 //! Threads that answer long reads.
 
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+
+/// The most jobs that wait. Each keeps a snapshot.
+const MOST_WAITING: usize = 256;
 
 type Job = Box<dyn FnOnce() + Send>;
 
 /// The queue, and the threads that work on it.
 #[derive(Debug, Default)]
 struct Pool {
-    queue: Option<Sender<Job>>,
+    queue: Option<SyncSender<Job>>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -34,11 +37,12 @@ impl Workers {
         Self { pool: Mutex::new(Pool { queue: None, threads: Vec::new() }) }
     }
 
-    /// Runs a job on one of `count` threads. The job is handed back if there is no thread.
+    /// Runs a job on one of `count` threads. The job is handed back if there is no thread, or
+    /// if too many wait.
     pub fn run(&self, count: usize, job: Job) -> Result<(), Job> {
         let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
         if pool.queue.is_none() {
-            let (queue, jobs) = mpsc::channel();
+            let (queue, jobs) = mpsc::sync_channel(MOST_WAITING);
             let jobs = Arc::new(Mutex::new(jobs));
             for _ in 0..count {
                 let jobs = jobs.clone();
@@ -50,7 +54,9 @@ impl Workers {
             }
         }
         match &pool.queue {
-            Some(queue) => queue.send(job).map_err(|unsent| unsent.0),
+            Some(queue) => queue.try_send(job).map_err(|unsent| match unsent {
+                TrySendError::Full(job) | TrySendError::Disconnected(job) => job,
+            }),
             None => Err(job),
         }
     }
