@@ -15,7 +15,9 @@ use pando::{Error, KeyRange, Map, MapOptions, Pool, PoolOptions, Scan, Snapshot,
 use self_cell::self_cell;
 
 use crate::kill_point::{fail_point, kill_point};
-use crate::layout::{self, Entry, FORMAT, Head, Kind, directory_key, prefix, record_key, word};
+use crate::layout::{
+    self, Entry, FORMAT, Head, Kind, MAX_KEY_BYTES, directory_key, prefix, record_key, word,
+};
 use crate::payload::Edit;
 
 /// So many numbers are reserved by one commit.
@@ -462,7 +464,11 @@ impl Store {
         head.as_deref().and_then(Head::from_bytes).ok_or_else(|| damaged("the head of a map"))
     }
 
+    /// A record. No map has one with a longer key than clients may set.
     pub fn get(&self, number: u64, kind: Kind, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        if key.len() > MAX_KEY_BYTES {
+            return Ok(None);
+        }
         self.records.get(record_key(number, kind, key))
     }
 
@@ -616,6 +622,14 @@ impl Store {
 }
 
 impl Pinned {
+    pub fn get(&self, number: u64, kind: Kind, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        if key.len() > MAX_KEY_BYTES {
+            return Ok(None);
+        }
+        let records = &self.borrow_owner().records;
+        self.borrow_dependent().get(records, record_key(number, kind, key))
+    }
+
     /// The records or receipts of a map as they were.
     pub fn scan(
         &self,

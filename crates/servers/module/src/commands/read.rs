@@ -1,6 +1,8 @@
-//! Commands that read. Reads of 1,000 records and more run on threads of their own, over a snapshot
-//! that the main thread has taken, unless the client may not be blocked.
+//! Commands that read. The main thread reads up to 1,000 records and 1 MiB. A longer read begins
+//! again on a thread of its own, over a snapshot that the main thread has taken, unless the client
+//! may not be blocked.
 
+use std::cell::Cell;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -16,8 +18,9 @@ use crate::state::STATE;
 use crate::store::{ALL, Pinned, Store};
 use crate::stub::Stub;
 
-/// A read of at least so many records is long.
-const LONG: u64 = 1000;
+/// A read of more records, or of more bytes of keys and values, is long.
+const SHORT_RECORDS: u64 = 1000;
+const SHORT_BYTES: u64 = 1 << 20;
 
 type Records = Vec<(Vec<u8>, Vec<u8>)>;
 
@@ -36,16 +39,28 @@ pub fn mget(ctx: Ctx<'_>, words: &[&[u8]]) -> Result<()> {
     let Some((name, keys)) = words.split_first().filter(|(_, keys)| !keys.is_empty()) else {
         return Err(usage);
     };
-    let stub = map(ctx, name)?;
-    let store = store()?;
-    let value = |key: &&[u8]| match &stub {
-        Some(stub) => store.get(stub.number(), Kind::Record, key),
-        None => Ok(None),
+    let reply = |ctx: Ctx<'_>, values: Vec<Option<Vec<u8>>>| {
+        ctx.reply_array(values.len());
+        values.iter().for_each(|value| reply_value(ctx, value.as_deref()));
     };
-    let values = keys.iter().map(value).collect::<std::result::Result<Vec<_>, _>>()?;
-    ctx.reply_array(values.len());
-    values.iter().for_each(|value| reply_value(ctx, value.as_deref()));
-    Ok(())
+    let Some(stub) = map(ctx, name)? else {
+        reply(ctx, vec![None; keys.len()]);
+        return Ok(());
+    };
+    let number = stub.number();
+    let keys: Vec<_> = keys.iter().map(|key| key.to_vec()).collect();
+    let read = move |source: &Source| {
+        let mut values = Vec::with_capacity(keys.len());
+        for key in &keys {
+            let value = source.get(number, key)?;
+            if !source.goes_on(key.len() + value.as_ref().map_or(0, Vec::len)) {
+                break;
+            }
+            values.push(value);
+        }
+        Ok(values)
+    };
+    run(ctx, read, reply)
 }
 
 fn reply_value(ctx: Ctx<'_>, value: Option<&[u8]>) {
@@ -82,13 +97,62 @@ fn borrowed((low, high): &Range) -> (Bound<&[u8]>, Bound<&[u8]>) {
     (low.as_ref().map(Vec::as_slice), high.as_ref().map(Vec::as_slice))
 }
 
+/// What the main thread may still read.
+struct Budget {
+    records: Cell<u64>,
+    bytes: Cell<u64>,
+    is_exceeded: Cell<bool>,
+}
+
+impl Budget {
+    fn new(records: u64, bytes: u64) -> Self {
+        let (records, bytes) = (Cell::new(records), Cell::new(bytes));
+        Self { records, bytes, is_exceeded: Cell::new(false) }
+    }
+
+    fn spend(&self, bytes: u64) -> bool {
+        let left = (self.records.get().checked_sub(1), self.bytes.get().checked_sub(bytes));
+        let (Some(records), Some(bytes)) = left else {
+            self.is_exceeded.set(true);
+            return false;
+        };
+        self.records.set(records);
+        self.bytes.set(bytes);
+        true
+    }
+}
+
 /// Where a read takes its records from.
 enum Source {
-    Now(Arc<Store>),
+    Now(Arc<Store>, Budget),
     Pinned(Pinned),
 }
 
 impl Source {
+    fn endless(store: Arc<Store>) -> Self {
+        Self::Now(store, Budget::new(u64::MAX, u64::MAX))
+    }
+
+    /// Whether the read may go on, after it has read so many bytes of a record.
+    fn goes_on(&self, bytes: usize) -> bool {
+        match self {
+            Self::Now(_, budget) => budget.spend(bytes as u64),
+            Self::Pinned(_) => true,
+        }
+    }
+
+    /// Whether the read has stopped before its end.
+    fn is_cut(&self) -> bool {
+        matches!(self, Self::Now(_, budget) if budget.is_exceeded.get())
+    }
+
+    fn get(&self, number: u64, key: &[u8]) -> std::result::Result<Option<Vec<u8>>, Error> {
+        match self {
+            Self::Now(store, _) => store.get(number, Kind::Record, key),
+            Self::Pinned(pinned) => pinned.get(number, Kind::Record, key),
+        }
+    }
+
     /// Visits the records of a range, until `visit` returns false.
     fn visit(
         &self,
@@ -101,11 +165,12 @@ impl Source {
             return Ok(());
         }
         let mut scan = match self {
-            Self::Now(store) => store.scan(number, Kind::Record, borrowed(range)),
+            Self::Now(store, _) => store.scan(number, Kind::Record, borrowed(range)),
             Self::Pinned(pinned) => pinned.scan(number, Kind::Record, borrowed(range)),
         };
         while let Some((key, value)) = scan.next_record_in(order)? {
-            if !visit(client_key(key), value) {
+            let key = client_key(key);
+            if !self.goes_on(key.len() + value.len()) || !visit(key, value) {
                 break;
             }
         }
@@ -130,18 +195,23 @@ impl Source {
     }
 }
 
-/// Runs a read of up to `records` records here, or on another thread, and replies with its result.
+/// Runs a read here, and if it is long again on another thread, and replies with its result.
 fn run<T: Send + 'static>(
     ctx: Ctx<'_>,
-    records: u64,
-    read: impl FnOnce(&Source) -> std::result::Result<T, Error> + Send + 'static,
+    read: impl Fn(&Source) -> std::result::Result<T, Error> + Send + 'static,
     reply: impl FnOnce(Ctx<'_>, T) + Send + 'static,
 ) -> Result<()> {
     let store = store()?;
-    if records < LONG || ctx.flags().denies_blocking() {
-        reply(ctx, read(&Source::Now(store))?);
+    let here = match ctx.flags().denies_blocking() {
+        true => Source::endless(store.clone()),
+        false => Source::Now(store.clone(), Budget::new(SHORT_RECORDS, SHORT_BYTES)),
+    };
+    let result = read(&here)?;
+    if !here.is_cut() {
+        reply(ctx, result);
         return Ok(());
     }
+    drop((here, result));
     let source = Source::Pinned(store.pin("a long read")?);
     let blocked = Blocked::new(ctx);
     let job = move || {
@@ -206,8 +276,7 @@ fn ranged(
         return Ok(());
     };
     let number = stub.number();
-    let most = limit.min(stub.head(&*store()?)?.records);
-    run(ctx, most, move |source| source.records(number, &range, order, limit), reply)
+    run(ctx, move |source| source.records(number, &range, order, limit), reply)
 }
 
 pub fn range(ctx: Ctx<'_>, words: &[&[u8]]) -> Result<()> {
@@ -264,9 +333,8 @@ pub fn count(ctx: Ctx<'_>, words: &[&[u8]]) -> Result<()> {
         ctx.reply_integer(0);
         return Ok(());
     };
-    let records = stub.head(&*store()?)?.records;
     let Some(range) = range else {
-        ctx.reply_count(records);
+        ctx.reply_count(stub.head(&*store()?)?.records);
         return Ok(());
     };
     let number = stub.number();
@@ -278,7 +346,7 @@ pub fn count(ctx: Ctx<'_>, words: &[&[u8]]) -> Result<()> {
         })?;
         Ok(count)
     };
-    run(ctx, records, read, |ctx, count| ctx.reply_count(count))
+    run(ctx, read, |ctx, count| ctx.reply_count(count))
 }
 
 /// FIRST and LAST.
@@ -306,7 +374,7 @@ pub fn last(ctx: Ctx<'_>, words: &[&[u8]]) -> Result<()> {
 /// The first, or last, records of a map now.
 pub fn ends(store: &Arc<Store>, stub: &Stub, order: Order, count: u64) -> Result<Records> {
     let all = (Bound::Unbounded, Bound::Unbounded);
-    Ok(Source::Now(store.clone()).records(stub.number(), &all, order, count)?)
+    Ok(Source::endless(store.clone()).records(stub.number(), &all, order, count)?)
 }
 
 pub fn stat(ctx: Ctx<'_>, words: &[&[u8]]) -> Result<()> {
@@ -339,7 +407,7 @@ pub fn stat(ctx: Ctx<'_>, words: &[&[u8]]) -> Result<()> {
         })?;
         Ok((counted, sum.finalize().to_vec()))
     };
-    run(ctx, head.records, read, move |ctx, (counted, sum)| {
+    run(ctx, read, move |ctx, (counted, sum)| {
         if counted == head.records {
             reply_stat(ctx, number, head, Some(&sum));
         } else {

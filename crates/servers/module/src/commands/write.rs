@@ -10,6 +10,7 @@ use super::access::{
 };
 use super::failure::{Failure, Result};
 use super::read::ends;
+use crate::layout::MAX_KEY_BYTES;
 use crate::payload::edits;
 use crate::redis::Ctx;
 
@@ -58,7 +59,9 @@ pub fn del(ctx: Ctx<'_>, words: &[&[u8]]) -> Result<()> {
     }
     let store = store()?;
     let mut change = Change::new(ctx, name)?;
-    keys.iter().for_each(|key| change.changes.remove(key));
+    // A longer key is absent.
+    let keys = keys.iter().filter(|key| key.len() <= MAX_KEY_BYTES);
+    keys.for_each(|key| change.changes.remove(key));
     let all = match change.stub {
         Some(_) => commit(ctx, &store, &[change], "pando.del")?,
         None => Vec::new(),

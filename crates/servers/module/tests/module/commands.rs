@@ -1,6 +1,6 @@
 //! Each command, its replies and its errors.
 
-use crate::server::{Site, eventually, info, say};
+use crate::server::{Site, eventually, info, say, text};
 use crate::wire::{Value, words};
 
 #[test]
@@ -56,6 +56,14 @@ fn records_are_set_read_and_removed_in_order() {
     ] {
         assert_eq!(say(client, line), reply, "{line}");
     }
+    for bytes in [(16 << 10) + 1, 40_000] {
+        let long = vec![b'x'; bytes];
+        for (command, reply) in [("PANDO.GET", "-"), ("PANDO.MGET", "-"), ("PANDO.DEL", "0")] {
+            let found =
+                client.ask(&[command.into(), b"m".to_vec(), long.clone()]).expect("a reply");
+            assert_eq!(text(&found.value), reply, "{command}");
+        }
+    }
     let long = vec![b'x'; (16 << 10) + 1];
     let refused = client.ask(&[b"PANDO.SET".to_vec(), b"m".to_vec(), long, b"".to_vec()]);
     assert!(refused.expect("a reply").value.is_error());
@@ -82,6 +90,26 @@ fn replies_of_resp3_are_maps_and_long_reads_are_as_short_ones() {
     let both = client.say("EXEC");
     assert_eq!(both.values()[0], all);
     assert_eq!(both.values()[1], client.say("PANDO.STAT m CHECKSUM"));
+    // Few records that are long, and more reads at once than may wait.
+    for field in ["l1", "l2", "l3"] {
+        let set = [b"PANDO.SET".to_vec(), b"long".to_vec(), field.into(), vec![b'v'; 500_000]];
+        assert!(!client.ask(&set).expect("a reply").value.is_error());
+    }
+    let whole = client.say("PANDO.RANGE long - +");
+    assert!(matches!(&whole, Value::Values(b'%', values) if values.len() == 6), "three records");
+    let some = client.say("PANDO.MGET long l3 x l1 l2");
+    let lengths: Vec<_> = some.values().iter().map(|value| value.bytes().len()).collect();
+    assert_eq!(lengths, [500_000, 0, 500_000, 500_000]);
+    let others: Vec<_> = (0..400)
+        .map(|_| {
+            let mut other = server.connect();
+            other.send_all([&words("PANDO.COUNT m - +")[..]].into_iter()).expect("sent");
+            other
+        })
+        .collect();
+    for mut other in others {
+        assert_eq!(other.receive().expect("a reply").value.number(), Some(3000));
+    }
     let mut seen = 0;
     let mut cursor = "0".to_owned();
     loop {
