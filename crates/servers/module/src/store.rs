@@ -183,7 +183,11 @@ impl Store {
 
     fn on(pool: Pool, new_id: Option<[u8; 16]>) -> Result<Self, Error> {
         let options = MapOptions::new().transactional(true);
-        let open = |name: &str| pool.map_with(name, &options);
+        // An existing pool may be another program's, and stays as it is.
+        let open = |name: &str| match new_id {
+            Some(_) => pool.map_with(name, &options),
+            None => pool.open_map(name),
+        };
         let (records, directory) = (open("pando.records")?, open("pando.directory")?);
         let meta = open("pando.meta")?;
         if let Some(id) = new_id {

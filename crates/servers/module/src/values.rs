@@ -41,6 +41,9 @@ enum Failure {
     Version(i32),
     #[error("its name has {0} bytes; allowed are up to {MAX_NAME_BYTES}")]
     Name(usize),
+    /// The end of the start removes each stub without a map, before any save.
+    #[error("it was in a file, and is not in the pool")]
+    Placeholder,
     #[error("the module is not ready")]
     NotReady,
 }
@@ -214,6 +217,10 @@ fn is_as_known(stub: &Stub, counts: (u64, u64)) -> bool {
 /// Writes a map to an RDB file or a payload.
 pub fn save(io: Io<'_>, stub: &Stub) {
     let Some(store) = STATE.store() else { return fail(io, &Failure::NotReady) };
+    if stub.is_placeholder() {
+        fail(io, &Failure::Placeholder);
+        return io.save_number(0);
+    }
     let is_dump = !store.has_forked() && !STATE.is_saving.load(Ordering::Relaxed);
     if is_dump {
         let found = stub.head(&store).map_or(u64::MAX, |head| head.bytes);
@@ -254,6 +261,9 @@ pub fn save(io: Io<'_>, stub: &Stub) {
 
 /// Writes commands to an append-only file without an RDB base.
 pub fn rewrite(io: Io<'_>, name: &[u8], stub: &Stub) {
+    if stub.is_placeholder() {
+        return fail(io, &Failure::Placeholder);
+    }
     let written = write(stub, |piece| io.emit("PANDO.LOAD", name, piece));
     match written {
         Ok(counts) if is_as_known(stub, counts) => {}

@@ -187,3 +187,18 @@ fn a_module_that_is_loaded_later_serves_the_pool_at_once_or_refuses() {
     std::fs::rename(plain.path("pando.pool"), site.path("pando.pool")).expect("a rename");
     assert_eq!(say(&mut site.start().connect(), "PANDO.RANGE m - +"), "a 1 b 2");
 }
+
+/// A pool of another program is refused, and no map is made in it.
+#[test]
+fn a_pool_of_another_program_stays_as_it_is() {
+    let site = Site::with_aof();
+    let options = pando::PoolOptions::new();
+    let pool = pando::Pool::create(site.path("pando.pool"), &options).expect("a pool");
+    pool.map("trees").expect("a map");
+    pool.close().expect("closed");
+    let log = site.refused(&[]);
+    assert!(log.contains("set pando.restore yes for one start"), "{log}");
+    let pool = pando::Pool::open(site.path("pando.pool"), &options).expect("the pool");
+    let names: Vec<_> = pool.maps().expect("maps").into_iter().map(|map| map.name).collect();
+    assert_eq!(names, ["trees"]);
+}
