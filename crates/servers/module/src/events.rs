@@ -22,8 +22,8 @@ fn give_up(what: &str, error: &pando::Error) -> ! {
 /// a primary are loaded next, the pool is incomplete from here on: a start before the end of the
 /// load applies the files, which have the old data of all types.
 ///
-/// The names come first: with the old directory go all maps that it has, and a map that has moved to
-/// another database must not be there any more.
+/// The names come first: with the old directory go all maps that it has, and a map that has moved
+/// to another database must not be there any more.
 pub fn on_flush(ctx: Ctx<'_>, database: Option<u32>, is_before_load: bool) {
     if STATE.phase() == Phase::PoolFirst {
         return;

@@ -4,8 +4,8 @@
 //! `PANDO_KILL_AT` is the name of a place and a number: `names after commit:2` kills the process
 //! when it is there for the second time.
 //!
-//! `PANDO_FAIL_BY` is a file. While it is there, and has the name of a place, that place fails as in
-//! a full file system.
+//! `PANDO_FAIL_BY` is a file. While it is there, and has the name of a place, that place fails as
+//! in a full file system.
 
 /// A place at which a test may kill the process.
 #[cfg(not(feature = "testing"))]
