@@ -155,3 +155,21 @@ fn a_primary_without_the_append_only_file_warns_of_its_replicas() {
     eventually("the warning", || first.log().contains("primary without `appendonly yes`"));
     drop(primary);
 }
+
+/// A key that has another type on a replica cannot take a write of the primary.
+#[test]
+fn a_replica_whose_key_has_another_type_ends() {
+    let (first, second) = (Site::at_port(AOF), Site::at_port(AOF));
+    let primary = first.start();
+    let replica_of = format!("127.0.0.1 {}", first.port.expect("a port"));
+    let replica = second.start_with(&["--replicaof", &replica_of, "--replica-read-only", "no"]);
+    let follower = &mut replica.connect();
+    eventually("the full sync", || info(follower, "master_link_status") == "up");
+    assert_eq!(say(follower, "SET key text"), "OK");
+    // Clients of a replica that takes writes may send anything.
+    assert!(say(follower, "PANDO.SET key a 1").starts_with("WRONGTYPE"));
+    assert!(follower.say("RESTORE other 0 payload").is_error());
+    assert_eq!(say(&mut primary.connect(), "PANDO.SET key a 1"), "1");
+    eventually("the end", || follower.ask(&words("PING")).is_err());
+    assert!(second.log().contains("cannot be applied"), "{}", second.log());
+}
