@@ -312,7 +312,7 @@ fn room_that_went_back_to_a_file_system_that_is_full_now_stops_no_server() {
     let mut client = server.connect();
     assert_eq!(fill(&mut client, 0..5000, 3000), 0);
     let before = occupied(&pool);
-    let kept = |name: &usize| name.is_multiple_of(100);
+    let kept = |name: &usize| name.is_multiple_of(50);
     (0..5000).filter(|name| !kept(name)).for_each(|name| drop(client.say(&format!("del {name}"))));
     until("room", || occupied(&pool) < before / 2);
     let filler = fill_file_system(&mounted.path().join("filler"));
