@@ -39,6 +39,12 @@
 //! ordered with the check here: either this thread sees the store, or the read begins when no word
 //! leads to the chunk any more.
 //!
+//! A file in memory has huge pages. To return a part of one, the system splits it. If another thread
+//! has the page at that instant, the system keeps the part and reports no error. The chunks are
+//! counted as punched then, and have room. So a search that finds no free chunk compares the room of
+//! the file with the count. If the file has more, the thread holds the holes and punches them again.
+//! Held holes are holes after a crash, and the count does not change.
+//!
 //! While a thread punches, at most [`AT_ONCE`] chunks cannot be allocated. A thread that stalls
 //! there keeps them.
 //!
@@ -100,29 +106,55 @@ impl<D: Domain> Pool<D> {
         while looked < frontier && given < most {
             let first = next % frontier;
             let wanted = AT_ONCE.min(most - given).min(frontier - first);
-            let held = self.hold_free(first, wanted);
+            let held = self.hold(Chunk::Free, first, wanted);
             let passed = held.max(1);
             next = first + passed;
             self.cache.search_on(1, next);
             looked += passed;
             if held > 0 && !self.punch(&guard, first, held)? {
-                break;
+                return Ok(given * CHUNK_BYTES);
             }
             given += held;
         }
-        Ok(given * CHUNK_BYTES)
+        match given {
+            0 => self.punch_again(&guard, frontier),
+            _ => Ok(given * CHUNK_BYTES),
+        }
     }
 
-    /// Takes free chunks that have room, from `first` on; returns how many.
-    fn hold_free(&self, first: u64, most: u64) -> u64 {
+    /// Takes free chunks, or holes, from `first` on; returns how many.
+    fn hold(&self, wanted: Chunk, first: u64, most: u64) -> u64 {
         let held = self.encoded(Chunk::HeldHole);
         let is_mine = |&index: &u64| {
             let word = self.chunk_word(index);
             let found = word.load(Ordering::Acquire);
-            decode(found, self.generation()) == Some(Chunk::Free)
+            decode(found, self.generation()) == Some(wanted)
                 && word.compare_exchange(found, held).is_ok()
         };
         (first..first + most).take_while(is_mine).count() as u64
+    }
+
+    /// Punches all holes again, if the system has kept the room of any; returns the bytes that it
+    /// gives up now.
+    fn punch_again(&self, _guard: &Guard<'_, D>, frontier: u64) -> Result<u64> {
+        let kept_bytes = self.kept_bytes()?;
+        // Less than a chunk: the system counts in pages.
+        if kept_bytes < CHUNK_BYTES || !self.may_have_holes() {
+            return Ok(0);
+        }
+        let mut index = 0;
+        while index < frontier {
+            let held = self.hold(Chunk::Hole, index, AT_ONCE.min(frontier - index));
+            if held > 0 {
+                self.note_claimed(held);
+                let punched = self.give_room_back(index, held);
+                self.set_chunks(index, held, Chunk::Hole);
+                self.note_freed(held);
+                punched?;
+            }
+            index += held.max(1);
+        }
+        Ok(kept_bytes.saturating_sub(self.kept_bytes()?))
     }
 
     /// Punches chunks that this thread holds; false if the file cannot have holes, or must not have

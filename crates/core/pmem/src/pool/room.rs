@@ -121,6 +121,15 @@ impl<D: Domain> Pool<D> {
         Ok(metadata.blocks() * BLOCK_BYTES)
     }
 
+    /// Bytes that a file in memory takes and its pool does not need: the system has kept the room of
+    /// some holes. Zero on other media. Costs a system call.
+    pub(crate) fn kept_bytes(&self) -> Result<u64> {
+        let (Some(_), Medium::MemoryFile(_)) = (&self.file, self.medium) else { return Ok(0) };
+        let punched_chunks = self.word(PUNCHED_OFF).load(Ordering::Acquire);
+        let needed = needed_bytes(&self.geometry, self.size_bytes(), punched_chunks);
+        Ok(self.occupied_bytes()?.saturating_sub(needed))
+    }
+
     /// Truncates the file to `bytes`, the end of the pool.
     pub(crate) fn truncate(&self, bytes: u64) -> Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
@@ -273,12 +282,17 @@ pub(super) fn expected_bytes(
 ) -> Result<u64> {
     let mut count = [0; 8];
     file.read_exact_at(&mut count, PUNCHED_OFF).map_err(io_error(path, "read the file"))?;
+    Ok(needed_bytes(geometry, size_bytes, u64::from_le_bytes(count)))
+}
+
+/// The same, with the count.
+fn needed_bytes(geometry: &Geometry, size_bytes: u64, punched_chunks: u64) -> u64 {
     let chunks_bytes = size_bytes - geometry.chunks_off;
     // A larger count than chunks exist is damaged, or comes from a claim that a crash interrupted.
     // Then all chunks are checked.
-    let punched_bytes = u64::from_le_bytes(count).saturating_mul(CHUNK_BYTES);
+    let punched_bytes = punched_chunks.saturating_mul(CHUNK_BYTES);
     let punched_bytes = if punched_bytes > chunks_bytes { 0 } else { punched_bytes };
-    Ok(table_end(geometry, size_bytes) + chunks_bytes - punched_bytes)
+    table_end(geometry, size_bytes) + chunks_bytes - punched_bytes
 }
 
 /// Words of the chunk table that are read at once.

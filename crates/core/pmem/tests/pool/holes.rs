@@ -1,7 +1,7 @@
 //! Unused room goes back to the system, and is made again before a store.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,6 +16,8 @@ use crate::common::{
 };
 
 const CHUNK: u64 = 65_536;
+/// The kind of a hole, in its word of the chunk table.
+const HOLE_KIND: u64 = 5;
 
 fn allocated(path: &Path) -> u64 {
     fs::metadata(path).unwrap().blocks() * 512
@@ -137,6 +139,32 @@ fn a_full_file_system_refuses_what_needs_a_hole_and_nothing_faults() {
     fs::File::create(&filler).unwrap();
     give(&pool, 400, 3 * CHUNK, 7);
     assert_eq!(pool.usage().unwrap().claimed_chunks, 0);
+}
+
+/// The system keeps a part of a huge page that another thread has. Here the room is taken from
+/// outside instead.
+#[test]
+fn room_that_the_system_has_kept_is_returned_later() {
+    let Some(mounted) = Mounted::new("tmpfs", "size=24m") else { return };
+    let path = mounted.path().join("pool");
+    let pool = emptied(&path);
+    release_all(&pool);
+    let (before, counts) = (allocated(&path), (holes(&pool), counted(&pool)));
+    let word = |index| pool.word(pool.geometry().chunk_word_off(index)).load(Ordering::Acquire);
+    let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    let kept = (0..pool.word(FRONTIER_OFF).load(Ordering::Acquire))
+        .filter(|&index| word(index) >> 24 == HOLE_KIND)
+        .step_by(3)
+        .map(|index| file.write_all_at(&[0; CHUNK as usize], pool.geometry().chunk_off(index)))
+        .map(Result::unwrap)
+        .count() as u64;
+    assert!(kept > 10, "{kept} holes");
+    assert_eq!(allocated(&path), before + kept * CHUNK);
+    assert_eq!(pool.release_unused(1 << 20).unwrap(), kept * CHUNK);
+    assert_eq!((allocated(&path), (holes(&pool), counted(&pool))), (before, counts));
+    assert_eq!(pool.release_unused(1 << 20).unwrap(), 0);
+    assert_eq!(pool.usage().unwrap().claimed_chunks, 0);
+    check_left(&pool);
 }
 
 /// An optimistic read may load from a chunk that is free by then. That would take room, or fault.
