@@ -176,12 +176,15 @@ impl Client {
 
     fn fill(&mut self) -> io::Result<()> {
         let mut piece = [0; 64 * 1024];
-        match self.stream.read(&mut piece)? {
-            0 => Err(io::ErrorKind::UnexpectedEof.into()),
-            count => {
+        match self.stream.read(&mut piece) {
+            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => {
                 self.buffer.extend_from_slice(&piece[..count]);
                 Ok(())
             }
+            // A process that is stopped for a while is interrupted in a read with a timeout.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+            Err(error) => Err(error),
         }
     }
 }
