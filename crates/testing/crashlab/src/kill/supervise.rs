@@ -8,6 +8,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use pando_tc::testing::{Id, Outcome, Recorded};
@@ -24,6 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(900);
 const SHORT: Duration = Duration::from_millis(2);
 /// The signal of [`std::process::Child::kill`].
 pub const SIGKILL: i32 = 9;
+
+type Trouble = Box<dyn std::error::Error + Send + Sync>;
 
 /// When a process is to be killed.
 #[derive(Clone, Debug)]
@@ -92,18 +95,25 @@ pub fn run(command: &mut Command, writers: u64, kill: Option<&Kill>) -> Result<H
         // The reader has reached the end of the pipe: the process has ended by itself.
         (Err(RecvTimeoutError::Disconnected), _) => {}
         (Err(RecvTimeoutError::Timeout) | Ok(()), _) => {
+            drop(process);
+            let last = joined(reader)?.pop();
             return Err(Failure::trouble(
                 &format!("wait for {command:?}"),
-                format_args!("it did not send the expected message within {PATIENCE:?}"),
+                format_args!(
+                    "it did not send the expected message within {PATIENCE:?}; its last one: \
+                     {last:?}"
+                ),
             ));
         }
     }
     let status = process.0.wait().map_err(|error| Failure::trouble("wait for a process", error))?;
-    let messages = reader
-        .join()
-        .unwrap_or_else(|_| Err("the reader panicked".into()))
-        .map_err(|error| Failure::trouble("read the messages of a process", error))?;
-    Ok(Heard::new(&messages, status, writers))
+    Ok(Heard::new(&joined(reader)?, status, writers))
+}
+
+/// The messages that a reader has read to the end of its pipe.
+fn joined(reader: JoinHandle<Result<Vec<Message>, Trouble>>) -> Result<Vec<Message>, Failure> {
+    let read = reader.join().unwrap_or_else(|_| Err("the reader panicked".into()));
+    read.map_err(|error| Failure::trouble("read the messages of a process", error))
 }
 
 /// Reads to the end of the pipe, and announces the message `after`.
@@ -111,7 +121,7 @@ fn read(
     pipe: ChildStdout,
     after: Option<&Message>,
     announce: &Sender<()>,
-) -> Result<Vec<Message>, Box<dyn std::error::Error + Send + Sync>> {
+) -> Result<Vec<Message>, Trouble> {
     let mut pipe = BufReader::new(pipe);
     let mut messages = Vec::new();
     let mut line = Vec::new();

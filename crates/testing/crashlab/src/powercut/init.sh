@@ -23,6 +23,18 @@ else
     for setting in dirty_writeback_centisecs dirty_expire_centisecs; do
         echo 5 >"/proc/sys/vm/$setting"
     done
+    # A machine that hangs tells the console what its threads do: their states and ticks, the system
+    # calls with the program counters, and where the program lies.
+    (
+        sleep 600
+        pid=$(pidof pando-crashlab)
+        grep -m 1 pando-crashlab "/proc/$pid/maps"
+        for task in "/proc/$pid/task/"*; do
+            cut -d ' ' -f 1-3,14,15 "$task/stat"
+            cat "$task/syscall"
+            head -n 3 "$task/stack"
+        done
+    ) >/dev/console 2>&1 &
     # A power cut can tear a block of the file system, of which the medium writes only a part at once.
     # Of the journal, the check that a system makes at boot mends that. Of the superblock, it is left
     # to a person, who lets the check take the backup of it.

@@ -93,10 +93,13 @@ impl Machine {
             let unfinished = target.join(format!("powercut-machine.new-{}", std::process::id()));
             let built = Self { folder: unfinished.clone() }.build();
             let named = built.and_then(|()| std::fs::rename(&unfinished, &folder).map_err(text));
-            if named.is_err() {
+            if let Err(error) = named {
                 let _ = std::fs::remove_dir_all(&unfinished);
+                // Another process may have built it meanwhile.
+                if !folder.is_dir() {
+                    return Err(error);
+                }
             }
-            named?;
         }
         Ok(Self { folder })
     }

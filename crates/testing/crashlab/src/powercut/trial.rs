@@ -28,6 +28,8 @@ const QUEUE: u64 = 256;
 const EVERY: u64 = 8;
 /// Time for the machine to warm up: it translates each instruction at its first execution.
 const WARM_UP: Duration = Duration::from_millis(500);
+/// Lines of the console in an error: a machine that hangs tells what each thread waits for.
+const CONSOLE_LINES: usize = 60;
 /// How long the writers work before the pool is closed, if the power is cut while it closes.
 const MS_BEFORE_CLOSE: u64 = 300;
 
@@ -184,7 +186,10 @@ impl<'machine> Trial<'machine> {
         let of_disk = |error| Failure::trouble("copy the disk of the machine", error);
         self.devices.prepare_disk().map_err(of_disk)?;
         let mut boot = machine.boot(&self.initramfs, &self.devices, persistence, &args.words());
-        let heard = supervise::run(&mut boot, WRITERS, kill)?;
+        let heard = supervise::run(&mut boot, WRITERS, kill).map_err(|failure| match failure {
+            Failure::Trouble(what) => Failure::Trouble(format!("{what}\n{}", self.console())),
+            other => other,
+        })?;
         let sectors = self.devices.cut_disk(&mut self.sectors).map_err(of_disk)?;
         self.lost += sectors.lost;
         Ok(heard)
@@ -230,16 +235,21 @@ impl<'machine> Trial<'machine> {
         }
     }
 
+    /// The last lines of the machine's console.
+    fn console(&self) -> String {
+        let console = std::fs::read(self.devices.console()).unwrap_or_default();
+        let console = String::from_utf8_lossy(&console);
+        let lines: Vec<&str> = console.lines().collect();
+        let (_, last) = lines.split_at(lines.len().saturating_sub(CONSOLE_LINES));
+        format!("the console's last lines:\n{}", last.join("\n"))
+    }
+
     fn found(&self, what: &str) -> Failure {
         let (cuts, persistence) = (self.figures.kills(), self.persistence.name());
-        let console = std::fs::read_to_string(self.devices.console()).unwrap_or_default();
-        let lines: Vec<&str> = console.lines().collect();
-        let (_, last) = lines.split_at(lines.len().saturating_sub(5));
         Failure::Found {
             what: format!(
-                "persistence {persistence}, after {cuts} cuts: {what}\n\
-                 the console's last lines:\n{}",
-                last.join("\n")
+                "persistence {persistence}, after {cuts} cuts: {what}\n{}",
+                self.console()
             ),
             replay: format!(
                 "cargo run --release -p pando-crashlab -- powercut \
