@@ -39,11 +39,11 @@
 //! ordered with the check here: either this thread sees the store, or the read begins when no word
 //! leads to the chunk any more.
 //!
-//! A file in memory has huge pages. To return a part of one, the system splits it. If another thread
-//! has the page at that instant, the system keeps the part and reports no error. The chunks are
-//! counted as punched then, and have room. So a search that finds no free chunk compares the room of
-//! the file with the count. If the file has more, the thread holds the holes and punches them again.
-//! Held holes are holes after a crash, and the count does not change.
+//! A file in memory has huge pages. To return a part of one, the system splits it. If another
+//! thread has the page at that instant, the system keeps the part and reports no error. The chunks
+//! are counted as punched then, and have room. So a search that finds no free chunk compares the
+//! room of the file with the count. If the file has more, the thread holds the holes and punches
+//! them again. Held holes are holes after a crash, and the count does not change.
 //!
 //! While a thread punches, at most [`AT_ONCE`] chunks cannot be allocated. A thread that stalls
 //! there keeps them.

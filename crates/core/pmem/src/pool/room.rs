@@ -121,8 +121,8 @@ impl<D: Domain> Pool<D> {
         Ok(metadata.blocks() * BLOCK_BYTES)
     }
 
-    /// Bytes that a file in memory takes and its pool does not need: the system has kept the room of
-    /// some holes. Zero on other media. Costs a system call.
+    /// Bytes that a file in memory takes and its pool does not need: the system has kept the room
+    /// of some holes. Zero on other media. Costs a system call.
     pub(crate) fn kept_bytes(&self) -> Result<u64> {
         let (Some(_), Medium::MemoryFile(_)) = (&self.file, self.medium) else { return Ok(0) };
         let punched_chunks = self.word(PUNCHED_OFF).load(Ordering::Acquire);
