@@ -125,8 +125,8 @@ pub(crate) fn write(image: &[u8], path: &Path) {
 }
 
 /// Opens the pool, checks it and uses it. If the check finds no problem, the answers must agree
-/// with each other. Otherwise, and of a pool with a log, the calls must only end. `log` is the
-/// directory of the log, if it is not where the pool says.
+/// with each other. Otherwise the calls must only end. `log` is the directory of the log, if it is
+/// not where the pool says.
 pub(crate) fn open_and_use(path: &Path, log: Option<&Path>) {
     let options = PoolOptions::new().domain(DomainChoice::Process);
     let options = log.iter().fold(options, |options, log| options.log(log));
@@ -162,8 +162,7 @@ pub(crate) fn open_and_use(path: &Path, log: Option<&Path>) {
             assert!(!report.is_consistent() || copied.is_consistent(), "{:?}", copied.problems);
         }
     }
-    // The check reads neither the log's tail nor the stamps of versions.
-    let is_consistent = report.is_consistent() && log.is_none();
+    let is_consistent = report.is_consistent();
     for info in &maps {
         match pool.open_map(&info.name) {
             Ok(map) if is_consistent => use_map(&map),
