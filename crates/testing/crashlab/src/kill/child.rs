@@ -126,7 +126,10 @@ fn live(args: &Args, voice: &Voice) -> Result<(), Trouble> {
     voice.say(&Message::Opened(opened(&pool, created, first_get_ns)?))?;
     let state = if args.look { look::tell(&pool, voice)? } else { State::new() };
     let filled = match args.write {
-        Some(_) if args.created.store => Some(filled::fill(&pool, &args.created.options())?),
+        // An error ends the process at once: the drop of the pool would wait for its threads.
+        Some(_) if args.created.store => Some(
+            filled::fill(&pool, &args.created.options()).unwrap_or_else(|error| end(voice, &error)),
+        ),
         _ => None,
     };
     let open = Open { args, pool: &pool, filled: filled.as_ref(), voice };

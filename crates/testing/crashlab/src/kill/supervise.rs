@@ -106,8 +106,10 @@ pub fn run(command: &mut Command, writers: u64, kill: Option<&Kill>) -> Result<H
             ));
         }
     }
+    // A process whose messages cannot be read is killed, and not waited for.
+    let messages = joined(reader)?;
     let status = process.0.wait().map_err(|error| Failure::trouble("wait for a process", error))?;
-    Ok(Heard::new(&joined(reader)?, status, writers))
+    Ok(Heard::new(&messages, status, writers))
 }
 
 /// The messages that a reader has read to the end of its pipe.

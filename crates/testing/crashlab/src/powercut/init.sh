@@ -6,6 +6,21 @@ export PATH=/bin LD_LIBRARY_PATH=/lib
 mount -t devtmpfs none /dev
 mount -t proc none /proc
 mount -t sysfs none /sys
+# A machine that hangs tells the console, twice, what is blocked in the kernel, and what the threads
+# of the program do: their states and ticks, the system calls with the program counters, and where
+# the program lies.
+tell() {
+    echo w >/proc/sysrq-trigger
+    ps
+    pid=$(pidof pando-crashlab) || return
+    grep -m 1 pando-crashlab "/proc/$pid/maps"
+    for task in "/proc/$pid/task/"*; do
+        cut -d ' ' -f 1-3,14,15 "$task/stat"
+        cat "$task/syscall"
+        head -n 3 "$task/stack"
+    done
+}
+(sleep 600; tell; sleep 60; tell) >/dev/console 2>&1 &
 for module in /lib/modules/*; do insmod "$module"; done
 for device in /dev/pmem0 /dev/pmem1 /dev/vda /dev/vport0p1; do
     until [ -e "$device" ]; do usleep 10000; done
@@ -23,18 +38,6 @@ else
     for setting in dirty_writeback_centisecs dirty_expire_centisecs; do
         echo 5 >"/proc/sys/vm/$setting"
     done
-    # A machine that hangs tells the console what its threads do: their states and ticks, the system
-    # calls with the program counters, and where the program lies.
-    (
-        sleep 600
-        pid=$(pidof pando-crashlab)
-        grep -m 1 pando-crashlab "/proc/$pid/maps"
-        for task in "/proc/$pid/task/"*; do
-            cut -d ' ' -f 1-3,14,15 "$task/stat"
-            cat "$task/syscall"
-            head -n 3 "$task/stack"
-        done
-    ) >/dev/console 2>&1 &
     # A power cut can tear a block of the file system, of which the medium writes only a part at once.
     # Of the journal, the check that a system makes at boot mends that. Of the superblock, it is left
     # to a person, who lets the check take the backup of it.

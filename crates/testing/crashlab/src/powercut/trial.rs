@@ -29,7 +29,7 @@ const EVERY: u64 = 8;
 /// Time for the machine to warm up: it translates each instruction at its first execution.
 const WARM_UP: Duration = Duration::from_millis(500);
 /// Lines of the console in an error: a machine that hangs tells what each thread waits for.
-const CONSOLE_LINES: usize = 60;
+const CONSOLE_LINES: usize = 200;
 /// How long the writers work before the pool is closed, if the power is cut while it closes.
 const MS_BEFORE_CLOSE: u64 = 300;
 
