@@ -12,6 +12,7 @@ use crate::build::Extent;
 use crate::layout::PAIR_BYTES;
 use crate::leaf::Leaf;
 use crate::meta::Meta;
+use crate::node::Probe;
 use crate::tree::BzTree;
 
 /// The audit of one leaf.
@@ -70,6 +71,14 @@ impl<D: Domain> Look<'_, '_, D> {
         }
         if !leaf.slices_match(context) {
             self.problem(ProblemClass::Order, off, "a slice is not that of its key");
+        }
+        let mut slots = Vec::new();
+        leaf.read_slots(context, &mut slots);
+        for &meta in slots.iter().filter(|meta| meta.is_settled()) {
+            let probe = Probe::new(leaf.key(context, meta));
+            if !meta.may_match(Meta::pattern(probe.hash, probe.bytes.len() as u64)) {
+                self.problem(ProblemClass::Order, off, "a fingerprint is not that of its key");
+            }
         }
         let live = leaf.live_records(context);
         if !live.is_sorted_by(|left, right| left.key(context) < right.key(context)) {

@@ -12,7 +12,7 @@ use pando_pmem::layout::LOG_OFF;
 use pando_pmem::{Domain, Guard, LogName, draw_id};
 use pando_pmwcas::Recovered;
 use pando_tc::{LEAST_VALUE_BYTES, SnapshotOptions};
-use pando_tree::maps::{Audit, Catalog, MapError, OptionValues};
+use pando_tree::maps::{Audit, Catalog, MapError, OptionValues, ProblemClass};
 use pando_tree::room::{Refusal, Tries, nothing_to_give, with_room};
 
 use super::OpenedMap;
@@ -203,12 +203,17 @@ impl<D: Domain> Pooled<D> {
     ) -> Result<(&'static str, OptionValues, Audit), Error> {
         let kind = kind_of::<D>(header)?;
         let options = options_of(kind, header)?;
-        let mut removed = 0;
+        let (mut removed, mut unstamped) = (0, 0);
         let mut audit = kind.walk(&self.catalog, entry, &mut |_, value| {
-            let is_removed = header.number != 0 && pando_tc::value_of(value).is_none();
-            removed += u64::from(is_removed);
+            let is_transactional = header.number != 0;
+            removed += u64::from(is_transactional && pando_tc::value_of(value).is_none());
+            unstamped += u64::from(is_transactional && !pando_tc::has_stamp(value));
         })?;
         audit.stat.records = audit.stat.records.saturating_sub(removed);
+        if unstamped > 0 {
+            let what = format!("{unstamped} values of a transactional map have no stamp");
+            audit.problem(ProblemClass::Structure, entry.header_off, what);
+        }
         Ok((kind.name(), options, audit))
     }
 

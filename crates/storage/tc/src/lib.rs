@@ -127,5 +127,5 @@ pub use range::TransactionRange;
 pub use replay::{Rebuild, Replayed, copy, has_image, redo, replay, verify};
 pub use snapshot::Snapshot;
 pub use snapshots::{OnRevoke, SnapshotLimits, SnapshotOptions, SnapshotStat};
-pub use stamp::{LEAST_VALUE_BYTES, value_of};
+pub use stamp::{LEAST_VALUE_BYTES, has_stamp, value_of};
 pub use transaction::{Transaction, Visit, until_committed};

@@ -117,6 +117,11 @@ pub fn value_of(value: &[u8]) -> Option<&[u8]> {
     (!stamp.is_removed()).then_some(value)
 }
 
+/// Whether a value of a transactional map's index has a stamp, as each has that is not damaged.
+pub fn has_stamp(value: &[u8]) -> bool {
+    Stamp::split(value).is_some()
+}
+
 /// A version of a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Version {
