@@ -14,11 +14,17 @@
 //! With a log, all writes of a commit have at most 16 MiB together, with the values that they
 //! replace.
 
+use std::collections::HashSet;
+
 use pando_pmem::mutant;
 
 use crate::failure::{Failure, Result};
 use crate::store::Store;
 use crate::writes::Writes;
+
+/// The longest list of expiry entries that is searched from its begin. A transaction with many
+/// EXPIRE has a longer one.
+const FEW: usize = 8;
 
 /// A key, and its new value; `None` removes the record.
 pub(crate) type LentWrite<'write> = (&'write [u8], Option<&'write [u8]>);
@@ -36,7 +42,10 @@ impl Store {
     #[inline]
     pub(crate) fn commit(&self, writes: &Writes, expiries: Expiries<'_>) -> Result<()> {
         let Expiries { new, old } = expiries;
-        let old = old.iter().filter(|entry| !new.contains(entry));
+        let many = (new.len() > FEW).then(|| new.iter().collect::<HashSet<_>>());
+        let is_new =
+            |entry| many.as_ref().map_or_else(|| new.contains(entry), |new| new.contains(entry));
+        let old = old.iter().filter(|entry| !is_new(entry));
         if self.log.is_none() {
             return self.commit_without_log(writes, new, old);
         }

@@ -165,3 +165,31 @@ fn who_was_told_or_has_gone_is_not_kept_among_the_watchers() {
     set(&store, 1, b"key", b"of another database", None);
     assert_eq!(watchers(), 0, "it has gone");
 }
+
+#[test]
+fn expiries_that_are_set_again_in_one_transaction_stay() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (has_log, count) in [(false, 3u32), (false, 300), (true, 3), (true, 300)] {
+        let path = folder.path().join(format!("{has_log}-{count}"));
+        let store = Store::open(Some(&path), &options_at(&path, has_log)).expect("a store");
+        let soon = store.clock().now_ms() + 1_000_000;
+        let keys: Vec<_> = (0..count).map(u32::to_be_bytes).collect();
+        let keys: Vec<&[u8]> = keys.iter().map(<[u8; 4]>::as_slice).collect();
+        let put = |expiries: &[u64]| {
+            write(&store, &keys, |transaction| {
+                for (key, at_ms) in
+                    keys.iter().flat_map(|key| expiries.iter().map(move |at_ms| (key, at_ms)))
+                {
+                    let head = Head { expires_at: Some(*at_ms), ..Head::string(b"value") };
+                    transaction.put_head(transaction.space(0), key, &head).expect("puts");
+                }
+            });
+        };
+        put(&[soon]);
+        put(&[soon + 1, soon]);
+        for key in &keys {
+            let entry = own_keys::expiry(soon, &layout::head_key(store.space(0), key));
+            assert!(store.map.get(&entry).expect("reads").is_some(), "{has_log} {count} {key:?}");
+        }
+    }
+}
