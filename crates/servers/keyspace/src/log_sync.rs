@@ -386,7 +386,8 @@ impl Shared {
                 // Relaxed: a late view makes a reply wait that need not.
                 self.durable_at_ms.store(begun_at_ms, Ordering::Relaxed);
             }
-            Some(failure) if rounds.failure.is_none() => {
+            // A disk that stalls may fail at last, which has another remedy.
+            Some(failure) if rounds.failure.as_ref() != Some(failure) => {
                 tracing::error!(failure, "the log cannot be written, so writes are refused");
             }
             Some(_) => {}
@@ -440,6 +441,7 @@ mod tests {
     use pando::PoolOptions;
 
     use super::*;
+    use crate::tests::broken_disk::break_disk;
 
     /// The syncs of a new log, without their thread, ten seconds after their creation.
     fn without_thread(folder: &tempfile::TempDir, mode: SyncMode) -> LogSync {
@@ -564,6 +566,58 @@ mod tests {
         assert!(reply.as_mut().poll(&mut context).is_pending());
         run_round(&sync);
         assert!(matches!(reply.as_mut().poll(&mut context), Poll::Ready(Ok(true))));
+    }
+
+    /// Counts the errors that are logged.
+    #[derive(Clone, Debug, Default)]
+    struct Errors(Arc<AtomicU64>);
+
+    impl tracing::Subscriber for Errors {
+        fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+            *metadata.level() == tracing::Level::ERROR
+        }
+
+        fn event(&self, _: &tracing::Event<'_>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+            tracing::span::Id::from_u64(1)
+        }
+
+        fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+        fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+        fn enter(&self, _: &tracing::span::Id) {}
+
+        fn exit(&self, _: &tracing::span::Id) {}
+    }
+
+    #[test]
+    fn a_failure_is_logged_once_also_behind_another_one() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let sync = without_thread(&folder, SyncMode::Always);
+        let shared = &sync.shared;
+        let options = pando::MapOptions::new().transactional(true);
+        let map = shared.pool.map_with("values", &options).expect("a map");
+        run_round(&sync);
+        let errors = Errors::default();
+        let logged = || errors.0.load(Ordering::Relaxed);
+        tracing::subscriber::with_default(errors.clone(), || {
+            let begun_at = Instant::now().checked_sub(STALL + Duration::from_secs(1));
+            shared.rounds.lock().begun_at = Some(begun_at.expect("the machine runs for longer"));
+            sync.judge_stall();
+            assert_eq!(logged(), 1);
+            break_disk(&folder.path().join("log"), &folder.path().join("kept"));
+            map.upsert(b"key", b"value").expect("writes");
+            run_round(&sync);
+            let failure = sync.failure().expect("it has failed");
+            assert!(failure.ends_with("restart the server"), "{failure}");
+            assert_eq!(logged(), 2);
+            run_round(&sync);
+            assert_eq!(logged(), 2);
+        });
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! that is opened again.
 
 #[path = "../../../../pando/tests/log/broken_disk.rs"]
-mod broken_disk;
+pub(crate) mod broken_disk;
 mod counts;
 mod crashes;
 mod full;
