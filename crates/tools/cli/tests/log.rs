@@ -71,6 +71,13 @@ fn what_needs_a_log_or_takes_none_says_so() {
         assert!(served.contains("--sync needs a pool with a log"), "{served}");
     }
     assert!(!folder.path("new.pool").exists());
+    // It may be one with a log, which is lost.
+    let lost = folder.fails(2, &["serve", "--sync", "always", "--pool", "new.pool"]);
+    assert!(lost.contains("no pool at") && lost.contains("rebuilt from its log"), "{lost}");
+    assert!(!lost.contains("leave out --sync"), "{lost}");
+    std::fs::write(folder.path("other"), [0; 4096]).expect("written");
+    let other = folder.fails(3, &["serve", "--sync", "always", "--pool", "other"]);
+    assert!(other.contains("is not a pool"), "{other}");
 }
 
 #[test]

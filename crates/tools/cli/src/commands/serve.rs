@@ -4,7 +4,7 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
-use pando::{DomainChoice, LogFiles};
+use pando::{DomainChoice, Error, LogFiles};
 use pando_server::{Options, ServeError, SyncMode, TlsOptions};
 use tracing_subscriber::filter::LevelFilter;
 
@@ -40,9 +40,8 @@ pub fn run(pool: &PoolArguments, arguments: &ServeArguments) -> Result<(), Failu
                 .to_owned(),
         ));
     }
-    let has_log = || Ok::<_, Failure>(LogFiles::of_pool(pool.path_or_default()?).is_ok());
-    if arguments.sync.is_some() && pool.log.is_none() && !has_log()? {
-        return Err(Failure::Input(ServeError::SyncWithoutLog.to_string()));
+    if arguments.sync.is_some() && pool.log.is_none() {
+        check_log(&pool.path_or_default()?)?;
     }
     check(arguments)?;
     let password = password(arguments)?;
@@ -136,6 +135,21 @@ fn with_file(
         ..pool
     };
     Ok((pool, options.or(file)))
+}
+
+/// Refuses `--sync` for a pool without a log. A missing pool may have had one.
+fn check_log(pool: &Path) -> Result<(), Failure> {
+    let refused = |text| Err(Failure::Input(text));
+    match LogFiles::of_pool(pool) {
+        Ok(_) => Ok(()),
+        Err(Error::NoLog) => refused(ServeError::SyncWithoutLog.to_string()),
+        Err(Error::PoolNotFound { path }) => refused(format!(
+            "--sync needs a pool with a log, and there is no pool at {}. If it had a log, name its \
+             directory by --log: the pool is rebuilt from its log. A new pool gets a log by --log too",
+            path.display()
+        )),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Refuses options that need another one.
