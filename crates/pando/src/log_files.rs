@@ -6,7 +6,7 @@ use pando_device::{Directory, Disk};
 use serde::{Serialize, Serializer};
 
 use crate::Error;
-use crate::engine::read_superblock;
+use crate::engine::{has_log, read_superblock};
 
 /// Attempts of a backup. One fails if the pool writes an image meanwhile.
 const ATTEMPTS: u32 = 3;
@@ -62,6 +62,23 @@ impl LogFiles {
     /// Its directory.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether the directory has a log, whole or damaged. A missing pool that is opened with it is
+    /// rebuilt from it. Otherwise a new pool may get its log there.
+    ///
+    /// ```
+    /// use pando::{LogFiles, Pool, PoolOptions};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let log = folder.path().join("grove.log");
+    /// assert!(!LogFiles::at(&log).exists());
+    /// Pool::create(folder.path().join("grove.pool"), &PoolOptions::new().log(&log))?;
+    /// assert!(LogFiles::at(&log).exists());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn exists(&self) -> bool {
+        has_log(&self.path)
     }
 
     pub(crate) fn open(&self) -> Result<Disk, Error> {

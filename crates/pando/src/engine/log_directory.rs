@@ -119,7 +119,7 @@ fn absolute(path: &Path) -> Option<PathBuf> {
 }
 
 /// Whether there is a log in the directory `path`, whole, damaged or proposed.
-pub(super) fn has_log(path: &Path) -> bool {
+pub(crate) fn has_log(path: &Path) -> bool {
     Disk::open(path)
         .is_ok_and(|disk| !matches!(log_id_of(&disk), Err(pando_log::Error::NotALog { .. })))
 }

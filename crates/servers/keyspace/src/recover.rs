@@ -27,7 +27,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use pando::{Error, Pool};
+use pando::{Error, LogFiles, Pool};
 
 use crate::failure::{Failure, Result, fail_with};
 use crate::store::{MAP_NAME, Store, StoreOptions};
@@ -118,6 +118,25 @@ pub fn advice_if_missing(pool: &Path, snapshot: &Path) -> Option<String> {
         pool.display(),
         newest.display(),
         date(time_ms / 1000)
+    ))
+}
+
+/// The same for a start that names a log, in the directory `log`. `None` also if there is one: the
+/// pool is rebuilt from it.
+pub fn advice_if_log_is_missing(pool: &Path, log: &Path, snapshot: &Path) -> Option<String> {
+    if !is_missing(pool) || LogFiles::at(log).exists() {
+        return None;
+    }
+    let (newest, time_ms) = snapshot_file::all_at(snapshot).into_iter().next()?;
+    Some(format!(
+        "there is no pool at {}, and no log in {}, but the snapshot {newest} of {}, which an empty server would \
+         replace. If the pool had a log, mount its disk, or name its directory by --log: the pool is rebuilt from \
+         it. To begin with the keys of the snapshot, add --restore {newest}. To begin without keys, move the \
+         snapshot away",
+        pool.display(),
+        log.display(),
+        date(time_ms / 1000),
+        newest = newest.display()
     ))
 }
 

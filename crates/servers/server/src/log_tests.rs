@@ -365,3 +365,40 @@ fn a_pool_with_a_log_whose_superblock_is_damaged_is_not_recovered() {
     let place = Place::open(folder, SyncMode::Always);
     assert_eq!(place.redis("GET a\r\n"), "$1\r\n1\r\n");
 }
+
+/// The disk of the log may not be mounted.
+#[test]
+fn a_missing_pool_with_a_missing_log_does_not_begin_without_keys_beside_its_snapshot() {
+    let place = Place::new(SyncMode::Always);
+    assert_eq!(place.redis("SET a 1\r\n"), "+OK\r\n");
+    let snapshot = place.path("snapshot");
+    place.shared.redis.store.save(&snapshot, 1).expect("saves");
+    let folder = place.close();
+    let path = |name: &str| folder.path().join(name);
+    let (pool, log) = (path("pool"), path("log"));
+    std::fs::remove_file(&pool).expect("removed");
+    std::fs::rename(&log, path("away")).expect("renamed");
+    let store_options =
+        StoreOptions { pool: PoolOptions::new().log(&log), ..StoreOptions::default() };
+    let open = |recover| {
+        let pool_options = store_options.pool.clone();
+        let options =
+            Options { pool: Some(pool.clone()), pool_options, recover, ..Options::default() };
+        crate::run::open(&options, &store_options, &snapshot)
+    };
+    for is_there in [false, true] {
+        if is_there {
+            std::fs::create_dir(&log).expect("created");
+        }
+        for recover in [false, true] {
+            let refused = open(recover).map(drop).expect_err("it is refused").to_string();
+            assert!(refused.contains(&format!("no log in {}", log.display())), "{refused}");
+            assert!(refused.contains(&format!("--restore {}", snapshot.display())), "{refused}");
+            assert!(!pool.exists());
+        }
+    }
+    std::fs::remove_dir(&log).expect("removed");
+    std::fs::rename(path("away"), &log).expect("renamed");
+    let keys = open(false).expect("it is rebuilt").count(0).expect("counts");
+    assert_eq!(keys, 1);
+}

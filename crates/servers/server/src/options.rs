@@ -14,9 +14,6 @@ pub struct Options {
     pub pool: Option<PathBuf>,
     /// The options for opening or creating the pool.
     pub pool_options: PoolOptions,
-    /// Whether `pool_options` name a log. A missing pool is rebuilt from that, so a snapshot is not
-    /// asked for.
-    pub names_log: bool,
     /// When a reply to a write is sent, if the pool has a log; `None` for
     /// [`SyncMode::EverySecond`]. An error for a pool without a log.
     pub sync: Option<SyncMode>,

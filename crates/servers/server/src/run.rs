@@ -237,8 +237,14 @@ pub(crate) fn open(
     store_options: &StoreOptions,
     snapshot: &Path,
 ) -> Result<Store, ServeError> {
-    let is_new = options.restore.is_some() || options.names_log;
-    let missing = options.pool.as_deref().filter(|_| !is_new);
+    let named = options.pool_options.log_directory();
+    let missing = options.pool.as_deref().filter(|_| options.restore.is_none());
+    if let (Some(pool), Some(log)) = (missing, named)
+        && let Some(advice) = recover::advice_if_log_is_missing(pool, log, snapshot)
+    {
+        return Err(ServeError::Store(advice));
+    }
+    let missing = missing.filter(|_| named.is_none());
     let missing = missing.and_then(|pool| recover::advice_if_missing(pool, snapshot));
     let (failure, advice) = match (missing, options.pool.as_deref()) {
         (Some(advice), _) => ("it is missing".to_owned(), advice),
@@ -248,7 +254,6 @@ pub(crate) fn open(
                 // The log that is named may be elsewhere than the pool says. A damaged superblock
                 // says nothing.
                 let of_pool = LogFiles::of_pool(pool).ok();
-                let named = options.pool_options.log_directory();
                 if let Some(log) = named.or(of_pool.as_ref().map(LogFiles::path)) {
                     let advice = recover::advice_with_log(&failure, pool, log);
                     return Err(ServeError::Store(advice));

@@ -60,7 +60,6 @@ pub fn run(pool: &PoolArguments, arguments: &ServeArguments) -> Result<(), Failu
     let options = Options {
         pool: Some(pool.path_or_default()?),
         pool_options,
-        names_log: pool.log.is_some(),
         index: arguments.index.clone(),
         sync: arguments.sync.map(|mode| match mode {
             Sync::Always => SyncMode::Always,
