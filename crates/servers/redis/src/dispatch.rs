@@ -326,7 +326,13 @@ fn try_execute(
         }
         session.running = Some(command);
         if command.name == "exec" {
-            return execute_queued(server, session, reply);
+            let database = session.database;
+            let executed = execute_queued(server, session, reply);
+            if executed.is_err() {
+                // None of its writes has taken place, so its SELECT has not either.
+                session.select(database);
+            }
+            return executed;
         }
     }
     session.running = Some(command);

@@ -91,6 +91,12 @@ impl Session {
         }
     }
 
+    /// Selects a database.
+    pub(crate) fn select(&mut self, database: u8) {
+        self.database = database;
+        self.client.set_database(database);
+    }
+
     /// Drops queued commands and watched keys.
     pub(crate) fn end_transaction(&mut self) {
         if self.multi.take().is_some() {

@@ -402,3 +402,17 @@ fn a_missing_pool_with_a_missing_log_does_not_begin_without_keys_beside_its_snap
     let keys = open(false).expect("it is rebuilt").count(0).expect("counts");
     assert_eq!(keys, 1);
 }
+
+#[test]
+fn a_refused_transaction_leaves_its_client_in_its_database() {
+    let place = Place::new(SyncMode::No);
+    // Together they are too long for one commit.
+    let value = "x".repeat(30_000);
+    let sets: String = (0..600).map(|key| format!("SET {key} {value}\r\n")).collect();
+    let said = place
+        .redis(&format!("SET a 1\r\nMULTI\r\nSELECT 5\r\n{sets}EXEC\r\nGET a\r\nCLIENT INFO\r\n"));
+    let said: Vec<_> = said.lines().skip_while(|line| !line.starts_with('-')).collect();
+    let [refused, "$1", "1", _, client, ..] = said[..] else { panic!("{said:?}") };
+    assert!(refused.starts_with("-ERR "), "{refused}");
+    assert!(client.contains(" db=0 "), "{client}");
+}

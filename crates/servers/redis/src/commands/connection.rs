@@ -49,14 +49,9 @@ fn echo(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> 
 
 fn select(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
     let database = read_database(arguments[1])?;
-    set_database(context.session, database);
+    context.session.select(database);
     context.reply.ok();
     Ok(())
-}
-
-fn set_database(session: &mut Session, database: u8) {
-    session.database = database;
-    session.client.set_database(database);
 }
 
 fn quit(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
@@ -69,7 +64,7 @@ fn reset(context: &mut Context<'_, '_>, _: &Arguments<'_>) -> Result<()> {
     let session = &mut *context.session;
     session.end_transaction();
     session.replies = Replies::On;
-    set_database(session, 0);
+    session.select(0);
     session.client.set_name(String::new());
     session.become_default(context.server);
     set_version(context, Version::Resp2);
