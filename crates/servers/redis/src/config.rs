@@ -232,6 +232,11 @@ impl Parsed {
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
+
+    /// The place of the value among the choices of its parameter.
+    pub(crate) fn place(&self) -> usize {
+        usize::try_from(self.number).unwrap_or(0)
+    }
 }
 
 impl Config {
@@ -263,8 +268,20 @@ impl Config {
 
     /// Sets a parsed value.
     pub(crate) fn set(&self, id: ParameterId, parsed: Parsed) {
+        self.set_and_apply(id, parsed, |_| ());
+    }
+
+    /// Sets a parsed value, and calls `apply` with it before another value can be set.
+    pub(crate) fn set_and_apply(
+        &self,
+        id: ParameterId,
+        parsed: Parsed,
+        apply: impl FnOnce(&Parsed),
+    ) {
+        let mut texts = self.texts.lock();
         self.numbers[id.0].store(parsed.number, Ordering::Relaxed);
-        self.texts.lock()[id.0] = parsed.text;
+        apply(&parsed);
+        texts[id.0] = parsed.text;
     }
 
     /// Sets a parameter at the start of the server, from `--set`.

@@ -85,11 +85,12 @@ fn set(context: &mut Context<'_, '_>, arguments: &Arguments<'_>) -> Result<()> {
         if id == config::REQUIRE_PASS {
             context.server.acl.set_default_password(parsed.text().as_bytes());
         }
-        context.server.config.set(id, parsed);
-        if let (true, Some(log)) = (id == config::APPEND_FSYNC, context.server.store.log()) {
-            let place = context.server.config.size(id);
-            log.set_mode(SyncMode::at(place).unwrap_or_default());
-        }
+        let log = context.server.store.log().filter(|_| id == config::APPEND_FSYNC);
+        context.server.config.set_and_apply(id, parsed, |parsed| {
+            if let Some(log) = log {
+                log.set_mode(SyncMode::at(parsed.place()).unwrap_or_default());
+            }
+        });
         if [config::MAX_MEMORY, config::MAX_MEMORY_POLICY].contains(&id) {
             context.server.limit_memory();
         }
