@@ -70,13 +70,14 @@ impl Store {
     #[cold]
     fn evict(&self, limit_bytes: u64) -> Result<bool> {
         let policy = self.memory.policy.load(Ordering::Relaxed);
+        let mut refused = 0;
         for _ in 0..EVICTIONS_A_COMMAND {
             if self.memory.used_bytes() < limit_bytes {
                 return Ok(true);
             }
             let victim = match policy {
                 policy if policy == EvictionPolicy::AllKeysLru as u8 => self.least_recent()?,
-                policy if policy == EvictionPolicy::VolatileTtl as u8 => self.soonest()?,
+                policy if policy == EvictionPolicy::VolatileTtl as u8 => self.soonest(refused)?,
                 _ => None,
             };
             let Some(full) = victim else { return Ok(false) };
@@ -90,14 +91,22 @@ impl Store {
             let mut transaction = self.begin(held, self.clock.now_ms());
             // Another thread may have removed it.
             if let Some(swept_bytes) = swept_bytes {
-                transaction.remove_head(space, key)?;
-                transaction.commit()?;
+                let removed =
+                    transaction.remove_head(space, key).and_then(|_| transaction.commit());
+                match removed {
+                    // The removal of another key may need less room.
+                    Err(failure) if failure.is_no_memory() => {
+                        refused += 1;
+                        continue;
+                    }
+                    removed => removed?,
+                }
                 self.memory.account_bytes.fetch_add(swept_bytes, Ordering::Relaxed);
                 self.memory.evicted_keys.fetch_add(1, Ordering::Relaxed);
             }
         }
         // A command's evictions free more than it writes, so the limit is soon met.
-        Ok(true)
+        Ok(refused < EVICTIONS_A_COMMAND)
     }
 
     /// The key of a head whose range is the least recently used one of a few random ranges.
@@ -134,14 +143,18 @@ impl Store {
         Ok(None)
     }
 
-    /// The key of the head with the earliest expiry.
-    fn soonest(&self) -> Result<Option<Vec<u8>>> {
+    /// The key of the head with the earliest expiry, behind the first `passed` ones.
+    fn soonest(&self, passed: u32) -> Result<Option<Vec<u8>>> {
+        let mut left = passed;
         let mut scan = self.map.prefix(own_keys::EXPIRIES);
         while let Some((entry, _)) = scan.next_record()? {
             let (at_ms, full) = own_keys::split_expiry(entry).ok_or(Failure::Damaged)?;
             // The sweep removes entries that do not match their head.
             if self.expires_at(full)? == Some(at_ms) {
-                return Ok(Some(full.to_vec()));
+                if left == 0 {
+                    return Ok(Some(full.to_vec()));
+                }
+                left -= 1;
             }
         }
         Ok(None)

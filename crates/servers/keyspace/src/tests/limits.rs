@@ -74,3 +74,19 @@ fn what_expires_soonest_goes_first_and_what_does_not_stays() {
     assert_eq!(store.take_evicted_keys(), 100);
     assert!(get(&store, 0, b"forever").is_some());
 }
+
+#[test]
+fn a_key_whose_removal_finds_no_room_is_passed_over() {
+    let store = volatile();
+    let later = store.clock().now_ms() + 1_000_000;
+    for number in 0u64..3 {
+        set(&store, 0, &number.to_be_bytes(), b"value", Some(later + number));
+    }
+    limit(&store, 1, EvictionPolicy::VolatileTtl);
+    refuse(&store, 0, 1);
+    assert!(!store.make_room().expect("evicts"), "nothing is left that may go");
+    assert_eq!(store.take_evicted_keys(), 2);
+    assert!(get(&store, 0, &0u64.to_be_bytes()).is_some());
+    assert!(!store.make_room().expect("evicts"));
+    assert_eq!(store.take_evicted_keys(), 1);
+}
