@@ -35,9 +35,9 @@ impl Failure {
 /// The code of the error reply for an error of the pool. MISCONF is Redis's code for a server that
 /// cannot write its log.
 fn code_of(error: &pando::Error) -> &'static str {
-    use pando::Error::{AppliedNotDurable, LogFull, LogStopped};
+    use pando::Error::{AppliedNotDurable, Log, LogFull, LogStopped};
     match error {
-        LogFull { .. } | LogStopped { .. } | AppliedNotDurable { .. } => "MISCONF",
+        Log(_) | LogFull { .. } | LogStopped { .. } | AppliedNotDurable { .. } => "MISCONF",
         _ => "ERR",
     }
 }
@@ -60,3 +60,19 @@ pub const NO_MEMORY: Failure = fail("OOM command not allowed when used memory > 
 
 /// The result of a command.
 pub type Result<T, E = Failure> = std::result::Result<T, E>;
+
+#[cfg(test)]
+mod tests {
+    use pando::LogFiles;
+
+    use super::*;
+
+    #[test]
+    fn an_error_of_the_log_has_the_code_misconf() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let error = LogFiles::at(folder.path()).verify().expect_err("it has no log");
+        assert!(matches!(error, pando::Error::Log(_)), "{error:?}");
+        let said = Failure::from(error).to_string();
+        assert!(said.starts_with("MISCONF "), "{said}");
+    }
+}
