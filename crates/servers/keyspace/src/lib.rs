@@ -38,6 +38,9 @@
 //! * `ids`: an upper bound of the numbers of collections, and the number of starts (8 bytes each).
 //! * `restoring`: empty; it exists while a snapshot is loaded.
 
+#[cfg(test)]
+#[path = "../../../pando/tests/log/broken_disk.rs"]
+mod broken_disk;
 mod change;
 pub mod clock;
 pub mod collection;

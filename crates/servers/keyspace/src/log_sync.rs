@@ -441,7 +441,7 @@ mod tests {
     use pando::PoolOptions;
 
     use super::*;
-    use crate::tests::broken_disk::break_disk;
+    use crate::broken_disk::break_disk;
 
     /// The syncs of a new log, without their thread, ten seconds after their creation.
     fn without_thread(folder: &tempfile::TempDir, mode: SyncMode) -> LogSync {

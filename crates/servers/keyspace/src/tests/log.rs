@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
-use super::broken_disk::{break_disk, mend_disk};
 use super::mounted::Mounted;
 use super::*;
+use crate::broken_disk::{break_disk, mend_disk};
 use crate::log_sync::SyncMode;
 
 /// Wakes a thread that waits in [`wait`].

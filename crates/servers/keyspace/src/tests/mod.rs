@@ -1,8 +1,6 @@
 //! Tests of the store through its interface. A crash is an intent that is not executed, or a store
 //! that is opened again.
 
-#[path = "../../../../pando/tests/log/broken_disk.rs"]
-pub(crate) mod broken_disk;
 mod counts;
 mod crashes;
 mod full;
