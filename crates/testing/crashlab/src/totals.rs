@@ -65,7 +65,10 @@ pub fn table() -> Result<String, Failure> {
         row(&format!("`{verb}`"), &format!("{count} trials, {runs} runs, {images} crash images"));
     }
     let mutants = Data::read("mutants.tsv")?;
-    row("`mutate`, the core and the BzTree", &format!("{} mutants, all seen", mutants.rows.len()));
+    row(
+        "`mutate`, the core, the BzTree and the log",
+        &format!("{} mutants, all seen", mutants.rows.len()),
+    );
     for (file, column, run, unit) in [
         ("kills.tsv", "kills", "`kill`", "kills"),
         ("power_cuts.tsv", "cuts_in_each_mode", "`powercut`", "power cuts in each mode"),
