@@ -33,6 +33,10 @@
 //! group over. So no name is in two groups, and groups can be set in any order. Several are set in
 //! one commit; if that is refused, each is tried alone, so none holds up another.
 //!
+//! A node of a cluster that loses slots removes many names at once, and so may one UNLINK. Removals
+//! that no commit has room for together are set in several. A kill in between leaves some of the
+//! maps. Those of maps that have another name by now stay together with it.
+//!
 //! A name has up to 4 MiB, so that a commit has room for some. Commands that make a map refuse a
 //! longer one. RENAME cannot be refused by a module: it ends the server before its reply.
 
@@ -53,6 +57,10 @@ const MANY_BYTES: usize = 1 << 20;
 
 /// A commit has at most so many bytes of names, old and new ones together. The pool takes 16 MiB.
 const MAX_COMMIT_BYTES: usize = 15 << 20;
+
+/// Longer groups are set in several commits of so many removals, or bytes of their names.
+const MANY_REMOVALS: usize = 10_000;
+const MANY_REMOVED_BYTES: usize = 4 << 20;
 
 /// The pause after a refusal.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -328,17 +336,26 @@ impl Names {
     }
 }
 
-/// Sets the names of a group in one commit. After an error the group has the names that differ.
+/// A name that has no map any more, and the number of the one that it had.
+#[derive(Clone, Copy)]
+struct Removal<'group> {
+    database: u32,
+    name: &'group [u8],
+    number: u64,
+}
+
+/// Sets the names of a group in one commit, or in several if they are too many removals. After an
+/// error the group has the names that differ.
 fn set(
     ctx: Ctx<'_>,
     store: &Store,
     collector: &Collector,
     group: &mut Group,
 ) -> Result<(), pando::Error> {
-    let mut changes = Vec::new();
+    let (mut changes, mut removals) = (Vec::new(), Vec::new());
     let mut named = BTreeSet::new();
     let mut lost = group.lost.clone();
-    let mut bytes = 0;
+    let (mut bytes, mut removed_bytes) = (0, 0);
     for (database, name) in &group.names {
         ctx.select(*database);
         let wanted = match ctx.find(name) {
@@ -355,31 +372,77 @@ fn set(
             ));
         }
         let present = store.entry(*database, name)?;
-        if wanted != present {
-            let entries = usize::from(wanted.is_some()) + usize::from(present.is_some());
-            bytes += entries * name.len();
-            changes.push((*database, name.as_slice(), wanted));
+        match (wanted, present) {
+            (None, Some(Entry { number, .. })) => {
+                removed_bytes += name.len();
+                removals.push(Removal { database: *database, name, number });
+            }
+            _ if wanted != present => {
+                bytes += (1 + usize::from(present.is_some())) * name.len();
+                changes.push((*database, name.as_slice(), wanted));
+            }
+            _ => {}
         }
         named.extend(wanted.map(|entry| entry.number));
         lost.extend(present.map(|entry| entry.number));
     }
     lost.retain(|number| !named.contains(number));
-    let lost: Vec<u64> = lost.into_iter().collect();
-    let stored = match bytes {
-        ..=MAX_COMMIT_BYTES => store.set_entries(changes.iter().copied(), &lost),
-        _ => log::fatal(&format!(
+    let is_long = removals.len() > MANY_REMOVALS || bytes + removed_bytes > MAX_COMMIT_BYTES;
+    let (mut alone, together): (Vec<_>, Vec<_>) =
+        removals.into_iter().partition(|removal| is_long && !named.contains(&removal.number));
+    bytes += together.iter().map(|removal| removal.name.len()).sum::<usize>();
+    changes.extend(together.iter().map(|removal| (removal.database, removal.name, None)));
+    if bytes > MAX_COMMIT_BYTES {
+        log::fatal(&format!(
             "the names that change together have {bytes} bytes, and the pool takes up to \
              {MAX_COMMIT_BYTES} in one commit; the server ends, and the next start has the old ones"
-        )),
-    };
+        ));
+    }
+    let stored = remove_alone(store, collector, &mut alone, &mut lost).and_then(|()| {
+        let lost: Vec<u64> = lost.iter().copied().collect();
+        store.set_entries(changes.iter().copied(), &lost)
+    });
     if let Err(error) = stored {
-        let names = changes.iter().map(|&(database, name, _)| (database, name.to_vec()));
-        let mut differing = Group { lost: lost.into_iter().collect(), ..Group::default() };
-        names.for_each(|name| differing.add(name));
+        let left = alone.iter().map(|removal| (removal.database, removal.name, None));
+        let mut differing = Group { lost, ..Group::default() };
+        changes
+            .into_iter()
+            .chain(left)
+            .for_each(|(database, name, _)| differing.add((database, name.to_vec())));
         *group = differing;
         return Err(error);
     }
     named.into_iter().for_each(|number| collector.named(number));
     lost.into_iter().for_each(|number| collector.released(number));
+    Ok(())
+}
+
+/// Removes entries whose maps have no other name, in commits that the pool has room for. What is
+/// done is taken out of `removals`, and the maps out of `lost`.
+fn remove_alone(
+    store: &Store,
+    collector: &Collector,
+    removals: &mut Vec<Removal<'_>>,
+    lost: &mut BTreeSet<u64>,
+) -> Result<(), pando::Error> {
+    while !removals.is_empty() {
+        let (mut count, mut bytes) = (0, 0);
+        for removal in removals.iter().rev().take(MANY_REMOVALS) {
+            bytes += removal.name.len();
+            count += 1;
+            if bytes >= MANY_REMOVED_BYTES {
+                break;
+            }
+        }
+        let some = &removals[removals.len() - count..];
+        let numbers: Vec<u64> = some.iter().map(|removal| removal.number).collect();
+        let entries = some.iter().map(|removal| (removal.database, removal.name, None));
+        store.set_entries(entries, &numbers)?;
+        for number in numbers {
+            lost.remove(&number);
+            collector.released(number);
+        }
+        removals.truncate(removals.len() - count);
+    }
     Ok(())
 }

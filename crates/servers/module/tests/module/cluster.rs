@@ -245,3 +245,42 @@ fn slots_move_under_writes_and_a_killed_primary_loses_nothing_that_a_replica_has
         }
     }
 }
+
+/// A node that loses a slot deletes its keys, and tells modules of it only by `unlink`. The names are
+/// more than one commit has room for, and do not come back.
+#[test]
+fn a_lost_slot_of_many_maps_does_not_come_back() {
+    let options = ["--appendonly", "yes", "--save", "", "--cluster-enabled", "yes"];
+    let [site, other] = [(); 2].map(|()| Site::at_port(&options));
+    let (mut server, taker) = (site.start(), other.start());
+    let (mut client, mut taking) = (server.connect(), taker.connect());
+    assert_eq!(say(&mut client, "CLUSTER ADDSLOTSRANGE 0 16383"), "OK");
+    let port = site.port.expect("a port");
+    assert_eq!(say(&mut taking, &format!("CLUSTER MEET 127.0.0.1 {port}")), "OK");
+    for client in [&mut client, &mut taking] {
+        eventually("the cluster", || {
+            say(client, "CLUSTER NODES").matches("master").count() == 2
+                && say(client, "CLUSTER INFO").contains("cluster_state:ok")
+        });
+    }
+    let slot = say(&mut client, "CLUSTER KEYSLOT {t}");
+    let name = |map: usize| format!("{{t}}{map:0240}").into_bytes();
+    for first in (0..80_000).step_by(1000) {
+        let mut command = vec![b"PANDO.APPLY".to_vec(), b"1000".to_vec()];
+        command.extend((first..first + 1000).map(name));
+        for place in 1..=1000 {
+            let set = ["SET", &place.to_string(), "a", "1"].map(|word| word.as_bytes().to_vec());
+            command.extend(set);
+        }
+        assert!(!client.ask(&command).expect("a reply").value.is_error());
+    }
+    assert_eq!(say(&mut client, "PANDO.SET stays a 1"), "1");
+    let [from, to] = [&mut client, &mut taking].map(|client| say(client, "CLUSTER MYID"));
+    assert_eq!(say(&mut taking, &format!("CLUSTER SETSLOT {slot} IMPORTING {from}")), "OK");
+    assert_eq!(say(&mut taking, &format!("CLUSTER SETSLOT {slot} NODE {to}")), "OK");
+    eventually("the loss of the slot", || say(&mut client, "DBSIZE") == "1");
+    eventually("the names", || info(&mut client, "pando_names_not_stored") == "0");
+    drop(server);
+    server = site.start();
+    assert_eq!(say(&mut server.connect(), "DBSIZE"), "1");
+}
