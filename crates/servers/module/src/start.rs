@@ -75,10 +75,20 @@ fn open(path: &Path) -> Result<(Store, Phase), Refusal> {
     let create = || {
         Ok((Store::create(path, limits, draw_id()?).map_err(Refusal::Place)?, Phase::FilesFirst))
     };
+    let load_again = |store: Store| {
+        log::warning("a load of files was interrupted: the files have precedence");
+        let databases = store.databases();
+        store.flush(&databases, true).map_err(Refusal::Pool)?;
+        Ok((store, Phase::FilesFirst))
+    };
     if settings::restore() {
-        // Another server may have it: then it stays.
-        if let Err(busy @ Error::PoolBusy { .. }) = Store::open(path, limits) {
-            return Err(Refusal::Place(busy));
+        match Store::open(path, limits) {
+            // Another server has it: it stays.
+            Err(busy @ Error::PoolBusy { .. }) => return Err(Refusal::Place(busy)),
+            // The start with this parameter was interrupted. The pool that it has moved aside is
+            // not replaced.
+            Ok(store) if !store.is_complete().map_err(Refusal::Pool)? => return load_again(store),
+            _ => {}
         }
         move_aside(path)?;
         log::notice("pando.restore: the files have precedence over the pool");
@@ -87,12 +97,7 @@ fn open(path: &Path) -> Result<(Store, Phase), Refusal> {
     match Store::open(path, limits) {
         Ok(store) => match store.is_complete().map_err(Refusal::Pool)? {
             true => Ok((store, Phase::PoolFirst)),
-            false => {
-                log::warning("a load of files was interrupted: the files have precedence");
-                let databases = store.databases();
-                store.flush(&databases, true).map_err(Refusal::Pool)?;
-                Ok((store, Phase::FilesFirst))
-            }
+            false => load_again(store),
         },
         Err(Error::PoolNotFound { .. }) => create(),
         Err(error @ Error::NotTrusted { .. }) => {

@@ -281,13 +281,14 @@ impl Store {
         Ok(save)
     }
 
-    /// Whether files of the pool `id` were loaded into this one.
-    pub fn has_loaded(&self, id: [u8; 16]) -> Result<bool, Error> {
-        self.meta.contains_key([&b"from"[..], &id].concat())
+    /// The number of the last file of the pool `id` that was loaded into this one.
+    pub fn loaded(&self, id: [u8; 16]) -> Result<Option<u64>, Error> {
+        let found = self.meta.get([&b"from"[..], &id].concat())?;
+        Ok(found.and_then(|bytes| word(&bytes)))
     }
 
-    pub fn set_loaded(&self, id: [u8; 16]) -> Result<(), Error> {
-        self.meta.put([&b"from"[..], &id].concat(), [])
+    pub fn set_loaded(&self, id: [u8; 16], save: u64) -> Result<(), Error> {
+        self.meta.put([&b"from"[..], &id].concat(), save.to_le_bytes())
     }
 
     /// A number that no map and no generation has had.

@@ -68,7 +68,10 @@ fn refuse(what: &str, failure: &Failure) {
     // A client of a replica that takes writes may send anything.
     let is_of_client = flags.is_replica()
         && !flags.is_read_only()
-        && matches!(failure, Failure::Malformed(_) | Failure::Short | Failure::Version(_));
+        && matches!(
+            failure,
+            Failure::Malformed(_) | Failure::Short | Failure::Version(_) | Failure::Name(_)
+        );
     // A full sync that fails is tried again by Redis, from the beginning. The files of a start from
     // the pool decide nothing.
     let is_tried_again = flags.is_transferring() || STATE.phase() == Phase::PoolFirst;
@@ -400,7 +403,7 @@ pub fn load_identity(io: Io<'_>, version: i32) -> bool {
         let is_ours = id == store.id();
         if STATE.phase() != Phase::PoolFirst {
             if !is_ours {
-                store.set_loaded(id)?;
+                store.set_loaded(id, save)?;
             }
             return Ok(true);
         }
@@ -410,9 +413,10 @@ pub fn load_identity(io: Io<'_>, version: i32) -> bool {
              set pando.restore yes for one start, or move {} away",
             pool.display()
         );
-        if !is_ours && !store.has_loaded(id)? {
+        if !is_ours && store.loaded(id)? != Some(save) {
             log::warning(&format!(
-                "an RDB file is of the pool {}, and {} is the pool {}; {ways_out}",
+                "an RDB file has the number {save} of the pool {}, and was not loaded into {}, which is \
+                 the pool {}; {ways_out}",
                 hex(&id),
                 pool.display(),
                 hex(&store.id())

@@ -123,6 +123,47 @@ fn a_file_of_another_pool_is_refused_with_both_ways_out() {
     check(&mut site.start_with(&["--pando.restore", "yes"]).connect());
 }
 
+/// A pool that a file was loaded into does not go on with a later file of the same origin: it lacks
+/// what was written in between.
+#[test]
+fn a_later_file_of_an_origin_that_was_loaded_once_is_refused() {
+    let (origin, site) = (Site::new(&["--save", "1000 1000"]), Site::new(&["--save", "1000 1000"]));
+    let server = origin.start();
+    let client = &mut server.connect();
+    fill(client);
+    assert_eq!(say(client, "SAVE"), "OK");
+    std::fs::copy(origin.path("dump.rdb"), site.path("dump.rdb")).expect("a copy");
+    for _ in 0..2 {
+        check(&mut site.start_with(&["--pando.save-after-start", "no"]).connect());
+    }
+    assert_eq!(say(client, "PANDO.SET m later 1"), "1");
+    assert_eq!(say(client, "SAVE"), "OK");
+    std::fs::copy(origin.path("dump.rdb"), site.path("dump.rdb")).expect("a copy");
+    let log = site.refused(&[]);
+    assert!(log.contains("was not loaded into"), "{log}");
+}
+
+/// A supervisor starts the server again, with the same parameters.
+#[test]
+fn a_restore_that_fails_twice_keeps_the_pool_that_it_moved_aside() {
+    let site = Site::new(&["--save", "1000 1000"]);
+    let server = site.start();
+    let client = &mut server.connect();
+    fill(client);
+    assert_eq!(say(client, "SAVE"), "OK");
+    assert_eq!(say(client, "PANDO.SET m newest 1"), "1");
+    drop(server);
+    let whole = std::fs::read(site.path("dump.rdb")).expect("the file");
+    std::fs::write(site.path("dump.rdb"), &whole[..whole.len() / 2]).expect("a part");
+    for _ in 0..2 {
+        site.refused(&["--pando.restore", "yes"]);
+    }
+    std::fs::remove_file(site.path("dump.rdb")).expect("no file");
+    std::fs::rename(site.path("pando.pool.old"), site.path("pando.pool")).expect("a rename");
+    let server = site.start();
+    assert_eq!(say(&mut server.connect(), "PANDO.GET m newest"), "1");
+}
+
 #[test]
 fn an_older_copy_of_the_pool_is_refused() {
     let site = Site::new(&["--save", "1000 1000"]);
