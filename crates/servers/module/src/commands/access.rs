@@ -1,10 +1,12 @@
 //! Maps of the keyspace, for commands.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::failure::{Failure, Result};
 use crate::layout::{MAX_KEY_BYTES, MAX_NAME_BYTES, MAX_VALUE_BYTES, NEVER};
+use crate::log;
 use crate::redis::{Class, Ctx, Found};
 use crate::settings;
 use crate::state::{Phase, STATE};
@@ -84,6 +86,25 @@ impl<'name> Change<'name> {
             Some(stub) => Ok(store.get(stub.number(), crate::layout::Kind::Record, key)?),
             None => Ok(None),
         }
+    }
+}
+
+/// The keys of a command. A key that is named twice has one change.
+#[derive(Default)]
+pub struct Keys<'name> {
+    pub changes: Vec<Change<'name>>,
+    places: HashMap<&'name [u8], usize>,
+}
+
+impl<'name> Keys<'name> {
+    /// The place of the key's change.
+    pub fn place(&mut self, ctx: Ctx<'_>, name: &'name [u8]) -> Result<usize> {
+        if let Some(&place) = self.places.get(name) {
+            return Ok(place);
+        }
+        self.changes.push(Change::new(ctx, name)?);
+        self.places.insert(name, self.changes.len() - 1);
+        Ok(self.changes.len() - 1)
     }
 }
 
@@ -178,12 +199,23 @@ pub fn commit(
     Ok(all)
 }
 
+/// Sends a command to replicas and to the append-only file. If the server has none of that name,
+/// they would differ silently, so it ends.
+pub fn send(ctx: Ctx<'_>, command: &str, words: &[&[u8]]) {
+    if !ctx.replicate(command, words) {
+        log::fatal(&format!(
+            "{command} cannot be replicated: PANDO keys need it under its own name; remove its \
+             rename-command from the configuration"
+        ));
+    }
+}
+
 /// Sends a change of one key to replicas and to the append-only file. A key that has become empty
 /// is deleted there by a command that all versions of the key's value allow.
 pub fn replicate(ctx: Ctx<'_>, name: &[u8], all: &[Changed], command: impl FnOnce()) {
     if all.iter().any(|changed| changed.is_change) {
         match all.iter().all(|changed| changed.head.is_empty()) {
-            true => ctx.replicate("DEL", &[name]),
+            true => send(ctx, "DEL", &[name]),
             false => command(),
         }
     }

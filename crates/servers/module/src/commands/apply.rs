@@ -14,7 +14,7 @@
 
 use sha2::{Digest, Sha256};
 
-use super::access::{Change, check_key, check_value, commit, integer, is_ignored, store};
+use super::access::{Keys, check_key, check_value, commit, integer, is_ignored, send, store};
 use super::failure::{Failure, Result};
 use super::read::receipts;
 use crate::layout::{Kind, receipt_key, receipts_of, sequence_of};
@@ -63,16 +63,9 @@ pub fn apply(ctx: Ctx<'_>, words: &[&[u8]]) -> Result<()> {
         return Ok(());
     }
     let store = store()?;
-    // A key that is named twice has one change.
-    let mut changes: Vec<Change<'_>> = Vec::new();
-    let mut places = Vec::with_capacity(count);
-    for &name in names {
-        let place = changes.iter().position(|change| change.name == name);
-        places.push(place.unwrap_or(changes.len()));
-        if place.is_none() {
-            changes.push(Change::new(ctx, name)?);
-        }
-    }
+    let mut keys = Keys::default();
+    let places: Vec<_> = names.iter().map(|name| keys.place(ctx, name)).collect::<Result<_>>()?;
+    let mut changes = keys.changes;
 
     let mut holds = true;
     let mut rest = operations;
@@ -147,11 +140,11 @@ pub fn apply(ctx: Ctx<'_>, words: &[&[u8]]) -> Result<()> {
     if !payloads.is_empty() {
         let words: Vec<&[u8]> =
             payloads.iter().flat_map(|(name, payload)| [*name, payload.as_slice()]).collect();
-        ctx.replicate("PANDO.LOAD", &words);
+        send(ctx, "PANDO.LOAD", &words);
     }
     let emptied = |changed: &Changed| changed.is_change && changed.head.is_empty();
     for (change, _) in changes.iter().zip(&all).filter(|(_, changed)| emptied(changed)) {
-        ctx.replicate("DEL", &[change.name]);
+        send(ctx, "DEL", &[change.name]);
     }
     ctx.reply_simple("APPLIED");
     Ok(())

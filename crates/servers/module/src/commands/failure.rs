@@ -41,6 +41,11 @@ pub enum Failure {
     Sequence(u64),
     #[error("ERR the index of a key is {0}; allowed are 1 to {1}")]
     Index(i64, usize),
+    #[error(
+        "ERR the first {0} records have more than 16 MiB, and one command removes at most that; ask \
+         for fewer"
+    )]
+    PopTooLong(usize),
     #[error("ERR malformed payload: {0}")]
     Malformed(#[from] Malformed),
     #[error("ERR {0}")]

@@ -21,6 +21,8 @@ use crate::stub::Stub;
 /// A read of more records, or of more bytes of keys and values, is long.
 const SHORT_RECORDS: u64 = 1000;
 const SHORT_BYTES: u64 = 1 << 20;
+/// Bytes of the records that one commit may remove.
+const MAX_COMMIT_BYTES: usize = 16 << 20;
 
 type Records = Vec<(Vec<u8>, Vec<u8>)>;
 
@@ -371,10 +373,21 @@ pub fn last(ctx: Ctx<'_>, words: &[&[u8]]) -> Result<()> {
     end(ctx, words, Order::Descending, "PANDO.LAST key")
 }
 
-/// The first, or last, records of a map now.
+/// The first, or last, records of a map now, which one commit is to remove.
 pub fn ends(store: &Arc<Store>, stub: &Stub, order: Order, count: u64) -> Result<Records> {
     let all = (Bound::Unbounded, Bound::Unbounded);
-    Ok(Source::endless(store.clone()).records(stub.number(), &all, order, count)?)
+    let (mut records, mut bytes) = (Records::new(), 0);
+    if count > 0 {
+        Source::endless(store.clone()).visit(stub.number(), &all, order, |key, value| {
+            bytes += key.len() + value.len();
+            records.push((key.to_vec(), value.to_vec()));
+            (records.len() as u64) < count && bytes <= MAX_COMMIT_BYTES
+        })?;
+    }
+    match bytes > MAX_COMMIT_BYTES {
+        true => Err(Failure::PopTooLong(records.len())),
+        false => Ok(records),
+    }
 }
 
 pub fn stat(ctx: Ctx<'_>, words: &[&[u8]]) -> Result<()> {

@@ -6,7 +6,8 @@
 use pando::Order;
 
 use super::access::{
-    Change, canonical, check_key, check_value, commit, integer, is_ignored, replicate, store,
+    Change, Keys, canonical, check_key, check_value, commit, integer, is_ignored, replicate, send,
+    store,
 };
 use super::failure::{Failure, Result};
 use super::read::ends;
@@ -91,7 +92,7 @@ pub fn incrby(ctx: Ctx<'_>, words: &[&[u8]]) -> Result<()> {
     let text = new.to_string();
     change.changes.put(key, text.as_bytes());
     if commit(ctx, &store, &[change], "pando.incrby")?.iter().any(|changed| changed.is_change) {
-        ctx.replicate("PANDO.SET", &[name, key, text.as_bytes()]);
+        send(ctx, "PANDO.SET", &[name, key, text.as_bytes()]);
     }
     ctx.reply_integer(new);
     Ok(())
@@ -129,8 +130,8 @@ pub fn cas(ctx: Ctx<'_>, words: &[&[u8]]) -> Result<()> {
     }
     let all = commit(ctx, &store, &[change], "pando.cas")?;
     replicate(ctx, name, &all, || match new {
-        Some(new) => ctx.replicate("PANDO.SET", &[name, key, new]),
-        None => ctx.replicate("PANDO.DEL", &[name, key]),
+        Some(new) => send(ctx, "PANDO.SET", &[name, key, new]),
+        None => send(ctx, "PANDO.DEL", &[name, key]),
     });
     ctx.reply_integer(1);
     Ok(())
@@ -158,7 +159,7 @@ fn pop(ctx: Ctx<'_>, words: &[&[u8]], order: Order, usage: &'static str) -> Resu
         let all = commit(ctx, &store, &[change], event)?;
         let mut words = vec![*name];
         words.extend(records.iter().map(|(key, _)| key.as_slice()));
-        replicate(ctx, name, &all, || ctx.replicate("PANDO.DEL", &words));
+        replicate(ctx, name, &all, || send(ctx, "PANDO.DEL", &words));
     }
     ctx.reply_map(records.len());
     for (key, value) in &records {
@@ -188,21 +189,15 @@ pub fn load(ctx: Ctx<'_>, words: &[&[u8]]) -> Result<()> {
         return Ok(());
     }
     let store = store()?;
-    let mut changes: Vec<Change<'_>> = Vec::new();
+    let mut keys = Keys::default();
     for pair in words.chunks_exact(2) {
         let &[name, payload] = pair else { continue };
-        let at = match changes.iter().position(|change| change.name == name) {
-            Some(at) => at,
-            None => {
-                changes.push(Change::new(ctx, name)?);
-                changes.len() - 1
-            }
-        };
+        let at = keys.place(ctx, name)?;
         for edit in edits(payload) {
-            changes[at].changes.add(edit?);
+            keys.changes[at].changes.add(edit?);
         }
     }
-    let all = commit(ctx, &store, &changes, "pando.load")?;
+    let all = commit(ctx, &store, &keys.changes, "pando.load")?;
     if all.iter().any(|changed| changed.is_change) {
         ctx.replicate_verbatim();
     }

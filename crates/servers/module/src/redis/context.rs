@@ -341,14 +341,16 @@ impl<'call> Ctx<'call> {
         unsafe { api!(RedisModule_ReplicateVerbatim(self.raw)) };
     }
 
-    /// Sends another command to replicas and to the append-only file.
-    pub fn replicate(self, command: &str, words: &[&[u8]]) {
+    /// Sends another command to replicas and to the append-only file; false if the server has no
+    /// command of that name.
+    #[must_use]
+    pub fn replicate(self, command: &str, words: &[&[u8]]) -> bool {
         let command = CString::new(command).unwrap_or_default();
         let names: Vec<_> = words.iter().map(|word| Name::new(self, word)).collect();
         let mut raws: Vec<_> = names.iter().map(|name| name.raw).collect();
         // SAFETY: the format `v` takes an array of valid strings and its length; the server copies
         // them.
-        unsafe {
+        let sent = unsafe {
             api!(RedisModule_Replicate(
                 self.raw,
                 command.as_ptr(),
@@ -357,6 +359,7 @@ impl<'call> Ctx<'call> {
                 raws.len()
             ))
         };
+        sent == raw::REDISMODULE_OK as c_int
     }
 
     /// Runs a command of the server. The texts of its reply, if it is an array of texts; none if it

@@ -299,3 +299,34 @@ fn users_get_keys_and_a_category() {
         assert!(say(client, "ACL CAT write").contains("pando.set"));
     }
 }
+
+/// Only the records that one commit may remove are read, however many are asked for.
+#[test]
+fn a_pop_of_too_many_bytes_is_refused_and_removes_nothing() {
+    let site = Site::with_aof();
+    let server = site.start();
+    let client = &mut server.connect();
+    for key in 0..6_u8 {
+        let words = [b"PANDO.SET".to_vec(), b"m".to_vec(), vec![key], vec![key; 4 << 20]];
+        assert_eq!(text(&client.ask(&words).expect("a reply").value), "1");
+    }
+    for command in ["PANDO.POPMIN m 6", "PANDO.POPMAX m 9223372036854775807"] {
+        assert!(say(client, command).starts_with("ERR the first 4 records have more than 16 MiB"));
+    }
+    assert_eq!(say(client, "PANDO.COUNT m"), "6");
+}
+
+/// A command may name many keys, also the same ones again.
+#[test]
+fn a_batch_over_many_keys_is_applied_at_once() {
+    let site = Site::with_aof();
+    let server = site.start();
+    let client = &mut server.connect();
+    let mut command = vec![b"PANDO.APPLY".to_vec(), b"40000".to_vec()];
+    command.extend((0..40_000).map(|key| format!("m{}", key % 20_000).into_bytes()));
+    command.extend(["SET", "1", "a", "first"].map(|word| word.as_bytes().to_vec()));
+    command.extend(["SET", "20001", "b", "again"].map(|word| word.as_bytes().to_vec()));
+    assert_eq!(text(&client.ask(&command).expect("a reply").value), "APPLIED");
+    assert_eq!(say(client, "PANDO.RANGE m0 - +"), "a first b again");
+    assert_eq!(say(client, "EXISTS m1"), "0");
+}
