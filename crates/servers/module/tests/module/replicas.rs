@@ -173,3 +173,31 @@ fn a_replica_whose_key_has_another_type_ends() {
     eventually("the end", || follower.ask(&words("PING")).is_err());
     assert!(second.log().contains("cannot be applied"), "{}", second.log());
 }
+
+/// On a replica, nothing deletes a key that has expired but the primary.
+#[test]
+fn a_replica_starts_with_maps_that_have_expired_meanwhile() {
+    let (first, second) = (Site::at_port(AOF), Site::at_port(AOF));
+    let primary = first.start();
+    let client = &mut primary.connect();
+    let replica_of = format!("127.0.0.1 {}", first.port.expect("a port"));
+    let options = ["--replicaof", &replica_of];
+    let mut replica = second.start_with(&options);
+    let link = |replica: &crate::server::Server| info(&mut replica.connect(), "master_link_status");
+    eventually("the full sync", || link(&replica) == "up");
+    for line in ["PANDO.SET short a 1", "PEXPIRE short 1500", "PANDO.SET long a 1"] {
+        assert_eq!(say(client, line), "1");
+    }
+    eventually("the maps", || say(&mut replica.connect(), "DBSIZE") == "2");
+    drop(replica);
+    // The primary does not answer, so that no full sync replaces the maps.
+    drop(primary);
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    replica = second.start_with(&options);
+    let client = &mut replica.connect();
+    assert_eq!(say(client, "PANDO.GET long a"), "1");
+    assert_eq!(say(client, "PANDO.GET short a"), "-");
+    assert_eq!(say(client, "BGREWRITEAOF"), "Background append only file rewriting started");
+    eventually("the rewrite", || info(client, "aof_rewrite_in_progress") == "0");
+    assert_eq!(info(client, "aof_last_bgrewrite_status"), "ok");
+}
