@@ -246,8 +246,8 @@ fn slots_move_under_writes_and_a_killed_primary_loses_nothing_that_a_replica_has
     }
 }
 
-/// A node that loses a slot deletes its keys, and tells modules of it only by `unlink`. The names are
-/// more than one commit has room for, and do not come back.
+/// A node that loses a slot deletes its keys, and tells modules of it only by `unlink`. The names
+/// are more than one commit has room for, and do not come back.
 #[test]
 fn a_lost_slot_of_many_maps_does_not_come_back() {
     let options = ["--appendonly", "yes", "--save", "", "--cluster-enabled", "yes"];
