@@ -144,7 +144,12 @@ impl<D: Domain> Pool<D> {
         }
         let mut index = 0;
         while index < frontier {
-            let held = self.hold(Chunk::Hole, index, AT_ONCE.min(frontier - index));
+            let most = AT_ONCE.min(frontier - index);
+            let is_hole = |&index: &u64| self.chunk(index) == Chunk::Hole;
+            let held = match mutant!("punched-again-unheld") {
+                false => self.hold(Chunk::Hole, index, most),
+                true => (index..index + most).take_while(is_hole).count() as u64,
+            };
             if held > 0 {
                 self.note_claimed(held);
                 let punched = self.give_room_back(index, held);
