@@ -80,6 +80,11 @@ fn has_control_of(path: &Path, log_id: u128) -> bool {
     has_it
 }
 
+/// A pool without a file.
+fn lost(path: &Path) -> Lost<'_> {
+    Lost { path, pool_id: None, max_bytes: None, initial_bytes: None, on_recovery: None }
+}
+
 fn records(pool: &Pool) -> BTreeMap<Vec<u8>, Vec<u8>> {
     assert!(pool.check().expect("checked").is_consistent());
     let records = pool.open_map("trees").and_then(|trees| trees.range(..).collect());
@@ -197,13 +202,7 @@ fn a_kill_at_each_write_of_a_reset_leaves_a_pool_whose_reset_goes_on() {
     assert!(before > 20 && decided > 2 && complete > 2, "{before}, {decided}, {complete}");
     // The log rebuilds the pool alone.
     std::fs::remove_file(&path).expect("removed");
-    let lost = Lost {
-        path: &path,
-        pool_id: None,
-        max_bytes: None,
-        initial_bytes: None,
-        on_recovery: None,
-    };
+    let lost = lost(&path);
     let log = LogDirectory::open(&path, &new).expect("a log");
     let rebuilt = Pooled::<Killed>::rebuild(&lost, log, None).and_then(pool_of);
     assert_eq!(records(&rebuilt.expect("recovers")), expected);
@@ -236,13 +235,7 @@ fn a_kill_at_each_write_of_a_rebuild_leaves_a_log_that_rebuilds_the_pool_again()
     std::fs::remove_file(&path).expect("lost");
     std::fs::rename(&log, &kept).expect("renamed");
 
-    let lost = Lost {
-        path: &path,
-        pool_id: None,
-        max_bytes: None,
-        initial_bytes: None,
-        on_recovery: None,
-    };
+    let lost = lost(&path);
     let pool_of = |engine| Pool::from_engine(engine, &PoolOptions::new());
     let rebuild = || {
         let log = LogDirectory::open(&path, &log)?;

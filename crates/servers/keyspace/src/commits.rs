@@ -22,7 +22,7 @@ use crate::failure::{Failure, Result};
 use crate::store::Store;
 use crate::writes::Writes;
 
-/// The longest list of expiry entries that is searched from its begin. A transaction with many
+/// The longest list of expiry entries that is searched entry by entry. A transaction with many
 /// EXPIRE has a longer one.
 const FEW: usize = 8;
 

@@ -33,9 +33,9 @@
 //! group over. So no name is in two groups, and groups can be set in any order. Several are set in
 //! one commit; if that is refused, each is tried alone, so none holds up another.
 //!
-//! A node of a cluster that loses slots removes many names at once, and so may one UNLINK. Removals
-//! that no commit has room for together are set in several. A kill in between leaves some of the
-//! maps. Those of maps that have another name by now stay together with it.
+//! A node of a cluster that loses a slot removes many names at once, without notifications. If they
+//! are too many for one commit, those of maps without another name are removed in several. A kill
+//! in between leaves some of the maps.
 //!
 //! A name has up to 4 MiB, so that a commit has room for some. Commands that make a map refuse a
 //! longer one. RENAME cannot be refused by a module: it ends the server before its reply.
