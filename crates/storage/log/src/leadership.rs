@@ -8,7 +8,9 @@
 //! them takes the leadership over, by CAS from the number that it saw: the leader may have stopped.
 //! If it continues, both write the same bytes to the same place. Each take-over doubles the time to
 //! the next one, so a slow disk gets few writes more. When all [`WRITERS`] are at work, after about
-//! 13 seconds, waits end with an error. All these words are in process memory.
+//! 13 seconds, waits end with an error. A commit that finds no room in the tail takes over only if
+//! no other thread has done so, because it would wait in the device for as long as a disk does not
+//! answer; its wait ends after ten seconds. All these words are in process memory.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -57,6 +59,12 @@ impl Leadership {
             self.takeovers.fetch_add(1, Ordering::Relaxed);
         }
         taken.ok().map(|_| term)
+    }
+
+    /// Whether a thread has taken over since a write has ended.
+    pub fn was_taken_over(&self) -> bool {
+        // Relaxed: a thread that sees it late may take over too.
+        self.takeovers.load(Ordering::Relaxed) > 0
     }
 
     /// Ends the leadership `term`, unless another thread has taken it over, and wakes the threads

@@ -16,7 +16,7 @@
 //! is not known. A segment that cannot be made for lack of room sets nothing.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pando_pmem::{Domain, mutant};
 
@@ -25,6 +25,9 @@ use crate::error::{Error, Result};
 use crate::log::{Log, Settle};
 use crate::seal::Sealed;
 use crate::segments::Segments;
+
+/// The time after which a commit stops to wait for a disk that does not answer.
+const STALL: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
 
 /// A tail is long if more than one part of this many of its room waits to be written.
 const LONG_TAIL_PART: u64 = 8;
@@ -138,6 +141,50 @@ impl<D: Domain> Log<D> {
         Ok(())
     }
 
+    /// Waits until more of the tail is durable, for a commit that finds no room in it. It writes the
+    /// tail if no other thread does. A thread that writes to a disk that does not answer cannot be
+    /// called back. So this one takes over from a leader that makes no progress only if no other
+    /// thread has done so; otherwise it waits for at most ten seconds. The caller holds no guard.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Stalled`] after that time; otherwise as [`write_block`](Self::write_block).
+    pub fn shorten_tail(&self, settle: &dyn Settle<D>) -> Result<()> {
+        let (leadership, durable) = (self.leadership(), self.durable_lsn());
+        let begun = Instant::now();
+        while self.durable_lsn() == durable {
+            self.check_running(self.control(self.pool()))?;
+            // Read before the leader, so that the end of its write is not missed.
+            let writes = leadership.writes();
+            let leader = leadership.leader();
+            if leader != 0 {
+                let has_written = leadership.wait(writes);
+                if has_written {
+                    continue;
+                }
+                if leadership.was_taken_over() {
+                    if begun.elapsed() < STALL {
+                        continue;
+                    }
+                    return Err(Error::Stalled { path: self.path(), writers: self.writers() });
+                }
+            }
+            if let Some(term) = leadership.take(leader) {
+                let written = self.write_block(settle);
+                leadership.end(term);
+                written?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of threads that are writing.
+    fn writers(&self) -> u64 {
+        let control = self.control(self.pool());
+        let is_announced = |&writer: &u64| control.announced(writer).load(Ordering::Relaxed) != 0;
+        (0..WRITERS).filter(is_announced).count() as u64
+    }
+
     /// Writes the tail again and again, until `is_enough` is set. One thread of the process at a
     /// time calls it. After an error it tries again later: a disk that is full may have room then.
     /// To end it, set `is_enough` and unpark the thread.
@@ -200,5 +247,79 @@ impl<D: Domain> Log<D> {
                 && !mutant!("log-announcement-ignored")
         };
         segments.truncate(from, self.durable_lsn(), &is_announced)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicU64;
+    use std::sync::mpsc;
+    use std::thread;
+
+    use pando_device::Operation;
+    use pando_device::simulated::Simulated;
+    use pando_pmem::{CreateOptions, Guard, Pool, Process, layout};
+
+    use super::*;
+    use crate::{LogOptions, Record, Status};
+
+    struct Commits;
+
+    impl Settle<Process> for Commits {
+        fn settle(&self, _: &Guard<'_, Process>, record: Record<'_, Process>) -> Result<Status> {
+            Ok(record.decide(Status::Committed))
+        }
+    }
+
+    /// The first thread is the leader. One of the others takes over, and waits in the device, too.
+    #[test]
+    fn of_commits_that_wait_for_a_stalled_disk_one_takes_over_and_the_others_stop_to_wait() {
+        const COMMITS: usize = 3;
+        let directory = Simulated::new();
+        let options = LogOptions { segment_bytes: 64 << 10, tail_bytes: 1 << 20 };
+        let create = CreateOptions { max_bytes: 64 << 20, ..CreateOptions::default() };
+        let pool = Pool::<Process>::anonymous(&create).expect("memory");
+        let log = Log::create(pool, layout::LOG_OFF, Arc::new(directory.clone()), (1, 0), options);
+        let log = log.expect("a log");
+        let guard = log.pool().pin().expect("a slot");
+        let lsn = log.append(&guard, b"a record").expect("appended").lsn;
+        drop(guard);
+
+        let (waiting, answers) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let (counted, has_answered) = (waiting.clone(), answers.clone());
+        directory.on_operation(move |operation, _| {
+            if operation == Operation::Write {
+                counted.fetch_add(1, Ordering::SeqCst);
+                while !has_answered.load(Ordering::SeqCst) {
+                    thread::park_timeout(Duration::from_millis(1));
+                }
+            }
+            Ok(())
+        });
+        thread::scope(|scope| {
+            let (log, (told, ended)) = (&log, mpsc::channel());
+            let leader = scope.spawn(|| {
+                let term = log.leadership().take(0).expect("it is free");
+                log.write_block(&Commits).expect("the disk has answered");
+                log.leadership().end(term);
+            });
+            while waiting.load(Ordering::SeqCst) == 0 {
+                thread::yield_now();
+            }
+            for _ in 0..COMMITS {
+                let told = told.clone();
+                scope.spawn(move || told.send(log.shorten_tail(&Commits)).expect("it is heard"));
+            }
+            for _ in 1..COMMITS {
+                let ended = ended.recv().expect("a thread tells");
+                assert!(matches!(ended, Err(Error::Stalled { writers: 2, .. })), "{ended:?}");
+            }
+            assert_eq!(waiting.load(Ordering::SeqCst), 2);
+            answers.store(true, Ordering::SeqCst);
+            ended.recv().expect("a thread tells").expect("the disk has answered");
+            leader.join().expect("joins");
+        });
+        assert_eq!(log.durable_lsn(), lsn);
     }
 }

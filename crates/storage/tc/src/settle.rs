@@ -434,10 +434,10 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
     }
 
     /// Makes room in the log's tail. If the log has files, that waits for the disk, together with
-    /// all other threads that do.
+    /// all other threads that do; for ten seconds, if the disk does not answer.
     fn shorten_tail(&self) -> Result<()> {
         match self.log().has_files() {
-            true => self.log().sync(self.log().durable_lsn() + 1, self)?,
+            true => self.log().shorten_tail(self)?,
             false => drop(self.log().write_block(self)?),
         }
         Ok(())
