@@ -36,8 +36,9 @@
 //!
 //! If the disk is slower than the writers, the tail of the log gets full, and a commit would wait
 //! for the disk in its event loop. So a round is wanted, and no reply waits, when [`SOON_BYTES`] of
-//! records are not durable. From [`MOST_BYTES`] on, replies wait as in `always`, and a connection
-//! executes no further request before they are sent.
+//! records are not durable. From [`MOST_BYTES`] on, replies wait as in `always`, and requests that
+//! write wait for a round before they begin, so that event loops serve others meanwhile. The sweep
+//! stops. A request that has begun goes on: the tail has room for 24 MiB more.
 //!
 //! In each mode the log's own thread also writes the log without a pause, so usually less is
 //! undone. The newest commits are undone, in their order, each as a whole.
@@ -60,7 +61,7 @@ use std::task::{Poll, Waker};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use pando::{Error, Pool};
+use pando::{Error, LogStat, Pool};
 use pando_pmem::mutant;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
@@ -80,6 +81,9 @@ const STALL: Duration = Duration::from_secs(10);
 const SOON_BYTES: u64 = 1 << 20;
 /// From which on replies wait.
 const MOST_BYTES: u64 = 8 << 20;
+
+/// The time between two looks at the directory of the log, for reports.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// When a reply to a write is sent, in a pool with a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -128,6 +132,8 @@ struct Shared {
     created: Instant,
     /// The begin of the last round that succeeded, in milliseconds since `created`.
     durable_at_ms: AtomicU64,
+    /// The figures of the log at the last look, and its time.
+    stat: Mutex<Option<(Instant, LogStat)>>,
     /// In a test, the disk has stalled at this LSN.
     #[cfg(test)]
     stalled_lsn: AtomicU64,
@@ -168,6 +174,7 @@ impl LogSync {
             has_failed: AtomicBool::new(false),
             created: Instant::now(),
             durable_at_ms: AtomicU64::new(0),
+            stat: Mutex::new(None),
             #[cfg(test)]
             stalled_lsn: AtomicU64::new(u64::MAX),
             delayed: AtomicU64::new(0),
@@ -209,6 +216,12 @@ impl LogSync {
     pub fn is_syncing(&self) -> bool {
         let rounds = self.shared.rounds.lock();
         rounds.begun > rounds.ended
+    }
+
+    /// The figures of the log after a round of the last two seconds, or after the last one, if the
+    /// disk does not answer. Does not wait for the disk.
+    pub fn stat(&self) -> Option<LogStat> {
+        self.shared.stat.lock().as_ref().map(|(_, stat)| stat.clone())
     }
 
     /// The number of times that replies waited in the modes `everysec` and `no`.
@@ -266,10 +279,17 @@ impl LogSync {
         Ok(false)
     }
 
-    /// Whether replies to writes wait for the disk in each mode, because it is slower than the
-    /// writers.
+    /// Whether the disk is slower than the writers, so that replies to writes wait for it in each
+    /// mode, and no write begins. False if the last round failed: writes are refused then.
     pub fn is_behind(&self) -> bool {
-        self.shared.waiting_bytes() > MOST_BYTES
+        matches!(self.shared.progress(), Ok(Some(bytes)) if bytes > MOST_BYTES)
+            && !self.has_failed()
+    }
+
+    /// Before a write, if the log [is behind](Self::is_behind): waits for the end of a round.
+    pub async fn until_written(&self) {
+        // The error of a round that failed is the one of the write, which is refused.
+        let _ = self.until_durable().await;
     }
 
     /// Refuses writes, and fails the replies that wait, if the running round takes too long.
@@ -334,12 +354,18 @@ impl Rounds {
 impl Shared {
     /// Bytes of records that are not durable; the maximum if that is not known.
     fn waiting_bytes(&self) -> u64 {
-        let Ok(Some(log)) = self.pool.log_progress() else { return u64::MAX };
+        self.progress().ok().flatten().unwrap_or(u64::MAX)
+    }
+
+    /// Bytes of records that are not durable.
+    fn progress(&self) -> std::result::Result<Option<u64>, Error> {
+        let Some(log) = self.pool.log_progress()? else { return Ok(None) };
         #[cfg(test)]
         if self.stalled_lsn.load(Ordering::Relaxed) < log.durable_lsn {
-            return log.newest_lsn.saturating_sub(self.stalled_lsn.load(Ordering::Relaxed));
+            let stalled_lsn = self.stalled_lsn.load(Ordering::Relaxed);
+            return Ok(Some(log.newest_lsn.saturating_sub(stalled_lsn)));
         }
-        log.waiting_bytes()
+        Ok(Some(log.waiting_bytes()))
     }
 
     /// Wants a round that begins after this call, and returns its number.
@@ -397,6 +423,19 @@ impl Shared {
         }
         rounds.failure = failure;
         self.publish(rounds);
+        self.look();
+    }
+
+    /// Looks at the directory of the log, if the last look was a while ago. An error, as of a
+    /// directory that cannot be read, leaves the figures of that look.
+    fn look(&self) {
+        let is_new = |(at, _): &(Instant, LogStat)| at.elapsed() < LOOK_EVERY;
+        if self.stat.lock().as_ref().is_some_and(is_new) {
+            return;
+        }
+        if let Ok(Some(stat)) = self.pool.log_stat() {
+            *self.stat.lock() = Some((Instant::now(), stat));
+        }
     }
 
     /// Refuses writes or accepts them, and wakes the tasks that wait.

@@ -13,6 +13,7 @@ use crate::failure::{Failure, Result};
 use crate::layout::{
     CollectionId, Head, SPACES, collection_prefix, hash_of, head_prefix, split_head_key,
 };
+use crate::log_sync::LogSync;
 use crate::own_keys;
 use crate::store::Store;
 use crate::stripes::{Access, stripe_of};
@@ -43,6 +44,9 @@ impl Store {
         let mut swept = Swept { expired_keys: 0, is_more: due.len() == budget };
         let (mut done, mut refused) = (0, None);
         for entry in due {
+            if self.must_rest() {
+                return Ok(Swept { is_more: false, ..swept });
+            }
             match self.sweep_expiry(&entry, now_ms) {
                 Ok(is_key) => {
                     done += 1;
@@ -87,6 +91,9 @@ impl Store {
     /// Removes about `budget` records that no head refers to; returns whether there are more.
     pub fn sweep_garbage(&self, budget: usize) -> Result<bool> {
         self.close_some()?;
+        if self.must_rest() {
+            return Ok(false);
+        }
         // Cleared before the search, so that garbage that comes during the search sets it again.
         if !self.has_garbage.swap(false, Ordering::AcqRel) {
             return Ok(false);
@@ -99,12 +106,20 @@ impl Store {
         left.map(|_| is_more)
     }
 
+    /// Whether the disk of the log is slower than the writers: the sweep goes on later.
+    pub(crate) fn must_rest(&self) -> bool {
+        self.log().is_some_and(LogSync::is_behind)
+    }
+
     fn sweep_collections(&self, mut budget: usize) -> Result<usize> {
         while budget > 0 {
             let Some((garbage, id)) = self.next_garbage()? else { break };
             let (elements, is_all) =
                 self.some_keys(KeyRange::prefix(&collection_prefix(id)), budget)?;
             for element in &elements {
+                if self.must_rest() {
+                    return Ok(0);
+                }
                 self.map.remove(element)?;
             }
             if is_all {
@@ -140,6 +155,9 @@ impl Store {
         let used = self.spaces();
         for space in (0..SPACES).filter(|space| !used.contains(space)) {
             while budget > 0 {
+                if self.must_rest() {
+                    return Ok(0);
+                }
                 let (removed, is_all) = self.sweep_space(space, budget)?;
                 budget = budget.saturating_sub(removed);
                 if is_all {

@@ -64,6 +64,26 @@ impl Step {
             Self::Skip(_) => None,
         }
     }
+
+    /// Whether this step may write; `input` begins with its input.
+    pub(crate) fn may_write(&self, input: &[u8]) -> bool {
+        match self {
+            Self::Line => match input.trim_ascii_start() {
+                [] | [b'g', b'e', ..] | [b'v' | b'q', ..] | [b's', b't' | b'h', ..] => false,
+                [b'm', b'n' | b'e', ..] => false,
+                [b'm', b'g', rest @ ..] => {
+                    let line = rest.split(|&byte| byte == b'\n').next().unwrap_or_default();
+                    // The flags behind the key that create a record, or change its expiry.
+                    let flags = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+                    flags.skip(1).any(|flag| matches!(flag, [b'N' | b'T', ..]))
+                }
+                _ => true,
+            },
+            Self::Block(_) => true,
+            Self::Keys(keys) => keys.touch.is_some(),
+            Self::Skip(_) => false,
+        }
+    }
 }
 
 /// A value whose data is expected.
@@ -130,6 +150,8 @@ pub enum Progress {
     Incomplete(usize),
     /// The replies must be sent first.
     Full,
+    /// So must they, and the next request waits for the disk of the log.
+    Behind,
 }
 
 impl<'server> Connection<'server> {
@@ -163,7 +185,19 @@ impl<'server> Connection<'server> {
     /// Whether so much waits for the disk that these replies wait before another request is
     /// executed.
     pub(crate) fn must_sync(&self) -> bool {
-        !self.written.is_empty() && self.server.store.log().is_some_and(LogSync::is_behind)
+        !self.written.is_empty() && self.is_behind()
+    }
+
+    /// Whether writes wait for the disk of the log.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.server.store.log().is_some_and(LogSync::is_behind)
+    }
+
+    /// Waits until the next request may be executed, if writes do not wait again by then.
+    pub(crate) async fn until_written(&self) {
+        if let Some(log) = self.server.store.log() {
+            log.until_written().await;
+        }
     }
 
     /// Waits once until all of these replies may be sent, as the mode of the log says. If the log

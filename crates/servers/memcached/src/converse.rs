@@ -41,6 +41,10 @@ pub async fn converse(
                 tokio::task::yield_now().await;
                 continue;
             }
+            Progress::Behind => {
+                connection.until_written().await;
+                continue;
+            }
             Progress::Incomplete(missing) => missing,
         };
         drop_done(&mut input, &mut begin);

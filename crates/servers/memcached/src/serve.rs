@@ -35,6 +35,10 @@ impl Connection<'_> {
                 return Progress::Full;
             }
             let rest = &input[*begin..];
+            if !rest.is_empty() && self.is_behind() && self.step.may_write(rest) {
+                self.note_written(reply_begin..reply.len());
+                return Progress::Behind;
+            }
             let kind = self.step.kind(rest);
             match &mut self.step {
                 Step::Line => {

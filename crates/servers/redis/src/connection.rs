@@ -7,13 +7,12 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pando_keyspace::LogSync;
 use pando_net::buffers::{SEND_BYTES, drop_done, empty, make_room};
 use pando_net::stats::Count;
 use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use crate::dispatch::{self, Together};
+use crate::dispatch::{self, Obstacle, Together};
 use crate::resp::reply::Reply;
 use crate::resp::request::{Parsed, Parser, RequestLimits};
 use crate::server::Server;
@@ -31,7 +30,7 @@ enum Progress {
     /// There are enough replies to send now.
     Full,
     /// The next request must wait.
-    Paused,
+    Held(Obstacle),
 }
 
 /// Serves a client until the client or the server ends the connection.
@@ -69,9 +68,8 @@ pub async fn converse(
                 tokio::task::yield_now().await;
                 continue;
             }
-            Progress::Paused => {
-                let _waiting = server.clients.wait();
-                tokio::time::sleep(PAUSE).await;
+            Progress::Held(obstacle) => {
+                wait_for(server, entry, obstacle).await;
                 continue;
             }
         }
@@ -128,6 +126,20 @@ async fn acknowledge(server: &Server, session: &mut Session, reply: &mut Reply) 
     session.written.clear();
 }
 
+/// Waits until the next request may be executed, if nothing else hinders it meanwhile.
+async fn wait_for(server: &Server, entry: &clients::Client, obstacle: Obstacle) {
+    match (obstacle, server.store.log()) {
+        (Obstacle::Disk, Some(log)) => {
+            let _blocked = entry.block(&server.clients);
+            log.until_written().await;
+        }
+        (Obstacle::Pause | Obstacle::Disk, _) => {
+            let _waiting = server.clients.wait();
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
+
 /// Waits for WAITAOF, and replies to it.
 async fn wait_for_log(
     server: &Server,
@@ -178,7 +190,7 @@ type Words<'input> = SmallVec<[&'input [u8]; 8]>;
 /// Whether so much waits for the disk that the replies wait before another request is executed.
 #[inline]
 fn must_sync(server: &Server, session: &Session) -> bool {
-    !session.written.is_empty() && server.store.log().is_some_and(LogSync::is_behind)
+    !session.written.is_empty() && dispatch::is_disk_behind(server)
 }
 
 /// Executes the requests in `input` from `begin` on, as far as possible.
@@ -210,8 +222,8 @@ fn carry_out(
             Parsed::Incomplete => break Progress::Done,
             Parsed::Request { arguments, bytes } => {
                 let arguments: Words<'_> = arguments.into_iter().map(|at| &request[at]).collect();
-                if dispatch::must_wait(server, session, &arguments) {
-                    break Progress::Paused;
+                if let Some(obstacle) = dispatch::obstacle(server, session, &arguments) {
+                    break Progress::Held(obstacle);
                 }
                 let what = dispatch::together(server, session, &arguments);
                 let is_full = waiting.requests.len() == dispatch::MAX_TOGETHER;
@@ -230,8 +242,8 @@ fn carry_out(
             }
             Parsed::Inline { arguments, bytes } => {
                 let arguments: Words<'_> = arguments.iter().map(Vec::as_slice).collect();
-                if dispatch::must_wait(server, session, &arguments) {
-                    break Progress::Paused;
+                if let Some(obstacle) = dispatch::obstacle(server, session, &arguments) {
+                    break Progress::Held(obstacle);
                 }
                 if !waiting.carry_out(server, session, parser, begin, reply) {
                     break Progress::Full;
@@ -268,7 +280,8 @@ impl Waiting<'_> {
     ) -> bool {
         let Some(what) = self.what.take() else { return true };
         let mut left = &self.requests[..];
-        while !left.is_empty() && reply.len() < SEND_BYTES {
+        let is_held = || what == Together::Writes && dispatch::is_disk_behind(server);
+        while !left.is_empty() && reply.len() < SEND_BYTES && !is_held() {
             let requests: SmallVec<[&Arguments<'_>; dispatch::MAX_TOGETHER]> =
                 left.iter().map(|(words, _)| words.as_slice()).collect();
             let together = dispatch::execute_together;
@@ -302,7 +315,7 @@ pub fn converse_without_socket(server: &Server, input: &[u8], piece_bytes: usize
             match progress {
                 Progress::Full => {}
                 Progress::Done => break,
-                Progress::Paused => return replies,
+                Progress::Held(_) => return replies,
             }
         }
         if session.is_closing {

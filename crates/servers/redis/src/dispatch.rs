@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use pando_keyspace::failure::{Failure, NO_MEMORY, Result, WRONG_TYPE, fail, fail_with};
 use pando_keyspace::layout::{Content, MAX_NAME_BYTES};
 use pando_keyspace::stripes::{Access, Held, StripeIndex};
-use pando_keyspace::{Store, Transaction};
+use pando_keyspace::{LogSync, Store, Transaction};
 use pando_net::stats::Count;
 use pando_net::web_request;
 use smallvec::SmallVec;
@@ -135,7 +135,7 @@ pub(crate) fn execute_together(
             for arguments in requests {
                 execute(server, session, arguments, reply);
                 done += 1;
-                if reply.len() >= send_bytes {
+                if reply.len() >= send_bytes || is_disk_behind(server) {
                     break;
                 }
             }
@@ -200,23 +200,45 @@ fn execute_gets(
     done
 }
 
-/// Whether a request must wait for the end of a pause.
+/// What a request waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Obstacle {
+    /// CLIENT PAUSE.
+    Pause,
+    /// The disk of the log, which is slower than the writers.
+    Disk,
+}
+
+/// What a request must wait for before it is executed.
 #[inline]
-pub(crate) fn must_wait(server: &Server, session: &Session, arguments: &Arguments<'_>) -> bool {
+pub(crate) fn obstacle(
+    server: &Server,
+    session: &Session,
+    arguments: &Arguments<'_>,
+) -> Option<Obstacle> {
     match server.clients.paused() {
-        Pause::None => false,
-        Pause::All => true,
-        Pause::Writes => {
-            let writes =
-                |command: &Spec| command.flags.has(flags::WRITE) && command.name != "watch";
-            let named = arguments.first().and_then(|name| commands::find(name));
-            named.is_some_and(|command| {
-                let queued = session.multi.iter().flat_map(|multi| &multi.commands);
-                let is_exec = command.name == "exec";
-                writes(command) || is_exec && queued.into_iter().any(|(command, _)| writes(command))
-            })
-        }
+        Pause::All => return Some(Obstacle::Pause),
+        Pause::Writes if may_write(session, arguments) => return Some(Obstacle::Pause),
+        Pause::Writes | Pause::None => {}
     }
+    (is_disk_behind(server) && may_write(session, arguments)).then_some(Obstacle::Disk)
+}
+
+/// Whether writes wait for the disk of the log.
+#[inline]
+pub(crate) fn is_disk_behind(server: &Server) -> bool {
+    server.store.log().is_some_and(LogSync::is_behind)
+}
+
+/// Whether a request may write.
+fn may_write(session: &Session, arguments: &Arguments<'_>) -> bool {
+    let writes = |command: &Spec| command.flags.has(flags::WRITE) && command.name != "watch";
+    let named = arguments.first().and_then(|name| commands::find(name));
+    named.is_some_and(|command| {
+        let queued = session.multi.iter().flat_map(|multi| &multi.commands);
+        let is_exec = command.name == "exec";
+        writes(command) || is_exec && queued.into_iter().any(|(command, _)| writes(command))
+    })
 }
 
 /// Counts a command that was executed or failed.

@@ -277,7 +277,8 @@ fn reads_go_on_beside_a_log_that_fails() {
     assert_eq!(place.redis("DBSIZE\r\n"), ":2\r\n");
     let info = place.redis("INFO\r\n");
     assert!(info.contains("db0:keys=2") && info.contains("log_has_stopped:1"), "{info}");
-    assert!(info.contains("restart the server") && !info.contains("log_image_lsn"), "{info}");
+    // It has the figures of before: it does not read the directory, which may hang.
+    assert!(info.contains("restart the server") && info.contains("log_image_lsn:"), "{info}");
     let refused = format!("-{REFUSED}");
     let said = place.redis("WATCH a\r\nMULTI\r\nGET a\r\nEXEC\r\nSET a 2\r\n");
     assert_eq!(lines(&said), ["+OK", "+OK", "+QUEUED", "*1", "$1", "1", &refused]);

@@ -352,14 +352,16 @@ fn pando(context: &Context<'_, '_>, text: &mut String) -> Result<()> {
         line(text, "log_newest_lsn", progress.newest_lsn);
         line(text, "log_durable_lsn", progress.durable_lsn);
         line(text, "log_has_stopped", u8::from(progress.has_stopped));
-        // The directory of a log that fails may be unreadable, too.
-        if let Ok(Some(figures)) = store.pool().log_stat() {
+        let in_a_line = |words: Option<String>| {
+            words.unwrap_or_default().replace(['\r', '\n'], " ").replace(',', ";")
+        };
+        if let Some(figures) = log.stat() {
             line(text, "log", figures.path.display());
             line(text, "log_image_lsn", figures.image_lsn);
             line(text, "log_image_bytes", figures.image_bytes);
+            line(text, "log_image_error", in_a_line(figures.image_error));
         }
-        let failure = log.failure().unwrap_or_default();
-        line(text, "log_failure", failure.replace(['\r', '\n'], " ").replace(',', ";"));
+        line(text, "log_failure", in_a_line(log.failure()));
     }
     Ok(())
 }

@@ -7,3 +7,4 @@ mod kill;
 mod log;
 mod recover;
 mod server;
+mod stalled;
