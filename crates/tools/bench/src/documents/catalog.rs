@@ -213,7 +213,7 @@ pub const FIGURES: &[Figure] = &[
                 bytes; logs, and files of peers, on a disk. The ratio is to the first system; a \
                 `flush` of sled waits for the disk, but does not sync.",
         commands: &[
-            "--systems bztree:synced,bztree:pipelined,redb:sync,fjall:sync,lmdb:sync,sled \
+            "--systems bztree:synced,bztree:pipelined,redb:sync,fjall:sync,rocksdb:sync,lmdb:sync,sled \
              --operation-mix update --value-bytes 100 --records 20k --threads 1,2,8,64 --rounds 5 \
              --seconds 0.5 --sample-every 1 --log-dir /var/tmp",
             "--systems bztree:synced,bztree:pipelined --operation-mix update --value-bytes 100 \
@@ -229,8 +229,8 @@ pub const FIGURES: &[Figure] = &[
                 100,000 records, values of 100 bytes; logs, and files of peers, on a disk. The \
                 ratio is to the first system.",
         commands: &[
-            "--systems bztree:buffered,bztree:process,bztree:transactional,redb,fjall,lmdb,sled,\
-             sled:lazy --operation-mix update --value-bytes 100 --records 100k --threads 1,2 \
+            "--systems bztree:buffered,bztree:process,bztree:transactional,redb,fjall,rocksdb,lmdb,\
+             sled,sled:lazy --operation-mix update --value-bytes 100 --records 100k --threads 1,2 \
              --rounds 5 --seconds 0.5 --sample-every 4 --log-dir /var/tmp",
             "--systems bztree:buffered,bztree:process,bztree:transactional --operation-mix update \
              --value-bytes 100 --records 100k --threads 1,2 --rounds 5 --seconds 0.5 \

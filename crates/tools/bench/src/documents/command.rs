@@ -245,8 +245,23 @@ fn wrapped(text: &str) -> String {
 /// A figure's command as a reader types it.
 fn shown(command: &str) -> String {
     let words: Vec<_> = command.split_whitespace().collect();
-    format!("cargo run --release -- bench {}", words.join(" "))
+    let mut features: Vec<_> = words
+        .iter()
+        .flat_map(|word| word.split(','))
+        .filter_map(|system| system.split(':').next())
+        .filter(|name| PEERS_OF_FEATURES.contains(name))
+        .collect();
+    features.sort_unstable();
+    features.dedup();
+    let features = match features.as_slice() {
+        [] => String::new(),
+        features => format!("--features {} ", features.join(",")),
+    };
+    format!("cargo run --release {features}-- bench {}", words.join(" "))
 }
+
+/// The systems that only a build with the feature of that name has.
+const PEERS_OF_FEATURES: [&str; 3] = ["berkeleydb", "lmdb", "rocksdb"];
 
 fn data_path(checkout: &Checkout, name: &str) -> PathBuf {
     checkout.path(FOLDER).join(format!("{name}.jsonl"))
