@@ -110,6 +110,7 @@ pub fn on_save(begins: bool) {
 
 /// A parameter of the server was set, perhaps the policy of `maxmemory`.
 pub fn on_configured() {
+    settings::forget_policy();
     let policy = settings::check_policy();
     let has_warned = STATE.has_warned_of_policy.swap(policy.is_err(), Ordering::Relaxed);
     if let Err(evicts) = policy

@@ -1,11 +1,11 @@
 //! The parameters `pando.*`.
 
 use std::path::PathBuf;
-use std::sync::Mutex;
 use std::sync::atomic::AtomicI64;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::redis::{Ctx, Number, Parameter, Text};
+use crate::redis::{Ctx, Number, Parameter, ServerInfo, Text};
 use crate::store::{Limits, RECORD_BYTES, Store};
 
 /// Room that stays for changes of names in a full pool.
@@ -115,12 +115,22 @@ pub fn max_bytes(store: &Store) -> u64 {
 )]
 pub struct Evicts(String);
 
+/// The policy of `maxmemory`, since a parameter of the server was set: INFO takes a while.
+static POLICY: Mutex<Option<String>> = Mutex::new(None);
+
+/// A parameter of the server was set.
+pub fn forget_policy() {
+    *POLICY.lock().unwrap_or_else(PoisonError::into_inner) = None;
+}
+
 /// Whether the policy lets the server make maps.
 pub fn check_policy() -> Result<(), Evicts> {
     if Ctx::server_flags().evicts() {
-        let policy = Ctx::with_own(|ctx| ctx.config("maxmemory-policy")).unwrap_or_default();
+        let read = || ServerInfo::of("memory").text("maxmemory_policy").unwrap_or_default();
+        let mut known = POLICY.lock().unwrap_or_else(PoisonError::into_inner);
+        let policy = known.get_or_insert_with(read);
         if policy.starts_with("allkeys") {
-            return Err(Evicts(policy));
+            return Err(Evicts(policy.clone()));
         }
     }
     Ok(())

@@ -208,18 +208,6 @@ impl<'call> Ctx<'call> {
         Flags(unsafe { api!(RedisModule_GetContextFlags(self.raw)) })
     }
 
-    /// Runs something on the main thread with a context of its own, where a callback has none.
-    pub fn with_own<T>(run: impl FnOnce(Ctx<'_>) -> T) -> T {
-        // SAFETY: no blocked client is named. The context is used by this thread, in a call of the
-        // server, and is freed once.
-        unsafe {
-            let raw = api!(RedisModule_GetThreadSafeContext(null_mut()));
-            let result = run(Ctx::new(raw));
-            api!(RedisModule_FreeThreadSafeContext(raw));
-            result
-        }
-    }
-
     /// The properties of the server, where a callback has no context. Those of a client are unset.
     pub fn server_flags() -> Flags {
         // SAFETY: the server allows a null context.
@@ -401,11 +389,6 @@ impl<'call> Ctx<'call> {
             api!(RedisModule_FreeCallReply(reply));
             texts
         }
-    }
-
-    /// The value of one of the server's parameters.
-    pub fn config(self, name: &str) -> Option<String> {
-        self.call("CONFIG", &[b"GET", name.as_bytes()])?.into_iter().nth(1)
     }
 
     /// The names of all keys of this database.

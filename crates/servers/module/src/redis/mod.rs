@@ -7,6 +7,7 @@
 //! * `register.rs`: commands, events and parameters; `info.rs`: INFO
 //! * `hooks.rs`: the functions of the module that callbacks call
 //! * `fork.rs`: handlers of `fork`
+//! * `server_info.rs`: what the server says in INFO
 
 mod blocked;
 mod context;
@@ -16,6 +17,7 @@ mod hooks;
 mod info;
 mod io;
 mod register;
+mod server_info;
 
 pub use blocked::Blocked;
 pub use context::{Class, Ctx, Found};
@@ -28,6 +30,7 @@ pub use register::{
     Command, KeyUse, Keys, Number, Parameter, Text, register_commands, register_events,
     register_parameters,
 };
+pub use server_info::ServerInfo;
 
 /// Calls a function of the module API.
 macro_rules! api {

@@ -330,3 +330,20 @@ fn a_batch_over_many_keys_is_applied_at_once() {
     assert_eq!(say(client, "PANDO.RANGE m0 - +"), "a first b again");
     assert_eq!(say(client, "EXISTS m1"), "0");
 }
+
+/// The guard against eviction needs no command, which an operator may have renamed.
+#[test]
+fn a_policy_that_evicts_maps_is_seen_without_the_command_config() {
+    for (policy, may_create) in [("allkeys-lru", false), ("volatile-lru", true)] {
+        let site = Site::with_aof();
+        let memory = ["--maxmemory", "1gb", "--maxmemory-policy", policy];
+        let server = site.start_with(&[&["--rename-command", "CONFIG", ""], &memory[..]].concat());
+        let client = &mut server.connect();
+        assert!(client.say("CONFIG GET maxmemory").is_error());
+        let reply = say(client, "PANDO.SET m a 1");
+        match may_create {
+            true => assert_eq!(reply, "1"),
+            false => assert!(reply.starts_with("ERR maxmemory-policy is allkeys-lru"), "{reply}"),
+        }
+    }
+}
