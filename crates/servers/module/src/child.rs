@@ -26,7 +26,7 @@ use std::io::{self, BufWriter, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::kill_point::kill_point;
+use crate::kill_point::{fail_point, kill_point};
 use crate::layout::Kind;
 use crate::log;
 use crate::pieces;
@@ -113,6 +113,7 @@ fn serve(pinned: &Pinned, socket: UnixStream) -> Result<(), Failure> {
         let records = pinned.scan(number, Kind::Record, ALL);
         let receipts = pinned.scan(number, Kind::Receipt, ALL);
         let written = pieces::write(records, receipts, |piece| -> Result<(), Failure> {
+            fail_point("save")?;
             answers.write_all(&(piece.len() as u32).to_le_bytes())?;
             answers.write_all(piece)?;
             Ok(())

@@ -66,6 +66,10 @@ pub fn on_load_begins() {
 pub fn on_load_ends(ctx: Ctx<'_>) {
     if STATE.phase() == Phase::Loading {
         complete(ctx);
+        // Redis writes its append-only file anew after a full sync.
+        if ctx.flags().is_replica() {
+            STATE.files.set_written();
+        }
     }
 }
 
@@ -169,6 +173,9 @@ pub fn on_sleep(ctx: Ctx<'_>) {
         Phase::Serving if STATE.names.are_due() => set_names(ctx),
         Phase::Serving | Phase::Loading => {}
     }
+    if STATE.phase() == Phase::Serving {
+        STATE.files.tend(ctx);
+    }
 }
 
 fn set_names(ctx: Ctx<'_>) {
@@ -210,6 +217,8 @@ pub fn before_command(ctx: Ctx<'_>) {
 fn end_start(ctx: Ctx<'_>) {
     let Some((store, _)) = STATE.parts() else { return };
     let begun = Instant::now();
+    // Maps that the files have, and the pool may not have.
+    let had_others = STATE.placeholders.load(Ordering::Relaxed) > 0;
     let maps = match rebuild(ctx, &store) {
         Ok(maps) => maps,
         Err(error) => give_up("the keyspace is rebuilt from the pool", &error),
@@ -222,8 +231,8 @@ fn end_start(ctx: Ctx<'_>) {
     if maps > 0 {
         on_configured();
     }
-    if settings::saves_after_start() {
-        save_files(ctx, maps);
+    if (maps > 0 || had_others) && settings::saves_after_start() {
+        STATE.files.set_pending();
     }
 }
 
@@ -257,23 +266,4 @@ fn rebuild(ctx: Ctx<'_>, store: &Store) -> Result<u64, pando::Error> {
     }
     ctx.select(0);
     Ok(maps)
-}
-
-/// The files may be older than the pool, or missing. They are written anew.
-fn save_files(ctx: Ctx<'_>, maps: u64) {
-    let flags = ctx.flags();
-    if maps == 0 || flags.is_replica() {
-        // A replica loads the files of its primary anyway.
-        return;
-    }
-    let begun = match (flags.has_aof(), flags.has_rdb()) {
-        (true, _) => ctx.call("BGREWRITEAOF", &[]),
-        (_, true) => ctx.call("BGSAVE", &[b"SCHEDULE"]),
-        _ => return,
-    };
-    if begun.is_none() {
-        log::warning(
-            "the files cannot be written after the start; they may be older than the pool",
-        );
-    }
 }

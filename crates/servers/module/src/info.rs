@@ -23,6 +23,7 @@ pub fn report(info: Info) {
     info.number("saves", store.saves().unwrap_or(0));
     info.number("names_not_stored", STATE.names.len() as u64);
     info.number("garbage", store.garbage_count() as u64);
+    info.number("save_pending", STATE.files.is_pending().into());
     info.number("start_maps", STATE.rebuilt_maps.load(Ordering::Relaxed));
     info.number("start_us", STATE.rebuilt_us.load(Ordering::Relaxed));
 }

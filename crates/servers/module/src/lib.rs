@@ -33,6 +33,7 @@
 //! | `values.rs` | RDB, AOF, DUMP, RESTORE, COPY, digests |
 //! | `child.rs` | saves in a forked child |
 //! | `start.rs`, `events.rs` | precedence, the end of a start, loads, flushes, shutdown |
+//! | `files.rs` | after a start from the pool the files are written anew, until that succeeds |
 //! | `commands/` | the commands |
 //! | `workers.rs` | threads for long reads |
 //! | `state.rs`, `settings.rs`, `info.rs`, `log.rs` | the process's state, parameters, INFO, the log |
@@ -43,6 +44,7 @@ mod child;
 mod commands;
 mod entry;
 mod events;
+mod files;
 mod garbage;
 mod info;
 mod kill_point;

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use crate::files::Files;
 use crate::garbage::Collector;
 use crate::names::Names;
 use crate::store::Store;
@@ -30,6 +31,8 @@ pub struct State {
     phase: AtomicU8,
     pub names: Names,
     pub workers: Workers,
+    /// Whether a start from the pool still has to write the files.
+    pub files: Files,
     /// Stubs of files that stand for no map.
     pub placeholders: AtomicU64,
     /// The main thread saves an RDB file or an append-only file.
@@ -48,6 +51,7 @@ pub static STATE: State = State {
     phase: AtomicU8::new(Phase::FilesFirst as u8),
     names: Names::new(),
     workers: Workers::new(),
+    files: Files::new(),
     placeholders: AtomicU64::new(0),
     is_saving: AtomicBool::new(false),
     has_warned_of_policy: AtomicBool::new(false),

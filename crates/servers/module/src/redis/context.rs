@@ -350,13 +350,12 @@ impl<'call> Ctx<'call> {
         sent == raw::REDISMODULE_OK as c_int
     }
 
-    /// Runs a command of the server. The texts of its reply, if it is an array of texts; none if it
-    /// is refused.
-    pub fn call(self, command: &str, words: &[&[u8]]) -> Option<Vec<String>> {
+    /// Runs a command of the server, without its reply.
+    pub fn call(self, command: &str, words: &[&[u8]]) {
         let command = CString::new(command).unwrap_or_default();
         let names: Vec<_> = words.iter().map(|word| Name::new(self, word)).collect();
         let mut raws: Vec<_> = names.iter().map(|name| name.raw).collect();
-        // SAFETY: as in `replicate`. The reply is freed once, after its texts were copied.
+        // SAFETY: as in `replicate`. A reply, which may be missing, is freed once.
         unsafe {
             let reply = api!(RedisModule_Call(
                 self.raw,
@@ -365,29 +364,9 @@ impl<'call> Ctx<'call> {
                 raws.as_mut_ptr(),
                 raws.len()
             ));
-            if reply.is_null() {
-                return None;
+            if !reply.is_null() {
+                api!(RedisModule_FreeCallReply(reply));
             }
-            let is_error =
-                api!(RedisModule_CallReplyType(reply)) as isize == raw::REDISMODULE_REPLY_ERROR;
-            let is_array =
-                api!(RedisModule_CallReplyType(reply)) as isize == raw::REDISMODULE_REPLY_ARRAY;
-            let count = if is_array { api!(RedisModule_CallReplyLength(reply)) } else { 0 };
-            let texts = (0..count).map(|at| {
-                let element = api!(RedisModule_CallReplyArrayElement(reply, at));
-                let mut length = 0;
-                let text = api!(RedisModule_CallReplyStringPtr(element, &mut length));
-                match text.is_null() {
-                    true => String::new(),
-                    false => {
-                        let bytes = std::slice::from_raw_parts(text.cast(), length);
-                        String::from_utf8_lossy(bytes).into_owned()
-                    }
-                }
-            });
-            let texts = (!is_error).then(|| texts.collect());
-            api!(RedisModule_FreeCallReply(reply));
-            texts
         }
     }
 

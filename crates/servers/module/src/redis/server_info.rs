@@ -28,6 +28,11 @@ impl ServerInfo {
             (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned())
         }
     }
+
+    /// A field that is a number.
+    pub fn number(&self, field: &str) -> Option<u64> {
+        self.text(field)?.parse().ok()
+    }
 }
 
 impl Drop for ServerInfo {

@@ -201,3 +201,19 @@ fn a_replica_starts_with_maps_that_have_expired_meanwhile() {
     eventually("the rewrite", || info(client, "aof_rewrite_in_progress") == "0");
     assert_eq!(info(client, "aof_last_bgrewrite_status"), "ok");
 }
+
+/// A full sync would write the files of a replica anew. One that becomes a primary gets none.
+#[test]
+fn a_replica_that_is_promoted_after_a_start_writes_its_files_anew() {
+    let site = Site::at_port(AOF);
+    let server = site.start();
+    assert_eq!(say(&mut server.connect(), "PANDO.SET m a 1"), "1");
+    drop(server);
+    let server = site.start_with(&["--replicaof", "127.0.0.1 1"]);
+    let client = &mut server.connect();
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert_eq!(info(client, "aof_rewrites"), "0");
+    assert_eq!(say(client, "REPLICAOF NO ONE"), "OK");
+    eventually("a rewrite", || info(client, "aof_rewrites") == "1");
+    eventually("its end", || info(client, "pando_save_pending") == "0");
+}

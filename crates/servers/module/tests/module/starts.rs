@@ -1,6 +1,10 @@
 //! Which of pool and files has precedence at a start.
 
 use crate::server::{Site, eventually, info, module, say};
+use crate::wire::words;
+
+/// What the append-only file has got since its base was written.
+const PART: &str = "appendonlydir/appendonly.aof.1.incr.aof";
 
 /// Maps, names and expiries in two databases.
 fn fill(client: &mut crate::wire::Client) {
@@ -97,7 +101,7 @@ fn files_have_precedence_without_a_pool_and_when_the_operator_says_so() {
     assert!(site.path("pando.pool.old").is_file());
     check(client);
     // A clean end and a start: the pool has precedence, although the file is of the old pool.
-    let _ = client.ask(&crate::wire::words("SHUTDOWN NOSAVE"));
+    let _ = client.ask(&words("SHUTDOWN NOSAVE"));
     drop(server);
     let server = site.start_with(&["--dbfilename", "kept.rdb"]);
     assert_eq!(info(&mut server.connect(), "pando_start_maps"), "5");
@@ -217,7 +221,7 @@ fn a_module_that_is_loaded_later_serves_the_pool_at_once_or_refuses() {
     assert!(plain.log().contains("the server has 1 keys already"), "{}", plain.log());
     assert_eq!(say(client, "DEL text"), "1");
     let lines = [load.as_str(), "SELECT 0", "PANDO.GET m a", "PANDO.SET m b 2", "PANDO.COUNT m"];
-    let commands: Vec<_> = lines.iter().map(|line| crate::wire::words(line)).collect();
+    let commands: Vec<_> = lines.iter().map(|line| words(line)).collect();
     client.send_all(commands.iter().map(Vec::as_slice)).expect("sent");
     let mut replies = Vec::new();
     for _ in &lines {
@@ -242,4 +246,79 @@ fn a_pool_of_another_program_stays_as_it_is() {
     let pool = pando::Pool::open(site.path("pando.pool"), &options).expect("the pool");
     let names: Vec<_> = pool.maps().expect("maps").into_iter().map(|map| map.name).collect();
     assert_eq!(names, ["trees"]);
+}
+
+/// Redis does not repeat a rewrite that has failed. Until one succeeds, what the append-only file
+/// gets does not follow from what it has.
+#[test]
+fn a_rewrite_that_fails_after_a_start_is_repeated() {
+    let site = Site::with_aof();
+    let server = site.start_with(&["--pando.save-after-start", "no"]);
+    let client = &mut server.connect();
+    assert_eq!(say(client, "SET m text"), "OK");
+    std::fs::copy(site.path(PART), site.path("old")).expect("a copy");
+    assert_eq!(say(client, "DEL m"), "1");
+    assert_eq!(say(client, "PANDO.SET m a 1"), "1");
+    assert_eq!(info(client, "pando_save_pending"), "0");
+    drop(server);
+    std::fs::rename(site.path("old"), site.path(PART)).expect("the old file");
+    site.fail("save");
+    let server = site.start();
+    let client = &mut server.connect();
+    eventually("a failure", || info(client, "aof_last_bgrewrite_status") == "err");
+    assert_eq!(info(client, "pando_save_pending"), "1");
+    eventually("the line", || site.log().contains("the next attempt is in 1 s"));
+    site.fail("");
+    eventually("the repetition", || info(client, "pando_save_pending") == "0");
+    assert_eq!(info(client, "aof_last_bgrewrite_status"), "ok");
+    assert_eq!(say(client, "PANDO.SET m b 2"), "1");
+    drop(server);
+    std::fs::remove_file(site.path("pando.pool")).expect("no pool");
+    let server = site.start();
+    assert_eq!(say(&mut server.connect(), "PANDO.RANGE m - +"), "a 1 b 2");
+}
+
+/// Redis refuses writes after a failed BGSAVE, until one succeeds.
+#[test]
+fn a_bgsave_that_fails_after_a_start_is_repeated() {
+    let site = Site::new(&["--save", "1000 1000"]);
+    let server = site.start();
+    assert_eq!(say(&mut server.connect(), "PANDO.SET m a 1"), "1");
+    drop(server);
+    site.fail("save");
+    // A server that refuses writes refuses PING too, by which the start is noticed.
+    let server = site.start_with(&["--stop-writes-on-bgsave-error", "no"]);
+    let client = &mut server.connect();
+    eventually("a failure", || info(client, "rdb_last_bgsave_status") == "err");
+    assert_eq!(say(client, "CONFIG SET stop-writes-on-bgsave-error yes"), "OK");
+    assert!(say(client, "PANDO.SET m b 2").starts_with("MISCONF"));
+    assert_eq!(info(client, "pando_save_pending"), "1");
+    site.fail("");
+    eventually("the repetition", || info(client, "pando_save_pending") == "0");
+    assert_eq!(say(client, "PANDO.SET m b 2"), "1");
+    drop(server);
+    std::fs::remove_file(site.path("pando.pool")).expect("no pool");
+    let server = site.start();
+    assert_eq!(say(&mut server.connect(), "PANDO.RANGE m - +"), "a 1");
+}
+
+/// The files may have maps although the pool has none.
+#[test]
+fn files_with_maps_that_the_pool_has_lost_are_written_anew() {
+    let site = Site::with_aof();
+    let server = site.start();
+    let client = &mut server.connect();
+    assert_eq!(say(client, "PANDO.SET m a 1"), "1");
+    std::fs::copy(site.path(PART), site.path("old")).expect("a copy");
+    assert_eq!(say(client, "DEL m"), "1");
+    drop(server);
+    std::fs::rename(site.path("old"), site.path(PART)).expect("the old file");
+    let server = site.start();
+    let client = &mut server.connect();
+    eventually("the rewrite", || info(client, "aof_rewrite_in_progress") == "0");
+    assert_eq!(say(client, "PANDO.SET m b 2"), "1");
+    drop(server);
+    std::fs::remove_file(site.path("pando.pool")).expect("no pool");
+    let server = site.start();
+    assert_eq!(say(&mut server.connect(), "PANDO.RANGE m - +"), "b 2");
 }
