@@ -43,6 +43,18 @@ pub fn map(ctx: Ctx<'_>, name: &[u8]) -> Result<Option<Arc<Stub>>> {
     }
 }
 
+/// The map of a key that a command may change. On a replica that takes writes, a key that has
+/// expired is absent, but stays in the keyspace until a write deletes it. So it is deleted before
+/// the commit: if it was deleted later, the name of the new map would be taken for the old one's.
+fn map_to_change(ctx: Ctx<'_>, name: &[u8]) -> Result<Option<Arc<Stub>>> {
+    let found = map(ctx, name)?;
+    let flags = ctx.flags();
+    if found.is_none() && flags.is_replica() && !flags.is_replicated() {
+        ctx.delete_expired(name);
+    }
+    Ok(found)
+}
+
 pub fn check_key(key: &[u8]) -> Result<()> {
     match key.len() {
         ..=MAX_KEY_BYTES => Ok(()),
@@ -77,7 +89,7 @@ pub struct Change<'name> {
 
 impl<'name> Change<'name> {
     pub fn new(ctx: Ctx<'_>, name: &'name [u8]) -> Result<Self> {
-        Ok(Self { name, stub: map(ctx, name)?, changes: Changes::default() })
+        Ok(Self { name, stub: map_to_change(ctx, name)?, changes: Changes::default() })
     }
 
     /// The value of a record now.

@@ -264,6 +264,13 @@ impl<'call> Ctx<'call> {
         }
     }
 
+    /// Deletes a key that has expired, and tells of that, where an access leaves it: on a replica
+    /// that takes writes. Clients that watch the key see a change.
+    pub fn delete_expired(self, name: &[u8]) {
+        let name = Name::new(self, name);
+        drop(Key::open(&name, raw::REDISMODULE_WRITE));
+    }
+
     /// Sets a key, in the place of any other.
     pub fn set(self, name: &[u8], stub: Stub, expiry_ms: u64) {
         let name = Name::new(self, name);

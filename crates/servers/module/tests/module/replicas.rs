@@ -202,6 +202,44 @@ fn a_replica_starts_with_maps_that_have_expired_meanwhile() {
     assert_eq!(info(client, "aof_last_bgrewrite_status"), "ok");
 }
 
+/// On a replica that takes writes, a key that has expired is there until a write removes it.
+#[test]
+fn a_write_to_an_expired_key_of_a_replica_survives_a_kill() {
+    let (first, second) = (Site::at_port(AOF), Site::at_port(AOF));
+    let primary = first.start();
+    let client = &mut primary.connect();
+    let replica_of = format!("127.0.0.1 {}", first.port.expect("a port"));
+    let replica = second.start_with(&["--replicaof", &replica_of, "--replica-read-only", "no"]);
+    let follower = &mut replica.connect();
+    eventually("the full sync", || info(follower, "master_link_status") == "up");
+    let writes = [
+        "PANDO.SET m0 b 2",
+        "PANDO.APPLY 1 m1 SET 1 b 2",
+        "PANDO.INCRBY m2 b 2",
+        "PANDO.CAS m3 b IFABSENT SET 2",
+    ];
+    for map in 0..writes.len() {
+        assert_eq!(say(client, &format!("PANDO.SET m{map} a 1")), "1");
+        assert_eq!(say(client, &format!("PEXPIRE m{map} 1500")), "1");
+    }
+    eventually("the maps", || say(follower, "DBSIZE") == "4");
+    // Without its primary, the replica gets no DEL.
+    drop(primary);
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    assert_eq!(say(follower, "DBSIZE"), "4");
+    let check = |client: &mut crate::wire::Client| {
+        for (map, write) in writes.iter().enumerate() {
+            assert_eq!(say(client, &format!("PANDO.RANGE m{map} - +")), "b 2", "{write}");
+        }
+    };
+    for write in writes {
+        assert!(!follower.say(write).is_error(), "{write}");
+    }
+    check(follower);
+    drop(replica);
+    check(&mut second.start().connect());
+}
+
 /// A full sync would write the files of a replica anew. One that becomes a primary gets none.
 #[test]
 fn a_replica_that_is_promoted_after_a_start_writes_its_files_anew() {
