@@ -16,7 +16,7 @@ use crate::layout::{Head, Kind, MAX_NAME_BYTES, client_key};
 use crate::log;
 use crate::payload::{Checker, Edit, Malformed, edits};
 use crate::pieces;
-use crate::redis::{Ctx, Digest, Io, VERSION, kill_this_process};
+use crate::redis::{Ctx, Digest, Io, ServerInfo, VERSION, kill_this_process};
 use crate::settings;
 use crate::state::{Phase, STATE};
 use crate::store::{ALL, RECORD_BYTES, Store};
@@ -55,10 +55,21 @@ fn check_name(name: &[u8]) -> Result<(), Failure> {
     }
 }
 
+/// Whether a client of this replica sends the command that runs. The server does not say so to the
+/// callbacks of a value. But while a command of the primary runs, the replica has read more of the
+/// stream than it has applied. If a part of a later command has arrived too, that is also so for a
+/// client's command, which then counts as the primary's.
+fn is_certainly_of_client() -> bool {
+    let info = ServerInfo::of("replication");
+    let read = info.number("slave_read_repl_offset");
+    read.is_some() && read == info.number("slave_repl_offset")
+}
+
 /// Whether the value comes from the primary, or from a file. Such a value is never refused.
 fn is_replicated() -> bool {
     let flags = Ctx::server_flags();
-    flags.is_replica() || flags.is_loading()
+    let takes_writes = flags.is_replica() && !flags.is_read_only();
+    flags.is_loading() || flags.is_replica() && !(takes_writes && is_certainly_of_client())
 }
 
 /// Reports a value that is not made. Redis passes over such an error of its primary, or of the

@@ -240,6 +240,53 @@ fn a_write_to_an_expired_key_of_a_replica_survives_a_kill() {
     check(&mut second.start().connect());
 }
 
+/// The limits of a replica that takes writes hold for its clients, and not for its primary.
+#[test]
+fn a_full_replica_refuses_values_of_its_clients_and_goes_on() {
+    let (first, second) = (Site::at_port(AOF), Site::at_port(AOF));
+    let primary = first.start();
+    let client = &mut primary.connect();
+    let replica_of = format!("127.0.0.1 {}", first.port.expect("a port"));
+    let replica = second.start_with(&["--replicaof", &replica_of, "--replica-read-only", "no"]);
+    let follower = &mut replica.connect();
+    eventually("the full sync", || info(follower, "master_link_status") == "up");
+    assert_eq!(say(client, "PANDO.SET m a 1"), "1");
+    let mut restore = words("RESTORE own 0");
+    restore.push(client.say("DUMP m").bytes().to_vec());
+    let copy = words("COPY m own");
+    eventually("WAIT", || say(client, "WAIT 1 5000") == "1");
+    for place in ["", "fill"] {
+        match place {
+            "" => assert_eq!(say(follower, "CONFIG SET pando.max-bytes 1kb"), "OK"),
+            place => second.fail(place),
+        }
+        for command in [&restore, &copy] {
+            assert!(follower.ask(command).expect("a reply").value.is_error(), "{place:?}");
+        }
+        assert_eq!(say(follower, "EXISTS own"), "0");
+        if place.is_empty() {
+            // Several commands at once, with others behind the one that is looked at.
+            let mut theirs = restore.clone();
+            theirs[1] = b"restored".to_vec();
+            let batch = [words("COPY m copied"), theirs, words("MULTI"), words("COPY m other")];
+            let batch = [&batch[..], &[words("EXEC"), words("SET text 1")]].concat();
+            client.send_all(batch.iter().map(Vec::as_slice)).expect("sent");
+            for command in &batch {
+                assert!(!client.receive().expect("a reply").value.is_error(), "{command:?}");
+            }
+            eventually("WAIT", || say(client, "WAIT 1 5000") == "1");
+            assert_eq!(say(follower, "EXISTS copied restored other text"), "4");
+            assert_eq!(say(follower, "CONFIG SET pando.max-bytes 0"), "OK");
+        }
+    }
+    second.fail("");
+    assert_eq!(follower.ask(&restore).expect("a reply").value.bytes(), b"OK");
+    second.fail("fill");
+    assert_eq!(say(client, "COPY m another"), "1");
+    eventually("the end", || follower.ask(&words("PING")).is_err());
+    assert!(second.log().contains("to go on without it would lose data"), "{}", second.log());
+}
+
 /// A full sync would write the files of a replica anew. One that becomes a primary gets none.
 #[test]
 fn a_replica_that_is_promoted_after_a_start_writes_its_files_anew() {
