@@ -135,11 +135,12 @@ impl Source {
         Self::Now(store, Budget::new(u64::MAX, u64::MAX))
     }
 
-    /// Whether the read may go on, after it has read so many bytes of a record.
+    /// Whether the read may go on, after it has read so many bytes of a record. A read on another
+    /// thread stops when the server ends.
     fn goes_on(&self, bytes: usize) -> bool {
         match self {
             Self::Now(_, budget) => budget.spend(bytes as u64),
-            Self::Pinned(_) => true,
+            Self::Pinned(_) => !STATE.workers.is_stopping(),
         }
     }
 
@@ -221,6 +222,7 @@ fn run<T: Send + 'static>(
         // Before the client is answered: at the shutdown nothing keeps the pool.
         drop(source);
         blocked.reply(|ctx| match result {
+            Ok(_) if STATE.workers.is_stopping() => ctx.reply_error(&Failure::NotReady.to_string()),
             Ok(result) => reply(ctx, result),
             Err(error) => ctx.reply_error(&Failure::from(error).to_string()),
         });

@@ -1,5 +1,7 @@
 //! Each command, its replies and its errors.
 
+use std::time::{Duration, Instant};
+
 use crate::server::{Site, eventually, info, say, text};
 use crate::wire::{Value, words};
 
@@ -346,4 +348,38 @@ fn a_policy_that_evicts_maps_is_seen_without_the_command_config() {
             false => assert!(reply.starts_with("ERR maxmemory-policy is allkeys-lru"), "{reply}"),
         }
     }
+}
+
+/// SHUTDOWN waits for no read: neither for those that are queued, nor for the end of one that runs.
+#[test]
+fn a_shutdown_does_not_wait_for_long_reads() {
+    let site = Site::with_aof();
+    let server = site.start();
+    let client = &mut server.connect();
+    for part in 0..10 {
+        let mut load = words("PANDO.MSET m");
+        for number in 0..10_000 {
+            load.extend([format!("{part}{number:04}").into_bytes(), b"v".to_vec()]);
+        }
+        assert_eq!(client.ask(&load).expect("a reply").value.number(), Some(10_000));
+    }
+    let begun = Instant::now();
+    assert!(!client.say("PANDO.STAT m CHECKSUM").is_error());
+    let of_one = begun.elapsed();
+    let others: Vec<_> = (0..250)
+        .map(|_| {
+            let mut other = server.connect();
+            let read = words("PANDO.STAT m CHECKSUM");
+            other.send_all([&read[..]].into_iter()).expect("sent");
+            other
+        })
+        .collect();
+    // All of them are read before the next reply to a new client.
+    assert_eq!(say(&mut server.connect(), "PING"), "PONG");
+    let begun = Instant::now();
+    assert!(client.ask(&words("SHUTDOWN NOSAVE")).is_err());
+    let waited = begun.elapsed();
+    assert!(waited < 30 * of_one + Duration::from_secs(2), "{waited:?}, and a read {of_one:?}");
+    drop(others);
+    assert!(!site.log().contains("not closed cleanly"), "{}", site.log());
 }
