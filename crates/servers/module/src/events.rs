@@ -203,18 +203,8 @@ pub fn on_notification(ctx: Ctx<'_>, event: &[u8], name: &[u8]) {
     }
 }
 
-/// A command of a client comes before the first sleep of the event loop: the module was loaded by
-/// MODULE LOAD, and no files are loaded. The start ends before the command.
-pub fn before_command(ctx: Ctx<'_>) {
-    if STATE.phase() == Phase::PoolFirst && !ctx.flags().is_loading() {
-        let before = ctx.database();
-        end_start(ctx);
-        ctx.select(before);
-    }
-}
-
 /// Replaces the stubs that the files have made by those of the directory.
-fn end_start(ctx: Ctx<'_>) {
+pub fn end_start(ctx: Ctx<'_>) {
     let Some((store, _)) = STATE.parts() else { return };
     let begun = Instant::now();
     // Maps that the files have, and the pool may not have.

@@ -15,6 +15,9 @@
 //! precedence, they are applied to an empty pool, in the state *loading*: a kill during that gives
 //! the files precedence again.
 //!
+//! MODULE LOAD comes when no files are loaded any more. So it makes the stubs itself, before the
+//! next command.
+//!
 //! A partial resynchronization across a restart is not possible, because the offset in an RDB file
 //! may be behind the pool. With `appendonly yes` Redis restores no replication ID. So a replica,
 //! and a node of a cluster, must have it.
@@ -32,8 +35,8 @@ use crate::garbage::Collector;
 use crate::info;
 use crate::log;
 use crate::redis::{
-    Ctx, Hooks, register_commands, register_events, register_parameters, register_type, set_hooks,
-    watch_forks,
+    Ctx, Hooks, ServerInfo, register_commands, register_events, register_parameters, register_type,
+    set_hooks, watch_forks,
 };
 use crate::settings::{self, PARAMETERS};
 use crate::state::{Phase, STATE};
@@ -184,6 +187,9 @@ pub fn load(ctx: Ctx<'_>) -> bool {
         ));
         return false;
     }
+    // MODULE LOAD: there is a client already. At the start of a server there is none.
+    let clients = ServerInfo::of("clients").number("connected_clients");
+    let is_late = phase == Phase::PoolFirst && clients.is_some_and(|count| count > 0);
     let store = Arc::new(store);
     let collector = match store.garbage() {
         Ok(garbage) => Collector::start(store.clone(), garbage),
@@ -200,5 +206,12 @@ pub fn load(ctx: Ctx<'_>) -> bool {
         }
     }
     watch_forks(before_fork, child::after_fork_in_server, child::after_fork_in_child);
-    register_events(ctx)
+    if !register_events(ctx) {
+        return false;
+    }
+    if is_late {
+        // Nothing is loaded before the next command, which finds the maps.
+        events::end_start(ctx);
+    }
+    true
 }

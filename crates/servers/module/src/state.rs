@@ -12,8 +12,8 @@ use crate::workers::Workers;
 /// Where the server is. Only the main thread changes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// A start at which the pool has precedence: until the first sleep of the event loop, writes,
-    /// loads, frees and flushes leave the pool alone.
+    /// A start at which the pool has precedence: until the first sleep of the event loop, or the
+    /// end of MODULE LOAD, writes, loads, frees and flushes leave the pool alone.
     PoolFirst = 0,
     /// A start at which the files have precedence: they are applied to an empty pool.
     FilesFirst = 1,

@@ -8,7 +8,6 @@ mod write;
 
 use failure::{Failure, Result};
 
-use crate::events;
 use crate::log;
 use crate::redis::{Command, Ctx, KeyUse, Keys};
 
@@ -29,7 +28,6 @@ fn refuse(ctx: Ctx<'_>, flags: &str, failure: &Failure) {
 macro_rules! replying {
     ($handler:path, $flags:literal) => {
         |ctx: Ctx<'_>, words: &[&[u8]]| {
-            events::before_command(ctx);
             let result: Result<()> = $handler(ctx, words);
             if let Err(failure) = result {
                 refuse(ctx, $flags, &failure);

@@ -322,3 +322,45 @@ fn files_with_maps_that_the_pool_has_lost_are_written_anew() {
     let server = site.start();
     assert_eq!(say(&mut server.connect(), "PANDO.RANGE m - +"), "b 2");
 }
+
+/// A pool with the map `m`, and a payload of the map.
+fn pool_and_payload() -> (Site, Vec<u8>) {
+    let site = Site::new(&["--save", "", "--pando.save-after-start", "no"]);
+    let server = site.start();
+    let client = &mut server.connect();
+    assert_eq!(say(client, "PANDO.SET m a 1"), "1");
+    let payload = client.say("DUMP m").bytes().to_vec();
+    drop(server);
+    (site, payload)
+}
+
+/// Commands right behind MODULE LOAD act on the maps of the pool, and their effect stays.
+#[test]
+fn commands_right_behind_module_load_find_the_maps_of_the_pool() {
+    let load = format!("MODULE LOAD {}", module().display());
+    for (command, look, reply) in [
+        ("FLUSHALL", "EXISTS m", "0"),
+        ("RESTORE n 0", "PANDO.GET n a", "1"),
+        ("RENAME m n", "PANDO.GET n a", "1"),
+        ("COPY m n", "PANDO.GET n a", "1"),
+        ("UNLINK m", "EXISTS m", "0"),
+        ("EXPIREAT m 4000000000", "EXPIRETIME m", "4000000000"),
+    ] {
+        let (site, payload) = pool_and_payload();
+        let plain = Site::new(&["--save", ""]);
+        std::fs::rename(site.path("pando.pool"), plain.path("pando.pool")).expect("a rename");
+        let server = plain.start_without_module();
+        let client = &mut server.connect();
+        let mut commands = [words(&load), words(command), words(look)];
+        if command.starts_with("RESTORE") {
+            commands[1].push(payload);
+        }
+        client.send_all(commands.iter().map(Vec::as_slice)).expect("sent");
+        let replies = commands.map(|_| crate::server::text(&client.receive().expect("it").value));
+        assert!(!replies[1].starts_with("ERR"), "{command}: {replies:?}");
+        assert_eq!(replies[2], reply, "{command}: {replies:?}");
+        drop(server);
+        std::fs::rename(plain.path("pando.pool"), site.path("pando.pool")).expect("a rename");
+        assert_eq!(say(&mut site.start().connect(), look), reply, "{command}");
+    }
+}
