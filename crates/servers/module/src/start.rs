@@ -16,7 +16,7 @@
 //! the files precedence again.
 //!
 //! MODULE LOAD comes when no files are loaded any more. So it makes the stubs itself, before the
-//! next command.
+//! next command. No other server gets these maps, so it is refused if one has the data of this one.
 //!
 //! A partial resynchronization across a restart is not possible, because the offset in an RDB file
 //! may be behind the pool. With `appendonly yes` Redis restores no replication ID. So a replica,
@@ -35,8 +35,8 @@ use crate::garbage::Collector;
 use crate::info;
 use crate::log;
 use crate::redis::{
-    Ctx, Hooks, ServerInfo, register_commands, register_events, register_parameters, register_type,
-    set_hooks, watch_forks,
+    Ctx, Flags, Hooks, ServerInfo, register_commands, register_events, register_parameters,
+    register_type, set_hooks, watch_forks,
 };
 use crate::settings::{self, PARAMETERS};
 use crate::state::{Phase, STATE};
@@ -125,6 +125,13 @@ fn before_fork() {
     }
 }
 
+/// Whether other servers have the data of this one, and get only what changes from now on.
+fn has_copies(flags: Flags) -> bool {
+    let info = ServerInfo::of("replication");
+    let is_some = |field| info.number(field).is_some_and(|count| count > 0);
+    flags.is_replica() || is_some("connected_slaves") || is_some("repl_backlog_active")
+}
+
 /// Loads the module; false if the server must not start.
 pub fn load(ctx: Ctx<'_>) -> bool {
     set_hooks(Hooks {
@@ -190,6 +197,15 @@ pub fn load(ctx: Ctx<'_>) -> bool {
     // MODULE LOAD: there is a client already. At the start of a server there is none.
     let clients = ServerInfo::of("clients").number("connected_clients");
     let is_late = phase == Phase::PoolFirst && clients.is_some_and(|count| count > 0);
+    if is_late && has_copies(flags) {
+        log::warning(&format!(
+            "no start: {} has maps, and the server is a replica, has replicas, or had some that \
+             can come back without a full sync: they would differ; load the module at the start \
+             of the server (`loadmodule`)",
+            path.display()
+        ));
+        return false;
+    }
     let store = Arc::new(store);
     let collector = match store.garbage() {
         Ok(garbage) => Collector::start(store.clone(), garbage),

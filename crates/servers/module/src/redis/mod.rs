@@ -20,7 +20,7 @@ mod register;
 mod server_info;
 
 pub use blocked::Blocked;
-pub use context::{Class, Ctx, Found};
+pub use context::{Class, Ctx, Flags, Found};
 pub use data_type::{VERSION, register_type};
 pub use fork::{end_at_once, kill_this_process, watch_forks};
 pub use hooks::{Hooks, set_hooks};

@@ -364,3 +364,39 @@ fn commands_right_behind_module_load_find_the_maps_of_the_pool() {
         assert_eq!(say(&mut site.start().connect(), look), reply, "{command}");
     }
 }
+
+/// A replica that is connected gets no full sync when its primary, or itself, gets maps from a
+/// pool.
+#[test]
+fn a_module_that_is_loaded_later_does_not_serve_a_pool_beside_replicas() {
+    const AOF: &[&str] = &["--appendonly", "yes", "--save", "", "--repl-diskless-sync-delay", "0"];
+    let load = format!("MODULE LOAD {}", module().display());
+    let (first, second) = (Site::at_port(AOF), Site::at_port(AOF));
+    let (origin, _) = pool_and_payload();
+    for site in [&first, &second] {
+        std::fs::copy(origin.path("pando.pool"), site.path("pando.pool")).expect("a copy");
+    }
+    let (primary, replica) = (first.start_without_module(), second.start_without_module());
+    let (client, follower) = (&mut primary.connect(), &mut replica.connect());
+    let port = first.port.expect("a port");
+    assert_eq!(say(follower, &format!("REPLICAOF 127.0.0.1 {port}")), "OK");
+    eventually("the full sync", || info(follower, "master_link_status") == "up");
+    for (site, client) in [(&first, &mut *client), (&second, follower)] {
+        assert!(client.say(&load).is_error());
+        assert!(site.log().contains("would differ"), "{}", site.log());
+        assert_eq!(say(client, "DBSIZE"), "0");
+    }
+    // A replica that has gone away may come back without a full sync.
+    drop(replica);
+    eventually("no replica", || info(client, "connected_slaves") == "0");
+    assert!(client.say(&load).is_error());
+    assert_eq!(say(client, "CONFIG SET repl-backlog-ttl 1"), "OK");
+    eventually("no backlog", || info(client, "repl_backlog_active") == "0");
+    assert_eq!(say(client, &load), "OK");
+    assert_eq!(say(client, "PANDO.GET m a"), "1");
+    // The append-only file gets the maps too.
+    eventually("the rewrite", || info(client, "pando_save_pending") == "0");
+    drop(primary);
+    std::fs::remove_file(first.path("pando.pool")).expect("no pool");
+    assert_eq!(say(&mut first.start().connect(), "PANDO.GET m a"), "1");
+}
