@@ -31,6 +31,9 @@ enum Verb {
     /// The process that `kill` and `powercut` kill.
     #[command(hide = true)]
     Child(kill::child::Args),
+    /// The server, with its clients, whose power `powercut` cuts.
+    #[command(hide = true)]
+    Served(powercut::ServedArgs),
 }
 
 fn main() -> ExitCode {
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
         Verb::Powercut(args) => powercut::run(&args),
         Verb::Totals => totals::run(),
         Verb::Child(args) => kill::child::run(&args),
+        Verb::Served(args) => powercut::run_served(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -64,6 +68,7 @@ mod tests {
             "mutate --only mutants --mutant dirty-read",
             "kill --count 1 --seed 2 --writers 3 --dir /tmp",
             "powercut --cycles 1 --persistence mem-ctrl --seed 2 --keep",
+            "powercut --cycles 1 --server everysec",
         ] {
             let words = ["pando-crashlab"].into_iter().chain(words.split(' '));
             if let Err(refused) = Cli::try_parse_from(words) {

@@ -90,19 +90,23 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let voice =
         Voice::standard_output().map_err(|error| Failure::trouble("use standard output", error))?;
     args.created.set_lengths();
-    // A panic in one thread must end the process.
+    end_at_a_panic();
+    live(args, &voice).unwrap_or_else(|trouble| end(&voice, &*trouble));
+    Ok(())
+}
+
+/// A panic in one thread ends the process, and tells its message.
+pub(crate) fn end_at_a_panic() {
     std::panic::set_hook(Box::new(|panic| {
         if let Ok(voice) = Voice::standard_output() {
             let _ = voice.say(&Message::Failed(short(panic)));
         }
         std::process::abort();
     }));
-    live(args, &voice).unwrap_or_else(|trouble| end(&voice, &*trouble));
-    Ok(())
 }
 
 /// Ends the process, and leaves the pool as it is.
-fn end(voice: &Voice, trouble: &(dyn std::error::Error + Send + Sync)) -> ! {
+pub(crate) fn end(voice: &Voice, trouble: &(dyn std::error::Error + Send + Sync)) -> ! {
     // The send fails if the reader is gone.
     let _ = voice.say(&Message::Failed(short(trouble)));
     std::process::exit(1)

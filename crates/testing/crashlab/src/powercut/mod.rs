@@ -19,18 +19,24 @@
 //! loses ([`disk`]). There the pool is rebuilt from the log at each boot, and must hold the results
 //! of all synced operations. With `--store` it is a store, which is larger than its memory
 //! ([`crate::kill`]): at each boot its pages are read and its log is replayed.
+//!
+//! With `--server` it is the server, and clients in the same machine write to it ([`served`]).
 
 mod disk;
 mod initramfs;
 mod machine;
 mod options;
 mod packages;
+mod powered;
+mod served;
+mod served_child;
 mod trial;
 
 use crate::failure::Failure;
 use crate::kill::fresh_seed;
 use machine::{Machine, Persistence};
 pub use options::{Args, Promise};
+pub use served_child::{Args as ServedArgs, run as run_served};
 use trial::Trial;
 
 /// Runs the verb. It fails if there is no virtual machine.
@@ -40,6 +46,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let machine = Machine::get().map_err(no_machine)?;
     let seed = args.seed.unwrap_or_else(fresh_seed);
     println!("seed {seed}");
+    if let Some(sync) = args.server {
+        return served::run(&machine, seed, sync, args);
+    }
     for &persistence in modes {
         // The test without DAX does not depend on the mode.
         let with_refusal = persistence == Persistence::Cpu;

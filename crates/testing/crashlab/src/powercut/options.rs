@@ -15,6 +15,15 @@ pub enum Promise {
     All,
 }
 
+/// When the server sends the reply to a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Sync {
+    /// When it survives a power cut
+    Always,
+    /// At once; a power cut undoes at most two seconds
+    Everysec,
+}
+
 /// Options of the verb.
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -27,6 +36,10 @@ pub struct Args {
     /// Seed of operations and delays [default: random]
     #[arg(long, value_name = "S")]
     pub(super) seed: Option<u64>,
+    /// Cut the power of a server with a log on the disk and `--sync` in this mode, in the place of a
+    /// pool
+    #[arg(long, value_name = "MODE", value_enum, conflicts_with_all = ["persistence", "index", "transactional", "synced", "store"])]
+    pub(super) server: Option<Sync>,
     /// The index of the maps.
     #[command(flatten)]
     pub(super) created: Created,

@@ -1,57 +1,40 @@
 //! The cycles of a trial: boot, check the pool, write to it, cut the power.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use indicatif::ProgressBar;
-use tempfile::TempDir;
 
-use super::machine::{Devices, Machine, Persistence};
+use super::machine::{Machine, Persistence};
 use super::options::Args;
+use super::powered::{EVERY, Powered, QUEUE, SLOWNESS};
 use crate::failure::Failure;
+use crate::kill::child;
 use crate::kill::expected::Expected;
 use crate::kill::figures::Figures;
 use crate::kill::message::{Message, Opened};
 use crate::kill::phase::Phase;
-use crate::kill::supervise::{self, Heard, Kill};
+use crate::kill::supervise::{Heard, Kill};
 use crate::kill::workload::Profile;
-use crate::kill::{child, folder};
 use crate::progress;
 use pando_index::random::Random;
 
-/// The factor by which the virtual machine is slower, for the delays of the cuts.
-const SLOWNESS: u64 = 100;
 const WRITERS: u64 = 4;
-/// More acknowledgements than the port's queue holds. Those in the queue have not left the machine.
-const QUEUE: u64 = 256;
-/// Operations per acknowledgement: more than one, so that a cut hits the library and not the port.
-const EVERY: u64 = 8;
 /// Time for the machine to warm up: it translates each instruction at its first execution.
 const WARM_UP: Duration = Duration::from_millis(500);
-/// Lines of the console in an error: a machine that hangs tells what each thread waits for.
-const CONSOLE_LINES: usize = 200;
 /// How long the writers work before the pool is closed, if the power is cut while it closes.
 const MS_BEFORE_CLOSE: u64 = 300;
 
 /// A machine in one mode, and the expected content of its pool.
 pub struct Trial<'machine> {
-    machine: &'machine Machine,
-    persistence: Persistence,
+    machine: Powered<'machine>,
     seed: u64,
     cycles: u64,
     keep: bool,
     created: child::Created,
-    folder: TempDir,
-    devices: Devices,
-    initramfs: PathBuf,
     /// Counts the pools.
     generation: u64,
     expected: Expected,
     figures: Figures,
-    /// Which sectors the disk loses.
-    sectors: Random,
-    /// How many it has lost.
-    lost: u64,
     bar: ProgressBar,
 }
 
@@ -64,25 +47,12 @@ impl<'machine> Trial<'machine> {
         args: &Args,
     ) -> Result<Self, Failure> {
         args.created.set_lengths();
-        let folder = folder(None)?;
-        let devices = machine.formatted().copy_to(folder.path());
-        let initramfs = folder.path().join("initramfs");
-        machine
-            .initramfs_with_this_program()
-            .and_then(|archive| archive.write(&initramfs).map_err(|error| error.to_string()))
-            .map_err(|error| Failure::trouble("write the initramfs", error))?;
         Ok(Self {
-            machine,
-            persistence,
+            machine: Powered::new(machine, persistence, seed)?,
             seed,
-            devices: devices.map_err(|error| Failure::trouble("copy the devices", error))?,
-            initramfs,
-            folder,
             generation: 0,
             expected: Expected::new(QUEUE),
             figures: Figures::default(),
-            sectors: Random::new(!seed),
-            lost: 0,
             cycles: args.cycles,
             created: args.created.clone(),
             keep: args.keep,
@@ -95,10 +65,7 @@ impl<'machine> Trial<'machine> {
         let refused = if with_refusal { self.refusal() } else { Ok(()) };
         let outcome = refused.and_then(|()| self.go());
         self.bar.finish_and_clear();
-        println!("sectors of the disk that were lost: {}", self.lost);
-        if self.keep || outcome.is_err() {
-            println!("kept: {}", self.folder.keep().display());
-        }
+        self.machine.end(self.keep || outcome.is_err());
         outcome.map(|()| self.figures)
     }
 
@@ -142,7 +109,7 @@ impl<'machine> Trial<'machine> {
     fn live(&mut self, args: &child::Args, kill: Option<&Kill>) -> Result<Heard, Failure> {
         let heard = self.boot(args, kill)?;
         if let Some(opened) = &heard.opened {
-            let (domain, medium, guarantee) = match self.persistence {
+            let (domain, medium, guarantee) = match self.machine.persistence {
                 Persistence::Cpu => ("process", "DAX", "survives power loss"),
                 Persistence::MemCtrl => ("adr", "DAX", "survives power loss"),
                 Persistence::Disk if args.created.store => {
@@ -182,17 +149,7 @@ impl<'machine> Trial<'machine> {
     }
 
     fn boot(&mut self, args: &child::Args, kill: Option<&Kill>) -> Result<Heard, Failure> {
-        let (machine, persistence) = (self.machine, self.persistence);
-        let of_disk = |error| Failure::trouble("copy the disk of the machine", error);
-        self.devices.prepare_disk().map_err(of_disk)?;
-        let mut boot = machine.boot(&self.initramfs, &self.devices, persistence, &args.words());
-        let heard = supervise::run(&mut boot, WRITERS, kill).map_err(|failure| match failure {
-            Failure::Trouble(what) => Failure::Trouble(format!("{what}\n{}", self.console())),
-            other => other,
-        })?;
-        let sectors = self.devices.cut_disk(&mut self.sectors).map_err(of_disk)?;
-        self.lost += sectors.lost;
-        Ok(heard)
+        self.machine.boot(&args.words(), WRITERS, kill)
     }
 
     fn is_opened_in(
@@ -214,7 +171,7 @@ impl<'machine> Trial<'machine> {
 
     /// The orders of a boot that checks the pool and closes it.
     fn args(&self) -> child::Args {
-        let folder = if self.persistence == Persistence::Disk { "disk" } else { "dax" };
+        let folder = if self.machine.persistence == Persistence::Disk { "disk" } else { "dax" };
         child::Args {
             pool: format!("/{folder}/{}.pando", self.generation).into(),
             look: true,
@@ -224,7 +181,7 @@ impl<'machine> Trial<'machine> {
             every: EVERY,
             queue: QUEUE,
             write_ms: 30_000,
-            created: match self.persistence {
+            created: match self.machine.persistence {
                 Persistence::Disk => {
                     let created = self.created.in_pool(self.generation);
                     let created = child::Created { transactional: true, synced: true, ..created };
@@ -235,21 +192,12 @@ impl<'machine> Trial<'machine> {
         }
     }
 
-    /// The last lines of the machine's console.
-    fn console(&self) -> String {
-        let console = std::fs::read(self.devices.console()).unwrap_or_default();
-        let console = String::from_utf8_lossy(&console);
-        let lines: Vec<&str> = console.lines().collect();
-        let (_, last) = lines.split_at(lines.len().saturating_sub(CONSOLE_LINES));
-        format!("the console's last lines:\n{}", last.join("\n"))
-    }
-
     fn found(&self, what: &str) -> Failure {
-        let (cuts, persistence) = (self.figures.kills(), self.persistence.name());
+        let (cuts, persistence) = (self.figures.kills(), self.machine.persistence.name());
         Failure::Found {
             what: format!(
                 "persistence {persistence}, after {cuts} cuts: {what}\n{}",
-                self.console()
+                self.machine.console()
             ),
             replay: format!(
                 "cargo run --release -p pando-crashlab -- powercut \

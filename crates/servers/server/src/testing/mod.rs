@@ -1,4 +1,8 @@
-//! Conversations without sockets and a restore, for the fuzzer; free ports for tests.
+//! For tests of this and of other crates: conversations without sockets and a restore, for the
+//! fuzzer; free ports; a client ([`client`]); a load, and what a kill must leave of it ([`load`]).
+
+pub mod client;
+pub mod load;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
