@@ -141,9 +141,9 @@ impl<D: Domain> Log<D> {
         Ok(())
     }
 
-    /// Waits until more of the tail is durable, for a commit that finds no room in it. It writes the
-    /// tail if no other thread does. A thread that writes to a disk that does not answer cannot be
-    /// called back. So this one takes over from a leader that makes no progress only if no other
+    /// Waits until more of the tail is durable, for a commit that finds no room in it. It writes
+    /// the tail if no other thread does. A thread that writes to a disk that does not answer cannot
+    /// be called back. So this one takes over from a leader that makes no progress only if no other
     /// thread has done so; otherwise it waits for at most ten seconds. The caller holds no guard.
     ///
     /// # Errors

@@ -76,8 +76,8 @@ fn words_of(writer: usize, number: u64, words: &[&str]) -> Vec<String> {
         .collect()
 }
 
-/// Writes until the server is gone. Calls `tell` with the number of acknowledged requests after each
-/// reply, and the time when that request was sent.
+/// Writes until the server is gone. Calls `tell` with the number of acknowledged requests after
+/// each reply, and the time when that request was sent.
 ///
 /// # Panics
 ///

@@ -36,8 +36,8 @@ pub struct Args {
     /// Seed of operations and delays [default: random]
     #[arg(long, value_name = "S")]
     pub(super) seed: Option<u64>,
-    /// Cut the power of a server with a log on the disk and `--sync` in this mode, in the place of a
-    /// pool
+    /// Cut the power of a server with a log on the disk and `--sync` in this mode, in the place of
+    /// a pool
     #[arg(long, value_name = "MODE", value_enum, conflicts_with_all = ["persistence", "index", "transactional", "synced", "store"])]
     pub(super) server: Option<Sync>,
     /// The index of the maps.

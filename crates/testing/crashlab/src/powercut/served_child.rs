@@ -8,9 +8,9 @@
 //! 4. Without: *Closing*. The server is shut down. *Closed*.
 //!
 //! With `--sync always` these are the acknowledged ones. With `everysec` a power cut undoes at most
-//! the writes that were acknowledged in the two seconds before the last reply. A reply is sent after
-//! its request. So when a reply comes, those survive that were acknowledged two seconds before its
-//! request was sent.
+//! the writes that were acknowledged in the two seconds before the last reply. A reply is sent
+//! after its request. So when a reply comes, those survive that were acknowledged two seconds
+//! before its request was sent.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
