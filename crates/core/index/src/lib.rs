@@ -287,6 +287,18 @@ pub trait RangeIndex: Send + Sync {
         Ok(written?.is_some())
     }
 
+    /// Whether the key's record is in a store alone: memory has no version of it. Then each call
+    /// that returned before, and whose write may not be in the store yet, has not written the key.
+    /// Reads nothing of the record's page. False if all records are in memory.
+    ///
+    /// # Errors
+    ///
+    /// If it is not known where the record is.
+    fn is_only_stored(&self, key: &[u8]) -> Result<bool, Error> {
+        let _ = key;
+        Ok(false)
+    }
+
     /// Visits the records of `range` in `order`, as [`Cursor`] promises.
     ///
     /// The cursor holds no resource of the index between two calls of [`Cursor::next`].

@@ -102,6 +102,19 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
         }
     }
 
+    /// Whether the pool has nothing of the key's record: the key's leaf is absent, or is a partial
+    /// page that does not have the key.
+    pub(crate) fn lacks_now(&self, context: Context<'_, D>, probe: Probe<'_>) -> Result<bool> {
+        let Some(at) = self.find_leaf_now(context, probe)? else { return Ok(false) };
+        if S::missing(at).is_some() {
+            return Ok(true);
+        }
+        match at.link.find(context, probe, (self.options.shortcuts, true)) {
+            Err(unread) if unread.unread_pid().is_some() => Ok(true),
+            found => Ok(found.map(|_| false)?),
+        }
+    }
+
     /// The most bytes of a partial page, without room for deltas.
     fn most_partial_bytes(&self) -> u64 {
         self.max_bytes(0) / 2

@@ -102,6 +102,25 @@ impl<D: Domain, S: Style<D>> RangeIndex for BwTree<D, S> {
         self.blind_write(key, value_bytes, change)
     }
 
+    fn is_only_stored(&self, key: &[u8]) -> Result<bool> {
+        if !S::MAY_BE_ABSENT {
+            return Ok(false);
+        }
+        S::LIMITS.check_key(key)?;
+        let (probe, mut failures) = (Probe::new(key), 0);
+        loop {
+            let lacks = {
+                let guard = self.pin()?;
+                self.lacks_now(self.context(&guard), probe)
+            };
+            match lacks {
+                Ok(lacks) => return Ok(lacks),
+                // An inner page.
+                Err(error) => S::after_failure(self, error, &mut failures)?,
+            }
+        }
+    }
+
     fn len(&self) -> Result<u64> {
         if S::MAY_BE_ABSENT {
             return self.count_by_scan();

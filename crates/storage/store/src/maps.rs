@@ -195,6 +195,8 @@ impl<'maps, D: Domain> Deref for Lent<'maps, D> {
 impl<D: Domain> Maps for StoreMaps<D> {
     type Lent<'maps> = Lent<'maps, D>;
 
+    const MAY_BE_STORED: bool = true;
+
     fn map(&self, number: u64) -> Option<Lent<'_, D>> {
         let is_there = self.live.load().binary_search(&number).is_ok();
         let index = || MapIndex { cache: &*self.cache, prefix: Prefix::of(number) };
@@ -295,6 +297,11 @@ impl<D: Domain, R: Deref<Target = Cache<D>> + Send + Sync> RangeIndex for MapInd
     fn modify(&self, key: &[u8], change: &mut Change<'_>) -> Result<Option<Upserted>> {
         self.limits().check_key(key)?;
         self.prefix.with(key, |key| self.tree().modify(key, change))
+    }
+
+    fn is_only_stored(&self, key: &[u8]) -> Result<bool> {
+        self.limits().check_key(key)?;
+        self.prefix.with(key, |key| self.tree().is_only_stored(key))
     }
 
     fn scan<'index>(

@@ -21,6 +21,24 @@
 //!   commit has not reached yet: a helper that comes late finds no version to replace.
 //! * Another commit may replace a failed version before it is undone; its record has the committed
 //!   value. So a key can be removed even if a full pool has no room to undo what failed.
+//!
+//! # Records that are in a store alone
+//!
+//! A record may be in a page that is on a disk, and not in memory ([`Maps::MAY_BE_STORED`]). The
+//! page may have become unreadable since the transaction has read it. An undo does not read such a
+//! page, so the commit fails and the log goes on:
+//!
+//! | step | deciding word | a thread that stops or dies leaves |
+//! | --- | --- | --- |
+//! | the record is decided: failed | its status | a failed record |
+//! | the undo finds that the key is in the store alone | the page's word | the same: nothing is to be undone there |
+//!
+//! * A page that leaves memory has only versions of durable commits, which are settled. So a page
+//!   that is not in memory has no version of a failed commit that is not settled.
+//! * A helper that comes late has checked the status before it waited for the page. So it checks
+//!   the status again after it has found the version that it replaces. If its install succeeds,
+//!   the page's word has not changed since: the page has been in memory from before that check. If
+//!   an undo has seen the page outside of memory before that, the check sees the decision.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -55,6 +73,16 @@ enum Installed {
     Yes,
     /// The key has another version.
     Conflict,
+    /// The commit was decided meanwhile.
+    Decided,
+}
+
+/// Whether a commit is undecided, after its thread has found a version in a map: see "Records that
+/// are in a store alone".
+pub(crate) fn is_undecided_behind<D: Domain>(record: Record<'_, D>) -> bool {
+    // Of the word that led to the version, and the status: with the fence of an undo.
+    fence(Ordering::SeqCst);
+    record.status() == Status::Undecided
 }
 
 impl<D: Domain, M: Maps> InFlight<'_, '_, D, M> {
@@ -100,11 +128,15 @@ impl<D: Domain, M: Maps> InFlight<'_, '_, D, M> {
             if self.record.status() != Status::Undecided && !is_early {
                 return Ok(());
             }
-            if let Installed::Conflict = self.install(index)? {
-                let write = &self.commit.writes[index];
-                *met = Some((write.map, write.key.clone()));
-                self.fail(Cause::Write(index));
-                return Ok(());
+            match self.install(index)? {
+                Installed::Yes => {}
+                Installed::Decided => return Ok(()),
+                Installed::Conflict => {
+                    let write = &self.commit.writes[index];
+                    *met = Some((write.map, write.key.clone()));
+                    self.fail(Cause::Write(index));
+                    return Ok(());
+                }
             }
         }
         let own = Some((self.stamp, self.record));
@@ -118,19 +150,21 @@ impl<D: Domain, M: Maps> InFlight<'_, '_, D, M> {
     fn install(&self, index: usize) -> Result<Installed> {
         let write = &self.commit.writes[index];
         let map = self.component.index(write.map)?;
-        let new = bytes_of(self.stamp, write.new.as_deref());
         // Usually the replaced version is there. (A failed version is there with another value.)
-        let exchanged = match write.old.stamp {
-            Stamp::ABSENT => map.insert(&write.key, &new),
-            stamp => {
-                let old = bytes_of(stamp, write.old.value.as_deref());
-                map.compare_exchange(&write.key, &old, &new)
+        if !M::MAY_BE_STORED {
+            let new = bytes_of(self.stamp, write.new.as_deref());
+            let exchanged = match write.old.stamp {
+                Stamp::ABSENT => map.insert(&write.key, &new),
+                stamp => {
+                    let old = bytes_of(stamp, write.old.value.as_deref());
+                    map.compare_exchange(&write.key, &old, &new)
+                }
+            };
+            match exchanged {
+                Ok(()) => return Ok(Installed::Yes),
+                Err(KeyExists | KeyNotFound | ValueMismatch) => {}
+                Err(error) => return Err(error.into()),
             }
-        };
-        match exchanged {
-            Ok(()) => return Ok(Installed::Yes),
-            Err(KeyExists | KeyNotFound | ValueMismatch) => {}
-            Err(error) => return Err(error.into()),
         }
         let mut installed = Ok(Installed::Conflict);
         map.modify(&write.key, &mut |found, new| {
@@ -141,6 +175,10 @@ impl<D: Domain, M: Maps> InFlight<'_, '_, D, M> {
             let is_due = stamp == write.old.stamp;
             let is_there = stamp.is_installed_by(self.stamp);
             installed = Ok(if is_due || is_there { Installed::Yes } else { Installed::Conflict });
+            if is_due && M::MAY_BE_STORED && !self.may_install() {
+                installed = Ok(Installed::Decided);
+                return false;
+            }
             if is_due {
                 put(self.stamp, write.new.as_deref(), new);
             }
@@ -149,9 +187,19 @@ impl<D: Domain, M: Maps> InFlight<'_, '_, D, M> {
         installed
     }
 
+    /// Whether the commit is still undecided, after its key's version was found: see "Records that
+    /// are in a store alone".
+    fn may_install(&self) -> bool {
+        is_undecided_behind(self.record) || mutant!("tc-installed-after-failure")
+    }
+
     /// Gives back the versions that the commit has replaced, and takes from helpers those that it
     /// has not.
     fn undo(&self) -> Result<()> {
+        if M::MAY_BE_STORED {
+            // Of the decision, and the looks where records are: with `is_undecided_behind`.
+            fence(Ordering::SeqCst);
+        }
         let reached = match self.cause() {
             Some(Cause::Write(index)) => index.min(self.commit.writes.len()),
             _ => self.commit.writes.len(),
@@ -186,7 +234,14 @@ impl<D: Domain, M: Maps> InFlight<'_, '_, D, M> {
                 }
                 is_due
             };
-            let changed = self.guard.undoing(|| map.modify(&write.key, &mut undo))?;
+            if map.is_only_stored(&write.key)? {
+                continue;
+            }
+            let changed = match self.guard.undoing(|| map.modify(&write.key, &mut undo)) {
+                // It was evicted meanwhile, and cannot be read.
+                Err(_) if map.is_only_stored(&write.key)? => continue,
+                changed => changed?,
+            };
             undone?;
             if changed.is_some() && write.old.value.is_none() {
                 let place = (write.map, write.key.as_slice());

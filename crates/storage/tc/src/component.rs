@@ -26,6 +26,9 @@ pub trait Maps: Send + Sync {
     where
         Self: 'maps;
 
+    /// Whether a record may be in a store alone ([`RangeIndex::is_only_stored`]).
+    const MAY_BE_STORED: bool = false;
+
     /// The index of the map with this number; `None` if there is none. Numbers are never reused.
     /// Nothing but the transaction component writes to it. No call waits for another thread.
     fn map(&self, number: u64) -> Option<Self::Lent<'_>>;

@@ -18,12 +18,14 @@
 //!   a commit that others have completed, or whose key has another version, ends as it should.
 //!
 //! The index may look again, because another thread has changed the node. If the key still has the
-//! version that the record says, the same version is installed.
+//! version that the record says, the same version is installed; in a store, only if the commit is
+//! still undecided (`commit.rs`, "Records that are in a store alone").
 
 use pando_index::{Known, RangeIndex, Upserted};
 use pando_log::{Appended, Record, Status};
 use pando_pmem::{Domain, Guard, mutant};
 
+use crate::commit::is_undecided_behind;
 use crate::component::{Maps, TransactionComponent};
 use crate::error::{Error, Result};
 use crate::record::{Commit, WriteRef};
@@ -323,6 +325,11 @@ impl<'op, D: Domain, M: Maps> Call<'op, '_, D, M> {
             return false;
         }
         let record = self.component.log().record(self.guard, begun.own.record_off());
+        let is_undecided =
+            is_undecided_behind(record) || mutant!("tc-one-key-installed-after-failure");
+        if M::MAY_BE_STORED && !is_undecided {
+            return false;
+        }
         let commit = Commit::decode(&record.payload());
         let Some(write) = commit.as_ref().and_then(|commit| commit.writes.first()) else {
             return false;

@@ -9,6 +9,7 @@
 //! * `ArcSwap`: a load acquires, a change is one CAS that acquires and releases. (Its documentation
 //!   promises a sequentially consistent access in each call, which is more.)
 //! * `SkipMap`: a lookup orders nothing. (On Arm it loads with consume.) A change releases.
+//! * No record is in a store alone: the model `unread` has that.
 
 use loom::sync::Arc;
 use loom::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};

@@ -16,6 +16,7 @@
 //! | `capture` | `bwtree/src/captures.rs`, `stored.rs`, `lss/src/queue.rs`: captures, marks, evictions and loads of a page that is in a store |
 //! | `structure` | `bwtree/src/captures.rs`, `pages.rs`: captures beside a change of structure |
 //! | `stored` | the component of `capture` and `structure` |
+//! | `unread` | `tc/src/commit.rs`, `one_key.rs`: a late thread of a commit that has failed, whose page could not be read |
 //!
 //! A model repeats the atomic accesses of the code with the orderings of the code, and nothing
 //! else. Each model has mutants, with a weaker ordering or without a check. The mutants must fail,
@@ -90,6 +91,8 @@ mod stored;
 mod structure;
 #[cfg(test)]
 mod turn;
+#[cfg(test)]
+mod unread;
 
 /// Runs `model` under all schedules with at most `preemptions`, or under all. `PANDO_LOOM_MORE=1`
 /// allows one preemption more.

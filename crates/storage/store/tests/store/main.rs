@@ -11,3 +11,4 @@ mod maps;
 mod openings;
 mod power;
 mod stable;
+mod unreadable;

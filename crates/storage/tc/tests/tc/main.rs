@@ -16,3 +16,4 @@ mod rebuild;
 mod reset;
 mod snapshots;
 mod stopped;
+mod stored;
