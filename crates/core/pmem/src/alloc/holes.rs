@@ -43,7 +43,10 @@
 //! thread has the page at that instant, the system keeps the part and reports no error. The chunks
 //! are counted as punched then, and have room. So a search that finds no free chunk compares the
 //! room of the file with the count. If the file has more, the thread holds the holes and punches
-//! them again. Held holes are holes after a crash, and the count does not change.
+//! them again. Held holes are holes after a crash, and the count does not change. If the system
+//! returns nothing of it (it may never do so for huge pages, as with `huge=always`), the process
+//! notes how much is kept, and punches again only when that is more by a chunk. So later searches
+//! cost one `fstat`.
 //!
 //! While a thread punches, at most [`AT_ONCE`] chunks cannot be allocated. A thread that stalls
 //! there keeps them.
@@ -138,8 +141,7 @@ impl<D: Domain> Pool<D> {
     /// gives up now.
     fn punch_again(&self, _guard: &Guard<'_, D>, frontier: u64) -> Result<u64> {
         let kept_bytes = self.kept_bytes()?;
-        // Less than a chunk: the system counts in pages.
-        if kept_bytes < CHUNK_BYTES || !self.may_have_holes() {
+        if !self.may_return_kept(kept_bytes) || !self.may_have_holes() {
             return Ok(0);
         }
         let mut index = 0;
@@ -159,7 +161,9 @@ impl<D: Domain> Pool<D> {
             }
             index += held.max(1);
         }
-        Ok(kept_bytes.saturating_sub(self.kept_bytes()?))
+        let returned_bytes = kept_bytes.saturating_sub(self.kept_bytes()?);
+        self.note_kept(if returned_bytes < CHUNK_BYTES { kept_bytes } else { 0 });
+        Ok(returned_bytes)
     }
 
     /// Punches chunks that this thread holds; false if the file cannot have holes, or must not have

@@ -59,6 +59,8 @@ pub struct Pool<D: Domain> {
     pub(crate) limbo: Limbo,
     /// Whether blocks were read without a pin ([`Pool::optimistic_read`]).
     had_optimistic_reads: AtomicBool,
+    /// Bytes that the system has kept of holes although they were punched again. Only a hint.
+    kept_bytes_left: AtomicU64,
     /// The pool lies in a test's memory, which emulates the room of chunks.
     #[cfg(feature = "testing")]
     emulates_room: bool,

@@ -516,6 +516,7 @@ impl<D: Domain> Pool<D> {
             cache,
             limbo: Limbo::default(),
             had_optimistic_reads: AtomicBool::new(false),
+            kept_bytes_left: AtomicU64::new(0),
             #[cfg(feature = "testing")]
             emulates_room: path == Path::new("(arena)"),
             // The whole mapping, until `bound`.

@@ -95,12 +95,14 @@ impl<D: Domain> Pool<D> {
     /// has no holes.
     pub(crate) fn give_room_back(&self, first: u64, chunks: u64) -> Result<bool> {
         #[cfg(feature = "testing")]
-        if self.emulates_room {
-            let has_holes = !refusal::is_refused(refusal::Resource::Hole);
-            if has_holes {
-                self.emulate_room(first, chunks, false);
+        {
+            if refusal::is_refused(refusal::Resource::Hole) {
+                return Ok(false);
             }
-            return Ok(has_holes);
+            if self.emulates_room {
+                self.emulate_room(first, chunks, false);
+                return Ok(true);
+            }
         }
         let (off, bytes) = (self.geometry.chunk_off(first), chunks * CHUNK_BYTES);
         let given = match &self.file {
@@ -133,6 +135,23 @@ impl<D: Domain> Pool<D> {
         let punched_chunks = self.word(PUNCHED_OFF).load(Ordering::Acquire);
         let needed = needed_bytes(&self.geometry, self.size_bytes(), punched_chunks);
         Ok(self.occupied_bytes()?.saturating_sub(needed))
+    }
+
+    /// Whether to punch holes again of which the system keeps so many bytes: a chunk more than the
+    /// last punches have left. Less is no hole, since the system counts in pages.
+    pub(crate) fn may_return_kept(&self, kept_bytes: u64) -> bool {
+        #[cfg(feature = "testing")]
+        if self.emulates_room {
+            return true;
+        }
+        // Relaxed, also below: a hint. It falls with what is kept, so that more is noticed later.
+        let left = self.kept_bytes_left.fetch_min(kept_bytes, Ordering::Relaxed);
+        kept_bytes >= left.saturating_add(CHUNK_BYTES)
+    }
+
+    /// Holes were punched again, and of so many bytes of them the system returns nothing.
+    pub(crate) fn note_kept(&self, kept_bytes: u64) {
+        self.kept_bytes_left.store(kept_bytes, Ordering::Relaxed);
     }
 
     /// Truncates the file to `bytes`, the end of the pool.

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 
 use pando_pmem::layout::{FRONTIER_OFF, PUNCHED_OFF};
 use pando_pmem::testing::give_to;
+use pando_pmem::testing::refusal::{Resource, refuse};
 use pando_pmem::{Domain, Error, Pool, Process};
 
 use crate::common::{
@@ -163,6 +164,50 @@ fn room_that_the_system_has_kept_is_returned_later() {
     assert_eq!(pool.release_unused(1 << 20).unwrap(), kept * CHUNK);
     assert_eq!((allocated(&path), (holes(&pool), counted(&pool))), (before, counts));
     assert_eq!(pool.release_unused(1 << 20).unwrap(), 0);
+    assert_eq!(pool.usage().unwrap().claimed_chunks, 0);
+    check_left(&pool);
+}
+
+/// The system keeps room of holes, and a second punch returns nothing of it: further searches punch
+/// nothing, until the system keeps more.
+#[test]
+fn room_that_the_system_never_returns_is_not_punched_again() {
+    let Some(mounted) = Mounted::new("tmpfs", "size=24m") else { return };
+    let path = mounted.path().join("pool");
+    let pool = emptied(&path);
+    release_all(&pool);
+    let before = allocated(&path);
+    let word = |index| pool.word(pool.geometry().chunk_word_off(index)).load(Ordering::Acquire);
+    let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    let holes: Vec<_> = (0..pool.word(FRONTIER_OFF).load(Ordering::Acquire))
+        .filter(|&index| word(index) >> 24 == HOLE_KIND)
+        .collect();
+    // As above.
+    let keep = |index| {
+        file.write_all_at(&[0; CHUNK as usize], pool.geometry().chunk_off(index)).unwrap();
+    };
+    let release = || pool.release_unused(1 << 20).unwrap();
+    // Whether a search that returns nothing has punched any hole.
+    let punches = || {
+        let (released, has_punched) = refuse(Resource::Hole, 0, u64::MAX, release);
+        assert_eq!(released, 0);
+        has_punched
+    };
+    assert!(!punches());
+    holes[..3].iter().copied().for_each(keep);
+    assert!(punches());
+    assert!(!punches() && !punches());
+    keep(holes[3]);
+    assert!(punches());
+    assert!(!punches());
+    // Now the system returns all of it.
+    keep(holes[4]);
+    assert_eq!(release(), 5 * CHUNK);
+    assert_eq!(allocated(&path), before);
+    keep(holes[0]);
+    assert!(punches());
+    keep(holes[1]);
+    assert_eq!((release(), release()), (2 * CHUNK, 0));
     assert_eq!(pool.usage().unwrap().claimed_chunks, 0);
     check_left(&pool);
 }
