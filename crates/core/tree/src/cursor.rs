@@ -27,6 +27,7 @@ use crate::batch::Batch;
 use crate::checked::{Steps, damaged, undamaged};
 use crate::key::{Probe, SLICE_BYTES, Side, Target, slice_of};
 use crate::maps::Tree;
+use crate::room::Attempts;
 
 /// The search for a leaf takes about as long as the copying of so many records.
 const FEW_RECORDS: usize = 12;
@@ -57,13 +58,14 @@ pub trait Fill: Tree {
     ) -> Result<()>;
 
     /// Called without a guard after a [`fill`](Self::fill) that has failed and copied nothing.
-    /// Returns if it is to be called again. `failures` is the index's own count; it begins at zero.
+    /// Returns if it is to be called again. `attempts` are those of this
+    /// call so far.
     ///
     /// # Errors
     ///
     /// That of the fill, if it is not to be called again, or that of the try to help it.
-    fn after_failure(&self, error: Error, failures: &mut u32) -> Result<()> {
-        let _ = failures;
+    fn after_failure(&self, error: Error, attempts: &mut Attempts) -> Result<()> {
+        let _ = attempts;
         Err(error)
     }
 
@@ -435,7 +437,7 @@ impl<'index, I: Fill> BatchCursor<'index, I> {
         if let Start::Failed(off) = self.scan.start {
             return Err(damaged(off, "the scan met damage before"));
         }
-        let (mut steps, mut failures) = (Steps::of_attempts(), 0);
+        let (mut steps, mut attempts) = (Steps::of_attempts(), Attempts::default());
         while self.batch.is_empty() && !self.scan.is_over() {
             let index = self.index;
             let guard = index.pin()?;
@@ -452,7 +454,7 @@ impl<'index, I: Fill> BatchCursor<'index, I> {
                     self.scan.start = Start::Failed(off);
                 }
                 drop(guard);
-                index.after_failure(error, &mut failures)?;
+                index.after_failure(error, &mut attempts)?;
                 continue;
             }
             self.scan.most = self.scan.most.saturating_mul(2).min(I::LAST_BATCH);

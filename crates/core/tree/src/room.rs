@@ -22,6 +22,7 @@
 
 use std::cell::Cell;
 use std::error::Error as StdError;
+use std::time::{Duration, Instant};
 
 use pando_index::Error;
 use pando_pmem::Domain;
@@ -101,6 +102,37 @@ impl Tries {
             Self::Few => 12,
             Self::Many => 64,
         }
+    }
+}
+
+/// The attempts of one operation that an index whose nodes are in a store makes beside these: the
+/// limits are the index's.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Attempts {
+    count: u32,
+    /// When room was lacking first.
+    begin: Option<Instant>,
+}
+
+impl Attempts {
+    /// How many there were.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Counts one more; false if there were `most`.
+    pub fn may_try(&mut self, most: u32) -> bool {
+        let may = self.count < most;
+        self.count += u32::from(may);
+        may
+    }
+
+    /// The same, because room is lacking; false also if so much time has passed since the first of
+    /// these, which may take place in any case.
+    pub fn may_make_room(&mut self, most: u32, most_wait: Duration) -> bool {
+        let is_in_time = self.begin.is_none_or(|begin| begin.elapsed() < most_wait);
+        self.begin.get_or_insert_with(Instant::now);
+        is_in_time && self.may_try(most)
     }
 }
 

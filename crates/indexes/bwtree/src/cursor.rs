@@ -28,6 +28,7 @@ use pando_tree::context::Context;
 use pando_tree::cursor::{Fill, Scan};
 use pando_tree::handle::Counted;
 use pando_tree::key::{self, Probe, Target};
+use pando_tree::room::Attempts;
 
 use crate::context::{At, Damaged, Value, damaged};
 use crate::gather::{Gathered, Item};
@@ -67,8 +68,8 @@ impl<D: Domain, S: Style<D>> Fill for BwTree<D, S> {
 
     const FIRST_BATCH: usize = FIRST_BATCH;
 
-    fn after_failure(&self, error: Error, failures: &mut u32) -> Result<()> {
-        S::after_failure(self, error, failures)
+    fn after_failure(&self, error: Error, attempts: &mut Attempts) -> Result<()> {
+        S::after_failure(self, error, attempts)
     }
 
     /// Whether the leaf has changed since the batch was copied.
@@ -237,7 +238,7 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
 
     /// The highest log sequence number of the leaf that holds `key`.
     pub(crate) fn lsn_of(&self, key: &[u8]) -> Result<u64> {
-        let mut failures = 0;
+        let mut attempts = Attempts::default();
         loop {
             let found = {
                 let guard = self.pin()?;
@@ -245,7 +246,7 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
             };
             match found {
                 Ok(lsn) => return Ok(lsn),
-                Err(error) => S::after_failure(self, error, &mut failures)?,
+                Err(error) => S::after_failure(self, error, &mut attempts)?,
             }
         }
     }

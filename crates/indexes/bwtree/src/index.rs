@@ -12,6 +12,7 @@ use pando_tree::handle::Handle;
 use pando_tree::index_operations;
 use pando_tree::key::{Probe, Target};
 use pando_tree::maps::{Audit, Tree, Unit};
+use pando_tree::room::Attempts;
 
 use crate::context::Value;
 use crate::options::Options;
@@ -107,7 +108,7 @@ impl<D: Domain, S: Style<D>> RangeIndex for BwTree<D, S> {
             return Ok(false);
         }
         S::LIMITS.check_key(key)?;
-        let (probe, mut failures) = (Probe::new(key), 0);
+        let (probe, mut attempts) = (Probe::new(key), Attempts::default());
         loop {
             let lacks = {
                 let guard = self.pin()?;
@@ -116,7 +117,7 @@ impl<D: Domain, S: Style<D>> RangeIndex for BwTree<D, S> {
             match lacks {
                 Ok(lacks) => return Ok(lacks),
                 // An inner page.
-                Err(error) => S::after_failure(self, error, &mut failures)?,
+                Err(error) => S::after_failure(self, error, &mut attempts)?,
             }
         }
     }
@@ -150,7 +151,7 @@ impl<D: Domain, S: Style<D>> Tree for BwTree<D, S> {
     fn read_with<R>(&self, key: &[u8], visit: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         S::LIMITS.check_key(key)?;
         let probe = Probe::new(key);
-        let mut failures = 0;
+        let mut attempts = Attempts::default();
         loop {
             let error = {
                 let guard = self.pin()?;
@@ -167,7 +168,7 @@ impl<D: Domain, S: Style<D>> Tree for BwTree<D, S> {
                     Err(error) => error,
                 }
             };
-            S::after_failure(self, error, &mut failures)?;
+            S::after_failure(self, error, &mut attempts)?;
         }
     }
 

@@ -13,6 +13,7 @@ use std::fmt::{self, Debug, Formatter};
 use std::iter;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use crossbeam_skiplist::SkipMap;
@@ -78,6 +79,12 @@ pub trait PageSource: Debug + Send + Sync {
     /// A page is loaded on which a record stands that was written blindly, perhaps: its key, its
     /// value, and the value that the page in the store has, if it has any.
     fn loaded(&self, key: &[u8], value: &[u8], stored: Option<&[u8]>) -> Result<(), SourceError>;
+
+    /// How long an operation tries to make room, from its first attempt on; looked at before each
+    /// attempt. It makes 1,000 attempts at most.
+    fn most_wait(&self) -> Duration {
+        Duration::from_secs(10)
+    }
 
     /// Called when the pool has no room: evicts some pages.
     fn make_room(&self) -> Result<(), SourceError>;

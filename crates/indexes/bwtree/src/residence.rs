@@ -7,7 +7,7 @@ use pando_index::{Error, Limits, Result};
 use pando_pmem::{Domain, Guard};
 use pando_pmwcas::Descriptor;
 use pando_tree::context::Context;
-use pando_tree::room::GivenBack;
+use pando_tree::room::{Attempts, GivenBack};
 
 use crate::context::{At, Damaged, Pid};
 use crate::layout::LIMITS;
@@ -38,7 +38,7 @@ pub trait Residence: Sized + Copy + Debug + Send + Sync + 'static {
     ///
     /// The operation's own, if it is not to be tried again, or that of the try to help it.
     #[inline(always)]
-    fn after_failure<D: Domain>(_: &BwTree<D, Self>, error: Error, _: &mut u32) -> Result<()> {
+    fn after_failure<D: Domain>(_: &BwTree<D, Self>, error: Error, _: &mut Attempts) -> Result<()> {
         // No page is absent: the word that says so is damaged.
         Err(absent_pid(&error).map_or(error, |pid| Damaged::at(pid).into()))
     }
@@ -55,7 +55,7 @@ pub trait Residence: Sized + Copy + Debug + Send + Sync + 'static {
     }
 
     /// Gives room back, in a full pool.
-    fn give_back<D: Domain>(_: &BwTree<D, Self>) -> GivenBack {
+    fn give_back<D: Domain>(_: &BwTree<D, Self>, _: &mut Attempts) -> GivenBack {
         GivenBack::Nothing
     }
 

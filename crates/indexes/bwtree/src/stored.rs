@@ -69,7 +69,7 @@ use pando_pmwcas::Descriptor;
 use pando_tree::blocks::{Blocks, NewBlock};
 use pando_tree::context::Context;
 use pando_tree::index_kind;
-use pando_tree::room::{GivenBack, Refusal, Tries, with_room};
+use pando_tree::room::{Attempts, GivenBack, Refusal, Tries, with_room};
 
 use crate::blind::LEAST_ROOM_BYTES;
 use crate::build::NewPage;
@@ -99,10 +99,13 @@ const _: () = assert!(
     (MOST_LEAVES_BELOW_PARTIAL + 1) * MAX_LEAF_BYTES < MAX_IMAGE_BYTES,
     "a partial page and what it stands on are a page that can be written"
 );
-/// How often an operation loads a page, or makes room in a full pool, before it is refused. After
-/// the first of them it gives other threads time to let go of what was evicted.
-const MOST_FAILURES: u32 = 1000;
-const FAST_FAILURES: u32 = 16;
+/// How often an operation loads a page, or makes room in a full pool, before it is refused
+/// ([`PageSource::most_wait`] says for how long). After the first of them it gives other threads
+/// time to let go of what was evicted.
+const MOST_ATTEMPTS: u32 = 1000;
+const FAST_ATTEMPTS: u32 = 16;
+/// That time, after each attempt.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// Pages change by PMwCAS, and may be absent from the pool.
 #[derive(Clone, Copy, Debug)]
@@ -140,23 +143,21 @@ impl Residence for Stored {
     fn after_failure<D: Domain>(
         tree: &BwTree<D, Self>,
         error: Error,
-        failures: &mut u32,
+        attempts: &mut Attempts,
     ) -> Result<()> {
         if let Some(pid) = absent_pid(&error) {
-            if *failures >= MOST_FAILURES {
+            if !attempts.may_try(MOST_ATTEMPTS) {
                 let max_bytes = tree.pool().geometry().max_bytes;
                 let requested_bytes = tree.options.leaf_bytes.into();
                 let full = pando_pmem::Error::PoolFull { requested_bytes, max_bytes };
                 return Err(Error::storage(PageError::CacheFull { source: full.into() }));
             }
-            *failures += 1;
-            return tree.load(pid);
+            return tree.load(pid, attempts);
         }
-        if is_too_long(&error) && *failures < MOST_FAILURES {
-            *failures += 1;
+        if is_too_long(&error) && attempts.may_try(MOST_ATTEMPTS) {
             return tree.pages()?.source()?.write_changes().map_err(Error::Storage);
         }
-        tree.after_refusal(error, failures)
+        tree.after_refusal(error, attempts)
     }
 
     fn may_write_blind<D: Domain>(
@@ -177,10 +178,10 @@ impl Residence for Stored {
         access_of.is_some_and(|access_of| access_of() == ReserveAccess::Undo)
     }
 
-    fn give_back<D: Domain>(tree: &BwTree<D, Self>) -> GivenBack {
-        match tree.pages().is_ok_and(|pages| pages.make_room().is_ok()) {
-            true => GivenBack::Some,
-            false => GivenBack::Nothing,
+    fn give_back<D: Domain>(tree: &BwTree<D, Self>, attempts: &mut Attempts) -> GivenBack {
+        match tree.try_to_make_room(attempts) {
+            Ok(true) => GivenBack::Some,
+            Ok(false) | Err(_) => GivenBack::Nothing,
         }
     }
 
@@ -500,7 +501,7 @@ impl<D: Domain> BwTree<D, Stored> {
     }
 
     /// Loads the page, if it is absent or partial.
-    fn load(&self, pid: Pid) -> Result<()> {
+    fn load(&self, pid: Pid, attempts_of_operation: &mut Attempts) -> Result<()> {
         let pages = self.pages()?;
         let (link, number) = {
             let guard = self.pin()?;
@@ -524,12 +525,12 @@ impl<D: Domain> BwTree<D, Stored> {
             };
         };
         let image = Image::of_parts(&image).map_err(|what| PageError::damaged(number, what))?;
-        let (mut failures, mut attempts) = (0, 0);
+        let mut attempts = 0;
         loop {
             let done = with_room(
                 &self.catalog,
                 Tries::Few,
-                || Stored::give_back(self),
+                || Stored::give_back(self, attempts_of_operation),
                 || {
                     let guard = self.pin()?;
                     let access = match pages.access_of.get().map(|access_of| access_of()) {
@@ -563,7 +564,7 @@ impl<D: Domain> BwTree<D, Stored> {
                 },
             );
             match done {
-                Err(error) => self.after_refusal(error, &mut failures)?,
+                Err(error) => self.after_refusal(error, attempts_of_operation)?,
                 done => return done,
             }
         }
@@ -689,25 +690,33 @@ impl<D: Domain> BwTree<D, Stored> {
         page.build(context)
     }
 
-    /// After an operation was refused: makes room and waits, so that it can be tried again.
-    fn after_refusal(&self, error: Error, failures: &mut u32) -> Result<()> {
+    /// Makes room for an operation, and waits; false if it has tried often or long enough.
+    fn try_to_make_room(&self, attempts: &mut Attempts) -> Result<bool> {
+        let pages = self.pages()?;
+        if !attempts.may_make_room(MOST_ATTEMPTS, pages.source()?.most_wait()) {
+            return Ok(false);
+        }
+        pages.make_room().map_err(Error::Storage)?;
+        if attempts.count() > FAST_ATTEMPTS {
+            // Threads that are pinned, and do not run, delay what was evicted.
+            thread::sleep(PAUSE);
+        }
+        Ok(true)
+    }
+
+    /// After an operation was refused: makes room, so that it can be tried again.
+    fn after_refusal(&self, error: Error, attempts: &mut Attempts) -> Result<()> {
         if !error.is_full() {
             return Err(error);
         }
-        if *failures >= MOST_FAILURES {
-            return Err(match error {
-                Error::Storage(source) if source.downcast_ref::<PageError>().is_none() => {
-                    Error::storage(PageError::CacheFull { source })
-                }
-                error => error,
-            });
+        if self.try_to_make_room(attempts)? {
+            return self.pool().reclaim().map_err(Error::storage);
         }
-        *failures += 1;
-        self.pages()?.make_room().map_err(Error::Storage)?;
-        if *failures > FAST_FAILURES {
-            // Threads that are pinned, and do not run, delay what was evicted.
-            thread::sleep(Duration::from_millis(1));
-        }
-        self.pool().reclaim().map_err(Error::storage)
+        Err(match error {
+            Error::Storage(source) if source.downcast_ref::<PageError>().is_none() => {
+                Error::storage(PageError::CacheFull { source })
+            }
+            error => error,
+        })
     }
 }

@@ -32,7 +32,7 @@ use pando_pmem::{Domain, mutant};
 use pando_tree::blocks::Blocks;
 use pando_tree::context::Context;
 use pando_tree::key::{Probe, Target};
-use pando_tree::room::{Refusal, Tries};
+use pando_tree::room::{Attempts, Refusal, Tries};
 use pando_tree::value_block;
 
 use crate::blind::removals;
@@ -308,11 +308,11 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
     #[inline(always)]
     fn write<W: Write>(&self, key: &[u8], write: &mut W, lsn: u64) -> Result<Done> {
         let probe = Probe::new(key);
-        let mut failures = 0;
+        let mut attempts = Attempts::default();
         loop {
             let done = self.until_done(
                 W::TRIES,
-                || S::give_back(self),
+                || S::give_back(self, &mut attempts),
                 |guard| {
                     let attempt = || self.attempt(self.context(guard), probe, write, lsn);
                     S::in_room(self, guard, attempt)
@@ -323,7 +323,7 @@ impl<D: Domain, S: Style<D>> BwTree<D, S> {
                     S::after_write(self);
                     return Ok(done);
                 }
-                Err(error) => S::after_failure(self, error, &mut failures)?,
+                Err(error) => S::after_failure(self, error, &mut attempts)?,
             }
         }
     }

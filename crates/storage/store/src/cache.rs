@@ -49,7 +49,8 @@ const TURN: Duration = Duration::from_millis(100);
 /// How long it waits at most.
 const MOST_TURN: Duration = Duration::from_secs(2);
 
-/// Numbers of the cache; visits, loads, evictions, groups and retries since it was opened.
+/// Numbers of the cache; visits, loads, evictions, attempts, groups and retries since it was
+/// opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheStat {
@@ -65,6 +66,8 @@ pub struct CacheStat {
     pub loads: u64,
     /// Pages that were evicted.
     pub evictions: u64,
+    /// How often operations have made room, or have tried to.
+    pub room_attempts: u64,
     /// Groups of pages that were written.
     pub groups: u64,
     /// Groups that were captured in vain: because of a change of structure, another capture, or a
@@ -76,6 +79,7 @@ pub struct CacheStat {
 struct Counts {
     loads: AtomicU64,
     evictions: AtomicU64,
+    room_attempts: AtomicU64,
     groups: AtomicU64,
     retries: AtomicU64,
 }
@@ -100,6 +104,13 @@ pub(crate) trait Pictures: Debug + Send + Sync {
     fn loaded(&self, key: &[u8], value: &[u8], stored: Option<&[u8]>) -> Result<()>;
 }
 
+/// What the owner of a cache sets.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub memory_bytes: u64,
+    pub room_wait: Duration,
+}
+
 /// A tree with the store of its pages.
 #[derive(Debug)]
 pub(crate) struct Cache<D: Domain> {
@@ -107,6 +118,8 @@ pub(crate) struct Cache<D: Domain> {
     pub pages: PageStore,
     /// Bytes that one call for room evicts.
     room_bytes: u64,
+    /// How long an operation makes such calls.
+    room_wait: Duration,
     /// About the bytes of a page.
     page_bytes: u64,
     /// The page at which the clock's hand is.
@@ -129,10 +142,11 @@ pub(crate) struct Cache<D: Domain> {
 }
 
 impl<D: Domain> Cache<D> {
-    pub fn new(tree: BwTree<D, Stored>, pages: PageStore, memory_bytes: u64) -> Self {
+    pub fn new(tree: BwTree<D, Stored>, pages: PageStore, limits: Limits) -> Self {
         Self {
             pages,
-            room_bytes: (memory_bytes / 64).max(64 << 10),
+            room_bytes: (limits.memory_bytes / 64).max(64 << 10),
+            room_wait: limits.room_wait,
             page_bytes: u64::from(tree.options.leaf_bytes),
             tree,
             hand: 0.into(),
@@ -511,6 +525,7 @@ impl<D: Domain> Cache<D> {
 
 fn group_of(writes: Vec<PageWrite>) -> Group {
     writes.into_iter().fold(Group::new(), |group, write| match write {
+            room_attempts: read(&self.counts.room_attempts),
         PageWrite::Image(page, image) => group.base(page, image),
         PageWrite::Delta(page, delta) => group.delta(page, delta),
         PageWrite::Free(page) => group.free(page),
@@ -560,10 +575,17 @@ impl<D: Domain> PageSource for Source<D> {
     }
 
     fn make_room(&self) -> Result<(), SourceError> {
-        self.with(Cache::make_room)
+        self.with(|cache| {
+            count(&cache.counts.room_attempts);
+            cache.make_room()
+        })
     }
 
     fn write_changes(&self) -> Result<(), SourceError> {
         self.with(Cache::write_changes)
     }
 }
+    fn most_wait(&self) -> Duration {
+        self.0.upgrade().map_or(Duration::ZERO, |cache| cache.room_wait)
+    }
+

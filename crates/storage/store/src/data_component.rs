@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use pando_bwtree::{BwTree, Options, Stored, StoredBwTrees, check_images};
 use pando_device::Directory;
@@ -10,7 +11,7 @@ use pando_lss::{PageStore, PageStoreOptions, Stat};
 use pando_pmem::{CreateOptions, Domain, Pool, Process};
 use pando_tree::maps::Catalog;
 
-use crate::cache::{Cache, CacheStat, Source};
+use crate::cache::{Cache, CacheStat, Limits, Source};
 use crate::error::{Error, Result};
 
 /// The least memory of a cache, in bytes.
@@ -34,6 +35,10 @@ pub struct StoreOptions {
     /// Bytes of the log after which a checkpoint is made: an opening replays about so many. 1 MiB
     /// or more; 128 MiB unless it is set.
     pub checkpoint_log_bytes: u64,
+    /// How long an operation tries to make room in a full cache before it is refused, from its
+    /// first attempt on; looked at before each attempt. It makes 1,000 attempts at most. 10 seconds
+    /// unless it is set.
+    pub room_wait: Duration,
     /// The shape of the tree. It may be another one at each opening. `delta_bytes` is 1 or more,
     /// and `inline_bytes` has no effect: values have at most 16 KiB and are in their pages.
     pub tree: Options,
@@ -51,6 +56,7 @@ impl Default for StoreOptions {
             memory_bytes: 256 << 20,
             pages: PageStoreOptions::default(),
             checkpoint_log_bytes: 128 << 20,
+            room_wait: Duration::from_secs(10),
             tree,
         }
     }
@@ -136,7 +142,9 @@ impl<D: Domain> DataComponent<D> {
         let catalog = Catalog::open(pool).map_err(pando_index::Error::storage)?;
         let tree = Arc::new(catalog).find_or_create_index::<StoredBwTrees>(name, options.tree);
         let tree: BwTree<D, Stored> = tree.map_err(pando_index::Error::storage)?;
-        let cache = Arc::new(Cache::new(tree, pages, options.memory_bytes));
+        let StoreOptions { memory_bytes, room_wait, .. } = *options;
+        let limits = Limits { memory_bytes, room_wait };
+        let cache = Arc::new(Cache::new(tree, pages, limits));
         cache.tree.connect(Box::new(Source(Arc::downgrade(&cache))))?;
         cache.tree.restore(cache.pages.pids())?;
         Ok(Self { cache, client })

@@ -32,7 +32,14 @@ pub fn options() -> StoreOptions {
         checkpoint_bytes: 1 << 20,
         ..PageStoreOptions::default()
     };
-    StoreOptions { memory_bytes: 4 << 20, pages, tree: small(), checkpoint_log_bytes: 1 << 20 }
+    let (memory_bytes, checkpoint_log_bytes) = (4 << 20, 1 << 20);
+    StoreOptions {
+        memory_bytes,
+        pages,
+        tree: small(),
+        checkpoint_log_bytes,
+        ..StoreOptions::default()
+    }
 }
 
 /// The same with pages of the usual size.

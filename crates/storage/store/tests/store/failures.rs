@@ -2,13 +2,14 @@
 
 use std::io;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use pando_device::Operation;
 use pando_device::simulated::{Kept, Simulated};
 use pando_index::random::Random;
-use pando_store::{DataComponent, Error, Store};
+use pando_store::{DataComponent, Error, Store, StoreOptions};
 
-use crate::common::{History, Records, check, dump, open, options};
+use crate::common::{History, Records, check, dump, large_pages, open, open_with, options};
 use crate::logged::{self, Place, Random2, Shared, kill};
 
 const EIO: i32 = 5;
@@ -199,6 +200,42 @@ fn each_operation_that_fails_in_an_opening_loses_nothing() {
                 shared.lock().check(&store, &maps, !is_cut, &what);
                 logged::check(&store);
             }
+        }
+    }
+}
+
+/// The device takes no pages: an operation that finds no room in memory is refused after a limited
+/// number of attempts, or after the first one if it may not wait.
+#[test]
+fn an_operation_without_room_is_refused_after_a_limited_number_of_attempts() {
+    for (room_wait, most_attempts) in [(Duration::ZERO, 1), (Duration::MAX, 1_000)] {
+        let directory = Simulated::new();
+        let value = |key: u64| vec![key as u8; 1_000];
+        let store = open_with(&directory, &large_pages());
+        for key in 0..10_000 {
+            store.records().insert(&u64::to_be_bytes(key), &value(key)).expect("inserted");
+        }
+        store.checkpoint(&[]).expect("durable");
+        drop(store);
+        let store = open_with(&directory, &StoreOptions { room_wait, ..large_pages() });
+        directory.on_operation(|operation, _| match operation {
+            Operation::Create | Operation::Allocate | Operation::Write => {
+                Err(io::Error::from_raw_os_error(ENOSPC))
+            }
+            _ => Ok(()),
+        });
+        let attempts = || store.stat().expect("reads").cache.room_attempts;
+        let (mut key, mut refused) = (0, 0);
+        // Each is refused after a second.
+        while refused < 2 {
+            let before = attempts();
+            let changed = store.records().upsert(&u64::to_be_bytes(key), &value(key + 1));
+            assert!(attempts() - before <= most_attempts, "{} attempts", attempts() - before);
+            if let Err(error) = changed {
+                assert!(error.to_string().contains("the cache has no room"), "{error}");
+                refused += 1;
+            }
+            key = (key + 7_919) % 10_000;
         }
     }
 }

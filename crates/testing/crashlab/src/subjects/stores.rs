@@ -44,7 +44,7 @@ fn options() -> StoreOptions {
         ..TreeOptions::default()
     };
     let (memory_bytes, checkpoint_log_bytes) = (4 << 20, 1 << 20);
-    StoreOptions { memory_bytes, pages, checkpoint_log_bytes, tree }
+    StoreOptions { memory_bytes, pages, checkpoint_log_bytes, tree, ..StoreOptions::default() }
 }
 
 /// A store.
