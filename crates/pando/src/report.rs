@@ -29,7 +29,7 @@ pub struct MapInfo {
     /// Whether it takes part in transactions.
     pub is_transactional: bool,
     /// Its slot of the catalog, by which [`Pool::salvage_slot`](crate::Pool::salvage_slot) and
-    /// [`Pool::drop_slot`](crate::Pool::drop_slot) find it.
+    /// [`Pool::drop_slot`](crate::Pool::drop_slot) find it; in a store its number.
     pub slot: u64,
     /// The damage, if it prevents opening the map.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -153,6 +153,10 @@ pub struct StoreStat {
     pub moved_bytes: u64,
     /// Bytes of the log that an opening would replay.
     pub log_since_checkpoint_bytes: u64,
+    /// The damage of pages that have names of maps; empty if there is none. A map whose name is
+    /// there has only its number ([`MapInfo::slot`]).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub map_list_damage: Vec<String>,
 }
 
 /// Transactions that commit, and snapshots.

@@ -47,7 +47,8 @@ impl Pool {
     /// As [`salvage`](Self::salvage), for the map in the catalog's slot `slot`. This is for a map
     /// whose header, with its name, is damaged ([`MapInfo::damage`](crate::MapInfo::damage)). If
     /// the index of the map is not known either, `options` must name it, and set its options again.
-    /// If the slot itself is damaged, the time grows with the pool.
+    /// If the slot itself is damaged, the time grows with the pool. In a store it takes the number
+    /// of any map, and `options` have no effect.
     ///
     /// # Errors
     ///

@@ -26,8 +26,10 @@ use crate::{Error, Pool, PoolOptions, engine};
 ///
 /// * An operation that needs a page that is not in memory waits for the disk. A thread that finds
 ///   the memory full writes and evicts pages.
-/// * [`Pool::salvage`], [`Pool::compact`], [`Pool::drop_slot`] and [`Pool::salvage_slot`] return
-///   [`Error::NotInAStore`].
+/// * [`Pool::salvage`], [`Pool::compact`] and [`Pool::drop_slot`] return [`Error::NotInAStore`].
+/// * A store opens with a damaged page. If names of maps are in it, these maps are listed by number
+///   ([`MapInfo::damage`](crate::MapInfo::damage)). [`Pool::salvage_slot`] copies what can be read
+///   of a map, by its number.
 /// * [`Map::len`](crate::Map::len) reads all records of the map.
 /// * A dropped map's records are removed by a thread of the store.
 ///

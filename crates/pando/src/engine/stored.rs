@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pando_bwtree::BwTrees;
 use pando_index::RangeIndex;
 use pando_pmem::medium;
-use pando_store::{MAX_NAME_BYTES, Store, StoreOptions};
+use pando_store::{MAX_NAME_BYTES, ReadableMaps, Store, StoreOptions};
 use pando_tc::SnapshotOptions;
 use pando_tree::maps::{IndexKind, OptionValues};
 
@@ -44,6 +44,23 @@ impl Stored {
     fn index_name() -> &'static str {
         BwTrees::NAME
     }
+}
+
+/// The maps. One whose name is in a damaged page has its number alone.
+fn infos(list: ReadableMaps) -> impl Iterator<Item = MapInfo> {
+    let info = |(name, number)| MapInfo {
+        name,
+        index: Stored::index_name().to_owned(),
+        is_transactional: true,
+        slot: number,
+        damage: None,
+    };
+    let damage = format!("its name cannot be read: {}", list.damage.join("; "));
+    let without_name = list.unnamed.into_iter().map(move |number| {
+        let damage = Some(damage.clone());
+        MapInfo { damage, ..info((String::new(), number)) }
+    });
+    list.maps.into_iter().map(info).chain(without_name)
 }
 
 impl Engine for Stored {
@@ -150,14 +167,7 @@ impl Engine for Stored {
     }
 
     fn maps(&self) -> Result<Vec<MapInfo>, Error> {
-        let info = |(name, number)| MapInfo {
-            name,
-            index: Self::index_name().to_owned(),
-            is_transactional: true,
-            slot: number,
-            damage: None,
-        };
-        Ok(self.store.maps().map_err(Error::of_store)?.into_iter().map(info).collect())
+        Ok(infos(self.store.readable_maps().map_err(Error::of_store)?).collect())
     }
 
     fn rename_map(&self, from: &str, to: &str) -> Result<(), Error> {
@@ -194,14 +204,16 @@ impl Engine for Stored {
         let promise = self.promise();
         let stat = self.store.stat().map_err(Error::of_store)?;
         let (cache, pages) = (stat.data.cache, stat.data.pages);
-        let maps = self.maps()?.into_iter().map(|map| MapStat {
+        let list = self.store.readable_maps().map_err(Error::of_store)?;
+        let map_list_damage = list.damage.clone();
+        let maps = infos(list).map(|map| MapStat {
             name: map.name,
             slot: map.slot,
             index: map.index,
             is_transactional: true,
             options: Default::default(),
             figures: None,
-            passed_over: None,
+            passed_over: map.damage,
         });
         Ok(PoolStat {
             processes: Vec::new(),
@@ -239,6 +251,7 @@ impl Engine for Stored {
                 moved_bytes: pages.moved_bytes,
                 log_since_checkpoint_bytes: stat.durable_lsn.saturating_sub(stat.redo_lsn),
             }),
+                map_list_damage,
             maps: maps.collect(),
             ..PoolStat::default()
         })
@@ -276,14 +289,20 @@ impl Engine for Stored {
             ..CheckReport::default()
         };
         for map in self.maps()? {
-            let opened = self.store.map(&map.name).map_err(Error::of_store)?;
-            match opened.len() {
+            let len = match map.damage {
+                Some(damage) => {
+                    report.problems.push(problem(format!("map {}: {damage}", map.slot)));
+                    continue;
+                }
+                None => self.store.map(&map.name).map_err(Error::of_store)?.len(),
+            };
+            match len {
                 Ok(records) => report.records += records,
-                Err(error) => report.problems.push(Problem {
-                    class: ProblemClass::Unreadable,
-                    map: Some(map.name),
-                    message: error.to_string(),
-                }),
+                Err(error) => {
+                    report
+                        .problems
+                        .push(Problem { map: Some(map.name), ..problem(error.to_string()) });
+                }
             }
         }
         Ok(report)
@@ -294,7 +313,8 @@ impl Engine for Stored {
     }
 
     fn name_in_slot(&self, slot: u64) -> Result<Option<String>, Error> {
-        Ok(self.maps()?.into_iter().find(|map| map.slot == slot).map(|map| map.name))
+        let maps = self.maps()?.into_iter().filter(|map| map.damage.is_none());
+        Ok(maps.filter(|map| map.slot == slot).map(|map| map.name).next())
     }
 
     fn unlist_slot(&self, _: u64, _: &MapOptions) -> Result<(), Error> {
@@ -303,11 +323,23 @@ impl Engine for Stored {
 
     fn salvage_slot(
         &self,
-        _: u64,
+        slot: u64,
         _: &MapOptions,
-        _: &mut dyn FnMut(&[u8], &[u8]),
+        visit: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<CheckReport, Error> {
-        Self::not_here("opened for salvage")
+        let map = self.maps()?.into_iter().find(|map| map.slot == slot);
+        let map = map.ok_or(Error::SlotEmpty { slot })?;
+        let name = (!map.name.is_empty()).then_some(map.name);
+        let mut report = CheckReport { maps: 1, ..CheckReport::default() };
+        let mut count = |key: &[u8], value: &[u8]| {
+            report.records += 1;
+            visit(key, value);
+        };
+        let damage = self.store.lend_readable(slot, &mut count).map_err(Error::of_store)?;
+        let problem =
+            |message| Problem { class: ProblemClass::Unreadable, map: name.clone(), message };
+        report.problems.extend(damage.into_iter().map(problem));
+        Ok(report)
     }
 
     fn compact(self: Box<Self>) -> Result<Compacted, Error> {

@@ -10,6 +10,14 @@
 //! It is changed by transactions, like any map. So the log and the pages have it as they have
 //! everything else.
 //!
+//! # A damaged page
+//!
+//! If a page of the catalog is damaged, the store opens. The names that can be read are listed
+//! ([`list_readable`]). A map whose name cannot be read has its number alone; it is found by its
+//! records, and can be read by its number. An operation that needs the damaged page is an error
+//! that names the page: the look-up of a name that may be there, and the creation of a map if the
+//! next number is there. So no map is taken for one that does not exist, and no number comes twice.
+//!
 //! # Dropping a map
 //!
 //! | step | a crash leaves |
@@ -21,13 +29,15 @@
 //! | a transaction: the number goes | nothing |
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use pando_index::{KeyRange, Order};
 use pando_pmem::Process;
-use pando_tc::{Transaction, TransactionComponent};
+use pando_tc::{Transaction, TransactionComponent, TransactionalMap};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, damaged_page};
 use crate::maps::StoreMaps;
+use crate::readable::{lend_readable, numbers_with_records};
 
 /// The number of the catalog's map.
 pub(crate) const CATALOG: u64 = 1;
@@ -131,6 +141,20 @@ pub(crate) struct Listed {
     pub maps: Vec<(String, u64)>,
     /// Numbers of dropped maps.
     pub dropped: Vec<u64>,
+    /// Numbers of maps whose names cannot be read. Perhaps some are dropped.
+    pub unnamed: Vec<u64>,
+    /// The damage of the catalog.
+    pub damage: Vec<String>,
+}
+
+impl Listed {
+    fn push(&mut self, entry: Entry) {
+        match entry {
+            Entry::Map(name, number) => self.maps.push((name, number)),
+            Entry::Dropped(number) => self.dropped.push(number),
+            Entry::Next => {}
+        }
+    }
 }
 
 /// The maps of the store.
@@ -139,9 +163,7 @@ pub(crate) fn list(component: &Component) -> Result<Listed> {
         let (mut listed, mut failure) = (Listed::default(), None);
         reads.scan(CATALOG, KeyRange::all(), Order::Ascending, &mut |key, value| {
             match entry(key, value) {
-                Ok(Entry::Map(name, number)) => listed.maps.push((name, number)),
-                Ok(Entry::Dropped(number)) => listed.dropped.push(number),
-                Ok(Entry::Next) => {}
+                Ok(entry) => listed.push(entry),
                 Err(error) => failure = Some(error),
             }
             ControlFlow::Continue(())
@@ -152,6 +174,31 @@ pub(crate) fn list(component: &Component) -> Result<Listed> {
         }
     };
     Ok(component.transaction(body)?.0)
+}
+
+/// The maps of the store, as far as the catalog can be read. Beside changes of the catalog, a name
+/// may be missing or out of date if a page is damaged.
+pub(crate) fn list_readable(component: &Arc<Component>) -> Result<Listed> {
+    match list(component) {
+        Err(Error::Transactions(pando_tc::Error::Index(error)))
+            if damaged_page(&error).is_some() => {}
+        listed => return listed,
+    }
+    let maps = component.maps();
+    let catalog = TransactionalMap::new(component.clone(), CATALOG, maps.index(CATALOG))?;
+    let (mut listed, mut failure) = (Listed::default(), None);
+    listed.damage = lend_readable(&catalog, &mut |key, value| match entry(key, value) {
+        Ok(entry) => listed.push(entry),
+        Err(error) => failure = Some(error),
+    })?;
+    if let Some(error) = failure {
+        return Err(error);
+    }
+    let named = |number: &u64| listed.maps.iter().any(|(_, other)| other == number);
+    let mut unnamed = numbers_with_records(&maps.cache, FIRST)?;
+    unnamed.retain(|number| !named(number) && !listed.dropped.contains(number));
+    listed.unnamed = unnamed;
+    Ok(listed)
 }
 
 #[derive(Debug, PartialEq, Eq)]

@@ -1,5 +1,7 @@
 //! Errors of a store.
 
+use pando_bwtree::PageError;
+
 /// The result of a call of a store.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -105,4 +107,17 @@ pub enum Error {
     /// The store was closed while an operation needed it.
     #[error("the store is closed")]
     Closed,
+}
+
+/// The damaged page of an operation that needs it. An error of other pages, which could not be
+/// evicted meanwhile, is inside another one.
+pub(crate) fn damaged_page(error: &pando_index::Error) -> Option<u32> {
+    let pando_index::Error::Storage(source) = error else { return None };
+    match (source.downcast_ref::<Error>(), source.downcast_ref::<PageError>()) {
+        (Some(Error::Pages(pando_lss::Error::DamagedPage { pid, .. })), _) => Some(*pid),
+        (Some(Error::NotReplayed { page, .. }), _) | (_, Some(PageError::Damaged { page, .. })) => {
+            Some(*page)
+        }
+        _ => None,
+    }
 }

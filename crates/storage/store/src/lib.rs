@@ -42,8 +42,8 @@
 //!
 //! * `store.rs`: what users call. `opening.rs`: recovery. `checkpoint.rs`, `catalog.rs`.
 //! * `maps.rs`: the maps in the tree. `data_component.rs`, `cache.rs`, `defragment.rs`: the tree
-//!   and its cache. `skipping.rs`: the replay over damaged pages. `in_pool.rs`: a store for the
-//!   crash lab.
+//!   and its cache. `skipping.rs`: the replay over damaged pages. `readable.rs`: reads around them.
+//!   `in_pool.rs`: a store for the crash lab.
 
 mod cache;
 mod catalog;
@@ -55,6 +55,7 @@ mod error;
 mod in_pool;
 mod maps;
 mod opening;
+mod readable;
 mod skipping;
 mod store;
 
@@ -67,4 +68,4 @@ pub use in_pool::InPool;
 pub use maps::{Lent, StoreMaps};
 pub use opening::Recovery;
 pub use pando_bwtree::Options as TreeOptions;
-pub use store::{MIN_MEMORY_BYTES, Store, StoreMap, StoreStat};
+pub use store::{MIN_MEMORY_BYTES, ReadableMaps, Store, StoreMap, StoreStat};

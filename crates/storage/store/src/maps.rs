@@ -62,7 +62,7 @@ impl Prefix {
         work(&short[..bytes])
     }
 
-    fn owned(&self, key: &[u8]) -> Vec<u8> {
+    pub fn owned(&self, key: &[u8]) -> Vec<u8> {
         [self.bytes(), key].concat()
     }
 }

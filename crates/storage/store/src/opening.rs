@@ -13,7 +13,8 @@
 //! Of a new store, first the log is made, then `control` gets its name. If a crash comes in
 //! between, the log is empty, and the next opening makes `control` again.
 //!
-//! If a page is damaged, the replay leaves out its writes (`skipping.rs`), and the store opens.
+//! If a page is damaged, the replay leaves out its writes (`skipping.rs`), and the store opens. The
+//! same holds for a page of the list of maps (`catalog.rs`).
 //!
 //! A commit that is undecided after a kill has left nothing in the pages, because they have no
 //! version above the durable LSN. So there is nothing to undo.
@@ -106,9 +107,10 @@ pub(crate) fn open(
         }
     };
     let opened = opening.finish(log)?;
-    let listed = catalog::list(&opened.component)?;
+    let listed = catalog::list_readable(&opened.component)?;
     let maps = opened.component.maps();
     listed.maps.iter().for_each(|&(_, number)| maps.add(number));
+    listed.unnamed.iter().for_each(|&number| maps.add(number));
     listed.dropped.iter().for_each(|&number| maps.take_out(number));
     Ok(Opened { dropped: listed.dropped, ..opened })
 }

@@ -10,12 +10,11 @@
 
 use std::sync::Arc;
 
-use pando_bwtree::PageError;
 use pando_index::{Cursor, Intent, KeyRange, Limits, Order, RangeIndex, Result, Upserted};
 use pando_pmem::Domain;
 
 use crate::cache::Cache;
-use crate::error::Error;
+use crate::error::damaged_page;
 use crate::maps::{MapIndex, Prefix};
 
 /// See [the module](self).
@@ -33,26 +32,13 @@ impl<D: Domain> Skipping<D> {
             Ok(written) => return Ok(Some(written)),
             Err(error) => error,
         };
-        match page_of(&error) {
+        match damaged_page(&error) {
             Some(page) => {
                 self.0.cache.note_not_replayed(page, &error.to_string());
                 Ok(None)
             }
             None => Err(error),
         }
-    }
-}
-
-/// The damaged page of a write that needs it. An error of other pages, which could not be evicted
-/// meanwhile, is inside another one.
-fn page_of(error: &pando_index::Error) -> Option<u32> {
-    let pando_index::Error::Storage(source) = error else { return None };
-    match (source.downcast_ref::<Error>(), source.downcast_ref::<PageError>()) {
-        (Some(Error::Pages(pando_lss::Error::DamagedPage { pid, .. })), _) => Some(*pid),
-        (Some(Error::NotReplayed { page, .. }), _) | (_, Some(PageError::Damaged { page, .. })) => {
-            Some(*page)
-        }
-        _ => None,
     }
 }
 

@@ -12,12 +12,13 @@ use pando_index::{KeyRange, Order, RangeIndex};
 use pando_pmem::{Process, mutant};
 use pando_tc::{Maps, TransactionComponent, TransactionalMap};
 
-use crate::catalog;
+use crate::catalog::{self, Listed};
 use crate::checkpoint;
 use crate::data_component::{DataComponent, DataStat, StoreOptions, check};
 use crate::error::{Error, Result};
 use crate::maps::StoreMaps;
 use crate::opening::{self, Component, Recovery};
+use crate::readable::lend_readable;
 
 /// The least memory of a store, in bytes: with less, a few commits of many keys fill it.
 pub const MIN_MEMORY_BYTES: u64 = 16 << 20;
@@ -42,6 +43,19 @@ pub struct StoreStat {
     pub redo_lsn: u64,
     /// What the opening has done.
     pub recovery: Recovery,
+}
+
+/// The maps of a store, some of whose names may be in a damaged page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReadableMaps {
+    /// Names with their numbers, ascending by name.
+    pub maps: Vec<(String, u64)>,
+    /// Numbers of the maps with records whose names cannot be read. A dropped map whose records
+    /// were not removed yet may be among them.
+    pub unnamed: Vec<u64>,
+    /// Why; empty if all names can be read.
+    pub damage: Vec<String>,
 }
 
 /// A map: its number, its handle, and its index.
@@ -244,6 +258,35 @@ impl Store {
     /// [`Error::Transactions`], [`Error::Damaged`].
     pub fn maps(&self) -> Result<Vec<(String, u64)>> {
         Ok(catalog::list(&self.shared.component)?.maps)
+    }
+
+    /// The maps as far as their names can be read: if a page with names is damaged, without those.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Transactions`], [`Error::Index`], [`Error::Damaged`].
+    pub fn readable_maps(&self) -> Result<ReadableMaps> {
+        let Listed { maps, mut unnamed, damage, .. } =
+            catalog::list_readable(&self.shared.component)?;
+        let dropped = locked(&self.shared.dropped);
+        unnamed.retain(|number| dropped.iter().all(|other| other.number != *number));
+        Ok(ReadableMaps { maps, unnamed, damage })
+    }
+
+    /// Lends each record of the map `number` that can be read to `visit`, ascending; returns the
+    /// damage that it has met. Between two damaged pages it reads nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Transactions`] if there is no such map, [`Error::Index`].
+    pub fn lend_readable(
+        &self,
+        number: u64,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<Vec<String>> {
+        let component = &self.shared.component;
+        let index = component.maps().index(number);
+        lend_readable(&TransactionalMap::new(component.clone(), number, index)?, visit)
     }
 
     /// Gives the map `from` the name `to`, in one transaction: on return it survives a kill, and a

@@ -4,6 +4,7 @@
 mod blind;
 mod common;
 mod conformance;
+mod damaged_list;
 mod eviction;
 mod failures;
 mod logged;

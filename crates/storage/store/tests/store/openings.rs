@@ -119,7 +119,12 @@ fn a_creation_that_was_cut_off_is_made_again() {
 
 /// The page of the key 1,005 is damaged on the medium, wherever it is.
 fn damage_page_of_1005(place: &Place, map: u64) {
-    let key = [&[1, map as u8][..], &1_005_u64.to_be_bytes()].concat();
+    damage_page(place, map, &1_005_u64.to_be_bytes());
+}
+
+/// The page of a key is damaged on the medium, wherever it is.
+pub fn damage_page(place: &Place, map: u64, key: &[u8]) {
+    let key = [&[1, map as u8][..], key].concat();
     let mut damaged = 0;
     for name in place.pages.names().expect("names") {
         place.pages.damage(&name, |bytes| {

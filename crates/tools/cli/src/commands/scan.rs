@@ -34,7 +34,8 @@ pub fn scan(pool: &PoolArguments, arguments: &ScanArguments) -> Result<(), Failu
 
 /// Prints all records.
 pub fn dump(arguments_of_pool: &PoolArguments, arguments: &DumpArguments) -> Result<(), Failure> {
-    if arguments_of_pool.salvage {
+    let is_by_number = arguments_of_pool.store.is_some() && arguments.slot.slot.is_some();
+    if arguments_of_pool.salvage || is_by_number {
         return salvage(arguments_of_pool.open()?, arguments);
     }
     if let Some(slot) = arguments.slot.slot {
