@@ -262,6 +262,9 @@ pub struct RecoveryStat {
     pub log_ns: u64,
     /// Maps that are empty because they are not transactional, if the pool was rebuilt.
     pub emptied_maps: Vec<String>,
+    /// Damaged pages of a store over which the log could not be replayed. Reads of their keys are
+    /// errors, and the log is kept and grows. [`Pool::check`](crate::Pool::check) names them.
+    pub damaged_pages: u64,
 }
 
 /// Threads that use a pool.

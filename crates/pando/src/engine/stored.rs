@@ -228,6 +228,7 @@ impl Engine for Stored {
                 duration_ns: self.duration_ns,
                 from_log: stat.recovery.was_lost,
                 commits: stat.recovery.commits,
+                damaged_pages: stat.recovery.damaged_pages,
                 ..RecoveryStat::default()
             },
             log: self.log_stat()?,
@@ -250,8 +251,8 @@ impl Engine for Stored {
                 written_bytes: pages.block_bytes + pages.checkpoint_bytes,
                 moved_bytes: pages.moved_bytes,
                 log_since_checkpoint_bytes: stat.durable_lsn.saturating_sub(stat.redo_lsn),
-            }),
                 map_list_damage,
+            }),
             maps: maps.collect(),
             ..PoolStat::default()
         })

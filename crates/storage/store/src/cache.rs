@@ -183,6 +183,14 @@ impl<D: Domain> Cache<D> {
         Ok(pages.len() as u64)
     }
 
+    /// Each page that lacks commits of the log, and why, in a sentence.
+    pub fn not_replayed(&self) -> Vec<String> {
+        let pages = self.not_replayed.load();
+        let told =
+            pages.iter().map(|(&page, cause)| Error::NotReplayed { page, cause: cause.clone() });
+        told.map(|error| error.to_string()).collect()
+    }
+
     /// An error if a page lacks commits of the log.
     pub fn check_replayed(&self) -> Result<()> {
         let pages = self.not_replayed.load();
@@ -517,6 +525,7 @@ impl<D: Domain> Cache<D> {
             visits: self.tree.visits(),
             loads: read(&self.counts.loads),
             evictions: read(&self.counts.evictions),
+            room_attempts: read(&self.counts.room_attempts),
             groups: read(&self.counts.groups),
             retries: read(&self.counts.retries),
         })
@@ -525,7 +534,6 @@ impl<D: Domain> Cache<D> {
 
 fn group_of(writes: Vec<PageWrite>) -> Group {
     writes.into_iter().fold(Group::new(), |group, write| match write {
-            room_attempts: read(&self.counts.room_attempts),
         PageWrite::Image(page, image) => group.base(page, image),
         PageWrite::Delta(page, delta) => group.delta(page, delta),
         PageWrite::Free(page) => group.free(page),
@@ -574,6 +582,10 @@ impl<D: Domain> PageSource for Source<D> {
         })
     }
 
+    fn most_wait(&self) -> Duration {
+        self.0.upgrade().map_or(Duration::ZERO, |cache| cache.room_wait)
+    }
+
     fn make_room(&self) -> Result<(), SourceError> {
         self.with(|cache| {
             count(&cache.counts.room_attempts);
@@ -585,7 +597,3 @@ impl<D: Domain> PageSource for Source<D> {
         self.with(Cache::write_changes)
     }
 }
-    fn most_wait(&self) -> Duration {
-        self.0.upgrade().map_or(Duration::ZERO, |cache| cache.room_wait)
-    }
-

@@ -197,8 +197,8 @@ impl<D: Domain> DataComponent<D> {
     }
 
     /// Checks all pages as the device has them, after all changed ones are written: each is
-    /// readable, and together they are a tree. Returns what is wrong. No other thread may write
-    /// meanwhile.
+    /// readable, and together they are a tree. Returns what is wrong, and which pages lack commits
+    /// of a log. No other thread may write meanwhile.
     ///
     /// # Errors
     ///
@@ -210,7 +210,9 @@ impl<D: Domain> DataComponent<D> {
             Ok(None) => Err("it does not exist".to_owned()),
             Err(error) => Err(error.to_string()),
         };
-        Ok(check_images(self.cache.pages.pids(), &mut read))
+        let mut problems = check_images(self.cache.pages.pids(), &mut read);
+        problems.extend(self.cache.not_replayed());
+        Ok(problems)
     }
 
     /// Its numbers. Reads the table of pages.

@@ -61,3 +61,80 @@ fn a_store_is_used_like_a_pool() {
     folder.fails(2, &["scan", "--memory", "4M"]);
     assert!(!folder.path("pando.pool").exists());
 }
+
+/// Changes a byte of each place in the files of the store's pages that begins with `found`.
+fn damage_pages(folder: &Folder, found: &[u8]) {
+    let mut damaged = 0;
+    for entry in std::fs::read_dir(folder.path("words/pages")).expect("a folder") {
+        let path = entry.expect("a file").path();
+        let mut bytes = std::fs::read(&path).expect("reads");
+        let places: Vec<_> =
+            bytes.windows(found.len()).enumerate().filter(|(_, part)| *part == found).collect();
+        let places: Vec<_> = places.into_iter().map(|(at, _)| at).collect();
+        damaged += places.len();
+        places.into_iter().for_each(|at| bytes[at] ^= 1);
+        std::fs::write(path, bytes).expect("written");
+    }
+    assert!(damaged > 0);
+}
+
+/// The log is not replayed over a damaged page: `stat` and `check` say so.
+#[test]
+fn a_damaged_page_of_a_store_is_shown() {
+    let folder = Folder::new();
+    let open = || pando::Store::open(folder.path("words"), 16 << 20).expect("opens");
+    let key = |number: u32| format!("key{number:05}");
+    let store = open();
+    let map = store.map("main").expect("created");
+    (0..4_000).for_each(|number| map.put(key(number), b"first").expect("written"));
+    drop(map);
+    store.close().expect("durable");
+    let store = open();
+    // Its replay needs the page.
+    assert!(store.open_map("main").expect("it is there").remove(key(1_006)).expect("removed"));
+    store.sync().expect("durable");
+    // As a kill leaves it.
+    drop(store);
+    damage_pages(&folder, key(1_005).as_bytes());
+    let stat = folder.ok(&[&STORE[..], &["stat"]].concat());
+    assert!(
+        stat.contains("damaged       1 page that the log could not be replayed over"),
+        "{stat}"
+    );
+    let json = folder.ok(&[&STORE[..], &["stat", "--json"]].concat());
+    assert!(json.contains("\"damaged_pages\": 1"), "{json}");
+    let checked = folder.run(&[&STORE[..], &["check"]].concat());
+    assert_ne!(checked.code, Some(0));
+    let told = checked.output;
+    assert!(told.contains("lacks commits of the log") && told.contains("checksum"), "{told}");
+    folder.ok(&[&STORE[..], &["get", "key02000"]].concat());
+    let refused = folder.run(&[&STORE[..], &["get", "key01005"]].concat());
+    assert_ne!(refused.code, Some(0));
+    assert!(refused.errors.contains("lacks commits"), "{}", refused.errors);
+}
+
+/// The name of a map is in a damaged page: the map is listed by its number, and can be copied out.
+#[test]
+fn a_map_of_a_store_whose_name_is_damaged_is_dumped_by_its_slot() {
+    let folder = Folder::new();
+    let with = |words: &[&'static str]| [&STORE[..], words].concat();
+    let records: String = (0..4_000).map(|number| format!("key{number:05}\tvalue\n")).collect();
+    folder.write("records.tsv", &records);
+    folder.ok(&with(&["load", "records.tsv", "--create"]));
+    // Its key in the list of maps.
+    damage_pages(&folder, b"\x01\x01mmain");
+    let stat = folder.ok(&with(&["stat"]));
+    for told in ["damaged       a part of the list of maps: page ", "  slot 2  damaged: its name"] {
+        assert!(stat.contains(told), "{told}: {stat}");
+    }
+    assert!(folder.ok(&with(&["maps", "list"])).starts_with("slot 2: its name cannot be read"));
+    let refused = folder.run(&with(&["get", "key02000"]));
+    assert!(refused.errors.contains("is damaged"), "{}", refused.errors);
+    let dumped = folder.run(&with(&["dump", "--slot", "2"]));
+    assert_ne!(dumped.code, Some(0));
+    assert!(dumped.errors.contains("unreadable: page "), "{}", dumped.errors);
+    // All but those of the page.
+    assert!(dumped.output.len() > records.len() / 2 && records.ends_with(&dumped.output));
+    folder.write("rest.tsv", &dumped.output);
+    folder.ok(&["--store", "other", "--memory", "16M", "load", "rest.tsv", "--create"]);
+}

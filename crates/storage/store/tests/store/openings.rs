@@ -156,6 +156,9 @@ fn check_damaged(place: &Place, map: u64) {
         store.sync().expect("durable");
         let refused = store.checkpoint().expect_err("the log is needed").to_string();
         assert!(refused.contains("lacks commits"), "{refused}");
+        let problems = store.check().expect("reads");
+        assert!(problems.iter().any(|told| told.contains("is damaged")), "{problems:?}");
+        assert!(problems.contains(&refused), "{problems:?}");
         *place = place.after_kill();
         drop(store);
         let store = place.try_open(&large_pages()).expect("opens");

@@ -132,6 +132,19 @@ fn print_store(stat: &PoolStat, store: &StoreStat, output: &mut Output) -> Resul
         time_text(Duration::from_nanos(stat.recovery.duration_ns)),
         counted(stat.recovery.commits, "commit")
     ))?;
+    if stat.recovery.damaged_pages > 0 {
+        output.line(format_args!(
+            "damaged       {} that the log could not be replayed over: reads of the keys there \
+             fail, and the log is kept and grows; `pando check` names them",
+            counted(stat.recovery.damaged_pages, "page")
+        ))?;
+    }
+    for damage in &store.map_list_damage {
+        output.line(format_args!(
+            "damaged       a part of the list of maps: {damage}; maps without a name are listed by \
+             slot, and `pando --store DIR dump --slot N` copies out what can be read of one"
+        ))?;
+    }
     output.line(format_args!(
         "cache         {} of {}: {}, {} of them changed",
         BinaryBytes(store.cache_bytes),
