@@ -13,6 +13,7 @@
 //! before its request was sent.
 
 use std::collections::VecDeque;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Mutex;
@@ -32,6 +33,7 @@ use crate::kill::message::{Message, Voice};
 /// In the memory of the machine.
 const SOCKET: &str = "/pando.socket";
 const MAX_BYTES: u64 = 192 << 20;
+const PAUSE: Duration = Duration::from_millis(10);
 const EVENT_LOOPS: usize = 2;
 /// What a power cut may undo in the mode `everysec`. The server counts whole milliseconds.
 const UNDONE: Duration = Duration::from_millis(2_010);
@@ -97,6 +99,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             let server = scope.spawn(|| {
                 pando_server::serve(&options(args)).unwrap_or_else(|error| end(&voice, &error));
             });
+            // The rebuild takes minutes on a busy machine; the one who cuts the power is patient.
+            while UnixStream::connect(SOCKET).is_err() {
+                std::thread::sleep(PAUSE);
+            }
             let mut client = Client::unix(Path::new(SOCKET));
             for (writer, Bounds(known)) in args.known.iter().enumerate() {
                 load::verify(&mut client, writer, known);
