@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use pando::{Pool, WriteBatch};
 
 use crate::bytes::{pando_slice, put, required};
-use crate::error::{call, pando_error};
+use crate::error::{call, free, pando_error};
 use crate::failure::Failure;
 use crate::handle::{self, Object, alone};
 use crate::map::{map, pando_map};
@@ -128,10 +128,5 @@ pub extern "C" fn pando_pool_write(
 /// Frees the batch. NULL is left alone.
 #[unsafe(no_mangle)]
 pub extern "C" fn pando_batch_free(batch: *mut pando_batch) -> *mut pando_error {
-    call(|| {
-        if !batch.is_null() {
-            drop(handle::take::<BatchObject>(batch as usize)?);
-        }
-        Ok(())
-    })
+    free::<BatchObject>(batch as usize)
 }

@@ -45,6 +45,16 @@ pub(crate) fn call(body: impl FnOnce() -> Result<(), Failure>) -> *mut pando_err
     }
 }
 
+/// Frees a handle of an object `T`. NULL is left alone.
+pub(crate) fn free<T: Object>(handle: usize) -> *mut pando_error {
+    call(|| {
+        if handle != 0 {
+            drop(handle::take::<T>(handle)?);
+        }
+        Ok(())
+    })
+}
+
 fn error(error: *const pando_error) -> Option<&'static ErrorObject> {
     handle::look(error as usize).ok()
 }

@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 use pando::{Map, Pool, Record, Upserted};
 
 use crate::bytes::{fill, items, items_mut, pando_bytes, pando_slice, put, required, two_places};
-use crate::error::{call, pando_error};
+use crate::error::{call, free, pando_error};
 use crate::failure::Failure;
 use crate::handle::{self, Object};
 use crate::options::acknowledge;
@@ -69,12 +69,7 @@ pub type pando_read_visit = Option<extern "C" fn(context: *mut c_void, value: pa
 /// Frees the handle. NULL is left alone.
 #[unsafe(no_mangle)]
 pub extern "C" fn pando_map_free(map: *mut pando_map) -> *mut pando_error {
-    call(|| {
-        if !map.is_null() {
-            drop(handle::take::<MapObject>(map as usize)?);
-        }
-        Ok(())
-    })
+    free::<MapObject>(map as usize)
 }
 
 /// The name of the map, or NULL for a wrong handle. Valid until the handle is freed.

@@ -7,7 +7,7 @@ use pando::{Error, Order, Pool, Record, Scan};
 use self_cell::self_cell;
 
 use crate::bytes::{pando_slice, put, required};
-use crate::error::{call, pando_error};
+use crate::error::{call, free, pando_error};
 use crate::failure::Failure;
 use crate::handle::{self, Object, alone};
 use crate::map::{map, pando_map};
@@ -138,10 +138,5 @@ pub extern "C" fn pando_scan_next(
 /// Ends the scan, and with it the record that it has lent. NULL is left alone.
 #[unsafe(no_mangle)]
 pub extern "C" fn pando_scan_free(scan: *mut pando_scan) -> *mut pando_error {
-    call(|| {
-        if !scan.is_null() {
-            drop(handle::take::<ScanObject>(scan as usize)?);
-        }
-        Ok(())
-    })
+    free::<ScanObject>(scan as usize)
 }

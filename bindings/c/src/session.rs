@@ -7,7 +7,7 @@ use pando::{Outcome, Pool, Session, SessionId};
 
 use crate::batch::{batch, pando_batch};
 use crate::bytes::{required, text};
-use crate::error::{call, pando_error};
+use crate::error::{call, free, pando_error};
 use crate::failure::Failure;
 use crate::handle::{self, Object};
 use crate::pool::{pando_pool, pool};
@@ -142,10 +142,5 @@ pub extern "C" fn pando_session_end(session: *const pando_session) -> *mut pando
 /// Frees the handle; the session stays in the pool. NULL is left alone.
 #[unsafe(no_mangle)]
 pub extern "C" fn pando_session_free(session: *mut pando_session) -> *mut pando_error {
-    call(|| {
-        if !session.is_null() {
-            drop(handle::take::<SessionObject>(session as usize)?);
-        }
-        Ok(())
-    })
+    free::<SessionObject>(session as usize)
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pando::Pool;
 
 use crate::bytes::{pando_bytes, pando_slice, required};
-use crate::error::{call, pando_error};
+use crate::error::{call, free, pando_error};
 use crate::failure::Failure;
 use crate::handle::{self, Object};
 use crate::map::{answer, map, pando_map};
@@ -92,10 +92,5 @@ pub extern "C" fn pando_snapshot_scan(
 /// Ends the snapshot when its last scan is freed. NULL is left alone.
 #[unsafe(no_mangle)]
 pub extern "C" fn pando_snapshot_free(snapshot: *mut pando_snapshot) -> *mut pando_error {
-    call(|| {
-        if !snapshot.is_null() {
-            drop(handle::take::<SnapshotObject>(snapshot as usize)?);
-        }
-        Ok(())
-    })
+    free::<SnapshotObject>(snapshot as usize)
 }

@@ -8,7 +8,7 @@ use pando::{Order, Pool, Transaction};
 use self_cell::self_cell;
 
 use crate::bytes::{pando_bytes, pando_slice, put, required};
-use crate::error::{call, pando_error};
+use crate::error::{call, free, pando_error};
 use crate::failure::Failure;
 use crate::handle::{self, Object, alone};
 use crate::map::{answer, map, pando_map};
@@ -47,6 +47,10 @@ impl Object for TransactionObject {
     }
 }
 
+fn over() -> Failure {
+    Failure::option("the transaction", "over", "one that is not committed")
+}
+
 /// Runs `body` with the transaction.
 fn with<R>(
     transaction: *mut pando_transaction,
@@ -55,7 +59,7 @@ fn with<R>(
     let object = handle::get::<TransactionObject>(transaction as usize)?;
     alone(&object.cell, TransactionObject::NAME)?.with_dependent_mut(|_, open| match open {
         Some(transaction) => body(transaction),
-        None => Err(Failure::option("the transaction", "over", "one that is not committed")),
+        None => Err(over()),
     })
 }
 
@@ -190,7 +194,6 @@ pub extern "C" fn pando_transaction_commit(
         let object = handle::get::<TransactionObject>(transaction as usize)?;
         let mut cell = alone(&object.cell, TransactionObject::NAME)?;
         let committed = cell.with_dependent_mut(|_, open| open.take().map(Transaction::commit));
-        let over = || Failure::option("the transaction", "over", "one that is not committed");
         put(lsn, committed.ok_or_else(over)??);
         Ok(())
     })
@@ -200,10 +203,5 @@ pub extern "C" fn pando_transaction_commit(
 /// alone.
 #[unsafe(no_mangle)]
 pub extern "C" fn pando_transaction_free(transaction: *mut pando_transaction) -> *mut pando_error {
-    call(|| {
-        if !transaction.is_null() {
-            drop(handle::take::<TransactionObject>(transaction as usize)?);
-        }
-        Ok(())
-    })
+    free::<TransactionObject>(transaction as usize)
 }
