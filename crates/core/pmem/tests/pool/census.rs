@@ -9,7 +9,7 @@ use pando_pmem::layout::CENSUS_OFF;
 use pando_pmem::testing::{CutShort, between, run_until_stopped, take_from};
 use pando_pmem::{Domain, Pool, Process};
 
-use crate::common::{create, folder_and_pool, free, give, holds, random, room, root, shared};
+use crate::common::{create, folder_and_pool, free, give, holds, kill, random, room, root, shared};
 
 type Tested = CutShort<false>;
 
@@ -42,8 +42,7 @@ fn dies_with_blocks(path: &Path, retires: bool) {
         std::mem::forget(guard);
     });
     assert!(is_done);
-    pool.drop_locks_like_a_kill();
-    std::mem::forget(pool);
+    kill(pool);
 }
 
 #[test]
@@ -224,8 +223,7 @@ fn a_census_that_a_dead_process_has_begun_is_continued() {
         if death == 0 {
             free(&other, 0);
         }
-        takes.drop_locks_like_a_kill();
-        std::mem::forget(takes);
+        kill(takes);
     }
     live.recover_dead(|_, _| {}).unwrap();
     for _ in 0..12 {
@@ -247,8 +245,7 @@ fn dies_with_blocks_of(path: &Path, bytes: u64) {
     let guard = pool.pin().unwrap();
     (0..5).for_each(|_| std::mem::forget(guard.reserve(bytes).unwrap()));
     drop(guard);
-    pool.drop_locks_like_a_kill();
-    std::mem::forget(pool);
+    kill(pool);
 }
 
 /// Processes allocate, fill, check and free blocks, others die with blocks, and all take censuses.
@@ -294,8 +291,7 @@ fn no_block_has_two_owners_while_processes_die() {
             give(&dies, 200 + death, 500, 99);
             assert!(take_from(&guard, root(200 + death)));
             std::mem::forget(guard);
-            dies.drop_locks_like_a_kill();
-            std::mem::forget(dies);
+            kill(dies);
             for pool in &pools {
                 pool.recover_dead(|_, _| {}).unwrap();
                 lost += pool.step_census().unwrap();
@@ -340,8 +336,7 @@ fn fruitless_censuses_count_for_the_deaths_before_them() {
         give(&pool, 40, 64, 3);
         std::mem::forget(guard.reserve(64).unwrap());
         std::mem::forget(guard);
-        pool.drop_locks_like_a_kill();
-        std::mem::forget(pool);
+        kill(pool);
         one.recover_dead(|_, _| {}).unwrap();
     };
     dies();

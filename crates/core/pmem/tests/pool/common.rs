@@ -35,6 +35,12 @@ pub fn shared<D: Domain>(path: &Path) -> Arc<Pool<D>> {
     share(path).unwrap()
 }
 
+/// Ends the process of `pool` like a kill: it loses its locks, and nothing is closed.
+pub fn kill<D: Domain>(pool: Arc<Pool<D>>) {
+    pool.drop_locks_like_a_kill();
+    std::mem::forget(pool);
+}
+
 /// The offset of word number `index`, which may own a block: a word of the catalog.
 pub const fn root(index: u64) -> u64 {
     CATALOG_OFF + index * 8

@@ -7,9 +7,11 @@ use std::sync::{Arc, Barrier, Mutex};
 
 use pando_pmem::layout::{FIRST_PARTICIPANTS, MAX_PROCESSES, PARTICIPANTS_OFF};
 use pando_pmem::testing::{CutShort, between, run_until_stopped, with_few_slots};
-use pando_pmem::{Adr, CreateOptions, Domain, Error, OpenPool, Pool, Process};
+use pando_pmem::{Adr, Domain, Error, OpenPool, Pool, Process};
 
-use crate::common::{create, folder_and_pool, free, give, holds, named, open, root, share, shared};
+use crate::common::{
+    create, folder_and_pool, free, give, holds, kill, named, open, root, share, shared,
+};
 
 /// The slots in which operations were ended.
 fn recover<D: Domain>(pool: &Pool<D>) -> (usize, Vec<usize>) {
@@ -88,8 +90,7 @@ fn no_more_processes_than_the_table_has() {
 #[test]
 fn growth_by_one_process_is_seen_by_all() {
     let (_folder, path) = folder_and_pool();
-    let options = CreateOptions { max_bytes: 64 << 20, initial_bytes: 0 };
-    drop(Pool::<Process>::create(&path, &options).unwrap());
+    drop(create::<Process>(&path, 64));
     let (first, second) = (shared::<Process>(&path), shared::<Process>(&path));
     for index in 0..20 {
         let off = give(&first, index, 1 << 20, index as u8);
@@ -145,7 +146,7 @@ fn a_dead_process_holds_nothing_back_when_it_is_recovered() {
     assert!(stopped.is_alive && stopped.holds_epoch.is_some() && stopped.pinned == 1);
     assert!(advance() <= 1);
 
-    other.drop_locks_like_a_kill();
+    kill(other);
     let seen = live.processes().unwrap();
     assert!(seen.iter().any(|seen| seen.number == 1 && !seen.is_alive));
     let (processes, slots) = recover(&live);
@@ -158,7 +159,6 @@ fn a_dead_process_holds_nothing_back_when_it_is_recovered() {
     let next = shared::<Tested>(&path);
     assert_eq!(next.processes().unwrap()[1].number, 1);
     assert_eq!(next.pin().unwrap().slot(), slots[0]);
-    std::mem::forget(other);
 }
 
 /// A number is not given to a new process while its slots wait for their recovery.
@@ -167,13 +167,11 @@ fn a_new_process_does_not_take_over_the_slots_of_a_dead_one() {
     let (_folder, path) = folder_and_pool();
     drop(create::<Tested>(&path, 16));
     let live = shared::<Tested>(&path);
-    let dead = stopped_process(&path);
-    dead.drop_locks_like_a_kill();
+    kill(stopped_process(&path));
     let next = shared::<Tested>(&path);
     assert_eq!(next.processes().unwrap().len(), 3);
     let guard = next.pin().unwrap();
     assert!(!recover(&live).1.contains(&guard.slot()));
-    std::mem::forget(dead);
 }
 
 /// All processes were killed, and one of the first slots is pinned for ever.
@@ -185,9 +183,8 @@ fn after_the_death_of_all_the_next_one_recovers_the_whole_pool() {
     let kept = give(&one, 3, 900, 9);
     let two = stopped_process(&path);
     let generation = two.generation();
-    one.drop_locks_like_a_kill();
-    two.drop_locks_like_a_kill();
-    std::mem::forget((one, two));
+    kill(one);
+    kill(two);
     let next = shared::<Tested>(&path);
     assert!(!next.has_joined());
     assert_eq!(next.generation(), generation + 1);
@@ -254,6 +251,15 @@ fn a_process_that_stops_inside_its_opening_makes_others_give_up() {
     assert!(share::<Process>(&path).unwrap().has_joined());
 }
 
+/// Kills a process whose only thread is pinned, and returns the slot.
+fn kill_pinned<D: Domain>(pool: Arc<Pool<D>>) -> usize {
+    let guard = pool.pin().unwrap();
+    let slot = guard.slot();
+    std::mem::forget(guard);
+    kill(pool);
+    slot
+}
+
 /// Traps: slots that are used up by killed workers.
 #[test]
 fn killed_processes_use_up_neither_numbers_nor_slots() {
@@ -261,10 +267,7 @@ fn killed_processes_use_up_neither_numbers_nor_slots() {
     drop(create::<Process>(&path, 4));
     let live = shared::<Process>(&path);
     for _ in 0..2 * MAX_PROCESSES {
-        let dies = shared::<Process>(&path);
-        std::mem::forget(dies.pin().unwrap());
-        dies.drop_locks_like_a_kill();
-        std::mem::forget(dies);
+        kill_pinned(shared::<Process>(&path));
         assert_eq!(recover(&live).0, 1);
     }
     assert_eq!(live.processes().unwrap().len(), 1);
@@ -340,8 +343,7 @@ fn a_forked_child_does_not_keep_its_dead_parents_locks() {
 #[test]
 fn room_that_one_process_frees_serves_another_before_the_pool_grows() {
     let (_folder, path) = folder_and_pool();
-    let options = CreateOptions { max_bytes: 256 << 20, initial_bytes: 0 };
-    drop(Pool::<Process>::create(&path, &options).unwrap());
+    drop(create::<Process>(&path, 256));
     let (gives, frees) = (shared::<Process>(&path), shared::<Process>(&path));
     // Of 500 blocks, one in fifty stays.
     let mut chunks = Vec::new();
@@ -389,27 +391,32 @@ fn a_slab_that_another_process_has_dissolved_is_not_dissolved_again() {
     }
 }
 
+/// A pool whose table has two slots, opened by two processes.
+fn two_processes_with_two_slots(path: &Path) -> [Arc<Pool<Tested>>; 2] {
+    drop(with_few_slots(2, || create::<Tested>(path, 4)));
+    [(); 2].map(|()| with_few_slots(2, || shared::<Tested>(path)))
+}
+
+fn in_a_thread<R: Send>(work: impl FnOnce() -> R + Send) -> R {
+    std::thread::scope(|scope| scope.spawn(work).join().unwrap())
+}
+
+/// Pins a slot for ever.
+fn pin_in_a_thread<D: Domain>(pool: &Pool<D>) {
+    in_a_thread(|| std::mem::forget(pool.pin().unwrap()));
+}
+
 /// A slot that a dead process had is taken by one thread, and looked at by another one meanwhile.
 #[test]
 fn a_slot_is_not_taken_before_its_new_process_has_prepared_it() {
     for access in 0.. {
         let (_folder, path) = folder_and_pool();
-        let options = CreateOptions { max_bytes: 4 << 20, initial_bytes: 0 };
-        drop(with_few_slots(2, || Pool::<Tested>::create(&path, &options).unwrap()));
-        let live = with_few_slots(2, || shared::<Tested>(&path));
-        let dies = with_few_slots(2, || shared::<Tested>(&path));
+        let [live, dies] = two_processes_with_two_slots(&path);
         let kept = live.pin().unwrap();
         // Now this process has drawn the numbers of all slots.
-        let guard = dies.pin().unwrap();
-        assert!(!live.is_own_slot(guard.slot()));
-        dies.drop_locks_like_a_kill();
-        std::mem::forget(guard);
-        std::mem::forget(dies);
+        assert!(!live.is_own_slot(kill_pinned(dies)));
         // The table grows for the first of these; then all slots of this process are pinned.
-        for _ in 0..2 {
-            let pins = || std::mem::forget(live.pin().unwrap());
-            std::thread::scope(|scope| scope.spawn(pins).join().unwrap());
-        }
+        (0..2).for_each(|_| pin_in_a_thread(&live));
         assert_eq!(live.participant_slots(), 4);
         recover(&live);
         let takes = live.clone();
@@ -421,15 +428,12 @@ fn a_slot_is_not_taken_before_its_new_process_has_prepared_it() {
             // It stays pinned.
             std::mem::forget(guard);
         };
-        let has_run = std::thread::scope(|scope| {
-            let work = || {
-                between(access, take, || {
-                    let guard = live.pin().unwrap();
-                    slots.lock().unwrap().push(guard.slot());
-                    std::mem::forget(guard);
-                })
-            };
-            scope.spawn(work).join().unwrap()
+        let has_run = in_a_thread(|| {
+            between(access, take, || {
+                let guard = live.pin().unwrap();
+                slots.lock().unwrap().push(guard.slot());
+                std::mem::forget(guard);
+            })
         });
         drop(kept);
         let slots = slots.lock().unwrap();
@@ -448,21 +452,10 @@ fn a_slot_that_was_prepared_by_its_former_process_is_not_taken() {
     for stopped_at in 0..2 {
         for access in 0.. {
             let (_folder, path) = folder_and_pool();
-            let options = CreateOptions { max_bytes: 4 << 20, initial_bytes: 0 };
-            drop(with_few_slots(2, || Pool::<Tested>::create(&path, &options).unwrap()));
-            let live = with_few_slots(2, || shared::<Tested>(&path));
-            let dies = with_few_slots(2, || shared::<Tested>(&path));
+            let [live, dies] = two_processes_with_two_slots(&path);
             let kept = live.pin().unwrap();
-            let guard = dies.pin().unwrap();
-            let dead_slot = guard.slot();
-            dies.drop_locks_like_a_kill();
-            std::mem::forget(guard);
-            std::mem::forget(dies);
+            let dead_slot = kill_pinned(dies);
             // The table grows for the first of these; then all slots of this process are pinned.
-            let pin_in_a_thread = |pool: &Pool<Tested>| {
-                let pins = || std::mem::forget(pool.pin().unwrap());
-                std::thread::scope(|scope| scope.spawn(pins).join().unwrap());
-            };
             (0..2).for_each(|_| pin_in_a_thread(&live));
             let recovers = live.clone();
             let give_the_slot = move || {
@@ -472,20 +465,17 @@ fn a_slot_that_was_prepared_by_its_former_process_is_not_taken() {
                 let prepares = recovers.clone();
                 run_until_stopped(stopped_at, move || std::mem::forget(prepares.pin().unwrap()));
             };
-            let has_run = std::thread::scope(|scope| {
-                let work = || {
-                    between(access, give_the_slot, || {
-                        let guard = live.pin().unwrap();
-                        let readied = live.word(PARTICIPANTS_OFF + 128 * dead_slot as u64);
-                        let is_prepared = readied.load(Ordering::Acquire) != 0;
-                        assert!(
-                            guard.slot() != dead_slot || is_prepared,
-                            "before access {access}, stopped before write {stopped_at}"
-                        );
-                        std::mem::forget(guard);
-                    })
-                };
-                scope.spawn(work).join().unwrap()
+            let has_run = in_a_thread(|| {
+                between(access, give_the_slot, || {
+                    let guard = live.pin().unwrap();
+                    let readied = live.word(PARTICIPANTS_OFF + 128 * dead_slot as u64);
+                    let is_prepared = readied.load(Ordering::Acquire) != 0;
+                    assert!(
+                        guard.slot() != dead_slot || is_prepared,
+                        "before access {access}, stopped before write {stopped_at}"
+                    );
+                    std::mem::forget(guard);
+                })
             });
             drop(kept);
             if !has_run {
