@@ -17,6 +17,17 @@ pub struct FilesArgs {
     pub page: Option<PathBuf>,
 }
 
+/// The rounds of a measure.
+#[derive(Args, Debug)]
+pub struct RoundsArgs {
+    /// Number of rounds
+    #[arg(long, value_parser = rounds, default_value = "5")]
+    pub rounds: usize,
+    /// Seconds of each part of a round
+    #[arg(long, value_parser = seconds, default_value = "1")]
+    pub seconds: f64,
+}
+
 /// A positive number with a decimal suffix: `2000`, `500k`, `10M`, `1G`.
 pub fn count(text: &str) -> Result<u64, String> {
     let (digits, factor) = match text.char_indices().last() {

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use crate::arg_values::{
-    FilesArgs, count, key_bytes, memory_bytes, rate, rounds, seconds, threads, value_bytes,
+    FilesArgs, RoundsArgs, count, key_bytes, memory_bytes, rate, rounds, seconds, threads,
+    value_bytes,
 };
 #[cfg(feature = "papers")]
 use crate::delays::DelayArgs;
@@ -251,12 +252,9 @@ pub struct TransactionsArgs {
     /// Length of a value in bytes, 8 to 4096; keys have 8
     #[arg(long, value_parser = value_bytes, default_value = "100")]
     pub value_bytes: usize,
-    /// Number of rounds
-    #[arg(long, value_parser = rounds, default_value = "5")]
-    pub rounds: usize,
-    /// Seconds of each part of a round
-    #[arg(long, value_parser = seconds, default_value = "1")]
-    pub seconds: f64,
+    /// The rounds.
+    #[command(flatten)]
+    pub rounds: RoundsArgs,
     /// Folder for the pools
     #[arg(long, default_value_os_t = memory_folder())]
     pub pool_dir: PathBuf,
@@ -280,12 +278,9 @@ pub struct ProcessesArgs {
     /// Length of a value in bytes, 9 to 4096; keys have 8
     #[arg(long, value_parser = value_bytes, default_value = "100")]
     pub value_bytes: usize,
-    /// Number of rounds
-    #[arg(long, value_parser = rounds, default_value = "5")]
-    pub rounds: usize,
-    /// Seconds of each part of a round
-    #[arg(long, value_parser = seconds, default_value = "1")]
-    pub seconds: f64,
+    /// The rounds.
+    #[command(flatten)]
+    pub rounds: RoundsArgs,
     /// Folder for the maps
     #[arg(long, default_value_os_t = memory_folder())]
     pub pool_dir: PathBuf,

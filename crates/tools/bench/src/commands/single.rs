@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::named::{check_limits, named_systems};
-use crate::arg_values::FilesArgs;
+use crate::arg_values::{FilesArgs, RoundsArgs};
 use crate::args::{CostsArgs, ProcessesArgs, RecoveryArgs, SpaceArgs, TransactionsArgs};
 use crate::conditions::Conditions;
 use crate::error::Failure;
@@ -118,9 +118,27 @@ pub fn measure_space(args: &SpaceArgs) -> Result<(), Failure> {
     show(space::figures(&rows), &conditions.json_lines(&rows), &args.files, &conditions)
 }
 
+/// The plan of measures of maps whose keys are words.
+fn measure_plan(
+    records: u64,
+    value_bytes: usize,
+    rounds: &RoundsArgs,
+    build: BuildOptions,
+    seed: u64,
+) -> measure::Plan {
+    let shape = Shape { key_bytes: WORD_BYTES, value_bytes };
+    measure::Plan {
+        records,
+        shape,
+        rounds: rounds.rounds,
+        time: Duration::from_secs_f64(rounds.seconds),
+        build: build.for_records(records, shape),
+        seed,
+    }
+}
+
 /// Measures commits, snapshots and rebuilds.
 pub fn measure_transactions(args: &TransactionsArgs) -> Result<(), Failure> {
-    let shape = Shape { key_bytes: WORD_BYTES, value_bytes: args.value_bytes };
     let build = BuildOptions {
         pool_dir: args.pool_dir.clone(),
         log_dir: args.log_dir.clone(),
@@ -128,14 +146,7 @@ pub fn measure_transactions(args: &TransactionsArgs) -> Result<(), Failure> {
     };
     let conditions = Conditions::here(&build.pool_dir).with_logs_in(build.log_dir());
     eprintln!("{}", conditions.line());
-    let plan = measure::Plan {
-        records: args.records,
-        shape,
-        rounds: args.rounds,
-        time: Duration::from_secs_f64(args.seconds),
-        build: build.for_records(args.records, shape),
-        seed: args.seed,
-    };
+    let plan = measure_plan(args.records, args.value_bytes, &args.rounds, build, args.seed);
     let rows = transactions::measure(&plan)?;
     show(
         measure::figures("Transactions", &rows),
@@ -147,18 +158,10 @@ pub fn measure_transactions(args: &TransactionsArgs) -> Result<(), Failure> {
 
 /// Measures processes that share a map.
 pub fn measure_processes(args: &ProcessesArgs, prefix: &[&str]) -> Result<(), Failure> {
-    let shape = Shape { key_bytes: WORD_BYTES, value_bytes: args.value_bytes };
     let build = BuildOptions { pool_dir: args.pool_dir.clone(), ..BuildOptions::default() };
     let conditions = Conditions::here(&build.pool_dir);
     eprintln!("{}", conditions.line());
-    let plan = measure::Plan {
-        records: args.records,
-        shape,
-        rounds: args.rounds,
-        time: Duration::from_secs_f64(args.seconds),
-        build: build.for_records(args.records, shape),
-        seed: args.seed,
-    };
+    let plan = measure_plan(args.records, args.value_bytes, &args.rounds, build, args.seed);
     let rows = processes::measure(&plan, &Program::this(prefix)?, cfg!(feature = "lmdb"))?;
     show(
         measure::figures("Processes", &rows),
