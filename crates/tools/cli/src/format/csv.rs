@@ -4,13 +4,13 @@
 //! The first record is the header. It names the columns; two of them are the key and the value. A
 //! dump writes the header `key,value`. A field holds any bytes, so each record has a form.
 
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, Read};
 
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder, Terminator};
 
+use super::input::{BYTE_ORDER_MARK, Input, is_utf16};
 use super::record::{LineError, Record};
 
-const BUFFER_BYTES: usize = 256 << 10;
 /// The header of a dump.
 pub const HEADER: &[u8] = b"key,value\n";
 /// The header of a list of keys.
@@ -38,9 +38,6 @@ struct Places {
     value: usize,
     columns: usize,
 }
-
-/// The byte order mark of UTF-8.
-const MARK: &[u8] = b"\xEF\xBB\xBF";
 
 /// Where a byte of a record stands. The parser takes quotes anywhere, and merges what is around
 /// them; this finds those that are wrong.
@@ -79,7 +76,7 @@ impl Quoting {
 
 /// The records of a reader.
 pub struct CsvRecords<R> {
-    reader: BufReader<R>,
+    input: Input<R>,
     parser: Box<Reader>,
     /// The bytes of the fields of the last record, and where each ends.
     fields: Vec<u8>,
@@ -92,7 +89,6 @@ pub struct CsvRecords<R> {
     line_ends: u64,
     /// The line in which the last record begins.
     number: u64,
-    position_bytes: u64,
 }
 
 impl<R: Read> CsvRecords<R> {
@@ -104,7 +100,7 @@ impl<R: Read> CsvRecords<R> {
     ) -> io::Result<Result<Self, LineError>> {
         let places = Places { key: 0, value: 0, columns: 0 };
         let mut records = Self {
-            reader: BufReader::with_capacity(BUFFER_BYTES, reader),
+            input: Input::new(reader),
             // A carriage return before it is taken off here: the parser would end a line there.
             parser: Box::new(ReaderBuilder::new().terminator(Terminator::Any(b'\n')).build()),
             fields: vec![0; 1024],
@@ -114,7 +110,6 @@ impl<R: Read> CsvRecords<R> {
             has_parsed: false,
             line_ends: 0,
             number: 1,
-            position_bytes: 0,
         };
         let found = match records.read_record()? {
             None => 0,
@@ -129,14 +124,9 @@ impl<R: Read> CsvRecords<R> {
         self.number
     }
 
-    /// The number of bytes that were read.
-    pub fn position_bytes(&self) -> u64 {
-        self.position_bytes
-    }
-
-    /// Whether the next record may not be buffered yet.
-    pub fn may_wait(&self) -> bool {
-        !self.reader.buffer().contains(&b'\n')
+    /// The bytes that the records are read from.
+    pub(super) fn input(&self) -> &Input<R> {
+        &self.input
     }
 
     /// The next record; `None` at the end.
@@ -154,7 +144,7 @@ impl<R: Read> CsvRecords<R> {
     }
 
     fn places_of(&self, columns: &Columns, found: usize) -> Result<Places, LineError> {
-        if [&[0xFF, 0xFE][..], &[0xFE, 0xFF]].iter().any(|mark| self.fields.starts_with(mark)) {
+        if is_utf16(&self.fields) {
             return Err(LineError::Utf16);
         }
         let names: Vec<&[u8]> = (0..found).map(|at| self.field(at)).collect();
@@ -193,25 +183,21 @@ impl<R: Read> CsvRecords<R> {
         let (mut quoting, mut wrong) = (Quoting::Begin, None);
         let (mut is_too_long, mut has_return) = (false, false);
         loop {
-            let input = match self.reader.fill_buf() {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                input => input?,
-            };
+            let input = self.input.fill()?;
             let is_at_end = input.is_empty();
             let (result, read, written, ended) =
                 self.parser.read_record(input, &mut self.fields[bytes..], &mut self.ends[fields..]);
             // The parser skips the mark where it is the first that it gets.
-            let is_marked = !self.has_parsed && input.starts_with(MARK);
+            let is_marked = !self.has_parsed && input.starts_with(BYTE_ORDER_MARK);
             self.has_parsed = true;
-            for &byte in &input[if is_marked { MARK.len() } else { 0 }..read] {
+            for &byte in &input[if is_marked { BYTE_ORDER_MARK.len() } else { 0 }..read] {
                 has_return = quoting == Quoting::Return;
                 let (behind, error) = quoting.behind(byte);
                 quoting = behind;
                 wrong = wrong.or(error);
                 self.line_ends += u64::from(byte == b'\n');
             }
-            self.reader.consume(read);
-            self.position_bytes += read as u64;
+            self.input.consume(read);
             bytes += written;
             fields += ended;
             match result {
@@ -255,17 +241,13 @@ impl<R: Read> CsvRecords<R> {
     /// Skips the line ends before a record, so that the number of its line is right.
     fn skip_line_ends(&mut self) -> io::Result<()> {
         loop {
-            let input = match self.reader.fill_buf() {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                input => input?,
-            };
+            let input = self.input.fill()?;
             let end = input.iter().position(|byte| !matches!(byte, b'\r' | b'\n'));
             let skipped = end.unwrap_or(input.len());
             let line_ends = input[..skipped].iter().filter(|&&byte| byte == b'\n').count();
             let is_done = end.is_some() || input.is_empty();
             self.line_ends += line_ends as u64;
-            self.reader.consume(skipped);
-            self.position_bytes += skipped as u64;
+            self.input.consume(skipped);
             if is_done {
                 return Ok(());
             }
@@ -315,7 +297,7 @@ mod tests {
         while let Some(record) = records.next_record().unwrap() {
             found.push((records.number(), record));
         }
-        assert_eq!(records.position_bytes(), text.len() as u64);
+        assert_eq!(records.input().position_bytes(), text.len() as u64);
         Ok(found)
     }
 

@@ -1,27 +1,22 @@
 //! Lines of any length, read without keeping those that are too long.
 
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, Read};
 
 use super::LineError;
-
-const BUFFER_BYTES: usize = 256 << 10;
-/// The byte order mark of UTF-8.
-const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+use super::input::{BYTE_ORDER_MARK, Input, is_utf16};
 
 /// The lines of a reader, counted.
 pub struct Lines<R> {
-    reader: BufReader<R>,
+    input: Input<R>,
     line: Vec<u8>,
     max_line_bytes: usize,
     number: u64,
-    position_bytes: u64,
 }
 
 impl<R: Read> Lines<R> {
     /// The lines of `reader`; a line of more than `max_line_bytes` is skipped with an error.
     pub fn new(reader: R, max_line_bytes: usize) -> Self {
-        let reader = BufReader::with_capacity(BUFFER_BYTES, reader);
-        Self { reader, line: Vec::new(), max_line_bytes, number: 0, position_bytes: 0 }
+        Self { input: Input::new(reader), line: Vec::new(), max_line_bytes, number: 0 }
     }
 
     /// The number of the line that was read last; the first is 1.
@@ -29,14 +24,9 @@ impl<R: Read> Lines<R> {
         self.number
     }
 
-    /// The number of bytes that were read.
-    pub fn position_bytes(&self) -> u64 {
-        self.position_bytes
-    }
-
-    /// Whether the next line may not be buffered yet.
-    pub fn may_wait(&self) -> bool {
-        !self.reader.buffer().contains(&b'\n')
+    /// The bytes that the lines are read from.
+    pub(super) fn input(&self) -> &Input<R> {
+        &self.input
     }
 
     /// The next line, without its line end; `None` at the end.
@@ -45,10 +35,7 @@ impl<R: Read> Lines<R> {
         let mut found_bytes = 0u64;
         let mut is_ended = false;
         while !is_ended {
-            let buffer = match self.reader.fill_buf() {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                buffer => buffer?,
-            };
+            let buffer = self.input.fill()?;
             if buffer.is_empty() {
                 if found_bytes == 0 {
                     return Ok(None);
@@ -62,8 +49,7 @@ impl<R: Read> Lines<R> {
             self.line.extend_from_slice(&part[..part.len().min(room_bytes)]);
             found_bytes += part.len() as u64;
             let consumed_bytes = part.len() + usize::from(is_ended);
-            self.reader.consume(consumed_bytes);
-            self.position_bytes += consumed_bytes as u64;
+            self.input.consume(consumed_bytes);
         }
         self.number += 1;
         let max_bytes = self.max_line_bytes;
@@ -72,7 +58,7 @@ impl<R: Read> Lines<R> {
             return Ok(Some(Err(LineError::TooLong { found_bytes, max_bytes })));
         }
         if self.number == 1 {
-            if [&[0xFF, 0xFE][..], &[0xFE, 0xFF]].iter().any(|mark| self.line.starts_with(mark)) {
+            if is_utf16(&self.line) {
                 return Ok(Some(Err(LineError::Utf16)));
             }
             // Some editors write it; it is no part of the first key.
@@ -87,6 +73,7 @@ impl<R: Read> Lines<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::input::BUFFER_BYTES;
 
     fn all(text: &[u8], max_line_bytes: usize) -> Vec<Result<Vec<u8>, LineError>> {
         let mut lines = Lines::new(text, max_line_bytes);
@@ -95,7 +82,7 @@ mod tests {
             found.push(line.map(<[u8]>::to_vec));
         }
         assert_eq!(lines.number(), found.len() as u64);
-        assert_eq!(lines.position_bytes(), text.len() as u64);
+        assert_eq!(lines.input().position_bytes(), text.len() as u64);
         found
     }
 

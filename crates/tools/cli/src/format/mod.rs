@@ -13,6 +13,7 @@
 pub mod compression;
 pub mod csv;
 pub mod escape;
+mod input;
 pub mod json_lines;
 pub mod lines;
 pub mod reader;

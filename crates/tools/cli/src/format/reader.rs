@@ -3,6 +3,7 @@
 use std::io::{self, Read};
 
 use super::csv::{Columns, CsvRecords};
+use super::input::Input;
 use super::lines::Lines;
 use super::record::{LineError, Record};
 use super::{Format, LineParser};
@@ -40,17 +41,18 @@ impl<R: Read> Records<R> {
 
     /// The number of bytes that were read.
     pub fn position_bytes(&self) -> u64 {
-        match self {
-            Self::Lines(lines, _) => lines.position_bytes(),
-            Self::Csv(records) => records.position_bytes(),
-        }
+        self.input().position_bytes()
     }
 
     /// Whether the next record may not be buffered yet.
     pub fn may_wait(&self) -> bool {
+        self.input().may_wait()
+    }
+
+    fn input(&self) -> &Input<R> {
         match self {
-            Self::Lines(lines, _) => lines.may_wait(),
-            Self::Csv(records) => records.may_wait(),
+            Self::Lines(lines, _) => lines.input(),
+            Self::Csv(records) => records.input(),
         }
     }
 
