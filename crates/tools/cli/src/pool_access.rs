@@ -9,7 +9,8 @@ use pando::{
     DomainChoice, Error, LogFiles, Map, MapOptions, Pool, PoolOptions, RecoveryProgress, Store,
 };
 
-use crate::arguments::{CreateArguments, ForceArgument, MapArgument, PoolArguments, SlotArguments};
+use crate::arguments::PoolArguments;
+use crate::arguments::named_map::{CreateArguments, ForceArgument, MapArgument, SlotArguments};
 use crate::failure::Failure;
 use crate::format::escape;
 use crate::progress::Progress;

@@ -5,7 +5,8 @@ use pando::{CheckReport, Problem};
 use serde::ser::Error as _;
 use serde::{Serialize, Serializer};
 
-use crate::arguments::{CheckArguments, PoolArguments};
+use crate::arguments::PoolArguments;
+use crate::arguments::upkeep::CheckArguments;
 use crate::failure::Failure;
 use crate::format::escape;
 use crate::output::{self, Output};

@@ -2,7 +2,8 @@
 
 use indicatif::BinaryBytes;
 
-use crate::arguments::{CompactArguments, PoolArguments};
+use crate::arguments::PoolArguments;
+use crate::arguments::upkeep::CompactArguments;
 use crate::failure::Failure;
 use crate::output;
 

@@ -2,7 +2,8 @@
 
 use pando::Pool;
 
-use crate::arguments::{EvictArguments, PoolArguments};
+use crate::arguments::PoolArguments;
+use crate::arguments::upkeep::EvictArguments;
 use crate::failure::Failure;
 use crate::output::Output;
 

@@ -23,7 +23,8 @@ use std::sync::{Mutex, PoisonError};
 use indicatif::HumanCount;
 use pando::{Map, Pool, Transaction, Upserted};
 
-use crate::arguments::{LoadArguments, OnError, PoolArguments};
+use crate::arguments::PoolArguments;
+use crate::arguments::records::{LoadArguments, OnError};
 use crate::failure::Failure;
 use crate::format::compression::Compression;
 use crate::format::csv::Columns;

@@ -3,9 +3,9 @@
 use indicatif::BinaryBytes;
 use pando::{Error, LogFiles, LogReport, Pool};
 
-use crate::arguments::{
-    BackupArguments, LogCommand, LogStatArguments, LogVerifyArguments, PoolArguments,
-    RestoreArguments,
+use crate::arguments::PoolArguments;
+use crate::arguments::upkeep::{
+    BackupArguments, LogCommand, LogStatArguments, LogVerifyArguments, RestoreArguments,
 };
 use crate::commands::stat::print_log;
 use crate::failure::Failure;

@@ -9,9 +9,10 @@
 
 use pando::{IndexInfo, Map, MapInfo, MapOptions, Pool};
 
-use crate::arguments::{
+use crate::arguments::PoolArguments;
+use crate::arguments::maps::{
     DropArguments, IndexesArguments, MapsCommand, MapsCopyArguments, MapsListArguments,
-    MapsRenameArguments, PoolArguments,
+    MapsRenameArguments,
 };
 use crate::failure::Failure;
 use crate::output::{self, Output};

@@ -3,7 +3,8 @@
 use std::ffi::OsString;
 use std::io::Read;
 
-use crate::arguments::{DelArguments, GetArguments, PoolArguments, PutArguments};
+use crate::arguments::PoolArguments;
+use crate::arguments::records::{DelArguments, GetArguments, PutArguments};
 use crate::failure::Failure;
 use crate::format::{OutputFormat, escape};
 use crate::output::Output;

@@ -6,7 +6,8 @@ use indicatif::HumanCount;
 use pando::{KeyRange, Map, Order, Pool, Scan};
 
 use super::check::problem_text;
-use crate::arguments::{DumpArguments, PoolArguments, ScanArguments};
+use crate::arguments::PoolArguments;
+use crate::arguments::records::{DumpArguments, ScanArguments};
 use crate::failure::Failure;
 use crate::format::OutputFormat;
 use crate::output::Output;

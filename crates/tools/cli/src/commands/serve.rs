@@ -8,9 +8,9 @@ use pando::{DomainChoice, Error, LogFiles};
 use pando_server::{Options, ServeError, SyncMode, TlsOptions};
 use tracing_subscriber::filter::LevelFilter;
 
-use crate::arguments::{
-    LogFormat, LogLevel, PoolArguments, REQUIREPASS, ServeArguments, ServeOptions, Sync,
-    has_parameter,
+use crate::arguments::PoolArguments;
+use crate::arguments::server::{
+    LogFormat, LogLevel, REQUIREPASS, ServeArguments, ServeOptions, Sync, has_parameter,
 };
 use crate::failure::Failure;
 

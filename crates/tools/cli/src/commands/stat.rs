@@ -8,7 +8,8 @@ use pando::{
     TransactionStat,
 };
 
-use crate::arguments::{PoolArguments, StatArguments};
+use crate::arguments::PoolArguments;
+use crate::arguments::upkeep::StatArguments;
 use crate::failure::Failure;
 use crate::output::{self, Output, time_text};
 use crate::quantity::counted;

@@ -21,7 +21,8 @@ use rustix::process::umask;
 use serde::Deserialize;
 
 use super::maps::Batches;
-use crate::arguments::{PoolArguments, UpgradeArguments};
+use crate::arguments::PoolArguments;
+use crate::arguments::upkeep::UpgradeArguments;
 use crate::failure::Failure;
 use crate::format::Format;
 use crate::format::csv::Columns;

@@ -14,7 +14,7 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 
-use crate::arguments::TopArguments;
+use crate::arguments::server::TopArguments;
 use crate::failure::Failure;
 use crate::output::Output;
 
