@@ -62,6 +62,7 @@ mod online_check;
 mod options;
 mod ordered;
 mod pool;
+mod pool_maps;
 mod power_safety;
 mod report;
 mod salvage;
