@@ -107,7 +107,7 @@ impl Opened {
     }
 
     fn objects(&self) -> MutexGuard<'_, Vec<Weak<dyn Close>>> {
-        self.objects.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.objects)
     }
 
     /// Closes the objects, and then the pool. A pool that is closed stays so.
@@ -137,6 +137,11 @@ impl Opened {
             closed => Ok(closed?),
         }
     }
+}
+
+/// The object of a mutex, also after a panic in another thread.
+pub fn locked<T>(object: &Mutex<T>) -> MutexGuard<'_, T> {
+    object.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The object of a mutex that is not waited for.

@@ -1,12 +1,12 @@
 //! Batches, and sessions that apply each batch once.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use pando::{Outcome as Applied, Session, SessionId, WriteBatch};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 
-use crate::handle::{Handle, Opened};
+use crate::handle::{Handle, Opened, locked};
 use crate::map::PyMap;
 use crate::values;
 
@@ -46,7 +46,7 @@ impl PyBatch {
     fn push(&self, map: &Bound<'_, PyMap>, key: &Bound<'_, PyAny>, kind: Kind) -> PyResult<()> {
         let key = map.get().key.encode(key)?.into_owned();
         let step = Step { map: map.clone().unbind(), key, kind };
-        self.steps.lock().unwrap_or_else(PoisonError::into_inner).push(step);
+        locked(&self.steps).push(step);
         Ok(())
     }
 
@@ -61,7 +61,7 @@ impl PyBatch {
                 })
             })
         };
-        let steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
+        let steps = locked(&self.steps);
         let made = steps.iter().try_fold(WriteBatch::new(), added);
         // An exception may run anything, such as another call with the batch.
         drop(steps);
@@ -117,7 +117,7 @@ impl PyBatch {
     }
 
     fn __len__(&self) -> usize {
-        self.steps.lock().unwrap_or_else(PoisonError::into_inner).len()
+        locked(&self.steps).len()
     }
 }
 

@@ -3,10 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
 
 use crate::failure::{Failure, Outcome};
-use crate::handle::{Handle, Opened};
+use crate::handle::{Handle, Opened, locked};
 use crate::map::PyMap;
 use crate::ranges::Range;
 use crate::scan::{Part, PyScan, Records};
@@ -41,10 +40,7 @@ impl PySnapshot {
     }
 
     fn cell(&self) -> Outcome<Arc<SnapshotCell>> {
-        self.snapshot.with(|cell| {
-            let cell = cell.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            cell.clone().ok_or(Failure::Closed("snapshot"))
-        })
+        self.snapshot.with(|cell| locked(cell).clone().ok_or(Failure::Closed("snapshot")))
     }
 }
 
@@ -73,7 +69,7 @@ impl PySnapshot {
             map.map.with(|map| Ok(cell.borrow_dependent().get(map, &key)?))
         };
         let value: Option<Vec<u8>> = py.detach(run).map_err(|failure| failure.raise(py))?;
-        Ok(values::optional(py, value.as_deref()).map(Bound::<PyBytes>::into_any).or(default))
+        Ok(values::or_default(py, value.as_deref(), default))
     }
 
     /// The records that the map had; otherwise as `Map.scan`. The scan keeps the snapshot.
@@ -102,7 +98,7 @@ impl PySnapshot {
     fn close(&self, py: Python<'_>) {
         let run = || {
             self.snapshot.with(|cell| {
-                cell.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+                locked(cell).take();
                 Ok(())
             })
         };

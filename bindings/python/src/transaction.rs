@@ -127,7 +127,7 @@ impl PyTransaction {
         let key = map.key.encode(key)?;
         let value =
             self.with(py, |transaction| map.map.with(|map| Ok(transaction.get(map, &key)?)))?;
-        Ok(values::optional(py, value.as_deref()).map(Bound::<PyBytes>::into_any).or(default))
+        Ok(values::or_default(py, value.as_deref(), default))
     }
 
     /// Gives the key this value.

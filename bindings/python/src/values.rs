@@ -33,3 +33,12 @@ pub fn value<'object>(object: &'object Bound<'_, PyAny>) -> PyResult<Cow<'object
 pub fn optional<'py>(py: Python<'py>, value: Option<&[u8]>) -> Option<Bound<'py, PyBytes>> {
     value.map(|value| PyBytes::new(py, value))
 }
+
+/// A new `bytes`, or `default`.
+pub fn or_default<'py>(
+    py: Python<'py>,
+    value: Option<&[u8]>,
+    default: Option<Bound<'py, PyAny>>,
+) -> Option<Bound<'py, PyAny>> {
+    optional(py, value).map(Bound::into_any).or(default)
+}
