@@ -83,19 +83,11 @@ pub(crate) struct Start {
 }
 
 /// The control block of a log.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Control<'pool, D: Domain> {
     pool: &'pool Pool<D>,
     off: u64,
 }
-
-impl<D: Domain> Clone for Control<'_, D> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<D: Domain> Copy for Control<'_, D> {}
 
 impl<'pool, D: Domain> Control<'pool, D> {
     pub fn new(pool: &'pool Pool<D>, off: u64) -> Self {

@@ -44,19 +44,11 @@ impl Status {
 }
 
 /// A record of the tail, which a guard keeps.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Record<'pool, D: Domain> {
     pool: &'pool Pool<D>,
     off: u64,
 }
-
-impl<D: Domain> Clone for Record<'_, D> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<D: Domain> Copy for Record<'_, D> {}
 
 impl<'pool, D: Domain> Record<'pool, D> {
     /// The record at `off`. The caller holds a guard since it found the record reachable.
