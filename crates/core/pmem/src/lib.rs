@@ -68,7 +68,7 @@ pub use log_name::LogName;
 pub use medium::{Guarantee, Medium};
 pub use optimistic::OptimisticRead;
 pub use per_slot::PerSlot;
-pub use pool::{Compacted, CreateOptions, OpenPool, Pool, Unpublished, draw_id};
+pub use pool::{Compacted, CreateOptions, OpenPool, Pool, Unpublished, draw_id, remove_unfinished};
 pub use processes::ProcessSeen;
 pub use slots::ReserveAccess;
 pub use sys::Process as ProcessHere;

@@ -9,7 +9,7 @@ use pando_device::Directory;
 use pando_log::{Log, LogOptions, log_id_of};
 use pando_pmem::catalog::{MAX_NAME_BYTES, MapEntry, MapHeader};
 use pando_pmem::layout::LOG_OFF;
-use pando_pmem::{Domain, Guard, LogName, draw_id};
+use pando_pmem::{Domain, Guard, LogName, draw_id, remove_unfinished};
 use pando_pmwcas::Recovered;
 use pando_tc::{LEAST_VALUE_BYTES, SnapshotOptions};
 use pando_tree::maps::{Audit, Catalog, MapError, OptionValues, ProblemClass};
@@ -93,6 +93,8 @@ impl<D: Domain> Pooled<D> {
         backup: Option<&dyn Directory>,
     ) -> Result<Box<dyn Engine>, Error> {
         let begin = Instant::now();
+        // The directory is locked, so no other process rebuilds the pool.
+        remove_unfinished(lost.path);
         let files = directory.files();
         let id = match backup {
             Some(_) => draw_id(lost.path).map_err(Error::of_pool)?,

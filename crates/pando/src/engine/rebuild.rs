@@ -3,7 +3,7 @@
 //! | step | a crash leaves |
 //! | --- | --- |
 //! | take the directory of the log | nothing |
-//! | create a pool without a name; load the image; replay the log (`pando_tc::replay`) | a file `POOL.new-..`, which may be removed |
+//! | create a pool without a name; load the image; replay the log (`pando_tc::replay`) | a file `POOL.new-..`, which the next rebuild removes |
 //! | of a lost pool: begin a new generation of its log, which names both pools (`Log::resume`) | a log of the lost pool, which is rebuilt again |
 //! | of a backup: create a new log, and write an image into it | a directory with a log that may be removed |
 //! | give the pool its name, in the place of the lost one | the pool; the next opening does the next step |

@@ -98,7 +98,9 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         Ok(written?)
     }
 
-    /// Names an image, and removes the former ones and the log before it.
+    /// Names an image, and removes the former ones and the log before it. This is synced, too: else
+    /// power cuts that follow each other within seconds would each bring them back, and fill the
+    /// disk.
     fn put_in_place(&self, directory: &dyn Directory, name: &str, from: u64) -> Result<()> {
         let device = pando_log::Error::from;
         directory.replace(name, &name_of(from)).map_err(device)?;
@@ -108,7 +110,8 @@ impl<D: Domain, M: Maps> TransactionComponent<D, M> {
         for former in images(directory)?.into_iter().filter(|&former| former < from) {
             directory.remove(&name_of(former)).map_err(device)?;
         }
-        Ok(self.log().truncate(from)?)
+        self.log().truncate(from)?;
+        Ok(directory.sync().map_err(device)?)
     }
 
     /// Puts the committed versions of all maps into `writer`; false if `is_enough` was set.

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-pub use self::open::{Compacted, CreateOptions, OpenPool, Unpublished, draw_id};
+pub use self::open::{Compacted, CreateOptions, OpenPool, Unpublished, draw_id, remove_unfinished};
 use crate::alloc::Cache;
 use crate::damage;
 use crate::domain::Domain;

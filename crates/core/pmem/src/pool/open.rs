@@ -30,6 +30,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::marker::PhantomData;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -118,6 +119,33 @@ impl Drop for Unfinished {
     fn drop(&mut self) {
         // If it cannot be removed, a pool that was published is complete all the same.
         let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// What follows the name of a pool in that of its unfinished file; a number follows.
+const UNFINISHED: &str = ".new-";
+
+/// Removes the files that creations of the pool at `path` have left when they were interrupted. A
+/// process that is creating one has locked it, and keeps it. (Before it has, its creation fails with
+/// an error.) What cannot be removed stays.
+pub fn remove_unfinished(path: &Path) {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return };
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let begin = [name.as_bytes(), UNFINISHED.as_bytes()].concat();
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let number = name.as_bytes().strip_prefix(begin.as_slice());
+        if !number
+            .is_some_and(|digits| digits.len() == 16 && digits.iter().all(u8::is_ascii_hexdigit))
+        {
+            continue;
+        }
+        let file = OpenOptions::new().read(true).write(true).open(entry.path());
+        if let Ok(_locked) =
+            file.map_err(io_error(path, "open the file")).and_then(|file| lock_alone(path, file))
+        {
+            let _ = std::fs::remove_file(entry.path());
+        }
     }
 }
 
@@ -220,7 +248,7 @@ impl<D: Domain> Pool<D> {
         let pool_id = draw_id(path)?;
         let unfinished = Unfinished(PathBuf::from({
             let mut name = path.as_os_str().to_owned();
-            name.push(format!(".new-{:016x}", pool_id as u64));
+            name.push(format!("{UNFINISHED}{:016x}", pool_id as u64));
             name
         }));
         let file = OpenOptions::new()

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use pando_pmem::superblock::{self, BootId};
-use pando_pmem::{Adr, Error, OpenPool, Pool, Process};
+use pando_pmem::{Adr, CreateOptions, Error, OpenPool, Pool, Process, remove_unfinished};
 
 use crate::common::{active, create, folder_and_pool, give, open};
 
@@ -145,4 +145,14 @@ fn a_stray_file_of_a_create_cut_short_is_in_nobodys_way() {
     drop(create::<Process>(&path, 1));
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
     assert!(open::<Process>(&path).was_clean());
+    // What is being created now is not stray, and other files are not either.
+    let create = CreateOptions::default();
+    let unfinished = Pool::<Process>::prepare(&path, &create, None).unwrap();
+    std::fs::write(folder.path().join("pool.new-0123456789abcdeg"), []).unwrap();
+    std::fs::write(folder.path().join("poor.new-0123456789abcdef"), []).unwrap();
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 5);
+    remove_unfinished(&path);
+    assert!(!folder.path().join("pool.new-0123456789abcdef").exists());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 4);
+    unfinished.publish(true).unwrap();
 }

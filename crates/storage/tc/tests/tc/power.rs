@@ -355,6 +355,31 @@ fn a_pool_that_is_lost_again_and_again_goes_on() {
     assert!(done.len() > 100, "{}", done.len());
 }
 
+#[test]
+fn what_an_image_has_released_does_not_come_back_at_a_power_cut() {
+    let mut random = Random::new(22);
+    let directory = Simulated::new();
+    let component = create(bztree::<Killed>(), &directory);
+    component.maps().add(1);
+    component.log_maps(&component.maps().list()).expect("a list");
+    let count = |directory: &Simulated, begin: &str| {
+        let names = directory.names().expect("a list of names");
+        names.iter().filter(|name| name.starts_with(begin)).count()
+    };
+    for _ in 0..2 {
+        let segments = count(&directory, "segment-");
+        while count(&directory, "segment-") < segments + 3 {
+            let lsn = commit_some(&component, &mut random, &mut Vec::new()).expect("commits");
+            component.sync(lsn).expect("synced");
+        }
+        write_image(&component).expect("an image");
+        for kept in [Kept::Nothing, Kept::Some, Kept::All] {
+            let cut = directory.cut_power(kept, &mut random);
+            assert_eq!((count(&cut, "image-"), count(&cut, "segment-")), (1, 1), "{kept:?}");
+        }
+    }
+}
+
 /// Threads move amounts between accounts in two maps, while images are written. After a power cut
 /// at any time the sum is what it was, and each transfer is there that was synced.
 #[test]
