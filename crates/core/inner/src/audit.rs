@@ -8,8 +8,8 @@ use pando_pmem::Domain;
 use pando_tree::context::Context;
 use pando_tree::maps::{Audit, ProblemClass};
 
-use crate::descent::{Fence, MAX_HEIGHT};
-use crate::layout::{HEADER_BYTES, Link};
+use crate::descent::Fence;
+use crate::layout::{HEADER_BYTES, Link, MAX_HEIGHT};
 use crate::node::{Inner, Node};
 
 /// A walk in progress.

@@ -20,11 +20,9 @@ use pando_tree::context::Context;
 use pando_tree::key::Side;
 
 use crate::guess::Span;
-use crate::layout::Link;
+use crate::layout::{Link, MAX_HEIGHT};
 use crate::node::{Inner, Leaves, Node, Probe};
-
-/// Levels of inner nodes in a path: with two children per node, more than any pool can have.
-pub(crate) const MAX_HEIGHT: usize = 48;
+use crate::numbers::descend_numbers;
 
 /// The inner nodes of one tree.
 #[derive(Clone, Copy, Debug)]
@@ -263,19 +261,42 @@ impl<L: Leaves> Upper<L> {
         at.node.too_deep(context)
     }
 
-    /// The leaf for `probe`, without its path. Most gets and writes use this, so it is
-    /// [`descend`](Self::descend) written out: there, the closure would be a call.
+    /// The leaf for `probe`, without its path. Most gets and writes use this.
     #[inline(always)]
     pub fn find_leaf<D: Domain>(&self, context: Context<'_, D>, probe: Probe<'_>) -> Node {
-        let mut at = Reached::first(self.root(context), probe.number);
+        let root = Link::at(context, self.root_off);
+        let link = match probe.number {
+            Some(number) => descend_numbers::<D, L>(context, root, number),
+            None => root,
+        };
+        let found = Node::at(context, link);
+        if found.is_leaf() {
+            return found;
+        }
+        Self::find_below(context, link, probe.bytes)
+    }
+
+    /// The leaf for `key` below the node that `link` names. It is [`descend`](Self::descend)
+    /// written out: there, the closure would be a call.
+    #[inline(always)]
+    fn find_below<D: Domain>(context: Context<'_, D>, link: Link, key: &[u8]) -> Node {
+        let link = Self::link_below(context, link, key);
+        let found = Node::at(context, link);
+        if found.is_leaf() { found } else { Node::nothing(context, link) }
+    }
+
+    #[inline(never)]
+    fn link_below<D: Domain>(context: Context<'_, D>, link: Link, key: &[u8]) -> Link {
+        let probe = Probe::new(key);
+        let mut at = Reached::first(Node::at(context, link), None);
         for _ in 0..MAX_HEIGHT {
             if at.node.is_leaf() {
-                return at.node;
+                break;
             }
             let index = at.search(context, probe);
             at = at.next::<D, L>(context, index, probe.number).reached(context);
         }
-        at.node.too_deep(context)
+        at.node.link
     }
 
     /// The leaves for at most `GROUP` probes, in order; the further elements are unspecified.

@@ -43,6 +43,12 @@ impl Span {
     }
 }
 
+/// The same for all keys.
+#[inline(always)]
+pub(crate) fn guess_of_all(number: u64, count: u64) -> u64 {
+    ((number >> u32::BITS) * count.min(MAX_COUNT)) >> u32::BITS
+}
+
 /// The first of the separators among which a search looks first.
 #[inline(always)]
 fn window_start(guess: u64, count: u64) -> u64 {
@@ -107,6 +113,7 @@ mod tests {
     use pando_pmem::{CreateOptions, Process};
 
     use super::*;
+    use crate::slices::search_few;
 
     #[test]
     fn a_guess_is_the_share_of_the_range() {
@@ -115,6 +122,8 @@ mod tests {
         assert_eq!(guesses, [0, 0, 49, 99, 99, 99]);
         assert_eq!(Span::ALL.guess(u64::MAX / 4 * 3, 2047), 1535);
         assert_eq!(Span::ALL.guess(u64::MAX, 4096), 2047);
+        let guesses = [0, u64::MAX / 4 * 3, u64::MAX].map(|key| guess_of_all(key, 4096));
+        assert_eq!(guesses, [0, 1535, 2046]);
         // As only damage leaves them.
         assert_eq!(Span { low: 7, high: 7 }.guess(7, 100), 0);
         assert_eq!(Span { low: 7, high: 3 }.guess(u64::MAX, 100), 0);
@@ -125,7 +134,7 @@ mod tests {
     fn a_search_from_any_guess_is_right() {
         let pool = Pool::<Process>::anonymous(&CreateOptions::default()).expect("memory");
         let guard = pool.pin().expect("a slot");
-        for count in [0, 1, 15, 16, 17, 40, 200_u64] {
+        for count in [0, 1, 7, 8, 9, 15, 16, 17, 40, 200_u64] {
             let mut block = guard.reserve((count + 1) * 8).expect("room");
             (0..count).for_each(|at| block.write_u64(at * 8, (at * 10).swap_bytes()));
             let words = pool.words(block.off(), count);
@@ -133,6 +142,9 @@ mod tests {
             for (key, above) in searches {
                 let is_below = |at: &u64| at * 10 < key + u64::from(above);
                 let right = (0..count).filter(is_below).count() as u64;
+                if above && count < WINDOW {
+                    assert_eq!(search_few(words, 0, count, key), right, "{key} of {count}");
+                }
                 for guess in 0..count + 20 {
                     let found = search_guessed(words, 0, count, key, above, guess);
                     let label = format!("{key} of {count}, {guess}: {found:?}");
@@ -146,6 +158,7 @@ mod tests {
         // Separators that do not all lie in the node.
         let words = pool.words(guard.reserve(4096).expect("room").off(), 100);
         assert_eq!(search_guessed(words, 60, 41, 7, true, 10), None);
+        assert_eq!(search_few(words, 90, 11, 7), 0);
         assert!(guard.damage().is_some());
     }
 }

@@ -37,6 +37,8 @@ pub const SLICED_BYTES: u64 = 16;
 
 /// Bytes before the content of a node.
 pub const HEADER_BYTES: u64 = 24;
+/// Levels of inner nodes in a path: with two children per node, more than any pool can have.
+pub(crate) const MAX_HEIGHT: usize = 48;
 /// Where the status of an inner node is.
 pub const STATUS_AT: u64 = 8;
 /// Where the shape is.

@@ -7,7 +7,8 @@
 //! * [`layout`](mod@layout): the bytes of inner nodes, and what leaves have in common with them.
 //!   `slices.rs`: the bytes in which keys differ, side by side.
 //! * `node.rs`: reads of nodes. `content.rs`: construction of inner nodes.
-//! * `descent.rs`: the way from the root to a leaf. `guess.rs`: where in a node it probably leads.
+//! * `descent.rs`: the way from the root to a leaf. `numbers.rs`: the same for keys of eight bytes.
+//!   `guess.rs`: where in a node it probably leads.
 //! * `install.rs`: how new nodes are installed. `split.rs`, `merge.rs`: splits and merges.
 //! * `audit.rs`: the walk for `check` and `stat`; `teardown.rs`: the blocks of a dropped tree.
 //!
@@ -44,6 +45,7 @@ mod install;
 pub mod layout;
 mod merge;
 mod node;
+mod numbers;
 pub mod slices;
 mod split;
 mod teardown;

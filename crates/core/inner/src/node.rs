@@ -100,7 +100,7 @@ impl Node {
 
     /// An empty leaf instead of a damaged node.
     #[inline(always)]
-    fn nothing<D: Domain>(context: Context<'_, D>, link: Link) -> Self {
+    pub(crate) fn nothing<D: Domain>(context: Context<'_, D>, link: Link) -> Self {
         context.guard.note_damage(link.off());
         let header =
             Header { kind: Kind::Leaf, prefix_bytes: 0, count: 0, node_bytes: HEADER_BYTES };
@@ -185,6 +185,18 @@ pub struct Inner {
 }
 
 impl Inner {
+    /// The inner node that `link` names, if all its separators have eight bytes.
+    #[inline(always)]
+    pub(crate) fn uniform_at<D: Domain>(context: Context<'_, D>, link: Link) -> Option<Self> {
+        let off = link.off();
+        let words = context.pool().words_within(off, HEADER_BYTES / 8)?;
+        // Relaxed: as in `Node::at`.
+        let (header, shape) = (words.at(0, Ordering::Relaxed), words.at(2, Ordering::Relaxed));
+        let node = Node { off, link, header, shape };
+        let is_inner = !node.is_leaf() && node.header().count > 0;
+        (is_inner && node.shape().is_uniform()).then_some(Self { node })
+    }
+
     /// The present status.
     pub fn status<D: Domain>(&self, context: Context<'_, D>) -> Status {
         Status(context.read(self.node.status_off()))
@@ -313,7 +325,12 @@ impl Inner {
 
     /// The child for a number, by a search of all separators: after a wrong guess, or of few.
     #[inline(never)]
-    fn search_all<D: Domain>(&self, context: Context<'_, D>, number: u64, above: bool) -> u64 {
+    pub(crate) fn search_all<D: Domain>(
+        &self,
+        context: Context<'_, D>,
+        number: u64,
+        above: bool,
+    ) -> u64 {
         let (words, shape) = (self.node.words(context), self.node.shape());
         let separators = self.children() - 1;
         if separators > MAX_FEW {

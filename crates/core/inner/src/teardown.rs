@@ -6,8 +6,7 @@ use pando_pmem::Domain;
 use pando_tree::context::Context;
 use pando_tree::maps::Unit;
 
-use crate::descent::MAX_HEIGHT;
-use crate::layout::{HEADER_BYTES, Link};
+use crate::layout::{HEADER_BYTES, Link, MAX_HEIGHT};
 use crate::node::{Inner, Node};
 
 /// The next unit of the tree whose entry word is at `root_off`. `owned`: the blocks that a leaf
