@@ -31,7 +31,7 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use pando_pmem::{Domain, Word, mutant};
+use pando_pmem::{Domain, Word, Words, mutant};
 use pando_tree::context::Context;
 
 use crate::layout::{COUNTERS, COUNTERS_AT};
@@ -70,16 +70,25 @@ impl RangeLeaf {
     /// Makes the values durable that this thread has read in `lines`.
     #[inline(always)]
     pub(crate) fn make_durable<D: Domain>(&self, context: Context<'_, D>, lines: Range<u64>) {
-        if !D::needs_write_back() || mutant!("range-undurable-read") {
+        if !D::needs_write_back() {
             return;
         }
         let words = self.node.words(context);
-        // Acquire: pairs with the lowering. The values were loaded with acquire, so this load comes
-        // after them. The generation does not matter.
-        let is_zero = |line| words.load(counter_of(line), Ordering::Acquire) as u32 == 0;
-        if !lines.clone().all(is_zero) {
+        if lines.clone().any(|line| Self::is_counted(words, line)) {
             self.write_back(context, lines);
         }
+    }
+
+    /// Whether a write of a value in the line may not be durable. `words` are those of the leaf,
+    /// and the thread has read the value.
+    #[inline(always)]
+    pub(crate) fn is_counted<D: Domain>(words: Words<'_, D>, line: u64) -> bool {
+        if !D::needs_write_back() || mutant!("range-undurable-read") {
+            return false;
+        }
+        // Acquire: pairs with the lowering. The values were loaded with acquire, so this load comes
+        // after them. The generation does not matter.
+        words.load(counter_of(line), Ordering::Acquire) as u32 != 0
     }
 
     /// Makes the lines durable.

@@ -36,6 +36,7 @@
 //! bucket is the number of separators that are not above the key's distance, shifted.
 
 use pando_inner::layout::{HEADER_BYTES, Hint, Shape};
+use pando_pmem::mutant;
 use pando_pmwcas::CONTROL_BITS;
 
 /// Bytes of a line.
@@ -258,6 +259,12 @@ impl ValueWord {
     #[inline(always)]
     pub fn is_versioned(self) -> bool {
         self.0 & VERSIONED != 0
+    }
+
+    /// The same, for a reader.
+    #[inline(always)]
+    pub fn has_version(self) -> bool {
+        self.is_versioned() && !mutant!("range-class-of-another-value")
     }
 
     pub fn versioned(self) -> Self {

@@ -18,6 +18,7 @@
 use std::sync::atomic::Ordering;
 
 use pando_inner::Node;
+use pando_inner::layout::Link;
 use pando_pmem::{Domain, Words, mutant};
 use pando_pmwcas::CONTROL_BITS;
 use pando_tree::context::Context;
@@ -121,9 +122,14 @@ impl RangeLeaf {
     #[inline(always)]
     pub fn of<D: Domain>(context: Context<'_, D>, node: Node) -> Option<Self> {
         let shape = RangeShape::decode(node.shape())?;
+        Some(Self::with_words(node, shape, node.words(context)))
+    }
+
+    #[inline(always)]
+    fn with_words<D: Domain>(node: Node, shape: RangeShape, words: Words<'_, D>) -> Self {
         // Relaxed: the word that names the node published it, and was read with acquire.
-        let low = node.words(context).load(LOW_AT / 8, Ordering::Relaxed).swap_bytes();
-        Some(Self { node, shape, low })
+        let low = words.load(LOW_AT / 8, Ordering::Relaxed).swap_bytes();
+        Self { node, shape, low }
     }
 
     /// The lowest key that the leaf may have, as it lies in the leaf.
@@ -164,19 +170,20 @@ impl RangeLeaf {
     pub(crate) fn bucket<D: Domain>(&self, words: Words<'_, D>, distance: u64) -> u64 {
         let bucket = match self.shape.map {
             Map::Even { multiplier, shift } => Map::even_bucket(multiplier, shift, distance),
-            Map::Uneven { shift } => self.uneven_bucket(words, distance >> shift),
+            Map::Uneven { shift } => {
+                Self::uneven_bucket(words, self.geometry().buckets, distance >> shift)
+            }
         };
         bucket.min(self.geometry().buckets - 1)
     }
 
     #[cold]
-    fn uneven_bucket<D: Domain>(&self, words: Words<'_, D>, slice: u64) -> u64 {
+    fn uneven_bucket<D: Domain>(words: Words<'_, D>, buckets: u64, slice: u64) -> u64 {
         let separator = |index: u64| {
             let both = words.load(SEPARATORS_AT / 8 + index / 2, Ordering::Relaxed);
             both >> (index % 2 * 32) & 0xFFFF_FFFF
         };
-        (1..self.geometry().buckets).take_while(|index| separator(index - 1) <= slice).count()
-            as u64
+        (1..buckets).take_while(|index| separator(index - 1) <= slice).count() as u64
     }
 
     /// A line's words, each read with acquire, the first one first.
@@ -237,7 +244,7 @@ impl RangeLeaf {
     ) -> Taken {
         let word = self.settled(context, slot, found);
         let mut taken = Taken { slot, key_word, word };
-        if word.is_versioned() && !mutant!("range-class-of-another-value") {
+        if word.has_version() {
             taken = self.consistent(context, taken);
         }
         self.make_durable(context, slot.line()..slot.line() + 1);
@@ -288,14 +295,33 @@ impl RangeLeaf {
     }
 
     /// The value of `key`.
+    #[inline(always)]
+    pub fn get<D: Domain>(&self, context: Context<'_, D>, key: u64) -> Option<u64> {
+        self.get_in(context, self.node.words(context), key)
+    }
+
+    /// The value of `key` in the leaf `node`; the outer `None` if it is no range leaf. For most
+    /// gets: nothing else of the leaf is needed.
+    #[inline(always)]
+    pub fn find<D: Domain>(context: Context<'_, D>, node: Node, key: u64) -> Option<Option<u64>> {
+        let shape = RangeShape::decode(node.shape())?;
+        let words = node.words(context);
+        Some(Self::with_words(node, shape, words).get_in(context, words, key))
+    }
+
+    /// The value of `key`; `words` are those of the leaf.
     ///
     /// A slot of the key may be found behind one that was read as free: it was taken in between.
     /// When the free slot was read, the key was absent. So *absent* is a right answer if the slot
     /// that was found is empty or deleted; and one that is present is the current one.
     #[inline(always)]
-    pub fn get<D: Domain>(&self, context: Context<'_, D>, key: u64) -> Option<u64> {
+    fn get_in<D: Domain>(
+        &self,
+        context: Context<'_, D>,
+        words: Words<'_, D>,
+        key: u64,
+    ) -> Option<u64> {
         let distance = self.distance(key)?;
-        let words = self.node.words(context);
         let bucket = self.bucket(words, distance);
         let first = self.geometry().bucket_line(bucket);
         let lines = words.part::<BUCKET_WORDS>(first * LINE_WORDS)?;
@@ -312,28 +338,38 @@ impl RangeLeaf {
         }
         if any & CONTROL_BITS != 0 {
             // One of them is being changed: it may be that of the key.
-            return self.get_further(context, distance);
+            return Self::get_further(context, self.node.link, key);
         }
         if found < BUCKET_SLOTS {
-            let slot = Slot(first * LINE_WORDS + word_of(found));
-            let value = lines.load(word_of(found) + LINE_SLOTS, Ordering::Acquire);
-            let taken = self.taken(context, slot, keys[found as usize], value);
-            if taken.word.state() != State::Moved {
-                return taken.value();
+            let (line, at) = (first + found / LINE_SLOTS, word_of(found));
+            // Once more: an index into the array of all would keep that in memory.
+            let key_word = lines.load(at, Ordering::Acquire);
+            let word = lines.load(at + LINE_SLOTS, Ordering::Acquire);
+            let value = ValueWord(word);
+            let is_settled = (key_word | word) & CONTROL_BITS == 0
+                && value.state() != State::Moved
+                // For the reason that `taken` has.
+                && (!value.has_version() || lines.load(at, Ordering::Acquire) == key_word)
+                && !Self::is_counted(words, line);
+            if is_settled {
+                return value.value(key_word);
             }
         } else if keys[BUCKET_SLOTS as usize - 1] == FREE {
             // When the first free slot was read, no slot of the key was behind it.
             return None;
         }
-        self.get_further(context, distance)
+        Self::get_further(context, self.node.link, key)
     }
 
-    /// The value of a key with a slot that is moved, or whose bucket is full, closed or being
-    /// changed.
+    /// The value of a key with a slot that is moved or being changed, or whose value may not be
+    /// durable, or whose bucket is full, closed or being changed. `link` names the leaf.
+    // With few values in registers: each get would write the whole leaf to memory for a reference.
     #[cold]
     #[inline(never)]
-    fn get_further<D: Domain>(&self, context: Context<'_, D>, distance: u64) -> Option<u64> {
-        self.look(context, distance, Until::Current).current.and_then(Taken::value)
+    fn get_further<D: Domain>(context: Context<'_, D>, link: Link, key: u64) -> Option<u64> {
+        let leaf = Self::of(context, Node::at(context, link))?;
+        let distance = leaf.distance(key)?;
+        leaf.look(context, distance, Until::Current).current.and_then(Taken::value)
     }
 
     /// One pass over the slots of a key.

@@ -1,7 +1,10 @@
 //! The tree as an index of a pool: `RangeIndex`, `Tree` and `IndexKind`.
 
 use pando_index::{Limits, RangeIndex, Result};
+use pando_inner::Node;
+use pando_inner::layout::Link;
 use pando_pmem::Domain;
+use pando_ranged::RangeLeaf;
 use pando_tree::blocks::Reserved;
 use pando_tree::checked::{Steps, undamaged};
 use pando_tree::context::Context;
@@ -58,25 +61,16 @@ impl<D: Domain> Tree for BzTree<D> {
     #[inline]
     fn read_with<R>(&self, key: &[u8], visit: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         LIMITS.check_key(key)?;
-        let probe = Probe::new(key);
         let guard = self.pin()?;
         let context = self.context(&guard);
-        let mut steps = Steps::of_attempts();
-        loop {
-            let leaf = self.find_leaf(context, probe);
-            if let Some(leaf) = leaf.ranged(context) {
-                let value = probe.number.and_then(|number| leaf.get(context, number));
-                undamaged(&guard)?;
-                return Ok(value.map(|value| visit(&value.to_le_bytes())));
-            }
-            let found = leaf.get(context, probe);
-            // The value's block was superseded or deleted meanwhile: look again.
-            let Err(Superseded) = found else {
-                undamaged(&guard)?;
-                return Ok(found.ok().flatten().map(visit));
-            };
-            steps.take(&guard, self.root_off)?;
-        }
+        let upper = pando_inner::Probe::new(key);
+        let leaf = self.upper().find_leaf(context, upper);
+        let found = upper.number.and_then(|number| RangeLeaf::find(context, leaf, number));
+        let Some(value) = found else {
+            return self.read_from(context, leaf.link, key, visit);
+        };
+        undamaged(&guard)?;
+        Ok(value.map(|value| visit(&value.to_le_bytes())))
     }
 
     fn walk(&self, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<Audit> {
@@ -85,6 +79,38 @@ impl<D: Domain> Tree for BzTree<D> {
 
     fn next_unit(context: Context<'_, D>, root_off: u64, _: Options) -> Unit {
         pando_inner::next_unit(context, root_off, |leaf| values(context, &Leaf::new(leaf)))
+    }
+}
+
+impl<D: Domain> BzTree<D> {
+    /// [`read_with`](Tree::read_with) from the leaf on that `link` names: with a key that is no
+    /// number, or in a leaf that is no range leaf.
+    #[inline(never)]
+    fn read_from<R>(
+        &self,
+        context: Context<'_, D>,
+        link: Link,
+        key: &[u8],
+        visit: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>> {
+        let (probe, guard) = (Probe::new(key), context.guard);
+        let mut leaf = Leaf::new(Node::at(context, link));
+        let mut steps = Steps::of_attempts();
+        loop {
+            if let Some(leaf) = leaf.ranged(context) {
+                let value = probe.number.and_then(|number| leaf.get(context, number));
+                undamaged(guard)?;
+                return Ok(value.map(|value| visit(&value.to_le_bytes())));
+            }
+            let found = leaf.get(context, probe);
+            // The value's block was superseded or deleted meanwhile: look again.
+            let Err(Superseded) = found else {
+                undamaged(guard)?;
+                return Ok(found.ok().flatten().map(visit));
+            };
+            steps.take(guard, self.root_off)?;
+            leaf = self.find_leaf(context, probe);
+        }
     }
 }
 
