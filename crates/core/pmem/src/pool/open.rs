@@ -126,8 +126,8 @@ impl Drop for Unfinished {
 const UNFINISHED: &str = ".new-";
 
 /// Removes the files that creations of the pool at `path` have left when they were interrupted. A
-/// process that is creating one has locked it, and keeps it. (Before it has, its creation fails with
-/// an error.) What cannot be removed stays.
+/// process that is creating one has locked it, and keeps it. (Before it has, its creation fails
+/// with an error.) What cannot be removed stays.
 pub fn remove_unfinished(path: &Path) {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return };
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
