@@ -1,7 +1,7 @@
 //! Snapshots through the public API.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use pando::{
@@ -166,6 +166,43 @@ fn a_snapshot_beyond_its_limits_is_revoked_and_its_holder_is_told() {
     transaction.put(&map, b"\x01", b"x").expect("fits");
     assert!(matches!(transaction.commit(), Err(Error::SnapshotRevoked)));
     assert_eq!(map.get(b"\x01").expect("reads"), Some(vec![2; 50]));
+}
+
+/// The age is looked at by each commit: reads alone revoke nothing.
+#[test]
+fn a_snapshot_beyond_its_age_is_revoked_by_the_next_commit_and_its_holder_is_told_before() {
+    let limits = |age| PoolOptions::new().snapshot_limits(age, u64::MAX);
+    let young = Pool::volatile(&limits(Duration::from_secs(3_600))).expect("memory");
+    let pool = Pool::volatile(&limits(Duration::ZERO)).expect("memory");
+    let [young_map, map] =
+        [&young, &pool].map(|pool| pool.map_with("trees", &options()).expect("a map"));
+    let is_told = Arc::new((Barrier::new(2), Barrier::new(2)));
+    let theirs = is_told.clone();
+    let options = SnapshotOptions::new().on_revoke(move || {
+        theirs.0.wait();
+        theirs.1.wait();
+    });
+    map.insert(b"ash", b"1").expect("inserts");
+    young_map.insert(b"ash", b"1").expect("inserts");
+    let snapshot = pool.snapshot_with(options).expect("a snapshot");
+    let young_snapshot = young.snapshot().expect("a snapshot");
+    let read = || snapshot.get(&map, b"ash").map(Option::unwrap_or_default);
+    assert_eq!(read().expect("no commit came"), b"1");
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| map.upsert(b"ash", b"2").map(drop));
+        is_told.0.wait();
+        let meanwhile = (read(), pool.stat().expect("reads").transactions);
+        is_told.1.wait();
+        writer.join().expect("a thread").expect("it is not refused");
+        assert_eq!(meanwhile.0.expect("it is not revoked yet"), b"1");
+        assert_eq!(meanwhile.1.expect("it has transactions").snapshots, 1);
+    });
+    assert!(matches!(read(), Err(Error::SnapshotRevoked)));
+    assert!(matches!(snapshot.range(&map, ..).next(), Some(Err(Error::SnapshotRevoked))));
+    assert_eq!(map.get(b"ash").expect("reads"), Some(b"2".to_vec()));
+    // One that is not beyond its limit.
+    young_map.upsert(b"ash", b"2").expect("writes");
+    assert_eq!(young_snapshot.get(&young_map, b"ash").expect("reads"), Some(b"1".to_vec()));
 }
 
 #[test]
