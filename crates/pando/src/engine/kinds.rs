@@ -65,12 +65,11 @@ pub(super) trait Kind<D: Domain> {
 pub(super) fn kinds<D: Domain>() -> &'static [&'static dyn Kind<D>] {
     &[
         &Of::<pando_bztree::BzTrees>(PhantomData),
-        // Unit tests use no other kind, and each would be compiled for each of their domains.
+        // Unit tests use two kinds, and each would be compiled for each of their domains.
         #[cfg(not(test))]
         &Of::<pando_nbtree::NbTrees>(PhantomData),
         #[cfg(not(test))]
         &Of::<pando_wbtree::WbTrees>(PhantomData),
-        #[cfg(not(test))]
         &Of::<pando_skiplist::SkipLists>(PhantomData),
         #[cfg(not(test))]
         &Of::<pando_bwtree::BwTrees>(PhantomData),

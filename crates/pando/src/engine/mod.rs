@@ -13,6 +13,8 @@ mod map_list;
 mod opening;
 mod pooled;
 mod rebuild;
+#[cfg(test)]
+mod rebuild_kill;
 mod reset;
 #[cfg(test)]
 mod reset_kill;

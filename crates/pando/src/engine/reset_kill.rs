@@ -1,5 +1,5 @@
-//! A reset of a log, and a rebuild of a lost pool, that are killed at their writes to the pool, and
-//! done again. A commit that is killed, at a map that is damaged then.
+//! A reset of a log that is killed at its writes to the pool, and done again. A commit that is
+//! killed, at a map that is damaged then.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ use pando_log::{Log, LogOptions};
 use pando_pmem::catalog::{HEADER_BYTES, MapHeader};
 use pando_pmem::layout::{CATALOG_OFF, CATALOG_VERSION_OFF, LOG_OFF, LOGGED_VERSION_OFF};
 use pando_pmem::testing::refusal::{Resource, refuse};
-use pando_pmem::testing::{CutShort, folder, kill_after};
+use pando_pmem::testing::{folder, kill_after};
 use pando_pmem::{CreateOptions, LogName, OpenPool};
 use pando_tc::TransactionComponent;
 use pando_tree::maps::Catalog;
@@ -21,15 +21,12 @@ use super::kinds::kind_of;
 use super::log_directory::LogDirectory;
 use super::map_list::{header_of, map_list};
 use super::pooled::Pooled;
-use super::rebuild::Lost;
+use super::rebuild_kill::{Killed, lost, records};
 use super::transactional::Numbered;
 use crate::{Error, LogFiles, MapOptions, Pool, PoolOptions};
 
-type Killed = CutShort<false>;
 /// Kills before each third write: each step has many.
 const EVERY: u64 = 3;
-/// The same of a rebuild, which writes more.
-const REBUILT_EVERY: u64 = 61;
 
 /// Creates a pool with a log whose last commit is killed after `writes` writes. Returns whether the
 /// commit has ended, and how many commits are undecided.
@@ -78,17 +75,6 @@ fn has_control_of(path: &Path, log_id: u128) -> bool {
     let has_it = Log::has_id(&pool, LOG_OFF, log_id).expect("a log");
     pool.abandon();
     has_it
-}
-
-/// A pool without a file.
-fn lost(path: &Path) -> Lost<'_> {
-    Lost { path, pool_id: None, max_bytes: None, initial_bytes: None, on_recovery: None }
-}
-
-fn records(pool: &Pool) -> BTreeMap<Vec<u8>, Vec<u8>> {
-    assert!(pool.check().expect("checked").is_consistent());
-    let records = pool.open_map("trees").and_then(|trees| trees.range(..).collect());
-    records.expect("read")
 }
 
 /// Creates a pool whose last commit is killed, undecided, in the middle of its installs.
@@ -206,63 +192,4 @@ fn a_kill_at_each_write_of_a_reset_leaves_a_pool_whose_reset_goes_on() {
     let log = LogDirectory::open(&path, &new).expect("a log");
     let rebuilt = Pooled::<Killed>::rebuild(&lost, log, None).and_then(pool_of);
     assert_eq!(records(&rebuilt.expect("recovers")), expected);
-}
-
-/// The kills lie in the loading of the image, in the replay, in the new generation of the log, and
-/// behind the name of the pool.
-#[test]
-fn a_kill_at_each_write_of_a_rebuild_leaves_a_log_that_rebuilds_the_pool_again() {
-    let folder = folder();
-    let place = |name: &str| folder.path().join(name);
-    let (path, log, kept) = (place("pool"), place("log"), place("kept"));
-    let pool = Pool::create(&path, &PoolOptions::new().max_bytes(1 << 24).log(&log));
-    let pool = pool.expect("a pool");
-    let trees = pool.map_with("trees", &MapOptions::new().transactional(true)).expect("a map");
-    for key in 0..60_u8 {
-        if key == 40 {
-            pool.write_image().expect("an image");
-        }
-        // From the image on, some of the first keys are replaced.
-        trees.upsert([key % 50], [key; 50]).expect("written");
-    }
-    for key in (0..50_u8).step_by(3) {
-        trees.remove([key]).expect("removed");
-    }
-    let expected = records(&pool);
-    assert_eq!(expected.len(), 33);
-    drop(trees);
-    pool.close().expect("closed");
-    std::fs::remove_file(&path).expect("lost");
-    std::fs::rename(&log, &kept).expect("renamed");
-
-    let lost = lost(&path);
-    let pool_of = |engine| Pool::from_engine(engine, &PoolOptions::new());
-    let rebuild = || {
-        let log = LogDirectory::open(&path, &log)?;
-        pool_of(Pooled::<Killed>::rebuild(&lost, log, None)?)
-    };
-    let open_file =
-        || pando_pmem::Pool::<Killed>::open(&path, &OpenPool::default()).map_err(Error::of_pool);
-    let open = || pool_of(Pooled::start(open_file, || Ok(()), false, None, &mut None)?);
-    let mut unnamed = 0;
-    for writes in (0..).step_by(REBUILT_EVERY as usize) {
-        let _ = std::fs::remove_file(&path);
-        let _ = std::fs::remove_dir_all(&log);
-        std::fs::create_dir(&log).expect("created");
-        for file in std::fs::read_dir(&kept).expect("listed") {
-            let file = file.expect("a file");
-            std::fs::copy(file.path(), log.join(file.file_name())).expect("copied");
-        }
-        let ended = kill_after(writes, || rebuild().map(drop));
-        let is_named = path.exists();
-        let again = if is_named { open() } else { rebuild() };
-        let again = again.unwrap_or_else(|error| panic!("{writes} writes: {error}"));
-        assert_eq!(records(&again), expected, "{writes} writes");
-        if is_named {
-            break;
-        }
-        assert!(ended.is_none(), "{writes} writes: rebuilt without a name");
-        unnamed += 1;
-    }
-    assert!(unnamed > 20, "{unnamed} kills before it had its name");
 }
