@@ -22,9 +22,10 @@ const NEW_POOL_PATH: &str = "pool-path.new";
 
 /// The directory of a log.
 pub(super) struct LogDirectory {
-    disk: Arc<Disk>,
+    disk: Arc<dyn Directory>,
     path: PathBuf,
-    _lock: DirectoryLock,
+    /// A directory in memory needs none.
+    _lock: Option<DirectoryLock>,
 }
 
 impl LogDirectory {
@@ -73,7 +74,13 @@ impl LogDirectory {
         let disk = Disk::open(&path).map_err(Error::of_device)?;
         let lock = disk.lock().map_err(Error::of_device)?;
         let lock = lock.ok_or_else(|| Error::LogBusy { path: path.clone() })?;
-        Ok(Self { disk: Arc::new(disk), path, _lock: lock })
+        Ok(Self { disk: Arc::new(disk), path, _lock: Some(lock) })
+    }
+
+    /// These files, as those of the directory `path`, which is not used.
+    #[cfg(test)]
+    pub fn of_files(disk: Arc<dyn Directory>, path: &Path) -> Self {
+        Self { disk, path: path.to_owned(), _lock: None }
     }
 
     /// Where it is.

@@ -15,6 +15,8 @@ mod pooled;
 mod rebuild;
 #[cfg(test)]
 mod rebuild_kill;
+#[cfg(test)]
+mod receipt_crash;
 mod reset;
 #[cfg(test)]
 mod reset_kill;
